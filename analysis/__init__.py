@@ -1,0 +1,1 @@
+"""Turns records into tables, plots and sentences. Reads files only: no torch, no hydra."""

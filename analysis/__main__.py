@@ -1,0 +1,53 @@
+"""`python -m analysis DIR...`: from record files to tables, plots and sentences."""
+
+import argparse
+import sys
+from pathlib import Path
+
+from analysis.harvest import harvest
+from analysis.report import write_report
+from analysis.speedup import Baseline, BaselineError
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Returns 0; 1 where there is no record to read; 2 for arguments that make no sense."""
+    options = parser().parse_args(arguments)
+    if missing := [str(place) for place in options.places if not place.exists()]:
+        print(f"analysis: {missing[0]}: no such folder or file", file=sys.stderr)
+        return 2
+    found = harvest(options.places)
+    for line in found.passed_over:
+        print(f"analysis: passed over {line}", file=sys.stderr)
+    if not found.records:
+        places = ", ".join(map(str, options.places))
+        print(f"analysis: no record.json at or below {places}; run `python -m benchkit` first", file=sys.stderr)
+        return 1
+    first = options.places[0]
+    folder = options.output_dir or (first if first.is_dir() else first.parent) / "analysis"
+    try:
+        for path in write_report(found.records, folder, options.baseline):
+            print(f"wrote {path}")
+    except (BaselineError, OSError) as error:
+        print(f"analysis: {error}", file=sys.stderr)
+        return 2
+    return 0
+
+
+def parser() -> argparse.ArgumentParser:
+    result = argparse.ArgumentParser(
+        prog="python -m analysis",
+        description="Tables, plots and text of all records below any number of folders.",
+    )
+    result.add_argument("places", metavar="DIR", nargs="+", type=Path, help="folders of records, or record files")
+    result.add_argument("--output-dir", metavar="D", type=Path, help="where to write (default: analysis/ in the first)")
+    result.add_argument(
+        "--baseline",
+        metavar="KEY=VALUE[,KEY=VALUE]",
+        type=Baseline.parse,
+        help="what speedups compare with, e.g. world_size=2 or backend=gloo (default: the smallest world_size)",
+    )
+    return result
+
+
+if __name__ == "__main__":
+    sys.exit(main())

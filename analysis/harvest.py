@@ -1,0 +1,43 @@
+"""Finds every record below any number of folders; what is broken or foreign is named, not fatal."""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from benchkit import record
+
+PATTERN = "*record.json"
+"""Also `gpu_record.json`: what somebody renamed to keep apart."""
+
+
+@dataclass
+class Harvest:
+    """The records found, each with its path under the key `path`, and one line for each file passed over."""
+
+    records: list[dict[str, Any]] = field(default_factory=list)
+    passed_over: list[str] = field(default_factory=list)
+
+
+def harvest(places: Iterable[Path]) -> Harvest:
+    """Reads all records in folders (at any depth) and files; the same file is read once."""
+    found = Harvest()
+    for path in dict.fromkeys(path.resolve() for place in places for path in record_files(place)):
+        try:
+            found.records.append({**record.read(path), "path": str(path)})
+        except ValueError as error:
+            found.passed_over.append(str(error))
+    return found
+
+
+def record_files(place: Path) -> Iterator[Path]:
+    """The record files at or below a place, in the order of their folders' numbers."""
+    if place.is_file():
+        yield place
+    else:
+        yield from sorted(place.rglob(PATTERN), key=lambda path: [numbered(part) for part in path.parts])
+
+
+def numbered(part: str) -> tuple[int, str]:
+    """Sorts 2 before 10."""
+    return (int(part), "") if part.isdigit() else (-1, part)

@@ -1,0 +1,129 @@
+"""All-reduce: time and bandwidth over size, and backends beside each other at one size."""
+
+from typing import Any
+
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from analysis import style
+from analysis.speedup import Baseline, identity_columns
+
+AXES = ("suite", "backend", "device", "world_size", "data_size")
+"""What panels, lines and x axes show; any other column that varies is written into the labels."""
+
+
+def draw(table: pd.DataFrame, baseline: Baseline) -> dict[str, Figure]:
+    """Three figures of the measured all-reduces."""
+    rows = table[(table["suite"] == "allreduce") & (table["status"] == "ok")].copy()
+    if rows.empty:
+        return {}
+    varied = [name for name in [*identity_columns(table), "host"] if name not in AXES and rows[name].nunique() > 1]
+    rows["place"] = rows["backend"] + " on " + rows["device"]
+    rows["variant"] = rows[varied].astype(str).agg(", ".join, axis=1) if varied else ""
+    rows["series"] = rows.groupby(["world_size", "variant"]).ngroup()  # the same colour in every figure
+    figures = {"allreduce_time_vs_datasize.png": time_over_size(rows)}
+    moving = rows[rows["busbw_gb_per_s"].notna()]  # one rank moves nothing
+    if not moving.empty:
+        size = comparison_size(moving)
+        figures["allreduce_bandwidth_vs_datasize.png"] = bandwidth_over_size(moving)
+        figures[f"allreduce_backend_comparison_{size:g}mb.png"] = backends_at(moving[moving["data_size"] == size], size)
+    return figures
+
+
+def comparison_size(rows: pd.DataFrame) -> float:
+    """The largest of the sizes that most backends and devices have measured."""
+    places = rows.groupby("data_size")["place"].nunique()
+    return float(places[places == places.max()].index.max())
+
+
+def time_over_size(rows: pd.DataFrame) -> Figure:
+    """Median time, with its 95 % interval as bars and the range from the fastest sample to the 95th percentile."""
+    figure, axes = place_panels(rows)
+    for place, axis in axes.items():
+        for line, look in lines(rows[rows["place"] == place]):
+            times = line[["median_s", "ci_low_s", "ci_high_s", "min_s", "p95_s"]] * 1e3
+            bars = style.interval_bars(times, "median_s", "ci_low_s", "ci_high_s")
+            axis.errorbar(line["data_size"], times["median_s"], bars, capsize=3, **look)
+            axis.fill_between(line["data_size"], times["min_s"], times["p95_s"], alpha=0.15, color=look["color"])
+        style.log_values(axis)
+        finish(axis, rows, place)
+    first = next(iter(axes.values()))
+    first.set_ylabel("time of one all-reduce [ms]")
+    style.caption(figure, "All-reduce time", "median, its 95 % interval; band: fastest sample to 95th percentile")
+    return figure
+
+
+def bandwidth_over_size(rows: pd.DataFrame) -> Figure:
+    """Bus bandwidth at the median time; its interval is that of the time."""
+    figure, axes = place_panels(rows)
+    for place, axis in axes.items():
+        for line, look in lines(rows[rows["place"] == place]):
+            rate = line["busbw_gb_per_s"]
+            low, high = (
+                rate * line["median_s"] / line["ci_high_s"],
+                rate * line["median_s"] / line["ci_low_s"],
+            )
+            shown = pd.DataFrame({"rate": rate, "low": low, "high": high})
+            bars = style.interval_bars(shown, "rate", "low", "high")
+            axis.errorbar(line["data_size"], rate, bars, capsize=3, **look)
+        axis.set_ylim(bottom=0)
+        finish(axis, rows, place)
+    first = next(iter(axes.values()))
+    first.set_ylabel("bus bandwidth [GB/s, 10$^9$ bytes]")
+    style.caption(figure, "All-reduce bandwidth", "buffer / median time × 2(n−1)/n for n ranks; 95 % interval")
+    return figure
+
+
+def backends_at(rows: pd.DataFrame, size: float) -> Figure:
+    """Time and bandwidth of every backend over the number of ranks, at one size."""
+    figure, (times, rates) = style.panels(2, share=False)
+    ranks = sorted(rows["world_size"].unique())
+    series = list(rows.groupby(["place", "variant"]))
+    width = 0.8 / len(series)
+    for index, ((place, variant), group) in enumerate(series):
+        group = group.drop_duplicates("world_size", keep="last")
+        at = [ranks.index(n) + (index - (len(series) - 1) / 2) * width for n in group["world_size"]]
+        milliseconds = group[["median_s", "ci_low_s", "ci_high_s"]] * 1e3
+        bars = style.interval_bars(milliseconds, "median_s", "ci_low_s", "ci_high_s")
+        label = f"{place}, {variant}" if variant else place
+        times.bar(at, milliseconds["median_s"], width, yerr=bars, capsize=3, label=label)
+        rates.bar(at, group["busbw_gb_per_s"].fillna(0), width, label=label)
+    for axis, name in ((times, "time of one all-reduce [ms]"), (rates, "bus bandwidth [GB/s, 10$^9$ bytes]")):
+        axis.set_xticks(range(len(ranks)), [str(n) for n in ranks])
+        axis.set_xlabel("ranks")
+        axis.set_ylabel(name)
+        axis.grid(axis="x", visible=False)
+    times.legend()
+    style.caption(figure, f"All-reduce of {size:g} MiB by backend", "median, its 95 % interval")
+    return figure
+
+
+def place_panels(rows: pd.DataFrame) -> tuple[Figure, dict[str, Axes]]:
+    """One panel per backend and device."""
+    places = sorted(rows["place"].unique())
+    figure, axes = style.panels(len(places))
+    return figure, dict(zip(places, axes, strict=True))
+
+
+def lines(rows: pd.DataFrame) -> list[tuple[pd.DataFrame, dict[str, Any]]]:
+    """The rows of each line in order of size, with its look; of a repeated point the last run."""
+    result = []
+    for (series, ranks, variant), group in rows.groupby(["series", "world_size", "variant"]):
+        label = f"{ranks} rank{'s' * (ranks > 1)}" + (f", {variant}" if variant else "")
+        look = {
+            "label": label,
+            "color": f"C{series % 10}",
+            "marker": style.MARKERS[series % len(style.MARKERS)],
+        }
+        ordered = group.sort_values("started_at").drop_duplicates("data_size", keep="last").sort_values("data_size")
+        result.append((ordered, look))
+    return result
+
+
+def finish(axis: Axes, rows: pd.DataFrame, place: str) -> None:
+    """Title, x axis and legend of one panel."""
+    style.log_sizes(axis, sorted(rows["data_size"].unique()))
+    axis.set_xlabel("buffer of each rank [MiB]")
+    axis.set_title(place)
+    axis.legend()

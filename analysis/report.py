@@ -1,0 +1,61 @@
+"""Writes all files of a report: tables, plots and sentences."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from analysis import sentences, style
+from analysis.plots import draw_all
+from analysis.speedup import Baseline, default_baseline
+from analysis.table import METRICS, as_markdown, as_text, tabulate_records
+
+CONFIGURATION = ["suite", "backend", "device", "world_size"]
+
+
+def write_report(
+    records: Sequence[Mapping[str, Any]], folder: Path, baseline: Baseline | None = None
+) -> Iterator[Path]:
+    """Prints the combined table and yields each file as it is written; raises BaselineError for an unusable one."""
+    table = tabulate_records(records)
+    print(as_text(table), end="\n\n")
+    folder.mkdir(parents=True, exist_ok=True)
+    table.to_csv(folder / "combined.csv", index=False)
+    yield folder / "combined.csv"
+    yield write(folder / "full_results.md", "# Full results\n\n" + UNITS + as_markdown(table))
+    yield write(folder / "summary_by_config.md", "# Summary by configuration\n\n" + summary_by_config(table))
+    yield write(folder / "analysis.txt", sentences.describe(table))
+    if not (table["status"] == "ok").any():
+        return
+    style.apply()
+    for name, figure in draw_all(table, baseline or default_baseline(table)):
+        yield style.save(figure, folder / name)
+
+
+UNITS = (
+    "Times are of the slowest rank, per call; `rel_ci` is the half-width of the 95 % interval of the median. "
+    "GB/s are 10^9 bytes per second; `data_size` is in MiB (2^20 bytes).\n\n"
+)
+
+
+def write(path: Path, text: str) -> Path:
+    path.write_text(text.rstrip() + "\n")
+    return path
+
+
+def summary_by_config(table: pd.DataFrame) -> str:
+    """Per configuration how many points there are, how they went, and the extremes; nothing unlike is averaged."""
+    rows = []
+    for values, group in table.groupby(CONFIGURATION, dropna=False):
+        measured = group[group["status"] == "ok"]
+        row = dict(zip(CONFIGURATION, values, strict=True)) | {"points": len(group), "ok": len(measured)}
+        if not measured.empty:
+            row["fastest [ms]"] = measured["median_s"].min() * 1e3
+            row["slowest [ms]"] = measured["median_s"].max() * 1e3
+            row["widest rel_ci [%]"] = pd.to_numeric(measured["rel_ci"]).max() * 100
+            for metric in METRICS:
+                if metric.unit == "GB/s" and measured[metric.name].notna().any():
+                    row[f"highest {metric.name.removesuffix('_gb_per_s')} [GB/s]"] = measured[metric.name].max()
+        rows.append(row)
+    return as_markdown(pd.DataFrame(rows), shaped=True)

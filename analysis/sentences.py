@@ -1,0 +1,136 @@
+"""analysis.txt: what the table says, in plain sentences."""
+
+from collections.abc import Iterable, Iterator
+from itertools import islice
+from typing import Any
+
+import pandas as pd
+
+from analysis.speedup import identity_columns
+
+NOISY_REL_CI = 0.05
+"""A median known no better than this is called noisy."""
+STRAGGLING_SHARE = 0.75
+"""A rank that ends last in this share of the samples is named; by chance it would be 1 / ranks."""
+MOST_LINES = 20
+"""Per paragraph; a report of thousands of points is read by its table."""
+
+
+def describe(table: pd.DataFrame) -> str:
+    """All findings, one paragraph per question."""
+    measured = table[table["status"] == "ok"]
+    return "\n\n".join(
+        paragraph
+        for title, lines in (
+            ("Overview", overview(table)),
+            ("Fastest and widest", extremes(measured)),
+            ("Growth with size", growth(measured, "data_size", "MiB")),
+            ("Growth with ranks", growth(communicating(measured), "world_size", "ranks")),
+            ("Noise", noise(measured)),
+            ("Failures", failures(table)),
+        )
+        if (paragraph := as_paragraph(title, lines))
+    )
+
+
+def as_paragraph(title: str, lines: Iterable[str]) -> str:
+    """A title and its sentences, "" where there are none."""
+    remaining = iter(lines)
+    shown = [f"- {line}" for line in islice(remaining, MOST_LINES)]
+    if more := sum(1 for _ in remaining):
+        shown.append(f"- and {more} more like these: see combined.csv.")
+    return "\n".join([title, *shown]) if shown else ""
+
+
+class Namer:
+    """Names rows by what sets them apart within one table: "allreduce (world_size=2, data_size=100)"."""
+
+    def __init__(self, among: pd.DataFrame, *without: str) -> None:
+        ignored = ("suite", *without)
+        columns = [name for name in identity_columns(among) if name not in ignored]
+        self.columns = [name for name in columns if among[name].nunique(dropna=False) > 1]
+
+    def __call__(self, row: Any) -> str:
+        held = ", ".join(f"{name}={plain(row[name])}" for name in self.columns)
+        return f"{row['suite']} ({held})" if held else str(row["suite"])
+
+
+def plain(value: Any) -> str:
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def overview(table: pd.DataFrame) -> Iterator[str]:
+    """How many points, where and when."""
+    counts = ", ".join(f"{count} {status}" for status, count in table["status"].value_counts().items())
+    hosts = ", ".join(sorted(table["host"].dropna().unique()))
+    first, last = table["started_at"].min(), table["started_at"].max()
+    yield f"{len(table)} rows ({counts}) from {hosts}, started {first} to {last}."
+
+
+def extremes(measured: pd.DataFrame) -> Iterator[str]:
+    """Per suite the fastest configuration and the highest bandwidth."""
+    for _, rows in communicating(measured).groupby("suite"):
+        name = Namer(rows)
+        fastest = rows.loc[rows["median_s"].idxmin()]
+        yield f"The fastest is {name(fastest)} with {milliseconds(fastest['median_s'])} per call."
+        rates = pd.to_numeric(rows["busbw_gb_per_s"])
+        if rates.notna().any():
+            best = rows.loc[rates.idxmax()]
+            yield f"The highest bus bandwidth is {best['busbw_gb_per_s']:.3g} GB/s, by {name(best)}."
+
+
+def communicating(measured: pd.DataFrame) -> pd.DataFrame:
+    """Without the single ranks of suites that measure a bandwidth: they communicate nothing."""
+    has_rate = measured.groupby("suite")["busbw_gb_per_s"].transform(lambda rates: rates.notna().any())
+    return measured[~(has_rate.astype(bool) & measured["busbw_gb_per_s"].isna())]
+
+
+def growth(measured: pd.DataFrame, axis: str, unit: str) -> Iterator[str]:
+    """From the least to the most of one axis, everything else equal, how the time grows."""
+    if axis not in measured:
+        return
+    name = Namer(measured, axis)
+    rest = [column for column in identity_columns(measured) if column != axis]
+    for _, rows in measured.groupby(rest, dropna=False):
+        ordered = rows.dropna(subset=[axis]).sort_values(axis)
+        if ordered[axis].nunique() < 2:
+            continue
+        first, last = ordered.iloc[0], ordered.iloc[-1]
+        more, slower = last[axis] / first[axis], last["median_s"] / first["median_s"]
+        yield (
+            f"{name(first)}: {first[axis]:g} to {last[axis]:g} {unit} ({more:,.4g} times) takes {slower:,.3g} times "
+            f"as long ({milliseconds(first['median_s'])} to {milliseconds(last['median_s'])})."
+        )
+
+
+def noise(measured: pd.DataFrame) -> Iterator[str]:
+    """Crowded cores, medians that are not known well or did not converge, ranks that everybody waits for."""
+    crowded = measured[measured["world_size"] * measured["threads_per_rank"] > measured["available_cores"]]
+    for (ranks, cores), rows in crowded[crowded["device"] == "cpu"].groupby(["world_size", "available_cores"]):
+        yield f"{ranks} ranks shared {cores} cores in {len(rows)} points, which time the scheduler, too."
+    name = Namer(measured)
+    for _, row in measured.iterrows():
+        width = 100 * row["rel_ci"] if pd.notna(row["rel_ci"]) else None
+        if width is None:
+            yield f"{name(row)}: no interval, too few blocks of samples; raise measure.max_seconds."
+        elif row["rel_ci"] > NOISY_REL_CI:
+            tail = row["p99_s"] / row["median_s"]
+            yield f"{name(row)}: the median is known to ±{width:.0f} % only; the 99th percentile is {tail:.1f} times it."
+        elif pd.notna(row["converged"]) and not row["converged"]:
+            yield f"{name(row)}: stopped by {row['stopped_by']} at ±{width:.1f} %, before its target."
+        if row["world_size"] > 1 and (row["straggler_share"] or 0) > STRAGGLING_SHARE:
+            share = 100 * row["straggler_share"]
+            yield f"{name(row)}: rank {row['straggler_rank']:.0f} ends last in {share:.0f} % of the samples."
+
+
+def failures(table: pd.DataFrame) -> Iterator[str]:
+    """Every row that is not ok, and why."""
+    name = Namer(table)
+    for _, row in table[table["status"] != "ok"].iterrows():
+        rank = "" if pd.isna(row["failed_rank"]) else f" on rank {row['failed_rank']:.0f}"
+        reason = row["reason"] if isinstance(row["reason"], str) else "no reason given"
+        yield f"{name(row)}: {row['status']}{rank}: {reason.splitlines()[0]}"
+
+
+def milliseconds(seconds: float) -> str:
+    return f"{seconds * 1e3:.4g} ms"

@@ -1,0 +1,73 @@
+"""One look for every plot: readable in print, by colour-blind readers, and in black and white (markers differ)."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import matplotlib as mpl
+
+mpl.use("Agg")
+import matplotlib.pyplot as plt
+import pandas as pd
+import seaborn as sns
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+
+MARKERS = "osD^vP*X"
+DOTS_PER_INCH = 200
+
+
+def apply() -> None:
+    """Sets the theme; called once before plots are drawn."""
+    sns.set_theme(context="paper", style="whitegrid", palette="colorblind", font_scale=1.15)
+    mpl.rcParams.update({"legend.frameon": True, "figure.constrained_layout.use": True})
+
+
+def panels(count: int, width: float = 4.8, height: float = 3.8, share: bool = True) -> tuple[Figure, list[Axes]]:
+    """A figure with `count` panels, at most three in a row, none empty."""
+    columns = min(count, 3)
+    rows = -(-count // columns)
+    figure, grid = plt.subplots(rows, columns, figsize=(width * columns, height * rows), squeeze=False, sharey=share)
+    axes = list(grid.flat)
+    for unused in axes[count:]:
+        unused.remove()
+    return figure, axes[:count]
+
+
+def caption(figure: Figure, title: str, text: str) -> None:
+    """A title above and, in small print below, how to read the plot."""
+    figure.suptitle(title, fontweight="bold")
+    figure.supxlabel(text, fontsize="small", color="dimgray")
+
+
+def log_sizes(axes: Axes, sizes: Sequence[float]) -> None:
+    """A logarithmic x axis of sizes, labelled with the sizes that were measured where they are few."""
+    axes.set_xscale("log")
+    if len(sizes) <= 8:
+        axes.set_xticks(list(sizes))
+        axes.xaxis.set_minor_formatter(NullFormatter())
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+
+
+def log_values(axes: Axes) -> None:
+    """A logarithmic y axis with plain numbers, between the decades too where the range is small."""
+    axes.set_yscale("log")
+    low, high = axes.get_ylim()
+    if high / low < 100:
+        axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    axes.yaxis.set_minor_formatter(NullFormatter())
+
+
+def interval_bars(rows: pd.DataFrame, value: str, low: str, high: str) -> list[list[float]]:
+    """Lengths below and above for matplotlib's error bars; no bar where there is no interval."""
+    below = (rows[value] - rows[low]).clip(lower=0).fillna(0)
+    above = (rows[high] - rows[value]).clip(lower=0).fillna(0)
+    return [below.tolist(), above.tolist()]
+
+
+def save(figure: Figure, path: Path) -> Path:
+    """Writes the figure and lets go of it."""
+    figure.savefig(path, dpi=DOTS_PER_INCH)
+    plt.close(figure)
+    return path

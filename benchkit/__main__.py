@@ -1,0 +1,8 @@
+"""`python -m benchkit`. Every rank imports this file again, so it holds nothing but its guard."""
+
+if __name__ == "__main__":
+    import sys
+
+    from benchkit.app import main
+
+    sys.exit(main())

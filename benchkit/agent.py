@@ -1,0 +1,168 @@
+"""One point from configuration to record: checks what is here, forks the ranks, and says how it went."""
+
+import datetime
+import functools
+import time
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+from benchkit import backends, environment, record
+from benchkit.config import RunConfig, as_dict
+from benchkit.errors import InvalidResult, Unavailable
+from benchkit.registry import suite_modules
+from benchkit.worker import Assignment
+from launch import ranks, topology
+
+PRELOAD = ("torch", "torch.distributed", "benchkit.worker")
+OUT_OF_MEMORY = ("OutOfMemoryError", "MemoryError")
+OUT_OF_MEMORY_TEXTS = ("can't allocate memory", "not enough memory", "out of memory")
+
+
+def prepare() -> None:
+    """Starts the fork server ahead of the first point; it loads torch while the caller goes on."""
+    ranks.start_fork_server([*PRELOAD, *suite_modules()])
+
+
+def run_point(config: RunConfig, folder: Path, overrides: list[str]) -> dict[str, Any]:
+    """Runs one point and returns its record, which lies in `folder` from the start, first as `running`."""
+    began_s = time.perf_counter()
+    world_size = resolve_world_size(config)
+    threads = resolve_threads(config, world_size)
+    result = new_record(config, overrides, world_size, threads)
+    record.write(result, folder)
+    try:
+        backends.require_available(config, world_size)
+        forked_s = time.perf_counter()
+        outcome = fork_ranks(config, world_size, threads, folder)
+        result |= report(outcome, forked_s)
+    except Unavailable as error:
+        result |= {"status": "unavailable", "error": error_report(str(error))}
+    except KeyboardInterrupt as error:
+        result |= {"status": "interrupted", "error": error_report(str(error) or "stopped by Ctrl-C")}
+        raise
+    finally:
+        result["phases_s"]["total"] = round(time.perf_counter() - began_s, 6)
+        result["finished_at"] = now()
+        record.write(result, folder)
+    return result
+
+
+def resolve_world_size(config: RunConfig) -> int:
+    """`auto` is one rank per place on the visible GPUs, or 2 on CPUs."""
+    if config.world_size != "auto":
+        return int(config.world_size)
+    if config.hardware.device == "cuda":
+        return max(1, int(torch.cuda.device_count()) * config.hardware.ranks_per_device)
+    return 2
+
+
+def resolve_threads(config: RunConfig, world_size: int) -> int:
+    """`auto` is an equal share of the cores."""
+    if config.threads_per_rank == "auto":
+        return topology.threads_per_rank(world_size)
+    return int(config.threads_per_rank)
+
+
+def new_record(config: RunConfig, overrides: list[str], world_size: int, threads: int) -> dict[str, Any]:
+    """The record as it stands before anything has run."""
+    plain = as_dict(config)
+    return {
+        "schema_version": record.SCHEMA_VERSION,
+        "point_id": record.point_id(plain, world_size),
+        "suite": config.suite,
+        "status": "running",
+        "error": None,
+        "config": plain,
+        "overrides": overrides,
+        "world_size": world_size,
+        "threads_per_rank": threads,
+        "clock": None,
+        "started_at": now(),
+        "finished_at": None,
+        "phases_s": {},
+        "environment": environment.describe(),
+        "cases": [],
+    }
+
+
+def now() -> str:
+    return datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="milliseconds")
+
+
+@functools.cache
+def store() -> dist.TCPStore:
+    """The store through which all points' ranks find each other, on a port that the system chose."""
+    return dist.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
+
+
+def fork_ranks(config: RunConfig, world_size: int, threads: int, folder: Path) -> ranks.Outcome:
+    """Starts the ranks of one point and waits for their end."""
+    if config.start_method == "forkserver":
+        prepare()
+    rendezvous = backends.Rendezvous("127.0.0.1", store().port, prefix=str(folder.resolve()))
+    return ranks.run_ranks(
+        "benchkit.worker:run_rank",
+        [Assignment(config, index, world_size, threads, rendezvous) for index in range(world_size)],
+        environments=[
+            {**backends.rank_environment(config, index, world_size), "OMP_NUM_THREADS": str(threads)}
+            for index in range(world_size)
+        ],
+        folder=folder,
+        timeout_s=config.timeout_s,
+        start_method=config.start_method,
+    )
+
+
+def report(outcome: ranks.Outcome, forked_s: float) -> dict[str, Any]:
+    """What the ranks' end adds to the record."""
+    if outcome.failure is not None:
+        failed = outcome.failure
+        details = {"type": failed.type, "signal": failed.signal, "traceback": failed.traceback}
+        return {
+            "status": failure_status(failed),
+            "error": error_report(failed.message, failed.rank, **details),
+        }
+    answer = outcome.results[0]
+    invalid = [case for case in answer["cases"] if case["status"] == "invalid"]
+    measured = any(case["status"] == "ok" for case in answer["cases"])
+    worst = invalid[0] if invalid else None if measured else answer["cases"][0]
+    return {
+        "status": worst["status"] if worst else "ok",
+        "error": error_report(worst["reason"], worst["rank"]) if worst else None,
+        "clock": answer["clock"],
+        "phases_s": durations({"spawn": forked_s, **answer["began_s"], "": time.perf_counter()}),
+        "cases": answer["cases"],
+    }
+
+
+def durations(began_s: dict[str, float]) -> dict[str, float]:
+    """The length of each phase, from when each began; the last entry only ends the one before."""
+    names, times = list(began_s), list(began_s.values())
+    return {name: round(times[i + 1] - times[i], 6) for i, name in enumerate(names[:-1])}
+
+
+def failure_status(failure: ranks.Failure) -> str:
+    """The word for how a rank failed."""
+    if failure.kind == "timeout":
+        return "timeout"
+    if failure.kind in ("signal", "exit"):
+        return "crash"
+    if failure.type in OUT_OF_MEMORY or any(text in failure.message for text in OUT_OF_MEMORY_TEXTS):
+        return "oom"
+    return {Unavailable.__name__: "unavailable", InvalidResult.__name__: "invalid"}.get(failure.type, "error")
+
+
+def error_report(message: str, rank: int | None = None, **details: Any) -> dict[str, Any]:
+    """What went wrong as the record stores it; `log` is the file beside the record that holds the rank's output."""
+    return {
+        "message": message,
+        "rank": rank,
+        "host": environment.lasting()["host"],
+        "type": details.get("type") or None,
+        "signal": details.get("signal"),
+        "traceback": details.get("traceback") or None,
+        "log": None if rank is None else f"rank_{rank}.log",
+    }

@@ -1,0 +1,103 @@
+"""The command line: Hydra in front, one point or a sweep behind, an exit code at the end."""
+
+import itertools
+import logging
+import os
+import signal
+import sys
+from pathlib import Path
+from typing import Any
+
+import hydra
+from hydra.core.hydra_config import HydraConfig
+from hydra.errors import HydraException
+from omegaconf import DictConfig
+from omegaconf.errors import OmegaConfBaseException
+
+from benchkit import composition
+from benchkit.errors import ConfigError
+
+log = logging.getLogger("benchkit")
+EXIT_OK, EXIT_FAILED, EXIT_CONFIG = 0, 1, 2
+STATUSES: list[str] = []
+"""How the points of this process ended."""
+
+
+class Terminated(KeyboardInterrupt):
+    """A signal asked us to stop; handled as Ctrl-C is."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(f"stopped by {signal.Signals(number).name}")
+        self.number = number
+
+
+def main() -> int:
+    """Runs what the command line says.
+
+    Returns 0 where all is well, 1 where a point failed or none was measured, 2 where the configuration is wrong,
+    and 128 + N where signal N ended it.
+    """
+    sys.argv[1:] = multirun_first(sys.argv[1:])
+    wants_traceback = "HYDRA_FULL_ERROR" in os.environ
+    os.environ["HYDRA_FULL_ERROR"] = "1"  # else Hydra prints its own lines and exits with 1
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, terminate)
+    try:
+        composition.register()
+        if {"--help", "-h"} & set(sys.argv[1:]):
+            print(composition.help_text(config_folders(sys.argv[1:])))
+            return EXIT_OK
+        hydra.main(config_path=str(config_folder()), config_name="config", version_base="1.3")(run_job)()
+    except (ConfigError, HydraException, OmegaConfBaseException) as error:
+        if wants_traceback:
+            raise
+        message = str(error) if isinstance(error, ConfigError) else composition.explain(error)
+        print(f"benchkit: {message}", file=sys.stderr)
+        return EXIT_CONFIG
+    except KeyboardInterrupt as error:
+        return 128 + getattr(error, "number", signal.SIGINT)
+    return exit_code(STATUSES)
+
+
+def multirun_first(arguments: list[str]) -> list[str]:
+    """Moves -m/--multirun to the front: Hydra 1.3 takes no override after a flag (hydra #3053, fixed in 1.4)."""
+    flags = [argument for argument in arguments if argument in ("-m", "--multirun")]
+    return flags[:1] + [argument for argument in arguments if argument not in flags]
+
+
+def config_folder() -> Path:
+    """conf/ inside the installed package, or beside it in a checkout."""
+    package = Path(__file__).resolve().parent
+    return package / "conf" if (package / "conf").is_dir() else package.parent / "conf"
+
+
+def config_folders(arguments: list[str]) -> list[Path]:
+    """benchkit's own YAML, and the folder that --config-dir adds."""
+    added = [Path(value) for flag, value in itertools.pairwise(arguments) if flag in ("--config-dir", "-cd")]
+    return [config_folder(), *added]
+
+
+def terminate(number: int, frame: Any) -> None:
+    raise Terminated(number)
+
+
+def exit_code(statuses: list[str]) -> int:
+    """1 where any point failed, or where points ran and none was measured."""
+    from benchkit.record import HARMLESS
+
+    failed = any(status not in HARMLESS for status in statuses)
+    return EXIT_FAILED if failed or (statuses and "ok" not in statuses) else EXIT_OK
+
+
+def run_job(composed: DictConfig) -> str:
+    """One Hydra job: one point. Returns its status."""
+    config = composition.typed(composed)
+    from benchkit.agent import run_point  # torch is imported from here on
+    from benchkit.progress import PROGRESS
+
+    job = HydraConfig.get()
+    STATUSES.append("interrupted")
+    record = run_point(config, Path(job.runtime.output_dir), list(job.overrides.task))
+    STATUSES[-1] = record["status"]
+    log.info(PROGRESS.line(record))
+    return str(record["status"])

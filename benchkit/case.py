@@ -1,0 +1,66 @@
+"""The case: one labelled thing that is timed inside a job. Every suite is a list of these and nothing more."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import torch
+
+
+def nothing() -> None:
+    """The default of `reset` and `verify`."""
+
+
+@dataclass(frozen=True)
+class Work:
+    """What one call moves or computes, from which rates are derived; None where it does not apply.
+
+    payload_bytes: size S of nccl-tests' convention (for all-reduce one rank's buffer).
+    bus_factor: busbw = algbw x bus_factor (nccl-tests PERFORMANCE.md); None on one rank, which has no bandwidth.
+    """
+
+    payload_bytes: int | None = None
+    bus_factor: float | None = None
+
+
+@dataclass(frozen=True)
+class Case:
+    """One thing to time.
+
+    step: the timed call. reset: renews inputs before each sample, outside the clock. verify: computes on fresh
+    inputs and raises InvalidResult with the first wrong index; called on all ranks together, before and after timing.
+    labels: what sets this case apart inside its job. max_calls_per_reset: how many steps may follow one reset before
+    values overflow; None: any number. skip: why this case cannot run here, e.g. "needs 54 GB, 24 GB there".
+    """
+
+    step: Callable[[], object] = nothing
+    labels: Mapping[str, str | int | float] = field(default_factory=dict)
+    reset: Callable[[], None] = nothing
+    verify: Callable[[], None] = nothing
+    work: Work = field(default_factory=Work)
+    max_calls_per_reset: int | None = None
+    skip: str = ""
+
+
+@dataclass(frozen=True)
+class Rank:
+    """What a suite may know of the rank it runs on. The process group is up: torch.distributed works."""
+
+    index: int
+    world_size: int
+    local_world_size: int
+    device: torch.device
+    seed: int
+    available_bytes: Callable[[], int]
+
+    def memory_shortage(self, needed_bytes: int) -> str:
+        """Why `needed_bytes` on every rank do not fit in this machine's (or GPU's) free memory; "" where they do."""
+        sharers = self.local_world_size if self.device.type == "cpu" else 1
+        there = self.available_bytes()
+        if needed_bytes * sharers <= there:
+            return ""
+        share = f"{sharers} ranks x {needed_bytes / 1e9:.2f}" if sharers > 1 else f"{needed_bytes / 1e9:.2f}"
+        return f"needs {share} GB, {there / 1e9:.2f} GB there"

@@ -1,0 +1,150 @@
+"""The typed configuration of one run: the schemas that YAML is checked against, and their ranges.
+
+Schemas hold no values: every field is MISSING here and set in conf/. (A default in a schema would silently
+reset what a group had chosen, because the suite's schema merges last.)
+"""
+
+import dataclasses
+import math
+from dataclasses import dataclass, field, fields, is_dataclass
+from typing import Any, Union
+
+from omegaconf import MISSING
+
+from benchkit.errors import ConfigError
+
+
+@dataclass(frozen=True)
+class Key:
+    """What a configuration key means, its unit, and the values it may take."""
+
+    doc: str
+    unit: str = ""
+    choices: tuple[str, ...] = ()
+    above: float | None = None
+    at_least: float | None = None
+    below: float | None = None
+
+    def allowed(self) -> str:
+        """The allowed values in words: "auto or >= 1", "> 0 MiB"."""
+        bounds = [("> ", self.above), (">= ", self.at_least), ("< ", self.below)]
+        interval = " and ".join(f"{sign}{bound:g}" for sign, bound in bounds if bound is not None)
+        if interval and self.unit:
+            interval += f" {self.unit}"
+        return " or ".join(part for part in ("|".join(self.choices), interval) if part)
+
+    def accepts(self, value: Any) -> bool:
+        """True where the value is one of the choices or a number within the bounds."""
+        bounded = any(bound is not None for bound in (self.above, self.at_least, self.below))
+        if not self.choices and not bounded:
+            return True
+        if isinstance(value, str):
+            return value in self.choices
+        if not isinstance(value, int | float) or not bounded or not math.isfinite(value):
+            return False
+        return (
+            (self.above is None or value > self.above)
+            and (self.at_least is None or value >= self.at_least)
+            and (self.below is None or value < self.below)
+        )
+
+
+def key(doc: str, **limits: Any) -> Any:
+    """Declares a configuration key: a dataclass field without a value, with its meaning and its limits."""
+    return field(default=MISSING, metadata={"key": Key(doc, **limits)})
+
+
+@dataclass
+class BackendConfig:
+    name: str = key("name torch.distributed knows it by", choices=("gloo", "nccl", "ucc", "mpi"))
+    devices: list[str] = key("devices whose tensors it can communicate")
+    env: dict[str, str] = key("environment variables set in every rank before it starts")
+
+
+@dataclass
+class HardwareConfig:
+    device: str = key("where tensors live", choices=("cpu", "cuda"))
+    ranks_per_device: int = key("ranks that share one GPU; cpu ignores it", at_least=1)
+
+
+@dataclass
+class MeasureConfig:
+    mode: str = key("one call per sample, or a loop of calls_per_sample", choices=("per_iteration", "loop"))
+    calls_per_sample: int = key("calls in one sample of mode=loop", at_least=1)
+    warmup_iterations: int = key("samples taken and set aside before measuring", at_least=1)
+    target_rel_ci: float | None = key(
+        "stop when the half-width of the 95 % interval is below this share of the median", above=0, below=1
+    )
+    max_iterations: int = key("samples per case at most", at_least=1)
+    max_seconds: float = key("measuring time per case at most", unit="s", above=0)
+    min_blocks: int = key("blocks per case at least, unless max_seconds ends it", at_least=1)
+    block_seconds: float = key("length of one block of samples of one case", unit="s", above=0)
+
+
+@dataclass
+class ModelConfig:
+    name: str = key("label of the size")
+    d_model: int = key("width of the residual stream", at_least=1)
+    d_ff: int = key("width of the gated feed-forward layer", at_least=1)
+    num_layers: int = key("decoder layers", at_least=1)
+    num_heads: int = key("attention heads", at_least=1)
+    vocab_size: int = key("rows of the embedding and of the untied head", at_least=1)
+
+
+@dataclass
+class RunConfig:
+    """What every suite's configuration has; a suite's dataclass adds its own keys."""
+
+    suite: str = key("name of the suite")
+    seed: int = key("seed of inputs and of the order of cases", at_least=0)
+    world_size: Union[int, str] = key(  # noqa: UP007 (OmegaConf 2.3 reads typing.Union only)
+        "number of ranks; auto: 2, or the visible GPUs", choices=("auto",), at_least=1
+    )
+    threads_per_rank: Union[int, str] = key(  # noqa: UP007
+        "CPU threads of one rank; auto: cores / ranks", choices=("auto",), at_least=1
+    )
+    start_method: str = key("how rank processes start", choices=("forkserver", "spawn"))
+    timeout_s: float = key("time allowed to one point from fork to exit", unit="s", above=0)
+    backend: BackendConfig = key("group: how ranks communicate")
+    hardware: HardwareConfig = key("group: what they run on")
+    measure: MeasureConfig = key("group: how long, and until when, a case is timed")
+    model: ModelConfig | None = key("group: a model size, for suites that use one")
+
+    def check(self) -> None:
+        """Raises ConfigError where keys contradict each other; suites with such rules override it."""
+
+
+def described_keys(schema: type, prefix: str = "") -> dict[str, tuple[Key, Any]]:
+    """Every key below a schema, dotted, with its description and its type."""
+    found: dict[str, tuple[Key, Any]] = {}
+    for item in fields(schema):
+        nested = nested_schema(item.type)
+        if nested is None:
+            found[prefix + item.name] = (item.metadata["key"], item.type)
+        else:
+            found |= described_keys(nested, f"{prefix}{item.name}.")
+    return found
+
+
+def nested_schema(annotation: Any) -> type | None:
+    """The dataclass in an annotation such as `ModelConfig | None`, or None."""
+    for candidate in (annotation, *getattr(annotation, "__args__", ())):
+        if isinstance(candidate, type) and is_dataclass(candidate):
+            return candidate
+    return None
+
+
+def check_ranges(config: Any, prefix: str = "") -> None:
+    """Raises ConfigError for the first value outside its range; a None was allowed by its type already."""
+    for item in fields(config):
+        value = getattr(config, item.name)
+        described: Key = item.metadata["key"]
+        if is_dataclass(value):
+            check_ranges(value, f"{prefix}{item.name}.")
+        elif value is not None and not described.accepts(value):
+            raise ConfigError(f"{prefix}{item.name}={value}: allowed is {described.allowed()} ({described.doc})")
+
+
+def as_dict(config: RunConfig) -> dict[str, Any]:
+    """The configuration as plain dictionaries, as a record stores it."""
+    return dataclasses.asdict(config)

@@ -1,0 +1,97 @@
+"""What a reader of a record must know of the machine: versions, processor, GPUs, limits, load, the code's commit."""
+
+import functools
+import os
+import platform
+import shutil
+import socket
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import torch
+
+import benchkit
+from launch.topology import available_cores, cpu_quota, read_text
+
+MEMORY_LIMITS = (
+    ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory.current"),
+    ("/sys/fs/cgroup/memory/memory.limit_in_bytes", "/sys/fs/cgroup/memory/memory.usage_in_bytes"),
+)
+
+
+def describe() -> dict[str, Any]:
+    """The environment of a point, as the record stores it."""
+    return {
+        **lasting(),
+        "load_average": list(os.getloadavg()),
+        "available_bytes": available_bytes(torch.device("cpu")),
+    }
+
+
+@functools.cache
+def lasting() -> dict[str, Any]:
+    """What does not change while this process lives; read once for a whole sweep."""
+    return {
+        "host": socket.gethostname(),
+        "benchkit": benchkit.__version__,
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+        "cuda": torch.version.cuda,
+        "platform": platform.platform(),
+        "cpu": cpu_model(),
+        "cores": os.cpu_count(),
+        "available_cores": available_cores(),
+        "cpu_quota": cpu_quota(),
+        "governor": read_text("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor") or None,
+        "gpus": gpus(),
+        "git_commit": git("rev-parse", "HEAD") or None,
+        "git_dirty": bool(git("status", "--porcelain", "--untracked-files=no")),
+        "command": [Path(sys.argv[0]).name, *sys.argv[1:]],
+    }
+
+
+def cpu_model() -> str:
+    """The processor's name, from /proc/cpuinfo where there is one."""
+    for line in read_text("/proc/cpuinfo").splitlines():
+        if line.startswith("model name"):
+            return line.split(":", 1)[1].strip()
+    return platform.processor() or platform.machine()
+
+
+def gpus() -> list[dict[str, str]]:
+    """Every GPU by nvidia-smi, which leaves no context on it: name, memory, driver, power limit."""
+    if shutil.which("nvidia-smi") is None:
+        return []
+    keys = ("name", "memory.total", "driver_version", "power.limit", "clocks.max.sm")
+    listing = output("nvidia-smi", f"--query-gpu={','.join(keys)}", "--format=csv,noheader")
+    return [dict(zip(keys, line.split(", "), strict=False)) for line in listing.splitlines()]
+
+
+def git(*arguments: str) -> str:
+    """Asks git about the checkout that this code lies in; "" where it lies in none."""
+    return output("git", "-C", str(Path(__file__).parent), *arguments)
+
+
+def output(*command: str) -> str:
+    """What a short command prints, or "" where it fails or does not exist."""
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=10, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    return done.stdout.strip() if done.returncode == 0 else ""
+
+
+def available_bytes(device: torch.device) -> int:
+    """Free memory: of the GPU, or of the machine, cut to what the cgroup's limit leaves."""
+    if device.type == "cuda":
+        return int(torch.cuda.mem_get_info(device)[0])
+    free = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    for line in read_text("/proc/meminfo").splitlines():
+        if line.startswith("MemAvailable:"):
+            free = int(line.split()[1]) * 1024
+    for limit, usage in MEMORY_LIMITS:
+        if (there := read_text(limit)).isdigit() and (used := read_text(usage)).isdigit():
+            free = min(free, int(there) - int(used))
+    return free

@@ -1,0 +1,23 @@
+"""What can go wrong, as types; the status of a point follows from the type.
+
+BenchkitError
+├── ConfigError      the command line or a YAML is wrong        exit code 2, nothing runs
+├── Unavailable      this machine or torch build cannot do it   status "unavailable"
+└── InvalidResult    a case computed something wrong            status "invalid"
+"""
+
+
+class BenchkitError(Exception):
+    """Base of all errors that a user is shown as one line."""
+
+
+class ConfigError(BenchkitError):
+    """Names the key, what was given and what is allowed."""
+
+
+class Unavailable(BenchkitError):
+    """The backend, device or operation does not exist here; says which and why."""
+
+
+class InvalidResult(BenchkitError):
+    """A verified output differs from the expected one; says the first wrong index."""

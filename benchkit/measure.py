@@ -1,0 +1,147 @@
+"""Warms up and times the cases of one job, in interleaved blocks, until they are known well enough.
+
+Runs on every rank in step: every decision is made from samples that all ranks have exchanged, so all ranks decide
+the same. Knows neither torch nor processes; clock, barrier and exchange are handed in.
+"""
+
+import gc
+import math
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from benchkit.case import Case
+from benchkit.clocks import Clock
+from benchkit.config import MeasureConfig
+from benchkit.statistics import relative_half_width, slowest_rank
+
+Exchange = Callable[[list[float]], list[list[float]]]
+"""Gives every rank's list, in order of ranks, for one's own; all lists have the same length."""
+
+
+@dataclass
+class Measurement:
+    """The raw samples of one case: seconds per call, as [rank][iteration].
+
+    start_offsets_s: when each rank started, after the first to start, per iteration. stopped_by: target_rel_ci,
+    max_iterations or max_seconds. converged: whether the target was met; None where there was none.
+    """
+
+    calls_per_sample: int
+    block_iterations: int = 1
+    warmup_s: list[list[float]] = field(default_factory=list)
+    samples_s: list[list[float]] = field(default_factory=list)
+    start_offsets_s: list[list[float]] = field(default_factory=list)
+    elapsed_s: float = 0.0
+    stopped_by: str = ""
+    converged: bool | None = None
+
+    def add(self, samples: list[list[float]], starts: list[list[float]]) -> None:
+        """Appends one block, [rank][iteration]."""
+        if not self.samples_s:
+            self.samples_s = [[] for _ in samples]
+            self.start_offsets_s = [[] for _ in samples]
+        first = [min(column) for column in zip(*starts, strict=True)]
+        for rank, (durations, began) in enumerate(zip(samples, starts, strict=True)):
+            self.samples_s[rank] += durations
+            self.start_offsets_s[rank] += [start - zero for start, zero in zip(began, first, strict=True)]
+
+
+def measure(
+    cases: Sequence[Case],
+    config: MeasureConfig,
+    *,
+    clock: Clock,
+    barrier: Callable[[], None],
+    exchange: Exchange,
+    seed: int,
+) -> list[Measurement]:
+    """Times every case; returns their measurements in the order of `cases`."""
+    timer = Timer(config, clock, barrier, exchange)
+    collecting = gc.isenabled()
+    gc.disable()  # a collection in the middle of a sample is not the case's time
+    try:
+        measurements = [timer.warm_up(case) for case in cases]
+        order = random.Random(seed)  # the same on all ranks
+        active = list(range(len(cases)))
+        while active:
+            for index in order.sample(active, len(active)):
+                timer.run_block(cases[index], measurements[index])
+                if stop(measurements[index], config):
+                    active.remove(index)
+        return measurements
+    finally:
+        if collecting:
+            gc.enable()
+
+
+@dataclass(frozen=True)
+class Timer:
+    """Takes samples of a case: reset and barrier outside the clock, the step inside."""
+
+    config: MeasureConfig
+    clock: Clock
+    barrier: Callable[[], None]
+    exchange: Exchange
+
+    def warm_up(self, case: Case) -> Measurement:
+        """Runs the warm-up and sizes the blocks by it."""
+        calls = self.config.calls_per_sample if self.config.mode == "loop" else 1
+        if case.max_calls_per_reset is not None:
+            calls = min(calls, case.max_calls_per_reset)
+        measurement = Measurement(calls)
+        durations, starts = self.sample(case, calls, self.config.warmup_iterations)
+        ends = [*starts[1:], self.clock.now()]  # a sample costs its reset and barrier, too
+        gathered = self.exchange([*durations, *(end - start for start, end in zip(starts, ends, strict=True))])
+        measurement.warmup_s = [row[: len(durations)] for row in gathered]
+        typical_s = float(np.median(slowest_rank([row[len(durations) :] for row in gathered])))
+        measurement.block_iterations = block_size(typical_s, self.config)
+        return measurement
+
+    def run_block(self, case: Case, measurement: Measurement) -> None:
+        """Takes one block of samples and shares it with all ranks."""
+        began = self.clock.now()
+        count = min(measurement.block_iterations, self.config.max_iterations - num_samples(measurement))
+        durations, starts = self.sample(case, measurement.calls_per_sample, count)
+        gathered = self.exchange([*durations, *starts, self.clock.now() - began])
+        measurement.add([row[:count] for row in gathered], [row[count : 2 * count] for row in gathered])
+        measurement.elapsed_s += max(row[-1] for row in gathered)
+
+    def sample(self, case: Case, calls: int, count: int) -> tuple[list[float], list[float]]:
+        """`count` samples of this rank: seconds per call, and when each started."""
+        durations, starts = [], []
+        for _ in range(count):
+            case.reset()
+            self.barrier()
+            start, duration = self.clock.time(case.step, calls)
+            durations.append(duration / calls)
+            starts.append(start)
+        return durations, starts
+
+
+def num_samples(measurement: Measurement) -> int:
+    return len(measurement.samples_s[0]) if measurement.samples_s else 0
+
+
+def block_size(typical_s: float, config: MeasureConfig) -> int:
+    """Samples in a block: as many as fill block_seconds, yet few enough for min_blocks of them."""
+    fitting = math.ceil(config.block_seconds / typical_s) if typical_s > 0 else config.max_iterations
+    return max(1, min(fitting, config.max_iterations // config.min_blocks))
+
+
+def stop(measurement: Measurement, config: MeasureConfig) -> bool:
+    """Decides after a block whether the case is done, and notes why."""
+    taken, block = num_samples(measurement), measurement.block_iterations
+    if config.target_rel_ci is not None:
+        width = relative_half_width(slowest_rank(measurement.samples_s), block)
+        measurement.converged = width is not None and width <= config.target_rel_ci
+        if measurement.converged and taken >= config.min_blocks * block:
+            measurement.stopped_by = "target_rel_ci"
+            return True
+    if taken >= config.max_iterations:
+        measurement.stopped_by = "max_iterations"
+    elif measurement.elapsed_s >= config.max_seconds:
+        measurement.stopped_by = "max_seconds"
+    return bool(measurement.stopped_by)

@@ -1,0 +1,96 @@
+"""What a person sees while points run: one line per point, and a bar with the time left where there is a terminal."""
+
+import logging
+from typing import Any
+
+from tqdm import tqdm
+
+from benchkit.statistics import summarize
+
+LONG_SWEEP = 5
+"""Points from which a sweep gets a bar."""
+
+
+class ConsoleHandler(logging.StreamHandler):  # type: ignore[type-arg]
+    """Writes a log line above the bar, where there is one."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        tqdm.write(self.format(record), file=self.stream)
+
+
+class Progress:
+    """Counts the points of a sweep; without one, a point's line has no number."""
+
+    def __init__(self) -> None:
+        self.total = 0
+        self.done = 0
+        self.bar: Any = None
+
+    def start(self, total: int) -> None:
+        """Begins a sweep of `total` points."""
+        self.total, self.done = total, 0
+        tqdm.monitor_interval = 0  # no thread beside the ranks
+        hidden = total < LONG_SWEEP or None  # None: hidden where standard error is no terminal
+        self.bar = tqdm(total=total, unit="point", disable=hidden, leave=False, mininterval=0)
+
+    def line(self, record: dict[str, Any]) -> str:
+        """The line of one finished point."""
+        self.done += 1
+        if self.bar is not None:
+            self.bar.update()
+        number = f"[{self.done:>{len(str(self.total))}}/{self.total}] " if self.total > 1 else ""
+        return number + point_line(record)
+
+    def stop(self) -> None:
+        """Ends the sweep."""
+        if self.bar is not None:
+            self.bar.close()
+        self.total, self.bar = 0, None
+
+
+PROGRESS = Progress()
+
+
+def point_line(record: dict[str, Any]) -> str:
+    """One point in one line per case: settings, then median and spread and rate, or how it failed."""
+    config = record["config"]
+    given = " ".join(text.lstrip("+") for text in record["overrides"] if not text.startswith(("hydra.", "+suite=")))
+    place = f"{config['backend']['name']} {config['hardware']['device']} x{record['world_size']}"
+    head = f"{record['suite']} {place}" + (f"  {given}" if given else "")
+    if record["status"] != "ok" and not any(case["status"] == "ok" for case in record["cases"]):
+        return f"{head}  {failure_text(record)}"
+    return "\n    ".join([head, *map(case_line, record["cases"])]) if len(record["cases"]) > 1 else (
+        f"{head}  {case_line(record['cases'][0])}"
+    )  # fmt: skip
+
+
+def failure_text(record: dict[str, Any]) -> str:
+    """How a point failed: "CRASH on rank 1: killed by SIGKILL (rank_1.log)"."""
+    error = record["error"] or {}
+    rank = "" if error.get("rank") is None else f" on rank {error['rank']}"
+    message = (error.get("message") or "").split("\n")[0]
+    return f"{record['status'].upper()}{rank}: {message}" + (f" ({error['log']})" if error.get("log") else "")
+
+
+def case_line(case: dict[str, Any]) -> str:
+    """Labels, median and spread, bandwidth; or why there are none."""
+    labels = " ".join(f"{name}={value}" for name, value in case["labels"].items())
+    if case["status"] != "ok":
+        return f"{labels}  {case['status'].upper()}: {case['reason']}".strip()
+    summary = summarize(case["samples_s"], case["start_offsets_s"], case["block_iterations"])
+    median = float(summary["median_s"] or 0)
+    width = summary["rel_ci"]
+    spread = f"±{100 * width:.1f} %" if width is not None else "±? (too few blocks)"
+    rate = ""
+    if case["payload_bytes"] and case["bus_factor"] is not None and median:
+        algbw = case["payload_bytes"] / median / 1e9
+        rate = f"  algbw {algbw:.3g} GB/s  busbw {algbw * case['bus_factor']:.3g} GB/s"
+    return f"{labels}  {readable(median)} {spread} ({summary['num_samples']} samples){rate}".strip()
+
+
+def readable(seconds: float) -> str:
+    """A time with a unit that suits it: "45.5 ms"."""
+    for unit, factor in (("s", 1.0), ("ms", 1e3), ("µs", 1e6)):
+        if seconds * factor >= 1:
+            return f"{seconds * factor:.4g} {unit}"
+    return f"{seconds * 1e9:.4g} ns"

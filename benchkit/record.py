@@ -1,0 +1,61 @@
+"""record.json: everything about one point, written by its agent, read by analysis; hence no torch and no hydra here.
+
+Keys and their meaning are documented in docs/record.md; SCHEMA_VERSION rises when one changes its meaning or goes.
+"""
+
+import hashlib
+import json
+import os
+import tempfile
+from pathlib import Path
+from typing import Any
+
+SCHEMA_VERSION = 1
+FILE_NAME = "record.json"
+STATUSES = (
+    "running",      # the agent is at it, or was killed before it could say more
+    "ok",
+    "invalid",      # a wrong result
+    "oom",          # out of memory
+    "timeout",
+    "crash",        # a rank died by a signal
+    "error",        # a rank raised an exception
+    "unavailable",  # no such backend or device here
+    "skipped",      # known beforehand not to fit
+    "interrupted",  # Ctrl-C, or SIGTERM
+)  # fmt: skip
+HARMLESS = ("ok", "unavailable", "skipped")
+"""Statuses that do not make a sweep fail."""
+
+VOLATILE_KEYS = ("timeout_s",)
+"""Configuration keys that do not change what is measured."""
+
+
+def point_id(config: dict[str, Any], world_size: int) -> str:
+    """The identity of a point: 12 hexadecimal digits of the hash of its resolved configuration."""
+    identity = {name: value for name, value in config.items() if name not in VOLATILE_KEYS}
+    text = json.dumps({**identity, "world_size": world_size}, sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()[:12]
+
+
+def write(record: dict[str, Any], folder: Path) -> Path:
+    """Writes the record so that a reader sees the old one or the new one, never half of one."""
+    target = folder / FILE_NAME
+    with tempfile.NamedTemporaryFile("w", dir=folder, prefix=".record-", delete=False) as file:
+        json.dump(record, file, separators=(",", ":"))
+    os.chmod(file.name, 0o644)
+    os.replace(file.name, target)
+    return target
+
+
+def read(path: Path) -> dict[str, Any]:
+    """Reads a record; raises ValueError that says why where the file is none of ours."""
+    try:
+        record = json.loads(path.read_bytes())
+    except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:
+        raise ValueError(f"{path}: not readable as JSON ({error})") from None
+    if not isinstance(record, dict) or "schema_version" not in record:
+        raise ValueError(f"{path}: not a benchkit record (no schema_version)")
+    if record["schema_version"] != SCHEMA_VERSION:
+        raise ValueError(f"{path}: record version {record['schema_version']}, this benchkit reads {SCHEMA_VERSION}")
+    return record

@@ -1,0 +1,60 @@
+"""The suites there are: each a function `(config, rank) -> list[Case]`, found by its decorator.
+
+A suite's file imports torch inside its functions only: its dataclass is read to check the command line,
+which must answer at once.
+"""
+
+import importlib
+import os
+import pkgutil
+import typing
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from benchkit.config import RunConfig
+from benchkit.errors import ConfigError
+
+EXTRA_SUITES = "BENCHKIT_SUITES"
+"""Environment variable: comma-separated modules outside benchkit.suites that define suites of your own."""
+
+
+@dataclass(frozen=True)
+class Suite:
+    """A suite as the registry holds it; `summary` is the first line of the function's docstring."""
+
+    name: str
+    config: type[RunConfig]
+    build: Callable[[Any, Any], list[Any]]
+    summary: str
+
+
+SUITES: dict[str, Suite] = {}
+
+
+def suite(build: Callable[[Any, Any], list[Any]]) -> Callable[[Any, Any], list[Any]]:
+    """Registers a suite under its function's name, typed by the annotation of its first parameter."""
+    config = next(iter(typing.get_type_hints(build).values()))
+    summary = (build.__doc__ or "").strip().splitlines()[0]
+    SUITES[build.__name__] = Suite(build.__name__, config, build, summary)
+    return build
+
+
+def suite_modules() -> list[str]:
+    """The names of all modules that define suites."""
+    import benchkit.suites
+
+    own = [f"benchkit.suites.{found.name}" for found in pkgutil.iter_modules(benchkit.suites.__path__)]
+    return own + [name for name in os.environ.get(EXTRA_SUITES, "").split(",") if name]
+
+
+def load_suites() -> dict[str, Suite]:
+    """Imports every suite module and returns the registry."""
+    for name in suite_modules():
+        try:
+            importlib.import_module(name)
+        except ModuleNotFoundError as error:
+            if error.name not in (name, name.split(".")[0]):
+                raise
+            raise ConfigError(f"{EXTRA_SUITES}={name}: no such module; allowed are importable modules") from None
+    return SUITES

@@ -1,0 +1,97 @@
+"""From raw samples to the figures that are reported. Pure functions of arrays; all times in seconds.
+
+The unit of inference is the median of a block of samples, not the sample: neighbouring samples are correlated, and
+tests on raw samples call identical code different in most runs.
+"""
+
+import math
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+Array = npt.NDArray[np.float64]
+CONFIDENCE = 0.95
+
+
+def slowest_rank(samples: Any) -> Array:
+    """Max over ranks of each iteration: [rank][iteration] -> [iteration]. A collective is as slow as its slowest."""
+    slowest: Array = np.asarray(samples, dtype=np.float64).max(axis=0)
+    return slowest
+
+
+def block_medians(times: Array, block: int) -> Array:
+    """The median of each whole block of `block` consecutive times; a shorter rest is left out."""
+    whole = len(times) // block * block
+    return np.asarray(np.median(times[:whole].reshape(-1, block), axis=1))
+
+
+def median_interval(values: Array) -> tuple[float, float] | None:
+    """Order-statistic confidence interval of the median at CONFIDENCE, or None with fewer than 6 values.
+
+    The k-th smallest and k-th largest, with the largest k for which the binomial tail P(X < k), X ~ B(n, 1/2),
+    is at most (1 - CONFIDENCE) / 2 (Conover, Practical Nonparametric Statistics, section 3.2). Assumes no distribution.
+    """
+    n = len(values)
+    tail, k = 0.0, 0
+    while (tail := tail + math.exp(log_binomial(n, k) - n * math.log(2))) <= (1 - CONFIDENCE) / 2:
+        k += 1
+    if k == 0:
+        return None
+    ordered = np.sort(values)
+    return float(ordered[k - 1]), float(ordered[n - k])
+
+
+def log_binomial(n: int, k: int) -> float:
+    return math.lgamma(n + 1) - math.lgamma(k + 1) - math.lgamma(n - k + 1)
+
+
+def relative_half_width(times: Array, block: int) -> float | None:
+    """Half-width of the interval from block medians as a share of the median, or None where there is no interval."""
+    interval = median_interval(block_medians(times, block))
+    return None if interval is None else (interval[1] - interval[0]) / 2 / float(np.median(times))
+
+
+def summarize(samples: Any, start_offsets: Any, block: int) -> dict[str, float | int | None]:
+    """Every figure of one case from samples[rank][iteration] and start_offsets[rank][iteration] (or None)."""
+    samples = np.asarray(samples, dtype=np.float64)
+    times = samples.max(axis=0)
+    interval = median_interval(block_medians(times, block))
+    low, median, p95, p99, mean = (
+        float(times.min()), *(float(q) for q in np.percentile(times, [50, 95, 99])), float(times.mean())
+    )  # fmt: skip
+    summary: dict[str, float | int | None] = {
+        "median_s": median,
+        "ci_low_s": interval[0] if interval else None,
+        "ci_high_s": interval[1] if interval else None,
+        "rel_ci": (interval[1] - interval[0]) / 2 / median if interval and median else None,
+        "min_s": low,
+        "mean_s": mean,
+        "std_s": float(times.std(ddof=1)) if len(times) > 1 else None,
+        "p95_s": p95,
+        "p99_s": p99,
+        "num_samples": len(times),
+        "start_skew_s": None,
+        "makespan_s": None,
+        "straggler_rank": None,
+        "straggler_share": None,
+    }
+    return summary if start_offsets is None else summary | arrival_summary(samples, start_offsets)
+
+
+def arrival_summary(samples: Array, start_offsets: Any) -> dict[str, float | int | None]:
+    """Figures that need the ranks' starts on one clock.
+
+    start_skew_s: median of last minus first start. makespan_s: median of last end minus last start. straggler_rank:
+    the rank that ended last most often, and straggler_share how often (1 / ranks where none stands out).
+    """
+    starts = np.asarray(start_offsets, dtype=np.float64)
+    ends = starts + samples
+    last = np.bincount(ends.argmax(axis=0), minlength=len(samples))
+    straggler = int(last.argmax())
+    return {
+        "start_skew_s": float(np.median(starts.max(axis=0) - starts.min(axis=0))),
+        "makespan_s": float(np.median(ends.max(axis=0) - starts.max(axis=0))),
+        "straggler_rank": straggler if len(samples) > 1 else None,
+        "straggler_share": float(last[straggler] / last.sum()) if len(samples) > 1 else None,
+    }

@@ -1,0 +1,111 @@
+"""Inputs whose reductions are exact in every dtype and order, so that a correct output is known to the bit.
+
+Values are small integers (or powers of two for products) drawn per (seed, round, rank) and repeated with a prime
+period, so that a swapped, shifted, missing or stale chunk shows. The idea of exactly predictable inputs is nccl-tests'.
+"""
+
+import math
+from typing import TYPE_CHECKING
+
+from benchkit.errors import InvalidResult
+
+if TYPE_CHECKING:
+    import torch
+
+PERIOD = 65537  # prime: no power-of-two chunking lines up with it
+ROWS_PER_CHECK = 64  # compares 16 MiB of float32 at a time, to need little memory
+
+
+def pattern(*, seed: int, turn: int, rank: int, world_size: int, dtype: "torch.dtype", op: str) -> "torch.Tensor":
+    """One period of rank's input as int64 on the CPU: [PERIOD], values in -2..2 (avg: times world_size).
+
+    At each index only so many ranks contribute more than the neutral element that the reduction stays exact.
+    """
+    import torch
+
+    generator = torch.Generator().manual_seed(hash((seed, turn, rank)) % 2**63)
+    index = torch.arange(PERIOD)
+    contributes = (rank - index) % world_size < window(dtype, op, world_size)
+    if op == "product":
+        sign = torch.randint(0, 2, (PERIOD,), generator=generator) * 2 - 1
+        return sign * torch.where(contributes, torch.randint(1, 3, (PERIOD,), generator=generator), 1)
+    values = torch.randint(-2, 3, (PERIOD,), generator=generator)
+    if op in ("sum", "avg"):
+        values *= contributes
+    return values * world_size if op == "avg" else values
+
+
+def window(dtype: "torch.dtype", op: str, world_size: int) -> int:
+    """How many ranks may contribute at one index: each adds at most 2 (avg: 2 x world_size), or doubles a product."""
+    exponent, exact = exact_range(dtype)
+    if op == "product":
+        return exponent - 1
+    return max(1, exact // (2 * world_size if op == "avg" else 2))
+
+
+def exact_range(dtype: "torch.dtype") -> tuple[int, int]:
+    """(e, n): powers of two up to 2^e and all integers up to n are representable."""
+    import torch
+
+    if dtype.is_floating_point:
+        info = torch.finfo(dtype)
+        return int(math.log2(info.max)), round(2 / info.eps)
+    return torch.iinfo(dtype).bits - 2, torch.iinfo(dtype).max
+
+
+def reduced(seed: int, turn: int, world_size: int, dtype: "torch.dtype", op: str) -> "torch.Tensor":
+    """One period of the exact reduction of all ranks' patterns: int64, [PERIOD]."""
+    import torch
+
+    combine = {
+        "sum": torch.add,
+        "avg": torch.add,
+        "min": torch.minimum,
+        "max": torch.maximum,
+        "product": torch.mul,
+    }
+    result = None
+    for rank in range(world_size):
+        values = pattern(seed=seed, turn=turn, rank=rank, world_size=world_size, dtype=dtype, op=op)
+        result = values if result is None else combine[op](result, values)
+    assert result is not None
+    return result // world_size if op == "avg" else result
+
+
+def max_repeats(world_size: int, dtype: "torch.dtype", op: str) -> int | None:
+    """How often an in-place all-reduce may be repeated on these inputs before values overflow; None: any number.
+
+    The first leaves |x| <= 2w (sum) or 2^w (product); each further one multiplies by w, or raises to the power w.
+    """
+    import torch
+
+    if world_size == 1 or op in ("avg", "min", "max") or dtype in (torch.int32, torch.int64):
+        return None
+    exponent, _ = exact_range(dtype)
+    base = exponent - 1 if op == "sum" else exponent
+    growth = math.log2(base) / math.log2(world_size) if op == "product" else base / math.log2(world_size)
+    return max(1, int(growth))
+
+
+def tile(buffer: "torch.Tensor", period: "torch.Tensor") -> None:
+    """Fills a flat buffer with repetitions of `period` (same dtype and device)."""
+    rows = len(buffer) // len(period)
+    buffer[: rows * len(period)].view(rows, len(period)).copy_(period.expand(rows, -1))
+    buffer[rows * len(period) :].copy_(period[: len(buffer) - rows * len(period)])
+
+
+def require_tiled(output: "torch.Tensor", period: "torch.Tensor") -> None:
+    """Raises InvalidResult with the first index at which a flat output differs from repetitions of `period`."""
+    for start in range(0, len(output), ROWS_PER_CHECK * len(period)):
+        part = output[start : start + ROWS_PER_CHECK * len(period)]
+        rows = len(part) // len(period)
+        body, rest = part[: rows * len(period)].view(rows, len(period)), part[rows * len(period) :]
+        if (body == period).all() and (rest == period[: len(rest)]).all():
+            continue
+        expected = period.repeat(rows + 1)[: len(part)]
+        first = int((part != expected).nonzero()[0])
+        wrong = int((part != expected).sum())
+        raise InvalidResult(
+            f"element {start + first}: {part[first].item():g}, expected {expected[first].item():g} "
+            f"({wrong} of {len(part)} wrong in this part)"
+        )

@@ -1,0 +1,17 @@
+"""The only place that Hydra takes plugins from: benchkit's sweeper as hydra/sweeper=benchkit."""
+
+from hydra.core.config_store import ConfigStore
+
+from benchkit import sweep
+
+
+class Sweeper(sweep.Sweeper):
+    """benchkit.sweep.Sweeper under the name that Hydra accepts."""
+
+
+ConfigStore.instance().store(
+    group="hydra/sweeper",
+    name="benchkit",
+    node={"_target_": f"{__name__}.Sweeper", "max_batch_size": None, "params": None},
+    provider="benchkit",
+)

@@ -1,0 +1,70 @@
+"""The first lines of a rank's life: apart from its parent's terminal, sure to die with it, its output in a file.
+
+Imports nothing heavy, so that under `spawn` the environment is set before any library reads it.
+"""
+
+import ctypes
+import faulthandler
+import importlib
+import os
+import signal
+import sys
+import time
+import traceback
+from contextlib import suppress
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any
+
+from launch import stacks
+
+PR_SET_PDEATHSIG = 1
+
+
+def rank_main(target: str, argument: Any, environment: dict[str, str], log: Path, pipe: Connection) -> None:
+    """Runs "module:function" with `argument` and reports its result or its exception through `pipe`."""
+    isolate()
+    os.environ.update(environment)
+    redirect_output(log)
+    faulthandler.enable()
+    stacks.install()
+    try:
+        module, function = target.split(":")
+        result = getattr(importlib.import_module(module), function)(argument)
+    except BaseException as error:
+        raised_at = time.monotonic()
+        traceback.print_exc()
+        pipe.send(
+            ("exception", {"message": str(error) or type(error).__name__, "type": type(error).__qualname__,
+                           "traceback": traceback.format_exc(), "raised_at": raised_at})
+        )  # fmt: skip
+        leave(1)
+    pipe.send(("result", result))
+    leave(0)
+
+
+def isolate() -> None:
+    """Own process group (Ctrl-C is the agent's to handle), death with the parent, first choice of the OOM killer."""
+    os.setsid()
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    with suppress(OSError, AttributeError):  # Linux only
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+        Path("/proc/self/oom_score_adj").write_text("1000")
+
+
+def redirect_output(path: Path) -> None:
+    """Sends standard output and error, those of C libraries too, to a file."""
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+    os.dup2(descriptor, 1)
+    os.dup2(descriptor, 2)
+    os.close(descriptor)
+    sys.stdout = os.fdopen(1, "w", buffering=1, closefd=False)
+    sys.stderr = os.fdopen(2, "w", buffering=1, closefd=False)
+
+
+def leave(code: int) -> None:
+    """Ends the process at once: interpreter teardown of torch's threads takes time and may hang."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)
