@@ -6,7 +6,7 @@ from typing import Any
 
 import pandas as pd
 
-from analysis.speedup import identity_columns
+from analysis.table import identity_columns
 
 NOISY_REL_CI = 0.05
 """A median known no better than this is called noisy."""
@@ -115,7 +115,7 @@ def noise(measured: pd.DataFrame) -> Iterator[str]:
             yield f"{name(row)}: no interval, too few blocks of samples; raise measure.max_seconds."
         elif row["rel_ci"] > NOISY_REL_CI:
             tail = row["p99_s"] / row["median_s"]
-            yield f"{name(row)}: the median is known to ±{width:.0f} % only; the 99th percentile is {tail:.1f} times it."
+            yield f"{name(row)}: the median is known to ±{width:.0f} % only; p99 is {tail:.1f} times it."
         elif pd.notna(row["converged"]) and not row["converged"]:
             yield f"{name(row)}: stopped by {row['stopped_by']} at ±{width:.1f} %, before its target."
         if row["world_size"] > 1 and (row["straggler_share"] or 0) > STRAGGLING_SHARE:

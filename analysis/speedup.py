@@ -6,7 +6,7 @@ from typing import Any
 
 import pandas as pd
 
-from analysis.table import SETTINGS, own_columns
+from analysis.table import identity_columns
 
 
 class BaselineError(Exception):
@@ -43,11 +43,6 @@ def default_baseline(table: pd.DataFrame) -> Baseline:
     sizes = table.loc[table["status"] == "ok", "world_size"]
     several = sizes[sizes > 1]
     return Baseline({"world_size": str((sizes if several.empty else several).min())})
-
-
-def identity_columns(table: pd.DataFrame) -> list[str]:
-    """The columns that say what was measured, apart from how it went."""
-    return [name for name in [*SETTINGS, *own_columns(table)] if name != "status"]
 
 
 def speedups(table: pd.DataFrame, baseline: Baseline) -> pd.DataFrame:

@@ -52,9 +52,11 @@ METRICS = (
 )  # fmt: skip
 
 SETTINGS = ("suite", "status", "backend", "device", "world_size", "model")
+CONDITIONS = ("start_method", "measure_mode")
+"""Part of what a row is, since medians differ by it, but shown only where rows differ in it."""
 PROVENANCE = (
-    "stopped_by", "converged", "measure_mode", "calls_per_sample", "clock", "start_method", "threads_per_rank", "available_cores",
-    "seed", "host", "reason", "failed_rank", "point_id", "started_at", "total_s", "path",
+    "stopped_by", "converged", "calls_per_sample", "clock", "threads_per_rank", "available_cores", "seed", "host",
+    "reason", "failed_rank", "point_id", "started_at", "total_s", "path",
 )  # fmt: skip
 SHARED_KEYS = frozenset(
     ("suite", "seed", "world_size", "threads_per_rank", "start_method", "timeout_s", "backend", "hardware", "measure",
@@ -67,14 +69,19 @@ def tabulate_records(records: Iterable[Mapping[str, Any]]) -> pd.DataFrame:
     rows = [row for record in records for row in rows_of(record)]
     names = list(dict.fromkeys(name for row in rows for name in row))
     metrics = [metric.name for metric in METRICS]
-    own = [name for name in names if name not in (*SETTINGS, *metrics, *PROVENANCE)]
-    return pd.DataFrame(rows, columns=[*SETTINGS, *own, *metrics, *PROVENANCE])
+    own = [name for name in names if name not in (*SETTINGS, *CONDITIONS, *metrics, *PROVENANCE)]
+    return pd.DataFrame(rows, columns=[*SETTINGS, *own, *CONDITIONS, *metrics, *PROVENANCE])
 
 
 def own_columns(table: pd.DataFrame) -> list[str]:
     """The columns that are the suites' own keys and labels."""
     columns = list(table.columns)
-    return columns[len(SETTINGS) : columns.index(METRICS[0].name)]
+    return columns[len(SETTINGS) : columns.index(CONDITIONS[0])]
+
+
+def identity_columns(table: pd.DataFrame) -> list[str]:
+    """The columns that say what was measured, apart from how it went."""
+    return [name for name in [*SETTINGS, *own_columns(table), *CONDITIONS] if name != "status"]
 
 
 def rows_of(record: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -130,7 +137,8 @@ PRINTED = ("median_s", "rel_ci", "min_s", "p95_s", "start_skew_s", "algbw_gb_per
 def for_print(table: pd.DataFrame) -> pd.DataFrame:
     """The columns a person wants to see, scaled to the unit in their heads; columns that say nothing are left out."""
     shown = pd.DataFrame()
-    for name in [*SETTINGS, *own_columns(table), *PRINTED, "num_samples"]:
+    differing = [name for name in CONDITIONS if table[name].nunique() > 1]
+    for name in [*SETTINGS, *own_columns(table), *differing, *PRINTED, "num_samples"]:
         metric = next((metric for metric in METRICS if metric.name == name), None)
         column = table[name]
         if column.isna().all():

@@ -12,18 +12,12 @@ import torch.distributed as dist
 from benchkit import backends, environment, record
 from benchkit.config import RunConfig, as_dict
 from benchkit.errors import InvalidResult, Unavailable
-from benchkit.registry import suite_modules
+from benchkit.registry import start_fork_server
 from benchkit.worker import Assignment
 from launch import ranks, topology
 
-PRELOAD = ("torch", "torch.distributed", "benchkit.worker")
 OUT_OF_MEMORY = ("OutOfMemoryError", "MemoryError")
 OUT_OF_MEMORY_TEXTS = ("can't allocate memory", "not enough memory", "out of memory")
-
-
-def prepare() -> None:
-    """Starts the fork server ahead of the first point; it loads torch while the caller goes on."""
-    ranks.start_fork_server([*PRELOAD, *suite_modules()])
 
 
 def run_point(config: RunConfig, folder: Path, overrides: list[str]) -> dict[str, Any]:
@@ -101,7 +95,7 @@ def store() -> dist.TCPStore:
 def fork_ranks(config: RunConfig, world_size: int, threads: int, folder: Path) -> ranks.Outcome:
     """Starts the ranks of one point and waits for their end."""
     if config.start_method == "forkserver":
-        prepare()
+        start_fork_server()
     rendezvous = backends.Rendezvous("127.0.0.1", store().port, prefix=str(folder.resolve()))
     return ranks.run_ranks(
         "benchkit.worker:run_rank",

@@ -23,8 +23,6 @@ def register() -> None:
     """Stores every schema and resolver; the suites' own schemas among them."""
     store = ConfigStore.instance()
     store.store(group="schema", name="run", node=RunConfig)
-    for name in ("backend", "hardware", "measure", "model"):
-        store.store(group="schema", name=name, node=getattr(schemas, f"{name.capitalize()}Config"))
     for suite in load_suites().values():
         store.store(group="schema/suite", name=suite.name, node=suite.config)
     OmegaConf.register_new_resolver("gradient_mib", gradient_mib, replace=True)

@@ -14,6 +14,7 @@ from typing import Any
 
 from benchkit.config import RunConfig
 from benchkit.errors import ConfigError
+from launch import ranks
 
 EXTRA_SUITES = "BENCHKIT_SUITES"
 """Environment variable: comma-separated modules outside benchkit.suites that define suites of your own."""
@@ -58,3 +59,8 @@ def load_suites() -> dict[str, Suite]:
                 raise
             raise ConfigError(f"{EXTRA_SUITES}={name}: no such module; allowed are importable modules") from None
     return SUITES
+
+
+def start_fork_server() -> None:
+    """Starts the server that forks ranks; it loads torch and all suites while the caller goes on."""
+    ranks.start_fork_server(["torch", "torch.distributed", "benchkit.worker", *suite_modules()])

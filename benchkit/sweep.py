@@ -6,31 +6,42 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
 from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.core.plugins import Plugins
+from hydra.plugins import sweeper
+from hydra.types import HydraContext, TaskFunction
 from omegaconf import DictConfig, OmegaConf, open_dict, read_write
 
 from benchkit.composition import typed
+from benchkit.points import PointComposer
+from benchkit.registry import start_fork_server
 
 log = logging.getLogger("benchkit")
-MOST_KEPT = 1000
-"""Composed points kept in memory between check and run, at some 100 KB each; the rest are composed again."""
 
 
-class Sweeper(BasicSweeper):
-    """Hydra's basic sweeper with three changes: it checks values, composes once, and ends with a table."""
+class Sweeper(sweeper.Sweeper):
+    """Runs the product of all overrides, as Hydra's basic sweeper does, but checks values and ends with a table."""
+
+    def __init__(self, params: dict[str, str] | None) -> None:
+        """`params`: overrides that a sweep's YAML brings, which the command line's follow and may replace."""
+        self.params = params or {}
+
+    def setup(self, *, hydra_context: HydraContext, task_function: TaskFunction, config: DictConfig) -> None:
+        """Called by Hydra before sweep()."""
+        self.config = config
+        self.hydra_context = hydra_context
+        self.launcher = Plugins.instance().instantiate_launcher(
+            hydra_context=hydra_context, task_function=task_function, config=config
+        )
 
     def sweep(self, arguments: list[str]) -> Any:
-        """Runs the product of all overrides; returns what Hydra's launcher returned."""
-        assert self.config is not None
-        assert self.launcher is not None
+        """Runs all points; returns what Hydra's launcher returned for them."""
         folder = Path(self.config.hydra.sweep.dir)  # resolved first: the points copy its time stamp
         points = self.points(arguments)
         self.check(points)
-        from benchkit import agent
+        start_fork_server()
         from benchkit.progress import PROGRESS
 
-        agent.prepare()
         folder.mkdir(parents=True, exist_ok=True)
         OmegaConf.save(self.config, folder / "multirun.yaml")
         remember_latest(folder)
@@ -47,33 +58,19 @@ class Sweeper(BasicSweeper):
 
     def points(self, arguments: list[str]) -> list[list[str]]:
         """The overrides of every point, in order."""
-        assert self.hydra_context is not None
+        from hydra._internal.core_plugins.basic_sweeper import BasicSweeper  # not before Hydra has found its plugins
+
         parser = OverridesParser.create(config_loader=self.hydra_context.config_loader)
-        overrides = parser.parse_overrides([*self._parse_config(), *arguments])
-        return list(self.split_arguments(overrides, None)[0])
+        own = [f"{name}={value}" for name, value in self.params.items()]
+        return list(BasicSweeper.split_arguments(parser.parse_overrides([*own, *arguments]), None)[0])
 
     def check(self, points: Sequence[Sequence[str]]) -> None:
-        """Composes every point and raises ConfigError for the first that is wrong.
-
-        Hydra composes a point twice, here and in the launcher, at some 50 ms each (hydra #1324); the launcher is
-        given what was composed here.
-        """
-        assert self.hydra_context is not None
-        assert self.config is not None
+        """Composes every point and raises ConfigError for the first that is wrong."""
         loader = self.hydra_context.config_loader
-        compose = loader.load_sweep_config
-        kept: dict[tuple[str, ...], DictConfig] = {}
+        compose = PointComposer(loader)
+        loader.load_sweep_config = compose  # type: ignore[method-assign] # the launcher composes each point again
         for overrides in points:
-            composed = compose(self.config, list(overrides))
-            typed(without_hydra(composed))
-            if len(kept) < MOST_KEPT:
-                kept[tuple(overrides)] = composed
-
-        def load_sweep_config(master_config: DictConfig, sweep_overrides: list[str]) -> DictConfig:
-            known = kept.pop(tuple(sweep_overrides), None)
-            return compose(master_config, sweep_overrides) if known is None else known
-
-        loader.load_sweep_config = load_sweep_config  # type: ignore[method-assign]
+            typed(without_hydra(compose(self.config, overrides)))
 
 
 def without_hydra(composed: DictConfig) -> DictConfig:

@@ -1,4 +1,4 @@
-"""One file per kind of plot, each with `draw(table, baseline) -> dict[file name, Figure]`, empty where it has no data."""
+"""One file per kind of plot with `draw(table, baseline) -> dict[file name, Figure]`, empty where it has no data."""
 
 import importlib
 import pkgutil

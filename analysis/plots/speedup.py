@@ -4,7 +4,8 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from analysis import style
-from analysis.speedup import Baseline, identity_columns, speedups
+from analysis.speedup import Baseline, speedups
+from analysis.table import identity_columns
 
 
 def draw(table: pd.DataFrame, baseline: Baseline) -> dict[str, Figure]:

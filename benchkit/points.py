@@ -1,0 +1,50 @@
+"""Composes the points of a sweep: once per choice of groups, then only the values that vary.
+
+Hydra composes each point from all its YAML files, twice, at some 60 ms each (hydra #1324).
+"""
+
+import copy
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from hydra._internal.config_loader_impl import get_overrides_dirname
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.core.override_parser.types import Override
+from omegaconf import DictConfig, OmegaConf, open_dict
+
+
+class PointComposer:
+    """Stands in for `ConfigLoader.load_sweep_config` and returns what it would."""
+
+    def __init__(self, loader: Any) -> None:
+        self._loader = loader
+        self._compose: Callable[[DictConfig, list[str]], DictConfig] = loader.load_sweep_config
+        self._bases: dict[tuple[str, ...], DictConfig] = {}
+
+    def __call__(self, master_config: DictConfig, sweep_overrides: Sequence[str]) -> DictConfig:
+        """One point, composed; raises what Hydra raises."""
+        parsed = OverridesParser.create().parse_overrides(list(sweep_overrides))
+        values = [override for override in parsed if self._sets_a_value(override)]
+        shape = tuple(str(override.input_line) for override in parsed if override not in values)
+        if shape not in self._bases:
+            self._bases[shape] = self._compose(master_config, list(shape))
+        point = copy.deepcopy(self._bases[shape])
+        self._loader._apply_overrides_to_config(values, point)
+        given = [override for override in parsed if not override.is_hydra_override()]
+        naming = point.hydra.job.config.override_dirname
+        with open_dict(point.hydra):
+            point.hydra.overrides.task = [override.input_line for override in given]
+            point.hydra.job.override_dirname = get_overrides_dirname(
+                given, exclude_keys=naming.exclude_keys, item_sep=naming.item_sep, kv_sep=naming.kv_sep
+            )
+        OmegaConf.copy_cache(from_config=master_config, to_config=point)
+        return point
+
+    def _sets_a_value(self, override: Override) -> bool:
+        """True for a plain `key=value`: not a choice of group, not an addition or a deletion."""
+        plain = not (override.is_add() or override.is_force_add() or override.is_delete() or override.package)
+        return (
+            plain
+            and not override.is_hydra_override()
+            and not self._loader.repository.group_exists(override.key_or_group)
+        )
