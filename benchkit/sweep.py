@@ -24,32 +24,32 @@ class Sweeper(sweeper.Sweeper):
 
     def __init__(self, params: dict[str, str] | None) -> None:
         """`params`: overrides that a sweep's YAML brings, which the command line's follow and may replace."""
-        self.params = params or {}
+        self._params = params or {}
 
     def setup(self, *, hydra_context: HydraContext, task_function: TaskFunction, config: DictConfig) -> None:
         """Called by Hydra before sweep()."""
-        self.config = config
-        self.hydra_context = hydra_context
-        self.launcher = Plugins.instance().instantiate_launcher(
+        self._config = config
+        self._context = hydra_context
+        self._launcher = Plugins.instance().instantiate_launcher(
             hydra_context=hydra_context, task_function=task_function, config=config
         )
 
     def sweep(self, arguments: list[str]) -> Any:
         """Runs all points; returns what Hydra's launcher returned for them."""
-        folder = Path(self.config.hydra.sweep.dir)  # resolved first: the points copy its time stamp
+        folder = Path(self._config.hydra.sweep.dir)  # resolved first: the points copy its time stamp
         points = self.points(arguments)
         self.check(points)
         start_fork_server()
         from benchkit.progress import PROGRESS
 
         folder.mkdir(parents=True, exist_ok=True)
-        OmegaConf.save(self.config, folder / "multirun.yaml")
+        OmegaConf.save(self._config, folder / "multirun.yaml")
         remember_latest(folder)
         lines = logging.FileHandler(folder / "benchkit.log")
         log.addHandler(lines)
         PROGRESS.start(len(points))
         try:
-            return [self.launcher.launch(points, initial_job_idx=0)]
+            return [self._launcher.launch(points, initial_job_idx=0)]
         finally:
             PROGRESS.stop()
             print_table(folder)
@@ -60,17 +60,17 @@ class Sweeper(sweeper.Sweeper):
         """The overrides of every point, in order."""
         from hydra._internal.core_plugins.basic_sweeper import BasicSweeper  # not before Hydra has found its plugins
 
-        parser = OverridesParser.create(config_loader=self.hydra_context.config_loader)
-        own = [f"{name}={value}" for name, value in self.params.items()]
+        parser = OverridesParser.create(config_loader=self._context.config_loader)
+        own = [f"{name}={value}" for name, value in self._params.items()]
         return list(BasicSweeper.split_arguments(parser.parse_overrides([*own, *arguments]), None)[0])
 
     def check(self, points: Sequence[Sequence[str]]) -> None:
         """Composes every point and raises ConfigError for the first that is wrong."""
-        loader = self.hydra_context.config_loader
+        loader = self._context.config_loader
         compose = PointComposer(loader)
         loader.load_sweep_config = compose  # type: ignore[method-assign] # the launcher composes each point again
         for overrides in points:
-            typed(without_hydra(compose(self.config, overrides)))
+            typed(without_hydra(compose(self._config, overrides)))
 
 
 def without_hydra(composed: DictConfig) -> DictConfig:

@@ -3,8 +3,8 @@
 Imports nothing heavy, so that under `spawn` the environment is set before any library reads it.
 """
 
-import ctypes
 import faulthandler
+import fcntl
 import importlib
 import os
 import signal
@@ -18,12 +18,13 @@ from typing import Any
 
 from launch import stacks
 
-PR_SET_PDEATHSIG = 1
 
-
-def rank_main(target: str, argument: Any, environment: dict[str, str], log: Path, pipe: Connection) -> None:
+def rank_main(
+    target: str, argument: Any, environment: dict[str, str], log: Path, pipe: Connection, lifeline: Connection
+) -> None:
     """Runs "module:function" with `argument` and reports its result or its exception through `pipe`."""
     isolate()
+    die_with(lifeline)
     os.environ.update(environment)
     redirect_output(log)
     faulthandler.enable()
@@ -44,13 +45,25 @@ def rank_main(target: str, argument: Any, environment: dict[str, str], log: Path
 
 
 def isolate() -> None:
-    """Own process group (Ctrl-C is the agent's to handle), death with the parent, first choice of the OOM killer."""
+    """A process group of its own (Ctrl-C is the agent's to handle), and the OOM killer's first choice."""
     os.setsid()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
-    with suppress(OSError, AttributeError):  # Linux only
-        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    with suppress(OSError):  # Linux only
         Path("/proc/self/oom_score_adj").write_text("1000")
+
+
+def die_with(lifeline: Connection) -> None:
+    """Lets the kernel end this process when the agent, which holds the other end and never writes, is gone.
+
+    PR_SET_PDEATHSIG would not do: the parent is the fork server, which lives as long as its children do, because
+    they hold its pipe. So the pipe's end of file raises SIGIO, whose default is to terminate.
+    """
+    signal.signal(signal.SIGIO, signal.SIG_DFL)
+    fcntl.fcntl(lifeline, fcntl.F_SETOWN, os.getpid())
+    fcntl.fcntl(lifeline, fcntl.F_SETFL, fcntl.fcntl(lifeline, fcntl.F_GETFL) | os.O_ASYNC)
+    if lifeline.poll():  # it went before we listened
+        leave(1)
 
 
 def redirect_output(path: Path) -> None:

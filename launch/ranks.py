@@ -85,12 +85,14 @@ def run_ranks(
     ended; after a failure or `timeout_s` seconds none is left running, nor when this raises (KeyboardInterrupt).
     """
     context = multiprocessing.get_context(start_method)
+    lifeline, held = context.Pipe(duplex=False)
     ranks: list[Rank] = []
     try:
         for index, (argument, environment) in enumerate(zip(arguments, environments, strict=True)):
             ours, theirs = context.Pipe(duplex=False)
             process = context.Process(  # type: ignore[attr-defined]
-                target=rank_main, args=(target, argument, dict(environment), log_file(folder, index), theirs)
+                target=rank_main,
+                args=(target, argument, dict(environment), log_file(folder, index), theirs, lifeline),
             )
             process.start()
             theirs.close()
@@ -99,6 +101,8 @@ def run_ranks(
     finally:
         for rank in ranks:
             kill(rank)
+        lifeline.close()
+        held.close()
 
 
 def log_file(folder: Path, rank: int) -> Path:
@@ -147,7 +151,7 @@ def note_exit(rank: Rank, outcome: Outcome, failures: list[Failure]) -> None:
         receive(rank, outcome, failures)
     rank.process.join()
     code = rank.process.exitcode
-    if code == 0 or any(failure.rank == rank.index for failure in failures):
+    if rank.index in outcome.results or any(failure.rank == rank.index for failure in failures):
         return
     if code < 0:
         name = signal.Signals(-code).name
@@ -157,11 +161,11 @@ def note_exit(rank: Rank, outcome: Outcome, failures: list[Failure]) -> None:
 
 
 def root_cause(failures: list[Failure]) -> Failure | None:
-    """The failure that explains the others: a death by signal, else the exception that was raised first.
+    """The failure that explains the others: a death without words, else the exception that was raised first.
 
     A peer's death makes collectives raise on the survivors within milliseconds, so order of arrival misleads.
     """
-    return min(failures, key=lambda f: (f.kind != "signal", f.raised_at), default=None)
+    return min(failures, key=lambda f: (f.kind == "exception", f.raised_at), default=None)
 
 
 def timed_out(running: list[Rank], folder: Path, timeout_s: float) -> Failure:

@@ -1,0 +1,98 @@
+"""Runs benchkit as a user does: in a process of its own, in an empty folder."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+MARK = "BENCHKIT_TEST_MARK"
+
+
+class Cli:
+    """Starts `python -m MODULE` in a folder, with a mark in the environment that all its processes inherit."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.mark = uuid.uuid4().hex
+        paths = [str(ROOT), os.environ.get("PYTHONPATH", "")]
+        self.environment = {
+            **os.environ,
+            MARK: self.mark,
+            "PYTHONPATH": os.pathsep.join(path for path in paths if path),
+            "BENCHKIT_SUITES": "tests.suites.faulty",
+        }
+        self.environment.pop("HYDRA_FULL_ERROR", None)
+
+    def start(self, *arguments: str, module: str = "benchkit") -> "subprocess.Popen[str]":
+        """Starts and returns at once."""
+        command = [sys.executable, "-m", module]
+        if module == "benchkit":
+            command += ["--config-dir", str(ROOT / "tests" / "conf")]
+        return subprocess.Popen(
+            [*command, *arguments],
+            cwd=self.folder,
+            env=self.environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    def __call__(self, *arguments: str, module: str = "benchkit") -> "subprocess.CompletedProcess[str]":
+        """Runs to the end."""
+        process = self.start(*arguments, module=module)
+        out, err = process.communicate(timeout=300)
+        return subprocess.CompletedProcess(process.args, process.returncode, out, err)
+
+    def records(self) -> list[dict[str, Any]]:
+        """The records of the latest sweep, in order of the points."""
+        paths = sorted((self.folder / "outputs" / "latest").glob("*/record.json"), key=lambda p: int(p.parent.name))
+        return [json.loads(path.read_text()) for path in paths]
+
+    def processes(self) -> list[int]:
+        """All processes that this object's commands have started, at any depth, and that still live."""
+        wanted = f"{MARK}={self.mark}".encode()
+        found = []
+        for entry in Path("/proc").iterdir():
+            try:
+                alive = entry.name.isdigit() and (entry / "stat").read_text().rpartition(")")[2].split()[0] != "Z"
+                if alive and wanted in (entry / "environ").read_bytes().split(b"\0"):
+                    found.append(int(entry.name))
+            except OSError:
+                continue
+        return found
+
+
+def wait_until(condition: Callable[[], bool], seconds: float = 30) -> bool:
+    """Waits for a condition; False where it did not come true in time."""
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        if condition():
+            return True
+        time.sleep(0.05)
+    return condition()
+
+
+def cleaned(cli: Cli) -> Iterator[Cli]:
+    yield cli
+    for pid in cli.processes():
+        os.kill(pid, signal.SIGKILL)
+
+
+@pytest.fixture
+def cli(tmp_path: Path) -> Iterator[Cli]:
+    yield from cleaned(Cli(tmp_path))
+
+
+@pytest.fixture(scope="module")
+def module_cli(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cli]:
+    """The same for a sweep that several tests look at."""
+    yield from cleaned(Cli(tmp_path_factory.mktemp("sweep")))

@@ -1,0 +1,145 @@
+"""Everything that can happen to a rank, with real processes: the record says what, where and why, and life goes on."""
+
+import json
+import os
+import signal
+import subprocess
+
+import pytest
+
+from tests.conftest import Cli, wait_until
+
+FAULTS = ("none", "build", "raise", "sigkill", "segfault", "exit", "hang", "oom", "wrong", "wrong_later", "skip")
+
+
+@pytest.fixture(scope="module")
+def sweep(module_cli: Cli) -> tuple[Cli, "subprocess.CompletedProcess[str]"]:
+    """One sweep over all faults, a sound point at its end."""
+    faults = ",".join([*FAULTS[1:], "none"])
+    done = module_cli("+suite=faulty", "-m", f"fault={faults}", "timeout_s=4", "measure.max_iterations=10")
+    return module_cli, done
+
+
+def record_of(sweep: tuple[Cli, object], fault: str) -> dict:
+    return next(record for record in sweep[0].records() if record["config"]["fault"] == fault)
+
+
+@pytest.mark.parametrize(
+    ("fault", "status", "reason", "signal_number"),
+    [
+        ("build", "error", "deliberate", None),
+        ("raise", "error", "deliberate", None),
+        ("sigkill", "crash", "SIGKILL", signal.SIGKILL),
+        ("segfault", "crash", "SIGSEGV", signal.SIGSEGV),
+        ("exit", "crash", "code 3", None),
+        ("hang", "timeout", "rank 1 in misbehave", None),
+        ("oom", "oom", "can't allocate memory", None),
+        ("wrong", "invalid", "element 5", None),
+        ("wrong_later", "invalid", "element 5", None),
+    ],
+)
+def test_a_fault_has_its_status_rank_and_reason(sweep, fault, status, reason, signal_number):
+    record = record_of(sweep, fault)
+    assert record["status"] == status
+    assert record["error"]["rank"] == 1
+    assert reason in record["error"]["message"]
+    assert record["error"]["signal"] == signal_number
+    assert record["error"]["host"]
+    assert record["finished_at"]
+
+
+def test_the_next_point_runs_and_is_sound(sweep):
+    records = sweep[0].records()
+    assert len(records) == len(FAULTS)
+    assert records[-1]["status"] == "ok"
+    assert [case["status"] for case in records[-1]["cases"]] == ["ok", "ok"]
+
+
+def test_the_exit_code_is_1_and_no_process_stays(sweep):
+    cli, done = sweep
+    assert done.returncode == 1
+    assert wait_until(lambda: not cli.processes())
+
+
+def test_a_traceback_is_in_the_record_and_never_on_the_terminal(sweep):
+    _, done = sweep
+    assert "deliberate" in record_of(sweep, "raise")["error"]["traceback"]
+    assert "Traceback" not in done.stdout + done.stderr
+
+
+def test_a_hang_says_where_each_rank_is(sweep):
+    error = record_of(sweep, "hang")["error"]
+    assert "rank 0 in" in error["message"]
+    assert "distributed" in error["traceback"]
+
+
+def test_output_of_each_rank_is_in_its_file(sweep):
+    folder = sweep[0].folder / "outputs" / "latest" / str(len(FAULTS) - 1)
+    assert [(folder / f"rank_{rank}.log").read_text() for rank in (0, 1)] == [
+        f"hello from rank {rank} of 2\n" for rank in (0, 1)
+    ]
+
+
+def test_a_wrong_case_leaves_its_sound_neighbour_measured(sweep):
+    sound, faulty = record_of(sweep, "wrong")["cases"]
+    assert (sound["status"], faulty["status"]) == ("ok", "invalid")
+    assert sound["samples_s"]
+    assert "samples_s" not in faulty
+
+
+def test_a_skipped_case_is_a_row_with_its_numbers(sweep):
+    record = record_of(sweep, "skip")
+    assert record["status"] == "ok"
+    assert record["cases"][1]["reason"] == "needs 9.00 GB, 1.00 GB there"
+
+
+def test_the_table_shows_every_failure(sweep):
+    _, done = sweep
+    for status in ("error", "crash", "timeout", "oom", "invalid", "skipped", "ok"):
+        assert f" {status} " in done.stdout
+
+
+def test_ctrl_c_keeps_what_is_measured_and_leaves_nothing_running(cli):
+    process = cli.start("+suite=faulty", "-m", "fault=none,hang,none", "timeout_s=60", "measure.max_iterations=10")
+    assert wait_until(lambda: len(cli.records()) == 2 and (cli.folder / "outputs/latest/1/rank_1.log").exists())
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=20)
+    assert process.returncode == 130
+    assert [record["status"] for record in cli.records()] == ["ok", "interrupted"]
+    assert "interrupted" in out  # the table of what there is
+    assert "Traceback" not in out + err
+    assert wait_until(lambda: not cli.processes())
+
+
+def test_sigterm_is_recorded_by_name(cli):
+    process = cli.start("+suite=faulty", "fault=hang", "timeout_s=60")
+    assert wait_until(lambda: len(cli.records()) == 1 and (cli.folder / "outputs/latest/0/rank_1.log").exists())
+    process.send_signal(signal.SIGTERM)
+    process.communicate(timeout=20)
+    assert process.returncode == 128 + signal.SIGTERM
+    assert cli.records()[0]["error"]["message"] == "stopped by SIGTERM"
+    assert wait_until(lambda: not cli.processes())
+
+
+def test_ranks_die_with_an_agent_that_is_killed(cli):
+    process = cli.start("+suite=faulty", "fault=hang", "timeout_s=60")
+    assert wait_until(lambda: len(cli.records()) == 1 and (cli.folder / "outputs/latest/0/rank_1.log").exists())
+    process.kill()
+    process.communicate(timeout=20)
+    assert wait_until(lambda: not cli.processes())
+    assert cli.records()[0]["status"] == "running"
+
+
+def test_all_well_is_exit_0_and_a_point_runs_under_spawn(cli):
+    done = cli("+suite=faulty", "start_method=spawn", "measure.max_iterations=10")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert json.loads(json.dumps(cli.records()[0]["config"]["start_method"])) == "spawn"
+
+
+def test_two_sweeps_at_once_do_not_collide(cli):
+    processes = [cli.start("+suite=faulty", "measure.max_iterations=10") for _ in range(2)]
+    assert [process.wait(timeout=60) for process in processes] == [0, 0]
+    for process in processes:
+        process.communicate()
+    assert len([path for path in (cli.folder / "outputs").iterdir() if not path.is_symlink()]) == 2
+    assert os.path.islink(cli.folder / "outputs" / "latest")
