@@ -39,7 +39,7 @@ def window(dtype: "torch.dtype", op: str, world_size: int) -> int:
     """How many ranks may contribute at one index: each adds at most 2 (avg: 2 x world_size), or doubles a product."""
     exponent, exact = exact_range(dtype)
     if op == "product":
-        return exponent - 1
+        return min(exponent, 62) - 1  # reduced() multiplies in int64
     return max(1, exact // (2 * world_size if op == "avg" else 2))
 
 
@@ -49,7 +49,7 @@ def exact_range(dtype: "torch.dtype") -> tuple[int, int]:
 
     if dtype.is_floating_point:
         info = torch.finfo(dtype)
-        return int(math.log2(info.max)), round(2 / info.eps)
+        return math.frexp(info.max)[1] - 1, round(2 / info.eps)
     return torch.iinfo(dtype).bits - 2, torch.iinfo(dtype).max
 
 

@@ -1,0 +1,59 @@
+"""A world without processes and without time: virtual ranks whose clock moves only when a case says so."""
+
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from benchkit.config import MeasureConfig
+
+
+@dataclass
+class FakeClock:
+    """Durations are handed out one after another per call; time stands still otherwise."""
+
+    durations: Callable[[], float]
+    name: str = "fake"
+    seconds: float = 0.0
+    repeats: list[int] = field(default_factory=list)
+
+    def now(self) -> float:
+        return self.seconds
+
+    def time(self, call: Callable[[], object], repeat: int) -> tuple[float, float]:
+        start = self.seconds
+        self.repeats.append(repeat)
+        for _ in range(repeat):
+            call()
+            self.seconds += self.durations()
+        return start, self.seconds - start
+
+
+def alone(values: list[float]) -> list[list[float]]:
+    """The exchange of a world of one rank."""
+    return [values]
+
+
+def plan(**changes: object) -> MeasureConfig:
+    """A measure configuration, fixed unless told otherwise."""
+    settings: dict[str, object] = {
+        "mode": "per_iteration",
+        "calls_per_sample": 1,
+        "warmup_iterations": 3,
+        "target_rel_ci": None,
+        "max_iterations": 100,
+        "max_seconds": 1e9,
+        "min_blocks": 10,
+        "block_seconds": 1e9,
+    }
+    return MeasureConfig(**(settings | changes))
+
+
+def cycle(values: Sequence[float]) -> Callable[[], float]:
+    """Hands out the values over and over."""
+    position = iter(range(10**9))
+    return lambda: values[next(position) % len(values)]
+
+
+def noise(seed: int, low: float, high: float) -> Callable[[], float]:
+    generator = random.Random(seed)
+    return lambda: generator.uniform(low, high)

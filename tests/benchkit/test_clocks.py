@@ -1,0 +1,53 @@
+from benchkit.clocks import CudaClock, HostClock
+
+
+class FakeCuda:
+    """torch.cuda as far as a clock needs it: a stream that runs what was queued when it is synchronised."""
+
+    def __init__(self):
+        self.calls, self.stream_ms = [], 0.0
+
+    def synchronize(self):
+        self.calls.append("synchronize")
+
+    def Event(self, enable_timing):  # noqa: N802 (torch's name)
+        assert enable_timing
+        return FakeEvent(self)
+
+    def kernel(self, milliseconds):
+        self.calls.append("kernel")
+        self.stream_ms += milliseconds
+
+
+class FakeEvent:
+    def __init__(self, cuda):
+        self.cuda, self.at = cuda, None
+
+    def record(self):
+        self.cuda.calls.append("record")
+        self.at = self.cuda.stream_ms
+
+    def elapsed_time(self, end):
+        return end.at - self.at
+
+
+def test_the_cuda_clock_reads_events_around_the_calls_in_seconds():
+    cuda = FakeCuda()
+    cuda.kernel(100.0)  # what reset() left on the stream
+    clock = CudaClock(cuda)
+    cuda.calls.clear()
+    _, duration = clock.time(lambda: cuda.kernel(2.5), repeat=4)
+    assert duration == 0.010
+    assert cuda.calls == ["synchronize", "record", *["kernel"] * 4, "record", "synchronize"]
+    assert clock.name == "cuda_event"
+
+
+def test_the_host_clock_times_and_counts():
+    calls = []
+    clock = HostClock()
+    before = clock.now()
+    start, duration = clock.time(lambda: calls.append(1), repeat=7)
+    assert len(calls) == 7
+    assert before <= start <= start + duration <= clock.now()
+    clock.time(lambda: calls.append(1), repeat=1)
+    assert len(calls) == 8

@@ -1,0 +1,60 @@
+import torch
+
+from benchkit import environment
+from launch import topology
+
+
+def test_it_tells_what_a_reader_needs():
+    told = environment.describe()
+    assert told["torch"] == torch.__version__
+    assert told["host"]
+    assert told["cpu"]
+    assert 1 <= told["available_cores"] <= told["cores"]
+    assert len(told["load_average"]) == 3
+    assert told["available_bytes"] > 2**20
+    assert told["git_commit"] is None or len(told["git_commit"]) == 40
+
+
+def test_gpus_are_read_from_nvidia_smi(monkeypatch):
+    line = "NVIDIA H100 80GB HBM3, 81559 MiB, 550.54.15, 700.00 W, 1980 MHz"
+    monkeypatch.setattr(environment.shutil, "which", lambda name: f"/usr/bin/{name}")
+    monkeypatch.setattr(environment, "output", lambda *command: line + "\n" + line)
+    gpus = environment.gpus()
+    assert len(gpus) == 2
+    assert gpus[0]["name"] == "NVIDIA H100 80GB HBM3"
+    assert gpus[0]["clocks.max.sm"] == "1980 MHz"
+
+
+def test_a_command_that_is_not_there_says_nothing():
+    assert environment.output("no-such-command-anywhere") == ""
+    assert environment.output("false") == ""
+
+
+def fake_files(monkeypatch, module, files):
+    monkeypatch.setattr(module, "read_text", lambda path: files.get(path, ""))
+
+
+def test_memory_is_cut_to_the_cgroup(monkeypatch):
+    files = {
+        "/proc/meminfo": "MemTotal: 9000000 kB\nMemAvailable: 8000000 kB",
+        "/sys/fs/cgroup/memory.max": "3000000000",
+        "/sys/fs/cgroup/memory.current": "1000000000",
+    }
+    fake_files(monkeypatch, environment, files)
+    assert environment.available_bytes(torch.device("cpu")) == 2_000_000_000
+    fake_files(monkeypatch, environment, files | {"/sys/fs/cgroup/memory.max": "max"})
+    assert environment.available_bytes(torch.device("cpu")) == 8_000_000 * 1024
+
+
+def test_cores_are_cut_to_the_quota(monkeypatch):
+    monkeypatch.setattr(topology.os, "sched_getaffinity", lambda pid: set(range(16)))
+    fake_files(monkeypatch, topology, {"/sys/fs/cgroup/cpu.max": "350000 100000"})
+    assert topology.cpu_quota() == 3.5
+    assert topology.available_cores() == 3
+    assert topology.threads_per_rank(2) == 1
+    fake_files(monkeypatch, topology, {"/sys/fs/cgroup/cpu.max": "max 100000"})
+    assert topology.available_cores() == 16
+    assert topology.threads_per_rank(4) == 4
+    v1 = {"/sys/fs/cgroup/cpu/cpu.cfs_quota_us": "50000", "/sys/fs/cgroup/cpu/cpu.cfs_period_us": "100000"}
+    fake_files(monkeypatch, topology, v1)
+    assert topology.available_cores() == 1

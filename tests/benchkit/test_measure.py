@@ -1,0 +1,140 @@
+import gc
+
+import pytest
+
+from benchkit.case import Case
+from benchkit.measure import Measurement, block_size, measure
+from tests.benchkit.fakes import FakeClock, alone, cycle, noise, plan
+
+
+def run(cases, config, clock, seed=0, exchange=alone, barrier=lambda: None):
+    return measure(cases, config, clock=clock, barrier=barrier, exchange=exchange, seed=seed)
+
+
+def test_a_fixed_plan_takes_exactly_its_samples_and_sets_the_warmup_aside():
+    [result] = run([Case()], plan(), FakeClock(cycle([9.0, 9.0, 9.0] + [1.0] * 100)))
+    assert result.warmup_s == [[9.0, 9.0, 9.0]]
+    assert result.samples_s == [[1.0] * 100]
+    assert (result.stopped_by, result.converged) == ("max_iterations", None)
+
+
+def test_a_steady_case_stops_at_its_target_after_the_least_blocks():
+    [result] = run([Case()], plan(target_rel_ci=0.02, max_iterations=1000), FakeClock(cycle([1.0])))
+    assert (result.stopped_by, result.converged) == ("target_rel_ci", True)
+    assert len(result.samples_s[0]) == 10 * result.block_iterations == 1000
+
+
+def test_a_block_lasts_as_long_as_asked_and_a_target_ends_early():
+    config = plan(target_rel_ci=0.02, max_iterations=1000, block_seconds=5.0)
+    [result] = run([Case()], config, FakeClock(cycle([1.0])))
+    assert result.block_iterations == 5
+    assert len(result.samples_s[0]) == 50
+
+
+def test_a_noisy_case_goes_on_to_its_limit_and_says_that_it_did_not_converge():
+    config = plan(target_rel_ci=0.001, max_iterations=200)
+    [result] = run([Case()], config, FakeClock(noise(1, 0.5, 1.5)))
+    assert (result.stopped_by, result.converged) == ("max_iterations", False)
+    assert len(result.samples_s[0]) == 200
+
+
+def test_max_seconds_ends_it_at_the_block_that_passes_it():
+    [result] = run([Case()], plan(max_seconds=25, block_seconds=1, max_iterations=1000), FakeClock(cycle([10.0])))
+    assert result.stopped_by == "max_seconds"
+    assert result.samples_s == [[10.0] * 3]
+    assert result.elapsed_s == 30.0
+
+
+def test_max_iterations_is_never_exceeded_by_a_last_block():
+    [result] = run([Case()], plan(max_iterations=25, min_blocks=10), FakeClock(cycle([1.0])))
+    assert len(result.samples_s[0]) == 25
+
+
+def test_reset_and_barrier_come_before_every_sample_and_outside_the_clock():
+    events = []
+    clock = FakeClock(lambda: events.append("tick") or 1.0)
+    case = Case(step=lambda: events.append("step"), reset=lambda: events.append("reset"))
+    run([case], plan(max_iterations=2, min_blocks=1, warmup_iterations=1), clock, barrier=lambda: events.append("barrier"))
+    assert events == ["reset", "barrier", "step", "tick"] * 3
+
+
+def test_loop_mode_times_several_calls_and_divides():
+    clock = FakeClock(cycle([2.0]))
+    [result] = run([Case()], plan(mode="loop", calls_per_sample=20), clock)
+    assert set(clock.repeats) == {20}
+    assert result.calls_per_sample == 20
+    assert result.samples_s[0][0] == pytest.approx(2.0)
+
+
+def test_loop_mode_respects_how_often_a_case_may_repeat():
+    clock = FakeClock(cycle([2.0]))
+    [result] = run([Case(max_calls_per_reset=6)], plan(mode="loop", calls_per_sample=20), clock)
+    assert result.calls_per_sample == 6
+    assert set(clock.repeats) == {6}
+
+
+def order_of_blocks(seed):
+    seen = []
+    cases = [Case(step=lambda name=name: seen.append(name)) for name in "abc"]
+    run(cases, plan(max_iterations=40, min_blocks=20, warmup_iterations=1), FakeClock(cycle([1.0])), seed=seed)
+    blocks = seen[3:]
+    assert all(blocks[i] == blocks[i + 1] for i in range(0, len(blocks), 2))  # blocks of two
+    return blocks[::2]
+
+
+def test_cases_interleave_in_blocks_in_a_random_order_that_the_seed_fixes():
+    first = order_of_blocks(seed=1)
+    rounds = [tuple(first[i : i + 3]) for i in range(0, len(first), 3)]
+    assert len(rounds) == 20
+    assert all(sorted(order) == ["a", "b", "c"] for order in rounds)
+    assert len(set(rounds)) > 3
+    assert order_of_blocks(seed=1) == first
+    assert order_of_blocks(seed=2) != first
+
+
+def test_a_case_that_is_done_leaves_the_others_running():
+    steady, noisy = iter([1.0] * 10**6), noise(3, 0.5, 1.5)
+    current = []
+    clock = FakeClock(lambda: next(steady) if current[-1] == "steady" else noisy())
+    cases = [Case(step=lambda name=name: current.append(name)) for name in ("steady", "noisy")]
+    config = plan(target_rel_ci=0.001, max_iterations=100, block_seconds=2.0)
+    first, second = run(cases, config, clock)
+    assert first.stopped_by == "target_rel_ci"
+    assert second.stopped_by == "max_iterations"
+    assert len(first.samples_s[0]) < len(second.samples_s[0]) == 100
+
+
+def test_all_ranks_decide_by_the_slowest_of_them():
+    """Another rank, played by the exchange, is ten times slower: its samples count, and its elapsed time."""
+
+    def two_ranks(values):
+        return [values, [10 * value for value in values]]
+
+    [result] = run([Case()], plan(max_seconds=45, block_seconds=1), FakeClock(cycle([1.0])), exchange=two_ranks)
+    assert len(result.samples_s) == 2
+    assert result.samples_s[1] == [10.0] * len(result.samples_s[0])
+    assert result.elapsed_s == 50.0
+    assert result.block_iterations == 1
+
+
+def test_start_offsets_are_relative_to_the_first_to_start():
+    measurement = Measurement(calls_per_sample=1)
+    measurement.add([[1.0, 1.0], [2.0, 2.0]], [[100.0, 205.0], [101.0, 203.0]])
+    assert measurement.start_offsets_s == [[0.0, 2.0], [1.0, 0.0]]
+
+
+def test_garbage_is_collected_again_afterwards_even_after_a_failure():
+    def broken():
+        assert not gc.isenabled()
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        run([Case(step=broken)], plan(), FakeClock(cycle([1.0])))
+    assert gc.isenabled()
+
+
+@pytest.mark.parametrize(
+    ("typical_s", "expected"), [(0.001, 50), (0.02, 3), (5.0, 1), (0.0, 200), (1e-9, 200)]
+)
+def test_block_size(typical_s, expected):
+    assert block_size(typical_s, plan(block_seconds=0.05, max_iterations=2000, min_blocks=10)) == expected

@@ -1,0 +1,61 @@
+"""A point composed from a base is the point that Hydra composes."""
+
+import pytest
+from hydra._internal.config_loader_impl import ConfigLoaderImpl
+from hydra._internal.utils import create_config_search_path
+from hydra.core.utils import setup_globals
+from hydra.errors import ConfigCompositionException, HydraException
+from hydra.types import RunMode
+from omegaconf import OmegaConf
+
+from benchkit import composition
+from benchkit.points import PointComposer
+from tests.conftest import ROOT
+
+
+@pytest.fixture
+def loader():
+    composition.register()
+    setup_globals()
+    return ConfigLoaderImpl(create_config_search_path(str(ROOT / "conf")))
+
+
+@pytest.fixture
+def master(loader):
+    return loader.load_configuration("config", ["hydra.verbose=true"], run_mode=RunMode.MULTIRUN)
+
+
+@pytest.mark.parametrize(
+    "overrides",
+    [
+        ["+suite=allreduce"],
+        ["+suite=allreduce", "data_size=3", "seed=7", "world_size=4"],
+        ["data_size=0.5", "backend=nccl", "+suite=allreduce", "hardware=cuda", "measure.max_seconds=3"],
+        ["+suite=allreduce", "model=small", "dtype=float16"],
+        ["+suite=allreduce", "measure=fixed", "measure.target_rel_ci=0.5", "+backend.env.A=b"],
+        ["sweep=gloo_cpu", "+suite=allreduce", "timeout_s=1"],
+    ],
+)
+def test_it_equals_what_hydra_composes(loader, master, overrides):
+    expected = loader.load_sweep_config(master, overrides)
+    compose = PointComposer(loader)
+    compose(master, ["+suite=allreduce", "data_size=99"])  # another point before it
+    point = compose(master, overrides)
+    assert OmegaConf.to_yaml(point) == OmegaConf.to_yaml(expected)
+    assert OmegaConf.get_type(point) is OmegaConf.get_type(expected)
+
+
+def test_one_point_does_not_change_the_next(loader, master):
+    compose = PointComposer(loader)
+    compose(master, ["+suite=allreduce", "seed=7"])
+    assert compose(master, ["+suite=allreduce", "data_size=2"]).seed == 0
+
+
+@pytest.mark.parametrize("wrong", ["data_sizee=1", "data_size=abc", "backend=none_such"])
+def test_it_raises_what_hydra_raises(loader, master, wrong):
+    with pytest.raises(HydraException) as expected:
+        loader.load_sweep_config(master, ["+suite=allreduce", wrong])
+    with pytest.raises(type(expected.value)) as given:
+        PointComposer(loader)(master, ["+suite=allreduce", wrong])
+    assert str(given.value) == str(expected.value)
+    assert isinstance(given.value, ConfigCompositionException | HydraException)

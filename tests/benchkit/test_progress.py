@@ -1,0 +1,51 @@
+import pytest
+
+from benchkit.progress import Progress, point_line, readable
+
+
+def record(**changes):
+    case = {
+        "labels": {}, "status": "ok", "reason": "", "rank": None, "payload_bytes": 10**6, "bus_factor": 1.5,
+        "block_iterations": 1, "samples_s": [[0.001] * 10, [0.002] * 10], "start_offsets_s": [[0.0] * 10] * 2,
+    }  # fmt: skip
+    result = {
+        "suite": "allreduce", "status": "ok", "error": None, "world_size": 2, "cases": [case],
+        "config": {"backend": {"name": "gloo"}, "hardware": {"device": "cpu"}},
+        "overrides": ["+suite=allreduce", "data_size=1", "hydra.verbose=true"],
+    }  # fmt: skip
+    return result | changes
+
+
+def test_a_point_is_one_line_with_settings_median_spread_and_rate():
+    expected = "allreduce gloo cpu x2  data_size=1  2 ms ±0.0 % (10 samples)  algbw 0.5 GB/s  busbw 0.75 GB/s"
+    assert point_line(record()) == expected
+
+
+def test_a_failure_says_where_and_why():
+    error = {"message": "killed by SIGKILL\nmore", "rank": 1, "log": "rank_1.log"}
+    line = point_line(record(status="crash", error=error, cases=[]))
+    assert line == "allreduce gloo cpu x2  data_size=1  CRASH on rank 1: killed by SIGKILL (rank_1.log)"
+
+
+def test_several_cases_have_a_line_each():
+    [case] = record()["cases"]
+    bad = {**case, "labels": {"order": "after"}, "status": "invalid", "reason": "element 3: 5, expected 4"}
+    lines = point_line(record(cases=[{**case, "labels": {"order": "before"}}, bad], status="invalid")).split("\n")
+    assert lines[1].strip().startswith("order=before  2 ms")
+    assert lines[2].strip() == "order=after  INVALID: element 3: 5, expected 4"
+
+
+def test_points_of_a_sweep_are_counted():
+    progress = Progress()
+    progress.start(12)
+    assert progress.line(record()).startswith("[ 1/12] ")
+    assert progress.line(record()).startswith("[ 2/12] ")
+    progress.stop()
+    assert progress.line(record()).startswith("allreduce")
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"), [(2.5, "2.5 s"), (0.0455, "45.5 ms"), (1.234e-4, "123.4 µs"), (5e-8, "50 ns")]
+)
+def test_times_get_a_unit_that_suits_them(seconds, text):
+    assert readable(seconds) == text

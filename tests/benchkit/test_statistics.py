@@ -1,0 +1,62 @@
+import numpy as np
+import pytest
+
+from benchkit.statistics import block_medians, median_interval, relative_half_width, slowest_rank, summarize
+
+
+def test_the_slowest_rank_of_each_iteration_counts():
+    assert slowest_rank([[1, 5, 2], [3, 4, 6]]).tolist() == [3, 5, 6]
+
+
+def test_block_medians_leave_out_an_incomplete_block():
+    assert block_medians(np.array([1.0, 2, 3, 10, 20, 30, 99]), 3).tolist() == [2, 20]
+
+
+@pytest.mark.parametrize(
+    ("n", "ranks"),
+    [(5, None), (6, (1, 6)), (8, (1, 8)), (9, (2, 8)), (10, (2, 9)), (20, (6, 15)), (25, (8, 18)), (100, (40, 61))],
+)
+def test_the_interval_takes_the_order_statistics_of_the_published_tables(n, ranks):
+    """Ranks as in Conover's and Hahn & Meeker's tables for a 95 % interval of the median."""
+    values = np.arange(1.0, n + 1)
+    np.random.default_rng(0).shuffle(values)
+    assert median_interval(values) == ranks
+
+
+def test_the_interval_covers_the_median_as_often_as_it_says():
+    generator = np.random.default_rng(1)
+    covered = 0
+    for _ in range(2000):
+        low, high = median_interval(generator.exponential(size=15))
+        covered += low <= np.log(2) <= high
+    assert 0.95 <= covered / 2000 <= 0.98  # order statistics of 15 cover 96.5 %
+
+
+def test_relative_half_width():
+    times = np.repeat([0.9, 1.0, 1.0, 1.0, 1.0, 1.1], 10)
+    assert relative_half_width(times, 10) == pytest.approx(0.1)
+    assert relative_half_width(times[:50], 10) is None
+
+
+def test_a_summary_by_hand():
+    samples = [[1.0, 1.0, 1.0, 1.0], [2.0, 4.0, 1.0, 3.0]]
+    offsets = [[0.0, 0.5, 0.0, 0.0], [0.5, 0.0, 0.5, 0.5]]
+    summary = summarize(samples, offsets, block=1)
+    assert summary["median_s"] == 2.5
+    assert (summary["min_s"], summary["mean_s"], summary["num_samples"]) == (1.0, 2.5, 4)
+    assert summary["std_s"] == pytest.approx(np.std([2, 4, 1, 3], ddof=1))
+    assert summary["p95_s"] == pytest.approx(3.85)
+    assert summary["ci_low_s"] is None  # four blocks are too few
+    assert summary["start_skew_s"] == 0.5
+    assert summary["makespan_s"] == pytest.approx(np.median([2.0, 3.5, 1.0, 3.0]))
+    assert (summary["straggler_rank"], summary["straggler_share"]) == (1, 1.0)
+
+
+def test_without_a_common_clock_there_is_no_skew():
+    summary = summarize([[1.0] * 6], None, block=1)
+    assert summary["start_skew_s"] is None
+    assert (summary["ci_low_s"], summary["ci_high_s"], summary["rel_ci"]) == (1.0, 1.0, 0.0)
+
+
+def test_one_rank_has_no_straggler():
+    assert summarize([[1.0, 2.0]], [[0.0, 0.0]], block=1)["straggler_rank"] is None

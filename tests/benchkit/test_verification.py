@@ -1,0 +1,85 @@
+import pytest
+import torch
+
+from benchkit import verification
+from benchkit.errors import InvalidResult
+
+DTYPES = (torch.float16, torch.bfloat16, torch.float32, torch.float64, torch.int32, torch.int64)
+OPS = ("sum", "avg", "min", "max", "product")
+
+
+def all_patterns(world_size, dtype, op, turn=0):
+    return [
+        verification.pattern(seed=3, turn=turn, rank=rank, world_size=world_size, dtype=dtype, op=op)
+        for rank in range(world_size)
+    ]
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("op", OPS)
+@pytest.mark.parametrize("world_size", [1, 2, 3, 6, 64])
+def test_a_reduction_in_the_dtype_itself_is_exact_in_any_order(world_size, op, dtype):
+    if op == "avg" and not dtype.is_floating_point:
+        return
+    inputs = [pattern.to(dtype) for pattern in all_patterns(world_size, dtype, op)]
+    combine = {"min": torch.minimum, "max": torch.maximum, "product": torch.mul}.get(op, torch.add)
+    for order in (inputs, inputs[::-1]):
+        result = order[0]
+        for values in order[1:]:
+            result = combine(result, values)
+        result = result / world_size if op == "avg" else result
+        assert torch.equal(result, verification.reduced(3, 0, world_size, dtype, op).to(dtype))
+
+
+def test_ranks_turns_and_seeds_differ():
+    first, second = all_patterns(2, torch.float32, "sum")
+    assert not torch.equal(first, second)
+    assert not torch.equal(first, all_patterns(2, torch.float32, "sum", turn=1)[0])
+    assert torch.equal(first, all_patterns(2, torch.float32, "sum")[0])
+
+
+@pytest.mark.parametrize("length", [1, 5, verification.PERIOD, verification.PERIOD + 1, 70 * verification.PERIOD + 2])
+def test_tile_repeats_and_require_tiled_agrees(length):
+    period = all_patterns(1, torch.float32, "sum")[0].float()
+    buffer = torch.full((length,), float("nan"))
+    verification.tile(buffer, period)
+    assert torch.equal(buffer, period.repeat(length // len(period) + 1)[:length])
+    verification.require_tiled(buffer, period)
+
+
+@pytest.mark.parametrize("wrong", [0, 65536, 65537, 65 * 65537 + 7, 70 * 65537])
+def test_one_wrong_element_is_found_and_named(wrong):
+    period = all_patterns(1, torch.float32, "sum")[0].float()
+    buffer = torch.empty(70 * verification.PERIOD + 2)
+    verification.tile(buffer, period)
+    buffer[wrong] += 1
+    with pytest.raises(InvalidResult, match=f"element {wrong}: .*1 of"):
+        verification.require_tiled(buffer, period)
+
+
+@pytest.mark.parametrize("chunk", [1024, 65536])
+def test_swapped_chunks_nan_and_stale_buffers_are_found(chunk):
+    period = all_patterns(2, torch.float32, "sum")[0].float()
+    buffer = torch.empty(4 * 65536)
+    verification.tile(buffer, period)
+    swapped = buffer.clone()
+    swapped[:chunk], swapped[chunk : 2 * chunk] = buffer[chunk : 2 * chunk], buffer[:chunk]
+    poisoned = buffer.clone()
+    poisoned[77] = float("nan")
+    stale = torch.empty_like(buffer)
+    verification.tile(stale, all_patterns(2, torch.float32, "sum", turn=9)[0].float())
+    for broken in (swapped, poisoned, stale):
+        with pytest.raises(InvalidResult):
+            verification.require_tiled(broken, period)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64], ids=str)
+@pytest.mark.parametrize("op", OPS)
+@pytest.mark.parametrize("world_size", [2, 3, 6])
+def test_repeating_in_place_does_not_overflow_before_it_may(world_size, op, dtype):
+    """An in-place all-reduce leaves all ranks equal; each further one reduces w equal values."""
+    repeats = verification.max_repeats(world_size, dtype, op)
+    value = verification.reduced(3, 0, world_size, dtype, op).double().abs().max()
+    for _ in range((repeats or 1000) - 1):
+        value = {"sum": value * world_size, "product": value**world_size}.get(op, value)
+    assert value <= torch.finfo(dtype).max

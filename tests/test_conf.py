@@ -1,0 +1,108 @@
+"""Every YAML under conf/: composes, is typed, says how to run it, and explains each key."""
+
+import dataclasses
+import re
+from pathlib import Path
+
+import pytest
+import yaml
+from hydra import compose, initialize_config_dir
+from omegaconf import MISSING, OmegaConf
+
+from benchkit import composition
+from benchkit.config import RunConfig, described_keys, nested_schema
+from benchkit.registry import load_suites
+from tests.conftest import ROOT
+
+CONF = ROOT / "conf"
+FILES = sorted(CONF.rglob("*.yaml"))
+GROUPS = ("backend", "hardware", "measure", "model")
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _schemas():
+    composition.register()
+    with initialize_config_dir(str(CONF), version_base="1.3"):
+        yield
+
+
+def options(group: str) -> list[str]:
+    return sorted(path.stem for path in (CONF / group).glob("*.yaml"))
+
+
+def suites() -> list[str]:
+    return [name for name, suite in load_suites().items() if suite.config.__module__.startswith("benchkit.")]
+
+
+@pytest.mark.parametrize("suite", suites())
+@pytest.mark.parametrize(("group", "option"), [(group, option) for group in GROUPS for option in options(group)])
+def test_every_option_composes_with_every_suite(suite, group, option):
+    config = composition.typed(compose("config", [f"+suite={suite}", f"{group}={option}"]))
+    assert config.suite == suite
+    assert type(config) is load_suites()[suite].config  # the suite's schema typed the root
+
+
+@pytest.mark.parametrize("suite", suites())
+def test_a_suite_does_not_reset_what_was_chosen(suite):
+    """Hydra merges +suite last; a value in a schema would silently win."""
+    given = ["seed=7", "model=tiny", "backend=nccl", "hardware=cuda", "measure=fixed", "measure.max_iterations=33"]
+    config = composition.typed(compose("config", [f"+suite={suite}", *given]))
+    assert (config.seed, config.model.name, config.backend.name) == (7, "tiny", "nccl")
+    assert (config.hardware.device, config.measure.max_iterations) == ("cuda", 33)
+
+
+@pytest.mark.parametrize("name", options("sweep"))
+def test_every_sweep_names_keys_that_exist(name):
+    composed = compose("config", [f"sweep={name}"], return_hydra_config=True)
+    parameters = OmegaConf.to_container(composed.hydra.sweeper.params)
+    first = [f"{key}={str(value).split(',')[0]}" for key, value in parameters.items()]
+    composition.typed(compose("config", first))
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(CONF)))
+def test_every_file_shows_the_command_that_uses_it(path):
+    lines = path.read_text().splitlines()
+    if path.parent.name in ("suite", "sweep", "launcher"):
+        assert lines[0] == "# @package _global_"  # counts on the very first line only
+    head = "\n".join(line for line in lines[:4] if line.startswith("#"))
+    assert "python -m benchkit " in head
+    name = {"suite": f"+suite={path.stem}"}.get(path.parent.name, f"{path.parent.name}={path.stem}")
+    assert path.name == "config.yaml" or name in head
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(CONF)))
+def test_every_key_is_explained(path):
+    before_hydra = path.read_text().split("\nhydra:")[0]
+    for line in before_hydra.splitlines():
+        if re.match(r"^[a-z_]+: \S", line) and not re.match(r"^(suite|name): ", line):
+            assert "# " in line, f"{path}: {line}"
+
+
+def test_schemas_hold_no_values():
+    for schema in [RunConfig, *(suite.config for suite in load_suites().values())]:
+        for item in dataclasses.fields(schema):
+            assert item.default is MISSING or item.default == MISSING, f"{schema.__name__}.{item.name}"
+            nested = nested_schema(item.type)
+            assert nested is None or all(inner.default == MISSING for inner in dataclasses.fields(nested))
+
+
+def test_every_key_has_a_meaning_and_sizes_have_a_unit():
+    for suite in load_suites().values():
+        for name, (key, _) in described_keys(suite.config).items():
+            assert len(key.doc) > 5, name
+            if name.endswith(("_s", "_seconds", "_size")) and name not in ("world_size", "model.vocab_size"):
+                assert key.unit, name
+
+
+def test_the_set_of_keys_is_what_users_rely_on():
+    """A key that goes or changes its name breaks command lines; then this list and the changelog change with it."""
+    assert sorted(described_keys(load_suites()["allreduce"].config)) == yaml.safe_load(
+        (Path(__file__).parent / "golden" / "keys.yaml").read_text()
+    )
+
+
+def test_gradient_mib_counts_the_parameters_of_a_model():
+    config = composition.typed(compose("config", ["+suite=allreduce", "model=small"]))
+    embedding, layers = 2 * 10000 * 768, 12 * (4 * 768**2 + 3 * 768 * 3072 + 2 * 768)
+    assert config.data_size == pytest.approx((embedding + layers + 768) * 4 / 2**20)
+    assert composition.typed(compose("config", ["+suite=allreduce", "model=small", "data_size=3"])).data_size == 3
