@@ -161,8 +161,12 @@ def shortened(reason: str) -> str:
 
 
 def as_text(table: pd.DataFrame) -> str:
-    """The combined table for a terminal."""
-    return laid_out(for_print(table), "simple")
+    """The combined table for a terminal: what all rows share stands once, above it."""
+    shown = for_print(table)
+    settings = [name for name in identity_columns(table) if name in shown]
+    shared = [name for name in settings if len(table) > 1 and shown[name].nunique(dropna=False) == 1]
+    head = ", ".join(f"{name} {shown[name].iloc[0]}" for name in shared)
+    return (f"All rows: {head}\n\n" if head else "") + laid_out(shown.drop(columns=shared), "simple")
 
 
 def as_markdown(table: pd.DataFrame, shaped: bool = False) -> str:

@@ -56,7 +56,7 @@ def test_every_sweep_names_keys_that_exist(name):
     composed = compose("config", [f"sweep={name}"], return_hydra_config=True)
     parameters = OmegaConf.to_container(composed.hydra.sweeper.params)
     first = [f"{key}={str(value).split(',')[0]}" for key, value in parameters.items()]
-    composition.typed(compose("config", first))
+    composition.typed(compose("config", [f"sweep={name}", *first]))
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(CONF)))

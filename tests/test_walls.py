@@ -47,7 +47,11 @@ def test_a_suite_times_prints_and_starts_nothing(path):
     ours = {name.split(".")[1] for name in imports_of(path) if name.startswith("benchkit.")}
     assert ours <= SUITES_MAY_IMPORT
     assert not packages(path) & {"time", "subprocess", "multiprocessing", "hydra", "omegaconf", "launch", "analysis"}
-    calls = {node.func.id for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)}
+    calls = {
+        node.func.id
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)
+    }
     assert not calls & {"print", "open"}
 
 

@@ -10,7 +10,7 @@ class FakeCuda:
     def synchronize(self):
         self.calls.append("synchronize")
 
-    def Event(self, enable_timing):  # noqa: N802 (torch's name)
+    def Event(self, enable_timing):
         assert enable_timing
         return FakeEvent(self)
 

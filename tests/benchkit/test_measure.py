@@ -54,7 +54,12 @@ def test_reset_and_barrier_come_before_every_sample_and_outside_the_clock():
     events = []
     clock = FakeClock(lambda: events.append("tick") or 1.0)
     case = Case(step=lambda: events.append("step"), reset=lambda: events.append("reset"))
-    run([case], plan(max_iterations=2, min_blocks=1, warmup_iterations=1), clock, barrier=lambda: events.append("barrier"))
+    run(
+        [case],
+        plan(max_iterations=2, min_blocks=1, warmup_iterations=1),
+        clock,
+        barrier=lambda: events.append("barrier"),
+    )
     assert events == ["reset", "barrier", "step", "tick"] * 3
 
 
@@ -133,8 +138,6 @@ def test_garbage_is_collected_again_afterwards_even_after_a_failure():
     assert gc.isenabled()
 
 
-@pytest.mark.parametrize(
-    ("typical_s", "expected"), [(0.001, 50), (0.02, 3), (5.0, 1), (0.0, 200), (1e-9, 200)]
-)
+@pytest.mark.parametrize(("typical_s", "expected"), [(0.001, 50), (0.02, 3), (5.0, 1), (0.0, 200), (1e-9, 200)])
 def test_block_size(typical_s, expected):
     assert block_size(typical_s, plan(block_seconds=0.05, max_iterations=2000, min_blocks=10)) == expected

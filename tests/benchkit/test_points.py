@@ -33,7 +33,7 @@ def master(loader):
         ["data_size=0.5", "backend=nccl", "+suite=allreduce", "hardware=cuda", "measure.max_seconds=3"],
         ["+suite=allreduce", "model=small", "dtype=float16"],
         ["+suite=allreduce", "measure=fixed", "measure.target_rel_ci=0.5", "+backend.env.A=b"],
-        ["sweep=gloo_cpu", "+suite=allreduce", "timeout_s=1"],
+        ["sweep=gloo_cpu", "data_size=5", "timeout_s=1"],
     ],
 )
 def test_it_equals_what_hydra_composes(loader, master, overrides):

@@ -1,0 +1,51 @@
+"""Records as an agent writes them, without running anything."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+from benchkit import record
+
+
+def make_record(
+    data_size: float = 1.0, world_size: int = 2, seconds: float = 1e-3, *, backend: str = "gloo", device: str = "cpu",
+    status: str = "ok", samples: int = 20, spread: float = 0.1, **changes: Any,
+) -> dict[str, Any]:  # fmt: skip
+    """A record whose slowest rank takes `seconds` at the median, evenly spread by ± `spread`."""
+    row = [seconds * (1 + spread * (2 * i / (samples - 1) - 1)) for i in range(samples)]
+    case = {
+        "labels": {}, "status": status, "reason": "", "rank": None, "payload_bytes": round(data_size * 2**20),
+        "bus_factor": 2 * (world_size - 1) / world_size if world_size > 1 else None,
+        "calls_per_sample": 1, "block_iterations": 2, "warmup_s": [[seconds]] * world_size,
+        "samples_s": [row] * world_size, "start_offsets_s": [[0.0] * samples] * world_size,
+        "elapsed_s": seconds * samples, "stopped_by": "max_iterations", "converged": None,
+    }  # fmt: skip
+    config = {
+        "suite": "allreduce", "seed": 0, "world_size": world_size, "threads_per_rank": "auto", "timeout_s": 600.0,
+        "start_method": "forkserver", "backend": {"name": backend, "devices": ["cpu"], "env": {}},
+        "hardware": {"device": device, "ranks_per_device": 1}, "measure": {"mode": "per_iteration"}, "model": None,
+        "data_size": data_size, "dtype": "float32", "reduce_op": "sum",
+    }  # fmt: skip
+    error = None if status == "ok" else {"message": f"it went {status}\nand more", "rank": 1}
+    return {
+        "schema_version": record.SCHEMA_VERSION, "point_id": f"{data_size}-{world_size}", "suite": "allreduce",
+        "status": status, "error": error, "config": config, "overrides": [], "world_size": world_size,
+        "threads_per_rank": 1, "clock": "perf_counter", "started_at": "2026-01-01T00:00:00.000+00:00",
+        "finished_at": "2026-01-01T00:00:01.000+00:00", "phases_s": {"total": 1.0},
+        "environment": {"host": "here", "available_cores": 4}, "cases": [case] if status == "ok" else [],
+    } | changes  # fmt: skip
+
+
+def write_all(folder: Path, records: list[dict[str, Any]]) -> Path:
+    """One folder per record, as a sweep leaves them."""
+    for number, content in enumerate(records):
+        (folder / str(number)).mkdir(parents=True)
+        (folder / str(number) / record.FILE_NAME).write_text(json.dumps(content))
+    return folder
+
+
+def grid(**changes: Any) -> list[dict[str, Any]]:
+    """Sizes 1, 10, 100 for 2 and 4 ranks: 1 ms per MiB and twice that for 4 ranks."""
+    return [
+        make_record(size, ranks, 1e-3 * size * ranks / 2, **changes) for ranks in (2, 4) for size in (1.0, 10.0, 100.0)
+    ]

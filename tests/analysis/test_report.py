@@ -1,0 +1,130 @@
+import pandas as pd
+import pytest
+
+from analysis import sentences
+from analysis.__main__ import main
+from analysis.plots import draw_all
+from analysis.plots.allreduce import comparison_size
+from analysis.speedup import Baseline
+from analysis.table import tabulate_records
+from tests.analysis.records import grid, make_record, write_all
+
+FILES = {
+    "combined.csv", "full_results.md", "summary_by_config.md", "analysis.txt", "allreduce_time_vs_datasize.png",
+    "allreduce_bandwidth_vs_datasize.png", "allreduce_backend_comparison_100mb.png", "allreduce_speedup.png",
+}  # fmt: skip
+
+
+@pytest.fixture
+def two_places(tmp_path):
+    """CPU results here, GPU results copied from elsewhere, and a failure."""
+    write_all(tmp_path / "cpu", [*grid(), make_record(1000, 2, status="oom")])
+    gpu = [
+        make_record(size, ranks, 1e-5 * size, backend="nccl", device="cuda") for ranks in (2, 4) for size in (1, 100)
+    ]
+    return [str(tmp_path / "cpu"), str(write_all(tmp_path / "gpu", gpu))]
+
+
+def test_all_files_are_written_beside_the_first_folder(two_places, tmp_path, capsys):
+    assert main(two_places) == 0
+    assert {path.name for path in (tmp_path / "cpu" / "analysis").iterdir()} == FILES
+    for path in (tmp_path / "cpu" / "analysis").glob("*.png"):
+        assert path.read_bytes().startswith(b"\x89PNG")
+        assert path.stat().st_size > 10_000
+    out = capsys.readouterr().out
+    assert "nccl" in out
+    assert "oom" in out
+
+
+def test_output_dir_and_baseline(two_places, tmp_path):
+    assert main([*two_places, "--output-dir", str(tmp_path / "report"), "--baseline", "backend=gloo,device=cpu"]) == 0
+    assert {path.name for path in (tmp_path / "report").iterdir()} == FILES
+
+
+def test_the_csv_holds_every_row_and_column_and_reads_back(two_places, tmp_path):
+    main(two_places)
+    table = pd.read_csv(tmp_path / "cpu" / "analysis" / "combined.csv")
+    assert len(table) == 11
+    assert table["status"].value_counts().to_dict() == {"ok": 10, "oom": 1}
+    assert table["median_s"].notna().sum() == 10
+
+
+def test_failures_alone_give_a_table_and_no_plot(tmp_path):
+    write_all(tmp_path, [make_record(status="crash")])
+    assert main([str(tmp_path)]) == 0
+    assert not list((tmp_path / "analysis").glob("*.png"))
+    assert "crash on rank 1: it went crash" in (tmp_path / "analysis" / "analysis.txt").read_text()
+
+
+def test_a_report_does_not_harvest_itself(two_places, capsys):
+    main(two_places)
+    first = capsys.readouterr().out
+    main(two_places)
+    assert capsys.readouterr().out == first
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "said"),
+    [
+        (["/no/such/folder"], 2, "/no/such/folder: no such folder"),
+        (["."], 1, "no record.json at or below ."),
+    ],
+)
+def test_nothing_to_read_is_said_in_one_line(tmp_path, monkeypatch, capsys, arguments, code, said):
+    monkeypatch.chdir(tmp_path)
+    assert main(arguments) == code
+    assert said in capsys.readouterr().err
+
+
+def test_an_unusable_baseline_is_said_in_one_line(two_places, capsys):
+    assert main([*two_places, "--baseline", "world_size=7"]) == 2
+    assert capsys.readouterr().err == "analysis: --baseline world_size=7: no measured row has it\n"
+
+
+def test_broken_files_are_named(two_places, tmp_path, capsys):
+    (tmp_path / "cpu" / "0" / "record.json").write_text("{")
+    assert main(two_places) == 0
+    assert "passed over" in capsys.readouterr().err
+
+
+def test_sentences_state_what_the_table_holds():
+    noisy = make_record(1, 8, 0.01, spread=0.9, samples=12)
+    text = sentences.describe(tabulate_records([*grid(), noisy, make_record(7, 2, status="timeout")]))
+    assert "8 rows (7 ok, 1 timeout) from here" in text
+    assert "The fastest is allreduce (world_size=2, data_size=1) with 1 ms per call." in text
+    assert "highest bus bandwidth is 1.05 GB/s" in text
+    assert "allreduce (world_size=4): 1 to 100 MiB (100 times) takes 100 times as long (2 ms to 200 ms)." in text
+    assert "allreduce (data_size=10): 2 to 4 ranks (2 times) takes 2 times as long" in text
+    assert "8 ranks shared 4 cores in 1 points" in text
+    assert "allreduce (world_size=8, data_size=1): the median is known to ±" in text
+    assert "timeout on rank 1: it went timeout" in text
+
+
+def test_a_paragraph_of_thousands_is_cut_and_says_so():
+    text = sentences.describe(tabulate_records([make_record(size, status="crash") for size in range(1, 51)]))
+    assert text.count("it went crash") == sentences.MOST_LINES
+    assert "and 30 more like these" in text
+
+
+def test_every_plot_has_axes_with_names_and_units():
+    table = tabulate_records([*grid(), *grid(backend="nccl", device="cuda")])
+    figures = dict(draw_all(table, Baseline({"world_size": "2"})))
+    assert set(figures) == {name for name in FILES if name.endswith(".png")}
+    for name, figure in figures.items():
+        labels = {axis.get_xlabel() for axis in figure.axes} | {axis.get_ylabel() for axis in figure.axes} - {""}
+        assert any("[" in label for label in labels) or name == "allreduce_speedup.png"
+        assert all(axis.get_xlabel() for axis in figure.axes)
+        assert figure.axes[0].get_legend() is not None
+
+
+def test_panels_are_per_backend_and_device_and_lines_per_world_size():
+    table = tabulate_records([*grid(), *grid(backend="nccl", device="cuda")])
+    figure = dict(draw_all(table, Baseline({"world_size": "2"})))["allreduce_time_vs_datasize.png"]
+    assert [axis.get_title() for axis in figure.axes] == ["gloo on cpu", "nccl on cuda"]
+    assert [text.get_text() for text in figure.axes[0].get_legend().get_texts()] == ["2 ranks", "4 ranks"]
+    assert figure.axes[0].get_xscale() == figure.axes[0].get_yscale() == "log"
+
+
+def test_backends_are_compared_at_the_largest_size_that_most_have():
+    rows = pd.DataFrame({"data_size": [1, 10, 100, 1, 10], "place": ["a", "a", "a", "b", "b"]})
+    assert comparison_size(rows) == 10

@@ -1,0 +1,58 @@
+import argparse
+
+import pytest
+
+from analysis.speedup import Baseline, BaselineError, default_baseline, speedups
+from analysis.table import tabulate_records
+from tests.analysis.records import grid, make_record
+
+
+def test_speedup_is_the_baselines_time_over_ones_own():
+    rows = speedups(tabulate_records(grid()), Baseline({"world_size": "4"}))
+    found = {(row["world_size"], row["data_size"]): row["speedup"] for row in rows.to_dict("records")}
+    assert found == pytest.approx({(w, s): 4 / w for w in (2, 4) for s in (1.0, 10.0, 100.0)})
+
+
+def test_the_interval_holds_the_ratio_and_reaches_what_both_medians_allow():
+    table = tabulate_records([make_record(1, 2, 1.0), make_record(1, 4, 0.5)])
+    row = speedups(table, Baseline({"world_size": "2"})).to_dict("records")[1]
+    slow, fast = table.to_dict("records")
+    assert row["speedup"] == pytest.approx(2.0)
+    assert row["speedup_low"] == pytest.approx(slow["ci_low_s"] / fast["ci_high_s"])
+    assert row["speedup_high"] == pytest.approx(slow["ci_high_s"] / fast["ci_low_s"])
+
+
+def test_only_rows_that_differ_in_the_baseline_alone_are_compared():
+    spawned = make_record(1, 4)
+    spawned["config"] = {**spawned["config"], "start_method": "spawn"}
+    table = tabulate_records([make_record(1, 2), make_record(10, 4), spawned])
+    assert speedups(table, Baseline({"world_size": "2"}))["world_size"].tolist() == [2]
+
+
+def test_failed_rows_take_no_part():
+    table = tabulate_records([make_record(1, 2), make_record(1, 4, status="crash")])
+    assert len(speedups(table, Baseline({"world_size": "2"}))) == 1
+
+
+def test_several_keys_and_text_values():
+    records = [make_record(backend="gloo"), make_record(backend="nccl", device="cuda", seconds=1e-4)]
+    rows = speedups(tabulate_records(records), Baseline.parse("backend=gloo,device=cpu"))
+    assert rows["speedup"].tolist() == pytest.approx([1, 10])
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"), [("worldsize=2", "no column worldsize"), ("world_size=3", "no measured row")]
+)
+def test_an_unusable_baseline_is_said(text, reason):
+    with pytest.raises(BaselineError, match=reason):
+        speedups(tabulate_records(grid()), Baseline.parse(text))
+
+
+def test_a_baseline_needs_keys_and_values():
+    with pytest.raises(argparse.ArgumentTypeError, match="expected KEY=VALUE"):
+        Baseline.parse("world_size")
+
+
+def test_the_default_is_the_smallest_world_that_communicates():
+    assert default_baseline(tabulate_records([*grid(), make_record(1, 1)])).values == {"world_size": "2"}
+    assert default_baseline(tabulate_records([make_record(1, 1)])).values == {"world_size": "1"}

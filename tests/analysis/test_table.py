@@ -1,0 +1,79 @@
+import pandas as pd
+import pytest
+
+from analysis.table import METRICS, as_markdown, as_text, identity_columns, own_columns, tabulate_records
+from tests.analysis.records import grid, make_record
+from tests.conftest import ROOT
+
+
+def test_a_row_by_hand():
+    table = tabulate_records([make_record(100, 4, 0.2)])
+    [row] = table.to_dict("records")
+    assert row["median_s"] == pytest.approx(0.2)
+    assert row["algbw_gb_per_s"] == pytest.approx(100 * 2**20 / 0.2 / 1e9)
+    assert row["busbw_gb_per_s"] == pytest.approx(1.5 * 100 * 2**20 / 0.2 / 1e9)
+    assert (row["suite"], row["backend"], row["device"], row["world_size"]) == ("allreduce", "gloo", "cpu", 4)
+    assert row["ci_low_s"] < row["median_s"] < row["ci_high_s"]
+    assert row["num_samples"] == 20
+
+
+def test_one_rank_has_no_bandwidth_neither_0_nor_infinite():
+    [row] = tabulate_records([make_record(1, 1)]).to_dict("records")
+    assert pd.isna(row["algbw_gb_per_s"])
+    assert pd.isna(row["busbw_gb_per_s"])
+
+
+def test_failed_points_are_rows_with_their_status():
+    table = tabulate_records([*grid(), make_record(status="timeout"), make_record(status="unavailable")])
+    assert table["status"].tolist() == ["ok"] * 6 + ["timeout", "unavailable"]
+    assert table["failed_rank"].tolist()[-2:] == [1, 1]
+    text = as_text(table)
+    assert "it went timeout" in text
+    assert "and more" not in text
+
+
+def test_cases_are_rows_with_their_labels():
+    record = make_record()
+    [case] = record["cases"]
+    bad = {**case, "labels": {"strategy": "lut"}, "status": "invalid", "reason": "element 3", "rank": 0}
+    record["cases"] = [{**case, "labels": {"strategy": "even"}}, bad]
+    table = tabulate_records([record])
+    assert table["strategy"].tolist() == ["even", "lut"]
+    assert "strategy" in own_columns(table)
+    assert pd.isna(table["median_s"][1])  # the time of a wrong result is not reported
+
+
+def test_the_columns_are_what_users_rely_on():
+    """A column that goes or changes its name breaks notebooks; then this file and the changelog change with it."""
+    columns = list(tabulate_records([make_record()]).columns)
+    assert columns == (ROOT / "tests" / "golden" / "columns.txt").read_text().split()
+
+
+def test_every_metric_names_its_unit():
+    suffixes = {"ms": "_s", "GB/s": "_gb_per_s"}
+    for metric in METRICS:
+        assert metric.name.endswith(suffixes.get(metric.unit, ""))
+        assert metric.unit or not metric.name.endswith(("_s", "_share"))
+
+
+def test_conditions_are_shown_only_where_rows_differ_in_them():
+    plain, mixed = make_record(), make_record()
+    mixed["config"] = {**mixed["config"], "start_method": "spawn"}
+    assert "start_method" not in as_text(tabulate_records([plain, plain]))
+    both = tabulate_records([plain, mixed])
+    assert "spawn" in as_text(both)
+    assert "start_method" in identity_columns(both)
+
+
+def test_what_all_rows_share_stands_once_above_the_table():
+    lines = as_text(tabulate_records(grid())).splitlines()
+    assert lines[0] == "All rows: suite allreduce, backend gloo, device cpu, dtype float32, reduce_op sum"
+    assert "backend" not in lines[2]
+
+
+def test_markdown_has_a_line_per_row():
+    assert len(as_markdown(tabulate_records(grid())).splitlines()) == 8
+
+
+def test_no_records_are_an_empty_table():
+    assert tabulate_records([]).empty

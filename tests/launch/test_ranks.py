@@ -1,0 +1,122 @@
+import os
+import resource
+import signal
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from launch import ranks
+from launch.ranks import Failure
+from tests.conftest import wait_until
+
+
+def run(body, folder: Path, count=2, timeout_s=20.0, start_method="forkserver", environments=None):
+    return ranks.run_ranks(
+        f"tests.launch.bodies:{body}",
+        list(range(count)),
+        environments=environments or [{"MINE": str(rank)} for rank in range(count)],
+        folder=folder,
+        timeout_s=timeout_s,
+        start_method=start_method,
+    )
+
+
+@pytest.mark.parametrize("start_method", ["forkserver", "spawn"])
+def test_each_rank_has_its_argument_environment_group_and_log(tmp_path, start_method):
+    outcome = run("identity", tmp_path, count=3, start_method=start_method)
+    assert outcome.failure is None
+    for rank, (argument, variable, pid, group) in outcome.results.items():
+        assert (argument, variable) == (rank, str(rank))
+        assert pid == group != os.getpgid(0)
+        assert (tmp_path / f"rank_{rank}.log").read_text() == f"out {rank}\nerr {rank}\n"
+    assert sorted(outcome.results) == [0, 1, 2]
+    assert "MINE" not in os.environ
+
+
+def test_results_larger_than_a_pipe_arrive(tmp_path):
+    assert len(run("large", tmp_path).results[1]) == 5_000_000
+
+
+def test_the_first_exception_is_the_cause(tmp_path):
+    failure = run("raise_second", tmp_path).failure
+    assert (failure.rank, failure.kind, failure.type, failure.message) == (1, "exception", "ValueError", "rank 1")
+    assert "bodies.py" in failure.traceback
+
+
+def test_an_end_without_a_report_is_a_failure_even_with_code_0(tmp_path):
+    failure = run("exit_silently", tmp_path).failure
+    assert (failure.rank, failure.kind) == (1, "exit")
+    assert "code 0" in failure.message
+
+
+def test_what_a_rank_started_ends_with_it(tmp_path):
+    failure = run("grandchild", tmp_path, timeout_s=5).failure
+    assert wait_until(lambda: not Path(f"/proc/{failure.message}").exists() or is_zombie(int(failure.message)), 5)
+
+
+def is_zombie(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+    except OSError:
+        return True
+
+
+def test_a_hang_ends_at_its_time_and_says_where(tmp_path):
+    began = time.monotonic()
+    failure = run("sleep", tmp_path, timeout_s=1.0).failure
+    assert failure.kind == "timeout"
+    assert "no end within 1 s" in failure.message
+    assert "rank 0 in sleep (bodies.py" in failure.message
+    assert time.monotonic() - began >= 1.0
+
+
+def test_an_interrupt_leaves_no_rank(tmp_path):
+    def interrupt():
+        wait_until(lambda: (tmp_path / "rank_1.log").exists())
+        os.kill(os.getpid(), signal.SIGINT)
+
+    before = children()
+    threading.Thread(target=interrupt).start()
+    with pytest.raises(KeyboardInterrupt):
+        run("sleep", tmp_path)
+    assert wait_until(lambda: children() <= before)
+
+
+def children() -> set[int]:
+    """All live processes below this one that run a rank: leaders of a group of their own."""
+    found = set()
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit() and not is_zombie(int(entry.name)):
+            try:
+                if b"forkserver" in (entry / "cmdline").read_bytes() and os.getpgid(int(entry.name)) == int(entry.name):
+                    found.add(int(entry.name))
+            except OSError:
+                continue
+    return found
+
+
+def test_the_agent_sleeps_while_it_waits(tmp_path):
+    run("identity", tmp_path)  # the fork server is up
+    before = resource.getrusage(resource.RUSAGE_SELF)
+    run("sleep", tmp_path, timeout_s=2.0)
+    after = resource.getrusage(resource.RUSAGE_SELF)
+    assert after.ru_utime - before.ru_utime < 1.0  # a parent that polled would have used all of it
+
+
+@pytest.mark.parametrize(
+    ("failures", "rank"),
+    [
+        ([Failure(0, "exception", "peer closed", raised_at=2.0), Failure(1, "exception", "bug", raised_at=1.0)], 1),
+        ([Failure(0, "exception", "peer closed", raised_at=1.0), Failure(1, "signal", "killed", signal=9)], 1),
+        ([Failure(0, "exception", "peer closed", raised_at=1.0), Failure(1, "exit", "code 3")], 1),
+    ],
+)
+def test_root_cause(failures, rank):
+    assert ranks.root_cause(failures).rank == rank
+    assert ranks.root_cause(failures[::-1]).rank == rank
+
+
+def test_no_failure_has_no_cause():
+    assert ranks.root_cause([]) is None

@@ -1,0 +1,168 @@
+"""The command line as a user types it."""
+
+import re
+
+import pytest
+
+from benchkit.app import config_folder, exit_code, multirun_first
+from tests.conftest import ROOT, Cli
+
+QUICK = ("measure=quick", "measure.max_iterations=10", "data_size=0.001")
+
+
+@pytest.fixture(scope="module")
+def sweep(module_cli: Cli):
+    """The mandated line, `-m` between the overrides, on small sizes."""
+    arguments = ("+suite=allreduce", "-m", "data_size=0.001,0.01", "measure=quick", "world_size=2,3")
+    return module_cli, module_cli(*arguments)
+
+
+def test_the_mandated_line_runs_every_point(sweep):
+    cli, done = sweep
+    assert done.returncode == 0, done.stdout + done.stderr
+    records = cli.records()
+    points = [(record["world_size"], record["config"]["data_size"], record["status"]) for record in records]
+    assert sorted(points) == [(2, 0.001, "ok"), (2, 0.01, "ok"), (3, 0.001, "ok"), (3, 0.01, "ok")]
+
+
+def test_one_line_per_point_then_the_table_and_the_same_in_a_log(sweep):
+    cli, done = sweep
+    lines = [line for line in done.stdout.splitlines() if re.match(r"^\[\d/4\] allreduce gloo cpu x", line)]
+    assert len(lines) == 4
+    assert all("busbw" in line for line in lines)
+    assert "busbw [GB/s]" in done.stdout
+    assert (cli.folder / "outputs/latest/benchkit.log").read_text().splitlines()[:4] == lines
+
+
+def test_a_record_is_complete_in_itself(sweep):
+    record = sweep[0].records()[-1]
+    [case] = record["cases"]
+    assert len(case["samples_s"]) == record["world_size"] == 3
+    assert {len(row) for row in case["samples_s"]} == {20}
+    assert {len(row) for row in case["warmup_s"]} == {2}
+    assert min(min(row) for row in case["start_offsets_s"]) == 0
+    assert case["payload_bytes"] == pytest.approx(0.01 * 2**20, abs=4)
+    assert case["bus_factor"] == pytest.approx(4 / 3)
+    assert set(record["phases_s"]) == {
+        "spawn", "init", "build", "verify", "measure", "verify_again", "exit", "total"
+    }  # fmt: skip
+    assert record["config"]["measure"]["max_iterations"] == 20
+    assert record["overrides"][0] == "+suite=allreduce"
+
+
+def test_the_keys_of_a_record_are_what_its_readers_rely_on(sweep):
+    """A key that goes or changes its meaning raises record.SCHEMA_VERSION; then this file changes with it."""
+    record = sweep[0].records()[0]
+    keys = [*record, *(f"cases.{name}" for name in record["cases"][0])]
+    keys += [f"environment.{name}" for name in record["environment"]]
+    assert sorted(keys) == (ROOT / "tests" / "golden" / "record_keys.txt").read_text().split()
+
+
+@pytest.mark.parametrize("operation", ["sum", "avg", "min", "max", "product"])
+def test_every_reduction_is_verified_in_both_modes(module_cli, operation):
+    done = module_cli("+suite=allreduce", f"reduce_op={operation}", "-m", "measure=loop,quick", *QUICK[1:], "seed=3")
+    assert done.returncode == 0, done.stdout + done.stderr
+    loop, single = module_cli.records()
+    assert loop["cases"][0]["calls_per_sample"] == (6 if operation == "product" else 20)
+    assert single["cases"][0]["calls_per_sample"] == 1
+
+
+def test_dtypes_and_what_is_not_here(module_cli):
+    types = "float16,bfloat16,float32,float64,int32,int64"
+    done = module_cli("+suite=allreduce", *QUICK, "-m", f"dtype={types}", "backend=gloo,nccl")
+    statuses = [record["status"] for record in module_cli.records()]
+    assert statuses.count("ok") == 6
+    assert statuses.count("unavailable") == 6
+    assert done.returncode == 0
+    assert "nccl communicates cuda tensors, not cpu" in done.stdout
+
+
+def test_too_large_a_buffer_is_skipped_with_the_numbers_and_nothing_measured_is_exit_1(module_cli):
+    done = module_cli("+suite=allreduce", "data_size=1e9")
+    [record] = module_cli.records()
+    assert record["status"] == "skipped"
+    assert re.search(r"needs 2 ranks x 2097152.00 GB, \d+.\d+ GB there", record["error"]["message"])
+    assert done.returncode == 1
+
+
+def test_a_sweep_by_name_can_be_narrowed(module_cli):
+    done = module_cli("sweep=gloo_cpu", "data_size=0.001", "world_size=2", "measure=quick")
+    assert done.returncode == 0
+    assert len(module_cli.records()) == 1
+
+
+WRONG = [
+    ([], "choose a suite with +suite=NAME", "allreduce"),
+    (["+suite=none"], "suite=none: no such suite", "allreduce"),
+    (["suite=allreduce"], "suite: takes a plus", "+suite=allreduce"),
+    (["+suite=allreduce", "data_sizee=1"], "data_sizee: no such key", "did you mean data_size?"),
+    (["+suite=allreduce", "+data_sizee=1"], "data_sizee: no such key", "did you mean data_size?"),
+    (["+suite=allreduce", "measure.max_second=1"], "measure.max_second: no such key", "measure.max_seconds"),
+    (["+suite=allreduce", "backend=glo"], "backend=glo: no such backend", "gloo, mpi, nccl, ucc"),
+    (["sweep=none"], "sweep=none: no such sweep", "gloo_cpu"),
+    (["+suite=allreduce", "data_size=abc"], "data_size=abc: expected float", "> 0 MiB"),
+    (["+suite=allreduce", "-m", "data_size=1,-3"], "data_size=-3.0: allowed is > 0 MiB", ""),
+    (["+suite=allreduce", "data_size=nan"], "data_size=nan: allowed is > 0 MiB", ""),
+    (["+suite=allreduce", "world_size=0"], "world_size=0: allowed is auto or >= 1", ""),
+    (["+suite=allreduce", "world_size=some"], "world_size=some: allowed is auto or >= 1", ""),
+    (["+suite=allreduce", "-m", "dtype=float32,float31"], "dtype=float31: allowed is float16|bfloat16", ""),
+    (["+suite=allreduce", "dtype=int32", "reduce_op=avg"], "reduce_op=avg: allowed with a floating-point", ""),
+    (["+suite=allreduce", "data_size"], "Error parsing override 'data_size'", ""),
+    (["+suite=allreduce", "timeout_s=0"], "timeout_s=0.0: allowed is > 0 s", ""),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("arguments", "said", "allowed"), WRONG, ids=[" ".join(wrong[0]) or "none" for wrong in WRONG])
+def test_a_wrong_configuration_is_one_line_and_nothing_runs(cli, arguments, said, allowed):
+    done = cli(*arguments)
+    assert done.returncode == 2
+    assert done.stderr.startswith(f"benchkit: {said}")
+    assert allowed in done.stderr
+    assert len(done.stderr.splitlines()) == (
+        1 if arguments else 3
+    )  # none: a line for each suite, of which tests add one
+    assert done.stdout == ""
+    assert not (cli.folder / "outputs").exists()
+
+
+def test_help_lists_suites_keys_units_and_groups(cli):
+    done = cli("--help")
+    assert done.returncode == 0
+    for text in ("+suite=allreduce", "data_size", "> 0 MiB", "timeout_s", "gloo, mpi, nccl, ucc", "+suite=faulty"):
+        assert text in done.stdout
+
+
+def test_an_extra_suite_that_is_not_there_is_said(cli):
+    cli.environment["BENCHKIT_SUITES"] = "no.such.module"
+    done = cli("--help")
+    assert done.returncode == 2
+    assert done.stderr.startswith("benchkit: BENCHKIT_SUITES=no.such.module: no such module")
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        (["+suite=a", "-m", "x=1,2"], ["-m", "+suite=a", "x=1,2"]),
+        (["+suite=a", "x=1,2", "--multirun"], ["--multirun", "+suite=a", "x=1,2"]),
+        (["-m", "+suite=a"], ["-m", "+suite=a"]),
+        (["-m", "+suite=a", "--multirun"], ["-m", "+suite=a"]),
+        (["+suite=a"], ["+suite=a"]),
+    ],
+)
+def test_multirun_may_stand_anywhere(given, expected):
+    assert multirun_first(given) == expected
+
+
+@pytest.mark.parametrize(
+    ("statuses", "code"),
+    [
+        (["ok", "ok"], 0), (["ok", "unavailable", "skipped"], 0), ([], 0), (["ok", "crash"], 1), (["timeout"], 1),
+        (["unavailable"], 1), (["skipped", "unavailable"], 1), (["ok", "interrupted"], 1),
+    ],
+)  # fmt: skip
+def test_exit_codes(statuses, code):
+    assert exit_code(statuses) == code
+
+
+def test_conf_is_beside_the_package_in_a_checkout():
+    assert config_folder() == ROOT / "conf"
