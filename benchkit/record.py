@@ -4,11 +4,12 @@ Keys and their meaning are documented in docs/record.md; SCHEMA_VERSION rises wh
 """
 
 import hashlib
-import json
 import os
 import tempfile
 from pathlib import Path
 from typing import Any
+
+import orjson
 
 SCHEMA_VERSION = 1
 FILE_NAME = "record.json"
@@ -34,15 +35,15 @@ VOLATILE_KEYS = ("timeout_s",)
 def point_id(config: dict[str, Any], world_size: int) -> str:
     """The identity of a point: 12 hexadecimal digits of the hash of its resolved configuration."""
     identity = {name: value for name, value in config.items() if name not in VOLATILE_KEYS}
-    text = json.dumps({**identity, "world_size": world_size}, sort_keys=True)
-    return hashlib.sha256(text.encode()).hexdigest()[:12]
+    text = orjson.dumps({**identity, "world_size": world_size}, option=orjson.OPT_SORT_KEYS)
+    return hashlib.sha256(text).hexdigest()[:12]
 
 
 def write(record: dict[str, Any], folder: Path) -> Path:
     """Writes the record so that a reader sees the old one or the new one, never half of one."""
     target = folder / FILE_NAME
-    with tempfile.NamedTemporaryFile("w", dir=folder, prefix=".record-", delete=False) as file:
-        json.dump(record, file, separators=(",", ":"))
+    with tempfile.NamedTemporaryFile(dir=folder, prefix=".record-", delete=False) as file:
+        file.write(orjson.dumps(record))
     os.chmod(file.name, 0o644)
     os.replace(file.name, target)
     return target
@@ -51,8 +52,8 @@ def write(record: dict[str, Any], folder: Path) -> Path:
 def read(path: Path) -> dict[str, Any]:
     """Reads a record; raises ValueError that says why where the file is none of ours."""
     try:
-        record = json.loads(path.read_bytes())
-    except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:
+        record = orjson.loads(path.read_bytes())
+    except (OSError, orjson.JSONDecodeError) as error:
         raise ValueError(f"{path}: not readable as JSON ({error})") from None
     if not isinstance(record, dict) or "schema_version" not in record:
         raise ValueError(f"{path}: not a benchkit record (no schema_version)")

@@ -70,15 +70,10 @@ class Sweeper(sweeper.Sweeper):
         compose = PointComposer(loader)
         loader.load_sweep_config = compose  # type: ignore[method-assign] # the launcher composes each point again
         for overrides in points:
-            typed(without_hydra(compose(self._config, overrides)))
-
-
-def without_hydra(composed: DictConfig) -> DictConfig:
-    """The job's own part of a composed configuration."""
-    own = composed.copy()
-    with read_write(own), open_dict(own):
-        del own["hydra"]
-    return own
+            point = compose(self._config, overrides)
+            with read_write(point), open_dict(point):
+                del point["hydra"]
+            typed(point)
 
 
 def remember_latest(folder: Path) -> None:

@@ -96,3 +96,12 @@ def cli(tmp_path: Path) -> Iterator[Cli]:
 def module_cli(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cli]:
     """The same for a sweep that several tests look at."""
     yield from cleaned(Cli(tmp_path_factory.mktemp("sweep")))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item, call: "pytest.CallInfo[None]") -> Iterator[None]:
+    """Where BENCHKIT_NO_SKIPS is set, "skipped because something is missing here" is a failure."""
+    report = yield
+    if report.skipped and os.environ.get("BENCHKIT_NO_SKIPS"):
+        report.outcome = "failed"
+    return report

@@ -1,0 +1,40 @@
+# `make` lists what there is to do. Each target makes its own environment in .venv first.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/ready
+
+.PHONY: help demo test check perf wheel clean
+
+help: ## this list
+	@grep -E '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## (.*)/  make \1\t\2/' | expand -t 16
+
+demo: $(READY) ## all-reduce over four sizes on this machine, then its tables and plots
+	$(BIN)/python -m benchkit +suite=allreduce -m data_size=1,10,100,1000
+	$(BIN)/python -m analysis outputs/latest
+
+test: $(READY) ## all tests
+	$(BIN)/python -m pytest
+
+check: $(READY) ## format, lint, types, tests
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/yamllint --strict conf tests/conf
+	$(BIN)/mypy
+	$(BIN)/python -m pytest
+
+perf: $(READY) ## the performance claims of docs/results, measured again here
+	$(BIN)/python -m tests.perf.points
+	$(BIN)/python -m tests.perf.fidelity
+	$(BIN)/python -m tests.perf.harvest
+
+wheel: $(READY) ## dist/*.whl
+	$(BIN)/python -m pip wheel --quiet --no-deps --wheel-dir dist .
+
+clean: ## removes the environment and what was built; outputs stay
+	rm -rf $(VENV) build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache
+
+$(READY): pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev]'
+	touch $@
