@@ -2,7 +2,10 @@
 
 import datetime
 import functools
+import signal
 import time
+import traceback
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -29,14 +32,17 @@ def run_point(config: RunConfig, folder: Path, overrides: list[str]) -> dict[str
     record.write(result, folder)
     try:
         backends.require_available(config, world_size)
-        forked_s = time.perf_counter()
+        forked_s, oom_kills = time.perf_counter(), environment.oom_kills()
         outcome = fork_ranks(config, world_size, threads, folder)
-        result |= report(outcome, forked_s)
+        result |= report(outcome, forked_s, out_of_memory=environment.oom_kills() > oom_kills)
     except Unavailable as error:
         result |= {"status": "unavailable", "error": error_report(str(error))}
     except KeyboardInterrupt as error:
         result |= {"status": "interrupted", "error": error_report(str(error) or "stopped by Ctrl-C")}
         raise
+    except Exception as error:  # ours, or the machine's, as when it can start no process: the next point may do better
+        details = {"type": type(error).__name__, "traceback": traceback.format_exc()}
+        result |= {"status": "error", "error": error_report(f"the agent failed: {error}", details=details)}
     finally:
         result["phases_s"]["total"] = round(time.perf_counter() - began_s, 6)
         result["finished_at"] = now()
@@ -110,22 +116,20 @@ def fork_ranks(config: RunConfig, world_size: int, threads: int, folder: Path) -
     )
 
 
-def report(outcome: ranks.Outcome, forked_s: float) -> dict[str, Any]:
-    """What the ranks' end adds to the record."""
+def report(outcome: ranks.Outcome, forked_s: float, out_of_memory: bool) -> dict[str, Any]:
+    """What the ranks' end adds to the record; `out_of_memory`: the kernel killed a process for it meanwhile."""
     if outcome.failure is not None:
         failed = outcome.failure
         details = {"type": failed.type, "signal": failed.signal, "traceback": failed.traceback}
-        return {
-            "status": failure_status(failed),
-            "error": error_report(failed.message, failed.rank, **details),
-        }
+        status = "oom" if failed.signal == signal.SIGKILL and out_of_memory else failure_status(failed)
+        return {"status": status, "error": error_report(failed.message, failed.rank, details=details)}
     answer = outcome.results[0]
     invalid = [case for case in answer["cases"] if case["status"] == "invalid"]
     measured = any(case["status"] == "ok" for case in answer["cases"])
     worst = invalid[0] if invalid else None if measured else answer["cases"][0]
     return {
         "status": worst["status"] if worst else "ok",
-        "error": error_report(worst["reason"], worst["rank"]) if worst else None,
+        "error": error_report(worst["reason"], worst["rank"] if invalid else None) if worst else None,
         "clock": answer["clock"],
         "phases_s": durations({"spawn": forked_s, **answer["began_s"], "": time.perf_counter()}),
         "cases": answer["cases"],
@@ -149,8 +153,9 @@ def failure_status(failure: ranks.Failure) -> str:
     return {Unavailable.__name__: "unavailable", InvalidResult.__name__: "invalid"}.get(failure.type, "error")
 
 
-def error_report(message: str, rank: int | None = None, **details: Any) -> dict[str, Any]:
+def error_report(message: str, rank: int | None = None, *, details: Mapping[str, Any] | None = None) -> dict[str, Any]:
     """What went wrong as the record stores it; `log` is the file beside the record that holds the rank's output."""
+    details = details or {}
     return {
         "message": message,
         "rank": rank,

@@ -11,16 +11,15 @@ from typing import Any
 import hydra
 from hydra.core.hydra_config import HydraConfig
 from hydra.errors import HydraException
+from hydra.types import RunMode
 from omegaconf import DictConfig
 from omegaconf.errors import OmegaConfBaseException
 
-from benchkit import composition
+from benchkit import composition, sweep
 from benchkit.errors import ConfigError
 
 log = logging.getLogger("benchkit")
 EXIT_OK, EXIT_FAILED, EXIT_CONFIG = 0, 1, 2
-STATUSES: list[str] = []
-"""How the points of this process ended."""
 
 
 class Terminated(KeyboardInterrupt):
@@ -56,7 +55,7 @@ def main() -> int:
         return EXIT_CONFIG
     except KeyboardInterrupt as error:
         return 128 + getattr(error, "number", signal.SIGINT)
-    return exit_code(STATUSES)
+    return exit_code(sweep.STATUSES)
 
 
 def multirun_first(arguments: list[str]) -> list[str]:
@@ -91,13 +90,13 @@ def exit_code(statuses: list[str]) -> int:
 
 def run_job(composed: DictConfig) -> str:
     """One Hydra job: one point. Returns its status."""
+    job = HydraConfig.get()
+    if job.mode != RunMode.MULTIRUN:
+        raise ConfigError("hydra.mode: allowed is MULTIRUN; one point is a sweep of one")
     config = composition.typed(composed)
     from benchkit.agent import run_point  # torch is imported from here on
     from benchkit.progress import PROGRESS
 
-    job = HydraConfig.get()
-    STATUSES.append("interrupted")
     record = run_point(config, Path(job.runtime.output_dir), list(job.overrides.task))
-    STATUSES[-1] = record["status"]
     log.info(PROGRESS.line(record))
     return str(record["status"])

@@ -33,6 +33,7 @@ def describe() -> dict[str, Any]:
 @functools.cache
 def lasting() -> dict[str, Any]:
     """What does not change while this process lives; read once for a whole sweep."""
+    commit = git("rev-parse", "HEAD") or None
     return {
         "host": socket.gethostname(),
         "benchkit": benchkit.__version__,
@@ -46,8 +47,8 @@ def lasting() -> dict[str, Any]:
         "cpu_quota": cpu_quota(),
         "governor": read_text("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor") or None,
         "gpus": gpus(),
-        "git_commit": git("rev-parse", "HEAD") or None,
-        "git_dirty": bool(git("status", "--porcelain", "--untracked-files=no")),
+        "git_commit": commit,
+        "git_dirty": bool(git("status", "--porcelain", "--untracked-files=no")) if commit else None,
         "command": [Path(sys.argv[0]).name, *sys.argv[1:]],
     }
 
@@ -81,6 +82,12 @@ def output(*command: str) -> str:
     except (OSError, subprocess.TimeoutExpired):
         return ""
     return done.stdout.strip() if done.returncode == 0 else ""
+
+
+def oom_kills() -> int:
+    """How many processes of this machine the kernel has killed for want of memory since it started."""
+    counts = dict(line.split() for line in read_text("/proc/vmstat").splitlines())
+    return int(counts.get("oom_kill", 0))
 
 
 def available_bytes(device: torch.device) -> int:

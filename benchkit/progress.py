@@ -49,12 +49,14 @@ class Progress:
 
 
 PROGRESS = Progress()
+IN_HEAD = ("hydra.", "suite=", "backend=", "hardware=", "world_size=", "sweep=")
+"""Overrides that the head of a point's line says already."""
 
 
 def point_line(record: dict[str, Any]) -> str:
     """One point in one line per case: settings, then median and spread and rate, or how it failed."""
     config = record["config"]
-    given = " ".join(text.lstrip("+") for text in record["overrides"] if not text.startswith(("hydra.", "+suite=")))
+    given = " ".join(text.lstrip("+") for text in record["overrides"] if not text.lstrip("+").startswith(IN_HEAD))
     place = f"{config['backend']['name']} {config['hardware']['device']} x{record['world_size']}"
     head = f"{record['suite']} {place}" + (f"  {given}" if given else "")
     if record["status"] != "ok" and not any(case["status"] == "ok" for case in record["cases"]):

@@ -8,6 +8,7 @@ from typing import Any
 
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.plugins import Plugins
+from hydra.core.utils import JobReturn, JobStatus
 from hydra.plugins import sweeper
 from hydra.types import HydraContext, TaskFunction
 from omegaconf import DictConfig, OmegaConf, open_dict, read_write
@@ -17,6 +18,8 @@ from benchkit.points import PointComposer
 from benchkit.registry import start_fork_server
 
 log = logging.getLogger("benchkit")
+STATUSES: list[str] = []
+"""How the points of this process's sweep ended."""
 
 
 class Sweeper(sweeper.Sweeper):
@@ -49,7 +52,10 @@ class Sweeper(sweeper.Sweeper):
         log.addHandler(lines)
         PROGRESS.start(len(points))
         try:
-            return [self._launcher.launch(points, initial_job_idx=0)]
+            jobs = self._launcher.launch(points, initial_job_idx=0)
+            for overrides, job in zip(points, jobs, strict=True):
+                STATUSES.append(status_of(job, overrides))
+            return [jobs]
         finally:
             PROGRESS.stop()
             print_table(folder)
@@ -74,6 +80,14 @@ class Sweeper(sweeper.Sweeper):
             with read_write(point), open_dict(point):
                 del point["hydra"]
             typed(point)
+
+
+def status_of(job: JobReturn, overrides: Sequence[str]) -> str:
+    """A job's status; where it ended without one, as when its disk is full, says so."""
+    if job.status == JobStatus.COMPLETED:
+        return str(job.return_value)
+    log.error("%s: no record: %r", " ".join(overrides), job._return_value)
+    return "error"
 
 
 def remember_latest(folder: Path) -> None:

@@ -137,7 +137,7 @@ def watch(ranks: list[Rank], folder: Path, deadline: float, timeout_s: float) ->
 def receive(rank: Rank, outcome: Outcome, failures: list[Failure]) -> None:
     """Takes a rank's one report from its pipe: ("result", value) or ("exception", details)."""
     rank.reported = True
-    with suppress(EOFError):  # it died before it could say anything; its exit code will tell
+    with suppress(EOFError, OSError):  # it died before it could say all; its exit code will tell
         what, value = rank.pipe.recv()
         if what == "result":
             outcome.results[rank.index] = value

@@ -30,7 +30,9 @@ def test_it_runs_and_reports_outside_the_checkout(installed, tmp_path):
         ["analysis", "outputs/latest"],
     )
     for command in commands:
-        done = subprocess.run([sys.executable, "-m", *command], cwd=tmp_path, env=environment, capture_output=True, text=True)
+        done = subprocess.run(
+            [sys.executable, "-m", *command], cwd=tmp_path, env=environment, capture_output=True, text=True
+        )
         assert done.returncode == 0, done.stdout + done.stderr
     assert (tmp_path / "outputs" / "latest" / "analysis" / "combined.csv").exists()
     where = subprocess.run(

@@ -14,9 +14,10 @@ from tests.analysis.records import make_record, write_all
 
 
 def main() -> None:
-    records = [make_record(float(size), ranks) for size in range(1, 251) for ranks in (2, 4, 8, 16)]
     for samples in (20, 200):
-        records = [make_record(float(size), ranks, samples=samples) for size in range(1, 251) for ranks in (2, 4, 8, 16)]
+        records = [
+            make_record(float(size), ranks, samples=samples) for size in range(1, 251) for ranks in (2, 4, 8, 16)
+        ]
         with tempfile.TemporaryDirectory() as folder:
             place = write_all(Path(folder), records)
             for _ in range(2):  # the first round warms the page cache
@@ -29,8 +30,9 @@ def main() -> None:
                 printed = time.perf_counter()
         mean_bytes = sum(len(json.dumps(record)) for record in records) / len(records)
         print(
-            f"{len(table)} records of {samples} samples per rank ({mean_bytes / 1e3:.1f} KB each): read {read - began:.3f} s, "
-            f"table {tabulated - read:.3f} s, text {printed - tabulated:.3f} s; in all {printed - began:.3f} s"
+            f"{len(table)} records of {samples} samples per rank ({mean_bytes / 1e3:.1f} KB each): "
+            f"read {read - began:.3f} s, table {tabulated - read:.3f} s, text {printed - tabulated:.3f} s; "
+            f"in all {printed - began:.3f} s"
         )
 
 
