@@ -17,6 +17,7 @@ from omegaconf.errors import OmegaConfBaseException
 
 from benchkit import composition, sweep
 from benchkit.errors import ConfigError
+from launch import topology
 
 log = logging.getLogger("benchkit")
 EXIT_OK, EXIT_FAILED, EXIT_CONFIG = 0, 1, 2
@@ -42,6 +43,7 @@ def main() -> int:
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, terminate)
     try:
+        require_one_process()
         composition.register()
         if {"--help", "-h"} & set(sys.argv[1:]):
             print(composition.help_text(config_folders(sys.argv[1:])))
@@ -56,6 +58,15 @@ def main() -> int:
     except KeyboardInterrupt as error:
         return 128 + getattr(error, "number", signal.SIGINT)
     return exit_code(sweep.STATUSES)
+
+
+def require_one_process() -> None:
+    """Raises ConfigError where a launcher started several of us: each would run the whole sweep beside the others."""
+    started = topology.started()
+    if started.count > 1:
+        raise ConfigError(
+            f"{started.by} started {started.count} processes: allowed is 1, which starts the ranks itself (world_size=N)"
+        )
 
 
 def multirun_first(arguments: list[str]) -> list[str]:

@@ -1,8 +1,36 @@
-"""Who is where: how many ranks this machine runs, and how many cores each may use."""
+"""Who is where: who started this process beside how many others, and how many cores its ranks may use."""
 
 import math
 import os
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
+
+
+@dataclass(frozen=True)
+class Started:
+    """How this process came to life: by which launcher, as which of how many processes."""
+
+    by: str
+    index: int
+    count: int
+
+
+LAUNCHERS = {
+    "torchrun": ("TORCHELASTIC_RUN_ID", "RANK", "WORLD_SIZE"),
+    "mpirun (Open MPI)": ("OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"),
+    "srun": ("SLURM_STEP_ID", "SLURM_PROCID", "SLURM_STEP_NUM_TASKS"),
+    "mpirun (MPICH)": ("PMI_SIZE", "PMI_RANK", "PMI_SIZE"),
+}
+"""Per launcher the variable that gives it away, and those that number its processes; srun sets PMI_* as well."""
+
+
+def started(environment: Mapping[str, str] = os.environ) -> Started:
+    """Reads from the environment who started this process; alone where nobody says otherwise."""
+    for name, (sign, index, count) in LAUNCHERS.items():
+        if sign in environment:
+            return Started(name, int(environment.get(index, 0)), int(environment.get(count, 1)))
+    return Started("nobody", 0, 1)
 
 
 def available_cores() -> int:

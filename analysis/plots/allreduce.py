@@ -111,7 +111,7 @@ def lines(rows: pd.DataFrame) -> list[tuple[pd.DataFrame, dict[str, Any]]]:
     """The rows of each line in order of size, with its look; of a repeated point the last run."""
     result = []
     for (series, ranks, variant), group in rows.groupby(["series", "world_size", "variant"]):
-        label = f"{ranks} rank{'s' * (ranks > 1)}" + (f", {variant}" if variant else "")
+        label = f"{ranks} {'rank' if ranks == 1 else 'ranks'}" + (f", {variant}" if variant else "")
         look = {
             "label": label,
             "color": f"C{series % 10}",
