@@ -65,7 +65,7 @@ def require_one_process() -> None:
     started = topology.started()
     if started.count > 1:
         raise ConfigError(
-            f"{started.by} started {started.count} processes: allowed is 1, which starts the ranks itself (world_size=N)"
+            f"{started.by} started {started.count} processes: allowed is 1, which starts the ranks (world_size=N)"
         )
 
 
