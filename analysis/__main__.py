@@ -1,12 +1,15 @@
 """`python -m analysis DIR...`: from record files to tables, plots and sentences."""
 
 import argparse
+import os
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 from analysis.harvest import harvest
 from analysis.report import write_report
-from analysis.speedup import Baseline, BaselineError
+from analysis.speedup import Baseline, BaselineError, speedups
+from analysis.table import as_text, combine
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -18,18 +21,25 @@ def main(arguments: list[str] | None = None) -> int:
     found = harvest(options.places)
     for line in found.passed_over:
         print(f"analysis: passed over {line}", file=sys.stderr)
-    if not found.records:
+    if not found.rows:
         places = ", ".join(map(str, options.places))
         print(f"analysis: no record.json at or below {places}; run `python -m benchkit` first", file=sys.stderr)
         return 1
     first = options.places[0]
     folder = options.output_dir or (first if first.is_dir() else first.parent) / "analysis"
+    table = combine(found.rows)
     try:
-        for path in write_report(found.records, folder, options.baseline):
-            print(f"wrote {path}")
+        if options.baseline:
+            speedups(table, options.baseline)  # refused before anything is written
+        written = list(write_report(table, folder, options.baseline))
     except (BaselineError, OSError) as error:
         print(f"analysis: {error}", file=sys.stderr)
         return 2
+    with suppress(BrokenPipeError):  # `| head`: the files are there
+        print(as_text(table), end="\n\n")
+        print("\n".join(f"wrote {path}" for path in written), flush=True)
+        return 0
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return 0
 
 
@@ -44,7 +54,7 @@ def parser() -> argparse.ArgumentParser:
         "--baseline",
         metavar="KEY=VALUE[,KEY=VALUE]",
         type=Baseline.parse,
-        help="what speedups compare with, e.g. world_size=2 or backend=gloo (default: the smallest world_size)",
+        help="what speedups compare with, e.g. world_size=2 (default: the smallest of several ranks)",
     )
     return result
 

@@ -1,10 +1,11 @@
-"""Finds every record below any number of folders; what is broken or foreign is named, not fatal."""
+"""Reads every record below any number of folders into rows; what is broken or foreign is named, not fatal."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from analysis.rows import rows_of
 from benchkit import record
 
 PATTERN = "*record.json"
@@ -13,9 +14,9 @@ PATTERN = "*record.json"
 
 @dataclass
 class Harvest:
-    """The records found, each with its path under the key `path`, and one line for each file passed over."""
+    """The rows of all records found, and one line for each file passed over."""
 
-    records: list[dict[str, Any]] = field(default_factory=list)
+    rows: list[dict[str, Any]] = field(default_factory=list)
     passed_over: list[str] = field(default_factory=list)
 
 
@@ -24,9 +25,11 @@ def harvest(places: Iterable[Path]) -> Harvest:
     found = Harvest()
     for path in dict.fromkeys(path.resolve() for place in places for path in record_files(place)):
         try:
-            found.records.append({**record.read(path), "path": str(path)})
+            found.rows += rows_of({**record.read(path), "path": str(path)})
         except ValueError as error:
             found.passed_over.append(str(error))
+        except (KeyError, TypeError, AttributeError, IndexError) as error:
+            found.passed_over.append(f"{path}: not a whole record ({type(error).__name__}: {error})")
     return found
 
 

@@ -1,25 +1,21 @@
 """Writes all files of a report: tables, plots and sentences."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pandas as pd
 
 from analysis import sentences, style
 from analysis.plots import draw_all
-from analysis.speedup import Baseline, default_baseline
-from analysis.table import METRICS, as_markdown, as_text, tabulate_records
+from analysis.rows import METRICS
+from analysis.speedup import Baseline
+from analysis.table import as_markdown
 
 CONFIGURATION = ["suite", "backend", "device", "world_size"]
 
 
-def write_report(
-    records: Sequence[Mapping[str, Any]], folder: Path, baseline: Baseline | None = None
-) -> Iterator[Path]:
-    """Prints the combined table and yields each file as it is written; raises BaselineError for an unusable one."""
-    table = tabulate_records(records)
-    print(as_text(table), end="\n\n")
+def write_report(table: pd.DataFrame, folder: Path, baseline: Baseline | None = None) -> Iterator[Path]:
+    """Yields each file as it is written; raises BaselineError for an unusable baseline."""
     folder.mkdir(parents=True, exist_ok=True)
     table.to_csv(folder / "combined.csv", index=False)
     yield folder / "combined.csv"
@@ -29,7 +25,7 @@ def write_report(
     if not (table["status"] == "ok").any():
         return
     style.apply()
-    for name, figure in draw_all(table, baseline or default_baseline(table)):
+    for name, figure in draw_all(table, baseline):
         yield style.save(figure, folder / name)
 
 

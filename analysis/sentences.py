@@ -6,7 +6,7 @@ from typing import Any
 
 import pandas as pd
 
-from analysis.table import identity_columns
+from analysis.table import identity_columns, shortened
 
 NOISY_REL_CI = 0.05
 """A median known no better than this is called noisy."""
@@ -51,7 +51,7 @@ class Namer:
         self.columns = [name for name in columns if among[name].nunique(dropna=False) > 1]
 
     def __call__(self, row: Any) -> str:
-        held = ", ".join(f"{name}={plain(row[name])}" for name in self.columns)
+        held = ", ".join(f"{name}={plain(row[name])}" for name in self.columns if pd.notna(row[name]))
         return f"{row['suite']} ({held})" if held else str(row["suite"])
 
 
@@ -129,7 +129,7 @@ def failures(table: pd.DataFrame) -> Iterator[str]:
     for _, row in table[table["status"] != "ok"].iterrows():
         rank = "" if pd.isna(row["failed_rank"]) else f" on rank {row['failed_rank']:.0f}"
         reason = row["reason"] if isinstance(row["reason"], str) else "no reason given"
-        yield f"{name(row)}: {row['status']}{rank}: {reason.splitlines()[0]}"
+        yield f"{name(row)}: {row['status']}{rank}: {shortened(reason)}"
 
 
 def milliseconds(seconds: float) -> str:

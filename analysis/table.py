@@ -1,76 +1,30 @@
 """The combined table: one row per case of every record, failed ones included, with a fixed order of columns."""
 
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pandas as pd
 from tabulate import tabulate
 
-from benchkit.statistics import summarize
-
-Summary = Mapping[str, Any]
-
-
-@dataclass(frozen=True)
-class Metric:
-    """A column derived from a case and its summary; None where it does not apply. `scale` is for printing only."""
-
-    name: str
-    unit: str
-    formula: Callable[[Mapping[str, Any], Summary], float | int | None]
-    scale: float = 1.0
-
-
-def rate(case: Mapping[str, Any], summary: Summary) -> float | None:
-    """Algorithm bandwidth: payload over the median time, never a mean of rates; None on one rank."""
-    if not case.get("payload_bytes") or case.get("bus_factor") is None or not summary["median_s"]:
-        return None
-    return float(case["payload_bytes"] / summary["median_s"] / 1e9)
-
-
-def bus_rate(case: Mapping[str, Any], summary: Summary) -> float | None:
-    """Bus bandwidth of nccl-tests: algbw times the collective's factor; None on one rank."""
-    algbw = rate(case, summary)
-    return None if algbw is None else algbw * float(case["bus_factor"])
-
-
-def from_summary(name: str) -> Callable[[Mapping[str, Any], Summary], Any]:
-    return lambda case, summary: summary[name]
-
-
-METRICS = (
-    *(Metric(name, "ms", from_summary(name), 1e3) for name in (
-        "median_s", "ci_low_s", "ci_high_s", "min_s", "mean_s", "std_s", "p95_s", "p99_s", "start_skew_s", "makespan_s"
-    )),
-    Metric("rel_ci", "%", from_summary("rel_ci"), 100),
-    Metric("algbw_gb_per_s", "GB/s", rate),
-    Metric("busbw_gb_per_s", "GB/s", bus_rate),
-    Metric("straggler_rank", "", from_summary("straggler_rank")),
-    Metric("straggler_share", "%", from_summary("straggler_share"), 100),
-    Metric("num_samples", "", from_summary("num_samples")),
-)  # fmt: skip
+from analysis.rows import METRICS
 
 SETTINGS = ("suite", "status", "backend", "device", "world_size", "model")
-CONDITIONS = ("start_method", "measure_mode")
+CONDITIONS = (
+    "host", "start_method", "threads", "ranks_per_device", "backend_env", "seed", "mode", "calls_per_sample",
+    "warmup_iterations",
+)  # fmt: skip
 """Part of what a row is, since medians differ by it, but shown only where rows differ in it."""
 PROVENANCE = (
-    "stopped_by", "converged", "calls_per_sample", "clock", "threads_per_rank", "available_cores", "seed", "host",
-    "reason", "failed_rank", "point_id", "started_at", "total_s", "path",
-)  # fmt: skip
-SHARED_KEYS = frozenset(
-    ("suite", "seed", "world_size", "threads_per_rank", "start_method", "timeout_s", "backend", "hardware", "measure",
-     "model")
+    "stopped_by", "converged", "clock", "threads_per_rank", "available_cores", "reason", "failed_rank", "point_id",
+    "started_at", "total_s", "path",
 )  # fmt: skip
 
 
-def tabulate_records(records: Iterable[Mapping[str, Any]]) -> pd.DataFrame:
-    """One row per case. Columns: settings, the suites' own keys and labels, metrics, provenance. Times in seconds."""
-    rows = [row for record in records for row in rows_of(record)]
-    names = list(dict.fromkeys(name for row in rows for name in row))
-    metrics = [metric.name for metric in METRICS]
-    own = [name for name in names if name not in (*SETTINGS, *CONDITIONS, *metrics, *PROVENANCE)]
-    return pd.DataFrame(rows, columns=[*SETTINGS, *own, *CONDITIONS, *metrics, *PROVENANCE])
+def combine(rows: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
+    """The table of all rows. Columns: settings, the suites' own keys and labels, conditions, metrics, provenance."""
+    fixed = (*SETTINGS, *CONDITIONS, *(metric.name for metric in METRICS), *PROVENANCE)
+    own = dict.fromkeys(name for row in rows for name in row if name not in fixed)
+    return pd.DataFrame(rows, columns=[*fixed[: len(SETTINGS)], *own, *fixed[len(SETTINGS) :]])
 
 
 def own_columns(table: pd.DataFrame) -> list[str]:
@@ -84,60 +38,13 @@ def identity_columns(table: pd.DataFrame) -> list[str]:
     return [name for name in [*SETTINGS, *own_columns(table), *CONDITIONS] if name != "status"]
 
 
-def rows_of(record: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """The rows of one record; one without cases still gives one row."""
-    config, error = record["config"], record["error"] or {}
-    shared = {
-        "suite": record["suite"],
-        "backend": config["backend"]["name"],
-        "device": config["hardware"]["device"],
-        "world_size": record["world_size"],
-        "model": (config["model"] or {}).get("name"),
-        **{name: value for name, value in config.items() if name not in SHARED_KEYS},
-    }
-    provenance = {
-        "measure_mode": config["measure"]["mode"],
-        "clock": record["clock"],
-        "start_method": config["start_method"],
-        "threads_per_rank": record["threads_per_rank"],
-        "available_cores": record["environment"]["available_cores"],
-        "seed": config["seed"],
-        "host": record["environment"]["host"],
-        "point_id": record["point_id"],
-        "started_at": record["started_at"],
-        "total_s": record["phases_s"].get("total"),
-        "path": record.get("path"),
-    }
-    failed = {"status": record["status"], "reason": error.get("message"), "failed_rank": error.get("rank")}
-    if not record["cases"]:
-        return [shared | provenance | failed]
-    return [shared | case_row(case) | provenance for case in record["cases"]]
-
-
-def case_row(case: Mapping[str, Any]) -> dict[str, Any]:
-    """The part of a row that is the case's own."""
-    row = {
-        **case["labels"],
-        "status": case["status"],
-        "reason": case["reason"] or None,
-        "failed_rank": case["rank"],
-    }
-    if not case.get("samples_s"):
-        return row
-    row |= {name: case[name] for name in ("stopped_by", "converged", "calls_per_sample")}
-    if case["status"] != "ok":
-        return row
-    summary = summarize(case["samples_s"], case["start_offsets_s"], case["block_iterations"])
-    return row | {metric.name: metric.formula(case, summary) for metric in METRICS}
-
-
 PRINTED = ("median_s", "rel_ci", "min_s", "p95_s", "start_skew_s", "algbw_gb_per_s", "busbw_gb_per_s")
 
 
 def for_print(table: pd.DataFrame) -> pd.DataFrame:
     """The columns a person wants to see, scaled to the unit in their heads; columns that say nothing are left out."""
     shown = pd.DataFrame()
-    differing = [name for name in CONDITIONS if table[name].nunique() > 1]
+    differing = [name for name in CONDITIONS if table[name].nunique(dropna=False) > 1]
     for name in [*SETTINGS, *own_columns(table), *differing, *PRINTED, "num_samples"]:
         metric = next((metric for metric in METRICS if metric.name == name), None)
         column = table[name]
@@ -156,7 +63,7 @@ def for_print(table: pd.DataFrame) -> pd.DataFrame:
 
 def shortened(reason: str) -> str:
     """The first line of a reason, cut to what a table bears."""
-    line = reason.split("\n")[0]
+    line = str(reason).split("\n")[0]
     return line if len(line) <= 80 else line[:77] + "..."
 
 

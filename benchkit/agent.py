@@ -18,6 +18,7 @@ from benchkit.errors import InvalidResult, Unavailable
 from benchkit.registry import start_fork_server
 from benchkit.worker import Assignment
 from launch import ranks, topology
+from launch.watch import Failure, Outcome
 
 OUT_OF_MEMORY = ("OutOfMemoryError", "MemoryError")
 OUT_OF_MEMORY_TEXTS = ("can't allocate memory", "not enough memory", "out of memory")
@@ -29,7 +30,8 @@ def run_point(config: RunConfig, folder: Path, overrides: list[str]) -> dict[str
     world_size = resolve_world_size(config)
     threads = resolve_threads(config, world_size)
     result = new_record(config, overrides, world_size, threads)
-    record.write(result, folder)
+    if not save(result, folder):
+        return result
     try:
         backends.require_available(config, world_size)
         forked_s, oom_kills = time.perf_counter(), environment.oom_kills()
@@ -46,8 +48,18 @@ def run_point(config: RunConfig, folder: Path, overrides: list[str]) -> dict[str
     finally:
         result["phases_s"]["total"] = round(time.perf_counter() - began_s, 6)
         result["finished_at"] = now()
-        record.write(result, folder)
+        save(result, folder)
     return result
+
+
+def save(result: dict[str, Any], folder: Path) -> bool:
+    """Writes the record; where it cannot be (a full disk, a folder gone), says so, for the sweep must go on or end."""
+    try:
+        record.write(result, folder)
+    except OSError as error:
+        result |= {"status": "error", "error": error_report(f"record not written: {error}")}
+        return False
+    return True
 
 
 def resolve_world_size(config: RunConfig) -> int:
@@ -98,11 +110,12 @@ def store() -> dist.TCPStore:
     return dist.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
 
 
-def fork_ranks(config: RunConfig, world_size: int, threads: int, folder: Path) -> ranks.Outcome:
+def fork_ranks(config: RunConfig, world_size: int, threads: int, folder: Path) -> Outcome:
     """Starts the ranks of one point and waits for their end."""
     if config.start_method == "forkserver":
         start_fork_server()
-    rendezvous = backends.Rendezvous("127.0.0.1", store().port, prefix=str(folder.resolve()))
+    prefix = f"point/{time.monotonic_ns()}"  # never the same, whatever the folder
+    rendezvous = backends.Rendezvous("127.0.0.1", store().port, prefix)
     return ranks.run_ranks(
         "benchkit.worker:run_rank",
         [Assignment(config, index, world_size, threads, rendezvous) for index in range(world_size)],
@@ -116,7 +129,7 @@ def fork_ranks(config: RunConfig, world_size: int, threads: int, folder: Path) -
     )
 
 
-def report(outcome: ranks.Outcome, forked_s: float, out_of_memory: bool) -> dict[str, Any]:
+def report(outcome: Outcome, forked_s: float, out_of_memory: bool) -> dict[str, Any]:
     """What the ranks' end adds to the record; `out_of_memory`: the kernel killed a process for it meanwhile."""
     if outcome.failure is not None:
         failed = outcome.failure
@@ -142,7 +155,7 @@ def durations(began_s: dict[str, float]) -> dict[str, float]:
     return {name: round(times[i + 1] - times[i], 6) for i, name in enumerate(names[:-1])}
 
 
-def failure_status(failure: ranks.Failure) -> str:
+def failure_status(failure: Failure) -> str:
     """The word for how a rank failed."""
     if failure.kind == "timeout":
         return "timeout"

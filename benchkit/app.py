@@ -14,6 +14,7 @@ from hydra.errors import HydraException
 from hydra.types import RunMode
 from omegaconf import DictConfig
 from omegaconf.errors import OmegaConfBaseException
+from yaml import YAMLError
 
 from benchkit import composition, sweep
 from benchkit.errors import ConfigError
@@ -49,7 +50,10 @@ def main() -> int:
             print(composition.help_text(config_folders(sys.argv[1:])))
             return EXIT_OK
         hydra.main(config_path=str(config_folder()), config_name="config", version_base="1.3")(run_job)()
-    except (ConfigError, HydraException, OmegaConfBaseException) as error:
+    except BrokenPipeError:  # `--help | head`
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return EXIT_OK
+    except (ConfigError, HydraException, OmegaConfBaseException, YAMLError, OSError, ValueError) as error:
         if wants_traceback:
             raise
         message = str(error) if isinstance(error, ConfigError) else composition.explain(error)
@@ -83,8 +87,11 @@ def config_folder() -> Path:
 
 def config_folders(arguments: list[str]) -> list[Path]:
     """benchkit's own YAML, and the folder that --config-dir adds."""
-    added = [Path(value) for flag, value in itertools.pairwise(arguments) if flag in ("--config-dir", "-cd")]
-    return [config_folder(), *added]
+    words = [part for argument in arguments for part in argument.split("=", 1)]
+    return [
+        config_folder(),
+        *(Path(value) for flag, value in itertools.pairwise(words) if flag in ("--config-dir", "-cd")),
+    ]
 
 
 def terminate(number: int, frame: Any) -> None:
@@ -102,8 +109,8 @@ def exit_code(statuses: list[str]) -> int:
 def run_job(composed: DictConfig) -> str:
     """One Hydra job: one point. Returns its status."""
     job = HydraConfig.get()
-    if job.mode != RunMode.MULTIRUN:
-        raise ConfigError("hydra.mode: allowed is MULTIRUN; one point is a sweep of one")
+    if job.mode != RunMode.MULTIRUN or not job.sweeper._target_.startswith("hydra_plugins.benchkit_sweeper."):
+        raise ConfigError("hydra.mode and hydra/sweeper are benchkit's: one point is a sweep of one, and checked first")
     config = composition.typed(composed)
     from benchkit.agent import run_point  # torch is imported from here on
     from benchkit.progress import PROGRESS

@@ -37,13 +37,13 @@ def require_available(config: RunConfig, world_size: int) -> None:
 
 
 def rank_environment(config: RunConfig, index: int, world_size: int) -> Mapping[str, str]:
-    """The environment of one rank: the names that torchrun uses, and the backend's own variables."""
+    """The environment of one rank: the backend's own variables, and the names that torchrun uses."""
     return {
+        **config.backend.env,
         "RANK": str(index),
         "LOCAL_RANK": str(index),
         "WORLD_SIZE": str(world_size),
         "LOCAL_WORLD_SIZE": str(world_size),
-        **config.backend.env,
     }
 
 

@@ -51,16 +51,15 @@ class Rank:
 
     index: int
     world_size: int
-    local_world_size: int
+    sharers: int  # ranks that draw on the same memory as this one
     device: torch.device
     seed: int
     available_bytes: Callable[[], int]
 
     def memory_shortage(self, needed_bytes: int) -> str:
         """Why `needed_bytes` on every rank do not fit in this machine's (or GPU's) free memory; "" where they do."""
-        sharers = self.local_world_size if self.device.type == "cpu" else 1
         there = self.available_bytes()
-        if needed_bytes * sharers <= there:
+        if needed_bytes * self.sharers <= there:
             return ""
-        share = f"{sharers} ranks x {needed_bytes / 1e9:.2f}" if sharers > 1 else f"{needed_bytes / 1e9:.2f}"
-        return f"needs {share} GB, {there / 1e9:.2f} GB there"
+        ranks = f"{self.sharers} ranks x " if self.sharers > 1 else ""
+        return f"needs {ranks}{needed_bytes / 1e9:.4g} GB, {there / 1e9:.4g} GB there"

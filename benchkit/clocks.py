@@ -37,13 +37,19 @@ class HostClock:
 
 
 class CudaClock:
-    """A pair of events on the current stream; launch latency before the first event is not counted."""
+    """A pair of events on the current stream.
+
+    `align` is queued before the first event: a tiny collective on the measured group, so that all GPUs begin together
+    and have the call queued before they begin. Without it the event would fire on an idle stream, and the launch
+    latency and the hosts' skew would be counted.
+    """
 
     name = "cuda_event"
     now = staticmethod(time.perf_counter)
 
-    def __init__(self, cuda: Any) -> None:
+    def __init__(self, cuda: Any, align: Callable[[], object]) -> None:
         """`cuda` is torch.cuda, or what stands in for it in a test."""
+        self._align = align
         self._begin = cuda.Event(enable_timing=True)
         self._end = cuda.Event(enable_timing=True)
         self._synchronize = cuda.synchronize
@@ -51,6 +57,7 @@ class CudaClock:
     def time(self, call: Callable[[], object], repeat: int) -> tuple[float, float]:
         self._synchronize()  # what reset() queued must not be counted
         start = time.perf_counter()
+        self._align()
         self._begin.record()
         for _ in range(repeat):
             call()

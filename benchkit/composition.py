@@ -41,6 +41,8 @@ def typed(composed: DictConfig) -> RunConfig:
     """The composed configuration as its suite's dataclass, checked; raises ConfigError."""
     if OmegaConf.is_missing(composed, "suite"):
         raise ConfigError("choose a suite with +suite=NAME:\n" + suite_list())
+    if composed.suite not in SUITES:
+        raise ConfigError(f"suite={composed.suite}: no such suite; available: {', '.join(SUITES)}")
     refuse_unknown_keys(composed)
     config = OmegaConf.to_object(composed)
     assert isinstance(config, RunConfig)
@@ -122,10 +124,14 @@ def explain(error: Exception) -> str:
     if found := re.search(r"Could not find '(.+)/(.+?)' Available options in '.*?': (.*?) Config search path", text):
         group, name, options = found.groups()
         return f"{group}={name}: no such {group}; available: {', '.join(sorted(options.split()))}"
+    if "Config group override must be a string" in text:
+        return "a group cannot be null here; choose one of its options (`python -m benchkit --help` lists them)"
     if found := re.search(r"Could not override '(.+?)'\.", text):
         return unknown_key(found[1])
     if found := re.search(r"Error merging override (\S+)", text):
         return wrong_type(found[1], " ".join(str(cause).split()))
+    if found := re.search(r"In '(.+?)': .*?Key '(.+?)' not in", text):
+        return f"conf {found[1]}: {unknown_key(found[2])}"
     return text.removesuffix("See https://hydra.cc/docs/1.2/advanced/override_grammar/basic for details").strip()
 
 
@@ -133,8 +139,13 @@ def unknown_key(name: str) -> str:
     """One line for a misspelt key, with the nearest of the keys there are."""
     if name == "suite":
         return f"suite: takes a plus: +suite={'|'.join(SUITES)}"
+    if name == "backend.env":
+        return "backend.env: takes variables one by one: +backend.env.NAME=value"
     keys = {name for suite in SUITES.values() for name in described_keys(suite.config)}
     groups = {name.split(".")[0] for name in keys if "." in name} | {"sweep", "launcher"}
+    if name in keys:
+        having = [suite.name for suite in SUITES.values() if name in described_keys(suite.config)]
+        return f"{name}: no key of the chosen suite, but of {', '.join(having)}"
     near = difflib.get_close_matches(name, keys | groups, n=1)
     hint = f"did you mean {near[0]}?" if near else "`python -m benchkit --help` lists all"
     return f"{name}: no such key; {hint}"
@@ -149,6 +160,7 @@ def wrong_type(override: str, reason: str) -> str:
     if name not in described:
         return f"{override}: {reason}"
     key, annotation = described[name]
-    type_name = getattr(annotation, "__name__", str(annotation)).replace("typing.", "")
+    parts = getattr(annotation, "__args__", ()) or (annotation,)
+    type_name = " or ".join({"NoneType": "null"}.get(part.__name__, part.__name__) for part in parts)
     allowed = f", {key.allowed()}" if key.allowed() else ""
     return f"{override}: expected {type_name}{allowed} ({key.doc})"

@@ -96,7 +96,7 @@ class RunConfig:
     """What every suite's configuration has; a suite's dataclass adds its own keys."""
 
     suite: str = key("name of the suite")
-    seed: int = key("seed of inputs and of the order of cases", at_least=0)
+    seed: int = key("seed of inputs and of the order of cases", at_least=0, below=2**63)
     world_size: Union[int, str] = key(  # noqa: UP007 (OmegaConf 2.3 reads typing.Union only)
         "number of ranks; auto: 2, or the visible GPUs", choices=("auto",), at_least=1
     )
@@ -104,14 +104,17 @@ class RunConfig:
         "CPU threads of one rank; auto: cores / ranks", choices=("auto",), at_least=1
     )
     start_method: str = key("how rank processes start", choices=("forkserver", "spawn"))
-    timeout_s: float = key("time allowed to one point from fork to exit", unit="s", above=0)
+    timeout_s: float = key("time allowed to one point from fork to exit", unit="s", above=0, below=1e6)
     backend: BackendConfig = key("group: how ranks communicate")
     hardware: HardwareConfig = key("group: what they run on")
     measure: MeasureConfig = key("group: how long, and until when, a case is timed")
     model: ModelConfig | None = key("group: a model size, for suites that use one")
 
     def check(self) -> None:
-        """Raises ConfigError where keys contradict each other; suites with such rules override it."""
+        """Raises ConfigError where keys contradict each other; suites with such rules of their own extend it."""
+        if self.measure.mode == "per_iteration" and self.measure.calls_per_sample != 1:
+            calls = self.measure.calls_per_sample
+            raise ConfigError(f"measure.calls_per_sample={calls}: allowed is 1, or more with measure.mode=loop")
 
 
 def described_keys(schema: type, prefix: str = "") -> dict[str, tuple[Key, Any]]:
@@ -134,6 +137,11 @@ def nested_schema(annotation: Any) -> type | None:
     return None
 
 
+def is_optional(annotation: Any) -> bool:
+    """True for `ModelConfig | None`."""
+    return type(None) in getattr(annotation, "__args__", ())
+
+
 def check_ranges(config: Any, prefix: str = "") -> None:
     """Raises ConfigError for the first value outside its range; a None was allowed by its type already."""
     for item in fields(config):
@@ -141,6 +149,8 @@ def check_ranges(config: Any, prefix: str = "") -> None:
         described: Key = item.metadata["key"]
         if is_dataclass(value):
             check_ranges(value, f"{prefix}{item.name}.")
+        elif nested_schema(item.type) and value is None and not is_optional(item.type):
+            raise ConfigError(f"{prefix}{item.name}=null: {described.doc}; choose an option of it")
         elif value is not None and not described.accepts(value):
             raise ConfigError(f"{prefix}{item.name}={value}: allowed is {described.allowed()} ({described.doc})")
 

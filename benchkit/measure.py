@@ -37,12 +37,15 @@ class Measurement:
     elapsed_s: float = 0.0
     stopped_by: str = ""
     converged: bool | None = None
+    block_medians_s: list[float] = field(default_factory=list)
 
     def add(self, samples: list[list[float]], starts: list[list[float]]) -> None:
         """Appends one block, [rank][iteration]."""
         if not self.samples_s:
             self.samples_s = [[] for _ in samples]
             self.start_offsets_s = [[] for _ in samples]
+        if len(samples[0]) == self.block_iterations:
+            self.block_medians_s.append(float(np.median(slowest_rank(samples))))
         first = [min(column) for column in zip(*starts, strict=True)]
         for rank, (durations, began) in enumerate(zip(samples, starts, strict=True)):
             self.samples_s[rank] += durations
@@ -126,16 +129,20 @@ def num_samples(measurement: Measurement) -> int:
 
 
 def block_size(typical_s: float, config: MeasureConfig) -> int:
-    """Samples in a block: as many as fill block_seconds, yet few enough for min_blocks of them."""
+    """Samples in a block: as many as fill block_seconds, yet few enough for min_blocks of them, and odd.
+
+    The median of an even number is a mean of two, which for skewed times estimates something else than the median.
+    """
     fitting = math.ceil(config.block_seconds / typical_s) if typical_s > 0 else config.max_iterations
-    return max(1, min(fitting, config.max_iterations // config.min_blocks))
+    size = max(1, min(fitting, config.max_iterations // config.min_blocks))
+    return size if size % 2 else size - 1
 
 
 def stop(measurement: Measurement, config: MeasureConfig) -> bool:
     """Decides after a block whether the case is done, and notes why."""
     taken, block = num_samples(measurement), measurement.block_iterations
     if config.target_rel_ci is not None:
-        width = relative_half_width(slowest_rank(measurement.samples_s), block)
+        width = relative_half_width(np.asarray(measurement.block_medians_s))
         measurement.converged = width is not None and width <= config.target_rel_ci
         if measurement.converged and taken >= config.min_blocks * block:
             measurement.stopped_by = "target_rel_ci"

@@ -1,6 +1,7 @@
 """What a person sees while points run: one line per point, and a bar with the time left where there is a terminal."""
 
 import logging
+import os
 from typing import Any
 
 from tqdm import tqdm
@@ -15,7 +16,11 @@ class ConsoleHandler(logging.StreamHandler):  # type: ignore[type-arg]
     """Writes a log line above the bar, where there is one."""
 
     def emit(self, record: logging.LogRecord) -> None:
-        tqdm.write(self.format(record), file=self.stream)
+        try:
+            tqdm.write(self.format(record), file=self.stream)
+            self.stream.flush()
+        except BrokenPipeError:  # the reader has seen enough; the sweep goes on and its log is whole
+            os.dup2(os.open(os.devnull, os.O_WRONLY), self.stream.fileno())
 
 
 class Progress:

@@ -42,10 +42,15 @@ def point_id(config: dict[str, Any], world_size: int) -> str:
 def write(record: dict[str, Any], folder: Path) -> Path:
     """Writes the record so that a reader sees the old one or the new one, never half of one."""
     target = folder / FILE_NAME
-    with tempfile.NamedTemporaryFile(dir=folder, prefix=".record-", delete=False) as file:
-        file.write(orjson.dumps(record))
-    os.chmod(file.name, 0o644)
-    os.replace(file.name, target)
+    file = tempfile.NamedTemporaryFile(dir=folder, prefix=".record-", delete=False)  # noqa: SIM115
+    try:
+        with file:
+            file.write(orjson.dumps(record))
+        os.chmod(file.name, 0o644)
+        os.replace(file.name, target)
+    except BaseException:
+        Path(file.name).unlink(missing_ok=True)
+        raise
     return target
 
 

@@ -46,17 +46,18 @@ def log_binomial(n: int, k: int) -> float:
     return math.lgamma(n + 1) - math.lgamma(k + 1) - math.lgamma(n - k + 1)
 
 
-def relative_half_width(times: Array, block: int) -> float | None:
-    """Half-width of the interval from block medians as a share of the median, or None where there is no interval."""
-    interval = median_interval(block_medians(times, block))
-    return None if interval is None else (interval[1] - interval[0]) / 2 / float(np.median(times))
+def relative_half_width(medians: Array) -> float | None:
+    """Half-width of the interval of the median of block medians, as a share of it; None where there is no interval."""
+    interval, centre = median_interval(medians), float(np.median(medians)) if len(medians) else 0.0
+    return None if interval is None or centre == 0 else (interval[1] - interval[0]) / 2 / centre
 
 
 def summarize(samples: Any, start_offsets: Any, block: int) -> dict[str, float | int | None]:
     """Every figure of one case from samples[rank][iteration] and start_offsets[rank][iteration] (or None)."""
     samples = np.asarray(samples, dtype=np.float64)
     times = samples.max(axis=0)
-    interval = median_interval(block_medians(times, block))
+    medians = block_medians(times, block)
+    interval = median_interval(medians)
     low, median, p95, p99, mean = (
         float(times.min()), *(float(q) for q in np.percentile(times, [50, 95, 99])), float(times.mean())
     )  # fmt: skip
@@ -64,7 +65,7 @@ def summarize(samples: Any, start_offsets: Any, block: int) -> dict[str, float |
         "median_s": median,
         "ci_low_s": interval[0] if interval else None,
         "ci_high_s": interval[1] if interval else None,
-        "rel_ci": (interval[1] - interval[0]) / 2 / median if interval and median else None,
+        "rel_ci": relative_half_width(medians),
         "min_s": low,
         "mean_s": mean,
         "std_s": float(times.std(ddof=1)) if len(times) > 1 else None,
@@ -83,15 +84,17 @@ def arrival_summary(samples: Array, start_offsets: Any) -> dict[str, float | int
     """Figures that need the ranks' starts on one clock.
 
     start_skew_s: median of last minus first start. makespan_s: median of last end minus last start. straggler_rank:
-    the rank that ended last most often, and straggler_share how often (1 / ranks where none stands out).
+    the rank that ended last most often, and straggler_share how often (1 / ranks where none stands out); an
+    iteration in which several ended together has no straggler.
     """
     starts = np.asarray(start_offsets, dtype=np.float64)
     ends = starts + samples
-    last = np.bincount(ends.argmax(axis=0), minlength=len(samples))
-    straggler = int(last.argmax())
+    alone = (ends == ends.max(axis=0)).sum(axis=0) == 1
+    last = np.bincount(ends.argmax(axis=0)[alone], minlength=len(samples))
+    straggler = int(last.argmax()) if len(samples) > 1 and alone.any() else None
     return {
         "start_skew_s": float(np.median(starts.max(axis=0) - starts.min(axis=0))),
         "makespan_s": float(np.median(ends.max(axis=0) - starts.max(axis=0))),
-        "straggler_rank": straggler if len(samples) > 1 else None,
-        "straggler_share": float(last[straggler] / last.sum()) if len(samples) > 1 else None,
+        "straggler_rank": straggler,
+        "straggler_share": None if straggler is None else float(last[straggler] / len(alone)),
     }

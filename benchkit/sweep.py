@@ -14,6 +14,7 @@ from hydra.types import HydraContext, TaskFunction
 from omegaconf import DictConfig, OmegaConf, open_dict, read_write
 
 from benchkit.composition import typed
+from benchkit.errors import ConfigError
 from benchkit.points import PointComposer
 from benchkit.registry import start_fork_server
 
@@ -42,6 +43,7 @@ class Sweeper(sweeper.Sweeper):
         folder = Path(self._config.hydra.sweep.dir)  # resolved first: the points copy its time stamp
         points = self.points(arguments)
         self.check(points)
+        self.check_folders(folder, len(points))
         start_fork_server()
         from benchkit.progress import PROGRESS
 
@@ -81,9 +83,19 @@ class Sweeper(sweeper.Sweeper):
                 del point["hydra"]
             typed(point)
 
+    def check_folders(self, folder: Path, num_points: int) -> None:
+        """Raises ConfigError where records would overwrite others."""
+        if any(folder.glob("*/record.json")):
+            raise ConfigError(f"hydra.sweep.dir={folder}: holds records already; allowed is a folder without")
+        naming = str(OmegaConf.to_container(self._config.hydra.sweep, resolve=False)["subdir"])  # type: ignore[index,call-overload]
+        if num_points > 1 and "${" not in naming:
+            raise ConfigError(
+                f"hydra.sweep.subdir={naming}: all points would share it; allowed is e.g. ${{hydra.job.num}}"
+            )
+
 
 def status_of(job: JobReturn, overrides: Sequence[str]) -> str:
-    """A job's status; where it ended without one, as when its disk is full, says so."""
+    """A job's status; where it ended without one, as when its folder cannot be made, says so."""
     if job.status == JobStatus.COMPLETED:
         return str(job.return_value)
     log.error("%s: no record: %r", " ".join(overrides), job._return_value)
@@ -103,9 +115,11 @@ def remember_latest(folder: Path) -> None:
 def print_table(folder: Path) -> None:
     """Prints the combined table of all records below the sweep's folder."""
     from analysis.harvest import harvest
-    from analysis.table import as_text, tabulate_records
+    from analysis.table import as_text, combine
 
     found = harvest([folder])
-    if found.records:
-        table = as_text(tabulate_records(found.records))
+    for line in found.passed_over:
+        log.warning("passed over %s", line)
+    if found.rows:
+        table = as_text(combine(found.rows))
         log.info("\n%s\n\nrecords: %s   tables and plots: python -m analysis %s", table, folder, folder)

@@ -94,8 +94,23 @@ def tile(buffer: "torch.Tensor", period: "torch.Tensor") -> None:
     buffer[rows * len(period) :].copy_(period[: len(buffer) - rows * len(period)])
 
 
-def require_tiled(output: "torch.Tensor", period: "torch.Tensor") -> None:
-    """Raises InvalidResult with the first index at which a flat output differs from repetitions of `period`."""
+def tolerance(world_size: int, dtype: "torch.dtype", op: str) -> float:
+    """0, for exact equality, but for averages over a number of ranks that is no power of two.
+
+    NCCL multiplies each input by 1/n, rounded: each of the contributing values, of at most 2, is off by that much.
+    """
+    import torch
+
+    if op != "avg" or world_size & (world_size - 1) == 0:
+        return 0.0
+    return 4 * float(torch.finfo(dtype).eps) * min(world_size, window(dtype, op, world_size))
+
+
+def require_tiled(output: "torch.Tensor", period: "torch.Tensor", atol: float = 0.0) -> None:
+    """Raises InvalidResult with the first index at which a flat output differs from repetitions of `period`.
+
+    atol: absolute difference that is let pass; 0 means equal to the bit.
+    """
     for start in range(0, len(output), ROWS_PER_CHECK * len(period)):
         part = output[start : start + ROWS_PER_CHECK * len(period)]
         rows = len(part) // len(period)
@@ -103,9 +118,10 @@ def require_tiled(output: "torch.Tensor", period: "torch.Tensor") -> None:
         if (body == period).all() and (rest == period[: len(rest)]).all():
             continue
         expected = period.repeat(rows + 1)[: len(part)]
-        first = int((part != expected).nonzero()[0])
-        wrong = int((part != expected).sum())
-        raise InvalidResult(
-            f"element {start + first}: {part[first].item():g}, expected {expected[first].item():g} "
-            f"({wrong} of {len(part)} wrong in this part)"
-        )
+        wrong = ~((part - expected).abs() <= atol) if atol else part != expected  # NaN is wrong either way
+        if wrong.any():
+            first = int(wrong.nonzero()[0])
+            raise InvalidResult(
+                f"element {start + first}: {part[first].item()}, expected {expected[first].item()} "
+                f"({int(wrong.sum())} of {len(part)} wrong in this part)"
+            )

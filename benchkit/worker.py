@@ -1,7 +1,7 @@
 """What one rank does with one point: join, build the cases, verify, measure, verify again, report."""
 
 import time
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
 import torch
@@ -49,14 +49,15 @@ def run_rank(assignment: Assignment) -> dict[str, Any] | None:
     rank = Rank(
         index=assignment.index,
         world_size=assignment.world_size,
-        local_world_size=assignment.world_size,
+        sharers=assignment.world_size if device.type == "cpu" else config.hardware.ranks_per_device,
         device=device,
         seed=config.seed,
         available_bytes=lambda: available_bytes(device),
     )
     stopwatch.enter("build")
     cases = load_suites()[config.suite].build(config, rank)
-    clock: Clock = CudaClock(torch.cuda) if device.type == "cuda" else HostClock()
+    require_sound(cases, config)
+    clock = make_clock(device)
     reports = run_cases(cases, config, clock, group, stopwatch)
     stopwatch.enter("exit")
     group.barrier()  # then the process ends: destroying a gloo group takes another 20 ms, and nothing outlives it
@@ -100,6 +101,24 @@ class Group:
         ]
 
 
+def make_clock(device: torch.device) -> Clock:
+    """Events for a GPU, aligned by a tiny collective of the measured backend; the host's clock for a CPU."""
+    if device.type == "cpu":
+        return HostClock()
+    token = torch.zeros(1, device=device)
+    return CudaClock(torch.cuda, align=lambda: dist.all_reduce(token))
+
+
+def require_sound(cases: list[Case], config: RunConfig) -> None:
+    """Raises ValueError where a suite returned no case, or a label that is the name of a key or of a column."""
+    if not cases:
+        raise ValueError(f"suite {config.suite} returned no case")
+    taken = {item.name for item in fields(config)} | {"status", "device"}
+    for case in cases:
+        if clash := taken & set(case.labels):
+            raise ValueError(f"suite {config.suite}: a label cannot be named {min(clash)}, which is a key or a column")
+
+
 def run_cases(
     cases: list[Case], config: RunConfig, clock: Clock, group: Group, stopwatch: Stopwatch
 ) -> list[dict[str, Any]]:
@@ -122,7 +141,7 @@ def run_cases(
     note_invalid(cases, statuses, findings, group)
     measured: dict[int, Measurement] = dict(zip(timed, measurements, strict=True))
     return [
-        case_report(case, status, finding, measured.get(index))
+        case_report(case, status, finding, measured.get(index), clock)
         for index, (case, status, finding) in enumerate(zip(cases, statuses, findings, strict=True))
     ]
 
@@ -140,14 +159,19 @@ def note_invalid(cases: list[Case], statuses: list[str], findings: list[Finding]
             cases[index].verify()
             reasons.append("")
         except InvalidResult as error:
-            reasons.append(str(error))
+            reasons.append(str(error) or "a wrong result")
     for index, finding in zip(indices, group.first_reason(reasons), strict=True):
         if finding.reason:
             statuses[index], findings[index] = "invalid", finding
 
 
-def case_report(case: Case, status: str, finding: Finding, measurement: Measurement | None) -> dict[str, Any]:
-    """One case as the record stores it; times rounded to the clock's nanosecond."""
+def case_report(
+    case: Case, status: str, finding: Finding, measurement: Measurement | None, clock: Clock
+) -> dict[str, Any]:
+    """One case as the record stores it; times rounded to the clock's nanosecond.
+
+    Only the host's clock gives starts and durations that can be added up.
+    """
     report: dict[str, Any] = {
         "labels": dict(case.labels),
         "status": status,
@@ -156,8 +180,12 @@ def case_report(case: Case, status: str, finding: Finding, measurement: Measurem
     }
     if measurement is None:
         return report
-    rounded = {
+    rounded: dict[str, Any] = {
         name: [[round(value, 9) for value in row] for row in getattr(measurement, name)]
         for name in ("warmup_s", "samples_s", "start_offsets_s")
     }
-    return report | asdict(measurement) | rounded
+    if clock.name != HostClock.name:
+        rounded["start_offsets_s"] = None
+    result = report | asdict(measurement) | rounded
+    del result["block_medians_s"]
+    return result

@@ -1,12 +1,14 @@
 """The first lines of a rank's life: apart from its parent's terminal, sure to die with it, its output in a file.
 
-Imports nothing heavy, so that under `spawn` the environment is set before any library reads it.
+Imports nothing heavy, and `argument` travels pickled, so that under `spawn` the environment is set before any library
+reads it. Under `forkserver` torch is loaded already: what it reads on loading is as the agent's environment has it.
 """
 
 import faulthandler
 import fcntl
 import importlib
 import os
+import pickle
 import signal
 import sys
 import time
@@ -14,15 +16,14 @@ import traceback
 from contextlib import suppress
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Any
 
 from launch import stacks
 
 
 def rank_main(
-    target: str, argument: Any, environment: dict[str, str], log: Path, pipe: Connection, lifeline: Connection
+    target: str, argument: bytes, environment: dict[str, str], log: Path, pipe: Connection, lifeline: Connection
 ) -> None:
-    """Runs "module:function" with `argument` and reports its result or its exception through `pipe`."""
+    """Runs "module:function" with the pickled `argument` and reports its result or its exception through `pipe`."""
     isolate()
     die_with(lifeline)
     os.environ.update(environment)
@@ -31,7 +32,7 @@ def rank_main(
     stacks.install()
     try:
         module, function = target.split(":")
-        result = getattr(importlib.import_module(module), function)(argument)
+        result = getattr(importlib.import_module(module), function)(pickle.loads(argument))
     except BaseException as error:
         raised_at = time.monotonic()
         traceback.print_exc()
@@ -57,10 +58,12 @@ def die_with(lifeline: Connection) -> None:
     """Lets the kernel end this process when the agent, which holds the other end and never writes, is gone.
 
     PR_SET_PDEATHSIG would not do: the parent is the fork server, which lives as long as its children do, because
-    they hold its pipe. So the pipe's end of file raises SIGIO, whose default is to terminate.
+    they hold its pipe. So the pipe's end of file raises a signal: SIGKILL on Linux, elsewhere SIGIO, which terminates.
     """
     signal.signal(signal.SIGIO, signal.SIG_DFL)
-    fcntl.fcntl(lifeline, fcntl.F_SETOWN, os.getpid())
+    fcntl.fcntl(lifeline, fcntl.F_SETOWN, os.getpid())  # one owner per pipe: hence a pipe per rank
+    if hasattr(fcntl, "F_SETSIG"):
+        fcntl.fcntl(lifeline, fcntl.F_SETSIG, signal.SIGKILL)
     fcntl.fcntl(lifeline, fcntl.F_SETFL, fcntl.fcntl(lifeline, fcntl.F_GETFL) | os.O_ASYNC)
     if lifeline.poll():  # it went before we listened
         leave(1)

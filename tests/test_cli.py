@@ -1,9 +1,14 @@
 """The command line as a user types it."""
 
 import re
+import shlex
+import subprocess
+import sys
 
 import pytest
+from hydra import compose, initialize_config_dir
 
+from benchkit import composition
 from benchkit.app import config_folder, exit_code, multirun_first
 from tests.conftest import ROOT, Cli
 
@@ -81,7 +86,7 @@ def test_too_large_a_buffer_is_skipped_with_the_numbers_and_nothing_measured_is_
     done = module_cli("+suite=allreduce", "data_size=1e9")
     [record] = module_cli.records()
     assert record["status"] == "skipped"
-    assert re.search(r"needs 2 ranks x 2097152.00 GB, \d+.\d+ GB there", record["error"]["message"])
+    assert re.search(r"needs 2 ranks x 2.097e\+06 GB, \d+.\d+ GB there", record["error"]["message"])
     assert done.returncode == 1
 
 
@@ -108,7 +113,15 @@ WRONG = [
     (["+suite=allreduce", "-m", "dtype=float32,float31"], "dtype=float31: allowed is float16|bfloat16", ""),
     (["+suite=allreduce", "dtype=int32", "reduce_op=avg"], "reduce_op=avg: allowed with a floating-point", ""),
     (["+suite=allreduce", "data_size"], "Error parsing override 'data_size'", ""),
-    (["+suite=allreduce", "timeout_s=0"], "timeout_s=0.0: allowed is > 0 s", ""),
+    (["+suite=allreduce", "timeout_s=0"], "timeout_s=0.0: allowed is > 0", ""),
+    (["+suite=allreduce", "measure=null"], "a group cannot be null here", ""),
+    (["+suite=allreduce", "world_size=2.5"], "world_size=2.5: expected int or str", "auto or >= 1"),
+    (["+suite=allreduce", "backend.env={A: b}"], "backend.env: takes variables one by one", "+backend.env.NAME=value"),
+    (["+suite=allreduce", "fault=none"], "fault: no key of the chosen suite, but of faulty", ""),
+    (["+suite=allreduce", "measure.calls_per_sample=5"], "measure.calls_per_sample=5: allowed is 1", "mode=loop"),
+    (["+suite=allreduce", "hydra.sweep.subdir=x", "-m", "seed=1,2"], "hydra.sweep.subdir=x: all points", "job.num"),
+    (["+suite=allreduce", "hydra.sweep.dir=/dev/null"], "[Errno", "/dev/null"),
+    (["+suite=allreduce", "seed=99999999999999999999"], "seed=99999999999999999999: allowed is >= 0", ""),
 ]  # fmt: skip
 
 
@@ -123,6 +136,50 @@ def test_a_wrong_configuration_is_one_line_and_nothing_runs(cli, arguments, said
     )  # none: a line for each suite, of which tests add one
     assert done.stdout == ""
     assert not (cli.folder / "outputs").exists()
+
+
+def test_a_folder_that_holds_records_is_not_written_over(cli):
+    arguments = ("+suite=allreduce", "hydra.sweep.dir=results", *QUICK)
+    assert cli(*arguments).returncode == 0
+    again = cli(*arguments)
+    assert again.returncode == 2
+    assert again.stderr == "benchkit: hydra.sweep.dir=results: holds records already; allowed is a folder without\n"
+
+
+def test_a_typo_in_a_yaml_of_ones_own_is_one_line(cli):
+    folder = cli.folder / "conf" / "measure"
+    folder.mkdir(parents=True)
+    (folder / "mine.yaml").write_text("mode: loop\nmax_iteration: 3\n")
+    (folder / "torn.yaml").write_text("mode: [loop\n\t")
+    for name, said in (("mine", "max_iteration: no such key; did you mean"), ("torn", "torn.yaml")):
+        command = [sys.executable, "-m", "benchkit", "--config-dir", "conf", "+suite=allreduce", f"measure={name}"]
+        done = subprocess.run(command, cwd=cli.folder, env=cli.environment, capture_output=True, text=True)
+        assert done.returncode == 2
+        assert said in done.stderr
+        assert len(done.stderr.splitlines()) == 1
+
+
+def test_a_reader_that_leaves_early_does_not_end_the_sweep(cli):
+    command = f"{sys.executable} -m benchkit +suite=allreduce {' '.join(QUICK)} -m seed=1,2,3 | head -1"
+    done = subprocess.run(command, shell=True, cwd=cli.folder, env=cli.environment, capture_output=True, text=True)
+    assert [record["status"] for record in cli.records()] == ["ok"] * 3
+    assert done.stderr == ""
+
+
+def readme_commands():
+    """Every benchkit command of the README's tables and examples."""
+    text = (ROOT / "README.md").read_text()
+    found = re.findall(r"python -m benchkit ([^`\n]*(?:suite|sweep)=[^`\n]*)", text)
+    return [command for command in dict.fromkeys(found) if "my/conf" not in command]
+
+
+@pytest.mark.parametrize("command", readme_commands())
+def test_every_command_of_the_readme_composes(command):
+    """With its first values: what it measures is tested elsewhere."""
+    composition.register()
+    first = [word.split(",")[0] for word in shlex.split(command) if word not in ("-m", "…")]
+    with initialize_config_dir(str(ROOT / "conf"), version_base="1.3"):
+        composition.typed(compose("config", first))
 
 
 def test_help_lists_suites_keys_units_and_groups(cli):

@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 
@@ -10,7 +11,20 @@ import pytest
 
 from tests.conftest import Cli, wait_until
 
-FAULTS = ("none", "build", "raise", "sigkill", "segfault", "exit", "hang", "oom", "wrong", "wrong_later", "skip")
+FAULTS = (
+    "none",
+    "build",
+    "raise",
+    "sigkill",
+    "segfault",
+    "exit",
+    "hang",
+    "oom",
+    "wrong",
+    "wrong_later",
+    "skip",
+    "silent",
+)
 
 
 @pytest.fixture(scope="module")
@@ -37,6 +51,7 @@ def record_of(sweep: tuple[Cli, object], fault: str) -> dict:
         ("oom", "oom", "can't allocate memory", None),
         ("wrong", "invalid", "element 5", None),
         ("wrong_later", "invalid", "element 5", None),
+        ("silent", "invalid", "a wrong result", None),
     ],
 )
 def test_a_fault_has_its_status_rank_and_reason(sweep, fault, status, reason, signal_number):
@@ -108,6 +123,17 @@ def test_ctrl_c_keeps_what_is_measured_and_leaves_nothing_running(cli):
     assert process.returncode == 130
     assert [record["status"] for record in cli.records()] == ["ok", "interrupted"]
     assert "interrupted" in out  # the table of what there is
+    assert "Traceback" not in out + err
+    assert wait_until(lambda: not cli.processes())
+
+
+def test_ctrl_c_ends_a_sweep_whose_folder_is_gone(cli):
+    process = cli.start("+suite=faulty", "-m", "fault=hang,none", "timeout_s=60")
+    assert wait_until(lambda: (cli.folder / "outputs/latest/0/rank_1.log").exists())
+    shutil.rmtree((cli.folder / "outputs" / "latest").resolve())
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=20)
+    assert process.returncode == 130
     assert "Traceback" not in out + err
     assert wait_until(lambda: not cli.processes())
 

@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 from analysis.speedup import Baseline
 
 
-def draw_all(table: pd.DataFrame, baseline: Baseline) -> Iterator[tuple[str, Figure]]:
+def draw_all(table: pd.DataFrame, baseline: Baseline | None) -> Iterator[tuple[str, Figure]]:
     """Every plot that the table has data for."""
     for found in pkgutil.iter_modules(__path__):
         module = importlib.import_module(f"{__name__}.{found.name}")

@@ -4,17 +4,21 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from analysis import style
-from analysis.speedup import Baseline, speedups
+from analysis.speedup import Baseline, default_baseline, speedups
 from analysis.table import identity_columns
 
 
-def draw(table: pd.DataFrame, baseline: Baseline) -> dict[str, Figure]:
-    """One figure per suite in which something else than the baseline was measured."""
-    rows = speedups(table, baseline)
-    rows = rows[~baseline.holds(rows)]
+def draw(table: pd.DataFrame, baseline: Baseline | None) -> dict[str, Figure]:
+    """One figure per suite in which something else than the baseline was measured; by default each has its own."""
     figures = {}
-    for suite, group in rows.groupby("suite"):
-        figures[f"{suite}_speedup.png"] = speedup_figure(group, baseline, str(suite))
+    for suite, rows in table[table["status"] == "ok"].groupby("suite"):
+        chosen = baseline or default_baseline(rows)
+        if not chosen.holds(rows).any():
+            continue
+        compared = speedups(rows, chosen)
+        compared = compared[~chosen.holds(compared)]
+        if not compared.empty:
+            figures[f"{suite}_speedup.png"] = speedup_figure(compared, chosen, str(suite))
     return figures
 
 

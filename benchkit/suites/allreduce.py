@@ -15,6 +15,7 @@ class AllReduceConfig(RunConfig):
     reduce_op: str = key("reduction", choices=("sum", "avg", "min", "max", "product"))
 
     def check(self) -> None:
+        super().check()
         if self.reduce_op == "avg" and self.dtype.startswith("int"):
             raise ConfigError(f"reduce_op=avg: allowed with a floating-point dtype, not dtype={self.dtype}")
 
@@ -50,7 +51,8 @@ def allreduce(config: AllReduceConfig, rank: Rank) -> list[Case]:
         verification.tile(buffer, inputs(turn))
         step()
         expected = verification.reduced(rank.seed, turn, world_size, dtype, op)
-        verification.require_tiled(buffer, expected.to(rank.device, dtype))
+        atol = verification.tolerance(world_size, dtype, op)
+        verification.require_tiled(buffer, expected.to(rank.device, dtype), atol)
 
     timed_inputs = inputs(turn=-1)
     return [

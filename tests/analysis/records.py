@@ -4,7 +4,13 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
+
+from analysis.rows import rows_of
+from analysis.table import combine
 from benchkit import record
+
+MEASURE = {"mode": "per_iteration", "calls_per_sample": 1, "warmup_iterations": 5}
 
 
 def make_record(
@@ -23,7 +29,7 @@ def make_record(
     config = {
         "suite": "allreduce", "seed": 0, "world_size": world_size, "threads_per_rank": "auto", "timeout_s": 600.0,
         "start_method": "forkserver", "backend": {"name": backend, "devices": ["cpu"], "env": {}},
-        "hardware": {"device": device, "ranks_per_device": 1}, "measure": {"mode": "per_iteration"}, "model": None,
+        "hardware": {"device": device, "ranks_per_device": 1}, "measure": MEASURE, "model": None,
         "data_size": data_size, "dtype": "float32", "reduce_op": "sum",
     }  # fmt: skip
     error = None if status == "ok" else {"message": f"it went {status}\nand more", "rank": 1}
@@ -42,6 +48,11 @@ def write_all(folder: Path, records: list[dict[str, Any]]) -> Path:
         (folder / str(number)).mkdir(parents=True)
         (folder / str(number) / record.FILE_NAME).write_text(json.dumps(content))
     return folder
+
+
+def tabulate_records(records: list[dict[str, Any]]) -> pd.DataFrame:
+    """Their combined table, without files."""
+    return combine([row for content in records for row in rows_of(content)])
 
 
 def grid(**changes: Any) -> list[dict[str, Any]]:

@@ -1,4 +1,10 @@
+import copy
+
+import pytest
+
+from analysis import sentences
 from analysis.harvest import harvest
+from analysis.table import as_text, combine
 from tests.analysis.records import grid, make_record, write_all
 
 
@@ -6,22 +12,59 @@ def test_every_record_below_any_number_of_folders_in_order(tmp_path):
     write_all(tmp_path / "a" / "sweep", [make_record(size) for size in range(1, 13)])
     write_all(tmp_path / "b", grid())
     found = harvest([tmp_path / "a", tmp_path / "b"])
-    assert len(found.records) == 18
-    assert [record["config"]["data_size"] for record in found.records[:12]] == list(range(1, 13))
+    assert len(found.rows) == 18
+    assert [row["data_size"] for row in found.rows[:12]] == list(range(1, 13))
     assert found.passed_over == []
 
 
 def test_the_same_record_counts_once(tmp_path):
     folder = write_all(tmp_path / "a", [make_record()])
-    assert len(harvest([folder, tmp_path, folder / "0" / "record.json"]).records) == 1
+    assert len(harvest([folder, tmp_path, folder / "0" / "record.json"]).rows) == 1
 
 
 def test_renamed_records_and_single_files_are_found(tmp_path):
     folder = write_all(tmp_path / "a", [make_record()])
     renamed = tmp_path / "gpu_record.json"
     (folder / "0" / "record.json").rename(renamed)
-    assert len(harvest([tmp_path]).records) == 1
-    assert len(harvest([renamed]).records) == 1
+    assert len(harvest([tmp_path]).rows) == 1
+    assert len(harvest([renamed]).rows) == 1
+
+
+WHOLE = make_record()
+PARTS = [
+    (WHOLE, key) for key in ("suite", "status", "config", "world_size", "started_at", "environment", "cases", "error")
+]
+PARTS += [(WHOLE["config"], key) for key in ("backend", "hardware", "measure", "model", "seed", "start_method")]
+PARTS += [(WHOLE["cases"][0], key) for key in ("labels", "status", "start_offsets_s", "block_iterations", "stopped_by")]
+
+
+@pytest.mark.parametrize(("part", "key"), PARTS, ids=[key for _, key in PARTS])
+def test_a_record_that_is_not_whole_never_stops_a_report(tmp_path, part, key):
+    """It is a row, where it still makes sense, or named and passed over; its neighbours are reported either way."""
+    kept, broken = part.pop(key), []
+    for strange in ("absent", None, "text", 7, {"a": 1}, [[1.0], [1.0, 2.0]]):
+        if strange != "absent":
+            part[key] = strange
+        broken.append(copy.deepcopy(WHOLE))
+    part[key] = kept
+    write_all(tmp_path, [make_record(), *broken, make_record(10)])
+    found = harvest([tmp_path])
+    assert len(found.rows) + len(found.passed_over) >= 8
+    assert len(found.passed_over) < 7
+    table = combine(found.rows)
+    assert as_text(table)
+    assert sentences.describe(table)
+
+
+@pytest.mark.parametrize("samples", [[], [[]], [[1.0], [1.0, 2.0]], "text", [["a"]], [[None]], [[-1.0]], [[0.0] * 12]])
+def test_strange_samples_never_stop_a_report(tmp_path, samples):
+    strange = make_record()
+    strange["cases"][0]["samples_s"] = samples
+    write_all(tmp_path, [make_record(), strange])
+    table = combine(harvest([tmp_path]).rows)
+    assert len(table) in (1, 2)
+    assert as_text(table)
+    assert sentences.describe(table)
 
 
 def test_broken_and_foreign_files_are_named_and_passed_over(tmp_path):
@@ -30,7 +73,7 @@ def test_broken_and_foreign_files_are_named_and_passed_over(tmp_path):
         (tmp_path / name).mkdir()
         (tmp_path / name / "record.json").write_text(text)
     found = harvest([tmp_path])
-    assert len(found.records) == 1
+    assert len(found.rows) == 1
     assert len(found.passed_over) == 3
     for name in ("half", "foreign", "binary"):
         assert any(name in line for line in found.passed_over)

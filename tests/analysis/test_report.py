@@ -1,13 +1,16 @@
+import subprocess
+import sys
+
 import pandas as pd
 import pytest
 
 from analysis import sentences
 from analysis.__main__ import main
 from analysis.plots import draw_all
-from analysis.plots.allreduce import comparison_size
+from analysis.plots.sizes import comparison_size
 from analysis.speedup import Baseline
-from analysis.table import tabulate_records
-from tests.analysis.records import grid, make_record, write_all
+from tests.analysis.records import grid, make_record, tabulate_records, write_all
+from tests.conftest import ROOT
 
 FILES = {
     "combined.csv", "full_results.md", "summary_by_config.md", "analysis.txt", "allreduce_time_vs_datasize.png",
@@ -123,6 +126,22 @@ def test_panels_are_per_backend_and_device_and_lines_per_world_size():
     assert [axis.get_title() for axis in figure.axes] == ["gloo on cpu", "nccl on cuda"]
     assert [text.get_text() for text in figure.axes[0].get_legend().get_texts()] == ["2 ranks", "4 ranks"]
     assert figure.axes[0].get_xscale() == figure.axes[0].get_yscale() == "log"
+
+
+def test_a_second_suite_has_its_plots_and_baseline_without_a_word_here():
+    other = [make_record(size, ranks, suite="broadcast") for ranks in (3, 6) for size in (1.0, 10.0)]
+    figures = dict(draw_all(tabulate_records([*grid(), *other]), None))
+    assert {name for name in figures if name.startswith("broadcast")} == {
+        "broadcast_time_vs_datasize.png", "broadcast_bandwidth_vs_datasize.png",
+        "broadcast_backend_comparison_10mb.png", "broadcast_speedup.png",
+    }  # fmt: skip
+
+
+def test_a_reader_that_leaves_early_still_gets_all_files(two_places, tmp_path):
+    command = f"{sys.executable} -m analysis {' '.join(two_places)} | head -1"
+    done = subprocess.run(command, shell=True, cwd=ROOT, capture_output=True, text=True, check=True)
+    assert done.stderr == ""
+    assert {path.name for path in (tmp_path / "cpu" / "analysis").iterdir()} == FILES
 
 
 def test_backends_are_compared_at_the_largest_size_that_most_have():

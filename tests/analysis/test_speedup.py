@@ -3,8 +3,7 @@ import argparse
 import pytest
 
 from analysis.speedup import Baseline, BaselineError, default_baseline, speedups
-from analysis.table import tabulate_records
-from tests.analysis.records import grid, make_record
+from tests.analysis.records import grid, make_record, tabulate_records
 
 
 def test_speedup_is_the_baselines_time_over_ones_own():
@@ -27,6 +26,22 @@ def test_only_rows_that_differ_in_the_baseline_alone_are_compared():
     spawned["config"] = {**spawned["config"], "start_method": "spawn"}
     table = tabulate_records([make_record(1, 2), make_record(10, 4), spawned])
     assert speedups(table, Baseline({"world_size": "2"}))["world_size"].tolist() == [2]
+
+
+def test_machines_are_compared_only_where_the_baseline_says_so():
+    there = make_record(1, 4, 0.5)
+    there["environment"] = {**there["environment"], "host": "there"}
+    table = tabulate_records([make_record(1, 2, 1.0), there])
+    assert len(speedups(table, Baseline({"world_size": "2"}))) == 1
+    assert speedups(table, Baseline({"world_size": "2", "host": "here"}))["speedup"].tolist() == pytest.approx([1, 2])
+
+
+def test_of_a_repeated_baseline_the_last_counts():
+    later = make_record(1, 2, 4.0, started_at="2026-01-02")
+    rows = speedups(
+        tabulate_records([later, make_record(1, 2, 1.0), make_record(1, 4, 1.0)]), Baseline({"world_size": "2"})
+    )
+    assert rows["speedup"].tolist() == pytest.approx([1, 4, 4])
 
 
 def test_failed_rows_take_no_part():

@@ -1,8 +1,9 @@
 import pandas as pd
 import pytest
 
-from analysis.table import METRICS, as_markdown, as_text, identity_columns, own_columns, tabulate_records
-from tests.analysis.records import grid, make_record
+from analysis.rows import METRICS
+from analysis.table import as_markdown, as_text, identity_columns, own_columns
+from tests.analysis.records import grid, make_record, tabulate_records
 from tests.conftest import ROOT
 
 
@@ -69,6 +70,25 @@ def test_what_all_rows_share_stands_once_above_the_table():
     lines = as_text(tabulate_records(grid())).splitlines()
     assert lines[0] == "All rows: suite allreduce, backend gloo, device cpu, dtype float32, reduce_op sum"
     assert "backend" not in lines[2]
+
+
+def test_rows_of_different_machines_and_settings_can_be_told_apart():
+    there = make_record()
+    there["environment"] = {**there["environment"], "host": "there"}
+    threads = make_record()
+    threads["config"] = {**threads["config"], "threads_per_rank": 2}
+    table = tabulate_records([make_record(), there, threads])
+    assert table.duplicated(identity_columns(table)).sum() == 0
+    assert "there" in as_text(table)
+
+
+def test_lists_in_keys_and_labels_become_text():
+    record = make_record()
+    record["config"] = {**record["config"], "devices": [1, 2]}
+    record["cases"][0]["labels"] = {"split": [3, 5]}
+    table = tabulate_records([record, record])
+    assert table["devices"].tolist() == ["[1, 2]"] * 2
+    assert "[3, 5]" in as_text(table)
 
 
 def test_markdown_has_a_line_per_row():

@@ -3,7 +3,7 @@ import signal
 import pytest
 
 from benchkit import agent, record
-from launch.ranks import Failure, Outcome
+from launch.watch import Failure, Outcome
 from tests.benchkit.test_backends import config
 
 

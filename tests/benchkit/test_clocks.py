@@ -31,14 +31,14 @@ class FakeEvent:
         return end.at - self.at
 
 
-def test_the_cuda_clock_reads_events_around_the_calls_in_seconds():
+def test_the_cuda_clock_reads_events_around_the_calls_alone_in_seconds():
     cuda = FakeCuda()
     cuda.kernel(100.0)  # what reset() left on the stream
-    clock = CudaClock(cuda)
+    clock = CudaClock(cuda, align=lambda: cuda.kernel(50.0))
     cuda.calls.clear()
     _, duration = clock.time(lambda: cuda.kernel(2.5), repeat=4)
     assert duration == 0.010
-    assert cuda.calls == ["synchronize", "record", *["kernel"] * 4, "record", "synchronize"]
+    assert cuda.calls == ["synchronize", "kernel", "record", *["kernel"] * 4, "record", "synchronize"]
     assert clock.name == "cuda_event"
 
 

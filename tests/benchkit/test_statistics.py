@@ -1,7 +1,9 @@
 import numpy as np
 import pytest
 
+from benchkit.measure import block_size
 from benchkit.statistics import block_medians, median_interval, relative_half_width, slowest_rank, summarize
+from tests.benchkit.fakes import plan
 
 
 def test_the_slowest_rank_of_each_iteration_counts():
@@ -32,10 +34,29 @@ def test_the_interval_covers_the_median_as_often_as_it_says():
     assert 0.95 <= covered / 2000 <= 0.98  # order statistics of 15 cover 96.5 %
 
 
+@pytest.mark.parametrize("typical_s", [0.05, 0.03, 0.02, 0.011])
+def test_the_interval_covers_the_median_of_skewed_times_with_every_block_size(typical_s):
+    """A block of an even size would estimate the median of means of two, which for skewed times is another quantity."""
+    block = block_size(typical_s, plan(block_seconds=0.05))
+    generator, covered = np.random.default_rng(2), 0
+    for _ in range(1000):
+        low, high = median_interval(block_medians(generator.lognormal(sigma=1.0, size=30 * block), block))
+        covered += low <= 1.0 <= high
+    assert covered / 1000 >= 0.94
+
+
 def test_relative_half_width():
-    times = np.repeat([0.9, 1.0, 1.0, 1.0, 1.0, 1.1], 10)
-    assert relative_half_width(times, 10) == pytest.approx(0.1)
-    assert relative_half_width(times[:50], 10) is None
+    medians = np.array([0.9, 1.0, 1.0, 1.0, 1.0, 1.1])
+    assert relative_half_width(medians) == pytest.approx(0.1)
+    assert relative_half_width(medians[:5]) is None
+    assert relative_half_width(np.zeros(8)) is None
+
+
+def test_ends_together_have_no_straggler():
+    tied = summarize([[1.0] * 6, [1.0] * 6], [[0.0] * 6, [0.0] * 6], block=1)
+    assert (tied["straggler_rank"], tied["straggler_share"]) == (None, None)
+    once = summarize([[1.0] * 6, [1.0] * 5 + [2.0]], [[0.0] * 6, [0.0] * 6], block=1)
+    assert (once["straggler_rank"], once["straggler_share"]) == (1, pytest.approx(1 / 6))
 
 
 def test_a_summary_by_hand():

@@ -74,6 +74,23 @@ def test_swapped_chunks_nan_and_stale_buffers_are_found(chunk):
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64], ids=str)
+@pytest.mark.parametrize("world_size", [3, 6, 11, 41, 47, 61])
+def test_averages_by_a_rounded_reciprocal_pass_and_a_missing_rank_does_not(world_size, dtype):
+    """NCCL multiplies by 1/n in the dtype before it adds."""
+    inputs = [pattern.to(dtype) for pattern in all_patterns(world_size, dtype, "avg")]
+    scaled = [values * torch.tensor(1 / world_size, dtype=dtype) for values in inputs]
+    period = verification.reduced(3, 0, world_size, dtype, "avg").to(dtype)
+    atol = verification.tolerance(world_size, dtype, "avg")
+    verification.require_tiled(torch.stack(scaled).sum(0), period, atol)
+    with pytest.raises(InvalidResult):
+        verification.require_tiled(torch.stack(scaled[1:]).sum(0), period, atol)
+
+
+def test_everything_else_is_compared_to_the_bit():
+    assert verification.tolerance(6, torch.float32, "sum") == verification.tolerance(8, torch.float32, "avg") == 0
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64], ids=str)
 @pytest.mark.parametrize("op", OPS)
 @pytest.mark.parametrize("world_size", [2, 3, 6])
 def test_repeating_in_place_does_not_overflow_before_it_may(world_size, op, dtype):

@@ -1,15 +1,18 @@
 import os
 import resource
 import signal
+import subprocess
+import sys
 import threading
 import time
 from pathlib import Path
 
 import pytest
 
-from launch import ranks
-from launch.ranks import Failure
-from tests.conftest import wait_until
+from launch import ranks, watch
+from launch.watch import Failure, root_cause
+from tests.conftest import ROOT, wait_until
+from tests.launch import bodies
 
 
 def run(body, folder: Path, count=2, timeout_s=20.0, start_method="forkserver", environments=None):
@@ -105,6 +108,56 @@ def test_the_agent_sleeps_while_it_waits(tmp_path):
     assert after.ru_utime - before.ru_utime < 1.0  # a parent that polled would have used all of it
 
 
+@pytest.mark.parametrize("start_method", ["forkserver", "spawn"])
+@pytest.mark.parametrize("stopped", [False, True])
+def test_every_rank_ends_when_the_agent_is_killed(tmp_path, start_method, stopped):
+    """The ranks know nothing of each other here, so that none is ended by another's death; a stopped one ends, too."""
+    program = (
+        "from pathlib import Path\nfrom tests.launch.test_ranks import run\n"
+        f"if __name__ == '__main__': run('sleep', Path({str(tmp_path)!r}), count=4, start_method={start_method!r})"
+    )
+    script = tmp_path / "agent.py"
+    script.write_text(program)
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    agent = subprocess.Popen([sys.executable, str(script)], env=environment)
+    assert wait_until(lambda: len(list(tmp_path.glob("rank_*.pid"))) == 4)
+    pids = [int(path.read_text()) for path in tmp_path.glob("rank_*.pid")]
+    if stopped:
+        os.kill(pids[0], signal.SIGSTOP)
+    agent.kill()
+    agent.wait()
+    assert wait_until(lambda: all(is_zombie(pid) for pid in pids), 5)
+
+
+def test_a_rank_that_does_not_end_is_left_behind_and_the_next_point_runs(tmp_path, monkeypatch):
+    """Its fork server is stopped, so that nobody reports its end."""
+    monkeypatch.setattr(ranks, "DEATH_S", 0.2)
+    run("identity", tmp_path)
+    server = ranks.forkserver._forkserver._forkserver_pid
+    stop = threading.Timer(0.5, os.kill, (server, signal.SIGSTOP))
+    stop.start()
+    assert run("sleep", tmp_path, timeout_s=1.5).failure.kind == "timeout"
+    assert run("identity", tmp_path).failure is None
+
+
+@pytest.mark.parametrize("start_method", ["forkserver", "spawn"])
+def test_the_environment_is_set_before_the_argument_is_loaded(tmp_path, start_method):
+    outcome = ranks.run_ranks(
+        "tests.launch.bodies:given",
+        [bodies.SeesItsEnvironment()],
+        environments=[{"MINE": "early"}],
+        folder=tmp_path,
+        timeout_s=20,
+        start_method=start_method,
+    )
+    assert outcome.results == {0: "early"}
+
+
+def test_real_time_signals_have_a_number():
+    assert watch.signal_name(9) == "SIGKILL"
+    assert watch.signal_name(40) == "signal 40"
+
+
 @pytest.mark.parametrize(
     ("failures", "rank"),
     [
@@ -114,9 +167,9 @@ def test_the_agent_sleeps_while_it_waits(tmp_path):
     ],
 )
 def test_root_cause(failures, rank):
-    assert ranks.root_cause(failures).rank == rank
-    assert ranks.root_cause(failures[::-1]).rank == rank
+    assert root_cause(failures).rank == rank
+    assert root_cause(failures[::-1]).rank == rank
 
 
 def test_no_failure_has_no_cause():
-    assert ranks.root_cause([]) is None
+    assert root_cause([]) is None

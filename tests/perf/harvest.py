@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 
 from analysis.harvest import harvest
-from analysis.table import as_text, tabulate_records
+from analysis.table import as_text, combine
 from tests.analysis.records import make_record, write_all
 
 
@@ -24,7 +24,7 @@ def main() -> None:
                 began = time.perf_counter()
                 found = harvest([place])
                 read = time.perf_counter()
-                table = tabulate_records(found.records)
+                table = combine(found.rows)
                 tabulated = time.perf_counter()
                 as_text(table)
                 printed = time.perf_counter()

@@ -8,9 +8,23 @@ from dataclasses import dataclass
 
 from benchkit.case import Case, Rank, Work
 from benchkit.config import RunConfig, key
+from benchkit.errors import InvalidResult
 from benchkit.registry import suite
 
-FAULTS = ("none", "build", "raise", "sigkill", "segfault", "exit", "hang", "oom", "wrong", "wrong_later", "skip")
+FAULTS = (
+    "none",
+    "build",
+    "raise",
+    "sigkill",
+    "segfault",
+    "exit",
+    "hang",
+    "oom",
+    "wrong",
+    "wrong_later",
+    "skip",
+    "silent",
+)
 
 
 @dataclass
@@ -54,6 +68,8 @@ def faulty(config: FaultyConfig, rank: Rank) -> list[Case]:
         def verify() -> None:
             fill(7)
             step()
+            if fault == "silent":
+                raise InvalidResult
             expected = verification.reduced(1, 7, rank.world_size, torch.float32, "sum")
             verification.require_tiled(buffer, expected.float())
 

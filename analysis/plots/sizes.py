@@ -1,4 +1,4 @@
-"""All-reduce: time and bandwidth over size, and backends beside each other at one size."""
+"""Time and bandwidth over size, and backends beside each other at one size, for every suite that has a data_size."""
 
 from typing import Any
 
@@ -14,21 +14,30 @@ AXES = ("suite", "backend", "device", "world_size", "data_size")
 """What panels, lines and x axes show; any other column that varies is written into the labels."""
 
 
-def draw(table: pd.DataFrame, baseline: Baseline) -> dict[str, Figure]:
-    """Three figures of the measured all-reduces."""
-    rows = table[(table["suite"] == "allreduce") & (table["status"] == "ok")].copy()
-    if rows.empty:
+def draw(table: pd.DataFrame, baseline: Baseline | None) -> dict[str, Figure]:
+    """Three figures per suite."""
+    if "data_size" not in table:
         return {}
-    varied = [name for name in [*identity_columns(table), "host"] if name not in AXES and rows[name].nunique() > 1]
+    figures: dict[str, Figure] = {}
+    measured = table[(table["status"] == "ok") & (pd.to_numeric(table["data_size"], errors="coerce") > 0)]
+    for suite, rows in measured.groupby("suite"):
+        figures |= suite_figures(str(suite), rows.copy())
+    return figures
+
+
+def suite_figures(suite: str, rows: pd.DataFrame) -> dict[str, Figure]:
+    """Time over size; where anything is moved between ranks, bandwidth over size and by backend."""
+    varied = [name for name in identity_columns(rows) if name not in AXES and rows[name].nunique() > 1]
     rows["place"] = rows["backend"] + " on " + rows["device"]
     rows["variant"] = rows[varied].astype(str).agg(", ".join, axis=1) if varied else ""
     rows["series"] = rows.groupby(["world_size", "variant"]).ngroup()  # the same colour in every figure
-    figures = {"allreduce_time_vs_datasize.png": time_over_size(rows)}
+    figures = {f"{suite}_time_vs_datasize.png": time_over_size(suite, rows)}
     moving = rows[rows["busbw_gb_per_s"].notna()]  # one rank moves nothing
     if not moving.empty:
         size = comparison_size(moving)
-        figures["allreduce_bandwidth_vs_datasize.png"] = bandwidth_over_size(moving)
-        figures[f"allreduce_backend_comparison_{size:g}mb.png"] = backends_at(moving[moving["data_size"] == size], size)
+        figures[f"{suite}_bandwidth_vs_datasize.png"] = bandwidth_over_size(suite, moving)
+        at_size = moving[moving["data_size"] == size]
+        figures[f"{suite}_backend_comparison_{size:g}mb.png"] = backends_at(suite, at_size, size)
     return figures
 
 
@@ -38,7 +47,7 @@ def comparison_size(rows: pd.DataFrame) -> float:
     return float(places[places == places.max()].index.max())
 
 
-def time_over_size(rows: pd.DataFrame) -> Figure:
+def time_over_size(suite: str, rows: pd.DataFrame) -> Figure:
     """Median time, with its 95 % interval as bars and the range from the fastest sample to the 95th percentile."""
     figure, axes = place_panels(rows)
     for place, axis in axes.items():
@@ -50,12 +59,12 @@ def time_over_size(rows: pd.DataFrame) -> Figure:
         style.log_values(axis)
         finish(axis, rows, place)
     first = next(iter(axes.values()))
-    first.set_ylabel("time of one all-reduce [ms]")
-    style.caption(figure, "All-reduce time", "median, its 95 % interval; band: fastest sample to 95th percentile")
+    first.set_ylabel("time of one call [ms]")
+    style.caption(figure, f"{suite}: time", "median, its 95 % interval; band: fastest sample to 95th percentile")
     return figure
 
 
-def bandwidth_over_size(rows: pd.DataFrame) -> Figure:
+def bandwidth_over_size(suite: str, rows: pd.DataFrame) -> Figure:
     """Bus bandwidth at the median time; its interval is that of the time."""
     figure, axes = place_panels(rows)
     for place, axis in axes.items():
@@ -72,11 +81,11 @@ def bandwidth_over_size(rows: pd.DataFrame) -> Figure:
         finish(axis, rows, place)
     first = next(iter(axes.values()))
     first.set_ylabel("bus bandwidth [GB/s, 10$^9$ bytes]")
-    style.caption(figure, "All-reduce bandwidth", "buffer / median time × 2(n−1)/n for n ranks; 95 % interval")
+    style.caption(figure, f"{suite}: bus bandwidth", "payload / median time × bus factor; 95 % interval")
     return figure
 
 
-def backends_at(rows: pd.DataFrame, size: float) -> Figure:
+def backends_at(suite: str, rows: pd.DataFrame, size: float) -> Figure:
     """Time and bandwidth of every backend over the number of ranks, at one size."""
     figure, (times, rates) = style.panels(2, share=False)
     ranks = sorted(rows["world_size"].unique())
@@ -90,13 +99,13 @@ def backends_at(rows: pd.DataFrame, size: float) -> Figure:
         label = f"{place}, {variant}" if variant else place
         times.bar(at, milliseconds["median_s"], width, yerr=bars, capsize=3, label=label)
         rates.bar(at, group["busbw_gb_per_s"].fillna(0), width, label=label)
-    for axis, name in ((times, "time of one all-reduce [ms]"), (rates, "bus bandwidth [GB/s, 10$^9$ bytes]")):
+    for axis, name in ((times, "time of one call [ms]"), (rates, "bus bandwidth [GB/s, 10$^9$ bytes]")):
         axis.set_xticks(range(len(ranks)), [str(n) for n in ranks])
         axis.set_xlabel("ranks")
         axis.set_ylabel(name)
         axis.grid(axis="x", visible=False)
     times.legend()
-    style.caption(figure, f"All-reduce of {size:g} MiB by backend", "median, its 95 % interval")
+    style.caption(figure, f"{suite}: {size:g} MiB by backend", "median, its 95 % interval")
     return figure
 
 
@@ -125,6 +134,6 @@ def lines(rows: pd.DataFrame) -> list[tuple[pd.DataFrame, dict[str, Any]]]:
 def finish(axis: Axes, rows: pd.DataFrame, place: str) -> None:
     """Title, x axis and legend of one panel."""
     style.log_sizes(axis, sorted(rows["data_size"].unique()))
-    axis.set_xlabel("buffer of each rank [MiB]")
+    axis.set_xlabel("data_size [MiB]")
     axis.set_title(place)
     axis.legend()

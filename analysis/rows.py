@@ -1,0 +1,123 @@
+"""One record as rows of the combined table: its settings, its cases' labels, and metrics derived from the samples."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from benchkit.statistics import summarize
+
+Summary = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Metric:
+    """A column derived from a case and its summary; None where it does not apply. `scale` is for printing only."""
+
+    name: str
+    unit: str
+    formula: Callable[[Mapping[str, Any], Summary], float | int | None]
+    scale: float = 1.0
+
+
+def rate(case: Mapping[str, Any], summary: Summary) -> float | None:
+    """Algorithm bandwidth: payload over the median time, never a mean of rates; None on one rank."""
+    if not case.get("payload_bytes") or case.get("bus_factor") is None or not summary["median_s"]:
+        return None
+    return float(case["payload_bytes"] / summary["median_s"] / 1e9)
+
+
+def bus_rate(case: Mapping[str, Any], summary: Summary) -> float | None:
+    """Bus bandwidth of nccl-tests: algbw times the collective's factor; None on one rank."""
+    algbw = rate(case, summary)
+    return None if algbw is None else algbw * float(case["bus_factor"])
+
+
+def from_summary(name: str) -> Callable[[Mapping[str, Any], Summary], Any]:
+    return lambda case, summary: summary[name]
+
+
+METRICS = (
+    *(Metric(name, "ms", from_summary(name), 1e3) for name in (
+        "median_s", "ci_low_s", "ci_high_s", "min_s", "mean_s", "std_s", "p95_s", "p99_s", "start_skew_s", "makespan_s"
+    )),
+    Metric("rel_ci", "%", from_summary("rel_ci"), 100),
+    Metric("algbw_gb_per_s", "GB/s", rate),
+    Metric("busbw_gb_per_s", "GB/s", bus_rate),
+    Metric("straggler_rank", "", from_summary("straggler_rank")),
+    Metric("straggler_share", "%", from_summary("straggler_share"), 100),
+    Metric("num_samples", "", from_summary("num_samples")),
+)  # fmt: skip
+
+SHARED_KEYS = frozenset(
+    ("suite", "seed", "world_size", "threads_per_rank", "start_method", "timeout_s", "backend", "hardware", "measure",
+     "model")
+)  # fmt: skip
+
+
+def rows_of(record: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The rows of one record, one per case; one without cases still gives one row. Times in seconds.
+
+    Raises KeyError, TypeError, ValueError, … for a record that is not whole.
+    """
+    config, error = record["config"], record["error"] or {}
+    settings = {
+        "suite": record["suite"],
+        "backend": config["backend"]["name"],
+        "device": config["hardware"]["device"],
+        "world_size": int(record["world_size"]),
+        "model": (config["model"] or {}).get("name"),
+        **{name: value for name, value in config.items() if name not in SHARED_KEYS},
+    }
+    shared = settings | conditions(record) | provenance(record)
+    failed = {"status": record["status"], "reason": error.get("message"), "failed_rank": error.get("rank")}
+    rows = [case_row(case) for case in record["cases"]] or [failed]
+    return [{name: plain(value) for name, value in (shared | row).items()} for row in rows]
+
+
+def plain(value: Any) -> Any:
+    """A cell that can be compared and grouped: lists and dictionaries become text."""
+    return value if isinstance(value, str | int | float | None) else str(value)
+
+
+def conditions(record: Mapping[str, Any]) -> dict[str, Any]:
+    """How it was measured, as far as that changes what is measured."""
+    config = record["config"]
+    return {
+        "host": record["environment"]["host"],
+        "start_method": config["start_method"],
+        "threads": str(config["threads_per_rank"]),
+        "ranks_per_device": config["hardware"]["ranks_per_device"],
+        "backend_env": " ".join(f"{name}={value}" for name, value in config["backend"]["env"].items()),
+        "seed": config["seed"],
+        **{name: config["measure"][name] for name in ("mode", "calls_per_sample", "warmup_iterations")},
+    }
+
+
+def provenance(record: Mapping[str, Any]) -> dict[str, Any]:
+    """Where a row comes from."""
+    return {
+        "clock": record["clock"],
+        "threads_per_rank": record["threads_per_rank"],
+        "available_cores": record["environment"]["available_cores"],
+        "point_id": record["point_id"],
+        "started_at": str(record["started_at"]),
+        "total_s": record["phases_s"].get("total"),
+        "path": record.get("path"),
+    }
+
+
+def case_row(case: Mapping[str, Any]) -> dict[str, Any]:
+    """The part of a row that is the case's own."""
+    row = {
+        **case["labels"],
+        "status": case["status"],
+        "reason": case["reason"] or None,
+        "failed_rank": case["rank"],
+    }
+    if not case.get("samples_s"):
+        return row
+    row |= {name: case[name] for name in ("stopped_by", "converged")}
+    if case["status"] != "ok":
+        return row
+    summary = summarize(case["samples_s"], case["start_offsets_s"], case["block_iterations"])
+    return row | {metric.name: metric.formula(case, summary) for metric in METRICS}

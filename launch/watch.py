@@ -1,0 +1,144 @@
+"""Watches the ranks of one point: blocks until they end, fail or run out of time, and finds who is to blame."""
+
+import os
+import signal
+import time
+from contextlib import suppress
+from dataclasses import dataclass, field
+from multiprocessing import connection
+from pathlib import Path
+from typing import Any
+
+from launch.stacks import STACK_SIGNAL, Frame, innermost_frame
+
+GRACE_S = 1.0
+"""After the first failure, how long the other ranks may take to report theirs: the cause may be among them."""
+STACK_DUMP_S = 0.3
+FORK_SERVER_LOST = 255
+"""The exit code that multiprocessing gives to a process whose fork server cannot tell."""
+
+
+@dataclass(frozen=True)
+class Failure:
+    """Why a rank ended without a result. `kind`: exception, signal, exit or timeout."""
+
+    rank: int | None
+    kind: str
+    message: str
+    type: str = ""
+    traceback: str = ""
+    signal: int | None = None
+    raised_at: float = float("inf")
+
+
+@dataclass
+class Outcome:
+    """What the ranks of one point came to: a result from each, or the failure that explains the rest."""
+
+    results: dict[int, Any] = field(default_factory=dict)
+    failure: Failure | None = None
+
+
+@dataclass
+class Rank:
+    """One running rank as its agent sees it."""
+
+    index: int
+    process: Any
+    pipe: connection.Connection
+    lifeline: connection.Connection
+    reported: bool = False
+
+
+def log_file(folder: Path, rank: int) -> Path:
+    """Where a rank's output goes."""
+    return folder / f"rank_{rank}.log"
+
+
+def watch(ranks: list[Rank], folder: Path, deadline: float, timeout_s: float) -> Outcome:
+    """Blocks until every rank has ended, one has failed and the others had their grace, or time is up."""
+    outcome = Outcome()
+    failures: list[Failure] = []
+    running = list(ranks)
+    while running:
+        waits = [rank.process.sentinel for rank in running] + [r.pipe for r in running if not r.reported]
+        ready = connection.wait(waits, timeout=max(0.0, deadline - time.monotonic()))
+        if not ready:
+            if not failures:
+                failures.append(timed_out(running, folder, timeout_s))
+            break
+        for rank in list(running):
+            if rank.pipe in ready and not rank.reported:
+                receive(rank, outcome, failures)
+            if rank.process.sentinel in ready:
+                running.remove(rank)
+                note_exit(rank, outcome, failures)
+        if failures:
+            deadline = min(deadline, time.monotonic() + GRACE_S)
+    outcome.failure = root_cause(failures)
+    return outcome
+
+
+def receive(rank: Rank, outcome: Outcome, failures: list[Failure]) -> None:
+    """Takes a rank's one report from its pipe: ("result", value) or ("exception", details)."""
+    rank.reported = True
+    with suppress(EOFError, OSError):  # it died before it could say all; its exit code will tell
+        what, value = rank.pipe.recv()
+        if what == "result":
+            outcome.results[rank.index] = value
+        else:
+            failures.append(Failure(rank.index, "exception", **value))
+
+
+def note_exit(rank: Rank, outcome: Outcome, failures: list[Failure]) -> None:
+    """Reads a dead rank's last report and turns an exit that no report explains into a failure."""
+    if not rank.reported and rank.pipe.poll():
+        receive(rank, outcome, failures)
+    rank.process.join()
+    code = rank.process.exitcode
+    if rank.index in outcome.results or any(failure.rank == rank.index for failure in failures):
+        return
+    if code < 0:
+        failures.append(Failure(rank.index, "signal", f"killed by {signal_name(-code)}", signal=-code))
+    elif code == FORK_SERVER_LOST:
+        failures.append(Failure(rank.index, "exit", "lost with the fork server, which somebody killed"))
+    else:
+        failures.append(Failure(rank.index, "exit", f"exited with code {code} and no report"))
+
+
+def signal_name(number: int) -> str:
+    """SIGKILL for 9; real-time signals have a number only."""
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
+
+
+def root_cause(failures: list[Failure]) -> Failure | None:
+    """The failure that explains the others: a death without words, else the exception that was raised first.
+
+    A peer's death makes collectives raise on the survivors within milliseconds, so order of arrival misleads.
+    """
+    return min(failures, key=lambda f: (f.kind == "exception", f.raised_at), default=None)
+
+
+def timed_out(running: list[Rank], folder: Path, timeout_s: float) -> Failure:
+    """Asks the ranks where they are, twice, and names the one that stays somewhere else than in a collective."""
+    earlier, frames = ask_for_frames(running, folder), ask_for_frames(running, folder)
+    culprits = [index for index, frame in frames.items() if not frame.waiting and frame == earlier[index]]
+    places = ", ".join(f"rank {index} in {frame.place}" for index, frame in frames.items())
+    return Failure(
+        rank=culprits[0] if len(culprits) == 1 else None,
+        kind="timeout",
+        message=f"no end within {timeout_s:g} s: {places}",
+        traceback="\n".join(f"rank {index}:\n{frame.stack}" for index, frame in frames.items()),
+    )
+
+
+def ask_for_frames(running: list[Rank], folder: Path) -> dict[int, Frame]:
+    """Where each rank is now."""
+    for rank in running:
+        with suppress(ProcessLookupError):
+            os.kill(rank.process.pid, STACK_SIGNAL)
+    time.sleep(STACK_DUMP_S)
+    return {rank.index: innermost_frame(log_file(folder, rank.index)) for rank in running}
