@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/ready
 
-.PHONY: help demo test check perf wheel clean
+.PHONY: help demo test lint check perf wheel clean
 
 help: ## this list
 	@grep -E '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## (.*)/  make \1\t\2/' | expand -t 16
@@ -16,12 +16,13 @@ demo: $(READY) ## all-reduce over four sizes on this machine, then its tables an
 test: $(READY) ## all tests
 	$(BIN)/python -m pytest
 
-check: $(READY) ## format, lint, types, tests
+lint: $(READY) ## format, style, types
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/yamllint --strict conf tests/conf
 	$(BIN)/mypy
-	$(BIN)/python -m pytest
+
+check: lint test ## all that must pass
 
 perf: $(READY) ## the performance claims of docs/results, measured again here
 	$(BIN)/python -m tests.perf.points

@@ -3,6 +3,8 @@
 import dataclasses
 import difflib
 import re
+import types
+import typing
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -16,6 +18,7 @@ from benchkit.config import Key, RunConfig, described_keys
 from benchkit.errors import ConfigError
 from benchkit.registry import SUITES, load_suites
 
+UNIONS = (typing.Union, types.UnionType)
 ITEM_BYTES = {"float16": 2, "bfloat16": 2, "float32": 4, "float64": 8, "int32": 4, "int64": 8}
 
 
@@ -145,7 +148,7 @@ def unknown_key(name: str) -> str:
     groups = {name.split(".")[0] for name in keys if "." in name} | {"sweep", "launcher"}
     if name in keys:
         having = [suite.name for suite in SUITES.values() if name in described_keys(suite.config)]
-        return f"{name}: no key of the chosen suite, but of {', '.join(having)}"
+        return f"{name}: a key of suite {' and '.join(having)}, which is not chosen"
     near = difflib.get_close_matches(name, keys | groups, n=1)
     hint = f"did you mean {near[0]}?" if near else "`python -m benchkit --help` lists all"
     return f"{name}: no such key; {hint}"
@@ -160,7 +163,7 @@ def wrong_type(override: str, reason: str) -> str:
     if name not in described:
         return f"{override}: {reason}"
     key, annotation = described[name]
-    parts = getattr(annotation, "__args__", ()) or (annotation,)
-    type_name = " or ".join({"NoneType": "null"}.get(part.__name__, part.__name__) for part in parts)
+    parts = typing.get_args(annotation) if typing.get_origin(annotation) in UNIONS else (annotation,)
+    type_name = " or ".join("null" if part is type(None) else part.__name__ for part in parts)
     allowed = f", {key.allowed()}" if key.allowed() else ""
     return f"{override}: expected {type_name}{allowed} ({key.doc})"

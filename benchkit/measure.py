@@ -15,7 +15,7 @@ import numpy as np
 from benchkit.case import Case
 from benchkit.clocks import Clock
 from benchkit.config import MeasureConfig
-from benchkit.statistics import relative_half_width, slowest_rank
+from benchkit.statistics import block_medians, relative_half_width, slowest_rank
 
 Exchange = Callable[[list[float]], list[list[float]]]
 """Gives every rank's list, in order of ranks, for one's own; all lists have the same length."""
@@ -31,6 +31,7 @@ class Measurement:
 
     calls_per_sample: int
     block_iterations: int = 1
+    blocks_per_exchange: int = 1
     warmup_s: list[list[float]] = field(default_factory=list)
     samples_s: list[list[float]] = field(default_factory=list)
     start_offsets_s: list[list[float]] = field(default_factory=list)
@@ -40,12 +41,11 @@ class Measurement:
     block_medians_s: list[float] = field(default_factory=list)
 
     def add(self, samples: list[list[float]], starts: list[list[float]]) -> None:
-        """Appends one block, [rank][iteration]."""
+        """Appends whole blocks, or the rest at the end: [rank][iteration]."""
         if not self.samples_s:
             self.samples_s = [[] for _ in samples]
             self.start_offsets_s = [[] for _ in samples]
-        if len(samples[0]) == self.block_iterations:
-            self.block_medians_s.append(float(np.median(slowest_rank(samples))))
+        self.block_medians_s += block_medians(slowest_rank(samples), self.block_iterations).tolist()
         first = [min(column) for column in zip(*starts, strict=True)]
         for rank, (durations, began) in enumerate(zip(samples, starts, strict=True)):
             self.samples_s[rank] += durations
@@ -70,8 +70,9 @@ def measure(
         order = random.Random(seed)  # the same on all ranks
         active = list(range(len(cases)))
         while active:
+            alone = len(active) == 1  # nobody to alternate with: fewer exchanges, the same blocks
             for index in order.sample(active, len(active)):
-                timer.run_block(cases[index], measurements[index])
+                timer.run_blocks(cases[index], measurements[index], alone)
                 if stop(measurements[index], config):
                     active.remove(index)
         return measurements
@@ -101,12 +102,14 @@ class Timer:
         measurement.warmup_s = [row[: len(durations)] for row in gathered]
         typical_s = float(np.median(slowest_rank([row[len(durations) :] for row in gathered])))
         measurement.block_iterations = block_size(typical_s, self.config)
+        measurement.blocks_per_exchange = max(1, fitting(typical_s, self.config) // measurement.block_iterations)
         return measurement
 
-    def run_block(self, case: Case, measurement: Measurement) -> None:
-        """Takes one block of samples and shares it with all ranks."""
+    def run_blocks(self, case: Case, measurement: Measurement, alone: bool) -> None:
+        """Takes a block of samples, or where the case is alone as many as fill block_seconds, and shares them."""
         began = self.clock.now()
-        count = min(measurement.block_iterations, self.config.max_iterations - num_samples(measurement))
+        wanted = measurement.block_iterations * (measurement.blocks_per_exchange if alone else 1)
+        count = min(wanted, self.config.max_iterations - num_samples(measurement))
         durations, starts = self.sample(case, measurement.calls_per_sample, count)
         gathered = self.exchange([*durations, *starts, self.clock.now() - began])
         measurement.add([row[:count] for row in gathered], [row[count : 2 * count] for row in gathered])
@@ -133,9 +136,13 @@ def block_size(typical_s: float, config: MeasureConfig) -> int:
 
     The median of an even number is a mean of two, which for skewed times estimates something else than the median.
     """
-    fitting = math.ceil(config.block_seconds / typical_s) if typical_s > 0 else config.max_iterations
-    size = max(1, min(fitting, config.max_iterations // config.min_blocks))
+    size = max(1, min(fitting(typical_s, config), config.max_iterations // config.min_blocks))
     return size if size % 2 else size - 1
+
+
+def fitting(typical_s: float, config: MeasureConfig) -> int:
+    """Samples that fill block_seconds."""
+    return math.ceil(config.block_seconds / typical_s) if typical_s > 0 else config.max_iterations
 
 
 def stop(measurement: Measurement, config: MeasureConfig) -> bool:

@@ -10,7 +10,7 @@ from typing import Any
 from hydra._internal.config_loader_impl import get_overrides_dirname
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import Override
-from omegaconf import DictConfig, OmegaConf, open_dict
+from omegaconf import DictConfig, OmegaConf, open_dict, read_write
 
 
 class PointComposer:
@@ -20,15 +20,24 @@ class PointComposer:
         self._loader = loader
         self._compose: Callable[[DictConfig, list[str]], DictConfig] = loader.load_sweep_config
         self._bases: dict[tuple[str, ...], DictConfig] = {}
+        self._own: dict[tuple[str, ...], DictConfig] = {}
+
+    def own_part(self, master_config: DictConfig, sweep_overrides: Sequence[str]) -> DictConfig:
+        """One point without Hydra's own node, which is the larger part; raises what Hydra raises."""
+        shape, values, _ = self._split(sweep_overrides)
+        if shape not in self._own:
+            own = copy.deepcopy(self._base(master_config, shape))
+            with read_write(own), open_dict(own):
+                del own["hydra"]
+            self._own[shape] = own
+        point = copy.deepcopy(self._own[shape])
+        self._loader._apply_overrides_to_config(values, point)
+        return point
 
     def __call__(self, master_config: DictConfig, sweep_overrides: Sequence[str]) -> DictConfig:
         """One point, composed; raises what Hydra raises."""
-        parsed = OverridesParser.create().parse_overrides(list(sweep_overrides))
-        values = [override for override in parsed if self._sets_a_value(override)]
-        shape = tuple(str(override.input_line) for override in parsed if override not in values)
-        if shape not in self._bases:
-            self._bases[shape] = self._compose(master_config, list(shape))
-        point = copy.deepcopy(self._bases[shape])
+        shape, values, parsed = self._split(sweep_overrides)
+        point = copy.deepcopy(self._base(master_config, shape))
         self._loader._apply_overrides_to_config(values, point)
         given = [override for override in parsed if not override.is_hydra_override()]
         naming = point.hydra.job.config.override_dirname
@@ -39,6 +48,18 @@ class PointComposer:
             )
         OmegaConf.copy_cache(from_config=master_config, to_config=point)
         return point
+
+    def _split(self, overrides: Sequence[str]) -> tuple[tuple[str, ...], list[Override], list[Override]]:
+        """What shapes a point (groups, additions, deletions), what only sets values, and both as parsed."""
+        parsed = OverridesParser.create().parse_overrides(list(overrides))
+        values = [override for override in parsed if self._sets_a_value(override)]
+        return tuple(str(override.input_line) for override in parsed if override not in values), values, parsed
+
+    def _base(self, master_config: DictConfig, shape: tuple[str, ...]) -> DictConfig:
+        """The point of one shape without any values, composed once."""
+        if shape not in self._bases:
+            self._bases[shape] = self._compose(master_config, list(shape))
+        return self._bases[shape]
 
     def _sets_a_value(self, override: Override) -> bool:
         """True for a plain `key=value`: not a choice of group, not an addition or a deletion."""

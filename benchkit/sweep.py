@@ -11,7 +11,7 @@ from hydra.core.plugins import Plugins
 from hydra.core.utils import JobReturn, JobStatus
 from hydra.plugins import sweeper
 from hydra.types import HydraContext, TaskFunction
-from omegaconf import DictConfig, OmegaConf, open_dict, read_write
+from omegaconf import DictConfig, OmegaConf
 
 from benchkit.composition import typed
 from benchkit.errors import ConfigError
@@ -78,10 +78,7 @@ class Sweeper(sweeper.Sweeper):
         compose = PointComposer(loader)
         loader.load_sweep_config = compose  # type: ignore[method-assign] # the launcher composes each point again
         for overrides in points:
-            point = compose(self._config, overrides)
-            with read_write(point), open_dict(point):
-                del point["hydra"]
-            typed(point)
+            typed(compose.own_part(self._config, overrides))
 
     def check_folders(self, folder: Path, num_points: int) -> None:
         """Raises ConfigError where records would overwrite others."""

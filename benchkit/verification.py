@@ -16,20 +16,24 @@ PERIOD = 65537  # prime: no power-of-two chunking lines up with it
 ROWS_PER_CHECK = 64  # compares 16 MiB of float32 at a time, to need little memory
 
 
-def pattern(*, seed: int, turn: int, rank: int, world_size: int, dtype: "torch.dtype", op: str) -> "torch.Tensor":
-    """One period of rank's input as int64 on the CPU: [PERIOD], values in -2..2 (avg: times world_size).
+def pattern(
+    *, seed: int, turn: int, rank: int, world_size: int, dtype: "torch.dtype", op: str, length: int = PERIOD
+) -> "torch.Tensor":
+    """One period of rank's input as int64 on the CPU: [min(length, PERIOD)], values in -2..2 (avg: times world_size).
 
-    At each index only so many ranks contribute more than the neutral element that the reduction stays exact.
+    length: elements of the buffer to be filled; a shorter one needs no whole period. At each index only so many ranks
+    contribute more than the neutral element that the reduction stays exact.
     """
     import torch
 
     generator = torch.Generator().manual_seed(hash((seed, turn, rank)) % 2**63)
-    index = torch.arange(PERIOD)
+    size = (min(length, PERIOD),)
+    index = torch.arange(*size)
     contributes = (rank - index) % world_size < window(dtype, op, world_size)
     if op == "product":
-        sign = torch.randint(0, 2, (PERIOD,), generator=generator) * 2 - 1
-        return sign * torch.where(contributes, torch.randint(1, 3, (PERIOD,), generator=generator), 1)
-    values = torch.randint(-2, 3, (PERIOD,), generator=generator)
+        sign = torch.randint(0, 2, size, generator=generator) * 2 - 1
+        return sign * torch.where(contributes, torch.randint(1, 3, size, generator=generator), 1)
+    values = torch.randint(-2, 3, size, generator=generator)
     if op in ("sum", "avg"):
         values *= contributes
     return values * world_size if op == "avg" else values
@@ -53,8 +57,10 @@ def exact_range(dtype: "torch.dtype") -> tuple[int, int]:
     return torch.iinfo(dtype).bits - 2, torch.iinfo(dtype).max
 
 
-def reduced(seed: int, turn: int, world_size: int, dtype: "torch.dtype", op: str) -> "torch.Tensor":
-    """One period of the exact reduction of all ranks' patterns: int64, [PERIOD]."""
+def reduced(
+    seed: int, turn: int, world_size: int, dtype: "torch.dtype", op: str, length: int = PERIOD
+) -> "torch.Tensor":
+    """One period of the exact reduction of all ranks' patterns: int64, [min(length, PERIOD)]."""
     import torch
 
     combine = {
@@ -66,7 +72,7 @@ def reduced(seed: int, turn: int, world_size: int, dtype: "torch.dtype", op: str
     }
     result = None
     for rank in range(world_size):
-        values = pattern(seed=seed, turn=turn, rank=rank, world_size=world_size, dtype=dtype, op=op)
+        values = pattern(seed=seed, turn=turn, rank=rank, world_size=world_size, dtype=dtype, op=op, length=length)
         result = values if result is None else combine[op](result, values)
     assert result is not None
     return result // world_size if op == "avg" else result

@@ -22,6 +22,7 @@ class Cli:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
+        self.config = ROOT / "tests" / "conf"
         self.mark = uuid.uuid4().hex
         paths = [str(ROOT), os.environ.get("PYTHONPATH", "")]
         self.environment = {
@@ -36,7 +37,7 @@ class Cli:
         """Starts and returns at once."""
         command = [sys.executable, "-m", module]
         if module == "benchkit":
-            command += ["--config-dir", str(ROOT / "tests" / "conf")]
+            command += ["--config-dir", str(self.config)]
         return subprocess.Popen(
             [*command, *arguments],
             cwd=self.folder,

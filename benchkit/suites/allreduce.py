@@ -39,7 +39,7 @@ def allreduce(config: AllReduceConfig, rank: Rank) -> list[Case]:
 
     def inputs(turn: int) -> torch.Tensor:
         values = verification.pattern(
-            seed=rank.seed, turn=turn, rank=rank.index, world_size=world_size, dtype=dtype, op=op
+            seed=rank.seed, turn=turn, rank=rank.index, world_size=world_size, dtype=dtype, op=op, length=num_elements
         )
         return values.to(rank.device, dtype)
 
@@ -50,7 +50,7 @@ def allreduce(config: AllReduceConfig, rank: Rank) -> list[Case]:
         turn = next(turns)
         verification.tile(buffer, inputs(turn))
         step()
-        expected = verification.reduced(rank.seed, turn, world_size, dtype, op)
+        expected = verification.reduced(rank.seed, turn, world_size, dtype, op, num_elements)
         atol = verification.tolerance(world_size, dtype, op)
         verification.require_tiled(buffer, expected.to(rank.device, dtype), atol)
 

@@ -19,7 +19,7 @@ def test_a_fixed_plan_takes_exactly_its_samples_and_sets_the_warmup_aside():
 
 
 def test_a_steady_case_stops_at_its_target_after_the_least_blocks():
-    [result] = run([Case()], plan(target_rel_ci=0.02, max_iterations=1000), FakeClock(cycle([1.0])))
+    [result] = run([Case()], plan(target_rel_ci=0.02, max_iterations=1000, block_seconds=99), FakeClock(cycle([1.0])))
     assert (result.stopped_by, result.converged) == ("target_rel_ci", True)
     assert len(result.samples_s[0]) == 10 * result.block_iterations == 990  # 99 and not 100: blocks are odd
 

@@ -43,6 +43,11 @@ def test_it_equals_what_hydra_composes(loader, master, overrides):
     point = compose(master, overrides)
     assert OmegaConf.to_yaml(point) == OmegaConf.to_yaml(expected)
     assert OmegaConf.get_type(point) is OmegaConf.get_type(expected)
+    own = compose.own_part(master, overrides)
+    assert OmegaConf.get_type(own) is OmegaConf.get_type(expected)
+    assert OmegaConf.to_container(own) == {
+        name: value for name, value in OmegaConf.to_container(expected).items() if name != "hydra"
+    }
 
 
 def test_one_point_does_not_change_the_next(loader, master):

@@ -31,6 +31,18 @@ def test_a_reduction_in_the_dtype_itself_is_exact_in_any_order(world_size, op, d
         assert torch.equal(result, verification.reduced(3, 0, world_size, dtype, op).to(dtype))
 
 
+@pytest.mark.parametrize("op", OPS)
+def test_a_short_buffer_needs_no_whole_period(op):
+    period = verification.reduced(3, 0, 4, torch.float32, op, length=5)
+    assert period.shape == (5,)
+    buffer = torch.empty(5)
+    verification.tile(buffer, period.float())
+    verification.require_tiled(buffer, period.float())
+    buffer[4] += 1
+    with pytest.raises(InvalidResult, match="element 4"):
+        verification.require_tiled(buffer, period.float())
+
+
 def test_ranks_turns_and_seeds_differ():
     first, second = all_patterns(2, torch.float32, "sum")
     assert not torch.equal(first, second)

@@ -77,27 +77,19 @@ def test_a_hang_ends_at_its_time_and_says_where(tmp_path):
 
 def test_an_interrupt_leaves_no_rank(tmp_path):
     def interrupt():
-        wait_until(lambda: (tmp_path / "rank_1.log").exists())
+        wait_until(lambda: len(pids_in(tmp_path)) == 2)
         os.kill(os.getpid(), signal.SIGINT)
 
-    before = children()
     threading.Thread(target=interrupt).start()
     with pytest.raises(KeyboardInterrupt):
         run("sleep", tmp_path)
-    assert wait_until(lambda: children() <= before)
+    assert len(pids_in(tmp_path)) == 2
+    assert all(is_zombie(pid) for pid in pids_in(tmp_path))
 
 
-def children() -> set[int]:
-    """All live processes below this one that run a rank: leaders of a group of their own."""
-    found = set()
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit() and not is_zombie(int(entry.name)):
-            try:
-                if b"forkserver" in (entry / "cmdline").read_bytes() and os.getpgid(int(entry.name)) == int(entry.name):
-                    found.add(int(entry.name))
-            except OSError:
-                continue
-    return found
+def pids_in(folder: Path) -> list[int]:
+    """The ranks that have begun to sleep."""
+    return [int(path.read_text()) for path in folder.glob("rank_*.pid")]
 
 
 def test_the_agent_sleeps_while_it_waits(tmp_path):
@@ -120,8 +112,8 @@ def test_every_rank_ends_when_the_agent_is_killed(tmp_path, start_method, stoppe
     script.write_text(program)
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     agent = subprocess.Popen([sys.executable, str(script)], env=environment)
-    assert wait_until(lambda: len(list(tmp_path.glob("rank_*.pid"))) == 4)
-    pids = [int(path.read_text()) for path in tmp_path.glob("rank_*.pid")]
+    assert wait_until(lambda: len(pids_in(tmp_path)) == 4)
+    pids = pids_in(tmp_path)
     if stopped:
         os.kill(pids[0], signal.SIGSTOP)
     agent.kill()

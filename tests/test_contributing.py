@@ -1,0 +1,39 @@
+"""The recipe for a suite in CONTRIBUTING.md, followed to the letter: one Python file, one YAML, and nothing else."""
+
+import re
+import textwrap
+
+from tests.conftest import ROOT, Cli
+
+
+def snippet(language: str) -> str:
+    """The first block of a language in CONTRIBUTING.md."""
+    found = re.search(rf"   ```{language}\n(.*?)   ```", (ROOT / "CONTRIBUTING.md").read_text(), re.DOTALL)
+    assert found
+    return textwrap.dedent(found[1])
+
+
+def follow(cli: Cli, python: str) -> None:
+    """Lays the recipe's two files down outside the checkout."""
+    (cli.folder / "broadcast.py").write_text(python)
+    (cli.folder / "conf" / "suite").mkdir(parents=True)
+    (cli.folder / "conf" / "suite" / "broadcast.yaml").write_text(snippet("yaml"))
+    cli.environment["BENCHKIT_SUITES"] = "broadcast"
+    cli.config = cli.folder / "conf"
+
+
+def test_the_suite_of_the_recipe_runs_is_verified_and_has_its_plots(cli: Cli):
+    follow(cli, snippet("python"))
+    done = cli("+suite=broadcast", "measure=quick", "-m", "data_size=0.001,0.01", "world_size=2,3")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert [record["status"] for record in cli.records()] == ["ok"] * 4
+    assert cli("outputs/latest", module="analysis").returncode == 0
+    plots = {path.name for path in (cli.folder / "outputs" / "latest" / "analysis").glob("*.png")}
+    assert {"broadcast_time_vs_datasize.png", "broadcast_bandwidth_vs_datasize.png", "broadcast_speedup.png"} <= plots
+
+
+def test_what_the_recipe_verifies_would_be_seen_wrong(cli: Cli):
+    follow(cli, snippet("python").replace("dist.broadcast(buffer, src=0)", "dist.barrier()"))
+    assert cli("+suite=broadcast", "measure=quick").returncode == 1
+    assert cli.records()[0]["status"] == "invalid"
+    assert cli.records()[0]["error"]["rank"] == 1
