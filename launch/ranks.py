@@ -93,5 +93,7 @@ def kill(rank: Rank) -> None:
 
 def kill_fork_server() -> None:
     """Makes the next point start a fresh fork server."""
-    with suppress(AttributeError, ProcessLookupError, TypeError):  # it has no public handle
-        os.kill(forkserver._forkserver._forkserver_pid, signal.SIGKILL)  # type: ignore[attr-defined]
+    with suppress(AttributeError, ProcessLookupError, ChildProcessError, TypeError):  # it has no public handle
+        server: int = forkserver._forkserver._forkserver_pid  # type: ignore[attr-defined]
+        os.kill(server, signal.SIGKILL)
+        os.waitid(os.P_PID, server, os.WEXITED | os.WNOWAIT)  # left for multiprocessing to reap, which restarts it then
