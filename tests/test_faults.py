@@ -10,21 +10,7 @@ import subprocess
 import pytest
 
 from tests.conftest import Cli, wait_until
-
-FAULTS = (
-    "none",
-    "build",
-    "raise",
-    "sigkill",
-    "segfault",
-    "exit",
-    "hang",
-    "oom",
-    "wrong",
-    "wrong_later",
-    "skip",
-    "silent",
-)
+from tests.suites.faulty import FAULTS
 
 
 @pytest.fixture(scope="module")

@@ -1,6 +1,7 @@
 """All-reduce in place: each rank's buffer becomes the reduction of all ranks' buffers."""
 
 from dataclasses import dataclass
+from functools import partial
 
 from benchkit.case import Case, Rank, Work
 from benchkit.config import RunConfig, key
@@ -31,17 +32,16 @@ def allreduce(config: AllReduceConfig, rank: Rank) -> list[Case]:
     dtype = getattr(torch, config.dtype)
     op, world_size = config.reduce_op, rank.world_size
     num_elements = max(1, round(config.data_size * 2**20 / dtype.itemsize))
-    if shortage := rank.memory_shortage(2 * num_elements * dtype.itemsize):  # the backend may need a copy
+    payload_bytes = num_elements * dtype.itemsize
+    if shortage := rank.memory_shortage(2 * payload_bytes):  # the backend may need a copy
         return [Case(skip=shortage)]
     buffer = torch.empty(num_elements, dtype=dtype, device=rank.device)
     reduce_op = getattr(dist.ReduceOp, op.upper())
     turns = iter(range(2**31))
+    drawn = {"seed": rank.seed, "world_size": world_size, "dtype": dtype, "op": op, "length": num_elements}
 
     def inputs(turn: int) -> torch.Tensor:
-        values = verification.pattern(
-            seed=rank.seed, turn=turn, rank=rank.index, world_size=world_size, dtype=dtype, op=op, length=num_elements
-        )
-        return values.to(rank.device, dtype)
+        return verification.pattern(turn=turn, rank=rank.index, **drawn).to(rank.device, dtype)
 
     def step() -> None:
         dist.all_reduce(buffer, op=reduce_op)
@@ -50,20 +50,11 @@ def allreduce(config: AllReduceConfig, rank: Rank) -> list[Case]:
         turn = next(turns)
         verification.tile(buffer, inputs(turn))
         step()
-        expected = verification.reduced(rank.seed, turn, world_size, dtype, op, num_elements)
-        atol = verification.tolerance(world_size, dtype, op)
-        verification.require_tiled(buffer, expected.to(rank.device, dtype), atol)
+        expected = verification.reduced(turn=turn, **drawn).to(rank.device, dtype)
+        verification.require_tiled(buffer, expected, verification.tolerance(world_size, dtype, op))
 
     timed_inputs = inputs(turn=-1)
-    return [
-        Case(
-            step=step,
-            reset=lambda: verification.tile(buffer, timed_inputs),
-            verify=verify,
-            work=Work(
-                payload_bytes=num_elements * dtype.itemsize,
-                bus_factor=2 * (world_size - 1) / world_size if world_size > 1 else None,
-            ),
-            max_calls_per_reset=verification.max_repeats(world_size, dtype, op),
-        )
-    ]
+    work = Work(payload_bytes, bus_factor=2 * (world_size - 1) / world_size if world_size > 1 else None)
+    repeats = verification.max_repeats(world_size, dtype, op)
+    reset = partial(verification.tile, buffer, timed_inputs)
+    return [Case(step=step, reset=reset, verify=verify, work=work, max_calls_per_reset=repeats)]
