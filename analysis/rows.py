@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from benchkit.statistics import summarize
+from benchkit.statistics import algorithm_bandwidth, bus_bandwidth, summarize
 
 Summary = Mapping[str, Any]
 
@@ -19,19 +19,6 @@ class Metric:
     scale: float = 1.0
 
 
-def rate(case: Mapping[str, Any], summary: Summary) -> float | None:
-    """Algorithm bandwidth: payload over the median time, never a mean of rates; None on one rank."""
-    if not case.get("payload_bytes") or case.get("bus_factor") is None or not summary["median_s"]:
-        return None
-    return float(case["payload_bytes"] / summary["median_s"] / 1e9)
-
-
-def bus_rate(case: Mapping[str, Any], summary: Summary) -> float | None:
-    """Bus bandwidth of nccl-tests: algbw times the collective's factor; None on one rank."""
-    algbw = rate(case, summary)
-    return None if algbw is None else algbw * float(case["bus_factor"])
-
-
 def from_summary(name: str) -> Callable[[Mapping[str, Any], Summary], Any]:
     return lambda case, summary: summary[name]
 
@@ -41,8 +28,8 @@ METRICS = (
         "median_s", "ci_low_s", "ci_high_s", "min_s", "mean_s", "std_s", "p95_s", "p99_s", "start_skew_s", "makespan_s"
     )),
     Metric("rel_ci", "%", from_summary("rel_ci"), 100),
-    Metric("algbw_gb_per_s", "GB/s", rate),
-    Metric("busbw_gb_per_s", "GB/s", bus_rate),
+    Metric("algbw_gb_per_s", "GB/s", algorithm_bandwidth),
+    Metric("busbw_gb_per_s", "GB/s", bus_bandwidth),
     Metric("straggler_rank", "", from_summary("straggler_rank")),
     Metric("straggler_share", "%", from_summary("straggler_share"), 100),
     Metric("num_samples", "", from_summary("num_samples")),

@@ -6,7 +6,7 @@ from typing import Any
 
 from tqdm import tqdm
 
-from benchkit.statistics import summarize
+from benchkit.statistics import algorithm_bandwidth, bus_bandwidth, summarize
 
 LONG_SWEEP = 5
 """Points from which a sweep gets a bar."""
@@ -89,9 +89,9 @@ def case_line(case: dict[str, Any]) -> str:
     width = summary["rel_ci"]
     spread = f"±{100 * width:.1f} %" if width is not None else "±? (too few blocks)"
     rate = ""
-    if case["payload_bytes"] and case["bus_factor"] is not None and median:
-        algbw = case["payload_bytes"] / median / 1e9
-        rate = f"  algbw {algbw:.3g} GB/s  busbw {algbw * case['bus_factor']:.3g} GB/s"
+    algbw, busbw = algorithm_bandwidth(case, summary), bus_bandwidth(case, summary)
+    if algbw is not None:
+        rate = f"  algbw {algbw:.3g} GB/s  busbw {busbw:.3g} GB/s"
     return f"{labels}  {readable(median)} {spread} ({summary['num_samples']} samples){rate}".strip()
 
 

@@ -5,6 +5,7 @@ tests on raw samples call identical code different in most runs.
 """
 
 import math
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -78,6 +79,19 @@ def summarize(samples: Any, start_offsets: Any, block: int) -> dict[str, float |
         "straggler_share": None,
     }
     return summary if start_offsets is None else summary | arrival_summary(samples, start_offsets)
+
+
+def algorithm_bandwidth(case: Mapping[str, Any], summary: Mapping[str, Any]) -> float | None:
+    """GB/s (10^9 bytes): payload over the median time, never a mean of rates; None on one rank."""
+    if not case.get("payload_bytes") or case.get("bus_factor") is None or not summary["median_s"]:
+        return None
+    return float(case["payload_bytes"] / summary["median_s"] / 1e9)
+
+
+def bus_bandwidth(case: Mapping[str, Any], summary: Mapping[str, Any]) -> float | None:
+    """GB/s of nccl-tests' convention: algorithm bandwidth times the collective's factor; None on one rank."""
+    algbw = algorithm_bandwidth(case, summary)
+    return None if algbw is None else algbw * float(case["bus_factor"])
 
 
 def arrival_summary(samples: Array, start_offsets: Any) -> dict[str, float | int | None]:
