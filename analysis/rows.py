@@ -35,9 +35,11 @@ METRICS = (
     Metric("num_samples", "", from_summary("num_samples")),
 )  # fmt: skip
 
+MAX_START_UNCERTAINTY = 0.1
+"""As a share of the median: starts on several hosts told less surely than this give no makespan, skew or straggler."""
 SHARED_KEYS = frozenset(
-    ("suite", "seed", "world_size", "threads_per_rank", "start_method", "timeout_s", "backend", "hardware", "measure",
-     "model")
+    ("suite", "seed", "world_size", "threads_per_rank", "start_method", "timeout_s", "join_timeout_s", "backend",
+     "hardware", "measure", "model")
 )  # fmt: skip
 
 
@@ -57,7 +59,8 @@ def rows_of(record: Mapping[str, Any]) -> list[dict[str, Any]]:
     }
     shared = settings | conditions(record) | provenance(record)
     failed = {"status": record["status"], "reason": error.get("message"), "failed_rank": error.get("rank")}
-    rows = [case_row(case) for case in record["cases"]] or [failed]
+    uncertainty_s = (record.get("start_clock") or {}).get("uncertainty_s") or 0.0
+    rows = [case_row(case, uncertainty_s) for case in record["cases"]] or [failed]
     return [{name: plain(value) for name, value in (shared | row).items()} for row in rows]
 
 
@@ -68,9 +71,11 @@ def plain(value: Any) -> Any:
 
 def conditions(record: Mapping[str, Any]) -> dict[str, Any]:
     """How it was measured, as far as that changes what is measured."""
-    config = record["config"]
+    config, agents = record["config"], record.get("agents") or [{"host": record["environment"]["host"]}]
     return {
-        "host": record["environment"]["host"],
+        "host": "+".join(dict.fromkeys(agent["host"] for agent in agents)),
+        "launched_by": record.get("launched_by", "plain"),
+        "num_agents": len(agents),
         "start_method": config["start_method"],
         "threads": str(config["threads_per_rank"]),
         "ranks_per_device": config["hardware"]["ranks_per_device"],
@@ -82,10 +87,13 @@ def conditions(record: Mapping[str, Any]) -> dict[str, Any]:
 
 def provenance(record: Mapping[str, Any]) -> dict[str, Any]:
     """Where a row comes from."""
+    started = record.get("start_clock") or {}
     return {
         "clock": record["clock"],
+        "start_clock": started.get("estimator"),
+        "start_uncertainty_s": started.get("uncertainty_s"),
         "threads_per_rank": record["threads_per_rank"],
-        "available_cores": record["environment"]["available_cores"],
+        "cores_per_rank": cores_per_rank(record),
         "point_id": record["point_id"],
         "started_at": str(record["started_at"]),
         "total_s": record["phases_s"].get("total"),
@@ -93,8 +101,14 @@ def provenance(record: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def case_row(case: Mapping[str, Any]) -> dict[str, Any]:
-    """The part of a row that is the case's own."""
+def cores_per_rank(record: Mapping[str, Any]) -> float:
+    """Cores of a host over the ranks on it."""
+    alone = record["environment"]["available_cores"] / record["world_size"]
+    return float(record.get("cores_per_rank", alone))
+
+
+def case_row(case: Mapping[str, Any], start_uncertainty_s: float) -> dict[str, Any]:
+    """The part of a row that is the case's own; without figures of starts where those are told too roughly."""
     row = {
         **case["labels"],
         "status": case["status"],
@@ -107,4 +121,6 @@ def case_row(case: Mapping[str, Any]) -> dict[str, Any]:
     if case["status"] != "ok":
         return row
     summary = summarize(case["samples_s"], case["start_offsets_s"], case["block_iterations"])
+    if start_uncertainty_s > MAX_START_UNCERTAINTY * float(summary["median_s"] or 0):
+        summary = summarize(case["samples_s"], None, case["block_iterations"])
     return row | {metric.name: metric.formula(case, summary) for metric in METRICS}

@@ -6,6 +6,7 @@ from typing import Any
 
 import pandas as pd
 
+from analysis.rows import MAX_START_UNCERTAINTY
 from analysis.table import identity_columns, shortened
 
 NOISY_REL_CI = 0.05
@@ -27,6 +28,7 @@ def describe(table: pd.DataFrame) -> str:
             ("Growth with size", growth(measured, "data_size", "MiB")),
             ("Growth with ranks", growth(communicating(measured), "world_size", "ranks")),
             ("Noise", noise(measured)),
+            ("Clocks", clocks(measured)),
             ("Failures", failures(table)),
         )
         if (paragraph := as_paragraph(title, lines))
@@ -105,9 +107,9 @@ def growth(measured: pd.DataFrame, axis: str, unit: str) -> Iterator[str]:
 
 def noise(measured: pd.DataFrame) -> Iterator[str]:
     """Crowded cores, medians that are not known well or did not converge, ranks that everybody waits for."""
-    crowded = measured[measured["world_size"] * measured["threads_per_rank"] > measured["available_cores"]]
-    for (ranks, cores), rows in crowded[crowded["device"] == "cpu"].groupby(["world_size", "available_cores"]):
-        yield f"{ranks} ranks shared {cores} cores in {len(rows)} points, which time the scheduler, too."
+    crowded = measured[measured["threads_per_rank"] > measured["cores_per_rank"]]
+    for (ranks, cores), rows in crowded[crowded["device"] == "cpu"].groupby(["world_size", "cores_per_rank"]):
+        yield f"{ranks} ranks had {cores:.2g} cores each in {len(rows)} points, which time the scheduler, too."
     name = Namer(measured)
     for _, row in measured.iterrows():
         width = 100 * row["rel_ci"] if pd.notna(row["rel_ci"]) else None
@@ -121,6 +123,15 @@ def noise(measured: pd.DataFrame) -> Iterator[str]:
         if row["world_size"] > 1 and (row["straggler_share"] or 0) > STRAGGLING_SHARE:
             share = 100 * row["straggler_share"]
             yield f"{name(row)}: rank {row['straggler_rank']:.0f} ends last in {share:.0f} % of the samples."
+
+
+def clocks(measured: pd.DataFrame) -> Iterator[str]:
+    """Where hosts' clocks are known too roughly to tell starts apart."""
+    name = Namer(measured)
+    rough = pd.to_numeric(measured["start_uncertainty_s"]) > MAX_START_UNCERTAINTY * measured["median_s"]
+    for _, row in measured[rough].iterrows():
+        error = milliseconds(row["start_uncertainty_s"])
+        yield f"{name(row)}: the hosts' clocks are known to {error} only, so there is no makespan, skew or straggler."
 
 
 def failures(table: pd.DataFrame) -> Iterator[str]:

@@ -10,13 +10,13 @@ from analysis.rows import METRICS
 
 SETTINGS = ("suite", "status", "backend", "device", "world_size", "model")
 CONDITIONS = (
-    "host", "start_method", "threads", "ranks_per_device", "backend_env", "seed", "mode", "calls_per_sample",
-    "warmup_iterations",
+    "host", "launched_by", "num_agents", "start_method", "threads", "ranks_per_device", "backend_env", "seed", "mode",
+    "calls_per_sample", "warmup_iterations",
 )  # fmt: skip
 """Part of what a row is, since medians differ by it, but shown only where rows differ in it."""
 PROVENANCE = (
-    "stopped_by", "converged", "clock", "threads_per_rank", "available_cores", "reason", "failed_rank", "point_id",
-    "started_at", "total_s", "path",
+    "stopped_by", "converged", "clock", "start_clock", "start_uncertainty_s", "threads_per_rank", "cores_per_rank",
+    "reason", "failed_rank", "point_id", "started_at", "total_s", "path",
 )  # fmt: skip
 
 

@@ -19,6 +19,8 @@ from yaml import YAMLError
 from benchkit import composition, sweep
 from benchkit.errors import ConfigError
 from launch import topology
+from launch.agents import SweepEnds
+from launch.meeting import JoinError
 
 log = logging.getLogger("benchkit")
 EXIT_OK, EXIT_FAILED, EXIT_CONFIG = 0, 1, 2
@@ -44,7 +46,6 @@ def main() -> int:
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, terminate)
     try:
-        require_one_process()
         composition.register()
         if {"--help", "-h"} & set(sys.argv[1:]):
             print(composition.help_text(config_folders(sys.argv[1:])))
@@ -53,24 +54,25 @@ def main() -> int:
     except BrokenPipeError:  # `--help | head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return EXIT_OK
-    except (ConfigError, HydraException, OmegaConfBaseException, YAMLError, OSError, ValueError) as error:
+    except (ConfigError, JoinError, HydraException, OmegaConfBaseException, YAMLError, OSError, ValueError) as error:
         if wants_traceback:
             raise
-        message = str(error) if isinstance(error, ConfigError) else composition.explain(error)
-        print(f"benchkit: {message}", file=sys.stderr)
+        ours = isinstance(error, ConfigError | JoinError)
+        complain(str(error) if ours else composition.explain(error))
         return EXIT_CONFIG
+    except SweepEnds as error:
+        complain(f"{error}; the sweep ends, what was measured is kept")
+        return EXIT_FAILED
     except KeyboardInterrupt as error:
         return 128 + getattr(error, "number", signal.SIGINT)
     return exit_code(sweep.STATUSES)
 
 
-def require_one_process() -> None:
-    """Raises ConfigError where a launcher started several of us: each would run the whole sweep beside the others."""
-    started = topology.started()
-    if started.count > 1:
-        raise ConfigError(
-            f"{started.by} started {started.count} processes: allowed is 1, which starts the ranks (world_size=N)"
-        )
+def complain(message: str) -> None:
+    """One line on standard error; where there are several agents it says whose."""
+    me = topology.started()
+    agent = f"agent {me.index} on {topology.node_name()}: " if me.index else ""
+    print(f"benchkit: {agent}{message}", file=sys.stderr)
 
 
 def multirun_first(arguments: list[str]) -> list[str]:

@@ -11,29 +11,40 @@ class Clock(Protocol):
     name: str
 
     def now(self) -> float:
-        """Seconds on the host's monotonic clock, shared by all processes of the host."""
+        """Seconds on the monotonic clock by which all ranks' starts are told."""
         ...
 
     def time(self, call: Callable[[], object], repeat: int) -> tuple[float, float]:
-        """Calls `repeat` times; returns the host's time before (s) and the duration of them all (s)."""
+        """Calls `repeat` times; returns now() before (s) and the duration of them all (s)."""
         ...
 
 
 class HostClock:
-    """perf_counter: CLOCK_MONOTONIC on Linux. For calls that return when their work is done."""
+    """perf_counter: CLOCK_MONOTONIC on Linux. For calls that return when their work is done.
+
+    `shift` gives what to add to a start here (s) to have it on the clock by which all ranks' starts are told.
+    """
 
     name = "perf_counter"
-    now = staticmethod(time.perf_counter)
+
+    def __init__(self, shift: Callable[[float], float] = lambda start: 0.0) -> None:
+        self._shift = shift
+
+    def now(self) -> float:
+        here = time.perf_counter()
+        return here + self._shift(here)
 
     def time(self, call: Callable[[], object], repeat: int) -> tuple[float, float]:
         if repeat == 1:
             start = time.perf_counter()
             call()
-            return start, time.perf_counter() - start
-        start = time.perf_counter()
-        for _ in range(repeat):
-            call()
-        return start, time.perf_counter() - start
+            duration = time.perf_counter() - start
+        else:
+            start = time.perf_counter()
+            for _ in range(repeat):
+                call()
+            duration = time.perf_counter() - start
+        return start + self._shift(start), duration
 
 
 class CudaClock:

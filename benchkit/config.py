@@ -98,13 +98,14 @@ class RunConfig:
     suite: str = key("name of the suite")
     seed: int = key("seed of inputs and of the order of cases", at_least=0, below=2**63)
     world_size: Union[int, str] = key(  # noqa: UP007 (OmegaConf 2.3 reads typing.Union only)
-        "number of ranks; auto: 2, or the visible GPUs", choices=("auto",), at_least=1
+        "number of ranks; auto: the visible GPUs, on CPUs one per agent, or 2", choices=("auto",), at_least=1
     )
     threads_per_rank: Union[int, str] = key(  # noqa: UP007
         "CPU threads of one rank; auto: cores / ranks", choices=("auto",), at_least=1
     )
     start_method: str = key("how rank processes start", choices=("forkserver", "spawn"))
     timeout_s: float = key("time allowed to one point from fork to exit", unit="s", above=0, below=1e6)
+    join_timeout_s: float = key("time allowed to a launcher's agents to come together", unit="s", above=0, below=1e6)
     backend: BackendConfig = key("group: how ranks communicate")
     hardware: HardwareConfig = key("group: what they run on")
     measure: MeasureConfig = key("group: how long, and until when, a case is timed")

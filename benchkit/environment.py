@@ -4,7 +4,6 @@ import functools
 import os
 import platform
 import shutil
-import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -13,7 +12,7 @@ from typing import Any
 import torch
 
 import benchkit
-from launch.topology import available_cores, cpu_quota, read_text
+from launch.topology import available_cores, cpu_quota, node_name, read_text
 
 MEMORY_LIMITS = (
     ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory.current"),
@@ -35,7 +34,7 @@ def lasting() -> dict[str, Any]:
     """What does not change while this process lives; read once for a whole sweep."""
     commit = git("rev-parse", "HEAD") or None
     return {
-        "host": socket.gethostname(),
+        "host": node_name(),
         "benchkit": benchkit.__version__,
         "python": platform.python_version(),
         "torch": torch.__version__,
@@ -65,9 +64,18 @@ def gpus() -> list[dict[str, str]]:
     """Every GPU by nvidia-smi, which leaves no context on it: name, memory, driver, power limit."""
     if shutil.which("nvidia-smi") is None:
         return []
-    keys = ("name", "memory.total", "driver_version", "power.limit", "clocks.max.sm")
+    keys = ("name", "memory.total", "driver_version", "power.limit", "clocks.max.sm", "uuid")
     listing = output("nvidia-smi", f"--query-gpu={','.join(keys)}", "--format=csv,noheader")
     return [dict(zip(keys, line.split(", "), strict=False)) for line in listing.splitlines()]
+
+
+def visible_gpus() -> list[str]:
+    """The GPUs that this process's CUDA can use, by UUID where nvidia-smi tells; nothing of CUDA is started for it."""
+    usable = torch.cuda.device_count()
+    there = [gpu["uuid"] for gpu in lasting()["gpus"]] or [str(index) for index in range(usable)]
+    chosen = [name.strip() for name in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if name.strip()]
+    named = [there[int(name)] if name.isdigit() and int(name) < len(there) else name for name in chosen]
+    return (named or there)[:usable]
 
 
 def git(*arguments: str) -> str:

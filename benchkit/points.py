@@ -10,7 +10,7 @@ from typing import Any
 from hydra._internal.config_loader_impl import get_overrides_dirname
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import Override
-from omegaconf import DictConfig, OmegaConf, open_dict, read_write
+from omegaconf import DictConfig, open_dict, read_write
 
 
 class PointComposer:
@@ -42,11 +42,11 @@ class PointComposer:
         given = [override for override in parsed if not override.is_hydra_override()]
         naming = point.hydra.job.config.override_dirname
         with open_dict(point.hydra):
+            point.hydra.sweep.dir = master_config.hydra.sweep.dir
             point.hydra.overrides.task = [override.input_line for override in given]
             point.hydra.job.override_dirname = get_overrides_dirname(
                 given, exclude_keys=naming.exclude_keys, item_sep=naming.item_sep, kv_sep=naming.kv_sep
             )
-        OmegaConf.copy_cache(from_config=master_config, to_config=point)
         return point
 
     def _split(self, overrides: Sequence[str]) -> tuple[tuple[str, ...], list[Override], list[Override]]:

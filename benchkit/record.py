@@ -28,15 +28,19 @@ STATUSES = (
 HARMLESS = ("ok", "unavailable", "skipped")
 """Statuses that do not make a sweep fail."""
 
-VOLATILE_KEYS = ("timeout_s",)
+VOLATILE_KEYS = ("timeout_s", "join_timeout_s")
 """Configuration keys that do not change what is measured."""
 
 
 def point_id(config: dict[str, Any], world_size: int) -> str:
     """The identity of a point: 12 hexadecimal digits of the hash of its resolved configuration."""
     identity = {name: value for name, value in config.items() if name not in VOLATILE_KEYS}
-    text = orjson.dumps({**identity, "world_size": world_size}, option=orjson.OPT_SORT_KEYS)
-    return hashlib.sha256(text).hexdigest()[:12]
+    return digest({**identity, "world_size": world_size})
+
+
+def digest(value: Any) -> str:
+    """12 hexadecimal digits of the hash of plain data."""
+    return hashlib.sha256(orjson.dumps(value, option=orjson.OPT_SORT_KEYS)).hexdigest()[:12]
 
 
 def write(record: dict[str, Any], folder: Path) -> Path:

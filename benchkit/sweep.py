@@ -1,8 +1,11 @@
 """The sweep as Hydra runs it: every point checked before the first one runs, and the combined table at the end."""
 
+import contextlib
 import logging
 import os
-from collections.abc import Sequence
+import sys
+from collections.abc import Iterator, Sequence
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -13,12 +16,19 @@ from hydra.plugins import sweeper
 from hydra.types import HydraContext, TaskFunction
 from omegaconf import DictConfig, OmegaConf
 
+import benchkit
+from benchkit import record
 from benchkit.composition import typed
+from benchkit.config import RunConfig, as_dict
 from benchkit.errors import ConfigError
 from benchkit.points import PointComposer
 from benchkit.registry import start_fork_server
+from launch import topology
+from launch.agents import Agents, alone
+from launch.joining import join
 
 log = logging.getLogger("benchkit")
+JOINED_S = 60.0
 STATUSES: list[str] = []
 """How the points of this process's sweep ended."""
 
@@ -40,11 +50,27 @@ class Sweeper(sweeper.Sweeper):
 
     def sweep(self, arguments: list[str]) -> Any:
         """Runs all points; returns what Hydra's launcher returned for them."""
-        folder = Path(self._config.hydra.sweep.dir)  # resolved first: the points copy its time stamp
         points = self.points(arguments)
-        self.check(points)
+        agents = self.join(self.check(points))
+        self._config.hydra.sweep.dir = agents.exchange(self._config.hydra.sweep.dir, JOINED_S)[0]  # all share agent 0's
+        folder = Path(self._config.hydra.sweep.dir)
+        if not agents.first:
+            log.setLevel(logging.WARNING)
+            start_fork_server()
+            self._launcher.launch(points, initial_job_idx=0)
+            agents.wait_for_end()
+            return []
         self.check_folders(folder, len(points))
         start_fork_server()
+        with self.reported(folder, len(points)):
+            jobs = self._launcher.launch(points, initial_job_idx=0)
+            for overrides, job in zip(points, jobs, strict=True):
+                STATUSES.append(status_of(job, overrides))
+        return [jobs]
+
+    @contextlib.contextmanager
+    def reported(self, folder: Path, num_points: int) -> Iterator[None]:
+        """Makes the sweep's folder and its log, and ends with the table, however the sweep ends."""
         from benchkit.progress import PROGRESS
 
         folder.mkdir(parents=True, exist_ok=True)
@@ -52,17 +78,32 @@ class Sweeper(sweeper.Sweeper):
         remember_latest(folder)
         lines = logging.FileHandler(folder / "benchkit.log")
         log.addHandler(lines)
-        PROGRESS.start(len(points))
+        PROGRESS.start(num_points)
         try:
-            jobs = self._launcher.launch(points, initial_job_idx=0)
-            for overrides, job in zip(points, jobs, strict=True):
-                STATUSES.append(status_of(job, overrides))
-            return [jobs]
+            yield
         finally:
             PROGRESS.stop()
             print_table(folder)
             log.removeHandler(lines)
             lines.close()
+
+    def join(self, configs: Sequence[RunConfig]) -> Agents:
+        """Meets the other agents of this start, where a launcher made several; all must be about to run the same."""
+        started = topology.started()
+        if started.count == 1:
+            return alone()
+        traits = {
+            "benchkit": benchkit.__version__,
+            "torch": metadata.version("torch"),
+            "the command line": " ".join(sys.argv[1:]),
+            "the configuration": record.digest([as_dict(config) for config in configs]),
+        }
+        folder = Path(self._config.hydra.sweep.dir).parent
+        agents = join(started, traits, folder, configs[0].join_timeout_s)
+        from benchkit.crew import enter  # torch is imported from here on
+
+        enter(agents)
+        return agents
 
     def points(self, arguments: list[str]) -> list[list[str]]:
         """The overrides of every point, in order."""
@@ -72,13 +113,19 @@ class Sweeper(sweeper.Sweeper):
         own = [f"{name}={value}" for name, value in self._params.items()]
         return list(BasicSweeper.split_arguments(parser.parse_overrides([*own, *arguments]), None)[0])
 
-    def check(self, points: Sequence[Sequence[str]]) -> None:
-        """Composes every point and raises ConfigError for the first that is wrong."""
-        loader = self._context.config_loader
+    def check(self, points: Sequence[Sequence[str]]) -> list[RunConfig]:
+        """Composes every point and returns its own part; raises ConfigError for the first that is wrong."""
+        loader, started = self._context.config_loader, topology.started()
         compose = PointComposer(loader)
         loader.load_sweep_config = compose  # type: ignore[method-assign] # the launcher composes each point again
-        for overrides in points:
-            typed(compose.own_part(self._config, overrides))
+        configs = [typed(compose.own_part(self._config, overrides)) for overrides in points]
+        for config in configs:
+            if config.world_size != "auto" and int(config.world_size) % started.count:
+                raise ConfigError(
+                    f"world_size={config.world_size}: does not divide over the {started.count} agents of "
+                    f"{started.by}; allowed are multiples of {started.count}, and auto"
+                )
+        return configs
 
     def check_folders(self, folder: Path, num_points: int) -> None:
         """Raises ConfigError where records would overwrite others."""

@@ -13,8 +13,10 @@ from benchkit.clocks import Clock, CudaClock, HostClock
 from benchkit.config import RunConfig
 from benchkit.environment import available_bytes
 from benchkit.errors import InvalidResult
+from benchkit.layout import Place
 from benchkit.measure import Measurement, measure
 from benchkit.registry import load_suites
+from launch.clock_offsets import Offset
 
 
 @dataclass(frozen=True)
@@ -22,10 +24,11 @@ class Assignment:
     """One rank's part in one point, sent to its process."""
 
     config: RunConfig
-    index: int
+    place: Place
     world_size: int
     threads: int
     rendezvous: backends.Rendezvous
+    offset: Offset
 
 
 @dataclass
@@ -44,12 +47,12 @@ def run_rank(assignment: Assignment) -> dict[str, Any] | None:
     stopwatch.enter("init")
     torch.set_num_threads(assignment.threads)
     config = assignment.config
-    device = backends.join(config, assignment.index, assignment.world_size, assignment.rendezvous)
+    device = backends.join(config, assignment.place, assignment.world_size, assignment.rendezvous)
     group = Group(backends.control_group(), assignment.world_size)
     rank = Rank(
-        index=assignment.index,
+        index=assignment.place.rank,
         world_size=assignment.world_size,
-        sharers=assignment.world_size if device.type == "cpu" else config.hardware.ranks_per_device,
+        sharers=assignment.place.local_world_size if device.type == "cpu" else config.hardware.ranks_per_device,
         device=device,
         seed=config.seed,
         available_bytes=lambda: available_bytes(device),
@@ -57,11 +60,11 @@ def run_rank(assignment: Assignment) -> dict[str, Any] | None:
     stopwatch.enter("build")
     cases = load_suites()[config.suite].build(config, rank)
     require_sound(cases, config)
-    clock = make_clock(device)
+    clock = make_clock(device, assignment.offset)
     reports = run_cases(cases, config, clock, group, stopwatch)
     stopwatch.enter("exit")
     group.barrier()  # then the process ends: destroying a gloo group takes another 20 ms, and nothing outlives it
-    if assignment.index:
+    if assignment.place.rank:
         return None
     return {"cases": reports, "clock": clock.name, "began_s": stopwatch.began_s}
 
@@ -101,10 +104,10 @@ class Group:
         ]
 
 
-def make_clock(device: torch.device) -> Clock:
+def make_clock(device: torch.device, offset: Offset) -> Clock:
     """Events for a GPU, aligned by a tiny collective of the measured backend; the host's clock for a CPU."""
     if device.type == "cpu":
-        return HostClock()
+        return HostClock(offset.at)
     token = torch.zeros(1, device=device)
     return CudaClock(torch.cuda, align=lambda: dist.all_reduce(token))
 

@@ -10,13 +10,13 @@ import os
 import pickle
 import signal
 import sys
-import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from multiprocessing import forkserver
 from pathlib import Path
 from typing import Any
 
+from launch.agents import Agents, alone
 from launch.child import rank_main
 from launch.watch import Outcome, Rank, log_file, watch
 
@@ -50,16 +50,19 @@ def run_ranks(
     folder: Path,
     timeout_s: float,
     start_method: str = "forkserver",
+    first_rank: int = 0,
+    agents: Agents | None = None,
 ) -> Outcome:
     """Runs `target` ("module:function") once per element of `arguments`, each in a process of its own.
 
-    Rank r gets arguments[r] and environments[r] and writes its output to folder/rank_r.log. Returns when all have
-    ended; after a failure or `timeout_s` seconds none is left running, nor when this raises (KeyboardInterrupt).
+    The i-th is rank r = first_rank + i; it gets arguments[i] and environments[i] and writes its output to
+    folder/rank_r.log. Returns when all have ended; after a failure here or at another of the `agents`, or `timeout_s`
+    seconds, none is left running, nor when this raises (KeyboardInterrupt).
     """
     context = multiprocessing.get_context(start_method)
     ranks: list[Rank] = []
     try:
-        for index, (argument, environment) in enumerate(zip(arguments, environments, strict=True)):
+        for index, (argument, environment) in enumerate(zip(arguments, environments, strict=True), first_rank):
             ours, theirs = context.Pipe(duplex=False)
             lifeline, held = context.Pipe(duplex=False)
             process = context.Process(  # type: ignore[attr-defined]
@@ -70,7 +73,7 @@ def run_ranks(
             theirs.close()
             lifeline.close()
             ranks.append(Rank(index, process, ours, held))
-        return watch(ranks, folder, time.monotonic() + timeout_s, timeout_s)
+        return watch(ranks, folder, timeout_s, agents or alone())
     finally:
         for rank in ranks:
             kill(rank)

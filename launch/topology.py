@@ -2,6 +2,7 @@
 
 import math
 import os
+import socket
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,33 +10,77 @@ from pathlib import Path
 
 @dataclass(frozen=True)
 class Started:
-    """How this process came to life: by which launcher, as which of how many processes."""
+    """How this process came to life: by which launcher, as which of how many processes.
+
+    job: what the processes of one start share and no other start has; "" where the launcher gives no such thing.
+    """
 
     by: str
     index: int
     count: int
+    job: str = ""
+
+
+@dataclass(frozen=True)
+class Signs:
+    """A launcher's environment variables: the one that gives it away, and those that number and name its processes."""
+
+    sign: str
+    index: str
+    count: str
+    job: tuple[str, ...]
 
 
 LAUNCHERS = {
-    "torchrun": ("TORCHELASTIC_RUN_ID", "RANK", "WORLD_SIZE"),
-    "mpirun (Open MPI)": ("OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"),
-    "srun": ("SLURM_STEP_ID", "SLURM_PROCID", "SLURM_STEP_NUM_TASKS"),
-    "mpirun (MPICH)": ("PMI_SIZE", "PMI_RANK", "PMI_SIZE"),
-}
-"""Per launcher the variable that gives it away, and those that number its processes; srun sets PMI_* as well."""
+    "torchrun": Signs(
+        "TORCHELASTIC_RUN_ID", "RANK", "WORLD_SIZE", ("TORCHELASTIC_RUN_ID", "TORCHELASTIC_RESTART_COUNT")
+    ),
+    "openmpi": Signs("OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", ("PMIX_NAMESPACE",)),
+    "mpich": Signs("MPI_LOCALNRANKS", "PMI_RANK", "PMI_SIZE", ("SLURM_JOB_ID", "SLURM_STEP_ID")),
+    "srun": Signs(
+        "SLURM_STEP_ID", "SLURM_PROCID", "SLURM_STEP_NUM_TASKS",
+        ("SLURM_JOB_ID", "SLURM_STEP_ID", "SLURM_RESTART_COUNT"),
+    ),
+}  # fmt: skip
+"""In this order: Open MPI and MPICH start their daemons by srun inside an allocation, and srun may set PMI_* too."""
 
 
 def started(environment: Mapping[str, str] = os.environ) -> Started:
-    """Reads from the environment who started this process; alone where nobody says otherwise."""
-    for name, (sign, index, count) in LAUNCHERS.items():
-        if sign in environment:
-            return Started(name, int(environment.get(index, 0)), int(environment.get(count, 1)))
-    return Started("nobody", 0, 1)
+    """Reads from the environment who started this process; `plain` where nobody says otherwise."""
+    for name, signs in LAUNCHERS.items():
+        if signs.sign in environment:
+            job = ".".join(environment[variable] for variable in signs.job if variable in environment)
+            if not job and environment.get("MPI_LOCALNRANKS") == environment.get(signs.count):
+                job = f"parent-{os.getppid()}"  # MPICH names no job; on one host all its processes have one parent
+            index, count = int(environment.get(signs.index, 0)), int(environment.get(signs.count, 1))
+            return Started(name, index, count, job)
+    return Started("plain", 0, 1)
+
+
+def node_name() -> str:
+    """This node as its cluster calls it, else the host's name."""
+    return os.environ.get("SLURMD_NODENAME") or socket.gethostname()
+
+
+def namespace(kind: str) -> str:
+    """What all processes share that see the same network ("net") or clock ("time") of the same running kernel."""
+    try:
+        inode = os.stat(f"/proc/self/ns/{kind}").st_ino
+    except OSError:  # no such namespaces here: one per host
+        inode = 0
+    return f"{read_text('/proc/sys/kernel/random/boot_id') or socket.gethostname()}-{inode}"
+
+
+def usable_cores() -> list[int]:
+    """The numbers of the cores that this process may run on."""
+    if hasattr(os, "sched_getaffinity"):
+        return sorted(os.sched_getaffinity(0))
+    return list(range(os.cpu_count() or 1))
 
 
 def available_cores() -> int:
     """Cores this process may use: its affinity, cut to the cgroup's CPU quota where one is set."""
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    cores = len(usable_cores())
     quota = cpu_quota()
     return cores if quota is None else max(1, min(cores, math.floor(quota)))
 
@@ -48,11 +93,6 @@ def cpu_quota() -> float | None:
     elif limit := read_text("/sys/fs/cgroup/cpu/cpu.cfs_quota_us"):
         quota, period = limit, read_text("/sys/fs/cgroup/cpu/cpu.cfs_period_us") or period
     return None if quota in ("max", "-1") else int(quota) / int(period)
-
-
-def threads_per_rank(local_world_size: int) -> int:
-    """An equal share of the cores for each rank of this machine, at least one."""
-    return max(1, available_cores() // local_world_size)
 
 
 def read_text(path: str) -> str:

@@ -4,11 +4,12 @@ import os
 import signal
 import time
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from multiprocessing import connection
 from pathlib import Path
 from typing import Any
 
+from launch.agents import Agents
 from launch.stacks import STACK_SIGNAL, Frame, innermost_frame
 
 GRACE_S = 1.0
@@ -28,7 +29,8 @@ class Failure:
     type: str = ""
     traceback: str = ""
     signal: int | None = None
-    raised_at: float = float("inf")
+    raised_at: float | None = None
+    host: str = ""
 
 
 @dataclass
@@ -55,17 +57,21 @@ def log_file(folder: Path, rank: int) -> Path:
     return folder / f"rank_{rank}.log"
 
 
-def watch(ranks: list[Rank], folder: Path, deadline: float, timeout_s: float) -> Outcome:
-    """Blocks until every rank has ended, one has failed and the others had their grace, or time is up."""
+def watch(ranks: list[Rank], folder: Path, timeout_s: float, agents: Agents) -> Outcome:
+    """Blocks until every rank has ended, one here or elsewhere has failed and all had their grace, or time is up."""
     outcome = Outcome()
     failures: list[Failure] = []
-    running = list(ranks)
+    running, alarmed = list(ranks), False
+    deadline = time.monotonic() + timeout_s
     while running:
         waits = [rank.process.sentinel for rank in running] + [r.pipe for r in running if not r.reported]
-        ready = connection.wait(waits, timeout=max(0.0, deadline - time.monotonic()))
-        if not ready:
-            if not failures:
-                failures.append(timed_out(running, folder, timeout_s))
+        ready = connection.wait([*waits, *agents.connections], timeout=max(0.0, deadline - time.monotonic()))
+        heard = agents.hear(ready)
+        late = not failures and (heard == "timeout" or not (ready or alarmed))
+        if late:
+            agents.alarm("timeout")  # so that the others, too, say now where their ranks are
+            failures.append(timed_out(running, folder, timeout_s))
+        if late or not ready:
             break
         for rank in list(running):
             if rank.pipe in ready and not rank.reported:
@@ -73,8 +79,10 @@ def watch(ranks: list[Rank], folder: Path, deadline: float, timeout_s: float) ->
             if rank.process.sentinel in ready:
                 running.remove(rank)
                 note_exit(rank, outcome, failures)
-        if failures:
-            deadline = min(deadline, time.monotonic() + GRACE_S)
+        if not alarmed and (failures or heard):
+            deadline, alarmed = min(deadline, time.monotonic() + GRACE_S), True
+            if not heard:
+                agents.alarm(failures[0].kind)
     outcome.failure = root_cause(failures)
     return outcome
 
@@ -117,9 +125,16 @@ def signal_name(number: int) -> str:
 def root_cause(failures: list[Failure]) -> Failure | None:
     """The failure that explains the others: a death without words, else the exception that was raised first.
 
-    A peer's death makes collectives raise on the survivors within milliseconds, so order of arrival misleads.
+    A peer's death makes collectives raise on the survivors within milliseconds, so order of arrival misleads. Of
+    time-outs, one per agent, the one that names a rank, with where all the others are.
     """
-    return min(failures, key=lambda f: (f.kind == "exception", f.raised_at), default=None)
+    cause = min(failures, key=lambda f: (f.kind == "exception", f.rank is None, f.raised_at or 0.0), default=None)
+    late = [failure for failure in failures if failure.kind == "timeout"]
+    if cause in late and len(late) > 1:
+        places = ", ".join(failure.message.split(": ", 1)[1] for failure in late)
+        stacks = "\n".join(failure.traceback for failure in late)
+        return replace(cause, message=f"{cause.message.split(': ', 1)[0]}: {places}", traceback=stacks)
+    return cause
 
 
 def timed_out(running: list[Rank], folder: Path, timeout_s: float) -> Failure:

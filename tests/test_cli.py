@@ -226,11 +226,3 @@ def test_exit_codes(statuses, code):
 
 def test_conf_is_beside_the_package_in_a_checkout():
     assert config_folder() == ROOT / "conf"
-
-
-def test_under_torchrun_it_refuses_to_run_everything_twice(cli):
-    processes = ["torch.distributed.run", "--standalone", "--nproc-per-node=2", "-m", "benchkit", "+suite=allreduce"]
-    done = cli(*processes[1:], module=processes[0])
-    assert done.returncode != 0
-    assert "benchkit: torchrun started 2 processes: allowed is 1" in done.stderr
-    assert not (cli.folder / "outputs").exists()

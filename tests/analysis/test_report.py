@@ -98,7 +98,7 @@ def test_sentences_state_what_the_table_holds():
     assert "highest bus bandwidth is 1.05 GB/s" in text
     assert "allreduce (world_size=4): 1 to 100 MiB (100 times) takes 100 times as long (2 ms to 200 ms)." in text
     assert "allreduce (data_size=10): 2 to 4 ranks (2 times) takes 2 times as long" in text
-    assert "8 ranks shared 4 cores in 1 points" in text
+    assert "8 ranks had 0.5 cores each in 1 points" in text
     assert "allreduce (world_size=8, data_size=1): the median is known to ±" in text
     assert "timeout on rank 1: it went timeout" in text
 

@@ -2,6 +2,7 @@ import pandas as pd
 import pytest
 
 from analysis.rows import METRICS
+from analysis.sentences import describe
 from analysis.table import as_markdown, as_text, identity_columns, own_columns
 from tests.analysis.records import grid, make_record, tabulate_records
 from tests.conftest import ROOT
@@ -97,3 +98,20 @@ def test_markdown_has_a_line_per_row():
 
 def test_no_records_are_an_empty_table():
     assert tabulate_records([]).empty
+
+
+def test_starts_told_too_roughly_give_no_makespan():
+    told = {"estimator": "min_rtt_line", "uncertainty_s": 5e-5}
+    sure = tabulate_records([make_record(start_clock=told)]).iloc[0]
+    assert sure["makespan_s"] == pytest.approx(1e-3)
+    assert sure["start_clock"] == "min_rtt_line"
+    rough = tabulate_records([make_record(start_clock=told | {"uncertainty_s": 2e-4})])
+    assert rough.iloc[0]["median_s"] == pytest.approx(1e-3)
+    assert rough[["makespan_s", "start_skew_s", "straggler_rank"]].isna().all(axis=None)
+    assert "the hosts' clocks are known to 0.2 ms only" in describe(rough)
+
+
+def test_hosts_and_agents_are_part_of_what_was_measured():
+    agents = [{"host": "n1", "ranks": [0]}, {"host": "n2", "ranks": [1]}, {"host": "n2", "ranks": [2]}]
+    row = tabulate_records([make_record(agents=agents, launched_by="srun")]).iloc[0]
+    assert (row["host"], row["num_agents"], row["launched_by"]) == ("n1+n2", 3, "srun")

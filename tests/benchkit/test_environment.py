@@ -1,3 +1,4 @@
+import pytest
 import torch
 
 from benchkit import environment
@@ -16,13 +17,33 @@ def test_it_tells_what_a_reader_needs():
 
 
 def test_gpus_are_read_from_nvidia_smi(monkeypatch):
-    line = "NVIDIA H100 80GB HBM3, 81559 MiB, 550.54.15, 700.00 W, 1980 MHz"
+    line = "NVIDIA H100 80GB HBM3, 81559 MiB, 550.54.15, 700.00 W, 1980 MHz, GPU-1"
     monkeypatch.setattr(environment.shutil, "which", lambda name: f"/usr/bin/{name}")
     monkeypatch.setattr(environment, "output", lambda *command: line + "\n" + line)
     gpus = environment.gpus()
     assert len(gpus) == 2
     assert gpus[0]["name"] == "NVIDIA H100 80GB HBM3"
     assert gpus[0]["clocks.max.sm"] == "1980 MHz"
+
+
+@pytest.mark.parametrize(
+    ("chosen", "visible"),
+    [(None, ["GPU-a", "GPU-b", "GPU-c"]), ("2,0", ["GPU-c", "GPU-a"]), ("GPU-b", ["GPU-b"]), ("", ["GPU-a", "GPU-b"])],
+)
+def test_visible_gpus_have_names_that_two_processes_share(monkeypatch, chosen, visible):
+    there = [{"uuid": f"GPU-{letter}"} for letter in "abc"]
+    monkeypatch.setattr(environment, "lasting", lambda: {"gpus": there})
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: len(visible))
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    if chosen is not None:
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", chosen)
+    assert environment.visible_gpus() == visible
+
+
+def test_without_nvidia_smi_gpus_are_numbers(monkeypatch):
+    monkeypatch.setattr(environment, "lasting", lambda: {"gpus": []})
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    assert environment.visible_gpus() == ["0", "1"]
 
 
 def test_a_command_that_is_not_there_says_nothing():
@@ -51,10 +72,8 @@ def test_cores_are_cut_to_the_quota(monkeypatch):
     fake_files(monkeypatch, topology, {"/sys/fs/cgroup/cpu.max": "350000 100000"})
     assert topology.cpu_quota() == 3.5
     assert topology.available_cores() == 3
-    assert topology.threads_per_rank(2) == 1
     fake_files(monkeypatch, topology, {"/sys/fs/cgroup/cpu.max": "max 100000"})
     assert topology.available_cores() == 16
-    assert topology.threads_per_rank(4) == 4
     v1 = {"/sys/fs/cgroup/cpu/cpu.cfs_quota_us": "50000", "/sys/fs/cgroup/cpu/cpu.cfs_period_us": "100000"}
     fake_files(monkeypatch, topology, v1)
     assert topology.available_cores() == 1

@@ -38,6 +38,7 @@ def master(loader):
 )
 def test_it_equals_what_hydra_composes(loader, master, overrides):
     expected = loader.load_sweep_config(master, overrides)
+    expected.hydra.sweep.dir = master.hydra.sweep.dir  # all points share the sweep's, whenever they are composed
     compose = PointComposer(loader)
     compose(master, ["+suite=allreduce", "data_size=99"])  # another point before it
     point = compose(master, overrides)

@@ -1,22 +1,53 @@
+import os
+import socket
+
 import pytest
 
+from launch import topology
 from launch.topology import Started, started
 
 
 @pytest.mark.parametrize(
     ("environment", "expected"),
     [
-        ({}, Started("nobody", 0, 1)),
-        ({"RANK": "3", "WORLD_SIZE": "4"}, Started("nobody", 0, 1)),  # somebody's leftovers
-        ({"TORCHELASTIC_RUN_ID": "none", "RANK": "1", "WORLD_SIZE": "4"}, Started("torchrun", 1, 4)),
-        ({"OMPI_COMM_WORLD_SIZE": "2", "OMPI_COMM_WORLD_RANK": "1"}, Started("mpirun (Open MPI)", 1, 2)),
-        ({"PMI_RANK": "1", "PMI_SIZE": "2"}, Started("mpirun (MPICH)", 1, 2)),
+        ({}, Started("plain", 0, 1)),
+        ({"RANK": "3", "WORLD_SIZE": "4"}, Started("plain", 0, 1)),  # somebody's leftovers
         (
-            {"SLURM_STEP_ID": "0", "SLURM_PROCID": "1", "SLURM_STEP_NUM_TASKS": "3", "PMI_RANK": "1", "PMI_SIZE": "3"},
-            Started("srun", 1, 3),
+            {"TORCHELASTIC_RUN_ID": "none", "TORCHELASTIC_RESTART_COUNT": "2", "RANK": "1", "WORLD_SIZE": "4"},
+            Started("torchrun", 1, 4, "none.2"),
         ),
-        ({"SLURM_JOB_ID": "7", "SLURM_PROCID": "0", "SLURM_NTASKS": "8"}, Started("nobody", 0, 1)),  # a batch script
+        (
+            {"OMPI_COMM_WORLD_SIZE": "2", "OMPI_COMM_WORLD_RANK": "1", "PMIX_NAMESPACE": "77"},
+            Started("openmpi", 1, 2, "77"),
+        ),
+        (
+            {"MPI_LOCALNRANKS": "2", "PMI_RANK": "1", "PMI_SIZE": "2"},
+            Started("mpich", 1, 2, f"parent-{os.getppid()}"),
+        ),
+        ({"MPI_LOCALNRANKS": "2", "PMI_RANK": "3", "PMI_SIZE": "4"}, Started("mpich", 3, 4, "")),  # two hosts
+        (
+            {"SLURM_JOB_ID": "7", "SLURM_STEP_ID": "0", "SLURM_PROCID": "1", "SLURM_STEP_NUM_TASKS": "3",
+             "PMI_RANK": "1", "PMI_SIZE": "3"},
+            Started("srun", 1, 3, "7.0"),
+        ),
+        (  # MPICH's daemons are a step of their own, one task per node
+            {"SLURM_JOB_ID": "7", "SLURM_STEP_ID": "0", "SLURM_PROCID": "1", "SLURM_STEP_NUM_TASKS": "2",
+             "MPI_LOCALNRANKS": "2", "PMI_RANK": "3", "PMI_SIZE": "4"},
+            Started("mpich", 3, 4, "7.0"),
+        ),
+        ({"SLURM_JOB_ID": "7", "SLURM_PROCID": "0", "SLURM_NTASKS": "8"}, Started("plain", 0, 1)),  # a batch script
     ],
-)
+)  # fmt: skip
 def test_who_started_us(environment, expected):
     assert started(environment) == expected
+
+
+def test_a_node_has_the_name_that_its_cluster_gives_it(monkeypatch):
+    monkeypatch.delenv("SLURMD_NODENAME", raising=False)
+    assert topology.node_name() == socket.gethostname()
+    monkeypatch.setenv("SLURMD_NODENAME", "n7")
+    assert topology.node_name() == "n7"
+
+
+def test_namespaces_are_told_apart():
+    assert topology.namespace("net") == topology.namespace("net") != topology.namespace("time")

@@ -1,0 +1,120 @@
+"""Which ranks run where: what each agent takes of a point's ranks, and the threads and devices they get."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from benchkit.config import RunConfig
+from benchkit.crew import Crew
+from launch.members import Member
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where one rank runs. `device_index` counts the GPUs that its agent sees."""
+
+    rank: int
+    local_rank: int
+    local_world_size: int
+    device_index: int
+
+
+@dataclass(frozen=True)
+class Layout:
+    """The ranks of one point. `places` are this agent's; `problem` says why there are none."""
+
+    world_size: int
+    threads: int
+    cores_per_rank: float
+    places: list[Place]
+    agents: list[dict[str, Any]]
+    problem: str = ""
+
+
+def lay_out(config: RunConfig, crew: Crew) -> Layout:
+    """Gives each agent its share of the ranks, in order of agents. The same on all agents."""
+    members = crew.agents.members
+    world_size = resolve_world_size(config, crew)
+    share, left_over = divmod(world_size, len(members))
+    problem = uneven(world_size, len(members)) if left_over else missing_gpus(config, crew, share)
+    listed = [
+        {name: value for name, value in crew.facts[member.index].items() if name not in ("visible_gpus", "store_port")}
+        | {"ranks": list(range(position * share, (position + 1) * share))}
+        for position, member in enumerate(members)
+    ]
+    places = [] if problem else my_places(config, crew, share)
+    cores = cores_per_rank(crew, share)
+    threads = max(1, int(cores)) if config.threads_per_rank == "auto" else int(config.threads_per_rank)
+    return Layout(world_size, threads, cores, places, listed, problem)
+
+
+def uneven(world_size: int, num_agents: int) -> str:
+    return f"{world_size} ranks do not divide over {num_agents} agents"
+
+
+def my_places(config: RunConfig, crew: Crew, share: int) -> list[Place]:
+    """This agent's ranks. Agents that see the same GPUs of a host take different ones of them."""
+    me = crew.agents.me
+    here = crew.on_host_of(me)
+    before = here.index(me) * share
+    shared = all(crew.facts[other.index]["visible_gpus"] == crew.facts[me.index]["visible_gpus"] for other in here)
+    first, per_device = crew.agents.members.index(me) * share, config.hardware.ranks_per_device
+    return [
+        Place(first + i, before + i, share * len(here), ((before if shared else 0) + i) // per_device)
+        for i in range(share)
+    ]
+
+
+def resolve_world_size(config: RunConfig, crew: Crew) -> int:
+    """`auto`: on GPUs one rank per place on those visible; on CPUs one per agent, and 2 where there is one agent."""
+    if config.world_size != "auto":
+        return int(config.world_size)
+    num_agents = len(crew.agents.members)
+    if config.hardware.device != "cuda":
+        return max(2, num_agents)
+    shares = [
+        len(gpus_of_host(crew, member)) * config.hardware.ranks_per_device // len(crew.on_host_of(member))
+        for member in crew.agents.members
+    ]
+    return int(max(1, min(shares)) * num_agents)
+
+
+def gpus_of_host(crew: Crew, member: Member) -> set[str]:
+    """All GPUs that the agents on a member's host see together."""
+    return {gpu for other in crew.on_host_of(member) for gpu in crew.facts[other.index]["visible_gpus"]}
+
+
+def missing_gpus(config: RunConfig, crew: Crew, share: int) -> str:
+    """Why a point cannot have the GPUs it asks for; "" where it can, or asks for none."""
+    if config.hardware.device != "cuda":
+        return ""
+    for member in crew.agents.members:
+        ranks = share * len(crew.on_host_of(member))
+        needed, there = -(-ranks // config.hardware.ranks_per_device), len(gpus_of_host(crew, member))
+        if needed > there:
+            return f"needs {needed} GPUs for {ranks} ranks on {member.host}, {there} visible"
+    return ""
+
+
+def cores_per_rank(crew: Crew, share: int) -> float:
+    """What each rank has of its host's cores where all share them equally; of the scantiest host."""
+    shares = []
+    for member in crew.agents.members:
+        here = crew.on_host_of(member)
+        usable = [crew.facts[other.index]["available_cores"] for other in here]
+        together = {core for other in here for core in other.cores}
+        bound = any(set(other.cores) != together for other in here)  # a launcher gave each agent cores of its own
+        cores = min(sum(usable), len(together)) if bound else min(usable)
+        shares.append(cores / max(1, share * len(here)))
+    return float(min(shares))
+
+
+def rank_environment(config: RunConfig, place: Place, layout: Layout) -> dict[str, str]:
+    """The environment of one rank: the backend's own variables, threads, and the names that torchrun uses."""
+    return {
+        **config.backend.env,
+        "OMP_NUM_THREADS": str(layout.threads),
+        "RANK": str(place.rank),
+        "LOCAL_RANK": str(place.local_rank),
+        "WORLD_SIZE": str(layout.world_size),
+        "LOCAL_WORLD_SIZE": str(place.local_world_size),
+    }

@@ -1,0 +1,197 @@
+"""The agents of one run: a process on each place that a launcher gave us, all connected to agent 0.
+
+They come together once, agree that they run the same, and then go through the points in step. Between two steps an
+agent only sleeps: what the others have to say, and their death, wake it.
+"""
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from multiprocessing import connection
+from typing import Any
+
+from launch.members import Member, this_member
+from launch.wires import Gone, Wire
+
+SLACK_S = 5.0
+"""How much longer than agent 0 the others wait, so that it is agent 0 that says who is missing."""
+
+
+class Stopped(KeyboardInterrupt):
+    """Another agent was told to stop, and so all do."""
+
+
+class SweepEnds(BaseException):
+    """Nothing more can be measured: agent 0 or a whole node is gone."""
+
+
+class Lost(Exception):
+    """Agents are gone. `nodes`: their hosts do not answer either."""
+
+    def __init__(self, members: Sequence[Member], nodes: bool) -> None:
+        how = "does not answer, nor does its node" if nodes else "is gone"
+        super().__init__(f"{' and '.join(map(str, members))} {how}")
+        self.members = list(members)
+        self.nodes = nodes
+
+
+class Agents:
+    """All agents that live, as seen by one of them. Agent 0 has a wire to each, the others one to agent 0."""
+
+    def __init__(self, me: Member, members: Sequence[Member], wires: Mapping[int, Wire], hub: str) -> None:
+        self.me = me
+        self.members = list(members)
+        self.hub = hub  # the name under which this agent reaches agent 0's host
+        self._wires = dict(wires)
+        self._early: dict[int, Any] = {}
+        self._gone: dict[int, Gone] = {}
+
+    @property
+    def first(self) -> bool:
+        """Whether this is agent 0, which writes the records."""
+        return self.me.index == 0
+
+    @property
+    def connections(self) -> list[Any]:
+        """What to wait for beside the ranks; give what is ready to hear()."""
+        return [wire.connection for wire in self._wires.values()]
+
+    def alarm(self, kind: str) -> None:
+        """Tells all others that a rank here has failed."""
+        for wire in self._wires.values():
+            wire.send("alarm", kind)
+
+    def hear(self, ready: Sequence[Any]) -> str | None:
+        """Takes in what others say; returns the kind of failure if one has failed. Raises Stopped, SweepEnds."""
+        alarm = None
+        for index, wire in list(self._wires.items()):
+            if wire.connection not in ready:
+                continue
+            kind, value = self._receive(index, wire)
+            if kind == "alarm":
+                alarm = str(value)
+                self._relay(alarm, index)
+            elif kind == "value":
+                self._early[index] = value
+        return alarm
+
+    def exchange(self, value: Any, timeout_s: float) -> list[Any]:
+        """Every agent's value, in order of agents; values are plain JSON.
+
+        Raises Lost on all agents alike where some are gone or give nothing in time, and forgets those.
+        """
+        if not self.first:
+            return self._ask(value, timeout_s)
+        deadline = time.monotonic() + timeout_s
+        while missing := [index for index in self._wires if index not in self._early]:
+            ready = connection.wait(self.connections, max(0.0, deadline - time.monotonic()))
+            if not ready:
+                for index in missing:
+                    self._lose(index, Gone(silently=True))
+            self.hear(ready)
+        early, self._early = self._early, {}
+        if self._gone:
+            raise self._forget(self._tell_lost())
+        values = [value, *(early[index] for index in self._wires)]
+        for wire in self._wires.values():
+            wire.send("values", values)
+        return values
+
+    def lost_now(self, patience_s: float) -> Lost | None:
+        """Who has gone in these moments: a launcher ends all agents because one died, and that is the cause."""
+        deadline = time.monotonic() + patience_s
+        while not self._gone and self._wires and (rest := deadline - time.monotonic()) > 0:
+            try:
+                self.hear(connection.wait(self.connections, rest))
+            except (Stopped, SweepEnds):
+                return None
+        return self._forget(self._tell_lost()) if self._gone else None
+
+    def stop(self, why: str) -> None:
+        """Tells all others to stop as well."""
+        for wire in self._wires.values():
+            wire.send("stop", f"{self.me} was {why}")
+
+    def wait_for_end(self) -> None:
+        """Blocks an agent other than 0 until agent 0 has ended: launchers end everyone as soon as one agent ends."""
+        while not self.first and self._wires:
+            try:
+                self._wires[0].receive()
+            except Gone:
+                return
+
+    def ping(self, rounds: int) -> list[tuple[float, float, float]]:
+        """Asks agent 0's clock `rounds` times: (sent, its time, received) by perf_counter. Agent 0 must pong()."""
+        answers = []
+        for _ in range(rounds):
+            sent = time.perf_counter()
+            self._wires[0].send("ping")
+            _, there = self._receive(0, self._wires[0])
+            answers.append((sent, float(there), time.perf_counter()))
+        return answers
+
+    def pong(self, member: Member, rounds: int) -> None:
+        """Agent 0's side of ping()."""
+        for _ in range(rounds):
+            if member.index not in self._wires:
+                return
+            self._receive(member.index, self._wires[member.index])
+            if member.index in self._wires:
+                self._wires[member.index].send("time", time.perf_counter())
+
+    def _receive(self, index: int, wire: Wire, timeout_s: float | None = None) -> tuple[str, Any]:
+        """One message; on agent 0 the loss of another is an alarm, elsewhere that of agent 0 is the end."""
+        try:
+            kind, value = wire.receive(timeout_s)
+        except Gone as gone:
+            if not self.first:
+                raise SweepEnds(f"{self.members[0]} {gone}: nobody is left to write records") from None
+            self._lose(index, gone)
+            return "alarm", "lost"
+        if kind == "stop":
+            self._relay_stop(index, str(value))
+            raise Stopped(str(value))
+        return kind, value
+
+    def _ask(self, value: Any, timeout_s: float) -> list[Any]:
+        wire = self._wires[0]
+        wire.send("value", value)
+        while True:
+            kind, answer = self._receive(0, wire, timeout_s + SLACK_S)
+            if kind == "values":
+                return list(answer)
+            if kind == "lost":
+                raise self._forget(Lost([Member(**lost) for lost in answer["members"]], answer["nodes"]))
+
+    def _relay(self, alarm: str, origin: int) -> None:
+        for index, wire in self._wires.items():
+            if self.first and index != origin:
+                wire.send("alarm", alarm)
+
+    def _relay_stop(self, origin: int, why: str) -> None:
+        for index, wire in self._wires.items():
+            if self.first and index != origin:
+                wire.send("stop", why)
+
+    def _lose(self, index: int, gone: Gone) -> None:
+        self._gone[index] = gone
+        self._early.pop(index, None)
+        self._wires.pop(index).close()
+
+    def _tell_lost(self) -> Lost:
+        lost = Lost([m for m in self.members if m.index in self._gone], any(g.silently for g in self._gone.values()))
+        for wire in self._wires.values():
+            wire.send("lost", {"members": [asdict(member) for member in lost.members], "nodes": lost.nodes})
+        self._gone = {}
+        return lost
+
+    def _forget(self, lost: Lost) -> Lost:
+        gone = {member.index for member in lost.members}
+        self.members = [member for member in self.members if member.index not in gone]
+        return lost
+
+
+def alone() -> Agents:
+    """The only agent there is."""
+    me = this_member(0)
+    return Agents(me, [me], {}, "127.0.0.1")

@@ -1,0 +1,53 @@
+"""One point at a time on a host: what runs beside a measurement is measured with it.
+
+The lock is a name in the kernel's abstract socket namespace: every user's processes see it, whatever private /tmp a
+cluster gives them, it is gone with the process that holds it, and whoever waits sleeps until then.
+"""
+
+import socket
+import struct
+import sys
+from collections.abc import Callable
+
+NAME = "\0benchkit-measures"
+
+
+class HostLock:
+    """Held from acquire() to release(), or to the end of the process."""
+
+    def __init__(self, name: str = NAME) -> None:
+        self._name = name
+        self._held: socket.socket | None = None
+
+    def acquire(self, say: Callable[[int], None]) -> None:
+        """Waits until nobody on this host holds it; `say` is given the number of the process that does, once."""
+        said = False
+        while sys.platform == "linux":  # elsewhere there are no abstract sockets, and no lock
+            mine = socket.socket(socket.AF_UNIX)
+            try:
+                mine.bind(self._name)
+                mine.listen(512)
+                self._held = mine
+                return
+            except OSError:
+                mine.close()
+            with socket.socket(socket.AF_UNIX) as waiting:
+                try:
+                    waiting.connect(self._name)
+                    if not said:
+                        say(holder(waiting))
+                        said = True
+                    waiting.recv(1)  # nobody writes: this ends with the holder's socket
+                except OSError:
+                    continue  # it went meanwhile
+
+    def release(self) -> None:
+        if self._held is not None:
+            self._held.close()
+            self._held = None
+
+
+def holder(connected: socket.socket) -> int:
+    """The process at the other end of a Unix socket."""
+    credentials = connected.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
+    return int(struct.unpack("3i", credentials)[0])

@@ -1,0 +1,78 @@
+import signal
+from dataclasses import asdict
+
+import pytest
+
+from benchkit import agent, record, verdict
+from launch.clock_offsets import Offset
+from launch.watch import Failure
+from tests.benchkit.test_backends import config
+
+
+@pytest.mark.parametrize(
+    ("failure", "status"),
+    [
+        (Failure(0, "timeout", "no end within 5 s"), "timeout"),
+        (Failure(0, "signal", "killed by SIGKILL", signal=9), "crash"),
+        (Failure(0, "exit", "exited with code 3 and no report"), "crash"),
+        (Failure(0, "exception", "deliberate", type="RuntimeError"), "error"),
+        (Failure(0, "exception", "CUDA out of memory. Tried", type="OutOfMemoryError"), "oom"),
+        (Failure(0, "exception", "", type="MemoryError"), "oom"),
+        (Failure(0, "exception", "DefaultCPUAllocator: can't allocate memory", type="RuntimeError"), "oom"),
+        (Failure(0, "exception", "not here", type="Unavailable"), "unavailable"),
+        (Failure(0, "exception", "element 3", type="InvalidResult"), "invalid"),
+    ],
+)
+def test_failures_have_their_words(failure, status):
+    assert verdict.failure_status(failure) == status
+
+
+def test_phases_last_until_the_next_begins():
+    assert verdict.durations({"spawn": 1.0, "init": 1.5, "": 4.0}) == {"spawn": 0.5, "init": 2.5}
+
+
+def told(*failures, out_of_memory=False):
+    return [{"failure": failure and asdict(failure), "out_of_memory": out_of_memory} for failure in failures]
+
+
+def test_a_kill_while_the_kernel_ran_out_of_memory_is_oom():
+    killed = Failure(1, "signal", "killed by SIGKILL", signal=signal.SIGKILL)
+    assert verdict.report(None, told(killed, out_of_memory=True), 0.0)["status"] == "oom"
+    assert verdict.report(None, told(killed), 0.0)["status"] == "crash"
+    segfault = Failure(1, "signal", "killed by SIGSEGV", signal=signal.SIGSEGV)
+    assert verdict.report(None, told(segfault, out_of_memory=True), 0.0)["status"] == "crash"
+
+
+def test_memory_that_another_host_lacks_does_not_explain_a_kill():
+    killed = Failure(1, "signal", "killed by SIGKILL", signal=signal.SIGKILL, host="n1")
+    raised = Failure(2, "exception", "connection closed", host="n2", raised_at=1.0)
+    both = [*told(killed), *told(raised, out_of_memory=True)]
+    report = verdict.report(None, both, 0.0)
+    assert (report["status"], report["error"]["rank"], report["error"]["host"]) == ("crash", 1, "n1")
+
+
+def test_the_first_exception_of_all_hosts_is_the_cause_by_one_clock():
+    later = verdict.placed(Failure(0, "exception", "connection closed", raised_at=50.0), "n1", Offset())
+    first = verdict.placed(Failure(3, "exception", "deliberate", raised_at=1000.0), "n2", Offset(at_s=-951.0))
+    report = verdict.report(None, told(later, None, first), 0.0)
+    assert (report["error"]["rank"], report["error"]["host"]) == (3, "n2")
+
+
+def test_time_outs_of_all_hosts_become_one_that_names_the_culprit():
+    waits = Failure(None, "timeout", "no end within 5 s: rank 0 in all_reduce", host="n1", traceback="a")
+    hangs = Failure(1, "timeout", "no end within 5 s: rank 1 in step", host="n2", traceback="b")
+    error = verdict.report(None, told(waits, hangs), 0.0)["error"]
+    assert (error["rank"], error["host"]) == (1, "n2")
+    assert error["message"] == "no end within 5 s: rank 0 in all_reduce, rank 1 in step"
+
+
+def test_what_fails_in_the_agent_itself_is_a_record_too(tmp_path, monkeypatch):
+    def no_more_processes(*_, **__):
+        raise BlockingIOError("Resource temporarily unavailable")
+
+    monkeypatch.setattr(agent.ranks, "run_ranks", no_more_processes)
+    result = agent.run_point(config(), tmp_path, [])
+    assert result["status"] == "error"
+    assert result["error"]["message"] == "the agent failed: Resource temporarily unavailable"
+    assert "Traceback" in result["error"]["traceback"]
+    assert record.read(tmp_path / record.FILE_NAME)["status"] == "error"
