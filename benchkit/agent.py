@@ -4,6 +4,7 @@ Every agent of a run goes through the same points in step; agent 0 alone writes.
 """
 
 import datetime
+import logging
 import time
 import traceback
 from dataclasses import asdict
@@ -15,6 +16,7 @@ from benchkit.config import RunConfig, as_dict
 from benchkit.crew import AGES_S, Crew
 from benchkit.errors import Unavailable
 from benchkit.layout import Layout
+from benchkit.progress import PROGRESS
 from benchkit.registry import start_fork_server
 from benchkit.verdict import error_report
 from benchkit.worker import Assignment
@@ -23,8 +25,17 @@ from launch.agents import Lost, Stopped, SweepEnds
 from launch.clock_offsets import Offset
 from launch.watch import Failure, Outcome
 
+log = logging.getLogger("benchkit")
 CAUSE_S = 0.5
 """After a signal, how long the death of another agent, which may be why it came, can take to be known."""
+
+
+def run_and_tell(config: RunConfig, folder: Path, overrides: list[str]) -> str:
+    """Runs one point and returns its status; agent 0 also prints its line."""
+    result = run_point(config, folder, overrides)
+    if crew.crew().agents.first:
+        log.info(PROGRESS.line(result))
+    return str(result["status"])
 
 
 def run_point(config: RunConfig, folder: Path, overrides: list[str]) -> dict[str, Any]:
@@ -42,7 +53,8 @@ def run_point(config: RunConfig, folder: Path, overrides: list[str]) -> dict[str
     except KeyboardInterrupt as error:
         why = str(error) or "stopped by Ctrl-C"
         lost_before = here.agents.lost_now(CAUSE_S)
-        result |= lost_report(lost_before) if lost_before else {"status": "interrupted", "error": error_report(why)}
+        status = getattr(error, "status", "interrupted")
+        result |= lost_report(lost_before) if lost_before else {"status": status, "error": error_report(why)}
         if not isinstance(error, Stopped):
             here.agents.stop(why)
         raise

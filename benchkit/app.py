@@ -1,7 +1,6 @@
 """The command line: Hydra in front, one point or a sweep behind, an exit code at the end."""
 
 import itertools
-import logging
 import os
 import signal
 import sys
@@ -17,21 +16,12 @@ from omegaconf.errors import OmegaConfBaseException
 from yaml import YAMLError
 
 from benchkit import composition, sweep
-from benchkit.errors import ConfigError
+from benchkit.errors import ConfigError, Terminated
 from launch import topology
 from launch.agents import SweepEnds
 from launch.meeting import JoinError
 
-log = logging.getLogger("benchkit")
 EXIT_OK, EXIT_FAILED, EXIT_CONFIG = 0, 1, 2
-
-
-class Terminated(KeyboardInterrupt):
-    """A signal asked us to stop; handled as Ctrl-C is."""
-
-    def __init__(self, number: int) -> None:
-        super().__init__(f"stopped by {signal.Signals(number).name}")
-        self.number = number
 
 
 def main() -> int:
@@ -114,9 +104,6 @@ def run_job(composed: DictConfig) -> str:
     if job.mode != RunMode.MULTIRUN or not job.sweeper._target_.startswith("hydra_plugins.benchkit_sweeper."):
         raise ConfigError("hydra.mode and hydra/sweeper are benchkit's: one point is a sweep of one, and checked first")
     config = composition.typed(composed)
-    from benchkit.agent import run_point  # torch is imported from here on
-    from benchkit.progress import PROGRESS
+    from benchkit.agent import run_and_tell  # torch is imported from here on
 
-    record = run_point(config, Path(job.runtime.output_dir), list(job.overrides.task))
-    log.info(PROGRESS.line(record))
-    return str(record["status"])
+    return run_and_tell(config, Path(job.runtime.output_dir), list(job.overrides.task))

@@ -54,7 +54,7 @@ class Progress:
 
 
 PROGRESS = Progress()
-IN_HEAD = ("hydra.", "suite=", "backend=", "hardware=", "world_size=", "sweep=")
+IN_HEAD = ("hydra.", "suite=", "backend=", "hardware=", "world_size=", "sweep=", "launcher=")
 """Overrides that the head of a point's line says already."""
 
 

@@ -24,7 +24,11 @@ STATUSES = (
     "unavailable",  # no such backend or device here
     "skipped",      # known beforehand not to fit
     "interrupted",  # Ctrl-C, or SIGTERM
+    "preempted",    # by Slurm, for a job that matters more
+    "cancelled",    # by scancel
 )  # fmt: skip
+FINAL = tuple(status for status in STATUSES if status not in ("running", "preempted"))
+"""Statuses after which a point does not run again."""
 HARMLESS = ("ok", "unavailable", "skipped")
 """Statuses that do not make a sweep fail."""
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.plugins import Plugins
-from hydra.core.utils import JobReturn, JobStatus
+from hydra.core.utils import JobReturn, JobStatus, configure_log
 from hydra.plugins import sweeper
 from hydra.types import HydraContext, TaskFunction
 from omegaconf import DictConfig, OmegaConf
@@ -54,6 +54,7 @@ class Sweeper(sweeper.Sweeper):
         agents = self.join(self.check(points))
         self._config.hydra.sweep.dir = agents.exchange(self._config.hydra.sweep.dir, JOINED_S)[0]  # all share agent 0's
         folder = Path(self._config.hydra.sweep.dir)
+        configure_log(self._config.hydra.job_logging)
         if not agents.first:
             log.setLevel(logging.WARNING)
             start_fork_server()

@@ -70,7 +70,7 @@ class Agents:
             kind, value = self._receive(index, wire)
             if kind == "alarm":
                 alarm = str(value)
-                self._relay(alarm, index)
+                self._relay("alarm", alarm, index)
             elif kind == "value":
                 self._early[index] = value
         return alarm
@@ -149,7 +149,8 @@ class Agents:
             self._lose(index, gone)
             return "alarm", "lost"
         if kind == "stop":
-            self._relay_stop(index, str(value))
+            self._wires.pop(index)  # it says goodbye: its end is no loss
+            self._relay("stop", str(value), index)
             raise Stopped(str(value))
         return kind, value
 
@@ -163,15 +164,10 @@ class Agents:
             if kind == "lost":
                 raise self._forget(Lost([Member(**lost) for lost in answer["members"]], answer["nodes"]))
 
-    def _relay(self, alarm: str, origin: int) -> None:
+    def _relay(self, kind: str, value: str, origin: int) -> None:
         for index, wire in self._wires.items():
             if self.first and index != origin:
-                wire.send("alarm", alarm)
-
-    def _relay_stop(self, origin: int, why: str) -> None:
-        for index, wire in self._wires.items():
-            if self.first and index != origin:
-                wire.send("stop", why)
+                wire.send(kind, value)
 
     def _lose(self, index: int, gone: Gone) -> None:
         self._gone[index] = gone

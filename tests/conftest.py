@@ -7,7 +7,7 @@ import subprocess
 import sys
 import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -33,23 +33,37 @@ class Cli:
         }
         self.environment.pop("HYDRA_FULL_ERROR", None)
 
-    def start(self, *arguments: str, module: str = "benchkit") -> "subprocess.Popen[str]":
-        """Starts and returns at once."""
-        command = [sys.executable, "-m", module]
+    def start(
+        self, *arguments: str, module: str = "benchkit", under: Sequence[str] = (), **variables: str
+    ) -> "subprocess.Popen[str]":
+        """Starts and returns at once. `under`: a launcher's command line, which ours follows."""
+        command = [*under, "-m", module] if "torch.distributed.run" in under else [*under, sys.executable, "-m", module]
         if module == "benchkit":
             command += ["--config-dir", str(self.config)]
         return subprocess.Popen(
             [*command, *arguments],
             cwd=self.folder,
-            env=self.environment,
+            env=self.environment | variables,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
         )
 
-    def __call__(self, *arguments: str, module: str = "benchkit") -> "subprocess.CompletedProcess[str]":
+    def agents(self, count: int, *arguments: str, **variables: str) -> "list[subprocess.Popen[str]]":
+        """Starts as many agents by hand, in the environment that mpirun would give each, on nodes n0, n1, …"""
+        return [
+            self.start(
+                *arguments, OMPI_COMM_WORLD_SIZE=str(count), OMPI_COMM_WORLD_RANK=str(index), PMIX_NAMESPACE=self.mark,
+                SLURMD_NODENAME=f"n{index}", **variables,
+            )
+            for index in range(count)
+        ]  # fmt: skip
+
+    def __call__(
+        self, *arguments: str, module: str = "benchkit", under: Sequence[str] = (), **variables: str
+    ) -> "subprocess.CompletedProcess[str]":
         """Runs to the end."""
-        process = self.start(*arguments, module=module)
+        process = self.start(*arguments, module=module, under=under, **variables)
         out, err = process.communicate(timeout=300)
         return subprocess.CompletedProcess(process.args, process.returncode, out, err)
 

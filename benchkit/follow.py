@@ -1,0 +1,73 @@
+"""Waits for submitted points: tells of each as it ends, and writes down what a job that was killed could not."""
+
+import logging
+import time
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+from benchkit import record
+from benchkit.job import Point, note_end
+from benchkit.progress import PROGRESS
+from benchkit.queues import Queue, State
+
+LOOK_S = (0.5, 10.0)
+"""Seconds between two looks: at first, and after a while."""
+SETTLING_S = 15.0
+"""After a job's end, how long a shared file system may take to show what it wrote."""
+log = logging.getLogger("benchkit")
+
+
+def follow(points: Sequence[Sequence[Point]], queue: Queue) -> list[str]:
+    """Blocks until every point of every job has ended; returns their statuses in order.
+
+    When it is interrupted the jobs' own records are all there is, and all that is needed.
+    """
+    statuses: dict[int, str] = {}
+    numbered = [(job, point) for job, group in enumerate(points) for point in group]
+    ended_at: dict[int, float] = {}
+    said, pause_s = "", LOOK_S[0]
+    try:
+        while True:
+            states = queue.states()
+            for index, (job, point) in enumerate(numbered):
+                if index not in statuses and (found := conclusion(point, job, states[job], ended_at, queue)):
+                    log.info(PROGRESS.line(found))
+                    statuses[index], pause_s = str(found["status"]), LOOK_S[0]
+            if len(statuses) == len(numbered):
+                return [statuses[index] for index in range(len(numbered))]
+            if (saying := summary(states)) != said:
+                log.info("%s: %s", queue.name, saying)
+                said = saying
+            time.sleep(pause_s)
+            pause_s = min(LOOK_S[1], pause_s * 1.1)
+    except KeyboardInterrupt:
+        log.warning("%d of %d points have ended; %s", len(statuses), len(numbered), queue.interrupt())
+        raise
+
+
+def summary(states: Sequence[State]) -> str:
+    """How many jobs are in which state, and why those wait that do: "2 running, 3 pending (Priority)"."""
+    return ", ".join(
+        f"{count} {word.lower()}" + (f" ({detail})" if detail and word == "PENDING" else "")
+        for (word, detail), count in Counter(
+            (state.word, state.detail if state.word == "PENDING" else "") for state in states if not state.status
+        ).items()
+    ) or "ended"  # fmt: skip
+
+
+def conclusion(
+    point: Point, job: int, state: State, ended_at: dict[int, float], queue: Queue
+) -> dict[str, Any] | None:  # fmt: skip
+    """A point's record once nothing more will happen to it, else None."""
+    there = point.record()
+    if there and there["status"] in record.FINAL:
+        return there
+    if not state.status:
+        ended_at.pop(job, None)
+        return None
+    if time.monotonic() - ended_at.setdefault(job, time.monotonic()) < SETTLING_S:
+        return None
+    began = "in this point" if there else "before this point began"
+    said = " ".join(part for part in (f"{queue.name}:", state.word, state.detail, began) if part)
+    return note_end(point, state.status, f"{said}; see {queue.output(job)}")

@@ -1,0 +1,166 @@
+"""What runs on every node of a submitted job: its agent, going through the job's points. Knows no Hydra."""
+
+import contextlib
+import logging
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from importlib import metadata
+from itertools import compress
+from pathlib import Path
+from typing import Any
+
+import benchkit
+from benchkit import record
+from benchkit.config import RunConfig
+from benchkit.errors import Terminated
+from benchkit.registry import start_fork_server
+from launch import topology
+from launch.agents import Agents, SweepEnds
+from launch.joining import join
+from launch.meeting import JoinError
+
+SLURM_ENDINGS = {
+    "BOOT_FAIL": "crash", "CANCELLED": "cancelled", "DEADLINE": "timeout", "FAILED": "crash", "NODE_FAIL": "crash",
+    "OUT_OF_MEMORY": "oom", "PREEMPTED": "preempted", "TIMEOUT": "timeout", "COMPLETED": "error",
+}  # fmt: skip
+"""Slurm's words for the end of a job, and ours for a point that it left without a result."""
+EARLY_S = 90.0
+"""Slurm may send the warning before a time limit up to a minute earlier than it was told to (sbatch --signal)."""
+JOINED_S = 60.0
+log = logging.getLogger("benchkit")
+
+
+@dataclass(frozen=True)
+class Point:
+    """One point as it is sent to a job."""
+
+    config: RunConfig
+    folder: Path
+    overrides: list[str]
+
+    def record(self) -> dict[str, Any] | None:
+        """Its record as far as there is one."""
+        with contextlib.suppress(ValueError):
+            return record.read(self.folder / record.FILE_NAME)
+        return None
+
+    def status(self) -> str:
+        """What its record says; "" where there is none."""
+        return str((self.record() or {"status": ""})["status"])
+
+
+@dataclass(frozen=True)
+class Job:
+    """A picklable call that runs points one after another; started again after a preemption it goes on where it was.
+
+    folder: where the agents of several nodes meet. signal_delay_s: how long before the time limit Slurm warns.
+    max_num_timeout: how often a job that ran out of time is queued again.
+    """
+
+    points: list[Point]
+    folder: Path
+    signal_delay_s: int
+    max_num_timeout: int
+
+    def __call__(self) -> list[str]:
+        """Runs the points and returns their statuses."""
+        show_log()
+        for number in (signal.SIGTERM, signal.SIGUSR2):
+            signal.signal(number, self.stop)
+        signal.signal(signal.SIGCONT, signal.SIG_DFL)
+        from benchkit import crew
+        from benchkit.agent import run_and_tell
+
+        start_fork_server()
+        try:
+            agents = self.join()
+            crew.enter(agents)
+            for point in self.still_open(agents):
+                point.folder.mkdir(parents=True, exist_ok=True)
+                run_and_tell(point.config, point.folder, point.overrides)
+            agents.wait_for_end()
+        except Terminated as error:
+            self.leave(error)
+        except SweepEnds as error:
+            sys.exit(f"{error}; the sweep ends, what was measured is kept")
+        return [point.status() for point in self.points]
+
+    def join(self) -> Agents:
+        """Meets the agents on the job's other nodes; where one does not come, every point's record says so."""
+        traits = {"benchkit": benchkit.__version__, "torch": metadata.version("torch")}
+        try:
+            return join(topology.started(), traits, self.folder, self.points[0].config.join_timeout_s)
+        except JoinError as error:
+            for point in self.points:
+                if topology.started().index == 0 and point.status() not in record.FINAL:
+                    note_end(point, "error", str(error))
+            sys.exit(str(error))
+
+    def still_open(self, agents: Agents) -> list[Point]:
+        """The points that have not ended yet, as agent 0 sees it."""
+        is_open = agents.exchange([point.status() not in record.FINAL for point in self.points], JOINED_S)[0]
+        return list(compress(self.points, is_open))
+
+    def stop(self, number: int, frame: Any) -> None:
+        """A signal's handler: raises Terminated with what it means."""
+        state, rest_s = slurm_state()
+        status, why = SLURM_ENDINGS.get(state, "cancelled"), f"Slurm ended the job: {state}"
+        if number == signal.SIGUSR2 and state == "RUNNING":
+            late = rest_s is not None and rest_s <= self.signal_delay_s + EARLY_S
+            status, why = ("timeout", "the job's time limit is near") if late else ("preempted", "preempted by Slurm")
+        elif not state:
+            status = "timeout" if number == signal.SIGUSR2 else "interrupted"
+            why = "the job's time limit is near" if status == "timeout" else "stopped by SIGTERM"
+        raise Terminated(number, status, why)
+
+    def leave(self, error: Terminated) -> None:
+        """Ends the process; where the job may run again, agent 0 queues it first."""
+        job, restarts = os.environ.get("SLURM_JOB_ID"), int(os.environ.get("SLURM_RESTART_COUNT", "0"))
+        again = error.status == "preempted" or (error.status == "timeout" and restarts < self.max_num_timeout)
+        if again and job and topology.started().index == 0:
+            log.warning("%s; queued again", error)
+            subprocess.run(["scontrol", "requeue", job], check=False)
+        sys.exit(128 + error.number)
+
+
+def note_end(point: Point, status: str, message: str) -> dict[str, Any]:
+    """Writes how a point ended into the record that was left unfinished, or never begun; returns it."""
+    from benchkit.agent import new_record, now
+    from benchkit.crew import crew
+    from benchkit.layout import lay_out
+    from benchkit.verdict import error_report
+
+    result = point.record() or new_record(point.config, point.overrides, lay_out(point.config, crew())) | {"agents": []}
+    hosts = dict.fromkeys(agent["host"] for agent in result["agents"])
+    result |= {"status": status, "error": error_report(message, host="+".join(hosts) or "none"), "finished_at": now()}
+    point.folder.mkdir(parents=True, exist_ok=True)
+    record.write(result, point.folder)
+    return result
+
+
+def show_log() -> None:
+    """benchkit's own lines go to the job's output."""
+    handler = logging.StreamHandler(sys.stdout)
+    handler.setFormatter(logging.Formatter("%(message)s"))
+    log.addHandler(handler)
+    log.setLevel(logging.INFO if topology.started().index == 0 else logging.WARNING)
+
+
+def slurm_state() -> tuple[str, float | None]:
+    """What Slurm says of this job now, and the seconds left of its time limit; "" outside of Slurm."""
+    job = os.environ.get("SLURM_JOB_ID")
+    if not job:
+        return "", None
+    with contextlib.suppress(OSError, subprocess.SubprocessError):
+        command = ["scontrol", "show", "job", "--oneliner", job]
+        text = subprocess.run(command, capture_output=True, text=True, timeout=5, check=True).stdout
+        words = dict(re.findall(r"(\w+)=(\S*)", text))
+        with contextlib.suppress(ValueError, KeyError):
+            return words["JobState"], time.mktime(time.strptime(words["EndTime"], "%Y-%m-%dT%H:%M:%S")) - time.time()
+        return words.get("JobState", ""), None
+    return "RUNNING", None

@@ -1,0 +1,122 @@
+"""Where submitted jobs wait and run: Slurm, or this machine by submitit; each says which of its jobs are over."""
+
+import logging
+import re
+import subprocess
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+from benchkit.errors import ConfigError
+from benchkit.job import SLURM_ENDINGS, Job
+
+log = logging.getLogger("benchkit")
+
+
+@dataclass(frozen=True)
+class State:
+    """What a queue says of one job. `status`: for a point that it left without a result; "" while the job may go on."""
+
+    word: str
+    detail: str = ""
+    status: str = ""
+
+
+class Queue(Protocol):
+    """Jobs that were submitted, in the order of what they were given."""
+
+    name: str
+
+    def states(self) -> list[State]:
+        """The state of every job now."""
+        ...
+
+    def interrupt(self) -> str:
+        """What becomes of the jobs when nobody waits for them any more, in words."""
+        ...
+
+    def output(self, number: int) -> Path:
+        """Where a job's messages are."""
+        ...
+
+
+class Slurm:
+    """Jobs in Slurm: one array where there are several."""
+
+    def __init__(self, executor: Any, jobs: Sequence[Job]) -> None:
+        self._submitted = submit(executor, jobs)
+        self._id = str(self._submitted[0].job_id).split("_")[0]
+        self._states = [State("PENDING")] * len(self._submitted)
+        self._silent = False
+        self.name = f"Slurm job {self._id}"
+
+    def states(self) -> list[State]:
+        command = ["squeue", "--noheader", "--array", "--states=all", f"--jobs={self._id}", "--format=%i|%T|%r|%N"]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        if done.returncode and "Invalid job id" not in done.stderr:
+            if not self._silent:  # slurmctld restarts, or is busy: the jobs do not care
+                log.warning("Slurm does not answer: %s", done.stderr.strip())
+            self._silent = True
+            return self._states
+        self._silent = False
+        found = {line.split("|")[0]: slurm_state(line) for line in done.stdout.splitlines() if line.count("|") == 3}
+        gone = State("GONE", "Slurm knows it no more", "error")
+        self._states = [found.get(str(job.job_id), gone) for job in self._submitted]
+        return self._states
+
+    def interrupt(self) -> str:
+        return f"{self.name} goes on; `scancel {self._id}` ends it"
+
+    def output(self, number: int) -> Path:
+        return Path(self._submitted[number].paths.stderr)
+
+
+def slurm_state(line: str) -> State:
+    """A line of squeue: "12_3|PENDING|Priority|n[1-2]"."""
+    _, word, reason, nodes = line.split("|")
+    detail = " ".join(part for part in (reason if reason != "None" else "", nodes) if part)
+    return State(word, detail, SLURM_ENDINGS.get(word, ""))
+
+
+class Local:
+    """Jobs of submitit on this machine, one after another: submitit itself would start them all at once."""
+
+    name = "local job"
+
+    def __init__(self, executor: Any, jobs: Sequence[Job]) -> None:
+        self._executor = executor
+        self._waiting = list(jobs)
+        self._number = len(jobs)
+        self._submitted: list[Any] = []
+        self._start_next()
+
+    def states(self) -> list[State]:
+        if self._waiting and self._submitted[-1].done():
+            self._start_next()
+        over = State("FINISHED", "", "error")
+        begun = [over if job.done() else State("RUNNING") for job in self._submitted]
+        return begun + [State("PENDING")] * (self._number - len(begun))
+
+    def interrupt(self) -> str:
+        for job in self._submitted:
+            if not job.done():
+                job.cancel()
+        return "the local jobs are stopped"
+
+    def output(self, number: int) -> Path:
+        return Path(self._submitted[number].paths.stderr)
+
+    def _start_next(self) -> None:
+        self._submitted += submit(self._executor, [self._waiting.pop(0)])
+
+
+def submit(executor: Any, jobs: Sequence[Job]) -> list[Any]:
+    """Hands jobs to submitit; raises ConfigError with the scheduler's own words where it refuses them."""
+    from submitit.core.utils import FailedJobError, FailedSubmissionError
+
+    try:
+        return list(executor.map_array(Job.__call__, jobs)) if len(jobs) > 1 else [executor.submit(jobs[0])]
+    except (FailedJobError, FailedSubmissionError, subprocess.CalledProcessError) as error:
+        words = re.findall(r"(?:sbatch|srun): error: (.+)", str(error)) or [str(error).strip().splitlines()[-1]]
+        raise ConfigError(f"sbatch refused the job: {'; '.join(words)}") from None
