@@ -66,6 +66,8 @@ def conclusion(
     if not state.status:
         ended_at.pop(job, None)
         return None
+    if there and there["status"] == state.status:
+        return there
     if time.monotonic() - ended_at.setdefault(job, time.monotonic()) < SETTLING_S:
         return None
     began = "in this point" if there else "before this point began"

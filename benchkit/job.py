@@ -2,12 +2,11 @@
 
 import contextlib
 import logging
+import math
 import os
-import re
 import signal
 import subprocess
 import sys
-import time
 from dataclasses import dataclass
 from importlib import metadata
 from itertools import compress
@@ -29,6 +28,13 @@ SLURM_ENDINGS = {
     "OUT_OF_MEMORY": "oom", "PREEMPTED": "preempted", "TIMEOUT": "timeout", "COMPLETED": "error",
 }  # fmt: skip
 """Slurm's words for the end of a job, and ours for a point that it left without a result."""
+STOPPING = (signal.SIGTERM, signal.SIGUSR2)
+WHY = {
+    "timeout": "the job's time limit is near, or reached",
+    "preempted": "preempted by Slurm",
+    "interrupted": "stopped by SIGTERM",
+    "cancelled": "the job was ended by scancel, or with one of its nodes",
+} | dict.fromkeys(("crash", "oom", "error"), "the job was ended by Slurm")  # fmt: skip
 EARLY_S = 90.0
 """Slurm may send the warning before a time limit up to a minute earlier than it was told to (sbatch --signal)."""
 JOINED_S = 60.0
@@ -70,7 +76,7 @@ class Job:
     def __call__(self) -> list[str]:
         """Runs the points and returns their statuses."""
         show_log()
-        for number in (signal.SIGTERM, signal.SIGUSR2):
+        for number in STOPPING:
             signal.signal(number, self.stop)
         signal.signal(signal.SIGCONT, signal.SIG_DFL)
         from benchkit import crew
@@ -108,15 +114,16 @@ class Job:
 
     def stop(self, number: int, frame: Any) -> None:
         """A signal's handler: raises Terminated with what it means."""
-        state, rest_s = slurm_state()
-        status, why = SLURM_ENDINGS.get(state, "cancelled"), f"Slurm ended the job: {state}"
-        if number == signal.SIGUSR2 and state == "RUNNING":
-            late = rest_s is not None and rest_s <= self.signal_delay_s + EARLY_S
-            status, why = ("timeout", "the job's time limit is near") if late else ("preempted", "preempted by Slurm")
-        elif not state:
-            status = "timeout" if number == signal.SIGUSR2 else "interrupted"
-            why = "the job's time limit is near" if status == "timeout" else "stopped by SIGTERM"
-        raise Terminated(number, status, why)
+        for ours in STOPPING:
+            signal.signal(ours, signal.SIG_IGN)  # one is enough, while we write down what it did
+        word, rest_s = slurm_says()
+        status = "interrupted"
+        if number == signal.SIGUSR2:
+            late = rest_s is None or rest_s <= self.signal_delay_s + EARLY_S
+            status = "timeout" if late else "preempted"
+        elif word:
+            status = "timeout" if rest_s is not None and rest_s <= 0 else SLURM_ENDINGS.get(word, "cancelled")
+        raise Terminated(number, status, WHY[status])
 
     def leave(self, error: Terminated) -> None:
         """Ends the process; where the job may run again, agent 0 queues it first."""
@@ -151,16 +158,21 @@ def show_log() -> None:
     log.setLevel(logging.INFO if topology.started().index == 0 else logging.WARNING)
 
 
-def slurm_state() -> tuple[str, float | None]:
-    """What Slurm says of this job now, and the seconds left of its time limit; "" outside of Slurm."""
+def slurm_says() -> tuple[str, float | None]:
+    """Slurm's word for this job now, "" outside of Slurm, and the seconds left to it, None where there is no limit."""
     job = os.environ.get("SLURM_JOB_ID")
     if not job:
         return "", None
-    with contextlib.suppress(OSError, subprocess.SubprocessError):
-        command = ["scontrol", "show", "job", "--oneliner", job]
-        text = subprocess.run(command, capture_output=True, text=True, timeout=5, check=True).stdout
-        words = dict(re.findall(r"(\w+)=(\S*)", text))
-        with contextlib.suppress(ValueError, KeyError):
-            return words["JobState"], time.mktime(time.strptime(words["EndTime"], "%Y-%m-%dT%H:%M:%S")) - time.time()
-        return words.get("JobState", ""), None
-    return "RUNNING", None
+    command = ["squeue", "--noheader", "--states=all", f"--jobs={job}", "--format=%T %l %M"]
+    with contextlib.suppress(OSError, subprocess.SubprocessError, ValueError):
+        answer = subprocess.run(command, capture_output=True, text=True, timeout=5, check=True).stdout
+        word, limit, used = answer.split()
+        return word, None if limit == "UNLIMITED" else float(in_seconds(limit) - in_seconds(used))
+    return "RUNNING", math.inf
+
+
+def in_seconds(text: str) -> int:
+    """Slurm's [days-][[hours:]minutes:]seconds."""
+    days, _, clock = text.rpartition("-")
+    parts = [int(part) for part in reversed(clock.split(":"))]
+    return 86400 * int(days or 0) + sum(part * unit for part, unit in zip(parts, (1, 60, 3600), strict=False))

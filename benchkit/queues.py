@@ -1,5 +1,7 @@
 """Where submitted jobs wait and run: Slurm, or this machine by submitit; each says which of its jobs are over."""
 
+import contextlib
+import io
 import logging
 import re
 import subprocess
@@ -75,8 +77,8 @@ class Slurm:
 def slurm_state(line: str) -> State:
     """A line of squeue: "12_3|PENDING|Priority|n[1-2]"."""
     _, word, reason, nodes = line.split("|")
-    detail = " ".join(part for part in (reason if reason != "None" else "", nodes) if part)
-    return State(word, detail, SLURM_ENDINGS.get(word, ""))
+    why = reason if word == "PENDING" and reason != "None" else ""
+    return State(word, why or nodes, SLURM_ENDINGS.get(word, ""))
 
 
 class Local:
@@ -116,7 +118,8 @@ def submit(executor: Any, jobs: Sequence[Job]) -> list[Any]:
     from submitit.core.utils import FailedJobError, FailedSubmissionError
 
     try:
-        return list(executor.map_array(Job.__call__, jobs)) if len(jobs) > 1 else [executor.submit(jobs[0])]
+        with contextlib.redirect_stderr(io.StringIO()):  # submitit prints what it raises, too
+            return list(executor.map_array(Job.__call__, jobs)) if len(jobs) > 1 else [executor.submit(jobs[0])]
     except (FailedJobError, FailedSubmissionError, subprocess.CalledProcessError) as error:
         words = re.findall(r"(?:sbatch|srun): error: (.+)", str(error)) or [str(error).strip().splitlines()[-1]]
         raise ConfigError(f"sbatch refused the job: {'; '.join(words)}") from None

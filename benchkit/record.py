@@ -27,8 +27,8 @@ STATUSES = (
     "preempted",    # by Slurm, for a job that matters more
     "cancelled",    # by scancel
 )  # fmt: skip
-FINAL = tuple(status for status in STATUSES if status not in ("running", "preempted"))
-"""Statuses after which a point does not run again."""
+FINAL = tuple(status for status in STATUSES if status not in ("running", "preempted", "cancelled"))
+"""Statuses after which a point does not run again, should its job start once more."""
 HARMLESS = ("ok", "unavailable", "skipped")
 """Statuses that do not make a sweep fail."""
 

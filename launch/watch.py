@@ -71,7 +71,7 @@ def watch(ranks: list[Rank], folder: Path, timeout_s: float, agents: Agents) -> 
         if late:
             agents.alarm("timeout")  # so that the others, too, say now where their ranks are
             failures.append(timed_out(running, folder, timeout_s))
-        if late or not ready:
+        if late or heard == "lost" or not ready:
             break
         for rank in list(running):
             if rank.pipe in ready and not rank.reported:

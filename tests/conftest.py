@@ -113,6 +113,22 @@ def module_cli(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cli]:
     yield from cleaned(Cli(tmp_path_factory.mktemp("sweep")))
 
 
+DEVCLUSTER = ROOT / "launch" / "slurm_devcluster"
+
+
+@pytest.fixture(scope="session")
+def slurm() -> Iterator[None]:
+    """A Slurm of two nodes: the one that runs here already, or one started for the tests."""
+    told = subprocess.run([DEVCLUSTER, "status"], capture_output=True, text=True, check=False)
+    if told.returncode not in (0, 3):
+        pytest.skip(told.stderr.strip())
+    if told.returncode == 3:
+        subprocess.run([DEVCLUSTER, "up"], check=True)
+    yield
+    if told.returncode == 3:
+        subprocess.run([DEVCLUSTER, "down"], check=True)
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item, call: "pytest.CallInfo[None]") -> Iterator[None]:
     """Where BENCHKIT_NO_SKIPS is set, "skipped because something is missing here" is a failure."""

@@ -1,0 +1,138 @@
+"""Every suite under every launcher there is: the same columns, everything verified, one analysis over all."""
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Sequence
+
+import pandas as pd
+import pytest
+
+from benchkit.registry import load_suites
+from tests.conftest import Cli, wait_until
+
+SMALLEST = {"allreduce": ["data_size=0.001,0.01"]}
+"""Per suite the least that it can measure; a new suite says it here."""
+MPI = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1", "OMPI_MCA_rmaps_base_oversubscribe": "1"}
+LAUNCHERS: dict[str, Sequence[str]] = {
+    "plain": [],
+    "torchrun": ["python", "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"],
+    "openmpi": ["mpirun.openmpi", "-np", "2"],
+    "mpich": ["mpirun.mpich", "-np", "2"],
+    "srun": ["srun", "--nodes=2", "--ntasks-per-node=1"],
+}
+SUBMITTED = {
+    "slurm": ["launcher=slurm", "hydra.launcher.nodes=2", "-m"],
+    "slurm_packed": ["launcher=slurm_packed", "hydra.launcher.nodes=2"],
+    "submitit_local": ["launcher=submitit_local"],
+}
+
+
+def command(launcher: str) -> list[str]:
+    """The launcher's command line; skips the test where it is not here."""
+    words = list(LAUNCHERS.get(launcher, []))
+    if launcher == "torchrun":
+        words[0] = sys.executable
+    if words and shutil.which(words[0]) is None:
+        pytest.skip(f"{words[0]} is not here: apt-get install openmpi-bin mpich slurm-wlm")
+    return words
+
+
+def run(cli: Cli, launcher: str, *arguments: str):
+    """Runs one sweep under a launcher."""
+    return cli(*arguments, *SUBMITTED.get(launcher, []), under=command(launcher), **MPI)
+
+
+@pytest.fixture(scope="module")
+def measured(module_cli: Cli, slurm: None) -> Cli:
+    """All suites at their smallest under all launchers, in one folder."""
+    for launcher in [*LAUNCHERS, *SUBMITTED]:
+        for suite in load_suites():
+            done = run(module_cli, launcher, f"+suite={suite}", *SMALLEST[suite], "measure=quick", "world_size=2,4")
+            assert done.returncode == 0, f"{launcher}: {done.stdout}{done.stderr}"
+            (module_cli.folder / "outputs" / "latest").resolve().rename(module_cli.folder / f"{launcher}-{suite}")
+    return module_cli
+
+
+@pytest.fixture(scope="module")
+def table(measured: Cli) -> pd.DataFrame:
+    folders = sorted(path.name for path in measured.folder.iterdir() if "-" in path.name)
+    done = measured(*folders, "--output-dir", "report", module="analysis")
+    assert done.returncode == 0, done.stderr
+    return pd.read_csv(measured.folder / "report" / "combined.csv")
+
+
+def test_every_point_of_every_launcher_is_measured_and_verified(table):
+    points = sum(2 * len(parameters[0].split(",")) for parameters in SMALLEST.values())
+    assert (table["status"] == "ok").all()
+    assert table["median_s"].notna().all()
+    assert len(table) == points * (len(LAUNCHERS) + len(SUBMITTED))
+
+
+def test_records_say_who_started_what_where(table):
+    for folder, rows in table.groupby(table["path"].map(lambda path: path.split("/")[-3])):
+        launcher = folder.split("-")[0]
+        expected = {"slurm": "srun", "slurm_packed": "srun", "submitit_local": "plain"}.get(launcher, launcher)
+        assert set(rows["launched_by"]) == {expected}, folder
+        assert set(rows["num_agents"]) == {1 if expected == "plain" else 2}
+        assert set(rows["host"].map(lambda hosts: len(hosts.split("+")))) == {2 if expected == "srun" else 1}
+
+
+def test_nothing_is_left_running(measured):
+    assert wait_until(lambda: not measured.processes())
+
+
+def test_under_mpich_a_dead_agent_leaves_what_was_measured(cli):
+    """Its mpirun kills all agents at once with SIGKILL, so that nobody can write down why: the record says running."""
+    process = hanging_in_the_second_point(cli, "mpich")
+    os.kill(agent(cli, 1), signal.SIGKILL)
+    process.communicate(timeout=60)
+    assert [record["status"] for record in cli.records()] == ["ok", "running"]
+    assert wait_until(lambda: not cli.processes())
+
+
+@pytest.mark.parametrize("launcher", ["torchrun", "openmpi"])
+def test_an_agent_that_dies_ends_the_launcher_with_its_name_in_the_record(cli, launcher):
+    process = hanging_in_the_second_point(cli, launcher)
+    os.kill(agent(cli, 1), signal.SIGKILL)
+    process.communicate(timeout=60)
+    assert process.returncode != 0
+    records = cli.records()
+    assert [record["status"] for record in records[:2]] == ["ok", "crash"]
+    assert records[1]["error"]["message"].startswith("agent 1 on ")
+    assert wait_until(lambda: not cli.processes())
+
+
+def hanging_in_the_second_point(cli: Cli, launcher: str) -> "subprocess.Popen[str]":
+    """A sweep of three points whose second one hangs; returns when it does."""
+    point = ["+suite=faulty", "fault=none,hang,none", "timeout_s=60", "measure.max_iterations=10"]
+    process = cli.start(*point, under=command(launcher), **MPI)
+    log = cli.folder / "outputs" / "latest" / "1" / "rank_1.log"
+    assert wait_until(lambda: log.exists() and bool(log.read_text()))
+    return process
+
+
+def agent(cli: Cli, index: int) -> int:
+    """The process of one agent: its launcher's variables say which."""
+    wanted = [f"{name}={index}" for name in ("OMPI_COMM_WORLD_RANK", "PMI_RANK", "SLURM_PROCID", "RANK")]
+    for pid in cli.processes():
+        with open(f"/proc/{pid}/environ") as file:
+            variables = file.read().split("\0")
+        with open(f"/proc/{pid}/cmdline") as file:
+            words = file.read().split("\0")
+        if "benchkit" in words and any(variable in variables for variable in wanted):
+            return pid
+    raise AssertionError("no such agent")
+
+
+def test_one_allocation_runs_a_sweep_on_the_survivors_of_a_dead_agent(cli, slurm):
+    process = hanging_in_the_second_point(cli, "srun")
+    os.kill(agent(cli, 1), signal.SIGKILL)
+    process.communicate(timeout=60)
+    records = cli.records()
+    assert [record["status"] for record in records] == ["ok", "crash", "ok"]
+    assert records[1]["error"]["message"] == "agent 1 on bk2 is gone"
+    assert [agent["host"] for agent in records[2]["agents"]] == ["bk1"]
+    assert wait_until(lambda: not cli.processes())

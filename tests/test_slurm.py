@@ -1,0 +1,152 @@
+"""Points as jobs of a real Slurm: what becomes of them is in our records, whatever becomes of the jobs."""
+
+import itertools
+import os
+import re
+import signal
+import subprocess
+from datetime import datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from benchkit import record
+from tests.conftest import Cli, wait_until
+
+pytestmark = pytest.mark.usefixtures("slurm")
+QUICK = "measure.max_iterations=10"
+SLURM = ("+suite=faulty", "launcher=slurm", "timeout_s=100", QUICK)
+
+
+def job_of(cli: Cli) -> str:
+    """The number of the job that was submitted last."""
+    found = [path.name for path in (cli.folder / "outputs" / "latest" / ".submitit").iterdir()]
+    return str(max(int(re.match(r"\d+", name)[0]) for name in found if name[0].isdigit()))
+
+
+def begun(cli: Cli, point: int) -> bool:
+    log = cli.folder / "outputs" / "latest" / str(point) / "rank_1.log"
+    return log.exists() and bool(log.read_text())
+
+
+def statuses(cli: Cli) -> list[str]:
+    return [record["status"] for record in cli.records()]
+
+
+def scancel(*words: str) -> None:
+    subprocess.run(["scancel", *words], check=True)
+
+
+def test_failures_in_jobs_are_in_our_records_and_the_others_go_on(cli):
+    done = cli(*SLURM, "fault=raise,none,sigkill", "hydra.launcher.nodes=2")
+    assert done.returncode == 1
+    assert statuses(cli) == ["error", "ok", "crash"]
+    assert all(len(record["agents"]) == 2 for record in cli.records())
+    assert "ERROR on rank 1: deliberate (rank_1.log)" in done.stdout
+    assert "Traceback" not in done.stdout + done.stderr
+
+
+def test_points_that_share_a_host_take_turns(cli):
+    """bk1 and bk2 are one machine: their jobs run at the same time, their measurements must not."""
+    done = cli(*SLURM, "seed=1,2,3,4")
+    assert done.returncode == 0
+    assert len({record["environment"]["host"] for record in cli.records()}) == 2
+    spans = []
+    for found in cli.records():
+        ended = datetime.fromisoformat(found["finished_at"])
+        busy = sum(length for name, length in found["phases_s"].items() if name != "total")
+        spans.append((ended - timedelta(seconds=busy), ended))
+    for (_, ended), (began, _) in itertools.pairwise(sorted(spans)):
+        assert ended <= began + timedelta(milliseconds=50)  # a record is written after the host is free again
+
+
+def test_a_job_that_is_cancelled_says_so_running_or_not(cli):
+    process = cli.start(*SLURM, "fault=none,hang,none", "hydra.launcher.nodes=2")
+    assert wait_until(lambda: begun(cli, 1))
+    job = job_of(cli)
+    scancel(f"{job}_2")
+    scancel(f"{job}_1")
+    out, err = process.communicate(timeout=90)
+    assert process.returncode == 1, out + err
+    assert statuses(cli) == ["ok", "cancelled", "cancelled"]
+    assert "ended by scancel" in cli.records()[1]["error"]["message"]
+    assert "CANCELLED before this point began" in cli.records()[2]["error"]["message"]
+
+
+def test_a_preempted_job_is_queued_again_and_goes_on_where_it_was(cli):
+    """Packed: the first point is done and stays; the second meets SIGUSR2, says so, and hangs again until cancelled."""
+    process = cli.start("+suite=faulty", "launcher=slurm_packed", "timeout_s=100", QUICK, "fault=none,hang")
+    assert wait_until(lambda: begun(cli, 1))
+    first = cli.records()[0]["finished_at"]
+    scancel("--signal=USR2", job_of(cli))
+    assert wait_until(lambda: statuses(cli) == ["ok", "preempted"])
+    assert cli.records()[1]["error"]["message"] == "preempted by Slurm"
+    (cli.folder / "outputs" / "latest" / "1" / "rank_1.log").unlink()
+    update = ["scontrol", "update", f"JobId={job_of(cli)}", "StartTime=now"]  # Slurm holds what it requeues for 2 min
+    assert wait_until(lambda: bool(subprocess.run(update, capture_output=True, check=False)) and begun(cli, 1), 60)
+    assert statuses(cli) == ["ok", "running"]
+    assert cli.records()[0]["finished_at"] == first
+    scancel(job_of(cli))
+    process.communicate(timeout=90)
+    assert statuses(cli) == ["ok", "cancelled"]
+
+
+def test_a_job_out_of_time_is_a_time_out(cli):
+    """The limit is a minute, the warning comes at its beginning."""
+    done = cli(*SLURM, "fault=hang", "hydra.launcher.timeout_min=1", "hydra.launcher.signal_delay_s=55")
+    assert done.returncode == 1
+    assert statuses(cli) == ["timeout"]
+    assert cli.records()[0]["error"]["message"] == "the job's time limit is near, or reached"
+
+
+def test_who_waits_may_go_and_nothing_is_lost(cli):
+    process = cli.start(*SLURM, "fault=none,hang", "hydra.launcher.nodes=2")
+    assert wait_until(lambda: begun(cli, 1))
+    table = cli("outputs/latest", module="analysis")
+    assert table.returncode == 0, table.stderr
+    assert "running" in table.stdout
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=30)
+    assert process.returncode == 130
+    assert "1 of 2 points have ended" in out + err
+    assert f"`scancel {job_of(cli)}` ends it" in out + err
+    assert statuses(cli) == ["ok", "running"]
+    scancel(job_of(cli))
+    assert wait_until(lambda: statuses(cli) == ["ok", "cancelled"], 60)
+
+
+def test_what_slurm_refuses_is_one_line(cli):
+    done = cli(*SLURM, "hydra.launcher.partition=nowhere")
+    assert done.returncode == 2
+    assert done.stderr.count("\n") == 1
+    assert "invalid partition specified: nowhere" in done.stderr
+
+
+def test_ranks_that_do_not_divide_over_the_nodes_are_not_submitted(cli):
+    done = cli(*SLURM, "world_size=3", "hydra.launcher.nodes=2")
+    assert done.returncode == 2
+    assert "world_size=3: does not divide over the 2 agents of a job" in done.stderr
+
+
+def test_a_lost_slurmd_ends_the_sweep_and_the_finished_records_stay(cli):
+    """Slurm takes the node's job down after SlurmdTimeout; the queue holds what was requeued until somebody cancels."""
+    process = cli.start("+suite=faulty", "launcher=slurm_packed", "timeout_s=100", QUICK, "fault=none,hang,none",
+                        "hydra.launcher.nodes=2", "+hydra.launcher.additional_parameters.no-requeue=true")  # fmt: skip
+    assert wait_until(lambda: begun(cli, 1))
+    os.kill(int(Path("/var/tmp/benchkit-slurm/slurmd.bk2.pid").read_text()), signal.SIGKILL)
+    try:
+        process.communicate(timeout=120)
+    finally:
+        subprocess.run(["slurmd", "-N", "bk2"], check=True)
+        assert wait_until(lambda: sinfo() == "2", 60)
+    assert process.returncode == 1
+    ended = statuses(cli)
+    assert ended[0] == "ok"
+    assert ended[1] in ("crash", "cancelled")
+    assert set(ended) <= set(record.FINAL)
+    assert wait_until(lambda: not cli.processes())
+
+
+def sinfo() -> str:
+    done = subprocess.run(["sinfo", "-h", "-t", "idle", "-o", "%D"], capture_output=True, text=True, check=False)
+    return done.stdout.strip()
