@@ -26,6 +26,7 @@ check: lint test ## all that must pass
 
 perf: $(READY) ## the performance claims of docs/results, measured again here
 	$(BIN)/python -m tests.perf.points
+	$(BIN)/python -m tests.perf.failures
 	$(BIN)/python -m tests.perf.fidelity
 	$(BIN)/python -m tests.perf.harvest
 

@@ -13,7 +13,9 @@ from launch.agents import Agents
 from launch.stacks import STACK_SIGNAL, Frame, innermost_frame
 
 GRACE_S = 1.0
-"""After the first failure, how long the other ranks may take to report theirs: the cause may be among them."""
+"""After the first exception, how long the other ranks may take to report theirs: the cause may be among them."""
+SILENT = ("signal", "exit", "lost")
+"""What ends a rank, or its agent, without words: the cause of whatever the others say, so nobody waits for that."""
 STACK_DUMP_S = 0.3
 FORK_SERVER_LOST = 255
 """The exit code that multiprocessing gives to a process whose fork server cannot tell."""
@@ -71,7 +73,7 @@ def watch(ranks: list[Rank], folder: Path, timeout_s: float, agents: Agents) -> 
         if late:
             agents.alarm("timeout")  # so that the others, too, say now where their ranks are
             failures.append(timed_out(running, folder, timeout_s))
-        if late or heard == "lost" or not ready:
+        if late or not ready:
             break
         for rank in list(running):
             if rank.pipe in ready and not rank.reported:
@@ -79,10 +81,12 @@ def watch(ranks: list[Rank], folder: Path, timeout_s: float, agents: Agents) -> 
             if rank.process.sentinel in ready:
                 running.remove(rank)
                 note_exit(rank, outcome, failures)
-        if not alarmed and (failures or heard):
-            deadline, alarmed = min(deadline, time.monotonic() + GRACE_S), True
-            if not heard:
+        if failures or heard:
+            explained = heard in SILENT or any(failure.kind in SILENT for failure in failures)
+            deadline = min(deadline, time.monotonic() + (0.0 if explained else GRACE_S))
+            if not (alarmed or heard):
                 agents.alarm(failures[0].kind)
+            alarmed = True
     outcome.failure = root_cause(failures)
     return outcome
 

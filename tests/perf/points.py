@@ -1,5 +1,8 @@
 """What a point costs: 50 points of a sweep, all in, beside a plain mp.spawn script that measures the same points.
 
+Once with this process as the only agent, once inside one allocation of two agents: torchrun's, and Slurm's where
+srun works here.
+
 python -m tests.perf.points [--points 50]
 """
 
@@ -51,7 +54,7 @@ def timed(command: list[str]) -> float:
     with tempfile.TemporaryDirectory() as folder:
         began = time.perf_counter()
         environment = {"PYTHONPATH": str(ROOT), "PATH": "/usr/bin:/bin", "HOME": folder}
-        subprocess.run([sys.executable, *command], cwd=folder, check=True, capture_output=True, env=environment)
+        subprocess.run(command, cwd=folder, check=True, capture_output=True, env=environment)
         return time.perf_counter() - began
 
 
@@ -65,14 +68,24 @@ def main() -> None:
     sweep = ["-m", "benchkit", "+suite=allreduce", "-m", "data_size=0.001", "measure=fixed"]
     sweep += [f"measure.max_iterations={ITERATIONS}", f"seed=range({options.points})"]
     script = ["-m", "tests.perf.points", "--spawn-script", "--points", str(options.points)]
-    ours, theirs = [], []
-    for arm in ("ours", "theirs", "ours"):  # the second round of ours shows how the machine drifted
-        (ours if arm == "ours" else theirs).append(timed(sweep if arm == "ours" else script))
-    per_point = statistics.mean(ours) / options.points
+    torchrun = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
+    arms = {
+        "benchkit": [sys.executable, *sweep],
+        "torchrun, 2 agents": [sys.executable, *torchrun, *sweep],
+        "srun, 2 agents": ["srun", "--nodes=2", sys.executable, *sweep],
+        "mp.spawn script": [sys.executable, *script],
+    }
+    if subprocess.run(["sh", "-c", "srun --nodes=2 true"], capture_output=True, check=False).returncode:
+        del arms["srun, 2 agents"]
+    seconds: dict[str, list[float]] = {name: [] for name in arms}
+    for _ in range(2):  # the second round shows how the machine drifted
+        for name, command in arms.items():
+            seconds[name].append(timed(command) / options.points)
     print(f"{options.points} points of 2 gloo ranks, {ITERATIONS} iterations of 0.001 MiB each, all in")
-    print("benchkit         " + ", ".join(f"{seconds / options.points:.3f}" for seconds in ours) + " s per point")
-    spawned = theirs[0] / options.points
-    print(f"mp.spawn script  {spawned:.3f} s per point: {spawned / per_point:.1f} times as long")
+    for name, each in seconds.items():
+        ratio = statistics.mean(each) / statistics.mean(seconds["benchkit"])
+        rounds = ", ".join(f"{value:.3f}" for value in each)
+        print(f"{name:<20}{rounds} s per point: {ratio:.2f} times benchkit")
 
 
 if __name__ == "__main__":

@@ -1,0 +1,206 @@
+"""What is asked of Slurm and what is made of its answers, without one."""
+
+import os
+import signal
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from benchkit import follow as following
+from benchkit import job, queues, record
+from benchkit.errors import Terminated
+from benchkit.follow import follow, summary
+from benchkit.job import Job, Point, in_seconds
+from benchkit.queues import State, slurm_state
+from tests.benchkit.test_backends import config
+from tests.conftest import ROOT
+
+SBATCH = """#!/bin/sh
+for last; do :; done
+cp "$last" "$SAVED"
+echo Submitted batch job 7
+"""
+
+
+@pytest.mark.parametrize("launcher", ["slurm", "slurm_packed"])
+def test_the_script_that_slurm_gets_is_what_users_rely_on(cli, tmp_path, launcher):
+    """Waiting is interrupted at once: this squeue knows of a job that never begins."""
+    for name, text in {"sbatch": SBATCH, "squeue": "#!/bin/sh\necho '7|PENDING|Priority|'\n", "srun": ""}.items():
+        (tmp_path / "bin").mkdir(exist_ok=True)
+        (tmp_path / "bin" / name).write_text(text)
+        (tmp_path / "bin" / name).chmod(0o755)
+    process = cli.start(
+        "+suite=allreduce", f"launcher={launcher}", "data_size=1,10", "hydra.launcher.nodes=2",
+        "hydra.launcher.partition=gpu", "hydra.launcher.account=me", "hydra.launcher.constraint=a100",
+        "hydra.launcher.gpus_per_node=4", "hydra.launcher.cpus_per_task=8", "hydra.launcher.timeout_min=90",
+        "+hydra.launcher.additional_parameters.reservation=bench", "hydra.launcher.setup=[module load cuda]",
+        PATH=f"{tmp_path / 'bin'}:{os.environ['PATH']}", SAVED=str(tmp_path / "script.sh"),
+    )  # fmt: skip
+    for line in process.stdout:
+        if "pending (Priority)" in line or launcher == "slurm":
+            break
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=30)
+    assert process.returncode == 130, out + err
+    lines = [line for line in (tmp_path / "script.sh").read_text().splitlines() if line.startswith(("#SBATCH", "mod"))]
+    kept = [line for line in lines if not line.startswith(("#SBATCH --error", "#SBATCH --output"))]
+    assert kept == (ROOT / "tests" / "golden" / f"sbatch_{launcher}.txt").read_text().splitlines()
+    command = (tmp_path / "script.sh").read_text()
+    assert "--kill-on-bad-exit=0 --cpus-per-task=8" in command
+
+
+def test_without_slurm_it_says_what_to_use_instead(cli, tmp_path):
+    (tmp_path / "empty").mkdir()
+    done = cli("+suite=allreduce", "launcher=slurm", PATH=str(tmp_path / "empty"))
+    assert done.returncode == 2
+    assert done.stderr.count("\n") == 1
+    assert "launcher=slurm" in done.stderr
+    assert "elsewhere submitit_local" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("line", "state"),
+    [
+        ("7_1|PENDING|Priority|", State("PENDING", "Priority")),
+        ("7_1|RUNNING|None|n[1-2]", State("RUNNING", "n[1-2]")),
+        ("7_1|COMPLETING|None|n1", State("COMPLETING", "n1")),
+        ("7_1|NODE_FAIL|NodeDown|n1", State("NODE_FAIL", "n1", "crash")),
+        ("7_1|OUT_OF_MEMORY|OutOfMemory|n1", State("OUT_OF_MEMORY", "n1", "oom")),
+        ("7_1|CANCELLED|Resources|", State("CANCELLED", "", "cancelled")),
+    ],
+)
+def test_slurms_words_have_ours(line, state):
+    assert slurm_state(line) == state
+
+
+def test_the_state_of_many_jobs_is_one_line():
+    states = [
+        State("RUNNING", "n1"),
+        State("RUNNING", "n2"),
+        State("PENDING", "Priority"),
+        State("FAILED", "", "crash"),
+    ]
+    assert summary(states) == "2 running, 1 pending (Priority)"
+    assert summary(states[-1:]) == "ended"
+
+
+@pytest.mark.parametrize(("text", "seconds"), [("5", 5), ("1:30", 90), ("2:00:00", 7200), ("1-01:00:00", 90000)])
+def test_slurms_lengths_of_time(text, seconds):
+    assert in_seconds(text) == seconds
+
+
+@pytest.mark.parametrize(
+    ("number", "says", "status"),
+    [
+        (signal.SIGUSR2, ("RUNNING", 3000.0), "preempted"),
+        (signal.SIGUSR2, ("RUNNING", 100.0), "timeout"),  # 60 s before the limit, up to a minute early
+        (signal.SIGUSR2, ("", None), "timeout"),  # submitit's local queue warns so
+        (signal.SIGTERM, ("COMPLETING", 3000.0), "cancelled"),
+        (signal.SIGTERM, ("COMPLETING", -1.0), "timeout"),
+        (signal.SIGTERM, ("PREEMPTED", 3000.0), "preempted"),
+        (signal.SIGTERM, ("NODE_FAIL", 3000.0), "crash"),
+        (signal.SIGTERM, ("", None), "interrupted"),
+    ],
+)
+def test_a_signal_means_what_slurm_says(monkeypatch, number, says, status):
+    monkeypatch.setattr(job, "slurm_says", lambda: says)
+    monkeypatch.setattr(job.signal, "signal", lambda *_: None)
+    with pytest.raises(Terminated) as told:
+        Job([], Path(), 60, 0).stop(number, None)
+    assert (told.value.number, told.value.status) == (number, status)
+
+
+@pytest.mark.parametrize(
+    ("status", "restarts", "allowed", "again"),
+    [("preempted", 5, 0, True), ("timeout", 0, 0, False), ("timeout", 0, 1, True), ("timeout", 1, 1, False),
+     ("cancelled", 0, 9, False)],
+)  # fmt: skip
+def test_a_job_is_queued_again_where_that_helps(monkeypatch, status, restarts, allowed, again):
+    commands = []
+    monkeypatch.setattr(job.subprocess, "run", lambda command, check: commands.append(command))
+    monkeypatch.setenv("SLURM_JOB_ID", "7")
+    monkeypatch.setenv("SLURM_RESTART_COUNT", str(restarts))
+    with pytest.raises(SystemExit) as left:
+        Job([], Path(), 60, allowed).leave(Terminated(signal.SIGUSR2, status))
+    assert left.value.code == 128 + signal.SIGUSR2
+    assert commands == ([["scontrol", "requeue", "7"]] if again else [])
+
+
+class Script:
+    """A queue that says what it was told to, look after look."""
+
+    name = "job 7"
+
+    def __init__(self, *looks):
+        self.looks = list(looks)
+
+    def states(self):
+        return self.looks.pop(0) if len(self.looks) > 1 else self.looks[0]
+
+    def interrupt(self):
+        return "it goes on"
+
+    def output(self, number):
+        return Path("log.err")
+
+
+@pytest.fixture
+def points(tmp_path):
+    return [[Point(config(), tmp_path / str(index), [])] for index in range(2)]
+
+
+def write(point, status):
+    point.folder.mkdir(exist_ok=True)
+    error = {"message": "it said", "rank": None, "log": None}
+    made = {"schema_version": record.SCHEMA_VERSION, "suite": "allreduce", "status": status, "error": error,
+            "agents": [{"host": "n1"}], "cases": [], "overrides": [], "world_size": 2,
+            "config": {"backend": {"name": "gloo"}, "hardware": {"device": "cpu"}}}  # fmt: skip
+    record.write(made, point.folder)
+
+
+@pytest.fixture
+def at_once(monkeypatch):
+    monkeypatch.setattr(following, "LOOK_S", (0.0, 0.0))
+    monkeypatch.setattr(following, "SETTLING_S", 0.0)
+
+
+def test_a_record_that_says_how_it_ended_is_believed_whatever_the_queue_says(points, at_once):
+    write(points[0][0], "error")
+    write(points[1][0], "oom")
+    assert follow(points, Script([State("RUNNING"), State("COMPLETED", "", "error")])) == ["error", "oom"]
+
+
+def test_what_a_job_could_not_write_the_queue_tells(points, at_once):
+    write(points[0][0], "running")
+    ended = [State("NODE_FAIL", "n1", "crash"), State("CANCELLED", "", "cancelled")]
+    assert follow(points, Script(ended)) == ["crash", "cancelled"]
+    killed, never = (record.read(point.folder / record.FILE_NAME) for [point] in points)
+    assert killed["error"]["message"] == "job 7: NODE_FAIL n1 in this point; see log.err"
+    assert killed["error"]["host"] == "n1"
+    assert never["error"]["message"] == "job 7: CANCELLED before this point began; see log.err"
+    assert never["finished_at"]
+
+
+def test_a_preempted_point_is_waited_for_until_its_job_is_over(points, at_once):
+    write(points[0][0], "preempted")
+    write(points[1][0], "error")
+    looks = [[State("PENDING"), State("RUNNING")]] * 3 + [[State("PREEMPTED", "", "preempted"), State("RUNNING")]]
+    script = Script(*looks)
+    assert follow(points, script) == ["preempted", "error"]
+    assert len(script.looks) == 1
+
+
+def test_a_slurm_that_does_not_answer_ends_nothing(monkeypatch):
+    class Submitted:
+        job_id = "7_0"
+
+    monkeypatch.setattr(queues, "submit", lambda executor, jobs: [Submitted()])
+    answers = [
+        subprocess.CompletedProcess([], 0, "7_0|RUNNING|None|n1\n", ""),
+        subprocess.CompletedProcess([], 1, "", "slurm_load_jobs error: Unable to contact slurm controller"),
+        subprocess.CompletedProcess([], 1, "", "slurm_load_jobs error: Invalid job id specified"),
+    ]
+    monkeypatch.setattr(queues.subprocess, "run", lambda *_, **__: answers.pop(0))
+    slurm = queues.Slurm(None, [])
+    assert [slurm.states()[0].word for _ in range(3)] == ["RUNNING", "RUNNING", "GONE"]

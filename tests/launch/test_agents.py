@@ -1,0 +1,183 @@
+"""Agents in threads of one process, over real connections."""
+
+import json
+import socket
+import threading
+import time
+from collections.abc import Callable
+from multiprocessing import connection
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from launch import joining
+from launch.agents import Agents, Lost, Stopped, SweepEnds, alone
+from launch.joining import join
+from launch.meeting import JoinError
+from launch.topology import Started
+
+TRAITS = {"version": "1"}
+
+
+def together(count: int, folder: Path, act: Callable[[Agents], Any], job: str = "j", traits=None) -> list[Any]:
+    """Joins `count` agents and lets each act; returns what each returned, or the exception that it met."""
+    results: list[Any] = [None] * count
+
+    def live(index: int) -> None:
+        try:
+            agents = join(Started("srun", index, count, job), (traits or {}).get(index, TRAITS), folder, 5.0)
+            results[index] = act(agents)
+        except BaseException as error:
+            results[index] = error
+
+    threads = [threading.Thread(target=live, args=(index,)) for index in range(count)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(20)
+    return results
+
+
+def test_all_get_all_values_in_order(tmp_path):
+    results = together(4, tmp_path, lambda agents: [agents.exchange(agents.me.index * 10, 5) for _ in range(3)])
+    assert results == [[[0, 10, 20, 30]] * 3] * 4
+
+
+def test_alone_there_is_nobody_to_ask():
+    agents = alone()
+    assert agents.first
+    assert agents.connections == []
+    assert agents.exchange("x", 1) == ["x"]
+    agents.alarm("signal")
+    assert agents.hear([]) is None
+    agents.wait_for_end()
+
+
+def test_an_alarm_reaches_everybody_else_and_disturbs_no_exchange(tmp_path):
+    def act(agents: Agents):
+        heard = None
+        if agents.me.index == 2:
+            agents.alarm("signal")
+        else:
+            heard = agents.hear(connection.wait(agents.connections, 5))
+        return heard, agents.exchange(agents.me.index, 5)
+
+    assert together(3, tmp_path, act) == [("signal", [0, 1, 2]), ("signal", [0, 1, 2]), (None, [0, 1, 2])]
+
+
+def test_who_goes_is_lost_to_all_alike_and_the_rest_goes_on(tmp_path):
+    def act(agents: Agents):
+        if agents.me.index == 1:
+            agents._wires[0].close()
+            return None
+        with pytest.raises(Lost) as lost:
+            agents.exchange("x", 5)
+        return str(lost.value), lost.value.nodes, agents.exchange(agents.me.index, 5)
+
+    first, _, last = together(3, tmp_path, act)
+    assert first == last
+    assert first[0].startswith("agent 1 on ")
+    assert first[1:] == (False, [0, 2])
+
+
+def test_who_says_nothing_in_time_is_lost_with_its_node(tmp_path):
+    silence = threading.Event()
+
+    def act(agents: Agents):
+        if agents.me.index == 1:
+            silence.wait(10)
+            return None
+        with pytest.raises(Lost) as lost:
+            agents.exchange("x", 0.3)
+        silence.set()
+        return lost.value.nodes
+
+    assert together(2, tmp_path, act)[0] is True
+
+
+def test_without_agent_0_it_is_the_end(tmp_path):
+    def act(agents: Agents):
+        if agents.first:
+            for wire in agents._wires.values():
+                wire.close()
+            return None
+        return agents.exchange("x", 5)
+
+    assert isinstance(together(2, tmp_path, act)[1], SweepEnds)
+
+
+@pytest.mark.parametrize("who", [0, 1])
+def test_to_stop_one_is_to_stop_all(tmp_path, who):
+    def act(agents: Agents):
+        if agents.me.index == who:
+            agents.stop("stopped by SIGTERM")
+            return None
+        agents.exchange("x", 5)
+
+    stopped = [error for error in together(3, tmp_path, act) if isinstance(error, Stopped)]
+    assert len(stopped) == 2
+    assert f"agent {who} on " in str(stopped[0])
+    assert "stopped by SIGTERM" in str(stopped[0])
+
+
+def test_clocks_are_compared_in_pairs(tmp_path):
+    def act(agents: Agents):
+        if agents.first:
+            return agents.pong(agents.members[1], 8)
+        return agents.ping(8)
+
+    for sent, there, received in together(2, tmp_path, act)[1]:
+        assert sent <= there <= received
+
+
+def test_those_who_differ_are_told_in_what(tmp_path):
+    errors = together(2, tmp_path, lambda agents: None, traits={1: {"version": "2"}})
+    assert [type(error) for error in errors] == [JoinError] * 2
+    assert len({str(error) for error in errors}) == 1
+    assert "agents disagree on version: 1 on agent 0" in str(errors[0])
+    assert not list(tmp_path.iterdir())
+
+
+def test_strangers_and_an_address_of_yesterday_do_no_harm(tmp_path, monkeypatch):
+    """A file that a killed run left leads to somebody else's port; and somebody else knocks at agent 0's."""
+    monkeypatch.setattr(joining, "HELLO_S", 0.3)
+    stranger = socket.create_server(("127.0.0.1", 0))
+    old = json.dumps({"hosts": ["127.0.0.1"], "port": stranger.getsockname()[1], "network": "", "token": "old"})
+    meeting = tmp_path / ".agents-srun-j"
+    meeting.write_text(old)
+
+    def visitor() -> None:
+        deadline = time.monotonic() + 5
+        while meeting.exists() and meeting.read_text() == old and time.monotonic() < deadline:
+            time.sleep(0.01)
+        port = int(meeting.read_text().split('"port": ')[1].split(",")[0])
+        with socket.create_connection(("127.0.0.1", port)) as knocking:
+            knocking.sendall(b"GET / HTTP/1.1\r\n\r\n")
+
+    late: list[Any] = []
+
+    def second() -> None:
+        late.append(join(Started("srun", 1, 2, "j"), TRAITS, tmp_path, 10).exchange(1, 5))
+
+    threads = [threading.Thread(target=second), threading.Thread(target=visitor)]
+    for thread in threads:
+        thread.start()
+    time.sleep(0.5)
+    mine = join(Started("srun", 0, 2, "j"), TRAITS, tmp_path, 10).exchange(0, 5)
+    for thread in threads:
+        thread.join(10)
+    stranger.close()
+    assert mine == [0, 1]
+    assert late == [[0, 1]]
+
+
+def test_a_port_that_is_taken_is_one_line(tmp_path, monkeypatch):
+    with socket.create_server(("", 0)) as taken:
+        monkeypatch.setenv("MASTER_ADDR", "127.0.0.1")
+        monkeypatch.setenv("MASTER_PORT", str(taken.getsockname()[1]))
+        with pytest.raises(JoinError, match="agent 0 cannot listen at port"):
+            join(Started("srun", 0, 2, "j"), TRAITS, tmp_path, 1)
+    monkeypatch.setenv("MASTER_PORT", "abc")
+    with pytest.raises(JoinError, match="MASTER_PORT=abc: allowed is a port's number"):
+        join(Started("srun", 0, 2, "j"), TRAITS, tmp_path, 1)
