@@ -10,7 +10,7 @@ import pytest
 from tests.conftest import ROOT
 
 FILES = sorted(path for package in ("benchkit", "launch", "analysis") for path in (ROOT / package).rglob("*.py"))
-HYDRA_MAY_BE_KNOWN_BY = {"app.py", "composition.py", "points.py", "sweep.py"}
+HYDRA_MAY_BE_KNOWN_BY = {"app.py", "composition.py", "points.py", "submit.py", "sweep.py"}
 SUITES_MAY_IMPORT = {"case", "config", "errors", "registry", "verification"}
 
 
