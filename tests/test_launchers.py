@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import pandas as pd
 import pytest
 
-from benchkit.registry import load_suites
+from benchkit.registry import SUITES, load_suites
 from tests.conftest import Cli, wait_until
 
 SMALLEST = {"allreduce": ["data_size=0.001,0.01"]}
@@ -28,6 +28,12 @@ SUBMITTED = {
     "slurm_packed": ["launcher=slurm_packed", "hydra.launcher.nodes=2"],
     "submitit_local": ["launcher=submitit_local"],
 }
+
+
+def own_suites() -> list[str]:
+    """benchkit's suites, without those that other tests bring."""
+    load_suites()
+    return [name for name, suite in SUITES.items() if suite.build.__module__.startswith("benchkit.suites.")]
 
 
 def command(launcher: str) -> list[str]:
@@ -49,7 +55,7 @@ def run(cli: Cli, launcher: str, *arguments: str):
 def measured(module_cli: Cli, slurm: None) -> Cli:
     """All suites at their smallest under all launchers, in one folder."""
     for launcher in [*LAUNCHERS, *SUBMITTED]:
-        for suite in load_suites():
+        for suite in own_suites():
             done = run(module_cli, launcher, f"+suite={suite}", *SMALLEST[suite], "measure=quick", "world_size=2,4")
             assert done.returncode == 0, f"{launcher}: {done.stdout}{done.stderr}"
             (module_cli.folder / "outputs" / "latest").resolve().rename(module_cli.folder / f"{launcher}-{suite}")
