@@ -26,6 +26,8 @@ from launch.clock_offsets import Offset
 from launch.watch import Failure, Outcome
 
 log = logging.getLogger("benchkit")
+ENDING_S = 15.0
+"""After a point's time-out, how long an agent may take to end its ranks and say so; then it is lost."""
 CAUSE_S = 0.5
 """After a signal, how long the death of another agent, which may be why it came, can take to be known."""
 
@@ -76,13 +78,11 @@ def attempt(config: RunConfig, folder: Path, crew: Crew, plan: Layout, result: d
         crew.clock.look(agents)
         used, forked_s, oom_kills = crew.clock.offset(), time.perf_counter(), environment.oom_kills()
         outcome = fork_ranks(config, crew, plan, folder, prefix, used)
-        told = agents.exchange(
-            {
-                "failure": asdict(outcome.failure) if outcome.failure else None,
-                "out_of_memory": environment.oom_kills() > oom_kills,
-            },
-            config.timeout_s,
-        )
+        own = {
+            "failure": asdict(outcome.failure) if outcome.failure else None,
+            "out_of_memory": environment.oom_kills() > oom_kills,
+        }
+        told = agents.exchange(own, forked_s + config.timeout_s + ENDING_S - time.perf_counter())
         crew.clock.look(agents)
         errors_s = agents.exchange(crew.clock.error_s(used), AGES_S)
     estimator = clock_offsets.SHARED if crew.clock_is_shared else clock_offsets.ESTIMATOR

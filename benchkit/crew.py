@@ -11,7 +11,7 @@ from typing import Any
 import torch.distributed as dist
 
 from benchkit import environment
-from launch.agents import Agents, alone
+from launch.agents import Agents, Lost, SweepEnds, alone
 from launch.clock_offsets import OffsetTracker
 from launch.host_lock import HostLock
 from launch.members import Member
@@ -70,7 +70,14 @@ def enter(agents: Agents) -> None:
 def crew() -> Crew:
     """The agents that entered, each asked for its facts; this process alone where none did."""
     agents = _joined[0] if _joined else alone()
-    told = agents.exchange(own_facts(agents), AGES_S)
+    told = None
+    while told is None:
+        try:
+            told = agents.exchange(own_facts(agents), AGES_S)
+        except Lost as lost:
+            if lost.nodes:
+                raise SweepEnds(str(lost)) from None
+            log.warning("%s; the others go on", lost)
     return Crew(agents, {member.index: facts for member, facts in zip(agents.members, told, strict=True)})
 
 

@@ -26,10 +26,10 @@ class SweepEnds(BaseException):
 
 
 class Lost(Exception):
-    """Agents are gone. `nodes`: their hosts do not answer either."""
+    """Agents are gone. `nodes`: they do not answer, and nobody knows what else is broken on their nodes."""
 
     def __init__(self, members: Sequence[Member], nodes: bool) -> None:
-        how = "does not answer, nor does its node" if nodes else "is gone"
+        how = "does not answer" if nodes else "is gone"
         super().__init__(f"{' and '.join(map(str, members))} {how}")
         self.members = list(members)
         self.nodes = nodes

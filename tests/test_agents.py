@@ -202,8 +202,21 @@ def test_a_node_that_vanishes_without_a_word_ends_the_sweep(cli):
     finally:
         subprocess.run(["sh", "-c", "; ".join(f"ip netns delete {name}" for name in names)], check=False)
     assert [code for code, _, _ in results] == [1, 1]
-    assert "agent 1 on n1 does not answer, nor does its node; the sweep ends" in results[0][2]
+    assert "agent 1 on n1 does not answer; the sweep ends" in results[0][2]
     assert "agent 0 on n0 does not answer" in results[1][2]
     assert [record["status"] for record in cli.records()] == ["ok", "crash"]
     assert cli.records()[1]["error"]["host"] == "n1"
+    assert wait_until(lambda: not cli.processes())
+
+
+def test_an_agent_that_does_not_answer_any_more_ends_the_sweep_in_bounded_time(cli):
+    processes = cli.agents(2, *POINT[:2], "timeout_s=3", "fault=hang,none")
+    assert wait_until(lambda: begun(cli, 0) and begun(cli, 0, 1))
+    processes[1].send_signal(signal.SIGSTOP)
+    out, err = processes[0].communicate(timeout=60)
+    assert processes[0].returncode == 1
+    assert "agent 1 on n1 does not answer; the sweep ends" in err
+    assert [record["status"] for record in cli.records()] == ["crash"]
+    processes[1].send_signal(signal.SIGCONT)
+    processes[1].communicate(timeout=60)
     assert wait_until(lambda: not cli.processes())
