@@ -13,16 +13,17 @@ from typing import Any
 
 from benchkit import backends, crew, environment, layout, record, verdict
 from benchkit.config import RunConfig, as_dict
-from benchkit.crew import AGES_S, Crew
+from benchkit.crew import Crew
 from benchkit.errors import Unavailable
 from benchkit.layout import Layout
 from benchkit.progress import PROGRESS
 from benchkit.registry import start_fork_server
 from benchkit.verdict import error_report
 from benchkit.worker import Assignment
-from launch import clock_offsets, ranks, topology
-from launch.agents import Lost, Stopped, SweepEnds
+from launch import clock_offsets, ranks, stops, topology
+from launch.agents import STEP_S
 from launch.clock_offsets import Offset
+from launch.members import Lost, SweepEnds
 from launch.watch import Failure, Outcome
 
 log = logging.getLogger("benchkit")
@@ -34,8 +35,16 @@ CAUSE_S = 0.5
 
 def run_and_tell(config: RunConfig, folder: Path, overrides: list[str]) -> str:
     """Runs one point and returns its status; agent 0 also prints its line."""
-    result = run_point(config, folder, overrides)
-    if crew.crew().agents.first:
+    agents = crew.crew().agents
+    try:
+        result = run_point(config, folder, overrides)
+    except Exception as error:
+        if len(agents.members) == 1:
+            raise
+        raise SweepEnds(
+            f"{agents.me} failed: {error!r}"
+        ) from error  # the others must not wait for it at the next point
+    if agents.first:
         log.info(PROGRESS.line(result))
     return str(result["status"])
 
@@ -53,12 +62,13 @@ def run_point(config: RunConfig, folder: Path, overrides: list[str]) -> dict[str
         if lost.nodes:
             raise SweepEnds(str(lost)) from None
     except KeyboardInterrupt as error:
-        why = str(error) or "stopped by Ctrl-C"
-        lost_before = here.agents.lost_now(CAUSE_S)
-        status = getattr(error, "status", "interrupted")
-        result |= lost_report(lost_before) if lost_before else {"status": status, "error": error_report(why)}
-        if not isinstance(error, Stopped):
-            here.agents.stop(why)
+        stops.heed_no_more()
+        told = stops.as_stopped(error)
+        result |= {"status": told.status, "error": error_report(str(told))}
+        save(result, folder, here)  # at once: what follows a signal may be SIGKILL
+        here.agents.stop(told)
+        if cause := here.agents.lost_now(CAUSE_S):
+            result |= lost_report(cause)
         raise
     finally:
         result["phases_s"]["total"] = round(time.perf_counter() - began_s, 6)
@@ -70,7 +80,7 @@ def run_point(config: RunConfig, folder: Path, overrides: list[str]) -> dict[str
 def attempt(config: RunConfig, folder: Path, crew: Crew, plan: Layout, result: dict[str, Any]) -> dict[str, Any]:
     """Runs the ranks of one point, in step with the other agents; returns what that adds to the record."""
     agents, prefix = crew.agents, crew.next_point()
-    if not all(agents.exchange(save(result, folder, crew), AGES_S)):
+    if not all(agents.exchange(save(result, folder, crew), STEP_S)):
         return {}  # the record says why
     if plan.problem:
         return {"status": "unavailable", "error": error_report(plan.problem)}
@@ -84,7 +94,7 @@ def attempt(config: RunConfig, folder: Path, crew: Crew, plan: Layout, result: d
         }
         told = agents.exchange(own, forked_s + config.timeout_s + ENDING_S - time.perf_counter())
         crew.clock.look(agents)
-        errors_s = agents.exchange(crew.clock.error_s(used), AGES_S)
+        errors_s = agents.exchange(crew.clock.error_s(used), STEP_S)
     estimator = clock_offsets.SHARED if crew.clock_is_shared else clock_offsets.ESTIMATOR
     return {"start_clock": {"estimator": estimator, "uncertainty_s": max(errors_s)}} | verdict.report(
         outcome.results.get(0), told, forked_s

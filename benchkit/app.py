@@ -16,10 +16,11 @@ from omegaconf.errors import OmegaConfBaseException
 from yaml import YAMLError
 
 from benchkit import composition, sweep
-from benchkit.errors import ConfigError, Terminated
+from benchkit.errors import ConfigError
 from launch import topology
-from launch.agents import SweepEnds
 from launch.meeting import JoinError
+from launch.members import SweepEnds
+from launch.stops import Stopped, as_stopped
 
 EXIT_OK, EXIT_FAILED, EXIT_CONFIG = 0, 1, 2
 
@@ -54,7 +55,7 @@ def main() -> int:
         complain(f"{error}; the sweep ends, what was measured is kept")
         return EXIT_FAILED
     except KeyboardInterrupt as error:
-        return 128 + getattr(error, "number", signal.SIGINT)
+        return 128 + as_stopped(error).number
     return exit_code(sweep.STATUSES)
 
 
@@ -87,7 +88,7 @@ def config_folders(arguments: list[str]) -> list[Path]:
 
 
 def terminate(number: int, frame: Any) -> None:
-    raise Terminated(number)
+    raise Stopped(number)
 
 
 def exit_code(statuses: list[str]) -> int:

@@ -11,13 +11,13 @@ from typing import Any
 import torch.distributed as dist
 
 from benchkit import environment
-from launch.agents import Agents, Lost, SweepEnds, alone
+from launch.agents import STEP_S, Agents, alone
 from launch.clock_offsets import OffsetTracker
 from launch.host_lock import HostLock
-from launch.members import Member
+from launch.members import Lost, Member, SweepEnds
 
-AGES_S = 7 * 24 * 3600.0
-"""For what ends by itself, or by the other's death: a queue for a host, or work within a time-out of its own."""
+QUEUE_S = 7 * 24 * 3600.0
+"""How long a host may be taken by other runs."""
 log = logging.getLogger("benchkit")
 
 
@@ -50,8 +50,10 @@ class Crew:
         try:
             for host in sorted({member.network for member in self.agents.members}):
                 if me.network == host and self.on_host_of(me)[0] == me:
-                    lock.acquire(lambda pid: log.warning("%s: waiting for process %d, which measures", me.host, pid))
-                self.agents.exchange(None, AGES_S)
+                    lock.acquire(
+                        lambda pid: log.warning("%s: waiting for process %d, which measures", me.host, pid), self.agents
+                    )
+                self.agents.exchange(None, QUEUE_S)
             yield
         finally:
             lock.release()
@@ -73,7 +75,7 @@ def crew() -> Crew:
     told = None
     while told is None:
         try:
-            told = agents.exchange(own_facts(agents), AGES_S)
+            told = agents.exchange(own_facts(agents), STEP_S)
         except Lost as lost:
             if lost.nodes:
                 raise SweepEnds(str(lost)) from None

@@ -6,8 +6,6 @@ BenchkitError
 └── InvalidResult    a case computed something wrong            status "invalid"
 """
 
-import signal
-
 
 class BenchkitError(Exception):
     """Base of all errors that a user is shown as one line."""
@@ -23,12 +21,3 @@ class Unavailable(BenchkitError):
 
 class InvalidResult(BenchkitError):
     """A verified output differs from the expected one; says the first wrong index."""
-
-
-class Terminated(KeyboardInterrupt):
-    """A signal told us to stop, which is no error; handled as Ctrl-C is. `status`: how the point it met ended."""
-
-    def __init__(self, number: int, status: str = "interrupted", why: str = "") -> None:
-        super().__init__(why or f"stopped by {signal.Signals(number).name}")
-        self.number = number
-        self.status = status

@@ -70,6 +70,7 @@ def conclusion(
         return there
     if time.monotonic() - ended_at.setdefault(job, time.monotonic()) < SETTLING_S:
         return None
-    began = "in this point" if there else "before this point began"
-    said = " ".join(part for part in (f"{queue.name}:", state.word, state.detail, began) if part)
-    return note_end(point, state.status, f"{said}; see {queue.output(job)}")
+    known = "in this point" if there else "no record of this point"
+    output = f"see {queue.output(job)}" if queue.output(job).exists() else ""
+    said = " ".join(part for part in (f"{queue.name}:", state.word, state.detail) if part)
+    return note_end(point, state.status, "; ".join(part for part in (said, known, output) if part))

@@ -11,34 +11,36 @@ from dataclasses import dataclass
 from importlib import metadata
 from itertools import compress
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import benchkit
 from benchkit import record
 from benchkit.config import RunConfig
-from benchkit.errors import Terminated
 from benchkit.registry import start_fork_server
 from launch import topology
-from launch.agents import Agents, SweepEnds
+from launch.agents import STEP_S, Agents
 from launch.joining import join
 from launch.meeting import JoinError
+from launch.members import Lost, SweepEnds
+from launch.stops import STOPPING, Stopped, as_stopped, heed_no_more
 
 SLURM_ENDINGS = {
     "BOOT_FAIL": "crash", "CANCELLED": "cancelled", "DEADLINE": "timeout", "FAILED": "crash", "NODE_FAIL": "crash",
     "OUT_OF_MEMORY": "oom", "PREEMPTED": "preempted", "TIMEOUT": "timeout", "COMPLETED": "error",
 }  # fmt: skip
 """Slurm's words for the end of a job, and ours for a point that it left without a result."""
-STOPPING = (signal.SIGTERM, signal.SIGUSR2)
 WHY = {
     "timeout": "the job's time limit is near, or reached",
     "preempted": "preempted by Slurm",
-    "interrupted": "stopped by SIGTERM",
+    "interrupted": "stopped by a signal",
     "cancelled": "the job was ended by scancel, or with one of its nodes",
 } | dict.fromkeys(("crash", "oom", "error"), "the job was ended by Slurm")  # fmt: skip
 EARLY_S = 90.0
 """Slurm may send the warning before a time limit up to a minute earlier than it was told to (sbatch --signal)."""
-JOINED_S = 60.0
 log = logging.getLogger("benchkit")
+
+if TYPE_CHECKING:
+    from benchkit.layout import Layout
 
 
 @dataclass(frozen=True)
@@ -48,6 +50,17 @@ class Point:
     config: RunConfig
     folder: Path
     overrides: list[str]
+    num_agents: int = 1
+
+    def unplaced(self) -> "Layout":
+        """Its ranks as far as they are known before anybody runs them."""
+        from benchkit.layout import Layout
+
+        given = self.config.world_size
+        world_size = max(2, self.num_agents) if given == "auto" else int(given)
+        threads = 1 if self.config.threads_per_rank == "auto" else int(self.config.threads_per_rank)
+        nobody = [{"host": "nowhere", "ranks": []}] * self.num_agents
+        return Layout(world_size, threads, 1.0, [], nobody)
 
     def record(self) -> dict[str, Any] | None:
         """Its record as far as there is one."""
@@ -84,48 +97,45 @@ class Job:
 
         start_fork_server()
         try:
-            agents = self.join()
+            agents, open_points = self.join()
             crew.enter(agents)
-            for point in self.still_open(agents):
-                point.folder.mkdir(parents=True, exist_ok=True)
-                run_and_tell(point.config, point.folder, point.overrides)
-            agents.wait_for_end()
-        except Terminated as error:
-            self.leave(error)
+            with agents.stopping_together():
+                for point in open_points:
+                    point.folder.mkdir(parents=True, exist_ok=True)
+                    run_and_tell(point.config, point.folder, point.overrides)
+                agents.wait_for_end()
+        except KeyboardInterrupt as error:
+            self.leave(as_stopped(error))
         except SweepEnds as error:
             sys.exit(f"{error}; the sweep ends, what was measured is kept")
         return [point.status() for point in self.points]
 
-    def join(self) -> Agents:
-        """Meets the agents on the job's other nodes; where one does not come, every point's record says so."""
+    def join(self) -> tuple[Agents, list[Point]]:
+        """Meets the agents on the job's other nodes; the points that agent 0 finds open. In vain, it leaves."""
         traits = {"benchkit": benchkit.__version__, "torch": metadata.version("torch")}
+        is_open = [point.status() not in record.FINAL for point in self.points]
         try:
-            return join(topology.started(), traits, self.folder, self.points[0].config.join_timeout_s)
-        except JoinError as error:
-            for point in self.points:
-                if topology.started().index == 0 and point.status() not in record.FINAL:
+            agents = join(topology.started(), traits, self.folder, self.points[0].config.join_timeout_s)
+            return agents, list(compress(self.points, agents.exchange(is_open, STEP_S)[0]))
+        except (JoinError, Lost) as error:
+            for point in compress(self.points, is_open):
+                if topology.started().index == 0:
                     note_end(point, "error", str(error))
             sys.exit(str(error))
 
-    def still_open(self, agents: Agents) -> list[Point]:
-        """The points that have not ended yet, as agent 0 sees it."""
-        is_open = agents.exchange([point.status() not in record.FINAL for point in self.points], JOINED_S)[0]
-        return list(compress(self.points, is_open))
-
     def stop(self, number: int, frame: Any) -> None:
-        """A signal's handler: raises Terminated with what it means."""
-        for ours in STOPPING:
-            signal.signal(ours, signal.SIG_IGN)  # one is enough, while we write down what it did
+        """A signal's handler: raises Stopped with what it means."""
+        heed_no_more()
         word, rest_s = slurm_says()
         status = "interrupted"
         if number == signal.SIGUSR2:
             late = rest_s is None or rest_s <= self.signal_delay_s + EARLY_S
             status = "timeout" if late else "preempted"
-        elif word:
+        elif word and number != signal.SIGINT:
             status = "timeout" if rest_s is not None and rest_s <= 0 else SLURM_ENDINGS.get(word, "cancelled")
-        raise Terminated(number, status, WHY[status])
+        raise Stopped(number, status, WHY[status])
 
-    def leave(self, error: Terminated) -> None:
+    def leave(self, error: Stopped) -> None:
         """Ends the process; where the job may run again, agent 0 queues it first."""
         job, restarts = os.environ.get("SLURM_JOB_ID"), int(os.environ.get("SLURM_RESTART_COUNT", "0"))
         again = error.status == "preempted" or (error.status == "timeout" and restarts < self.max_num_timeout)
@@ -138,13 +148,11 @@ class Job:
 def note_end(point: Point, status: str, message: str) -> dict[str, Any]:
     """Writes how a point ended into the record that was left unfinished, or never begun; returns it."""
     from benchkit.agent import new_record, now
-    from benchkit.crew import crew
-    from benchkit.layout import lay_out
     from benchkit.verdict import error_report
 
-    result = point.record() or new_record(point.config, point.overrides, lay_out(point.config, crew())) | {"agents": []}
+    result = point.record() or new_record(point.config, point.overrides, point.unplaced())
     hosts = dict.fromkeys(agent["host"] for agent in result["agents"])
-    result |= {"status": status, "error": error_report(message, host="+".join(hosts) or "none"), "finished_at": now()}
+    result |= {"status": status, "error": error_report(message, host="+".join(hosts)), "finished_at": now()}
     point.folder.mkdir(parents=True, exist_ok=True)
     record.write(result, point.folder)
     return result

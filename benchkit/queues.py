@@ -3,8 +3,11 @@
 import contextlib
 import io
 import logging
+import os
 import re
+import signal
 import subprocess
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +16,7 @@ from typing import Any, Protocol
 from benchkit.errors import ConfigError
 from benchkit.job import SLURM_ENDINGS, Job
 
+ANSWER_S, ENDING_S = 30.0, 20.0
 log = logging.getLogger("benchkit")
 
 
@@ -55,10 +59,14 @@ class Slurm:
 
     def states(self) -> list[State]:
         command = ["squeue", "--noheader", "--array", "--states=all", f"--jobs={self._id}", "--format=%i|%T|%r|%N"]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-        if done.returncode and "Invalid job id" not in done.stderr:
-            if not self._silent:  # slurmctld restarts, or is busy: the jobs do not care
-                log.warning("Slurm does not answer: %s", done.stderr.strip())
+        try:
+            done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=ANSWER_S)
+            trouble = done.stderr.strip() if done.returncode and "Invalid job id" not in done.stderr else ""
+        except (OSError, subprocess.TimeoutExpired) as error:
+            trouble = str(error)
+        if trouble:  # slurmctld restarts, or is busy: the jobs do not care
+            if not self._silent:
+                log.warning("Slurm does not answer: %s", trouble)
             self._silent = True
             return self._states
         self._silent = False
@@ -101,16 +109,25 @@ class Local:
         return begun + [State("PENDING")] * (self._number - len(begun))
 
     def interrupt(self) -> str:
-        for job in self._submitted:
-            if not job.done():
-                job.cancel()
+        """Ends the job that runs, which records it, and waits for that."""
+        controller = int(self._submitted[-1].job_id)  # hands SIGTERM on to the job
+        for number in (signal.SIGTERM, signal.SIGKILL):
+            if not self._submitted[-1].done():
+                os.kill(controller, number)
+            deadline = time.monotonic() + ENDING_S
+            while not self._submitted[-1].done() and time.monotonic() < deadline:
+                time.sleep(0.05)
         return "the local jobs are stopped"
 
     def output(self, number: int) -> Path:
         return Path(self._submitted[number].paths.stderr)
 
     def _start_next(self) -> None:
-        self._submitted += submit(self._executor, [self._waiting.pop(0)])
+        heeded = signal.signal(signal.SIGINT, signal.SIG_IGN)  # inherited: Ctrl-C is for us, who will tell the job
+        try:
+            self._submitted += submit(self._executor, [self._waiting.pop(0)])
+        finally:
+            signal.signal(signal.SIGINT, heeded)
 
 
 def submit(executor: Any, jobs: Sequence[Job]) -> list[Any]:
@@ -121,5 +138,6 @@ def submit(executor: Any, jobs: Sequence[Job]) -> list[Any]:
         with contextlib.redirect_stderr(io.StringIO()):  # submitit prints what it raises, too
             return list(executor.map_array(Job.__call__, jobs)) if len(jobs) > 1 else [executor.submit(jobs[0])]
     except (FailedJobError, FailedSubmissionError, subprocess.CalledProcessError) as error:
-        words = re.findall(r"(?:sbatch|srun): error: (.+)", str(error)) or [str(error).strip().splitlines()[-1]]
+        said = re.findall(r"^(?:sbatch|srun): (?:error: )?(.+)", str(error), re.MULTILINE)
+        words = said or [line for line in str(error).strip().splitlines() if not line.startswith("Try ")][-1:]
         raise ConfigError(f"sbatch refused the job: {'; '.join(words)}") from None

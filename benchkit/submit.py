@@ -68,11 +68,17 @@ class Launcher(launcher.Launcher):
             given = list(composed.hydra.overrides.task)
             own = copy.copy(composed)
             del own["hydra"]
-        return Point(typed(own), folder, given)
+        return Point(typed(own), folder, given, self.agents_per_job())
+
+    def agents_per_job(self) -> int:
+        return int(self._params["nodes"] * self._params["tasks_per_node"])
 
     def check(self, points: Sequence[Point]) -> None:
         """Raises ConfigError where ranks do not divide over the agents that a job will have."""
-        agents = self._params["nodes"] * self._params["tasks_per_node"]
+        for name in ("nodes", "tasks_per_node", "timeout_min", "array_parallelism"):
+            if self._params.get(name, 1) < 1:
+                raise ConfigError(f"hydra.launcher.{name}={self._params[name]}: allowed is >= 1")
+        agents = self.agents_per_job()
         for point in points:
             if point.config.world_size != "auto" and int(point.config.world_size) % agents:
                 raise ConfigError(

@@ -1,6 +1,7 @@
 """The sweep as Hydra runs it: every point checked before the first one runs, and the combined table at the end."""
 
 import contextlib
+import itertools
 import logging
 import os
 import sys
@@ -24,11 +25,12 @@ from benchkit.errors import ConfigError
 from benchkit.points import PointComposer
 from benchkit.registry import start_fork_server
 from launch import topology
-from launch.agents import Agents, alone
+from launch.agents import STEP_S, Agents
 from launch.joining import join
+from launch.meeting import JoinError
+from launch.members import Lost
 
 log = logging.getLogger("benchkit")
-JOINED_S = 60.0
 STATUSES: list[str] = []
 """How the points of this process's sweep ended."""
 
@@ -51,23 +53,20 @@ class Sweeper(sweeper.Sweeper):
     def sweep(self, arguments: list[str]) -> Any:
         """Runs all points; returns what Hydra's launcher returned for them."""
         points = self.points(arguments)
-        agents = self.join(self.check(points))
-        self._config.hydra.sweep.dir = agents.exchange(self._config.hydra.sweep.dir, JOINED_S)[0]  # all share agent 0's
-        folder = Path(self._config.hydra.sweep.dir)
+        agents = self.join(self.check(points), len(points))
         configure_log(self._config.hydra.job_logging)
-        if not agents.first:
-            log.setLevel(logging.WARNING)
-            start_fork_server()
-            self._launcher.launch(points, initial_job_idx=0)
-            agents.wait_for_end()
-            return []
-        self.check_folders(folder, len(points))
         start_fork_server()
-        with self.reported(folder, len(points)):
-            jobs = self._launcher.launch(points, initial_job_idx=0)
-            for overrides, job in zip(points, jobs, strict=True):
-                STATUSES.append(status_of(job, overrides))
-        return [jobs]
+        with agents.stopping_together():
+            if not agents.first:
+                log.setLevel(logging.WARNING)
+                self._launcher.launch(points, initial_job_idx=0)
+                agents.wait_for_end()
+                return []
+            with self.reported(Path(self._config.hydra.sweep.dir), len(points)):
+                jobs = self._launcher.launch(points, initial_job_idx=0)
+                for overrides, job in zip(points, jobs, strict=True):
+                    STATUSES.append(status_of(job, overrides))
+            return [jobs]
 
     @contextlib.contextmanager
     def reported(self, folder: Path, num_points: int) -> Iterator[None]:
@@ -88,23 +87,37 @@ class Sweeper(sweeper.Sweeper):
             log.removeHandler(lines)
             lines.close()
 
-    def join(self, configs: Sequence[RunConfig]) -> Agents:
-        """Meets the other agents of this start, where a launcher made several; all must be about to run the same."""
+    def join(self, configs: Sequence[RunConfig], num_points: int) -> Agents:
+        """Meets the other agents of this start, where a launcher made several; all take agent 0's folder.
+
+        Raises JoinError where they are about to run different things, ConfigError where the folder is in use.
+        """
         started = topology.started()
-        if started.count == 1:
-            return alone()
         traits = {
             "benchkit": benchkit.__version__,
             "torch": metadata.version("torch"),
             "the command line": " ".join(sys.argv[1:]),
             "the configuration": record.digest([as_dict(config) for config in configs]),
         }
-        folder = Path(self._config.hydra.sweep.dir).parent
-        agents = join(started, traits, folder, configs[0].join_timeout_s)
-        from benchkit.crew import enter  # torch is imported from here on
+        agents = join(started, traits, self.meeting_folder(), configs[0].join_timeout_s)
+        folder = str(self._config.hydra.sweep.dir)  # resolved now: the points copy its time stamp
+        try:
+            folder, problem = agents.exchange([folder, self.folder_problem(Path(folder), num_points)], STEP_S)[0]
+        except Lost as lost:
+            raise JoinError(f"{lost} before the first point") from None
+        if problem:
+            raise ConfigError(problem)
+        self._config.hydra.sweep.dir = folder
+        if started.count > 1:
+            from benchkit.crew import enter  # torch is imported from here on
 
-        enter(agents)
+            enter(agents)
         return agents
+
+    def meeting_folder(self) -> Path:
+        """The part of the sweep's folder that has no time stamp: the same for all agents."""
+        naming = str(OmegaConf.to_container(self._config.hydra.sweep, resolve=False)["dir"])  # type: ignore[index,call-overload]
+        return Path(*itertools.takewhile(lambda part: "${" not in part, Path(naming).parts))
 
     def points(self, arguments: list[str]) -> list[list[str]]:
         """The overrides of every point, in order."""
@@ -128,15 +141,14 @@ class Sweeper(sweeper.Sweeper):
                 )
         return configs
 
-    def check_folders(self, folder: Path, num_points: int) -> None:
-        """Raises ConfigError where records would overwrite others."""
+    def folder_problem(self, folder: Path, num_points: int) -> str:
+        """Where records would overwrite others, why; else ""."""
         if any(folder.glob("*/record.json")):
-            raise ConfigError(f"hydra.sweep.dir={folder}: holds records already; allowed is a folder without")
+            return f"hydra.sweep.dir={folder}: holds records already; allowed is a folder without"
         naming = str(OmegaConf.to_container(self._config.hydra.sweep, resolve=False)["subdir"])  # type: ignore[index,call-overload]
         if num_points > 1 and "${" not in naming:
-            raise ConfigError(
-                f"hydra.sweep.subdir={naming}: all points would share it; allowed is e.g. ${{hydra.job.num}}"
-            )
+            return f"hydra.sweep.subdir={naming}: all points would share it; allowed is e.g. ${{hydra.job.num}}"
+        return ""
 
 
 def status_of(job: JobReturn, overrides: Sequence[str]) -> str:

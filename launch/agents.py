@@ -4,35 +4,21 @@ They come together once, agree that they run the same, and then go through the p
 agent only sleeps: what the others have to say, and their death, wake it.
 """
 
+import contextlib
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from multiprocessing import connection
 from typing import Any
 
-from launch.members import Member, this_member
+from launch.members import Lost, Member, SweepEnds, this_member
+from launch.stops import Stopped, as_stopped
 from launch.wires import Gone, Wire
 
 SLACK_S = 5.0
 """How much longer than agent 0 the others wait, so that it is agent 0 that says who is missing."""
-
-
-class Stopped(KeyboardInterrupt):
-    """Another agent was told to stop, and so all do."""
-
-
-class SweepEnds(BaseException):
-    """Nothing more can be measured: agent 0 or a whole node is gone."""
-
-
-class Lost(Exception):
-    """Agents are gone. `nodes`: they do not answer, and nobody knows what else is broken on their nodes."""
-
-    def __init__(self, members: Sequence[Member], nodes: bool) -> None:
-        how = "does not answer" if nodes else "is gone"
-        super().__init__(f"{' and '.join(map(str, members))} {how}")
-        self.members = list(members)
-        self.nodes = nodes
+STEP_S = 120.0
+"""How long agents in step may take to the next one where nothing is measured or waited for; to import torch, say."""
 
 
 class Agents:
@@ -45,6 +31,7 @@ class Agents:
         self._wires = dict(wires)
         self._early: dict[int, Any] = {}
         self._gone: dict[int, Gone] = {}
+        self._stopping = False
 
     @property
     def first(self) -> bool:
@@ -98,27 +85,37 @@ class Agents:
         return values
 
     def lost_now(self, patience_s: float) -> Lost | None:
-        """Who has gone in these moments: a launcher ends all agents because one died, and that is the cause."""
+        """For agent 0: who has gone in these moments? A launcher ends all agents because one died: the cause."""
+        if not self.first:
+            return None
         deadline = time.monotonic() + patience_s
         while not self._gone and self._wires and (rest := deadline - time.monotonic()) > 0:
-            try:
+            with contextlib.suppress(Stopped):  # told the same: not the cause
                 self.hear(connection.wait(self.connections, rest))
-            except (Stopped, SweepEnds):
-                return None
         return self._forget(self._tell_lost()) if self._gone else None
 
-    def stop(self, why: str) -> None:
-        """Tells all others to stop as well."""
-        for wire in self._wires.values():
-            wire.send("stop", f"{self.me} was {why}")
+    def stop(self, told: Stopped) -> None:
+        """Tells all others to stop as well, unless they told us, or know."""
+        if not (told.relayed or self._stopping):
+            self._stopping = True
+            for wire in self._wires.values():
+                wire.send("stop", [told.number, told.status, f"{self.me} was {told}"])
 
-    def wait_for_end(self) -> None:
+    @contextlib.contextmanager
+    def stopping_together(self) -> Iterator[None]:
+        """Where one agent is told to stop inside this, all are; agent 0 leaves first."""
+        try:
+            yield
+        except KeyboardInterrupt as error:
+            self.stop(as_stopped(error))
+            self.wait_for_end(SLACK_S)
+            raise
+
+    def wait_for_end(self, timeout_s: float | None = None) -> None:
         """Blocks an agent other than 0 until agent 0 has ended: launchers end everyone as soon as one agent ends."""
-        while not self.first and self._wires:
-            try:
-                self._wires[0].receive()
-            except Gone:
-                return
+        with contextlib.suppress(Gone):
+            while not self.first and self._wires:
+                self._wires[0].receive(timeout_s)
 
     def ping(self, rounds: int) -> list[tuple[float, float, float]]:
         """Asks agent 0's clock `rounds` times: (sent, its time, received) by perf_counter. Agent 0 must pong()."""
@@ -126,7 +123,7 @@ class Agents:
         for _ in range(rounds):
             sent = time.perf_counter()
             self._wires[0].send("ping")
-            _, there = self._receive(0, self._wires[0])
+            _, there = self._receive(0, self._wires[0], STEP_S)
             answers.append((sent, float(there), time.perf_counter()))
         return answers
 
@@ -135,7 +132,7 @@ class Agents:
         for _ in range(rounds):
             if member.index not in self._wires:
                 return
-            self._receive(member.index, self._wires[member.index])
+            self._receive(member.index, self._wires[member.index], STEP_S)
             if member.index in self._wires:
                 self._wires[member.index].send("time", time.perf_counter())
 
@@ -149,9 +146,11 @@ class Agents:
             self._lose(index, gone)
             return "alarm", "lost"
         if kind == "stop":
-            self._wires.pop(index)  # it says goodbye: its end is no loss
-            self._relay("stop", str(value), index)
-            raise Stopped(str(value))
+            self._relay("stop", value, index)
+            if self.first:
+                self._wires.pop(index)  # it says goodbye: its end is no loss
+            number, status, why = value
+            raise Stopped(number, status, why, relayed=True)
         return kind, value
 
     def _ask(self, value: Any, timeout_s: float) -> list[Any]:
@@ -164,7 +163,7 @@ class Agents:
             if kind == "lost":
                 raise self._forget(Lost([Member(**lost) for lost in answer["members"]], answer["nodes"]))
 
-    def _relay(self, kind: str, value: str, origin: int) -> None:
+    def _relay(self, kind: str, value: Any, origin: int) -> None:
         for index, wire in self._wires.items():
             if self.first and index != origin:
                 wire.send(kind, value)

@@ -4,10 +4,14 @@ The lock is a name in the kernel's abstract socket namespace: every user's proce
 cluster gives them, it is gone with the process that holds it, and whoever waits sleeps until then.
 """
 
+import errno
 import socket
 import struct
 import sys
 from collections.abc import Callable
+from multiprocessing import connection
+
+from launch.agents import Agents, alone
 
 NAME = "\0benchkit-measures"
 
@@ -19,9 +23,12 @@ class HostLock:
         self._name = name
         self._held: socket.socket | None = None
 
-    def acquire(self, say: Callable[[int], None]) -> None:
-        """Waits until nobody on this host holds it; `say` is given the number of the process that does, once."""
-        said = False
+    def acquire(self, say: Callable[[int], None], agents: Agents | None = None) -> None:
+        """Waits until nobody on this host holds it; `say` is given the number of the process that does, once.
+
+        Hears the other agents meanwhile. Raises what that raises.
+        """
+        said, agents = False, agents or alone()
         while sys.platform == "linux":  # elsewhere there are no abstract sockets, and no lock
             mine = socket.socket(socket.AF_UNIX)
             try:
@@ -29,15 +36,18 @@ class HostLock:
                 mine.listen(512)
                 self._held = mine
                 return
-            except OSError:
+            except OSError as error:
                 mine.close()
+                if error.errno != errno.EADDRINUSE:
+                    raise
             with socket.socket(socket.AF_UNIX) as waiting:
                 try:
                     waiting.connect(self._name)
                     if not said:
                         say(holder(waiting))
                         said = True
-                    waiting.recv(1)  # nobody writes: this ends with the holder's socket
+                    while waiting not in (ready := connection.wait([waiting, *agents.connections])):
+                        agents.hear(ready)  # nobody writes to `waiting`: it is ready at the end of the holder's socket
                 except OSError:
                     continue  # it went meanwhile
 

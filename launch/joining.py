@@ -11,7 +11,7 @@ from launch.agents import Agents, alone
 from launch.meeting import Address, JoinError, Meeting, until
 from launch.members import Member, this_member
 from launch.topology import Started
-from launch.wires import Gone, Wire
+from launch.wires import GREETING_BYTES, Gone, Wire
 
 HELLO_S = 5.0
 """How long either side of a new connection may take to say who it is."""
@@ -43,12 +43,15 @@ def receive_all(
     timeout_s: float,
 ) -> Agents:  # fmt: skip
     """Agent 0's part of join(): lets the others in, compares, and tells them who is there."""
-    members, wires, differences = {0: me}, {}, []
+    members, differences = {0: me}, list[str]()
+    wires: dict[int, Wire] = {}
     while len(members) < count:
         greeted = greet(listener, address.token, deadline)
         if greeted is None:
             break
         wire, member, their_traits = greeted
+        if member.index in wires:
+            wires[member.index].close()
         members[member.index], wires[member.index] = member, wire
         differences += disagreement(me, traits, member, their_traits)
     problem = differences[0] if differences else ""
@@ -73,9 +76,10 @@ def greet(listener: socket.socket, token: str, deadline: float) -> tuple[Wire, M
         except OSError:
             return None
         try:
-            _, hello = wire.receive(HELLO_S)
+            _, hello = wire.receive(HELLO_S, GREETING_BYTES)
             if hello["token"] == token:
                 wire.send("come in")
+                wire.receive(HELLO_S, GREETING_BYTES)  # it is still there: "here"
                 return wire, Member(**hello["member"]), dict(hello["traits"])
         except (Gone, TypeError, KeyError):
             log.debug("a stranger knocked")
@@ -121,6 +125,7 @@ def knock(meeting: Meeting, me: Member, traits: Mapping[str, str], deadline: flo
         wire.send("hello", {"token": address.token, "member": asdict(me), "traits": dict(traits)})
         try:
             wire.receive(HELLO_S)
+            wire.send("here")
             return wire, host
         except Gone:  # somebody else: the address is an old one
             wire.close()

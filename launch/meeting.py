@@ -10,6 +10,7 @@ import uuid
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -76,9 +77,14 @@ class Meeting:
             raise JoinError(f"agent 0 cannot listen at port {port}: {error.strerror or error}; {ADVICE}") from None
         address = self._fixed or own_address(listener.getsockname()[1])
         if self._started.by == "torchrun":
-            self._store(timedelta(seconds=60)).set(self._key(), json.dumps(asdict(address)))
-        elif not self._fixed:
-            write_whole(self._file, json.dumps(asdict(address)))
+            publish: Callable[[str], Any] = partial(self._store(timedelta(seconds=60)).set, self._key())
+        else:
+            publish = partial(write_whole, self._file) if not self._fixed else str
+        try:
+            publish(json.dumps(asdict(address)))
+        except (OSError, RuntimeError) as error:  # torch's errors are RuntimeErrors
+            listener.close()
+            raise JoinError(f"agent 0 cannot leave its address at {self}: {error}; {ADVICE}") from None
         return listener, address
 
     def find(self, deadline: float) -> Address | None:
@@ -123,9 +129,13 @@ def write_whole(path: Path, text: str) -> None:
     """Writes a file that only we may read, and that a reader sees whole or not at all."""
     path.parent.mkdir(parents=True, exist_ok=True)
     descriptor, part = tempfile.mkstemp(dir=path.parent, prefix=".agents-part-")
-    with open(descriptor, "w") as file:
-        file.write(text)
-    os.replace(part, path)
+    try:
+        with open(descriptor, "w") as file:
+            file.write(text)
+        os.replace(part, path)
+    except BaseException:
+        Path(part).unlink(missing_ok=True)
+        raise
 
 
 def until(deadline: float, attempt: Callable[[], Any]) -> Any:

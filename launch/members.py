@@ -1,5 +1,6 @@
-"""An agent as the others know it."""
+"""An agent as the others know it, and what its loss means."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from launch.topology import namespace, node_name, usable_cores
@@ -21,3 +22,17 @@ class Member:
 
 def this_member(index: int) -> Member:
     return Member(index, node_name(), namespace("net"), namespace("time"), usable_cores())
+
+
+class SweepEnds(BaseException):
+    """Nothing more can be measured: agent 0 or a whole node is gone."""
+
+
+class Lost(Exception):
+    """Agents are gone. `nodes`: they do not answer, and nobody knows what else is broken on their nodes."""
+
+    def __init__(self, members: Sequence[Member], nodes: bool) -> None:
+        how = "does not answer" if nodes else "is gone"
+        super().__init__(f"{' and '.join(map(str, members))} {how}")
+        self.members = list(members)
+        self.nodes = nodes

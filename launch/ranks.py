@@ -18,6 +18,7 @@ from typing import Any
 
 from launch.agents import Agents, alone
 from launch.child import rank_main
+from launch.stops import uninterrupted
 from launch.watch import Outcome, Rank, log_file, watch
 
 DEATH_S = 5.0
@@ -75,8 +76,9 @@ def run_ranks(
             ranks.append(Rank(index, process, ours, held))
         return watch(ranks, folder, timeout_s, agents or alone())
     finally:
-        for rank in ranks:
-            kill(rank)
+        with uninterrupted():
+            for rank in ranks:
+                kill(rank)
 
 
 def kill(rank: Rank) -> None:

@@ -5,11 +5,16 @@ Nobody polls: a message, the death of the other process and the loss of its host
 
 import json
 import socket
+import struct
 from multiprocessing.connection import Connection
 from typing import Any
 
 MESSAGE_BYTES = 1 << 26
-"""More than any outcome with its tracebacks; a stranger's message may not fill the memory."""
+"""More than any outcome with its tracebacks."""
+GREETING_BYTES = 1 << 16
+"""A stranger's message may not fill the memory."""
+HALF_S = 5
+"""Seconds that a message which has begun may take to be whole."""
 KEEPALIVE = {"TCP_KEEPIDLE": 4, "TCP_KEEPINTVL": 2, "TCP_KEEPCNT": 3, "TCP_USER_TIMEOUT": 10_000}
 """A host that vanishes without a word is noticed after 10 s (seconds, seconds, probes, milliseconds)."""
 
@@ -27,6 +32,7 @@ class Wire:
 
     def __init__(self, stream: socket.socket) -> None:
         stream.settimeout(None)
+        stream.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, struct.pack("ll", HALF_S, 0))
         stream.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         stream.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         for name, value in KEEPALIVE.items():
@@ -41,12 +47,12 @@ class Wire:
         except OSError:
             return
 
-    def receive(self, timeout_s: float | None = None) -> tuple[str, Any]:
-        """The next message's kind and value. Raises Gone, silently where nothing came in time."""
+    def receive(self, timeout_s: float | None = None, limit: int = MESSAGE_BYTES) -> tuple[str, Any]:
+        """The next message's kind and value. Raises Gone, silently where none of ours came in time."""
         try:
             if not self.connection.poll(timeout_s):
                 raise Gone(silently=True)
-            kind, value = json.loads(self.connection.recv_bytes(MESSAGE_BYTES))
+            kind, value = json.loads(self.connection.recv_bytes(limit))
             return str(kind), value
         except (EOFError, ConnectionResetError, BrokenPipeError):
             raise Gone(silently=False) from None

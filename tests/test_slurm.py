@@ -70,7 +70,7 @@ def test_a_job_that_is_cancelled_says_so_running_or_not(cli):
     assert process.returncode == 1, out + err
     assert statuses(cli) == ["ok", "cancelled", "cancelled"]
     assert "ended by scancel" in cli.records()[1]["error"]["message"]
-    assert "CANCELLED before this point began" in cli.records()[2]["error"]["message"]
+    assert "CANCELLED; no record of this point" in cli.records()[2]["error"]["message"]
 
 
 def test_a_preempted_job_is_queued_again_and_goes_on_where_it_was(cli):

@@ -9,10 +9,10 @@ import pytest
 
 from benchkit import follow as following
 from benchkit import job, queues, record
-from benchkit.errors import Terminated
 from benchkit.follow import follow, summary
 from benchkit.job import Job, Point, in_seconds
 from benchkit.queues import State, slurm_state
+from launch.stops import Stopped
 from tests.benchkit.test_backends import config
 from tests.conftest import ROOT
 
@@ -57,6 +57,13 @@ def test_without_slurm_it_says_what_to_use_instead(cli, tmp_path):
     assert done.stderr.count("\n") == 1
     assert "launcher=slurm" in done.stderr
     assert "elsewhere submitit_local" in done.stderr
+
+
+@pytest.mark.parametrize("wrong", ["nodes=0", "nodes=-1", "timeout_min=0", "tasks_per_node=0"])
+def test_launcher_values_out_of_range_are_one_line(cli, wrong):
+    done = cli("+suite=allreduce", "launcher=slurm", f"hydra.launcher.{wrong}")
+    assert done.returncode == 2
+    assert f"hydra.launcher.{wrong}: allowed is >= 1" in done.stderr
 
 
 @pytest.mark.parametrize(
@@ -105,8 +112,8 @@ def test_slurms_lengths_of_time(text, seconds):
 )
 def test_a_signal_means_what_slurm_says(monkeypatch, number, says, status):
     monkeypatch.setattr(job, "slurm_says", lambda: says)
-    monkeypatch.setattr(job.signal, "signal", lambda *_: None)
-    with pytest.raises(Terminated) as told:
+    monkeypatch.setattr(job, "heed_no_more", lambda: None)
+    with pytest.raises(Stopped) as told:
         Job([], Path(), 60, 0).stop(number, None)
     assert (told.value.number, told.value.status) == (number, status)
 
@@ -122,7 +129,7 @@ def test_a_job_is_queued_again_where_that_helps(monkeypatch, status, restarts, a
     monkeypatch.setenv("SLURM_JOB_ID", "7")
     monkeypatch.setenv("SLURM_RESTART_COUNT", str(restarts))
     with pytest.raises(SystemExit) as left:
-        Job([], Path(), 60, allowed).leave(Terminated(signal.SIGUSR2, status))
+        Job([], Path(), 60, allowed).leave(Stopped(signal.SIGUSR2, status))
     assert left.value.code == 128 + signal.SIGUSR2
     assert commands == ([["scontrol", "requeue", "7"]] if again else [])
 
@@ -176,9 +183,9 @@ def test_what_a_job_could_not_write_the_queue_tells(points, at_once):
     ended = [State("NODE_FAIL", "n1", "crash"), State("CANCELLED", "", "cancelled")]
     assert follow(points, Script(ended)) == ["crash", "cancelled"]
     killed, never = (record.read(point.folder / record.FILE_NAME) for [point] in points)
-    assert killed["error"]["message"] == "job 7: NODE_FAIL n1 in this point; see log.err"
+    assert killed["error"]["message"] == "job 7: NODE_FAIL n1; in this point"
     assert killed["error"]["host"] == "n1"
-    assert never["error"]["message"] == "job 7: CANCELLED before this point began; see log.err"
+    assert never["error"]["message"] == "job 7: CANCELLED; no record of this point"
     assert never["finished_at"]
 
 

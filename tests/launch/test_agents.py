@@ -11,10 +11,12 @@ from typing import Any
 
 import pytest
 
-from launch import joining
-from launch.agents import Agents, Lost, Stopped, SweepEnds, alone
+from launch import joining, wires
+from launch.agents import Agents, alone
 from launch.joining import join
 from launch.meeting import JoinError
+from launch.members import Lost, SweepEnds
+from launch.stops import Stopped
 from launch.topology import Started
 
 TRAITS = {"version": "1"}
@@ -111,7 +113,7 @@ def test_without_agent_0_it_is_the_end(tmp_path):
 def test_to_stop_one_is_to_stop_all(tmp_path, who):
     def act(agents: Agents):
         if agents.me.index == who:
-            agents.stop("stopped by SIGTERM")
+            agents.stop(Stopped(15, "preempted"))
             return None
         agents.exchange("x", 5)
 
@@ -119,6 +121,7 @@ def test_to_stop_one_is_to_stop_all(tmp_path, who):
     assert len(stopped) == 2
     assert f"agent {who} on " in str(stopped[0])
     assert "stopped by SIGTERM" in str(stopped[0])
+    assert {(error.number, error.status, error.relayed) for error in stopped} == {(15, "preempted", True)}
 
 
 def test_clocks_are_compared_in_pairs(tmp_path):
@@ -142,10 +145,13 @@ def test_those_who_differ_are_told_in_what(tmp_path):
 def test_strangers_and_an_address_of_yesterday_do_no_harm(tmp_path, monkeypatch):
     """A file that a killed run left leads to somebody else's port; and somebody else knocks at agent 0's."""
     monkeypatch.setattr(joining, "HELLO_S", 0.3)
+    monkeypatch.setattr(wires, "HALF_S", 1)
     stranger = socket.create_server(("127.0.0.1", 0))
     old = json.dumps({"hosts": ["127.0.0.1"], "port": stranger.getsockname()[1], "network": "", "token": "old"})
     meeting = tmp_path / ".agents-srun-j"
     meeting.write_text(old)
+
+    knocked: list[socket.socket] = []
 
     def visitor() -> None:
         deadline = time.monotonic() + 5
@@ -154,6 +160,9 @@ def test_strangers_and_an_address_of_yesterday_do_no_harm(tmp_path, monkeypatch)
         port = int(meeting.read_text().split('"port": ')[1].split(",")[0])
         with socket.create_connection(("127.0.0.1", port)) as knocking:
             knocking.sendall(b"GET / HTTP/1.1\r\n\r\n")
+        half = socket.create_connection(("127.0.0.1", port))
+        half.sendall(b"\x00\x00\x00\x10half")  # a length, and less than that; it stays open
+        knocked.append(half)
 
     late: list[Any] = []
 
@@ -168,6 +177,7 @@ def test_strangers_and_an_address_of_yesterday_do_no_harm(tmp_path, monkeypatch)
     for thread in threads:
         thread.join(10)
     stranger.close()
+    knocked[0].close()
     assert mine == [0, 1]
     assert late == [[0, 1]]
 
