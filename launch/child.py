@@ -18,6 +18,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 
 from launch import stacks
+from launch.stops import heed_no_more
 
 
 def rank_main(
@@ -46,10 +47,12 @@ def rank_main(
 
 
 def isolate() -> None:
-    """A process group of its own (Ctrl-C is the agent's to handle), and the OOM killer's first choice."""
+    """A process group of its own, deaf to what is the agent's to handle, and the OOM killer's first choice.
+
+    Slurm sends a signal to all processes of a job: a rank that died of it would look like a crash.
+    """
     os.setsid()
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    heed_no_more()
     with suppress(OSError):  # Linux only
         Path("/proc/self/oom_score_adj").write_text("1000")
 

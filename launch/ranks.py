@@ -12,7 +12,7 @@ import signal
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from multiprocessing import forkserver
+from multiprocessing import forkserver, resource_tracker
 from pathlib import Path
 from typing import Any
 
@@ -32,11 +32,11 @@ def start_fork_server(preload: Sequence[str]) -> None:
     before = os.environ.get("PYTHONPATH")
     # The server finds modules by PYTHONPATH only: before Python 3.13.1 it drops our sys.path (cpython #117378).
     os.environ["PYTHONPATH"] = os.pathsep.join(path or os.getcwd() for path in sys.path)
-    blocked = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})  # Ctrl-C is for us, not for the server
     try:
-        forkserver.ensure_running()
+        resource_tracker.ensure_running()  # it lets signals through again when it starts: before, then
+        with uninterrupted():  # inherited: what tells us to stop is not for the server, nor for its ranks
+            forkserver.ensure_running()
     finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
         if before is None:
             del os.environ["PYTHONPATH"]
         else:

@@ -134,6 +134,23 @@ def test_sigterm_is_recorded_by_name(cli):
     assert wait_until(lambda: not cli.processes())
 
 
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
+def test_a_signal_to_every_process_is_no_crash_of_a_rank(cli, number):
+    """As Slurm sends it: to ranks and fork server as well, and to them first."""
+    process = cli.start("+suite=faulty", "fault=hang", "timeout_s=60")
+    assert wait_until(lambda: len(cli.records()) == 1 and (cli.folder / "outputs/latest/0/rank_1.log").exists())
+    others = [pid for pid in cli.processes() if pid != process.pid]
+    assert len(others) >= 3
+    for pid in others:
+        os.kill(pid, number)
+    with pytest.raises(subprocess.TimeoutExpired):
+        process.wait(timeout=1)
+    process.send_signal(number)
+    process.communicate(timeout=20)
+    assert cli.records()[0]["status"] == "interrupted"
+    assert wait_until(lambda: not cli.processes())
+
+
 def test_ranks_die_with_an_agent_that_is_killed(cli):
     process = cli.start("+suite=faulty", "fault=hang", "timeout_s=60")
     assert wait_until(lambda: len(cli.records()) == 1 and (cli.folder / "outputs/latest/0/rank_1.log").exists())
