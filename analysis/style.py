@@ -15,6 +15,8 @@ from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
 MARKERS = "osD^vP*X"
 DOTS_PER_INCH = 200
+MANY, LEGEND_INCHES = 4, 3.6
+"""More series than this need room of their own, and how much."""
 
 
 def apply() -> None:
@@ -32,6 +34,22 @@ def panels(count: int, width: float = 4.8, height: float = 3.8, share: bool = Tr
     for unused in axes[count:]:
         unused.remove()
     return figure, axes[:count]
+
+
+def named(column: str, value: object) -> str:
+    """A setting as a legend has it: words speak for themselves, numbers need their name."""
+    return value if isinstance(value, str) else f"{column} {value:g}" if isinstance(value, int | float) else str(value)
+
+
+def legend(axes: Axes) -> None:
+    """The legend: inside where the entries are few, else beside the panel, where it hides no line."""
+    if len(axes.get_legend_handles_labels()[0]) > MANY:
+        axes.legend(loc="center left", bbox_to_anchor=(1.02, 0.5))
+        figure = axes.get_figure(root=True)
+        assert figure is not None
+        figure.set_size_inches(figure.get_figwidth() + LEGEND_INCHES, figure.get_figheight())
+    else:
+        axes.legend()
 
 
 def caption(figure: Figure, title: str, text: str) -> None:

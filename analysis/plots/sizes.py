@@ -29,7 +29,8 @@ def suite_figures(suite: str, rows: pd.DataFrame) -> dict[str, Figure]:
     """Time over size; where anything is moved between ranks, bandwidth over size and by backend."""
     varied = [name for name in identity_columns(rows) if name not in AXES and rows[name].nunique() > 1]
     rows["place"] = rows["backend"] + " on " + rows["device"]
-    rows["variant"] = rows[varied].astype(str).agg(", ".join, axis=1) if varied else ""
+    named = pd.DataFrame({name: rows[name].map(lambda value, name=name: style.named(name, value)) for name in varied})
+    rows["variant"] = named.agg(", ".join, axis=1) if varied else ""
     rows["series"] = rows.groupby(["world_size", "variant"]).ngroup()  # the same colour in every figure
     figures = {f"{suite}_time_vs_datasize.png": time_over_size(suite, rows)}
     moving = rows[rows["busbw_gb_per_s"].notna()]  # one rank moves nothing
@@ -50,17 +51,23 @@ def comparison_size(rows: pd.DataFrame) -> float:
 def time_over_size(suite: str, rows: pd.DataFrame) -> Figure:
     """Median time, with its 95 % interval as bars and the range from the fastest sample to the 95th percentile."""
     figure, axes = place_panels(rows)
+    crowded = rows["series"].nunique() > style.MANY  # bands over bands hide everything
     for place, axis in axes.items():
         for line, look in lines(rows[rows["place"] == place]):
             times = line[["median_s", "ci_low_s", "ci_high_s", "min_s", "p95_s"]] * 1e3
             bars = style.interval_bars(times, "median_s", "ci_low_s", "ci_high_s")
             axis.errorbar(line["data_size"], times["median_s"], bars, capsize=3, **look)
-            axis.fill_between(line["data_size"], times["min_s"], times["p95_s"], alpha=0.15, color=look["color"])
+            if not crowded:
+                axis.fill_between(line["data_size"], times["min_s"], times["p95_s"], alpha=0.15, color=look["color"])
         style.log_values(axis)
         finish(axis, rows, place)
     first = next(iter(axes.values()))
     first.set_ylabel("time of one call [ms]")
-    style.caption(figure, f"{suite}: time", "median, its 95 % interval; band: fastest sample to 95th percentile")
+    style.caption(
+        figure,
+        f"{suite}: time",
+        "median, its 95 % interval" + ("" if crowded else "; band: fastest sample to 95th percentile"),
+    )
     return figure
 
 
@@ -104,7 +111,7 @@ def backends_at(suite: str, rows: pd.DataFrame, size: float) -> Figure:
         axis.set_xlabel("ranks")
         axis.set_ylabel(name)
         axis.grid(axis="x", visible=False)
-    times.legend()
+    style.legend(rates if len(series) > style.MANY else times)
     style.caption(figure, f"{suite}: {size:g} MiB by backend", "median, its 95 % interval")
     return figure
 
@@ -136,4 +143,4 @@ def finish(axis: Axes, rows: pd.DataFrame, place: str) -> None:
     style.log_sizes(axis, sorted(rows["data_size"].unique()))
     axis.set_xlabel("data_size [MiB]")
     axis.set_title(place)
-    axis.legend()
+    style.legend(axis)

@@ -28,7 +28,9 @@ def speedup_figure(rows: pd.DataFrame, baseline: Baseline, suite: str) -> Figure
     inner = [name for name in identity_columns(rows) if name not in compared and rows[name].nunique() > 1]
     rows = rows.assign(series=joined(rows, compared, ", "), point=joined(rows, inner, "\n"))
     points, series = list(dict.fromkeys(rows["point"])), list(dict.fromkeys(rows["series"]))
-    figure, (axis,) = style.panels(1, width=max(5.0, 1.5 + 0.25 * len(points) * len(series)))
+    longest = max(len(line) for point in points for line in str(point).split("\n"))
+    room = max(0.25 * len(series), 0.11 * longest)  # inches for a point's bars, and for its label
+    figure, (axis,) = style.panels(1, width=max(5.0, 1.5 + room * len(points)))
     for index, name in enumerate(series):
         group = rows[rows["series"] == name].drop_duplicates("point", keep="last")
         at = [points.index(point) + 0.6 * ((index + 0.5) / len(series) - 0.5) for point in group["point"]]
