@@ -10,7 +10,6 @@ import uuid
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from datetime import timedelta
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -76,12 +75,12 @@ class Meeting:
         except OSError as error:
             raise JoinError(f"agent 0 cannot listen at port {port}: {error.strerror or error}; {ADVICE}") from None
         address = self._fixed or own_address(listener.getsockname()[1])
-        if self._started.by == "torchrun":
-            publish: Callable[[str], Any] = partial(self._store(timedelta(seconds=60)).set, self._key())
-        else:
-            publish = partial(write_whole, self._file) if not self._fixed else str
+        text = json.dumps(asdict(address))
         try:
-            publish(json.dumps(asdict(address)))
+            if self._started.by == "torchrun":
+                self._store(timedelta(seconds=60)).set(self._key(), text)
+            elif not self._fixed:
+                write_whole(self._file, text)
         except (OSError, RuntimeError) as error:  # torch's errors are RuntimeErrors
             listener.close()
             raise JoinError(f"agent 0 cannot leave its address at {self}: {error}; {ADVICE}") from None
