@@ -86,8 +86,8 @@ class Job:
     signal_delay_s: int
     max_num_timeout: int
 
-    def __call__(self) -> list[str]:
-        """Runs the points and returns their statuses."""
+    def __call__(self) -> None:
+        """Runs the points; what became of them is in their records."""
         show_log()
         for number in STOPPING:
             signal.signal(number, self.stop)
@@ -108,7 +108,6 @@ class Job:
             self.leave(as_stopped(error))
         except SweepEnds as error:
             sys.exit(f"{error}; the sweep ends, what was measured is kept")
-        return [point.status() for point in self.points]
 
     def join(self) -> tuple[Agents, list[Point]]:
         """Meets the agents on the job's other nodes; the points that agent 0 finds open. In vain, it leaves."""

@@ -45,8 +45,7 @@ class Agents:
 
     def alarm(self, kind: str) -> None:
         """Tells all others that a rank here has failed."""
-        for wire in self._wires.values():
-            wire.send("alarm", kind)
+        self._tell("alarm", kind)
 
     def hear(self, ready: Sequence[Any]) -> str | None:
         """Takes in what others say; returns the kind of failure if one has failed. Raises Stopped, SweepEnds."""
@@ -57,7 +56,7 @@ class Agents:
             kind, value = self._receive(index, wire)
             if kind == "alarm":
                 alarm = str(value)
-                self._relay("alarm", alarm, index)
+                self._tell("alarm", alarm, but=index)
             elif kind == "value":
                 self._early[index] = value
         return alarm
@@ -80,8 +79,7 @@ class Agents:
         if self._gone:
             raise self._forget(self._tell_lost())
         values = [value, *(early[index] for index in self._wires)]
-        for wire in self._wires.values():
-            wire.send("values", values)
+        self._tell("values", values)
         return values
 
     def lost_now(self, patience_s: float) -> Lost | None:
@@ -98,8 +96,7 @@ class Agents:
         """Tells all others to stop as well, unless they told us, or know."""
         if not (told.relayed or self._stopping):
             self._stopping = True
-            for wire in self._wires.values():
-                wire.send("stop", [told.number, told.status, f"{self.me} was {told}"])
+            self._tell("stop", [told.number, told.status, f"{self.me} was {told}"])
 
     @contextlib.contextmanager
     def stopping_together(self) -> Iterator[None]:
@@ -146,7 +143,7 @@ class Agents:
             self._lose(index, gone)
             return "alarm", "lost"
         if kind == "stop":
-            self._relay("stop", value, index)
+            self._tell("stop", value, but=index)
             if self.first:
                 self._wires.pop(index)  # it says goodbye: its end is no loss
             number, status, why = value
@@ -163,9 +160,10 @@ class Agents:
             if kind == "lost":
                 raise self._forget(Lost([Member(**lost) for lost in answer["members"]], answer["nodes"]))
 
-    def _relay(self, kind: str, value: Any, origin: int) -> None:
+    def _tell(self, kind: str, value: Any, but: int | None = None) -> None:
+        """Says something to everybody at the other end of a wire, `but` to one: who said it first."""
         for index, wire in self._wires.items():
-            if self.first and index != origin:
+            if index != but:
                 wire.send(kind, value)
 
     def _lose(self, index: int, gone: Gone) -> None:
@@ -175,8 +173,7 @@ class Agents:
 
     def _tell_lost(self) -> Lost:
         lost = Lost([m for m in self.members if m.index in self._gone], any(g.silently for g in self._gone.values()))
-        for wire in self._wires.values():
-            wire.send("lost", {"members": [asdict(member) for member in lost.members], "nodes": lost.nodes})
+        self._tell("lost", {"members": [asdict(member) for member in lost.members], "nodes": lost.nodes})
         self._gone = {}
         return lost
 
