@@ -24,6 +24,7 @@ from launch import clock_offsets, ranks, stops, topology
 from launch.agents import STEP_S
 from launch.clock_offsets import Offset
 from launch.members import Lost, SweepEnds
+from launch.slowdown import cgroup, mps
 from launch.watch import Failure, Outcome
 
 log = logging.getLogger("benchkit")
@@ -112,21 +113,27 @@ def fork_ranks(
             start_fork_server()
         port = crew.facts[agents.members[0].index]["store_port"]
         rendezvous = backends.Rendezvous(agents.hub, port, prefix)
-        outcome = ranks.run_ranks(
-            "benchkit.worker:run_rank",
-            [Assignment(config, place, plan.world_size, plan.threads, rendezvous, offset) for place in plan.places],
-            environments=[layout.rank_environment(config, place, plan) for place in plan.places],
-            folder=folder,
-            timeout_s=config.timeout_s,
-            start_method=config.start_method,
-            first_rank=plan.places[0].rank,
-            agents=agents,
-        )
-    except Unavailable as error:
+        with mps.daemon(layout.by_mps(config, plan)) as shares:
+            outcome = ranks.run_ranks(
+                "benchkit.worker:run_rank",
+                [
+                    Assignment(config, place, plan.world_size, plan.threads, plan.slowdown, rendezvous, offset)
+                    for place in plan.places
+                ],
+                environments=[shares | layout.rank_environment(config, place, plan) for place in plan.places],
+                folder=folder,
+                timeout_s=config.timeout_s,
+                start_method=config.start_method,
+                first_rank=plan.places[0].rank,
+                agents=agents,
+            )
+    except (Unavailable, mps.MpsUnavailable) as error:
         outcome = Outcome(failure=Failure(None, "exception", str(error), type=type(error).__name__))
     except Exception as error:  # ours, or the machine's, as when it can start no process: the next point may do better
         text, trace = f"the agent failed: {error}", traceback.format_exc()
         outcome = Outcome(failure=Failure(None, "exception", text, type=type(error).__name__, traceback=trace))
+    if max(plan.slowdown) > 1:
+        cgroup.remove_abandoned()
     if outcome.failure:
         agents.alarm(outcome.failure.kind)
         outcome.failure = verdict.placed(outcome.failure, host, offset)
@@ -166,6 +173,8 @@ def new_record(config: RunConfig, overrides: list[str], plan: Layout) -> dict[st
         "cores_per_rank": plan.cores_per_rank,
         "launched_by": topology.started().by,
         "agents": plan.agents,
+        "slowdown": {"asked": list(plan.slowdown), "mechanism": None, "measured": None},
+        "warnings": [],
         "clock": None,
         "start_clock": None,
         "started_at": now(),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     import torch
@@ -12,6 +12,15 @@ if TYPE_CHECKING:
 
 def nothing() -> None:
     """The default of `reset` and `verify`."""
+
+
+def unheeded(regions_s: Mapping[str, float]) -> None:
+    """The default of `observe`."""
+
+
+def no_details() -> Mapping[str, Any]:
+    """The default of `details`."""
+    return {}
 
 
 @dataclass(frozen=True)
@@ -34,6 +43,11 @@ class Case:
     inputs and raises InvalidResult with the first wrong index; called on all ranks together, before and after timing.
     labels: what sets this case apart inside its job. max_calls_per_reset: how many steps may follow one reset before
     values overflow; None: any number. skip: why this case cannot run here, e.g. "needs 54 GB, 24 GB there".
+
+    regions: the names that its step marks by `region`, each timed on each rank. observe: told after each sample,
+    outside the clock, how long this rank was in each (s per call). details: what the record should say of the case
+    after it was timed; a list with one entry per rank is shown per rank. baseline: the case that the others of this
+    job are compared with. unslowed: runs at full speed on ranks that are slowed down (`hardware.slowdown`).
     """
 
     step: Callable[[], object] = nothing
@@ -43,11 +57,20 @@ class Case:
     work: Work = field(default_factory=Work)
     max_calls_per_reset: int | None = None
     skip: str = ""
+    regions: tuple[str, ...] = ()
+    observe: Callable[[Mapping[str, float]], None] = unheeded
+    details: Callable[[], Mapping[str, Any]] = no_details
+    baseline: bool = False
+    unslowed: bool = False
 
 
 @dataclass(frozen=True)
 class Rank:
-    """What a suite may know of the rank it runs on. The process group is up: torch.distributed works."""
+    """What a suite may know of the rank it runs on. The process group is up: torch.distributed works.
+
+    slowdown: the factor asked of each rank (1: full speed). seconds_of: how long some calls take on each rank, slowed
+    as it is, while all ranks make them together: the median, per rank, of a few turns; for cost models, not results.
+    """
 
     index: int
     world_size: int
@@ -55,6 +78,8 @@ class Rank:
     device: torch.device
     seed: int
     available_bytes: Callable[[], int]
+    slowdown: tuple[float, ...]
+    seconds_of: Callable[[Callable[[], object]], list[float]]
 
     def memory_shortage(self, needed_bytes: int) -> str:
         """Why `needed_bytes` on every rank do not fit in this machine's (or GPU's) free memory; "" where they do."""

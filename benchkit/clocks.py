@@ -1,7 +1,9 @@
 """How one call is timed: by the host's monotonic clock, or by events on the GPU's stream."""
 
 import time
-from collections.abc import Callable
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any, Protocol
 
 
@@ -18,6 +20,14 @@ class Clock(Protocol):
         """Calls `repeat` times; returns now() before (s) and the duration of them all (s)."""
         ...
 
+    def region(self, name: str) -> AbstractContextManager[object]:
+        """Times a stretch of a call."""
+        ...
+
+    def take_regions(self) -> dict[str, float]:
+        """Seconds in each region since this was last asked; after time(), hence with all work done."""
+        ...
+
 
 class HostClock:
     """perf_counter: CLOCK_MONOTONIC on Linux. For calls that return when their work is done.
@@ -29,6 +39,7 @@ class HostClock:
 
     def __init__(self, shift: Callable[[float], float] = lambda start: 0.0) -> None:
         self._shift = shift
+        self._regions_s: dict[str, float] = defaultdict(float)
 
     def now(self) -> float:
         here = time.perf_counter()
@@ -46,6 +57,19 @@ class HostClock:
             duration = time.perf_counter() - start
         return start + self._shift(start), duration
 
+    @contextmanager
+    def region(self, name: str) -> Iterator[None]:
+        start = time.perf_counter()
+        try:
+            yield
+        finally:
+            self._regions_s[name] += time.perf_counter() - start
+
+    def take_regions(self) -> dict[str, float]:
+        taken = dict(self._regions_s)
+        self._regions_s.clear()
+        return taken
+
 
 class CudaClock:
     """A pair of events on the current stream.
@@ -61,9 +85,10 @@ class CudaClock:
     def __init__(self, cuda: Any, align: Callable[[], object]) -> None:
         """`cuda` is torch.cuda, or what stands in for it in a test."""
         self._align = align
-        self._begin = cuda.Event(enable_timing=True)
-        self._end = cuda.Event(enable_timing=True)
+        self._event: Callable[[], Any] = lambda: cuda.Event(enable_timing=True)
+        self._begin, self._end = self._event(), self._event()
         self._synchronize = cuda.synchronize
+        self._regions: list[tuple[str, Any, Any]] = []
 
     def time(self, call: Callable[[], object], repeat: int) -> tuple[float, float]:
         self._synchronize()  # what reset() queued must not be counted
@@ -75,3 +100,20 @@ class CudaClock:
         self._end.record()
         self._synchronize()
         return start, self._begin.elapsed_time(self._end) / 1e3
+
+    @contextmanager
+    def region(self, name: str) -> Iterator[None]:
+        begin, end = self._event(), self._event()
+        begin.record()
+        try:
+            yield
+        finally:
+            end.record()
+            self._regions.append((name, begin, end))
+
+    def take_regions(self) -> dict[str, float]:
+        taken: dict[str, float] = defaultdict(float)
+        for name, begin, end in self._regions:
+            taken[name] += begin.elapsed_time(end) / 1e3
+        self._regions.clear()
+        return dict(taken)

@@ -38,6 +38,8 @@ class Key:
         bounded = any(bound is not None for bound in (self.above, self.at_least, self.below))
         if not self.choices and not bounded:
             return True
+        if isinstance(value, list):
+            return bool(value) and all(self.accepts(item) for item in value)
         if isinstance(value, str):
             return value in self.choices
         if not isinstance(value, int | float) or not bounded or not math.isfinite(value):
@@ -65,6 +67,8 @@ class BackendConfig:
 class HardwareConfig:
     device: str = key("where tensors live", choices=("cpu", "cuda"))
     ranks_per_device: int = key("ranks that share one GPU; cpu ignores it", at_least=1)
+    slowdown: Any = key("how many times slower: the last rank, or [one factor per rank]", at_least=1)
+    slow_by: str = key("what slows a rank down", choices=("auto", "mps", "cgroup", "duty_cycle"))
 
 
 @dataclass
@@ -110,12 +114,18 @@ class RunConfig:
     hardware: HardwareConfig = key("group: what they run on")
     measure: MeasureConfig = key("group: how long, and until when, a case is timed")
     model: ModelConfig | None = key("group: a model size, for suites that use one")
+    profile: bool = key("whether a few more steps of each case are traced by torch.profiler")
 
     def check(self) -> None:
         """Raises ConfigError where keys contradict each other; suites with such rules of their own extend it."""
         if self.measure.mode == "per_iteration" and self.measure.calls_per_sample != 1:
             calls = self.measure.calls_per_sample
             raise ConfigError(f"measure.calls_per_sample={calls}: allowed is 1, or more with measure.mode=loop")
+        hardware = self.hardware
+        if hardware.slow_by not in ("auto", *(("mps",) if hardware.device == "cuda" else ("cgroup", "duty_cycle"))):
+            raise ConfigError(f"hardware.slow_by={hardware.slow_by}: cannot slow hardware.device={hardware.device}")
+        if isinstance(hardware.slowdown, list) and self.world_size not in ("auto", len(hardware.slowdown)):
+            raise ConfigError(f"hardware.slowdown={hardware.slowdown}: allowed is one per rank of {self.world_size}")
 
 
 def described_keys(schema: type, prefix: str = "") -> dict[str, tuple[Key, Any]]:

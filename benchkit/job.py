@@ -54,13 +54,13 @@ class Point:
 
     def unplaced(self) -> "Layout":
         """Its ranks as far as they are known before anybody runs them."""
-        from benchkit.layout import Layout
+        from benchkit.layout import Layout, factors
 
         given = self.config.world_size
         world_size = max(2, self.num_agents) if given == "auto" else int(given)
         threads = 1 if self.config.threads_per_rank == "auto" else int(self.config.threads_per_rank)
         nobody = [{"host": "nowhere", "ranks": []}] * self.num_agents
-        return Layout(world_size, threads, 1.0, [], nobody)
+        return Layout(world_size, threads, 1.0, factors(self.config, world_size), [], nobody)
 
     def record(self) -> dict[str, Any] | None:
         """Its record as far as there is one."""

@@ -6,6 +6,7 @@ from typing import Any
 from benchkit.config import RunConfig
 from benchkit.crew import Crew
 from launch.members import Member
+from launch.slowdown import mps
 
 
 @dataclass(frozen=True)
@@ -25,6 +26,7 @@ class Layout:
     world_size: int
     threads: int
     cores_per_rank: float
+    slowdown: tuple[float, ...]
     places: list[Place]
     agents: list[dict[str, Any]]
     problem: str = ""
@@ -35,7 +37,10 @@ def lay_out(config: RunConfig, crew: Crew) -> Layout:
     members = crew.agents.members
     world_size = resolve_world_size(config, crew)
     share, left_over = divmod(world_size, len(members))
+    slowdown = factors(config, world_size)
     problem = uneven(world_size, len(members)) if left_over else missing_gpus(config, crew, share)
+    if len(slowdown) != world_size:
+        problem = f"hardware.slowdown={list(slowdown)} names {len(slowdown)} ranks, and there are {world_size}"
     listed = [
         {name: value for name, value in crew.facts[member.index].items() if name not in ("visible_gpus", "store_port")}
         | {"ranks": list(range(position * share, (position + 1) * share))}
@@ -44,7 +49,18 @@ def lay_out(config: RunConfig, crew: Crew) -> Layout:
     places = [] if problem else my_places(config, crew, share)
     cores = cores_per_rank(crew, share)
     threads = max(1, int(cores)) if config.threads_per_rank == "auto" else int(config.threads_per_rank)
-    return Layout(world_size, threads, cores, places, listed, problem)
+    return Layout(world_size, threads, cores, slowdown, places, listed, problem)
+
+
+def factors(config: RunConfig, world_size: int) -> tuple[float, ...]:
+    """How many times slower each rank is to be; a single number is the last rank's."""
+    asked = config.hardware.slowdown
+    return tuple(asked) if isinstance(asked, list) else (1.0,) * (world_size - 1) + (float(asked),)
+
+
+def by_mps(config: RunConfig, layout: Layout) -> bool:
+    """Whether ranks get shares of GPUs by MPS."""
+    return config.hardware.device == "cuda" and max(layout.slowdown) > 1
 
 
 def uneven(world_size: int, num_agents: int) -> str:
@@ -110,7 +126,9 @@ def cores_per_rank(crew: Crew, share: int) -> float:
 
 def rank_environment(config: RunConfig, place: Place, layout: Layout) -> dict[str, str]:
     """The environment of one rank: the backend's own variables, threads, and the names that torchrun uses."""
+    factor, sharers = layout.slowdown[place.rank], config.hardware.ranks_per_device
     return {
+        **(mps.share_environment(factor, sharers) if by_mps(config, layout) else {}),
         **config.backend.env,
         "OMP_NUM_THREADS": str(layout.threads),
         "RANK": str(place.rank),

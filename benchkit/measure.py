@@ -25,7 +25,8 @@ Exchange = Callable[[list[float]], list[list[float]]]
 class Measurement:
     """The raw samples of one case: seconds per call, as [rank][iteration].
 
-    start_offsets_s: when each rank started, after the first to start, per iteration. stopped_by: target_rel_ci,
+    start_offsets_s: when each rank started, after the first to start, per iteration. regions_s: per region seconds per
+    call, as [rank][iteration]. stopped_by: target_rel_ci,
     max_iterations or max_seconds. converged: whether the target was met; None where there was none.
     """
 
@@ -35,21 +36,25 @@ class Measurement:
     warmup_s: list[list[float]] = field(default_factory=list)
     samples_s: list[list[float]] = field(default_factory=list)
     start_offsets_s: list[list[float]] = field(default_factory=list)
+    regions_s: dict[str, list[list[float]]] = field(default_factory=dict)
     elapsed_s: float = 0.0
     stopped_by: str = ""
     converged: bool | None = None
     block_medians_s: list[float] = field(default_factory=list)
 
-    def add(self, samples: list[list[float]], starts: list[list[float]]) -> None:
+    def add(self, samples: list[list[float]], starts: list[list[float]], regions: dict[str, list[list[float]]]) -> None:
         """Appends whole blocks, or the rest at the end: [rank][iteration]."""
         if not self.samples_s:
             self.samples_s = [[] for _ in samples]
             self.start_offsets_s = [[] for _ in samples]
+            self.regions_s = {name: [[] for _ in samples] for name in regions}
         self.block_medians_s += block_medians(slowest_rank(samples), self.block_iterations).tolist()
         first = [min(column) for column in zip(*starts, strict=True)]
         for rank, (durations, began) in enumerate(zip(samples, starts, strict=True)):
             self.samples_s[rank] += durations
             self.start_offsets_s[rank] += [start - zero for start, zero in zip(began, first, strict=True)]
+            for name, spent in regions.items():
+                self.regions_s[name][rank] += spent[rank]
 
 
 def measure(
@@ -60,9 +65,10 @@ def measure(
     barrier: Callable[[], None],
     exchange: Exchange,
     seed: int,
+    before: Callable[[Case], None] = lambda case: None,
 ) -> list[Measurement]:
-    """Times every case; returns their measurements in the order of `cases`."""
-    timer = Timer(config, clock, barrier, exchange)
+    """Times every case; returns their measurements in the order of `cases`. `before`: called before some samples."""
+    timer = Timer(config, clock, barrier, exchange, before)
     collecting = gc.isenabled()
     gc.disable()  # a collection in the middle of a sample is not the case's time
     try:
@@ -89,6 +95,7 @@ class Timer:
     clock: Clock
     barrier: Callable[[], None]
     exchange: Exchange
+    before: Callable[[Case], None]
 
     def warm_up(self, case: Case) -> Measurement:
         """Runs the warm-up and sizes the blocks by it."""
@@ -96,7 +103,7 @@ class Timer:
         if case.max_calls_per_reset is not None:
             calls = min(calls, case.max_calls_per_reset)
         measurement = Measurement(calls)
-        durations, starts = self.sample(case, calls, self.config.warmup_iterations)
+        durations, starts, _ = self.sample(case, calls, self.config.warmup_iterations)
         ends = [*starts[1:], self.clock.now()]  # a sample costs its reset and barrier, too
         gathered = self.exchange([*durations, *(end - start for start, end in zip(starts, ends, strict=True))])
         measurement.warmup_s = [row[: len(durations)] for row in gathered]
@@ -110,21 +117,28 @@ class Timer:
         began = self.clock.now()
         wanted = measurement.block_iterations * (measurement.blocks_per_exchange if alone else 1)
         count = min(wanted, self.config.max_iterations - num_samples(measurement))
-        durations, starts = self.sample(case, measurement.calls_per_sample, count)
-        gathered = self.exchange([*durations, *starts, self.clock.now() - began])
-        measurement.add([row[:count] for row in gathered], [row[count : 2 * count] for row in gathered])
+        durations, starts, regions = self.sample(case, measurement.calls_per_sample, count)
+        spent = [seconds[name] for name in case.regions for seconds in regions]
+        gathered = self.exchange([*durations, *starts, *spent, self.clock.now() - began])
+        columns = [[row[i * count : (i + 1) * count] for row in gathered] for i in range(2 + len(case.regions))]
+        measurement.add(columns[0], columns[1], dict(zip(case.regions, columns[2:], strict=True)))
         measurement.elapsed_s += max(row[-1] for row in gathered)
 
-    def sample(self, case: Case, calls: int, count: int) -> tuple[list[float], list[float]]:
-        """`count` samples of this rank: seconds per call, and when each started."""
-        durations, starts = [], []
+    def sample(self, case: Case, calls: int, count: int) -> tuple[list[float], list[float], list[dict[str, float]]]:
+        """`count` samples of this rank: seconds per call, when each started, and seconds per call in each region."""
+        durations, starts, regions = [], [], []
+        self.before(case)
         for _ in range(count):
             case.reset()
             self.barrier()
+            self.clock.take_regions()  # what reset() marked, if anything
             start, duration = self.clock.time(case.step, calls)
             durations.append(duration / calls)
             starts.append(start)
-        return durations, starts
+            spent = self.clock.take_regions()
+            regions.append({name: spent.get(name, 0.0) / calls for name in case.regions})
+            case.observe(regions[-1])
+        return durations, starts, regions
 
 
 def num_samples(measurement: Measurement) -> int:

@@ -9,6 +9,7 @@ from typing import Any
 from benchkit.errors import InvalidResult, Unavailable
 from launch import topology
 from launch.clock_offsets import Offset
+from launch.slowdown.mps import MpsUnavailable
 from launch.watch import Failure, root_cause
 
 OUT_OF_MEMORY = ("OutOfMemoryError", "MemoryError")
@@ -30,6 +31,7 @@ def report(answer: dict[str, Any] | None, told: Sequence[dict[str, Any]], forked
         return {"status": status, "error": error_report(failed.message, failed.rank, failed.host, details=details)}
     if answer is None:
         return {"status": "ok"}
+    slowdown = answer["slowdown"]
     invalid = [case for case in answer["cases"] if case["status"] == "invalid"]
     measured = any(case["status"] == "ok" for case in answer["cases"])
     worst = invalid[0] if invalid else None if measured else answer["cases"][0]
@@ -37,6 +39,7 @@ def report(answer: dict[str, Any] | None, told: Sequence[dict[str, Any]], forked
         "status": worst["status"] if worst else "ok",
         "error": error_report(worst["reason"], worst["rank"] if invalid else None) if worst else None,
         "clock": answer["clock"],
+        **({"slowdown": slowdown.as_dict(), "warnings": slowdown.warnings()} if slowdown else {}),
         "phases_s": durations({"spawn": forked_s, **answer["began_s"], "": time.perf_counter()}),
         "cases": answer["cases"],
     }
@@ -62,7 +65,9 @@ def failure_status(failure: Failure) -> str:
         return "crash"
     if failure.type in OUT_OF_MEMORY or any(text in failure.message for text in OUT_OF_MEMORY_TEXTS):
         return "oom"
-    return {Unavailable.__name__: "unavailable", InvalidResult.__name__: "invalid"}.get(failure.type, "error")
+    if failure.type in (Unavailable.__name__, MpsUnavailable.__name__):
+        return "unavailable"
+    return "invalid" if failure.type == InvalidResult.__name__ else "error"
 
 
 def error_report(

@@ -2,6 +2,7 @@
 
 import random
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 
 from benchkit.config import MeasureConfig
@@ -26,6 +27,12 @@ class FakeClock:
             call()
             self.seconds += self.durations()
         return start, self.seconds - start
+
+    def region(self, name: str) -> AbstractContextManager[object]:
+        return nullcontext()
+
+    def take_regions(self) -> dict[str, float]:
+        return {}
 
 
 def alone(values: list[float]) -> list[list[float]]:

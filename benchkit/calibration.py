@@ -1,0 +1,128 @@
+"""How slow each rank really is: a matrix product timed with and without its brake, on all ranks at once."""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+
+from benchkit.clocks import Clock
+from launch.slowdown.brakes import MECHANISMS, Brake
+
+TRIES, TURNS = 3, 3
+CLOSE_ENOUGH, WARN_BEYOND = 0.05, 0.15
+"""Off by less than the first, a brake is left as it is; by more than the second, the row carries a warning."""
+PROBE_S, LONGEST_S = 0.1, 1.5
+"""How long a turn is at full speed, and what it is cut to where the brake would make it longer."""
+SIZES = {"cpu": 256, "cuda": 4096}
+
+
+class Peers(Protocol):
+    """What is needed of the ranks' control channel."""
+
+    def barrier(self) -> None: ...
+
+    def exchange(self, values: list[float]) -> list[list[float]]: ...
+
+
+@dataclass
+class Pedal:
+    """One rank's brake, the factor asked for, and the force found to give it."""
+
+    brake: Brake
+    factor: float
+    force: float
+
+    def press(self) -> None:
+        if self.factor > 1:
+            self.brake.press(self.force)
+
+    def release(self) -> None:
+        if self.factor > 1:
+            self.brake.release()
+
+    def correct(self, measured: float) -> None:
+        """Presses harder or softer in proportion to what was missed."""
+        if self.factor > 1 and measured > 1:
+            self.force = max(1.01, 1 + (self.force - 1) * (self.factor - 1) / (measured - 1))
+
+
+@dataclass(frozen=True)
+class Slowdown:
+    """Asked and measured factor of each rank."""
+
+    mechanism: str
+    asked: list[float]
+    measured: list[float]
+
+    def warnings(self) -> list[str]:
+        """One line per rank whose factor is not what was asked."""
+        return [
+            f"rank {rank} is slowed {measured:.3g} times by {self.mechanism}, asked {asked:g}"
+            for rank, (asked, measured) in enumerate(zip(self.asked, self.measured, strict=True))
+            if abs(measured / asked - 1) > WARN_BEYOND
+        ]
+
+    def as_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+@dataclass(frozen=True)
+class Prober:
+    """Times calls on all ranks together, pressed or not; for calibration and cost models, not for results."""
+
+    rank: int
+    pedal: Pedal
+    worst: float  # the largest factor of all ranks
+    clock: Clock
+    peers: Peers
+
+    def seconds_of(self, call: Callable[[], object]) -> list[float]:
+        """Per rank the median time of one call over a few turns, braked."""
+        count = self.count(call)
+        self.pedal.press()
+        times = [self.turn(call, count) for _ in range(TURNS)]
+        self.pedal.release()
+        return [row[0] for row in self.peers.exchange([float(np.median(times))])]
+
+    def slowdown_of(self, call: Callable[[], object]) -> list[float]:
+        """Per rank the median ratio of braked to free time, of neighbouring turns."""
+        count, ratios = self.count(call), []
+        for _ in range(TURNS):
+            free_s = self.turn(call, count)
+            self.pedal.press()
+            ratios.append(self.turn(call, count) / free_s)
+            self.pedal.release()
+        return [row[0] for row in self.peers.exchange([float(np.median(ratios))])]
+
+    def count(self, call: Callable[[], object]) -> int:
+        """Calls in a turn."""
+        once_s = min(self.turn(call, 1) for _ in range(3))
+        return max(1, math.ceil(min(PROBE_S, LONGEST_S / self.worst) / once_s))
+
+    def turn(self, call: Callable[[], object], count: int) -> float:
+        self.peers.barrier()
+        _, duration_s = self.clock.time(call, count)
+        return duration_s / count
+
+
+def calibrate(prober: Prober, asked: Sequence[float], device: torch.device) -> Slowdown:
+    """Adjusts the brakes until each rank's factor is the one asked for, as far as it can be; all ranks together."""
+    matrix = torch.ones(SIZES[device.type], SIZES[device.type], device=device)
+    call = lambda: torch.mm(matrix, matrix)  # noqa: E731
+    brake, peers = prober.pedal.brake, prober.peers
+    kinds = [int(row[0]) for row in peers.exchange([float(MECHANISMS.index(brake.mechanism))])]
+    mechanism = "+".join(dict.fromkeys(MECHANISMS[kind] for kind in kinds if kind))
+    if "mps" in mechanism:  # nothing can be let go of here, so the rank slowed least is taken at its word
+        times = prober.seconds_of(call)
+        least = asked.index(min(asked))
+        return Slowdown(mechanism, list(asked), [time / times[least] * asked[least] for time in times])
+    measured = prober.slowdown_of(call)
+    for _ in range(TRIES - 1):
+        if all(abs(got / wanted - 1) <= CLOSE_ENOUGH for got, wanted in zip(measured, asked, strict=True)):
+            break
+        prober.pedal.correct(measured[prober.rank])
+        measured = prober.slowdown_of(call)
+    return Slowdown(mechanism, list(asked), measured)

@@ -1,0 +1,111 @@
+"""Verifies, times and verifies again the cases of one job, and reports each as the record stores it."""
+
+import time
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from benchkit.calibration import Pedal
+from benchkit.case import Case
+from benchkit.clocks import Clock, HostClock
+from benchkit.config import RunConfig
+from benchkit.errors import InvalidResult
+from benchkit.group import Finding, Group
+from benchkit.measure import Measurement, measure
+
+
+@dataclass
+class Stopwatch:
+    """Names when each phase began, on the host's monotonic clock, which the agent shares."""
+
+    began_s: dict[str, float] = field(default_factory=dict)
+
+    def enter(self, phase: str) -> None:
+        self.began_s[phase] = time.perf_counter()
+
+
+def run_cases(
+    cases: list[Case], config: RunConfig, clock: Clock, group: Group, stopwatch: Stopwatch, pedal: Pedal
+) -> list[dict[str, Any]]:
+    """Verifies, times and verifies again; a case that any rank skips or finds wrong is not timed."""
+    stopwatch.enter("verify")
+    findings = group.first_reason([case.skip or stays_slowed(case, pedal) for case in cases])
+    statuses = ["skipped" if finding.reason else "ok" for finding in findings]
+    note_invalid(cases, statuses, findings, group)
+    timed = passing(statuses)
+    stopwatch.enter("measure")
+    measurements = measure(
+        [cases[index] for index in timed],
+        config.measure,
+        clock=clock,
+        barrier=group.barrier,
+        exchange=group.exchange,
+        seed=config.seed,
+        before=lambda case: pedal.release() if case.unslowed else pedal.press(),
+    )
+    pedal.release()
+    stopwatch.enter("verify_again")
+    note_invalid(cases, statuses, findings, group)
+    measured: dict[int, Measurement] = dict(zip(timed, measurements, strict=True))
+    return [
+        case_report(case, status, finding, measured.get(index), clock)
+        for index, (case, status, finding) in enumerate(zip(cases, statuses, findings, strict=True))
+    ]
+
+
+def stays_slowed(case: Case, pedal: Pedal) -> str:
+    """Why a case that is to run at full speed cannot; "" where it can, or need not."""
+    if not case.unslowed or pedal.brake.switchable:
+        return ""
+    return "a share of a GPU cannot be lifted within a job: compare with hardware.slowdown=1"
+
+
+def passing(statuses: list[str]) -> list[int]:
+    return [index for index, status in enumerate(statuses) if status == "ok"]
+
+
+def note_invalid(cases: list[Case], statuses: list[str], findings: list[Finding], group: Group) -> None:
+    """Verifies the cases that are ok so far on all ranks together, and marks those that any rank finds wrong."""
+    indices = passing(statuses)
+    reasons = []
+    for index in indices:
+        try:
+            cases[index].verify()
+            reasons.append("")
+        except InvalidResult as error:
+            reasons.append(str(error) or "a wrong result")
+    for index, finding in zip(indices, group.first_reason(reasons), strict=True):
+        if finding.reason:
+            statuses[index], findings[index] = "invalid", finding
+
+
+def case_report(
+    case: Case, status: str, finding: Finding, measurement: Measurement | None, clock: Clock
+) -> dict[str, Any]:
+    """One case as the record stores it; times rounded to the clock's nanosecond.
+
+    Only the host's clock gives starts and durations that can be added up.
+    """
+    report: dict[str, Any] = {
+        "labels": dict(case.labels),
+        "status": status,
+        **asdict(finding),
+        **asdict(case.work),
+        "baseline": case.baseline,
+        "unslowed": case.unslowed,
+        "details": {} if measurement is None else dict(case.details()),
+    }
+    if measurement is None:
+        return report
+    rounded: dict[str, Any] = {
+        name: nanoseconds(getattr(measurement, name)) for name in ("warmup_s", "samples_s", "start_offsets_s")
+    }
+    rounded["regions_s"] = {name: nanoseconds(spent) for name, spent in measurement.regions_s.items()}
+    if clock.name != HostClock.name:
+        rounded["start_offsets_s"] = None
+    result = report | asdict(measurement) | rounded
+    return {name: value for name, value in result.items() if name not in ("block_medians_s", "blocks_per_exchange")}
+
+
+def nanoseconds(rows: list[list[float]]) -> list[list[float]]:
+    """Seconds, rounded to the clock's nanosecond."""
+    return [[round(value, 9) for value in row] for row in rows]

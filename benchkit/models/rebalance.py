@@ -1,0 +1,114 @@
+"""Splits of a sequence by strategy, and the cost model that ours go by, measured with the kernels they are for."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+from benchkit import splits
+from benchkit.models.attention import Layer, attend, by_head, merge
+from benchkit.models.ring import COMPUTE, PROJECT, Ring
+from benchkit.splits import CostModel, Split
+
+SecondsOf = Callable[[Callable[[], object]], list[float]]
+PROBE_QUERIES, LONGEST_PROBE = 512, 8192
+WORTH_MOVING = 0.03
+"""A split moves only where its slowest rank would be faster by more than this: each measured time is a little off."""
+TRUST = 0.5
+"""The weight of the last step in what is believed of a rank's speed."""
+
+
+def fit_cost(layer: Layer, x: Tensor, causal: bool, seconds_of: SecondsOf) -> tuple[CostModel, list[float]]:
+    """Cost per pair and per token on the fastest rank, and every rank's speed in relation to it.
+
+    Two probes: the whole layer over a short sequence, and the attention of some queries over many keys.
+    """
+    length, num_keys = min(len(x), 2048), min(max(len(x) // 2, 1), LONGEST_PROBE)
+    alone = Ring(layer, x[:length], splits.even(length, [1.0]), 0, causal)
+    positions = torch.arange(num_keys, device=x.device)
+    queries, key_value = layer.project(x[:num_keys], positions)
+    query, key, value = by_head(queries[:PROBE_QUERIES]), by_head(key_value[:, 0]), by_head(key_value[:, 1])
+    into = attend(query, key, value, False)
+
+    layer_s = seconds_of(alone.step)
+    block_s = seconds_of(lambda: merge(into, attend(query, key, value, False)))
+    fastest = min(layer_s)
+    pair_s = block_s[layer_s.index(fastest)] / (query.shape[2] * num_keys)
+    pairs = CostModel(causal=causal).pairs((0, length), length)
+    token_s = max(0.0, fastest - pair_s * pairs) / length
+    return CostModel(pair_s, token_s, causal), [fastest / time for time in layer_s]
+
+
+@dataclass(frozen=True)
+class Planner:
+    """What is known before a split is made. slowdown: the factors asked for; speeds: the measured ones."""
+
+    seq_len: int
+    align: int
+    slowdown: Sequence[float]
+    table: Mapping[float, float]
+    cost: CostModel
+    speeds: Sequence[float]
+
+    def split(self, strategy: str) -> Split:
+        """The split of one strategy; `online` starts even, `reference` stays so."""
+        shares = [100 / factor for factor in self.slowdown]
+        if strategy == "uneven":
+            return splits.uneven(self.seq_len, shares, self.align)
+        if strategy == "lut":
+            return splits.looked_up(self.seq_len, shares, self.table, self.align)
+        if strategy == "formula":
+            return splits.formula(self.seq_len, shares, self.align)
+        if strategy == "balanced":
+            return splits.balanced(self.seq_len, self.speeds, self.cost, self.align)
+        if strategy == "zigzag":
+            return splits.zigzag(self.seq_len, self.speeds, self.align)
+        return splits.even(self.seq_len, self.speeds, self.align)
+
+    def predicted_s(self, split: Split) -> list[float]:
+        """Seconds that each rank should be busy."""
+        return splits.predict(split, self.speeds, self.cost)
+
+    def at_full_speed(self) -> "Planner":
+        """The same where nobody is slowed down: all as fast as the fastest."""
+        return replace(self, speeds=[1.0] * len(self.speeds))
+
+    def ideal_s(self) -> float:
+        """All the work over all the speed."""
+        return splits.ideal_s(self.seq_len, self.speeds, self.cost)
+
+
+@dataclass
+class Online:
+    """A split that follows the busy times of the steps; the same on all ranks."""
+
+    planner: Planner
+    device: torch.device
+    current: Split = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.planner = replace(self.planner, speeds=[1.0] * len(self.planner.slowdown))
+        self.current = self.planner.split("even")
+
+    def observe(self, regions_s: Mapping[str, float]) -> bool:
+        """Takes in this rank's busy time of a step, exchanges it, and says whether the split moved."""
+        busy = torch.tensor([regions_s[PROJECT] + regions_s[COMPUTE]], dtype=torch.float64, device=self.device)
+        gathered = [torch.empty_like(busy) for _ in self.planner.speeds]
+        dist.all_gather(gathered, busy)
+        return self.follow([float(each) for each in gathered])
+
+    def follow(self, busy_s: Sequence[float]) -> bool:
+        """Moves the split where the busy times of all ranks say that it is worth it."""
+        old = self.planner.speeds
+        seen = splits.measured_speeds(self.current, busy_s, self.planner.cost, old)
+        self.planner = replace(
+            self.planner, speeds=[(1 - TRUST) * a + TRUST * b for a, b in zip(old, seen, strict=True)]
+        )
+        better = self.planner.split("balanced")
+        stay_s, move_s = (max(self.planner.predicted_s(split)) for split in (self.current, better))
+        if move_s > (1 - WORTH_MOVING) * stay_s:
+            return False
+        self.current = replace(better, strategy="online")
+        return True

@@ -1,0 +1,56 @@
+"""torch's own ring attention, to have something to compare with: even splits, zigzag order where it is causal."""
+
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+from benchkit.models.attention import Layer, by_head
+from benchkit.models.ring import COMPUTE, PROJECT
+from benchkit.regions import region
+from benchkit.splits import Split
+
+
+def missing(seq_len: int, world_size: int) -> str:
+    """Why torch's cannot be run; "" where it can."""
+    try:
+        from torch.distributed.tensor.experimental._context_parallel import _attention  # noqa: F401
+    except ImportError as error:
+        return f"torch {torch.__version__} has no ring attention to compare with ({error})"
+    if seq_len % (2 * world_size):
+        return f"torch's ring attention needs a multiple of {2 * world_size} tokens, not {seq_len}"
+    return ""
+
+
+class TorchRing:
+    """One rank's part of the layer, with the attention done by torch (its `context_parallel` calls the same)."""
+
+    def __init__(self, layer: Layer, x: Tensor, split: Split, rank: int, causal: bool) -> None:
+        """split: even; zigzag where it is causal, as torch has no other."""
+        self.positions = torch.cat([torch.arange(*piece, device=x.device) for piece in split.pieces[rank]])
+        self.layer, self.x, self.causal = layer, x[self.positions], causal
+
+    def step(self) -> Tensor:
+        """The layer's output for this rank's tokens: [L, E]."""
+        from torch.distributed.tensor.experimental._context_parallel import _attention as ours
+
+        with region(PROJECT):
+            rotated, key_value = self.layer.project(self.x, self.positions)
+            query, key, value = (by_head(part) for part in (rotated, key_value[:, 0], key_value[:, 1]))
+        ours._cp_options.enable_load_balance = self.causal
+        group = dist.group.WORLD
+        with region(COMPUTE):  # its waiting is in it: it does not tell them apart
+            out, *_ = ours._templated_ring_attention(group, 2, kernel, query, key, value, is_causal=self.causal)
+        with region(PROJECT):
+            return self.layer.finish(out)
+
+
+def kernel(query: Tensor, key: Tensor, value: Tensor, **options: Any) -> tuple[Tensor, ...]:
+    """The fused kernel of the device, as torch's own code wants to call it."""
+    aten, causal = torch.ops.aten, options["is_causal"]
+    if query.device.type == "cpu":
+        return tuple(aten._scaled_dot_product_flash_attention_for_cpu(query, key, value, 0.0, causal))
+    if query.dtype in (torch.float16, torch.bfloat16):
+        return tuple(aten._scaled_dot_product_flash_attention(query, key, value, 0.0, causal))
+    return tuple(aten._scaled_dot_product_efficient_attention(query, key, value, None, True, 0.0, causal))

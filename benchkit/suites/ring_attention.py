@@ -1,0 +1,101 @@
+"""Ring attention over ranks of unequal speed: one causal (or full) attention layer, its sequence split by strategy."""
+
+import csv
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from benchkit.case import Case, Rank
+from benchkit.config import RunConfig, key
+from benchkit.errors import ConfigError
+from benchkit.registry import suite
+
+if TYPE_CHECKING:
+    from benchkit.models.strategies import Shared
+
+STRATEGIES = ("reference", "even", "uneven", "lut", "formula", "balanced", "zigzag", "online", "torch")
+
+
+@dataclass
+class RingAttentionConfig(RunConfig):
+    seq_len: int = key("tokens of the whole sequence", unit="tokens", at_least=1)
+    num_heads: int = key("attention heads", at_least=1)
+    head_dim: int = key("width of a head; even, for rotary positions", at_least=2)
+    dtype: str = key("of weights, inputs and what is sent", choices=("float16", "bfloat16", "float32", "float64"))
+    causal: bool = key("whether a query sees only what comes before it")
+    align: int = key("splits are at multiples of so many tokens", unit="tokens", at_least=1)
+    strategies: list[str] = key("how the sequence is split, each a case of the job", choices=STRATEGIES)
+    lut: str | None = key("table for strategy lut, performance by compute share: CSV of matmul_lut, or of latencies")
+
+    def check(self) -> None:
+        super().check()
+        if self.head_dim % 2:
+            raise ConfigError(f"head_dim={self.head_dim}: allowed are even numbers")
+        if self.hardware.device == "cpu" and self.dtype == "float16":
+            raise ConfigError("dtype=float16: allowed on a cpu are bfloat16, float32 and float64")
+        if self.lut is not None:
+            read_table(self.lut, self.seq_len, self.dtype)
+
+
+def read_table(path: str, seq_len: int, dtype: str) -> dict[float, float]:
+    """Compute share (percent) -> performance, of a table with mps_pct and either tflops (matmul) or latency_ms.
+
+    Of matmuls, those of the size nearest to the sequence length count; of the dtype, where the table has it.
+    Raises ConfigError.
+    """
+    try:
+        with Path(path).open(newline="") as file:
+            rows = list(csv.DictReader(line for line in file if not line.startswith("#")))
+        if rows and "latency_ms" in rows[0]:
+            return {float(row["mps_pct"]): 1 / float(row["latency_ms"]) for row in rows}
+        rows = [row for row in rows if row["dtype"] == dtype and float(row["bg_streams"]) == 0] or rows
+        nearest = min((float(row["size"]) for row in rows), key=lambda size: abs(size - seq_len))
+        return {float(row["mps_pct"]): float(row["tflops"]) for row in rows if float(row["size"]) == nearest}
+    except (OSError, KeyError, ValueError, TypeError, ZeroDivisionError) as error:
+        columns = "mps_pct with latency_ms, or with size, dtype, bg_streams and tflops"
+        raise ConfigError(f"lut={path}: not a table of {columns} ({type(error).__name__}: {error})") from None
+
+
+@suite
+def ring_attention(config: RingAttentionConfig, rank: Rank) -> list[Case]:
+    """Time of a ring-attention layer over ranks of unequal speed, by how the sequence is split."""
+    import torch
+
+    from benchkit.models.attention import Exact, Layer
+    from benchkit.models.rebalance import Planner, fit_cost
+    from benchkit.models.strategies import Shared
+
+    width, dtype = config.num_heads * config.head_dim, getattr(torch, config.dtype)
+    exact_bytes = 8 * (8 * config.seq_len * width + 4 * width**2)  # the float64 reference needs the most
+    if shortage := rank.memory_shortage(exact_bytes):
+        return [Case(labels={"strategy": name}, skip=shortage) for name in config.strategies]
+    generator = torch.Generator().manual_seed(rank.seed)
+    x = torch.randn(config.seq_len, width, generator=generator).to(rank.device, dtype)
+    shape = (config.seq_len, config.num_heads, config.head_dim)
+    layer = Layer.random(*shape, dtype=dtype, device=rank.device, seed=rank.seed + 1)
+    cost, speeds = fit_cost(layer, x, config.causal, rank.seconds_of)
+    table = read_table(config.lut, config.seq_len, config.dtype) if config.lut else {}
+    planner = Planner(config.seq_len, config.align, rank.slowdown, table, cost, speeds)
+    shared = Shared(rank.index, layer, x, config.causal, planner, Exact(layer, x, config.causal))
+    return [case_of(shared, strategy) for strategy in config.strategies]
+
+
+def case_of(shared: "Shared", strategy: str) -> Case:
+    """The case of one strategy."""
+    from benchkit.models.ring import REGIONS
+    from benchkit.models.strategies import Running
+
+    labels = {"strategy": strategy}
+    if why := shared.obstacle(strategy):
+        return Case(labels=labels, skip=why)
+    running = Running(shared, strategy)
+    return Case(
+        step=running.step,
+        labels=labels,
+        verify=running.verify,
+        regions=REGIONS,
+        observe=running.observe,
+        details=running.details,
+        baseline=strategy == "even",
+        unslowed=strategy == "reference",
+    )

@@ -1,0 +1,65 @@
+"""Slows a process by stopping it most of the time: for whoever may set no quota.
+
+A small process beside it stops and continues it: of every cycle it runs 1 / factor. It hears of a new factor by a line
+on its standard input ("2.5", or "1" for full speed) and answers each with a line; it ends with the process, or with
+the end of its input.
+"""
+
+import os
+import select
+import signal
+import subprocess
+import sys
+import time
+from contextlib import suppress
+
+SHORTEST_S = 0.001
+"""The shorter of running and standing in a cycle: much shorter, and waking up would be most of it."""
+
+
+class DutyCycle:
+    """The brake's handle, in the process that is slowed down."""
+
+    mechanism, switchable = "duty_cycle", True
+
+    def __init__(self, pid: int) -> None:
+        self._beside = subprocess.Popen(
+            [sys.executable, "-S", "-E", __file__, str(pid)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        )
+
+    def press(self, factor: float) -> None:
+        self._tell(factor)
+
+    def release(self) -> None:
+        self._tell(1.0)
+
+    def _tell(self, factor: float) -> None:
+        assert self._beside.stdin is not None
+        assert self._beside.stdout is not None
+        self._beside.stdin.write(f"{factor}\n".encode())
+        self._beside.stdin.flush()
+        if not self._beside.stdout.readline():
+            raise RuntimeError(f"what slows process {os.getpid()} down has ended")
+
+
+def cycle(pid: int) -> None:
+    """Stops and continues a process for as long as it lives and somebody listens."""
+    factor = 1.0
+    while True:
+        runs_s = max(SHORTEST_S, SHORTEST_S / (factor - 1)) if factor > 1 else None
+        began = time.perf_counter()
+        if select.select([sys.stdin.buffer], [], [], runs_s)[0]:
+            line = os.read(0, 64).decode()
+            if not line:
+                return
+            factor = float(line.split()[-1])
+            os.write(1, b"ok\n")
+            continue
+        os.kill(pid, signal.SIGSTOP)
+        time.sleep((time.perf_counter() - began) * (factor - 1))  # after how long it really ran
+        os.kill(pid, signal.SIGCONT)
+
+
+if __name__ == "__main__":
+    with suppress(ProcessLookupError):
+        cycle(int(sys.argv[1]))
