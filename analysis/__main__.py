@@ -35,7 +35,7 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         if options.baseline:
             speedups(table, options.baseline)  # refused before anything is written
-        written = list(write_report(table, folder, options.baseline))
+        written = list(write_report(table, folder, options.baseline, found.ranks))
     except (BaselineError, OSError) as error:
         print(f"analysis: {error}", file=sys.stderr)
         return 2

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from analysis.ranks import rank_rows
 from analysis.rows import rows_of
 from benchkit import record
 
@@ -14,9 +15,10 @@ PATTERN = "*record.json"
 
 @dataclass
 class Harvest:
-    """The rows of all records found, and one line for each file passed over."""
+    """The rows of all records found, those of their ranks, and one line for each file passed over."""
 
     rows: list[dict[str, Any]] = field(default_factory=list)
+    ranks: list[dict[str, Any]] = field(default_factory=list)
     passed_over: list[str] = field(default_factory=list)
 
 
@@ -25,7 +27,10 @@ def harvest(places: Iterable[Path]) -> Harvest:
     found = Harvest()
     for path in dict.fromkeys(path.resolve() for place in places for path in record_files(place)):
         try:
-            found.rows += rows_of({**record.read(path), "path": str(path)})
+            content = {**record.read(path), "path": str(path)}
+            rows, ranks = rows_of(content), rank_rows(content)
+            found.rows += rows
+            found.ranks += ranks
         except ValueError as error:
             found.passed_over.append(str(error))
         except (KeyError, TypeError, AttributeError, IndexError) as error:

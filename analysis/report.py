@@ -1,11 +1,12 @@
 """Writes all files of a report: tables, plots and sentences."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 
-from analysis import sentences, style
+from analysis import lut, ranks, sentences, style
 from analysis.plots import draw_all
 from analysis.rows import METRICS
 from analysis.speedup import Baseline
@@ -14,14 +15,26 @@ from analysis.table import as_markdown
 CONFIGURATION = ["suite", "backend", "device", "world_size"]
 
 
-def write_report(table: pd.DataFrame, folder: Path, baseline: Baseline | None = None) -> Iterator[Path]:
-    """Yields each file as it is written; raises BaselineError for an unusable baseline."""
+def write_report(
+    table: pd.DataFrame, folder: Path, baseline: Baseline | None = None, per_rank: Sequence[Mapping[str, Any]] = ()
+) -> Iterator[Path]:
+    """Yields each file as it is written; raises BaselineError for an unusable baseline.
+
+    per_rank: one row per rank and case, of those that tell of their ranks.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     table.to_csv(folder / "combined.csv", index=False)
     yield folder / "combined.csv"
     yield write(folder / "full_results.md", "# Full results\n\n" + UNITS + as_markdown(table))
     yield write(folder / "summary_by_config.md", "# Summary by configuration\n\n" + summary_by_config(table))
     yield write(folder / "analysis.txt", sentences.describe(table))
+    for name, text in lut.tables(table):
+        yield write(folder / name, text)
+    if per_rank:
+        pd.DataFrame(per_rank).to_csv(folder / "per_rank.csv", index=False)
+        yield folder / "per_rank.csv"
+        shown = as_markdown(ranks.for_print(per_rank), shaped=True)
+        yield write(folder / "per_rank.md", "# Per rank\n\n" + RANK_UNITS + shown)
     if not (table["status"] == "ok").any():
         return
     style.apply()
@@ -33,6 +46,9 @@ UNITS = (
     "Times are of the slowest rank, per call; `rel_ci` is the half-width of the 95 % interval of the median. "
     "GB/s are 10^9 bytes per second; `data_size` is in MiB (2^20 bytes).\n\n"
 )
+
+
+RANK_UNITS = "Medians over the samples; busy is what is left of a call when its waiting is taken away.\n\n"
 
 
 def write(path: Path, text: str) -> Path:

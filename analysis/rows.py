@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from benchkit.statistics import algorithm_bandwidth, bus_bandwidth, summarize
+from benchkit.statistics import algorithm_bandwidth, bus_bandwidth, computing_rate, paired_speedup, summarize
 
 Summary = Mapping[str, Any]
 
@@ -23,11 +23,28 @@ def from_summary(name: str) -> Callable[[Mapping[str, Any], Summary], Any]:
     return lambda case, summary: summary[name]
 
 
+def from_details(name: str) -> Callable[[Mapping[str, Any], Summary], Any]:
+    return lambda case, summary: case.get("details", {}).get(name)
+
+
+def efficiency(case: Mapping[str, Any], summary: Summary) -> float | None:
+    """The ideal time, in which all work is spread over all speed, as a share of the median."""
+    ideal_s, median_s = case.get("details", {}).get("ideal_s"), summary["median_s"]
+    return ideal_s / median_s if ideal_s and median_s else None
+
+
 METRICS = (
     *(Metric(name, "ms", from_summary(name), 1e3) for name in (
         "median_s", "ci_low_s", "ci_high_s", "min_s", "mean_s", "std_s", "p95_s", "p99_s", "start_skew_s", "makespan_s"
     )),
     Metric("rel_ci", "%", from_summary("rel_ci"), 100),
+    Metric("paired_speedup", "", from_summary("paired_speedup")),
+    Metric("paired_speedup_low", "", from_summary("paired_speedup_low")),
+    Metric("paired_speedup_high", "", from_summary("paired_speedup_high")),
+    Metric("predicted_s", "ms", from_details("predicted_s"), 1e3),
+    Metric("ideal_s", "ms", from_details("ideal_s"), 1e3),
+    Metric("efficiency", "%", efficiency, 100),
+    Metric("useful_tflop_per_s", "TFLOP/s", computing_rate),
     Metric("algbw_gb_per_s", "GB/s", algorithm_bandwidth),
     Metric("busbw_gb_per_s", "GB/s", bus_bandwidth),
     Metric("straggler_rank", "", from_summary("straggler_rank")),
@@ -39,8 +56,9 @@ MAX_START_UNCERTAINTY = 0.1
 """As a share of the median: starts on several hosts told less surely than this give no makespan, skew or straggler."""
 SHARED_KEYS = frozenset(
     ("suite", "seed", "world_size", "threads_per_rank", "start_method", "timeout_s", "join_timeout_s", "backend",
-     "hardware", "measure", "model")
+     "hardware", "measure", "model", "profile")
 )  # fmt: skip
+"""Keys that every suite has; of a suite's own, those that hold a list choose cases, which their labels tell apart."""
 
 
 def rows_of(record: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -48,20 +66,32 @@ def rows_of(record: Mapping[str, Any]) -> list[dict[str, Any]]:
 
     Raises KeyError, TypeError, ValueError, … for a record that is not whole.
     """
-    config, error = record["config"], record["error"] or {}
-    settings = {
+    error = record["error"] or {}
+    shared = settings(record) | conditions(record) | provenance(record)
+    failed = {"status": record["status"], "reason": error.get("message"), "failed_rank": error.get("rank")}
+    uncertainty_s = (record.get("start_clock") or {}).get("uncertainty_s") or 0.0
+    baseline = baseline_of(record)
+    rows = [case_row(case, uncertainty_s, baseline) for case in record["cases"]] or [failed]
+    return [{name: plain(value) for name, value in (shared | row).items()} for row in rows]
+
+
+def settings(record: Mapping[str, Any]) -> dict[str, Any]:
+    """What was measured: the suite, where, and the suite's own keys."""
+    config = record["config"]
+    return {
         "suite": record["suite"],
         "backend": config["backend"]["name"],
         "device": config["hardware"]["device"],
         "world_size": int(record["world_size"]),
         "model": (config["model"] or {}).get("name"),
-        **{name: value for name, value in config.items() if name not in SHARED_KEYS},
+        **{name: value for name, value in config.items() if name not in SHARED_KEYS and not isinstance(value, list)},
     }
-    shared = settings | conditions(record) | provenance(record)
-    failed = {"status": record["status"], "reason": error.get("message"), "failed_rank": error.get("rank")}
-    uncertainty_s = (record.get("start_clock") or {}).get("uncertainty_s") or 0.0
-    rows = [case_row(case, uncertainty_s) for case in record["cases"]] or [failed]
-    return [{name: plain(value) for name, value in (shared | row).items()} for row in rows]
+
+
+def baseline_of(record: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """The case that the others of its job are compared with; None where there is none, or it was not measured."""
+    marked = (case for case in record["cases"] if case.get("baseline") and case["status"] == "ok")
+    return next(marked, None)
 
 
 def plain(value: Any) -> Any:
@@ -79,6 +109,7 @@ def conditions(record: Mapping[str, Any]) -> dict[str, Any]:
         "start_method": config["start_method"],
         "threads": str(config["threads_per_rank"]),
         "ranks_per_device": config["hardware"]["ranks_per_device"],
+        "slowdown": config["hardware"].get("slowdown", 1),
         "backend_env": " ".join(f"{name}={value}" for name, value in config["backend"]["env"].items()),
         "seed": config["seed"],
         **{name: config["measure"][name] for name in ("mode", "calls_per_sample", "warmup_iterations")},
@@ -87,8 +118,12 @@ def conditions(record: Mapping[str, Any]) -> dict[str, Any]:
 
 def provenance(record: Mapping[str, Any]) -> dict[str, Any]:
     """Where a row comes from."""
-    started = record.get("start_clock") or {}
+    started, slowdown = record.get("start_clock") or {}, record.get("slowdown") or {}
     return {
+        "device_name": device_name(record),
+        "slowed_by": slowdown.get("mechanism"),
+        "measured_slowdown": " ".join(f"{factor:.3g}" for factor in slowdown.get("measured") or ()) or None,
+        "warning": "; ".join(record.get("warnings", ())) or None,
         "clock": record["clock"],
         "start_clock": started.get("estimator"),
         "start_uncertainty_s": started.get("uncertainty_s"),
@@ -101,13 +136,22 @@ def provenance(record: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
+def device_name(record: Mapping[str, Any]) -> str | None:
+    """The GPU or processor of agent 0."""
+    environment = record["environment"]
+    if record["config"]["hardware"]["device"] == "cpu":
+        return environment.get("cpu")
+    gpus = environment.get("gpus") or [{}]
+    return gpus[0].get("name")
+
+
 def cores_per_rank(record: Mapping[str, Any]) -> float:
     """Cores of a host over the ranks on it."""
     alone = record["environment"]["available_cores"] / record["world_size"]
     return float(record.get("cores_per_rank", alone))
 
 
-def case_row(case: Mapping[str, Any], start_uncertainty_s: float) -> dict[str, Any]:
+def case_row(case: Mapping[str, Any], start_uncertainty_s: float, baseline: Mapping[str, Any] | None) -> dict[str, Any]:
     """The part of a row that is the case's own; without figures of starts where those are told too roughly."""
     row = {
         **case["labels"],
@@ -123,4 +167,6 @@ def case_row(case: Mapping[str, Any], start_uncertainty_s: float) -> dict[str, A
     summary = summarize(case["samples_s"], case["start_offsets_s"], case["block_iterations"])
     if start_uncertainty_s > MAX_START_UNCERTAINTY * float(summary["median_s"] or 0):
         summary = summarize(case["samples_s"], None, case["block_iterations"])
+    compared = (None, None, None) if baseline in (None, case) else paired_speedup(baseline or {}, case)
+    summary |= dict(zip(("paired_speedup", "paired_speedup_low", "paired_speedup_high"), compared, strict=True))
     return row | {metric.name: metric.formula(case, summary) for metric in METRICS}

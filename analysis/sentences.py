@@ -7,7 +7,7 @@ from typing import Any
 import pandas as pd
 
 from analysis.rows import MAX_START_UNCERTAINTY
-from analysis.table import identity_columns, shortened
+from analysis.table import identity_columns, own_columns, shortened
 
 NOISY_REL_CI = 0.05
 """A median known no better than this is called noisy."""
@@ -29,6 +29,7 @@ def describe(table: pd.DataFrame) -> str:
             ("Growth with ranks", growth(communicating(measured), "world_size", "ranks")),
             ("Noise", noise(measured)),
             ("Clocks", clocks(measured)),
+            ("Warnings", warnings(measured)),
             ("Failures", failures(table)),
         )
         if (paragraph := as_paragraph(title, lines))
@@ -132,6 +133,12 @@ def clocks(measured: pd.DataFrame) -> Iterator[str]:
     for _, row in measured[rough].iterrows():
         error = milliseconds(row["start_uncertainty_s"])
         yield f"{name(row)}: the hosts' clocks are known to {error} only, so there is no makespan, skew or straggler."
+
+
+def warnings(measured: pd.DataFrame) -> Iterator[str]:
+    """What a run was warned of, once per run."""
+    for _, rows in measured[measured["warning"].notna()].groupby("point_id"):
+        yield f"{Namer(measured, *own_columns(measured))(rows.iloc[0])}: {rows['warning'].iloc[0]}."
 
 
 def failures(table: pd.DataFrame) -> Iterator[str]:

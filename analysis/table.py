@@ -10,13 +10,14 @@ from analysis.rows import METRICS
 
 SETTINGS = ("suite", "status", "backend", "device", "world_size", "model")
 CONDITIONS = (
-    "host", "launched_by", "num_agents", "start_method", "threads", "ranks_per_device", "backend_env", "seed", "mode",
-    "calls_per_sample", "warmup_iterations",
+    "host", "launched_by", "num_agents", "start_method", "threads", "ranks_per_device", "backend_env", "slowdown",
+    "seed", "mode", "calls_per_sample", "warmup_iterations",
 )  # fmt: skip
 """Part of what a row is, since medians differ by it, but shown only where rows differ in it."""
 PROVENANCE = (
-    "stopped_by", "converged", "clock", "start_clock", "start_uncertainty_s", "threads_per_rank", "cores_per_rank",
-    "reason", "failed_rank", "point_id", "started_at", "total_s", "path",
+    "warning", "device_name", "measured_slowdown", "slowed_by", "stopped_by", "converged", "clock", "start_clock",
+    "start_uncertainty_s", "threads_per_rank", "cores_per_rank", "reason", "failed_rank", "point_id", "started_at",
+    "total_s", "path",
 )  # fmt: skip
 
 
@@ -38,7 +39,10 @@ def identity_columns(table: pd.DataFrame) -> list[str]:
     return [name for name in [*SETTINGS, *own_columns(table), *CONDITIONS] if name != "status"]
 
 
-PRINTED = ("median_s", "rel_ci", "min_s", "p95_s", "start_skew_s", "algbw_gb_per_s", "busbw_gb_per_s")
+PRINTED = (
+    "median_s", "rel_ci", "min_s", "p95_s", "start_skew_s", "paired_speedup", "predicted_s", "efficiency", "useful_tflop_per_s",
+    "algbw_gb_per_s", "busbw_gb_per_s",
+)  # fmt: skip
 
 
 def for_print(table: pd.DataFrame) -> pd.DataFrame:
@@ -53,8 +57,11 @@ def for_print(table: pd.DataFrame) -> pd.DataFrame:
         if metric is None:
             shown[name] = column
         else:
-            head = name.removesuffix("_gb_per_s").removesuffix("_s") + (f" [{metric.unit}]" if metric.unit else "")
+            bare = name.removesuffix("_gb_per_s").removesuffix("_tflop_per_s").removesuffix("_s")
+            head = bare + (f" [{metric.unit}]" if metric.unit else "")
             shown[head] = pd.to_numeric(column) * metric.scale
+    if table["warning"].notna().any():
+        shown["warning"] = table["warning"].map(shortened, na_action="ignore")
     failed = table["status"] != "ok"
     if failed.any():
         shown["reason"] = table["reason"].where(failed).map(shortened, na_action="ignore")
@@ -62,7 +69,7 @@ def for_print(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def shortened(reason: str) -> str:
-    """The first line of a reason, cut to what a table bears."""
+    """The first line of a reason or a warning, cut to what a table bears."""
     line = str(reason).split("\n")[0]
     return line if len(line) <= 80 else line[:77] + "..."
 

@@ -29,10 +29,12 @@ class Work:
 
     payload_bytes: size S of nccl-tests' convention (for all-reduce one rank's buffer).
     bus_factor: busbw = algbw x bus_factor (nccl-tests PERFORMANCE.md); None on one rank, which has no bandwidth.
+    useful_flops: floating-point operations of the result as it is defined (2 m n k of a matmul), all ranks together.
     """
 
     payload_bytes: int | None = None
     bus_factor: float | None = None
+    useful_flops: float | None = None
 
 
 @dataclass(frozen=True)

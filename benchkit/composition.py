@@ -29,6 +29,7 @@ def register() -> None:
     for suite in load_suites().values():
         store.store(group="schema/suite", name=suite.name, node=suite.config)
     OmegaConf.register_new_resolver("gradient_mib", gradient_mib, replace=True)
+    OmegaConf.register_new_resolver("matmul_sizes", matmul_sizes, replace=True)
 
 
 def gradient_mib(model: DictConfig | None, dtype: str) -> float:
@@ -38,6 +39,11 @@ def gradient_mib(model: DictConfig | None, dtype: str) -> float:
     per_layer = 4 * model.d_model**2 + 3 * model.d_model * model.d_ff + 2 * model.d_model
     parameters = 2 * model.vocab_size * model.d_model + model.num_layers * per_layer + model.d_model
     return float(parameters * ITEM_BYTES.get(dtype, 4) / 2**20)
+
+
+def matmul_sizes(device: str) -> list[int]:
+    """Powers of two from 64, to what a device of the kind multiplies in about a second."""
+    return [2**exponent for exponent in range(6, 16 if device == "cuda" else 11)]
 
 
 def typed(composed: DictConfig) -> RunConfig:

@@ -7,6 +7,7 @@ the same. Knows neither torch nor processes; clock, barrier and exchange are han
 import gc
 import math
 import random
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
@@ -99,10 +100,7 @@ class Timer:
 
     def warm_up(self, case: Case) -> Measurement:
         """Runs the warm-up and sizes the blocks by it."""
-        calls = self.config.calls_per_sample if self.config.mode == "loop" else 1
-        if case.max_calls_per_reset is not None:
-            calls = min(calls, case.max_calls_per_reset)
-        measurement = Measurement(calls)
+        measurement = Measurement(calls := self.calls(case))
         durations, starts, _ = self.sample(case, calls, self.config.warmup_iterations)
         ends = [*starts[1:], self.clock.now()]  # a sample costs its reset and barrier, too
         gathered = self.exchange([*durations, *(end - start for start, end in zip(starts, ends, strict=True))])
@@ -111,6 +109,20 @@ class Timer:
         measurement.block_iterations = block_size(typical_s, self.config)
         measurement.blocks_per_exchange = max(1, fitting(typical_s, self.config) // measurement.block_iterations)
         return measurement
+
+    def calls(self, case: Case) -> int:
+        """Calls in one sample; `auto` doubles them until all ranks together fill block_seconds."""
+        most = case.max_calls_per_reset or sys.maxsize
+        given = self.config.calls_per_sample
+        if self.config.mode != "loop" or given != "auto":
+            return min(int(given), most)
+        calls = 1
+        while calls < most:
+            durations, _, _ = self.sample(case, calls, 1)
+            if max(row[0] for row in self.exchange(durations)) * calls >= self.config.block_seconds:
+                break
+            calls = min(2 * calls, most)
+        return calls
 
     def run_blocks(self, case: Case, measurement: Measurement, alone: bool) -> None:
         """Takes a block of samples, or where the case is alone as many as fill block_seconds, and shares them."""

@@ -66,9 +66,9 @@ def point_line(record: dict[str, Any]) -> str:
     head = f"{record['suite']} {place}" + (f"  {given}" if given else "")
     if record["status"] != "ok" and not any(case["status"] == "ok" for case in record["cases"]):
         return f"{head}  {failure_text(record)}"
-    return "\n    ".join([head, *map(case_line, record["cases"])]) if len(record["cases"]) > 1 else (
-        f"{head}  {case_line(record['cases'][0])}"
-    )  # fmt: skip
+    lines = [case_line(case) for case in record["cases"]]
+    shown = [f"{head}  {lines[0]}"] if len(lines) == 1 else [head, *lines]
+    return "\n    ".join([*shown, *(f"warning: {text}" for text in record["warnings"])])
 
 
 def failure_text(record: dict[str, Any]) -> str:

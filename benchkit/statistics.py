@@ -53,6 +53,19 @@ def relative_half_width(medians: Array) -> float | None:
     return None if interval is None or centre == 0 else (interval[1] - interval[0]) / 2 / centre
 
 
+def paired_speedup(baseline: Mapping[str, Any], case: Mapping[str, Any]) -> tuple[float, float | None, float | None]:
+    """How many times faster a case is than another of its job, and the 95 % interval (None with too few blocks).
+
+    The median of the ratios of their block medians, block by block: cases are timed in turns, so that what disturbs
+    the machine for a while meets both.
+    """
+    medians = [block_medians(slowest_rank(each["samples_s"]), each["block_iterations"]) for each in (baseline, case)]
+    rounds = min(map(len, medians))
+    ratios = medians[0][:rounds] / medians[1][:rounds]
+    low, high = median_interval(ratios) or (None, None)
+    return float(np.median(ratios)), low, high
+
+
 def summarize(samples: Any, start_offsets: Any, block: int) -> dict[str, float | int | None]:
     """Every figure of one case from samples[rank][iteration] and start_offsets[rank][iteration] (or None)."""
     samples = np.asarray(samples, dtype=np.float64)
@@ -86,6 +99,13 @@ def algorithm_bandwidth(case: Mapping[str, Any], summary: Mapping[str, Any]) -> 
     if not case.get("payload_bytes") or case.get("bus_factor") is None or not summary["median_s"]:
         return None
     return float(case["payload_bytes"] / summary["median_s"] / 1e9)
+
+
+def computing_rate(case: Mapping[str, Any], summary: Mapping[str, Any]) -> float | None:
+    """TFLOP/s (10^12 operations) of the useful work at the median time; None where nothing is counted."""
+    if not case.get("useful_flops") or not summary["median_s"]:
+        return None
+    return float(case["useful_flops"] / summary["median_s"] / 1e12)
 
 
 def bus_bandwidth(case: Mapping[str, Any], summary: Mapping[str, Any]) -> float | None:
