@@ -1,4 +1,4 @@
-"""`python -m analysis DIR...`: from record files to tables, plots and sentences; `plan`: splits without records."""
+"""`python -m analysis DIR...`: from record files to tables, plots and sentences; `plan`, `profile`: see --help."""
 
 import argparse
 import os
@@ -6,7 +6,7 @@ import sys
 from contextlib import suppress
 from pathlib import Path
 
-from analysis import plan
+from analysis import plan, profile
 from analysis.harvest import harvest
 from analysis.report import write_report
 from analysis.speedup import Baseline, BaselineError, speedups
@@ -16,8 +16,8 @@ from analysis.table import as_text, combine
 def main(arguments: list[str] | None = None) -> int:
     """Returns 0; 1 where there is no record to read; 2 for arguments that make no sense."""
     given = sys.argv[1:] if arguments is None else arguments
-    if given[:1] == ["plan"]:
-        return plan.main(given[1:])
+    if given[:1] in (["plan"], ["profile"]):
+        return (plan.main if given[0] == "plan" else profile.main)(given[1:])
     options = parser().parse_args(given)
     if missing := [str(place) for place in options.places if not place.exists()]:
         print(f"analysis: {missing[0]}: no such folder or file", file=sys.stderr)
@@ -51,7 +51,8 @@ def parser() -> argparse.ArgumentParser:
     result = argparse.ArgumentParser(
         prog="python -m analysis",
         description="Tables, plots and text of all records below any number of folders.",
-        epilog="python -m analysis plan --help: how to split a sequence over ranks of unequal speed.",
+        epilog="Also `python -m analysis plan --help`: a sequence split over ranks of unequal speed, on paper; "
+        "`python -m analysis profile --help`: what the traces of profile=true say.",
     )
     result.add_argument("places", metavar="DIR", nargs="+", type=Path, help="folders of records, or record files")
     result.add_argument("--output-dir", metavar="D", type=Path, help="where to write (default: analysis/ in the first)")

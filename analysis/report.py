@@ -6,7 +6,7 @@ from typing import Any
 
 import pandas as pd
 
-from analysis import lut, ranks, sentences, style
+from analysis import ranks, sentences, style, tables
 from analysis.plots import draw_all
 from analysis.rows import METRICS
 from analysis.speedup import Baseline
@@ -28,7 +28,7 @@ def write_report(
     yield write(folder / "full_results.md", "# Full results\n\n" + UNITS + as_markdown(table))
     yield write(folder / "summary_by_config.md", "# Summary by configuration\n\n" + summary_by_config(table))
     yield write(folder / "analysis.txt", sentences.describe(table))
-    for name, text in lut.tables(table):
+    for name, text in tables.write_all(table):
         yield write(folder / name, text)
     if per_rank:
         pd.DataFrame(per_rank).to_csv(folder / "per_rank.csv", index=False)

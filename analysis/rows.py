@@ -52,6 +52,8 @@ METRICS = (
     Metric("num_samples", "", from_summary("num_samples")),
 )  # fmt: skip
 
+DETAILS = "details"
+"""Of a row: what the suite told of the case, by name; columns of their own, which do not say what was measured."""
 MAX_START_UNCERTAINTY = 0.1
 """As a share of the median: starts on several hosts told less surely than this give no makespan, skew or straggler."""
 SHARED_KEYS = frozenset(
@@ -95,7 +97,9 @@ def baseline_of(record: Mapping[str, Any]) -> Mapping[str, Any] | None:
 
 
 def plain(value: Any) -> Any:
-    """A cell that can be compared and grouped: lists and dictionaries become text."""
+    """A cell that can be compared and grouped: lists become text, and so do dictionaries, but for what a suite told."""
+    if isinstance(value, Mapping):
+        return {name: plain(each) for name, each in value.items()}
     return value if isinstance(value, str | int | float | None) else str(value)
 
 
@@ -139,10 +143,9 @@ def provenance(record: Mapping[str, Any]) -> dict[str, Any]:
 def device_name(record: Mapping[str, Any]) -> str | None:
     """The GPU or processor of agent 0."""
     environment = record["environment"]
-    if record["config"]["hardware"]["device"] == "cpu":
-        return environment.get("cpu")
-    gpus = environment.get("gpus") or [{}]
-    return gpus[0].get("name")
+    on_cpu = record["config"]["hardware"]["device"] == "cpu"
+    name = environment.get("cpu") if on_cpu else (environment.get("gpus") or [{}])[0].get("name")
+    return str(name) if name else None
 
 
 def cores_per_rank(record: Mapping[str, Any]) -> float:
@@ -169,4 +172,4 @@ def case_row(case: Mapping[str, Any], start_uncertainty_s: float, baseline: Mapp
         summary = summarize(case["samples_s"], None, case["block_iterations"])
     compared = (None, None, None) if baseline in (None, case) else paired_speedup(baseline or {}, case)
     summary |= dict(zip(("paired_speedup", "paired_speedup_low", "paired_speedup_high"), compared, strict=True))
-    return row | {metric.name: metric.formula(case, summary) for metric in METRICS}
+    return row | {DETAILS: case.get("details", {})} | {metric.name: metric.formula(case, summary) for metric in METRICS}

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import matplotlib as mpl
 
@@ -39,6 +40,11 @@ def panels(count: int, width: float = 4.8, height: float = 3.8, share: bool = Tr
 def named(column: str, value: object) -> str:
     """A setting as a legend has it: words speak for themselves, numbers need their name."""
     return value if isinstance(value, str) else f"{column} {value:g}" if isinstance(value, int | float) else str(value)
+
+
+def look(index: int) -> dict[str, Any]:
+    """Colour and marker of the series of that number, the same in every plot."""
+    return {"color": f"C{index % 10}", "marker": MARKERS[index % len(MARKERS)], "capsize": 3}
 
 
 def legend(axes: Axes) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 import pandas as pd
 from tabulate import tabulate
 
-from analysis.rows import METRICS
+from analysis.rows import DETAILS, METRICS
 
 SETTINGS = ("suite", "status", "backend", "device", "world_size", "model")
 CONDITIONS = (
@@ -22,10 +22,13 @@ PROVENANCE = (
 
 
 def combine(rows: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
-    """The table of all rows. Columns: settings, the suites' own keys and labels, conditions, metrics, provenance."""
-    fixed = (*SETTINGS, *CONDITIONS, *(metric.name for metric in METRICS), *PROVENANCE)
-    own = dict.fromkeys(name for row in rows for name in row if name not in fixed)
-    return pd.DataFrame(rows, columns=[*fixed[: len(SETTINGS)], *own, *fixed[len(SETTINGS) :]])
+    """All rows. Columns: settings, suites' own keys and labels, conditions, metrics, what suites told, provenance."""
+    told = [row.get(DETAILS, {}) for row in rows]
+    metrics = [metric.name for metric in METRICS]
+    fixed = (*CONDITIONS, *metrics, *dict.fromkeys(name for each in told for name in each if name not in metrics))
+    own = dict.fromkeys(name for row in rows for name in row if name not in (*SETTINGS, *fixed, *PROVENANCE, DETAILS))
+    columns = [*SETTINGS, *own, *fixed, *PROVENANCE]
+    return pd.DataFrame([{**each, **row} for each, row in zip(told, rows, strict=True)], columns=columns)
 
 
 def own_columns(table: pd.DataFrame) -> list[str]:
@@ -40,13 +43,13 @@ def identity_columns(table: pd.DataFrame) -> list[str]:
 
 
 PRINTED = (
-    "median_s", "rel_ci", "min_s", "p95_s", "start_skew_s", "paired_speedup", "predicted_s", "efficiency", "useful_tflop_per_s",
-    "algbw_gb_per_s", "busbw_gb_per_s",
+    "median_s", "rel_ci", "min_s", "p95_s", "start_skew_s", "paired_speedup", "predicted_s", "efficiency",
+    "useful_tflop_per_s", "algbw_gb_per_s", "busbw_gb_per_s",
 )  # fmt: skip
 
 
 def for_print(table: pd.DataFrame) -> pd.DataFrame:
-    """The columns a person wants to see, scaled to the unit in their heads; columns that say nothing are left out."""
+    """The columns a person wants to see, scaled to the unit in their heads, less those that say nothing."""
     shown = pd.DataFrame()
     differing = [name for name in CONDITIONS if table[name].nunique(dropna=False) > 1]
     for name in [*SETTINGS, *own_columns(table), *differing, *PRINTED, "num_samples"]:

@@ -117,7 +117,7 @@ def fork_ranks(
             outcome = ranks.run_ranks(
                 "benchkit.worker:run_rank",
                 [
-                    Assignment(config, place, plan.world_size, plan.threads, plan.slowdown, rendezvous, offset)
+                    Assignment(config, place, plan.world_size, plan.threads, plan.slowdown, rendezvous, offset, folder)
                     for place in plan.places
                 ],
                 environments=[shares | layout.rank_environment(config, place, plan) for place in plan.places],

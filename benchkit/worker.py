@@ -1,6 +1,7 @@
 """What one rank does with one point: join, build the cases, verify, measure, verify again, report."""
 
 from dataclasses import dataclass, fields
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -15,6 +16,7 @@ from benchkit.config import RunConfig
 from benchkit.environment import available_bytes
 from benchkit.group import Group
 from benchkit.layout import Place
+from benchkit.profiling import record_traces, trace_file
 from benchkit.regions import marked_by
 from benchkit.registry import load_suites
 from launch.clock_offsets import Offset
@@ -32,6 +34,7 @@ class Assignment:
     slowdown: tuple[float, ...]
     rendezvous: backends.Rendezvous
     offset: Offset
+    folder: Path
 
 
 def run_rank(assignment: Assignment) -> dict[str, Any] | None:
@@ -63,6 +66,11 @@ def run_rank(assignment: Assignment) -> dict[str, Any] | None:
     require_sound(cases, config)
     with marked_by(clock.region):
         reports = run_cases(cases, config, clock, group, stopwatch, prober.pedal)
+    if config.profile:
+        stopwatch.enter("profile")
+        measured = [case for case, report in zip(cases, reports, strict=True) if report["status"] == "ok"]
+        path = trace_file(assignment.folder, assignment.place.rank)
+        record_traces(measured, group.barrier, prober.pedal, device, path)
     stopwatch.enter("exit")
     group.barrier()  # then the process ends: destroying a gloo group takes another 20 ms, and nothing outlives it
     if assignment.place.rank:

@@ -1,7 +1,5 @@
 """The look-up table of matmul_lut as a file: what strategies of splitting look speeds up in."""
 
-from collections.abc import Iterator
-
 import pandas as pd
 
 SUITE = "matmul_lut"
@@ -10,13 +8,16 @@ COLUMNS = ["mps_pct", "size", "dtype", "bg_streams", "avg_ms", "tflops"]
 """As the tables of hpml_testing have them (Columbia, 2025); mps_pct is the share asked for, by whatever mechanism."""
 
 
-def tables(table: pd.DataFrame) -> Iterator[tuple[str, str]]:
-    """A file name and a text per machine: comments say of what, how and when; avg_ms is the mean, and tflops by it."""
+def write(table: pd.DataFrame) -> dict[str, str]:
+    """A table per machine: comments say of what, how and when; avg_ms is the mean, and tflops by it."""
     rows = table[(table["suite"] == SUITE) & (table["status"] == "ok")]
     machines = list(rows.groupby(SOURCE[:2], dropna=False))
-    for (host, device), measured in machines:
-        name = f"{SUITE}.csv" if len(machines) == 1 else f"{SUITE}_{host}_{device}.csv".replace(" ", "_")
-        yield name, provenance(measured) + shaped(measured).to_csv(index=False)
+    return {
+        f"{SUITE}.csv" if len(machines) == 1 else f"{SUITE}_{host}_{device}.csv".replace(" ", "_"): (
+            provenance(measured) + shaped(measured).to_csv(index=False, float_format="%.6g")
+        )
+        for (host, device), measured in machines
+    }
 
 
 def shares(rows: pd.DataFrame) -> pd.Series:

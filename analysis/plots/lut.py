@@ -1,0 +1,60 @@
+"""The look-up table of matmul_lut: time over size for each share, and what a share is worth."""
+
+import pandas as pd
+from matplotlib.figure import Figure
+
+from analysis import style
+from analysis.speedup import Baseline
+from analysis.tables.matmul_lut import SUITE, shares
+
+
+def draw(table: pd.DataFrame, baseline: Baseline | None) -> dict[str, Figure]:
+    """Two figures per element type and machine."""
+    rows = table[(table["suite"] == SUITE) & (table["status"] == "ok")]
+    figures: dict[str, Figure] = {}
+    keys = [name for name in ("dtype", "bg_streams", "host") if name in rows and rows[name].nunique() > 1]
+    for values, group in rows.groupby(keys) if keys else [((), rows)]:
+        if group.empty:
+            continue
+        suffix = "".join(f"_{name}{value}" for name, value in zip(keys, values, strict=True))
+        measured = group.assign(share=shares(group)).sort_values("started_at")
+        measured = measured.drop_duplicates(["share", "size"], keep="last")
+        figures[f"{SUITE}_time{suffix}.png"] = time_over_size(measured)
+        if measured["share"].nunique() > 1:
+            figures[f"{SUITE}_share{suffix}.png"] = performance_over_share(measured)
+    return figures
+
+
+def time_over_size(rows: pd.DataFrame) -> Figure:
+    figure, (axis,) = style.panels(1)
+    for index, (share, line) in enumerate(sorted(rows.groupby("share"), key=lambda item: -item[0])):
+        line = line.sort_values("size")
+        times = line[["median_s", "ci_low_s", "ci_high_s"]] * 1e3
+        bars = style.interval_bars(times, "median_s", "ci_low_s", "ci_high_s")
+        axis.errorbar(line["size"], times["median_s"], bars, label=f"{share:g} %", **style.look(index))
+    axis.set_xscale("log", base=2)
+    axis.set_xticks(sorted(rows["size"].unique()), [str(size) for size in sorted(rows["size"].unique())])
+    style.log_values(axis)
+    axis.set_xlabel("size n of an n × n matmul")
+    axis.set_ylabel("time of one matmul [ms]")
+    style.legend(axis)
+    style.caption(figure, f"matmul time by share of the device, {rows['dtype'].iloc[0]}", "median, its 95 % interval")
+    return figure
+
+
+def performance_over_share(rows: pd.DataFrame) -> Figure:
+    """Time at the largest share over time at each, so that the ideal is the share itself."""
+    figure, (axis,) = style.panels(1)
+    whole = rows["share"].max()
+    axis.plot([0, whole], [0, 1], color="black", linewidth=1, linestyle="--", label="ideal")
+    for index, (size, line) in enumerate(rows.groupby("size")):
+        line = line.sort_values("share")
+        full_s = line.loc[line["share"] == whole, "median_s"]
+        if not full_s.empty:
+            axis.errorbar(line["share"], full_s.iloc[0] / line["median_s"], label=f"n = {size}", **style.look(index))
+    axis.set_xlabel("share of the device asked for [%]")
+    axis.set_ylabel(f"performance, of that at {whole:g} %")
+    axis.set_ylim(bottom=0)
+    style.legend(axis)
+    style.caption(figure, f"What a share is worth, {rows['dtype'].iloc[0]}", "dashed: performance = share")
+    return figure

@@ -1,0 +1,76 @@
+"""Strategies of ring attention at the harshest slowdown, and what ours gain over all cells."""
+
+from collections.abc import Iterator, Mapping
+
+import numpy as np
+import pandas as pd
+
+from analysis.table import as_markdown
+
+SUITE = "ring_attention"
+RIVALS = ("even", "uneven", "lut", "formula")
+OURS = ("balanced", "zigzag", "online")
+CELL = ["host", "device", "world_size", "dtype", "seq_len", "slowdown"]
+NEAR = 0.1
+"""Within this of the ideal, or of the prediction, counts as near."""
+
+
+def cells_of(table: pd.DataFrame) -> pd.DataFrame:
+    """The measured rows where one number says how slow the last rank is; of a repeated point the last run."""
+    rows = table[(table["suite"] == SUITE) & (table["status"] == "ok")]
+    rows = rows.assign(slowdown=pd.to_numeric(rows["slowdown"], errors="coerce")).dropna(subset=["slowdown"])
+    if rows.empty:
+        return rows
+    newest = rows.sort_values("started_at", kind="stable").drop_duplicates([*CELL, "strategy"], keep="last")
+    return newest.sort_values(["seq_len", "slowdown"], kind="stable")
+
+
+def write(table: pd.DataFrame) -> dict[str, str]:
+    rows = cells_of(table)
+    if rows.empty:
+        return {}
+    factor = rows["slowdown"].max()
+    parts = [f"# Ring attention, last rank slowed {factor:g} times", as_markdown(harshest(rows, factor), shaped=True)]
+    if lines := list(summary(rows)):
+        parts += ["## All cells", "\n".join(f"- {line}" for line in lines)]
+    return {f"{SUITE}_rebalanced.md": "\n\n".join(parts)}
+
+
+def harshest(rows: pd.DataFrame, factor: float) -> pd.DataFrame:
+    """A row per strategy: time, speedup over even and efficiency at each length."""
+    found: dict[str, dict[str, float | str]] = {}
+    for _, row in rows[rows["slowdown"] == factor].iterrows():
+        line = found.setdefault(row["strategy"], {"strategy": row["strategy"]})
+        tokens = f"{row['seq_len']:g} tokens"
+        line[f"{tokens} [ms]"] = row["median_s"] * 1e3
+        line[f"{tokens}, over even"] = 1.0 if row["strategy"] == "even" else row["paired_speedup"]
+        line[f"{tokens}, efficiency [%]"] = 100 * row["efficiency"]
+    return pd.DataFrame(list(found.values()))
+
+
+def summary(rows: pd.DataFrame) -> Iterator[str]:
+    """What each of our strategies gains over all cells in which it and its rivals were measured."""
+    cells = [dict(zip(cell["strategy"], cell.to_dict("records"), strict=True)) for _, cell in rows.groupby(CELL)]
+    for name in OURS:
+        with_even = [cell for cell in cells if name in cell and "even" in cell]
+        if not with_even:
+            continue
+        over_even = [cell[name]["paired_speedup"] for cell in with_even]
+        over_best = [best_rival(cell) / cell[name]["median_s"] for cell in with_even]
+        yield (
+            f"{name}: {geometric_mean(over_even):.2f} times as fast as even, {geometric_mean(over_best):.2f} times as "
+            f"fast as the best of {', '.join(rival for rival in RIVALS if any(rival in cell for cell in with_even))} "
+            f"in each cell (geometric means of {len(with_even)}); slower than even beyond its interval in "
+            f"{sum(cell[name]['paired_speedup_high'] < 1 for cell in with_even)}; within {NEAR:.0%} of the ideal in "
+            f"{sum(cell[name]['efficiency'] >= 1 - NEAR for cell in with_even)}, of the prediction in "
+            f"{sum(abs(cell[name]['predicted_s'] / cell[name]['median_s'] - 1) <= NEAR for cell in with_even)}."
+        )
+
+
+def best_rival(cell: Mapping[str, Mapping[str, float]]) -> float:
+    """Time of the fastest strategy that is not ours."""
+    return min(cell[name]["median_s"] for name in RIVALS if name in cell)
+
+
+def geometric_mean(values: list[float]) -> float:
+    return float(np.exp(np.mean(np.log(values))))
