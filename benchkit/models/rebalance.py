@@ -14,10 +14,10 @@ from benchkit.splits import CostModel, Split
 
 SecondsOf = Callable[[Callable[[], object]], list[float]]
 PROBE_QUERIES, LONGEST_PROBE = 512, 8192
-WORTH_MOVING = 0.03
+WORTH_MOVING = 0.05
 """A split moves only where its slowest rank would be faster by more than this: each measured time is a little off."""
-TRUST = 0.5
-"""The weight of the last step in what is believed of a rank's speed."""
+LEAST_TRUST = 0.2
+"""The weight of the last step in what is believed of a rank's speed; the first steps are averaged, the first is all."""
 
 
 def fit_cost(layer: Layer, x: Tensor, causal: bool, seconds_of: SecondsOf) -> tuple[CostModel, list[float]]:
@@ -87,6 +87,7 @@ class Online:
     planner: Planner
     device: torch.device
     current: Split = field(init=False)
+    steps: int = 0
 
     def __post_init__(self) -> None:
         self.planner = replace(self.planner, speeds=[1.0] * len(self.planner.slowdown))
