@@ -102,11 +102,10 @@ class Online:
 
     def follow(self, busy_s: Sequence[float]) -> bool:
         """Moves the split where the busy times of all ranks say that it is worth it."""
-        old = self.planner.speeds
+        self.steps += 1
+        old, trust = self.planner.speeds, max(LEAST_TRUST, 1 / self.steps)
         seen = splits.measured_speeds(self.current, busy_s, self.planner.cost, old)
-        self.planner = replace(
-            self.planner, speeds=[(1 - TRUST) * a + TRUST * b for a, b in zip(old, seen, strict=True)]
-        )
+        self.planner = replace(self.planner, speeds=[a + trust * (b - a) for a, b in zip(old, seen, strict=True)])
         better = self.planner.split("balanced")
         stay_s, move_s = (max(self.planner.predicted_s(split)) for split in (self.current, better))
         if move_s > (1 - WORTH_MOVING) * stay_s:
