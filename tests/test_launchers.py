@@ -13,7 +13,11 @@ import pytest
 from benchkit.registry import SUITES, load_suites
 from tests.conftest import Cli, wait_until
 
-SMALLEST = {"allreduce": ["data_size=0.001,0.01"]}
+SMALLEST = {
+    "allreduce": ["data_size=0.001,0.01"],
+    "matmul_lut": ["hardware.slowdown=1", "sizes=[64]"],
+    "ring_attention": ["seq_len=256,300", "strategies=[even]", "num_heads=2", "head_dim=8"],
+}
 """Per suite the least that it can measure; a new suite says it here."""
 MPI = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1", "OMPI_MCA_rmaps_base_oversubscribe": "1"}
 LAUNCHERS: dict[str, Sequence[str]] = {

@@ -29,14 +29,16 @@ def make_record(
     config = {
         "suite": "allreduce", "seed": 0, "world_size": world_size, "threads_per_rank": "auto", "timeout_s": 600.0,
         "start_method": "forkserver", "backend": {"name": backend, "devices": ["cpu"], "env": {}},
-        "hardware": {"device": device, "ranks_per_device": 1}, "measure": MEASURE, "model": None,
+        "hardware": {"device": device, "ranks_per_device": 1, "slowdown": 1}, "profile": False,
+        "measure": MEASURE, "model": None,
         "data_size": data_size, "dtype": "float32", "reduce_op": "sum",
     }  # fmt: skip
     error = None if status == "ok" else {"message": f"it went {status}\nand more", "rank": 1}
     return {
         "schema_version": record.SCHEMA_VERSION, "point_id": f"{data_size}-{world_size}", "suite": "allreduce",
         "status": status, "error": error, "config": config, "overrides": [], "world_size": world_size,
-        "threads_per_rank": 1, "clock": "perf_counter", "started_at": "2026-01-01T00:00:00.000+00:00",
+        "threads_per_rank": 1, "slowdown": None, "warnings": [],
+        "clock": "perf_counter", "started_at": "2026-01-01T00:00:00.000+00:00",
         "finished_at": "2026-01-01T00:00:01.000+00:00", "phases_s": {"total": 1.0},
         "environment": {"host": "here", "available_cores": 4}, "cases": [case] if status == "ok" else [],
     } | changes  # fmt: skip

@@ -94,3 +94,25 @@ def test_a_rank_has_the_environment_that_torchrun_gives():
     assert environment["WORLD_SIZE"] == "4"
     assert environment["LOCAL_WORLD_SIZE"] == "2"
     assert environment["A"] == "b"
+
+
+def test_a_slowdown_is_the_last_ranks_or_one_for_each():
+    assert lay_out(config(), crew("n1")).slowdown == (1.0, 1.0)
+    assert lay_out(config(world_size=3, slowdown=4), crew("n1")).slowdown == (1.0, 1.0, 4.0)
+    assert lay_out(config(slowdown=[3, 1.5]), crew("n1")).slowdown == (3, 1.5)
+    wrong = lay_out(config(slowdown=[1, 2, 3]), crew("n1"))
+    assert wrong.problem == "hardware.slowdown=[1, 2, 3] names 3 ranks, and there are 2"
+    assert wrong.places == []
+
+
+def test_ranks_of_a_slowed_gpu_get_shares_of_it_and_others_do_not():
+    for slowdown, expected in ((1, [None, None]), (2.5, ["50", "20"])):
+        asked = config(device="cuda", world_size=2, ranks_per_device=2, slowdown=slowdown)
+        layout = lay_out(asked, crew("n1", gpus=[["a"]]))
+        shares = [
+            rank_environment(asked, place, layout).get("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE") for place in layout.places
+        ]
+        assert shares == expected
+    on_cpu = config(slowdown=2)
+    layout = lay_out(on_cpu, crew("n1"))
+    assert "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE" not in rank_environment(on_cpu, layout.places[1], layout)

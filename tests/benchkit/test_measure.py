@@ -143,3 +143,25 @@ def test_garbage_is_collected_again_afterwards_even_after_a_failure():
 )
 def test_block_size(typical_s, expected):
     assert block_size(typical_s, plan(block_seconds=0.05, max_iterations=2000, min_blocks=10)) == expected
+
+
+def test_auto_doubles_the_calls_of_a_sample_until_it_is_long_enough():
+    clock = FakeClock(cycle([0.01]))
+    [result] = run([Case()], plan(mode="loop", calls_per_sample="auto", block_seconds=0.25), clock)
+    assert result.calls_per_sample == 32
+    assert result.samples_s[0][0] == pytest.approx(0.01)
+    assert result.block_iterations == 1
+    limited = Case(max_calls_per_reset=6)
+    [result] = run([limited], plan(mode="loop", calls_per_sample="auto", block_seconds=0.25), FakeClock(cycle([0.01])))
+    assert result.calls_per_sample == 6
+
+
+def test_what_must_come_before_a_case_comes_before_all_its_samples():
+    chosen = []
+    cases = [Case(labels={"n": 0}), Case(labels={"n": 1})]
+    measure(
+        cases, plan(max_iterations=6, min_blocks=2), clock=FakeClock(cycle([1.0])), barrier=lambda: None,
+        exchange=alone, seed=0, before=lambda case: chosen.append(case.labels["n"]),
+    )  # fmt: skip
+    assert chosen[:2] == [0, 1]  # warm-ups
+    assert sorted(chosen[2:]) == [0, 0, 1, 1]

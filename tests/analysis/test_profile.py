@@ -1,0 +1,95 @@
+"""`python -m analysis profile`: traces of a CPU and of a GPU, written by hand."""
+
+import gzip
+import json
+
+import pytest
+
+from analysis import traces
+from analysis.__main__ import main
+
+
+def event(name, category, start_ms, length_ms, tid=1):
+    return {
+        "ph": "X",
+        "name": name,
+        "cat": category,
+        "pid": 1,
+        "tid": tid,
+        "ts": start_ms * 1e3,
+        "dur": length_ms * 1e3,
+    }
+
+
+def write_trace(folder, rank, *events):
+    content = {"distributedInfo": {"rank": rank}, "traceEvents": [{"ph": "M", "name": "process"}, *events]}
+    folder.mkdir(exist_ok=True, parents=True)
+    (folder / f"trace_rank_{rank}.json.gz").write_bytes(gzip.compress(json.dumps(content).encode()))
+
+
+def cpu_step(start):
+    """10 ms: 6 of computing, a message in flight for 5 of which 2 are waited for."""
+    return [
+        event("step strategy=even", "user_annotation", start, 10),
+        event("compute_block", "user_annotation", start + 1, 6),
+        event("aten::mm", "cpu_op", start + 1, 5),
+        event("aten::copy_", "cpu_op", start + 2, 1),
+        event("gloo:send", "user_annotation", start + 4, 5),
+        event("gloo:recv", "user_annotation", start + 5, 4),
+        event("comm_wait", "user_annotation", start + 7, 2),
+    ]
+
+
+def test_regions_are_per_step_and_overlap_is_what_was_not_waited_for(tmp_path, capsys):
+    warm_up = [event("warm-up", "user_annotation", 0, 50), event("compute_block", "user_annotation", 1, 40)]
+    write_trace(tmp_path, 1, *warm_up, *cpu_step(100), *cpu_step(200), *cpu_step(300))
+    assert main(["profile", str(tmp_path)]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].split("  ")[0] == "case"
+    assert "compute_block [ms]" in lines[0]
+    assert "on device" not in lines[0]
+    assert lines[2].split() == ["strategy=even", "1", "3", "10", "6", "2", "60"]
+    operators = [line.split() for line in lines if line.startswith("aten::")]
+    assert operators == [["aten::mm", "12", "80"], ["aten::copy_", "3", "20"]]  # 4 of 5 ms are its own
+
+
+def test_host_and_device_are_never_added(tmp_path, capsys):
+    on_device = [
+        event("step strategy=even", "gpu_user_annotation", 102, 12, tid=7),
+        event("compute_block", "gpu_user_annotation", 103, 9, tid=7),
+        event("gemm", "kernel", 103, 8, tid=7),
+        event("ncclDevKernel_SendRecv", "kernel", 109, 4, tid=8),
+    ]
+    write_trace(tmp_path, 0, *cpu_step(100), *on_device)
+    assert main(["profile", str(tmp_path), "--top-n", "1"]) == 0
+    out = capsys.readouterr().out
+    head, _, row = out.splitlines()[:3]
+    assert "compute_block on device [ms]" in head
+    assert row.split() == ["strategy=even", "0", "1", "10", "6", "2", "60", "9", "50"]
+    assert "Top kernels" in out
+    assert "gemm" in out
+    assert "SendRecv" not in out
+
+
+def test_several_runs_are_told_apart(tmp_path, capsys):
+    for run in ("0", "1"):
+        write_trace(tmp_path / run, 0, *cpu_step(100))
+    assert main(["profile", str(tmp_path)]) == 0
+    assert capsys.readouterr().out.startswith("run")
+
+
+@pytest.mark.parametrize("content", [b"", b"no gzip", gzip.compress(b"{}"), gzip.compress(b'{"traceEvents": [{}]}')])
+def test_what_is_no_trace_is_named_and_the_exit_code_is_1(tmp_path, capsys, content):
+    (tmp_path / "trace_rank_0.json.gz").write_bytes(content)
+    assert main(["profile", str(tmp_path)]) == 1
+    assert "run with profile=true" in capsys.readouterr().err
+
+
+def test_a_folder_that_is_not_there_is_2(tmp_path, capsys):
+    assert main(["profile", str(tmp_path / "none")]) == 2
+    assert "no such folder or file" in capsys.readouterr().err
+
+
+def test_intervals():
+    assert traces.union([(3, 5), (0, 1), (4, 7), (1, 2)]) == [(0, 2), (3, 7)]
+    assert traces.common([(0, 4), (6, 8)], [(3, 7)]) == 2

@@ -1,0 +1,174 @@
+"""Cases compared in pairs, ranks told apart, look-up tables, and the plots of ring attention."""
+
+import csv
+import io
+
+import numpy as np
+import pytest
+
+from analysis import ranks
+from analysis.__main__ import main
+from analysis.plots import draw_all
+from analysis.tables import matmul_lut, rebalance
+from analysis.tables import write_all as tables_of
+from analysis.tables.rebalance import geometric_mean
+from benchkit.statistics import paired_speedup
+from tests.analysis.records import make_record, tabulate_records, write_all
+
+
+def case(base, strategy, seconds, **changes):
+    """A case of a record like the given one's, with both ranks as slow."""
+    scale = seconds / 1e-3
+    samples = [[sample * scale for sample in row] for row in base["samples_s"]]
+    regions = {"compute_block": samples, "comm_wait": [[0.25 * sample for sample in row] for row in samples]}
+    details = {
+        "tokens": [3000, 1096], "busy_predicted_s": [seconds, seconds / 2], "predicted_s": 1.05 * seconds,
+        "ideal_s": 2e-3, "speed": [1.0, 0.5],
+    }  # fmt: skip
+    return base | {
+        "labels": {"strategy": strategy}, "samples_s": samples, "regions_s": regions, "details": details,
+        "baseline": strategy == "even", "payload_bytes": None, "bus_factor": None,
+    } | changes  # fmt: skip
+
+
+def ring_record(seq_len=4096, slowdown=2.0, **seconds):
+    """A record of ring attention: the median of each strategy; even 4 ms per factor."""
+    times = {"even": 4e-3 * slowdown, "uneven": 3e-3 * slowdown, "balanced": 2e-3, "reference": 4e-3} | seconds
+    record = make_record()
+    [base] = record["cases"]
+    record["config"] |= {"suite": "ring_attention", "seq_len": seq_len, "strategies": list(times)}
+    record["config"].pop("data_size")
+    record["config"]["hardware"]["slowdown"] = slowdown
+    return record | {
+        "suite": "ring_attention", "cases": [case(base, name, time) for name, time in times.items()],
+        "slowdown": {"mechanism": "cgroup", "asked": [1.0, slowdown], "measured": [1.0, 1.3 * slowdown]},
+        "warnings": [f"rank 1 is slowed {1.3 * slowdown:.3g} times by cgroup, asked {slowdown:g}"],
+        "point_id": f"{seq_len}-{slowdown}",
+    }  # fmt: skip
+
+
+@pytest.fixture
+def cells():
+    return [ring_record(seq_len, slowdown) for seq_len in (2048, 4096) for slowdown in (1.0, 2.0, 10.0)]
+
+
+def test_a_paired_speedup_is_blind_to_what_slows_both_down():
+    drift = np.linspace(1, 3, 20)
+    even = {"samples_s": [(2 * drift).tolist()] * 2, "block_iterations": 2}
+    ours = {"samples_s": [drift.tolist()] * 2, "block_iterations": 2}
+    assert paired_speedup(even, ours) == (2.0, 2.0, 2.0)
+    few = {"samples_s": [drift[:4].tolist()] * 2, "block_iterations": 2}
+    assert paired_speedup(even, few) == (2.0, None, None)
+
+
+def test_rows_are_compared_with_the_baseline_of_their_job(cells):
+    table = tabulate_records(cells).set_index(["seq_len", "slowdown", "strategy"]).sort_index()
+    assert table.loc[(4096, 10.0, "balanced"), "paired_speedup"] == pytest.approx(20)
+    assert table.loc[(4096, 10.0, "balanced"), "efficiency"] == pytest.approx(1)
+    assert np.isnan(table.loc[(4096, 10.0, "even"), "paired_speedup"])
+    assert table.loc[(2048, 2.0, "uneven"), "warning"] == "rank 1 is slowed 2.6 times by cgroup, asked 2"
+    assert table.loc[(2048, 2.0, "uneven"), "measured_slowdown"] == "1 2.6"
+    assert table.loc[(2048, 2.0, "uneven"), "tokens"] == "[3000, 1096]"
+
+
+def test_what_a_suite_told_does_not_say_what_was_measured(cells):
+    from analysis.table import identity_columns
+
+    columns = identity_columns(tabulate_records(cells))
+    assert {"strategy", "slowdown", "seq_len"} <= set(columns)
+    assert not {"tokens", "speed", "strategies", "busy_predicted_s"} & set(columns)
+
+
+def test_each_rank_has_its_busy_and_its_waiting_time():
+    rows = ranks.rank_rows(ring_record())
+    assert len(rows) == 8
+    last = rows[-3]
+    assert (last["strategy"], last["rank"], last["tokens"], last["speed"]) == ("balanced", 1, 1096, 0.5)
+    assert last["wait_s"] == pytest.approx(0.5e-3)
+    assert last["busy_s"] == pytest.approx(1.5e-3)
+    assert last["compute_block_s"] == pytest.approx(2e-3)
+    assert ranks.rank_rows(make_record()) == []
+    shown = ranks.for_print(rows)
+    assert "busy [ms]" in shown
+    assert "seq_len" not in shown  # the same throughout
+
+
+def test_the_harshest_slowdown_has_its_table_and_all_cells_their_means(cells):
+    text = rebalance.write(tabulate_records(cells))["ring_attention_rebalanced.md"]
+    assert "slowed 10 times" in text
+    assert "| balanced" in text
+    mean = geometric_mean([2, 2, 4, 4, 20, 20])
+    rivals = geometric_mean([1.5, 1.5, 3, 3, 15, 15])
+    assert f"balanced: {mean:.2f} times as fast as even, {rivals:.2f} times as fast as the best of even, uneven" in text
+    assert "slower than even beyond its interval in 0; within 10% of the ideal in 6, of the prediction in 6" in text
+    assert rebalance.write(tabulate_records([make_record()])) == {}
+
+
+def test_a_slower_strategy_is_counted(cells):
+    cells[0] = ring_record(2048, 1.0, balanced=5e-3)
+    text = rebalance.write(tabulate_records(cells))["ring_attention_rebalanced.md"]
+    assert "slower than even beyond its interval in 1; within 10% of the ideal in 5" in text
+
+
+def test_every_plot_is_drawn_and_one_cell_is_enough(cells):
+    names = {f"ring_attention_{name}.png" for name in ("speedup_over_even", "efficiency", "tokens", "winner")}
+    names.add("ring_attention_latency_scaling.png")
+    for records in (cells, cells[:1]):
+        figures = dict(draw_all(tabulate_records(records), None))
+        assert names <= set(figures)
+    listed = ring_record(slowdown=2.0)
+    listed["config"]["hardware"]["slowdown"] = [1.0, 2.0]
+    assert not names & set(dict(draw_all(tabulate_records([listed]), None)))
+
+
+def test_the_winner_is_the_fastest_of_those_that_answer_to_unequal_speeds(cells):
+    cells[0] = ring_record(2048, 1.0, reference=1e-4)
+    figure = dict(draw_all(tabulate_records(cells), None))["ring_attention_winner.png"]
+    texts = [text.get_text() for text in figure.axes[0].texts]
+    assert texts[0].startswith("balanced\n2.00×")
+    assert len(texts) == 6
+
+
+def lut_records():
+    records = []
+    for slowdown in (1.0, 2.0, 10.0):
+        record = make_record()
+        [base] = record["cases"]
+        record["config"] |= {"suite": "matmul_lut", "sizes": [64, 128], "bg_streams": 0}
+        record["config"].pop("data_size")
+        record["config"]["hardware"]["slowdown"] = slowdown
+        record["environment"]["cpu"] = "a processor"
+        cases = [
+            case(base, "", 1e-3 * slowdown * size / 64, labels={"size": size}, useful_flops=2.0 * size**3)
+            for size in (64, 128)
+        ]
+        record |= {"suite": "matmul_lut", "cases": cases, "point_id": f"{slowdown}", "warnings": []}
+        records.append(record | {"slowdown": {"mechanism": "cgroup", "asked": [slowdown], "measured": [slowdown]}})
+    return records
+
+
+def test_the_look_up_table_has_its_columns_and_where_it_is_from():
+    [(name, text)] = tables_of(tabulate_records(lut_records()))
+    assert name == "matmul_lut.csv"
+    comments = [line for line in text.splitlines() if line.startswith("#")]
+    assert "# host: here" in comments
+    assert "# device name: a processor" in comments
+    assert "# slowed by: cgroup" in comments
+    assert any(line.startswith("# measured: 2026-01-01") for line in comments)
+    rows = list(csv.DictReader(io.StringIO("".join(f"{line}\n" for line in text.splitlines() if line[0] != "#"))))
+    assert list(rows[0]) == matmul_lut.COLUMNS
+    assert [(row["mps_pct"], row["size"]) for row in rows] == [
+        ("100", "64"), ("50", "64"), ("10", "64"), ("100", "128"), ("50", "128"), ("10", "128"),
+    ]  # fmt: skip
+    assert float(rows[1]["avg_ms"]) == pytest.approx(2)
+    assert float(rows[1]["tflops"]) == pytest.approx(2 * 64**3 / 2e-3 / 1e12, rel=1e-4)
+    assert {"matmul_lut_time.png", "matmul_lut_share.png"} <= set(dict(draw_all(tabulate_records(lut_records()), None)))
+
+
+def test_the_report_has_all_of_it(cells, tmp_path, capsys):
+    place = write_all(tmp_path, [*cells, *lut_records()])
+    assert main([str(place)]) == 0
+    found = {path.name for path in (place / "analysis").iterdir()}
+    assert {"per_rank.csv", "per_rank.md", "matmul_lut.csv", "ring_attention_rebalanced.md"} <= found
+    assert "slowed 13 times by cgroup, asked 10" in (place / "analysis" / "analysis.txt").read_text()
+    assert "efficiency [%]" in capsys.readouterr().out

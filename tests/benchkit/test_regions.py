@@ -1,0 +1,67 @@
+from benchkit.case import Case
+from benchkit.clocks import CudaClock, HostClock
+from benchkit.measure import measure
+from benchkit.regions import marked_by, region
+from tests.benchkit.fakes import plan
+from tests.benchkit.test_clocks import FakeCuda
+
+
+def test_a_region_is_nothing_where_nobody_looks_and_ends_with_its_marker():
+    seen = []
+    clock = HostClock()
+    with region("a"):
+        seen.append("a")
+    with marked_by(clock.region):
+        with region("b"):
+            pass
+        with region("b"):
+            pass
+    with region("c"):
+        pass
+    assert list(clock.take_regions()) == ["b"]
+    assert clock.take_regions() == {}
+    assert seen == ["a"]
+
+
+def test_the_cuda_clock_reads_regions_off_events_on_the_stream():
+    cuda = FakeCuda()
+    clock = CudaClock(cuda, align=lambda: None)
+
+    def step():
+        with clock.region("compute"):
+            cuda.kernel(2.0)
+        with clock.region("wait"):
+            cuda.kernel(1.0)
+
+    clock.time(step, 3)
+    assert clock.take_regions() == {"compute": 0.006, "wait": 0.003}
+    assert clock.take_regions() == {}
+
+
+def test_regions_are_exchanged_per_iteration_and_told_to_the_case():
+    told = []
+    clock = HostClock()
+
+    def step():
+        with region("compute"):
+            sum(range(1000))
+
+    case = Case(step=step, regions=("compute", "never"), observe=told.append)
+    with marked_by(clock.region):
+        [result] = measure(
+            [case],
+            plan(max_iterations=4, warmup_iterations=1, min_blocks=1),
+            clock=clock,
+            barrier=lambda: None,
+            exchange=lambda values: [values, [2 * value for value in values]],
+            seed=0,
+        )
+    assert {name: [len(row) for row in rows] for name, rows in result.regions_s.items()} == {
+        "compute": [4, 4],
+        "never": [4, 4],
+    }
+    mine, other = result.regions_s["compute"]
+    assert all(0 < spent <= sample for spent, sample in zip(mine, result.samples_s[0], strict=True))
+    assert other == [2 * spent for spent in mine]
+    assert result.regions_s["never"] == [[0.0] * 4] * 2
+    assert [regions["compute"] for regions in told[1:]] == mine  # the first was the warm-up's

@@ -1,0 +1,312 @@
+"""Ring attention: its parts by arithmetic, and the whole on real ranks against float64."""
+
+import math
+
+import pytest
+import torch
+
+from benchkit import splits
+from benchkit.errors import ConfigError, InvalidResult
+from benchkit.models import ring, strategies
+from benchkit.models.attention import Exact, Layer, attend, merge
+from benchkit.models.rebalance import Online, Planner
+from benchkit.models.ring import Block, Ring, blocks
+from benchkit.models.strategies import Running, Shared
+from benchkit.splits import CostModel, Split
+from benchkit.suites.ring_attention import STRATEGIES, read_table
+from tests.conftest import Cli
+
+CPU = torch.device("cpu")
+
+
+def layer(seq_len, dtype=torch.float32):
+    return Layer.random(seq_len, 2, 8, dtype=dtype, device=CPU, seed=3)
+
+
+def tokens(seq_len, dtype=torch.float32):
+    return torch.randn(seq_len, 16, generator=torch.Generator().manual_seed(1)).to(dtype)
+
+
+def test_blocks_are_what_is_seen_and_no_more():
+    zigzag = ((0, 10), (90, 100))
+    assert blocks(((20, 30),), ((0, 20),), True) == [Block((0, 10), (0, 20), False)]
+    assert blocks(((0, 20),), ((20, 30),), True) == []
+    assert blocks(((0, 20),), ((20, 30),), False) == [Block((0, 20), (0, 10), False)]
+    assert blocks(zigzag, zigzag, True) == [
+        Block((0, 10), (0, 10), True), Block((10, 20), (0, 10), False), Block((10, 20), (10, 20), True),
+    ]  # fmt: skip
+    assert blocks(zigzag, ((10, 50), (50, 90)), True) == [Block((10, 20), (0, 80), False)]
+    assert blocks(((0, 0),), ((0, 10),), False) == blocks(((0, 10),), ((5, 5),), False) == []
+
+
+@pytest.mark.parametrize("causal", [True, False])
+def test_blocks_hold_every_pair_that_is_seen_exactly_once(causal):
+    split = splits.zigzag(37, [1.0, 0.4, 0.8])
+    seen = torch.zeros(37, 37, dtype=torch.int)
+    for mine in split.pieces:
+        rows = [p for start, end in mine for p in range(start, end)]
+        for theirs in split.pieces:
+            columns = [p for start, end in theirs for p in range(start, end)]
+            for block in blocks(mine, theirs, causal):
+                for i, row in enumerate(rows[slice(*block.queries)]):
+                    for j, column in enumerate(columns[slice(*block.keys)]):
+                        seen[row, column] += not block.causal or j <= i
+    expected = torch.ones(37, 37, dtype=torch.int)
+    assert torch.equal(seen, expected.tril() if causal else expected)
+
+
+def test_partial_attentions_merge_to_the_whole_in_any_order():
+    query, key, value = (torch.randn(1, 2, length, 8, dtype=torch.float64) for length in (5, 12, 12))
+    whole = attend(query, key, value, False)
+    parts = [attend(query, key[:, :, a:b], value[:, :, a:b], False) for a, b in ((7, 12), (0, 3), (3, 7))]
+    into = tuple(part.clone() for part in parts[0])
+    for part in parts[1:]:
+        merge(into, part)
+    torch.testing.assert_close(into, whole)
+
+
+@pytest.mark.parametrize("causal", [True, False])
+def test_the_definition_agrees_with_torch(causal):
+    made, x = layer(20, torch.float64), tokens(20, torch.float64)
+    query, key_value = made.project(x, torch.arange(20))
+    heads = [part.transpose(0, 1).unsqueeze(0) for part in (query, key_value[:, 0], key_value[:, 1])]
+    attended = torch.nn.functional.scaled_dot_product_attention(*heads, is_causal=causal)
+    rows = Exact(made, x, causal).rows(torch.arange(20), torch.ones(20))
+    torch.testing.assert_close(rows, made.finish(attended))
+
+
+def test_rotations_depend_on_distance_only():
+    made = layer(50, torch.float64)
+    x = tokens(1, torch.float64).expand(2, -1)
+
+    def score(first, second):
+        query, key_value = made.project(x, torch.tensor([first, second]))
+        return (query[0] * key_value[1, 0]).sum().item()
+
+    assert score(3, 9) == pytest.approx(score(33, 39))
+    assert score(3, 9) != pytest.approx(score(3, 10))
+
+
+@pytest.mark.parametrize(("dtype", "limit"), [(torch.float64, 1e-12), (torch.float32, 1e-5), (torch.bfloat16, 0.1)])
+@pytest.mark.parametrize("causal", [True, False])
+def test_a_ring_of_one_is_the_layer(dtype, limit, causal):
+    made, x = layer(70, dtype), tokens(70, dtype)
+    output = Ring(made, x, splits.even(70, [1.0]), 0, causal).step()
+    expected = Exact(made, x, causal).rows(torch.arange(70), torch.ones(70))
+    assert (output - expected).abs().max() < limit * expected.abs().max()
+
+
+def test_keys_go_no_further_than_somebody_needs_them():
+    made, x = layer(40), tokens(40)
+    contiguous = Ring(made, x, splits.even(40, [1.0] * 4), 1, True)
+    assert contiguous.reach == [3, 2, 1, 0]  # the last rank's keys are seen by nobody before it
+    assert Ring(made, x, splits.even(40, [1.0] * 4), 1, False).reach == [3, 3, 3, 3]
+    idle = Split("balanced", (((0, 30),), ((30, 30),), ((30, 40),), ((40, 40),)))
+    assert Ring(made, x, idle, 1, True).reach == [2, 0, 0, 0]  # an idle rank passes on, and the last gets nothing
+
+
+def shared(causal=True, dtype=torch.float32, table=None, slowdown=(1.0,)):
+    made, x = layer(64, dtype), tokens(64, dtype)
+    planner = Planner(64, 4, slowdown, table or {}, CostModel(causal=causal), [1 / factor for factor in slowdown])
+    return Shared(0, made, x, causal, planner, Exact(made, x, causal))
+
+
+def test_a_wrong_output_is_seen(monkeypatch):
+    running = Running(shared(), "even")
+    running.verify()
+    monkeypatch.setattr(ring, "attend", lambda query, key, value, causal: attend(query, key, value, False))
+    with pytest.raises(InvalidResult, match=r"output of token \d+ is off by"):
+        running.verify()
+
+
+@pytest.mark.parametrize("dtype", strategies.TOLERANCES)
+def test_one_wrong_key_is_seen_in_every_dtype_that_a_cpu_has(dtype, monkeypatch):
+    if dtype == torch.float16:
+        pytest.xfail("the CPU's kernel has no float16")
+    running = Running(shared(dtype=dtype), "even")
+    running.verify()
+
+    def one_off(query, key, value, causal):
+        value = value.clone()
+        value[:, :, 0] *= -1
+        return attend(query, key, value, causal)
+
+    monkeypatch.setattr(ring, "attend", one_off)
+    with pytest.raises(InvalidResult, match="output of token 0"):
+        running.verify()
+
+
+def test_what_cannot_run_says_why():
+    assert "lut=FILE" in shared().obstacle("lut")
+    assert shared(table={100.0: 1.0}).obstacle("lut") == ""
+    assert shared(causal=False).obstacle("zigzag")
+    assert "multiple of 6" in shared(slowdown=(1.0, 1.0, 2.0)).obstacle("torch")
+    assert [name for name in STRATEGIES if shared().obstacle(name)] == ["lut"]
+
+
+def test_every_strategy_has_its_split():
+    planner = Planner(1024, 32, (1.0, 4.0), {25.0: 1.0, 100.0: 3.0}, CostModel(), [1.0, 0.25])
+    found = {name: planner.split(name).tokens for name in ("even", "uneven", "lut", "formula", "balanced", "zigzag")}
+    assert found["even"] == planner.split("online").tokens == planner.split("reference").tokens == [512, 512]
+    assert found["uneven"] == [832, 192]
+    assert found["lut"] == [768, 256]
+    assert found["balanced"][0] == pytest.approx(1024 * math.sqrt(4 / 5), abs=32)
+    assert found["zigzag"] == [832, 192]
+    assert sum(found["formula"]) == 1024
+    assert max(planner.predicted_s(planner.split("balanced"))) == pytest.approx(planner.ideal_s(), rel=0.05)
+    assert planner.at_full_speed().split("zigzag").tokens == [512, 512]
+
+
+@pytest.mark.parametrize("speeds", [[1.0, 1.0], [1.0, 0.1], [0.5, 1.0, 0.25], [1.0, 1e-4]])
+def test_an_online_split_finds_the_balance_and_stays_there(speeds):
+    cost = CostModel(pair_s=1e-9, token_s=1e-7)
+    planner = Planner(4096, 32, [1.0] * len(speeds), {}, cost, [1.0] * len(speeds))
+    online = Online(planner, CPU)
+    moves = [online.follow(splits.predict(online.current, speeds, cost)) for _ in range(12)]
+    assert max(splits.predict(online.current, speeds, cost)) <= 1.06 * splits.ideal_s(4096, speeds, cost)
+    assert not any(moves[-6:])
+    assert online.current.strategy == "online"
+
+
+def test_an_online_split_does_not_follow_noise():
+    cost = CostModel(pair_s=1e-9)
+    online = Online(Planner(4096, 32, (1.0, 1.0), {}, cost, [1.0, 1.0]), CPU)
+    online.follow(splits.predict(online.current, [1.0, 1.0], cost))
+    for sign in (1, -1) * 5:
+        exact = splits.predict(online.current, [1.0, 1.0], cost)
+        assert not online.follow([exact[0] * (1 + 0.02 * sign), exact[1]])
+
+
+MATMULS = """# device: a
+mps_pct,size,dtype,bg_streams,avg_ms,tflops
+100,1024,float32,0,1,8
+50,1024,float32,0,2,5
+100,4096,float32,0,1,10
+50,4096,float32,0,2,4
+100,4096,bfloat16,0,1,20
+50,4096,bfloat16,2,2,1
+"""
+
+
+def test_a_table_gives_the_nearest_size_of_the_dtype(tmp_path):
+    path = tmp_path / "lut.csv"
+    path.write_text(MATMULS)
+    assert read_table(str(path), 3000, "float32") == {100.0: 10.0, 50.0: 4.0}
+    assert read_table(str(path), 1, "float32") == {100.0: 8.0, 50.0: 5.0}
+    assert read_table(str(path), 3000, "bfloat16") == {100.0: 20.0}  # without background streams
+    path.write_text("mps_pct,latency_ms\n100,2\n50,5\n")
+    assert read_table(str(path), 3000, "float32") == {100.0: 0.5, 50.0: 0.2}
+
+
+@pytest.mark.parametrize("text", [None, "", "a,b\n1,2\n", "mps_pct,latency_ms\n100,0\n", "mps_pct,latency_ms\n100,x\n"])
+def test_what_is_no_table_is_one_line(tmp_path, text):
+    path = tmp_path / "lut.csv"
+    if text is not None:
+        path.write_text(text)
+    with pytest.raises(ConfigError, match=r"lut=.*: not a table of mps_pct with latency_ms"):
+        read_table(str(path), 1, "float32")
+
+
+@pytest.mark.parametrize("causal", ["true", "false"])
+def test_every_strategy_is_right_on_every_world_size(cli: Cli, causal):
+    table = cli.folder / "lut.csv"
+    table.write_text(MATMULS)
+    done = cli(
+        "+suite=ring_attention", "seq_len=331,384", f"causal={causal}", "align=1,64", "dtype=float64,bfloat16",
+        "num_heads=2", "head_dim=8", f"lut={table}", "world_size=1,2,3,4", "hardware.slowdown=1", "measure=fixed",
+        "measure.max_iterations=3", "measure.warmup_iterations=1", "threads_per_rank=1",
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+    records = cli.records()
+    assert len(records) == 32
+    for record in records:
+        statuses = {case["labels"]["strategy"]: case["status"] for case in record["cases"]}
+        unable = {"torch"} if record["config"]["seq_len"] % (2 * record["world_size"]) else set()
+        unable |= {"zigzag"} if causal == "false" else set()
+        assert statuses == {name: "skipped" if name in unable else "ok" for name in STRATEGIES}
+        for case in record["cases"]:
+            if case["status"] == "ok":
+                assert sum(case["details"]["tokens"]) == record["config"]["seq_len"]
+                assert len(case["regions_s"]["comm_wait"]) == record["world_size"]
+
+
+BROKEN = """
+from benchkit.models import ring
+from benchkit.registry import suite
+from benchkit.suites.ring_attention import RingAttentionConfig, ring_attention as sound
+
+@suite
+def broken(config: RingAttentionConfig, rank):
+    "Ring attention in which nothing is ever sent."
+    original = ring.dist.P2POp
+    class Silent:
+        isend, irecv, P2POp = ring.dist.isend, ring.dist.irecv, original
+        batch_isend_irecv = staticmethod(lambda operations: [])
+    ring.dist = Silent
+    return sound(config, rank)
+"""
+
+
+def test_keys_that_never_arrive_make_a_split_invalid(cli: Cli):
+    (cli.folder / "broken.py").write_text(BROKEN)
+    cli.environment["BENCHKIT_SUITES"] = "broken"
+    cli.environment["PYTHONPATH"] += f":{cli.folder}"
+    given = ["+suite=ring_attention", "suite=broken", "strategies=[even,balanced,zigzag]", "seq_len=256"]
+    done = cli(*given, "measure=quick", "num_heads=2", "head_dim=8")
+    assert done.returncode == 1, done.stdout + done.stderr
+    [record] = cli.records()
+    assert record["status"] == "invalid"
+    assert {case["status"] for case in record["cases"]} == {"invalid"}
+
+
+def test_a_slow_peer_is_slowed_measured_and_left_without_a_trace(cli: Cli):
+    given = ["+suite=ring_attention", "seq_len=256", "strategies=[reference,even,online]", "num_heads=2", "head_dim=8"]
+    done = cli(*given, "measure=quick", "hardware=slow_peer", "hardware.slow_by=auto,duty_cycle", "profile=true")
+    assert done.returncode == 0, done.stdout + done.stderr
+    for record in cli.records():
+        slowdown = record["slowdown"]
+        assert slowdown["asked"] == [1.0, 2.0]
+        assert len(slowdown["measured"]) == 2
+        assert slowdown["mechanism"] in ("cgroup", "duty_cycle")
+        assert [case["unslowed"] for case in record["cases"]] == [True, False, False]
+        assert [case["baseline"] for case in record["cases"]] == [False, True, False]
+        assert all(warning.startswith("rank ") for warning in record["warnings"])
+        assert {"calibrate", "profile"} <= set(record["phases_s"])
+    assert not cli.processes()
+    from launch.slowdown.cgroup import rooms
+
+    left = [path for room in rooms() for path in room.folder.glob("benchkit-*")]
+    assert not left
+    done = cli("profile", "outputs/latest/0", module="analysis")
+    assert done.returncode == 0, done.stderr
+    rows = [line.split() for line in done.stdout.splitlines() if line.startswith("strategy=")]
+    assert [row[:3] for row in rows] == [
+        [f"strategy={name}", str(rank), "3"] for name in ("even", "online", "reference") for rank in (0, 1)
+    ]
+    assert "comm_wait [ms]" in done.stdout
+    assert "aten::mm" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        (["hardware.slowdown=0.5"], "hardware.slowdown=0.5: allowed is >= 1"),
+        (["hardware.slowdown=[1,2,3]", "world_size=2"], "hardware.slowdown=[1, 2, 3]: allowed is one per rank of 2"),
+        (["hardware.slowdown=[1,x]"], "hardware.slowdown=[1, 'x']: allowed is >= 1"),
+        (["hardware.slow_by=mps"], "hardware.slow_by=mps: cannot slow hardware.device=cpu"),
+        (["head_dim=7"], "head_dim=7: allowed are even numbers"),
+        (["strategies=[even,best]"], "allowed is reference|even|"),
+        (["lut=nowhere.csv"], "lut=nowhere.csv: not a table"),
+    ],
+)
+def test_nonsense_is_one_line(cli: Cli, given, said):
+    done = cli("+suite=ring_attention", *given)
+    assert done.returncode == 2
+    assert said in done.stderr
+    assert len(done.stderr.strip().splitlines()) == 1
+
+
+def test_a_list_of_slowdowns_that_fits_no_auto_world_is_unavailable(cli: Cli):
+    done = cli("+suite=ring_attention", "hardware.slowdown=[1,2,3]")
+    assert "names 3 ranks, and there are 2" in done.stdout
+    assert cli.records()[0]["status"] == "unavailable"

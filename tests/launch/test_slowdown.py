@@ -1,0 +1,224 @@
+"""Brakes: what they do to a process, and that they let go. No test here says how slow is slow."""
+
+import os
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from launch.slowdown import brakes, cgroup, mps
+from launch.slowdown.cgroup import CpuQuota, Room
+from launch.slowdown.duty_cycle import DutyCycle
+from tests.conftest import wait_until
+
+
+@pytest.fixture
+def busy():
+    """A process that computes for ever."""
+    process = subprocess.Popen([sys.executable, "-c", "while True: pass"])
+    yield process
+    process.kill()
+    process.wait()
+
+
+def state(pid: int) -> str:
+    """R for running, T for stopped, …"""
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+
+
+def test_a_duty_cycle_stops_and_continues_until_it_is_told_not_to(busy):
+    brake = DutyCycle(busy.pid)
+    brake.press(4.0)
+    assert wait_until(lambda: state(busy.pid) == "T")
+    assert wait_until(lambda: state(busy.pid) == "R")
+    brake.press(2.0)
+    assert wait_until(lambda: state(busy.pid) == "T")
+    brake.release()
+    assert {state(busy.pid) for _ in range(2000)} == {"R"}
+    brake._beside.stdin.close()
+    assert brake._beside.wait(10) == 0
+    brake._beside.stdout.close()
+
+
+def test_what_stops_a_process_ends_with_it(busy):
+    brake = DutyCycle(busy.pid)
+    brake.press(2.0)
+    busy.kill()
+    busy.wait()
+    assert brake._beside.wait(10) == 0
+    with pytest.raises((RuntimeError, BrokenPipeError)):
+        brake.press(2.0)
+    brake._beside.stdout.close()
+
+
+@pytest.fixture
+def tree(tmp_path, monkeypatch):
+    """Control groups of both versions as files: this process is in /job/task of each."""
+
+    def make(version: int) -> Path:
+        top = tmp_path / "cgroup"
+        inside = top / "job" / "task"
+        inside.mkdir(parents=True)
+        kind, options, name = ("cgroup", "rw,cpu,cpuacct", "cpu,cpuacct") if version == 1 else ("cgroup2", "rw", "")
+        (tmp_path / "mounts").write_text(
+            f"1 1 0:1 / /proc rw - proc proc rw\n2 1 0:2 / {top} rw,nosuid - {kind} cgroup {options}\n"
+        )
+        (tmp_path / "groups").write_text(f"3:memory:/elsewhere\n1:{name}:/job/task\n")
+        monkeypatch.setattr(cgroup, "MOUNTS", tmp_path / "mounts")
+        monkeypatch.setattr(cgroup, "MEMBERSHIP", tmp_path / "groups")
+        return inside
+
+    return make
+
+
+def test_version_1_makes_a_child_of_the_own_group(tree):
+    inside = tree(1)
+    assert cgroup.rooms()[0] == Room(inside, 1)
+
+
+def test_version_2_needs_a_group_that_lets_children_have_a_cpu_controller(tree):
+    inside = tree(2)
+    assert cgroup.rooms() == []
+    (inside.parent / "cgroup.subtree_control").write_text("memory cpu\n")
+    assert cgroup.rooms() == [Room(inside.parent, 2)]
+
+
+def test_without_control_groups_there_is_a_duty_cycle_and_a_clear_line(tree, monkeypatch):
+    tree(2)
+    assert cgroup.find_room() is None
+    with pytest.raises(PermissionError, match="no control group"):
+        brakes.make_brake("cgroup", 1)
+    brake = brakes.make_brake("auto", 1)
+    assert brake.mechanism == "duty_cycle"
+    brake._beside.stdin.close()
+    brake._beside.wait(10)
+    brake._beside.stdout.close()
+
+
+@pytest.mark.parametrize(("factor", "quota", "period"), [(2.0, 10_000, 10_000), (100.0, 1000, 50_000)])
+def test_a_quota_is_threads_over_factor_and_no_less_than_the_kernel_allows(tmp_path, factor, quota, period):
+    two = CpuQuota(Room(tmp_path, 2), threads=2)
+    folder = tmp_path / f"benchkit-{os.getpid()}"
+    assert (folder / "cgroup.procs").read_text() == str(os.getpid())
+    two.press(factor)
+    assert (folder / "cpu.max").read_text() == f"{quota} {period}"
+    two.release()
+    assert (folder / "cpu.max").read_text().startswith("max ")
+    one = CpuQuota(Room(tmp_path, 1), threads=2)
+    one.press(factor)
+    assert (folder / "cpu.cfs_quota_us").read_text() == str(quota)
+    assert (folder / "cpu.cfs_period_us").read_text() == str(period)
+    one.release()
+    assert (folder / "cpu.cfs_quota_us").read_text() == "-1"
+
+
+def test_groups_of_the_dead_are_removed_and_no_others(tree):
+    inside = tree(1)
+    dead = subprocess.Popen(["true"])
+    dead.wait()
+    for name in (f"benchkit-{dead.pid}", f"benchkit-{os.getpid()}", "somebody"):
+        (inside / name).mkdir()
+    cgroup.remove_abandoned()
+    assert {path.name for path in inside.iterdir()} == {f"benchkit-{os.getpid()}", "somebody"}
+
+
+def test_a_quota_throttles_and_lets_go(busy, monkeypatch):
+    room = cgroup.find_room()
+    if room is None:
+        pytest.skip("no control group here in which a CPU quota may be set: run as root")
+    monkeypatch.setattr(os, "getpid", lambda: busy.pid)
+    brake = CpuQuota(room, threads=1)
+    folder = room.folder / f"benchkit-{busy.pid}"
+
+    def throttled() -> int:
+        lines = (folder / "cpu.stat").read_text().splitlines()
+        return int(dict(line.split() for line in lines)["nr_throttled"])
+
+    brake.press(4.0)
+    assert wait_until(lambda: throttled() > 3)
+    brake.release()
+    seen = throttled()
+    for _ in range(10**6):
+        pass
+    assert throttled() == seen
+    busy.kill()
+    busy.wait()
+    cgroup.remove_abandoned()
+    assert not folder.exists()
+
+
+CONTROL = """#!/bin/sh
+echo "$@ $CUDA_MPS_PIPE_DIRECTORY" >> {log}
+if [ "$1" = -d ]; then {start}; fi
+read command
+echo "asked $command" >> {log}
+case "$command" in
+get_server_list) test -e "${{CUDA_MPS_PIPE_DIRECTORY:-{default}}}/running" ;;
+quit*) rm "$CUDA_MPS_PIPE_DIRECTORY/running" ;;
+esac
+"""
+
+
+@pytest.fixture
+def control(tmp_path, monkeypatch):
+    """Stands in for nvidia-cuda-mps-control; `default` is where a daemon of the system would be."""
+    default, log = tmp_path / "default", tmp_path / "log"
+    default.mkdir()
+
+    def install(start: str) -> tuple[Path, Path]:
+        script = tmp_path / mps.CONTROL
+        script.write_text(CONTROL.format(log=log, start=start, default=default))
+        script.chmod(script.stat().st_mode | stat.S_IEXEC)
+        monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+        monkeypatch.delenv("CUDA_MPS_PIPE_DIRECTORY", raising=False)
+        return default, log
+
+    return install
+
+
+WORKS = 'touch "$CUDA_MPS_PIPE_DIRECTORY/running"; exit 0'
+
+
+def test_a_daemon_of_our_own_is_started_and_stopped(control):
+    _, log = control(WORKS)
+    with mps.daemon(True) as shares:
+        folder = Path(shares["CUDA_MPS_PIPE_DIRECTORY"])
+        assert (folder / "running").exists()
+        assert shares["CUDA_MPS_LOG_DIRECTORY"]
+    assert not folder.exists()
+    assert log.read_text().splitlines()[-1] == "asked quit -t 1"
+
+
+def test_a_daemon_that_runs_is_used_and_left_alone(control):
+    default, log = control("exit 1")
+    (default / "running").touch()
+    with mps.daemon(True) as shares:
+        assert shares == {}
+    assert (default / "running").exists()
+    assert "-d" not in log.read_text()
+
+
+def test_a_daemon_that_does_not_start_says_why(control):
+    control("echo an unsupported driver >&2; exit 1")
+    with pytest.raises(mps.MpsUnavailable, match="an unsupported driver"), mps.daemon(True):
+        pass
+
+
+def test_without_mps_there_is_a_line_and_without_need_nothing_is_asked(monkeypatch):
+    monkeypatch.setenv("PATH", "")
+    with pytest.raises(mps.MpsUnavailable, match="not installed here"), mps.daemon(True):
+        pass
+    with mps.daemon(False) as shares:
+        assert shares == {}
+
+
+def test_a_share_is_a_part_of_the_part_that_a_rank_has():
+    assert mps.share_environment(1.0, 1) == {"CUDA_MPS_ACTIVE_THREAD_PERCENTAGE": "100"}
+    assert mps.share_environment(2.5, 2) == {"CUDA_MPS_ACTIVE_THREAD_PERCENTAGE": "20"}
+
+
+def test_no_brake_cannot_be_switched_where_the_share_was_set_before():
+    assert brakes.NoBrake().switchable
+    assert not brakes.make_brake("mps", 1).switchable
