@@ -1,10 +1,12 @@
 """One record as rows of the combined table: its settings, its cases' labels, and metrics derived from the samples."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
-from benchkit.statistics import algorithm_bandwidth, bus_bandwidth, computing_rate, paired_speedup, summarize
+from analysis import within_job
+from benchkit.statistics import algorithm_bandwidth, bus_bandwidth, computing_rate, summarize
 
 Summary = Mapping[str, Any]
 
@@ -35,16 +37,18 @@ def efficiency(case: Mapping[str, Any], summary: Summary) -> float | None:
 
 METRICS = (
     *(Metric(name, "ms", from_summary(name), 1e3) for name in (
-        "median_s", "ci_low_s", "ci_high_s", "min_s", "mean_s", "std_s", "p95_s", "p99_s", "start_skew_s", "makespan_s"
+        "median_s", "ci_low_s", "ci_high_s", "min_s", "max_s", "mean_s", "std_s", "p95_s", "p99_s",
+        "start_skew_s", "makespan_s",
     )),
     Metric("rel_ci", "%", from_summary("rel_ci"), 100),
-    Metric("paired_speedup", "", from_summary("paired_speedup")),
-    Metric("paired_speedup_low", "", from_summary("paired_speedup_low")),
-    Metric("paired_speedup_high", "", from_summary("paired_speedup_high")),
+    *(Metric(name, "" if "speedup" in name else "%", from_summary(name), 1 if "speedup" in name else 100)
+      for name in within_job.FIGURES),
     Metric("predicted_s", "ms", from_details("predicted_s"), 1e3),
     Metric("ideal_s", "ms", from_details("ideal_s"), 1e3),
     Metric("efficiency", "%", efficiency, 100),
     Metric("useful_tflop_per_s", "TFLOP/s", computing_rate),
+    Metric("executed_tflop_per_s", "TFLOP/s", partial(computing_rate, what="executed_flops")),
+    Metric("wire_bytes", "", lambda case, summary: case.get("wire_bytes")),
     Metric("algbw_gb_per_s", "GB/s", algorithm_bandwidth),
     Metric("busbw_gb_per_s", "GB/s", bus_bandwidth),
     Metric("straggler_rank", "", from_summary("straggler_rank")),
@@ -60,7 +64,7 @@ SHARED_KEYS = frozenset(
     ("suite", "seed", "world_size", "threads_per_rank", "start_method", "timeout_s", "join_timeout_s", "backend",
      "hardware", "measure", "model", "profile")
 )  # fmt: skip
-"""Keys that every suite has; of a suite's own, those that hold a list choose cases, which their labels tell apart."""
+"""Keys that every suite has; of a suite's own, lists and dictionaries choose cases, which their labels tell apart."""
 
 
 def rows_of(record: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -72,9 +76,13 @@ def rows_of(record: Mapping[str, Any]) -> list[dict[str, Any]]:
     shared = settings(record) | conditions(record) | provenance(record)
     failed = {"status": record["status"], "reason": error.get("message"), "failed_rank": error.get("rank")}
     uncertainty_s = (record.get("start_clock") or {}).get("uncertainty_s") or 0.0
-    baseline = baseline_of(record)
-    rows = [case_row(case, uncertainty_s, baseline) for case in record["cases"]] or [failed]
-    return [{name: plain(value) for name, value in (shared | row).items()} for row in rows]
+    cases = record["cases"]
+    rows = [case_row(case, uncertainty_s, cases) for case in cases] or [failed]
+    return [
+        {name: plain(value) for name, value in (shared | row).items() if name != DETAILS}
+        | {DETAILS: {name: plain(value) for name, value in row.get(DETAILS, {}).items()}}
+        for row in rows
+    ]
 
 
 def settings(record: Mapping[str, Any]) -> dict[str, Any]:
@@ -86,20 +94,16 @@ def settings(record: Mapping[str, Any]) -> dict[str, Any]:
         "device": config["hardware"]["device"],
         "world_size": int(record["world_size"]),
         "model": (config["model"] or {}).get("name"),
-        **{name: value for name, value in config.items() if name not in SHARED_KEYS and not isinstance(value, list)},
+        **{
+            name: value
+            for name, value in config.items()
+            if name not in SHARED_KEYS and not isinstance(value, list | dict)
+        },
     }
 
 
-def baseline_of(record: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    """The case that the others of its job are compared with; None where there is none, or it was not measured."""
-    marked = (case for case in record["cases"] if case.get("baseline") and case["status"] == "ok")
-    return next(marked, None)
-
-
 def plain(value: Any) -> Any:
-    """A cell that can be compared and grouped: lists become text, and so do dictionaries, but for what a suite told."""
-    if isinstance(value, Mapping):
-        return {name: plain(each) for name, each in value.items()}
+    """A cell that can be compared and grouped: lists and dictionaries become text."""
     return value if isinstance(value, str | int | float | None) else str(value)
 
 
@@ -154,7 +158,7 @@ def cores_per_rank(record: Mapping[str, Any]) -> float:
     return float(record.get("cores_per_rank", alone))
 
 
-def case_row(case: Mapping[str, Any], start_uncertainty_s: float, baseline: Mapping[str, Any] | None) -> dict[str, Any]:
+def case_row(case: Mapping[str, Any], start_uncertainty_s: float, cases: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """The part of a row that is the case's own; without figures of starts where those are told too roughly."""
     row = {
         **case["labels"],
@@ -170,6 +174,5 @@ def case_row(case: Mapping[str, Any], start_uncertainty_s: float, baseline: Mapp
     summary = summarize(case["samples_s"], case["start_offsets_s"], case["block_iterations"])
     if start_uncertainty_s > MAX_START_UNCERTAINTY * float(summary["median_s"] or 0):
         summary = summarize(case["samples_s"], None, case["block_iterations"])
-    compared = (None, None, None) if baseline in (None, case) else paired_speedup(baseline or {}, case)
-    summary |= dict(zip(("paired_speedup", "paired_speedup_low", "paired_speedup_high"), compared, strict=True))
+    summary |= within_job.figures(case, cases)
     return row | {DETAILS: case.get("details", {})} | {metric.name: metric.formula(case, summary) for metric in METRICS}

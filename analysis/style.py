@@ -58,6 +58,13 @@ def legend(axes: Axes) -> None:
         axes.legend()
 
 
+def shared_legend(figure: Figure, axes: Axes) -> None:
+    """One legend for all panels, beside them."""
+    handles, labels = axes.get_legend_handles_labels()
+    figure.set_size_inches(figure.get_figwidth() + LEGEND_INCHES / 2, figure.get_figheight())
+    figure.legend(handles, labels, loc="outside right center")
+
+
 def caption(figure: Figure, title: str, text: str) -> None:
     """A title above and, in small print below, how to read the plot."""
     figure.suptitle(title, fontweight="bold")

@@ -43,8 +43,8 @@ def identity_columns(table: pd.DataFrame) -> list[str]:
 
 
 PRINTED = (
-    "median_s", "rel_ci", "min_s", "p95_s", "start_skew_s", "paired_speedup", "predicted_s", "efficiency",
-    "useful_tflop_per_s", "algbw_gb_per_s", "busbw_gb_per_s",
+    "median_s", "rel_ci", "min_s", "p95_s", "start_skew_s", "paired_speedup", "overlap", "limit_share", "behind_best",
+    "predicted_s", "efficiency", "useful_tflop_per_s", "algbw_gb_per_s", "busbw_gb_per_s",
 )  # fmt: skip
 
 

@@ -1,5 +1,6 @@
 """Which backends exist here, and how a rank joins its process group."""
 
+import os
 from dataclasses import dataclass
 from datetime import timedelta
 
@@ -49,6 +50,27 @@ def join(config: RunConfig, place: Place, world_size: int, rendezvous: Rendezvou
         timeout=timedelta(seconds=config.timeout_s + STORE_TIMEOUT.total_seconds()),
     )
     return device
+
+
+def side_group(name: str, device: torch.device) -> dist.ProcessGroup | None:
+    """A group of all ranks over another backend, e.g. gloo or ucc/tl/cuda; None for `default`, the job's own.
+
+    Called by all ranks alike. Raises Unavailable where this torch or this device cannot have it.
+    """
+    if name == "default":
+        return None
+    backend, _, layer = name.partition("/tl/")
+    if not dist.is_backend_available(backend):
+        raise Unavailable(f"torch {torch.__version__} here is built without {backend}")
+    if backend == "nccl" and device.type != "cuda":
+        raise Unavailable(f"nccl communicates cuda tensors, not {device.type}")
+    before = dict(os.environ)
+    os.environ.update({"UCC_CL_BASIC_TLS": layer} if layer else {})
+    try:
+        return dist.new_group(backend=backend)
+    finally:
+        os.environ.clear()
+        os.environ.update(before)
 
 
 def control_group() -> dist.ProcessGroup | None:

@@ -14,8 +14,8 @@ from launch.slowdown.brakes import MECHANISMS, Brake
 TRIES, TURNS = 3, 3
 CLOSE_ENOUGH, WARN_BEYOND = 0.05, 0.15
 """Off by less than the first, a brake is left as it is; by more than the second, the row carries a warning."""
-PROBE_S, LONGEST_S = 0.1, 1.5
-"""How long a turn is at full speed, and what it is cut to where the brake would make it longer."""
+PROBE_S, LONGEST_S, UNSLOWED_S = 0.1, 1.5, 0.02
+"""How long a turn is at full speed, what it is cut to where a brake makes it longer, and where nobody is slowed."""
 SIZES = {"cpu": 256, "cuda": 4096}
 
 
@@ -100,7 +100,8 @@ class Prober:
     def count(self, call: Callable[[], object]) -> int:
         """Calls in a turn."""
         once_s = min(self.turn(call, 1) for _ in range(3))
-        return max(1, math.ceil(min(PROBE_S, LONGEST_S / self.worst) / once_s))
+        turn_s = min(PROBE_S, LONGEST_S / self.worst) if self.worst > 1 else UNSLOWED_S
+        return max(1, math.ceil(turn_s / once_s))
 
     def turn(self, call: Callable[[], object], count: int) -> float:
         self.peers.barrier()

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     import torch
+    import torch.distributed as dist
 
 
 def nothing() -> None:
@@ -30,11 +31,14 @@ class Work:
     payload_bytes: size S of nccl-tests' convention (for all-reduce one rank's buffer).
     bus_factor: busbw = algbw x bus_factor (nccl-tests PERFORMANCE.md); None on one rank, which has no bandwidth.
     useful_flops: floating-point operations of the result as it is defined (2 m n k of a matmul), all ranks together.
+    executed_flops: those that the ranks execute together. wire_bytes: what each rank must send at least.
     """
 
     payload_bytes: int | None = None
     bus_factor: float | None = None
     useful_flops: float | None = None
+    executed_flops: float | None = None
+    wire_bytes: int | None = None
 
 
 @dataclass(frozen=True)
@@ -50,6 +54,10 @@ class Case:
     outside the clock, how long this rank was in each (s per call). details: what the record should say of the case
     after it was timed; a list with one entry per rank is shown per rank. baseline: the case that the others of this
     job are compared with. unslowed: runs at full speed on ranks that are slowed down (`hardware.slowdown`).
+
+    unavailable: what this machine lacks for this case. name: what other cases of the job refer to this one by. bound:
+    this is no way to do it, but a part alone. parts: the names of the bounds, computation and communication, that this
+    case is made of, from which its overlap is told.
     """
 
     step: Callable[[], object] = nothing
@@ -64,6 +72,10 @@ class Case:
     details: Callable[[], Mapping[str, Any]] = no_details
     baseline: bool = False
     unslowed: bool = False
+    unavailable: str = ""
+    name: str = ""
+    bound: bool = False
+    parts: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -72,6 +84,7 @@ class Rank:
 
     slowdown: the factor asked of each rank (1: full speed). seconds_of: how long some calls take on each rank, slowed
     as it is, while all ranks make them together: the median, per rank, of a few turns; for cost models, not results.
+    group: the process group of all ranks over a backend ("default": the job's own); raises Unavailable.
     """
 
     index: int
@@ -82,6 +95,7 @@ class Rank:
     available_bytes: Callable[[], int]
     slowdown: tuple[float, ...]
     seconds_of: Callable[[Callable[[], object]], list[float]]
+    group: Callable[[str], dist.ProcessGroup | None]
 
     def memory_shortage(self, needed_bytes: int) -> str:
         """Why `needed_bytes` on every rank do not fit in this machine's (or GPU's) free memory; "" where they do."""

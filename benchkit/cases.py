@@ -28,8 +28,13 @@ def run_cases(
 ) -> list[dict[str, Any]]:
     """Verifies, times and verifies again; a case that any rank skips or finds wrong is not timed."""
     stopwatch.enter("verify")
-    findings = group.first_reason([case.skip or stays_slowed(case, pedal) for case in cases])
-    statuses = ["skipped" if finding.reason else "ok" for finding in findings]
+    lacking = group.first_reason([case.unavailable for case in cases])
+    short = group.first_reason([case.skip or stays_slowed(case, pedal) for case in cases])
+    findings = [one if one.reason else other for one, other in zip(lacking, short, strict=True)]
+    statuses = [
+        "unavailable" if one.reason else "skipped" if other.reason else "ok"
+        for one, other in zip(lacking, short, strict=True)
+    ]
     note_invalid(cases, statuses, findings, group)
     timed = passing(statuses)
     stopwatch.enter("measure")
@@ -90,8 +95,8 @@ def case_report(
         "status": status,
         **asdict(finding),
         **asdict(case.work),
-        "baseline": case.baseline,
-        "unslowed": case.unslowed,
+        **{name: getattr(case, name) for name in ("name", "baseline", "bound", "unslowed")},
+        "parts": list(case.parts),
         "details": {} if measurement is None else dict(case.details()),
     }
     if measurement is None:

@@ -68,7 +68,7 @@ def point_line(record: dict[str, Any]) -> str:
         return f"{head}  {failure_text(record)}"
     lines = [case_line(case) for case in record["cases"]]
     shown = [f"{head}  {lines[0]}"] if len(lines) == 1 else [head, *lines]
-    return "\n    ".join([*shown, *(f"warning: {text}" for text in record["warnings"])])
+    return "\n    ".join([*shown, *(f"warning: {text}" for text in record.get("warnings", ()))])
 
 
 def failure_text(record: dict[str, Any]) -> str:

@@ -66,6 +66,24 @@ def paired_speedup(baseline: Mapping[str, Any], case: Mapping[str, Any]) -> tupl
     return float(np.median(ratios)), low, high
 
 
+def paired_overlap(
+    compute: Mapping[str, Any], communicate: Mapping[str, Any], case: Mapping[str, Any]
+) -> tuple[float, float | None, float | None]:
+    """(T_comp + T_comm - T) / min(T_comp, T_comm), 1 where the shorter is hidden, with its 95 % interval, by block.
+
+    Below 0 the parts hinder each other.
+    """
+    medians = [
+        block_medians(slowest_rank(each["samples_s"]), each["block_iterations"])
+        for each in (compute, communicate, case)
+    ]
+    rounds = min(map(len, medians))
+    computing, communicating, both = (each[:rounds] for each in medians)
+    shares = (computing + communicating - both) / np.minimum(computing, communicating)
+    low, high = median_interval(shares) or (None, None)
+    return float(np.median(shares)), low, high
+
+
 def summarize(samples: Any, start_offsets: Any, block: int) -> dict[str, float | int | None]:
     """Every figure of one case from samples[rank][iteration] and start_offsets[rank][iteration] (or None)."""
     samples = np.asarray(samples, dtype=np.float64)
@@ -81,6 +99,7 @@ def summarize(samples: Any, start_offsets: Any, block: int) -> dict[str, float |
         "ci_high_s": interval[1] if interval else None,
         "rel_ci": relative_half_width(medians),
         "min_s": low,
+        "max_s": float(times.max()),
         "mean_s": mean,
         "std_s": float(times.std(ddof=1)) if len(times) > 1 else None,
         "p95_s": p95,
@@ -101,11 +120,11 @@ def algorithm_bandwidth(case: Mapping[str, Any], summary: Mapping[str, Any]) -> 
     return float(case["payload_bytes"] / summary["median_s"] / 1e9)
 
 
-def computing_rate(case: Mapping[str, Any], summary: Mapping[str, Any]) -> float | None:
-    """TFLOP/s (10^12 operations) of the useful work at the median time; None where nothing is counted."""
-    if not case.get("useful_flops") or not summary["median_s"]:
+def computing_rate(case: Mapping[str, Any], summary: Mapping[str, Any], what: str = "useful_flops") -> float | None:
+    """TFLOP/s (10^12 operations) of the useful, or executed, work at the median time; None where nothing is counted."""
+    if not case.get(what) or not summary["median_s"]:
         return None
-    return float(case["useful_flops"] / summary["median_s"] / 1e12)
+    return float(case[what] / summary["median_s"] / 1e12)
 
 
 def bus_bandwidth(case: Mapping[str, Any], summary: Mapping[str, Any]) -> float | None:

@@ -1,5 +1,6 @@
 """What one rank does with one point: join, build the cases, verify, measure, verify again, report."""
 
+import functools
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
@@ -60,6 +61,7 @@ def run_rank(assignment: Assignment) -> dict[str, Any] | None:
         available_bytes=lambda: available_bytes(device),
         slowdown=assignment.slowdown,
         seconds_of=prober.seconds_of,
+        group=functools.cache(lambda name: backends.side_group(name, device)),
     )
     stopwatch.enter("build")
     cases = load_suites()[config.suite].build(config, rank)

@@ -67,6 +67,15 @@ class Cli:
         out, err = process.communicate(timeout=300)
         return subprocess.CompletedProcess(process.args, process.returncode, out, err)
 
+    def with_suite(self, python: str, yaml: str) -> None:
+        """Lays down a suite named `broken`, outside the checkout."""
+        (self.folder / "broken.py").write_text(python)
+        (self.folder / "conf" / "suite").mkdir(parents=True)
+        (self.folder / "conf" / "suite" / "broken.yaml").write_text(yaml)
+        self.environment["BENCHKIT_SUITES"] = "broken"
+        self.environment["PYTHONPATH"] += f"{os.pathsep}{self.folder}"
+        self.config = self.folder / "conf"
+
     def records(self) -> list[dict[str, Any]]:
         """The records of the latest sweep, in order of the points."""
         paths = sorted((self.folder / "outputs" / "latest").glob("*/record.json"), key=lambda p: int(p.parent.name))

@@ -37,14 +37,14 @@ def draw(table: pd.DataFrame, baseline: Baseline | None) -> dict[str, Figure]:
 
 
 def by_length(rows: pd.DataFrame, draw_panel: Callable[[Axes, pd.DataFrame], None]) -> Figure:
-    """A panel per sequence length, the legend beside the last."""
+    """A panel per sequence length."""
     lengths = sorted(rows["seq_len"].unique())
     figure, axes = style.panels(len(lengths))
     for length, axis in zip(lengths, axes, strict=True):
         draw_panel(axis, rows[rows["seq_len"] == length])
         axis.set_title(f"{length:g} tokens")
         axis.set_xlabel("slowdown of the last rank")
-    style.legend(axes[-1])
+    style.shared_legend(figure, axes[-1])
     return figure
 
 
@@ -108,7 +108,7 @@ def latency_scaling(rows: pd.DataFrame, strategies: list[str]) -> Figure:
         axis.set_title(f"slowdown {factor:g}")
         axis.set_xlabel("tokens")
     axes[0].set_ylabel("time of one layer [ms]")
-    style.legend(axes[-1])
+    style.shared_legend(figure, axes[-1])
     style.caption(figure, "Ring attention: latency", "median, its 95 % interval")
     return figure
 
@@ -152,6 +152,6 @@ def tokens(rows: pd.DataFrame) -> Figure:
         axis.set_xlabel("share of the tokens [%]")
         axis.invert_yaxis()
         axis.grid(axis="y", visible=False)
-    axes[-1].legend(loc="center left", bbox_to_anchor=(1.02, 0.5))
+    style.shared_legend(figure, axes[-1])
     style.caption(figure, f"Ring attention: tokens per rank of {longest['seq_len'].max():g}", "")
     return figure

@@ -35,7 +35,7 @@ class Shared:
             return "no table: lut=FILE, as `+suite=matmul_lut` and analysis write it"
         if strategy == "zigzag" and not self.causal:
             return "zigzag balances causal attention"
-        return missing(len(self.x), len(self.planner.speeds)) if strategy == "torch" else ""
+        return missing(len(self.x), len(self.planner.speeds), self.x.dtype) if strategy == "torch" else ""
 
 
 class Running:
@@ -72,7 +72,8 @@ class Running:
         output, there = ring.step(), ring.positions
         if not len(there):
             return
-        ends = [end for start, end in self._split.pieces[self._shared.rank] for end in (start, end - 1) if end > start]
+        pieces = self._split.pieces[self._shared.rank]
+        ends = [position for start, end in pieces if end > start for position in (start, end - 1)]
         chosen = torch.cat([torch.tensor(ends, device=x.device), there[torch.randint(len(there), (SAMPLED_ROWS,))]])
         rows = torch.searchsorted(there, chosen)  # positions are in order
         expected = self._shared.exact.rows(chosen, signs)

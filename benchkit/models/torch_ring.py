@@ -12,12 +12,14 @@ from benchkit.regions import region
 from benchkit.splits import Split
 
 
-def missing(seq_len: int, world_size: int) -> str:
+def missing(seq_len: int, world_size: int, dtype: torch.dtype) -> str:
     """Why torch's cannot be run; "" where it can."""
     try:
         from torch.distributed.tensor.experimental._context_parallel import _attention  # noqa: F401
     except ImportError as error:
         return f"torch {torch.__version__} has no ring attention to compare with ({error})"
+    if dtype == torch.float64:
+        return "torch's ring attention merges blocks in float32"
     if seq_len % (2 * world_size):
         return f"torch's ring attention needs a multiple of {2 * world_size} tokens, not {seq_len}"
     return ""

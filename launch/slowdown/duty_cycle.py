@@ -24,7 +24,7 @@ class DutyCycle:
 
     def __init__(self, pid: int) -> None:
         self._beside = subprocess.Popen(
-            [sys.executable, "-S", "-E", __file__, str(pid)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+            [sys.executable, "-S", "-E", __file__, str(pid)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0
         )
 
     def press(self, factor: float) -> None:
@@ -36,8 +36,8 @@ class DutyCycle:
     def _tell(self, factor: float) -> None:
         assert self._beside.stdin is not None
         assert self._beside.stdout is not None
-        self._beside.stdin.write(f"{factor}\n".encode())
-        self._beside.stdin.flush()
+        with suppress(BrokenPipeError):
+            self._beside.stdin.write(f"{factor}\n".encode())
         if not self._beside.stdout.readline():
             raise RuntimeError(f"what slows process {os.getpid()} down has ended")
 

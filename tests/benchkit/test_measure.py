@@ -124,7 +124,7 @@ def test_all_ranks_decide_by_the_slowest_of_them():
 
 def test_start_offsets_are_relative_to_the_first_to_start():
     measurement = Measurement(calls_per_sample=1)
-    measurement.add([[1.0, 1.0], [2.0, 2.0]], [[100.0, 205.0], [101.0, 203.0]])
+    measurement.add([[1.0, 1.0], [2.0, 2.0]], [[100.0, 205.0], [101.0, 203.0]], {})
     assert measurement.start_offsets_s == [[0.0, 2.0], [1.0, 0.0]]
 
 

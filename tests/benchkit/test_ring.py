@@ -14,7 +14,7 @@ from benchkit.models.ring import Block, Ring, blocks
 from benchkit.models.strategies import Running, Shared
 from benchkit.splits import CostModel, Split
 from benchkit.suites.ring_attention import STRATEGIES, read_table
-from tests.conftest import Cli
+from tests.conftest import ROOT, Cli
 
 CPU = torch.device("cpu")
 
@@ -119,10 +119,8 @@ def test_a_wrong_output_is_seen(monkeypatch):
         running.verify()
 
 
-@pytest.mark.parametrize("dtype", strategies.TOLERANCES)
+@pytest.mark.parametrize("dtype", sorted(set(strategies.TOLERANCES) - {torch.float16}, key=str))
 def test_one_wrong_key_is_seen_in_every_dtype_that_a_cpu_has(dtype, monkeypatch):
-    if dtype == torch.float16:
-        pytest.xfail("the CPU's kernel has no float16")
     running = Running(shared(dtype=dtype), "even")
     running.verify()
 
@@ -212,16 +210,18 @@ def test_every_strategy_is_right_on_every_world_size(cli: Cli, causal):
     table = cli.folder / "lut.csv"
     table.write_text(MATMULS)
     done = cli(
-        "+suite=ring_attention", "seq_len=331,384", f"causal={causal}", "align=1,64", "dtype=float64,bfloat16",
-        "num_heads=2", "head_dim=8", f"lut={table}", "world_size=1,2,3,4", "hardware.slowdown=1", "measure=fixed",
+        "+suite=ring_attention", "seq_len=331,384", f"causal={causal}", "align=1", "dtype=float64,bfloat16",
+        "num_heads=2", "head_dim=8", f"lut={table}", "world_size=1,2,3", "hardware.slowdown=1", "measure=fixed",
         "measure.max_iterations=3", "measure.warmup_iterations=1", "threads_per_rank=1",
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
     records = cli.records()
-    assert len(records) == 32
+    assert len(records) == 12
     for record in records:
         statuses = {case["labels"]["strategy"]: case["status"] for case in record["cases"]}
-        unable = {"torch"} if record["config"]["seq_len"] % (2 * record["world_size"]) else set()
+        config = record["config"]
+        cannot = config["dtype"] == "float64" or config["seq_len"] % (2 * record["world_size"])
+        unable = {"torch"} if cannot else set()
         unable |= {"zigzag"} if causal == "false" else set()
         assert statuses == {name: "skipped" if name in unable else "ok" for name in STRATEGIES}
         for case in record["cases"]:
@@ -248,10 +248,9 @@ def broken(config: RingAttentionConfig, rank):
 
 
 def test_keys_that_never_arrive_make_a_split_invalid(cli: Cli):
-    (cli.folder / "broken.py").write_text(BROKEN)
-    cli.environment["BENCHKIT_SUITES"] = "broken"
-    cli.environment["PYTHONPATH"] += f":{cli.folder}"
-    given = ["+suite=ring_attention", "suite=broken", "strategies=[even,balanced,zigzag]", "seq_len=256"]
+    sound = (ROOT / "conf" / "suite" / "ring_attention.yaml").read_text()
+    cli.with_suite(BROKEN, sound.replace("ring_attention", "broken"))
+    given = ["+suite=broken", "strategies=[even,balanced,zigzag]", "seq_len=256"]
     done = cli(*given, "measure=quick", "num_heads=2", "head_dim=8")
     assert done.returncode == 1, done.stdout + done.stderr
     [record] = cli.records()

@@ -1,0 +1,111 @@
+"""Tensor-parallel products: implementations beside each other, speedup over the baseline, and maps over shapes."""
+
+from typing import Any
+
+import matplotlib.pyplot as plt
+import pandas as pd
+import seaborn as sns
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from analysis import style
+from analysis.speedup import Baseline
+
+SUITES = ("tp_columnwise", "tp_rowwise")
+OPTIONS = ("size", "order", "collective", "chunks")
+"""Of an implementation, in its name; a backend of its own is added where it has one."""
+SHAPE = ["m", "n", "k"]
+MOST_PANELS = 6
+"""More shapes than this are told by the maps alone."""
+
+
+def draw(table: pd.DataFrame, baseline: Baseline | None) -> dict[str, Figure]:
+    """Per suite, element type and number of ranks."""
+    figures: dict[str, Figure] = {}
+    for suite in SUITES:
+        rows = table[(table["suite"] == suite) & (table["status"] == "ok")]
+        for (dtype, ranks), part in rows.groupby(["dtype", "world_size"]) if len(rows) else []:
+            part = part.assign(name=[name_of(row) for _, row in part.iterrows()]).sort_values("started_at")
+            part = part.drop_duplicates([*SHAPE, "name"], keep="last")
+            title, stem = f"{suite}: {ranks} ranks, {dtype}", f"{suite}_{ranks}ranks_{dtype}"
+            rivals = part[~part["implementation"].isin(["compute_only", "comm_only"])]
+            if part.groupby(SHAPE).ngroups <= MOST_PANELS:
+                figures[f"{stem}_time.png"] = bars(part, title, "median_s", "time of one product [ms]", 1e3)
+                if rivals["paired_speedup"].notna().any():
+                    figures[f"{stem}_speedup.png"] = bars(rivals, title, "paired_speedup", "time of baseline / time", 1)
+            if not rivals.empty:
+                figures[f"{stem}_best.png"] = best_map(rivals, title)
+            if rivals["limit_share"].notna().any():
+                figures[f"{stem}_limit.png"] = limit_map(rivals, title)
+    return figures
+
+
+def name_of(row: Any) -> str:
+    """ "pipeline AG_before 4": an implementation with its options."""
+    options = [row[name] for name in OPTIONS if name in row and pd.notna(row[name])]
+    own = [row["comm_backend"]] if isinstance(row.get("comm_backend"), str) and row["comm_backend"] != "default" else []
+    return " ".join(
+        [
+            row["implementation"],
+            *(f"{value:g}" if isinstance(value, float) else str(value) for value in (*options, *own)),
+        ]
+    )
+
+
+def bars(rows: pd.DataFrame, title: str, value: str, label: str, scale: float) -> Figure:
+    """A bar with its interval per implementation, a panel per shape."""
+    shapes = list(rows.groupby(SHAPE))
+    figure, axes = style.panels(len(shapes), width=6.0, height=1.2 + 0.28 * rows["name"].nunique(), share=False)
+    low, high = ("ci_low_s", "ci_high_s") if value == "median_s" else (f"{value}_low", f"{value}_high")
+    for (shape, part), axis in zip(shapes, axes, strict=True):
+        values = part[[value, low, high]].astype(float) * scale
+        errors = style.interval_bars(values, value, low, high)
+        bounds = part["implementation"].isin(["compute_only", "comm_only"])
+        colours = ["lightgray" if bound else "C0" for bound in bounds]
+        axis.barh(part["name"], values[value], xerr=errors, color=colours, capsize=3)
+        if value != "median_s":
+            axis.axvline(1, color="black", linewidth=1)
+        axis.set_title(" × ".join(f"{name} {size}" for name, size in zip(SHAPE, shape, strict=True)))
+        axis.set_xlabel(label)
+        axis.invert_yaxis()
+        axis.grid(axis="y", visible=False)
+    note = "grey: a part alone; " if value == "median_s" else ""
+    style.caption(figure, title, f"{note}median, its 95 % interval")
+    return figure
+
+
+def best_map(rows: pd.DataFrame, title: str) -> Figure:
+    """The fastest implementation of each shape, `auto` apart, and its speedup over the baseline."""
+    fixed = rows[rows["implementation"] != "auto"]
+    best = fixed.loc[fixed.groupby(SHAPE)["median_s"].idxmin()]
+    gain = best["paired_speedup"].astype(float).fillna(1.0)
+    texts = [f"{name}\n{speedup:.2f}×".replace(" ", "\n", 1) for name, speedup in zip(best["name"], gain, strict=True)]
+    return shape_map(best.assign(value=gain, text=texts), f"{title}: the fastest", "speedup over the baseline")
+
+
+def limit_map(rows: pd.DataFrame, title: str) -> Figure:
+    """How near the limit the fastest comes: the longer of its computation and communication alone, over its time."""
+    best = rows.loc[rows.groupby(SHAPE)["median_s"].idxmin()]
+    share = 100 * best["limit_share"].astype(float)
+    texts = [f"{value:.0f} %" for value in share]
+    return shape_map(best.assign(value=share, text=texts), f"{title}: how near the limit", "share of the limit [%]")
+
+
+def shape_map(rows: pd.DataFrame, title: str, label: str) -> Figure:
+    """m down, n and k across."""
+    index, columns = "m", ["n", "k"]
+    values, texts = (
+        rows.pivot_table(index=index, columns=columns, values="value"),
+        rows.set_index([index, *columns])["text"].unstack(columns),
+    )
+    figure, axis = plt.subplots(figsize=(2.5 + 1.5 * values.shape[1], 1.6 + 1.0 * values.shape[0]))
+    annotate(axis, values, texts, label)
+    axis.set_xticklabels([f"{n}, {k}" for n, k in values.columns])
+    axis.set_xlabel("n, k")
+    style.caption(figure, title, "")
+    return figure
+
+
+def annotate(axis: Axes, values: pd.DataFrame, texts: pd.DataFrame, label: str) -> None:
+    options: dict[str, Any] = {"cmap": "crest", "fmt": "", "annot_kws": {"size": "x-small"}}
+    sns.heatmap(values, annot=texts.reindex_like(values).fillna(""), ax=axis, cbar_kws={"label": label}, **options)

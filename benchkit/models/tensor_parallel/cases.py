@@ -1,0 +1,166 @@
+"""The cases of a tensor-parallel product: memory that they share, checks of every element, bounds to compare with."""
+
+import functools
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import count
+from typing import Any, ClassVar
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+from benchkit.case import Case, Rank, Work
+from benchkit.errors import Unavailable
+from benchkit.models.tensor_parallel.config import TensorParallelConfig
+from benchkit.models.tensor_parallel.operands import Factory, Shards, require_close, require_exact
+
+Options = Mapping[str, str | int]
+Details = Mapping[str, Any]
+REGIONS = ("compute_block", "comm_wait")
+BOUNDS = ("compute_only", "comm_only")
+TIMED = -1
+"""The turn whose matrices are timed; checks draw others."""
+
+
+@dataclass
+class Scratch:
+    """One stretch of memory that all implementations of a job cut their buffers from, since they run in turns."""
+
+    memory: Tensor
+    used: int = 0
+
+    def new(self, rows: int, columns: int) -> Tensor:
+        """The next [rows, columns] of it."""
+        start, self.used = self.used, self.used + rows * columns
+        assert self.used <= len(self.memory), "scratch memory is too small for an implementation"
+        return self.memory[start : self.used].view(rows, columns)
+
+
+@dataclass(frozen=True)
+class Built:
+    """One implementation, ready to run.
+
+    output: where `step` leaves what is checked. factors: of whole A and B, the two whose product the output is, and the
+    first of its rows in C. verify: instead of these, checks a turn by itself. parts: the names of its bounds.
+    """
+
+    step: Callable[[], object]
+    work: Work
+    output: Tensor | None = None
+    factors: Callable[[Tensor, Tensor], tuple[Tensor, Tensor, int]] = lambda a, b: (a, b, 0)
+    parts: tuple[str, ...] = ()
+    details: Details = field(default_factory=dict)
+    verify: Callable[[int], None] | None = None
+
+
+class Primitive:
+    """One rank's side of a job: whole matrices are drawn everywhere alike, and each rank keeps its parts of them.
+
+    A primitive says what it allocates, how much that is, what it loads, and how it builds an implementation.
+    """
+
+    baseline: ClassVar[Options] = {}
+
+    def __init__(self, config: TensorParallelConfig, rank: Rank, chosen: Sequence[Options]) -> None:
+        self.rank, self.inputs, self.chosen = rank, config.inputs, chosen
+        self.shape = config.m, config.n, config.k
+        self.flops = 2.0 * config.m * config.n * config.k
+        self.dtype = getattr(torch, config.dtype)
+        self.rows = Shards(config.m, rank.world_size)
+        self.factory = Factory(*self.shape, rank.seed)
+        self.needs_whole = {"implementation": "compute_only", "size": "unsharded"} in chosen
+        self.turns = count()
+
+    def allocate(self) -> None:
+        """Makes the operands."""
+        raise NotImplementedError
+
+    def numbers(self) -> tuple[int, int]:
+        """Elements of the operands and of scratch memory."""
+        raise NotImplementedError
+
+    def load(self, a: Tensor, b: Tensor) -> None:
+        """Puts this rank's parts of whole A and B where all implementations read them."""
+        raise NotImplementedError
+
+    def build(self, options: Options, group: dist.ProcessGroup | None) -> Built:
+        """One implementation; raises Unavailable where it cannot run here."""
+        raise NotImplementedError
+
+    def new(self, *shape: int) -> Tensor:
+        return torch.zeros(shape, dtype=self.dtype, device=self.rank.device)
+
+    def on_device(self, values: Tensor) -> Tensor:
+        return values.to(self.rank.device, self.dtype)
+
+    def cases(self) -> list[Case]:
+        """One per choice; all are skipped where memory is short."""
+        operands, scratch = self.numbers()
+        m, n, k = self.shape
+        checking = 5 * (m * k + k * n) + 8 * max(m * k, k * n)  # whole matrices on the CPU, and one of them in float64
+        if shortage := self.rank.memory_shortage((operands + scratch) * self.dtype.itemsize + checking):
+            return [Case(labels=labels_of(options), skip=shortage) for options in self.chosen]
+        self.allocate()
+        self.scratch = Scratch(self.new(scratch))
+        self.load(*self.timed)
+        return [self.case(options) for options in self.chosen]
+
+    def case(self, options: Options) -> Case:
+        """The case of one implementation; says why where it cannot run here."""
+        try:
+            group = self.rank.group(str(options.get("backend", "default")))
+            self.scratch.used = 0
+            built = self.build(options, group)
+        except Unavailable as error:
+            return Case(labels=labels_of(options), unavailable=str(error))
+        return Case(
+            step=built.step,
+            labels=labels_of(options),
+            verify=functools.partial(self.verify, built),
+            work=built.work,
+            regions=REGIONS,
+            details=lambda: built.details,
+            name=name_of(options),
+            parts=built.parts,
+            bound=options["implementation"] in BOUNDS,
+            baseline=options == self.baseline,
+        )
+
+    def verify(self, built: Built) -> None:
+        """Runs on matrices of this turn alone and checks every element, or sampled rows of real numbers."""
+        turn = next(self.turns)
+        self.scratch.memory.fill_(float("nan"))
+        if built.verify is not None:
+            return built.verify(turn)
+        assert built.output is not None
+        a, b = self.factory.exact(turn) if self.inputs == "exact" else self.factory.real(turn)
+        built.output.fill_(float("nan"))
+        self.load(a, b)
+        built.step()
+        try:
+            check = require_exact if self.inputs == "exact" else require_close
+            check(built.output, *built.factors(a, b), seed=turn)
+        finally:
+            self.load(*self.timed)
+        return None
+
+    @functools.cached_property
+    def timed(self) -> tuple[Tensor, Tensor]:
+        """What is timed: real numbers in either mode, since a GPU multiplies zeros faster."""
+        return self.factory.real(TIMED)
+
+
+def labels_of(options: Options) -> Options:
+    """The options as columns: `backend` is the job's."""
+    return {("comm_backend" if name == "backend" else name): value for name, value in options.items()}
+
+
+def name_of(options: Options) -> str:
+    """ "pipeline AG_before p2p default": what other cases refer to it by."""
+    return " ".join(str(value) for value in options.values())
+
+
+def describe(order: str, chunks: int) -> str:
+    """What `auto` chose."""
+    return order if chunks == 1 else f"{order} in {chunks} chunks"

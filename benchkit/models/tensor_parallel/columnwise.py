@@ -1,0 +1,199 @@
+"""Columnwise: each rank has rows of A, all have B, all want C: gather A and multiply, or multiply and gather C."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+from benchkit.models.tensor_parallel.cases import Scratch
+from benchkit.models.tensor_parallel.operands import Shards
+from benchkit.regions import region
+
+COMPUTE, WAIT = "compute_block", "comm_wait"
+Step = Callable[[], object]
+Work = Any  # of torch.distributed
+
+
+@dataclass(frozen=True)
+class Columnwise:
+    """One rank's buffers. a: its rows of A, padded [most, k]; b [k, n]; c [m, n]; scratch for all else."""
+
+    rows: Shards
+    rank: int
+    group: dist.ProcessGroup | None
+    a: Tensor
+    b: Tensor
+    c: Tensor
+    scratch: Scratch
+
+    def place(self, rank: int, first: int = 0, count: int | None = None) -> Tensor:
+        """The rows of C that come of a rank's rows [first, first + count), less its padding."""
+        start, size = self.rows.of(rank).start, self.rows.sizes[rank]
+        stop = size if count is None else min(first + count, size)
+        return self.c[start + min(first, size) : start + stop]
+
+    def multiply(self, source: Tensor, rank: int, first: int = 0) -> None:
+        """Rows [first, first + len(source)) of a rank's A, padding included, times B, into their place."""
+        target = self.place(rank, first, len(source))
+        if len(target):
+            torch.mm(source[: len(target)], self.b, out=target)
+
+    def start_gather(self, into: Tensor, part: Tensor) -> Work:
+        """All ranks' parts one after another, under way when this returns."""
+        work: Work = dist.all_gather_into_tensor(into, part, group=self.group, async_op=True)
+        return work
+
+    def gather(self, into: Tensor, part: Tensor) -> None:
+        """The same, done when this returns."""
+        with region(WAIT):
+            dist.all_gather_into_tensor(into, part, group=self.group)
+
+    def new(self, rows: int, like: Tensor) -> Tensor:
+        """Scratch memory as wide as another buffer."""
+        return self.scratch.new(rows, like.shape[1])
+
+
+def compute_sharded(job: Columnwise) -> Step:
+    return partial(job.multiply, job.a, job.rank)
+
+
+def gather_then_multiply(job: Columnwise) -> Step:
+    most, whole = job.rows.most, job.new(job.rows.most * job.rows.world_size, job.a)
+
+    def step() -> None:
+        job.gather(whole, job.a)
+        with region(COMPUTE):
+            if job.rows.even:
+                torch.mm(whole, job.b, out=job.c)
+            else:
+                for rank in range(job.rows.world_size):
+                    job.multiply(whole[rank * most : (rank + 1) * most], rank)
+
+    return step
+
+
+def multiply_then_gather(job: Columnwise) -> Step:
+    most, local = job.rows.most, job.new(job.rows.most, job.c)
+    whole = job.c if job.rows.even else job.new(most * job.rows.world_size, job.c)
+
+    def step() -> None:
+        with region(COMPUTE):
+            torch.mm(job.a, job.b, out=local)
+        job.gather(whole, local)
+        if not job.rows.even:
+            for rank in range(job.rows.world_size):
+                target = job.place(rank)
+                target.copy_(whole[rank * most : rank * most + len(target)])
+
+    return step
+
+
+def chunks_of(rows: int, count: int) -> list[slice]:
+    """Nearly equal pieces of so many rows, none empty."""
+    pieces = Shards(rows, min(count, rows))
+    return [pieces.of(i) for i in range(pieces.world_size)]
+
+
+def gather_in_chunks(job: Columnwise, chunks: int) -> Step:
+    """AG_before, a chunk of every shard at a time: the next is on its way while one is multiplied."""
+    pieces = chunks_of(job.rows.most, chunks)
+    stages = [job.new((piece.stop - piece.start) * job.rows.world_size, job.a) for piece in pieces]
+
+    def step() -> None:
+        flying = job.start_gather(stages[0], job.a[pieces[0]])
+        for index, (piece, stage) in enumerate(zip(pieces, stages, strict=True)):
+            with region(WAIT):
+                flying.wait()
+            if index + 1 < len(pieces):
+                flying = job.start_gather(stages[index + 1], job.a[pieces[index + 1]])
+            with region(COMPUTE):
+                length = piece.stop - piece.start
+                for rank in range(job.rows.world_size):
+                    job.multiply(stage[rank * length : (rank + 1) * length], rank, piece.start)
+
+    return step
+
+
+def multiply_in_chunks(job: Columnwise, chunks: int) -> Step:
+    """AG_after, a chunk of the own rows at a time: one is on its way while the next is multiplied."""
+    pieces = chunks_of(job.rows.most, chunks)
+    stages = [job.new((piece.stop - piece.start) * job.rows.world_size, job.c) for piece in pieces]
+    local = job.new(job.rows.most, job.c)
+
+    def settle(work: Work, piece: slice, stage: Tensor) -> None:
+        with region(WAIT):
+            work.wait()
+        length = piece.stop - piece.start
+        for rank in range(job.rows.world_size):
+            target = job.place(rank, piece.start, length)
+            target.copy_(stage[rank * length : rank * length + len(target)])
+
+    def step() -> None:
+        flying: list[tuple[Work, slice, Tensor]] = []
+        for piece, stage in zip(pieces, stages, strict=True):
+            with region(COMPUTE):
+                torch.mm(job.a[piece], job.b, out=local[piece])
+            flying.append((job.start_gather(stage, local[piece]), piece, stage))
+            if len(flying) > 1:
+                settle(*flying.pop(0))
+        settle(*flying.pop())
+
+    return step
+
+
+def shards_round_the_ring(job: Columnwise, chunks: int) -> Step:
+    """AG_before, peer to peer: shards go round in chunks; each rank multiplies its own first and then what arrives."""
+    size, rank, pieces = job.rows.world_size, job.rank, chunks_of(job.rows.most, chunks)
+    spare = [job.new(job.rows.most, job.a) for _ in range(2)]
+
+    def step() -> None:
+        held = job.a
+        for turn in range(size):
+            incoming, works = spare[turn % 2], []
+            for piece in pieces:
+                if turn + 1 < size:
+                    works += exchange(job.group, held[piece], (rank + 1) % size, incoming[piece], (rank - 1) % size)
+                with region(COMPUTE):
+                    job.multiply(held[piece], (rank - turn) % size, piece.start)
+            with region(WAIT):
+                for work in works:
+                    work.wait()
+            held = incoming
+
+    return step
+
+
+def rows_to_all_peers(job: Columnwise, chunks: int) -> Step:
+    """AG_after, peer to peer: own rows go straight to their place everywhere while the next chunk is made."""
+    size, rank = job.rows.world_size, job.rank
+    pieces = chunks_of(job.rows.most, chunks)
+    peers = [(rank + 1 + i) % size for i in range(size - 1)]  # every rank begins with its neighbour
+
+    def step() -> None:
+        works: list[Work] = []
+        for piece in pieces:
+            length = piece.stop - piece.start
+            own = job.place(rank, piece.start, length)
+            with region(COMPUTE):
+                if len(own):
+                    torch.mm(job.a[piece][: len(own)], job.b, out=own)
+            there = {peer: job.place(peer, piece.start, length) for peer in peers}
+            operations = [dist.P2POp(dist.isend, own, peer, job.group) for peer in peers if len(own)]
+            operations += [dist.P2POp(dist.irecv, rows, peer, job.group) for peer, rows in there.items() if len(rows)]
+            works += dist.batch_isend_irecv(operations) if operations else []
+        with region(WAIT):
+            for work in works:
+                work.wait()
+
+    return step
+
+
+def exchange(group: dist.ProcessGroup | None, outgoing: Tensor, to: int, incoming: Tensor, source: int) -> list[Work]:
+    """Sends one thing and receives another, both under way when this returns."""
+    send, receive = dist.P2POp(dist.isend, outgoing, to, group), dist.P2POp(dist.irecv, incoming, source, group)
+    works: list[Work] = dist.batch_isend_irecv([send, receive])
+    return works

@@ -1,0 +1,152 @@
+"""Every implementation of the columnwise product as a case: its memory, its work, its check and its bounds."""
+
+import dataclasses
+import functools
+from typing import ClassVar
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+from benchkit import verification
+from benchkit.case import Work
+from benchkit.models.tensor_parallel import columnwise, symmetric_memory
+from benchkit.models.tensor_parallel.cases import Built, Details, Options, Primitive, describe
+from benchkit.models.tensor_parallel.choice import measure_costs
+from benchkit.models.tensor_parallel.columnwise import Columnwise, Step
+
+ORDERS = ("AG_before", "AG_after")
+
+
+class ColumnwiseCases(Primitive):
+    """One rank's side of a job."""
+
+    baseline: ClassVar[Options] = {"implementation": "pytorch", "order": "AG_before", "backend": "default"}
+
+    def allocate(self) -> None:
+        m, n, k = self.shape
+        self.a, self.b, self.c = self.new(self.rows.most, k), self.new(k, n), self.new(m, n)
+        if self.needs_whole:
+            self.whole_a = self.new(m, k)
+
+    def numbers(self) -> tuple[int, int]:
+        m, n, k = self.shape
+        most, size = self.rows.most, self.rank.world_size
+        operands = most * k + k * n + m * n + (m * k if self.needs_whole else 0)
+        return operands, max((size + 2) * most * k, (size + 1) * most * n)
+
+    def load(self, a: Tensor, b: Tensor) -> None:
+        """This rank's rows of A, and B."""
+        own = a[self.rows.of(self.rank.index)]
+        self.a[: len(own)].copy_(own)
+        self.b.copy_(b)
+        if self.needs_whole:
+            self.whole_a.copy_(a)
+
+    def build(self, options: Options, group: dist.ProcessGroup | None) -> Built:
+        """One implementation with its output: all of C, but for the bounds."""
+        job = Columnwise(self.rows, self.rank.index, group, self.a, self.b, self.c, self.scratch)
+        kind, order = options["implementation"], str(options.get("order", ""))
+        if kind == "comm_only":
+            return self.communication(job, order)
+        size = self.rows.world_size
+        if kind == "compute_only" and options["size"] == "sharded":
+            own = self.rows.of(job.rank)
+            work = Work(useful_flops=self.flops / size, executed_flops=self.flops)
+            step = columnwise.compute_sharded(job)
+            return Built(step, work, job.place(job.rank), lambda a, b: (a[own], b, own.start))
+        if kind == "compute_only":
+            step = functools.partial(torch.mm, self.whole_a, self.b, out=self.c)
+            return Built(step, Work(useful_flops=self.flops, executed_flops=self.flops * size), self.c)
+        if kind == "symmetric_memory":
+            step = symmetric_memory.all_gather_matmul(job)
+            return Built(step, self.work("AG_before"), self.c, parts=parts("AG_before"))
+        details: Details = {}
+        if kind == "auto":
+            options, details = self.choose(job, str(options["backend"]))
+        order = str(options["order"])
+        return Built(self.step(options, job), self.work(order), self.c, parts=parts(order), details=details)
+
+    def step(self, options: Options, job: Columnwise) -> Step:
+        """What a fixed choice does."""
+        before, chunks = options["order"] == "AG_before", int(options.get("chunks", 1))
+        if options["implementation"] == "p2p_pipeline":
+            return (columnwise.shards_round_the_ring if before else columnwise.rows_to_all_peers)(job, chunks)
+        if options["implementation"] == "pipeline":
+            return (columnwise.gather_in_chunks if before else columnwise.multiply_in_chunks)(job, chunks)
+        return (columnwise.gather_then_multiply if before else columnwise.multiply_then_gather)(job)
+
+    def gathered_bytes(self, order: str) -> int:
+        """The buffer of an order's all-gather, padding included."""
+        width = self.shape[2 if order == "AG_before" else 1]
+        return int(self.rows.most * self.rows.world_size * width * self.dtype.itemsize)
+
+    def work(self, order: str) -> Work:
+        """Useful and executed operations of all ranks, and what each rank sends at least."""
+        size = self.rows.world_size
+        return Work(
+            useful_flops=self.flops,
+            executed_flops=self.flops * (size if order == "AG_before" else 1),
+            wire_bytes=self.gathered_bytes(order) * (size - 1) // size,
+        )
+
+    def communication(self, job: Columnwise, order: str) -> Built:
+        """The all-gather of an order alone."""
+        like = job.a if order == "AG_before" else job.c
+        part = job.new(self.rows.most, like)
+        whole = job.new(self.rows.most * self.rows.world_size, like)
+
+        def verify(turn: int) -> None:
+            size, drawn = self.rows.world_size, []
+            for rank in range(size):
+                values = verification.pattern(
+                    seed=self.rank.seed,
+                    turn=turn,
+                    rank=rank,
+                    world_size=size,
+                    dtype=self.dtype,
+                    op="max",
+                    length=part.numel(),
+                )
+                drawn.append(self.on_device(values))
+            verification.tile(part.view(-1), drawn[job.rank])
+            job.gather(whole, part)
+            for block, expected in zip(whole.chunk(size), drawn, strict=True):
+                verification.require_tiled(block.view(-1), expected)
+
+        part.zero_()
+        work = Work(wire_bytes=self.work(order).wire_bytes)
+        return Built(functools.partial(job.gather, whole, part), work, verify=verify)
+
+    def choose(self, job: Columnwise, backend: str) -> tuple[Options, Details]:
+        """What the cost model takes for the fastest, and what it went by."""
+        wider = job.a if self.gathered_bytes("AG_before") > self.gathered_bytes("AG_after") else job.c
+        part, size = job.new(self.rows.most, wider), self.rows.world_size
+        whole, local = job.new(self.rows.most * size, wider), columnwise.compute_sharded(job)
+
+        def both() -> None:
+            flying = job.start_gather(whole, part)
+            local()
+            flying.wait()
+
+        def gather(rows: int) -> tuple[int, Step]:
+            into = whole[: rows * size]
+            return into.nbytes, functools.partial(job.gather, into, part[:rows])
+
+        costs = measure_costs(self.rank.seconds_of, gather(1), gather(self.rows.most), (self.flops / size, local), both)
+        found = []
+        for order in ORDERS:
+            flops = self.flops / (1 if order == "AG_before" else size)
+            for predicted_s, chunks in costs.candidates(flops, self.gathered_bytes(order)):
+                found.append((predicted_s, order, chunks))
+        predicted_s, order, chunks = min(found, key=lambda each: each[0])
+        options: Options = {"implementation": "pytorch", "order": order, "backend": backend}
+        if chunks > 1:
+            options = {"implementation": "pipeline", "order": order, "chunks": chunks, "backend": backend}
+        self.scratch.used = 0
+        return options, {"chosen": describe(order, chunks), "predicted_s": predicted_s, **dataclasses.asdict(costs)}
+
+
+def parts(order: str) -> tuple[str, str]:
+    """The names of the bounds of an order: its computation and its communication, alone."""
+    return f"compute_only {'unsharded' if order == 'AG_before' else 'sharded'}", f"comm_only {order} default"

@@ -1,0 +1,159 @@
+"""Every implementation of the rowwise product as a case: its memory, its work, its check and its bounds."""
+
+import dataclasses
+import functools
+from typing import ClassVar
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+from benchkit import verification
+from benchkit.case import Work
+from benchkit.models.tensor_parallel import rowwise
+from benchkit.models.tensor_parallel.cases import Built, Details, Options, Primitive, describe
+from benchkit.models.tensor_parallel.choice import measure_costs
+from benchkit.models.tensor_parallel.columnwise import Step
+from benchkit.models.tensor_parallel.operands import Shards
+from benchkit.models.tensor_parallel.rowwise import Rowwise
+
+COLLECTIVES = ("reduce_scatter", "all_reduce")
+
+
+class RowwiseCases(Primitive):
+    """One rank's side of a job."""
+
+    baseline: ClassVar[Options] = {"implementation": "pytorch", "collective": "reduce_scatter", "backend": "default"}
+
+    def allocate(self) -> None:
+        m, n, k = self.shape
+        self.inner = Shards(k, self.rank.world_size).of(self.rank.index)
+        most, size, width = self.rows.most, self.rank.world_size, self.inner.stop - self.inner.start
+        self.a, self.b, self.c = self.new(size * most, width), self.new(width, n), self.new(most, n)
+        if self.needs_whole:
+            self.whole = self.new(m, k), self.new(k, n), self.new(m, n)
+
+    def numbers(self) -> tuple[int, int]:
+        m, n, k = self.shape
+        most, size = self.rows.most, self.rank.world_size
+        width = -(-k // size)
+        whole = m * k + k * n + m * n if self.needs_whole else 0
+        return size * most * width + width * n + most * n + whole, (size + 4) * most * n
+
+    def load(self, a: Tensor, b: Tensor) -> None:
+        """This rank's columns of A, the rows that each rank wants padded to the most, and its rows of B."""
+        for rank in range(self.rank.world_size):
+            rows = a[self.rows.of(rank), self.inner]
+            self.a[rank * self.rows.most : rank * self.rows.most + len(rows)].copy_(rows)
+        self.b.copy_(b[self.inner])
+        if self.needs_whole:
+            self.whole[0].copy_(a)
+            self.whole[1].copy_(b)
+
+    def build(self, options: Options, group: dist.ProcessGroup | None) -> Built:
+        """One implementation with its output: this rank's rows of C, but for the bounds."""
+        job = Rowwise(self.rows, self.rank.index, group, self.a, self.b, self.c, self.scratch)
+        kind, size = options["implementation"], self.rank.world_size
+        if kind == "comm_only":
+            return self.communication(job, str(options["collective"]))
+        if kind == "compute_only" and options["size"] == "sharded":
+            summand = job.new(len(self.a))
+            step = functools.partial(torch.mm, self.a, self.b, out=summand)
+            own = slice(0, self.rows.sizes[0])  # the rows that rank 0 wants
+            work = Work(useful_flops=self.flops / size, executed_flops=self.flops)
+            return Built(step, work, summand[own], lambda a, b: (a[own, self.inner], b[self.inner], 0))
+        if kind == "compute_only":
+            step = functools.partial(torch.mm, self.whole[0], self.whole[1], out=self.whole[2])
+            return Built(step, Work(useful_flops=self.flops, executed_flops=self.flops * size), self.whole[2])
+        details: Details = {}
+        if kind == "auto":
+            options, details = self.choose(job, str(options["backend"]))
+        collective = str(options.get("collective", "reduce_scatter"))
+        own = self.rows.of(job.rank)
+        output = self.c[: self.rows.sizes[job.rank]]
+        factors = lambda a, b: (a[own], b, own.start)  # noqa: E731
+        return Built(self.step(options, job), self.work(collective), output, factors, parts(collective), details)
+
+    def step(self, options: Options, job: Rowwise) -> Step:
+        """What a fixed choice does."""
+        if options["implementation"] == "p2p_pipeline":
+            return rowwise.sums_round_the_ring(job, int(options["chunks"]))
+        if options["implementation"] == "pipeline":
+            return rowwise.scatter_in_chunks(job, int(options["chunks"]))
+        scattered = options["collective"] == "reduce_scatter"
+        return (rowwise.multiply_then_scatter if scattered else rowwise.multiply_then_all_reduce)(job)
+
+    def work(self, collective: str) -> Work:
+        """Useful and executed operations of all ranks, and what each rank sends at least."""
+        size = self.rank.world_size
+        num_bytes = self.summand_bytes * (size - 1) // size * (2 if collective == "all_reduce" else 1)
+        return Work(useful_flops=self.flops, executed_flops=self.flops, wire_bytes=num_bytes)
+
+    @property
+    def summand_bytes(self) -> int:
+        """What every rank has to be summed, padding included."""
+        return int(self.rows.most * self.rank.world_size * self.shape[1] * self.dtype.itemsize)
+
+    def communication(self, job: Rowwise, collective: str) -> Built:
+        """The collective alone; of the sum, each rank checks its rows."""
+        size, rank = self.rank.world_size, self.rank.index
+        summand = job.new(len(self.a))
+        step = functools.partial(job.scatter, job.c, summand)
+        if collective == "all_reduce":
+            step = functools.partial(job.reduce, summand)
+
+        def verify(turn: int) -> None:
+            drawn = {
+                "seed": self.rank.seed, "world_size": size, "dtype": self.dtype, "op": "sum", "length": job.c.numel()
+            }  # fmt: skip
+            for block, rows in enumerate(summand.chunk(size)):
+                values = verification.pattern(turn=turn * size + block, rank=rank, **drawn)
+                verification.tile(rows.view(-1), self.on_device(values))
+            step()
+            result = summand.chunk(size)[rank] if collective == "all_reduce" else job.c
+            expected = verification.reduced(turn=turn * size + rank, **drawn)
+            verification.require_tiled(result.view(-1), self.on_device(expected))
+
+        summand.zero_()
+        return Built(step, Work(wire_bytes=self.work(collective).wire_bytes), verify=verify)
+
+    def choose(self, job: Rowwise, backend: str) -> tuple[Options, Details]:
+        """What the cost model takes for the fastest, and what it went by."""
+        size = self.rank.world_size
+        summand, made = job.new(len(self.a)), job.new(self.rows.most)
+        compute = functools.partial(torch.mm, job.block(0), self.b, out=made)
+        flops = self.flops / size / size
+
+        def both() -> None:
+            flying = job.start_scatter(job.c, summand)
+            for _ in range(size):
+                compute()
+            flying.wait()
+
+        def scatter(rows: int) -> tuple[int, Step]:
+            part = summand[: rows * size]
+            return part.nbytes, functools.partial(job.scatter, job.c[:rows], part)
+
+        def everything() -> None:
+            for _ in range(size):
+                compute()
+
+        costs = measure_costs(
+            self.rank.seconds_of, scatter(1), scatter(self.rows.most), (flops * size, everything), both
+        )
+        found = min(costs.candidates(self.flops / size, self.summand_bytes), key=lambda each: each[0])
+        reduced_s = max(self.rank.seconds_of(functools.partial(job.reduce, summand))) + costs.flop_s * self.flops / size
+        self.scratch.used = 0
+        told = dataclasses.asdict(costs)
+        if reduced_s < found[0]:
+            options: Options = {"implementation": "pytorch", "collective": "all_reduce", "backend": backend}
+            return options, {"chosen": "all_reduce", "predicted_s": reduced_s, **told}
+        options = {"implementation": "pytorch", "collective": "reduce_scatter", "backend": backend}
+        if found[1] > 1:
+            options = {"implementation": "pipeline", "chunks": found[1], "backend": backend}
+        return options, {"chosen": describe("reduce_scatter", found[1]), "predicted_s": found[0], **told}
+
+
+def parts(collective: str) -> tuple[str, str]:
+    """The names of the bounds: the computation and the communication, alone."""
+    return "compute_only sharded", f"comm_only {collective} default"

@@ -1,0 +1,221 @@
+"""Tensor-parallel products: options, exact checks, the cost model, and every implementation on real ranks."""
+
+import pytest
+import torch
+
+from benchkit.errors import ConfigError, InvalidResult
+from benchkit.models.tensor_parallel.choice import Costs, measure_costs
+from benchkit.models.tensor_parallel.columnwise import chunks_of
+from benchkit.models.tensor_parallel.operands import Factory, Shards, require_close, require_exact
+from benchkit.models.tensor_parallel.options import expand
+from benchkit.suites.tp_columnwise import TpColumnwiseConfig
+from benchkit.suites.tp_rowwise import TpRowwiseConfig
+from tests.conftest import ROOT, Cli
+
+ALLOWED = TpColumnwiseConfig.allowed
+
+
+def test_options_multiply_out_and_null_takes_one_out():
+    found = expand({"pytorch": {"order": ["AG_before", "AG_after"]}, "pipeline": None, "auto": {}}, ALLOWED)
+    assert found == [
+        {"implementation": "pytorch", "order": "AG_before", "backend": "default"},
+        {"implementation": "pytorch", "order": "AG_after", "backend": "default"},
+        {"implementation": "auto", "backend": "default"},
+    ]
+    assert len(expand({"pipeline": {"order": ["AG_before", "AG_after"], "chunks": [2, 3]}}, ALLOWED)) == 4
+
+
+def test_groups_of_options_multiply_out_apart():
+    groups = [{"order": "AG_before", "chunks": 2}, {"order": "AG_after", "chunks": [2, 4]}, {"chunks": 2}]
+    found = [(each["order"], each["chunks"]) for each in expand({"pipeline": groups}, ALLOWED)]
+    assert found == [("AG_before", 2), ("AG_after", 2), ("AG_after", 4)]  # the last is the first again
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"pytorsh": {}}, "implementations.pytorsh: no such implementation; allowed are compute_only, comm_only"),
+        (
+            {"pytorch": {"ordre": "AG_after"}},
+            "implementations.pytorch.ordre: no such option; allowed are order, backend",
+        ),
+        ({"pytorch": {"order": "before"}}, "implementations.pytorch.order=before: allowed are AG_before, AG_after"),
+        ({"pipeline": {"chunks": 0}}, "implementations.pipeline.chunks=0: allowed are whole numbers >= 1"),
+        ({"pipeline": {"chunks": True}}, "whole numbers"),
+        ({"symmetric_memory": {"order": 1}}, "no such option; it has none"),
+        ({"pytorch": 3}, "implementations.pytorch=3: allowed is {option: value or list of values}, or null"),
+        ({"pytorch": None}, "implementations: none is left"),
+    ],
+)
+def test_what_does_not_exist_is_named_with_what_does(given, said):
+    with pytest.raises(ConfigError) as error:
+        expand(given, ALLOWED)
+    assert said in str(error.value)
+
+
+def test_shards_cover_everything_once_and_are_as_even_as_can_be():
+    for total in (1, 7, 12, 100):
+        for size in (1, 2, 3, 5):
+            shards = Shards(total, size)
+            covered = [i for rank in range(size) for i in range(*shards.of(rank).indices(total))]
+            assert covered == list(range(total))
+            assert max(shards.sizes) - min(shards.sizes) <= 1
+            assert shards.most == max(shards.sizes)
+            assert shards.even == (total % size == 0)
+    assert chunks_of(10, 4) == [slice(0, 3), slice(3, 6), slice(6, 8), slice(8, 10)]
+    assert len(chunks_of(2, 8)) == 2
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
+def test_exact_inputs_have_exact_products_in_every_dtype(dtype):
+    a, b = Factory(50, 40, 5000, seed=1).exact(3)
+    assert int((a != 0).sum(1).max()) <= 64
+    require_exact((a.to(dtype) @ b.to(dtype)).to(dtype), a, b, 0, seed=2)
+    again, _ = Factory(50, 40, 5000, seed=1).exact(3)
+    other, _ = Factory(50, 40, 5000, seed=1).exact(4)
+    assert torch.equal(a, again)
+    assert not torch.equal(a, other)
+
+
+def test_a_single_wrong_element_is_found_and_named():
+    a, b = Factory(30, 20, 10, seed=1).exact(0)
+    product = a.double() @ b.double()
+    product[17, 5] += 1
+    with pytest.raises(InvalidResult, match=r"element \[117, 5\]: .*\(1 rows wrong\)"):
+        require_exact(product, a, b, 100, seed=0)
+    product[17, 5] = float("nan")
+    with pytest.raises(InvalidResult, match=r"element \[17, 5\]: nan"):
+        require_exact(product, a, b, 0, seed=0)
+
+
+@pytest.mark.parametrize("swap", [(0, 1), (3, 29)])
+def test_swapped_rows_are_found(swap):
+    a, b = Factory(30, 20, 100, seed=1).exact(0)
+    product = (a.double() @ b.double())[[*range(30)]]
+    product[list(swap)] = product[list(reversed(swap))]
+    with pytest.raises(InvalidResult, match="2 rows wrong"):
+        require_exact(product, a, b, 0, seed=0)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32, torch.float64])
+def test_real_products_may_be_rounded_and_no_more(dtype):
+    a, b = Factory(30, 20, 4000, seed=1).real(0)
+    product = a.to(dtype) @ b.to(dtype)
+    require_close(product, a, b, 0, seed=0)
+    wrong = product + 16 * torch.finfo(dtype).eps * (4000**0.5 + product.abs())
+    with pytest.raises(InvalidResult, match="rounding explains"):
+        require_close(wrong, a, b, 0, seed=0)
+
+
+def test_chunks_pay_where_the_link_and_the_matmul_work_at_once():
+    both = Costs(latency_s=1e-5, byte_s=1e-9, flop_s=1e-11, hidden=1.0)
+    flops, num_bytes = 1e9, 10e6  # 10 ms each
+    assert both.plain(flops, num_bytes) == pytest.approx(0.02, rel=1e-2)
+    assert min(both.candidates(flops, num_bytes))[1] == 8
+    assert both.in_chunks(flops, num_bytes, 1000) > both.in_chunks(flops, num_bytes, 8)  # latencies add up
+    apart = Costs(latency_s=1e-5, byte_s=1e-9, flop_s=1e-11, hidden=0.0)
+    assert min(apart.candidates(flops, num_bytes))[1] == 1
+
+
+def test_costs_are_those_of_the_slowest_rank():
+    times = {"small": 1e-4, "large": 1.1e-3, "compute": 2e-3, "both": 2.6e-3}
+    calls = {name: (lambda name=name: name) for name in times}
+    costs = measure_costs(
+        lambda call: [times[call()] / 2, times[call()]],
+        (1000, calls["small"]), (1001000, calls["large"]), (4e6, calls["compute"]), calls["both"],
+    )  # fmt: skip
+    assert costs.byte_s == pytest.approx(1e-9)
+    assert costs.latency_s == pytest.approx(1e-4 - 1e-6)
+    assert costs.flop_s == pytest.approx(5e-10)
+    assert costs.hidden == pytest.approx(0.5 / 1.1)
+
+
+SUITES = {"tp_columnwise": TpColumnwiseConfig, "tp_rowwise": TpRowwiseConfig}
+QUICK = ["measure=fixed", "measure.max_iterations=3", "measure.warmup_iterations=1", "threads_per_rank=1"]
+
+
+@pytest.mark.parametrize("suite", SUITES)
+def test_every_implementation_is_right_on_even_and_ragged_shapes(cli: Cli, suite):
+    done = cli(f"+suite={suite}", "m=48,37", "n=24", "k=29", "world_size=1,2,4", "inputs=exact,real", *QUICK)
+    assert done.returncode == 0, done.stdout + done.stderr
+    records = cli.records()
+    assert len(records) == 12
+    for record in records:
+        for case in record["cases"]:
+            unable = case["labels"]["implementation"] == "symmetric_memory"
+            assert case["status"] == ("unavailable" if unable else "ok"), (record["overrides"], case)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float64"])
+@pytest.mark.parametrize("suite", SUITES)
+def test_every_dtype_is_right(cli: Cli, suite, dtype):
+    done = cli(
+        f"+suite={suite}", "m=66", "n=24", "k=500", "world_size=3", f"dtype={dtype}", "inputs=exact,real", *QUICK
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_a_backend_that_is_not_here_is_a_row(cli: Cli):
+    given = "implementations={pytorch:{order:AG_after,backend:[gloo,nccl,ucc/tl/cuda]},pipeline:null,auto:null}"
+    done = cli("+suite=tp_columnwise", "m=64", "n=24", "k=48", given, *QUICK)
+    assert done.returncode == 0, done.stdout + done.stderr
+    cases = {case["labels"]["comm_backend"]: case for case in cli.records()[0]["cases"] if "order" in case["labels"]}
+    assert cases["gloo"]["status"] == "ok"
+    assert cases["nccl"]["status"] == cases["ucc/tl/cuda"]["status"] == "unavailable"
+    assert "ucc" in cases["ucc/tl/cuda"]["reason"]
+
+
+def test_an_unknown_option_on_the_command_line_is_one_line(cli: Cli):
+    done = cli("+suite=tp_columnwise", "+implementations.pytorch.ordre=AG_after")
+    assert done.returncode == 2
+    assert "implementations.pytorch.ordre: no such option; allowed are order, backend" in done.stderr
+
+
+BROKEN = """
+from benchkit.models.tensor_parallel import columnwise, rowwise
+from benchkit.registry import suite
+from benchkit.suites.{suite} import {config}, {suite} as sound
+
+class Distributed:
+    def __getattr__(self, name):
+        import torch.distributed
+        return getattr(torch.distributed, name)
+
+def swapped(original):
+    def call(into, part, **options):
+        work = original(into, part, **options)
+        if work is not None:
+            work.wait()
+        into.copy_(into.flip(0))
+        return work
+    return call
+
+def stale(original):
+    return lambda operations: []
+
+@suite
+def broken(config: {config}, rank):
+    "Collectives that swap what they deliver, and peers that send nothing."
+    import torch.distributed as dist
+    wrong = Distributed()
+    wrong.all_gather_into_tensor = swapped(dist.all_gather_into_tensor)
+    wrong.reduce_scatter_tensor = swapped(dist.reduce_scatter_tensor)
+    wrong.all_reduce = lambda tensor, **options: tensor.copy_(tensor.flip(0))
+    wrong.batch_isend_irecv = stale(dist.batch_isend_irecv)
+    columnwise.dist = rowwise.dist = wrong
+    return sound(config, rank)
+"""
+
+
+@pytest.mark.parametrize("suite", SUITES)
+def test_every_implementation_that_is_broken_is_invalid(cli: Cli, suite):
+    """A swapped chunk, a missing rank, a stale buffer: in every implementation that communicates."""
+    sound = (ROOT / "conf" / "suite" / f"{suite}.yaml").read_text()
+    python = BROKEN.format(suite=suite, config=SUITES[suite].__name__)
+    cli.with_suite(python, sound.replace(suite, "broken"))
+    done = cli("+suite=broken", "m=64", "n=24", "k=48", *QUICK)
+    assert done.returncode == 1, done.stdout + done.stderr
+    for case in cli.records()[0]["cases"]:
+        kind = case["labels"]["implementation"]
+        expected = {"compute_only": "ok", "symmetric_memory": "unavailable"}.get(kind, "invalid")
+        assert case["status"] == expected, case["labels"]
