@@ -98,8 +98,9 @@ class Prober:
         return [row[0] for row in self.peers.exchange([float(np.median(ratios))])]
 
     def count(self, call: Callable[[], object]) -> int:
-        """Calls in a turn."""
-        once_s = min(self.turn(call, 1) for _ in range(3))
+        """Calls in a turn: the same on all ranks, for a call may be a collective."""
+        own_s = min(self.turn(call, 1) for _ in range(3))
+        once_s = max(row[0] for row in self.peers.exchange([own_s]))
         turn_s = min(PROBE_S, LONGEST_S / self.worst) if self.worst > 1 else UNSLOWED_S
         return max(1, math.ceil(turn_s / once_s))
 

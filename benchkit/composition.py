@@ -150,6 +150,10 @@ def unknown_key(name: str) -> str:
         return f"suite: takes a plus: +suite={'|'.join(SUITES)}"
     if name == "backend.env":
         return "backend.env: takes variables one by one: +backend.env.NAME=value"
+    parent, _, rest = name.partition(".")
+    told = {line for suite in SUITES.values() if (line := suite.config.unknown(parent, rest))}
+    if told:
+        return " or ".join(sorted(told))
     keys = {name for suite in SUITES.values() for name in described_keys(suite.config)}
     groups = {name.split(".")[0] for name in keys if "." in name} | {"sweep", "launcher"}
     if name in keys:

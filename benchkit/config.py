@@ -118,6 +118,11 @@ class RunConfig:
     model: ModelConfig | None = key("group: a model size, for suites that use one")
     profile: bool = key("whether a few more steps of each case are traced by torch.profiler")
 
+    @classmethod
+    def unknown(cls, name: str, rest: str) -> str:
+        """Why key `name` has no `rest` below it, and what it has; "" where the suite has nothing to say to that."""
+        return ""
+
     def check(self) -> None:
         """Raises ConfigError where keys contradict each other; suites with such rules of their own extend it."""
         if self.measure.mode == "per_iteration" and self.measure.calls_per_sample != 1:

@@ -64,7 +64,12 @@ class Cli:
     ) -> "subprocess.CompletedProcess[str]":
         """Runs to the end."""
         process = self.start(*arguments, module=module, under=under, **variables)
-        out, err = process.communicate(timeout=300)
+        try:
+            out, err = process.communicate(timeout=300)
+        except subprocess.TimeoutExpired:
+            process.terminate()
+            out, err = process.communicate(timeout=30)
+            raise AssertionError(f"no end within 300 s\n{out}\n{err}") from None
         return subprocess.CompletedProcess(process.args, process.returncode, out, err)
 
     def with_suite(self, python: str, yaml: str) -> None:

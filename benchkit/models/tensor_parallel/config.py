@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from benchkit.config import RunConfig, key
+from benchkit.errors import ConfigError
 from benchkit.models.tensor_parallel.options import Allowed, expand
 
 BACKENDS = ("default", "gloo", "nccl", "ucc", "ucc/tl/nccl", "ucc/tl/cuda", "ucc/tl/ucp")
@@ -22,6 +23,17 @@ class TensorParallelConfig(RunConfig):
     implementations: dict[str, Any] = key("each with its options; lists multiply out, null takes one out")
 
     allowed: ClassVar[Allowed] = {}
+
+    @classmethod
+    def unknown(cls, name: str, rest: str) -> str:
+        implementation, _, option = rest.partition(".")
+        if name != "implementations" or (option and implementation not in cls.allowed):
+            return ""
+        try:
+            expand({implementation: {option: None}}, cls.allowed)
+        except ConfigError as error:
+            return str(error)
+        return ""
 
     def check(self) -> None:
         super().check()
