@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from benchkit.errors import ConfigError, InvalidResult
-from benchkit.models.tensor_parallel.choice import Costs, measure_costs
+from benchkit.models.tensor_parallel.choice import Costs, Trial, measure_costs
 from benchkit.models.tensor_parallel.columnwise import chunks_of
 from benchkit.models.tensor_parallel.operands import Factory, Shards, require_close, require_exact
 from benchkit.models.tensor_parallel.options import expand
@@ -107,27 +107,39 @@ def test_real_products_may_be_rounded_and_no_more(dtype):
         require_close(wrong, a, b, 0, seed=0)
 
 
-def test_chunks_pay_where_the_link_and_the_matmul_work_at_once():
-    both = Costs(latency_s=1e-5, byte_s=1e-9, flop_s=1e-11, hidden=1.0)
-    flops, num_bytes = 1e9, 10e6  # 10 ms each
-    assert both.plain(flops, num_bytes) == pytest.approx(0.02, rel=1e-2)
-    assert min(both.candidates(flops, num_bytes))[1] == 8
-    assert both.in_chunks(flops, num_bytes, 1000) > both.in_chunks(flops, num_bytes, 8)  # latencies add up
-    apart = Costs(latency_s=1e-5, byte_s=1e-9, flop_s=1e-11, hidden=0.0)
-    assert min(apart.candidates(flops, num_bytes))[1] == 1
+def trial(kind, seconds, **options):
+    return Trial({"implementation": kind, **options}, seconds, flops=1e9, num_bytes=10e6)  # 10 ms each, alone
+
+
+COSTS = Costs(latency_s=1e-5, byte_s=1e-9, flop_s=1e-11)
+
+
+def test_what_hides_much_in_two_chunks_hides_more_in_eight():
+    halves = trial("pipeline", 0.015, chunks=2)  # all that two chunks can hide
+    predicted = {options["chunks"]: seconds for seconds, options in COSTS.predicted(halves)}
+    assert predicted[2] == 0.015
+    assert predicted[8] == pytest.approx(0.015 - 0.00375, rel=0.02)
+    assert predicted[1] == pytest.approx(0.02, rel=0.01)
+    assert COSTS.best([trial("pytorch", 0.02), halves])[1] == {"implementation": "pipeline", "chunks": 8}
+
+
+def test_what_hides_nothing_is_not_cut_into_chunks():
+    hindered = trial("pipeline", 0.021, chunks=2)
+    assert COSTS.best([trial("pytorch", 0.0205), hindered])[1] == {"implementation": "pytorch"}
+    slow = Costs(latency_s=1e-3, byte_s=1e-9, flop_s=1e-11)
+    assert slow.best([trial("pipeline", 0.0185, chunks=2)])[1]["chunks"] < 8  # every chunk has its latency
 
 
 def test_costs_are_those_of_the_slowest_rank():
-    times = {"small": 1e-4, "large": 1.1e-3, "compute": 2e-3, "both": 2.6e-3}
+    times = {"small": 1e-4, "large": 1.1e-3, "compute": 2e-3}
     calls = {name: (lambda name=name: name) for name in times}
     costs = measure_costs(
         lambda call: [times[call()] / 2, times[call()]],
-        (1000, calls["small"]), (1001000, calls["large"]), (4e6, calls["compute"]), calls["both"],
+        (1000, calls["small"]), (1001000, calls["large"]), (4e6, calls["compute"]),
     )  # fmt: skip
     assert costs.byte_s == pytest.approx(1e-9)
     assert costs.latency_s == pytest.approx(1e-4 - 1e-6)
     assert costs.flop_s == pytest.approx(5e-10)
-    assert costs.hidden == pytest.approx(0.5 / 1.1)
 
 
 SUITES = {"tp_columnwise": TpColumnwiseConfig, "tp_rowwise": TpRowwiseConfig}

@@ -161,6 +161,6 @@ def name_of(options: Options) -> str:
     return " ".join(str(value) for value in options.values())
 
 
-def describe(order: str, chunks: int) -> str:
-    """What `auto` chose."""
-    return order if chunks == 1 else f"{order} in {chunks} chunks"
+def describe(options: Options) -> str:
+    """What `auto` chose: "pipeline AG_after 4"."""
+    return " ".join(str(value) for name, value in options.items() if name != "backend")

@@ -1,49 +1,65 @@
-"""Which order and how many chunks: by what the link and the matmul cost here, measured on all ranks together."""
+"""Which implementation, and how many chunks: each kind is tried once, a model says the rest; all ranks together."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 SecondsOf = Callable[[Callable[[], object]], list[float]]
-Call = Callable[[], object]
-CHUNKS = (2, 4, 8)
-"""What is considered."""
+Options = dict[str, str | int]
+CHUNKS = (1, 2, 4, 8)
+TRIED_CHUNKS = 2
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One kind of implementation, timed in TRIED_CHUNKS chunks where it has chunks.
+
+    flops, num_bytes: what each rank multiplies, and the larger buffer of what it communicates.
+    """
+
+    options: Options
+    seconds: float
+    flops: float
+    num_bytes: float
 
 
 @dataclass(frozen=True)
 class Costs:
-    """A collective takes latency_s + byte_s x bytes of its larger buffer (Hockney, 1994), a matmul flop_s each.
-
-    hidden: of what could be done at once, the share that is, from 0 to 1.
-    """
+    """A collective takes latency_s + byte_s x bytes (Hockney, 1994) and a matmul flop_s x operations."""
 
     latency_s: float
     byte_s: float
     flop_s: float
-    hidden: float
 
-    def plain(self, flops: float, num_bytes: float) -> float:
-        """First one, then the other."""
-        return self.flop_s * flops + self.latency_s + self.byte_s * num_bytes
+    def predicted(self, trial: Trial) -> Iterator[tuple[float, Options]]:
+        """A kind's time by its chunks: more hide more of what can be hidden, and each has a latency of its own.
 
-    def in_chunks(self, flops: float, num_bytes: float, chunks: int) -> float:
-        """Chunk by chunk, one's communication beside another's computation; each chunk has a latency of its own."""
-        compute_s, communicate_s = self.flop_s * flops, chunks * self.latency_s + self.byte_s * num_bytes
-        at_once_s = (1 - 1 / chunks) * min(compute_s, communicate_s)
-        return compute_s + communicate_s - self.hidden * at_once_s
-
-    def candidates(self, flops: float, num_bytes: float) -> Iterator[tuple[float, int]]:
-        """Predicted time and number of chunks, 1 for none; the simplest first."""
-        yield self.plain(flops, num_bytes), 1
+        What is hidden, of what could be, is told by the trial: (T_comp + T_comm - T) over the least of the two.
+        """
+        if "chunks" not in trial.options:
+            yield trial.seconds, trial.options
+            return
+        compute_s, communicate_s = self.flop_s * trial.flops, self.latency_s + self.byte_s * trial.num_bytes
+        shorter_s = min(compute_s, communicate_s)
+        within = (1 - 1 / TRIED_CHUNKS) * shorter_s
+        saved_s = compute_s + communicate_s + (TRIED_CHUNKS - 1) * self.latency_s - trial.seconds
+        hidden = min(1.0, max(0.0, saved_s / within))
         for chunks in CHUNKS:
-            yield self.in_chunks(flops, num_bytes, chunks), chunks
+            more_hidden_s = hidden * (1 / TRIED_CHUNKS - 1 / chunks) * shorter_s
+            later_s = (chunks - TRIED_CHUNKS) * self.latency_s
+            yield trial.seconds + later_s - more_hidden_s, {**trial.options, "chunks": chunks}
+
+    def best(self, trials: Sequence[Trial]) -> tuple[float, Options]:
+        """Predicted time and options of what should be fastest; of those alike the first."""
+        return min((each for trial in trials for each in self.predicted(trial)), key=lambda each: each[0])
 
 
 def measure_costs(
-    seconds_of: SecondsOf, small: tuple[int, Call], large: tuple[int, Call], compute: tuple[float, Call], both: Call
+    seconds_of: SecondsOf,
+    small: tuple[int, Callable[[], object]],
+    large: tuple[int, Callable[[], object]],
+    compute: tuple[float, Callable[[], object]],
 ) -> Costs:
-    """Times a small and a large collective (bytes, call), a computation (operations, call), and both at once."""
-    small_s, large_s, compute_s, both_s = (max(seconds_of(call)) for call in (small[1], large[1], compute[1], both))
+    """Times a small and a large collective (bytes, call) and a computation (operations, call) on the slowest rank."""
+    small_s, large_s, compute_s = (max(seconds_of(call)) for _, call in (small, large, compute))
     byte_s = max(0.0, large_s - small_s) / max(1, large[0] - small[0])
-    hidden = (compute_s + large_s - both_s) / min(compute_s, large_s)
-    latency_s = max(0.0, small_s - byte_s * small[0])
-    return Costs(latency_s, byte_s, compute_s / compute[0], min(1.0, max(0.0, hidden)))
+    return Costs(max(0.0, small_s - byte_s * small[0]), byte_s, compute_s / compute[0])

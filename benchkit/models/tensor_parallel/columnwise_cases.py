@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+import itertools
 from typing import ClassVar
 
 import torch
@@ -12,7 +13,7 @@ from benchkit import verification
 from benchkit.case import Work
 from benchkit.models.tensor_parallel import columnwise, symmetric_memory
 from benchkit.models.tensor_parallel.cases import Built, Details, Options, Primitive, describe
-from benchkit.models.tensor_parallel.choice import measure_costs
+from benchkit.models.tensor_parallel.choice import TRIED_CHUNKS, Trial, measure_costs
 from benchkit.models.tensor_parallel.columnwise import Columnwise, Step
 
 ORDERS = ("AG_before", "AG_after")
@@ -119,32 +120,29 @@ class ColumnwiseCases(Primitive):
         return Built(functools.partial(job.gather, whole, part), work, verify=verify)
 
     def choose(self, job: Columnwise, backend: str) -> tuple[Options, Details]:
-        """What the cost model takes for the fastest, and what it went by."""
+        """What should be fastest, and what says so."""
         wider = job.a if self.gathered_bytes("AG_before") > self.gathered_bytes("AG_after") else job.c
         part, size = job.new(self.rows.most, wider), self.rows.world_size
-        whole, local = job.new(self.rows.most * size, wider), columnwise.compute_sharded(job)
-
-        def both() -> None:
-            flying = job.start_gather(whole, part)
-            local()
-            flying.wait()
+        whole = job.new(self.rows.most * size, wider)
 
         def gather(rows: int) -> tuple[int, Step]:
             into = whole[: rows * size]
             return into.nbytes, functools.partial(job.gather, into, part[:rows])
 
-        costs = measure_costs(self.rank.seconds_of, gather(1), gather(self.rows.most), (self.flops / size, local), both)
-        found = []
-        for order in ORDERS:
-            flops = self.flops / (1 if order == "AG_before" else size)
-            for predicted_s, chunks in costs.candidates(flops, self.gathered_bytes(order)):
-                found.append((predicted_s, order, chunks))
-        predicted_s, order, chunks = min(found, key=lambda each: each[0])
-        options: Options = {"implementation": "pytorch", "order": order, "backend": backend}
-        if chunks > 1:
-            options = {"implementation": "pipeline", "order": order, "chunks": chunks, "backend": backend}
+        local = (self.flops / size, columnwise.compute_sharded(job))
+        costs = measure_costs(self.rank.seconds_of, gather(1), gather(self.rows.most), local)
+        trials = []
+        for kind, order in itertools.product(("pytorch", "pipeline", "p2p_pipeline"), ORDERS):
+            options: Options = {"implementation": kind, "order": order, "backend": backend}
+            if kind != "pytorch":
+                options = {**options, "chunks": TRIED_CHUNKS}
+            self.scratch.used = 0
+            tried_s = max(self.rank.seconds_of(self.step(options, job)))
+            flops = self.flops if order == "AG_before" else self.flops / size
+            trials.append(Trial(dict(options), tried_s, flops, self.gathered_bytes(order)))
+        predicted_s, chosen = costs.best(trials)
         self.scratch.used = 0
-        return options, {"chosen": describe(order, chunks), "predicted_s": predicted_s, **dataclasses.asdict(costs)}
+        return chosen, {"chosen": describe(chosen), "predicted_s": predicted_s, **dataclasses.asdict(costs)}
 
 
 def parts(order: str) -> tuple[str, str]:

@@ -12,7 +12,7 @@ from benchkit import verification
 from benchkit.case import Work
 from benchkit.models.tensor_parallel import rowwise
 from benchkit.models.tensor_parallel.cases import Built, Details, Options, Primitive, describe
-from benchkit.models.tensor_parallel.choice import measure_costs
+from benchkit.models.tensor_parallel.choice import TRIED_CHUNKS, Trial, measure_costs
 from benchkit.models.tensor_parallel.columnwise import Step
 from benchkit.models.tensor_parallel.operands import Shards
 from benchkit.models.tensor_parallel.rowwise import Rowwise
@@ -118,40 +118,28 @@ class RowwiseCases(Primitive):
         return Built(step, Work(wire_bytes=self.work(collective).wire_bytes), verify=verify)
 
     def choose(self, job: Rowwise, backend: str) -> tuple[Options, Details]:
-        """What the cost model takes for the fastest, and what it went by."""
+        """What should be fastest, and what says so."""
         size = self.rank.world_size
-        summand, made = job.new(len(self.a)), job.new(self.rows.most)
-        compute = functools.partial(torch.mm, job.block(0), self.b, out=made)
-        flops = self.flops / size / size
-
-        def both() -> None:
-            flying = job.start_scatter(job.c, summand)
-            for _ in range(size):
-                compute()
-            flying.wait()
+        summand = job.new(len(self.a))
 
         def scatter(rows: int) -> tuple[int, Step]:
             part = summand[: rows * size]
             return part.nbytes, functools.partial(job.scatter, job.c[:rows], part)
 
-        def everything() -> None:
-            for _ in range(size):
-                compute()
-
-        costs = measure_costs(
-            self.rank.seconds_of, scatter(1), scatter(self.rows.most), (flops * size, everything), both
+        local = (self.flops / size, functools.partial(torch.mm, self.a, self.b, out=summand))
+        costs = measure_costs(self.rank.seconds_of, scatter(1), scatter(self.rows.most), local)
+        kinds: tuple[Options, ...] = (
+            *({"implementation": "pytorch", "collective": collective} for collective in COLLECTIVES),
+            *({"implementation": kind, "chunks": TRIED_CHUNKS} for kind in ("pipeline", "p2p_pipeline")),
         )
-        found = min(costs.candidates(self.flops / size, self.summand_bytes), key=lambda each: each[0])
-        reduced_s = max(self.rank.seconds_of(functools.partial(job.reduce, summand))) + costs.flop_s * self.flops / size
+        trials = []
+        for options in kinds:
+            self.scratch.used = 0
+            tried_s = max(self.rank.seconds_of(self.step(options, job)))
+            trials.append(Trial({**options, "backend": backend}, tried_s, self.flops / size, self.summand_bytes))
+        predicted_s, chosen = costs.best(trials)
         self.scratch.used = 0
-        told = dataclasses.asdict(costs)
-        if reduced_s < found[0]:
-            options: Options = {"implementation": "pytorch", "collective": "all_reduce", "backend": backend}
-            return options, {"chosen": "all_reduce", "predicted_s": reduced_s, **told}
-        options = {"implementation": "pytorch", "collective": "reduce_scatter", "backend": backend}
-        if found[1] > 1:
-            options = {"implementation": "pipeline", "chunks": found[1], "backend": backend}
-        return options, {"chosen": describe("reduce_scatter", found[1]), "predicted_s": found[0], **told}
+        return chosen, {"chosen": describe(chosen), "predicted_s": predicted_s, **dataclasses.asdict(costs)}
 
 
 def parts(collective: str) -> tuple[str, str]:
