@@ -11,7 +11,7 @@ import torch
 from benchkit.clocks import Clock
 from launch.slowdown.brakes import MECHANISMS, Brake
 
-TRIES, TURNS = 3, 3
+TRIES, TURNS, PROBE_TURNS = 3, 3, 5
 CLOSE_ENOUGH, WARN_BEYOND = 0.05, 0.15
 """Off by less than the first, a brake is left as it is; by more than the second, the row carries a warning."""
 PROBE_S, LONGEST_S, UNSLOWED_S = 0.1, 1.5, 0.02
@@ -83,7 +83,7 @@ class Prober:
         """Per rank the median time of one call over a few turns, braked."""
         count = self.count(call)
         self.pedal.press()
-        times = [self.turn(call, count) for _ in range(TURNS)]
+        times = [self.turn(call, count) for _ in range(PROBE_TURNS)]
         self.pedal.release()
         return [row[0] for row in self.peers.exchange([float(np.median(times))])]
 

@@ -21,6 +21,7 @@ SMALLEST = {
     "tp_rowwise": ["m=66", "n=8", "k=16"],
 }
 """Per suite the least that it can measure; a new suite says it here."""
+FEW = ["measure=fixed", "measure.max_iterations=3", "measure.warmup_iterations=1"]
 MPI = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1", "OMPI_MCA_rmaps_base_oversubscribe": "1"}
 LAUNCHERS: dict[str, Sequence[str]] = {
     "plain": [],
@@ -62,7 +63,7 @@ def measured(module_cli: Cli, slurm: None) -> Cli:
     """All suites at their smallest under all launchers, in one folder."""
     for launcher in [*LAUNCHERS, *SUBMITTED]:
         for suite in own_suites():
-            done = run(module_cli, launcher, f"+suite={suite}", *SMALLEST[suite], "measure=quick", "world_size=2,4")
+            done = run(module_cli, launcher, f"+suite={suite}", *SMALLEST[suite], *FEW, "world_size=2,4")
             assert done.returncode == 0, f"{launcher}: {done.stdout}{done.stderr}"
             (module_cli.folder / "outputs" / "latest").resolve().rename(module_cli.folder / f"{launcher}-{suite}")
     return module_cli

@@ -3,9 +3,11 @@
 import pytest
 import torch
 
-from benchkit.errors import ConfigError, InvalidResult
+from benchkit.case import Work
+from benchkit.errors import ConfigError, InvalidResult, Unavailable
+from benchkit.models.tensor_parallel import symmetric_memory
 from benchkit.models.tensor_parallel.choice import Costs, Trial, measure_costs
-from benchkit.models.tensor_parallel.columnwise import chunks_of
+from benchkit.models.tensor_parallel.columnwise import Columnwise, chunks_of
 from benchkit.models.tensor_parallel.operands import Factory, Shards, require_close, require_exact
 from benchkit.models.tensor_parallel.options import expand
 from benchkit.suites.tp_columnwise import TpColumnwiseConfig
@@ -119,7 +121,9 @@ def test_what_hides_much_in_two_chunks_hides_more_in_eight():
     predicted = {options["chunks"]: seconds for seconds, options in COSTS.predicted(halves)}
     assert predicted[2] == 0.015
     assert predicted[8] == pytest.approx(0.015 - 0.00375, rel=0.02)
-    assert predicted[1] == pytest.approx(0.02, rel=0.01)
+    assert [options for _, options in COSTS.predicted(trial("pipeline", 0.02, chunks=1))] == [
+        {"implementation": "pipeline", "chunks": 1}
+    ]  # it is no guide to others
     assert COSTS.best([trial("pytorch", 0.02), halves])[1] == {"implementation": "pipeline", "chunks": 8}
 
 
@@ -140,6 +144,34 @@ def test_costs_are_those_of_the_slowest_rank():
     assert costs.byte_s == pytest.approx(1e-9)
     assert costs.latency_s == pytest.approx(1e-4 - 1e-6)
     assert costs.flop_s == pytest.approx(5e-10)
+
+
+class Alone:
+    """A group of this rank alone."""
+
+    group_name = "alone"
+
+
+def test_symmetric_memory_is_loaded_outside_the_clock_and_checked(monkeypatch):
+    """All but the device's own call, which stands in for itself."""
+    job = Columnwise(Shards(4, 1), 0, Alone(), torch.rand(4, 3), torch.rand(3, 2), torch.zeros(4, 2), None)
+    monkeypatch.setattr(symmetric_memory, "obstacle", lambda job: "")
+    monkeypatch.setattr(symmetric_memory, "place", lambda like, name: torch.empty_like(like))
+    monkeypatch.setattr(symmetric_memory, "fused", lambda shard, b, name: shard @ b)
+    built = symmetric_memory.all_gather_matmul(job, Work(), ("a", "b"))
+    built.prepare()
+    job.a[0] = 7.0  # a later change is not seen before it is prepared again
+    before = built.step() or built.output().clone()
+    built.prepare()
+    built.step()
+    assert torch.equal(built.output(), job.a @ job.b)
+    assert not torch.equal(before, built.output())
+
+
+def test_symmetric_memory_says_what_it_lacks():
+    job = Columnwise(Shards(4, 1), 0, None, torch.rand(4, 3), torch.rand(3, 2), torch.zeros(4, 2), None)
+    with pytest.raises(Unavailable, match="needs GPUs"):
+        symmetric_memory.all_gather_matmul(job, Work(), ())
 
 
 SUITES = {"tp_columnwise": TpColumnwiseConfig, "tp_rowwise": TpRowwiseConfig}

@@ -10,7 +10,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from benchkit.case import Case, Rank, Work
+from benchkit.case import Case, Rank, Work, nothing
 from benchkit.errors import Unavailable
 from benchkit.models.tensor_parallel.config import TensorParallelConfig
 from benchkit.models.tensor_parallel.operands import Factory, Shards, require_close, require_exact
@@ -41,17 +41,19 @@ class Scratch:
 class Built:
     """One implementation, ready to run.
 
-    output: where `step` leaves what is checked. factors: of whole A and B, the two whose product the output is, and the
-    first of its rows in C. verify: instead of these, checks a turn by itself. parts: the names of its bounds.
+    output: where `step` leaves what is checked. prepare: called after new operands were loaded. factors: of whole A and
+    B, the two whose product the output is, and the first of its rows in C. verify: instead of these, checks a turn by
+    itself. parts: the names of its bounds.
     """
 
     step: Callable[[], object]
     work: Work
-    output: Tensor | None = None
+    output: Callable[[], Tensor] | None = None
     factors: Callable[[Tensor, Tensor], tuple[Tensor, Tensor, int]] = lambda a, b: (a, b, 0)
     parts: tuple[str, ...] = ()
     details: Details = field(default_factory=dict)
     verify: Callable[[int], None] | None = None
+    prepare: Callable[[], object] = nothing
 
 
 class Primitive:
@@ -114,6 +116,7 @@ class Primitive:
             built = self.build(options, group)
         except Unavailable as error:
             return Case(labels=labels_of(options), unavailable=str(error))
+        built.prepare()
         return Case(
             step=built.step,
             labels=labels_of(options),
@@ -135,14 +138,16 @@ class Primitive:
             return built.verify(turn)
         assert built.output is not None
         a, b = self.factory.exact(turn) if self.inputs == "exact" else self.factory.real(turn)
-        built.output.fill_(float("nan"))
+        built.output().fill_(float("nan"))
         self.load(a, b)
+        built.prepare()
         built.step()
         try:
             check = require_exact if self.inputs == "exact" else require_close
-            check(built.output, *built.factors(a, b), seed=turn)
+            check(built.output(), *built.factors(a, b), seed=turn)
         finally:
             self.load(*self.timed)
+            built.prepare()
         return None
 
     @functools.cached_property

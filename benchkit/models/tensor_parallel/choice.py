@@ -1,17 +1,18 @@
-"""Which implementation, and how many chunks: each kind is tried once, a model says the rest; all ranks together."""
+"""Which implementation, and how many chunks: each kind is tried in one and in two, a model tells of more."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 SecondsOf = Callable[[Callable[[], object]], list[float]]
 Options = dict[str, str | int]
-CHUNKS = (1, 2, 4, 8)
-TRIED_CHUNKS = 2
+CHUNKS = (2, 4, 8)
+TRIED = (1, 2)
+"""Numbers of chunks that are timed; of more than the last of them, the model tells."""
 
 
 @dataclass(frozen=True)
 class Trial:
-    """One kind of implementation, timed in TRIED_CHUNKS chunks where it has chunks.
+    """One kind of implementation, timed on all ranks together; the slowest counts.
 
     flops, num_bytes: what each rank multiplies, and the larger buffer of what it communicates.
     """
@@ -20,6 +21,14 @@ class Trial:
     seconds: float
     flops: float
     num_bytes: float
+
+
+def tried_kinds() -> Iterator[tuple[str, Options]]:
+    """What is timed: one part after the other, and every way to overlap them in each number of chunks to try."""
+    yield "pytorch", {}
+    for name in ("pipeline", "p2p_pipeline"):
+        for chunks in TRIED:
+            yield name, {"chunks": chunks}
 
 
 @dataclass(frozen=True)
@@ -35,17 +44,17 @@ class Costs:
 
         What is hidden, of what could be, is told by the trial: (T_comp + T_comm - T) over the least of the two.
         """
-        if "chunks" not in trial.options:
+        tried = trial.options.get("chunks")
+        if tried != TRIED[-1]:
             yield trial.seconds, trial.options
             return
         compute_s, communicate_s = self.flop_s * trial.flops, self.latency_s + self.byte_s * trial.num_bytes
         shorter_s = min(compute_s, communicate_s)
-        within = (1 - 1 / TRIED_CHUNKS) * shorter_s
-        saved_s = compute_s + communicate_s + (TRIED_CHUNKS - 1) * self.latency_s - trial.seconds
-        hidden = min(1.0, max(0.0, saved_s / within))
+        saved_s = compute_s + communicate_s + (TRIED[-1] - 1) * self.latency_s - trial.seconds
+        hidden = min(1.0, max(0.0, saved_s / ((1 - 1 / TRIED[-1]) * shorter_s)))
         for chunks in CHUNKS:
-            more_hidden_s = hidden * (1 / TRIED_CHUNKS - 1 / chunks) * shorter_s
-            later_s = (chunks - TRIED_CHUNKS) * self.latency_s
+            more_hidden_s = hidden * (1 / TRIED[-1] - 1 / chunks) * shorter_s
+            later_s = (chunks - TRIED[-1]) * self.latency_s
             yield trial.seconds + later_s - more_hidden_s, {**trial.options, "chunks": chunks}
 
     def best(self, trials: Sequence[Trial]) -> tuple[float, Options]:

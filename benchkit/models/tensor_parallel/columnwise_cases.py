@@ -13,7 +13,7 @@ from benchkit import verification
 from benchkit.case import Work
 from benchkit.models.tensor_parallel import columnwise, symmetric_memory
 from benchkit.models.tensor_parallel.cases import Built, Details, Options, Primitive, describe
-from benchkit.models.tensor_parallel.choice import TRIED_CHUNKS, Trial, measure_costs
+from benchkit.models.tensor_parallel.choice import Trial, measure_costs, tried_kinds
 from benchkit.models.tensor_parallel.columnwise import Columnwise, Step
 
 ORDERS = ("AG_before", "AG_after")
@@ -55,18 +55,18 @@ class ColumnwiseCases(Primitive):
             own = self.rows.of(job.rank)
             work = Work(useful_flops=self.flops / size, executed_flops=self.flops)
             step = columnwise.compute_sharded(job)
-            return Built(step, work, job.place(job.rank), lambda a, b: (a[own], b, own.start))
+            return Built(step, work, lambda: job.place(job.rank), lambda a, b: (a[own], b, own.start))
         if kind == "compute_only":
             step = functools.partial(torch.mm, self.whole_a, self.b, out=self.c)
-            return Built(step, Work(useful_flops=self.flops, executed_flops=self.flops * size), self.c)
+            return Built(step, Work(useful_flops=self.flops, executed_flops=self.flops * size), lambda: self.c)
         if kind == "symmetric_memory":
-            step = symmetric_memory.all_gather_matmul(job)
-            return Built(step, self.work("AG_before"), self.c, parts=parts("AG_before"))
+            return symmetric_memory.all_gather_matmul(job, self.work("AG_before"), parts("AG_before"))
         details: Details = {}
         if kind == "auto":
             options, details = self.choose(job, str(options["backend"]))
         order = str(options["order"])
-        return Built(self.step(options, job), self.work(order), self.c, parts=parts(order), details=details)
+        step = self.step(options, job)
+        return Built(step, self.work(order), lambda: self.c, parts=parts(order), details=details)
 
     def step(self, options: Options, job: Columnwise) -> Step:
         """What a fixed choice does."""
@@ -132,10 +132,8 @@ class ColumnwiseCases(Primitive):
         local = (self.flops / size, columnwise.compute_sharded(job))
         costs = measure_costs(self.rank.seconds_of, gather(1), gather(self.rows.most), local)
         trials = []
-        for kind, order in itertools.product(("pytorch", "pipeline", "p2p_pipeline"), ORDERS):
-            options: Options = {"implementation": kind, "order": order, "backend": backend}
-            if kind != "pytorch":
-                options = {**options, "chunks": TRIED_CHUNKS}
+        for order, (name, chunked) in itertools.product(ORDERS, tried_kinds()):
+            options: Options = {"implementation": name, "order": order, **chunked, "backend": backend}
             self.scratch.used = 0
             tried_s = max(self.rank.seconds_of(self.step(options, job)))
             flops = self.flops if order == "AG_before" else self.flops / size

@@ -12,7 +12,7 @@ from benchkit import verification
 from benchkit.case import Work
 from benchkit.models.tensor_parallel import rowwise
 from benchkit.models.tensor_parallel.cases import Built, Details, Options, Primitive, describe
-from benchkit.models.tensor_parallel.choice import TRIED_CHUNKS, Trial, measure_costs
+from benchkit.models.tensor_parallel.choice import Trial, measure_costs, tried_kinds
 from benchkit.models.tensor_parallel.columnwise import Step
 from benchkit.models.tensor_parallel.operands import Shards
 from benchkit.models.tensor_parallel.rowwise import Rowwise
@@ -61,16 +61,16 @@ class RowwiseCases(Primitive):
             step = functools.partial(torch.mm, self.a, self.b, out=summand)
             own = slice(0, self.rows.sizes[0])  # the rows that rank 0 wants
             work = Work(useful_flops=self.flops / size, executed_flops=self.flops)
-            return Built(step, work, summand[own], lambda a, b: (a[own, self.inner], b[self.inner], 0))
+            return Built(step, work, lambda: summand[own], lambda a, b: (a[own, self.inner], b[self.inner], 0))
         if kind == "compute_only":
             step = functools.partial(torch.mm, self.whole[0], self.whole[1], out=self.whole[2])
-            return Built(step, Work(useful_flops=self.flops, executed_flops=self.flops * size), self.whole[2])
+            return Built(step, Work(useful_flops=self.flops, executed_flops=self.flops * size), lambda: self.whole[2])
         details: Details = {}
         if kind == "auto":
             options, details = self.choose(job, str(options["backend"]))
         collective = str(options.get("collective", "reduce_scatter"))
         own = self.rows.of(job.rank)
-        output = self.c[: self.rows.sizes[job.rank]]
+        output = lambda: self.c[: self.rows.sizes[job.rank]]  # noqa: E731
         factors = lambda a, b: (a[own], b, own.start)  # noqa: E731
         return Built(self.step(options, job), self.work(collective), output, factors, parts(collective), details)
 
@@ -128,15 +128,14 @@ class RowwiseCases(Primitive):
 
         local = (self.flops / size, functools.partial(torch.mm, self.a, self.b, out=summand))
         costs = measure_costs(self.rank.seconds_of, scatter(1), scatter(self.rows.most), local)
-        kinds: tuple[Options, ...] = (
-            *({"implementation": "pytorch", "collective": collective} for collective in COLLECTIVES),
-            *({"implementation": kind, "chunks": TRIED_CHUNKS} for kind in ("pipeline", "p2p_pipeline")),
-        )
         trials = []
-        for options in kinds:
+        for name, chunked in (("pytorch", {}), *tried_kinds()):
+            options: Options = {"implementation": name, **chunked, "backend": backend}
+            if name == "pytorch":
+                options = {**options, "collective": COLLECTIVES[len(trials) == 0]}
             self.scratch.used = 0
             tried_s = max(self.rank.seconds_of(self.step(options, job)))
-            trials.append(Trial({**options, "backend": backend}, tried_s, self.flops / size, self.summand_bytes))
+            trials.append(Trial(dict(options), tried_s, self.flops / size, self.summand_bytes))
         predicted_s, chosen = costs.best(trials)
         self.scratch.used = 0
         return chosen, {"chosen": describe(chosen), "predicted_s": predicted_s, **dataclasses.asdict(costs)}

@@ -4,39 +4,51 @@ from typing import TYPE_CHECKING
 
 import torch
 import torch.distributed as dist
+from torch import Tensor
 
+from benchkit.case import Work
 from benchkit.errors import Unavailable
+from benchkit.models.tensor_parallel.cases import Built
 
 if TYPE_CHECKING:
-    from benchkit.models.tensor_parallel.columnwise import Columnwise, Step
+    from benchkit.models.tensor_parallel.columnwise import Columnwise
 
 
-def require(device: torch.device, even: bool) -> None:
-    """Raises Unavailable where it cannot run."""
-    if device.type != "cuda":
-        raise Unavailable("symmetric memory needs GPUs that reach each other's memory")
-    if not even:
-        raise Unavailable("torch's fused kernels need shards of one size")
-    try:
-        from torch.distributed import _symmetric_memory  # noqa: F401
-    except ImportError as error:
-        raise Unavailable(f"torch {torch.__version__} has no symmetric memory ({error})") from None
+def obstacle(job: "Columnwise") -> str:
+    """Why it cannot run here; "" where it can."""
+    if job.a.device.type != "cuda":
+        return "symmetric memory needs GPUs that reach each other's memory"
+    if not job.rows.even:
+        return "torch's fused kernels need shards of one size"
+    return (
+        "" if hasattr(torch.ops.symm_mem, "fused_all_gather_matmul") else f"torch {torch.__version__} does not have it"
+    )
 
 
-def all_gather_matmul(job: "Columnwise") -> "Step":
-    """Gathers A while multiplying: a shard lies in memory that its peers read."""
-    require(job.a.device, job.rows.even)
+def place(like: Tensor, group_name: str) -> Tensor:
+    """Memory of this shape that all ranks of a group can read."""
     from torch.distributed import _symmetric_memory as symmetric
 
+    shard: Tensor = symmetric.empty(like.shape, dtype=like.dtype, device=like.device)
+    symmetric.rendezvous(shard, group_name)
+    return shard
+
+
+def fused(shard: Tensor, b: Tensor, group_name: str) -> Tensor:
+    """All ranks' shards times B, gathered while multiplying."""
+    _, [product] = torch.ops.symm_mem.fused_all_gather_matmul(shard, [b], gather_dim=0, group_name=group_name)
+    return product
+
+
+def all_gather_matmul(job: "Columnwise", work: Work, parts: tuple[str, ...]) -> Built:
+    """The fused product; its shard is a copy of A's, made outside the clock. Raises Unavailable."""
+    if why := obstacle(job):
+        raise Unavailable(why)
     group = job.group or dist.group.WORLD
-    assert group is not None
     name = group.group_name
-    shard = symmetric.empty(job.a.shape, dtype=job.a.dtype, device=job.a.device)
-    symmetric.rendezvous(shard, name)
+    shard, product = place(job.a, name), [job.c]
 
     def step() -> None:
-        shard.copy_(job.a)
-        _, [product] = torch.ops.symm_mem.fused_all_gather_matmul(shard, [job.b], gather_dim=0, group_name=name)
-        job.c.copy_(product)
+        product[0] = fused(shard, job.b, name)
 
-    return step
+    return Built(step, work, lambda: product[0], parts=parts, prepare=lambda: shard.copy_(job.a))
