@@ -23,9 +23,8 @@ class Trial:
     num_bytes: float
 
 
-def tried_kinds() -> Iterator[tuple[str, Options]]:
-    """What is timed: one part after the other, and every way to overlap them in each number of chunks to try."""
-    yield "pytorch", {}
+def overlapping() -> Iterator[tuple[str, Options]]:
+    """Every way to overlap the parts, in each number of chunks to try."""
     for name in ("pipeline", "p2p_pipeline"):
         for chunks in TRIED:
             yield name, {"chunks": chunks}

@@ -13,7 +13,7 @@ from benchkit import verification
 from benchkit.case import Work
 from benchkit.models.tensor_parallel import columnwise, symmetric_memory
 from benchkit.models.tensor_parallel.cases import Built, Details, Options, Primitive, describe
-from benchkit.models.tensor_parallel.choice import Trial, measure_costs, tried_kinds
+from benchkit.models.tensor_parallel.choice import Trial, measure_costs, overlapping
 from benchkit.models.tensor_parallel.columnwise import Columnwise, Step
 
 ORDERS = ("AG_before", "AG_after")
@@ -132,7 +132,7 @@ class ColumnwiseCases(Primitive):
         local = (self.flops / size, columnwise.compute_sharded(job))
         costs = measure_costs(self.rank.seconds_of, gather(1), gather(self.rows.most), local)
         trials = []
-        for order, (name, chunked) in itertools.product(ORDERS, tried_kinds()):
+        for order, (name, chunked) in itertools.product(ORDERS, [("pytorch", {}), *overlapping()]):
             options: Options = {"implementation": name, "order": order, **chunked, "backend": backend}
             self.scratch.used = 0
             tried_s = max(self.rank.seconds_of(self.step(options, job)))

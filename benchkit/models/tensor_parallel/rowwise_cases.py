@@ -12,7 +12,7 @@ from benchkit import verification
 from benchkit.case import Work
 from benchkit.models.tensor_parallel import rowwise
 from benchkit.models.tensor_parallel.cases import Built, Details, Options, Primitive, describe
-from benchkit.models.tensor_parallel.choice import Trial, measure_costs, tried_kinds
+from benchkit.models.tensor_parallel.choice import Trial, measure_costs, overlapping
 from benchkit.models.tensor_parallel.columnwise import Step
 from benchkit.models.tensor_parallel.operands import Shards
 from benchkit.models.tensor_parallel.rowwise import Rowwise
@@ -128,11 +128,10 @@ class RowwiseCases(Primitive):
 
         local = (self.flops / size, functools.partial(torch.mm, self.a, self.b, out=summand))
         costs = measure_costs(self.rank.seconds_of, scatter(1), scatter(self.rows.most), local)
+        plain: list[tuple[str, Options]] = [("pytorch", {"collective": collective}) for collective in COLLECTIVES]
         trials = []
-        for name, chunked in (("pytorch", {}), *tried_kinds()):
-            options: Options = {"implementation": name, **chunked, "backend": backend}
-            if name == "pytorch":
-                options = {**options, "collective": COLLECTIVES[len(trials) == 0]}
+        for name, chosen_of in (*plain, *overlapping()):
+            options: Options = {"implementation": name, **chosen_of, "backend": backend}
             self.scratch.used = 0
             tried_s = max(self.rank.seconds_of(self.step(options, job)))
             trials.append(Trial(dict(options), tried_s, self.flops / size, self.summand_bytes))
