@@ -1,5 +1,6 @@
 """The combined table: one row per case of every record, failed ones included, with a fixed order of columns."""
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -40,6 +41,26 @@ def own_columns(table: pd.DataFrame) -> list[str]:
 def identity_columns(table: pd.DataFrame) -> list[str]:
     """The columns that say what was measured, apart from how it went."""
     return [name for name in [*SETTINGS, *own_columns(table), *CONDITIONS] if name != "status"]
+
+
+def alike(rows: pd.DataFrame, *without: str) -> list[tuple[str, pd.DataFrame]]:
+    """Rows that may stand in one plot or table: equal in all that says what was measured but the columns named.
+
+    Each group with a suffix for its file's name, "" where there is but one.
+    """
+    apart = [name for name in identity_columns(rows) if name not in without and rows[name].nunique(dropna=False) > 1]
+    if not apart:
+        return [("", rows)]
+    return [
+        (
+            "_"
+            + "_".join(
+                f"{name}-{re.sub('[^0-9A-Za-z.]+', '-', str(value))}" for name, value in zip(apart, values, strict=True)
+            ),
+            group,
+        )
+        for values, group in rows.groupby(apart, dropna=False)
+    ]
 
 
 PRINTED = (

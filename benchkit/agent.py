@@ -132,8 +132,9 @@ def fork_ranks(
     except Exception as error:  # ours, or the machine's, as when it can start no process: the next point may do better
         text, trace = f"the agent failed: {error}", traceback.format_exc()
         outcome = Outcome(failure=Failure(None, "exception", text, type=type(error).__name__, traceback=trace))
-    if max(plan.slowdown) > 1:
-        cgroup.remove_abandoned()
+    finally:
+        if max(plan.slowdown) > 1:
+            cgroup.remove_abandoned()
     if outcome.failure:
         agents.alarm(outcome.failure.kind)
         outcome.failure = verdict.placed(outcome.failure, host, offset)

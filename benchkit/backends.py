@@ -33,10 +33,7 @@ def require_available(config: RunConfig) -> None:
 
 
 def join(config: RunConfig, place: Place, world_size: int, rendezvous: Rendezvous) -> torch.device:
-    """Joins the process group of one point and returns this rank's device.
-
-    The group's own time-out is longer than the point's: the agent ends what hangs, with a better message.
-    """
+    """Joins the process group of one point and returns this rank's device."""
     device = torch.device("cpu")
     if config.hardware.device == "cuda":
         device = torch.device("cuda", place.device_index)
@@ -47,12 +44,17 @@ def join(config: RunConfig, place: Place, world_size: int, rendezvous: Rendezvou
         store=dist.PrefixStore(rendezvous.prefix, store),
         rank=place.rank,
         world_size=world_size,
-        timeout=timedelta(seconds=config.timeout_s + STORE_TIMEOUT.total_seconds()),
+        timeout=group_timeout(config),
     )
     return device
 
 
-def side_group(name: str, device: torch.device) -> dist.ProcessGroup | None:
+def group_timeout(config: RunConfig) -> timedelta:
+    """Longer than the point's: the agent ends what hangs, with a better message."""
+    return timedelta(seconds=config.timeout_s + STORE_TIMEOUT.total_seconds())
+
+
+def side_group(name: str, device: torch.device, timeout: timedelta) -> dist.ProcessGroup | None:
     """A group of all ranks over another backend, e.g. gloo or ucc/tl/cuda; None for `default`, the job's own.
 
     Called by all ranks alike. Raises Unavailable where this torch or this device cannot have it.
@@ -67,12 +69,12 @@ def side_group(name: str, device: torch.device) -> dist.ProcessGroup | None:
     before = dict(os.environ)
     os.environ.update({"UCC_CL_BASIC_TLS": layer} if layer else {})
     try:
-        return dist.new_group(backend=backend)
+        return dist.new_group(backend=backend, timeout=timeout)
     finally:
         os.environ.clear()
         os.environ.update(before)
 
 
-def control_group() -> dist.ProcessGroup | None:
+def control_group(timeout: timedelta) -> dist.ProcessGroup | None:
     """A group for barriers and samples on the CPU: the default group where that is gloo, else one beside it."""
-    return None if dist.get_backend() == "gloo" else dist.new_group(backend="gloo")
+    return None if dist.get_backend() == "gloo" else dist.new_group(backend="gloo", timeout=timeout)

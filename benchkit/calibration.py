@@ -11,7 +11,7 @@ import torch
 from benchkit.clocks import Clock
 from launch.slowdown.brakes import MECHANISMS, Brake
 
-TRIES, TURNS, PROBE_TURNS = 3, 3, 5
+TRIES, TURNS, PROBE_TURNS = 3, 3, 7
 CLOSE_ENOUGH, WARN_BEYOND = 0.05, 0.15
 """Off by less than the first, a brake is left as it is; by more than the second, the row carries a warning."""
 PROBE_S, LONGEST_S, UNSLOWED_S = 0.1, 1.5, 0.02
@@ -51,17 +51,17 @@ class Pedal:
 
 @dataclass(frozen=True)
 class Slowdown:
-    """Asked and measured factor of each rank."""
+    """Asked and measured factor of each rank; nothing is measured where there is nothing to measure against."""
 
     mechanism: str
     asked: list[float]
-    measured: list[float]
+    measured: list[float] | None
 
     def warnings(self) -> list[str]:
         """One line per rank whose factor is not what was asked."""
         return [
             f"rank {rank} is slowed {measured:.3g} times by {self.mechanism}, asked {asked:g}"
-            for rank, (asked, measured) in enumerate(zip(self.asked, self.measured, strict=True))
+            for rank, (asked, measured) in enumerate(zip(self.asked, self.measured or self.asked, strict=True))
             if abs(measured / asked - 1) > WARN_BEYOND
         ]
 
@@ -79,13 +79,14 @@ class Prober:
     clock: Clock
     peers: Peers
 
-    def seconds_of(self, call: Callable[[], object]) -> list[float]:
-        """Per rank the median time of one call over a few turns, braked."""
-        count = self.count(call)
+    def seconds_of(self, *calls: Callable[[], object]) -> list[list[float]]:
+        """Per call and rank the median time over a few turns, braked; calls take turns, as cases do."""
+        counts = [self.count(call) for call in calls]
         self.pedal.press()
-        times = [self.turn(call, count) for _ in range(PROBE_TURNS)]
+        rounds = [[self.turn(*each) for each in zip(calls, counts, strict=True)] for _ in range(PROBE_TURNS)]
         self.pedal.release()
-        return [row[0] for row in self.peers.exchange([float(np.median(times))])]
+        medians = self.peers.exchange([float(median) for median in np.median(rounds, axis=0)])
+        return [list(column) for column in zip(*medians, strict=True)]
 
     def slowdown_of(self, call: Callable[[], object]) -> list[float]:
         """Per rank the median ratio of braked to free time, of neighbouring turns."""
@@ -99,7 +100,7 @@ class Prober:
 
     def count(self, call: Callable[[], object]) -> int:
         """Calls in a turn: the same on all ranks, for a call may be a collective."""
-        own_s = min(self.turn(call, 1) for _ in range(3))
+        own_s = min(self.turn(call, 1) for _ in range(2))
         once_s = max(row[0] for row in self.peers.exchange([own_s]))
         turn_s = min(PROBE_S, LONGEST_S / self.worst) if self.worst > 1 else UNSLOWED_S
         return max(1, math.ceil(turn_s / once_s))
@@ -118,7 +119,9 @@ def calibrate(prober: Prober, asked: Sequence[float], device: torch.device) -> S
     kinds = [int(row[0]) for row in peers.exchange([float(MECHANISMS.index(brake.mechanism))])]
     mechanism = "+".join(dict.fromkeys(MECHANISMS[kind] for kind in kinds if kind))
     if "mps" in mechanism:  # nothing can be let go of here, so the rank slowed least is taken at its word
-        times = prober.seconds_of(call)
+        if len(set(asked)) == 1:
+            return Slowdown(mechanism, list(asked), None)
+        [times] = prober.seconds_of(call)
         least = asked.index(min(asked))
         return Slowdown(mechanism, list(asked), [time / times[least] * asked[least] for time in times])
     measured = prober.slowdown_of(call)

@@ -82,9 +82,10 @@ class Case:
 class Rank:
     """What a suite may know of the rank it runs on. The process group is up: torch.distributed works.
 
-    slowdown: the factor asked of each rank (1: full speed). seconds_of: how long some calls take on each rank, slowed
-    as it is, while all ranks make them together: the median, per rank, of a few turns; for cost models, not results.
-    group: the process group of all ranks over a backend ("default": the job's own); raises Unavailable.
+    available_bytes: free memory where it is scantiest, read once, so that all ranks decide alike. shares: percent of a
+    device that each rank is to have. seconds_of: of some calls how long each takes on each rank, slowed as it is, while
+    all ranks make them together: medians, [call][rank], of turns that they take; for cost models, not results. group:
+    the process group of all ranks over a backend ("default": the job's own); raises Unavailable.
     """
 
     index: int
@@ -92,14 +93,14 @@ class Rank:
     sharers: int  # ranks that draw on the same memory as this one
     device: torch.device
     seed: int
-    available_bytes: Callable[[], int]
-    slowdown: tuple[float, ...]
-    seconds_of: Callable[[Callable[[], object]], list[float]]
+    available_bytes: float
+    shares: tuple[float, ...]
+    seconds_of: Callable[..., list[list[float]]]
     group: Callable[[str], dist.ProcessGroup | None]
 
     def memory_shortage(self, needed_bytes: int) -> str:
         """Why `needed_bytes` on every rank do not fit in this machine's (or GPU's) free memory; "" where they do."""
-        there = self.available_bytes()
+        there = self.available_bytes
         if needed_bytes * self.sharers <= there:
             return ""
         ranks = f"{self.sharers} ranks x " if self.sharers > 1 else ""

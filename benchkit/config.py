@@ -129,6 +129,8 @@ class RunConfig:
             calls = self.measure.calls_per_sample
             raise ConfigError(f"measure.calls_per_sample={calls}: allowed is 1, or more with measure.mode=loop")
         hardware = self.hardware
+        if hardware.slowdown is None:
+            raise ConfigError("hardware.slowdown=null: allowed is >= 1, or [one factor per rank]")
         if hardware.slow_by not in ("auto", *(("mps",) if hardware.device == "cuda" else ("cgroup", "duty_cycle"))):
             raise ConfigError(f"hardware.slow_by={hardware.slow_by}: cannot slow hardware.device={hardware.device}")
         if isinstance(hardware.slowdown, list) and self.world_size not in ("auto", len(hardware.slowdown)):

@@ -45,24 +45,14 @@ def run_rank(assignment: Assignment) -> dict[str, Any] | None:
     torch.set_num_threads(assignment.threads)
     config = assignment.config
     device = backends.join(config, assignment.place, assignment.world_size, assignment.rendezvous)
-    group = Group(backends.control_group(), assignment.world_size)
+    group = Group(backends.control_group(backends.group_timeout(config)), assignment.world_size)
     clock = make_clock(device, assignment.offset)
     prober = Prober(assignment.place.rank, make_pedal(assignment), max(assignment.slowdown), clock, group)
     slowdown = None
     if max(assignment.slowdown) > 1:
         stopwatch.enter("calibrate")
         slowdown = calibrate(prober, assignment.slowdown, device)
-    rank = Rank(
-        index=assignment.place.rank,
-        world_size=assignment.world_size,
-        sharers=assignment.place.local_world_size if device.type == "cpu" else config.hardware.ranks_per_device,
-        device=device,
-        seed=config.seed,
-        available_bytes=lambda: available_bytes(device),
-        slowdown=assignment.slowdown,
-        seconds_of=prober.seconds_of,
-        group=functools.cache(lambda name: backends.side_group(name, device)),
-    )
+    rank = describe_rank(assignment, device, group, prober)
     stopwatch.enter("build")
     cases = load_suites()[config.suite].build(config, rank)
     require_sound(cases, config)
@@ -78,6 +68,23 @@ def run_rank(assignment: Assignment) -> dict[str, Any] | None:
     if assignment.place.rank:
         return None
     return {"cases": reports, "clock": clock.name, "began_s": stopwatch.began_s, "slowdown": slowdown}
+
+
+def describe_rank(assignment: Assignment, device: torch.device, group: Group, prober: Prober) -> Rank:
+    """What the suite may know; all ranks together."""
+    config, place = assignment.config, assignment.place
+    on_device = config.hardware.ranks_per_device if device.type == "cuda" else 1
+    return Rank(
+        index=place.rank,
+        world_size=assignment.world_size,
+        sharers=on_device if device.type == "cuda" else place.local_world_size,
+        device=device,
+        seed=config.seed,
+        available_bytes=min(row[0] for row in group.exchange([float(available_bytes(device))])),
+        shares=tuple(100 / on_device / factor for factor in assignment.slowdown),
+        seconds_of=prober.seconds_of,
+        group=functools.cache(lambda name: backends.side_group(name, device, backends.group_timeout(config))),
+    )
 
 
 def make_pedal(assignment: Assignment) -> Pedal:

@@ -5,23 +5,19 @@ from matplotlib.figure import Figure
 
 from analysis import style
 from analysis.speedup import Baseline
-from analysis.tables.matmul_lut import SUITE, shares
+from analysis.table import alike
+from analysis.tables.matmul_lut import SUITE, measured, shares
 
 
 def draw(table: pd.DataFrame, baseline: Baseline | None) -> dict[str, Figure]:
-    """Two figures per element type and machine."""
-    rows = table[(table["suite"] == SUITE) & (table["status"] == "ok")]
-    figures: dict[str, Figure] = {}
-    keys = [name for name in ("dtype", "bg_streams", "host") if name in rows and rows[name].nunique() > 1]
-    for values, group in rows.groupby(keys) if keys else [((), rows)]:
-        if group.empty:
-            continue
-        suffix = "".join(f"_{name}{value}" for name, value in zip(keys, values, strict=True))
-        measured = group.assign(share=shares(group)).sort_values("started_at")
-        measured = measured.drop_duplicates(["share", "size"], keep="last")
-        figures[f"{SUITE}_time{suffix}.png"] = time_over_size(measured)
-        if measured["share"].nunique() > 1:
-            figures[f"{SUITE}_share{suffix}.png"] = performance_over_share(measured)
+    """Two figures for what is alike but for size and share."""
+    rows, figures = measured(table), {}
+    for suffix, group in alike(rows, "size", "slowdown") if len(rows) else []:
+        newest = group.assign(share=shares(group)).sort_values("started_at", kind="stable")
+        newest = newest.drop_duplicates(["share", "size"], keep="last")
+        figures[f"{SUITE}_time{suffix}.png"] = time_over_size(newest)
+        if newest["share"].nunique() > 1:
+            figures[f"{SUITE}_share{suffix}.png"] = performance_over_share(newest)
     return figures
 
 

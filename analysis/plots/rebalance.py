@@ -19,20 +19,24 @@ OTHERS = ("reference", "torch")
 
 
 def draw(table: pd.DataFrame, baseline: Baseline | None) -> dict[str, Figure]:
-    """Five figures, where one number says how slow the last rank is; of a repeated point the last run."""
-    rows = cells_of(table)
-    if rows.empty:
-        return {}
+    """Five figures for what is alike but for strategy, length and slowdown."""
+    figures: dict[str, Figure] = {}
+    for suffix, rows in cells_of(table):
+        figures |= {f"{SUITE}_{name}{suffix}.png": figure for name, figure in figures_of(rows).items()}
+    return figures
+
+
+def figures_of(rows: pd.DataFrame) -> dict[str, Figure]:
     strategies = [name for name in dict.fromkeys(rows["strategy"]) if name not in OTHERS]
     figures = {
-        f"{SUITE}_efficiency.png": efficiency(rows, strategies),
-        f"{SUITE}_latency_scaling.png": latency_scaling(rows, strategies),
-        f"{SUITE}_winner.png": winners(rows[rows["strategy"].isin(strategies)]),
+        "efficiency": efficiency(rows, strategies),
+        "latency_scaling": latency_scaling(rows, strategies),
+        "winner": winners(rows[rows["strategy"].isin(strategies)]),
     }
     if rows["paired_speedup"].notna().any():
-        figures[f"{SUITE}_speedup_over_even.png"] = speedup_over_even(rows, strategies)
+        figures["speedup_over_even"] = speedup_over_even(rows, strategies)
     if "tokens" in rows and rows["tokens"].notna().any():
-        figures[f"{SUITE}_tokens.png"] = tokens(rows[rows["strategy"].isin(strategies)])
+        figures["tokens"] = tokens(rows[rows["strategy"].isin(strategies)])
     return figures
 
 

@@ -10,33 +10,44 @@ from matplotlib.figure import Figure
 
 from analysis import style
 from analysis.speedup import Baseline
+from analysis.table import alike
 
 SUITES = ("tp_columnwise", "tp_rowwise")
 OPTIONS = ("size", "order", "collective", "chunks")
 """Of an implementation, in its name; a backend of its own is added where it has one."""
+BOUNDS = ["compute_only", "comm_only"]
+LABELS = ("implementation", "comm_backend", *OPTIONS)
 SHAPE = ["m", "n", "k"]
 MOST_PANELS = 6
 """More shapes than this are told by the maps alone."""
 
 
 def draw(table: pd.DataFrame, baseline: Baseline | None) -> dict[str, Figure]:
-    """Per suite, element type and number of ranks."""
+    """Per suite, and what is alike but for shape and implementation."""
     figures: dict[str, Figure] = {}
     for suite in SUITES:
         rows = table[(table["suite"] == suite) & (table["status"] == "ok")]
-        for (dtype, ranks), part in rows.groupby(["dtype", "world_size"]) if len(rows) else []:
-            part = part.assign(name=[name_of(row) for _, row in part.iterrows()]).sort_values("started_at")
-            part = part.drop_duplicates([*SHAPE, "name"], keep="last")
-            title, stem = f"{suite}: {ranks} ranks, {dtype}", f"{suite}_{ranks}ranks_{dtype}"
-            rivals = part[~part["implementation"].isin(["compute_only", "comm_only"])]
-            if part.groupby(SHAPE).ngroups <= MOST_PANELS:
-                figures[f"{stem}_time.png"] = bars(part, title, "median_s", "time of one product [ms]", 1e3)
-                if rivals["paired_speedup"].notna().any():
-                    figures[f"{stem}_speedup.png"] = bars(rivals, title, "paired_speedup", "time of baseline / time", 1)
-            if not rivals.empty:
-                figures[f"{stem}_best.png"] = best_map(rivals, title)
-            if rivals["limit_share"].notna().any():
-                figures[f"{stem}_limit.png"] = limit_map(rivals, title)
+        if rows.empty:
+            continue
+        rows = rows.assign(name=[name_of(row) for _, row in rows.iterrows()])
+        for suffix, part in alike(rows, *SHAPE, *LABELS):
+            part = part.sort_values("started_at", kind="stable").drop_duplicates([*SHAPE, "name"], keep="last")
+            title = f"{suite}: {part['world_size'].iloc[0]} ranks, {part['dtype'].iloc[0]}"
+            figures |= {f"{suite}_{name}{suffix}.png": figure for name, figure in figures_of(part, title).items()}
+    return figures
+
+
+def figures_of(part: pd.DataFrame, title: str) -> dict[str, Figure]:
+    figures = {}
+    rivals = part[~part["implementation"].isin(BOUNDS)]
+    if part.groupby(SHAPE).ngroups <= MOST_PANELS:
+        figures["time"] = bars(part, title, "median_s", "time of one product [ms]", 1e3)
+        if rivals["paired_speedup"].notna().any():
+            figures["speedup"] = bars(rivals, title, "paired_speedup", "time of baseline / time", 1)
+    if not rivals.empty:
+        figures["best"] = best_map(rivals, title)
+    if rivals["limit_share"].notna().any():
+        figures["limit"] = limit_map(rivals, title)
     return figures
 
 
@@ -60,7 +71,7 @@ def bars(rows: pd.DataFrame, title: str, value: str, label: str, scale: float) -
     for (shape, part), axis in zip(shapes, axes, strict=True):
         values = part[[value, low, high]].astype(float) * scale
         errors = style.interval_bars(values, value, low, high)
-        bounds = part["implementation"].isin(["compute_only", "comm_only"])
+        bounds = part["implementation"].isin(BOUNDS)
         colours = ["lightgray" if bound else "C0" for bound in bounds]
         axis.barh(part["name"], values[value], xerr=errors, color=colours, capsize=3)
         if value != "median_s":

@@ -2,6 +2,8 @@
 
 import pandas as pd
 
+from analysis.table import alike
+
 SUITE = "matmul_lut"
 SOURCE = ["host", "device_name", "slowed_by", "threads_per_rank"]
 COLUMNS = ["mps_pct", "size", "dtype", "bg_streams", "avg_ms", "tflops"]
@@ -9,20 +11,26 @@ COLUMNS = ["mps_pct", "size", "dtype", "bg_streams", "avg_ms", "tflops"]
 
 
 def write(table: pd.DataFrame) -> dict[str, str]:
-    """A table per machine: comments say of what, how and when; avg_ms is the mean, and tflops by it."""
-    rows = table[(table["suite"] == SUITE) & (table["status"] == "ok")]
-    machines = list(rows.groupby(SOURCE[:2], dropna=False))
+    """A table per machine and way to run: comments say of what, how and when; avg_ms is the mean, and tflops by it."""
+    rows = measured(table)
+    if rows.empty:
+        return {}
     return {
-        f"{SUITE}.csv" if len(machines) == 1 else f"{SUITE}_{host}_{device}.csv".replace(" ", "_"): (
-            provenance(measured) + shaped(measured).to_csv(index=False, float_format="%.6g")
-        )
-        for (host, device), measured in machines
+        f"{SUITE}{suffix}.csv": provenance(group) + shaped(group).to_csv(index=False, float_format="%.6g")
+        for suffix, group in alike(rows, "size", "slowdown", "dtype", "bg_streams")
     }
+
+
+def measured(table: pd.DataFrame) -> pd.DataFrame:
+    """The rows of single ranks, whose share one number says."""
+    rows = table[(table["suite"] == SUITE) & (table["status"] == "ok") & (table["world_size"] == 1)]
+    return rows.assign(slowdown=pd.to_numeric(rows["slowdown"], errors="coerce")).dropna(subset=["slowdown"])
 
 
 def shares(rows: pd.DataFrame) -> pd.Series:
     """Percent of the device that was left of it."""
-    return (100 / pd.to_numeric(rows["slowdown"])).round(3)
+    sharers = rows["ranks_per_device"].where(rows["device"] == "cuda", 1)
+    return (100 / sharers / rows["slowdown"]).round(3)
 
 
 def shaped(rows: pd.DataFrame) -> pd.DataFrame:

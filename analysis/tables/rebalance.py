@@ -5,35 +5,49 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 import pandas as pd
 
-from analysis.table import as_markdown
+from analysis.table import alike, as_markdown
+from analysis.within_job import FIGURES
 
 SUITE = "ring_attention"
 RIVALS = ("even", "uneven", "lut", "formula")
 OURS = ("balanced", "zigzag", "online")
-CELL = ["host", "device", "world_size", "dtype", "seq_len", "slowdown"]
+CELL = ["seq_len", "slowdown"]
 NEAR = 0.1
 """Within this of the ideal, or of the prediction, counts as near."""
 
 
-def cells_of(table: pd.DataFrame) -> pd.DataFrame:
-    """The measured rows where one number says how slow the last rank is; of a repeated point the last run."""
+def cells_of(table: pd.DataFrame) -> list[tuple[str, pd.DataFrame]]:
+    """The measured rows where one number says how slow the last rank is, by what else was alike (analysis.table.alike).
+
+    Of a repeated point the last run.
+    """
     rows = table[(table["suite"] == SUITE) & (table["status"] == "ok")]
     rows = rows.assign(slowdown=pd.to_numeric(rows["slowdown"], errors="coerce")).dropna(subset=["slowdown"])
     if rows.empty:
-        return rows
-    newest = rows.sort_values("started_at", kind="stable").drop_duplicates([*CELL, "strategy"], keep="last")
-    return newest.sort_values(["seq_len", "slowdown"], kind="stable")
+        return []
+    numbers = [name for name in FIGURES if name in rows]
+    rows = rows.assign(**{name: pd.to_numeric(rows[name], errors="coerce") for name in numbers})
+    return [
+        (
+            suffix,
+            group.sort_values("started_at", kind="stable")
+            .drop_duplicates([*CELL, "strategy"], keep="last")
+            .sort_values(CELL, kind="stable"),
+        )
+        for suffix, group in alike(rows, "strategy", *CELL)
+    ]
 
 
 def write(table: pd.DataFrame) -> dict[str, str]:
-    rows = cells_of(table)
-    if rows.empty:
-        return {}
+    return {f"{SUITE}_rebalanced{suffix}.md": text_of(rows) for suffix, rows in cells_of(table)}
+
+
+def text_of(rows: pd.DataFrame) -> str:
     factor = rows["slowdown"].max()
     parts = [f"# Ring attention, last rank slowed {factor:g} times", as_markdown(harshest(rows, factor), shaped=True)]
     if lines := list(summary(rows)):
         parts += ["## All cells", "\n".join(f"- {line}" for line in lines)]
-    return {f"{SUITE}_rebalanced.md": "\n\n".join(parts)}
+    return "\n\n".join(parts)
 
 
 def harshest(rows: pd.DataFrame, factor: float) -> pd.DataFrame:

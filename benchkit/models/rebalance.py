@@ -12,7 +12,7 @@ from benchkit.models.attention import Layer, attend, by_head, merge
 from benchkit.models.ring import COMPUTE, PROJECT, Ring
 from benchkit.splits import CostModel, Split
 
-SecondsOf = Callable[[Callable[[], object]], list[float]]
+SecondsOf = Callable[..., list[list[float]]]
 PROBE_QUERIES, LONGEST_PROBE = 512, 8192
 WORTH_MOVING = 0.05
 """A split moves only where its slowest rank would be faster by more than this: each measured time is a little off."""
@@ -32,8 +32,7 @@ def fit_cost(layer: Layer, x: Tensor, causal: bool, seconds_of: SecondsOf) -> tu
     query, key, value = by_head(queries[:PROBE_QUERIES]), by_head(key_value[:, 0]), by_head(key_value[:, 1])
     into = attend(query, key, value, False)
 
-    layer_s = seconds_of(alone.step)
-    block_s = seconds_of(lambda: merge(into, attend(query, key, value, False)))
+    layer_s, block_s = seconds_of(alone.step, lambda: merge(into, attend(query, key, value, False)))
     fastest = min(layer_s)
     pair_s = block_s[layer_s.index(fastest)] / (query.shape[2] * num_keys)
     pairs = CostModel(causal=causal).pairs((0, length), length)
@@ -43,24 +42,23 @@ def fit_cost(layer: Layer, x: Tensor, causal: bool, seconds_of: SecondsOf) -> tu
 
 @dataclass(frozen=True)
 class Planner:
-    """What is known before a split is made. slowdown: the factors asked for; speeds: the measured ones."""
+    """What is known before a split is made. shares: percent of a device per rank; speeds: the measured ones."""
 
     seq_len: int
     align: int
-    slowdown: Sequence[float]
+    shares: Sequence[float]
     table: Mapping[float, float]
     cost: CostModel
     speeds: Sequence[float]
 
     def split(self, strategy: str) -> Split:
         """The split of one strategy; `online` starts even, `reference` stays so."""
-        shares = [100 / factor for factor in self.slowdown]
         if strategy == "uneven":
-            return splits.uneven(self.seq_len, shares, self.align)
+            return splits.uneven(self.seq_len, self.shares, self.align)
         if strategy == "lut":
-            return splits.looked_up(self.seq_len, shares, self.table, self.align)
+            return splits.looked_up(self.seq_len, self.shares, self.table, self.align)
         if strategy == "formula":
-            return splits.formula(self.seq_len, shares, self.align)
+            return splits.formula(self.seq_len, self.shares, self.align)
         if strategy == "balanced":
             return splits.balanced(self.seq_len, self.speeds, self.cost, self.align)
         if strategy == "zigzag":
@@ -90,7 +88,7 @@ class Online:
     steps: int = 0
 
     def __post_init__(self) -> None:
-        self.planner = replace(self.planner, speeds=[1.0] * len(self.planner.slowdown))
+        self.planner = replace(self.planner, speeds=[1.0] * len(self.planner.shares))
         self.current = self.planner.split("even")
 
     def observe(self, regions_s: Mapping[str, float]) -> bool:

@@ -4,10 +4,11 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 import torch
-import torch.distributed as dist
 from torch import Tensor
 
+from benchkit.models import transfers
 from benchkit.models.attention import Layer, Partial, attend, by_head, merge
+from benchkit.models.transfers import Transfer
 from benchkit.regions import region
 from benchkit.splits import Piece, Split
 
@@ -76,7 +77,7 @@ class Ring:
             rotated, own = self.layer.project(self.x, self.positions)
         query = by_head(rotated)
         held: Tensor | None = own
-        sent: list[dist.Work] = []
+        sent: list[Transfer] = []
         result: Partial | None = None
         for turn in range(self.world_size):
             incoming, sending, receiving = self._pass_on(held, turn)
@@ -94,19 +95,16 @@ class Ring:
         with region(PROJECT):
             return self.layer.finish(query if result is None else result[0])
 
-    def _pass_on(self, held: Tensor | None, turn: int) -> tuple[Tensor | None, list[dist.Work], list[dist.Work]]:
+    def _pass_on(self, held: Tensor | None, turn: int) -> tuple[Tensor | None, list[Transfer], list[Transfer]]:
         """Sends on what is held and receives what comes next, both only as far as somebody needs it."""
         owner, coming = (self.rank - turn) % self.world_size, (self.rank - turn - 1) % self.world_size
         after, before = (self.rank + 1) % self.world_size, (self.rank - 1) % self.world_size
-        operations, incoming = [], None
-        if held is not None and self.reach[owner] > turn:
-            operations.append(dist.P2POp(dist.isend, held, after))
+        sends = [(held, after)] if held is not None and self.reach[owner] > turn else []
+        incoming, receives = None, []
         if self.reach[coming] > turn:
             incoming = self.x.new_empty(self.lengths[coming], 2, *self.shape)
-            operations.append(dist.P2POp(dist.irecv, incoming, before))
-        works = dist.batch_isend_irecv(operations) if operations else []
-        receives = works[-1:] if incoming is not None else []
-        return incoming, works[: len(works) - len(receives)], receives
+            receives = [(incoming, before)]
+        return incoming, *transfers.start(sends, receives)
 
     def _add(self, result: Partial | None, query: Tensor, held: Tensor, block: Block) -> Partial:
         """Computes a block and merges it into the rows of the result that it belongs to."""

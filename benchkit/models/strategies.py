@@ -1,13 +1,14 @@
 """A strategy at work: a ring under its split, checked against the definition, moved where it is online."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from benchkit.errors import InvalidResult
+from benchkit.models import transfers
 from benchkit.models.attention import Exact, Layer
 from benchkit.models.rebalance import Online, Planner
 from benchkit.models.ring import Ring
@@ -43,9 +44,12 @@ class Running:
 
     def __init__(self, shared: Shared, strategy: str) -> None:
         self._shared, self._strategy, self._turn = shared, strategy, 0
-        self._online = Online(shared.planner, shared.x.device) if strategy == "online" else None
+        self._online = (
+            Online(shared.planner, transfers.exchange_device(shared.x.device)) if strategy == "online" else None
+        )
         if strategy == "torch":
-            self._split = shared.planner.at_full_speed().split("zigzag" if shared.causal else "even")
+            exactly_even = replace(shared.planner.at_full_speed(), align=1)
+            self._split = exactly_even.split("zigzag" if shared.causal else "even")
         else:
             self._split = shared.planner.split(strategy)
         self._ring = self._ring_of(shared.x)
@@ -85,14 +89,13 @@ class Running:
 
     def details(self) -> Mapping[str, Any]:
         """Tokens and predicted busy time of each rank, and the time of a perfect split."""
-        planner = self._online.planner if self._online else self._shared.planner
-        if self._strategy == "reference":
-            planner = planner.at_full_speed()
-        predicted_s = None if self._strategy == "torch" else planner.predicted_s(self._split)
+        planner = self._shared.planner.at_full_speed() if self._strategy == "reference" else self._shared.planner
+        fixed = self._strategy not in ("torch", "online")  # what moves by its own times predicts nothing
+        predicted_s = planner.predicted_s(self._split) if fixed else None
         return {
             "tokens": self._split.tokens,
             "busy_predicted_s": predicted_s,
             "predicted_s": predicted_s and max(predicted_s),
             "ideal_s": planner.ideal_s(),
-            "speed": list(planner.speeds),
+            "speed": list(self._online.planner.speeds if self._online else planner.speeds),
         }

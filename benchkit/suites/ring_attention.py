@@ -33,6 +33,8 @@ class RingAttentionConfig(RunConfig):
             raise ConfigError(f"head_dim={self.head_dim}: allowed are even numbers")
         if self.hardware.device == "cpu" and self.dtype == "float16":
             raise ConfigError("dtype=float16: allowed on a cpu are bfloat16, float32 and float64")
+        if self.hardware.device == "cuda" and self.dtype == "float64":
+            raise ConfigError("dtype=float64: allowed on a GPU are float16, bfloat16 and float32")
         if self.lut is not None:
             read_table(self.lut, self.seq_len, self.dtype)
 
@@ -75,7 +77,7 @@ def ring_attention(config: RingAttentionConfig, rank: Rank) -> list[Case]:
     layer = Layer.random(*shape, dtype=dtype, device=rank.device, seed=rank.seed + 1)
     cost, speeds = fit_cost(layer, x, config.causal, rank.seconds_of)
     table = read_table(config.lut, config.seq_len, config.dtype) if config.lut else {}
-    planner = Planner(config.seq_len, config.align, rank.slowdown, table, cost, speeds)
+    planner = Planner(config.seq_len, config.align, rank.shares, table, cost, speeds)
     shared = Shared(rank.index, layer, x, config.causal, planner, Exact(layer, x, config.causal))
     return [case_of(shared, strategy) for strategy in config.strategies]
 

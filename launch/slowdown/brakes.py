@@ -46,7 +46,11 @@ def make_brake(mechanism: str, threads: int) -> Brake:
         return NoBrake(mechanism)
     room = find_room() if mechanism in ("auto", "cgroup") else None
     if room:
-        return CpuQuota(room, threads)
+        try:
+            return CpuQuota(room, threads)
+        except OSError:  # a group may be made here, but no process moved into it
+            if mechanism == "cgroup":
+                raise
     if mechanism == "cgroup":
         raise PermissionError("no control group here in which this user may set a CPU quota")
     return DutyCycle(os.getpid())

@@ -103,7 +103,11 @@ class CpuQuota:
         self._version, self._threads = room.version, threads
         self._folder = room.folder / f"{PREFIX}{os.getpid()}"
         self._folder.mkdir(exist_ok=True)
-        (self._folder / "cgroup.procs").write_text(str(os.getpid()))
+        try:
+            (self._folder / "cgroup.procs").write_text(str(os.getpid()))
+        except OSError:
+            self._folder.rmdir()
+            raise
 
     def press(self, factor: float) -> None:
         limit(self._folder, self._version, self._threads / factor)

@@ -9,7 +9,7 @@ import shutil
 import subprocess
 import tempfile
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 CONTROL = "nvidia-cuda-mps-control"
 ANSWER_S = 10.0
@@ -37,13 +37,14 @@ def daemon(needed: bool) -> Iterator[dict[str, str]]:
         own = {"CUDA_MPS_PIPE_DIRECTORY": folder, "CUDA_MPS_LOG_DIRECTORY": folder}
         environment = {**os.environ, **own}
         started = run([CONTROL, "-d"], environment)
-        if started.returncode or ask(environment).returncode:
-            said = (started.stderr or started.stdout).strip().splitlines() or ["it does not answer"]
-            raise MpsUnavailable(f"{CONTROL} -d: {said[-1]}")
         try:
+            if started.returncode or ask(environment).returncode:
+                said = (started.stderr or started.stdout).strip().splitlines() or ["it does not answer"]
+                raise MpsUnavailable(f"{CONTROL} -d: {said[-1]}")
             yield own
         finally:
-            run([CONTROL], environment, "quit -t 1\n")
+            with suppress(MpsUnavailable):  # what was measured counts, and so does a Ctrl-C
+                run([CONTROL], environment, "quit -t 1\n")
 
 
 def ask(environment: Mapping[str, str]) -> "subprocess.CompletedProcess[str]":

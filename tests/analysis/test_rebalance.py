@@ -135,6 +135,7 @@ def lut_records():
         record = make_record()
         [base] = record["cases"]
         record["config"] |= {"suite": "matmul_lut", "sizes": [64, 128], "bg_streams": 0}
+        record["world_size"] = 1
         record["config"].pop("data_size")
         record["config"]["hardware"]["slowdown"] = slowdown
         record["environment"]["cpu"] = "a processor"
@@ -163,6 +164,39 @@ def test_the_look_up_table_has_its_columns_and_where_it_is_from():
     assert float(rows[1]["avg_ms"]) == pytest.approx(2)
     assert float(rows[1]["tflops"]) == pytest.approx(2 * 64**3 / 2e-3 / 1e12, rel=1e-4)
     assert {"matmul_lut_time.png", "matmul_lut_share.png"} <= set(dict(draw_all(tabulate_records(lut_records()), None)))
+
+
+def test_what_is_unlike_is_never_in_one_table_or_plot(cells):
+    others = [ring_record(seq_len, slowdown, balanced=9e-3) for seq_len in (2048, 4096) for slowdown in (1.0, 2.0)]
+    for record in others:
+        record["config"]["causal"] = False
+    for record in cells:
+        record["config"]["causal"] = True
+    table = tabulate_records([*cells, *others])
+    texts = rebalance.write(table)
+    assert list(texts) == [f"ring_attention_rebalanced_causal-{causal}.md" for causal in (False, True)]
+    assert "(geometric means of 4)" in texts["ring_attention_rebalanced_causal-False.md"]
+    assert "(geometric means of 6)" in texts["ring_attention_rebalanced_causal-True.md"]
+    assert {f"ring_attention_winner_causal-{causal}.png" for causal in (False, True)} <= set(
+        dict(draw_all(table, None))
+    )
+
+
+def test_a_look_up_table_is_of_single_ranks_whose_share_is_one_number():
+    records = lut_records()
+    records[1]["world_size"] = 2
+    records[2]["config"]["hardware"]["slowdown"] = [1, 10]
+    [(_, text)] = tables_of(tabulate_records(records))
+    assert [line.split(",")[0] for line in text.splitlines() if line[0].isdigit()] == ["100", "100"]
+
+
+def test_too_few_samples_for_an_interval_are_no_obstacle(cells):
+    for record in cells:
+        for each in record["cases"]:
+            each |= {name: [row[:3] for row in each[name]] for name in ("samples_s", "start_offsets_s")}
+            each["regions_s"] = {}
+    text = rebalance.write(tabulate_records(cells))["ring_attention_rebalanced.md"]
+    assert "slower than even beyond its interval in 0" in text
 
 
 def test_the_report_has_all_of_it(cells, tmp_path, capsys):

@@ -83,7 +83,7 @@ def test_a_case_that_was_not_measured_is_nobodys_part():
 
 def test_few_shapes_have_bars_and_many_have_maps():
     few = dict(draw_all(tabulate_records([product_record()]), None))
-    stem = "tp_columnwise_2ranks_float32"
+    stem = "tp_columnwise"
     assert {f"{stem}_{name}.png" for name in ("time", "speedup", "best", "limit")} <= set(few)
     [axis] = few[f"{stem}_time.png"].axes
     assert [text.get_text() for text in axis.get_yticklabels()] == [

@@ -1,6 +1,7 @@
 """Ring attention: its parts by arithmetic, and the whole on real ranks against float64."""
 
 import math
+from dataclasses import replace
 
 import pytest
 import torch
@@ -107,8 +108,23 @@ def test_keys_go_no_further_than_somebody_needs_them():
 
 def shared(causal=True, dtype=torch.float32, table=None, slowdown=(1.0,)):
     made, x = layer(64, dtype), tokens(64, dtype)
-    planner = Planner(64, 4, slowdown, table or {}, CostModel(causal=causal), [1 / factor for factor in slowdown])
+    planner = Planner(
+        64,
+        4,
+        [100 / factor for factor in slowdown],
+        table or {},
+        CostModel(causal=causal),
+        [1 / factor for factor in slowdown],
+    )
     return Shared(0, made, x, causal, planner, Exact(made, x, causal))
+
+
+def test_torchs_shards_are_of_one_size_whatever_the_alignment(monkeypatch):
+    monkeypatch.setattr(strategies, "TorchRing", lambda layer, x, split, rank, causal: split)
+    for causal in (True, False):
+        made = shared(causal, slowdown=(1.0, 3.0))
+        uneven_by_align = replace(made, x=tokens(1000), planner=replace(made.planner, seq_len=1000, align=64))
+        assert Running(uneven_by_align, "torch")._split.tokens == [500, 500]
 
 
 def test_a_wrong_output_is_seen(monkeypatch):
@@ -143,7 +159,7 @@ def test_what_cannot_run_says_why():
 
 
 def test_every_strategy_has_its_split():
-    planner = Planner(1024, 32, (1.0, 4.0), {25.0: 1.0, 100.0: 3.0}, CostModel(), [1.0, 0.25])
+    planner = Planner(1024, 32, (100.0, 25.0), {25.0: 1.0, 100.0: 3.0}, CostModel(), [1.0, 0.25])
     found = {name: planner.split(name).tokens for name in ("even", "uneven", "lut", "formula", "balanced", "zigzag")}
     assert found["even"] == planner.split("online").tokens == planner.split("reference").tokens == [512, 512]
     assert found["uneven"] == [832, 192]
@@ -158,7 +174,7 @@ def test_every_strategy_has_its_split():
 @pytest.mark.parametrize("speeds", [[1.0, 1.0], [1.0, 0.1], [0.5, 1.0, 0.25], [1.0, 1e-4]])
 def test_an_online_split_finds_the_balance_and_stays_there(speeds):
     cost = CostModel(pair_s=1e-9, token_s=1e-7)
-    planner = Planner(4096, 32, [1.0] * len(speeds), {}, cost, [1.0] * len(speeds))
+    planner = Planner(4096, 32, [100.0] * len(speeds), {}, cost, [1.0] * len(speeds))
     online = Online(planner, CPU)
     moves = [online.follow(splits.predict(online.current, speeds, cost)) for _ in range(12)]
     assert max(splits.predict(online.current, speeds, cost)) <= 1.06 * splits.ideal_s(4096, speeds, cost)
@@ -168,7 +184,7 @@ def test_an_online_split_finds_the_balance_and_stays_there(speeds):
 
 def test_an_online_split_does_not_follow_noise():
     cost = CostModel(pair_s=1e-9)
-    online = Online(Planner(4096, 32, (1.0, 1.0), {}, cost, [1.0, 1.0]), CPU)
+    online = Online(Planner(4096, 32, (100.0, 100.0), {}, cost, [1.0, 1.0]), CPU)
     online.follow(splits.predict(online.current, [1.0, 1.0], cost))
     for sign in (1, -1) * 5:
         exact = splits.predict(online.current, [1.0, 1.0], cost)
@@ -231,18 +247,14 @@ def test_every_strategy_is_right_on_every_world_size(cli: Cli, causal):
 
 
 BROKEN = """
-from benchkit.models import ring
+from benchkit.models import transfers
 from benchkit.registry import suite
 from benchkit.suites.ring_attention import RingAttentionConfig, ring_attention as sound
 
 @suite
 def broken(config: RingAttentionConfig, rank):
     "Ring attention in which nothing is ever sent."
-    original = ring.dist.P2POp
-    class Silent:
-        isend, irecv, P2POp = ring.dist.isend, ring.dist.irecv, original
-        batch_isend_irecv = staticmethod(lambda operations: [])
-    ring.dist = Silent
+    transfers.in_one_batch = lambda sends, receives, group: ([], [])
     return sound(config, rank)
 """
 
@@ -286,9 +298,32 @@ def test_a_slow_peer_is_slowed_measured_and_left_without_a_trace(cli: Cli):
     assert "aten::mm" in done.stdout
 
 
+STAGED = """
+from benchkit.models import transfers
+from benchkit.registry import suite
+from benchkit.suites.ring_attention import RingAttentionConfig, ring_attention as sound
+
+@suite
+def broken(config: RingAttentionConfig, rank):
+    "Ring attention whose every message goes by way of the host, as a GPU's would over gloo."
+    transfers.by_way_of_the_host = lambda tensor, group: True
+    return sound(config, rank)
+"""
+
+
+def test_messages_by_way_of_the_host_arrive(cli: Cli):
+    sound = (ROOT / "conf" / "suite" / "ring_attention.yaml").read_text()
+    cli.with_suite(STAGED, sound.replace("ring_attention", "broken"))
+    given = ["+suite=broken", "strategies=[even,balanced,zigzag]", "seq_len=257", "world_size=3"]
+    done = cli(*given, "measure=quick", "num_heads=2", "head_dim=8")
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
 @pytest.mark.parametrize(
     ("given", "said"),
     [
+        (["hardware.slowdown=null"], "hardware.slowdown=null: allowed is >= 1"),
+        (["dtype=float64", "hardware=cuda"], "dtype=float64: allowed on a GPU are"),
         (["hardware.slowdown=0.5"], "hardware.slowdown=0.5: allowed is >= 1"),
         (["hardware.slowdown=[1,2,3]", "world_size=2"], "hardware.slowdown=[1, 2, 3]: allowed is one per rank of 2"),
         (["hardware.slowdown=[1,x]"], "hardware.slowdown=[1, 'x']: allowed is >= 1"),

@@ -138,7 +138,7 @@ def test_costs_are_those_of_the_slowest_rank():
     times = {"small": 1e-4, "large": 1.1e-3, "compute": 2e-3}
     calls = {name: (lambda name=name: name) for name in times}
     costs = measure_costs(
-        lambda call: [times[call()] / 2, times[call()]],
+        lambda *calls: [[times[call()] / 2, times[call()]] for call in calls],
         (1000, calls["small"]), (1001000, calls["large"]), (4e6, calls["compute"]),
     )  # fmt: skip
     assert costs.byte_s == pytest.approx(1e-9)
@@ -216,6 +216,7 @@ def test_an_unknown_option_on_the_command_line_is_one_line(cli: Cli):
 
 
 BROKEN = """
+from benchkit.models import transfers
 from benchkit.models.tensor_parallel import columnwise, rowwise
 from benchkit.registry import suite
 from benchkit.suites.{suite} import {config}, {suite} as sound
@@ -238,9 +239,6 @@ class Done:
     def wait(self):
         pass
 
-def stale(original):
-    return lambda operations: []
-
 @suite
 def broken(config: {config}, rank):
     "Collectives that swap what they deliver, and peers that send nothing."
@@ -249,7 +247,7 @@ def broken(config: {config}, rank):
     wrong.all_gather_into_tensor = swapped(dist.all_gather_into_tensor)
     wrong.reduce_scatter_tensor = swapped(dist.reduce_scatter_tensor)
     wrong.all_reduce = lambda tensor, **options: tensor.copy_(tensor.flip(0))
-    wrong.batch_isend_irecv = stale(dist.batch_isend_irecv)
+    transfers.in_one_batch = lambda sends, receives, group: ([], [])
     columnwise.dist = rowwise.dist = wrong
     return sound(config, rank)
 """

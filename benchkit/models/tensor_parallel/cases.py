@@ -90,6 +90,19 @@ class Primitive:
         """One implementation; raises Unavailable where it cannot run here."""
         raise NotImplementedError
 
+    def step(self, options: Options, job: Any) -> Callable[[], object]:
+        """What a fixed choice does."""
+        raise NotImplementedError
+
+    def tried(self, kinds: Sequence[Options], job: Any) -> list[float]:
+        """The time of each, in turns, on the slowest rank; all in the same scratch memory."""
+        steps = []
+        for options in kinds:
+            self.scratch.used = 0
+            steps.append(self.step(options, job))
+        self.scratch.used = 0
+        return list(map(max, self.rank.seconds_of(*steps)))
+
     def new(self, *shape: int) -> Tensor:
         return torch.zeros(shape, dtype=self.dtype, device=self.rank.device)
 
@@ -100,7 +113,7 @@ class Primitive:
         """One per choice; all are skipped where memory is short."""
         operands, scratch = self.numbers()
         m, n, k = self.shape
-        checking = 5 * (m * k + k * n) + 8 * max(m * k, k * n)  # whole matrices on the CPU, and one of them in float64
+        checking = 9 * (m * k + k * n) + 8 * m * n  # whole matrices drawn, and all three in float64
         if shortage := self.rank.memory_shortage((operands + scratch) * self.dtype.itemsize + checking):
             return [Case(labels=labels_of(options), skip=shortage) for options in self.chosen]
         self.allocate()

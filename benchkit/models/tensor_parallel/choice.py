@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-SecondsOf = Callable[[Callable[[], object]], list[float]]
+SecondsOf = Callable[..., list[list[float]]]
 Options = dict[str, str | int]
 CHUNKS = (2, 4, 8)
 TRIED = (1, 2)
@@ -68,6 +68,6 @@ def measure_costs(
     compute: tuple[float, Callable[[], object]],
 ) -> Costs:
     """Times a small and a large collective (bytes, call) and a computation (operations, call) on the slowest rank."""
-    small_s, large_s, compute_s = (max(seconds_of(call)) for _, call in (small, large, compute))
+    small_s, large_s, compute_s = map(max, seconds_of(small[1], large[1], compute[1]))
     byte_s = max(0.0, large_s - small_s) / max(1, large[0] - small[0])
     return Costs(max(0.0, small_s - byte_s * small[0]), byte_s, compute_s / compute[0])

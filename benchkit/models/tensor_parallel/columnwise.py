@@ -3,14 +3,17 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from itertools import chain
 from typing import Any
 
 import torch
 import torch.distributed as dist
 from torch import Tensor
 
+from benchkit.models import transfers
 from benchkit.models.tensor_parallel.cases import Scratch
 from benchkit.models.tensor_parallel.operands import Shards
+from benchkit.models.transfers import Transfer
 from benchkit.regions import region
 
 COMPUTE, WAIT = "compute_block", "comm_wait"
@@ -149,14 +152,16 @@ def shards_round_the_ring(job: Columnwise, chunks: int) -> Step:
     """AG_before, peer to peer: shards go round in chunks; each rank multiplies its own first and then what arrives."""
     size, rank, pieces = job.rows.world_size, job.rank, chunks_of(job.rows.most, chunks)
     spare = [job.new(job.rows.most, job.a) for _ in range(2)]
+    after, before = (rank + 1) % size, (rank - 1) % size
 
     def step() -> None:
         held = job.a
         for turn in range(size):
-            incoming, works = spare[turn % 2], []
+            incoming = spare[turn % 2]
+            works: list[Transfer] = []
             for piece in pieces:
                 if turn + 1 < size:
-                    works += exchange(job.group, held[piece], (rank + 1) % size, incoming[piece], (rank - 1) % size)
+                    works += chain(*transfers.start([(held[piece], after)], [(incoming[piece], before)], job.group))
                 with region(COMPUTE):
                     job.multiply(held[piece], (rank - turn) % size, piece.start)
             with region(WAIT):
@@ -174,7 +179,7 @@ def rows_to_all_peers(job: Columnwise, chunks: int) -> Step:
     peers = [(rank + 1 + i) % size for i in range(size - 1)]  # every rank begins with its neighbour
 
     def step() -> None:
-        works: list[Work] = []
+        works: list[Transfer] = []
         for piece in pieces:
             length = piece.stop - piece.start
             own = job.place(rank, piece.start, length)
@@ -182,18 +187,10 @@ def rows_to_all_peers(job: Columnwise, chunks: int) -> Step:
                 if len(own):
                     torch.mm(job.a[piece][: len(own)], job.b, out=own)
             there = {peer: job.place(peer, piece.start, length) for peer in peers}
-            operations = [dist.P2POp(dist.isend, own, peer, job.group) for peer in peers if len(own)]
-            operations += [dist.P2POp(dist.irecv, rows, peer, job.group) for peer, rows in there.items() if len(rows)]
-            works += dist.batch_isend_irecv(operations) if operations else []
+            receives = [(rows, peer) for peer, rows in there.items() if len(rows)]
+            works += chain(*transfers.start([(own, peer) for peer in peers if len(own)], receives, job.group))
         with region(WAIT):
             for work in works:
                 work.wait()
 
     return step
-
-
-def exchange(group: dist.ProcessGroup | None, outgoing: Tensor, to: int, incoming: Tensor, source: int) -> list[Work]:
-    """Sends one thing and receives another, both under way when this returns."""
-    send, receive = dist.P2POp(dist.isend, outgoing, to, group), dist.P2POp(dist.irecv, incoming, source, group)
-    works: list[Work] = dist.batch_isend_irecv([send, receive])
-    return works

@@ -60,13 +60,13 @@ class ColumnwiseCases(Primitive):
             step = functools.partial(torch.mm, self.whole_a, self.b, out=self.c)
             return Built(step, Work(useful_flops=self.flops, executed_flops=self.flops * size), lambda: self.c)
         if kind == "symmetric_memory":
-            return symmetric_memory.all_gather_matmul(job, self.work("AG_before"), parts("AG_before"))
+            return symmetric_memory.all_gather_matmul(job, self.work("AG_before"), parts("AG_before", "default"))
         details: Details = {}
         if kind == "auto":
             options, details = self.choose(job, str(options["backend"]))
         order = str(options["order"])
         step = self.step(options, job)
-        return Built(step, self.work(order), lambda: self.c, parts=parts(order), details=details)
+        return Built(step, self.work(order), lambda: self.c, parts=parts(order, options["backend"]), details=details)
 
     def step(self, options: Options, job: Columnwise) -> Step:
         """What a fixed choice does."""
@@ -131,18 +131,19 @@ class ColumnwiseCases(Primitive):
 
         local = (self.flops / size, columnwise.compute_sharded(job))
         costs = measure_costs(self.rank.seconds_of, gather(1), gather(self.rows.most), local)
+        kinds: list[Options] = [
+            {"implementation": name, "order": order, **chunked, "backend": backend}
+            for order, (name, chunked) in itertools.product(ORDERS, [("pytorch", {}), *overlapping()])
+        ]
         trials = []
-        for order, (name, chunked) in itertools.product(ORDERS, [("pytorch", {}), *overlapping()]):
-            options: Options = {"implementation": name, "order": order, **chunked, "backend": backend}
-            self.scratch.used = 0
-            tried_s = max(self.rank.seconds_of(self.step(options, job)))
+        for options, tried_s in zip(kinds, self.tried(kinds, job), strict=True):
+            order = str(options["order"])
             flops = self.flops if order == "AG_before" else self.flops / size
             trials.append(Trial(dict(options), tried_s, flops, self.gathered_bytes(order)))
         predicted_s, chosen = costs.best(trials)
-        self.scratch.used = 0
         return chosen, {"chosen": describe(chosen), "predicted_s": predicted_s, **dataclasses.asdict(costs)}
 
 
-def parts(order: str) -> tuple[str, str]:
+def parts(order: str, backend: object) -> tuple[str, str]:
     """The names of the bounds of an order: its computation and its communication, alone."""
-    return f"compute_only {'unsharded' if order == 'AG_before' else 'sharded'}", f"comm_only {order} default"
+    return f"compute_only {'unsharded' if order == 'AG_before' else 'sharded'}", f"comm_only {order} {backend}"

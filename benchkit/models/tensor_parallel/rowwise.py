@@ -1,14 +1,17 @@
 """Rowwise: each rank has columns of A and rows of B; its product is one summand, and it wants its rows of the sum."""
 
 from dataclasses import dataclass
+from itertools import chain
 
 import torch
 import torch.distributed as dist
 from torch import Tensor
 
+from benchkit.models import transfers
 from benchkit.models.tensor_parallel.cases import Scratch
-from benchkit.models.tensor_parallel.columnwise import COMPUTE, WAIT, Step, Work, chunks_of, exchange
+from benchkit.models.tensor_parallel.columnwise import COMPUTE, WAIT, Step, Work, chunks_of
 from benchkit.models.tensor_parallel.operands import Shards
+from benchkit.models.transfers import Transfer
 from benchkit.regions import region
 
 
@@ -102,10 +105,11 @@ def sums_round_the_ring(job: Rowwise, chunks: int) -> Step:
     In turn t a rank multiplies the rows of rank - 1 - t, which the rank before it multiplied in turn t - 1.
     """
     size, rank, pieces = job.rows.world_size, job.rank, chunks_of(job.rows.most, chunks)
+    after, before = (rank + 1) % size, (rank - 1) % size
     sums, arriving = ([job.new(job.rows.most) for _ in range(2)] for _ in range(2))
 
     def step() -> None:
-        flying: list[list[Work]] = [[] for _ in pieces]
+        flying: list[list[Transfer]] = [[] for _ in pieces]
         for turn in range(size):
             last = turn + 1 == size
             for index, piece in enumerate(pieces):
@@ -119,6 +123,6 @@ def sums_round_the_ring(job: Rowwise, chunks: int) -> Step:
                     target.add_(arriving[(turn - 1) % 2][piece])
                 if not last:
                     into = arriving[turn % 2][piece]
-                    flying[index] = exchange(job.group, target, (rank + 1) % size, into, (rank - 1) % size)
+                    flying[index] = [*chain(*transfers.start([(target, after)], [(into, before)], job.group))]
 
     return step

@@ -72,7 +72,8 @@ class RowwiseCases(Primitive):
         own = self.rows.of(job.rank)
         output = lambda: self.c[: self.rows.sizes[job.rank]]  # noqa: E731
         factors = lambda a, b: (a[own], b, own.start)  # noqa: E731
-        return Built(self.step(options, job), self.work(collective), output, factors, parts(collective), details)
+        bounds = parts(collective, options["backend"])
+        return Built(self.step(options, job), self.work(collective), output, factors, bounds, details)
 
     def step(self, options: Options, job: Rowwise) -> Step:
         """What a fixed choice does."""
@@ -129,17 +130,17 @@ class RowwiseCases(Primitive):
         local = (self.flops / size, functools.partial(torch.mm, self.a, self.b, out=summand))
         costs = measure_costs(self.rank.seconds_of, scatter(1), scatter(self.rows.most), local)
         plain: list[tuple[str, Options]] = [("pytorch", {"collective": collective}) for collective in COLLECTIVES]
-        trials = []
-        for name, chosen_of in (*plain, *overlapping()):
-            options: Options = {"implementation": name, **chosen_of, "backend": backend}
-            self.scratch.used = 0
-            tried_s = max(self.rank.seconds_of(self.step(options, job)))
-            trials.append(Trial(dict(options), tried_s, self.flops / size, self.summand_bytes))
+        kinds: list[Options] = [
+            {"implementation": name, **chosen_of, "backend": backend} for name, chosen_of in (*plain, *overlapping())
+        ]
+        trials = [
+            Trial(dict(options), tried_s, self.flops / size, self.summand_bytes)
+            for options, tried_s in zip(kinds, self.tried(kinds, job), strict=True)
+        ]
         predicted_s, chosen = costs.best(trials)
-        self.scratch.used = 0
         return chosen, {"chosen": describe(chosen), "predicted_s": predicted_s, **dataclasses.asdict(costs)}
 
 
-def parts(collective: str) -> tuple[str, str]:
+def parts(collective: str, backend: object) -> tuple[str, str]:
     """The names of the bounds: the computation and the communication, alone."""
-    return "compute_only sharded", f"comm_only {collective} default"
+    return "compute_only sharded", f"comm_only {collective} {backend}"

@@ -20,17 +20,22 @@ def obstacle(job: "Columnwise") -> str:
         return "symmetric memory needs GPUs that reach each other's memory"
     if not job.rows.even:
         return "torch's fused kernels need shards of one size"
-    return (
-        "" if hasattr(torch.ops.symm_mem, "fused_all_gather_matmul") else f"torch {torch.__version__} does not have it"
-    )
+    try:
+        from torch.distributed import _symmetric_memory  # noqa: F401 (it defines the operators)
+    except ImportError as error:
+        return f"torch {torch.__version__} has no symmetric memory ({error})"
+    return ""
 
 
 def place(like: Tensor, group_name: str) -> Tensor:
-    """Memory of this shape that all ranks of a group can read."""
+    """Memory of this shape that all ranks of a group can read. Raises Unavailable."""
     from torch.distributed import _symmetric_memory as symmetric
 
-    shard: Tensor = symmetric.empty(like.shape, dtype=like.dtype, device=like.device)
-    symmetric.rendezvous(shard, group_name)
+    try:
+        shard: Tensor = symmetric.empty(like.shape, dtype=like.dtype, device=like.device)
+        symmetric.rendezvous(shard, group_name)
+    except RuntimeError as error:  # GPUs of several nodes, without peer access, or shared by ranks: alike on all ranks
+        raise Unavailable(f"symmetric memory: {str(error).splitlines()[0]}") from None
     return shard
 
 
