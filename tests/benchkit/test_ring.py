@@ -15,7 +15,7 @@ from benchkit.models.ring import Block, Ring, blocks
 from benchkit.models.strategies import Running, Shared
 from benchkit.splits import CostModel, Split
 from benchkit.suites.ring_attention import STRATEGIES, read_table
-from tests.conftest import ROOT, Cli
+from tests.conftest import ROOT, Cli, wait_until
 
 CPU = torch.device("cpu")
 
@@ -283,7 +283,7 @@ def test_a_slow_peer_is_slowed_measured_and_left_without_a_trace(cli: Cli):
         assert [case["baseline"] for case in record["cases"]] == [False, True, False]
         assert all(warning.startswith("rank ") for warning in record["warnings"])
         assert {"calibrate", "profile"} <= set(record["phases_s"])
-    assert not cli.processes()
+    assert wait_until(lambda: not cli.processes())
     from launch.slowdown.cgroup import rooms
 
     left = [path for room in rooms() for path in room.folder.glob("benchkit-*")]

@@ -127,8 +127,13 @@ def test_groups_of_the_dead_are_removed_and_no_others(tree):
 
 def test_a_quota_throttles_and_lets_go(busy, monkeypatch):
     room = cgroup.find_room()
-    if room is None:
-        pytest.skip("no control group here in which a CPU quota may be set: run as root")
+    if room is None:  # then `auto` must not try one either
+        brake = brakes.make_brake("auto", 1)
+        brake._beside.stdin.close()
+        brake._beside.wait(10)
+        brake._beside.stdout.close()
+        assert brake.mechanism == "duty_cycle"
+        return
     monkeypatch.setattr(os, "getpid", lambda: busy.pid)
     brake = CpuQuota(room, threads=1)
     folder = room.folder / f"benchkit-{busy.pid}"
