@@ -3,6 +3,7 @@
 import argparse
 import os
 import sys
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
@@ -17,7 +18,7 @@ def main(arguments: list[str] | None = None) -> int:
     """Returns 0; 1 where there is no record to read; 2 for arguments that make no sense."""
     given = sys.argv[1:] if arguments is None else arguments
     if given[:1] in (["plan"], ["profile"]):
-        return (plan.main if given[0] == "plan" else profile.main)(given[1:])
+        return printed(lambda: (plan.main if given[0] == "plan" else profile.main)(given[1:]))
     options = parser().parse_args(given)
     if missing := [str(place) for place in options.places if not place.exists()]:
         print(f"analysis: {missing[0]}: no such folder or file", file=sys.stderr)
@@ -39,10 +40,16 @@ def main(arguments: list[str] | None = None) -> int:
     except (BaselineError, OSError) as error:
         print(f"analysis: {error}", file=sys.stderr)
         return 2
-    with suppress(BrokenPipeError):  # `| head`: the files are there
-        print(as_text(table), end="\n\n")
-        print("\n".join(f"wrote {path}" for path in written), flush=True)
-        return 0
+    lines = [as_text(table), "", *(f"wrote {path}" for path in written)]
+    return printed(lambda: print("\n".join(lines)) or 0)
+
+
+def printed(show: Callable[[], int]) -> int:
+    """What `show` returns, or 0 where its reader leaves early, as `| head` does."""
+    with suppress(BrokenPipeError):
+        code = show()
+        sys.stdout.flush()
+        return code
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return 0
 
