@@ -9,6 +9,7 @@ from typing import Any
 import pandas as pd
 
 from analysis import traces
+from analysis.ranks import WAITING
 from analysis.table import laid_out
 from analysis.traces import DEVICE, HOST, Event, Trace
 
@@ -69,7 +70,7 @@ def overlap_on_host(trace: Trace, steps: list[Event]) -> float | None:
     """Of the time in which messages were in flight, the share in which nobody waited; None where none were."""
     labels = trace.within(steps, (HOST,))
     flying = traces.union(event.interval for event in labels if traces.IN_FLIGHT.match(event.name))
-    waiting = traces.union(event.interval for event in labels if event.name.endswith("_wait"))
+    waiting = traces.union(event.interval for event in labels if event.name.endswith(WAITING))
     return 100 * (1 - traces.common(flying, waiting) / traces.length(flying)) if flying else None
 
 

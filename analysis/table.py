@@ -43,6 +43,11 @@ def identity_columns(table: pd.DataFrame) -> list[str]:
     return [name for name in [*SETTINGS, *own_columns(table), *CONDITIONS] if name != "status"]
 
 
+def newest(rows: pd.DataFrame, *columns: str) -> pd.DataFrame:
+    """Of what was measured more than once, as some columns tell it apart, the last run; in order of time."""
+    return rows.sort_values("started_at", kind="stable").drop_duplicates(list(columns), keep="last")
+
+
 def alike(rows: pd.DataFrame, *without: str) -> list[tuple[str, pd.DataFrame]]:
     """Rows that may stand in one plot or table: equal in all that says what was measured but the columns named.
 

@@ -43,6 +43,13 @@ class Pedal:
         if self.factor > 1:
             self.brake.release()
 
+    def set_for(self, unslowed: bool) -> None:
+        """Let go for a case that is to run at full speed, else pressed."""
+        if unslowed:
+            self.release()
+        else:
+            self.press()
+
     def correct(self, measured: float) -> None:
         """Presses harder or softer in proportion to what was missed."""
         if self.factor > 1 and measured > 1:

@@ -45,7 +45,7 @@ def run_cases(
         barrier=group.barrier,
         exchange=group.exchange,
         seed=config.seed,
-        before=lambda case: pedal.release() if case.unslowed else pedal.press(),
+        before=lambda case: pedal.set_for(case.unslowed),
     )
     pedal.release()
     stopwatch.enter("verify_again")

@@ -38,10 +38,7 @@ def record_traces(
         marked_by(record_function),
     ):
         for case, label in planned:
-            if case.unslowed:
-                pedal.release()
-            else:
-                pedal.press()
+            pedal.set_for(case.unslowed)
             case.reset()
             barrier()
             with record_function(label):

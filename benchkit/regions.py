@@ -6,6 +6,8 @@ While a case is timed each region is, too; while it is profiled, it is a label i
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 
+COMPUTE, WAIT = "compute_block", "comm_wait"
+"""Regions that several suites have."""
 Marker = Callable[[str], AbstractContextManager[object]]
 
 

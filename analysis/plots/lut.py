@@ -5,7 +5,7 @@ from matplotlib.figure import Figure
 
 from analysis import style
 from analysis.speedup import Baseline
-from analysis.table import alike
+from analysis.table import alike, newest
 from analysis.tables.matmul_lut import SUITE, measured, shares
 
 
@@ -13,11 +13,10 @@ def draw(table: pd.DataFrame, baseline: Baseline | None) -> dict[str, Figure]:
     """Two figures for what is alike but for size and share."""
     rows, figures = measured(table), {}
     for suffix, group in alike(rows, "size", "slowdown") if len(rows) else []:
-        newest = group.assign(share=shares(group)).sort_values("started_at", kind="stable")
-        newest = newest.drop_duplicates(["share", "size"], keep="last")
-        figures[f"{SUITE}_time{suffix}.png"] = time_over_size(newest)
-        if newest["share"].nunique() > 1:
-            figures[f"{SUITE}_share{suffix}.png"] = performance_over_share(newest)
+        last = newest(group.assign(share=shares(group)), "share", "size")
+        figures[f"{SUITE}_time{suffix}.png"] = time_over_size(last)
+        if last["share"].nunique() > 1:
+            figures[f"{SUITE}_share{suffix}.png"] = performance_over_share(last)
     return figures
 
 

@@ -10,13 +10,11 @@ from matplotlib.figure import Figure
 
 from analysis import style
 from analysis.speedup import Baseline
-from analysis.table import alike
+from analysis.table import alike, newest
+from analysis.tables.ddlb import OPTIONS, SUITES
 
-SUITES = ("tp_columnwise", "tp_rowwise")
-OPTIONS = ("size", "order", "collective", "chunks")
-"""Of an implementation, in its name; a backend of its own is added where it has one."""
 BOUNDS = ["compute_only", "comm_only"]
-LABELS = ("implementation", "comm_backend", *OPTIONS)
+LABELS = ("implementation", *OPTIONS)
 SHAPE = ["m", "n", "k"]
 MOST_PANELS = 6
 """More shapes than this are told by the maps alone."""
@@ -31,7 +29,7 @@ def draw(table: pd.DataFrame, baseline: Baseline | None) -> dict[str, Figure]:
             continue
         rows = rows.assign(name=[name_of(row) for _, row in rows.iterrows()])
         for suffix, part in alike(rows, *SHAPE, *LABELS):
-            part = part.sort_values("started_at", kind="stable").drop_duplicates([*SHAPE, "name"], keep="last")
+            part = newest(part, *SHAPE, "name")
             title = f"{suite}: {part['world_size'].iloc[0]} ranks, {part['dtype'].iloc[0]}"
             figures |= {f"{suite}_{name}{suffix}.png": figure for name, figure in figures_of(part, title).items()}
     return figures
@@ -53,14 +51,8 @@ def figures_of(part: pd.DataFrame, title: str) -> dict[str, Figure]:
 
 def name_of(row: Any) -> str:
     """ "pipeline AG_before 4": an implementation with its options."""
-    options = [row[name] for name in OPTIONS if name in row and pd.notna(row[name])]
-    own = [row["comm_backend"]] if isinstance(row.get("comm_backend"), str) and row["comm_backend"] != "default" else []
-    return " ".join(
-        [
-            row["implementation"],
-            *(f"{value:g}" if isinstance(value, float) else str(value) for value in (*options, *own)),
-        ]
-    )
+    options = [row[name] for name in OPTIONS if name in row and pd.notna(row[name]) and row[name] != "default"]
+    return " ".join([row["implementation"], *(f"{v:g}" if isinstance(v, float) else str(v) for v in options)])
 
 
 def bars(rows: pd.DataFrame, title: str, value: str, label: str, scale: float) -> Figure:

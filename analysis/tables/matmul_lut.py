@@ -2,7 +2,7 @@
 
 import pandas as pd
 
-from analysis.table import alike
+from analysis.table import alike, newest
 
 SUITE = "matmul_lut"
 SOURCE = ["host", "device_name", "slowed_by", "threads_per_rank"]
@@ -36,8 +36,8 @@ def shares(rows: pd.DataFrame) -> pd.Series:
 def shaped(rows: pd.DataFrame) -> pd.DataFrame:
     """The table's own columns, of a repeated point the last run."""
     rate = rows["useful_tflop_per_s"] * rows["median_s"] / rows["mean_s"]
-    found = rows.assign(mps_pct=shares(rows), avg_ms=rows["mean_s"] * 1e3, tflops=rate).sort_values("started_at")
-    found = found.drop_duplicates(COLUMNS[:4], keep="last")
+    found = rows.assign(mps_pct=shares(rows), avg_ms=rows["mean_s"] * 1e3, tflops=rate)
+    found = newest(found, *COLUMNS[:4])
     return found.sort_values(["dtype", "bg_streams", "size", "mps_pct"], ascending=[True, True, True, False])[COLUMNS]
 
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 import pandas as pd
 
-from analysis.table import alike, as_markdown
+from analysis.table import alike, as_markdown, newest
 from analysis.within_job import FIGURES
 
 SUITE = "ring_attention"
@@ -28,12 +28,7 @@ def cells_of(table: pd.DataFrame) -> list[tuple[str, pd.DataFrame]]:
     numbers = [name for name in FIGURES if name in rows]
     rows = rows.assign(**{name: pd.to_numeric(rows[name], errors="coerce") for name in numbers})
     return [
-        (
-            suffix,
-            group.sort_values("started_at", kind="stable")
-            .drop_duplicates([*CELL, "strategy"], keep="last")
-            .sort_values(CELL, kind="stable"),
-        )
+        (suffix, newest(group, *CELL, "strategy").sort_values(CELL, kind="stable"))
         for suffix, group in alike(rows, "strategy", *CELL)
     ]
 
@@ -71,13 +66,15 @@ def summary(rows: pd.DataFrame) -> Iterator[str]:
             continue
         over_even = [cell[name]["paired_speedup"] for cell in with_even]
         over_best = [best_rival(cell) / cell[name]["median_s"] for cell in with_even]
+        foretold = [cell[name] for cell in with_even if pd.notna(cell[name]["predicted_s"])]
+        near = sum(abs(row["predicted_s"] / row["median_s"] - 1) <= NEAR for row in foretold)
         yield (
             f"{name}: {geometric_mean(over_even):.2f} times as fast as even, {geometric_mean(over_best):.2f} times as "
             f"fast as the best of {', '.join(rival for rival in RIVALS if any(rival in cell for cell in with_even))} "
             f"in each cell (geometric means of {len(with_even)}); slower than even beyond its interval in "
             f"{sum(cell[name]['paired_speedup_high'] < 1 for cell in with_even)}; within {NEAR:.0%} of the ideal in "
-            f"{sum(cell[name]['efficiency'] >= 1 - NEAR for cell in with_even)}, of the prediction in "
-            f"{sum(abs(cell[name]['predicted_s'] / cell[name]['median_s'] - 1) <= NEAR for cell in with_even)}."
+            f"{sum(cell[name]['efficiency'] >= 1 - NEAR for cell in with_even)}"
+            + (f", of the prediction in {near}." if foretold else ".")
         )
 
 

@@ -9,7 +9,8 @@ from torch import Tensor
 
 from benchkit import splits
 from benchkit.models.attention import Layer, attend, by_head, merge
-from benchkit.models.ring import COMPUTE, PROJECT, Ring
+from benchkit.models.ring import PROJECT, Ring
+from benchkit.regions import COMPUTE
 from benchkit.splits import CostModel, Split
 
 SecondsOf = Callable[..., list[list[float]]]

@@ -9,10 +9,10 @@ from torch import Tensor
 from benchkit.models import transfers
 from benchkit.models.attention import Layer, Partial, attend, by_head, merge
 from benchkit.models.transfers import Transfer
-from benchkit.regions import region
+from benchkit.regions import COMPUTE, WAIT, region
 from benchkit.splits import Piece, Split
 
-COMPUTE, PROJECT, WAIT = "compute_block", "projections", "comm_wait"
+PROJECT = "projections"
 REGIONS = (PROJECT, COMPUTE, WAIT)
 
 

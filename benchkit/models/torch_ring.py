@@ -7,8 +7,8 @@ import torch.distributed as dist
 from torch import Tensor
 
 from benchkit.models.attention import Layer, by_head
-from benchkit.models.ring import COMPUTE, PROJECT
-from benchkit.regions import region
+from benchkit.models.ring import PROJECT
+from benchkit.regions import COMPUTE, region
 from benchkit.splits import Split
 
 

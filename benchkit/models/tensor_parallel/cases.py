@@ -14,10 +14,10 @@ from benchkit.case import Case, Rank, Work, nothing
 from benchkit.errors import Unavailable
 from benchkit.models.tensor_parallel.config import TensorParallelConfig
 from benchkit.models.tensor_parallel.operands import Factory, Shards, require_close, require_exact
+from benchkit.regions import COMPUTE, WAIT
 
 Options = Mapping[str, str | int]
 Details = Mapping[str, Any]
-REGIONS = ("compute_block", "comm_wait")
 BOUNDS = ("compute_only", "comm_only")
 TIMED = -1
 """The turn whose matrices are timed; checks draw others."""
@@ -35,6 +35,19 @@ class Scratch:
         start, self.used = self.used, self.used + rows * columns
         assert self.used <= len(self.memory), "scratch memory is too small for an implementation"
         return self.memory[start : self.used].view(rows, columns)
+
+
+@dataclass(frozen=True)
+class Buffers:
+    """What an implementation works with on one rank; each primitive says what a, b and c are to it."""
+
+    rows: Shards
+    rank: int
+    group: dist.ProcessGroup | None
+    a: Tensor
+    b: Tensor
+    c: Tensor
+    scratch: Scratch
 
 
 @dataclass(frozen=True)
@@ -135,7 +148,7 @@ class Primitive:
             labels=labels_of(options),
             verify=functools.partial(self.verify, built),
             work=built.work,
-            regions=REGIONS,
+            regions=(COMPUTE, WAIT),
             details=lambda: built.details,
             name=name_of(options),
             parts=built.parts,
@@ -177,8 +190,3 @@ def labels_of(options: Options) -> Options:
 def name_of(options: Options) -> str:
     """ "pipeline AG_before p2p default": what other cases refer to it by."""
     return " ".join(str(value) for value in options.values())
-
-
-def describe(options: Options) -> str:
-    """What `auto` chose: "pipeline AG_after 4"."""
-    return " ".join(str(value) for name, value in options.items() if name != "backend")

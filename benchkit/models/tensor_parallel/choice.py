@@ -1,7 +1,7 @@
 """Which implementation, and how many chunks: each kind is tried in one and in two, a model tells of more."""
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 SecondsOf = Callable[..., list[list[float]]]
 Options = dict[str, str | int]
@@ -59,6 +59,12 @@ class Costs:
     def best(self, trials: Sequence[Trial]) -> tuple[float, Options]:
         """Predicted time and options of what should be fastest; of those alike the first."""
         return min((each for trial in trials for each in self.predicted(trial)), key=lambda each: each[0])
+
+    def decide(self, trials: Sequence[Trial]) -> tuple[Options, dict[str, object]]:
+        """The best, and what the record should say of it: "pipeline AG_after 4", its time, and these costs."""
+        predicted_s, options = self.best(trials)
+        chosen = " ".join(str(value) for name, value in options.items() if name != "backend")
+        return options, {"chosen": chosen, "predicted_s": predicted_s, **asdict(self)}
 
 
 def measure_costs(

@@ -11,27 +11,18 @@ import torch.distributed as dist
 from torch import Tensor
 
 from benchkit.models import transfers
-from benchkit.models.tensor_parallel.cases import Scratch
+from benchkit.models.tensor_parallel.cases import Buffers
 from benchkit.models.tensor_parallel.operands import Shards
 from benchkit.models.transfers import Transfer
-from benchkit.regions import region
+from benchkit.regions import COMPUTE, WAIT, region
 
-COMPUTE, WAIT = "compute_block", "comm_wait"
 Step = Callable[[], object]
 Work = Any  # of torch.distributed
 
 
 @dataclass(frozen=True)
-class Columnwise:
+class Columnwise(Buffers):
     """One rank's buffers. a: its rows of A, padded [most, k]; b [k, n]; c [m, n]; scratch for all else."""
-
-    rows: Shards
-    rank: int
-    group: dist.ProcessGroup | None
-    a: Tensor
-    b: Tensor
-    c: Tensor
-    scratch: Scratch
 
     def place(self, rank: int, first: int = 0, count: int | None = None) -> Tensor:
         """The rows of C that come of a rank's rows [first, first + count), less its padding."""

@@ -1,6 +1,5 @@
 """Every implementation of the columnwise product as a case: its memory, its work, its check and its bounds."""
 
-import dataclasses
 import functools
 import itertools
 from typing import ClassVar
@@ -12,7 +11,7 @@ from torch import Tensor
 from benchkit import verification
 from benchkit.case import Work
 from benchkit.models.tensor_parallel import columnwise, symmetric_memory
-from benchkit.models.tensor_parallel.cases import Built, Details, Options, Primitive, describe
+from benchkit.models.tensor_parallel.cases import Built, Details, Options, Primitive
 from benchkit.models.tensor_parallel.choice import Trial, measure_costs, overlapping
 from benchkit.models.tensor_parallel.columnwise import Columnwise, Step
 
@@ -140,8 +139,7 @@ class ColumnwiseCases(Primitive):
             order = str(options["order"])
             flops = self.flops if order == "AG_before" else self.flops / size
             trials.append(Trial(dict(options), tried_s, flops, self.gathered_bytes(order)))
-        predicted_s, chosen = costs.best(trials)
-        return chosen, {"chosen": describe(chosen), "predicted_s": predicted_s, **dataclasses.asdict(costs)}
+        return costs.decide(trials)
 
 
 def parts(order: str, backend: object) -> tuple[str, str]:

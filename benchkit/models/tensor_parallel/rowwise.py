@@ -8,27 +8,18 @@ import torch.distributed as dist
 from torch import Tensor
 
 from benchkit.models import transfers
-from benchkit.models.tensor_parallel.cases import Scratch
-from benchkit.models.tensor_parallel.columnwise import COMPUTE, WAIT, Step, Work, chunks_of
-from benchkit.models.tensor_parallel.operands import Shards
+from benchkit.models.tensor_parallel.cases import Buffers
+from benchkit.models.tensor_parallel.columnwise import Step, Work, chunks_of
 from benchkit.models.transfers import Transfer
-from benchkit.regions import region
+from benchkit.regions import COMPUTE, WAIT, region
 
 
 @dataclass(frozen=True)
-class Rowwise:
+class Rowwise(Buffers):
     """One rank's buffers. a: its columns of A, what each rank wants padded to the most, [world_size x most, k_r].
 
     b: its rows of B [k_r, n]. c: its rows of C [most, n], padding last. scratch: for all else.
     """
-
-    rows: Shards
-    rank: int
-    group: dist.ProcessGroup | None
-    a: Tensor
-    b: Tensor
-    c: Tensor
-    scratch: Scratch
 
     def block(self, rank: int, piece: slice | None = None) -> Tensor:
         """The rows of A that a rank wants, or a piece of them."""

@@ -1,6 +1,5 @@
 """Every implementation of the rowwise product as a case: its memory, its work, its check and its bounds."""
 
-import dataclasses
 import functools
 from typing import ClassVar
 
@@ -11,7 +10,7 @@ from torch import Tensor
 from benchkit import verification
 from benchkit.case import Work
 from benchkit.models.tensor_parallel import rowwise
-from benchkit.models.tensor_parallel.cases import Built, Details, Options, Primitive, describe
+from benchkit.models.tensor_parallel.cases import Built, Details, Options, Primitive
 from benchkit.models.tensor_parallel.choice import Trial, measure_costs, overlapping
 from benchkit.models.tensor_parallel.columnwise import Step
 from benchkit.models.tensor_parallel.operands import Shards
@@ -137,8 +136,7 @@ class RowwiseCases(Primitive):
             Trial(dict(options), tried_s, self.flops / size, self.summand_bytes)
             for options, tried_s in zip(kinds, self.tried(kinds, job), strict=True)
         ]
-        predicted_s, chosen = costs.best(trials)
-        return chosen, {"chosen": describe(chosen), "predicted_s": predicted_s, **dataclasses.asdict(costs)}
+        return costs.decide(trials)
 
 
 def parts(collective: str, backend: object) -> tuple[str, str]:
