@@ -6,7 +6,7 @@ from typing import Any
 
 import pandas as pd
 
-from analysis.table import identity_columns
+from analysis.table import identity_columns, newest
 
 
 class BaselineError(Exception):
@@ -62,7 +62,7 @@ def speedups(table: pd.DataFrame, baseline: Baseline) -> pd.DataFrame:
         raise BaselineError(f"--baseline {baseline}: no measured row has it")
     rest = [name for name in columns if name not in baseline.values]
     times = ["median_s", "ci_low_s", "ci_high_s"]
-    partners = measured[chosen].sort_values("started_at").drop_duplicates(rest, keep="last")[[*rest, *times]]
+    partners = newest(measured[chosen], *rest)[[*rest, *times]]
     joined = measured.merge(partners, on=rest, suffixes=("", "_baseline"))
     joined["speedup"] = joined["median_s_baseline"] / joined["median_s"]
     joined["speedup_low"] = joined["ci_low_s_baseline"] / joined["ci_high_s"]

@@ -8,7 +8,7 @@ from matplotlib.figure import Figure
 
 from analysis import style
 from analysis.speedup import Baseline
-from analysis.table import identity_columns
+from analysis.table import identity_columns, newest
 
 AXES = ("suite", "backend", "device", "world_size", "data_size")
 """What panels, lines and x axes show; any other column that varies is written into the labels."""
@@ -133,7 +133,7 @@ def lines(rows: pd.DataFrame) -> list[tuple[pd.DataFrame, dict[str, Any]]]:
             "color": f"C{series % 10}",
             "marker": style.MARKERS[series % len(style.MARKERS)],
         }
-        ordered = group.sort_values("started_at").drop_duplicates("data_size", keep="last").sort_values("data_size")
+        ordered = newest(group, "data_size").sort_values("data_size")
         result.append((ordered, look))
     return result
 

@@ -104,6 +104,15 @@ def test_the_harshest_slowdown_has_its_table_and_all_cells_their_means(cells):
     assert rebalance.write(tabulate_records([make_record()])) == {}
 
 
+def test_what_predicts_nothing_is_not_said_to_have_missed(cells):
+    for record in cells:
+        moving = case(record["cases"][0], "online", 2e-3, baseline=False)
+        record["cases"] = [*record["cases"], moving | {"details": moving["details"] | {"predicted_s": None}}]
+    lines = rebalance.write(tabulate_records(cells))["ring_attention_rebalanced.md"].splitlines()
+    said = {line.split(":")[0]: "prediction" in line for line in lines if line.startswith("- ")}
+    assert said == {"- balanced": True, "- online": False}
+
+
 def test_a_slower_strategy_is_counted(cells):
     cells[0] = ring_record(2048, 1.0, balanced=5e-3)
     text = rebalance.write(tabulate_records(cells))["ring_attention_rebalanced.md"]
