@@ -8,11 +8,10 @@ import contextlib
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
-from multiprocessing import connection
 from typing import Any
 
 from launch.members import Lost, Member, SweepEnds, this_member
-from launch.stops import Stopped, as_stopped
+from launch.stops import Stopped, as_stopped, wait_for
 from launch.wires import Gone, Wire
 
 SLACK_S = 5.0
@@ -70,7 +69,7 @@ class Agents:
             return self._ask(value, timeout_s)
         deadline = time.monotonic() + timeout_s
         while missing := [index for index in self._wires if index not in self._early]:
-            ready = connection.wait(self.connections, max(0.0, deadline - time.monotonic()))
+            ready = wait_for(self.connections, max(0.0, deadline - time.monotonic()))
             if not ready:
                 for index in missing:
                     self._lose(index, Gone(silently=True))
@@ -89,7 +88,7 @@ class Agents:
         deadline = time.monotonic() + patience_s
         while not self._gone and self._wires and (rest := deadline - time.monotonic()) > 0:
             with contextlib.suppress(Stopped):  # told the same: not the cause
-                self.hear(connection.wait(self.connections, rest))
+                self.hear(wait_for(self.connections, rest))
         return self._forget(self._tell_lost()) if self._gone else None
 
     def stop(self, told: Stopped) -> None:

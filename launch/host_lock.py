@@ -9,9 +9,9 @@ import socket
 import struct
 import sys
 from collections.abc import Callable
-from multiprocessing import connection
 
 from launch.agents import Agents, alone
+from launch.stops import wait_for
 
 NAME = "\0benchkit-measures"
 
@@ -46,7 +46,7 @@ class HostLock:
                     if not said:
                         say(holder(waiting))
                         said = True
-                    while waiting not in (ready := connection.wait([waiting, *agents.connections])):
+                    while waiting not in (ready := wait_for([waiting, *agents.connections])):
                         agents.hear(ready)  # nobody writes to `waiting`: it is ready at the end of the holder's socket
                 except OSError:
                     continue  # it went meanwhile

@@ -1,8 +1,14 @@
 """Being told to stop, by a signal to this process or by another agent that was; handled as Ctrl-C is."""
 
 import contextlib
+import functools
 import signal
-from collections.abc import Iterator
+import socket
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from multiprocessing import connection
+from typing import Any
 
 STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR2)
 
@@ -36,3 +42,29 @@ def uninterrupted() -> Iterator[None]:
         yield
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def wait_for(things: Sequence[Any], timeout_s: float | None = None) -> list[Any]:
+    """multiprocessing.connection.wait that every signal ends, so that its handler can raise.
+
+    The kernel may hand a signal to a thread of some library (BLAS, TCPStore): Python notes it, and its main thread,
+    which alone runs handlers, would sleep on.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        return connection.wait(things, timeout_s)
+    deadline = None if timeout_s is None else time.monotonic() + timeout_s
+    while True:
+        rest_s = None if deadline is None else max(0.0, deadline - time.monotonic())
+        ready = connection.wait([*things, arrivals()], rest_s)
+        if arrivals() not in ready:
+            return ready
+        arrivals().recv(4096)
+
+
+@functools.cache
+def arrivals() -> socket.socket:
+    """Becomes readable whenever a signal with a handler of Python's comes to this process."""
+    here, there = socket.socketpair()
+    there.setblocking(False)
+    signal.set_wakeup_fd(there.detach(), warn_on_full_buffer=False)
+    return here

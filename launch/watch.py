@@ -11,6 +11,7 @@ from typing import Any
 
 from launch.agents import Agents
 from launch.stacks import STACK_SIGNAL, Frame, innermost_frame
+from launch.stops import wait_for
 
 GRACE_S = 1.0
 """After the first exception, how long the other ranks may take to report theirs: the cause may be among them."""
@@ -67,7 +68,7 @@ def watch(ranks: list[Rank], folder: Path, timeout_s: float, agents: Agents) -> 
     deadline = time.monotonic() + timeout_s
     while running:
         waits = [rank.process.sentinel for rank in running] + [r.pipe for r in running if not r.reported]
-        ready = connection.wait([*waits, *agents.connections], timeout=max(0.0, deadline - time.monotonic()))
+        ready = wait_for([*waits, *agents.connections], max(0.0, deadline - time.monotonic()))
         heard = agents.hear(ready)
         late = not failures and (heard == "timeout" or not (ready or alarmed))
         if late:

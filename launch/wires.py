@@ -9,6 +9,8 @@ import struct
 from multiprocessing.connection import Connection
 from typing import Any
 
+from launch.stops import wait_for
+
 MESSAGE_BYTES = 1 << 26
 """More than any outcome with its tracebacks."""
 GREETING_BYTES = 1 << 16
@@ -50,7 +52,7 @@ class Wire:
     def receive(self, timeout_s: float | None = None, limit: int = MESSAGE_BYTES) -> tuple[str, Any]:
         """The next message's kind and value. Raises Gone, silently where none of ours came in time."""
         try:
-            if not self.connection.poll(timeout_s):
+            if not wait_for([self.connection], timeout_s):
                 raise Gone(silently=True)
             kind, value = json.loads(self.connection.recv_bytes(limit))
             return str(kind), value
