@@ -52,8 +52,9 @@ class Case:
 
     regions: the names that its step marks by `region`, each timed on each rank. observe: told after each sample,
     outside the clock, how long this rank was in each (s per call). details: what the record should say of the case
-    after it was timed; a list with one entry per rank is shown per rank. baseline: the case that the others of this
-    job are compared with. unslowed: runs at full speed on ranks that are slowed down (`hardware.slowdown`).
+    after it was timed; a list with one entry per rank is shown per rank. against: the name of the
+    case that this one is compared with. ranks: how many ranks take part, None for all; the others' step does nothing.
+    unslowed: runs at full speed on ranks that are slowed down (`hardware.slowdown`).
 
     unavailable: what this machine lacks for this case. name: what other cases of the job refer to this one by. bound:
     this is no way to do it, but a part alone. parts: the names of the bounds, computation and communication, that this
@@ -70,7 +71,8 @@ class Case:
     regions: tuple[str, ...] = ()
     observe: Callable[[Mapping[str, float]], None] = unheeded
     details: Callable[[], Mapping[str, Any]] = no_details
-    baseline: bool = False
+    against: str = ""
+    ranks: int | None = None
     unslowed: bool = False
     unavailable: str = ""
     name: str = ""

@@ -95,7 +95,7 @@ def case_report(
         "status": status,
         **asdict(finding),
         **asdict(case.work),
-        **{name: getattr(case, name) for name in ("name", "baseline", "bound", "unslowed")},
+        **{name: getattr(case, name) for name in ("name", "against", "ranks", "bound", "unslowed")},
         "parts": list(case.parts),
         "details": {} if measurement is None else dict(case.details()),
     }

@@ -98,6 +98,7 @@ def case_of(shared: "Shared", strategy: str) -> Case:
         regions=REGIONS,
         observe=running.observe,
         details=running.details,
-        baseline=strategy == "even",
+        name=strategy,
+        against="" if strategy == "even" else "even",
         unslowed=strategy == "reference",
     )

@@ -153,7 +153,7 @@ class Primitive:
             name=name_of(options),
             parts=built.parts,
             bound=options["implementation"] in BOUNDS,
-            baseline=options == self.baseline,
+            against="" if options == self.baseline else name_of(self.baseline),
         )
 
     def verify(self, built: Built) -> None:
