@@ -1,61 +1,14 @@
-"""One record as rows of the combined table: its settings, its cases' labels, and metrics derived from the samples."""
+"""One record as rows of the combined table: its settings, its cases' labels, and its metrics."""
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from functools import partial
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from analysis import within_job
-from benchkit.statistics import algorithm_bandwidth, bus_bandwidth, computing_rate, summarize
+from analysis.metrics import METRICS, region_medians
+from benchkit.statistics import summarize
 
-Summary = Mapping[str, Any]
-
-
-@dataclass(frozen=True)
-class Metric:
-    """A column derived from a case and its summary; None where it does not apply. `scale` is for printing only."""
-
-    name: str
-    unit: str
-    formula: Callable[[Mapping[str, Any], Summary], float | int | None]
-    scale: float = 1.0
-
-
-def from_summary(name: str) -> Callable[[Mapping[str, Any], Summary], Any]:
-    return lambda case, summary: summary[name]
-
-
-def from_details(name: str) -> Callable[[Mapping[str, Any], Summary], Any]:
-    return lambda case, summary: case.get("details", {}).get(name)
-
-
-def efficiency(case: Mapping[str, Any], summary: Summary) -> float | None:
-    """The ideal time, in which all work is spread over all speed, as a share of the median."""
-    ideal_s, median_s = case.get("details", {}).get("ideal_s"), summary["median_s"]
-    return ideal_s / median_s if ideal_s and median_s else None
-
-
-METRICS = (
-    *(Metric(name, "ms", from_summary(name), 1e3) for name in (
-        "median_s", "ci_low_s", "ci_high_s", "min_s", "max_s", "mean_s", "std_s", "p95_s", "p99_s",
-        "start_skew_s", "makespan_s",
-    )),
-    Metric("rel_ci", "%", from_summary("rel_ci"), 100),
-    *(Metric(name, "" if "speedup" in name else "%", from_summary(name), 1 if "speedup" in name else 100)
-      for name in within_job.FIGURES),
-    Metric("predicted_s", "ms", from_details("predicted_s"), 1e3),
-    Metric("ideal_s", "ms", from_details("ideal_s"), 1e3),
-    Metric("efficiency", "%", efficiency, 100),
-    Metric("useful_tflop_per_s", "TFLOP/s", computing_rate),
-    Metric("executed_tflop_per_s", "TFLOP/s", partial(computing_rate, what="executed_flops")),
-    Metric("wire_bytes", "", lambda case, summary: case.get("wire_bytes")),
-    Metric("algbw_gb_per_s", "GB/s", algorithm_bandwidth),
-    Metric("busbw_gb_per_s", "GB/s", bus_bandwidth),
-    Metric("straggler_rank", "", from_summary("straggler_rank")),
-    Metric("straggler_share", "%", from_summary("straggler_share"), 100),
-    Metric("num_samples", "", from_summary("num_samples")),
-)  # fmt: skip
-
+DIMENSIONS = ("d_model", "d_ff", "num_layers", "num_heads", "vocab_size")
+"""What a model's name stands for; where it does not stand for one of each, they are written to it."""
 DETAILS = "details"
 """Of a row: what the suite told of the case, by name; columns of their own, which do not say what was measured."""
 MAX_START_UNCERTAINTY = 0.1
@@ -127,7 +80,9 @@ def conditions(record: Mapping[str, Any]) -> dict[str, Any]:
 def provenance(record: Mapping[str, Any]) -> dict[str, Any]:
     """Where a row comes from."""
     started, slowdown = record.get("start_clock") or {}, record.get("slowdown") or {}
+    model = record["config"]["model"] or {}
     return {
+        **{name: model.get(name) for name in DIMENSIONS},
         "device_name": device_name(record),
         "slowed_by": slowdown.get("mechanism"),
         "measured_slowdown": " ".join(f"{factor:.3g}" for factor in slowdown.get("measured") or ()) or None,
@@ -175,4 +130,8 @@ def case_row(case: Mapping[str, Any], start_uncertainty_s: float, cases: Sequenc
     if start_uncertainty_s > MAX_START_UNCERTAINTY * float(summary["median_s"] or 0):
         summary = summarize(case["samples_s"], None, case["block_iterations"])
     summary |= within_job.figures(case, cases)
-    return row | {DETAILS: case.get("details", {})} | {metric.name: metric.formula(case, summary) for metric in METRICS}
+    return (
+        row
+        | {DETAILS: case.get("details", {}) | region_medians(case)}
+        | {metric.name: metric.formula(case, summary) for metric in METRICS}
+    )

@@ -7,7 +7,8 @@ from typing import Any
 import pandas as pd
 from tabulate import tabulate
 
-from analysis.rows import DETAILS, METRICS
+from analysis.metrics import METRICS
+from analysis.rows import DETAILS, DIMENSIONS
 
 SETTINGS = ("suite", "status", "backend", "device", "world_size", "model")
 CONDITIONS = (
@@ -16,9 +17,9 @@ CONDITIONS = (
 )  # fmt: skip
 """Part of what a row is, since medians differ by it, but shown only where rows differ in it."""
 PROVENANCE = (
-    "warning", "device_name", "measured_slowdown", "slowed_by", "stopped_by", "converged", "clock", "start_clock",
-    "start_uncertainty_s", "threads_per_rank", "cores_per_rank", "reason", "failed_rank", "point_id", "started_at",
-    "total_s", "path",
+    "warning", *DIMENSIONS, "device_name", "measured_slowdown", "slowed_by", "stopped_by", "converged", "clock",
+    "start_clock", "start_uncertainty_s", "threads_per_rank", "cores_per_rank", "reason", "failed_rank", "point_id",
+    "started_at", "total_s", "path",
 )  # fmt: skip
 
 
@@ -29,7 +30,18 @@ def combine(rows: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
     fixed = (*CONDITIONS, *metrics, *dict.fromkeys(name for each in told for name in each if name not in metrics))
     own = dict.fromkeys(name for row in rows for name in row if name not in (*SETTINGS, *fixed, *PROVENANCE, DETAILS))
     columns = [*SETTINGS, *own, *fixed, *PROVENANCE]
-    return pd.DataFrame([{**each, **row} for each, row in zip(told, rows, strict=True)], columns=columns)
+    table = pd.DataFrame([{**each, **row} for each, row in zip(told, rows, strict=True)], columns=columns)
+    return table.assign(model=full_names(table))
+
+
+def full_names(table: pd.DataFrame) -> pd.Series:
+    """The models' names; where one name stands for unlike models, with what is unlike: "small vocab_size=32000"."""
+    names = table["model"].copy()
+    for _, rows in table.groupby("model"):
+        for dimension in DIMENSIONS:
+            if rows[dimension].nunique() > 1:
+                names.loc[rows.index] += rows[dimension].map(lambda value, what=dimension: f" {what}={value:g}")
+    return names
 
 
 def own_columns(table: pd.DataFrame) -> list[str]:
@@ -70,7 +82,8 @@ def alike(rows: pd.DataFrame, *without: str) -> list[tuple[str, pd.DataFrame]]:
 
 PRINTED = (
     "median_s", "rel_ci", "min_s", "p95_s", "start_skew_s", "paired_speedup", "overlap", "limit_share", "behind_best",
-    "predicted_s", "efficiency", "useful_tflop_per_s", "algbw_gb_per_s", "busbw_gb_per_s",
+    "scaling_efficiency", "comm_share", "predicted_s", "efficiency", "tokens_per_second", "mfu_full",
+    "useful_tflop_per_s", "algbw_gb_per_s", "busbw_gb_per_s",
 )  # fmt: skip
 
 

@@ -10,11 +10,12 @@ from benchkit.statistics import paired_overlap, paired_speedup, slowest_rank
 Case = Mapping[str, Any]
 FIGURES = (
     "paired_speedup", "paired_speedup_low", "paired_speedup_high", "overlap", "overlap_low", "overlap_high",
-    "scaling_efficiency", "limit_share", "behind_best",
+    "scaling_efficiency", "comm_share", "limit_share", "behind_best",
 )  # fmt: skip
-"""paired_speedup: of the rate of useful work. scaling_efficiency: that, per rank. limit_share: the longer of
-computation and communication alone over the time of both. behind_best: how much slower than the fastest that is
-compared with the same case, as a share of its time; bounds and unslowed cases do not count."""
+"""paired_speedup: of the rate of useful work. scaling_efficiency: that, per rank. comm_share: the time of communication
+alone over the time of a case. limit_share: the longer of computation and communication alone over the time of both.
+behind_best: how much slower than the fastest that is compared with the same case, as a share of its time; bounds and
+unslowed cases do not count."""
 
 
 def figures(case: Case, cases: Sequence[Case]) -> dict[str, float | None]:
@@ -30,6 +31,8 @@ def figures(case: Case, cases: Sequence[Case]) -> dict[str, float | None]:
         if case.get("ranks") != other.get("ranks"):
             found["scaling_efficiency"] = speedup[0] * num_ranks(other) / num_ranks(case)
     parts = [named[name] for name in case.get("parts", ()) if name in named]
+    if parts:  # the last is its communication
+        found["comm_share"] = median(parts[-1]) / median(case)
     if len(parts) == 2:
         found |= with_interval("overlap", paired_overlap(parts[0], parts[1], case))
         found["limit_share"] = max(map(median, parts)) / median(case)

@@ -10,6 +10,8 @@ if TYPE_CHECKING:
     import torch
     import torch.distributed as dist
 
+    from benchkit.memory import PeakMemory
+
 
 def nothing() -> None:
     """The default of `reset` and `verify`."""
@@ -58,7 +60,7 @@ class Case:
 
     unavailable: what this machine lacks for this case. name: what other cases of the job refer to this one by. bound:
     this is no way to do it, but a part alone. parts: the names of the bounds, computation and communication, that this
-    case is made of, from which its overlap is told.
+    case is made of, from which its overlap is told, or of its communication alone.
     """
 
     step: Callable[[], object] = nothing
@@ -84,10 +86,11 @@ class Case:
 class Rank:
     """What a suite may know of the rank it runs on. The process group is up: torch.distributed works.
 
-    available_bytes: free memory where it is scantiest, read once, so that all ranks decide alike. shares: percent of a
-    device that each rank is to have. seconds_of: of some calls how long each takes on each rank, slowed as it is, while
-    all ranks make them together: medians, [call][rank], of turns that they take; for cost models, not results. group:
-    the process group of all ranks over a backend ("default": the job's own); raises Unavailable.
+    available_bytes: free memory where it is scantiest, read once, so that all ranks decide alike. memory: tells the
+    most that is in use meanwhile. shares: percent of a device that each rank is to have. seconds_of: of some calls how
+    long each takes on each rank, slowed as it is, while all ranks make them together: medians, [call][rank], of turns
+    that they take; for cost models, not results. group: the process group of all ranks over a backend ("default": the
+    job's own); raises Unavailable.
     """
 
     index: int
@@ -96,6 +99,7 @@ class Rank:
     device: torch.device
     seed: int
     available_bytes: float
+    memory: PeakMemory
     shares: tuple[float, ...]
     seconds_of: Callable[..., list[list[float]]]
     group: Callable[[str], dist.ProcessGroup | None]

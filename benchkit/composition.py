@@ -7,15 +7,16 @@ import types
 import typing
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from hydra.core.config_store import ConfigStore
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from benchkit import config as schemas
-from benchkit.config import Key, RunConfig, described_keys
+from benchkit.config import Key, ModelConfig, RunConfig, described_keys
 from benchkit.errors import ConfigError
+from benchkit.models.transformer.counts import parameters
 from benchkit.registry import SUITES, load_suites
 
 UNIONS = (typing.Union, types.UnionType)
@@ -33,12 +34,10 @@ def register() -> None:
 
 
 def gradient_mib(model: DictConfig | None, dtype: str) -> float:
-    """MiB of all gradients of a decoder-only model (RMSNorm, gated feed-forward, untied head); 1 without one."""
+    """MiB of all gradients of a model; 1 without one."""
     if model is None:
         return 1.0
-    per_layer = 4 * model.d_model**2 + 3 * model.d_model * model.d_ff + 2 * model.d_model
-    parameters = 2 * model.vocab_size * model.d_model + model.num_layers * per_layer + model.d_model
-    return float(parameters * ITEM_BYTES.get(dtype, 4) / 2**20)
+    return float(parameters(cast(ModelConfig, model)) * ITEM_BYTES.get(dtype, 4) / 2**20)
 
 
 def matmul_sizes(device: str) -> list[int]:

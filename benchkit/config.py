@@ -68,6 +68,9 @@ class HardwareConfig:
     device: str = key("where tensors live", choices=("cpu", "cuda"))
     ranks_per_device: int = key("ranks that share one GPU; cpu ignores it", at_least=1)
     slowdown: Any = key("how many times slower: the last rank, or [one factor per rank]", at_least=1)
+    peak_tflop_per_s: dict[str, Any] = key(
+        "of GPUs by name and dtype, dense; what is not there is measured", unit="TFLOP/s"
+    )
     slow_by: str = key("what slows a rank down", choices=("auto", "mps", "cgroup", "duty_cycle"))
 
 
@@ -133,6 +136,9 @@ class RunConfig:
             raise ConfigError("hardware.slowdown=null: allowed is >= 1, or [one factor per rank]")
         if hardware.slow_by not in ("auto", *(("mps",) if hardware.device == "cuda" else ("cgroup", "duty_cycle"))):
             raise ConfigError(f"hardware.slow_by={hardware.slow_by}: cannot slow hardware.device={hardware.device}")
+        for name, rates in hardware.peak_tflop_per_s.items():
+            if not isinstance(rates, dict) or not all(isinstance(r, int | float) and r > 0 for r in rates.values()):
+                raise ConfigError(f"hardware.peak_tflop_per_s.{name}={rates}: allowed is a rate > 0 for each dtype")
         if isinstance(hardware.slowdown, list) and self.world_size not in ("auto", len(hardware.slowdown)):
             raise ConfigError(f"hardware.slowdown={hardware.slowdown}: allowed is one per rank of {self.world_size}")
 

@@ -12,12 +12,8 @@ from typing import Any
 import torch
 
 import benchkit
+from benchkit.memory import available_bytes
 from launch.topology import available_cores, cpu_quota, node_name, read_text
-
-MEMORY_LIMITS = (
-    ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory.current"),
-    ("/sys/fs/cgroup/memory/memory.limit_in_bytes", "/sys/fs/cgroup/memory/memory.usage_in_bytes"),
-)
 
 
 def describe() -> dict[str, Any]:
@@ -96,17 +92,3 @@ def oom_kills() -> int:
     """How many processes of this machine the kernel has killed for want of memory since it started."""
     counts = dict(line.split() for line in read_text("/proc/vmstat").splitlines())
     return int(counts.get("oom_kill", 0))
-
-
-def available_bytes(device: torch.device) -> int:
-    """Free memory: of the GPU, or of the machine, cut to what the cgroup's limit leaves."""
-    if device.type == "cuda":
-        return int(torch.cuda.mem_get_info(device)[0])
-    free = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    for line in read_text("/proc/meminfo").splitlines():
-        if line.startswith("MemAvailable:"):
-            free = int(line.split()[1]) * 1024
-    for limit, usage in MEMORY_LIMITS:
-        if (there := read_text(limit)).isdigit() and (used := read_text(usage)).isdigit():
-            free = min(free, int(there) - int(used))
-    return free

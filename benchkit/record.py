@@ -32,14 +32,22 @@ FINAL = tuple(status for status in STATUSES if status not in ("running", "preemp
 HARMLESS = ("ok", "unavailable", "skipped")
 """Statuses that do not make a sweep fail."""
 
-VOLATILE_KEYS = ("timeout_s", "join_timeout_s")
+VOLATILE_KEYS = ("timeout_s", "join_timeout_s", "hardware.peak_tflop_per_s")
 """Configuration keys that do not change what is measured."""
 
 
 def point_id(config: dict[str, Any], world_size: int) -> str:
     """The identity of a point: 12 hexadecimal digits of the hash of its resolved configuration."""
-    identity = {name: value for name, value in config.items() if name not in VOLATILE_KEYS}
-    return digest({**identity, "world_size": world_size})
+    return digest({**lasting(config), "world_size": world_size})
+
+
+def lasting(config: dict[str, Any], prefix: str = "") -> dict[str, Any]:
+    """A configuration without its volatile keys."""
+    return {
+        name: lasting(value, f"{prefix}{name}.") if isinstance(value, dict) else value
+        for name, value in config.items()
+        if prefix + name not in VOLATILE_KEYS
+    }
 
 
 def digest(value: Any) -> str:

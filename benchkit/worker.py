@@ -14,9 +14,9 @@ from benchkit.case import Case, Rank
 from benchkit.cases import Stopwatch, run_cases
 from benchkit.clocks import Clock, CudaClock, HostClock
 from benchkit.config import RunConfig
-from benchkit.environment import available_bytes
 from benchkit.group import Group
 from benchkit.layout import Place
+from benchkit.memory import PeakMemory, available_bytes
 from benchkit.profiling import record_traces, trace_file
 from benchkit.regions import marked_by
 from benchkit.registry import load_suites
@@ -81,6 +81,7 @@ def describe_rank(assignment: Assignment, device: torch.device, group: Group, pr
         device=device,
         seed=config.seed,
         available_bytes=min(row[0] for row in group.exchange([float(available_bytes(device))])),
+        memory=PeakMemory(device),
         shares=tuple(100 / on_device / factor for factor in assignment.slowdown),
         seconds_of=prober.seconds_of,
         group=functools.cache(lambda name: backends.side_group(name, device, backends.group_timeout(config))),

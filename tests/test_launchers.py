@@ -17,6 +17,7 @@ SMALLEST = {
     "allreduce": ["data_size=0.001,0.01"],
     "matmul_lut": ["hardware.slowdown=1", "sizes=[64]"],
     "ring_attention": ["seq_len=256", "strategies=[even,online]", "num_heads=2", "head_dim=8"],
+    "transformer": ["model=tiny", "world_size=2", "parallel=ddp", "context_length=16", "batch_size=1"],
     "tp_columnwise": ["m=66", "n=8", "k=16"],
     "tp_rowwise": ["m=66", "n=8", "k=16"],
 }

@@ -1,7 +1,7 @@
 import pandas as pd
 import pytest
 
-from analysis.rows import METRICS
+from analysis.metrics import METRICS
 from analysis.sentences import describe
 from analysis.table import as_markdown, as_text, identity_columns, own_columns
 from tests.analysis.records import grid, make_record, tabulate_records

@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from benchkit import environment
+from benchkit import environment, memory
 from launch import topology
 
 
@@ -61,10 +61,10 @@ def test_memory_is_cut_to_the_cgroup(monkeypatch):
         "/sys/fs/cgroup/memory.max": "3000000000",
         "/sys/fs/cgroup/memory.current": "1000000000",
     }
-    fake_files(monkeypatch, environment, files)
-    assert environment.available_bytes(torch.device("cpu")) == 2_000_000_000
-    fake_files(monkeypatch, environment, files | {"/sys/fs/cgroup/memory.max": "max"})
-    assert environment.available_bytes(torch.device("cpu")) == 8_000_000 * 1024
+    fake_files(monkeypatch, memory, files)
+    assert memory.available_bytes(torch.device("cpu")) == 2_000_000_000
+    fake_files(monkeypatch, memory, files | {"/sys/fs/cgroup/memory.max": "max"})
+    assert memory.available_bytes(torch.device("cpu")) == 8_000_000 * 1024
 
 
 def test_cores_are_cut_to_the_quota(monkeypatch):

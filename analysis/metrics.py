@@ -1,0 +1,100 @@
+"""What is derived from a case and its samples: the columns that are figures, with their units and formulae."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from analysis import within_job
+from benchkit.statistics import algorithm_bandwidth, bus_bandwidth, computing_rate, slowest_rank
+
+Summary = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Metric:
+    """A column derived from a case and its summary; None where it does not apply. `scale` is for printing only."""
+
+    name: str
+    unit: str
+    formula: Callable[[Mapping[str, Any], Summary], float | int | None]
+    scale: float = 1.0
+
+
+def from_summary(name: str) -> Callable[[Mapping[str, Any], Summary], Any]:
+    return lambda case, summary: summary[name]
+
+
+def from_details(name: str) -> Callable[[Mapping[str, Any], Summary], Any]:
+    return lambda case, summary: case.get("details", {}).get(name)
+
+
+def efficiency(case: Mapping[str, Any], summary: Summary) -> float | None:
+    """The ideal time, in which all work is spread over all speed, as a share of the median."""
+    ideal_s, median_s = case.get("details", {}).get("ideal_s"), summary["median_s"]
+    return ideal_s / median_s if ideal_s and median_s else None
+
+
+def per_second(name: str) -> Callable[[Mapping[str, Any], Summary], float | None]:
+    """What `details` counts of a call, over the median."""
+
+    def formula(case: Mapping[str, Any], summary: Summary) -> float | None:
+        count, median_s = from_details(name)(case, summary), summary["median_s"]
+        return count / median_s if count and median_s else None
+
+    return formula
+
+
+def utilisation(flops: Callable[[Mapping[str, Any], Summary], Any]) -> Callable[[Mapping[str, Any], Summary], Any]:
+    """Operations per second over the peak rate that the case tells of."""
+
+    def formula(case: Mapping[str, Any], summary: Summary) -> float | None:
+        count, peak, median_s = (
+            flops(case, summary),
+            from_details("peak_tflop_per_s")(case, summary),
+            summary["median_s"],
+        )
+        return count / median_s / (peak * 1e12) if count and peak and median_s else None
+
+    return formula
+
+
+def backward_over_forward(case: Mapping[str, Any], summary: Summary) -> float | None:
+    """How many times as long as forward backward takes, where both are regions."""
+    spent = region_medians(case)
+    return spent["backward_s"] / spent["forward_s"] if spent.get("forward_s") and "backward_s" in spent else None
+
+
+def region_medians(case: Mapping[str, Any]) -> dict[str, float]:
+    """Of each region the median over iterations of the rank that was longest in it, in seconds."""
+    regions = case.get("regions_s") or {}
+    return {f"{name}_s": float(np.median(slowest_rank(spent))) for name, spent in regions.items()}
+
+
+METRICS = (
+    *(Metric(name, "ms", from_summary(name), 1e3) for name in (
+        "median_s", "ci_low_s", "ci_high_s", "min_s", "max_s", "mean_s", "std_s", "p95_s", "p99_s",
+        "start_skew_s", "makespan_s",
+    )),
+    Metric("rel_ci", "%", from_summary("rel_ci"), 100),
+    *(Metric(name, "" if "speedup" in name else "%", from_summary(name), 1 if "speedup" in name else 100)
+      for name in within_job.FIGURES),
+    Metric("predicted_s", "ms", from_details("predicted_s"), 1e3),
+    Metric("ideal_s", "ms", from_details("ideal_s"), 1e3),
+    Metric("efficiency", "%", efficiency, 100),
+    Metric("useful_tflop_per_s", "TFLOP/s", computing_rate),
+    Metric("executed_tflop_per_s", "TFLOP/s", partial(computing_rate, what="executed_flops")),
+    Metric("tokens_per_second", "", per_second("tokens_per_call")),
+    Metric("mfu_full", "%", utilisation(lambda case, _: case.get("useful_flops")), 100),
+    Metric("mfu_causal", "%", utilisation(from_details("causal_flops")), 100),
+    Metric("hfu_full", "%", utilisation(lambda case, _: case.get("executed_flops")), 100),
+    Metric("backward_over_forward", "", backward_over_forward),
+    Metric("wire_bytes", "", lambda case, summary: case.get("wire_bytes")),
+    Metric("algbw_gb_per_s", "GB/s", algorithm_bandwidth),
+    Metric("busbw_gb_per_s", "GB/s", bus_bandwidth),
+    Metric("straggler_rank", "", from_summary("straggler_rank")),
+    Metric("straggler_share", "%", from_summary("straggler_share"), 100),
+    Metric("num_samples", "", from_summary("num_samples")),
+)  # fmt: skip

@@ -1,0 +1,52 @@
+"""How much memory there is, and how much was in use at most."""
+
+import os
+import resource
+from contextlib import suppress
+from pathlib import Path
+
+import torch
+
+from launch.topology import read_text
+
+MEMORY_LIMITS = (
+    ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory.current"),
+    ("/sys/fs/cgroup/memory/memory.limit_in_bytes", "/sys/fs/cgroup/memory/memory.usage_in_bytes"),
+)
+RESET_PEAK = "5"
+
+
+def available_bytes(device: torch.device) -> int:
+    """Free memory: of the GPU, or of the machine, cut to what the cgroup's limit leaves."""
+    if device.type == "cuda":
+        return int(torch.cuda.mem_get_info(device)[0])
+    free = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    for line in read_text("/proc/meminfo").splitlines():
+        if line.startswith("MemAvailable:"):
+            free = int(line.split()[1]) * 1024
+    for limit, usage in MEMORY_LIMITS:
+        if (there := read_text(limit)).isdigit() and (used := read_text(usage)).isdigit():
+            free = min(free, int(there) - int(used))
+    return free
+
+
+class PeakMemory:
+    """The most memory in use since reset(): allocated on a GPU, or resident in this process, its libraries included."""
+
+    def __init__(self, device: torch.device) -> None:
+        self._device = device
+
+    def reset(self) -> None:
+        if self._device.type == "cuda":
+            torch.cuda.reset_peak_memory_stats(self._device)
+            return
+        with suppress(OSError):  # else the peak is of the whole life of the process
+            Path("/proc/self/clear_refs").write_text(RESET_PEAK)
+
+    def peak_bytes(self) -> int:
+        if self._device.type == "cuda":
+            return int(torch.cuda.max_memory_allocated(self._device))
+        for line in read_text("/proc/self/status").splitlines():
+            if line.startswith("VmHWM:"):
+                return int(line.split()[1]) * 1024
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024

@@ -1,0 +1,1 @@
+"""A decoder-only language model, its training step, and what is known of both before anything is built."""

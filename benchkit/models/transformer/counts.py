@@ -1,0 +1,83 @@
+"""Parameters, floating-point operations and bytes of a decoder-only language model, from its sizes alone: no torch.
+
+T tokens in sequences of s; d = d_model, f = d_ff, V = vocab_size. Operations are those of matrix products, two per
+multiply-add; norms, softmax, rotary positions and the optimizer are not counted, as is usual.
+"""
+
+from dataclasses import dataclass
+
+from benchkit.config import ModelConfig
+
+PASSES = ("forward", "forward_backward", "train_step")
+
+
+def parameters(model: ModelConfig) -> int:
+    """Of embedding, untied head, final norm, and per layer four projections, a gated feed-forward layer, two norms."""
+    per_layer = 4 * model.d_model**2 + 3 * model.d_model * model.d_ff + 2 * model.d_model
+    return int(2 * model.vocab_size * model.d_model + model.num_layers * per_layer + model.d_model)
+
+
+def forward_flops(model: ModelConfig, batch_size: int, context_length: int, causal: bool) -> float:
+    """Of one forward pass. Attention counts every pair of tokens, or with `causal` those that see each other alone.
+
+    Per layer 2 T (4 d^2 + 3 d f) + 4 d x pairs, and 2 T d V for the head: PaLM (2204.02311), appendix B, which counts
+    every pair.
+    """
+    tokens = batch_size * context_length
+    pairs = tokens * (context_length + 1) / 2 if causal else tokens * context_length
+    weights = 4 * model.d_model**2 + 3 * model.d_model * model.d_ff
+    per_layer = 2.0 * tokens * weights + 4.0 * model.d_model * pairs
+    return model.num_layers * per_layer + 2.0 * tokens * model.d_model * model.vocab_size
+
+
+def pass_flops(name: str, forward: float, again: float = 0.0) -> float:
+    """Of a pass: backward is twice forward. again: what is computed once more, with activation checkpointing."""
+    return forward if name == "forward" else 3 * forward + again
+
+
+@dataclass(frozen=True)
+class Footprint:
+    """Bytes of one rank. weight, activation: bytes of an element of either. shards: ranks that share the weights."""
+
+    model: ModelConfig
+    batch_size: int
+    context_length: int
+    weight: int
+    activation: int
+    naive_attention: bool = False
+    checkpointing: bool = False
+    shards: int = 1
+
+    def of(self, name: str) -> int:
+        """What a pass needs at its peak; within some 20 %, measured (tests/benchkit/test_transformer.py)."""
+        weights = parameters(self.model) * self.weight // self.shards
+        if name == "forward":
+            return weights + self.transient()
+        states = 2 if name == "train_step" else 0  # AdamW's two moments
+        return weights * (2 + states) + self.kept()
+
+    def transient(self) -> int:
+        """The largest of what one forward pass holds at a time: the feed-forward layer's, or the logits."""
+        tokens, model = self.batch_size * self.context_length, self.model
+        inner = tokens * (2 * model.d_model + 3 * model.d_ff) * self.activation
+        return max(inner + self.scores(), tokens * (model.d_model + model.vocab_size) * self.activation)
+
+    def kept(self) -> int:
+        """What backward needs of forward: per layer some tensors [T, d] and [T, f], and the logits with the loss's.
+
+        Counted from the graph: two norms keep input and output, attention its rotated q, k, v, output and those of
+        the projections' inputs, the feed-forward layer gate, its activation, up and their product.
+        """
+        tokens, model = self.batch_size * self.context_length, self.model
+        per_layer = tokens * (10 * model.d_model + 4 * model.d_ff) * self.activation + self.scores()
+        layers = model.num_layers
+        whole = (
+            per_layer + layers * tokens * model.d_model * self.activation if self.checkpointing else layers * per_layer
+        )
+        loss = 3 * tokens * model.vocab_size * max(4, self.activation)  # logits, their log-softmax, and its gradient
+        return whole + loss
+
+    def scores(self) -> int:
+        """What attention written out holds per layer: scores and weights of every pair of tokens."""
+        pairs = self.batch_size * self.context_length**2 * self.model.num_heads
+        return 2 * pairs * self.activation if self.naive_attention else 0

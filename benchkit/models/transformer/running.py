@@ -1,0 +1,50 @@
+"""One pass of one model, as a case calls it."""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from benchkit.models.transformer import parallel
+from benchkit.models.transformer.checks import TOLERANCE, Checks
+from benchkit.models.transformer.steps import Steps
+
+if TYPE_CHECKING:
+    from benchkit.models.transformer.training import Training
+
+
+class Running:
+    """The callables of a case, and what it tells of itself (`told`)."""
+
+    def __init__(self, training: Training, name: str, steps: Steps, alone: bool) -> None:
+        self._name, self._steps, self._memory = name, steps, training.rank.memory
+        self._batches, self.told = training.batches(), training.told(name, 1 if alone else training.rank.world_size)
+        self._trusts_gradients = "forward_backward" in training.config.passes
+        self._rows = training.config.batch_size if training.config.compile != "none" else 1
+        averaged = training.shared and not alone and training.config.parallel != "tp"
+        mean = parallel.averaged_over_ranks if averaged else lambda value: value
+        self._checks = Checks(steps, TOLERANCE[training.config.dtype], mean)
+
+    def step(self) -> object:
+        if self._name == "forward":
+            return self._steps.forward(self._batches.inputs)
+        pass_ = self._steps.forward_backward if self._name == "forward_backward" else self._steps.train_step
+        return pass_(self._batches.inputs, self._batches.targets)
+
+    def reset(self) -> None:
+        self._batches.draw()
+        self._memory.reset()
+
+    def observe(self, regions_s: Mapping[str, float]) -> None:
+        self.told["peak_bytes"] = max(self.told.get("peak_bytes", 0), self._memory.peak_bytes())
+
+    def verify(self) -> None:
+        """On a fresh batch: one sequence, since a pass treats all alike; compiled code is made for the whole batch."""
+        self._batches.draw()
+        inputs, targets = self._batches.inputs[: self._rows], self._batches.targets[: self._rows]
+        if self._name == "forward":
+            self._checks.forward(inputs)
+        elif self._name == "forward_backward":
+            self._checks.gradients(inputs, targets)
+        else:
+            if not self._trusts_gradients:
+                self._checks.gradients(inputs, targets)
+            self._checks.update(inputs, targets)

@@ -1,0 +1,76 @@
+"""The passes over one model: forward, forward and backward, and a whole training step."""
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.distributed.fsdp import FSDPModule
+from torch.distributed.tensor import DTensor
+
+from benchkit.models.transformer.network import Network
+from benchkit.regions import region
+
+FORWARD, LOSS, BACKWARD, OPTIMIZER = "forward", "loss", "backward", "optimizer"
+REGIONS = {
+    "forward": (FORWARD,),
+    "forward_backward": (FORWARD, LOSS, BACKWARD),
+    "train_step": (FORWARD, LOSS, BACKWARD, OPTIMIZER),
+}
+LEARNING_RATE, WEIGHT_DECAY = 1e-4, 0.1
+IGNORED = -100
+"""The target that cross-entropy passes over, as torch has it."""
+Context = Callable[[], AbstractContextManager[object]]
+
+
+class Steps:
+    """network: holds the weights. model: what is called, the network or what wraps it.
+
+    context: what all of it runs in, e.g. autocast; no_graph: what forward alone runs in.
+    """
+
+    def __init__(
+        self, network: Network, model: nn.Module, context: Context, no_graph: Context = torch.inference_mode
+    ) -> None:
+        self.network, self._model, self._context, self._no_graph = network, model, context, no_graph
+        self._optimizer: torch.optim.AdamW | None = None
+
+    @property
+    def optimizer(self) -> torch.optim.AdamW:
+        """AdamW, fused; weights that ranks share and weights that they do not cannot go through one kernel."""
+        if self._optimizer is None:
+            weights = list(self.network.parameters())
+            groups = [[each for each in weights if isinstance(each, DTensor) is shared] for shared in (False, True)]
+            self._optimizer = torch.optim.AdamW(
+                [{"params": group} for group in groups if group],
+                lr=LEARNING_RATE, weight_decay=WEIGHT_DECAY, fused=True,
+            )  # fmt: skip
+        return self._optimizer
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        """Logits [B, s, V], without a graph."""
+        with self._no_graph(), self._context(), region(FORWARD):
+            logits: Tensor = self._model(inputs)
+            if isinstance(self._model, FSDPModule):
+                self._model.reshard()  # backward would; till then zero_grad() misses the gradients of what is gathered
+        return logits
+
+    def forward_backward(self, inputs: Tensor, targets: Tensor) -> Tensor:
+        """Gradients of the mean cross-entropy, which it returns."""
+        self.network.zero_grad(set_to_none=True)
+        with self._context(), region(FORWARD):
+            logits = self._model(inputs)
+        with region(LOSS):
+            loss = F.cross_entropy(logits.flatten(0, 1).float(), targets.flatten(), ignore_index=IGNORED)
+        del logits  # backward needs their log-softmax alone
+        with region(BACKWARD):
+            loss.backward()
+        return loss.detach()
+
+    def train_step(self, inputs: Tensor, targets: Tensor) -> Tensor:
+        """The same, and the weights moved."""
+        loss = self.forward_backward(inputs, targets)
+        with region(OPTIMIZER):
+            self.optimizer.step()
+        return loss

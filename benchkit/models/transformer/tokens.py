@@ -1,0 +1,84 @@
+"""Token ids to train on: drawn at random, or cut out of a file of uint16 ids, raw or .npy."""
+
+import functools
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from benchkit.errors import ConfigError
+
+if TYPE_CHECKING:
+    import torch
+
+IDS_AT_ONCE = 2**24
+
+
+def open_ids(path: str) -> Any:
+    """The ids of a file as an array that stays on disk; raises OSError or ValueError for what is none."""
+    import numpy as np
+
+    if path.endswith(".npy"):
+        ids = np.load(path, mmap_mode="r")
+        if ids.ndim != 1 or ids.dtype.kind not in "iu":
+            raise ValueError(f"an array of {ids.dtype} {list(ids.shape)}, not of ids in one row")
+        return ids
+    if (size := Path(path).stat().st_size) % 2:
+        raise ValueError(f"{size} bytes are no whole number of uint16")
+    return np.memmap(path, dtype=np.uint16, mode="r")
+
+
+def check_ids(path: str, context_length: int, vocab_size: int) -> None:
+    """Raises ConfigError where the file is missing, too short, no file of ids, or has ids beyond the vocabulary."""
+    try:
+        ids = open_ids(path)
+    except (OSError, ValueError) as error:
+        why = getattr(error, "strerror", None) or " ".join(str(error).split())
+        raise ConfigError(f"data_path={path}: {why}; allowed are raw uint16 ids, and .npy of integers") from None
+    if len(ids) <= context_length:
+        raise ConfigError(f"data_path={path}: {len(ids)} tokens; allowed are more than context_length={context_length}")
+    lowest, highest = extremes(path, Path(path).stat().st_mtime_ns)
+    if lowest < 0 or highest >= vocab_size:
+        wrong = lowest if lowest < 0 else highest
+        raise ConfigError(f"data_path={path}: has id {wrong}; allowed are 0 to model.vocab_size - 1 = {vocab_size - 1}")
+
+
+@functools.cache
+def extremes(path: str, modified: int) -> tuple[int, int]:
+    """The lowest and the highest id of a file, which a sweep asks for at each of its points."""
+    ids = open_ids(path)
+    chunks = [ids[start : start + IDS_AT_ONCE] for start in range(0, len(ids), IDS_AT_ONCE)]
+    return min(int(chunk.min()) for chunk in chunks), max(int(chunk.max()) for chunk in chunks)
+
+
+class Batches:
+    """Batches of `batch_size` sequences, each with what follows every token of it; renewed in place."""
+
+    def __init__(
+        self, batch_size: int, context_length: int, vocab_size: int, path: str | None, device: "torch.device", seed: int
+    ) -> None:
+        import torch
+
+        self._ids = open_ids(path) if path else None
+        self._vocab_size, self._shape = vocab_size, (batch_size, context_length + 1)
+        self._generator = torch.Generator().manual_seed(seed)
+        self.inputs = torch.zeros(batch_size, context_length, dtype=torch.long, device=device)
+        self.targets = torch.zeros_like(self.inputs)
+        self.draw()
+
+    def draw(self) -> None:
+        """Puts the next batch into `inputs` and `targets`."""
+        drawn = self._random() if self._ids is None else self._cut(self._ids)
+        self.inputs.copy_(drawn[:, :-1])
+        self.targets.copy_(drawn[:, 1:])
+
+    def _random(self) -> "torch.Tensor":
+        import torch
+
+        return torch.randint(self._vocab_size, self._shape, generator=self._generator)
+
+    def _cut(self, ids: Any) -> "torch.Tensor":
+        import numpy as np
+        import torch
+
+        rows, length = self._shape
+        starts = torch.randint(len(ids) - length + 1, (rows,), generator=self._generator).tolist()
+        return torch.from_numpy(np.stack([ids[start : start + length].astype(np.int64) for start in starts]))
