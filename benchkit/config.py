@@ -80,7 +80,7 @@ class MeasureConfig:
     calls_per_sample: Any = key(  # OmegaConf 2.3 fails on unions in a group
         "calls in one sample of mode=loop; auto: as fill block_seconds", choices=("auto",), at_least=1
     )
-    warmup_iterations: int = key("samples taken and set aside before measuring", at_least=1)
+    warmup_iterations: int = key("samples taken and set aside before measuring", at_least=0)
     target_rel_ci: float | None = key(
         "stop when the half-width of the 95 % interval is below this share of the median", above=0, below=1
     )

@@ -99,8 +99,10 @@ class Timer:
     before: Callable[[Case], None]
 
     def warm_up(self, case: Case) -> Measurement:
-        """Runs the warm-up and sizes the blocks by it."""
+        """Runs the warm-up and sizes the blocks by it; without one, a block is one sample."""
         measurement = Measurement(calls := self.calls(case))
+        if not self.config.warmup_iterations:
+            return measurement
         durations, starts, _ = self.sample(case, calls, self.config.warmup_iterations)
         ends = [*starts[1:], self.clock.now()]  # a sample costs its reset and barrier, too
         gathered = self.exchange([*durations, *(end - start for start, end in zip(starts, ends, strict=True))])

@@ -5,12 +5,11 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
-from torch.distributed.tensor import DTensor
 
 from benchkit.errors import InvalidResult
 from benchkit.models.transformer import definition
 from benchkit.models.transformer.definition import whole
-from benchkit.models.transformer.steps import IGNORED, Steps
+from benchkit.models.transformer.steps import IGNORED, Steps, local
 
 TOKENS = 64
 """How many are checked, the first of a sequence."""
@@ -116,8 +115,7 @@ class Update:
 
 def few(tensor: Tensor) -> Tensor:
     """The first elements of what this rank has of a tensor, in float64."""
-    there = tensor.detach()
-    return (there.to_local() if isinstance(there, DTensor) else there).flatten()[:WATCHED].double()
+    return local(tensor.detach()).flatten()[:WATCHED].double()
 
 
 def of_few(targets: Tensor) -> Tensor:

@@ -14,8 +14,9 @@ if TYPE_CHECKING:
 class Running:
     """The callables of a case, and what it tells of itself (`told`)."""
 
-    def __init__(self, training: Training, name: str, steps: Steps, alone: bool) -> None:
+    def __init__(self, training: "Training", name: str, steps: Steps, alone: bool) -> None:
         self._name, self._steps, self._memory = name, steps, training.rank.memory
+        self._models = training.models
         self._batches, self.told = training.batches(), training.told(name, 1 if alone else training.rank.world_size)
         self._trusts_gradients = "forward_backward" in training.config.passes
         self._rows = training.config.batch_size if training.config.compile != "none" else 1
@@ -31,10 +32,18 @@ class Running:
 
     def reset(self) -> None:
         self._batches.draw()
-        self._memory.reset()
+        for steps in self._models():
+            steps.forget_gradients()
+        if "peak_bytes" not in self.told:  # once, in the warm-up: it disturbs
+            self._memory.reset()
 
     def observe(self, regions_s: Mapping[str, float]) -> None:
-        self.told["peak_bytes"] = max(self.told.get("peak_bytes", 0), self._memory.peak_bytes())
+        """Memory at its peak, less what is only there for the other cases of this job."""
+        if "peak_bytes" in self.told:
+            return
+        others = sum(steps.held_bytes() for steps in self._models() if steps is not self._steps)
+        unused = 0 if self._name == "train_step" else self._steps.held_bytes(weights=False, gradients=False)
+        self.told["peak_bytes"] = self._memory.peak_bytes() - others - unused
 
     def verify(self) -> None:
         """On a fresh batch: one sequence, since a pass treats all alike; compiled code is made for the whole batch."""

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -48,6 +49,20 @@ class Steps:
             )  # fmt: skip
         return self._optimizer
 
+    def held_bytes(self, weights: bool = True, gradients: bool = True) -> int:
+        """What this rank keeps between passes: AdamW's state, and with it gradients and weights."""
+        kept = [each for state in self._state().values() for each in state.values() if isinstance(each, Tensor)]
+        for weight in self.network.parameters():
+            kept += [weight.detach()] if weights else []
+            kept += [weight.grad] if gradients and weight.grad is not None else []
+        return sum(local(each).nbytes for each in kept)
+
+    def _state(self) -> dict[Tensor, dict[str, Any]]:
+        return self._optimizer.state if self._optimizer else {}
+
+    def forget_gradients(self) -> None:
+        self.network.zero_grad(set_to_none=True)
+
     def forward(self, inputs: Tensor) -> Tensor:
         """Logits [B, s, V], without a graph."""
         with self._no_graph(), self._context(), region(FORWARD):
@@ -58,7 +73,7 @@ class Steps:
 
     def forward_backward(self, inputs: Tensor, targets: Tensor) -> Tensor:
         """Gradients of the mean cross-entropy, which it returns."""
-        self.network.zero_grad(set_to_none=True)
+        self.forget_gradients()
         with self._context(), region(FORWARD):
             logits = self._model(inputs)
         with region(LOSS):
@@ -74,3 +89,8 @@ class Steps:
         with region(OPTIMIZER):
             self.optimizer.step()
         return loss
+
+
+def local(tensor: Tensor) -> Tensor:
+    """What this rank has of a tensor."""
+    return tensor.to_local() if isinstance(tensor, DTensor) else tensor

@@ -162,6 +162,10 @@ class Training:
         """A whole model on this rank."""
         return self.build("none")
 
+    def models(self) -> list[Steps]:
+        """Those that have been built."""
+        return [each for name, each in vars(self).items() if name in ("together", "alone")]
+
     def build(self, kind: str) -> Steps:
         config, device = self.config, self.rank.device
         shard = parallel.sharding(kind, self.mesh) if kind != "none" else lambda part: None
