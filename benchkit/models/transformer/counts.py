@@ -74,8 +74,11 @@ class Footprint:
         whole = (
             per_layer + layers * tokens * model.d_model * self.activation if self.checkpointing else layers * per_layer
         )
-        loss = 3 * tokens * model.vocab_size * max(4, self.activation)  # logits, their log-softmax, and its gradient
-        return whole + loss
+        return whole + self.loss()
+
+    def loss(self) -> int:
+        """Logits, their log-softmax, and its gradient."""
+        return 3 * self.batch_size * self.context_length * self.model.vocab_size * max(4, self.activation)
 
     def scores(self) -> int:
         """What attention written out holds per layer: scores and weights of every pair of tokens."""

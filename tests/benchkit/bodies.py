@@ -1,0 +1,52 @@
+"""What ranks run in tests of models: started by launch.ranks, so importable by name."""
+
+from contextlib import nullcontext
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+from benchkit.config import ModelConfig
+from benchkit.models.transformer import parallel
+from benchkit.models.transformer.definition import whole
+from benchkit.models.transformer.network import Network, build
+from benchkit.models.transformer.steps import Steps
+
+MODEL = ModelConfig(name="test", d_model=16, d_ff=24, num_layers=2, num_heads=4, vocab_size=31)
+
+
+def batch(sequences: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """Tokens and targets [sequences, 10]."""
+    drawn = torch.randint(MODEL.vocab_size, (sequences, 11), generator=torch.Generator().manual_seed(5))
+    return drawn[:, :-1], drawn[:, 1:]
+
+
+def network(shard: Any = lambda part: None) -> Network:
+    return build(lambda: Network(MODEL), torch.float32, torch.device("cpu"), 3, shard)
+
+
+def two_steps(steps: Steps, inputs: torch.Tensor, targets: torch.Tensor) -> dict[str, Any]:
+    """The loss and gradients of a second step, with a forward pass before it, and the weights after it."""
+    steps.train_step(inputs, targets)
+    steps.forward(inputs)
+    loss = steps.train_step(inputs, targets)
+    parts = {"gradients": {}, "weights": {}}
+    for name, weight in steps.network.named_parameters():
+        parts["gradients"][name] = whole(weight.grad).numpy()
+        parts["weights"][name] = whole(weight).numpy()
+    return {"loss": float(loss), **parts}
+
+
+def shared_out(task: tuple[str, int, int, str]) -> dict[str, Any]:
+    """One rank's part of a step: (kind of parallelism, rank, world size, file to meet at)."""
+    kind, rank, world_size, meeting = task
+    dist.init_process_group("gloo", init_method=f"file://{meeting}", rank=rank, world_size=world_size)
+    mesh = parallel.mesh_of(torch.device("cpu"), world_size)
+    mine = network(parallel.sharding(kind, mesh))
+    steps = Steps(mine, parallel.wrapped(kind, mine, mesh, bucket_mib=0.001), nullcontext, torch.no_grad)
+    inputs, targets = batch(4)
+    if kind != "tp":
+        inputs, targets = (each.chunk(world_size)[rank] for each in (inputs, targets))
+    found = two_steps(steps, inputs, targets)
+    dist.barrier()
+    return found

@@ -1,0 +1,343 @@
+"""The language model: against another's code, its definition, one rank against several, and what is counted of it."""
+
+from contextlib import nullcontext
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+from torch.utils.flop_counter import FlopCounterMode
+
+from benchkit.config import ModelConfig
+from benchkit.errors import ConfigError, InvalidResult
+from benchkit.memory import PeakMemory
+from benchkit.models.transformer import checks, kernels, network, peaks, steps
+from benchkit.models.transformer.checks import Checks
+from benchkit.models.transformer.counts import Footprint, forward_flops, parameters, pass_flops
+from benchkit.models.transformer.network import Network, build
+from benchkit.models.transformer.steps import Steps
+from benchkit.models.transformer.tokens import Batches, check_ids
+from launch import ranks
+from tests.benchkit import bodies
+from tests.conftest import ROOT, Cli
+
+CPU = torch.device("cpu")
+SMALL = ModelConfig(name="small", d_model=768, d_ff=3072, num_layers=12, num_heads=12, vocab_size=10000)
+MIDDLE = ModelConfig(name="middle", d_model=64, d_ff=192, num_layers=4, num_heads=4, vocab_size=500)
+
+
+def on_meta(model: ModelConfig, **options: bool) -> Network:
+    with torch.device("meta"):
+        return Network(model, **options)
+
+
+def test_the_network_is_hugging_faces_llama_with_the_same_weights():
+    from tests.perf.llama import Logits, llama_like
+
+    ours = bodies.network()
+    theirs = Logits(llama_like(ours, bodies.MODEL))
+    inputs, targets = bodies.batch(3)
+    torch.testing.assert_close(ours(inputs), theirs(inputs), atol=1e-6, rtol=1e-5)
+    for model in (ours, theirs):
+        F.cross_entropy(model(inputs).flatten(0, 1), targets.flatten()).backward()
+    gradients = {name: weight.grad for name, weight in theirs.llama.named_parameters()}
+    from tests.perf.llama import llama_name
+
+    for name, weight in ours.named_parameters():
+        torch.testing.assert_close(weight.grad, gradients[llama_name(name)], atol=1e-7, rtol=1e-4)
+
+
+@pytest.mark.parametrize("kind", ["ddp", "fsdp", "tp"])
+def test_two_ranks_compute_what_one_computes_on_the_joint_batch(kind, tmp_path):
+    tasks = [(kind, rank, 2, str(tmp_path / "meeting")) for rank in range(2)]
+    outcome = ranks.run_ranks(
+        "tests.benchkit.bodies:shared_out", tasks, environments=[{}, {}], folder=tmp_path, timeout_s=120
+    )
+    assert outcome.failure is None, outcome.failure
+    alone = bodies.network()
+    expected = bodies.two_steps(Steps(alone, alone, nullcontext), *bodies.batch(4))
+    losses = [outcome.results[rank]["loss"] for rank in range(2)]
+    assert np.mean(losses) == pytest.approx(expected["loss"], rel=1e-5)
+    assert kind != "tp" or losses[0] == losses[1]
+    for found in outcome.results.values():
+        for what in ("gradients", "weights"):
+            for name, values in expected[what].items():
+                np.testing.assert_allclose(found[what][name], values, rtol=1e-3, atol=2e-6, err_msg=f"{what} {name}")
+
+
+def checked(break_network=lambda each: None, **options: bool) -> Checks:
+    """A network with 80 tokens of context, broken if wanted, and what checks it."""
+    made = build(lambda: Network(MIDDLE, **options), torch.float32, CPU, 0)
+    break_network(made)
+    return Checks(Steps(made, made, nullcontext), checks.TOLERANCE["float32"], lambda value: value)
+
+
+def drawn(rows: int = 2) -> tuple[torch.Tensor, torch.Tensor]:
+    batches = Batches(rows, 80, MIDDLE.vocab_size, None, CPU, 1)
+    return batches.inputs, batches.targets
+
+
+@pytest.mark.parametrize("options", [{}, {"naive": True}, {"checkpointing": True}])
+def test_what_is_right_passes_all_checks_again_and_again(options):
+    checking = checked(**options)
+    for _ in range(2):
+        checking.forward(drawn()[0])
+        checking.gradients(*drawn())
+        checking.update(*drawn())
+
+
+BREAKS = {
+    "positions": (network, "rotate", lambda x, cos, sin: x),
+    "a later token": (F, "scaled_dot_product_attention", lambda q, k, v, is_causal: (q @ k.mT).softmax(-1) @ v),
+    "the gate": (F, "silu", torch.relu),
+    "the norms": (torch.nn.RMSNorm, "forward", lambda self, x: x * self.weight),
+}
+
+
+@pytest.mark.parametrize("name", BREAKS)
+def test_a_broken_network_is_found_by_its_logits(name, monkeypatch):
+    monkeypatch.setattr(*BREAKS[name])
+    with pytest.raises(InvalidResult, match="logits of token"):
+        checked().forward(drawn()[0])
+
+
+def test_nonsense_for_numbers_is_found():
+    def poison(made: Network) -> None:
+        made.register_forward_hook(lambda module, inputs, logits: logits * float("nan"))
+
+    with pytest.raises(InvalidResult, match="logits of token 0 of the first sequence: off by inf "):
+        checked(poison).forward(drawn()[0])
+
+
+def scaled(weight: torch.nn.Parameter, factor: float) -> None:
+    weight.register_hook(lambda gradient: gradient * factor)
+
+
+@pytest.mark.parametrize(
+    ("break_network", "said"),
+    [
+        (lambda made: scaled(made.head.weight, 1.5), "along the gradient of all weights"),
+        (lambda made: scaled(made.embedding.weight, 0.5), "along the gradient of"),
+        (lambda made: scaled(made.layers[2].attention.key.weight, 0.0), "no gradient of layers.2.attention.key.weight"),
+        (lambda made: made.norm.weight.requires_grad_(False), "no gradient of norm.weight"),
+    ],
+)
+def test_a_wrong_gradient_is_found(break_network, said):
+    with pytest.raises(InvalidResult, match=said):
+        checked(break_network).gradients(*drawn())
+
+
+def test_a_wrong_loss_is_found(monkeypatch):
+    right = F.cross_entropy
+    monkeypatch.setattr(steps.F, "cross_entropy", lambda *given, **named: 1.01 * right(*given, **named))
+    with pytest.raises(InvalidResult, match=r"the loss: off by 0\.01"):
+        checked().gradients(*drawn())
+
+
+@pytest.mark.parametrize("wrong", [{"lr": 2e-4}, {"weight_decay": 0.0, "lr": 1e-2}, {"betas": (0.5, 0.5)}])
+def test_an_update_by_other_rules_is_found(wrong, monkeypatch):
+    checking = checked()
+    checking.update(*drawn())  # the state is not zero any more
+    optimizer = checking.steps.optimizer
+    right = optimizer.step
+
+    def step() -> None:
+        stated = {name: optimizer.param_groups[0][name] for name in wrong}
+        optimizer.param_groups[0].update(wrong)
+        right()
+        optimizer.param_groups[0].update(stated)
+
+    monkeypatch.setattr(optimizer, "step", step)
+    with pytest.raises(InvalidResult, match=r"element \d+: .* after a step, expected"):
+        checking.update(*drawn())
+
+
+def test_parameters_and_operations_are_those_of_the_network():
+    made = on_meta(SMALL, naive=True)
+    assert sum(weight.numel() for weight in made.parameters()) == parameters(SMALL) == 128_625_408
+    tokens = torch.zeros(2, 128, dtype=torch.long, device="meta")
+    forward = forward_flops(SMALL, 2, 128, causal=False)
+    with FlopCounterMode(display=False) as counter:
+        logits = made(tokens)
+    assert counter.get_total_flops() == forward
+    with FlopCounterMode(display=False) as counter:
+        logits.sum().backward()
+    assert counter.get_total_flops() == 2 * forward == pass_flops("train_step", forward) - forward
+
+
+def test_checkpointing_computes_all_but_the_head_again():
+    made = on_meta(SMALL, naive=True, checkpointing=True)
+    tokens = torch.zeros(2, 128, dtype=torch.long, device="meta")
+    forward = forward_flops(SMALL, 2, 128, causal=False)
+    head = 2 * tokens.numel() * SMALL.d_model * SMALL.vocab_size
+    logits = made(tokens)
+    with FlopCounterMode(display=False) as counter:
+        logits.sum().backward()
+    recomputed = counter.get_total_flops() - 2 * forward
+    down = SMALL.num_layers * 2 * tokens.numel() * SMALL.d_model * (SMALL.d_ff + SMALL.d_model)
+    assert forward - head - down <= recomputed <= forward - head  # torch stops where nothing more is needed
+
+
+def test_causal_attention_is_a_little_more_than_half():
+    whole, causal = (forward_flops(SMALL, 1, 1024, causal=each) for each in (False, True))
+    attention = SMALL.num_layers * 4 * SMALL.d_model * 1024**2
+    assert whole - causal == pytest.approx(attention * (1 - 1025 / 2048))
+
+
+@pytest.mark.parametrize("options", [{}, {"naive": True}, {"checkpointing": True}])
+def test_the_estimate_of_memory_is_what_backward_keeps(options):
+    model = ModelConfig(name="middle", d_model=128, d_ff=512, num_layers=6, num_heads=4, vocab_size=1000)
+    made = build(lambda: Network(model, **options), torch.float32, CPU, 0)
+    weights = {weight.untyped_storage().data_ptr() for weight in made.parameters()}
+    kept: dict[int, int] = {}
+
+    def note(tensor: torch.Tensor) -> torch.Tensor:
+        storage = tensor.untyped_storage()
+        if storage.data_ptr() not in weights:
+            kept[storage.data_ptr()] = storage.nbytes()
+        return tensor
+
+    batches = Batches(4, 128, model.vocab_size, None, CPU, 1)
+    with torch.autograd.graph.saved_tensors_hooks(note, lambda tensor: tensor):
+        logits = made(batches.inputs)
+        loss = F.cross_entropy(logits.flatten(0, 1), batches.targets.flatten())
+    saved = sum(kept.values()) + 2 * logits.nbytes  # the logits themselves, and their gradient
+    assert loss.isfinite()
+    footprint = Footprint(model, 4, 128, 4, 4, options.get("naive", False), options.get("checkpointing", False))
+    if options.get("checkpointing"):  # the layer that is computed again adds its own, which is not seen here
+        whole = Footprint(model, 4, 128, 4, 4)
+        saved += (whole.kept() - whole.loss()) // model.num_layers
+    assert footprint.kept() == pytest.approx(saved, rel=0.2)
+
+
+def test_peak_memory_is_seen_and_forgotten():
+    memory = PeakMemory(CPU)
+    memory.reset()
+    before = memory.peak_bytes()
+    big = torch.ones(50_000_000)
+    assert memory.peak_bytes() >= before + big.nbytes * 0.95
+    del big
+    memory.reset()
+    assert memory.peak_bytes() < before + 100_000_000
+
+
+def write(path, content: bytes):
+    path.write_bytes(content)
+    return str(path)
+
+
+def ids_file(tmp_path, ids, dtype=np.uint16, name="ids.bin") -> str:
+    return write(tmp_path / name, np.asarray(ids, dtype=dtype).tobytes())
+
+
+def test_a_file_of_ids_is_checked_before_anything_runs(tmp_path):
+    good = ids_file(tmp_path, range(100))
+    check_ids(good, context_length=99, vocab_size=100)
+    for path, context, vocab, said in [
+        (str(tmp_path / "none"), 8, 100, "No such file"),
+        (str(tmp_path / "none.npy"), 8, 100, "No such file"),
+        (good, 100, 100, "100 tokens; allowed are more than context_length=100"),
+        (good, 8, 99, "has id 99; allowed are 0 to model.vocab_size - 1 = 98"),
+        (write(tmp_path / "odd", b"123"), 8, 100, "3 bytes are no whole number of uint16"),
+        (write(tmp_path / "empty", b""), 8, 100, "allowed are"),
+        (write(tmp_path / "fake.npy", b"not numpy"), 8, 100, "allowed are raw uint16 ids, and .npy of integers"),
+    ]:
+        with pytest.raises(ConfigError) as error:
+            check_ids(path, context, vocab)
+        assert said in str(error.value)
+        assert "\n" not in str(error.value)
+    for number, wrong in enumerate((np.zeros((4, 5), int), np.zeros(50), np.array([-1, 3, 4]))):
+        path = str(tmp_path / f"{number}.npy")
+        np.save(path, wrong)
+        with pytest.raises(ConfigError, match=r"ids in one row|has id -1"):
+            check_ids(path, 2, 100)
+
+
+@pytest.mark.parametrize("name", ["ids.bin", "ids.npy"])
+def test_batches_are_cut_out_of_a_file_without_its_header(tmp_path, name):
+    path = ids_file(tmp_path, range(500), name=name)
+    if name.endswith(".npy"):
+        np.save(path, np.arange(500, dtype=np.int32))
+    batches = Batches(6, 9, 500, path, CPU, 1)
+    first = batches.inputs.clone()
+    batches.draw()
+    assert not torch.equal(first, batches.inputs)
+    assert torch.equal(batches.targets, batches.inputs + 1)
+    assert torch.equal(batches.inputs[:, 1:], batches.targets[:, :-1])
+
+
+def test_a_file_just_long_enough_is_one_batch(tmp_path):
+    batches = Batches(2, 9, 10, ids_file(tmp_path, range(10)), CPU, 1)
+    assert batches.inputs.tolist() == [list(range(9))] * 2
+
+
+def test_a_gpu_is_found_in_the_table_by_the_longest_entry_in_its_name():
+    table = {"L4": 1, "H200": 2, "H200 NVL": 3, "A100": 4, "H100 80GB HBM3": 5}
+    names = ["NVIDIA L4", "NVIDIA L40S", "NVIDIA H200", "NVIDIA H200 NVL", "NVIDIA A100-SXM4-80GB", "Radeon", ""]
+    assert [peaks.entry_of(table, name) for name in names] == ["L4", "", "H200", "H200 NVL", "A100", "", ""]
+
+
+def test_what_is_missing_is_said(monkeypatch):
+    assert kernels.missing("flash", torch.float32, 16, False, CPU) == ""
+    assert kernels.missing("efficient", torch.float32, 16, False, CPU) == "no efficient attention for float32 on cpu"
+    monkeypatch.setenv("PATH", "")
+    monkeypatch.delenv("CXX", raising=False)
+    assert "needs a C++ compiler" in kernels.missing("auto", torch.float32, 16, True, CPU)
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        (["model.num_heads=3"], "model.num_heads=3: allowed are numbers that divide model.d_model=64"),
+        (["model.d_model=12", "model.num_heads=4"], "into heads of even width"),
+        (["dtype=tf32"], "dtype=tf32: allowed on a cpu are float32, bfloat16 and autocast"),
+        (["parallel=ddp"], "parallel=ddp: allowed with world_size=1 is none; choose more ranks"),
+        (["passes=[backward]"], "passes=['backward']: allowed is forward|forward_backward|train_step"),
+        (["data_path=nowhere"], "data_path=nowhere: No such file or directory"),
+        (["+hardware.peak_tflop_per_s.X=3"], "hardware.peak_tflop_per_s.X=3: allowed is a rate > 0 for each dtype"),
+    ],
+)
+def test_what_makes_no_sense_is_one_line(given, said, cli: Cli):
+    done = cli("+suite=transformer", "model=tiny", *given)
+    assert done.returncode == 2
+    assert said in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+def test_several_ranks_are_measured_beside_one(cli: Cli):
+    few = ["measure=fixed", "measure.max_iterations=6", "measure.warmup_iterations=1", "model.num_layers=1"]
+    shape = ["context_length=16", "batch_size=2", "model.vocab_size=300", "world_size=2"]
+    done = cli("+suite=transformer", "-m", "model=tiny", "parallel=ddp,fsdp,tp", *few, *shape)
+    assert done.returncode == 0, done.stdout + done.stderr
+    for record in cli.records():
+        cases = {case["name"]: case for case in record["cases"]}
+        assert {case["status"] for case in cases.values()} == {"ok"}
+        assert ("communication of forward" in cases) == (record["config"]["parallel"] != "ddp")
+        joint, alone = cases["train_step on 2"], cases["train_step on 1"]
+        assert joint["against"] == "train_step on 1"
+        assert joint["parts"] == ["communication of train_step"]
+        copies = 1 if record["config"]["parallel"] == "tp" else 2
+        assert joint["useful_flops"] == copies * alone["useful_flops"]
+        assert joint["details"]["tokens_per_call"] == copies * 32
+        assert list(joint["regions_s"]) == ["forward", "loss", "backward", "optimizer"]
+        assert max(alone["regions_s"]["forward"][1]) == 0  # the second rank has nothing to do
+        assert joint["details"]["peak_bytes"] > 10**7
+        assert joint["details"]["peak_from"] == "best matrix product here"
+
+
+def test_what_cannot_run_is_a_row_with_its_reason_beside_what_can(cli: Cli):
+    huge = "model.vocab_size=1000000000"
+    done = cli("+suite=transformer", "-m", "model=tiny", "measure=quick", "passes=[forward],[train_step]", huge)
+    assert done.returncode == 1  # nothing was measured
+    reasons = [case["reason"] for record in cli.records() for case in record["cases"]]
+    assert all("needs 51" in reason or "needs 204" in reason for reason in reasons), reasons
+    heads = ["model.num_heads=1", "world_size=2", "parallel=tp", "passes=[forward]"]
+    done = cli("+suite=transformer", "-m", "model=tiny", "measure=quick", *heads, "attention=efficient,auto")
+    statuses = [(case["status"], case["reason"]) for record in cli.records() for case in record["cases"]]
+    assert statuses[0] == ("unavailable", "no efficient attention for float32 on cpu")
+    assert ("skipped", "1 heads and d_ff 256 do not divide over 2 ranks") in statuses
+
+
+def test_every_size_is_one_yaml():
+    sizes = {path.stem for path in (ROOT / "conf" / "model").glob("*.yaml")}
+    assert sizes == {"tiny", "small", "medium", "large", "xl", "2.7B"}
