@@ -29,6 +29,7 @@ perf: $(READY) ## the performance claims of docs/results, measured again here
 	$(BIN)/python -m tests.perf.failures
 	$(BIN)/python -m tests.perf.fidelity
 	$(BIN)/python -m tests.perf.harvest
+	$(BIN)/python -m tests.perf.transformer
 
 wheel: $(READY) ## dist/*.whl
 	$(BIN)/python -m pip wheel --quiet --no-deps --wheel-dir dist .

@@ -7,8 +7,8 @@ from typing import Any
 import pandas as pd
 
 from analysis import ranks, sentences, style, tables
+from analysis.metrics import METRICS
 from analysis.plots import draw_all
-from analysis.rows import METRICS
 from analysis.speedup import Baseline
 from analysis.table import as_markdown
 
@@ -52,6 +52,7 @@ RANK_UNITS = "Medians over the samples; busy is what is left of a call when its 
 
 
 def write(path: Path, text: str) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(text.rstrip() + "\n")
     return path
 

@@ -10,7 +10,8 @@ from benchkit.clocks import Clock, HostClock
 from benchkit.config import RunConfig
 from benchkit.errors import InvalidResult
 from benchkit.group import Finding, Group
-from benchkit.measure import Measurement, measure
+from benchkit.measure import measure
+from benchkit.measurement import Measurement
 
 
 @dataclass
@@ -46,11 +47,15 @@ def run_cases(
         exchange=group.exchange,
         seed=config.seed,
         before=lambda case: pedal.set_for(case.unslowed),
+        alone=group.world_size == 1,
     )
     pedal.release()
+    for index, measurement in zip(timed, measurements, strict=True):
+        if measurement.starved:
+            statuses[index], findings[index] = "oom", Finding(measurement.starved, 0)
     stopwatch.enter("verify_again")
     note_invalid(cases, statuses, findings, group)
-    measured: dict[int, Measurement] = dict(zip(timed, measurements, strict=True))
+    measured = {index: each for index, each in zip(timed, measurements, strict=True) if not each.starved}
     return [
         case_report(case, status, finding, measured.get(index), clock)
         for index, (case, status, finding) in enumerate(zip(cases, statuses, findings, strict=True))
@@ -108,7 +113,11 @@ def case_report(
     if clock.name != HostClock.name:
         rounded["start_offsets_s"] = None
     result = report | asdict(measurement) | rounded
-    return {name: value for name, value in result.items() if name not in ("block_medians_s", "blocks_per_exchange")}
+    return {
+        name: value
+        for name, value in result.items()
+        if name not in ("block_medians_s", "blocks_per_exchange", "starved")
+    }
 
 
 def nanoseconds(rows: list[list[float]]) -> list[list[float]]:

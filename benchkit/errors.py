@@ -6,6 +6,9 @@ BenchkitError
 └── InvalidResult    a case computed something wrong            status "invalid"
 """
 
+OUT_OF_MEMORY = ("OutOfMemoryError", "MemoryError")
+OUT_OF_MEMORY_TEXTS = ("can't allocate memory", "not enough memory", "out of memory")
+
 
 class BenchkitError(Exception):
     """Base of all errors that a user is shown as one line."""
@@ -21,3 +24,8 @@ class Unavailable(BenchkitError):
 
 class InvalidResult(BenchkitError):
     """A verified output differs from the expected one; says the first wrong index."""
+
+
+def is_out_of_memory(type_name: str, message: str) -> bool:
+    """Whether an exception says that memory was short: torch has no one type for it."""
+    return type_name in OUT_OF_MEMORY or any(text in message for text in OUT_OF_MEMORY_TEXTS)

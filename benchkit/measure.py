@@ -9,53 +9,19 @@ import math
 import random
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 
 from benchkit.case import Case
 from benchkit.clocks import Clock
 from benchkit.config import MeasureConfig
-from benchkit.statistics import block_medians, relative_half_width, slowest_rank
+from benchkit.errors import is_out_of_memory
+from benchkit.measurement import Measurement
+from benchkit.statistics import relative_half_width, slowest_rank
 
 Exchange = Callable[[list[float]], list[list[float]]]
 """Gives every rank's list, in order of ranks, for one's own; all lists have the same length."""
-
-
-@dataclass
-class Measurement:
-    """The raw samples of one case: seconds per call, as [rank][iteration].
-
-    start_offsets_s: when each rank started, after the first to start, per iteration. regions_s: per region seconds per
-    call, as [rank][iteration]. stopped_by: target_rel_ci,
-    max_iterations or max_seconds. converged: whether the target was met; None where there was none.
-    """
-
-    calls_per_sample: int
-    block_iterations: int = 1
-    blocks_per_exchange: int = 1
-    warmup_s: list[list[float]] = field(default_factory=list)
-    samples_s: list[list[float]] = field(default_factory=list)
-    start_offsets_s: list[list[float]] = field(default_factory=list)
-    regions_s: dict[str, list[list[float]]] = field(default_factory=dict)
-    elapsed_s: float = 0.0
-    stopped_by: str = ""
-    converged: bool | None = None
-    block_medians_s: list[float] = field(default_factory=list)
-
-    def add(self, samples: list[list[float]], starts: list[list[float]], regions: dict[str, list[list[float]]]) -> None:
-        """Appends whole blocks, or the rest at the end: [rank][iteration]."""
-        if not self.samples_s:
-            self.samples_s = [[] for _ in samples]
-            self.start_offsets_s = [[] for _ in samples]
-            self.regions_s = {name: [[] for _ in samples] for name in regions}
-        self.block_medians_s += block_medians(slowest_rank(samples), self.block_iterations).tolist()
-        first = [min(column) for column in zip(*starts, strict=True)]
-        for rank, (durations, began) in enumerate(zip(samples, starts, strict=True)):
-            self.samples_s[rank] += durations
-            self.start_offsets_s[rank] += [start - zero for start, zero in zip(began, first, strict=True)]
-            for name, spent in regions.items():
-                self.regions_s[name][rank] += spent[rank]
 
 
 def measure(
@@ -67,25 +33,40 @@ def measure(
     exchange: Exchange,
     seed: int,
     before: Callable[[Case], None] = lambda case: None,
+    alone: bool = False,
 ) -> list[Measurement]:
-    """Times every case; returns their measurements in the order of `cases`. `before`: called before some samples."""
+    """Times every case; returns their measurements in the order of `cases`.
+
+    before: called before some samples. alone: whether this is the only rank; then a case that finds too little memory
+    in its warm-up is given up, and the others are timed. Of several ranks the others would wait for it.
+    """
     timer = Timer(config, clock, barrier, exchange, before)
     collecting = gc.isenabled()
     gc.disable()  # a collection in the middle of a sample is not the case's time
     try:
-        measurements = [timer.warm_up(case) for case in cases]
+        measurements = [attempt(timer, case) if alone else timer.warm_up(case) for case in cases]
         order = random.Random(seed)  # the same on all ranks
-        active = list(range(len(cases)))
+        active = [index for index, measurement in enumerate(measurements) if not measurement.starved]
         while active:
-            alone = len(active) == 1  # nobody to alternate with: fewer exchanges, the same blocks
+            single = len(active) == 1  # nobody to alternate with: fewer exchanges, the same blocks
             for index in order.sample(active, len(active)):
-                timer.run_blocks(cases[index], measurements[index], alone)
+                timer.run_blocks(cases[index], measurements[index], single)
                 if stop(measurements[index], config):
                     active.remove(index)
         return measurements
     finally:
         if collecting:
             gc.enable()
+
+
+def attempt(timer: "Timer", case: Case) -> Measurement:
+    """The warm-up of a case, or what says that there is too little memory for it."""
+    try:
+        return timer.warm_up(case)
+    except Exception as error:
+        if not is_out_of_memory(type(error).__name__, str(error)):
+            raise
+        return Measurement(1, starved=str(error).split("\n")[0] or type(error).__name__)
 
 
 @dataclass(frozen=True)
@@ -130,7 +111,7 @@ class Timer:
         """Takes a block of samples, or where the case is alone as many as fill block_seconds, and shares them."""
         began = self.clock.now()
         wanted = measurement.block_iterations * (measurement.blocks_per_exchange if alone else 1)
-        count = min(wanted, self.config.max_iterations - num_samples(measurement))
+        count = min(wanted, self.config.max_iterations - measurement.num_samples())
         durations, starts, regions = self.sample(case, measurement.calls_per_sample, count)
         spent = [seconds[name] for name in case.regions for seconds in regions]
         gathered = self.exchange([*durations, *starts, *spent, self.clock.now() - began])
@@ -155,10 +136,6 @@ class Timer:
         return durations, starts, regions
 
 
-def num_samples(measurement: Measurement) -> int:
-    return len(measurement.samples_s[0]) if measurement.samples_s else 0
-
-
 def block_size(typical_s: float, config: MeasureConfig) -> int:
     """Samples in a block: as many as fill block_seconds, yet few enough for min_blocks of them, and odd.
 
@@ -175,7 +152,7 @@ def fitting(typical_s: float, config: MeasureConfig) -> int:
 
 def stop(measurement: Measurement, config: MeasureConfig) -> bool:
     """Decides after a block whether the case is done, and notes why."""
-    taken, block = num_samples(measurement), measurement.block_iterations
+    taken, block = measurement.num_samples(), measurement.block_iterations
     if config.target_rel_ci is not None:
         width = relative_half_width(np.asarray(measurement.block_medians_s))
         measurement.converged = width is not None and width <= config.target_rel_ci

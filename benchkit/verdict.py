@@ -6,14 +6,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from benchkit.errors import InvalidResult, Unavailable
+from benchkit.errors import InvalidResult, Unavailable, is_out_of_memory
 from launch import topology
 from launch.clock_offsets import Offset
 from launch.slowdown.mps import MpsUnavailable
 from launch.watch import Failure, root_cause
-
-OUT_OF_MEMORY = ("OutOfMemoryError", "MemoryError")
-OUT_OF_MEMORY_TEXTS = ("can't allocate memory", "not enough memory", "out of memory")
 
 
 def report(answer: dict[str, Any] | None, told: Sequence[dict[str, Any]], forked_s: float) -> dict[str, Any]:
@@ -32,12 +29,12 @@ def report(answer: dict[str, Any] | None, told: Sequence[dict[str, Any]], forked
     if answer is None:
         return {"status": "ok"}
     slowdown = answer["slowdown"]
-    invalid = [case for case in answer["cases"] if case["status"] == "invalid"]
+    failed_cases = [case for case in answer["cases"] if case["status"] in ("invalid", "oom")]
     measured = any(case["status"] == "ok" for case in answer["cases"])
-    worst = invalid[0] if invalid else None if measured else answer["cases"][0]
+    worst = failed_cases[0] if failed_cases else None if measured else answer["cases"][0]
     return {
         "status": worst["status"] if worst else "ok",
-        "error": error_report(worst["reason"], worst["rank"] if invalid else None) if worst else None,
+        "error": error_report(worst["reason"], worst["rank"] if failed_cases else None) if worst else None,
         "clock": answer["clock"],
         **({"slowdown": slowdown.as_dict(), "warnings": slowdown.warnings()} if slowdown else {}),
         "phases_s": durations({"spawn": forked_s, **answer["began_s"], "": time.perf_counter()}),
@@ -63,7 +60,7 @@ def failure_status(failure: Failure) -> str:
         return "timeout"
     if failure.kind in ("signal", "exit"):
         return "crash"
-    if failure.type in OUT_OF_MEMORY or any(text in failure.message for text in OUT_OF_MEMORY_TEXTS):
+    if is_out_of_memory(failure.type, failure.message):
         return "oom"
     if failure.type in (Unavailable.__name__, MpsUnavailable.__name__):
         return "unavailable"

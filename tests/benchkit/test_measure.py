@@ -3,7 +3,8 @@ import gc
 import pytest
 
 from benchkit.case import Case
-from benchkit.measure import Measurement, block_size, measure
+from benchkit.measure import block_size, measure
+from benchkit.measurement import Measurement
 from tests.benchkit.fakes import FakeClock, alone, cycle, noise, plan
 
 
@@ -165,3 +166,31 @@ def test_what_must_come_before_a_case_comes_before_all_its_samples():
     )  # fmt: skip
     assert chosen[:2] == [0, 1]  # warm-ups
     assert sorted(chosen[2:]) == [0, 0, 1, 1]
+
+
+def test_without_a_warm_up_the_first_sample_counts():
+    [result] = run([Case()], plan(warmup_iterations=0, max_iterations=5), FakeClock(cycle([1.0])))
+    assert (result.warmup_s, result.samples_s, result.block_iterations) == ([], [[1.0] * 5], 1)
+
+
+def short_of_memory():
+    raise RuntimeError("[enforce fail] DefaultCPUAllocator: can't allocate memory: you tried to allocate 9 bytes.")
+
+
+def test_a_rank_by_itself_gives_up_a_case_that_finds_too_little_memory_and_times_the_others():
+    config, clock = plan(max_iterations=5), FakeClock(cycle([1.0]))
+    cases = [Case(step=short_of_memory), Case()]
+    starved, timed = measure(cases, config, clock=clock, barrier=lambda: None, exchange=alone, seed=0, alone=True)
+    assert "can't allocate memory" in starved.starved
+    assert starved.samples_s == []
+    assert timed.samples_s == [[1.0] * 5]
+    with pytest.raises(RuntimeError, match="allocate"):
+        run(cases, config, clock)  # of several ranks the others would wait
+
+
+def test_other_exceptions_are_nobody_elses_to_judge():
+    with pytest.raises(ZeroDivisionError):
+        measure(
+            [Case(step=lambda: 1 / 0)], plan(), clock=FakeClock(cycle([1.0])), barrier=lambda: None, exchange=alone,
+            seed=0, alone=True,
+        )  # fmt: skip

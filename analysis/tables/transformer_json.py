@@ -1,0 +1,56 @@
+"""Language models in the JSON of an older script: one file per configuration and pass, for whoever reads those."""
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from analysis.table import alike
+from analysis.tables.transformer import CASE, LABELS, rows_of
+from benchkit import record
+from benchkit.statistics import slowest_rank
+
+PASSES = {"forward": "fwd", "forward_backward": "fwd_bwd", "train_step": "train"}
+
+
+def write(table: pd.DataFrame) -> dict[str, str]:
+    return {
+        f"json/{name}.json": json.dumps(content, indent=2)
+        for suffix, part in alike(rows_of(table), *CASE)
+        for name, content in files_of(part[part["status"] == "ok"], suffix)
+    }
+
+
+def files_of(rows: pd.DataFrame, suffix: str) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Samples are in no table: each row's record is read once more."""
+    for path, mine in rows.groupby("path", sort=False):
+        cases = record.read(Path(str(path)))["cases"]
+        for row in mine.to_dict("records"):
+            labels = {name: row[name] for name in LABELS}
+            case = next(case for case in cases if case["labels"] == labels)
+            name = f"bench_{row['model']}_ctx{row['context_length']}_{PASSES[row['pass']]}{suffix}"
+            yield re.sub("[^0-9A-Za-z._-]", "-", name), content_of(row, case)
+
+
+def content_of(row: Mapping[str, Any], case: Mapping[str, Any]) -> dict[str, Any]:
+    """A trial there is a loop of num_steps steps: here one sample."""
+    times = slowest_rank(case["samples_s"]) * case["calls_per_sample"] * 1e3
+    sizes = ("context_length", "d_model", "d_ff", "num_layers", "num_heads")
+    return {
+        "model_size": row["model"],
+        "vocab": int(row["vocab_size"]),
+        **{name: int(row[name]) for name in sizes},
+        "batch_size": int(row["batch_size"]),
+        "num_steps": int(case["calls_per_sample"]),
+        "num_warmups": int(row["warmup_iterations"]),
+        "num_trials": len(times),
+        "forward_only": row["pass"] == "forward",
+        "trial_times_ms": times.tolist(),
+        "mean_time_ms": float(times.mean()),
+        "std_time_ms": float(times.std(ddof=1)) if len(times) > 1 else None,
+        "device": row["device"],
+        "pass": row["pass"],
+    }

@@ -1,0 +1,367 @@
+"""Tables, JSON files and plots of language models' step times."""
+
+import csv
+import io
+import json
+import re
+
+import numpy as np
+import pytest
+
+from analysis.__main__ import main
+from analysis.harvest import harvest
+from analysis.plots import draw_all
+from analysis.table import combine
+from analysis.tables import transformer, transformer_json, transformer_summary
+from analysis.tables import write_all as tables_of
+from tests.analysis.records import make_record, tabulate_records, write_all
+
+SIZES = {"tiny": (64, 256, 2, 4, 1_411_392), "2.7B": (2560, 10240, 32, 32, 3_406_809_600)}
+SHARES = {"forward": 1.0, "forward_backward": 3.0, "train_step": 4.0}
+"""Of each pass the time, in forwards."""
+REGIONS = {"forward": 1.0, "loss": 0.5, "backward": 1.5, "optimizer": 1.0}
+FIGURES = {f"transformer_{name}" for name in ("step_time", "tokens_per_second", "memory", "mfu", "phases")}
+SUMMARY = "benchmark_summary.md"
+
+
+def case(base, name, seconds, ranks, parameters, **changes):
+    """A pass on so many ranks: forward takes a quarter of a training step, the optimizer another."""
+    phases = list(REGIONS)[: {"forward": 1, "forward_backward": 3, "train_step": 4}[name]]
+    scaled = lambda share: [[share * seconds / 1e-3 * each for each in row] for row in base["samples_s"]]  # noqa: E731
+    details = {
+        "tokens_per_call": 512, "parameters": parameters, "causal_flops": 1.08e9 * SHARES[name],
+        "peak_tflop_per_s": 3.0, "peak_from": "data sheet of X", "peak_bytes": 3 * 10**9,
+    }  # fmt: skip
+    return base | {
+        "labels": {"pass": name, "ranks": ranks, "part": "whole"}, "samples_s": scaled(SHARES[name]),
+        "regions_s": {phase: scaled(REGIONS[phase]) for phase in phases}, "details": details, "payload_bytes": None,
+        "useful_flops": 1.2e9 * SHARES[name], "executed_flops": 1.2e9 * SHARES[name], "bus_factor": None,
+        "name": f"{name} on {ranks}", "ranks": ranks, "against": "", "parts": [], "bound": False,
+    } | changes  # fmt: skip
+
+
+def model_record(model="tiny", context=128, seconds=1e-3, passes=tuple(SHARES), **changes):
+    """A job on one rank whose forward takes so many seconds. changes: of its configuration."""
+    *dimensions, parameters = SIZES[model]
+    names = ("d_model", "d_ff", "num_layers", "num_heads")
+    record = make_record(world_size=1)
+    [base] = record["cases"]
+    record["cases"] = [case(base, name, seconds, 1, parameters) for name in passes]
+    record["config"] = {
+        name: value for name, value in record["config"].items() if name not in ("data_size", "reduce_op")
+    }
+    sizes = dict(zip(names, dimensions, strict=True)) | {"vocab_size": 10000}
+    record["config"] |= {
+        "suite": "transformer", "model": sizes | {"name": model},
+        "context_length": context, "batch_size": 4, "dtype": "float32", "parallel": "none",
+    } | changes  # fmt: skip
+    return record | {"suite": "transformer", "point_id": json.dumps([model, context, changes])}
+
+
+def warmed(record, count):
+    """The record of a job with so many warm-ups."""
+    record["config"] = record["config"] | {"measure": record["config"]["measure"] | {"warmup_iterations": count}}
+    return record | {"point_id": f"{record['point_id']}-{count}"}
+
+
+def shared_record(kind="ddp"):
+    """Two ranks at 80 % of their speed alone, and what they send."""
+    [base] = make_record()["cases"]
+    parameters = SIZES["tiny"][-1]
+    cases = []
+    for name in SHARES:
+        alone, both = (case(base, name, seconds, n, parameters) for n, seconds in ((1, 1e-3), (2, 1.25e-3)))
+        sends = {
+            "name": f"communication of {name}",
+            "bound": True,
+            "regions_s": {},
+            "details": {},
+            "useful_flops": None,
+        }
+        sends |= {"labels": {"pass": name, "ranks": 2, "part": "communication"}, "samples_s": [[0.25e-3] * 20] * 2}
+        both |= {"against": alone["name"], "useful_flops": 2 * alone["useful_flops"], "parts": [sends["name"]]}
+        cases += [both, alone, alone | sends]
+    return model_record(parallel=kind) | {"world_size": 2, "cases": cases}
+
+
+def skipped(record, *names):
+    """The same job where some passes do not fit."""
+    lacking = {"status": "skipped", "reason": "needs 32 GB, 24 GB there", "samples_s": [], "details": {}}
+    cases = [each | (lacking if each["labels"]["pass"] in names else {}) for each in record["cases"]]
+    return record | {"cases": cases}
+
+
+def failed(record, status):
+    """The same job without any case."""
+    return record | {"status": status, "cases": [], "error": {"message": "it is full", "rank": 0}}
+
+
+@pytest.fixture
+def records():
+    big = skipped(model_record("2.7B", 128, 1.0), "forward_backward", "train_step")
+    return [big, *(model_record("tiny", context, context * 1e-5) for context in (128, 64, 32))]
+
+
+def summary(records):
+    return transformer_summary.write(tabulate_records(records))[SUMMARY]
+
+
+def section(text, title):
+    """The tables of a section by heading, each a list of rows by column."""
+    [body] = re.findall(rf"^## {re.escape(title)}\n(.*?)(?=^## |\Z)", text, flags=re.MULTILINE | re.DOTALL)
+    found = {}
+    for part in re.split(r"^### ", "\n" + body, flags=re.MULTILINE):
+        lines = [[cell.strip() for cell in line.split("|")[1:-1]] for line in part.splitlines() if line.startswith("|")]
+        if lines:
+            heading = part.splitlines()[0].strip()
+            found[heading] = [dict(zip(lines[0], line, strict=True)) for line in lines[2:]]
+    return found
+
+
+def test_the_complete_results_have_every_cell_small_models_first(records):
+    text = summary(records)
+    [rows] = section(text, "Complete Results").values()
+    assert [(row["model"], row["context"], row["pass"]) for row in rows] == [
+        *(("tiny", context, name) for context in ("32", "64", "128") for name in SHARES),
+        *(("2.7B", "128", name) for name in SHARES),
+    ]
+    step = rows[8]
+    assert (step["parameters"], rows[9]["parameters"]) == ("1.411 M", "3.407 B")
+    shown = {name: float(value) for name, value in step.items() if name.endswith("]")}
+    assert shown == pytest.approx({
+        "median [ms]": 5.12, "rel_ci [%]": shown["rel_ci [%]"], "forward [ms]": 1.28, "loss [ms]": 0.64,
+        "backward [ms]": 1.92, "optimizer [ms]": 1.28, "MFU full [%]": 31.25, "MFU causal [%]": 28.125,
+        "peak memory [GB]": 3.0,
+    }, rel=1e-3)  # fmt: skip
+    assert (step["tokens/s"], step["TFLOP/s"], step["backward/forward"]) == ("100000", "0.9375", "1.5")
+    assert step["status"] == "ok"
+    assert (rows[10]["status"], rows[10]["reason"], rows[10]["median [ms]"]) == (
+        "skipped", "needs 32 GB, 24 GB there", ""
+    )  # fmt: skip
+    assert "MFU is told against: data sheet of X; full counts every pair" in text
+    assert "All rows: device cpu, dtype float32, batch_size 4, parallel none, ranks 1." in text
+
+
+def test_each_model_has_its_table(records):
+    tables = section(summary(records), "Results by Model Size")
+    assert list(tables) == ["tiny (1.411 M parameters)", "2.7B (3.407 B parameters)"]
+    assert [len(rows) for rows in tables.values()] == [9, 3]
+
+
+def test_passes_are_compared_where_both_were_measured(records):
+    [rows] = section(summary(records), "Forward-Only vs Forward+Backward").values()
+    assert [(row["model"], row["context"]) for row in rows] == [("tiny", "32"), ("tiny", "64"), ("tiny", "128")]
+    assert rows[2] == {
+        "model": "tiny", "context": "128", "forward [ms]": "1.28", "forward+backward [ms]": "3.84", "ratio": "3",
+        "train step [ms]": "5.12", "optimizer [ms]": "1.28", "optimizer share [%]": "25",
+    }  # fmt: skip
+
+
+def test_statistics_count_and_name_the_extremes(records):
+    [rows] = section(summary(records), "Summary Statistics").values()
+    forward, backward, step = rows
+    assert (forward["measured"], forward["skipped"], forward["failed"]) == ("4", "0", "0")
+    assert (backward["measured"], backward["skipped"], backward["failed"]) == ("3", "1", "0")
+    assert (forward["fastest [ms]"], forward["slowest [ms]"]) == ("0.32 (tiny, 32)", "1000 (2.7B, 128)")
+    assert step["highest tokens/s"] == "400000 (tiny, 32)"
+    assert step["highest MFU full [%]"] == "125 (tiny, 32)"
+
+
+def test_the_pivot_says_why_a_cell_has_no_time(records):
+    tables = section(summary(records), "Median step time by context and model")
+    assert list(tables) == [f"{name} [ms]" for name in SHARES]
+    assert tables["train_step [ms]"] == [
+        {"context": "32", "tiny": "1.28", "2.7B": ""}, {"context": "64", "tiny": "2.56", "2.7B": ""},
+        {"context": "128", "tiny": "5.12", "2.7B": "skipped"},
+    ]  # fmt: skip
+
+
+def test_a_job_that_failed_as_a_whole_stands_in_every_pass(records):
+    records.append(failed(model_record("2.7B", 64), "oom"))
+    text = summary(records)
+    for rows in section(text, "Median step time by context and model").values():
+        assert [row["2.7B"] for row in rows][:2] == ["", "oom"]
+    [rows] = section(text, "Summary Statistics").values()
+    assert (rows[-1]["pass"], rows[-1]["measured"], rows[-1]["failed"]) == ("all", "0", "1")
+    alone = summary(records[-1:])
+    assert "## Complete Results" in alone
+    assert "it is full" in alone
+    assert "Forward-Only" not in alone
+
+
+def test_a_job_that_failed_as_a_whole_hides_no_time(records):
+    other = failed(model_record("tiny", 64), "crash") | {"point_id": "of other limits"}
+    pivots = section(summary([*records, other]), "Median step time by context and model")
+    assert [row["tiny"] for row in pivots["forward [ms]"]] == ["0.32", "0.64", "1.28"]
+
+
+def test_a_job_that_failed_as_a_whole_was_of_all_its_ranks():
+    larger = failed(shared_record(), "crash")
+    larger["config"] = larger["config"] | {"context_length": 512}
+    pivots = section(summary([shared_record(), larger]), "Median step time by context and model")
+    assert [row["tiny"] for row in pivots["forward [ms], ranks 1"]] == ["1"]
+    assert [row["tiny"] for row in pivots["forward [ms], ranks 2"]] == ["1.25", "crash"]
+
+
+def test_the_last_run_counts(records):
+    again = model_record("tiny", 64, 9e-3) | {"started_at": "2026-02-01T00:00:00.000+00:00"}
+    [rows] = section(summary([again, *records]), "Complete Results").values()
+    assert [row["median [ms]"] for row in rows if row["context"] == "64"] == ["9", "27", "36"]
+    [rows] = section(summary([failed(again, "crash"), *records]), "Complete Results").values()
+    assert [(row["pass"], row["status"]) for row in rows if row["context"] == "64"] == [("all", "crash")]
+
+
+def test_warm_ups_are_compared_only_where_several_numbers_were_tried(records):
+    assert "Number of Warmup Runs" not in summary(records)
+    more = [warmed(model_record("tiny", 64, seconds), count) for count, seconds in ((0, 2e-3), (10, 1e-3))]
+    few = warmed(model_record("tiny", 64, 7e-3, ("forward",), batch_size=8), 10)
+    for each in few["cases"]:
+        each["samples_s"] = [row[:5] for row in each["samples_s"]]
+        each["start_offsets_s"] = [row[:5] for row in each["start_offsets_s"]]
+    [rows] = section(summary([*records, *more, few]), "Effect of Number of Warmup Runs").values()
+    assert [row["pass"] for row in rows] == list(SHARES)
+    assert [name for name in rows[0] if "warm-ups" in name] == [f"{n} warm-ups [ms]" for n in (0, 5, 10)]
+    assert [rows[0][f"{n} warm-ups [ms]"].split(" ± ")[0] for n in (0, 5, 10)] == ["2", "0.64", "1"]
+    assert re.fullmatch(r"2 ± [\d.]+ %", rows[0]["0 warm-ups [ms]"])
+
+
+def test_what_is_unlike_is_never_in_one_line_or_figure(records):
+    others = [model_record("tiny", context, 5e-3, batch_size=8) for context in (64, 32)]
+    text = summary([*records, *others])
+    for title in ("Forward-Only vs Forward+Backward", "Summary Statistics"):
+        assert list(section(text, title)) == ["batch_size 4", "batch_size 8"]
+    assert list(section(text, "Results by Model Size"))[:2] == [
+        f"tiny (1.411 M parameters), batch_size {size}" for size in (4, 8)
+    ]
+    pivots = section(text, "Median step time by context and model")
+    assert [row["tiny"] for row in pivots["forward [ms], batch_size 8"]] == ["5", "5"]
+    [rows] = section(text, "Complete Results").values()
+    assert {row["batch"] for row in rows} == {"4", "8"}
+    figures = dict(draw_all(tabulate_records([*records, *others]), None))
+    for size, longest in ((4, 128), (8, 64)):
+        panel = figures[f"transformer_step_time_batch_size-{size}.png"].axes[0]
+        assert max(panel.get_lines()[0].get_xdata()) == longest
+
+
+def test_the_csv_has_plain_numbers(records):
+    rows = list(csv.DictReader(io.StringIO(transformer.write(tabulate_records(records))["transformer.csv"])))
+    assert len(rows) == 12
+    step = rows[8]
+    numbers = {"median_s": 5.12e-3, "optimizer_s": 1.28e-3, "peak_bytes": 3e9, "mfu_full": 4.8e9 / 5.12e-3 / 3e12}
+    assert {name: float(step[name]) for name in numbers} == pytest.approx(numbers)
+    assert (step["dtype"], step["context_length"], step["status"]) == ("float32", "128", "ok")
+    assert (rows[10]["median_s"], rows[10]["reason"]) == ("", "needs 32 GB, 24 GB there")
+
+
+def test_each_measured_pass_has_its_json(records, tmp_path):
+    looped = records[0]["cases"][0]
+    looped |= {"calls_per_sample": 3, "samples_s": [row[:1] for row in looped["samples_s"]]}
+    found = transformer_json.write(combine(harvest([write_all(tmp_path, records)]).rows))
+    tiny = {f"json/bench_tiny_ctx{n}_{name}.json" for n in (32, 64, 128) for name in ("fwd", "fwd_bwd", "train")}
+    assert set(found) == tiny | {"json/bench_2.7B_ctx128_fwd.json"}
+    content = json.loads(found["json/bench_tiny_ctx64_fwd_bwd.json"])
+    times = content.pop("trial_times_ms")
+    assert len(times) == 20
+    assert content.pop("mean_time_ms") == pytest.approx(1.92)
+    assert content.pop("std_time_ms") == pytest.approx(np.std(times, ddof=1))
+    assert content == {
+        "model_size": "tiny", "vocab": 10000, "context_length": 64, "d_model": 64, "d_ff": 256, "num_layers": 2,
+        "num_heads": 4, "batch_size": 4, "num_steps": 1, "num_warmups": 5, "num_trials": 20, "forward_only": False,
+        "device": "cpu", "pass": "forward_backward",
+    }  # fmt: skip
+    big = json.loads(found["json/bench_2.7B_ctx128_fwd.json"])
+    assert big["trial_times_ms"] == pytest.approx([3 * 1e3 * looped["samples_s"][0][0]])
+    assert (big["std_time_ms"], big["num_steps"], big["forward_only"]) == (None, 3, True)
+
+
+def test_json_is_of_the_slowest_rank_and_unlike_runs_keep_apart(tmp_path):
+    record = shared_record()
+    record["cases"][0]["samples_s"] = [[1e-3] * 20, [2e-3] * 20]
+    found = transformer_json.write(combine(harvest([write_all(tmp_path, [record])]).rows))
+    assert len(found) == 6
+    assert json.loads(found["json/bench_tiny_ctx128_fwd_ranks-2.json"])["trial_times_ms"] == [2.0] * 20
+    assert json.loads(found["json/bench_tiny_ctx128_fwd_ranks-1.json"])["mean_time_ms"] == pytest.approx(1)
+
+
+def test_names_of_json_files_are_plain(tmp_path):
+    other = model_record("tiny", 64, passes=("forward",))
+    other["config"]["model"]["vocab_size"] = 32000
+    found = transformer_json.write(combine(harvest([write_all(tmp_path, [model_record(), other])]).rows))
+    assert "json/bench_tiny-vocab_size-32000_ctx64_fwd.json" in found
+    assert len(found) == 4
+
+
+def test_ranks_that_share_the_work_have_their_scaling(records):
+    text = summary([shared_record(), *records])
+    tables = section(text, "Results by Model Size")
+    both = tables["tiny (1.411 M parameters), world_size 2, parallel ddp, ranks 2"]
+    assert [row["scaling efficiency [%]"] for row in both] == ["80", "80", "80"]
+    assert [row["communication share [%]"] for row in both] == ["20", "6.667", "5"]
+    assert len(both) == 3  # communication alone is no row
+    figures = dict(draw_all(tabulate_records([shared_record()]), None))
+    assert {f"{name}.png" for name in (*FIGURES, "transformer_scaling")} <= set(figures)  # one rank alone has none
+    widths = [patch.get_width() for patch in figures["transformer_scaling.png"].axes[0].patches]
+    assert widths == pytest.approx([80, 20])
+
+
+def test_every_plot_is_drawn_and_one_cell_is_enough(records):
+    for some in (records, records[1:2]):
+        figures = dict(draw_all(tabulate_records(some), None))
+        assert {f"{name}.png" for name in FIGURES} <= set(figures)
+        assert "transformer_scaling.png" not in figures
+        for name in FIGURES:
+            figures[f"{name}.png"].canvas.draw()
+
+
+def test_plots_tell_what_the_rows_say(records):
+    figures = dict(draw_all(tabulate_records(records), None))
+    panels = figures["transformer_step_time.png"].axes
+    assert [panel.get_title() for panel in panels] == list(SHARES)
+    assert [entry.get_text() for entry in figures["transformer_step_time.png"].legends[0].get_texts()] == [
+        "tiny",
+        "2.7B",
+    ]
+    tiny = panels[2].get_lines()[0]
+    assert list(tiny.get_xdata()) == [32, 64, 128]
+    assert list(tiny.get_ydata()) == pytest.approx([1.28, 2.56, 5.12])
+    assert panels[0].get_ylabel() == "time of one step [ms]"
+    full = [patch.get_width() for patch in figures["transformer_mfu.png"].axes[2].patches]
+    assert full[:3] == pytest.approx([125, 62.5, 31.25])
+    marks = figures["transformer_mfu.png"].axes[2].get_lines()[0].get_xdata()
+    assert marks[2] == pytest.approx(31.25 * 0.9)
+    [phases] = figures["transformer_phases.png"].axes  # of train_step, which the larger model has not
+    assert phases.get_title() == "tiny"
+    assert max(patch.get_x() + patch.get_width() for patch in phases.patches) == pytest.approx(5.12)
+
+
+def test_what_no_row_has_is_no_obstacle(records):
+    for record in records:
+        for each in record["cases"]:
+            each |= {"details": {}, "regions_s": {}}
+    table = tabulate_records(records)
+    assert not {"peak_bytes", "parameters", "optimizer_s", "peak_from"} & set(table)
+    text = transformer_summary.write(table)[SUMMARY]
+    assert "no known peak" in text
+    assert list(section(text, "Results by Model Size")) == ["tiny", "2.7B"]  # by their sizes
+    figures = {name for name in dict(draw_all(table, None)) if name.startswith("transformer")}
+    assert figures == {"transformer_step_time.png"}
+
+
+def test_other_suites_are_no_part_of_it(records):
+    mixed = tabulate_records([make_record(), *records, make_record(10.0)])
+    assert transformer_summary.write(mixed) == transformer_summary.write(tabulate_records(records))
+    assert "ranks 1." in transformer_summary.write(mixed)[SUMMARY]
+    other = tabulate_records([make_record()])
+    assert [module.write(other) for module in (transformer, transformer_json, transformer_summary)] == [{}, {}, {}]
+    assert not [name for name in dict(draw_all(other, None)) if name.startswith("transformer")]
+
+
+def test_the_report_has_all_of_it(records, tmp_path, capsys):
+    place = write_all(tmp_path, [*records, shared_record()])
+    assert main([str(place)]) == 0
+    written = {str(path.relative_to(place / "analysis")) for path in (place / "analysis").rglob("*.*")}
+    names = dict(tables_of(combine(harvest([place]).rows)))
+    assert {SUMMARY, "transformer.csv"} <= set(names)
+    assert len([name for name in names if name.startswith("json/bench_")]) == 16
+    assert set(names) <= written
+    assert "train_step" in capsys.readouterr().out
