@@ -8,7 +8,7 @@ from benchkit.calibration import Pedal
 from benchkit.case import Case
 from benchkit.clocks import Clock, HostClock
 from benchkit.config import RunConfig
-from benchkit.errors import InvalidResult
+from benchkit.errors import InvalidResult, starved
 from benchkit.group import Finding, Group
 from benchkit.measure import measure
 from benchkit.measurement import Measurement
@@ -47,7 +47,7 @@ def run_cases(
         exchange=group.exchange,
         seed=config.seed,
         before=lambda case: pedal.set_for(case.unslowed),
-        alone=group.world_size == 1,
+        single_rank=group.world_size == 1,
     )
     pedal.release()
     for index, measurement in zip(timed, measurements, strict=True):
@@ -74,7 +74,7 @@ def passing(statuses: list[str]) -> list[int]:
 
 
 def note_invalid(cases: list[Case], statuses: list[str], findings: list[Finding], group: Group) -> None:
-    """Verifies the cases that are ok so far on all ranks together, and marks those that any rank finds wrong."""
+    """Verifies the cases that are ok so far on all ranks together; marks what is wrong, or finds too little memory."""
     indices = passing(statuses)
     reasons = []
     for index in indices:
@@ -83,6 +83,11 @@ def note_invalid(cases: list[Case], statuses: list[str], findings: list[Finding]
             reasons.append("")
         except InvalidResult as error:
             reasons.append(str(error) or "a wrong result")
+        except Exception as error:
+            if group.world_size > 1 or not (why := starved(error)):
+                raise  # the other ranks wait in it
+            statuses[index], findings[index] = "oom", Finding(why, 0)
+            reasons.append("")
     for index, finding in zip(indices, group.first_reason(reasons), strict=True):
         if finding.reason:
             statuses[index], findings[index] = "invalid", finding

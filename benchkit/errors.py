@@ -7,7 +7,9 @@ BenchkitError
 """
 
 OUT_OF_MEMORY = ("OutOfMemoryError", "MemoryError")
-OUT_OF_MEMORY_TEXTS = ("can't allocate memory", "not enough memory", "out of memory")
+OUT_OF_MEMORY_TEXTS = (
+    "can't allocate memory", "not enough memory", "out of memory", "Cannot allocate memory", "STATUS_ALLOC_FAILED",
+)  # fmt: skip
 
 
 class BenchkitError(Exception):
@@ -29,3 +31,9 @@ class InvalidResult(BenchkitError):
 def is_out_of_memory(type_name: str, message: str) -> bool:
     """Whether an exception says that memory was short: torch has no one type for it."""
     return type_name in OUT_OF_MEMORY or any(text in message for text in OUT_OF_MEMORY_TEXTS)
+
+
+def starved(error: Exception) -> str:
+    """What an exception says, in a line, where it says that memory was short; else ""."""
+    name, text = type(error).__name__, str(error)
+    return (text.split("\n")[0] or name) if is_out_of_memory(name, text) else ""

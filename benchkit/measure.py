@@ -8,7 +8,8 @@ import gc
 import math
 import random
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,7 +17,7 @@ import numpy as np
 from benchkit.case import Case
 from benchkit.clocks import Clock
 from benchkit.config import MeasureConfig
-from benchkit.errors import is_out_of_memory
+from benchkit.errors import starved
 from benchkit.measurement import Measurement
 from benchkit.statistics import relative_half_width, slowest_rank
 
@@ -33,25 +34,29 @@ def measure(
     exchange: Exchange,
     seed: int,
     before: Callable[[Case], None] = lambda case: None,
-    alone: bool = False,
+    single_rank: bool = False,
 ) -> list[Measurement]:
     """Times every case; returns their measurements in the order of `cases`.
 
-    before: called before some samples. alone: whether this is the only rank; then a case that finds too little memory
-    in its warm-up is given up, and the others are timed. Of several ranks the others would wait for it.
+    before: called before some samples. single_rank: then a case that finds too little memory is given up, and the
+    others are timed. Of several ranks the others would wait for it.
     """
     timer = Timer(config, clock, barrier, exchange, before)
     collecting = gc.isenabled()
     gc.disable()  # a collection in the middle of a sample is not the case's time
     try:
-        measurements = [attempt(timer, case) if alone else timer.warm_up(case) for case in cases]
+        measurements = [Measurement() for _ in cases]
+        for case, measurement in zip(cases, measurements, strict=True):
+            with given_up(measurement, single_rank):
+                timer.warm_up(case, measurement)
         order = random.Random(seed)  # the same on all ranks
         active = [index for index, measurement in enumerate(measurements) if not measurement.starved]
         while active:
-            single = len(active) == 1  # nobody to alternate with: fewer exchanges, the same blocks
+            single_case = len(active) == 1  # nobody to alternate with: fewer exchanges, the same blocks
             for index in order.sample(active, len(active)):
-                timer.run_blocks(cases[index], measurements[index], single)
-                if stop(measurements[index], config):
+                with given_up(measurements[index], single_rank):
+                    timer.run_blocks(cases[index], measurements[index], single_case)
+                if measurements[index].starved or stop(measurements[index], config):
                     active.remove(index)
         return measurements
     finally:
@@ -59,14 +64,15 @@ def measure(
             gc.enable()
 
 
-def attempt(timer: "Timer", case: Case) -> Measurement:
-    """The warm-up of a case, or what says that there is too little memory for it."""
+@contextmanager
+def given_up(measurement: Measurement, single_rank: bool) -> Iterator[None]:
+    """Within, too little memory is noted rather than raised, on a rank that nobody waits for."""
     try:
-        return timer.warm_up(case)
+        yield
     except Exception as error:
-        if not is_out_of_memory(type(error).__name__, str(error)):
+        measurement.starved = starved(error) if single_rank else ""
+        if not measurement.starved:
             raise
-        return Measurement(1, starved=str(error).split("\n")[0] or type(error).__name__)
 
 
 @dataclass(frozen=True)
@@ -79,11 +85,11 @@ class Timer:
     exchange: Exchange
     before: Callable[[Case], None]
 
-    def warm_up(self, case: Case) -> Measurement:
+    def warm_up(self, case: Case, measurement: Measurement) -> None:
         """Runs the warm-up and sizes the blocks by it; without one, a block is one sample."""
-        measurement = Measurement(calls := self.calls(case))
+        measurement.calls_per_sample = calls = self.calls(case)
         if not self.config.warmup_iterations:
-            return measurement
+            return
         durations, starts, _ = self.sample(case, calls, self.config.warmup_iterations)
         ends = [*starts[1:], self.clock.now()]  # a sample costs its reset and barrier, too
         gathered = self.exchange([*durations, *(end - start for start, end in zip(starts, ends, strict=True))])
@@ -91,7 +97,6 @@ class Timer:
         typical_s = float(np.median(slowest_rank([row[len(durations) :] for row in gathered])))
         measurement.block_iterations = block_size(typical_s, self.config)
         measurement.blocks_per_exchange = max(1, fitting(typical_s, self.config) // measurement.block_iterations)
-        return measurement
 
     def calls(self, case: Case) -> int:
         """Calls in one sample; `auto` doubles them until all ranks together fill block_seconds."""
@@ -107,10 +112,10 @@ class Timer:
             calls = min(2 * calls, most)
         return calls
 
-    def run_blocks(self, case: Case, measurement: Measurement, alone: bool) -> None:
+    def run_blocks(self, case: Case, measurement: Measurement, single_case: bool) -> None:
         """Takes a block of samples, or where the case is alone as many as fill block_seconds, and shares them."""
         began = self.clock.now()
-        wanted = measurement.block_iterations * (measurement.blocks_per_exchange if alone else 1)
+        wanted = measurement.block_iterations * (measurement.blocks_per_exchange if single_case else 1)
         count = min(wanted, self.config.max_iterations - measurement.num_samples())
         durations, starts, regions = self.sample(case, measurement.calls_per_sample, count)
         spent = [seconds[name] for name in case.regions for seconds in regions]

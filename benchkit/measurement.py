@@ -10,12 +10,11 @@ class Measurement:
     """The raw samples of one case: seconds per call, as [rank][iteration].
 
     start_offsets_s: when each rank started, after the first to start, per iteration. regions_s: per region seconds per
-    call, as [rank][iteration]. stopped_by: target_rel_ci,
-    max_iterations or max_seconds. converged: whether the target was met; None where there was none. starved: why it was
-    given up for want of memory.
+    call, as [rank][iteration]. stopped_by: target_rel_ci, max_iterations or max_seconds. converged: whether the target
+    was met; None where there was none. starved: why it was given up for want of memory.
     """
 
-    calls_per_sample: int
+    calls_per_sample: int = 1
     block_iterations: int = 1
     blocks_per_exchange: int = 1
     warmup_s: list[list[float]] = field(default_factory=list)

@@ -11,9 +11,13 @@ import torch
 from launch.topology import read_text
 
 MEMORY_LIMITS = (
-    ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory.current"),
-    ("/sys/fs/cgroup/memory/memory.limit_in_bytes", "/sys/fs/cgroup/memory/memory.usage_in_bytes"),
-)
+    ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory.current", "/sys/fs/cgroup/memory.stat", "inactive_file"),
+    (
+        "/sys/fs/cgroup/memory/memory.limit_in_bytes", "/sys/fs/cgroup/memory/memory.usage_in_bytes",
+        "/sys/fs/cgroup/memory/memory.stat", "total_inactive_file",
+    ),
+)  # fmt: skip
+"""Of cgroups v2 and v1: the limit, what is in use, and what of that are files that the kernel would drop."""
 RESET_PEAK = "5"
 
 
@@ -25,9 +29,10 @@ def available_bytes(device: torch.device) -> int:
     for line in read_text("/proc/meminfo").splitlines():
         if line.startswith("MemAvailable:"):
             free = int(line.split()[1]) * 1024
-    for limit, usage in MEMORY_LIMITS:
+    for limit, usage, listed, files in MEMORY_LIMITS:
         if (there := read_text(limit)).isdigit() and (used := read_text(usage)).isdigit():
-            free = min(free, int(there) - int(used))
+            told = dict(line.split() for line in read_text(listed).splitlines())
+            free = min(free, int(there) - int(used) + int(told.get(files, 0)))
     return free
 
 

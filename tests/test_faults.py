@@ -173,3 +173,41 @@ def test_two_sweeps_at_once_do_not_collide(cli):
         process.communicate()
     assert len([path for path in (cli.folder / "outputs").iterdir() if not path.is_symlink()]) == 2
     assert os.path.islink(cli.folder / "outputs" / "latest")
+
+
+STARVED = """
+from benchkit.case import Case, Rank
+from benchkit.config import RunConfig
+from benchkit.registry import suite
+
+
+@suite
+def broken(config: RunConfig, rank: Rank) -> list[Case]:
+    \"\"\"One case that finds too little memory, and one that does not.\"\"\"
+
+    def step() -> None:
+        raise MemoryError("no room for 9 GB")
+
+    return [Case(step=step, labels={"size": "large"}), Case(labels={"size": "small"})]
+"""
+STARVED_YAML = """# @package _global_
+defaults:
+  - /schema/suite@_global_: broken
+  - override /measure: quick
+  - _self_
+
+suite: broken
+"""
+
+
+def test_a_case_that_finds_too_little_memory_does_not_take_the_others_with_it(cli):
+    cli.with_suite(STARVED, STARVED_YAML)
+    done = cli("+suite=broken", "world_size=1", "-m", "seed=0,1")
+    assert done.returncode == 1
+    assert "OOM: no room for 9 GB" in done.stdout
+    for record in cli.records():
+        assert (record["status"], record["error"]["message"]) == ("oom", "no room for 9 GB")
+        assert [case["status"] for case in record["cases"]] == ["oom", "ok"]
+        assert len(record["cases"][1]["samples_s"][0]) == 20
+    done = cli("+suite=broken", "world_size=2")  # here the other rank would wait: the point ends
+    assert [record["status"] for record in cli.records()] == ["oom"]

@@ -1,13 +1,15 @@
 """What ranks run in tests of models: started by launch.ranks, so importable by name."""
 
-from contextlib import nullcontext
+from functools import partial
 from typing import Any
 
 import torch
 import torch.distributed as dist
+from torch.distributed.tensor.debug import CommDebugMode
 
 from benchkit.config import ModelConfig
 from benchkit.models.transformer import parallel
+from benchkit.models.transformer.communication import Communication
 from benchkit.models.transformer.definition import whole
 from benchkit.models.transformer.network import Network, build
 from benchkit.models.transformer.steps import Steps
@@ -27,9 +29,10 @@ def network(shard: Any = lambda part: None) -> Network:
 
 def two_steps(steps: Steps, inputs: torch.Tensor, targets: torch.Tensor) -> dict[str, Any]:
     """The loss and gradients of a second step, with a forward pass before it, and the weights after it."""
-    steps.train_step(inputs, targets)
-    steps.forward(inputs)
-    loss = steps.train_step(inputs, targets)
+    with steps.learning(1e-3):
+        steps.train_step(inputs, targets)
+        steps.forward(inputs)
+        loss = steps.train_step(inputs, targets)
     parts = {"gradients": {}, "weights": {}}
     for name, weight in steps.network.named_parameters():
         parts["gradients"][name] = whole(weight.grad).numpy()
@@ -43,10 +46,30 @@ def shared_out(task: tuple[str, int, int, str]) -> dict[str, Any]:
     dist.init_process_group("gloo", init_method=f"file://{meeting}", rank=rank, world_size=world_size)
     mesh = parallel.mesh_of(torch.device("cpu"), world_size)
     mine = network(parallel.sharding(kind, mesh))
-    steps = Steps(mine, parallel.wrapped(kind, mine, mesh, bucket_mib=0.001), nullcontext, torch.no_grad)
+    steps = Steps(mine, parallel.wrapped(kind, mine, mesh, bucket_mib=0.001), no_graph=torch.no_grad)
     inputs, targets = batch(4)
     if kind != "tp":
         inputs, targets = (each.chunk(world_size)[rank] for each in (inputs, targets))
     found = two_steps(steps, inputs, targets)
+    dist.barrier()
+    return found
+
+
+def all_reduces(task: tuple[int, str]) -> list[tuple[int, int]]:
+    """Of a tensor-parallel model how many all-reduces a pass makes, and how many are sent in their place."""
+    rank, meeting = task
+    dist.init_process_group("gloo", init_method=f"file://{meeting}", rank=rank, world_size=2)
+    mesh, cpu, found = parallel.mesh_of(torch.device("cpu"), 2), torch.device("cpu"), []
+    for checkpointing in (False, True):
+        blank = partial(Network, MODEL, checkpointing=checkpointing)
+        mine = build(blank, torch.float32, cpu, 3, parallel.sharding("tp", mesh))
+        steps = Steps(mine, mine, no_graph=torch.no_grad)
+        sent = Communication("tp", MODEL, 20, 2, 25, torch.float32, torch.float32, cpu, checkpointing)
+        for forward in (True, False):
+            with CommDebugMode() as counter:
+                steps.forward(batch(2)[0]) if forward else steps.forward_backward(*batch(2))
+            counts = {str(name): count for name, count in counter.get_comm_counts().items()}
+            reduced = sum(count for name, count in counts.items() if "all_reduce" in name)
+            found.append((reduced, sent.all_reduces(forward)))
     dist.barrier()
     return found

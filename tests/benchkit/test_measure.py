@@ -180,7 +180,7 @@ def short_of_memory():
 def test_a_rank_by_itself_gives_up_a_case_that_finds_too_little_memory_and_times_the_others():
     config, clock = plan(max_iterations=5), FakeClock(cycle([1.0]))
     cases = [Case(step=short_of_memory), Case()]
-    starved, timed = measure(cases, config, clock=clock, barrier=lambda: None, exchange=alone, seed=0, alone=True)
+    starved, timed = measure(cases, config, clock=clock, barrier=lambda: None, exchange=alone, seed=0, single_rank=True)
     assert "can't allocate memory" in starved.starved
     assert starved.samples_s == []
     assert timed.samples_s == [[1.0] * 5]
@@ -192,5 +192,5 @@ def test_other_exceptions_are_nobody_elses_to_judge():
     with pytest.raises(ZeroDivisionError):
         measure(
             [Case(step=lambda: 1 / 0)], plan(), clock=FakeClock(cycle([1.0])), barrier=lambda: None, exchange=alone,
-            seed=0, alone=True,
+            seed=0, single_rank=True,
         )  # fmt: skip

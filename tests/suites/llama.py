@@ -82,7 +82,7 @@ def llama(config: LlamaConfig, rank: Rank) -> list[Case]:
                 raise InvalidResult("logits differ")
 
     def case(name: str, model: nn.Module) -> Case:
-        steps = Steps(model, model, torch.enable_grad)
+        steps = Steps(model, model)
         return Case(
             step=lambda: steps.forward_backward(batches.inputs, batches.targets),
             labels={"network": name},

@@ -1,10 +1,11 @@
-"""Whether a pass computed what it should: logits, loss and gradient by the definition, the update by AdamW's rule."""
+"""Whether a pass computed what it should: logits, loss and gradients by the definition, the update by AdamW's rule."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
+from torch.distributed.tensor import DTensor
 
 from benchkit.errors import InvalidResult
 from benchkit.models.transformer import definition
@@ -14,71 +15,60 @@ from benchkit.models.transformer.steps import IGNORED, Steps, local
 TOKENS = 64
 """How many are checked, the first of a sequence."""
 TOLERANCE = {"float32": 1e-3, "tf32": 1e-2, "bfloat16": 6e-2, "autocast": 6e-2}
-"""Relative error allowed, by dtype; of logits as a whole row, of loss, and of the loss's change along the gradient."""
-CHANGE = 1e-4
-"""By how much of itself the loss is changed to try a gradient: far above float64's rounding, and hardly curved."""
+"""Relative error allowed of a row of logits, and of the loss, by dtype."""
+GRADIENT_TOLERANCE = {"float32": 1e-3, "tf32": 5e-2, "bfloat16": 0.2, "autocast": 0.2}
+"""The same of the gradient by a whole weight: those of queries and keys are small differences of large numbers."""
+VERIFYING_RATE = 1e-4
 WATCHED = 64
 """Elements of a weight whose update is computed again."""
 
 
 @dataclass(frozen=True)
 class Checks:
-    """Checks passes on one batch. mean: over the ranks that have other batches and average their gradients."""
+    """Checks passes on one batch. mean: over the ranks that have other batches and average their gradients.
+
+    Every rank goes through all of a check before it says what is wrong: others may wait for its part.
+    """
 
     steps: Steps
-    tolerance: float
+    dtype: str
     mean: Callable[[Tensor], Tensor]
 
     def forward(self, inputs: Tensor) -> None:
         """Raises InvalidResult where a row of logits is not the definition's."""
         found = self.steps.forward(inputs)[0, :TOKENS].double()
-        expected = definition.logits(self.steps.network, inputs[0, :TOKENS])
+        expected = definition.inputs_of(self.steps.network, inputs[0, :TOKENS])[-1]
         errors = ((found - expected).norm(dim=1) / expected.norm(dim=1)).nan_to_num(torch.inf)
         worst = int(errors.argmax())
-        self.require(float(errors[worst]), f"logits of token {worst} of the first sequence")
+        require(float(errors[worst]), TOLERANCE[self.dtype], f"logits of token {worst} of the first sequence")
 
     def gradients(self, inputs: Tensor, targets: Tensor) -> None:
-        """Raises InvalidResult where loss or gradients are not those of the definition."""
-        network, tokens, wanted = self.steps.network, inputs[0, :TOKENS], targets[0, :TOKENS]
-        expected = definition.loss(network, tokens, wanted)
-        found = self.steps.forward_backward(inputs, of_few(targets))
-        self.require(float(abs(found.double() - expected) / expected), "the loss")
-        for name, weight in network.named_parameters():
-            if weight.grad is None or not whole(weight.grad).any():
-                raise InvalidResult(f"no gradient of {name}")
-        for moved, what in ((None, "all weights"), (network.embedding.weight, "the embedding")):
-            self.require(abs(self.slope(tokens, wanted, moved) - 1), f"the loss's change along the gradient of {what}")
+        """Raises InvalidResult where the loss, or the gradient by any weight, is not that of the definition."""
+        network, wanted = self.steps.network, targets[0, :TOKENS]
+        found = self.steps.forward_backward(inputs, of_few(targets)).double()
+        stages = definition.inputs_of(network, inputs[0, :TOKENS])
+        expected = definition.loss(stages[-1], wanted)
+        names = {weight: name for name, weight in network.named_parameters()}
+        errors = {}
+        for weight, exact in definition.gradients(network, stages, wanted):
+            exact = self.mean(exact)
+            missed = exact if weight.grad is None else whole(weight.grad) - exact
+            errors[names[weight]] = float((missed.norm() / exact.norm()).nan_to_num(torch.inf))
+        require(float(abs(found - expected) / expected), TOLERANCE[self.dtype], "the loss")
+        worst = max(errors, key=lambda name: errors[name])
+        require(errors[worst], GRADIENT_TOLERANCE[self.dtype], f"the gradient by {worst}")
 
     def update(self, inputs: Tensor, targets: Tensor) -> None:
         """Raises InvalidResult where a training step does not move the weights by their gradients as AdamW does."""
-        update = Update(self.steps.network.named_parameters(), self.steps.optimizer)
-        self.steps.train_step(inputs, of_few(targets))
-        update.check()
+        with self.steps.learning(VERIFYING_RATE):
+            update = Update(self.steps.network.named_parameters(), self.steps.optimizer)
+            self.steps.train_step(inputs, of_few(targets))
+            update.check()
 
-    def slope(self, tokens: Tensor, targets: Tensor, moved: nn.Parameter | None) -> float:
-        """The loss's change along the gradient over the one that the gradient says: 1 where that is right.
 
-        By a central difference, of all weights or of one.
-        """
-        network = self.steps.network
-        weights = [moved] if moved is not None else list(network.parameters())
-        square = sum(float(whole(weight.grad).square().sum()) for weight in weights if weight.grad is not None)
-        loss = self.mean(definition.loss(network, tokens, targets))
-        size = CHANGE * float(loss) / square
-
-        def shifted(sign: float) -> definition.Weights:
-            def value(weight: nn.Parameter) -> Tensor:
-                still = weight.grad is None or (moved is not None and weight is not moved)
-                return whole(weight) if still else whole(weight).add(whole(weight.grad), alpha=sign * size)
-
-            return value
-
-        ahead, behind = (self.mean(definition.loss(network, tokens, targets, shifted(sign))) for sign in (1.0, -1.0))
-        return float(ahead - behind) / (2 * size * square)
-
-    def require(self, error: float, what: str) -> None:
-        if not error <= self.tolerance:
-            raise InvalidResult(f"{what}: off by {error:.3g} of its size, allowed is {self.tolerance:g}")
+def require(error: float, tolerance: float, what: str) -> None:
+    if not error <= tolerance:
+        raise InvalidResult(f"{what}: off by {error:.3g} of its size, allowed is {tolerance:g}")
 
 
 class Update:
@@ -100,8 +90,7 @@ class Update:
         options = self._optimizer.param_groups[0]
         rate, decay, eps, (first, second) = (options[name] for name in ("lr", "weight_decay", "eps", "betas"))
         for name, weight, value, mean, square, steps in self._before:
-            assert weight.grad is not None
-            gradient = few(weight.grad)
+            gradient = few(as_shared(weight.grad, weight))
             mean = (first * mean + (1 - first) * gradient) / (1 - first ** (steps + 1))
             square = (second * square + (1 - second) * gradient.square()) / (1 - second ** (steps + 1))
             expected = value * (1 - rate * decay) - rate * mean / (square.sqrt() + eps)
@@ -111,6 +100,14 @@ class Update:
                 element = int(wrong.nonzero()[0])
                 got, want = float(few(weight)[element]), float(expected[element])
                 raise InvalidResult(f"{name}, element {element}: {got:.9g} after a step, expected {want:.9g}")
+
+
+def as_shared(gradient: Tensor | None, weight: Tensor) -> Tensor:
+    """A gradient shared out as its weight is; tensor parallel's of the embedding comes whole to every rank."""
+    assert gradient is not None
+    if isinstance(gradient, DTensor) and isinstance(weight, DTensor):
+        return gradient.redistribute(placements=weight.placements)
+    return gradient
 
 
 def few(tensor: Tensor) -> Tensor:

@@ -12,9 +12,8 @@ PASSES = ("forward", "forward_backward", "train_step")
 
 
 def parameters(model: ModelConfig) -> int:
-    """Of embedding, untied head, final norm, and per layer four projections, a gated feed-forward layer, two norms."""
-    per_layer = 4 * model.d_model**2 + 3 * model.d_model * model.d_ff + 2 * model.d_model
-    return int(2 * model.vocab_size * model.d_model + model.num_layers * per_layer + model.d_model)
+    """Of embedding, layers, last norm and untied head."""
+    return int((2 * model.vocab_size + 1) * model.d_model + model.num_layers * layer_parameters(model))
 
 
 def forward_flops(model: ModelConfig, batch_size: int, context_length: int, causal: bool) -> float:
@@ -30,14 +29,30 @@ def forward_flops(model: ModelConfig, batch_size: int, context_length: int, caus
     return model.num_layers * per_layer + 2.0 * tokens * model.d_model * model.vocab_size
 
 
+def recomputed_flops(model: ModelConfig, batch_size: int, context_length: int, causal: bool) -> float:
+    """What activation checkpointing computes again: all layers, but not the last product of each, which it knows."""
+    tokens = batch_size * context_length
+    head, down = 2.0 * tokens * model.d_model * model.vocab_size, 2.0 * tokens * model.d_model * model.d_ff
+    return forward_flops(model, batch_size, context_length, causal) - head - model.num_layers * down
+
+
 def pass_flops(name: str, forward: float, again: float = 0.0) -> float:
-    """Of a pass: backward is twice forward. again: what is computed once more, with activation checkpointing."""
+    """Of a pass: backward is twice forward. again: what is computed once more."""
     return forward if name == "forward" else 3 * forward + again
+
+
+def layer_parameters(model: ModelConfig) -> int:
+    """Of four projections, a gated feed-forward layer and two norms."""
+    return 4 * model.d_model**2 + 3 * model.d_model * model.d_ff + 2 * model.d_model
 
 
 @dataclass(frozen=True)
 class Footprint:
-    """Bytes of one rank. weight, activation: bytes of an element of either. shards: ranks that share the weights."""
+    """Bytes of one rank. weight, activation: bytes of an element of either. shards: ranks that share the weights.
+
+    gathered: weights that are there whole at times. autocast: a copy of each weight in bfloat16. naive_attention: all
+    scores are kept, as the kernel `math` does, too.
+    """
 
     model: ModelConfig
     batch_size: int
@@ -47,14 +62,24 @@ class Footprint:
     naive_attention: bool = False
     checkpointing: bool = False
     shards: int = 1
+    gathered: int = 0
+    autocast: bool = False
 
     def of(self, name: str) -> int:
         """What a pass needs at its peak; within some 20 %, measured (tests/benchkit/test_transformer.py)."""
-        weights = parameters(self.model) * self.weight // self.shards
+        weights = parameters(self.model) * self.weight // self.shards + self.gathered * self.weight
+        copied = 2 * parameters(self.model) if self.autocast else 0
         if name == "forward":
-            return weights + self.transient()
+            return weights + copied + max(self.transient(), self.checking(copies=1))
         states = 2 if name == "train_step" else 0  # AdamW's two moments
-        return weights * (2 + states) + self.kept()
+        return (
+            weights * (2 + states) + copied + max(self.kept(), self.kept() // self.batch_size + self.checking(copies=3))
+        )
+
+    def checking(self, copies: int) -> int:
+        """What comparing with the definition needs: half a layer or a table in float64, and its gradient twice."""
+        model = self.model
+        return copies * 8 * model.d_model * max(4 * model.d_model, 3 * model.d_ff, model.vocab_size)
 
     def transient(self) -> int:
         """The largest of what one forward pass holds at a time: the feed-forward layer's, or the logits."""
@@ -70,6 +95,7 @@ class Footprint:
         """
         tokens, model = self.batch_size * self.context_length, self.model
         per_layer = tokens * (10 * model.d_model + 4 * model.d_ff) * self.activation + self.scores()
+        per_layer += tokens * 6 * model.d_model * 4 if self.autocast else 0  # what is added up stays in float32
         layers = model.num_layers
         whole = (
             per_layer + layers * tokens * model.d_model * self.activation if self.checkpointing else layers * per_layer

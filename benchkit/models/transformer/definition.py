@@ -1,18 +1,21 @@
 """The model by its definition, in float64 and written apart from the network: what results are held against.
 
-A causal model's first tokens depend on nothing after them. So a result is checked on the first tokens of one sequence,
-and a gradient by a loss of these tokens alone, however large the batch that was really computed.
+A causal model's first tokens depend on nothing after them. So logits are checked on the first tokens of one sequence,
+and gradients by a loss of these tokens alone, however large the batch that was really computed. One layer's weights at
+a time are there in float64.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 
 import torch
 from torch import Tensor, nn
 from torch.distributed.tensor import DTensor
 
-from benchkit.models.transformer.network import NORM_EPS, ROTARY_BASE, Attention, FeedForward, Layer, Network
+from benchkit.models.transformer.network import NORM_EPS, ROTARY_BASE, Layer, Network
 
-Weights = Callable[[nn.Parameter], Tensor]
+Function = Callable[..., Tensor]
+Stage = tuple[Function, list[nn.Parameter]]
+"""A part of the model: a function of its input and its weights."""
 
 
 def whole(tensor: Tensor) -> Tensor:
@@ -21,21 +24,44 @@ def whole(tensor: Tensor) -> Tensor:
     return (there.full_tensor() if isinstance(there, DTensor) else there).double()
 
 
-def logits(network: Network, tokens: Tensor, weights: Weights = whole) -> Tensor:
-    """Of one sequence of tokens [n]: [n, V]. `weights` gives the value to take for a parameter."""
-    x = weights(network.embedding.weight)[tokens]
+def stages(network: Network) -> list[Stage]:
+    """Embedding, layers, and head with the last norm; the first takes tokens [n], the last gives logits [n, V]."""
+    found: list[Stage] = [(lambda tokens, table: table[tokens], [network.embedding.weight])]
     for layer in network.layers:
         assert isinstance(layer, Layer)
-        x = x + attention(layer.attention, norm(x, weights(layer.attention_norm.weight)), weights)
-        x = x + feed_forward(layer.feed_forward, norm(x, weights(layer.feed_forward_norm.weight)), weights)
-    return norm(x, weights(network.norm.weight)) @ weights(network.head.weight).T
+        own, inner = layer.attention, layer.feed_forward
+        parts = (layer.attention_norm, own.query, own.key, own.value, own.out)
+        found.append((attention(own.head_dim), [part.weight for part in parts]))
+        wide = (layer.feed_forward_norm, inner.gate, inner.up, inner.down)
+        found.append((feed_forward, [part.weight for part in wide]))
+    return [*found, (lambda x, scale, head: norm(x, scale) @ head.T, [network.norm.weight, network.head.weight])]
 
 
-def loss(network: Network, tokens: Tensor, targets: Tensor, weights: Weights = whole) -> Tensor:
-    """Mean cross-entropy of one sequence: tokens and targets [n]; a scalar."""
-    found = logits(network, tokens, weights)
-    picked = found.gather(1, targets.unsqueeze(1)).squeeze(1)
-    return (found.logsumexp(1) - picked).mean()
+def inputs_of(network: Network, tokens: Tensor) -> list[Tensor]:
+    """What goes into each stage, and last what comes out of them all: the logits [n, V] of tokens [n]."""
+    found = [tokens]
+    with torch.no_grad():
+        for function, weights in stages(network):
+            found.append(function(found[-1], *map(whole, weights)))
+    return found
+
+
+def loss(logits: Tensor, targets: Tensor) -> Tensor:
+    """Mean cross-entropy of logits [n, V] and targets [n]; a scalar."""
+    return (logits.logsumexp(1) - logits.gather(1, targets.unsqueeze(1)).squeeze(1)).mean()
+
+
+def gradients(network: Network, inputs: Sequence[Tensor], targets: Tensor) -> Iterator[tuple[nn.Parameter, Tensor]]:
+    """Of the loss of one sequence, by each weight in turn, last stage first. inputs: what inputs_of() gave."""
+    logits = inputs[-1].requires_grad_()
+    [ahead] = torch.autograd.grad(loss(logits, targets), [logits])
+    for (function, weights), entered in zip(reversed(stages(network)), reversed(inputs[:-1]), strict=True):
+        copies = [whole(weight).requires_grad_() for weight in weights]
+        x = entered.requires_grad_() if entered.is_floating_point() else entered
+        wanted = [*copies, x] if x.requires_grad else copies
+        found = torch.autograd.grad(function(x, *copies), wanted, ahead)
+        yield from zip(weights, found, strict=False)
+        ahead = found[-1]
 
 
 def norm(x: Tensor, weight: Tensor) -> Tensor:
@@ -43,17 +69,20 @@ def norm(x: Tensor, weight: Tensor) -> Tensor:
     return weight * x / (x.square().mean(-1, keepdim=True) + NORM_EPS).sqrt()
 
 
-def attention(module: Attention, x: Tensor, weights: Weights) -> Tensor:
-    """Softmax over what is not later, of [n, d]; positions by complex rotation."""
-    by_head = [
-        (x @ weights(part.weight).T).unflatten(-1, (-1, module.head_dim)).transpose(0, 1)
-        for part in (module.query, module.key, module.value)
-    ]
-    query, key = map(rotated, by_head[:2])
-    scores = torch.einsum("hid,hjd->hij", query, key) / module.head_dim**0.5
-    position = torch.arange(len(x), device=x.device)
-    scores[:, position.unsqueeze(1) < position] = float("-inf")
-    return (scores.softmax(-1) @ by_head[2]).transpose(0, 1).flatten(1) @ weights(module.out.weight).T
+def attention(head_dim: int) -> Function:
+    """The first half of a layer: softmax over what is not later, of [n, d]; positions by complex rotation."""
+
+    def function(x: Tensor, scale: Tensor, *projections: Tensor) -> Tensor:
+        entered = norm(x, scale)
+        query, key, value = (
+            (entered @ each.T).unflatten(-1, (-1, head_dim)).transpose(0, 1) for each in projections[:3]
+        )
+        scores = torch.einsum("hid,hjd->hij", rotated(query), rotated(key)) / head_dim**0.5
+        position = torch.arange(len(x), device=x.device)
+        scores = scores.masked_fill(position.unsqueeze(1) < position, float("-inf"))
+        return x + (scores.softmax(-1) @ value).transpose(0, 1).flatten(1) @ projections[3].T
+
+    return function
 
 
 def rotated(x: Tensor) -> Tensor:
@@ -65,6 +94,8 @@ def rotated(x: Tensor) -> Tensor:
     return torch.cat((turned.real, turned.imag), -1)
 
 
-def feed_forward(module: FeedForward, x: Tensor, weights: Weights) -> Tensor:
-    gate = x @ weights(module.gate.weight).T
-    return (gate * gate.sigmoid() * (x @ weights(module.up.weight).T)) @ weights(module.down.weight).T
+def feed_forward(x: Tensor, scale: Tensor, gate: Tensor, up: Tensor, down: Tensor) -> Tensor:
+    """The second half of a layer."""
+    entered = norm(x, scale)
+    opened = entered @ gate.T
+    return x + (opened * opened.sigmoid() * (entered @ up.T)) @ down.T

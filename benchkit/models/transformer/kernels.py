@@ -3,12 +3,13 @@
 import importlib.util
 import os
 import shutil
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, nullcontext
 
 import torch
 import torch.nn.functional as F
 from torch.nn.attention import SDPBackend, sdpa_kernel
+
+from benchkit.errors import is_out_of_memory
 
 BACKENDS = {
     "flash": SDPBackend.FLASH_ATTENTION,
@@ -16,32 +17,41 @@ BACKENDS = {
     "cudnn": SDPBackend.CUDNN_ATTENTION,
     "math": SDPBackend.MATH,
 }
-COMPILERS = ("g++", "clang++")
+COMPILERS = {"cpu": ("g++", "clang++"), "cuda": ("gcc", "clang", "cc")}
+TF32_FROM = (8, 0)
+"""Compute capability: Ampere."""
 
 
-@contextmanager
-def chosen(attention: str, autocast: bool, device: torch.device) -> Iterator[None]:
-    """Within, attention runs by the kernel of that name, and products in bfloat16 where asked."""
-    with torch.autocast(device.type, torch.bfloat16, enabled=autocast):
-        if attention in BACKENDS:
-            with sdpa_kernel([BACKENDS[attention]]):
-                yield
-        else:
-            yield
+def chosen(attention: str) -> AbstractContextManager[object]:
+    """Within, attention runs by the kernel of that name."""
+    return sdpa_kernel([BACKENDS[attention]]) if attention in BACKENDS else nullcontext()
 
 
-def missing(attention: str, dtype: torch.dtype, head_dim: int, compiled: bool, device: torch.device) -> str:
-    """What is not here of what is asked for, in words; "" where all is."""
-    if attention in BACKENDS:
-        example = torch.zeros(1, 1, 16, head_dim, dtype=dtype, device=device)
-        try:
-            with chosen(attention, False, device):
-                F.scaled_dot_product_attention(example, example, example, is_causal=True)
-        except RuntimeError:
-            return f"no {attention} attention for {str(dtype).removeprefix('torch.')} on {device.type}"
+def missing(attention: str, dtype: str, head_dim: int, compiled: bool, device: torch.device) -> str:
+    """What is not here of what is asked for, in words; "" where all is. dtype: as the suite names it."""
+    on_gpu = device.type == "cuda"
+    if dtype == "tf32" and on_gpu and torch.cuda.get_device_capability(device) < TF32_FROM:
+        return f"no TF32 on {torch.cuda.get_device_name(device)}"
+    if attention in BACKENDS and not can_attend(attention, dtype, head_dim, device):
+        return f"no {attention} attention for {dtype} on {device.type}"
     if not compiled:
         return ""
-    if device.type == "cuda":
-        return "" if importlib.util.find_spec("triton") else "torch.compile needs triton on GPUs"
-    found = os.environ.get("CXX") or any(map(shutil.which, COMPILERS))
-    return "" if found else f"torch.compile needs a C++ compiler: CXX, {' or '.join(COMPILERS)}"
+    if on_gpu and not importlib.util.find_spec("triton"):
+        return "torch.compile needs triton on GPUs"
+    variable, names = "CC" if on_gpu else "CXX", COMPILERS[device.type]
+    found = os.environ.get(variable) or any(map(shutil.which, names))
+    return "" if found else f"torch.compile needs a compiler: {variable}, {' or '.join(names)}"
+
+
+def can_attend(attention: str, dtype: str, head_dim: int, device: torch.device) -> bool:
+    """Whether a kernel takes such heads, forward and backward: some take fewer backward."""
+    real = torch.bfloat16 if dtype in ("bfloat16", "autocast") else torch.float32
+    example = torch.zeros(1, 1, 16, head_dim, dtype=real, device=device, requires_grad=True)
+    try:
+        with chosen(attention):
+            F.scaled_dot_product_attention(example, example, example, is_causal=True).sum().backward()
+    except RuntimeError as error:
+        if is_out_of_memory(type(error).__name__, str(error)):
+            raise
+        return False
+    return True

@@ -30,8 +30,9 @@ class Attention(nn.Module):
         self.out = nn.Linear(d_model, d_model, bias=False)
 
     def forward(self, x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
-        query, key = (rotate(self.heads(part(x)), cos, sin) for part in (self.query, self.key))
-        value = self.heads(self.value(x))
+        query, key, value = (self.heads(part(x)) for part in (self.query, self.key, self.value))
+        cos, sin = cos.to(query.dtype), sin.to(query.dtype)
+        query, key = rotate(query, cos, sin), rotate(key, cos, sin)
         if self.naive:
             attended = attend_naively(query, key, value)
         else:
@@ -46,7 +47,6 @@ class Attention(nn.Module):
 def rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
     """Rotary positions of [B, H, s, D]: component i is paired with i + D / 2; cos and sin [s, D / 2]."""
     first, second = x.chunk(2, -1)
-    cos, sin = cos.to(x.dtype), sin.to(x.dtype)
     return torch.cat((first * cos - second * sin, second * cos + first * sin), -1)
 
 
@@ -101,7 +101,7 @@ class Network(nn.Module):
         cos, sin = rotations(tokens.shape[1], self.head_dim, tokens.device)
         for layer in self.layers:
             if self.checkpointing and torch.is_grad_enabled():
-                x = checkpoint(layer, x, cos, sin, use_reentrant=False)
+                x = checkpoint(layer, x, cos, sin, use_reentrant=False, preserve_rng_state=False)  # no dropout
             else:
                 x = layer(x, cos, sin)
         return self.head(self.norm(x))

@@ -1,10 +1,10 @@
 """One pass of one model, as a case calls it."""
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from benchkit.models.transformer import parallel
-from benchkit.models.transformer.checks import TOLERANCE, Checks
+from benchkit.models.transformer.checks import Checks
 from benchkit.models.transformer.steps import Steps
 
 if TYPE_CHECKING:
@@ -14,15 +14,15 @@ if TYPE_CHECKING:
 class Running:
     """The callables of a case, and what it tells of itself (`told`)."""
 
-    def __init__(self, training: "Training", name: str, steps: Steps, alone: bool) -> None:
+    def __init__(self, training: "Training", name: str, steps: Steps, alone: bool, told: dict[str, Any]) -> None:
         self._name, self._steps, self._memory = name, steps, training.rank.memory
-        self._models = training.models
-        self._batches, self.told = training.batches(), training.told(name, 1 if alone else training.rank.world_size)
+        self._models, self._sent_bytes = training.models, training.sent_bytes
+        self._batches, self.told = training.batches(), told
         self._trusts_gradients = "forward_backward" in training.config.passes
         self._rows = training.config.batch_size if training.config.compile != "none" else 1
         averaged = training.shared and not alone and training.config.parallel != "tp"
         mean = parallel.averaged_over_ranks if averaged else lambda value: value
-        self._checks = Checks(steps, TOLERANCE[training.config.dtype], mean)
+        self._checks = Checks(steps, training.config.dtype, mean)
 
     def step(self) -> object:
         if self._name == "forward":
@@ -41,8 +41,8 @@ class Running:
         """Memory at its peak, less what is only there for the other cases of this job."""
         if "peak_bytes" in self.told:
             return
-        others = sum(steps.held_bytes() for steps in self._models() if steps is not self._steps)
-        unused = 0 if self._name == "train_step" else self._steps.held_bytes(weights=False, gradients=False)
+        others = sum(steps.held_bytes() for steps in self._models() if steps is not self._steps) + self._sent_bytes()
+        unused = 0 if self._name == "train_step" else self._steps.state_bytes()
         self.told["peak_bytes"] = self._memory.peak_bytes() - others - unused
 
     def verify(self) -> None:

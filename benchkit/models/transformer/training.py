@@ -7,7 +7,15 @@ import torch
 
 from benchkit.case import Case, Rank, Work
 from benchkit.models.transformer import kernels, parallel, peaks
-from benchkit.models.transformer.counts import Footprint, forward_flops, parameters, pass_flops
+from benchkit.models.transformer.communication import Communication
+from benchkit.models.transformer.counts import (
+    Footprint,
+    forward_flops,
+    layer_parameters,
+    parameters,
+    pass_flops,
+    recomputed_flops,
+)
 from benchkit.models.transformer.network import Network, build
 from benchkit.models.transformer.running import Running
 from benchkit.models.transformer.steps import REGIONS, Steps
@@ -38,14 +46,15 @@ class Training:
     def case(self, name: str, ranks: int) -> Case:
         """A pass on all ranks, or on the first alone."""
         labels: Labels = {"pass": name, "ranks": ranks, "part": "whole"}
-        if lacking := self.lacking():
-            return Case(labels=labels, unavailable=lacking)
-        if why := self.obstacle() or self.shortage(name):
-            return Case(labels=labels, skip=why)
         alone = self.shared and ranks == 1
+        if self.lacking:
+            return Case(labels=labels, unavailable=self.lacking)
+        if why := self.obstacle() or self.shortage(name, alone):
+            return Case(labels=labels, skip=why)
+        told = self.told(name, ranks)  # before a model takes the memory: its peak rate may have to be measured
         if alone and self.rank.index:
             return Case(labels=labels, regions=REGIONS[name], name=f"{name} on 1", ranks=1)
-        running = Running(self, name, self.alone if alone else self.together, alone)
+        running = Running(self, name, self.alone if alone else self.together, alone, told)
         return Case(
             step=running.step,
             labels=labels,
@@ -64,15 +73,18 @@ class Training:
     def communication(self, name: str) -> list[Case]:
         """What a pass sends, alone; nothing where it sends nothing."""
         labels: Labels = {"pass": name, "ranks": self.rank.world_size, "part": "communication"}
-        if self.lacking() or self.obstacle() or self.shortage(name):
+        if self.lacking or self.obstacle() or self.shortage(name, alone=False):
             return []
         step = self.messages.of(name)
         return [Case(step=step, labels=labels, bound=True, name=f"communication of {name}")] if step else []
 
+    @cached_property
     def lacking(self) -> str:
-        """What this machine has not."""
-        compiled, head_dim = self.config.compile != "none", self.model.d_model // self.model.num_heads
-        return kernels.missing(self.config.attention, self.activation, head_dim, compiled, self.rank.device)
+        """What any rank's machine has not; all ranks say the same."""
+        config, head_dim = self.config, self.model.d_model // self.model.num_heads
+        device = self.rank.device
+        mine = kernels.missing(config.attention, config.dtype, head_dim, config.compile != "none", device)
+        return next(filter(None, parallel.of_all_ranks(mine)), "")
 
     def obstacle(self) -> str:
         """Why this model cannot be shared out so."""
@@ -83,25 +95,27 @@ class Training:
             return f"parallel={self.config.parallel} needs more than one rank"
         return ""
 
-    def shortage(self, name: str) -> str:
-        """Why a pass does not fit in memory. Where ranks share the work, one of them has a whole model, too."""
+    def shortage(self, name: str, alone: bool) -> str:
+        """Why a pass does not fit in memory. The model of one rank alone is there beside the one that all share."""
         needed = self.footprint(self.config.parallel).of(name) + SPARE_BYTES
         if self.shared:
-            needed += self.footprint("none").of(name) + self.messages.nbytes()
+            needed += self.messages.nbytes() + (self.footprint("none").of(name) if alone else 0)
         return self.rank.memory_shortage(needed)
 
     def footprint(self, kind: str) -> Footprint:
         """What one rank holds."""
-        config = self.config
+        config, fsdp = self.config, kind == "fsdp" and self.shared
         return Footprint(
             self.model,
             config.batch_size,
             config.context_length,
             weight=self.weight.itemsize,
             activation=self.activation.itemsize,
-            naive_attention=config.attention == "naive",
+            naive_attention=config.attention in ("naive", "math"),
             checkpointing=config.activation_checkpointing,
             shards=self.rank.world_size if kind in ("fsdp", "tp") else 1,
+            gathered=2 * layer_parameters(self.model) + self.model.vocab_size * self.model.d_model if fsdp else 0,
+            autocast=config.dtype == "autocast",
         )
 
     def copies(self, ranks: int) -> int:
@@ -111,10 +125,9 @@ class Training:
     def flops(self, name: str, ranks: int, causal: bool = False, executed: bool = False) -> float:
         """Of a pass on so many ranks together."""
         config = self.config
-        forward = forward_flops(self.model, config.batch_size, config.context_length, causal)
-        head = 2.0 * self.tokens * self.model.d_model * self.model.vocab_size  # outside of all layers
-        again = forward - head if executed and config.activation_checkpointing else 0.0
-        return self.copies(ranks) * pass_flops(name, forward, again)
+        sizes = (self.model, config.batch_size, config.context_length, causal)
+        again = recomputed_flops(*sizes) if executed and config.activation_checkpointing else 0.0
+        return self.copies(ranks) * pass_flops(name, forward_flops(*sizes), again)
 
     def told(self, name: str, ranks: int) -> dict[str, Any]:
         """What the record says of a pass on so many ranks."""
@@ -129,15 +142,14 @@ class Training:
     @cached_property
     def peak(self) -> peaks.Peak:
         """Measured where no data sheet says it: hence by all ranks together."""
-        table = self.config.hardware.peak_tflop_per_s
-        return peaks.peak(table, self.config.dtype, self.model, self.tokens, self.rank)
+        return peaks.peak(self.config, self.tokens, self.rank)
 
     @cached_property
-    def messages(self) -> parallel.Communication:
+    def messages(self) -> Communication:
         """What the ranks send each other."""
-        return parallel.Communication(
+        return Communication(
             self.config.parallel, self.model, self.tokens, self.rank.world_size, self.config.bucket_mib,
-            self.weight, self.activation, self.rank.device,
+            self.weight, self.activation, self.rank.device, self.config.activation_checkpointing,
         )  # fmt: skip
 
     @cached_property
@@ -162,6 +174,10 @@ class Training:
         """A whole model on this rank."""
         return self.build("none")
 
+    def sent_bytes(self) -> int:
+        """Of the buffers for what is sent alone."""
+        return self.messages.allocated() if self.shared else 0
+
     def models(self) -> list[Steps]:
         """Those that have been built."""
         return [each for name, each in vars(self).items() if name in ("together", "alone")]
@@ -174,7 +190,7 @@ class Training:
         if config.compile != "none":
             network.compile(mode=None if config.compile == "default" else config.compile)
         model = parallel.wrapped(kind, network, self.mesh, config.bucket_mib) if kind != "none" else network
-        no_graph = torch.no_grad if kind == "fsdp" else torch.inference_mode  # FSDP2 writes to its buffers again later
-        return Steps(
-            network, model, partial(kernels.chosen, config.attention, config.dtype == "autocast", device), no_graph
-        )
+        # FSDP2 writes to its buffers again later; in inference mode DTensors hold on to each other, for gc to find
+        no_graph = torch.no_grad if kind in ("fsdp", "tp") else torch.inference_mode
+        autocast = partial(torch.autocast, device.type, torch.bfloat16, enabled=config.dtype == "autocast")
+        return Steps(network, model, partial(kernels.chosen, config.attention), autocast, no_graph)
