@@ -30,7 +30,7 @@ OF_OURS = {
 @dataclass
 class LlamaConfig(RunConfig):
     context_length: int = key("tokens of a sequence", at_least=1)
-    batch_size: int = key("sequences per step", at_least=1)
+    batch_size: int = key("sequences per step", unit="sequences", at_least=1)
 
 
 def llama_name(name: str) -> str:
