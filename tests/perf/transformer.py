@@ -5,6 +5,7 @@ python -m tests.perf.transformer [--model small] [--samples 30]
 
 import argparse
 import os
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -24,7 +25,7 @@ def compare(folder: Path, model: str, samples: int) -> str:
     environment = {**os.environ, "BENCHKIT_SUITES": "tests.suites.llama", "PYTHONPATH": str(ROOT)}
     subprocess.run(command, cwd=folder, check=True, stdout=subprocess.DEVNULL, env=environment)
     ours, theirs = record.read(folder / "here" / "0" / "record.json")["cases"]
-    times = [sorted(slowest_rank(case["samples_s"]))[samples // 2] for case in (ours, theirs)]
+    times = [statistics.median(slowest_rank(case["samples_s"])) for case in (ours, theirs)]
     ratio, low, high = paired_speedup(theirs, ours)
     interval = f" [{low:.3f}, {high:.3f}]" if low is not None else ""
     return f"{model}: ours {times[0]:.3f} s, Llama {times[1]:.3f} s; Llama / ours {ratio:.3f}{interval}"

@@ -24,7 +24,7 @@ def forward_flops(model: ModelConfig, batch_size: int, context_length: int, caus
     """
     tokens = batch_size * context_length
     pairs = tokens * (context_length + 1) / 2 if causal else tokens * context_length
-    weights = 4 * model.d_model**2 + 3 * model.d_model * model.d_ff
+    weights = layer_parameters(model) - 2 * model.d_model  # its norms are no matrices
     per_layer = 2.0 * tokens * weights + 4.0 * model.d_model * pairs
     return model.num_layers * per_layer + 2.0 * tokens * model.d_model * model.vocab_size
 
