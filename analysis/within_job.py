@@ -24,7 +24,7 @@ def figures(case: Case, cases: Sequence[Case]) -> dict[str, float | None]:
     measured = [other for other in cases if other["status"] == "ok"]
     named = {other["name"]: other for other in measured if other.get("name")}
     other = named.get(case.get("against", ""))
-    if other is not None and not case.get("bound"):
+    if other is not None:
         more_work = (case.get("useful_flops") or 1.0) / (other.get("useful_flops") or 1.0)
         speedup = scaled(paired_speedup(other, case), more_work)
         found |= with_interval("paired_speedup", speedup)

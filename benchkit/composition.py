@@ -31,6 +31,8 @@ def register() -> None:
         store.store(group="schema/suite", name=suite.name, node=suite.config)
     OmegaConf.register_new_resolver("gradient_mib", gradient_mib, replace=True)
     OmegaConf.register_new_resolver("matmul_sizes", matmul_sizes, replace=True)
+    OmegaConf.register_new_resolver("largest", max, replace=True)
+    OmegaConf.register_new_resolver("commas", ",".join, replace=True)
 
 
 def gradient_mib(model: DictConfig | None, dtype: str) -> float:

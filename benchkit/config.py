@@ -120,6 +120,7 @@ class RunConfig:
     measure: MeasureConfig = key("group: how long, and until when, a case is timed")
     model: ModelConfig | None = key("group: a model size, for suites that use one")
     profile: bool = key("whether a few more steps of each case are traced by torch.profiler")
+    explain: bool = key("whether what each case tells of itself (a plan, a split) is printed below it")
 
     @classmethod
     def unknown(cls, name: str, rest: str) -> str:

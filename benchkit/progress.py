@@ -1,7 +1,9 @@
 """What a person sees while points run: one line per point, and a bar with the time left where there is a terminal."""
 
+import itertools
 import logging
 import os
+from collections.abc import Iterator
 from typing import Any
 
 from tqdm import tqdm
@@ -66,8 +68,8 @@ def point_line(record: dict[str, Any]) -> str:
     head = f"{record['suite']} {place}" + (f"  {given}" if given else "")
     if record["status"] != "ok" and not any(case["status"] == "ok" for case in record["cases"]):
         return f"{head}  {failure_text(record)}"
-    lines = [case_line(case) for case in record["cases"]]
-    shown = [f"{head}  {lines[0]}"] if len(lines) == 1 else [head, *lines]
+    lines = [[case_line(case), *(told(case) if config.get("explain") else ())] for case in record["cases"]]
+    shown = [f"{head}  {lines[0][0]}", *lines[0][1:]] if len(lines) == 1 else [head, *itertools.chain(*lines)]
     return "\n    ".join([*shown, *(f"warning: {text}" for text in record.get("warnings", ()))])
 
 
@@ -93,6 +95,13 @@ def case_line(case: dict[str, Any]) -> str:
     if algbw is not None:
         rate = f"  algbw {algbw:.3g} GB/s  busbw {busbw:.3g} GB/s"
     return f"{labels}  {readable(median)} {spread} ({summary['num_samples']} samples){rate}".strip()
+
+
+def told(case: dict[str, Any]) -> Iterator[str]:
+    """What a case tells of itself: "  plan: x rows; …"."""
+    for name, value in case["details"].items():
+        shown = readable(value) if name.endswith("_s") and isinstance(value, float) else value
+        yield f"  {name.removesuffix('_s')}: {f'{shown:.6g}' if isinstance(shown, float) else shown}"
 
 
 def readable(seconds: float) -> str:

@@ -58,7 +58,10 @@ def receive_all(
     if len(members) < count:
         missing = ", ".join(str(index) for index in range(count) if index not in members)
         came = ", ".join(str(member) for member in members.values())
-        problem = f"{len(members)} of {count} agents joined within {timeout_s:g} s ({came}); missing: agent {missing}"
+        problem = (
+            f"{'no workers: ' if len(members) == 1 else ''}{len(members)} of {count} agents joined "
+            f"{address.hosts[0]}:{address.port} within {timeout_s:g} s ({came}); missing: agent {missing}"
+        )
     listed = [members[index] for index in sorted(members)]
     for wire in wires.values():
         wire.send("welcome", {"problem": problem, "members": [asdict(member) for member in listed]})
@@ -97,7 +100,10 @@ def disagreement(mine: Member, traits: Mapping[str, str], other: Member, theirs:
 
 def visit(meeting: Meeting, me: Member, traits: Mapping[str, str], deadline: float, timeout_s: float) -> Agents:
     """Another agent's part of join()."""
-    found = until(deadline, lambda: knock(meeting, me, traits, deadline))
+    refused: list[str] = []
+    found = until(deadline, lambda: knock(meeting, me, traits, deadline, refused))
+    if found is None and refused:
+        raise JoinError(f"connection refused at {refused[-1]}: start agent 0 first ({me} tried for {timeout_s:g} s)")
     if found is None:
         raise JoinError(
             f"{me} found no agent 0 within {timeout_s:g} s at {meeting}: is it started, and can it be reached?"
@@ -112,14 +118,22 @@ def visit(meeting: Meeting, me: Member, traits: Mapping[str, str], deadline: flo
     return Agents(me, [Member(**member) for member in welcome["members"]], {0: wire}, host)
 
 
-def knock(meeting: Meeting, me: Member, traits: Mapping[str, str], deadline: float) -> tuple[Wire, str] | None:
-    """Tries every name of agent 0 once; a wire to it and the name that led there, or None."""
+def knock(
+    meeting: Meeting, me: Member, traits: Mapping[str, str], deadline: float, refused: list[str]
+) -> tuple[Wire, str] | None:
+    """Tries every name of agent 0 once; a wire to it and the name that led there, or None.
+
+    refused: takes the addresses at which nobody listens.
+    """
     address = meeting.find(deadline)
     if address is None:
         return None
     for host in address.candidates():
         try:
             wire = Wire(socket.create_connection((host, address.port), timeout=HELLO_S))
+        except ConnectionRefusedError:
+            refused.append(f"{host}:{address.port}")
+            continue
         except OSError:
             continue
         wire.send("hello", {"token": address.token, "member": asdict(me), "traits": dict(traits)})

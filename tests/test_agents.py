@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import time
@@ -73,7 +74,17 @@ def test_an_agent_that_never_comes_is_named_in_time(cli):
     ]
     for code, _, err in ends(processes):
         assert code == 2
-        assert "2 of 3 agents joined within 3 s (agent 0 on n0, agent 1 on n1); missing: agent 2" in err
+        assert re.search(
+            r"2 of 3 agents joined \S+:\d+ within 3 s \(agent 0 on n0, agent 1 on n1\); missing: agent 2", err
+        )
+
+
+def test_agent_0_alone_says_that_no_workers_came_and_where_it_waited(cli):
+    four = {"OMPI_COMM_WORLD_SIZE": "4", "OMPI_COMM_WORLD_RANK": "0", "PMIX_NAMESPACE": "x"}
+    alone = cli(*POINT, "join_timeout_s=1", **four)
+    assert alone.returncode == 2
+    assert re.search(r"no workers: 1 of 4 agents joined \S+:\d+ within 1 s", alone.stderr)
+    assert alone.stderr.count("\n") == 1
 
 
 def test_without_agent_0_the_others_say_where_they_looked(cli):
@@ -82,7 +93,7 @@ def test_without_agent_0_the_others_say_where_they_looked(cli):
     assert "found no agent 0 within 1 s at outputs/.agents-openmpi-x" in alone.stderr
     fixed = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "1"}
     by_port = cli(*POINT, "join_timeout_s=1", OMPI_COMM_WORLD_SIZE="2", OMPI_COMM_WORLD_RANK="1", **fixed)
-    assert "found no agent 0 within 1 s at 127.0.0.1:1" in by_port.stderr
+    assert "connection refused at 127.0.0.1:1: start agent 0 first" in by_port.stderr
     assert by_port.stderr.count("\n") == 1
 
 

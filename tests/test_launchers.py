@@ -15,6 +15,7 @@ from tests.conftest import Cli, wait_until
 
 SMALLEST = {
     "allreduce": ["data_size=0.001,0.01"],
+    "auto_shard": ["workload=mlp_9x8x7x6"],
     "matmul_lut": ["hardware.slowdown=1", "sizes=[64]"],
     "ring_attention": ["seq_len=256", "strategies=[even,online]", "num_heads=2", "head_dim=8"],
     "transformer": ["model=tiny", "world_size=2", "parallel=ddp", "context_length=16", "batch_size=1"],

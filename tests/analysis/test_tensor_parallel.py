@@ -32,7 +32,7 @@ def product_record(m=1024, n=512, k=256, suite="tp_columnwise"):
             "labels": labels,
             "samples_s": [[scale * sample for sample in row] for row in base["samples_s"]],
             "name": name, "bound": bound, "payload_bytes": None,
-            "against": "" if name == "pytorch AG_before" else "pytorch AG_before",
+            "against": "" if bound or name == "pytorch AG_before" else "pytorch AG_before",
             "parts": [] if bound or order == ["AG_before"] else ["compute_only sharded", "comm_only AG_after default"],
             "useful_flops": None if implementation == "comm_only" else 2.0 * m * n * k, "bus_factor": None,
             "executed_flops": 4.0 * m * n * k, "wire_bytes": 1000, "details": {"chosen": "pipeline AG_after 4"},

@@ -143,6 +143,7 @@ class Primitive:
         except Unavailable as error:
             return Case(labels=labels_of(options), unavailable=str(error))
         built.prepare()
+        bound = options["implementation"] in BOUNDS
         return Case(
             step=built.step,
             labels=labels_of(options),
@@ -152,8 +153,8 @@ class Primitive:
             details=lambda: built.details,
             name=name_of(options),
             parts=built.parts,
-            bound=options["implementation"] in BOUNDS,
-            against="" if options == self.baseline else name_of(self.baseline),
+            bound=bound,
+            against="" if bound or options == self.baseline else name_of(self.baseline),
         )
 
     def verify(self, built: Built) -> None:

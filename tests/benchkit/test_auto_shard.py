@@ -1,0 +1,246 @@
+"""The same program on one device and on several: exact operands, every plan on real ranks, the suite as a whole."""
+
+from itertools import pairwise
+
+import pytest
+import torch
+
+from benchkit.errors import InvalidResult
+from benchkit.models.auto_shard.operands import NONZEROS, Exact, Random, part_of, shard, size_of
+from benchkit.models.auto_shard.planner import LAYOUTS, WHOLE
+from benchkit.models.auto_shard.workloads import parse
+from benchkit.suites.auto_shard import MOST_LAYERS
+from launch import ranks
+from tests.benchkit import auto_shard_bodies as bodies
+from tests.conftest import ROOT, Cli
+
+CPU = torch.device("cpu")
+QUICK = ["measure=fixed", "measure.max_iterations=3", "measure.warmup_iterations=1"]
+
+
+def on_ranks(body, tasks, folder):
+    """What each rank returned."""
+    outcome = ranks.run_ranks(
+        f"tests.benchkit.auto_shard_bodies:{body}", [(*task, str(folder / "meeting")) for task in tasks],
+        environments=[{"OMP_NUM_THREADS": "1"}] * len(tasks), folder=folder, timeout_s=300,
+    )  # fmt: skip
+    assert outcome.failure is None, outcome.failure
+    return [outcome.results[rank] for rank in range(len(tasks))]
+
+
+def everything(shape):
+    return part_of(shape, WHOLE, 1, 0)
+
+
+def multiplied(exact):
+    """The result of exact operands by multiplying matrices, in float64."""
+    workload = exact.workload
+    x = exact(0, everything((workload.rows, workload.widths[0]))).double()
+    if not workload.weights:
+        return 2 * x.relu()
+    for number, shape in enumerate(workload.weights, 1):
+        x = x @ exact(number, everything(shape)).double()
+        x = x.relu() if workload.kind == "mlp" else x
+    return x
+
+
+@pytest.mark.parametrize("name", ["matmul_7x9x5", "mlp_6x5x8x7", "relu_5x7"])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_exact_operands_have_the_result_that_multiplying_gives(name, dtype):
+    exact = Exact(parse(name), CPU, dtype, seed=1, turn=2)
+    expected = multiplied(exact)
+    assert torch.equal(exact.result(everything(expected.shape)).double(), expected)
+    assert expected.abs().max() > 0
+    part = (slice(1, 4), slice(2, 5))
+    assert torch.equal(exact.result(part).double(), expected[part])
+    other = Exact(parse(name), CPU, dtype, seed=1, turn=3)
+    assert not torch.equal(multiplied(other), expected)
+
+
+@pytest.mark.parametrize("dtype", MOST_LAYERS)
+def test_the_deepest_mlp_is_exact_in_every_dtype(dtype):
+    kind = getattr(torch, dtype)
+    assert 2 * NONZEROS ** MOST_LAYERS[dtype] <= 2 / torch.finfo(kind).eps
+    assert 2 * NONZEROS ** (1 + MOST_LAYERS[dtype]) > 2 / torch.finfo(kind).eps
+
+
+def test_a_wrong_element_is_named_with_what_it_should_be():
+    exact = Exact(parse("matmul_7x9x5"), CPU, torch.float32, seed=1, turn=2)
+    part = (slice(3, 7), slice(0, 5))
+    output = exact.result(part)
+    exact.require(output, part)
+    output[1, 2] += 1
+    with pytest.raises(InvalidResult, match=r"element \[4, 2\]: .* \(1 of 20 wrong\)"):
+        exact.require(output, part)
+    with pytest.raises(InvalidResult, match="element"):
+        exact.require(torch.full_like(output, float("nan")), part)
+    with pytest.raises(InvalidResult, match=r"the output has \(3, 5\)"):
+        exact.require(output[:3], part)
+
+
+@pytest.mark.parametrize("length", [1, 7, 8, 9, 16])
+@pytest.mark.parametrize("devices", [1, 2, 3, 4])
+def test_shards_are_those_of_torch_chunk(length, devices):
+    chunks = [len(chunk) for chunk in torch.arange(length).chunk(devices)]
+    chunks += [0] * (devices - len(chunks))
+    found = [shard(length, devices, index) for index in range(devices)]
+    assert [each.stop - each.start for each in found] == chunks
+    assert all(one.stop == other.start for one, other in pairwise(found))
+    for layout in LAYOUTS:
+        sizes = [size_of(part_of((length, 3), layout, devices, index)) for index in range(devices)]
+        total = sum(rows * columns for rows, columns in sizes)
+        assert total == 3 * length * (devices if layout == WHOLE else 1)
+
+
+def test_weights_that_are_there_beforehand_keep_values_in_range():
+    generator = torch.Generator().manual_seed(0)
+    drawn = Random(parse("mlp_4x1024x64"), generator, torch.float32)(1, everything((1024, 64)))
+    assert drawn.std().item() == pytest.approx(1 / 32, rel=0.05)
+    created = Random(parse("matmul_4x1024x64"), generator, torch.float32)(1, everything((1024, 64)))
+    assert created.std().item() == pytest.approx(1, rel=0.05)
+
+
+@pytest.mark.parametrize("name", ["matmul_7x9x5", "mlp_6x5x8x7", "relu_5x7"])
+def test_one_device_computes_what_is_expected(name):
+    for end_to_end in (False, True):
+        bodies.alone(name, end_to_end).verify()
+
+
+@pytest.mark.parametrize(
+    ("name", "world_size"),
+    [("mlp_7x5x6", 2), ("matmul_9x8x7", 3), ("mlp_5x4x6x3", 2), ("relu_5x2", 4), ("relu_3x8", 4)],
+)
+def test_every_plan_gives_the_result_of_one_device(name, world_size, tmp_path):
+    """All layouts and moves there are, with ragged and with empty shards."""
+    found = on_ranks("every_plan", [(name, rank, world_size) for rank in range(world_size)], tmp_path)
+    assert found == [[]] * world_size
+
+
+@pytest.mark.parametrize(
+    ("name", "world_size"),
+    [("matmul_9x8x7", 3), ("matmul_6x9x5", 3), ("mlp_8x6x4x2", 2), ("relu_4x3", 2), ("relu_5x3", 2)],
+)
+def test_the_dispatcher_gives_the_result_of_one_device(name, world_size, tmp_path):
+    found = on_ranks("dispatched", [(name, rank, world_size) for rank in range(world_size)], tmp_path)
+    assert found == [[]] * world_size
+
+
+def test_costs_are_those_of_the_slowest_device(tmp_path):
+    """Call i takes 2 i ms on the slower: 7 moves and 2 fetches in two sizes each, a product, creating, touching."""
+    found = on_ranks("measured", [(rank, 3) for rank in range(3)], tmp_path)
+    assert found[0] == found[1] == found[2]
+    per_byte = 2e-3 / (4 * (128**2 - 64**2))
+    assert found[0]["per_byte"] == pytest.approx([per_byte] * 9)
+    latencies = [max(0.0, 4e-3 * index - per_byte * 4 * 64**2) for index in range(9)]
+    assert found[0]["latencies"] == pytest.approx(latencies)
+    assert found[0]["rates"] == pytest.approx((36e-3 / (2 * 50 * 128 * 64), 38e-3 / (50 * 64), 40e-3 / (50 * 64)))
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        (["workload=conv_3x3"], "workload=conv_3x3: no such workload; allowed are matmul_MxKxN"),
+        (["devices=[1,1]"], "devices=[1, 1]: allowed are different numbers >= 1"),
+        (["devices=[0]"], "devices=[0]: allowed is >= 1"),
+        (["devices=[1,4]", "world_size=2"], "world_size=2: allowed with devices=[1, 4] is 4"),
+        (["planner=axis1"], "planner=axis1: allowed is auto|axis0"),
+        (["engine=[dtensor,mpi]"], "engine=['dtensor', 'mpi']: allowed is dtensor|dispatcher"),
+        (["workload=mlp_" + "x".join(["4"] * 10), "dtype=bfloat16"], "allowed with dtype=bfloat16 are 7 layers"),
+    ],
+)
+def test_what_makes_no_sense_is_refused_in_a_line(cli: Cli, given, said):
+    done = cli("+suite=auto_shard", *given)
+    assert done.returncode == 2
+    assert said in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize("workload", ["matmul_67x48x40", "mlp_66x40x56x24", "relu_65x8"])
+def test_a_job_compares_every_rule_with_one_device(cli: Cli, workload):
+    done = cli("+suite=auto_shard", "devices=[1,2,3]", f"workload={workload}", "explain=true", *QUICK)
+    assert done.returncode == 0, done.stdout + done.stderr
+    [record] = cli.records()
+    assert [case["status"] for case in record["cases"]] == ["ok"] * 17, done.stdout
+    labels = {tuple(case["labels"].values()): case for case in record["cases"]}
+    for scope in ("resident", "end_to_end"):
+        base = labels["none", 1, scope]
+        assert base["against"] == ""
+        for count in (2, 3):
+            for sharding in ("auto", "axis0", "dispatcher"):
+                case = labels[sharding, count, scope]
+                assert (case["against"], case["ranks"]) == (base["name"], count)
+                assert case["useful_flops"] == base["useful_flops"]
+                assert "plan" in case["details"]
+                phases = {"create", "compute", "communicate", "fetch"}
+                assert set(case["regions_s"]) == (phases if scope == "end_to_end" else {"compute", "communicate"})
+    assert labels["independent", 3, "resident"]["useful_flops"] == 3 * base["useful_flops"]
+    assert "plan: x " in done.stdout
+    assert "alternatives: " in done.stdout
+
+
+def test_weak_scaling_brings_as_many_rows_as_devices(cli: Cli):
+    done = cli("+suite=auto_shard", "devices=[1,2]", "workload=matmul_32x16x8", "scaling=weak", *QUICK)
+    assert done.returncode == 0, done.stdout + done.stderr
+    flops = {case["name"]: case["useful_flops"] for case in cli.records()[0]["cases"]}
+    assert flops["auto 2 resident"] == 2 * flops["none 1 resident"] == flops["independent 2 resident"]
+
+
+def test_without_a_workload_all_of_the_device_are_swept(cli: Cli):
+    done = cli(
+        "sweep=auto_shard_quick", "workloads.cpu=[relu_8x4,matmul_8x4x4]", "planner=axis0", "engine=dtensor", *QUICK
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    records = cli.records()
+    assert [record["config"]["workload"] for record in records] == ["relu_8x4", "matmul_8x4x4"]
+    shardings = [case["labels"]["sharding"] for case in records[0]["cases"]]
+    assert shardings == ["none", "axis0", "independent", "none", "axis0"]
+
+
+BROKEN = """
+from benchkit.models.auto_shard import dispatcher, programs, sharded
+from benchkit.registry import suite
+from benchkit.suites.auto_shard import AutoShardConfig, auto_shard as sound
+
+{breakage}
+
+@suite
+def broken(config: AutoShardConfig, rank):
+    "One thing of it is broken."
+    return sound(config, rank)
+"""
+BREAKAGES = {
+    "a product of the rank's own rows alone": (
+        "sharded.moved = lambda matrix, layout: matrix", {"axis0 2"},
+    ),
+    "parts that are not sent": (
+        "from benchkit.models import transfers\ntransfers.in_one_batch = lambda sends, receives, group: ([], [])",
+        {"auto 2", "axis0 2"},
+    ),
+    "parts in the wrong order": (
+        "import torch\nsound_gathered = dispatcher.Dispatched.gathered\n"
+        "def gathered(self, part):\n    whole = sound_gathered(self, part)\n"
+        "    return None if whole is None else torch.cat(list(reversed(whole.chunk(2))))\n"
+        "dispatcher.Dispatched.gathered = gathered",
+        {"dispatcher 2"},
+    ),
+    "a result of the step before": (
+        "first = []\nsound_run = programs.Program.run\n"
+        "def run(self, operands):\n    first.append(sound_run(self, operands))\n    return first[0]\n"
+        "programs.Program.run = run",
+        {"none 1"},
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("what", BREAKAGES)
+def test_whatever_is_broken_is_invalid(cli: Cli, what):
+    sound = (ROOT / "conf" / "suite" / "auto_shard.yaml").read_text()
+    breakage, wrong = BREAKAGES[what]
+    cli.with_suite(BROKEN.format(breakage=breakage), sound.replace("auto_shard", "broken"))
+    done = cli("+suite=broken", "workload=matmul_64x48x32", *QUICK)
+    assert done.returncode == 1, done.stdout + done.stderr
+    found = {
+        case["name"] for case in cli.records()[0]["cases"]
+        if case["status"] == "invalid"
+    }  # fmt: skip
+    assert {f"{name} end_to_end" for name in wrong} <= found, done.stdout

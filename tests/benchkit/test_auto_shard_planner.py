@@ -1,0 +1,143 @@
+"""Plans of chains of products: theory, every plan tried, and what memory forbids."""
+
+import itertools
+import math
+import random
+
+import pytest
+
+from benchkit.errors import ConfigError
+from benchkit.models.auto_shard.planner import (
+    COLUMNS,
+    LAYOUTS,
+    MOVES,
+    ROWS,
+    SUMMANDS,
+    WHOLE,
+    Costs,
+    Link,
+    Planner,
+    choices,
+)
+from benchkit.models.auto_shard.workloads import Workload, parse
+
+FREE, DEAR = Link(0, 0), Link(1e-3, 1e-6)
+
+
+def costs(devices=4, flop_s=1e-9, create_s=0.0, link=DEAR, sums=DEAR):
+    moves = {move: sums if move[0] == SUMMANDS else link for move in MOVES}
+    return Costs(devices, 4, flop_s, create_s, 0.0, moves, dict.fromkeys((ROWS, COLUMNS), link))
+
+
+def planner(name, given=None, end_to_end=False, memory=math.inf):
+    return Planner(parse(name), given or costs(), end_to_end, memory)
+
+
+@pytest.mark.parametrize("name", ["matmul_4x5x6", "mlp_4x5x6", "mlp_4x5x6x7x8", "relu_4x5"])
+def test_names_say_what_a_workload_is(name):
+    workload = parse(name)
+    sizes = [int(size) for size in name.partition("_")[2].split("x")]
+    assert [workload.rows, *workload.widths] == sizes
+    products = sum(2 * sizes[0] * k * n for k, n in itertools.pairwise(sizes[1:]))
+    assert workload.flops == (products or 2 * 4 * 5)
+
+
+@pytest.mark.parametrize("name", ["matmul_4x5", "matmul_4x5x6x7", "mlp_4x5", "relu_4", "relu_4x5x6", "conv_4x5",
+                                  "matmul_0x5x6", "matmul", "matmul_4xx5", "matmul_4x5x6.5"])  # fmt: skip
+def test_what_is_no_workload_is_refused_with_what_is(name):
+    with pytest.raises(ConfigError, match=rf"workload={name}.*allowed are matmul_MxKxN"):
+        parse(name)
+
+
+def test_a_product_alone_is_shared_out_by_rows_without_a_message():
+    best = planner("matmul_64x64x64").best()
+    assert str(best) == "x rows; w1 whole, by rows; out rows"
+    assert best.total_s == best.compute_s == pytest.approx(1e-9 * 2 * 64**3 / 4)
+    assert best.communicate_s == 0
+
+
+def test_few_rows_are_shared_out_by_columns():
+    assert str(planner("matmul_2x64x64").best()) == "x whole; w1 columns, by columns; out columns"
+
+
+def test_what_neither_rows_nor_columns_share_out_is_along_the_inner_dimension():
+    best = planner("matmul_1x4096x1", costs(flop_s=1e-3)).best()
+    assert best.layers[0].mode.name == "inner"
+    assert best.communicate_s == pytest.approx(DEAR.seconds(4))
+
+
+def test_too_small_to_be_worth_a_message_is_done_by_one():
+    best = planner("matmul_1x64x1", costs(flop_s=1e-9)).best()
+    assert best.communicate_s == 0
+    assert best.busiest_flops == 2 * 64
+
+
+def test_an_mlp_is_chained_without_a_message_between_its_layers():
+    best = planner("mlp_64x32x48x32").best()
+    assert best.communicate_s == 0
+    assert [layer.mode.name for layer in best.layers] == ["rows", "rows"]
+
+
+def test_an_mlp_whose_weights_do_not_fit_everywhere_is_megatron():
+    """Columns, then rows of the weights, one sum at the end (1909.08053)."""
+    largest = 4 * 256 * 1024 // 4 + 64 * 256 * 4
+    best = planner("mlp_8x256x1024x256", memory=largest).best()
+    assert [layer.mode.name for layer in best.layers] == ["columns", "inner"]
+    assert best.elements <= largest
+
+
+def test_creating_a_weight_in_shards_and_gathering_it_may_be_faster_than_creating_it_whole():
+    slow_to_create = costs(create_s=1e-5, link=Link(0, 1e-9))
+    best = planner("matmul_64x64x64", slow_to_create, end_to_end=True).best()
+    assert str(best) == "x rows; w1 rows gathered, by rows; out rows"
+    assert planner("matmul_64x64x64", slow_to_create).best().layers[0].weight_at_rest == WHOLE
+
+
+def test_uneven_shards_cost_what_the_busiest_device_has():
+    best = planner("matmul_9x8x8", costs(link=FREE)).best()
+    assert best.busiest_flops == min(3 * 8 * 8, 9 * 2 * 8) * 2
+    assert best.executed_flops == 2 * 9 * 8 * 8
+
+
+def test_axis_0_is_gts_rule():
+    even = planner("mlp_64x32x48").axis0()
+    assert str(even) == "x rows; w1 rows gathered, by rows; out rows"
+    assert even.communicate_s == pytest.approx(DEAR.seconds(4 * 32 * 48))
+    uneven = planner("matmul_66x32x48").axis0()
+    assert str(uneven) == "x whole; w1 rows gathered, by everywhere; out whole"
+    assert uneven.executed_flops == 4 * 2 * 66 * 32 * 48
+
+
+def brute_force(given: Planner):
+    """Every plan there is."""
+    for start in LAYOUTS:
+        for layers in itertools.product(choices(), repeat=len(given.workload.weights)):
+            plan = given.start(start)
+            for index, layer in enumerate(layers):
+                plan = given.after(plan, index, layer)
+            yield given.finished(plan)
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_no_plan_is_better_than_the_best_and_none_fits_where_it_does_not(seed):
+    draw = random.Random(seed)
+    workload = Workload(
+        draw.choice(["matmul", "mlp"]),
+        draw.randint(1, 99),
+        tuple(draw.randint(1, 99) for _ in range(draw.randint(2, 4))),
+    )
+    link = lambda: Link(draw.choice([0, 1e-6, 1e-4]), draw.choice([0, 1e-9, 1e-7]))  # noqa: E731
+    given = Costs(
+        draw.randint(2, 8), 4, 1e-9, draw.choice([0, 1e-8]), draw.choice([0, 1e-9]),
+        {move: link() for move in MOVES}, {layout: link() for layout in (ROWS, COLUMNS)},
+    )  # fmt: skip
+    every = list(brute_force(Planner(workload, given, True)))
+    memory = draw.choice([math.inf, sorted(plan.elements for plan in every)[len(every) // 3], 1])
+    fitting = [plan.total_s for plan in every if plan.elements <= memory]
+    best = Planner(workload, given, True, memory).best()
+    if fitting:
+        assert best.elements <= memory
+        assert best.total_s == pytest.approx(min(fitting))
+    else:
+        assert best.elements == min(plan.elements for plan in every)
+    assert best.total_s <= Planner(workload, given, True).axis0().total_s * (1 + 1e-9) or memory != math.inf
