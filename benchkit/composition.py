@@ -31,7 +31,7 @@ def register() -> None:
         store.store(group="schema/suite", name=suite.name, node=suite.config)
     OmegaConf.register_new_resolver("gradient_mib", gradient_mib, replace=True)
     OmegaConf.register_new_resolver("matmul_sizes", matmul_sizes, replace=True)
-    OmegaConf.register_new_resolver("largest", max, replace=True)
+    OmegaConf.register_new_resolver("largest", lambda numbers: max([1, *numbers]), replace=True)
     OmegaConf.register_new_resolver("commas", ",".join, replace=True)
 
 

@@ -10,7 +10,8 @@ from torch.distributed.device_mesh import DeviceMesh
 from benchkit.errors import InvalidResult
 from benchkit.models.auto_shard.dispatcher import Dispatched
 from benchkit.models.auto_shard.measured import measure_costs
-from benchkit.models.auto_shard.planner import COLUMNS, LAYOUTS, MOVES, ROWS, Costs, Link, Planner, choices
+from benchkit.models.auto_shard.planner import Planner, choices
+from benchkit.models.auto_shard.plans import COLUMNS, LAYOUTS, MOVES, ROWS, Costs, Link
 from benchkit.models.auto_shard.programs import Program
 from benchkit.models.auto_shard.sharded import Sharded
 from benchkit.models.auto_shard.workloads import parse

@@ -10,7 +10,8 @@ from torch.distributed.device_mesh import DeviceMesh
 from benchkit.case import Case, Rank, Work
 from benchkit.models.auto_shard.dispatcher import Dispatched
 from benchkit.models.auto_shard.measured import measure_costs
-from benchkit.models.auto_shard.planner import Costs, Plan, Planner
+from benchkit.models.auto_shard.planner import Planner
+from benchkit.models.auto_shard.plans import Costs, Plan
 from benchkit.models.auto_shard.programs import COMMUNICATE, COMPUTE, PHASES, Program
 from benchkit.models.auto_shard.sharded import Sharded
 from benchkit.models.auto_shard.workloads import Workload, parse
@@ -157,12 +158,11 @@ def told(planner: Planner, plan: Plan, sharding: str) -> dict[str, Any]:
     found: dict[str, Any] = {
         "plan": str(plan),
         "work_share": plan.busiest_flops * plan.devices / planner.workload.flops,
-        "latency_s": plan.latency_s,
     }
-    if sharding == DISPATCHER:
+    if sharding == DISPATCHER:  # what its messages cost nobody measured
         return found
     phases = {f"predicted_{name}_s": getattr(plan, f"{name}_s") for name in PHASES}
-    found |= {"predicted_s": plan.total_s, **phases}
+    found |= {"latency_s": plan.latency_s, "predicted_s": plan.total_s, **phases}
     if sharding == "auto":
         others = sorted(planner.alternatives().items(), key=lambda item: item[1])
         found["alternatives"] = ", ".join(f"{name} {1e3 * seconds:.3g} ms" for name, seconds in others)

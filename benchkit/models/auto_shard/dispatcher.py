@@ -13,7 +13,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from benchkit.models.auto_shard.planner import ROWS, WHOLE
+from benchkit.models.auto_shard.plans import ROWS, WHOLE
 from benchkit.models.auto_shard.programs import COMMUNICATE, COMPUTE, Program
 from benchkit.regions import region
 

@@ -9,7 +9,7 @@ from torch.distributed.device_mesh import DeviceMesh
 
 from benchkit.case import nothing
 from benchkit.models.auto_shard.operands import part_of, size_of
-from benchkit.models.auto_shard.planner import COLUMNS, MOVES, ROWS, SUMMANDS, WHOLE, Costs, Link
+from benchkit.models.auto_shard.plans import COLUMNS, MOVES, ROWS, SUMMANDS, WHOLE, Costs, Link
 from benchkit.models.auto_shard.sharded import distributed, fetched, moved
 from benchkit.models.auto_shard.workloads import Workload
 

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from benchkit.errors import InvalidResult
-from benchkit.models.auto_shard.planner import COLUMNS, ROWS
+from benchkit.models.auto_shard.plans import COLUMNS, ROWS
 from benchkit.models.auto_shard.workloads import Workload
 
 Part = tuple[slice, slice]

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from benchkit.models.auto_shard.operands import Exact, Part, Random, Source, part_of
-from benchkit.models.auto_shard.planner import WHOLE, Plan
+from benchkit.models.auto_shard.plans import WHOLE, Plan
 from benchkit.models.auto_shard.workloads import Workload
 from benchkit.regions import region
 

@@ -10,7 +10,7 @@ from torch.distributed.tensor import DTensor, Partial, Placement, Replicate, Sha
 
 from benchkit.models import transfers
 from benchkit.models.auto_shard.operands import part_of
-from benchkit.models.auto_shard.planner import COLUMNS, ROWS, SUMMANDS, WHOLE, Layer
+from benchkit.models.auto_shard.plans import COLUMNS, ROWS, SUMMANDS, WHOLE, Layer
 from benchkit.models.auto_shard.programs import COMMUNICATE, COMPUTE, Program
 from benchkit.regions import region
 

@@ -1,0 +1,138 @@
+"""How well the same work runs on more devices: bands, Amdahl's law, why a speedup is not higher. Pure arithmetic."""
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+PHASES = ("create", "compute", "communicate", "fetch")
+BANDS = ((6 / 7, "near perfect"), (4 / 7, "good"), (1 / 7, "poor"))
+"""Least gains: at 8 devices speedups of 7, 5 and 2, as in GT (bwasti/gt2)."""
+NO_BAND = "none"
+SMALL_LOSS = 0.05
+"""Of the time: what is lost below this needs no reason."""
+NO_ROOM = 0.9
+"""Of the ideal speedup: below this, devices that share no work hinder each other."""
+EVEN = 1.05
+"""Times its share of the work: what the busiest device may have."""
+NEARLY_ALL = 0.95
+"""Of the whole work: at least this is done by each device where nothing is sharded."""
+ROUNDING = 1e-9
+"""Gains are quotients: a speedup of exactly 5 is to count as 5."""
+Row = Mapping[str, Any]
+Finding = tuple[str, str]
+"""A reason, and what to try; "" where there is nothing to say."""
+
+
+def gain(speedup: float, devices: float, base: float) -> float:
+    """The share of what the further devices could add: 0 where they add nothing, 1 where the speedup is ideal."""
+    return (speedup - 1) / (devices / base - 1)
+
+
+def band(speedup: float, devices: float, base: float) -> str:
+    """A word for the gain: GT's bands of speedup on 8 devices, for any number of them."""
+    reached = gain(speedup, devices, base) + ROUNDING
+    return next((word for least, word in BANDS if reached >= least), NO_BAND)
+
+
+def serial_share(speedups: Mapping[int, float], base: int = 1) -> float:
+    """Amdahl's serial share of the time on one device, from speedups over `base` devices by number of devices.
+
+    T(n) / T(base) = p + (1 - p) base / n is linear in p, the serial share of the time on `base` devices, which is
+    fitted by least squares and clipped to what a share can be.
+    """
+    terms = [(1 - base / devices, 1 / speedup - base / devices) for devices, speedup in speedups.items()]
+    fitted = sum(factor * value for factor, value in terms) / sum(factor**2 for factor, _ in terms)
+    of_base = min(1.0, max(0.0, fitted))
+    return of_base / (of_base + base * (1 - of_base))
+
+
+def amdahl(serial: float, devices: float, base: int = 1) -> float:
+    """The speedup over `base` devices by Amdahl's law."""
+
+    def relative_time(count: float) -> float:
+        return serial + (1 - serial) / count
+
+    return relative_time(base) / relative_time(devices)
+
+
+def further_counts(measured: int) -> list[int]:
+    """Numbers of devices to predict for: powers of two beyond the most that were measured."""
+    return [2**power for power in range(1, 7) if 2**power > measured]
+
+
+def reason(row: Row, base: Row, independent: Row | None) -> Finding:
+    """Why a row is slower than its ideal, and what to try; the phase that loses most decides.
+
+    base: the row on the fewest devices. independent: each of as many devices with a whole workload of its own.
+    """
+    if row["status"] in ("oom", "skipped"):
+        return "out of memory", "more devices, smaller sizes or a smaller dtype"
+    if row["status"] != "ok":
+        return str(row["status"]), ""
+    if base["status"] != "ok":
+        return f"nothing to compare with: {base['status']} on {counted(base['ranks'])}", ""
+    ideal = 1.0 if row["scaling"] == "weak" else base["ranks"] / row["ranks"]
+    if row["median_s"] - ideal * base["median_s"] <= SMALL_LOSS * row["median_s"]:
+        return "", ""
+    lost = {phase: seconds(row, phase) - ideal * seconds(base, phase) for phase in PHASES}
+    worst = max(PHASES, key=lambda phase: lost[phase])
+    if lost[worst] <= 0:
+        return "between the phases", "profile=true: its traces show where"
+    if worst == "compute":
+        return of_compute(row, independent)
+    return {"create": of_create, "communicate": of_communicate, "fetch": of_fetch}[worst](row)
+
+
+def counted(devices: float) -> str:
+    return "1 device" if devices == 1 else f"{devices:g} devices"
+
+
+def seconds(row: Row, phase: str) -> float:
+    """Of a phase; none where the case does not have it."""
+    value = row.get(f"{phase}_s")
+    return 0.0 if value is None or math.isnan(value) else float(value)
+
+
+def of_communicate(row: Row) -> Finding:
+    latency_s = row.get("latency_s") or 0.0
+    if latency_s >= 0.5 * (seconds(row, "communicate") + seconds(row, "fetch")):
+        return "too small: messages are mostly latency", "larger matrices, or fewer devices"
+    return (
+        "communication-bound",
+        "a faster link or backend; more work per byte: more rows per step, resident weights",
+    )
+
+
+def of_fetch(row: Row) -> Finding:
+    return "communication-bound: fetching the result", "leave results on the devices, fetch less"
+
+
+def of_create(row: Row) -> Finding:
+    if "whole" in created_layouts(row):
+        return "operands are created whole on each device", "operands that are sharded or resident, fewer devices"
+    return "creating operands", "resident operands, or a cheaper source of them"
+
+
+def created_layouts(row: Row) -> list[str]:
+    """How the operands lie that a step creates: "x rows; w1 whole, by rows; out rows" names them, then the result.
+
+    Of an MLP that is the input alone: its weights are there before.
+    """
+    *operands, _ = str(row.get("plan") or "").split("; ")
+    layouts = [operand.split()[1].rstrip(",") for operand in operands]
+    return layouts if str(row["workload"]).startswith("matmul") else layouts[:1]
+
+
+def of_compute(row: Row, independent: Row | None) -> Finding:
+    share = row.get("work_share") or 0.0
+    if share >= NEARLY_ALL * row["ranks"]:
+        return "too small: each device does all of it, since sharding would cost more", "larger matrices"
+    if share > EVEN:
+        return f"uneven: the busiest device has {share:.3g} times its share", "sizes that the devices divide evenly"
+    reached = (independent or {}).get("scaling_efficiency")
+    if reached is not None and reached < NO_ROOM:  # NaN is not
+        return (
+            f"the devices share something: alone each, they reach {100 * reached:.0f} % of the ideal",
+            "no sharding can do better here; memory bandwidth and turbo clocks are often shared",
+        )
+    return "slower kernels: smaller shards run at a lower rate", "larger shards: larger matrices, or fewer devices"

@@ -1,0 +1,316 @@
+"""Bands, Amdahl's law, reasons, tables and plots of the same program on one device and on several."""
+
+import json
+
+import pytest
+
+from analysis import scaling
+from analysis.__main__ import main
+from analysis.plots import draw_all
+from analysis.tables import auto_shard
+from tests.analysis.records import make_record, tabulate_records, write_all
+from tests.analysis.test_transformer import section
+
+SERIAL = {"resident": 0.1, "end_to_end": 0.2}
+"""Of auto; the other shardings take so many times as long as it:"""
+TIMES_AS_LONG = {"auto": 1.0, "axis0": 1.25, "dispatcher": 4.0}
+LIMIT = 0.95
+"""Of the ideal, what independent devices reach."""
+ONE_S, FLOPS = 8e-3, 2.0 * 512**3
+
+
+SHARES = {
+    ("resident", False): {"compute": 1.0, "communicate": 0.0},
+    ("resident", True): {"compute": 0.6, "communicate": 0.4},
+    ("end_to_end", False): {"create": 0.1, "compute": 0.8, "communicate": 0.0, "fetch": 0.1},
+    ("end_to_end", True): {"create": 0.1, "compute": 0.4, "communicate": 0.3, "fetch": 0.2},
+}
+"""Of a step's time, by scope and whether it is sharded."""
+
+
+def case(base, sharding, ranks, scope, seconds, against, work=1.0):
+    """On so many of a job's ranks."""
+    scaled = lambda share: [[share * seconds / 1e-3 * each for each in row] for row in base["samples_s"]]  # noqa: E731
+    shares = SHARES[scope, ranks > 1]
+    plan = {"plan": "x rows; w1 rows gathered, by rows; out rows", "work_share": 1.0, "latency_s": 1e-5}
+    return base | {
+        "labels": {"sharding": sharding, "ranks": ranks, "scope": scope}, "name": f"{sharding} {ranks} {scope}",
+        "against": against, "ranks": ranks, "bound": sharding == "independent", "parts": [], "payload_bytes": None,
+        "bus_factor": None, "useful_flops": work * FLOPS, "executed_flops": work * FLOPS, "samples_s": scaled(1.0),
+        "regions_s": {phase: scaled(share) for phase, share in shares.items()}, "details": plan if ranks > 1 else {},
+    }  # fmt: skip
+
+
+def shard_record(workload="matmul_512x512x512", counts=(1, 2, 4), slower=1.0, samples=20, **config):
+    """A job that follows Amdahl's law exactly, on several devices `slower` times as slow."""
+    weak = config.get("scaling") == "weak"
+    record = make_record(world_size=max(counts), samples=samples)
+    [base] = record["cases"]
+    cases = []
+    for scope, serial in SERIAL.items():
+        time = {n: ONE_S * (1 if weak else serial + (1 - serial) / n) * (1 if n == 1 else slower) for n in counts}
+        shardings = {n: ("none",) if n == 1 else tuple(TIMES_AS_LONG) for n in counts}
+        first = f"{shardings[counts[0]][0]} {counts[0]} {scope}"
+        for n in counts:
+            work = n if weak else 1.0
+            cases += [
+                case(base, name, n, scope, time[n] * TIMES_AS_LONG.get(name, 1), first, work) for name in shardings[n]
+            ]
+            if n > 1 and scope == "resident":
+                cases.append(case(base, "independent", n, scope, ONE_S / LIMIT, first, n))
+    for each in cases:
+        each["against"] = each["against"] if each["name"] != each["against"] else ""
+    settings = {name: record["config"][name] for name in record["config"] if name not in ("data_size", "reduce_op")}
+    settings |= {"suite": "auto_shard", "workload": workload, "scaling": "strong", "devices": list(counts)}
+    settings |= {"engine": ["dtensor", "dispatcher"], "planner": ["auto", "axis0"], "workloads": {"cpu": [workload]}}
+    record |= {"suite": "auto_shard", "cases": cases, "config": settings | config}
+    return record | {"point_id": json.dumps([workload, counts, config])}
+
+
+def lacking(record, name, status="skipped"):
+    """The same job where a case did not fit; what was compared with it has no speedup."""
+    nothing = {"status": status, "reason": "needs 32 GB, 24 GB there", "samples_s": [], "details": {}, "regions_s": {}}
+    return record | {"cases": [each | (nothing if each["name"] == name else {}) for each in record["cases"]]}
+
+
+@pytest.fixture
+def records():
+    return [shard_record(), shard_record("mlp_512x512x512", slower=1.5)]
+
+
+def table_of(records):
+    """The one table of Markdown that there is."""
+    [text] = auto_shard.write(tabulate_records(records)).values()
+    return text
+
+
+def lines(text, title):
+    [rows] = section(text, title).values()
+    return rows
+
+
+def row(spent, ranks=2, **changes):
+    """A case in which phases take so many seconds."""
+    settings = {"status": "ok", "scaling": "strong", "ranks": ranks, "workload": "matmul_64x64x64", "work_share": 1.0}
+    settings |= {
+        "plan": "x rows; w1 rows gathered, by rows; out rows",
+        "latency_s": 0.0,
+        "median_s": sum(spent.values()),
+    }
+    return settings | {f"{phase}_s": seconds for phase, seconds in spent.items()} | changes
+
+
+BASE = row({"create": 1.0, "compute": 8.0, "communicate": 0.0, "fetch": 1.0}, 1)
+SLOW = {
+    phase: {"create": 0.5, "compute": 4.0, "communicate": 0.0, "fetch": 0.5, phase: 9.0} for phase in scaling.PHASES
+}
+"""On two devices ideal but for one phase."""
+WHOLE = "x whole; w1 rows gathered, by everywhere; out whole"
+
+
+@pytest.mark.parametrize(
+    ("speedup", "word"),
+    [(8, "near perfect"), (7, "near perfect"), (6.9, "good"), (5, "good"), (4.9, "poor"), (2, "poor"), (1.9, "none")],
+)
+def test_bands_on_eight_devices_are_those_of_gt(speedup, word):
+    assert scaling.band(speedup, 8, 1) == word
+    assert scaling.band(speedup, 16, 2) == word
+
+
+def test_the_gain_is_what_further_devices_add():
+    assert [scaling.gain(speedup, 4, 2) for speedup in (1, 1.5, 2, 0.5)] == [0, 0.5, 1, -0.5]
+
+
+@pytest.mark.parametrize("base", [1, 2])
+@pytest.mark.parametrize("serial", [0.0, 0.07, 0.5, 1.0])
+def test_amdahl_finds_the_serial_share(serial, base):
+    relative = lambda n: serial + (1 - serial) / n  # noqa: E731
+    speedups = {n: relative(base) / relative(n) for n in (4, 8)}
+    assert scaling.serial_share(speedups, base) == pytest.approx(serial, abs=1e-12)
+    assert scaling.amdahl(serial, 64, base) == pytest.approx(relative(base) / relative(64))
+
+
+def test_the_serial_share_is_a_share_and_weighs_all_counts():
+    assert scaling.serial_share({2: 0.5}) == 1
+    assert scaling.serial_share({2: 3.0}) == 0
+    assert scaling.serial_share({2: 1 / 0.6, 4: 2.0}) == pytest.approx((0.5 * 0.1 + 0.75 * 0.25) / (0.5**2 + 0.75**2))
+
+
+@pytest.mark.parametrize(
+    ("phase", "changes", "reason", "advice"),
+    [
+        ("communicate", {}, "communication-bound", "faster link"),
+        ("communicate", {"latency_s": 5.0}, "too small: messages", "larger matrices"),
+        ("fetch", {}, "communication-bound: fetching", "fetch less"),
+        ("create", {}, "creating operands", "resident"),
+        ("create", {"plan": WHOLE}, "operands are created whole", "sharded"),
+        ("create", {"plan": "x rows; w1 whole, by rows; out rows"}, "operands are created whole", "sharded"),
+        ("create", {"plan": "x rows; w1 rows gathered, by rows; out whole"}, "creating operands", "resident"),
+        ("create", {"plan": "x rows; w1 whole, by rows; out rows", "workload": "mlp_64x64x64"}, "creating", "resident"),
+        ("compute", {"work_share": 1.95}, "too small: each device", "larger matrices"),
+        ("compute", {"work_share": 1.2}, "uneven: the busiest device has 1.2 times", "evenly"),
+        ("compute", {}, "slower kernels", "larger shards"),
+    ],
+)
+def test_the_phase_that_loses_most_gives_the_reason(phase, changes, reason, advice):
+    why, to_try = scaling.reason(row(SLOW[phase], **changes), BASE, None)
+    assert why.startswith(reason)
+    assert advice in to_try
+
+
+def test_devices_that_hinder_each_other_alone_are_told_of():
+    slow = row(SLOW["compute"])
+    assert "reach 70 % of the ideal" in scaling.reason(slow, BASE, {"scaling_efficiency": 0.7})[0]
+    for reached in (0.95, float("nan"), None):
+        assert scaling.reason(slow, BASE, {"scaling_efficiency": reached})[0].startswith("slower kernels")
+
+
+def test_small_losses_need_no_reason_and_failures_have_theirs():
+    assert scaling.reason(row({"create": 0.5, "compute": 4.2, "fetch": 0.5}), BASE, None) == ("", "")
+    assert scaling.reason(row({"compute": 5.4}), BASE, None)[0].startswith("slower kernels")
+    weak = row({"create": 1.0, "compute": 8.2, "fetch": 1.0}, scaling="weak")
+    assert scaling.reason(weak, BASE, None) == ("", "")
+    assert scaling.reason(weak | {"scaling": "strong"}, BASE, None) != ("", "")
+    assert scaling.reason(row({"compute": 4.0}, median_s=9.0), BASE, None)[0] == "between the phases"
+    for status in ("oom", "skipped"):
+        assert scaling.reason({"status": status}, {}, None)[0] == "out of memory"
+    assert scaling.reason({"status": "crash"}, {}, None)[0] == "crash"
+    assert scaling.reason(row({"compute": 9.0}), BASE | {"status": "oom"}, None)[0].endswith("oom on 1 device")
+
+
+def test_times_and_speedups_stand_side_by_side(records):
+    text = table_of(records)
+    first, second = lines(text, "resident: operands and result stay on the devices: compute + communicate")
+    assert first["size"] == "matmul_512x512x512"
+    assert first["1 device [ms (TFLOP/s)]"] == f"8 ({FLOPS / 8e-3 / 1e12:.3g})"
+    assert first["4 devices [ms (TFLOP/s)]"] == f"2.6 ({FLOPS / 2.6e-3 / 1e12:.3g})"
+    assert first["speedup on 4"] == "3.08 [3.08, 3.08]"
+    assert second["speedup on 4"] == "2.05 [2.05, 2.05]"
+    first, _ = lines(text, "end_to_end: operands are created, the result is fetched: all four phases")
+    assert first["speedup on 2"] == "1.67 [1.67, 1.67]"
+
+
+def test_the_summary_is_the_geometric_mean(records):
+    rows = {(row["scope"], row["devices"], row["sharding"]): row for row in lines(table_of(records), "Summary")}
+    assert len(rows) == 2 * (4 + 3)
+    for sharding, longer in TIMES_AS_LONG.items():
+        best = 1 / 0.325 / longer
+        found = rows["resident", "4", sharding]
+        shown = [float(found[name]) for name in ("average (geometric)", "min", "max", "share of the limit [%]")]
+        mean = best / 1.5**0.5
+        assert shown == pytest.approx([mean, best / 1.5, best, 100 * mean / 4 / LIMIT], rel=1e-3)
+    assert rows["end_to_end", "2", "auto"]["share of the limit [%]"] == ""
+    assert float(rows["resident", "2", "independent"]["average (geometric)"]) == pytest.approx(2 * LIMIT)
+
+
+def test_auto_is_compared_with_the_others(records):
+    rows = lines(table_of(records), "Auto against the others")
+    assert len(rows) == 2 * 2 * 2
+    assert {(row["over axis0"], row["over dispatcher"]) for row in rows} == {("1.25", "4")}
+
+
+def test_reasons_and_bands_of_auto_alone_are_listed(records):
+    rows = lines(table_of(records), "Why not more")
+    assert len(rows) == 2 * 2 * 2
+    assert {row["sharding"] for row in rows} == {"auto"}
+    assert (rows[1]["devices"], rows[1]["band"], rows[1]["why not more"]) == ("4", "good", "communication-bound")
+    assert float(rows[1]["gain [%]"]) == pytest.approx(69.23)
+
+
+def test_phases_are_of_steps_end_to_end(records):
+    rows = lines(table_of(records), "Phases")
+    assert [(row["sharding"], row["devices"]) for row in rows[:2]] == [("none", "1"), ("auto", "2")]
+    shown = [float(rows[1][f"{phase} [ms]"]) for phase in (*scaling.PHASES, "step")]
+    assert shown == pytest.approx([0.48, 1.92, 1.44, 0.96, 4.8])
+
+
+def test_more_devices_are_predicted_for_strong_scaling_alone(records):
+    title = "More devices than here (predicted)"
+    first, second, *_ = lines(table_of(records), title)
+    assert [float(each["serial share [%]"]) for each in (first, second)] == pytest.approx([10, 20])
+    assert [name for name in first if "predicted" in name] == [f"speedup on {n} (predicted)" for n in (8, 16, 32, 64)]
+    assert float(first["speedup on 64 (predicted)"]) == pytest.approx(1 / (0.1 + 0.9 / 64), rel=1e-3)
+    [base_of_two] = [
+        row for row in lines(table_of([shard_record(counts=(2, 4, 8))]), title) if row["scope"] == "resident"
+    ]
+    assert float(base_of_two["serial share [%]"]) == pytest.approx(10)
+    weak = table_of([shard_record(scaling="weak", slower=2.0)])
+    assert title not in weak
+    assert {row["speedup"] for row in lines(weak, "Why not more")} == {"1", "2"}  # half the rate of 2 and 4 devices
+
+
+def test_what_failed_has_its_status_and_hinders_nothing(records):
+    none = lacking(records[0], "none 1 resident")
+    most = lacking(none, "auto 4 end_to_end", "oom")
+    lost = shard_record("relu_64x64") | {"status": "crash", "cases": [], "error": {"message": "it fell", "rank": 1}}
+    text = table_of([most, records[1], lost])
+    first, _, last = lines(text, "resident: operands and result stay on the devices: compute + communicate")
+    assert (first["1 device [ms (TFLOP/s)]"], first["speedup on 2"]) == ("skipped", "-")
+    assert first["2 devices [ms (TFLOP/s)]"].startswith("4.4 ")
+    assert set(last.values()) == {"relu_64x64", "crash", "-"}
+    found = {(row["workload"][:4], row["scope"], row["sharding"], row["devices"]): row["why not more"]
+             for row in lines(text, "Why not more")}  # fmt: skip
+    assert found["matm", "resident", "none", "1"] == found["matm", "end_to_end", "auto", "4"] == "out of memory"
+    assert found["matm", "resident", "auto", "2"] == "nothing to compare with: skipped on 1 device"
+    assert found["relu", "", "", ""] == "crash"
+    assert dict(draw_all(tabulate_records([most, lost]), None))
+    assert "crash" in table_of([lost])
+
+
+def test_few_samples_have_no_interval():
+    [row] = lines(table_of([shard_record(samples=4)]), "end_to_end: operands are created, the result is fetched: "
+                  "all four phases")  # fmt: skip
+    assert row["speedup on 2"] == "1.67"
+
+
+def test_the_last_run_counts_and_what_is_unlike_keeps_apart(records):
+    again = shard_record(slower=2.0) | {"started_at": "2026-02-01T00:00:00.000+00:00"}
+    assert {row["speedup"] for row in lines(table_of([again, records[0]]), "Why not more")[:1]} == {"0.9091"}
+    lost = again | {"status": "crash", "cases": [], "error": {"message": "it fell", "rank": 1}}
+    [row] = lines(table_of([lost, records[0]]), "Why not more")
+    assert row["why not more"] == "crash"
+    files = auto_shard.write(tabulate_records([*records, shard_record(scaling="weak"), make_record()]))
+    assert list(files) == ["auto_shard_scaling-strong.md", "auto_shard_scaling-weak.md"]
+    assert auto_shard.write(tabulate_records([make_record()])) == {}
+
+
+def test_without_auto_the_first_sharding_is_shown():
+    record = shard_record()
+    record["cases"] = [each for each in record["cases"] if each["labels"]["sharding"] != "auto"]
+    text = table_of([record])
+    assert {row["sharding"] for row in lines(text, "Why not more")} == {"axis0"}
+    assert "Auto against" not in text
+
+
+def test_the_report_has_tables_and_plots(records, tmp_path):
+    place = write_all(tmp_path, records)
+    assert main([str(place)]) == 0
+    written = {path.name for path in (place / "analysis").iterdir()}
+    assert {"auto_shard.md", *(f"auto_shard_{name}.png" for name in ("scaling", "phases", "shardings"))} <= written
+
+
+def test_plots_tell_what_the_rows_say(records):
+    figures = dict(draw_all(tabulate_records(records), None))
+    panels = figures["auto_shard_scaling.png"].axes
+    assert [panel.get_title() for panel in panels] == ["resident", "end_to_end"]
+    drawn = [(list(line.get_xdata()), list(line.get_ydata())) for line in panels[0].get_lines()]
+    assert ([1, 2, 4], pytest.approx([1, 1 / 0.55, 1 / 0.325])) in drawn
+    assert ([1, 4], [1, 4]) in drawn  # ideal
+    [*_, (at, fitted)] = [(x, y) for x, y in drawn[: drawn.index(([1, 4], [1, 4]))] if len(x) > 3][:1]
+    assert (at[-1], fitted[-1]) == pytest.approx((4, 1 / 0.325))
+    widths = [patch.get_width() for patch in figures["auto_shard_phases.png"].axes[0].patches]
+    assert widths[:2] == pytest.approx([0.8, 0.48])  # of creating, on one and on two devices
+    assert [text.get_text() for text in figures["auto_shard_phases.png"].axes[0].get_yticklabels()][:3] == [
+        "1 device", "auto x2", "axis0 x2",
+    ]  # fmt: skip
+    compared = figures["auto_shard_shardings.png"]
+    assert compared.axes[0].get_yscale() == "log"
+    assert [entry.get_text() for entry in compared.legends[0].get_texts()] == list(TIMES_AS_LONG)
+    assert "4 devices" in compared.get_suptitle()
+
+
+def test_weak_scaling_is_drawn_in_percent():
+    figures = dict(draw_all(tabulate_records([shard_record(scaling="weak", slower=2.0)]), None))
+    drawn = [list(line.get_ydata()) for line in figures["auto_shard_scaling.png"].axes[0].get_lines()]
+    assert pytest.approx([100, 50, 50]) in drawn
+    assert [100, 100] in drawn
