@@ -30,6 +30,7 @@ perf: $(READY) ## the performance claims of docs/results, measured again here
 	$(BIN)/python -m tests.perf.fidelity
 	$(BIN)/python -m tests.perf.harvest
 	$(BIN)/python -m tests.perf.transformer
+	$(BIN)/python -m tests.perf.auto_shard
 
 wheel: $(READY) ## dist/*.whl
 	$(BIN)/python -m pip wheel --quiet --no-deps --wheel-dir dist .

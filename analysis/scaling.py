@@ -10,8 +10,8 @@ BANDS = ((6 / 7, "near perfect"), (4 / 7, "good"), (1 / 7, "poor"))
 NO_BAND = "none"
 SMALL_LOSS = 0.05
 """Of the time: what is lost below this needs no reason."""
-NO_ROOM = 0.9
-"""Of the ideal speedup: below this, devices that share no work hinder each other."""
+MOST_OF_IT = 0.5
+"""Of the computing time that is lost: where devices that share no work lose so much, they hinder each other."""
 EVEN = 1.05
 """Times its share of the work: what the busiest device may have."""
 NEARLY_ALL = 0.95
@@ -79,7 +79,7 @@ def reason(row: Row, base: Row, independent: Row | None) -> Finding:
     if lost[worst] <= 0:
         return "between the phases", "profile=true: its traces show where"
     if worst == "compute":
-        return of_compute(row, independent)
+        return of_compute(row, independent, lost[worst] / seconds(row, worst))
     return {"create": of_create, "communicate": of_communicate, "fetch": of_fetch}[worst](row)
 
 
@@ -123,14 +123,14 @@ def created_layouts(row: Row) -> list[str]:
     return layouts if str(row["workload"]).startswith("matmul") else layouts[:1]
 
 
-def of_compute(row: Row, independent: Row | None) -> Finding:
+def of_compute(row: Row, independent: Row | None, lost_share: float) -> Finding:
     share = row.get("work_share") or 0.0
     if share >= NEARLY_ALL * row["ranks"]:
         return "too small: each device does all of it, since sharding would cost more", "larger matrices"
     if share > EVEN:
         return f"uneven: the busiest device has {share:.3g} times its share", "sizes that the devices divide evenly"
     reached = (independent or {}).get("scaling_efficiency")
-    if reached is not None and reached < NO_ROOM:  # NaN is not
+    if reached is not None and 1 - reached >= MOST_OF_IT * lost_share:  # NaN is not
         return (
             f"the devices share something: alone each, they reach {100 * reached:.0f} % of the ideal",
             "no sharding can do better here; memory bandwidth and turbo clocks are often shared",
