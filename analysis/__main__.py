@@ -1,4 +1,4 @@
-"""`python -m analysis DIR...`: from record files to tables, plots and sentences; `plan`, `profile`: see --help."""
+"""`python -m analysis DIR...`: from record files to tables, plots and sentences; for its subcommands see --help."""
 
 import argparse
 import os
@@ -7,18 +7,25 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
-from analysis import plan, profile
+from analysis import imports, plan, predict, profile
 from analysis.harvest import harvest
 from analysis.report import write_report
 from analysis.speedup import Baseline, BaselineError, speedups
 from analysis.table import as_text, combine
 
+SUBCOMMANDS: dict[str, Callable[[list[str]], int]] = {
+    "import": imports.main,
+    "plan": plan.main,
+    "predict": predict.main,
+    "profile": profile.main,
+}
+
 
 def main(arguments: list[str] | None = None) -> int:
     """Returns 0; 1 where there is no record to read; 2 for arguments that make no sense."""
     given = sys.argv[1:] if arguments is None else arguments
-    if given[:1] in (["plan"], ["profile"]):
-        return printed(lambda: (plan.main if given[0] == "plan" else profile.main)(given[1:]))
+    if given and (subcommand := SUBCOMMANDS.get(given[0])):
+        return printed(lambda: subcommand(given[1:]))
     options = parser().parse_args(given)
     if missing := [str(place) for place in options.places if not place.exists()]:
         print(f"analysis: {missing[0]}: no such folder or file", file=sys.stderr)
@@ -58,8 +65,10 @@ def parser() -> argparse.ArgumentParser:
     result = argparse.ArgumentParser(
         prog="python -m analysis",
         description="Tables, plots and text of all records below any number of folders.",
-        epilog="Also `python -m analysis plan --help`: a sequence split over ranks of unequal speed, on paper; "
-        "`python -m analysis profile --help`: what the traces of profile=true say.",
+        epilog="Also `python -m analysis import --help`: results of nccl-tests and OSU beside ours; "
+        "`python -m analysis plan --help`: a sequence split over ranks of unequal speed, on paper; "
+        "`python -m analysis profile --help`: what the traces of profile=true say; "
+        "`python -m analysis predict --help`: collectives on more ranks.",
     )
     result.add_argument("places", metavar="DIR", nargs="+", type=Path, help="folders of records, or record files")
     result.add_argument("--output-dir", metavar="D", type=Path, help="where to write (default: analysis/ in the first)")

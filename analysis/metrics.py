@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from analysis import within_job
+from analysis import noise, within_job
 from benchkit.statistics import algorithm_bandwidth, bus_bandwidth, computing_rate, slowest_rank
 
 Summary = Mapping[str, Any]
@@ -92,9 +92,12 @@ METRICS = (
     Metric("hfu_full", "%", utilisation(lambda case, _: case.get("executed_flops")), 100),
     Metric("backward_over_forward", "", backward_over_forward),
     Metric("wire_bytes", "", lambda case, summary: case.get("wire_bytes")),
+    Metric("payload_bytes", "", lambda case, summary: case.get("payload_bytes")),
     Metric("algbw_gb_per_s", "GB/s", algorithm_bandwidth),
     Metric("busbw_gb_per_s", "GB/s", bus_bandwidth),
     Metric("straggler_rank", "", from_summary("straggler_rank")),
     Metric("straggler_share", "%", from_summary("straggler_share"), 100),
+    *(Metric(name, "" if "ratio" in name else "%", from_summary(name), 1 if "ratio" in name else 100)
+      for name in noise.FIGURES),
     Metric("num_samples", "", from_summary("num_samples")),
 )  # fmt: skip

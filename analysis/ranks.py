@@ -6,43 +6,62 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from analysis.rows import conditions, plain, settings
+from analysis.noise import SPIKE
+from analysis.rows import MAX_START_UNCERTAINTY, conditions, plain, settings
+from benchkit.statistics import last_shares
 
 WAITING = "_wait"
 """Regions so named are waiting, all else of a call is being busy."""
 
 
 def rank_rows(record: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """One row per rank and measured case, where the case has regions or details of ranks; medians, in seconds."""
+    """One row per rank and measured case, where there are several ranks or the case tells of one; medians in seconds.
+
+    last_share: of the iterations, in which it alone ended last. late_s: how long after the first rank it began.
+    spike_share: of its samples, beyond SPIKE times its median.
+    """
+    uncertainty_s = (record.get("start_clock") or {}).get("uncertainty_s") or 0.0
     return [
         {name: plain(value) for name, value in (settings(record) | conditions(record) | case["labels"] | row).items()}
         for case in record["cases"]
         if case["status"] == "ok"
-        for row in rows_of_case(case, int(record["world_size"]))
+        for row in rows_of_case(case, int(record["world_size"]), uncertainty_s)
     ]
 
 
-def rows_of_case(case: Mapping[str, Any], world_size: int) -> list[dict[str, Any]]:
-    regions = case.get("regions_s") or {}
+def rows_of_case(case: Mapping[str, Any], world_size: int, uncertainty_s: float) -> list[dict[str, Any]]:
+    regions, samples = case.get("regions_s") or {}, np.asarray(case["samples_s"])
     told = {
         name: value
         for name, value in case.get("details", {}).items()
         if isinstance(value, list) and len(value) == world_size
     }
-    if not (regions or told):
+    if world_size == 1 and not (regions or told):
         return []
-    samples = np.asarray(case["samples_s"])
     waited = sum(
         (np.asarray(spent) for name, spent in regions.items() if name.endswith(WAITING)), np.zeros_like(samples)
     )
-    busy_s = np.median(samples - waited, axis=1)
-    wait_s = np.median(waited, axis=1)
+    columns = {
+        **arrivals(case, samples, uncertainty_s),
+        "spike_share": (samples > SPIKE * np.median(samples, axis=1, keepdims=True)).mean(axis=1),
+        "busy_s": np.median(samples - waited, axis=1),
+        "wait_s": np.median(waited, axis=1),
+        **{f"{name}_s": np.median(spent, axis=1) for name, spent in regions.items()},
+    }
     return [
-        {"rank": rank, "busy_s": float(busy_s[rank]), "wait_s": float(wait_s[rank])}
-        | {f"{name}_s": float(np.median(spent[rank])) for name, spent in regions.items()}
-        | {name: value[rank] for name, value in told.items()}
+        {"rank": rank}
+        | {name: float(values[rank]) for name, values in columns.items()}
+        | {name: values[rank] for name, values in told.items()}
         for rank in range(world_size)
     ]
+
+
+def arrivals(case: Mapping[str, Any], samples: Any, uncertainty_s: float) -> dict[str, Any]:
+    """Who began and ended when, where the ranks' clocks tell."""
+    starts = case["start_offsets_s"]
+    if starts is None or uncertainty_s > MAX_START_UNCERTAINTY * float(np.median(samples.max(axis=0))):
+        return {}
+    return {"last_share": last_shares(samples, np.asarray(starts)), "late_s": np.median(starts, axis=1)}
 
 
 def for_print(rows: Sequence[Mapping[str, Any]]) -> pd.DataFrame:

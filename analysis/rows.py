@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from analysis import within_job
+from analysis import noise, within_job
 from analysis.metrics import METRICS, region_medians
 from benchkit.statistics import summarize
 
@@ -129,7 +129,7 @@ def case_row(case: Mapping[str, Any], start_uncertainty_s: float, cases: Sequenc
     summary = summarize(case["samples_s"], case["start_offsets_s"], case["block_iterations"])
     if start_uncertainty_s > MAX_START_UNCERTAINTY * float(summary["median_s"] or 0):
         summary = summarize(case["samples_s"], None, case["block_iterations"])
-    summary |= within_job.figures(case, cases)
+    summary |= within_job.figures(case, cases) | noise.figures(case["samples_s"])
     return (
         row
         | {DETAILS: case.get("details", {}) | region_medians(case)}

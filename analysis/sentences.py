@@ -6,6 +6,7 @@ from typing import Any
 
 import pandas as pd
 
+from analysis.noise import SPIKE
 from analysis.rows import MAX_START_UNCERTAINTY
 from analysis.table import identity_columns, own_columns, shortened
 
@@ -13,6 +14,8 @@ NOISY_REL_CI = 0.05
 """A median known no better than this is called noisy."""
 STRAGGLING_SHARE = 0.75
 """A rank that ends last in this share of the samples is named; by chance it would be 1 / ranks."""
+SPIKY_SHARE = 0.01
+"""More spikes than this are named."""
 MOST_LINES = 20
 """Per paragraph; a report of thousands of points is read by its table."""
 
@@ -124,6 +127,20 @@ def noise(measured: pd.DataFrame) -> Iterator[str]:
         if row["world_size"] > 1 and (row["straggler_share"] or 0) > STRAGGLING_SHARE:
             share = 100 * row["straggler_share"]
             yield f"{name(row)}: rank {row['straggler_rank']:.0f} ends last in {share:.0f} % of the samples."
+        yield from disturbances(name(row), row)
+
+
+def disturbances(name: str, row: Any) -> Iterator[str]:
+    """Spikes, on all ranks or on some, and times of two kinds."""
+    everywhere, some = row["spikes_all_share"], row["spikes_some_share"]
+    if everywhere + some > SPIKY_SHARE:
+        where = f"{100 * everywhere:.1f} % on all ranks at once" + (
+            f", {100 * some:.1f} % on some only" if row["world_size"] > 1 else ""
+        )
+        yield f"{name}: of the samples took over {SPIKE:g} times the median {where}."
+    if pd.notna(row["slow_mode_ratio"]):
+        share = 100 * row["slow_mode_share"]
+        yield f"{name}: times are of two kinds; {share:.0f} % take {row['slow_mode_ratio']:.3g} times as long."
 
 
 def clocks(measured: pd.DataFrame) -> Iterator[str]:

@@ -33,6 +33,7 @@ def register() -> None:
     OmegaConf.register_new_resolver("matmul_sizes", matmul_sizes, replace=True)
     OmegaConf.register_new_resolver("largest", lambda numbers: max([1, *numbers]), replace=True)
     OmegaConf.register_new_resolver("commas", ",".join, replace=True)
+    OmegaConf.register_new_resolver("counts_of_gpus", counts_of_gpus, replace=True)
 
 
 def gradient_mib(model: DictConfig | None, dtype: str) -> float:
@@ -45,6 +46,14 @@ def gradient_mib(model: DictConfig | None, dtype: str) -> float:
 def matmul_sizes(device: str) -> list[int]:
     """Powers of two from 64, to what a device of the kind multiplies in about a second."""
     return [2**exponent for exponent in range(6, 16 if device == "cuda" else 11)]
+
+
+def counts_of_gpus() -> str:
+    """2, 4 and 6 as far as there are GPUs; 2 where there are fewer, which such a point then says."""
+    from benchkit.environment import visible_gpus  # imports torch
+
+    there = len(visible_gpus())
+    return ",".join(str(count) for count in (2, 4, 6) if count <= max(2, there))
 
 
 def typed(composed: DictConfig) -> RunConfig:

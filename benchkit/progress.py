@@ -56,7 +56,7 @@ class Progress:
 
 
 PROGRESS = Progress()
-IN_HEAD = ("hydra.", "suite=", "backend=", "hardware=", "world_size=", "sweep=", "launcher=")
+IN_HEAD = ("hydra.", "suite=", "collective=", "backend=", "hardware=", "world_size=", "sweep=", "launcher=")
 """Overrides that the head of a point's line says already."""
 
 
@@ -65,7 +65,8 @@ def point_line(record: dict[str, Any]) -> str:
     config = record["config"]
     given = " ".join(text.lstrip("+") for text in record["overrides"] if not text.lstrip("+").startswith(IN_HEAD))
     place = f"{config['backend']['name']} {config['hardware']['device']} x{record['world_size']}"
-    head = f"{record['suite']} {place}" + (f"  {given}" if given else "")
+    what = config.get("collective") or record["suite"]
+    head = f"{what} {place}" + (f"  {given}" if given else "")
     if record["status"] != "ok" and not any(case["status"] == "ok" for case in record["cases"]):
         return f"{head}  {failure_text(record)}"
     lines = [[case_line(case), *(told(case) if config.get("explain") else ())] for case in record["cases"]]
@@ -98,8 +99,10 @@ def case_line(case: dict[str, Any]) -> str:
 
 
 def told(case: dict[str, Any]) -> Iterator[str]:
-    """What a case tells of itself: "  plan: x rows; …"."""
+    """What a case tells of itself, but for zeros: "  plan: x rows; …"."""
     for name, value in case["details"].items():
+        if not value:
+            continue
         shown = readable(value) if name.endswith("_s") and isinstance(value, float) else value
         yield f"  {name.removesuffix('_s')}: {f'{shown:.6g}' if isinstance(shown, float) else shown}"
 

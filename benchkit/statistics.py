@@ -141,13 +141,19 @@ def arrival_summary(samples: Array, start_offsets: Any) -> dict[str, float | int
     iteration in which several ended together has no straggler.
     """
     starts = np.asarray(start_offsets, dtype=np.float64)
-    ends = starts + samples
-    alone = (ends == ends.max(axis=0)).sum(axis=0) == 1
-    last = np.bincount(ends.argmax(axis=0)[alone], minlength=len(samples))
-    straggler = int(last.argmax()) if len(samples) > 1 and alone.any() else None
+    ends, last = starts + samples, last_shares(samples, starts)
+    straggler = int(last.argmax()) if len(samples) > 1 and last.any() else None
     return {
         "start_skew_s": float(np.median(starts.max(axis=0) - starts.min(axis=0))),
         "makespan_s": float(np.median(ends.max(axis=0) - starts.max(axis=0))),
         "straggler_rank": straggler,
-        "straggler_share": None if straggler is None else float(last[straggler] / len(alone)),
+        "straggler_share": None if straggler is None else float(last[straggler]),
     }
+
+
+def last_shares(samples: Array, starts: Array) -> Array:
+    """Per rank the share of iterations in which it alone ended last; of samples and starts [rank][iteration]."""
+    ends = starts + samples
+    alone = (ends == ends.max(axis=0)).sum(axis=0) == 1
+    counts = np.bincount(ends.argmax(axis=0)[alone], minlength=len(samples))
+    return np.asarray(counts / samples.shape[1])

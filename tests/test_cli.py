@@ -32,7 +32,7 @@ def test_the_mandated_line_runs_every_point(sweep):
 
 def test_one_line_per_point_then_the_table_and_the_same_in_a_log(sweep):
     cli, done = sweep
-    lines = [line for line in done.stdout.splitlines() if re.match(r"^\[\d/4\] allreduce gloo cpu x", line)]
+    lines = [line for line in done.stdout.splitlines() if re.match(r"^\[\d/4\] all_reduce gloo cpu x", line)]
     assert len(lines) == 4
     assert all("busbw" in line for line in lines)
     assert "busbw [GB/s]" in done.stdout
@@ -97,8 +97,8 @@ def test_a_sweep_by_name_can_be_narrowed(module_cli):
 
 
 WRONG = [
-    ([], "choose a suite with +suite=NAME", "allreduce"),
-    (["+suite=none"], "suite=none: no such suite", "allreduce"),
+    ([], "choose a suite with +suite=NAME", "collective"),
+    (["+suite=none"], "suite=none: no such suite", "collective"),
     (["suite=allreduce"], "suite: takes a plus", "+suite=allreduce"),
     (["+suite=allreduce", "data_sizee=1"], "data_sizee: no such key", "did you mean data_size?"),
     (["+suite=allreduce", "+data_sizee=1"], "data_sizee: no such key", "did you mean data_size?"),
@@ -118,7 +118,7 @@ WRONG = [
     (["+suite=allreduce", "world_size=2.5"], "world_size=2.5: expected int or str", "auto or >= 1"),
     (["+suite=allreduce", "backend.env={A: b}"], "backend.env: takes variables one by one", "+backend.env.NAME=value"),
     (["+suite=allreduce", "fault=none"], "fault: a key of suite faulty, which is not chosen", ""),
-    (["data_size=5"], "data_size: a key of suite allreduce, which is not chosen", ""),
+    (["data_size=5"], "data_size: a key of suite collective, which is not chosen", ""),
     (["+suite=allreduce", "backend.env=3"], "backend.env=3: expected dict", ""),
     (["+suite=allreduce", "measure.target_rel_ci=x"], "measure.target_rel_ci=x: expected float or null", "> 0 and < 1"),
     (["+suite=allreduce", "measure.calls_per_sample=5"], "measure.calls_per_sample=5: allowed is 1", "mode=loop"),

@@ -14,7 +14,7 @@ from benchkit.registry import SUITES, load_suites
 from tests.conftest import Cli, wait_until
 
 SMALLEST = {
-    "allreduce": ["data_size=0.001,0.01"],
+    "collective": ["data_size=1KiB,0.01"],
     "auto_shard": ["workload=mlp_9x8x7x6"],
     "matmul_lut": ["hardware.slowdown=1", "sizes=[64]"],
     "ring_attention": ["seq_len=256", "strategies=[even,online]", "num_heads=2", "head_dim=8"],

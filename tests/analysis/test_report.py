@@ -15,6 +15,7 @@ from tests.conftest import ROOT
 FILES = {
     "combined.csv", "full_results.md", "summary_by_config.md", "analysis.txt", "allreduce_time_vs_datasize.png",
     "allreduce_bandwidth_vs_datasize.png", "allreduce_backend_comparison_100mb.png", "allreduce_speedup.png",
+    "per_rank.csv", "per_rank.md",
 }  # fmt: skip
 
 

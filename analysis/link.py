@@ -1,0 +1,181 @@
+"""What a link does: latency and bandwidth fitted to times over sizes, and what follows for other numbers of ranks.
+
+Hockney's model (1994): a message of S bytes takes latency + S / bandwidth. Costs of algorithms as in Thakur,
+Rabenseifner and Gropp, Optimization of Collective Communication Operations in MPICH (2005).
+"""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+FAR_OFF = 0.25
+"""A measured time that is further than this share of it from the line is marked."""
+FEWEST = 3
+"""Sizes that a line needs before it says anything of itself."""
+
+
+@dataclass(frozen=True)
+class Line:
+    """latency_s + byte_s x bytes, from `low_bytes` on."""
+
+    latency_s: float
+    byte_s: float
+    low_bytes: float = 0.0
+
+    def seconds(self, num_bytes: float) -> float:
+        return self.latency_s + self.byte_s * num_bytes
+
+    @property
+    def gb_per_s(self) -> float | None:
+        """The bandwidth that long messages come near to, 10^9 bytes per second; None where size costs nothing."""
+        return 1e-9 / self.byte_s if self.byte_s else None
+
+    @property
+    def half_bandwidth_bytes(self) -> float | None:
+        """The size at which half of it is reached: latency x bandwidth (n_1/2 of Hockney)."""
+        return self.latency_s / self.byte_s if self.byte_s else None
+
+
+@dataclass(frozen=True)
+class Fit:
+    """One line, or two where the protocol changes with the size; the second holds from its `low_bytes` on."""
+
+    lines: tuple[Line, ...]
+
+    def seconds(self, num_bytes: float) -> float:
+        return next(line for line in reversed(self.lines) if num_bytes >= line.low_bytes).seconds(num_bytes)
+
+    def errors(self, sizes: Sequence[float], times_s: Sequence[float]) -> list[float]:
+        """Of each measured time, how far off the model is, as a share of it."""
+        return [self.seconds(size) / time - 1 for size, time in zip(sizes, times_s, strict=True)]
+
+    def r_squared(self, sizes: Sequence[float], times_s: Sequence[float]) -> float | None:
+        """Of the logarithms of the times, since sizes span decades; None where all times are alike."""
+        logs = np.log(times_s)
+        spread = float(((logs - logs.mean()) ** 2).sum())
+        missed = float(((np.log([self.seconds(size) for size in sizes]) - logs) ** 2).sum())
+        return 1 - missed / spread if spread else None
+
+
+def line_through(sizes: Sequence[float], times_s: Sequence[float], low_bytes: float = 0.0) -> Line:
+    """The line with the least sum of squared relative errors; neither latency nor time per byte is negative."""
+    size, time = np.asarray(sizes, dtype=float), np.asarray(times_s, dtype=float)
+    design = np.column_stack([1 / time, size / time])
+    (latency, per_byte), *_ = np.linalg.lstsq(design, np.ones_like(time), rcond=None)
+    if latency < 0:
+        latency, per_byte = 0.0, float((size / time).sum() / ((size / time) ** 2).sum())
+    elif per_byte < 0 or len(set(sizes)) == 1:
+        latency, per_byte = float((1 / time).sum() / ((1 / time) ** 2).sum()), 0.0
+    return Line(float(latency), float(per_byte), low_bytes)
+
+
+def fit(sizes: Sequence[float], times_s: Sequence[float]) -> Fit:
+    """One line; two, split where that is best, if they explain the times better for all that they cost.
+
+    Compared by the Bayesian information criterion of relative errors: a second line has three more parameters.
+    """
+    ordered = sorted(zip(sizes, times_s, strict=True))
+    size, time = [each[0] for each in ordered], [each[1] for each in ordered]
+    candidates = [Fit((line_through(size, time),))]
+    for cut in range(FEWEST, len(size) - FEWEST + 1):
+        upper = line_through(size[cut:], time[cut:], low_bytes=size[cut])
+        candidates.append(Fit((line_through(size[:cut], time[:cut]), upper)))
+    return min(candidates, key=lambda each: information(each, size, time))
+
+
+def information(found: Fit, sizes: Sequence[float], times_s: Sequence[float]) -> float:
+    count, parameters = len(sizes), 2 if len(found.lines) == 1 else 5
+    squares = sum(error**2 for error in found.errors(sizes, times_s))
+    return count * math.log(max(squares, 1e-12) / count) + parameters * math.log(count)
+
+
+def left_out(sizes: Sequence[float], times_s: Sequence[float]) -> list[float | None]:
+    """Of each time, how far off a fit to all others is; None for the ends, which it would have to extrapolate."""
+    if len(sizes) <= FEWEST:
+        return [None] * len(sizes)
+    found: list[float | None] = []
+    for index, (size, time) in enumerate(zip(sizes, times_s, strict=True)):
+        inside = min(sizes) < size < max(sizes)
+        rest = [[each for i, each in enumerate(values) if i != index] for values in (sizes, times_s)]
+        found.append(fit(*rest).seconds(size) / time - 1 if inside else None)
+    return found
+
+
+Cost = Callable[[int], tuple[float, float]]
+"""Of n ranks: how many latencies, and how many times the payload's bytes, lie on the longest path."""
+
+
+def rounds(n: int) -> int:
+    """Steps in which everybody can be reached by doubling."""
+    return math.ceil(math.log2(n))
+
+
+ALGORITHMS: Mapping[str, Mapping[str, Cost]] = {
+    "all_reduce": {
+        "ring": lambda n: (2 * (n - 1), 2 * (n - 1) / n),
+        "recursive halving and doubling": lambda n: (2 * rounds(n), 2 * (n - 1) / n),
+        "recursive doubling": lambda n: (rounds(n), rounds(n)),
+        "tree": lambda n: (2 * rounds(n), 2 * rounds(n)),
+    },
+    "all_gather": {
+        "ring": lambda n: (n - 1, (n - 1) / n),
+        "recursive doubling": lambda n: (rounds(n), (n - 1) / n),
+    },
+    "reduce_scatter": {
+        "ring": lambda n: (n - 1, (n - 1) / n),
+        "recursive halving": lambda n: (rounds(n), (n - 1) / n),
+    },
+    "broadcast": {
+        "tree": lambda n: (rounds(n), rounds(n)),
+        "scatter and ring": lambda n: (rounds(n) + n - 1, 2 * (n - 1) / n),
+    },
+    "reduce": {
+        "tree": lambda n: (rounds(n), rounds(n)),
+        "ring": lambda n: (2 * (n - 1), 2 * (n - 1) / n),
+    },
+    "gather": {"linear": lambda n: (n - 1, (n - 1) / n), "tree": lambda n: (rounds(n), (n - 1) / n)},
+    "scatter": {"linear": lambda n: (n - 1, (n - 1) / n), "tree": lambda n: (rounds(n), (n - 1) / n)},
+    "all_to_all": {
+        "pairwise": lambda n: (n - 1, (n - 1) / n),
+        "recursive doubling": lambda n: (rounds(n), rounds(n) / 2),
+    },
+    "barrier": {"dissemination": lambda n: (rounds(n), 0.0)},
+    "send_recv": {"ping-pong": lambda n: (1, 1)},
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Message:
+    """Latency and time per byte of one message, as an algorithm's cost explains the fits of some numbers of ranks.
+
+    off: by how much it misses those fits' own latency and bandwidth at most, as a share.
+    """
+
+    algorithm: str
+    line: Line
+    off: float
+
+    def seconds(self, collective: str, world_size: int, num_bytes: float) -> float:
+        latencies, times_over = ALGORITHMS[collective][self.algorithm](world_size)
+        return latencies * self.line.latency_s + times_over * num_bytes * self.line.byte_s
+
+
+def messages(collective: str, fits: Mapping[int, Line]) -> list[Message]:
+    """One per algorithm, the best explanation first; `fits`: a line per number of ranks that was measured."""
+    found = []
+    for name, cost in ALGORITHMS[collective].items():
+        counts = {n: cost(n) for n in fits}
+        latency = mean_ratio([(fits[n].latency_s, counts[n][0]) for n in fits])
+        per_byte = mean_ratio([(fits[n].byte_s, counts[n][1]) for n in fits])
+        misses = [abs(latency * counts[n][0] / fits[n].latency_s - 1) for n in fits if fits[n].latency_s]
+        misses += [abs(per_byte * counts[n][1] / fits[n].byte_s - 1) for n in fits if fits[n].byte_s]
+        found.append(Message(name, Line(latency, per_byte), max(misses, default=0.0)))
+    return sorted(found, key=lambda message: message.off)
+
+
+def mean_ratio(pairs: Sequence[tuple[float, float]]) -> float:
+    """The factor with the least squared relative errors."""
+    ratios = [count / value for value, count in pairs if value and count]
+    return sum(ratios) / sum(ratio**2 for ratio in ratios) if ratios else 0.0

@@ -1,0 +1,60 @@
+"""Measured times of collectives over sizes, with the fitted lines drawn over them."""
+
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter
+
+from analysis import style
+from analysis.link import FAR_OFF
+from analysis.speedup import Baseline
+from analysis.tables.link import Series, groups_of, readable
+
+
+def draw(table: pd.DataFrame, baseline: Baseline | None) -> dict[str, Figure]:
+    """A panel per collective, a line per number of ranks."""
+    return {f"link{suffix}.png": figure_of(series) for suffix, series in groups_of(table)}
+
+
+def figure_of(series: list[Series]) -> Figure:
+    names = list(dict.fromkeys(each.collective for each in series))
+    counts = sorted({each.world_size for each in series})
+    figure, axes = style.panels(len(names))
+    for name, axis in zip(names, axes, strict=True):
+        for each in series:
+            if each.collective == name:
+                draw_series(axis, each, counts.index(each.world_size))
+        axis.set_title(name)
+        finish(axis)
+    for axis in axes[:: min(3, len(axes))]:
+        axis.set_ylabel("time of one call [µs]")
+    style.shared_legend(figure, max(axes, key=lambda axis: len(axis.get_legend_handles_labels()[0])))
+    what = (
+        f"median, its 95 % interval; dashed: fitted latency + bytes / bandwidth; crossed: more than {FAR_OFF:.0%} off"
+    )
+    style.caption(figure, "Collectives: time over payload", what)
+    return figure
+
+
+def draw_series(axis: Axes, series: Series, index: int) -> None:
+    times = series.rows[["median_s", "ci_low_s", "ci_high_s"]].astype(float) * 1e6
+    bars = style.interval_bars(times, "median_s", "ci_low_s", "ci_high_s")
+    label = f"{series.world_size} ranks"
+    axis.errorbar(series.sizes, times["median_s"], bars, linestyle="", label=label, **style.look(index))
+    for line, stop in zip(series.fit.lines, [each.low_bytes for each in series.fit.lines[1:]] + [None], strict=True):
+        start = line.low_bytes or min(series.sizes)
+        along = np.geomspace(start, stop or max(series.sizes), 50)
+        axis.plot(along, [1e6 * line.seconds(size) for size in along], "--", color=f"C{index % 10}", linewidth=1)
+    far = [abs(error) > FAR_OFF for error in series.fit.errors(series.sizes, series.times_s)]
+    marked = [(size, 1e6 * time) for size, time, off in zip(series.sizes, series.times_s, far, strict=True) if off]
+    if marked:
+        axis.plot(*zip(*marked, strict=True), "x", color="black", markersize=9)
+
+
+def finish(axis: Axes) -> None:
+    axis.set_xscale("log", base=2)
+    axis.xaxis.set_major_formatter(FuncFormatter(lambda value, _: readable(value)))
+    axis.tick_params(axis="x", rotation=30)
+    axis.set_xlabel("payload")
+    style.log_values(axis)

@@ -1,0 +1,111 @@
+"""Collectives over sizes: the fitted latency and bandwidth of the link, and where the model does not hold."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import pandas as pd
+
+from analysis.link import FAR_OFF, FEWEST, Fit, Line, fit, left_out
+from analysis.table import alike, as_markdown, newest
+
+SUITE = "collective"
+SERIES = ["collective", "world_size"]
+NOTE = (
+    "Latency + bytes / bandwidth (Hockney), least squares of relative errors; two lines where the times change their "
+    "slope with the size. Bandwidth is of the payload as nccl-tests counts it (algbw). R² is of the logarithms. Left "
+    "out: how far off the line through the other sizes is, at worst, for sizes between the smallest and the largest."
+)
+
+
+@dataclass(frozen=True)
+class Series:
+    """One collective on one number of ranks, over sizes in bytes, with its fit."""
+
+    collective: str
+    world_size: int
+    rows: pd.DataFrame
+    fit: Fit
+
+    @property
+    def sizes(self) -> list[float]:
+        return [float(size) for size in self.rows["payload_bytes"]]
+
+    @property
+    def times_s(self) -> list[float]:
+        return [float(time) for time in self.rows["median_s"]]
+
+    def spanning(self) -> Line:
+        """The latency of short messages with the time per byte of long ones."""
+        return Line(self.fit.lines[0].latency_s, self.fit.lines[-1].byte_s)
+
+
+def groups_of(table: pd.DataFrame) -> list[tuple[str, list[Series]]]:
+    """All that has sizes enough for a line, by what is alike but for collective, ranks and size."""
+    rows = table[(table["suite"] == SUITE) & (table["status"] == "ok")]
+    if rows.empty:
+        return []
+    sizes = pd.to_numeric(rows["payload_bytes"])
+    rows = rows.assign(payload_bytes=sizes, median_s=pd.to_numeric(rows["median_s"])).dropna(subset=["payload_bytes"])
+    found = [(suffix, list(series_of(group))) for suffix, group in alike(rows, *SERIES, "data_size", "reduce_op")]
+    return [(suffix, series) for suffix, series in found if series]
+
+
+def series_of(rows: pd.DataFrame) -> Iterator[Series]:
+    for (name, world_size), group in rows.groupby(SERIES, sort=False):
+        group = newest(group, "payload_bytes").sort_values("payload_bytes")
+        if len(group) >= FEWEST:
+            times = fit(group["payload_bytes"].tolist(), group["median_s"].tolist())
+            yield Series(str(name), int(world_size), group, times)
+
+
+def write(table: pd.DataFrame) -> dict[str, str]:
+    return {f"link{suffix}.md": text_of(series) for suffix, series in groups_of(table)}
+
+
+def text_of(series: list[Series]) -> str:
+    lines = pd.DataFrame([line for each in series for line in lines_of(each)])
+    parts = ["# What the link does", NOTE, as_markdown(lines, shaped=True)]
+    if marked := [line for each in series for line in marks(each)]:
+        parts += [f"## More than {FAR_OFF:.0%} off", "\n".join(f"- {line}" for line in marked)]
+    return "\n\n".join(parts)
+
+
+def lines_of(series: Series) -> Iterator[dict[str, object]]:
+    """A row per line of the fit."""
+    errors = series.fit.errors(series.sizes, series.times_s)
+    apart = [abs(error) for error in left_out(series.sizes, series.times_s) if error is not None]
+    for number, line in enumerate(series.fit.lines):
+        half = line.half_bandwidth_bytes
+        yield {
+            "collective": series.collective,
+            "ranks": series.world_size,
+            "from": readable(line.low_bytes or min(series.sizes)),
+            "latency [µs]": 1e6 * line.latency_s,
+            "bandwidth [GB/s]": line.gb_per_s,
+            "half of it at": "" if half is None else readable(half),
+            "R²": series.fit.r_squared(series.sizes, series.times_s) if not number else None,
+            "worst [%]": 100 * max(map(abs, errors)) if not number else None,
+            "left out, worst [%]": 100 * max(apart) if apart and not number else None,
+            "sizes": len(series.sizes) if not number else None,
+        }
+
+
+def marks(series: Series) -> Iterator[str]:
+    """Where a size is far from the fit to all, or from the fit to the others."""
+    errors, apart = series.fit.errors(series.sizes, series.times_s), left_out(series.sizes, series.times_s)
+    for size, error, alone in zip(series.sizes, errors, apart, strict=True):
+        told = [
+            f"{100 * value:+.0f} % {what}"
+            for value, what in ((error, "from the line"), (alone, "where it is left out"))
+            if value is not None and abs(value) > FAR_OFF
+        ]
+        if told:
+            yield f"{series.collective} on {series.world_size} ranks, {readable(size)}: {', '.join(told)}."
+
+
+def readable(num_bytes: float) -> str:
+    """A size with a unit that suits it: "4 B", "1 KiB", "16 MiB"."""
+    for unit, factor in (("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10)):
+        if num_bytes >= factor:
+            return f"{num_bytes / factor:.3g} {unit}"
+    return f"{num_bytes:.3g} B"

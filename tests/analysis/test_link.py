@@ -1,0 +1,139 @@
+"""Latency and bandwidth of a link: fits to times that are known, predictions, the report."""
+
+import random
+
+import pytest
+
+from analysis import link
+from analysis.__main__ import main
+from analysis.link import ALGORITHMS, Line, fit, left_out, line_through, messages
+from tests.analysis.records import make_record, write_all
+
+SIZES = [4.0**exponent for exponent in range(1, 13)]
+LATENCY_S, GB_PER_S = 100e-6, 1.25
+
+
+def times(line, sizes=SIZES):
+    return [line.seconds(size) for size in sizes]
+
+
+def test_a_line_is_found_again():
+    found = fit(SIZES, times(Line(LATENCY_S, 1e-9 / GB_PER_S)))
+    [line] = found.lines
+    assert line.latency_s == pytest.approx(LATENCY_S)
+    assert line.gb_per_s == pytest.approx(GB_PER_S)
+    assert line.half_bandwidth_bytes == pytest.approx(LATENCY_S * GB_PER_S * 1e9)
+    assert found.r_squared(SIZES, times(line)) == pytest.approx(1)
+    assert all(abs(error) < 1e-9 for error in left_out(SIZES, times(line))[1:-1])
+
+
+def test_noise_moves_a_line_but_little_and_makes_no_second():
+    draw = random.Random(1)
+    noisy = [time * (1 + draw.uniform(-0.1, 0.1)) for time in times(Line(LATENCY_S, 1e-9))]
+    [line] = fit(SIZES, noisy).lines
+    assert line.latency_s == pytest.approx(LATENCY_S, rel=0.1)
+    assert line.gb_per_s == pytest.approx(1, rel=0.1)
+
+
+def test_a_change_of_protocol_is_a_second_line():
+    eager, rendezvous = Line(20e-6, 2e-9), Line(300e-6, 0.5e-9)
+    switch = 4.0**9
+    measured = [(eager if size < switch else rendezvous).seconds(size) for size in SIZES]
+    found = fit(SIZES, measured)
+    assert [line.low_bytes for line in found.lines] == [0, switch]
+    assert found.lines[1].gb_per_s == pytest.approx(2)
+    assert max(map(abs, found.errors(SIZES, measured))) < 1e-6
+
+
+def test_nothing_is_faster_than_nothing():
+    falling = [1e-3 - 1e-10 * size for size in SIZES]
+    assert line_through(SIZES, falling).byte_s == 0
+    assert line_through(SIZES, falling).gb_per_s is None
+    convex = [1e-12 * size**1.5 for size in SIZES]
+    assert line_through(SIZES, convex).latency_s >= 0
+
+
+def test_a_size_that_breaks_the_model_is_far_off_and_the_ends_are_not_extrapolated():
+    measured = times(Line(LATENCY_S, 1e-9))
+    measured[6] *= 2
+    apart = left_out(SIZES, measured)
+    assert apart[0] is None
+    assert apart[-1] is None
+    assert apart[6] < -link.FAR_OFF
+    assert left_out(SIZES[:3], measured[:3]) == [None] * 3
+
+
+@pytest.mark.parametrize("collective", [name for name in ALGORITHMS if name not in ("send_recv", "barrier")])
+def test_the_algorithm_that_made_the_times_explains_them_and_predicts_more_ranks(collective):
+    message = Line(10e-6, 1e-9)
+    for name, cost in ALGORITHMS[collective].items():
+        fits = {n: Line(cost(n)[0] * message.latency_s, cost(n)[1] * message.byte_s) for n in (2, 3, 4, 6)}
+        best = messages(collective, fits)[0]
+        assert best.off < 1e-9
+        expected = cost(64)[0] * message.latency_s + cost(64)[1] * message.byte_s * 2**20
+        predicted = {each.algorithm: each.seconds(collective, 64, 2**20) for each in messages(collective, fits)}
+        assert predicted[name] == pytest.approx(expected)
+
+
+def test_costs_are_those_of_the_literature():
+    assert ALGORITHMS["all_reduce"]["ring"](8) == (14, 1.75)
+    assert ALGORITHMS["all_reduce"]["recursive doubling"](8) == (3, 3)
+    assert ALGORITHMS["all_gather"]["ring"](8) == (7, 0.875)
+    assert ALGORITHMS["broadcast"]["tree"](5) == (3, 3)
+    assert ALGORITHMS["barrier"]["dissemination"](1024) == (10, 0)
+
+
+def collective_records(name="all_reduce", counts=(2, 4), sizes=SIZES):
+    """A ring's times."""
+    records = []
+    for n in counts:
+        latencies, over = ALGORITHMS[name]["ring"](n)
+        for size in sizes:
+            seconds = latencies * 20e-6 + over * size * 1e-9
+            made = make_record(size / 2**20, n, seconds, spread=0.01)
+            made["config"] |= {"suite": "collective", "collective": name}
+            records.append(made | {"suite": "collective"})
+    return records
+
+
+def test_the_report_has_fits_and_a_plot(tmp_path, capsys):
+    records = collective_records()
+    far = records[5]["cases"][0]
+    far["samples_s"] = [[2 * sample for sample in row] for row in far["samples_s"]]
+    folder = write_all(tmp_path / "records", records)
+    assert main([str(folder)]) == 0
+    text = (folder / "analysis" / "link.md").read_text()
+    assert "| all_reduce   |       4 |" in text
+    assert "More than 25% off" in text
+    assert "all_reduce on 2 ranks, 4 KiB: -" in text
+    assert (folder / "analysis" / "link.png").stat().st_size > 10_000
+
+
+def test_predictions_say_that_they_are_and_the_ring_comes_first(tmp_path, capsys):
+    folder = write_all(tmp_path / "records", collective_records())
+    assert main(["predict", str(folder), "--world-size", "8,1024"]) == 0
+    out = capsys.readouterr().out
+    assert "Predicted, not measured" in out
+    assert "8 ranks, predicted [ms]" in out
+    first = next(line for line in out.splitlines() if line.startswith("all_reduce"))
+    assert "ring" in first
+    largest = [line for line in out.splitlines() if " ring " in line][-1].split()
+    expected = 1e3 * (2046 * 20e-6 + 2046 / 1024 * SIZES[-1] * 1e-9)
+    assert float(largest[-1]) == pytest.approx(expected, rel=0.02)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "said"),
+    [
+        (["nowhere", "--world-size", "8"], 2, "nowhere: no such folder or file"),
+        ([".", "--world-size", "1"], 2, "--world-size 1: allowed are numbers >= 2"),
+        (["here", "--world-size", "8"], 1, "no collective in three sizes or more"),
+    ],
+)
+def test_what_cannot_be_predicted_is_said_in_a_line(arguments, code, said, tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    write_all(tmp_path / "here", collective_records(sizes=SIZES[:2]))
+    assert main(["predict", *arguments]) == code
+    err = capsys.readouterr().err
+    assert said in err
+    assert err.count("\n") == 1

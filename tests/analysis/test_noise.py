@@ -1,0 +1,73 @@
+"""Spikes and times of two kinds, on samples whose nature is known; and who was last."""
+
+import re
+
+import numpy as np
+import pytest
+
+from analysis import ranks, sentences
+from analysis.noise import figures, modes
+from benchkit.statistics import last_shares
+from tests.analysis.records import make_record, tabulate_records
+
+
+def test_spikes_of_all_ranks_are_told_from_those_of_one():
+    samples = np.ones((3, 200))
+    samples[:, :10] = 6
+    samples[1, 10:14] = 6
+    found = figures(samples)
+    assert found["spikes_all_share"] == pytest.approx(0.05)
+    assert found["spikes_some_share"] == pytest.approx(0.02)
+    assert figures(np.ones((1, 50)))["spikes_some_share"] == 0
+
+
+@pytest.mark.parametrize("count", [100, 500, 2000])
+def test_times_of_one_kind_are_not_taken_for_two(count):
+    draw = np.random.default_rng(0)
+    kinds = [lambda: np.exp(draw.normal(0, 0.3, count)), lambda: 1 + draw.exponential(0.3, count)]
+    taken = sum(modes(kind())[0] is not None for kind in kinds for _ in range(100))
+    assert taken <= 4
+
+
+@pytest.mark.parametrize("count", [300, 2000])
+def test_times_of_two_kinds_are_told_with_their_ratio_and_share(count):
+    draw = np.random.default_rng(0)
+    times = np.where(draw.random(count) < 0.2, 4.0, 0.2) * np.exp(draw.normal(0, 0.2, count))
+    ratio, share = modes(times)
+    assert ratio == pytest.approx(20, rel=0.4)
+    assert share == pytest.approx(0.2, abs=0.05)
+
+
+def test_too_few_samples_and_a_constant_say_nothing():
+    assert modes(np.ones(500)) == (None, None)
+    assert modes(np.array([1.0, 9.0] * 40)) == (None, None)
+
+
+def test_whoever_ends_last_alone_is_last():
+    starts, samples = np.zeros((2, 4)), np.array([[1.0, 3.0, 3.0, 2.0], [2.0, 1.0, 1.0, 2.0]])
+    assert last_shares(samples, starts).tolist() == [0.5, 0.25]
+
+
+def disturbed_record():
+    record = make_record()
+    [case] = record["cases"]
+    fast = [1e-3] * 300 + [9e-3] * 100
+    case["samples_s"] = [[each * (1 + 0.001 * (i % 7)) for i, each in enumerate(fast)] for _ in range(2)]
+    case["samples_s"][1] = [each + 1e-5 for each in case["samples_s"][1]]
+    case["start_offsets_s"] = [[0.0] * 400, [2e-6] * 400]
+    return record
+
+
+def test_analysis_says_it_in_words():
+    text = sentences.describe(tabulate_records([disturbed_record()]))
+    assert "of the samples took over 5 times the median 25.0 % on all ranks at once, 0.0 % on some only" in text
+    assert re.search(r"times are of two kinds; 25 % take [89]\S* times as long", text)
+
+
+def test_the_table_of_ranks_says_how_often_each_was_last_and_how_late_it_began():
+    first, second = ranks.rank_rows(disturbed_record())
+    assert (first["last_share"], second["last_share"]) == (0, 1)
+    assert second["late_s"] == pytest.approx(2e-6)
+    assert second["spike_share"] == pytest.approx(0.25)
+    unsure = disturbed_record() | {"start_clock": {"estimator": "ping_pong", "uncertainty_s": 1.0}}
+    assert "last_share" not in ranks.rank_rows(unsure)[0]
