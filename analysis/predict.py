@@ -9,8 +9,8 @@ import pandas as pd
 
 from analysis.harvest import harvest
 from analysis.link import Message, messages
-from analysis.table import combine, laid_out
-from analysis.tables.link import Series, groups_of, readable
+from analysis.table import combine, laid_out, readable
+from analysis.tables.link import Series, groups_of
 
 NOTE = (
     "Predicted, not measured: latency and time per byte of one message, as each algorithm's cost (Thakur,\n"

@@ -1,6 +1,6 @@
 """analysis.txt: what the table says, in plain sentences."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 from typing import Any
 
@@ -8,7 +8,7 @@ import pandas as pd
 
 from analysis.noise import SPIKE
 from analysis.rows import MAX_START_UNCERTAINTY
-from analysis.table import identity_columns, own_columns, shortened
+from analysis.table import identity_columns, named, own_columns, shortened
 
 NOISY_REL_CI = 0.05
 """A median known no better than this is called noisy."""
@@ -28,8 +28,8 @@ def describe(table: pd.DataFrame) -> str:
         for title, lines in (
             ("Overview", overview(table)),
             ("Fastest and widest", extremes(measured)),
-            ("Growth with size", growth(measured, "data_size", "MiB")),
-            ("Growth with ranks", growth(communicating(measured), "world_size", "ranks")),
+            ("Growth with size", growth(measured, "data_size", lambda size: named("data_size", size))),
+            ("Growth with ranks", growth(communicating(measured), "world_size", lambda ranks: f"{ranks:g} ranks")),
             ("Noise", noise(measured)),
             ("Clocks", clocks(measured)),
             ("Warnings", warnings(measured)),
@@ -57,12 +57,8 @@ class Namer:
         self.columns = [name for name in columns if among[name].nunique(dropna=False) > 1]
 
     def __call__(self, row: Any) -> str:
-        held = ", ".join(f"{name}={plain(row[name])}" for name in self.columns if pd.notna(row[name]))
+        held = ", ".join(f"{name}={named(name, row[name])}" for name in self.columns if pd.notna(row[name]))
         return f"{row['suite']} ({held})" if held else str(row["suite"])
-
-
-def plain(value: Any) -> str:
-    return f"{value:g}" if isinstance(value, float) else str(value)
 
 
 def overview(table: pd.DataFrame) -> Iterator[str]:
@@ -91,7 +87,7 @@ def communicating(measured: pd.DataFrame) -> pd.DataFrame:
     return measured[~(has_rate.astype(bool) & measured["busbw_gb_per_s"].isna())]
 
 
-def growth(measured: pd.DataFrame, axis: str, unit: str) -> Iterator[str]:
+def growth(measured: pd.DataFrame, axis: str, told: Callable[[float], str]) -> Iterator[str]:
     """From the least to the most of one axis, everything else equal, how the time grows."""
     if axis not in measured:
         return
@@ -104,7 +100,7 @@ def growth(measured: pd.DataFrame, axis: str, unit: str) -> Iterator[str]:
         first, last = ordered.iloc[0], ordered.iloc[-1]
         more, slower = last[axis] / first[axis], last["median_s"] / first["median_s"]
         yield (
-            f"{name(first)}: {first[axis]:g} to {last[axis]:g} {unit} ({more:,.4g} times) takes {slower:,.3g} times "
+            f"{name(first)}: {told(first[axis])} to {told(last[axis])} ({more:,.4g} times) takes {slower:,.3g} times "
             f"as long ({milliseconds(first['median_s'])} to {milliseconds(last['median_s'])})."
         )
 

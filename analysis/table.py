@@ -96,7 +96,9 @@ def for_print(table: pd.DataFrame) -> pd.DataFrame:
         column = table[name]
         if column.isna().all():
             continue
-        if metric is None:
+        if name == "data_size":
+            shown[name] = column.map(lambda size: named("data_size", size), na_action="ignore")
+        elif metric is None:
             shown[name] = column
         else:
             bare = name.removesuffix("_gb_per_s").removesuffix("_tflop_per_s").removesuffix("_s")
@@ -108,6 +110,21 @@ def for_print(table: pd.DataFrame) -> pd.DataFrame:
     if failed.any():
         shown["reason"] = table["reason"].where(failed).map(shortened, na_action="ignore")
     return shown
+
+
+def readable(num_bytes: float) -> str:
+    """A size with a unit that suits it: "4 B", "1 KiB", "16 MiB"."""
+    for unit, factor in (("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10)):
+        if num_bytes >= factor:
+            return f"{num_bytes / factor:.4g} {unit}"
+    return f"{num_bytes:.4g} B"
+
+
+def named(column: str, value: Any) -> str:
+    """A setting as a sentence or a label has it."""
+    if column == "data_size":
+        return readable(value * 2**20)
+    return f"{value:g}" if isinstance(value, float) else str(value)
 
 
 def shortened(reason: str) -> str:

@@ -9,7 +9,8 @@ from matplotlib.ticker import FuncFormatter
 from analysis import style
 from analysis.link import FAR_OFF
 from analysis.speedup import Baseline
-from analysis.tables.link import Series, groups_of, readable
+from analysis.table import readable
+from analysis.tables.link import Series, groups_of
 
 
 def draw(table: pd.DataFrame, baseline: Baseline | None) -> dict[str, Figure]:

@@ -5,23 +5,25 @@ from typing import Any
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter
 
 from analysis import style
 from analysis.speedup import Baseline
-from analysis.table import identity_columns, newest
+from analysis.table import identity_columns, newest, readable
 
 AXES = ("suite", "backend", "device", "world_size", "data_size")
 """What panels, lines and x axes show; any other column that varies is written into the labels."""
 
 
 def draw(table: pd.DataFrame, baseline: Baseline | None) -> dict[str, Figure]:
-    """Three figures per suite."""
+    """Three figures per suite, or per collective."""
     if "data_size" not in table:
         return {}
     figures: dict[str, Figure] = {}
     measured = table[(table["status"] == "ok") & (pd.to_numeric(table["data_size"], errors="coerce") > 0)]
-    for suite, rows in measured.groupby("suite"):
-        figures |= suite_figures(str(suite), rows.copy())
+    subject = measured["collective"].fillna(measured["suite"]) if "collective" in measured else measured["suite"]
+    for name, rows in measured.groupby(subject):
+        figures |= suite_figures(str(name), rows.copy())
     return figures
 
 
@@ -141,6 +143,7 @@ def lines(rows: pd.DataFrame) -> list[tuple[pd.DataFrame, dict[str, Any]]]:
 def finish(axis: Axes, rows: pd.DataFrame, place: str) -> None:
     """Title, x axis and legend of one panel."""
     style.log_sizes(axis, sorted(rows["data_size"].unique()))
-    axis.set_xlabel("data_size [MiB]")
+    axis.xaxis.set_major_formatter(FuncFormatter(lambda size, _: readable(size * 2**20)))
+    axis.set_xlabel("data_size")
     axis.set_title(place)
     style.legend(axis)

@@ -5,7 +5,7 @@ from matplotlib.figure import Figure
 
 from analysis import style
 from analysis.speedup import Baseline, default_baseline, speedups
-from analysis.table import identity_columns
+from analysis.table import identity_columns, named
 
 
 def draw(table: pd.DataFrame, baseline: Baseline | None) -> dict[str, Figure]:
@@ -49,7 +49,5 @@ def speedup_figure(rows: pd.DataFrame, baseline: Baseline, suite: str) -> Figure
 
 def joined(rows: pd.DataFrame, columns: list[str], separator: str) -> pd.Series:
     """The values of some columns as one label per row."""
-    texts = [
-        [f"{v:g}" if isinstance(v, float) else str(v) for v in values] for values in rows[columns].to_numpy().tolist()
-    ]
+    texts = [[named(name, row[name]) for name in columns] for row in rows[columns].to_dict("records")]
     return pd.Series([separator.join(text) for text in texts], index=rows.index)

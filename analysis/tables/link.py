@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import pandas as pd
 
 from analysis.link import FAR_OFF, FEWEST, Fit, Line, fit, left_out
-from analysis.table import alike, as_markdown, newest
+from analysis.table import alike, as_markdown, newest, readable
 
 SUITE = "collective"
 SERIES = ["collective", "world_size"]
@@ -101,11 +101,3 @@ def marks(series: Series) -> Iterator[str]:
         ]
         if told:
             yield f"{series.collective} on {series.world_size} ranks, {readable(size)}: {', '.join(told)}."
-
-
-def readable(num_bytes: float) -> str:
-    """A size with a unit that suits it: "4 B", "1 KiB", "16 MiB"."""
-    for unit, factor in (("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10)):
-        if num_bytes >= factor:
-            return f"{num_bytes / factor:.3g} {unit}"
-    return f"{num_bytes:.3g} B"
