@@ -130,10 +130,8 @@ def disturbances(name: str, row: Any) -> Iterator[str]:
     """Spikes, on all ranks or on some, and times of two kinds."""
     everywhere, some = row["spikes_all_share"], row["spikes_some_share"]
     if everywhere + some > SPIKY_SHARE:
-        where = f"{100 * everywhere:.1f} % on all ranks at once" + (
-            f", {100 * some:.1f} % on some only" if row["world_size"] > 1 else ""
-        )
-        yield f"{name}: of the samples took over {SPIKE:g} times the median {where}."
+        where = f" on all ranks at once, {100 * some:.1f} % on some only" if row["world_size"] > 1 else ""
+        yield f"{name}: {100 * everywhere:.1f} % of the samples took over {SPIKE:g} times the median{where}."
     if pd.notna(row["slow_mode_ratio"]):
         share = 100 * row["slow_mode_share"]
         yield f"{name}: times are of two kinds; {share:.0f} % take {row['slow_mode_ratio']:.3g} times as long."

@@ -55,6 +55,11 @@ def identity_columns(table: pd.DataFrame) -> list[str]:
     return [name for name in [*SETTINGS, *own_columns(table), *CONDITIONS] if name != "status"]
 
 
+def subjects(table: pd.DataFrame) -> pd.Series:
+    """What each row is about: the collective where one is named, else the suite."""
+    return table["collective"].fillna(table["suite"]) if "collective" in table else table["suite"]
+
+
 def newest(rows: pd.DataFrame, *columns: str) -> pd.DataFrame:
     """Of what was measured more than once, as some columns tell it apart, the last run; in order of time."""
     return rows.sort_values("started_at", kind="stable").drop_duplicates(list(columns), keep="last")

@@ -9,7 +9,7 @@ from matplotlib.ticker import FuncFormatter
 
 from analysis import style
 from analysis.speedup import Baseline
-from analysis.table import identity_columns, newest, readable
+from analysis.table import identity_columns, newest, readable, subjects
 
 AXES = ("suite", "backend", "device", "world_size", "data_size")
 """What panels, lines and x axes show; any other column that varies is written into the labels."""
@@ -21,8 +21,7 @@ def draw(table: pd.DataFrame, baseline: Baseline | None) -> dict[str, Figure]:
         return {}
     figures: dict[str, Figure] = {}
     measured = table[(table["status"] == "ok") & (pd.to_numeric(table["data_size"], errors="coerce") > 0)]
-    subject = measured["collective"].fillna(measured["suite"]) if "collective" in measured else measured["suite"]
-    for name, rows in measured.groupby(subject):
+    for name, rows in measured.groupby(subjects(measured)):
         figures |= suite_figures(str(name), rows.copy())
     return figures
 

@@ -5,13 +5,17 @@ from matplotlib.figure import Figure
 
 from analysis import style
 from analysis.speedup import Baseline, default_baseline, speedups
-from analysis.table import identity_columns, named
+from analysis.table import identity_columns, named, subjects
 
 
 def draw(table: pd.DataFrame, baseline: Baseline | None) -> dict[str, Figure]:
-    """One figure per suite in which something else than the baseline was measured; by default each has its own."""
+    """One figure per suite (or collective) in which something else than the baseline was measured.
+
+    By default each has its own baseline.
+    """
     figures = {}
-    for suite, rows in table[table["status"] == "ok"].groupby("suite"):
+    measured = table[table["status"] == "ok"]
+    for suite, rows in measured.groupby(subjects(measured)):
         chosen = baseline or default_baseline(rows)
         if not chosen.holds(rows).any():
             continue

@@ -60,7 +60,7 @@ def disturbed_record():
 
 def test_analysis_says_it_in_words():
     text = sentences.describe(tabulate_records([disturbed_record()]))
-    assert "of the samples took over 5 times the median 25.0 % on all ranks at once, 0.0 % on some only" in text
+    assert "25.0 % of the samples took over 5 times the median on all ranks at once, 0.0 % on some only." in text
     assert re.search(r"times are of two kinds; 25 % take [89]\S* times as long", text)
 
 

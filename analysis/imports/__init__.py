@@ -1,0 +1,128 @@
+"""`python -m analysis import`: results of nccl-tests and of the OSU micro-benchmarks beside our own records."""
+
+import argparse
+import sys
+from collections.abc import Sequence
+from dataclasses import asdict, fields
+from pathlib import Path
+
+import pandas as pd
+
+from analysis.harvest import PATTERN
+from analysis.imports import nccl_tests, osu
+from analysis.imports.rows import RanksMissing, Reading, Row, recorded
+from analysis.table import laid_out
+
+ORDER = ["collective", "payload_bytes", "world_size", "source", "file", "in_place"]
+"""So that what should be compared stands together."""
+HOW = ["source", "estimator", "conversion"]
+
+
+def main(arguments: list[str]) -> int:
+    """Returns 0; 2 for arguments that make no sense, and where nothing could be read."""
+    options = parser().parse_args(arguments)
+    if problem := wrong(options):
+        print(f"analysis import: {problem}", file=sys.stderr)
+        return 2
+    rows: list[Row] = []
+    for place in options.places:
+        try:
+            found = readings(place, options.ranks)
+        except RanksMissing as error:
+            print(f"analysis import: {error}; add --ranks N", file=sys.stderr)
+            return 2
+        for line in found.passed_over:
+            print(f"analysis import: {line}", file=sys.stderr)
+        rows += found.rows
+    if not rows:
+        return 2
+    first = options.places[0]
+    folder = options.output_dir or (first if first.is_dir() else first.parent) / "analysis"
+    table = combined(rows)
+    try:
+        written = write(table, folder)
+    except OSError as error:
+        print(f"analysis import: {error}", file=sys.stderr)
+        return 2
+    print(as_text(table, "simple"), "", *(f"wrote {path}" for path in written), sep="\n")
+    return 0
+
+
+def readings(place: Path, ranks: int | None) -> Reading:
+    """What is in a place, or one line that says why nothing is. Raises RanksMissing."""
+    try:
+        if place.is_dir() or place.match(PATTERN):
+            return recorded(place)
+        text = place.read_text(errors="replace")
+        found = nccl_tests.read(str(place), text) or osu.read(str(place), text, ranks)
+    except RanksMissing:
+        raise
+    except (OSError, KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
+        return Reading(passed_over=[f"{place}: cannot be read ({type(error).__name__}: {error})"])
+    if found is None:
+        return Reading(passed_over=[f"{place}: neither nccl-tests nor OSU output nor a folder of records"])
+    if not found.rows and not found.passed_over:
+        found.passed_over.append(f"{place}: no whole row of results in it")
+    return found
+
+
+def combined(rows: Sequence[Row]) -> pd.DataFrame:
+    """All rows; the same collective, size and number of ranks side by side."""
+    table = pd.DataFrame([asdict(row) for row in rows], columns=[each.name for each in fields(Row)])
+    return table.astype({"world_size": "Int64", "payload_bytes": "Int64"}).sort_values(ORDER, ignore_index=True)
+
+
+def write(table: pd.DataFrame, folder: Path) -> list[Path]:
+    folder.mkdir(parents=True, exist_ok=True)
+    figures, page = folder / "imported.csv", folder / "imported.md"
+    table.to_csv(figures, index=False)
+    page.write_text(as_text(table, "github") + "\n")
+    return [figures, page]
+
+
+def as_text(table: pd.DataFrame, style: str) -> str:
+    """The table for a person, and below it how each row was measured and converted, by number."""
+    number = table.groupby(HOW, sort=False).ngroup() + 1
+    shown = pd.DataFrame(
+        {
+            "collective": table["collective"],
+            "payload [B]": table["payload_bytes"],
+            "ranks": table["world_size"],
+            "source": table["source"],
+            "file": table["file"].map(lambda file: Path(file).name),
+            "backend": table["backend"],
+            "device": table["device"],
+            "dtype": table["dtype"],
+            "reduce_op": table["reduce_op"],
+            "in place": table["in_place"].map({True: "yes", False: "no"}),
+            "status": table["status"],
+            "time [ms]": pd.to_numeric(table["time_s"]) * 1e3,
+            "algbw [GB/s]": pd.to_numeric(table["algbw_gb_per_s"]),
+            "busbw [GB/s]": pd.to_numeric(table["busbw_gb_per_s"]),
+            "how": number,
+        }
+    ).dropna(axis=1, how="all")
+    ways = table.assign(number=number).drop_duplicates("number")
+    lines = [f"{way.number}. {way.source}: {way.estimator}; {way.conversion}" for way in ways.itertuples()]
+    return "\n".join([laid_out(shown, style), "", "How (1 GB = 10^9 bytes, S: payload):", "", *lines])
+
+
+def wrong(options: argparse.Namespace) -> str:
+    """What is wrong with the arguments, and what is allowed; "" where nothing is."""
+    if missing := [str(place) for place in options.places if not place.exists()]:
+        return f"{missing[0]}: no such folder or file"
+    if options.ranks is not None and options.ranks < 2:
+        return f"--ranks {options.ranks}: allowed are numbers >= 2"
+    return ""
+
+
+def parser() -> argparse.ArgumentParser:
+    result = argparse.ArgumentParser(prog="python -m analysis import", description=__doc__)
+    result.add_argument(
+        "places", metavar="FILE|DIR", nargs="+", type=Path, help="output of nccl-tests (text, JSON) or OSU; our records"
+    )
+    result.add_argument("--ranks", type=int, metavar="N", help="how many ranks OSU ran on, which it does not print")
+    result.add_argument(
+        "--output-dir", metavar="D", type=Path, help="where to write (default: analysis/ beside the first)"
+    )
+    return result

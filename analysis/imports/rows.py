@@ -1,0 +1,117 @@
+"""What measurements of all sources have in common: a row of one table. Our own records as such rows."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from analysis.harvest import harvest
+
+SUITE = "collective"
+REDUCING = ("all_reduce", "reduce_scatter", "reduce")
+PER_RANK = ("all_gather", "reduce_scatter", "gather", "scatter", "all_to_all")
+"""Their payload S consists of a part per rank."""
+IN_PLACE = {
+    **dict.fromkeys(("all_reduce", "broadcast", "reduce"), True),
+    **dict.fromkeys(("all_gather", "reduce_scatter", "gather", "scatter", "all_to_all"), False),
+}
+"""Whether our suite calls them on one buffer."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Row:
+    """One measurement. payload_bytes: S of nccl-tests' doc/PERFORMANCE.md; bandwidths in 10^9 bytes/s.
+
+    For send_recv, time and payload are those of the way there and back. status: ok, invalid, unchecked where the tool
+    did not look at the results, or what else a record says.
+    """
+
+    source: str
+    file: str
+    collective: str
+    backend: str
+    device: str | None
+    world_size: int | None
+    dtype: str | None
+    reduce_op: str | None
+    payload_bytes: int | None
+    time_s: float | None
+    algbw_gb_per_s: float | None
+    busbw_gb_per_s: float | None
+    in_place: bool | None
+    status: str
+    estimator: str
+    conversion: str
+
+
+@dataclass
+class Reading:
+    """The rows of a place, and one line for each thing passed over."""
+
+    rows: list[Row] = field(default_factory=list)
+    passed_over: list[str] = field(default_factory=list)
+
+
+class RanksMissing(ValueError):
+    """How many ranks there were is needed, and nobody said."""
+
+
+def bus_factor(collective: str, world_size: int) -> float:
+    """busbw = algbw x this."""
+    if collective == "all_reduce":
+        return 2 * (world_size - 1) / world_size
+    return (world_size - 1) / world_size if collective in PER_RANK else 1.0
+
+
+def whole_lines(text: str) -> Iterator[str]:
+    """The lines that end as lines do: of the last of a file that was cut off, nobody knows what is missing."""
+    yield from (line for line in text.splitlines(keepends=True) if line.endswith("\n"))
+
+
+def unfinished(text: str) -> int:
+    """How many lines `whole_lines` leaves out at the end: 0 or 1."""
+    return 0 if text.endswith("\n") else 1
+
+
+def number(text: Any) -> float | None:
+    """A figure; None for what is none: N/A, nan, inf, null, words."""
+    try:
+        value = float(text)
+    except (TypeError, ValueError):
+        return None
+    return value if abs(value) < float("inf") else None
+
+
+def recorded(place: Path) -> Reading:
+    """Our records of the suite `collective` at or below a place."""
+    found = harvest([place])
+    rows = [row_of(row) for row in found.rows if row["suite"] == SUITE]
+    return Reading(rows, found.passed_over or ([] if rows else [f"{place}: no record of suite {SUITE} there"]))
+
+
+def row_of(row: Mapping[str, Any]) -> Row:
+    """A row of ours. Its payload is in both bandwidth and time; without bandwidth it is what was asked for."""
+    collective, time_s, algbw = row["collective"], row.get("median_s"), row.get("algbw_gb_per_s")
+    payload_bytes = round(algbw * 1e9 * time_s if algbw else row["data_size"] * 2**20)
+    calls = row["calls_per_sample"]
+    special = [
+        word for key, word in (("async_op", "asynchronous"), ("ragged", "parts of unlike sizes")) if row.get(key)
+    ]
+    return Row(
+        source="benchkit",
+        file=str(Path(row["path"]).parent),
+        collective=collective,
+        backend=row["backend"],
+        device=row["device"],
+        world_size=row["world_size"],
+        dtype=None if collective == "barrier" else row["dtype"],
+        reduce_op=row["reduce_op"] if collective in REDUCING else None,
+        payload_bytes=None if collective == "barrier" else payload_bytes,
+        time_s=time_s,
+        algbw_gb_per_s=algbw,
+        busbw_gb_per_s=row.get("busbw_gb_per_s"),
+        in_place=IN_PLACE.get(collective),
+        status=row["status"],
+        estimator=f"median over {'iterations' if calls == 1 else f'samples of {calls} calls'} of the slowest rank",
+        conversion=", ".join(["as recorded", *special]),
+    )

@@ -1,0 +1,360 @@
+"""`python -m analysis import`: output of nccl-tests and of OSU, real or in their format, beside records."""
+
+import os
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from analysis.__main__ import main
+from analysis.imports.rows import bus_factor
+from benchkit.models.collectives import sizes
+from tests.analysis.records import make_record, write_all
+
+SAMPLES = Path(__file__).parent / "samples"
+NCCL_TEXT, NCCL_JSON = SAMPLES / "nccl_tests_all_reduce.txt", SAMPLES / "nccl_tests_all_gather.json"
+OSU_TEXT = SAMPLES / "osu_allreduce.txt"
+
+
+def imported(tmp_path, *arguments):
+    """The rows of imported.csv."""
+    assert main(["import", *map(str, arguments), "--output-dir", str(tmp_path / "out")]) == 0
+    return pd.read_csv(tmp_path / "out" / "imported.csv")
+
+
+def saved(tmp_path, name, text):
+    (tmp_path / name).write_text(text)
+    return tmp_path / name
+
+
+def osu(test, *lines, suffix="", columns="# Size       Avg Latency(us)"):
+    return "\n".join(["", f"# OSU MPI{suffix} {test} Test v7.4", "# Datatype: MPI_FLOAT.", columns, *lines, ""])
+
+
+def ours(folder, collective, **changes):
+    content = make_record(suite="collective", **changes)
+    content["config"] |= {"suite": "collective", "collective": collective, "async_op": False, "ragged": False}
+    return write_all(folder, [content])
+
+
+def one(table, **where):
+    """The one row of which this is true, and that there is but one."""
+    for name, value in where.items():
+        table = table[table[name] == value]
+    assert len(table) == 1
+    return table.iloc[0]
+
+
+def test_text_of_nccl_tests_is_taken_as_printed(tmp_path):
+    table = imported(tmp_path, NCCL_TEXT)
+    assert len(table) == 8  # four sizes, out of place and in place
+    row = one(table, payload_bytes=134217728, in_place=False)
+    assert (row.source, row.collective, row.backend, row.device) == ("nccl-tests", "all_reduce", "nccl", "cuda")
+    assert (row.world_size, row["dtype"], row.reduce_op, row.status) == (4, "float32", "sum", "ok")
+    assert row.time_s == pytest.approx(800e-6)
+    assert (row.algbw_gb_per_s, row.busbw_gb_per_s) == (167.77, 251.66)
+    assert row.estimator == "mean over iterations, over processes by -a (default: their average)"
+    assert one(table, payload_bytes=134217728, in_place=True).time_s == pytest.approx(790e-6)
+    assert one(table, status="invalid")[["payload_bytes", "in_place"]].tolist() == [2097152, True]
+
+
+def test_json_of_nccl_tests_says_which_processes_count_and_lists_one_device_of_each(tmp_path):
+    table = imported(tmp_path, NCCL_JSON)
+    assert len(table) == 4
+    row = one(table, payload_bytes=16777216, in_place=False)
+    assert (row.collective, row.world_size, row["dtype"], row.status) == ("all_gather", 8, "bfloat16", "ok")
+    assert pd.isna(row.reduce_op)
+    assert row.time_s == pytest.approx(125e-6)
+    assert row.busbw_gb_per_s == pytest.approx(16777216 / 125e-6 / 1e9 * 7 / 8, rel=1e-6)
+    assert row.estimator == "mean over iterations, of the slowest process"  # -a 3
+
+
+def test_wrong_elements_in_json_are_invalid_and_unchecked_ones_are_not_ok(tmp_path):
+    text = NCCL_JSON.read_text().replace('"nwrong":0.0', '"nwrong":null', 1).replace('"nwrong":0.0', '"nwrong":7.0', 1)
+    table = imported(tmp_path, saved(tmp_path, "a.json", text))
+    assert table.status.tolist() == ["unchecked", "invalid", "ok", "ok"]
+
+
+def test_iterations_timed_apart_give_the_statistic_that_ours_has(tmp_path):
+    told = '"out_of_place_per_iter":{"skipped_iterations":0,"avg_us":126.0,"p50_us":100.0},"in_place":{"time":128.0'
+    text = NCCL_JSON.read_text().replace('"in_place":{"time":128.0', told)
+    table = imported(tmp_path, saved(tmp_path, "a.json", text))
+    row = one(table, estimator="median over iterations of the slowest process")
+    assert (row.payload_bytes, row.in_place, row.time_s) == (16777216, False, pytest.approx(100e-6))
+    assert row.busbw_gb_per_s == pytest.approx(16777216 / 100e-6 / 1e9 * 7 / 8, rel=1e-6)
+
+
+def test_ranks_are_those_of_one_group(tmp_path):
+    text = re.sub("(Rank  [23]) Group  0", r"\1 Group  1", NCCL_TEXT.read_text())
+    assert set(imported(tmp_path, saved(tmp_path, "split.txt", text)).world_size) == {2}
+    text = NCCL_JSON.read_text().replace('"rank":4,"group":0', '"rank":4,"group":1')
+    assert set(imported(tmp_path, saved(tmp_path, "split.json", text)).world_size) == {4}
+
+
+def test_the_time_of_the_host_is_no_time_of_the_collective(tmp_path):
+    text = re.sub(r" {3}time ", "cputime ", NCCL_TEXT.read_text())
+    table = imported(tmp_path, saved(tmp_path, "cpu.txt", text))
+    assert table.time_s.isna().all()
+    assert table.algbw_gb_per_s.max() == 169.9
+    assert "host's" in table.conversion[0]
+
+
+OLD = """\
+# nThread 1 nGpus 2 minBytes 8 maxBytes 8 step: 2(factor) warmup iters: 5 iters: 20 validation: 1
+# Using devices
+#   Rank  0 Pid   7155 on      node0 device  0 [0x07] Tesla V100
+#   Rank  1 Pid   7155 on      node0 device  1 [0x08] Tesla V100
+#                                                 out-of-place                       in-place
+#       size         count    type     time   algbw   busbw  error     time   algbw   busbw  error
+#        (B)    (elements)             (us)  (GB/s)  (GB/s)            (us)  (GB/s)  (GB/s)
+     1048576        131072   float     20.0   52.43   26.21  2e-07     21.0   49.93   24.97    N/A
+"""
+
+
+def test_old_output_takes_its_test_from_the_command_or_the_name_of_the_file(tmp_path, capsys):
+    for name, text in (("all_gather_perf.log", OLD), ("run.log", "$ ./build/all_gather_perf -g 2\n" + OLD)):
+        table = imported(tmp_path, saved(tmp_path, name, text))
+        assert (table.collective.tolist(), table.world_size.tolist()) == (["all_gather"] * 2, [2, 2])
+        assert set(table.status) == {"unchecked"}  # a deviation is no number of wrong elements
+    capsys.readouterr()
+    assert main(["import", str(saved(tmp_path, "some.log", OLD))]) == 2
+    err = capsys.readouterr().err
+    assert "does not say which test it was" in err
+    assert err.count("\n") == 1
+
+
+def test_a_blank_reduction_and_a_timestamp_move_no_column(tmp_path):
+    lines = NCCL_TEXT.read_text().replace("all_reduce_perf", "sendrecv_perf").replace("     sum  ", "          ")
+    stamped = re.sub(r"(?m)(#wrong) $", r"\1           timestamp", lines)
+    stamped = re.sub(r"(?m)^( +\d+ .*)$", r"\1  2026-07-10 10:00:00", stamped)
+    for text in (lines, stamped):
+        row = one(imported(tmp_path, saved(tmp_path, "n.txt", text)), payload_bytes=134217728, in_place=True)
+        assert (row.collective, row.time_s, row.busbw_gb_per_s) == ("send_recv", pytest.approx(790e-6), 254.84)
+        assert pd.isna(row.reduce_op)
+        assert "no round trip" in row.conversion
+
+
+def osu_allreduce(tmp_path):
+    """Output of osu_allreduce -f on two ranks: of one built here from the sources in OSU_SOURCE, else a saved one."""
+    source = os.environ.get("OSU_SOURCE")
+    if not source:
+        return OSU_TEXT
+    at = Path(source) / "c" if (Path(source) / "c").is_dir() else Path(source)
+    files = [
+        "mpi/collective/blocking/osu_allreduce.c",
+        *(str(path.relative_to(at)) for path in at.glob("util/osu_util*.c")),
+    ]
+    kept = [name for name in files if "pgas" not in name]
+    names = ("-D_GNU_SOURCE", "-DFIELD_WIDTH=18", "-DFLOAT_PRECISION=2", '-DPACKAGE_VERSION="7"')
+    built = [
+        shutil.which("mpicc"),
+        "-w",
+        *names,
+        "-I.",
+        "-Iutil",
+        *kept,
+        "-lm",
+        "-lpthread",
+        "-o",
+        tmp_path / "allreduce",
+    ]
+    subprocess.run(built, cwd=at, check=True)
+    allowed = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
+    command = [
+        "mpirun",
+        "--oversubscribe",
+        "-np",
+        "2",
+        tmp_path / "allreduce",
+        "-f",
+        "-m",
+        "4:65536",
+        "-i",
+        "50",
+        "-x",
+        "5",
+    ]
+    done = subprocess.run(command, env=os.environ | allowed, check=True, capture_output=True, text=True)
+    return saved(tmp_path, "osu_allreduce.txt", done.stdout)
+
+
+def test_osu_output_stands_beside_a_record_of_the_same_call(tmp_path, capsys):
+    path = osu_allreduce(tmp_path)
+    printed = {
+        int(cells[0]): float(cells[1])
+        for cells in map(str.split, path.read_text().splitlines())
+        if cells[:1] and cells[0].isdigit()
+    }
+    place = ours(tmp_path / "records", "all_reduce", data_size=65536 / 2**20, seconds=3e-4)
+    table = imported(tmp_path, path, place, "--ranks", 2)
+    both = table[table.payload_bytes == 65536]
+    assert both.source.tolist() == ["benchkit", "osu"]
+    assert both.time_s.tolist() == pytest.approx([3e-4, printed[65536] * 1e-6])
+    assert both.algbw_gb_per_s.tolist() == pytest.approx([65536 / time / 1e9 for time in both.time_s])
+    assert both.busbw_gb_per_s.tolist() == pytest.approx(both.algbw_gb_per_s.tolist())  # factor 2 (n - 1) / n = 1
+    assert both.estimator.tolist() == [
+        "median over iterations of the slowest rank",
+        "mean over iterations, average over ranks",
+    ]
+    assert (both.reduce_op.tolist(), both.world_size.tolist()) == (["sum"] * 2, [2, 2])
+    assert set(table[table.source == "osu"].payload_bytes) == set(printed)
+    out = capsys.readouterr().out
+    assert "time [ms]" in out
+    assert "1. " in out.split("How")[1]
+
+
+@pytest.mark.parametrize(
+    ("test", "collective", "times"),
+    [
+        ("Allgather Latency", "all_gather", 4),
+        ("All-to-All Personalized Exchange Latency", "all_to_all", 4),
+        ("Gather Latency", "gather", 4),
+        ("Scatter Latency", "scatter", 4),
+        ("Reduce_scatter Latency", "reduce_scatter", 1),
+        ("Allreduce Latency", "all_reduce", 1),
+        ("Broadcast Latency", "broadcast", 1),
+        ("Reduce Latency", "reduce", 1),
+    ],
+)
+def test_osu_counts_parts_where_nccl_tests_counts_all(tmp_path, test, collective, times):
+    path = saved(tmp_path, "osu.txt", osu(test, "1024    8.00", suffix="-CUDA"))
+    row = one(imported(tmp_path, path, "--ranks", 4), collective=collective)
+    assert (row.payload_bytes, row["dtype"], row.device, row.status) == (1024 * times, "float32", "cuda", "unchecked")
+    assert row.algbw_gb_per_s == pytest.approx(1024 * times / 8e-6 / 1e9)
+    assert row.busbw_gb_per_s == pytest.approx(row.algbw_gb_per_s * sizes.bus_factor(collective, 4))
+    assert (f"S = size x {times}" in row.conversion) == (times > 1)
+
+
+def test_a_line_that_something_else_was_printed_into_is_passed_over(tmp_path, capsys):
+    text = NCCL_TEXT.read_text()
+    torn = text.replace("254.84       0\n", "254.84\n").replace("   19.50    6.72", "node0: NCCL INFO   19.50")
+    assert len(imported(tmp_path, saved(tmp_path, "torn.txt", torn))) == 4
+    assert "2 line(s) cut off or torn" in capsys.readouterr().err
+    osu_torn = OSU_TEXT.read_text().replace("     1000\n", "\n", 1)
+    whole, rest = len(imported(tmp_path, OSU_TEXT, "--ranks", 2)), saved(tmp_path, "torn.txt", osu_torn)
+    assert len(imported(tmp_path, rest, "--ranks", 2)) == whole - 1
+    assert "1 line(s) cut off or torn" in capsys.readouterr().err
+
+
+def test_a_figure_that_may_lack_digits_is_not_read(tmp_path, capsys):
+    text = osu("Broadcast Latency", "1024    18.25", "2048    36.50").rstrip("\n")
+    for cut in range(1, 5):
+        table = imported(tmp_path, saved(tmp_path, "cut.txt", text[:-cut]))
+        assert table.payload_bytes.tolist() == [1024]
+        assert "1 line(s) cut off or torn" in capsys.readouterr().err
+
+
+def test_half_a_round_trip_is_doubled_like_the_bytes_of_it(tmp_path):
+    text = osu("Latency", "1024    8.00", columns="# Size          Latency (us)").replace("MPI_FLOAT", "MPI_CHAR")
+    place = ours(tmp_path / "records", "send_recv", seconds=1e-3)
+    table = imported(tmp_path, saved(tmp_path, "osu_latency.txt", text), place)
+    row = one(table, source="osu")
+    assert (row.collective, row.world_size, row.payload_bytes) == ("send_recv", 2, 2048)
+    assert row.time_s == pytest.approx(16e-6)
+    assert row.busbw_gb_per_s == pytest.approx(1024 / 8e-6 / 1e9)
+    assert "half a round trip" in row.conversion
+
+
+def test_a_barrier_has_neither_payload_nor_bandwidth(tmp_path):
+    barrier = saved(tmp_path, "b.txt", osu("Barrier Latency", "             1.25", columns="# Avg Latency(us)"))
+    row = one(imported(tmp_path, barrier), collective="barrier")
+    assert row.time_s == pytest.approx(1.25e-6)
+    assert row[["payload_bytes", "algbw_gb_per_s", "busbw_gb_per_s"]].isna().all()
+
+
+def test_osu_says_itself_whether_results_were_right_and_whose_memory_it_was(tmp_path):
+    columns = "# Size       Avg Latency(us)   Min Latency(us)   Max Latency(us)  Iterations        Validation"
+    lines = ("4   1.00   0.90   1.10   1000   Pass", "8   1.00   0.90   1.10   1000   Fail")
+    table = imported(tmp_path, saved(tmp_path, "v.txt", osu("Broadcast Latency", *lines, columns=columns)))
+    assert table.status.tolist() == ["ok", "invalid"]
+    assert set(table.device) == {"cpu"}
+    text = osu("Latency", "4   1.00", suffix="-CUDA", columns="# Size          Latency (us)")
+    assert (
+        imported(tmp_path, saved(tmp_path, "l.txt", text)).device.isna().all()
+    )  # -d cuda alone leaves buffers in host memory
+    told = text.replace("# Size", "# Send Buffer on DEVICE (D) and Receive Buffer on DEVICE (D)\n# Size")
+    assert imported(tmp_path, saved(tmp_path, "l.txt", told)).device.tolist() == ["cuda"]
+
+
+def test_bus_factors_are_those_of_the_suite():
+    for collective in sizes.COLLECTIVES[:-1]:
+        assert [bus_factor(collective, n) for n in (2, 4)] == [sizes.bus_factor(collective, n) for n in (2, 4)]
+
+
+def test_of_records_only_collectives_are_read(tmp_path, capsys):
+    place = ours(tmp_path / "records", "all_gather", world_size=4)
+    write_all(tmp_path / "records" / "others", [make_record(2.0)])
+    row = one(imported(tmp_path, place), source="benchkit")
+    assert (row.collective, row.payload_bytes, row.in_place) == ("all_gather", 2**20, False)
+    assert pd.isna(row.reduce_op)
+    assert main(["import", str(tmp_path / "records" / "others")]) == 2
+    assert "no record of suite collective" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("sample", [NCCL_TEXT, NCCL_JSON, OSU_TEXT], ids=lambda path: path.name)
+def test_of_a_file_cut_off_anywhere_what_is_whole_is_read(tmp_path, sample):
+    text = sample.read_text()
+    whole = imported(tmp_path, sample, "--ranks", 2)
+    counts = []
+    for end in range(0, len(text), max(1, len(text) // 40)):
+        path = saved(tmp_path, sample.name, text[:end])
+        code = main(["import", str(path), "--ranks", "2", "--output-dir", str(tmp_path / "out")])
+        rows = pd.read_csv(tmp_path / "out" / "imported.csv") if code == 0 else whole[:0]
+        known = whole.drop(columns="file").astype(str).apply(tuple, axis=1)
+        assert set(rows.drop(columns="file").astype(str).apply(tuple, axis=1)) <= set(known) if len(rows) else code == 2
+        counts.append(len(rows))
+    assert counts == sorted(counts)
+    assert 0 < counts[-1] <= len(whole)
+
+
+def test_where_ranks_are_needed_and_unknown_it_is_one_line(tmp_path, capsys):
+    for test, needed in (("Allgather Latency", True), ("Allreduce Latency", True), ("Broadcast Latency", False)):
+        path = saved(tmp_path, "o.txt", osu(test, "1024    8.00"))
+        assert main(["import", str(path)]) == (2 if needed else 0)
+        err = capsys.readouterr().err
+        assert ("add --ranks N" in err, err.count("\n")) == (needed, int(needed))
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "complaint"),
+    [
+        ("a.txt", "hello\n", "neither nccl-tests nor OSU output"),
+        ("a.txt", "", "neither nccl-tests nor OSU output"),
+        ("a.json", "{}", "neither nccl-tests nor OSU output"),
+        ("a_perf.json", '{"nccl_version": 1, "config": 3}', "cannot be read"),
+        ("a.txt", osu("Bandwidth", "1   2.0", columns="# Size   Bandwidth (MB/s)"), "'Bandwidth Test' is none of"),
+        ("a.txt", osu("Allreduce Latency"), "no whole row of results"),
+        ("record.json", "[]", "record.json"),
+    ],
+)
+def test_what_is_no_result_is_one_line_and_does_not_hide_what_is(tmp_path, capsys, name, content, complaint):
+    path = saved(tmp_path, name, content)
+    assert main(["import", str(path)]) == 2
+    err = capsys.readouterr().err
+    assert complaint in err
+    assert err.count("\n") == 1
+    assert len(imported(tmp_path, path, NCCL_JSON)) == 4
+    assert capsys.readouterr().err == err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [(["/no/such"], "/no/such: no such folder or file"), ([str(NCCL_JSON), "--ranks", "1"], "--ranks 1: allowed are")],
+)
+def test_nonsense_is_one_line(capsys, arguments, complaint):
+    assert main(["import", *arguments]) == 2
+    err = capsys.readouterr().err
+    assert complaint in err
+    assert err.count("\n") == 1
+
+
+def test_by_default_it_is_written_beside_the_first_file(tmp_path, capsys):
+    path = Path(shutil.copy(NCCL_JSON, tmp_path))
+    assert main(["import", str(path)]) == 0
+    page = (tmp_path / "analysis" / "imported.md").read_text()
+    assert page.startswith("| collective")
+    assert "1. nccl-tests: mean over iterations" in page
+    assert str(tmp_path / "analysis" / "imported.csv") in capsys.readouterr().out
