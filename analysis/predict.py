@@ -14,9 +14,9 @@ from analysis.tables.link import Series, groups_of
 
 NOTE = (
     "Predicted, not measured: latency and time per byte of one message, as each algorithm's cost (Thakur,\n"
-    "Rabenseifner and Gropp, 2005) explains the measured fits, put into that cost for more ranks. The network\n"
-    "is taken to be as here between all of them. misses: how far the algorithm is from the measured fits at\n"
-    "worst; of one number of ranks any explains all.\n"
+    "Rabenseifner and Gropp, 2005) explains the measured times, put into that cost for more ranks. The network\n"
+    "is taken to be as here between all of them. misses: how far the algorithm is from the measured times at\n"
+    "worst; of one number of ranks all explain the same. send_recv: one way.\n"
 )
 
 
@@ -53,7 +53,8 @@ def predictions(series: list[Series], world_sizes: list[int]) -> Iterator[dict[s
         if not measured:
             continue
         sizes = sorted({size for each in measured.values() for size in each.sizes})
-        for message in messages(name, {n: each.spanning() for n, each in measured.items()}):
+        times = {n: list(zip(each.sizes, each.times_s, strict=True)) for n, each in measured.items()}
+        for message in messages(name, times):
             for size in some_of(sizes):
                 yield row(name, message, size, list(measured), world_sizes)
 

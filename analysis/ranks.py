@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 
 from analysis.noise import SPIKE
-from analysis.rows import MAX_START_UNCERTAINTY, conditions, plain, settings
+from analysis.rows import MAX_START_UNCERTAINTY, conditions, plain, settings, taking_part
 from benchkit.statistics import last_shares
 
 WAITING = "_wait"
@@ -31,6 +31,7 @@ def rank_rows(record: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 def rows_of_case(case: Mapping[str, Any], world_size: int, uncertainty_s: float) -> list[dict[str, Any]]:
     regions, samples = case.get("regions_s") or {}, np.asarray(case["samples_s"])
+    taking = len(taking_part(case)[0])
     told = {
         name: value
         for name, value in case.get("details", {}).items()
@@ -52,16 +53,16 @@ def rows_of_case(case: Mapping[str, Any], world_size: int, uncertainty_s: float)
         {"rank": rank}
         | {name: float(values[rank]) for name, values in columns.items()}
         | {name: values[rank] for name, values in told.items()}
-        for rank in range(world_size)
+        for rank in range(taking)
     ]
 
 
 def arrivals(case: Mapping[str, Any], samples: Any, uncertainty_s: float) -> dict[str, Any]:
     """Who began and ended when, where the ranks' clocks tell."""
-    starts = case["start_offsets_s"]
+    taking, starts = taking_part(case)
     if starts is None or uncertainty_s > MAX_START_UNCERTAINTY * float(np.median(samples.max(axis=0))):
         return {}
-    return {"last_share": last_shares(samples, np.asarray(starts)), "late_s": np.median(starts, axis=1)}
+    return {"last_share": last_shares(np.asarray(taking), np.asarray(starts)), "late_s": np.median(starts, axis=1)}
 
 
 def for_print(rows: Sequence[Mapping[str, Any]]) -> pd.DataFrame:

@@ -113,6 +113,12 @@ def cores_per_rank(record: Mapping[str, Any]) -> float:
     return float(record.get("cores_per_rank", alone))
 
 
+def taking_part(case: Mapping[str, Any]) -> tuple[Any, Any]:
+    """Samples and start offsets (or None) of the ranks that a case is for, the first so many; the others do nothing."""
+    count, starts = case.get("ranks"), case["start_offsets_s"]
+    return case["samples_s"][:count], starts[:count] if starts is not None else None
+
+
 def case_row(case: Mapping[str, Any], start_uncertainty_s: float, cases: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """The part of a row that is the case's own; without figures of starts where those are told too roughly."""
     row = {
@@ -126,10 +132,11 @@ def case_row(case: Mapping[str, Any], start_uncertainty_s: float, cases: Sequenc
     row |= {name: case[name] for name in ("stopped_by", "converged")}
     if case["status"] != "ok":
         return row
-    summary = summarize(case["samples_s"], case["start_offsets_s"], case["block_iterations"])
+    samples, starts = taking_part(case)
+    summary = summarize(samples, starts, case["block_iterations"])
     if start_uncertainty_s > MAX_START_UNCERTAINTY * float(summary["median_s"] or 0):
-        summary = summarize(case["samples_s"], None, case["block_iterations"])
-    summary |= within_job.figures(case, cases) | noise.figures(case["samples_s"])
+        summary = summarize(samples, None, case["block_iterations"])
+    summary |= within_job.figures(case, cases) | noise.figures(samples)
     return (
         row
         | {DETAILS: case.get("details", {}) | region_medians(case)}

@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any, Protocol
 
+ON_HOST = "_on_host"
+
 
 class Clock(Protocol):
     """Times a call; `name` says in the record by what means."""
@@ -89,6 +91,7 @@ class CudaClock:
         self._begin, self._end = self._event(), self._event()
         self._synchronize = cuda.synchronize
         self._regions: list[tuple[str, Any, Any]] = []
+        self._host = HostClock()
 
     def time(self, call: Callable[[], object], repeat: int) -> tuple[float, float]:
         self._synchronize()  # what reset() queued must not be counted
@@ -103,6 +106,11 @@ class CudaClock:
 
     @contextmanager
     def region(self, name: str) -> Iterator[None]:
+        """By events; where its name ends with ON_HOST, by the host's clock: what the host does there is meant."""
+        if name.endswith(ON_HOST):
+            with self._host.region(name):
+                yield
+            return
         begin, end = self._event(), self._event()
         begin.record()
         try:
@@ -112,7 +120,7 @@ class CudaClock:
             self._regions.append((name, begin, end))
 
     def take_regions(self) -> dict[str, float]:
-        taken: dict[str, float] = defaultdict(float)
+        taken: dict[str, float] = defaultdict(float, self._host.take_regions())
         for name, begin, end in self._regions:
             taken[name] += begin.elapsed_time(end) / 1e3
         self._regions.clear()

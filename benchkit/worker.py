@@ -74,13 +74,15 @@ def describe_rank(assignment: Assignment, device: torch.device, group: Group, pr
     """What the suite may know; all ranks together."""
     config, place = assignment.config, assignment.place
     on_device = config.hardware.ranks_per_device if device.type == "cuda" else 1
+    sharers = on_device if device.type == "cuda" else place.local_world_size
+    memory = group.exchange([float(available_bytes(device)), float(sharers)])  # alike on all ranks, to decide alike
     return Rank(
         index=place.rank,
         world_size=assignment.world_size,
-        sharers=on_device if device.type == "cuda" else place.local_world_size,
+        sharers=int(max(row[1] for row in memory)),
         device=device,
         seed=config.seed,
-        available_bytes=min(row[0] for row in group.exchange([float(available_bytes(device))])),
+        available_bytes=min(row[0] for row in memory),
         memory=PeakMemory(device),
         shares=tuple(100 / on_device / factor for factor in assignment.slowdown),
         seconds_of=prober.seconds_of,

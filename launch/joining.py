@@ -125,6 +125,7 @@ def knock(
 
     refused: takes the addresses at which nobody listens.
     """
+    refused.clear()  # what an earlier try met says nothing of now
     address = meeting.find(deadline)
     if address is None:
         return None

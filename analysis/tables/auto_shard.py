@@ -79,7 +79,7 @@ def groups_of(table: pd.DataFrame) -> list[Group]:
 
 def compared(rows: pd.DataFrame) -> pd.DataFrame:
     """The last runs, with their `speedup` over the case of their job on the fewest devices, which itself has 1."""
-    last = rows.groupby(["workload", "point_id"])["started_at"].transform("max")  # it may have failed as a whole
+    last = rows.groupby("workload")["started_at"].transform("max")  # of other devices it has another base
     rows = newest(rows[rows["started_at"] == last], *CASE)
     least = rows.groupby(["workload", "scope"])["ranks"].transform("min")
     fewest = rows[rows["ranks"] == least]  # of these the one that is compared with none

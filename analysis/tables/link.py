@@ -5,15 +5,18 @@ from dataclasses import dataclass
 
 import pandas as pd
 
-from analysis.link import FAR_OFF, FEWEST, Fit, Line, fit, left_out
+from analysis.link import FAR_OFF, FEWEST, Fit, fit, left_out
 from analysis.table import alike, as_markdown, newest, readable
 
 SUITE = "collective"
 SERIES = ["collective", "world_size"]
+HALVED = ("payload_bytes", "median_s", "ci_low_s", "ci_high_s")
+"""Of a ping-pong, which is measured there and back: a link is told of by one message."""
 NOTE = (
     "Latency + bytes / bandwidth (Hockney), least squares of relative errors; two lines where the times change their "
-    "slope with the size. Bandwidth is of the payload as nccl-tests counts it (algbw). R² is of the logarithms. Left "
-    "out: how far off the line through the other sizes is, at worst, for sizes between the smallest and the largest."
+    "slope with the size; send_recv one way. Bandwidth is of the payload as nccl-tests counts it (algbw). R² is of the "
+    "logarithms. Left out: how far off the line through the other sizes is, at worst, for sizes between the smallest "
+    "and the largest."
 )
 
 
@@ -34,10 +37,6 @@ class Series:
     def times_s(self) -> list[float]:
         return [float(time) for time in self.rows["median_s"]]
 
-    def spanning(self) -> Line:
-        """The latency of short messages with the time per byte of long ones."""
-        return Line(self.fit.lines[0].latency_s, self.fit.lines[-1].byte_s)
-
 
 def groups_of(table: pd.DataFrame) -> list[tuple[str, list[Series]]]:
     """All that has sizes enough for a line, by what is alike but for collective, ranks and size."""
@@ -46,7 +45,9 @@ def groups_of(table: pd.DataFrame) -> list[tuple[str, list[Series]]]:
         return []
     sizes = pd.to_numeric(rows["payload_bytes"])
     rows = rows.assign(payload_bytes=sizes, median_s=pd.to_numeric(rows["median_s"])).dropna(subset=["payload_bytes"])
-    found = [(suffix, list(series_of(group))) for suffix, group in alike(rows, *SERIES, "data_size", "reduce_op")]
+    there_and_back = rows["collective"] == "send_recv"
+    rows = rows.assign(**{name: rows[name].where(~there_and_back, rows[name] / 2) for name in HALVED})
+    found = [(suffix, list(series_of(group))) for suffix, group in alike(rows, *SERIES, "data_size")]
     return [(suffix, series) for suffix, series in found if series]
 
 
@@ -95,9 +96,9 @@ def marks(series: Series) -> Iterator[str]:
     errors, apart = series.fit.errors(series.sizes, series.times_s), left_out(series.sizes, series.times_s)
     for size, error, alone in zip(series.sizes, errors, apart, strict=True):
         told = [
-            f"{100 * value:+.0f} % {what}"
-            for value, what in ((error, "from the line"), (alone, "where it is left out"))
+            f"{what} is {abs(100 * value):.0f} % {'below' if value < 0 else 'above'} what was measured"
+            for value, what in ((error, "the line"), (alone, "the line through the others"))
             if value is not None and abs(value) > FAR_OFF
         ]
         if told:
-            yield f"{series.collective} on {series.world_size} ranks, {readable(size)}: {', '.join(told)}."
+            yield f"{series.collective} on {series.world_size} ranks, {readable(size)}: {'; '.join(told)}."

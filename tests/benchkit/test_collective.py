@@ -82,7 +82,7 @@ def test_asynchronous_calls_tell_when_they_return_and_when_they_are_done(cli: Cl
     for record in cli.records():
         [case] = record["cases"]
         for issued, waited, total in zip(
-            case["regions_s"]["issue"][0], case["regions_s"]["comm_wait"][0], case["samples_s"][0], strict=True
+            case["regions_s"]["issue_on_host"][0], case["regions_s"]["comm_wait"][0], case["samples_s"][0], strict=True
         ):
             assert 0 < issued < total
             assert issued + waited <= total

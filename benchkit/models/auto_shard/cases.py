@@ -101,7 +101,7 @@ class AutoShard:
         needed = int(self.held_bytes + elements + self.checking_bytes(planner.workload))
         if shortage := self.rank.memory_shortage(needed):
             return Case(labels=variant.labels, name=variant.name, skip=shortage)
-        self.held_bytes += plan.at_rest_elements * self.dtype.itemsize
+        self.held_bytes += planner.held_elements(plan) * self.dtype.itemsize
         copies = variant.devices if variant.sharding == INDEPENDENT else 1
         shared: dict[str, Any] = {
             "labels": variant.labels,
@@ -141,7 +141,8 @@ class AutoShard:
         if self.rank.device.type != "cpu":
             return 0.0
         drawn = workload.rows * workload.widths[0] + sum(inner * outer for inner, outer in workload.weights)
-        return drawn + 12.0 * workload.rows * max(workload.widths)
+        widest = 5.0 * workload.rows * max(workload.widths)  # some copies of the widest, in float32 at least
+        return drawn + widest * max(4, int(self.dtype.itemsize))
 
 
 def planned(planner: Planner, sharding: str) -> Plan:

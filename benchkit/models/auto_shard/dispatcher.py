@@ -42,13 +42,19 @@ class Dispatched(Program):
     def all_created(self) -> None:
         self.answered()
 
+    def done(self) -> None:
+        """A worker's answer: what it was told is done, on its device, too."""
+        if self.device.type == "cuda":
+            torch.cuda.synchronize(self.device)
+        self.send(DONE, 0)
+
     def answered(self) -> None:
         """Each worker says that it has done what it was told."""
         if self.index:
-            self.send(DONE, 0)
-            return
+            return self.done()
         for worker in self.workers:
             self.receive(worker)
+        return None
 
     def run(self, operands: list[Tensor]) -> Tensor:
         x, *weights = operands
@@ -70,7 +76,7 @@ class Dispatched(Program):
             result = self.activated(x @ whole)
         with region(COMMUNICATE):
             if self.index:
-                self.send(DONE, 0)
+                self.done()
                 return result
             message = whole.cpu()
             for worker in self.workers:

@@ -28,7 +28,7 @@ def measure_costs(
     member: whether this rank is one of the mesh; the others take part in the exchange of times alone.
     """
     devices, most = mesh.size(), LARGEST[device.type]
-    large = min(most, max(workload.rows, *workload.widths, SMALL + 1))
+    large = min(most, max(workload.rows, *workload.widths, 4 * SMALL))
     moves = [(source, target, side) for source, target in MOVES for side in (SMALL, large)]
     fetches = [(layout, side) for layout in (ROWS, COLUMNS) for side in (SMALL, large)]
     m, k, n = (min(size, most) for size in (-(-workload.rows // devices), *largest(workload)))

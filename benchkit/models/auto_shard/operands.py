@@ -15,8 +15,10 @@ Part = tuple[slice, slice]
 """Rows and columns of a matrix."""
 Source = Callable[[int, Part], Tensor]
 """Gives a part of an operand: 0 the input, then the weights."""
-NONZEROS = 2
-"""In each column of an exact weight: a sum of so many columns of its input."""
+NONZEROS = 3
+"""In each column of an exact weight, every third of them -1: of fewer, relu would soon leave only zeros."""
+MOST_NONZEROS, NARROW = 63, 192
+"""Of a single product: as many as give the whole weight so many, lest a narrow one has a shard without any."""
 
 
 def part_of(shape: tuple[int, int], layout: str, devices: int, index: int) -> Part:
@@ -58,8 +60,8 @@ class Random:
 class Exact:
     """Integers that differ by turn and position, small enough to be exact in `dtype`; the same on all ranks.
 
-    Each column of a weight has NONZEROS entries of ±1, so that each column of a product is the sum of so many columns
-    of its input: whatever is lost, doubled, stale or out of place shows, and the result is told by adding columns.
+    Each column of a weight has a few entries of ±1, so that each column of a product is the sum of a few columns of
+    its input: whatever is lost, doubled, stale or out of place shows, and the result is told by adding columns.
     """
 
     workload: Workload
@@ -75,6 +77,11 @@ class Exact:
         whole = torch.zeros(inner, outer, dtype=torch.int8).scatter_add_(0, index, sign)
         return whole[part].to(self.device, self.dtype)
 
+    @property
+    def wide(self) -> torch.dtype:
+        """In which results are compared."""
+        return torch.float64 if self.dtype == torch.float64 else torch.float32
+
     @cached_property
     def generator(self) -> torch.Generator:
         return torch.Generator().manual_seed(hash((self.seed, self.turn)) % 2**63)
@@ -86,8 +93,9 @@ class Exact:
         values = torch.randint(-2, 3, shape, generator=generator, dtype=torch.int8)
         columns = []
         for inner, outer in self.workload.weights:
-            index = torch.randint(inner, (NONZEROS, outer), generator=generator)
-            sign = torch.randint(0, 2, index.shape, generator=generator, dtype=torch.int8) * 2 - 1
+            count = NONZEROS if self.workload.activation else max(NONZEROS, min(MOST_NONZEROS, NARROW // outer))
+            index = torch.randint(inner, (count, outer), generator=generator)
+            sign = torch.where(torch.arange(count) % 3 == 2, -1, 1).to(torch.int8)[:, None].expand_as(index)
             columns.append((index, sign))
         return values, columns
 
@@ -100,9 +108,9 @@ class Exact:
         return self.drawn[1]
 
     def result(self, part: Part) -> Tensor:
-        """A part of the output: float32 on the CPU."""
+        """A part of the output on the CPU: float32, or float64 where that is the dtype."""
         rows, columns = part
-        values = self.input[rows].float()
+        values = self.input[rows].to(self.wide)
         if not self.workload.weights:
             return 2 * values[:, columns].clamp(min=0)
         for index, sign in self.columns:
@@ -113,7 +121,7 @@ class Exact:
 
     def require(self, output: Tensor, part: Part) -> None:
         """Raises InvalidResult with the first element of a part of the output that is wrong."""
-        expected, got = self.result(part), output.cpu().float()
+        expected, got = self.result(part), output.cpu().to(self.wide)
         if got.shape != expected.shape:
             raise InvalidResult(f"the output has {tuple(got.shape)} elements, expected {tuple(expected.shape)}")
         wrong = got != expected

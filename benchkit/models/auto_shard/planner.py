@@ -7,6 +7,7 @@ the memory; so an MLP needs no gathering between its layers unless that is cheap
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 from benchkit.models.auto_shard.plans import BY_NAME, LAYOUTS, MODES, ROWS, SUMMANDS, WHOLE, Costs, Layer, Move, Plan
 from benchkit.models.auto_shard.workloads import Workload
@@ -23,14 +24,17 @@ class Planner:
 
     def best(self) -> Plan:
         """The fastest plan that fits the memory; where none does, the one that needs least."""
-        plans = self.candidates()
+        fastest = min(self.candidates, key=lambda plan: plan.total_s)
+        if fastest.elements <= self.memory_elements:
+            return fastest
+        plans = self.plans(heeding_memory=True)
         fitting = [plan for plan in plans if plan.elements <= self.memory_elements]
         return min(fitting, key=lambda plan: plan.total_s) if fitting else min(plans, key=lambda plan: plan.elements)
 
     def alternatives(self) -> dict[str, float]:
-        """By how the first product is shared out, the seconds of the best plan that does so."""
+        """By how the first product is shared out, the seconds of the best plan that does so, whatever its memory."""
         found: dict[str, float] = {}
-        for plan in self.candidates():
+        for plan in self.candidates:
             name = plan.layers[0].mode.name if plan.layers else plan.at_start
             found[name] = min(plan.total_s, found.get(name, plan.total_s))
         return found
@@ -54,12 +58,25 @@ class Planner:
             plan = self.after(plan, index, Layer(BY_NAME["everywhere"], WHOLE, WHOLE))
         return self.finished(plan)
 
+    @cached_property
     def candidates(self) -> list[Plan]:
+        """The fastest to each layout with each first product."""
+        return self.plans(heeding_memory=False)
+
+    def plans(self, heeding_memory: bool) -> list[Plan]:
         """Finished plans, of which none is beaten by another with the same first product."""
         plans = [self.start(layout) for layout in LAYOUTS]
         for index in range(len(self.workload.weights)):
-            plans = unbeaten([self.after(plan, index, layer) for plan in plans for layer in choices()])
+            further = [self.after(plan, index, layer) for plan in plans for layer in choices()]
+            plans = unbeaten(further, heeding_memory)
         return [self.finished(plan) for plan in plans]
+
+    def held_elements(self, plan: Plan) -> int:
+        """What one device keeps between steps: operands that a step does not create, and a result that stays."""
+        first = self.costs.elements(self.workload.rows, self.workload.widths[0], plan.at_start)
+        if self.end_to_end:
+            return 0 if self.workload.creates_weights else plan.at_rest_elements - first
+        return plan.at_rest_elements + self.costs.elements(*self.workload.output, plan.layout)
 
     def start(self, layout: str) -> Plan:
         """The input is there, or is created, in a layout; where there is no product, with its relu."""
@@ -134,12 +151,12 @@ def choices() -> Iterator[Layer]:
                 yield Layer(mode, at_rest, leaves)
 
 
-def unbeaten(plans: Sequence[Plan]) -> list[Plan]:
+def unbeaten(plans: Sequence[Plan], heeding_memory: bool) -> list[Plan]:
     """Those that may still become the best, or the best with their first product."""
     kept: list[Plan] = []
     for plan in sorted(plans, key=lambda plan: plan.total_s):
         rivals = [other for other in kept if (other.layout, first(other)) == (plan.layout, first(plan))]
-        if not any(plan.beaten_by(other) for other in rivals):
+        if not (rivals if not heeding_memory else any(plan.beaten_by(other) for other in rivals)):
             kept.append(plan)
     return kept
 

@@ -55,6 +55,7 @@ class Program:
 
     def step(self) -> None:
         """Computing and communicating; end to end also creating the operands before and fetching the result after."""
+        self.output = None  # a step needs no room for two
         with torch.no_grad():
             if not self.end_to_end:
                 self.output = self.run(self.held)

@@ -1,7 +1,7 @@
 """A collective as a case: filled, called, waited for and checked."""
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import count
@@ -20,8 +20,8 @@ from benchkit.regions import WAIT, region
 if TYPE_CHECKING:
     from benchkit.suites.collective import CollectiveConfig
 
-ISSUE = "issue"
-"""Region: until an asynchronous call has returned."""
+ISSUE = "issue_on_host"
+"""Region: until an asynchronous call has returned, by the host's clock on a GPU, too."""
 LATE_S = 0.02
 """How long one rank keeps the others waiting where a barrier is checked."""
 POISON = -77
@@ -42,10 +42,11 @@ def case_of(config: "CollectiveConfig", rank: Rank) -> Case:
         operation = collective.operation()
     except Unavailable as error:
         return Case(unavailable=str(error))
+    step = partial(asynchronously if config.async_op else synchronously, operation)
     return Case(
-        step=partial(asynchronously if config.async_op else synchronously, operation),
+        step=step,
         reset=partial(fill, collective, operation, TIMED, rank.seed) if operation.renews else nothing,
-        verify=Check(collective, operation, rank.seed),
+        verify=Check(collective, operation, step, rank.seed),
         work=work_of(name, payload_bytes, size),
         max_calls_per_reset=verification.max_repeats(size, dtype, config.reduce_op) if operation.renews else None,
         regions=(ISSUE, WAIT) if config.async_op else (),
@@ -85,6 +86,7 @@ class Check:
 
     collective: Collective
     operation: Operation
+    step: Callable[[], None]
     seed: int
     turns: Iterator[int] = field(default_factory=count)
 
@@ -99,7 +101,7 @@ class Check:
             buffer.fill_(float("nan") if buffer.is_floating_point() else POISON)
         fill(self.collective, self.operation, turn, self.seed)
         try:
-            asynchronously(self.operation)
+            self.step()
             for held in self.operation.gets:
                 self.require(held, turn)
         finally:
@@ -122,6 +124,6 @@ class Check:
         if self.collective.rank == size - 1:
             time.sleep(LATE_S)
         store.add(f"barrier/{turn}", 1)
-        self.operation.start(False)
+        self.step()
         if (entered := store.add(f"barrier/{turn}", 0)) < size:
             raise InvalidResult(f"rank {self.collective.rank} left after {entered} of {size} ranks had entered")

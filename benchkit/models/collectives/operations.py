@@ -143,7 +143,9 @@ class Collective:
         return Operation(started(partial(dist.all_to_all_single, incoming, outgoing, *sizes)), gives, gets, [incoming])
 
     def send_recv(self) -> Operation:
-        """There and back again between the first two ranks; the others do nothing."""
+        """There and back again between the first two ranks; the others do nothing. Raises Unavailable."""
+        if self.device.type == "cuda" and dist.get_backend() == "gloo":
+            raise Unavailable("gloo sends no GPU's memory to a peer")
         there, back = self.new(self.parts[0]), self.new(self.parts[0])
 
         def ping(asynchronous: bool) -> None:
