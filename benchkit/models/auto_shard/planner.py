@@ -156,7 +156,8 @@ def unbeaten(plans: Sequence[Plan], heeding_memory: bool) -> list[Plan]:
     kept: list[Plan] = []
     for plan in sorted(plans, key=lambda plan: plan.total_s):
         rivals = [other for other in kept if (other.layout, first(other)) == (plan.layout, first(plan))]
-        if not (rivals if not heeding_memory else any(plan.beaten_by(other) for other in rivals)):
+        beaten = any(plan.beaten_by(other) for other in rivals) if heeding_memory else bool(rivals)
+        if not beaten:
             kept.append(plan)
     return kept
 
