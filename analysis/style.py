@@ -14,6 +14,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
+from analysis.table import readable
+
 MARKERS = "osD^vP*X"
 DOTS_PER_INCH = 200
 MANY, LEGEND_INCHES = 4, 3.6
@@ -23,7 +25,11 @@ MANY, LEGEND_INCHES = 4, 3.6
 def apply() -> None:
     """Sets the theme; called once before plots are drawn."""
     sns.set_theme(context="paper", style="whitegrid", palette="colorblind", font_scale=1.15)
-    mpl.rcParams.update({"legend.frameon": True, "figure.constrained_layout.use": True})
+    mpl.rcParams.update({
+        "legend.frameon": True,
+        "figure.constrained_layout.use": True,
+        "figure.max_open_warning": 0,  # a plot module may have dozens, which are saved and closed one by one
+    })  # fmt: skip
 
 
 def panels(count: int, width: float = 4.8, height: float = 3.8, share: bool = True) -> tuple[Figure, list[Axes]]:
@@ -78,6 +84,13 @@ def log_sizes(axes: Axes, sizes: Sequence[float]) -> None:
         axes.set_xticks(list(sizes))
         axes.xaxis.set_minor_formatter(NullFormatter())
     axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+
+
+def log_bytes(axes: Axes, unit_bytes: float) -> None:
+    """A logarithmic x axis of sizes in some unit, labelled at powers of two: "64 KiB"."""
+    axes.set_xscale("log", base=2)
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: readable(value * unit_bytes)))
+    axes.tick_params(axis="x", rotation=30)
 
 
 def log_values(axes: Axes) -> None:

@@ -90,10 +90,9 @@ def recorded(place: Path) -> Reading:
 
 
 def row_of(row: Mapping[str, Any]) -> Row:
-    """A row of ours. Its payload is in both bandwidth and time; without bandwidth it is what was asked for."""
-    collective, time_s, algbw = row["collective"], row.get("median_s"), row.get("algbw_gb_per_s")
-    payload_bytes = round(algbw * 1e9 * time_s if algbw else row["data_size"] * 2**20)
-    calls = row["calls_per_sample"]
+    """A row of ours; the payload of one that was not measured is what was asked for."""
+    collective, calls = row["collective"], row["calls_per_sample"]
+    payload_bytes = row.get("payload_bytes") or round(row["data_size"] * 2**20)
     special = [
         word for key, word in (("async_op", "asynchronous"), ("ragged", "parts of unlike sizes")) if row.get(key)
     ]
@@ -107,8 +106,8 @@ def row_of(row: Mapping[str, Any]) -> Row:
         dtype=None if collective == "barrier" else row["dtype"],
         reduce_op=row["reduce_op"] if collective in REDUCING else None,
         payload_bytes=None if collective == "barrier" else payload_bytes,
-        time_s=time_s,
-        algbw_gb_per_s=algbw,
+        time_s=row.get("median_s"),
+        algbw_gb_per_s=row.get("algbw_gb_per_s"),
         busbw_gb_per_s=row.get("busbw_gb_per_s"),
         in_place=IN_PLACE.get(collective),
         status=row["status"],

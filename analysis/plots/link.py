@@ -4,12 +4,10 @@ import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter
 
 from analysis import style
 from analysis.link import FAR_OFF
 from analysis.speedup import Baseline
-from analysis.table import readable
 from analysis.tables.link import Series, groups_of
 
 
@@ -54,8 +52,6 @@ def draw_series(axis: Axes, series: Series, index: int) -> None:
 
 
 def finish(axis: Axes) -> None:
-    axis.set_xscale("log", base=2)
-    axis.xaxis.set_major_formatter(FuncFormatter(lambda value, _: readable(value)))
-    axis.tick_params(axis="x", rotation=30)
+    style.log_bytes(axis, 1)
     axis.set_xlabel("payload")
     style.log_values(axis)

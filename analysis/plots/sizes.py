@@ -5,14 +5,15 @@ from typing import Any
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter
 
 from analysis import style
 from analysis.speedup import Baseline
-from analysis.table import identity_columns, newest, readable, subjects
+from analysis.table import identity_columns, newest, subjects
 
 AXES = ("suite", "backend", "device", "world_size", "data_size")
 """What panels, lines and x axes show; any other column that varies is written into the labels."""
+FEW_SIZES = 8
+"""So many are named on the axis; of more, powers of two."""
 
 
 def draw(table: pd.DataFrame, baseline: Baseline | None) -> dict[str, Figure]:
@@ -141,8 +142,10 @@ def lines(rows: pd.DataFrame) -> list[tuple[pd.DataFrame, dict[str, Any]]]:
 
 def finish(axis: Axes, rows: pd.DataFrame, place: str) -> None:
     """Title, x axis and legend of one panel."""
-    style.log_sizes(axis, sorted(rows["data_size"].unique()))
-    axis.xaxis.set_major_formatter(FuncFormatter(lambda size, _: readable(size * 2**20)))
+    style.log_bytes(axis, 2**20)
+    sizes = sorted(rows["data_size"].unique())
+    if len(sizes) <= FEW_SIZES:
+        axis.set_xticks(sizes)
     axis.set_xlabel("data_size")
     axis.set_title(place)
     style.legend(axis)
