@@ -83,8 +83,8 @@ def test_every_point_of_every_launcher_is_measured_and_verified(table):
     here = table[table["status"] != "unavailable"]  # of a suite's cases, what no launcher can change
     assert (here["status"] == "ok").all()
     assert here["median_s"].notna().all()
-    counts = table.assign(launcher=table["path"].map(lambda path: path.split("/")[-3].split("-")[0]))
-    per_suite = counts.groupby(["launcher", "suite"]).size().unstack()
+    launcher = table["path"].map(lambda path: path.split("/")[-3].split("-")[0])
+    per_suite = table.groupby([launcher, "suite"]).size().unstack()
     assert set(per_suite.index) == {*LAUNCHERS, *SUBMITTED}
     assert set(per_suite.columns) == set(SMALLEST)
     assert (per_suite == per_suite.loc["plain"]).all(axis=None)
@@ -104,11 +104,13 @@ def test_nothing_is_left_running(measured):
 
 
 def test_under_mpich_a_dead_agent_leaves_what_was_measured(cli):
-    """Its mpirun kills all agents at once with SIGKILL, so that nobody can write down why: the record says running."""
+    """Its mpirun kills all agents with SIGKILL: the record says running, unless agent 0 was faster."""
     process = hanging_in_the_second_point(cli, "mpich")
     os.kill(agent(cli, 1), signal.SIGKILL)
     process.communicate(timeout=60)
-    assert [record["status"] for record in cli.records()] == ["ok", "running"]
+    first, second = [record["status"] for record in cli.records()]
+    assert first == "ok"
+    assert second in ("running", "crash")
     assert wait_until(lambda: not cli.processes())
 
 
