@@ -57,7 +57,7 @@ def test_one_point_does_not_change_the_next(loader, master):
     assert compose(master, ["+suite=allreduce", "data_size=2"]).seed == 0
 
 
-@pytest.mark.parametrize("wrong", ["data_sizee=1", "data_size=abc", "backend=none_such"])
+@pytest.mark.parametrize("wrong", ["data_sizee=1", "timeout_s=abc", "backend=none_such"])
 def test_it_raises_what_hydra_raises(loader, master, wrong):
     with pytest.raises(HydraException) as expected:
         loader.load_sweep_config(master, ["+suite=allreduce", wrong])
