@@ -104,9 +104,11 @@ def left_out(sizes: Sequence[float], times_s: Sequence[float]) -> list[float | N
         return [None] * len(sizes)
     found: list[float | None] = []
     for index, (size, time) in enumerate(zip(sizes, times_s, strict=True)):
-        inside = min(sizes) < size < max(sizes)
+        if not min(sizes) < size < max(sizes):
+            found.append(None)
+            continue
         rest = [[each for i, each in enumerate(values) if i != index] for values in (sizes, times_s)]
-        found.append(fit(*rest).seconds(size) / time - 1 if inside else None)
+        found.append(fit(*rest).seconds(size) / time - 1)
     return found
 
 

@@ -45,7 +45,7 @@ def draw_series(axis: Axes, series: Series, index: int) -> None:
         start = line.low_bytes or min(series.sizes)
         along = np.geomspace(start, stop or max(series.sizes), 50)
         axis.plot(along, [1e6 * line.seconds(size) for size in along], "--", color=f"C{index % 10}", linewidth=1)
-    far = [abs(error) > FAR_OFF for error in series.fit.errors(series.sizes, series.times_s)]
+    far = [abs(error) > FAR_OFF for error in series.errors]
     marked = [(size, 1e6 * time) for size, time, off in zip(series.sizes, series.times_s, far, strict=True) if off]
     if marked:
         axis.plot(*zip(*marked, strict=True), "x", color="black", markersize=9)

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 
 import pandas as pd
 
@@ -36,6 +37,16 @@ class Series:
     @property
     def times_s(self) -> list[float]:
         return [float(time) for time in self.rows["median_s"]]
+
+    @cached_property
+    def errors(self) -> list[float]:
+        """Of each time, how far off the fit is."""
+        return self.fit.errors(self.sizes, self.times_s)
+
+    @cached_property
+    def apart(self) -> list[float | None]:
+        """Of each time, how far off the fit to all others is."""
+        return left_out(self.sizes, self.times_s)
 
 
 def groups_of(table: pd.DataFrame) -> list[tuple[str, list[Series]]]:
@@ -73,8 +84,7 @@ def text_of(series: list[Series]) -> str:
 
 def lines_of(series: Series) -> Iterator[dict[str, object]]:
     """A row per line of the fit."""
-    errors = series.fit.errors(series.sizes, series.times_s)
-    apart = [abs(error) for error in left_out(series.sizes, series.times_s) if error is not None]
+    apart = [abs(error) for error in series.apart if error is not None]
     for number, line in enumerate(series.fit.lines):
         half = line.half_bandwidth_bytes
         yield {
@@ -85,7 +95,7 @@ def lines_of(series: Series) -> Iterator[dict[str, object]]:
             "bandwidth [GB/s]": line.gb_per_s,
             "half of it at": "" if half is None else readable(half),
             "R²": series.fit.r_squared(series.sizes, series.times_s) if not number else None,
-            "worst [%]": 100 * max(map(abs, errors)) if not number else None,
+            "worst [%]": 100 * max(map(abs, series.errors)) if not number else None,
             "left out, worst [%]": 100 * max(apart) if apart and not number else None,
             "sizes": len(series.sizes) if not number else None,
         }
@@ -93,8 +103,7 @@ def lines_of(series: Series) -> Iterator[dict[str, object]]:
 
 def marks(series: Series) -> Iterator[str]:
     """Where a size is far from the fit to all, or from the fit to the others."""
-    errors, apart = series.fit.errors(series.sizes, series.times_s), left_out(series.sizes, series.times_s)
-    for size, error, alone in zip(series.sizes, errors, apart, strict=True):
+    for size, error, alone in zip(series.sizes, series.errors, series.apart, strict=True):
         told = [
             f"{what} is {abs(100 * value):.0f} % {'below' if value < 0 else 'above'} what was measured"
             for value, what in ((error, "the line"), (alone, "the line through the others"))

@@ -7,6 +7,7 @@ from benchkit.case import Case, Rank
 from benchkit.config import RunConfig, key
 from benchkit.errors import ConfigError
 from benchkit.models.auto_shard.workloads import parse
+from benchkit.models.tensor_parallel.options import as_list
 from benchkit.registry import suite
 
 MOST_LAYERS = {"bfloat16": 4, "float16": 6, "float32": 14, "float64": 32}
@@ -43,10 +44,6 @@ class AutoShardConfig(RunConfig):
             *(as_list(self.planner) if "dtensor" in engines else []),
             *(name for name in engines if name != "dtensor"),
         ]
-
-
-def as_list(value: Any) -> list[str]:
-    return [str(each) for each in value] if isinstance(value, list) else [str(value)]
 
 
 @suite

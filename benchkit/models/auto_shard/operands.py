@@ -83,13 +83,10 @@ class Exact:
         return torch.float64 if self.dtype == torch.float64 else torch.float32
 
     @cached_property
-    def generator(self) -> torch.Generator:
-        return torch.Generator().manual_seed(hash((self.seed, self.turn)) % 2**63)
-
-    @cached_property
     def drawn(self) -> tuple[Tensor, list[tuple[Tensor, Tensor]]]:
         """The input, and of each weight which rows of each column are not zero, and their signs."""
-        generator, shape = self.generator, (self.workload.rows, self.workload.widths[0])
+        generator = torch.Generator().manual_seed(hash((self.seed, self.turn)) % 2**63)
+        shape = self.workload.rows, self.workload.widths[0]
         values = torch.randint(-2, 3, shape, generator=generator, dtype=torch.int8)
         columns = []
         for inner, outer in self.workload.weights:
