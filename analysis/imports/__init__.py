@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from analysis.harvest import PATTERN
+from analysis.harvest import PATTERN, missing
 from analysis.imports import nccl_tests, osu
 from analysis.imports.rows import RanksMissing, Reading, Row, recorded
 from analysis.table import laid_out
@@ -109,8 +109,8 @@ def as_text(table: pd.DataFrame, style: str) -> str:
 
 def wrong(options: argparse.Namespace) -> str:
     """What is wrong with the arguments, and what is allowed; "" where nothing is."""
-    if missing := [str(place) for place in options.places if not place.exists()]:
-        return f"{missing[0]}: no such folder or file"
+    if why := missing(options.places):
+        return why
     if options.ranks is not None and options.ranks < 2:
         return f"--ranks {options.ranks}: allowed are numbers >= 2"
     return ""

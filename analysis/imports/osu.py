@@ -3,17 +3,8 @@
 import re
 from dataclasses import dataclass, replace
 
-from analysis.imports.rows import (
-    PER_RANK,
-    REDUCING,
-    RanksMissing,
-    Reading,
-    Row,
-    bus_factor,
-    number,
-    unfinished,
-    whole_lines,
-)
+from analysis.imports.rows import RanksMissing, Reading, Row, number, unfinished, whole_lines
+from benchkit.models.collectives.sizes import REDUCTIONS, SHARED_OUT, bus_factor
 
 TITLE = re.compile(
     r"# OSU (?P<backend>[A-Z]+)(?:-(?P<accelerator>CUDA MANAGED|[A-Z]+))?[ _](?P<test>.+?)(?: v[\d.]+\S*)?\s*$"
@@ -121,13 +112,14 @@ def figures_of(columns: tuple[str, ...], words: list[str]) -> Figures | None:
 def row_of(file: str, run: Run, figures: Figures, ranks: int | None) -> Row:
     """A line of a table. Raises RanksMissing where payload or bus bandwidth depend on the number of ranks."""
     name, both_ways = run.collective, run.collective == "send_recv"
-    if ranks is None and (name in PER_RANK or name == "all_reduce"):
+    if ranks is None and (name in SHARED_OUT or name == "all_reduce"):
         raise RanksMissing(f"{file}: OSU prints no number of ranks, without which {name} has no bus bandwidth")
     world_size = 2 if both_ways else ranks
     times = world_size if world_size and (both_ways or name in SIZED_BY_PART) else 1
     payload_bytes = None if name == "barrier" else figures.size * times
     time_s = figures.latency_us * 1e-6 * (2 if both_ways else 1)
     algbw = payload_bytes / time_s / 1e9 if payload_bytes and time_s else None
+    factor = bus_factor(name, world_size or 2)
     return Row(
         source="osu",
         file=file,
@@ -136,11 +128,11 @@ def row_of(file: str, run: Run, figures: Figures, ranks: int | None) -> Row:
         device=run.device,
         world_size=world_size,
         dtype=run.dtype,
-        reduce_op="sum" if name in REDUCING else None,
+        reduce_op="sum" if name in REDUCTIONS else None,
         payload_bytes=payload_bytes,
         time_s=time_s,
         algbw_gb_per_s=algbw,
-        busbw_gb_per_s=algbw * bus_factor(name, world_size or 2) if algbw else None,
+        busbw_gb_per_s=algbw * factor if algbw and factor else None,
         in_place=None,
         status=CHECKED.get(str(figures.validation), "unchecked"),
         estimator="mean over iterations, " + ("on rank 0" if both_ways else "average over ranks"),

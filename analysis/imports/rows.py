@@ -6,15 +6,10 @@ from pathlib import Path
 from typing import Any
 
 from analysis.harvest import harvest
+from benchkit.models.collectives.sizes import REDUCTIONS, SHARED_OUT
 
 SUITE = "collective"
-REDUCING = ("all_reduce", "reduce_scatter", "reduce")
-PER_RANK = ("all_gather", "reduce_scatter", "gather", "scatter", "all_to_all")
-"""Their payload S consists of a part per rank."""
-IN_PLACE = {
-    **dict.fromkeys(("all_reduce", "broadcast", "reduce"), True),
-    **dict.fromkeys(("all_gather", "reduce_scatter", "gather", "scatter", "all_to_all"), False),
-}
+IN_PLACE = {**dict.fromkeys(("all_reduce", "broadcast", "reduce"), True), **dict.fromkeys(SHARED_OUT, False)}
 """Whether our suite calls them on one buffer."""
 
 
@@ -54,13 +49,6 @@ class Reading:
 
 class RanksMissing(ValueError):
     """How many ranks there were is needed, and nobody said."""
-
-
-def bus_factor(collective: str, world_size: int) -> float:
-    """busbw = algbw x this."""
-    if collective == "all_reduce":
-        return 2 * (world_size - 1) / world_size
-    return (world_size - 1) / world_size if collective in PER_RANK else 1.0
 
 
 def whole_lines(text: str) -> Iterator[str]:
@@ -104,7 +92,7 @@ def row_of(row: Mapping[str, Any]) -> Row:
         device=row["device"],
         world_size=row["world_size"],
         dtype=None if collective == "barrier" else row["dtype"],
-        reduce_op=row["reduce_op"] if collective in REDUCING else None,
+        reduce_op=row["reduce_op"] if collective in REDUCTIONS else None,
         payload_bytes=None if collective == "barrier" else payload_bytes,
         time_s=row.get("median_s"),
         algbw_gb_per_s=row.get("algbw_gb_per_s"),

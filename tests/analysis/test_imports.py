@@ -10,7 +10,6 @@ import pandas as pd
 import pytest
 
 from analysis.__main__ import main
-from analysis.imports.rows import bus_factor
 from benchkit.models.collectives import sizes
 from tests.analysis.records import make_record, write_all
 
@@ -277,11 +276,6 @@ def test_osu_says_itself_whether_results_were_right_and_whose_memory_it_was(tmp_
     )  # -d cuda alone leaves buffers in host memory
     told = text.replace("# Size", "# Send Buffer on DEVICE (D) and Receive Buffer on DEVICE (D)\n# Size")
     assert imported(tmp_path, saved(tmp_path, "l.txt", told)).device.tolist() == ["cuda"]
-
-
-def test_bus_factors_are_those_of_the_suite():
-    for collective in sizes.COLLECTIVES[:-1]:
-        assert [bus_factor(collective, n) for n in (2, 4)] == [sizes.bus_factor(collective, n) for n in (2, 4)]
 
 
 def test_of_records_only_collectives_are_read(tmp_path, capsys):
