@@ -1,3 +1,5 @@
+import time
+
 from benchkit.clocks import CudaClock, HostClock
 
 
@@ -40,6 +42,23 @@ def test_the_cuda_clock_reads_events_around_the_calls_alone_in_seconds():
     assert duration == 0.010
     assert cuda.calls == ["synchronize", "kernel", "record", *["kernel"] * 4, "record", "synchronize"]
     assert clock.name == "cuda_event"
+
+
+def test_the_cuda_clock_tells_of_regions_by_the_stream_or_by_the_host():
+    cuda = FakeCuda()
+    clock = CudaClock(cuda, align=lambda: None)
+    cuda.calls.clear()
+    for _ in range(2):
+        with clock.region("compute"):
+            cuda.kernel(3.0)
+        with clock.region("issue_on_host"):
+            time.sleep(0.002)
+            cuda.kernel(1e6)
+    assert cuda.calls == ["record", "kernel", "record", "kernel"] * 2  # no event where the host is meant
+    taken = clock.take_regions()
+    assert taken["compute"] == 0.006
+    assert 0.004 <= taken["issue_on_host"] < 1000  # what is queued there costs the host nothing
+    assert clock.take_regions() == {}
 
 
 def test_the_host_clock_times_and_counts():
