@@ -10,29 +10,19 @@ from matplotlib.figure import Figure
 
 from analysis import style
 from analysis.speedup import Baseline
-from analysis.table import alike, newest
-from analysis.tables.ddlb import OPTIONS, SUITES
+from analysis.tensor_parallel import BOUNDS, SHAPE, groups_of, shape_of, title_of
 
-BOUNDS = ["compute_only", "comm_only"]
-LABELS = ("implementation", *OPTIONS)
-SHAPE = ["m", "n", "k"]
 MOST_PANELS = 6
 """More shapes than this are told by the maps alone."""
 
 
 def draw(table: pd.DataFrame, baseline: Baseline | None) -> dict[str, Figure]:
     """Per suite, and what is alike but for shape and implementation."""
-    figures: dict[str, Figure] = {}
-    for suite in SUITES:
-        rows = table[(table["suite"] == suite) & (table["status"] == "ok")]
-        if rows.empty:
-            continue
-        rows = rows.assign(name=[name_of(row) for _, row in rows.iterrows()])
-        for suffix, part in alike(rows, *SHAPE, *LABELS):
-            part = newest(part, *SHAPE, "name")
-            title = f"{suite}: {part['world_size'].iloc[0]} ranks, {part['dtype'].iloc[0]}"
-            figures |= {f"{suite}_{name}{suffix}.png": figure for name, figure in figures_of(part, title).items()}
-    return figures
+    return {
+        f"{suite}_{name}{suffix}.png": figure
+        for suite, suffix, rows in groups_of(table)
+        for name, figure in figures_of(rows, title_of(rows)).items()
+    }
 
 
 def figures_of(part: pd.DataFrame, title: str) -> dict[str, Figure]:
@@ -42,17 +32,11 @@ def figures_of(part: pd.DataFrame, title: str) -> dict[str, Figure]:
         figures["time"] = bars(part, title, "median_s", "time of one product [ms]", 1e3)
         if rivals["paired_speedup"].notna().any():
             figures["speedup"] = bars(rivals, title, "paired_speedup", "time of baseline / time", 1)
-    if not rivals.empty:
+    if rivals["paired_speedup"].notna().any():
         figures["best"] = best_map(rivals, title)
     if rivals["limit_share"].notna().any():
         figures["limit"] = limit_map(rivals, title)
     return figures
-
-
-def name_of(row: Any) -> str:
-    """ "pipeline AG_before 4": an implementation with its options."""
-    options = [row[name] for name in OPTIONS if name in row and pd.notna(row[name]) and row[name] != "default"]
-    return " ".join([row["implementation"], *(f"{v:g}" if isinstance(v, float) else str(v) for v in options)])
 
 
 def bars(rows: pd.DataFrame, title: str, value: str, label: str, scale: float) -> Figure:
@@ -61,14 +45,14 @@ def bars(rows: pd.DataFrame, title: str, value: str, label: str, scale: float) -
     figure, axes = style.panels(len(shapes), width=6.0, height=1.2 + 0.28 * rows["name"].nunique(), share=False)
     low, high = ("ci_low_s", "ci_high_s") if value == "median_s" else (f"{value}_low", f"{value}_high")
     for (shape, part), axis in zip(shapes, axes, strict=True):
-        values = part[[value, low, high]].astype(float) * scale
+        values = part[[value, low, high]] * scale
         errors = style.interval_bars(values, value, low, high)
         bounds = part["implementation"].isin(BOUNDS)
         colours = ["lightgray" if bound else "C0" for bound in bounds]
         axis.barh(part["name"], values[value], xerr=errors, color=colours, capsize=3)
         if value != "median_s":
             axis.axvline(1, color="black", linewidth=1)
-        axis.set_title(" × ".join(f"{name} {size}" for name, size in zip(SHAPE, shape, strict=True)))
+        axis.set_title(shape_of(shape))
         axis.set_xlabel(label)
         axis.invert_yaxis()
         axis.grid(axis="y", visible=False)
@@ -81,15 +65,17 @@ def best_map(rows: pd.DataFrame, title: str) -> Figure:
     """The fastest implementation of each shape, `auto` apart, and its speedup over the baseline."""
     fixed = rows[rows["implementation"] != "auto"]
     best = fixed.loc[fixed.groupby(SHAPE)["median_s"].idxmin()]
-    gain = best["paired_speedup"].astype(float).fillna(1.0)
+    known = fixed.groupby(SHAPE)["paired_speedup"].transform(lambda part: part.notna().any())  # the rest is baseline
+    gain = best["paired_speedup"].fillna(1.0).where(known)
     texts = [f"{name}\n{speedup:.2f}×".replace(" ", "\n", 1) for name, speedup in zip(best["name"], gain, strict=True)]
     return shape_map(best.assign(value=gain, text=texts), f"{title}: the fastest", "speedup over the baseline")
 
 
 def limit_map(rows: pd.DataFrame, title: str) -> Figure:
     """How near the limit the fastest comes: the longer of its computation and communication alone, over its time."""
+    rows = rows[rows["limit_share"].notna()]
     best = rows.loc[rows.groupby(SHAPE)["median_s"].idxmin()]
-    share = 100 * best["limit_share"].astype(float)
+    share = 100 * best["limit_share"]
     texts = [f"{value:.0f} %" for value in share]
     return shape_map(best.assign(value=share, text=texts), f"{title}: how near the limit", "share of the limit [%]")
 

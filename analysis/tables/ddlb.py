@@ -1,9 +1,10 @@
 """Tensor-parallel products in the columns of DDLB, for whoever has tools for those."""
 
+from typing import Any
+
 import pandas as pd
 
-SUITES = ("tp_columnwise", "tp_rowwise")
-OPTIONS = ("size", "order", "collective", "chunks", "comm_backend")
+from analysis.tensor_parallel import OPTIONS, SUITES
 
 
 def write(table: pd.DataFrame) -> dict[str, str]:
@@ -13,8 +14,8 @@ def write(table: pd.DataFrame) -> dict[str, str]:
         return {}
     options = [name for name in OPTIONS if name in rows]
     told = [
-        ";".join(f"{name}={value}" for name, value in row.items() if pd.notna(value))
-        for row in rows[options].to_dict("records")
+        ";".join(f"{name}={in_full(value, backend)}" for name, value in row.items() if pd.notna(value))
+        for row, backend in zip(rows[options].to_dict("records"), rows["backend"], strict=True)
     ]
     found = pd.DataFrame(
         {
@@ -30,3 +31,8 @@ def write(table: pd.DataFrame) -> dict[str, str]:
         }
     )
     return {"ddlb.csv": found.to_csv(index=False, float_format="%.6g")}
+
+
+def in_full(value: Any, backend: str) -> str:
+    """4, not 4.0, which a column with gaps makes of it; the job's backend where that was meant."""
+    return f"{value:g}" if isinstance(value, float) else backend if value == "default" else str(value)

@@ -7,7 +7,7 @@ import pytest
 
 from analysis import within_job
 from analysis.plots import draw_all
-from analysis.tables import ddlb
+from analysis.tables import ddlb, tensor_parallel
 from benchkit.statistics import paired_overlap
 from tests.analysis.records import make_record, tabulate_records
 
@@ -17,17 +17,18 @@ TIMES = {
 }  # fmt: skip
 
 
-def product_record(m=1024, n=512, k=256, suite="tp_columnwise"):
+def product_record(m=1024, n=512, k=256, suite="tp_columnwise", times=TIMES):
     """A job whose parts take 6 and 4 ms: 10 one after the other, 7 in a pipeline."""
     record = make_record()
     [base] = record["cases"]
     cases = []
-    for name, seconds in TIMES.items():
+    for name, seconds in times.items():
         implementation, *order = name.split()
         bound = implementation.endswith("_only")
         option = "size" if implementation == "compute_only" else "order"
         scale = seconds / 1e-3
         labels = {"implementation": implementation, "comm_backend": "default"} | ({option: order[0]} if order else {})
+        labels |= {"chunks": 4} if implementation == "pipeline" else {}
         cases.append(base | {
             "labels": labels,
             "samples_s": [[scale * sample for sample in row] for row in base["samples_s"]],
@@ -88,23 +89,79 @@ def test_few_shapes_have_bars_and_many_have_maps():
     assert {f"{stem}_{name}.png" for name in ("time", "speedup", "best", "limit")} <= set(few)
     [axis] = few[f"{stem}_time.png"].axes
     assert [text.get_text() for text in axis.get_yticklabels()] == [
-        "compute_only sharded", "comm_only AG_after", "pytorch AG_before", "pytorch AG_after", "pipeline AG_after",
+        "compute_only sharded", "comm_only AG_after", "pytorch AG_before", "pytorch AG_after", "pipeline AG_after 4",
         "auto",
     ]  # fmt: skip
     many = [product_record(m, n, k) for m in (512, 1024) for n in (512, 1024) for k in (512, 1024)]
     figures_of_many = dict(draw_all(tabulate_records(many), None))
     assert f"{stem}_time.png" not in figures_of_many
     cells = [text.get_text() for text in figures_of_many[f"{stem}_best.png"].axes[0].texts]
-    assert cells == ["pipeline\nAG_after\n2.00×"] * 8
+    assert cells == ["pipeline\nAG_after 4\n2.00×"] * 8
 
 
 def test_the_table_has_the_columns_of_ddlb():
     rows = list(csv.DictReader(io.StringIO(ddlb.write(tabulate_records([product_record()]))["ddlb.csv"])))
     assert len(rows) == 6
     row = next(row for row in rows if row["implementation"] == "pipeline")
-    assert row["option"] == "order=AG_after;comm_backend=default"
+    assert row["option"] == "order=AG_after;chunks=4;comm_backend=gloo"
     assert float(row["mean_time"]) == pytest.approx(7)
     assert float(row["max_time"]) >= 7 >= float(row["min_time"])
     assert (row["m"], row["hostname"], row["valid"]) == ("1024", "here", "True")
     assert float(row["Throughput (TFLOPS)"]) == pytest.approx(2 * 1024 * 512 * 256 / 7e-3 / 1e12, rel=1e-3)
     assert ddlb.write(tabulate_records([make_record()])) == {}
+
+
+def test_the_summary_tells_what_overlap_and_auto_are_worth():
+    slow_pipeline = TIMES | {"pipeline AG_after": 12e-3, "auto": 10e-3}
+    records = [product_record(), product_record(m=512, times=slow_pipeline), product_record(suite="tp_rowwise")]
+    texts = tensor_parallel.write(tabulate_records(records))
+    assert set(texts) == {"tp_columnwise_summary.md", "tp_rowwise_summary.md"}
+    text = texts["tp_columnwise_summary.md"]
+    small, large = (line.split("|") for line in text.splitlines() if line.startswith("| m "))
+    assert [small[4].strip(), large[4].strip()] == ["pytorch AG_after", "pipeline AG_after 4"]
+    assert [small[5].strip(), large[5].strip(), large[7].strip()] == ["10", "7", "85.71"]
+    assert large[6].strip().startswith("2 [")
+    assert "auto took 1.049 times as long as the fastest fixed choice of each shape (geometric mean of 2; " in text
+    assert "at most 1.100" in text
+    # once for all shapes: AG_after takes 10 and 10, the pipeline 12 and 7; auto 10 and 7.7
+    assert "pipeline AG_after 4 is best; auto took 0.957 times as long." in text
+    assert "m 1024 × n 512 × k 256: pipeline AG_after 4 beats all plain orders beyond their intervals." in text
+    assert "m 512 × n 512 × k 256: pipeline" not in text
+
+
+def test_a_summary_needs_neither_auto_nor_rivals():
+    bounds = {name: seconds for name, seconds in TIMES.items() if "_only" in name}
+    alone = tensor_parallel.write(tabulate_records([product_record(times=bounds)]))
+    assert alone == {"tp_columnwise_summary.md": "# tp_columnwise: 2 ranks, float32"}
+    fixed = {name: seconds for name, seconds in TIMES.items() if name != "auto"}
+    assert (
+        "auto" not in tensor_parallel.write(tabulate_records([product_record(times=fixed)]))["tp_columnwise_summary.md"]
+    )
+
+
+def test_what_was_not_measured_is_left_blank():
+    """No bounds, no intervals, no baseline, and `auto` over a backend of its own."""
+    record = product_record(times={"pytorch AG_after": 10e-3, "pipeline AG_after": 7e-3, "auto": 8e-3})
+    for case in record["cases"]:
+        case |= {name: [row[:3] for row in case[name]] for name in ("samples_s", "start_offsets_s")}
+        case["labels"] |= {"comm_backend": "gloo"}
+    [text] = tensor_parallel.write(tabulate_records([record])).values()
+    cells = [cell.strip() for cell in next(line for line in text.splitlines() if line.startswith("| m ")).split("|")]
+    assert cells[1:] == [
+        "m 1024 × n 512 × k 256",
+        "9.105",
+        "pipeline AG_after 4 gloo",
+        "6.374",
+        "",
+        "",
+        "7.284",
+        "pipeline AG_after 4",
+        "",
+    ]
+    assert "auto gloo took 1.143 times as long" in text
+    assert "beats" not in text
+    assert not [name for name in draw_all_names(record) if "best" in name or "limit" in name or "speedup" in name]
+
+
+def draw_all_names(record):
+    return list(dict(draw_all(tabulate_records([record]), None)))

@@ -1,0 +1,48 @@
+"""What tables and plots of tensor-parallel products share: which rows they are, and how these are called."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pandas as pd
+
+from analysis.table import alike, newest
+
+SUITES = ("tp_columnwise", "tp_rowwise")
+OPTIONS = ("size", "order", "collective", "chunks", "comm_backend")
+BOUNDS = ["compute_only", "comm_only", "p2p_comm_only"]
+SHAPE = ["m", "n", "k"]
+FIGURES = (
+    "median_s", "ci_low_s", "ci_high_s", "paired_speedup", "paired_speedup_low", "paired_speedup_high", "limit_share",
+)  # fmt: skip
+
+
+def groups_of(table: pd.DataFrame) -> Iterator[tuple[str, str, pd.DataFrame]]:
+    """Measured rows that are alike but for shape and implementation: their suite, a suffix for file names, the rows.
+
+    The rows have a further column `name`, and FIGURES as numbers; of a repeated point the last run.
+    """
+    for suite in SUITES:
+        rows = table[(table["suite"] == suite) & (table["status"] == "ok")]
+        if rows.empty:
+            continue
+        figures = {name: pd.to_numeric(rows[name]) for name in FIGURES}
+        rows = rows.assign(name=[name_of(row) for _, row in rows.iterrows()], **figures)
+        for suffix, part in alike(rows, *SHAPE, "implementation", *OPTIONS):
+            yield suite, suffix, newest(part, *SHAPE, "name")
+
+
+def title_of(rows: pd.DataFrame) -> str:
+    """ "tp_rowwise: 4 ranks, float32"."""
+    first = rows.iloc[0]
+    return f"{first['suite']}: {first['world_size']} ranks, {first['dtype']}"
+
+
+def name_of(row: Any) -> str:
+    """ "pipeline AG_before 4": an implementation with its options."""
+    options = [row[name] for name in OPTIONS if name in row and pd.notna(row[name]) and row[name] != "default"]
+    return " ".join([row["implementation"], *(f"{v:g}" if isinstance(v, float) else str(v) for v in options)])
+
+
+def shape_of(values: tuple[Any, ...]) -> str:
+    """ "m 512 × n 1024 × k 512"."""
+    return " × ".join(f"{name} {size}" for name, size in zip(SHAPE, values, strict=True))
