@@ -8,6 +8,8 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
+from benchkit.regions import WAIT, region
+
 Ends = Sequence[tuple[Tensor, int]]
 """What goes to, or comes from, which rank."""
 
@@ -50,6 +52,24 @@ def in_one_batch(sends: Ends, receives: Ends, group: dist.ProcessGroup | None) -
     operations += [dist.P2POp(dist.irecv, tensor, peer, group) for tensor, peer in receives]
     works: list[Transfer] = dist.batch_isend_irecv(operations)
     return (works[: len(sends)], works[len(sends) :]) if len(works) == len(operations) else ([], works)
+
+
+class Flying:
+    """What is under way, by the piece of a message that it belongs to."""
+
+    def __init__(self, num_pieces: int) -> None:
+        self._transfers: list[list[Transfer]] = [[] for _ in range(num_pieces)]
+
+    def start(self, piece: int, sends: Ends, receives: Ends, group: dist.ProcessGroup | None) -> None:
+        """Starts a piece's transfers; those of it before must have landed."""
+        sending, receiving = start(sends, receives, group)
+        self._transfers[piece] = [*sending, *receiving]
+
+    def land(self, piece: int) -> None:
+        """Waits until what was received is there and what was sent may change."""
+        with region(WAIT):
+            for transfer in self._transfers[piece]:
+                transfer.wait()
 
 
 @dataclass(frozen=True)

@@ -19,6 +19,7 @@ class TpColumnwiseConfig(TensorParallelConfig):
     allowed: ClassVar[Allowed] = {
         "compute_only": {"size": ("sharded", "unsharded")},
         "comm_only": {"order": ORDERS, "backend": BACKENDS},
+        "p2p_comm_only": {"order": ORDERS, "backend": BACKENDS},
         "pytorch": {"order": ORDERS, "backend": BACKENDS},
         "pipeline": {"order": ORDERS, "chunks": int, "backend": BACKENDS},
         "p2p_pipeline": {"order": ORDERS, "chunks": int, "backend": BACKENDS},

@@ -19,6 +19,7 @@ class TpRowwiseConfig(TensorParallelConfig):
     allowed: ClassVar[Allowed] = {
         "compute_only": {"size": ("sharded", "unsharded")},
         "comm_only": {"collective": COLLECTIVES, "backend": BACKENDS},
+        "p2p_comm_only": {"backend": BACKENDS},
         "pytorch": {"collective": COLLECTIVES, "backend": BACKENDS},
         "pipeline": {"chunks": int, "backend": BACKENDS},
         "p2p_pipeline": {"chunks": int, "backend": BACKENDS},

@@ -18,7 +18,7 @@ from benchkit.regions import COMPUTE, WAIT
 
 Options = Mapping[str, str | int]
 Details = Mapping[str, Any]
-BOUNDS = ("compute_only", "comm_only")
+BOUNDS = ("compute_only", "comm_only", "p2p_comm_only")
 TIMED = -1
 """The turn whose matrices are timed; checks draw others."""
 
@@ -107,10 +107,10 @@ class Primitive:
         """What a fixed choice does."""
         raise NotImplementedError
 
-    def tried(self, kinds: Sequence[Options], job: Any) -> list[float]:
+    def timed_s(self, choices: Sequence[Options], job: Any) -> list[float]:
         """The time of each, in turns, on the slowest rank; all in the same scratch memory."""
         steps = []
-        for options in kinds:
+        for options in choices:
             self.scratch.used = 0
             steps.append(self.step(options, job))
         self.scratch.used = 0
@@ -126,7 +126,7 @@ class Primitive:
         """One per choice; all are skipped where memory is short."""
         operands, scratch = self.numbers()
         m, n, k = self.shape
-        checking = 9 * (m * k + k * n) + 8 * m * n  # whole matrices drawn, and all three in float64
+        checking = 13 * (m * k + k * n) + 8 * m * n  # A and B as drawn, 4 to time, 1 to check; and all in float64
         if shortage := self.rank.memory_shortage((operands + scratch) * self.dtype.itemsize + checking):
             return [Case(labels=labels_of(options), skip=shortage) for options in self.chosen]
         self.allocate()
@@ -152,7 +152,7 @@ class Primitive:
             regions=(COMPUTE, WAIT),
             details=lambda: built.details,
             name=name_of(options),
-            parts=built.parts,
+            parts=built.parts if self.rank.world_size > 1 else (),
             bound=bound,
             against="" if bound or options == self.baseline else name_of(self.baseline),
         )
@@ -181,6 +181,10 @@ class Primitive:
     def timed(self) -> tuple[Tensor, Tensor]:
         """What is timed: real numbers in either mode, since a GPU multiplies zeros faster."""
         return self.factory.real(TIMED)
+
+
+def ignored(*_: object) -> None:
+    """What communication alone does with what arrives."""
 
 
 def labels_of(options: Options) -> Options:

@@ -1,26 +1,23 @@
-"""Which implementation, and how many chunks: each kind is tried in one and in two, a model tells of more."""
+"""Which implementation and how many chunks: each kind is tried, a model tells of more, the best are tried again."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 
 SecondsOf = Callable[..., list[list[float]]]
-Options = dict[str, str | int]
-CHUNKS = (2, 4, 8)
-TRIED = (1, 2)
-"""Numbers of chunks that are timed; of more than the last of them, the model tells."""
+Options = Mapping[str, str | int]
+TRIED, FORETOLD = (1, 2), (4, 8)
+"""Numbers of chunks that are timed, and those of which the model tells by them."""
+MOST_FINALISTS, NEAR = 5, 1.15
+"""So many at most, and none that should take longer than this times the best, are timed again."""
 
 
 @dataclass(frozen=True)
 class Trial:
-    """One kind of implementation, timed on all ranks together; the slowest counts.
-
-    flops, num_bytes: what each rank multiplies, and the larger buffer of what it communicates.
-    """
+    """One kind of implementation, timed on all ranks together; the slowest counts. limit_s: its longest part alone."""
 
     options: Options
     seconds: float
-    flops: float
-    num_bytes: float
+    limit_s: float
 
 
 def overlapping() -> Iterator[tuple[str, Options]]:
@@ -38,33 +35,47 @@ class Costs:
     byte_s: float
     flop_s: float
 
-    def predicted(self, trial: Trial) -> Iterator[tuple[float, Options]]:
-        """A kind's time by its chunks: more hide more of what can be hidden, and each has a latency of its own.
+    def limit_s(self, flops: float, num_bytes: float) -> float:
+        """The longer of a computation and a collective: whatever hides the other takes this long."""
+        return max(self.flop_s * flops, self.latency_s + self.byte_s * num_bytes)
 
-        What is hidden, of what could be, is told by the trial: (T_comp + T_comm - T) over the least of the two.
+    def predicted(self, trials: Sequence[Trial]) -> list[tuple[float, Options]]:
+        """Seconds and options of all that was tried, and of more chunks, the fastest first.
+
+        In c chunks it takes A + latency c + E / c: E is exposed until the first chunk is through. One chunk and two
+        tell A and E; the limit holds for any number.
         """
-        tried = trial.options.get("chunks")
-        if tried != TRIED[-1]:
-            yield trial.seconds, trial.options
-            return
-        compute_s, communicate_s = self.flop_s * trial.flops, self.latency_s + self.byte_s * trial.num_bytes
-        shorter_s = min(compute_s, communicate_s)
-        saved_s = compute_s + communicate_s + (TRIED[-1] - 1) * self.latency_s - trial.seconds
-        hidden = min(1.0, max(0.0, saved_s / ((1 - 1 / TRIED[-1]) * shorter_s)))
-        for chunks in CHUNKS:
-            more_hidden_s = hidden * (1 / TRIED[-1] - 1 / chunks) * shorter_s
-            later_s = (chunks - TRIED[-1]) * self.latency_s
-            yield trial.seconds + later_s - more_hidden_s, {**trial.options, "chunks": chunks}
+        found = [(trial.seconds, trial.options) for trial in trials]
+        by_options = {tuple(trial.options.items()): trial for trial in trials}
+        for one in trials:
+            two = by_options.get(tuple({**one.options, "chunks": TRIED[1]}.items()))
+            if one.options.get("chunks") != TRIED[0] or two is None:
+                continue
+            exposed_s = 2 * (one.seconds - two.seconds + self.latency_s)
+            for chunks in FORETOLD:
+                seconds = two.seconds + (chunks - 2) * self.latency_s - exposed_s * (1 / 2 - 1 / chunks)
+                found.append((max(seconds, two.limit_s), {**one.options, "chunks": chunks}))
+        return sorted(found, key=lambda each: each[0])
 
-    def best(self, trials: Sequence[Trial]) -> tuple[float, Options]:
-        """Predicted time and options of what should be fastest; of those alike the first."""
-        return min((each for trial in trials for each in self.predicted(trial)), key=lambda each: each[0])
+    def finalists(self, trials: Sequence[Trial]) -> list[Options]:
+        """What may be the best by the model: a single trial, or two, are too few to tell what is alike apart."""
+        predicted = self.predicted(trials)
+        return [options for seconds, options in predicted if seconds <= NEAR * predicted[0][0]][:MOST_FINALISTS]
 
-    def decide(self, trials: Sequence[Trial]) -> tuple[Options, dict[str, object]]:
-        """The best, and what the record should say of it: "pipeline AG_after 4", its time, and these costs."""
-        predicted_s, options = self.best(trials)
-        chosen = " ".join(str(value) for name, value in options.items() if name != "backend")
-        return options, {"chosen": chosen, "predicted_s": predicted_s, **asdict(self)}
+
+def choose(
+    costs: Costs, kinds: Sequence[tuple[Options, float]], timed: Callable[[Sequence[Options]], list[float]]
+) -> tuple[Options, dict[str, object]]:
+    """The fastest of the finalists, and what the record should say of it: "pipeline AG_after 4", its time, the costs.
+
+    kinds: what to try, each with its limit. timed: the seconds of each of some, taking turns; alike on all ranks.
+    """
+    tried_s = timed([options for options, _ in kinds])
+    trials = [Trial(options, seconds, limit) for (options, limit), seconds in zip(kinds, tried_s, strict=True)]
+    finalists = costs.finalists(trials)
+    seconds, best = min(zip(timed(finalists), range(len(finalists)), strict=True))
+    chosen = " ".join(str(value) for name, value in finalists[best].items() if name != "backend")
+    return finalists[best], {"chosen": chosen, "predicted_s": seconds, **asdict(costs)}
 
 
 def measure_costs(
@@ -75,5 +86,5 @@ def measure_costs(
 ) -> Costs:
     """Times a small and a large collective (bytes, call) and a computation (operations, call) on the slowest rank."""
     small_s, large_s, compute_s = map(max, seconds_of(small[1], large[1], compute[1]))
-    byte_s = max(0.0, large_s - small_s) / max(1, large[0] - small[0])
+    byte_s = max(0.0, large_s - small_s) / (large[0] - small[0]) if large[0] > small[0] else 0.0
     return Costs(max(0.0, small_s - byte_s * small[0]), byte_s, compute_s / compute[0])

@@ -3,17 +3,15 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from itertools import chain
 from typing import Any
 
 import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from benchkit.models import transfers
 from benchkit.models.tensor_parallel.cases import Buffers
 from benchkit.models.tensor_parallel.operands import Shards
-from benchkit.models.transfers import Transfer
+from benchkit.models.transfers import Flying
 from benchkit.regions import COMPUTE, WAIT, region
 
 Step = Callable[[], object]
@@ -139,49 +137,54 @@ def multiply_in_chunks(job: Columnwise, chunks: int) -> Step:
     return step
 
 
-def shards_round_the_ring(job: Columnwise, chunks: int) -> Step:
-    """AG_before, peer to peer: shards go round in chunks; each rank multiplies its own first and then what arrives."""
+def shards_round_the_ring(job: Columnwise, chunks: int, multiply: Callable[..., object] | None = None) -> Step:
+    """AG_before, peer to peer: shards go round in chunks; each rank multiplies its own first and then what arrives.
+
+    multiply: what is done instead with rows of A, given whose they are and the first of them.
+    """
     size, rank, pieces = job.rows.world_size, job.rank, chunks_of(job.rows.most, chunks)
     spare = [job.new(job.rows.most, job.a) for _ in range(2)]
     after, before = (rank + 1) % size, (rank - 1) % size
+    multiply = multiply or job.multiply
 
     def step() -> None:
-        held = job.a
+        held, flying = job.a, Flying(len(pieces))
         for turn in range(size):
             incoming = spare[turn % 2]
-            works: list[Transfer] = []
-            for piece in pieces:
+            for index, piece in enumerate(pieces):
+                flying.land(index)
                 if turn + 1 < size:
-                    works += chain(*transfers.start([(held[piece], after)], [(incoming[piece], before)], job.group))
+                    flying.start(index, [(held[piece], after)], [(incoming[piece], before)], job.group)
                 with region(COMPUTE):
-                    job.multiply(held[piece], (rank - turn) % size, piece.start)
-            with region(WAIT):
-                for work in works:
-                    work.wait()
+                    multiply(held[piece], (rank - turn) % size, piece.start)
             held = incoming
 
     return step
 
 
-def rows_to_all_peers(job: Columnwise, chunks: int) -> Step:
-    """AG_after, peer to peer: own rows go straight to their place everywhere while the next chunk is made."""
-    size, rank = job.rows.world_size, job.rank
-    pieces = chunks_of(job.rows.most, chunks)
+def rows_to_all_peers(job: Columnwise, chunks: int, multiply: Callable[..., object] | None = None) -> Step:
+    """AG_after, peer to peer: own rows go straight to their place everywhere while the next chunk is made.
+
+    multiply: what is done instead with rows of A and their place in C.
+    """
+    size, rank, pieces = job.rows.world_size, job.rank, chunks_of(job.rows.most, chunks)
     peers = [(rank + 1 + i) % size for i in range(size - 1)]  # every rank begins with its neighbour
+    multiply = multiply or (lambda rows, own: torch.mm(rows, job.b, out=own))
+    plan = []
+    for piece in pieces:
+        own, *theirs = (job.place(each, piece.start, piece.stop - piece.start) for each in (rank, *peers))
+        sends = [(own, peer) for peer in peers if len(own)]
+        receives = [(rows, peer) for peer, rows in zip(peers, theirs, strict=True) if len(rows)]
+        plan.append((job.a[piece][: len(own)], own, sends, receives))
 
     def step() -> None:
-        works: list[Transfer] = []
-        for piece in pieces:
-            length = piece.stop - piece.start
-            own = job.place(rank, piece.start, length)
+        flying = Flying(len(plan))
+        for index, (rows, own, sends, receives) in enumerate(plan):
             with region(COMPUTE):
                 if len(own):
-                    torch.mm(job.a[piece][: len(own)], job.b, out=own)
-            there = {peer: job.place(peer, piece.start, length) for peer in peers}
-            receives = [(rows, peer) for peer, rows in there.items() if len(rows)]
-            works += chain(*transfers.start([(own, peer) for peer in peers if len(own)], receives, job.group))
-        with region(WAIT):
-            for work in works:
-                work.wait()
+                    multiply(rows, own)
+            flying.start(index, sends, receives, job.group)
+        for index in range(len(plan)):
+            flying.land(index)
 
     return step

@@ -2,6 +2,7 @@
 
 import functools
 import itertools
+from dataclasses import replace
 from typing import ClassVar
 
 import torch
@@ -11,8 +12,8 @@ from torch import Tensor
 from benchkit import verification
 from benchkit.case import Work
 from benchkit.models.tensor_parallel import columnwise, symmetric_memory
-from benchkit.models.tensor_parallel.cases import Built, Details, Options, Primitive
-from benchkit.models.tensor_parallel.choice import Trial, measure_costs, overlapping
+from benchkit.models.tensor_parallel.cases import Built, Details, Options, Primitive, ignored
+from benchkit.models.tensor_parallel.choice import choose, measure_costs, overlapping
 from benchkit.models.tensor_parallel.columnwise import Columnwise, Step
 
 ORDERS = ("AG_before", "AG_after")
@@ -33,7 +34,7 @@ class ColumnwiseCases(Primitive):
         m, n, k = self.shape
         most, size = self.rows.most, self.rank.world_size
         operands = most * k + k * n + m * n + (m * k if self.needs_whole else 0)
-        return operands, max((size + 2) * most * k, (size + 1) * most * n)
+        return operands, max((size + 3) * most * k, (size + 1) * most * n)
 
     def load(self, a: Tensor, b: Tensor) -> None:
         """This rank's rows of A, and B."""
@@ -47,8 +48,8 @@ class ColumnwiseCases(Primitive):
         """One implementation with its output: all of C, but for the bounds."""
         job = Columnwise(self.rows, self.rank.index, group, self.a, self.b, self.c, self.scratch)
         kind, order = options["implementation"], str(options.get("order", ""))
-        if kind == "comm_only":
-            return self.communication(job, order)
+        if kind in ("comm_only", "p2p_comm_only"):
+            return self.communication(job, kind == "p2p_comm_only", order)
         size = self.rows.world_size
         if kind == "compute_only" and options["size"] == "sharded":
             own = self.rows.of(job.rank)
@@ -59,13 +60,15 @@ class ColumnwiseCases(Primitive):
             step = functools.partial(torch.mm, self.whole_a, self.b, out=self.c)
             return Built(step, Work(useful_flops=self.flops, executed_flops=self.flops * size), lambda: self.c)
         if kind == "symmetric_memory":
-            return symmetric_memory.all_gather_matmul(job, self.work("AG_before"), parts("AG_before", "default"))
+            return symmetric_memory.all_gather_matmul(
+                job, self.work("AG_before"), parts({"order": "AG_before", **options, "backend": "default"})
+            )
         details: Details = {}
         if kind == "auto":
             options, details = self.choose(job, str(options["backend"]))
         order = str(options["order"])
         step = self.step(options, job)
-        return Built(step, self.work(order), lambda: self.c, parts=parts(order, options["backend"]), details=details)
+        return Built(step, self.work(order), lambda: self.c, parts=parts(options), details=details)
 
     def step(self, options: Options, job: Columnwise) -> Step:
         """What a fixed choice does."""
@@ -90,33 +93,35 @@ class ColumnwiseCases(Primitive):
             wire_bytes=self.gathered_bytes(order) * (size - 1) // size,
         )
 
-    def communication(self, job: Columnwise, order: str) -> Built:
-        """The all-gather of an order alone."""
-        like = job.a if order == "AG_before" else job.c
-        part = job.new(self.rows.most, like)
-        whole = job.new(self.rows.most * self.rows.world_size, like)
+    def communication(self, job: Columnwise, by_peers: bool, order: str) -> Built:
+        """What an order sends, alone: by the all-gather, or by its peers in one chunk."""
+        size, most, before = self.rows.world_size, self.rows.most, order == "AG_before"
+        like = job.a if before else job.c
+        if by_peers and not before:
+            blocks = [job.place(rank) for rank in range(size)]
+            step = check = columnwise.rows_to_all_peers(job, 1, ignored)
+            part = blocks[job.rank]
+        else:
+            part, whole = job.new(most, like), job.new(most * size, like)
+            blocks = list(whole.chunk(size))
+            step = check = functools.partial(job.gather, whole, part)
+            if by_peers:
+                used, keep = self.scratch.used, lambda rows, owner, first: blocks[owner].copy_(rows)
+                step = columnwise.shards_round_the_ring(replace(job, a=part), 1, ignored)
+                self.scratch.used = used
+                check = columnwise.shards_round_the_ring(replace(job, a=part), 1, keep)
 
         def verify(turn: int) -> None:
-            size, drawn = self.rows.world_size, []
-            for rank in range(size):
-                values = verification.pattern(
-                    seed=self.rank.seed,
-                    turn=turn,
-                    rank=rank,
-                    world_size=size,
-                    dtype=self.dtype,
-                    op="max",
-                    length=part.numel(),
-                )
-                drawn.append(self.on_device(values))
+            draw = functools.partial(verification.pattern, world_size=size, dtype=self.dtype, op="max", turn=turn)
+            length = most * like.shape[1]
+            drawn = [self.on_device(draw(seed=self.rank.seed, rank=rank, length=length)) for rank in range(size)]
             verification.tile(part.view(-1), drawn[job.rank])
-            job.gather(whole, part)
-            for block, expected in zip(whole.chunk(size), drawn, strict=True):
+            check()
+            for block, expected in zip(blocks, drawn, strict=True):
                 verification.require_tiled(block.view(-1), expected)
 
         part.zero_()
-        work = Work(wire_bytes=self.work(order).wire_bytes)
-        return Built(functools.partial(job.gather, whole, part), work, verify=verify)
+        return Built(step, Work(wire_bytes=self.work(order).wire_bytes), verify=verify)
 
     def choose(self, job: Columnwise, backend: str) -> tuple[Options, Details]:
         """What should be fastest, and what says so."""
@@ -130,18 +135,16 @@ class ColumnwiseCases(Primitive):
 
         local = (self.flops / size, columnwise.compute_sharded(job))
         costs = measure_costs(self.rank.seconds_of, gather(1), gather(self.rows.most), local)
-        kinds: list[Options] = [
-            {"implementation": name, "order": order, **chunked, "backend": backend}
-            for order, (name, chunked) in itertools.product(ORDERS, [("pytorch", {}), *overlapping()])
-        ]
-        trials = []
-        for options, tried_s in zip(kinds, self.tried(kinds, job), strict=True):
-            order = str(options["order"])
+        kinds: list[tuple[Options, float]] = []
+        for order, (name, chunked) in itertools.product(ORDERS, [("pytorch", {}), *overlapping()]):
             flops = self.flops if order == "AG_before" else self.flops / size
-            trials.append(Trial(dict(options), tried_s, flops, self.gathered_bytes(order)))
-        return costs.decide(trials)
+            limit_s = costs.limit_s(flops, 0 if name == "p2p_pipeline" else self.gathered_bytes(order))
+            kinds.append(({"implementation": name, "order": order, **chunked, "backend": backend}, limit_s))
+        return choose(costs, kinds, functools.partial(self.timed_s, job=job))
 
 
-def parts(order: str, backend: object) -> tuple[str, str]:
-    """The names of the bounds of an order: its computation and its communication, alone."""
-    return f"compute_only {'unsharded' if order == 'AG_before' else 'sharded'}", f"comm_only {order} {backend}"
+def parts(options: Options) -> tuple[str, str]:
+    """The names of the bounds of an implementation: its computation and its communication, alone."""
+    order, communication = options["order"], "p2p_comm_only" if "p2p" in str(options["implementation"]) else "comm_only"
+    size = "unsharded" if order == "AG_before" else "sharded"
+    return f"compute_only {size}", f"{communication} {order} {options['backend']}"

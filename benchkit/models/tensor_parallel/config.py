@@ -27,10 +27,10 @@ class TensorParallelConfig(RunConfig):
     @classmethod
     def unknown(cls, name: str, rest: str) -> str:
         implementation, _, option = rest.partition(".")
-        if name != "implementations" or (option and implementation not in cls.allowed):
+        if name != "implementations" or option in cls.allowed.get(implementation, {}):
             return ""
         try:
-            expand({implementation: {option: None}}, cls.allowed)
+            expand({implementation: {option: None} if option else {}}, cls.allowed)
         except ConfigError as error:
             return str(error)
         return ""

@@ -1,6 +1,7 @@
 """The matrices of one rank: filled for timing or for checking, and checked element for element."""
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import torch
 from torch import Tensor
@@ -10,6 +11,8 @@ from benchkit.errors import InvalidResult
 VECTORS = 2
 """Random vectors of a check: each misses a wrong row with a chance of one in two thousand at most."""
 WEIGHTS = 1000
+REAL = 1
+"""Draws real numbers apart from the integers of a turn. No word, since each process hashes words in its own way."""
 NONZEROS = 64
 """Of a row of A in exact inputs: sums of so many ±1 are exact in every dtype, whatever the order and wherever added."""
 
@@ -21,7 +24,7 @@ class Shards:
     total: int
     world_size: int
 
-    @property
+    @cached_property
     def sizes(self) -> list[int]:
         share, more = divmod(self.total, self.world_size)
         return [share + (rank < more) for rank in range(self.world_size)]
@@ -33,6 +36,11 @@ class Shards:
     @property
     def even(self) -> bool:
         return self.total % self.world_size == 0
+
+    @property
+    def unpadded(self) -> list[int]:
+        """Where all are in parts that are padded to the most, one after another."""
+        return [rank * self.most + index for rank, size in enumerate(self.sizes) for index in range(size)]
 
     def of(self, rank: int) -> slice:
         """Where a rank's are among all."""
@@ -60,7 +68,7 @@ class Factory:
 
     def real(self, turn: int) -> tuple[Tensor, Tensor]:
         """Both uniform in [-1, 1): float32."""
-        generator = torch.Generator().manual_seed(hash((self.seed, turn, "real")) % 2**63)
+        generator = torch.Generator().manual_seed(hash((self.seed, turn, REAL)) % 2**63)
         a = torch.rand(self.m, self.k, generator=generator) * 2 - 1
         return a, torch.rand(self.k, self.n, generator=generator) * 2 - 1
 

@@ -1,16 +1,15 @@
 """Rowwise: each rank has columns of A and rows of B; its product is one summand, and it wants its rows of the sum."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from itertools import chain
 
 import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from benchkit.models import transfers
 from benchkit.models.tensor_parallel.cases import Buffers
 from benchkit.models.tensor_parallel.columnwise import Step, Work, chunks_of
-from benchkit.models.transfers import Transfer
+from benchkit.models.transfers import Flying
 from benchkit.regions import COMPUTE, WAIT, region
 
 
@@ -90,30 +89,29 @@ def scatter_in_chunks(job: Rowwise, chunks: int) -> Step:
     return step
 
 
-def sums_round_the_ring(job: Rowwise, chunks: int) -> Step:
+def sums_round_the_ring(job: Rowwise, chunks: int, multiply: Callable[..., object] | None = None) -> Step:
     """Peer to peer: sums go round in chunks and each rank adds its summand; the rank's own rows come last, complete.
 
     In turn t a rank multiplies the rows of rank - 1 - t, which the rank before it multiplied in turn t - 1.
+    multiply: what is done instead with rows of A, where their product should be and who wants it.
     """
     size, rank, pieces = job.rows.world_size, job.rank, chunks_of(job.rows.most, chunks)
     after, before = (rank + 1) % size, (rank - 1) % size
     sums, arriving = ([job.new(job.rows.most) for _ in range(2)] for _ in range(2))
+    multiply = multiply or (lambda rows, into, owner: torch.mm(rows, job.b, out=into))
 
     def step() -> None:
-        flying: list[list[Transfer]] = [[] for _ in pieces]
+        flying = Flying(len(pieces))
         for turn in range(size):
-            last = turn + 1 == size
+            owner, last = (rank - 1 - turn) % size, turn + 1 == size
             for index, piece in enumerate(pieces):
                 target = (job.c if last else sums[turn % 2])[piece]
                 with region(COMPUTE):
-                    torch.mm(job.block((rank - 1 - turn) % size, piece), job.b, out=target)
-                with region(WAIT):
-                    for work in flying[index]:
-                        work.wait()
+                    multiply(job.block(owner, piece), target, owner)
+                flying.land(index)
                 if turn:
                     target.add_(arriving[(turn - 1) % 2][piece])
                 if not last:
-                    into = arriving[turn % 2][piece]
-                    flying[index] = [*chain(*transfers.start([(target, after)], [(into, before)], job.group))]
+                    flying.start(index, [(target, after)], [(arriving[turn % 2][piece], before)], job.group)
 
     return step

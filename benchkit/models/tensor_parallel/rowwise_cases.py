@@ -1,7 +1,7 @@
 """Every implementation of the rowwise product as a case: its memory, its work, its check and its bounds."""
 
 import functools
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch
 import torch.distributed as dist
@@ -10,13 +10,15 @@ from torch import Tensor
 from benchkit import verification
 from benchkit.case import Work
 from benchkit.models.tensor_parallel import rowwise
-from benchkit.models.tensor_parallel.cases import Built, Details, Options, Primitive
-from benchkit.models.tensor_parallel.choice import Trial, measure_costs, overlapping
+from benchkit.models.tensor_parallel.cases import Built, Details, Options, Primitive, ignored
+from benchkit.models.tensor_parallel.choice import choose, measure_costs, overlapping
 from benchkit.models.tensor_parallel.columnwise import Step
 from benchkit.models.tensor_parallel.operands import Shards
 from benchkit.models.tensor_parallel.rowwise import Rowwise
 
 COLLECTIVES = ("reduce_scatter", "all_reduce")
+PEERS = "p2p"
+"""Sums that go round the ring, in the place of a collective."""
 
 
 class RowwiseCases(Primitive):
@@ -53,14 +55,15 @@ class RowwiseCases(Primitive):
         """One implementation with its output: this rank's rows of C, but for the bounds."""
         job = Rowwise(self.rows, self.rank.index, group, self.a, self.b, self.c, self.scratch)
         kind, size = options["implementation"], self.rank.world_size
-        if kind == "comm_only":
-            return self.communication(job, str(options["collective"]))
+        if kind in ("comm_only", "p2p_comm_only"):
+            return self.communication(job, str(options.get("collective", PEERS)))
         if kind == "compute_only" and options["size"] == "sharded":
             summand = job.new(len(self.a))
             step = functools.partial(torch.mm, self.a, self.b, out=summand)
-            own = slice(0, self.rows.sizes[0])  # the rows that rank 0 wants
             work = Work(useful_flops=self.flops / size, executed_flops=self.flops)
-            return Built(step, work, lambda: summand[own], lambda a, b: (a[own, self.inner], b[self.inner], 0))
+            return Built(
+                step, work, lambda: summand[self.rows.unpadded], lambda a, b: (a[:, self.inner], b[self.inner], 0)
+            )
         if kind == "compute_only":
             step = functools.partial(torch.mm, self.whole[0], self.whole[1], out=self.whole[2])
             return Built(step, Work(useful_flops=self.flops, executed_flops=self.flops * size), lambda: self.whole[2])
@@ -71,8 +74,7 @@ class RowwiseCases(Primitive):
         own = self.rows.of(job.rank)
         output = lambda: self.c[: self.rows.sizes[job.rank]]  # noqa: E731
         factors = lambda a, b: (a[own], b, own.start)  # noqa: E731
-        bounds = parts(collective, options["backend"])
-        return Built(self.step(options, job), self.work(collective), output, factors, bounds, details)
+        return Built(self.step(options, job), self.work(collective), output, factors, parts(options), details)
 
     def step(self, options: Options, job: Rowwise) -> Step:
         """What a fixed choice does."""
@@ -95,26 +97,36 @@ class RowwiseCases(Primitive):
         return int(self.rows.most * self.rank.world_size * self.shape[1] * self.dtype.itemsize)
 
     def communication(self, job: Rowwise, collective: str) -> Built:
-        """The collective alone; of the sum, each rank checks its rows."""
-        size, rank = self.rank.world_size, self.rank.index
+        """The sum over ranks alone, by a collective or by the ring of peers; each rank checks all that it gets.
+
+        Timed are sums of whatever is in memory, and of sums: they overflow, which takes no longer.
+        """
+        size, rank, most = self.rank.world_size, self.rank.index, self.rows.most
         summand = job.new(len(self.a))
-        step = functools.partial(job.scatter, job.c, summand)
+        blocks, got = summand.chunk(size), {rank: job.c}
+        step: Step = functools.partial(job.scatter, job.c, summand)
+        check = step
         if collective == "all_reduce":
-            step = functools.partial(job.reduce, summand)
+            step = check = functools.partial(job.reduce, summand)
+            got = dict(enumerate(blocks))
+        elif collective == PEERS:
+            used, fill = self.scratch.used, lambda rows, into, owner: into.copy_(blocks[owner])
+            step = rowwise.sums_round_the_ring(job, 1, ignored)
+            self.scratch.used = used
+            check = rowwise.sums_round_the_ring(job, 1, fill)
+        draw: dict[str, Any] = {
+            "seed": self.rank.seed, "world_size": size, "dtype": self.dtype, "op": "sum", "length": most * self.shape[1]
+        }  # fmt: skip
 
         def verify(turn: int) -> None:
-            drawn = {
-                "seed": self.rank.seed, "world_size": size, "dtype": self.dtype, "op": "sum", "length": job.c.numel()
-            }  # fmt: skip
-            for block, rows in enumerate(summand.chunk(size)):
-                values = verification.pattern(turn=turn * size + block, rank=rank, **drawn)
-                verification.tile(rows.view(-1), self.on_device(values))
-            step()
-            result = summand.chunk(size)[rank] if collective == "all_reduce" else job.c
-            expected = verification.reduced(turn=turn * size + rank, **drawn)
-            verification.require_tiled(result.view(-1), self.on_device(expected))
+            for index, block in enumerate(blocks):
+                values = verification.pattern(turn=turn * size + index, rank=rank, **draw)
+                verification.tile(block.view(-1), self.on_device(values))
+            check()
+            for index, result in got.items():
+                expected = verification.reduced(turn=turn * size + index, **draw)
+                verification.require_tiled(result.view(-1), self.on_device(expected))
 
-        summand.zero_()
         return Built(step, Work(wire_bytes=self.work(collective).wire_bytes), verify=verify)
 
     def choose(self, job: Rowwise, backend: str) -> tuple[Options, Details]:
@@ -129,16 +141,15 @@ class RowwiseCases(Primitive):
         local = (self.flops / size, functools.partial(torch.mm, self.a, self.b, out=summand))
         costs = measure_costs(self.rank.seconds_of, scatter(1), scatter(self.rows.most), local)
         plain: list[tuple[str, Options]] = [("pytorch", {"collective": collective}) for collective in COLLECTIVES]
-        kinds: list[Options] = [
-            {"implementation": name, **chosen_of, "backend": backend} for name, chosen_of in (*plain, *overlapping())
-        ]
-        trials = [
-            Trial(dict(options), tried_s, self.flops / size, self.summand_bytes)
-            for options, tried_s in zip(kinds, self.tried(kinds, job), strict=True)
-        ]
-        return costs.decide(trials)
+        kinds: list[tuple[Options, float]] = []
+        for name, chosen_of in (*plain, *overlapping()):
+            limit_s = costs.limit_s(self.flops / size, 0 if name == "p2p_pipeline" else self.summand_bytes)
+            kinds.append(({"implementation": name, **chosen_of, "backend": backend}, limit_s))
+        return choose(costs, kinds, functools.partial(self.timed_s, job=job))
 
 
-def parts(collective: str, backend: object) -> tuple[str, str]:
-    """The names of the bounds: the computation and the communication, alone."""
-    return "compute_only sharded", f"comm_only {collective} {backend}"
+def parts(options: Options) -> tuple[str, str]:
+    """The names of the bounds of an implementation: its computation and its communication, alone."""
+    by_peers = options["implementation"] == "p2p_pipeline"
+    communication = "p2p_comm_only" if by_peers else f"comm_only {options.get('collective', 'reduce_scatter')}"
+    return "compute_only sharded", f"{communication} {options['backend']}"

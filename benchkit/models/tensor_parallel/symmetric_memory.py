@@ -41,7 +41,8 @@ def place(like: Tensor, group_name: str) -> Tensor:
 
 def fused(shard: Tensor, b: Tensor, group_name: str) -> Tensor:
     """All ranks' shards times B, gathered while multiplying."""
-    _, [product] = torch.ops.symm_mem.fused_all_gather_matmul(shard, [b], gather_dim=0, group_name=group_name)
+    fused_product = torch.ops.symm_mem.fused_all_gather_matmul
+    _, [product] = fused_product(shard, [b], gather_dim=0, group_name=group_name, return_A=False)
     return product
 
 
