@@ -9,6 +9,7 @@ from typing import Any
 
 import hydra
 from hydra.core.hydra_config import HydraConfig
+from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.errors import HydraException
 from hydra.types import RunMode
 from omegaconf import DictConfig
@@ -38,6 +39,7 @@ def main() -> int:
         signal.signal(number, terminate)
     try:
         composition.register()
+        sys.argv[1:] = set_per_point(sys.argv[1:])
         if {"--help", "-h"} & set(sys.argv[1:]):
             print(composition.help_text(config_folders(sys.argv[1:])))
             return EXIT_OK
@@ -70,6 +72,29 @@ def multirun_first(arguments: list[str]) -> list[str]:
     """Moves -m/--multirun to the front: Hydra 1.3 takes no override after a flag (hydra #3053, fixed in 1.4)."""
     flags = [argument for argument in arguments if argument in ("-m", "--multirun")]
     return flags[:1] + [argument for argument in arguments if argument not in flags]
+
+
+def set_per_point(arguments: list[str]) -> list[str]:
+    """Values of suites' own keys as sweeps of one value, where no single suite is chosen here.
+
+    Else Hydra would set them before a sweep chooses its suites, when nothing has such a key.
+    """
+    if any(argument.startswith("+suite=") and "," not in argument for argument in arguments):
+        return arguments
+    own = composition.keys_of_suites()
+    parsed = [(argument, *argument.partition("=")[::2]) for argument in arguments]
+    return [
+        f"{key}=choice({value})" if key.split(".")[0] in own and value and not varies(argument) else argument
+        for argument, key, value in parsed
+    ]
+
+
+def varies(argument: str) -> bool:
+    """Whether an override is a sweep already, or none that Hydra understands."""
+    try:
+        return bool(OverridesParser.create().parse_override(argument).is_sweep_override())
+    except HydraException:
+        return True
 
 
 def config_folder() -> Path:

@@ -98,6 +98,11 @@ def own_keys(schema: type[RunConfig]) -> dict[str, Key]:
     return {name: described for name, (described, _) in described_keys(schema).items() if name not in shared}
 
 
+def keys_of_suites() -> set[str]:
+    """The keys that some suites have and others do not, without what is below them."""
+    return {name.split(".")[0] for suite in SUITES.values() for name in own_keys(suite.config)}
+
+
 def key_rows(keys: dict[str, Key]) -> str:
     """One line per key: its name, what it means, what it may be."""
     return "\n".join(
@@ -161,9 +166,9 @@ def unknown_key(name: str) -> str:
     if name == "backend.env":
         return "backend.env: takes variables one by one: +backend.env.NAME=value"
     parent, _, rest = name.partition(".")
-    told = {line for suite in SUITES.values() if (line := suite.config.unknown(parent, rest))}
+    told = {line: suite.name for suite in SUITES.values() if (line := suite.config.unknown(parent, rest))}
     if told:
-        return " or ".join(sorted(told))
+        return "; ".join(line if len(told) == 1 else f"{line} (suite {suite})" for line, suite in told.items())
     keys = {name for suite in SUITES.values() for name in described_keys(suite.config)}
     groups = {name.split(".")[0] for name in keys if "." in name} | {"sweep", "launcher"}
     if name in keys:
