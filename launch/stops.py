@@ -36,12 +36,26 @@ def heed_no_more() -> None:
 
 @contextlib.contextmanager
 def uninterrupted() -> Iterator[None]:
-    """Holds signals back while something must be done to its end."""
+    """Holds signals back while something must be done to its end.
+
+    They are blocked, which processes started meanwhile inherit; and since the kernel may hand them to a thread of some
+    library, which blocks nothing, the handlers do no more than note them.
+    """
+    noted: list[int] = []
     before = signal.pthread_sigmask(signal.SIG_BLOCK, STOPPING)
+    handlers = {number: handler for number in STOPPING if callable(handler := signal.getsignal(number))}
+    if threading.current_thread() is not threading.main_thread():
+        handlers.clear()  # it alone runs handlers
+    for number in handlers:
+        signal.signal(number, lambda number, frame: noted.append(number))
     try:
         yield
     finally:
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        for caught in dict.fromkeys(noted):
+            signal.raise_signal(caught)
 
 
 def wait_for(things: Sequence[Any], timeout_s: float | None = None) -> list[Any]:

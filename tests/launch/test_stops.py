@@ -7,7 +7,7 @@ from multiprocessing import Pipe
 
 import pytest
 
-from launch.stops import Stopped, wait_for
+from launch.stops import Stopped, uninterrupted, wait_for
 
 
 @pytest.fixture
@@ -44,3 +44,33 @@ def test_what_is_ready_is_returned():
     ours, theirs = Pipe()
     theirs.send("here")
     assert wait_for([ours], 5) == [ours]
+
+
+def caught_by_a_thread():
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGUSR2})
+    signal.pthread_kill(threading.get_ident(), signal.SIGUSR2)
+
+
+def test_what_must_be_done_to_its_end_is_even_where_another_thread_gets_the_signal(stopping):
+    done = []
+    with pytest.raises(Stopped):  # noqa: PT012 (that it comes at the end is the point)
+        with uninterrupted():
+            library = threading.Thread(target=caught_by_a_thread)
+            library.start()
+            library.join()
+            time.sleep(0.01)
+            done.append("quit")
+        done.append("not reached")
+    assert done == ["quit"]
+    with pytest.raises(Stopped):
+        signal.raise_signal(signal.SIGUSR2)  # the handler is back
+
+
+def test_an_ignored_signal_stays_ignored():
+    before = signal.signal(signal.SIGUSR2, signal.SIG_IGN)
+    try:
+        with uninterrupted():
+            assert signal.getsignal(signal.SIGUSR2) is signal.SIG_IGN
+            signal.raise_signal(signal.SIGUSR2)
+    finally:
+        signal.signal(signal.SIGUSR2, before)
