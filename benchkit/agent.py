@@ -113,7 +113,7 @@ def fork_ranks(
             start_fork_server()
         port = crew.facts[agents.members[0].index]["store_port"]
         rendezvous = backends.Rendezvous(agents.hub, port, prefix)
-        with mps.daemon(layout.by_mps(config, plan)) as shares:
+        with mps.daemon(layout.by_mps(config, plan.slowdown), len(crew.on_host_of(agents.me))) as shares:
             outcome = ranks.run_ranks(
                 "benchkit.worker:run_rank",
                 [

@@ -1,6 +1,8 @@
 """Which backends exist here, and how a rank joins its process group."""
 
 import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
 
@@ -30,6 +32,8 @@ def require_available(config: RunConfig) -> None:
         raise Unavailable(f"{backend.name} communicates {'/'.join(backend.devices)} tensors, not {device}")
     if not dist.is_backend_available(backend.name):
         raise Unavailable(f"torch {torch.__version__} here is built without {backend.name}")
+    if backend.name == "nccl" and config.hardware.ranks_per_device > 1:
+        raise Unavailable("nccl refuses ranks that share a GPU; gloo does not")
 
 
 def join(config: RunConfig, place: Place, world_size: int, rendezvous: Rendezvous) -> torch.device:
@@ -54,25 +58,52 @@ def group_timeout(config: RunConfig) -> timedelta:
     return timedelta(seconds=config.timeout_s + STORE_TIMEOUT.total_seconds())
 
 
-def side_group(name: str, device: torch.device, timeout: timedelta) -> dist.ProcessGroup | None:
+def side_group(
+    name: str, device: torch.device, timeout: timedelta, first_reason: Callable[[str], str]
+) -> dist.ProcessGroup | None:
     """A group of all ranks over another backend, e.g. gloo or ucc/tl/cuda; None for `default`, the job's own.
 
-    Called by all ranks alike. Raises Unavailable where this torch or this device cannot have it.
+    Called by all ranks alike. Raises Unavailable on all of them where one cannot have it: some backends say so at the
+    first collective only. first_reason: of all ranks' reasons the first that is not empty.
     """
     if name == "default":
         return None
     backend, _, layer = name.partition("/tl/")
     if not dist.is_backend_available(backend):
         raise Unavailable(f"torch {torch.__version__} here is built without {backend}")
-    if backend == "nccl" and device.type != "cuda":
-        raise Unavailable(f"nccl communicates cuda tensors, not {device.type}")
-    before = dict(os.environ)
-    os.environ.update({"UCC_CL_BASIC_TLS": layer} if layer else {})
+    if {backend, layer} & {"nccl", "cuda"} and device.type != "cuda":
+        raise Unavailable(f"{name} communicates cuda tensors, not {device.type}")
+    reason = ""
     try:
-        return dist.new_group(backend=backend, timeout=timeout)
+        with only_over(layer):
+            group = dist.new_group(backend=backend, timeout=timeout)
+            dist.all_reduce(torch.zeros(1, device=device), group=group)
+            if device.type == "cuda":
+                torch.cuda.synchronize()
+    except RuntimeError as error:
+        reason = str(error).strip().splitlines()[0]
+    if reason := first_reason(reason):
+        raise Unavailable(f"{name}: {reason}")
+    return group
+
+
+@contextmanager
+def only_over(layer: str) -> Iterator[None]:
+    """Within, UCC makes its connections over one transport layer, and a group shares none with groups over others.
+
+    UCC reads this when a group makes its first call (ProcessGroupUCC.cpp).
+    """
+    chosen = {"UCC_CL_BASIC_TLS": layer, "TORCH_UCC_SHARED_COMM": "0"} if layer else {}
+    before = {name: os.environ.get(name) for name in chosen}
+    os.environ.update(chosen)
+    try:
+        yield
     finally:
-        os.environ.clear()
-        os.environ.update(before)
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value
 
 
 def control_group(timeout: timedelta) -> dist.ProcessGroup | None:

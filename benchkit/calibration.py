@@ -11,11 +11,13 @@ import torch
 from benchkit.clocks import Clock
 from launch.slowdown.brakes import MECHANISMS, Brake
 
-TRIES, TURNS, PROBE_TURNS = 3, 3, 7
+TRIES, TURNS, PROBE_TURNS = 3, 5, 7
 CLOSE_ENOUGH, WARN_BEYOND = 0.05, 0.15
 """Off by less than the first, a brake is left as it is; by more than the second, the row carries a warning."""
 PROBE_S, LONGEST_S, UNSLOWED_S = 0.1, 1.5, 0.02
 """How long a turn is at full speed, what it is cut to where a brake makes it longer, and where nobody is slowed."""
+LONGEST_PROBE_S = 60.0
+"""Turns of many long calls are fewer, down to one, lest they take longer than what is measured."""
 SIZES = {"cpu": 256, "cuda": 4096}
 
 
@@ -51,9 +53,10 @@ class Pedal:
             self.press()
 
     def correct(self, measured: float) -> None:
-        """Presses harder or softer in proportion to what was missed."""
-        if self.factor > 1 and measured > 1:
-            self.force = max(1.01, 1 + (self.force - 1) * (self.factor - 1) / (measured - 1))
+        """Presses harder or softer in proportion to what was missed, at most twice or half as hard: it may be noise."""
+        if self.factor > 1 and miss(measured, self.factor) > CLOSE_ENOUGH:
+            missing = (self.factor - 1) / (measured - 1) if measured > 1 else math.inf
+            self.force = 1 + (self.force - 1) * min(2.0, max(0.5, missing))
 
 
 @dataclass(frozen=True)
@@ -69,7 +72,7 @@ class Slowdown:
         return [
             f"rank {rank} is slowed {measured:.3g} times by {self.mechanism}, asked {asked:g}"
             for rank, (asked, measured) in enumerate(zip(self.asked, self.measured or self.asked, strict=True))
-            if abs(measured / asked - 1) > WARN_BEYOND
+            if miss(measured, asked) > WARN_BEYOND
         ]
 
     def as_dict(self) -> dict[str, Any]:
@@ -88,16 +91,17 @@ class Prober:
 
     def seconds_of(self, *calls: Callable[[], object]) -> list[list[float]]:
         """Per call and rank the median time over a few turns, braked; calls take turns, as cases do."""
-        counts = [self.count(call) for call in calls]
+        counts, turns_s = zip(*[self.count(call) for call in calls], strict=True)
+        num_turns = max(1, min(PROBE_TURNS, int(LONGEST_PROBE_S / (self.worst * sum(turns_s)))))
         self.pedal.press()
-        rounds = [[self.turn(*each) for each in zip(calls, counts, strict=True)] for _ in range(PROBE_TURNS)]
+        rounds = [[self.turn(*each) for each in zip(calls, counts, strict=True)] for _ in range(num_turns)]
         self.pedal.release()
         medians = self.peers.exchange([float(median) for median in np.median(rounds, axis=0)])
         return [list(column) for column in zip(*medians, strict=True)]
 
     def slowdown_of(self, call: Callable[[], object]) -> list[float]:
         """Per rank the median ratio of braked to free time, of neighbouring turns."""
-        count, ratios = self.count(call), []
+        (count, _), ratios = self.count(call), []
         for _ in range(TURNS):
             free_s = self.turn(call, count)
             self.pedal.press()
@@ -105,12 +109,18 @@ class Prober:
             self.pedal.release()
         return [row[0] for row in self.peers.exchange([float(np.median(ratios))])]
 
-    def count(self, call: Callable[[], object]) -> int:
-        """Calls in a turn: the same on all ranks, for a call may be a collective."""
-        own_s = min(self.turn(call, 1) for _ in range(2))
-        once_s = max(row[0] for row in self.peers.exchange([own_s]))
+    def count(self, call: Callable[[], object]) -> tuple[int, float]:
+        """Calls in a turn, and its length at full speed (s): the same on all ranks, for a call may be a collective."""
+        once_s = self.slowest(self.turn(call, 1))
+        if once_s < LONGEST_S:  # the first is a warm-up, where that is worth its time
+            once_s = min(once_s, self.slowest(self.turn(call, 1)))
         turn_s = min(PROBE_S, LONGEST_S / self.worst) if self.worst > 1 else UNSLOWED_S
-        return max(1, math.ceil(turn_s / once_s))
+        count = max(1, math.ceil(turn_s / once_s))
+        return count, count * once_s
+
+    def slowest(self, seconds: float) -> float:
+        """The most of all ranks."""
+        return max(row[0] for row in self.peers.exchange([seconds]))
 
     def turn(self, call: Callable[[], object], count: int) -> float:
         self.peers.barrier()
@@ -118,8 +128,16 @@ class Prober:
         return duration_s / count
 
 
+def miss(measured: float, asked: float) -> float:
+    """How far a factor is from the one asked for, as a share of it."""
+    return abs(measured / asked - 1)
+
+
 def calibrate(prober: Prober, asked: Sequence[float], device: torch.device) -> Slowdown:
-    """Adjusts the brakes until each rank's factor is the one asked for, as far as it can be; all ranks together."""
+    """Adjusts the brakes until each rank's factor is the one asked for, as far as it can be; all ranks together.
+
+    Each rank keeps the force that came nearest, and its reading with that is what is told.
+    """
     matrix = torch.ones(SIZES[device.type], SIZES[device.type], device=device)
     call = lambda: torch.mm(matrix, matrix)  # noqa: E731
     brake, peers = prober.pedal.brake, prober.peers
@@ -131,10 +149,16 @@ def calibrate(prober: Prober, asked: Sequence[float], device: torch.device) -> S
         [times] = prober.seconds_of(call)
         least = asked.index(min(asked))
         return Slowdown(mechanism, list(asked), [time / times[least] * asked[least] for time in times])
-    measured = prober.slowdown_of(call)
-    for _ in range(TRIES - 1):
-        if all(abs(got / wanted - 1) <= CLOSE_ENOUGH for got, wanted in zip(measured, asked, strict=True)):
-            break
-        prober.pedal.correct(measured[prober.rank])
-        measured = prober.slowdown_of(call)
-    return Slowdown(mechanism, list(asked), measured)
+    forces, readings = [], []
+    for _ in range(TRIES):
+        forces.append(prober.pedal.force)
+        readings.append(prober.slowdown_of(call))
+        if all(miss(*each) <= CLOSE_ENOUGH for each in zip(readings[-1], asked, strict=True)):
+            break  # on all ranks at once, for all know all readings
+        prober.pedal.correct(readings[-1][prober.rank])
+    nearest = [
+        min(range(len(readings)), key=lambda attempt: miss(readings[attempt][rank], wanted))
+        for rank, wanted in enumerate(asked)
+    ]
+    prober.pedal.force = forces[nearest[prober.rank]]
+    return Slowdown(mechanism, list(asked), [readings[attempt][rank] for rank, attempt in enumerate(nearest)])

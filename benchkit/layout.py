@@ -1,5 +1,6 @@
 """Which ranks run where: what each agent takes of a point's ranks, and the threads and devices they get."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -58,9 +59,9 @@ def factors(config: RunConfig, world_size: int) -> tuple[float, ...]:
     return tuple(asked) if isinstance(asked, list) else (1.0,) * (world_size - 1) + (float(asked),)
 
 
-def by_mps(config: RunConfig, layout: Layout) -> bool:
-    """Whether ranks get shares of GPUs by MPS."""
-    return config.hardware.device == "cuda" and max(layout.slowdown) > 1
+def by_mps(config: RunConfig, slowdown: Sequence[float]) -> bool:
+    """Whether ranks get shares of GPUs by MPS: where one is slowed, and where equal shares are asked for to compare."""
+    return config.hardware.device == "cuda" and (config.hardware.slow_by == "mps" or max(slowdown) > 1)
 
 
 def uneven(world_size: int, num_agents: int) -> str:
@@ -128,7 +129,7 @@ def rank_environment(config: RunConfig, place: Place, layout: Layout) -> dict[st
     """The environment of one rank: the backend's own variables, threads, and the names that torchrun uses."""
     factor, sharers = layout.slowdown[place.rank], config.hardware.ranks_per_device
     return {
-        **(mps.share_environment(factor, sharers) if by_mps(config, layout) else {}),
+        **(mps.share_environment(factor, sharers) if by_mps(config, layout.slowdown) else {}),
         **config.backend.env,
         "OMP_NUM_THREADS": str(layout.threads),
         "RANK": str(place.rank),

@@ -9,6 +9,7 @@ from typing import Any
 from benchkit.errors import InvalidResult, Unavailable, is_out_of_memory
 from launch import topology
 from launch.clock_offsets import Offset
+from launch.slowdown.cgroup import QuotaUnavailable
 from launch.slowdown.mps import MpsUnavailable
 from launch.watch import Failure, root_cause
 
@@ -62,7 +63,7 @@ def failure_status(failure: Failure) -> str:
         return "crash"
     if is_out_of_memory(failure.type, failure.message):
         return "oom"
-    if failure.type in (Unavailable.__name__, MpsUnavailable.__name__):
+    if failure.type in (Unavailable.__name__, MpsUnavailable.__name__, QuotaUnavailable.__name__):
         return "unavailable"
     return "invalid" if failure.type == InvalidResult.__name__ else "error"
 

@@ -15,7 +15,7 @@ from benchkit.cases import Stopwatch, run_cases
 from benchkit.clocks import Clock, CudaClock, HostClock
 from benchkit.config import RunConfig
 from benchkit.group import Group
-from benchkit.layout import Place
+from benchkit.layout import Place, by_mps
 from benchkit.memory import PeakMemory, available_bytes
 from benchkit.profiling import record_traces, trace_file
 from benchkit.regions import marked_by
@@ -49,7 +49,7 @@ def run_rank(assignment: Assignment) -> dict[str, Any] | None:
     clock = make_clock(device, assignment.offset)
     prober = Prober(assignment.place.rank, make_pedal(assignment), max(assignment.slowdown), clock, group)
     slowdown = None
-    if max(assignment.slowdown) > 1:
+    if max(assignment.slowdown) > 1 or by_mps(config, assignment.slowdown):
         stopwatch.enter("calibrate")
         slowdown = calibrate(prober, assignment.slowdown, device)
     rank = describe_rank(assignment, device, group, prober)
@@ -75,6 +75,8 @@ def describe_rank(assignment: Assignment, device: torch.device, group: Group, pr
     config, place = assignment.config, assignment.place
     on_device = config.hardware.ranks_per_device if device.type == "cuda" else 1
     sharers = on_device if device.type == "cuda" else place.local_world_size
+    first_reason = lambda reason: group.first_reason([reason])[0].reason  # noqa: E731
+    side_group = lambda name: backends.side_group(name, device, backends.group_timeout(config), first_reason)  # noqa: E731
     memory = group.exchange([float(available_bytes(device)), float(sharers)])  # alike on all ranks, to decide alike
     return Rank(
         index=place.rank,
@@ -86,16 +88,17 @@ def describe_rank(assignment: Assignment, device: torch.device, group: Group, pr
         memory=PeakMemory(device),
         shares=tuple(100 / on_device / factor for factor in assignment.slowdown),
         seconds_of=prober.seconds_of,
-        group=functools.cache(lambda name: backends.side_group(name, device, backends.group_timeout(config))),
+        group=functools.cache(side_group),
     )
 
 
 def make_pedal(assignment: Assignment) -> Pedal:
     """This rank's brake, not yet pressed."""
-    factor, hardware = assignment.slowdown[assignment.place.rank], assignment.config.hardware
-    if hardware.device == "cuda" and max(assignment.slowdown) > 1:
-        return Pedal(NoBrake("mps"), factor, factor)
-    brake = make_brake(hardware.slow_by, assignment.threads) if factor > 1 else NoBrake()
+    config, slowdown = assignment.config, assignment.slowdown
+    factor = slowdown[assignment.place.rank]
+    if by_mps(config, slowdown):  # where nobody is slowed there is nothing to let go of
+        return Pedal(NoBrake("mps", switchable=max(slowdown) == 1), factor, factor)
+    brake = make_brake(config.hardware.slow_by, assignment.threads, factor) if factor > 1 else NoBrake()
     return Pedal(brake, factor, factor)
 
 

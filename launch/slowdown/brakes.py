@@ -3,7 +3,7 @@
 import os
 from typing import Protocol
 
-from launch.slowdown.cgroup import CpuQuota, find_room
+from launch.slowdown.cgroup import CpuQuota, QuotaUnavailable, find_room
 from launch.slowdown.duty_cycle import DutyCycle
 
 MECHANISMS = ("none", "mps", "cgroup", "duty_cycle")
@@ -27,8 +27,8 @@ class Brake(Protocol):
 class NoBrake:
     """Of a process that runs at full speed, or whose share of a GPU was set before it began (MPS)."""
 
-    def __init__(self, mechanism: str = "none") -> None:
-        self.mechanism, self.switchable = mechanism, mechanism == "none"
+    def __init__(self, mechanism: str = "none", switchable: bool = True) -> None:
+        self.mechanism, self.switchable = mechanism, switchable
 
     def press(self, factor: float) -> None:
         pass
@@ -37,20 +37,18 @@ class NoBrake:
         pass
 
 
-def make_brake(mechanism: str, threads: int) -> Brake:
+def make_brake(mechanism: str, threads: int, factor: float) -> Brake:
     """The brake of this process, which computes with so many threads; `auto`: a CPU quota where one may be set.
 
-    Raises OSError where a CPU quota is asked for and none may be set.
+    Raises QuotaUnavailable where a CPU quota is asked for and cannot be had.
     """
-    if mechanism == "mps":
-        return NoBrake(mechanism)
-    room = find_room() if mechanism in ("auto", "cgroup") else None
+    room = find_room(threads / factor) if mechanism in ("auto", "cgroup") else None
     if room:
         try:
             return CpuQuota(room, threads)
-        except OSError:  # a group may be made here, but no process moved into it
+        except QuotaUnavailable:  # a group may be made here, but no process moved into it
             if mechanism == "cgroup":
                 raise
     if mechanism == "cgroup":
-        raise PermissionError("no control group here in which this user may set a CPU quota")
+        raise QuotaUnavailable(f"no control group here takes a CPU quota of {threads / factor:g} cores from this user")
     return DutyCycle(os.getpid())

@@ -12,9 +12,15 @@ from pathlib import Path
 PERIOD_US = 10_000
 """Short, that a step of some ten milliseconds is slowed evenly; the kernel's least quota is 1000 us."""
 LEAST_QUOTA_US = 1000
+LONGEST_PERIOD_US = 1_000_000
+"""The kernel takes no longer one: less than a thousandth of a core cannot be had."""
 PREFIX = "benchkit-"
 EMPTY_WITHIN_S = 0.5
 MOUNTS, MEMBERSHIP = Path("/proc/self/mountinfo"), Path("/proc/self/cgroup")
+
+
+class QuotaUnavailable(Exception):
+    """No CPU quota may be set here, or the kernel refuses this one."""
 
 
 @dataclass(frozen=True)
@@ -25,14 +31,14 @@ class Room:
     version: int
 
 
-def find_room() -> Room | None:
-    """Where a child group can be made for this process; None where nowhere."""
+def find_room(cores: float) -> Room | None:
+    """Where a child group with a quota of so many cores can be made for this process; None where nowhere."""
     for room in rooms():
         trial = room.folder / f"{PREFIX}trial-{os.getpid()}"
         with suppress(OSError):
             trial.mkdir()
             try:
-                limit(trial, room.version, 1.0)
+                limit(trial, room.version, cores)  # version 1 refuses more than the group above has
                 return room
             except OSError:
                 continue
@@ -84,7 +90,7 @@ def limit(folder: Path, version: int, cores: float | None) -> None:
     period = PERIOD_US
     if quota is not None and quota < LEAST_QUOTA_US:
         assert cores
-        quota, period = LEAST_QUOTA_US, round(LEAST_QUOTA_US / cores)
+        quota, period = LEAST_QUOTA_US, min(LONGEST_PERIOD_US, round(LEAST_QUOTA_US / cores))
     if version == 2:
         (folder / "cpu.max").write_text(f"{'max' if quota is None else quota} {period}")
         return
@@ -95,7 +101,10 @@ def limit(folder: Path, version: int, cores: float | None) -> None:
 
 
 class CpuQuota:
-    """Puts this process, with all its threads, into a group of its own."""
+    """Puts this process, with all its threads, into a group of its own.
+
+    Raises QuotaUnavailable where the process may not move there, and where the kernel refuses a quota.
+    """
 
     mechanism, switchable = "cgroup", True
 
@@ -105,12 +114,16 @@ class CpuQuota:
         self._folder.mkdir(exist_ok=True)
         try:
             (self._folder / "cgroup.procs").write_text(str(os.getpid()))
-        except OSError:
+        except OSError as error:
             self._folder.rmdir()
-            raise
+            raise QuotaUnavailable(f"no process may move into {self._folder}: {error.strerror}") from None
 
     def press(self, factor: float) -> None:
-        limit(self._folder, self._version, self._threads / factor)
+        cores = self._threads / factor
+        try:
+            limit(self._folder, self._version, cores)
+        except OSError as error:
+            raise QuotaUnavailable(f"a CPU quota of {cores:g} cores in {self._folder}: {error.strerror}") from None
 
     def release(self) -> None:
         limit(self._folder, self._version, None)

@@ -8,11 +8,18 @@ import os
 import shutil
 import subprocess
 import tempfile
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from launch.stops import uninterrupted
 
 CONTROL = "nvidia-cuda-mps-control"
+PREFIX = "benchkit-mps-"
 ANSWER_S = 10.0
+LISTENS_S = 1.0
+"""How long a daemon whose start was cut off may take to hear that it is to quit."""
 
 
 class MpsUnavailable(Exception):
@@ -20,10 +27,10 @@ class MpsUnavailable(Exception):
 
 
 @contextmanager
-def daemon(needed: bool) -> Iterator[dict[str, str]]:
+def daemon(needed: bool, agents_here: int = 1) -> Iterator[dict[str, str]]:
     """An MPS daemon while this lasts, where one is needed; yields what its clients must have in their environment.
 
-    Raises MpsUnavailable.
+    agents_here: the agents on this host, this one among them. Raises MpsUnavailable.
     """
     if not needed:
         yield {}
@@ -33,18 +40,48 @@ def daemon(needed: bool) -> Iterator[dict[str, str]]:
     if ask(os.environ).returncode == 0:
         yield {name: os.environ[name] for name in ("CUDA_MPS_PIPE_DIRECTORY",) if name in os.environ}
         return
-    with tempfile.TemporaryDirectory(prefix="benchkit-mps-", ignore_cleanup_errors=True) as folder:
-        own = {"CUDA_MPS_PIPE_DIRECTORY": folder, "CUDA_MPS_LOG_DIRECTORY": folder}
-        environment = {**os.environ, **own}
-        started = run([CONTROL, "-d"], environment)
-        try:
-            if started.returncode or ask(environment).returncode:
-                said = (started.stderr or started.stdout).strip().splitlines() or ["it does not answer"]
-                raise MpsUnavailable(f"{CONTROL} -d: {said[-1]}")
-            yield own
-        finally:
-            with suppress(MpsUnavailable):  # what was measured counts, and so does a Ctrl-C
-                run([CONTROL], environment, "quit -t 1\n")
+    if agents_here > 1:  # shares of a GPU are those of one daemon's clients
+        how = f"start one daemon for all before ({CONTROL} -d), or one agent per host"
+        raise MpsUnavailable(f"{agents_here} agents on this host need an MPS daemon, and none runs: {how}")
+    quit_abandoned()
+    folder = Path(tempfile.mkdtemp(prefix=f"{PREFIX}{os.getpid()}-"))
+    try:
+        start(folder)
+        yield pipes(folder)
+    finally:
+        with uninterrupted():
+            stop(folder)
+
+
+def pipes(folder: Path) -> dict[str, str]:
+    """The environment of a daemon of our own, and of its clients."""
+    return {"CUDA_MPS_PIPE_DIRECTORY": str(folder), "CUDA_MPS_LOG_DIRECTORY": str(folder)}
+
+
+def start(folder: Path) -> None:
+    environment = {**os.environ, **pipes(folder)}
+    started = run([CONTROL, "-d"], environment)
+    if started.returncode or ask(environment).returncode:
+        said = (started.stderr or started.stdout).strip().splitlines() or ["it does not answer"]
+        raise MpsUnavailable(f"{CONTROL} -d: {said[-1]}")
+
+
+def stop(folder: Path) -> None:
+    """Tells the daemon there to quit, and removes its folder; says nothing where there is no daemon, or it hangs."""
+    deadline = time.monotonic() + LISTENS_S
+    with suppress(MpsUnavailable):  # what was measured counts, and so does a Ctrl-C
+        while run([CONTROL], {**os.environ, **pipes(folder)}, "quit -t 1\n").returncode:
+            if time.monotonic() > deadline:
+                break
+            time.sleep(0.05)
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+def quit_abandoned() -> None:
+    """Stops the daemons of agents that were killed; whose one was is in its folder's name."""
+    for folder in Path(tempfile.gettempdir()).glob(f"{PREFIX}[0-9]*-*"):
+        if not Path("/proc", folder.name.removeprefix(PREFIX).partition("-")[0]).exists():
+            stop(folder)
 
 
 def ask(environment: Mapping[str, str]) -> "subprocess.CompletedProcess[str]":

@@ -1,4 +1,8 @@
+import os
+from datetime import timedelta
+
 import pytest
+import torch
 
 from benchkit import backends
 from benchkit.config import BackendConfig, HardwareConfig, RunConfig
@@ -32,8 +36,51 @@ def test_what_is_there_passes():
     [
         (config("nccl", "cpu"), "nccl communicates cuda tensors, not cpu"),
         (config("ucc", "cuda"), "built without ucc"),
+        (config("nccl", "cuda", ranks_per_device=2), "nccl refuses ranks that share a GPU"),
     ],
 )
 def test_what_is_not_there_is_said(wanted, reason):
     with pytest.raises(Unavailable, match=reason):
         backends.require_available(wanted)
+
+
+class FakeUcc:
+    """torch.distributed with UCC, which reads its environment at a group's first call."""
+
+    def __init__(self, fault=None):
+        self.read, self.fault = [], fault
+
+    def is_backend_available(self, name):
+        return True
+
+    def new_group(self, backend, timeout):
+        return f"a group over {backend}"
+
+    def all_reduce(self, tensor, group):
+        self.read.append([os.environ.get(name) for name in ("UCC_CL_BASIC_TLS", "TORCH_UCC_SHARED_COMM")])
+        if self.fault:
+            raise RuntimeError(self.fault)
+
+
+def side_group(name, monkeypatch, fault=None, first_reason=lambda reason: reason):
+    ucc = FakeUcc(fault)
+    monkeypatch.setattr(backends, "dist", ucc)
+    return backends.side_group(name, torch.device("cpu"), timedelta(seconds=1), first_reason), ucc.read
+
+
+def test_a_group_beside_the_jobs_own_is_tried_over_its_layer_alone(monkeypatch):
+    monkeypatch.setenv("TORCH_UCC_SHARED_COMM", "1")
+    assert side_group("ucc/tl/ucp", monkeypatch) == ("a group over ucc", [["ucp", "0"]])
+    assert side_group("ucc", monkeypatch) == ("a group over ucc", [[None, "1"]])
+    assert "UCC_CL_BASIC_TLS" not in os.environ
+    assert side_group("default", monkeypatch) == (None, [])
+
+
+def test_what_fails_at_its_first_call_is_unavailable_on_all_ranks(monkeypatch):
+    with pytest.raises(Unavailable, match=r"ucc/tl/ucp: no such transport$"):
+        side_group("ucc/tl/ucp", monkeypatch, fault="no such transport\nand a trace")
+    with pytest.raises(Unavailable, match="ucc: only rank 1 lacks it"):
+        side_group("ucc", monkeypatch, first_reason=lambda reason: "only rank 1 lacks it")
+    for name in ("ucc/tl/cuda", "ucc/tl/nccl", "nccl"):
+        with pytest.raises(Unavailable, match=f"{name} communicates cuda tensors, not cpu"):
+            side_group(name, monkeypatch)

@@ -1,11 +1,18 @@
 import itertools
+from concurrent.futures import ThreadPoolExecutor
+from threading import Barrier
 
 import pytest
 import torch
 
-from benchkit.calibration import Pedal, Prober, Slowdown, calibrate
+from benchkit.calibration import TURNS, Pedal, Prober, Slowdown, calibrate
+from benchkit.case import Case
+from benchkit.cases import stays_slowed
+from benchkit.layout import Place
+from benchkit.worker import Assignment, make_pedal
 from launch.slowdown.brakes import NoBrake
 from tests.benchkit.fakes import FakeClock
+from tests.benchkit.test_backends import config
 
 
 class Weak:
@@ -55,6 +62,92 @@ def test_a_brake_that_is_too_weak_is_pressed_harder_until_it_is_right():
     assert probe.pedal.brake.effect == 1.0  # released
 
 
+@pytest.mark.parametrize(
+    ("measured", "force"),
+    [(1.01, 1.5), (1.0, 1.5), (0.9, 1.5), (3.0, 1.125), (1.2, 1.25), (1.3, 1.25), (1.4, 1.15625)],
+)
+def test_one_reading_changes_a_force_by_no_more_than_twice_or_half_and_not_for_a_trifle(measured, force):
+    pedal = Pedal(NoBrake(), 1.25, 1.25)
+    pedal.correct(measured)
+    assert pedal.force == pytest.approx(force)
+
+
+class Erratic(Weak):
+    """A brake that has these effects, one in each try, whatever it is asked."""
+
+    def __init__(self, *effects):
+        super().__init__(1.0)
+        self.effects = effects
+
+    def press(self, factor):
+        self.presses += 1
+        self.effect = self.effects[(self.presses - 1) // TURNS]
+
+
+def test_the_force_that_came_nearest_is_kept_and_told():
+    probe = prober(Erratic(1.8, 2.9, 1.5), 2.0, 0.0, 1.0)
+    assert calibrate(probe, (1.0, 2.0), torch.device("cpu")).measured == [1.0, pytest.approx(1.8)]
+    assert probe.pedal.force == 2.0
+
+
+def test_a_rank_that_is_right_is_left_as_it_is_while_another_is_not():
+    probe = prober(Weak(1.08), 2.0, 0.0, 1.3, 1.0)
+    assert calibrate(probe, (1.0, 2.0), torch.device("cpu")).measured == [1.0, pytest.approx(2.08)]
+    assert probe.pedal.force == 2.0
+
+
+class Pair:
+    """Two ranks as threads, who wait for each other at every call; a call too many breaks it."""
+
+    def __init__(self):
+        self.all, self.told = Barrier(2, timeout=30), [[], []]
+
+    def of(self, rank):
+        def exchange(peers, values):
+            self.told[rank] = values
+            self.all.wait()
+            told = list(self.told)
+            self.all.wait()
+            return told
+
+        return type("Peer", (), {"barrier": lambda peers: self.all.wait(), "exchange": exchange})()
+
+
+def test_all_ranks_make_the_same_calls_and_come_to_the_same():
+    pair, asked = Pair(), (2.0, 3.0)
+
+    def calibrated(rank):
+        brake = Weak(1.0) if rank == 0 else Erratic(1.5, 2.4, 4.5)
+        clock = FakeClock(lambda: 0.01 * brake.effect)
+        probe = Prober(rank, Pedal(brake, asked[rank], asked[rank]), max(asked), clock, pair.of(rank))
+        return calibrate(probe, asked, torch.device("cpu")).measured, probe.pedal.force
+
+    with ThreadPoolExecutor(2) as threads:
+        (first, force), (second, _) = threads.map(calibrated, (0, 1))
+    assert first == second == [pytest.approx(2.0), pytest.approx(2.4)]
+    assert force == 2.0
+
+
+def pedal_on_gpu(*slowdown, slow_by):
+    asked = config(device="cuda", ranks_per_device=2, slowdown=list(slowdown))
+    asked.hardware.slow_by = slow_by
+    return make_pedal(Assignment(asked, Place(0, 0, 2, 0), 2, 1, slowdown, None, None, None))
+
+
+def test_a_case_runs_at_full_speed_but_on_a_share_of_a_gpu_that_is_less_than_others():
+    unslowed = Case(unslowed=True)
+    assert stays_slowed(unslowed, Pedal(Weak(1.0), 2.0, 2.0)) == ""
+    assert stays_slowed(unslowed, pedal_on_gpu(1.0, 1.0, slow_by="mps")) == ""
+    assert stays_slowed(Case(), pedal_on_gpu(1.0, 2.0, slow_by="mps")) == ""
+    for slow_by in ("auto", "mps"):
+        assert "cannot be lifted" in stays_slowed(unslowed, pedal_on_gpu(1.0, 2.0, slow_by=slow_by))
+
+
+@pytest.mark.parametrize(("slow_by", "mechanism"), [("auto", "none"), ("mps", "mps")])
+def test_equal_ranks_of_a_gpu_have_shares_where_that_is_asked(slow_by, mechanism):
+    assert pedal_on_gpu(1.0, 1.0, slow_by=slow_by).brake.mechanism == mechanism
+
+
 def test_what_stays_wrong_is_a_warning_that_names_the_rank():
     stuck = Weak(0.0)
     slowdown = calibrate(prober(stuck, 2.0, 0.0, 1.0), (1.0, 2.0), torch.device("cpu"))
@@ -72,7 +165,7 @@ def test_shares_of_a_gpu_are_measured_against_the_rank_with_the_largest():
         def exchange(self, values):
             return [[1.0], [1.0]] if values == [1.0] else [[0.004], [0.011]]
 
-    probe = Prober(1, Pedal(NoBrake("mps"), 2.0, 2.0), 2.0, FakeClock(lambda: 0.011), Shares())
+    probe = Prober(1, Pedal(NoBrake("mps", switchable=False), 2.0, 2.0), 2.0, FakeClock(lambda: 0.011), Shares())
     slowdown = calibrate(probe, (1.0, 2.0), torch.device("cpu"))
     assert slowdown.mechanism == "mps"
     assert slowdown.measured == [1.0, pytest.approx(2.75)]

@@ -106,8 +106,10 @@ def test_a_slowdown_is_the_last_ranks_or_one_for_each():
 
 
 def test_ranks_of_a_slowed_gpu_get_shares_of_it_and_others_do_not():
-    for slowdown, expected in ((1, [None, None]), (2.5, ["50", "20"])):
+    shared = ((1, "auto", [None, None]), (1, "mps", ["50", "50"]), (2.5, "auto", ["50", "20"]))
+    for slowdown, slow_by, expected in shared:
         asked = config(device="cuda", world_size=2, ranks_per_device=2, slowdown=slowdown)
+        asked.hardware.slow_by = slow_by
         layout = lay_out(asked, crew("n1", gpus=[["a"]]))
         shares = [
             rank_environment(asked, place, layout).get("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE") for place in layout.places

@@ -4,9 +4,12 @@ from dataclasses import asdict
 import pytest
 
 from benchkit import agent, record, verdict
+from benchkit.layout import lay_out
 from launch.clock_offsets import Offset
+from launch.slowdown.mps import MpsUnavailable
 from launch.watch import Failure
 from tests.benchkit.test_backends import config
+from tests.benchkit.test_layout import crew
 
 
 @pytest.mark.parametrize(
@@ -20,6 +23,8 @@ from tests.benchkit.test_backends import config
         (Failure(0, "exception", "", type="MemoryError"), "oom"),
         (Failure(0, "exception", "DefaultCPUAllocator: can't allocate memory", type="RuntimeError"), "oom"),
         (Failure(0, "exception", "not here", type="Unavailable"), "unavailable"),
+        (Failure(0, "exception", "no MPS", type="MpsUnavailable"), "unavailable"),
+        (Failure(0, "exception", "no quota", type="QuotaUnavailable"), "unavailable"),
         (Failure(0, "exception", "element 3", type="InvalidResult"), "invalid"),
     ],
 )
@@ -76,3 +81,20 @@ def test_what_fails_in_the_agent_itself_is_a_record_too(tmp_path, monkeypatch):
     assert result["error"]["message"] == "the agent failed: Resource temporarily unavailable"
     assert "Traceback" in result["error"]["traceback"]
     assert record.read(tmp_path / record.FILE_NAME)["status"] == "error"
+
+
+def test_shares_of_a_gpu_need_a_daemon_which_is_told_how_many_agents_the_host_has(tmp_path, monkeypatch):
+    asked = []
+
+    def refuse(needed, agents_here):
+        asked.append((needed, agents_here))
+        raise MpsUnavailable("none runs")
+
+    monkeypatch.setattr(agent.mps, "daemon", refuse)
+    monkeypatch.setattr(agent.backends, "require_available", lambda config: None)
+    wanted = config(device="cuda", world_size=3, ranks_per_device=2, start_method="spawn")
+    wanted.hardware.slow_by = "mps"
+    where = crew("n1", "n1", "n2", gpus=[["a"]] * 3)
+    outcome = agent.fork_ranks(wanted, where, lay_out(wanted, where), tmp_path, "", Offset())
+    assert asked == [(True, 2)]
+    assert verdict.failure_status(outcome.failure) == "unavailable"

@@ -1,15 +1,18 @@
 """Brakes: what they do to a process, and that they let go. No test here says how slow is slow."""
 
+import errno
 import os
+import signal
 import stat
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
 
 from launch.slowdown import brakes, cgroup, mps
-from launch.slowdown.cgroup import CpuQuota, Room
+from launch.slowdown.cgroup import CpuQuota, QuotaUnavailable, Room
 from launch.slowdown.duty_cycle import DutyCycle
 from tests.conftest import wait_until
 
@@ -88,17 +91,53 @@ def test_version_2_needs_a_group_that_lets_children_have_a_cpu_controller(tree):
 
 def test_without_control_groups_there_is_a_duty_cycle_and_a_clear_line(tree, monkeypatch):
     tree(2)
-    assert cgroup.find_room() is None
-    with pytest.raises(PermissionError, match="no control group"):
-        brakes.make_brake("cgroup", 1)
-    brake = brakes.make_brake("auto", 1)
-    assert brake.mechanism == "duty_cycle"
-    brake._beside.stdin.close()
-    brake._beside.wait(10)
-    brake._beside.stdout.close()
+    assert cgroup.find_room(0.5) is None
+    with pytest.raises(QuotaUnavailable, match="no control group"):
+        brakes.make_brake("cgroup", 1, 2.0)
+    assert mechanism_of_auto(1, 2.0) == "duty_cycle"
 
 
-@pytest.mark.parametrize(("factor", "quota", "period"), [(2.0, 10_000, 10_000), (100.0, 1000, 50_000)])
+def mechanism_of_auto(threads: int, factor: float) -> str:
+    """What `auto` comes to; ends the process beside this one where that is a duty cycle."""
+    brake = brakes.make_brake("auto", threads, factor)
+    if isinstance(brake, DutyCycle):
+        brake._beside.stdin.close()
+        brake._beside.wait(10)
+        brake._beside.stdout.close()
+    return brake.mechanism
+
+
+def test_a_quota_that_the_kernel_refuses_is_not_tried_and_is_a_clear_line(tree, monkeypatch):
+    tree(1)
+
+    def of_one_core(folder, version, cores):
+        if cores and cores > 1:
+            raise OSError(errno.EINVAL, "Invalid argument")
+
+    monkeypatch.setattr(cgroup, "limit", of_one_core)
+    with pytest.raises(QuotaUnavailable, match="takes a CPU quota of 2 cores"):
+        brakes.make_brake("cgroup", 4, 2.0)
+    assert mechanism_of_auto(4, 2.0) == "duty_cycle"
+    brake = brakes.make_brake("cgroup", 4, 8.0)
+    with pytest.raises(QuotaUnavailable, match=r"2 cores in .*: Invalid argument"):
+        brake.press(2.0)
+
+
+def test_a_group_that_takes_no_process_is_left_for_a_duty_cycle_or_a_clear_line(tmp_path, monkeypatch):
+    def denied(path, text):
+        raise PermissionError(errno.EACCES, "Permission denied")
+
+    monkeypatch.setattr(brakes, "find_room", lambda cores: Room(tmp_path, 2))
+    monkeypatch.setattr(cgroup.Path, "write_text", denied)
+    with pytest.raises(QuotaUnavailable, match="Permission denied"):
+        brakes.make_brake("cgroup", 1, 2.0)
+    assert mechanism_of_auto(1, 2.0) == "duty_cycle"
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("factor", "quota", "period"), [(2.0, 10_000, 10_000), (100.0, 1000, 50_000), (4000.0, 1000, 1_000_000)]
+)
 def test_a_quota_is_threads_over_factor_and_no_less_than_the_kernel_allows(tmp_path, factor, quota, period):
     two = CpuQuota(Room(tmp_path, 2), threads=2)
     folder = tmp_path / f"benchkit-{os.getpid()}"
@@ -126,13 +165,9 @@ def test_groups_of_the_dead_are_removed_and_no_others(tree):
 
 
 def test_a_quota_throttles_and_lets_go(busy, monkeypatch):
-    room = cgroup.find_room()
+    room = cgroup.find_room(0.25)
     if room is None:  # then `auto` must not try one either
-        brake = brakes.make_brake("auto", 1)
-        brake._beside.stdin.close()
-        brake._beside.wait(10)
-        brake._beside.stdout.close()
-        assert brake.mechanism == "duty_cycle"
+        assert mechanism_of_auto(1, 4.0) == "duty_cycle"
         return
     monkeypatch.setattr(os, "getpid", lambda: busy.pid)
     brake = CpuQuota(room, threads=1)
@@ -162,7 +197,7 @@ read command
 echo "asked $command" >> {log}
 case "$command" in
 get_server_list) test -e "${{CUDA_MPS_PIPE_DIRECTORY:-{default}}}/running" ;;
-quit*) rm "$CUDA_MPS_PIPE_DIRECTORY/running" ;;
+quit*) grep SigBlk /proc/$PPID/status >> {log}; rm "$CUDA_MPS_PIPE_DIRECTORY/running" && echo has quit >> {log} ;;
 esac
 """
 
@@ -179,6 +214,7 @@ def control(tmp_path, monkeypatch):
         script.chmod(script.stat().st_mode | stat.S_IEXEC)
         monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
         monkeypatch.delenv("CUDA_MPS_PIPE_DIRECTORY", raising=False)
+        monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
         return default, log
 
     return install
@@ -194,7 +230,59 @@ def test_a_daemon_of_our_own_is_started_and_stopped(control):
         assert (folder / "running").exists()
         assert shares["CUDA_MPS_LOG_DIRECTORY"]
     assert not folder.exists()
-    assert log.read_text().splitlines()[-1] == "asked quit -t 1"
+    *_, asked, blocked, last = log.read_text().splitlines()
+    assert (asked, last) == ("asked quit -t 1", "has quit")
+    assert int(blocked.split()[1], 16) >> (signal.SIGINT - 1) & 1  # meanwhile a second Ctrl-C changes nothing
+
+
+STOPPED = "kill -TERM $PPID; exit 0"
+
+
+@pytest.mark.parametrize(
+    "start",
+    [
+        f'touch "$CUDA_MPS_PIPE_DIRECTORY/running"; {STOPPED}',
+        f'(sleep 0.2; touch "$CUDA_MPS_PIPE_DIRECTORY/running") >/dev/null 2>&1 & {STOPPED}',
+        'touch "$CUDA_MPS_PIPE_DIRECTORY/running"; exec sleep 60',
+    ],
+    ids=["stopped", "stopped before it listens", "slow"],
+)
+def test_a_daemon_whose_start_is_cut_off_is_told_to_quit(control, monkeypatch, start):
+    _, log = control(start)
+    monkeypatch.setattr(mps, "ANSWER_S", 2.0)
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        with pytest.raises((KeyboardInterrupt, mps.MpsUnavailable)), mps.daemon(True):
+            pass
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    assert log.read_text().splitlines()[-1] == "has quit"
+    assert not list(log.parent.glob(f"{mps.PREFIX}*"))
+
+
+def test_daemons_of_agents_that_were_killed_are_told_to_quit_and_no_others(control):
+    _, log = control(WORKS)
+    dead = subprocess.Popen(["true"])
+    dead.wait()
+    abandoned, used = (log.parent / f"{mps.PREFIX}{pid}-abc" for pid in (dead.pid, os.getpid()))
+    for folder in (abandoned, used):
+        folder.mkdir()
+        (folder / "running").touch()
+    with mps.daemon(True):
+        assert not abandoned.exists()
+        assert "has quit" in log.read_text()
+    assert (used / "running").exists()
+
+
+def test_agents_that_share_a_host_need_a_daemon_that_runs(control):
+    default, log = control(WORKS)
+    said = r"2 agents on this host .*\(nvidia-cuda-mps-control -d"
+    with pytest.raises(mps.MpsUnavailable, match=said), mps.daemon(True, agents_here=2):
+        pass
+    assert "-d" not in log.read_text()
+    (default / "running").touch()
+    with mps.daemon(True, agents_here=2) as shares:
+        assert shares == {}
 
 
 def test_a_daemon_that_runs_is_used_and_left_alone(control):
@@ -223,8 +311,3 @@ def test_without_mps_there_is_a_line_and_without_need_nothing_is_asked(monkeypat
 def test_a_share_is_a_part_of_the_part_that_a_rank_has():
     assert mps.share_environment(1.0, 1) == {"CUDA_MPS_ACTIVE_THREAD_PERCENTAGE": "100"}
     assert mps.share_environment(2.5, 2) == {"CUDA_MPS_ACTIVE_THREAD_PERCENTAGE": "20"}
-
-
-def test_no_brake_cannot_be_switched_where_the_share_was_set_before():
-    assert brakes.NoBrake().switchable
-    assert not brakes.make_brake("mps", 1).switchable
