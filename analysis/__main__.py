@@ -8,7 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from analysis import imports, plan, predict, profile
-from analysis.harvest import harvest
+from analysis.harvest import harvest, missing
 from analysis.report import write_report
 from analysis.speedup import Baseline, BaselineError, speedups
 from analysis.table import as_text, combine
@@ -27,8 +27,8 @@ def main(arguments: list[str] | None = None) -> int:
     if given and (subcommand := SUBCOMMANDS.get(given[0])):
         return printed(lambda: subcommand(given[1:]))
     options = parser().parse_args(given)
-    if missing := [str(place) for place in options.places if not place.exists()]:
-        print(f"analysis: {missing[0]}: no such folder or file", file=sys.stderr)
+    if why := missing(options.places):
+        print(f"analysis: {why}", file=sys.stderr)
         return 2
     found = harvest(options.places)
     for line in found.passed_over:

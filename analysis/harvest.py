@@ -38,6 +38,11 @@ def harvest(places: Iterable[Path]) -> Harvest:
     return found
 
 
+def missing(places: Iterable[Path]) -> str:
+    """The first place that is not there, and that it is not; "" where all are."""
+    return next((f"{place}: no such folder or file" for place in places if not place.exists()), "")
+
+
 def record_files(place: Path) -> Iterator[Path]:
     """The record files at or below a place, in the order of their folders' numbers."""
     if place.is_file():

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from analysis.harvest import harvest
+from analysis.harvest import harvest, missing
 from analysis.link import Message, messages
 from analysis.table import combine, laid_out, readable
 from analysis.tables.link import Series, groups_of
@@ -23,8 +23,8 @@ NOTE = (
 def main(arguments: list[str]) -> int:
     """Returns 0; 1 where nothing can be predicted; 2 for arguments that make no sense."""
     options = parser().parse_args(arguments)
-    if missing := [str(place) for place in options.places if not place.exists()]:
-        print(f"analysis predict: {missing[0]}: no such folder or file", file=sys.stderr)
+    if why := missing(options.places):
+        print(f"analysis predict: {why}", file=sys.stderr)
         return 2
     if min(options.world_size) < 2:
         print(f"analysis predict: --world-size {min(options.world_size)}: allowed are numbers >= 2", file=sys.stderr)

@@ -9,6 +9,7 @@ from typing import Any
 import pandas as pd
 
 from analysis import traces
+from analysis.harvest import missing
 from analysis.ranks import WAITING
 from analysis.table import laid_out
 from analysis.traces import DEVICE, HOST, Event, Trace
@@ -22,8 +23,8 @@ COMMUNICATING = "nccl"
 def main(arguments: list[str]) -> int:
     """Returns 0; 1 where there is no trace; 2 for arguments that make no sense."""
     options = parser().parse_args(arguments)
-    if missing := [str(place) for place in options.places if not place.exists()]:
-        print(f"analysis profile: {missing[0]}: no such folder or file", file=sys.stderr)
+    if why := missing(options.places):
+        print(f"analysis profile: {why}", file=sys.stderr)
         return 2
     found: list[tuple[Path, Trace]] = []
     for path in trace_files(options.places):
@@ -31,7 +32,7 @@ def main(arguments: list[str]) -> int:
             found.append((path, traces.read(path)))
         except ValueError as error:
             print(f"analysis profile: passed over {error}", file=sys.stderr)
-    if not any(trace.steps(HOST) for _, trace in found):
+    if not any(trace.steps() for _, trace in found):
         places = ", ".join(map(str, options.places))
         print(f"analysis profile: no trace with steps at or below {places}; run with profile=true", file=sys.stderr)
         return 1
@@ -51,17 +52,14 @@ def per_rank(found: list[tuple[Path, Trace]]) -> pd.DataFrame:
     several = len({path.parent for path, _ in found}) > 1
     rows = []
     for path, trace in found:
-        on_device = trace.steps(DEVICE)
-        for case, steps in trace.steps(HOST).items():
+        for case, steps in trace.steps().items():
             row: dict[str, Any] = {"run": path.parent.name} if several else {}
             row |= {"case": case or "-", "rank": trace.rank, "steps": len(steps)}
             row["step [ms]"] = traces.length(step.interval for step in steps) / len(steps)
             row |= {f"{name} [ms]": time for name, time in trace.regions(steps, HOST).items()}
             row["overlap [%]"] = overlap_on_host(trace, steps)
-            if case in on_device:
-                spent = trace.regions(on_device[case], DEVICE)
-                row |= {f"{name} on device [ms]": time for name, time in spent.items()}
-                row["overlap on device [%]"] = overlap_on_device(trace, on_device[case])
+            row |= {f"{name} on device [ms]": time for name, time in trace.regions(steps, DEVICE).items()}
+            row["overlap on device [%]"] = overlap_on_device(trace, steps)
             rows.append(row)
     return pd.DataFrame(rows).sort_values([*(["run"] if several else []), "case", "rank"]).dropna(axis=1, how="all")
 
@@ -87,7 +85,7 @@ def top_kernels(found: list[tuple[Path, Trace]], count: int) -> Iterator[tuple[s
     for title, kinds in (("Top kernels", KERNELS), ("Top operators of the host, by their own time", ("cpu_op",))):
         spent: dict[str, float] = {}
         for _, trace in found:
-            steps = [step for each in trace.steps(HOST).values() for step in each]
+            steps = [step for each in trace.steps().values() for step in each]
             for name, time in traces.self_times(trace.within(steps, kinds)).items():
                 spent[name] = spent.get(name, 0.0) + time
         total = sum(spent.values())

@@ -11,14 +11,14 @@ from analysis.rows import MAX_START_UNCERTAINTY, conditions, plain, settings, ta
 from benchkit.statistics import last_shares
 
 WAITING = "_wait"
-"""Regions so named are waiting, all else of a call is being busy."""
+"""Regions so named are waiting, all else of a call is being busy; without any, nobody can tell."""
 
 
 def rank_rows(record: Mapping[str, Any]) -> list[dict[str, Any]]:
     """One row per rank and measured case, where there are several ranks or the case tells of one; medians in seconds.
 
-    last_share: of the iterations, in which it alone ended last. late_s: how long after the first rank it began.
-    spike_share: of its samples, beyond SPIKE times its median.
+    busy_s, wait_s: None where the case marks no waiting. last_share: of the iterations, in which it alone ended last.
+    late_s: how long after the first rank it began. spike_share: of its samples, beyond SPIKE times its median.
     """
     uncertainty_s = (record.get("start_clock") or {}).get("uncertainty_s") or 0.0
     return [
@@ -30,7 +30,9 @@ def rank_rows(record: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 
 def rows_of_case(case: Mapping[str, Any], world_size: int, uncertainty_s: float) -> list[dict[str, Any]]:
-    regions, samples = case.get("regions_s") or {}, np.asarray(case["samples_s"])
+    samples = np.asarray(case["samples_s"])
+    named = {name: np.asarray(spent) for name, spent in (case.get("regions_s") or {}).items()}
+    regions = {name: spent for name, spent in named.items() if spent.any()}  # what no step ever marked tells nothing
     taking = len(taking_part(case)[0])
     told = {
         name: value
@@ -39,19 +41,17 @@ def rows_of_case(case: Mapping[str, Any], world_size: int, uncertainty_s: float)
     }
     if world_size == 1 and not (regions or told):
         return []
-    waited = sum(
-        (np.asarray(spent) for name, spent in regions.items() if name.endswith(WAITING)), np.zeros_like(samples)
-    )
+    waits = [spent for name, spent in regions.items() if name.endswith(WAITING)]
     columns = {
         **arrivals(case, samples, uncertainty_s),
         "spike_share": (samples > SPIKE * np.median(samples, axis=1, keepdims=True)).mean(axis=1),
-        "busy_s": np.median(samples - waited, axis=1),
-        "wait_s": np.median(waited, axis=1),
+        "busy_s": np.median(samples - sum(waits), axis=1) if waits else None,
+        "wait_s": np.median(sum(waits), axis=1) if waits else None,
         **{f"{name}_s": np.median(spent, axis=1) for name, spent in regions.items()},
     }
     return [
         {"rank": rank}
-        | {name: float(values[rank]) for name, values in columns.items()}
+        | {name: None if values is None else float(values[rank]) for name, values in columns.items()}
         | {name: values[rank] for name, values in told.items()}
         for rank in range(taking)
     ]

@@ -56,8 +56,10 @@ def identity_columns(table: pd.DataFrame) -> list[str]:
 
 
 def subjects(table: pd.DataFrame) -> pd.Series:
-    """What each row is about: the collective where one is named, else the suite."""
-    return table["collective"].fillna(table["suite"]) if "collective" in table else table["suite"]
+    """What each row is about: of the suite of collectives the collective, else the suite."""
+    if "collective" not in table:
+        return table["suite"]
+    return table["collective"].where(table["suite"] == "collective", table["suite"])
 
 
 def newest(rows: pd.DataFrame, *columns: str) -> pd.DataFrame:

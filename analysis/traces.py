@@ -11,9 +11,11 @@ from typing import Any
 import orjson
 
 STEP = "step "
+"""Begins the label of a step; the case's labels follow. (benchkit/profiling.py writes it.)"""
 IN_FLIGHT = re.compile(r"(gloo|nccl|mpi|ucc):")
 """Host labels that torch gives to a collective from its call to its end."""
 HOST, DEVICE = "user_annotation", "gpu_user_annotation"
+"""Kinds of labels. The device has one for each stream that worked under it, and none where nothing did."""
 OURS = re.compile(r"step |warm-up|ProfilerStep")
 
 Interval = tuple[float, float]
@@ -41,11 +43,11 @@ class Trace:
     rank: int
     events: list[Event]
 
-    def steps(self, kind: str) -> dict[str, list[Event]]:
-        """The steps of each case on the host or on the device, by the case's labels."""
+    def steps(self) -> dict[str, list[Event]]:
+        """The steps of each case, by the case's labels, on the host, which waits for the device at the end of each."""
         found: dict[str, list[Event]] = defaultdict(list)
         for event in self.events:
-            if event.kind == kind and event.name.startswith(STEP):
+            if event.kind == HOST and event.name.startswith(STEP):
                 found[event.name.removeprefix(STEP)].append(event)
         return found
 
@@ -59,12 +61,12 @@ class Trace:
         ]
 
     def regions(self, steps: Sequence[Event], kind: str) -> dict[str, float]:
-        """Time per step in each region of these steps, on the host or on the device."""
-        spent: dict[str, float] = defaultdict(float)
+        """Time per step in each region of these steps, on the host or on any stream of the device."""
+        found: dict[str, list[Interval]] = defaultdict(list)
         for event in self.within(steps, (kind,)):
             if not (OURS.match(event.name) or IN_FLIGHT.match(event.name)):
-                spent[event.name] += (event.end - event.start) / len(steps)
-        return dict(spent)
+                found[event.name].append(event.interval)
+        return {name: length(union(intervals)) / len(steps) for name, intervals in found.items()}
 
 
 def read(path: Path) -> Trace:

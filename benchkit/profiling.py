@@ -10,10 +10,10 @@ from benchkit.calibration import Pedal
 from benchkit.case import Case
 from benchkit.regions import marked_by
 
-WAIT, WARM_UP, ACTIVE = 1, 1, 3
+UNSEEN, WARM_UP, ACTIVE = 1, 1, 3
 """Steps before the profiler is on, steps of each case that are traced as warm-up, and steps labelled as the case's."""
 STEP = "step "
-"""Begins the label of a step; the case's labels follow. (analysis/profile.py reads it.)"""
+"""Begins the label of a step; the case's labels follow. (analysis/traces.py reads it.)"""
 
 
 def trace_file(folder: Path, rank: int) -> Path:
@@ -27,9 +27,9 @@ def record_traces(
     if not cases:
         return
     activities = [ProfilerActivity.CPU] + ([ProfilerActivity.CUDA] if device.type == "cuda" else [])
-    steps = schedule(wait=WAIT, warmup=WARM_UP, active=(WARM_UP + ACTIVE) * len(cases))
+    steps = schedule(wait=UNSEEN, warmup=WARM_UP, active=(WARM_UP + ACTIVE) * len(cases))
     save = lambda profiler: profiler.export_chrome_trace(str(path))  # noqa: E731
-    planned = [(cases[0], "warm-up")] * (WAIT + WARM_UP)
+    planned = [(cases[0], "warm-up")] * (UNSEEN + WARM_UP)
     for case in cases:
         label = STEP + " ".join(f"{name}={value}" for name, value in case.labels.items())
         planned += [(case, "warm-up")] * WARM_UP + [(case, label)] * ACTIVE

@@ -5,7 +5,7 @@ unequal work: of two equal ranks the one with the later half does three times as
 """
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
 
@@ -30,14 +30,16 @@ class Split:
 class CostModel:
     """Seconds on a rank of speed 1: per query-key pair, and per token for all that is linear in it.
 
-    causal: a query sees itself and what is before it, else everything. skips: tiles that lie in the future are not
-    computed; without, a piece's own block is computed as a full square.
+    pass_s: seconds to pass a token's keys and values on to the next rank, however slow that is. causal: a query sees
+    itself and what is before it, else everything. skips: tiles that lie in the future are not computed; without, a
+    piece's own block is computed as a full square.
     """
 
     pair_s: float = 1.0
     token_s: float = 0.0
     causal: bool = True
     skips: bool = True
+    pass_s: float = 0.0
 
     def pairs(self, piece: Piece, seq_len: int) -> float:
         """Query-key pairs that are computed for a piece's queries."""
@@ -65,9 +67,9 @@ def ideal_s(seq_len: int, speeds: Sequence[float], cost: CostModel) -> float:
     return needed.seconds([(0, seq_len)], seq_len) / sum(speeds)
 
 
-def even(seq_len: int, speeds: Sequence[float], align: int = 1) -> Split:
-    """The same number of tokens on every rank."""
-    return Split("even", proportional(seq_len, [1.0] * len(speeds), align))
+def even(seq_len: int, speeds: Sequence[float]) -> Split:
+    """The same number of tokens on every rank, to one token."""
+    return Split("even", proportional(seq_len, [1.0] * len(speeds)))
 
 
 def uneven(seq_len: int, speeds: Sequence[float], align: int = 1) -> Split:
@@ -106,62 +108,24 @@ def formula(seq_len: int, shares: Sequence[float], align: int = 1) -> Split:
 
 
 def proportional(seq_len: int, weights: Sequence[float], align: int = 1) -> tuple[tuple[Piece, ...], ...]:
-    """Contiguous pieces in proportion to weights; inner boundaries at multiples of `align` tokens."""
+    """Contiguous pieces in proportion to weights, inner boundaries at multiples of `align` tokens.
+
+    Nobody goes without a tile where there are enough: whether that is better, only a cost model can tell.
+    """
     total = sum(weights)
-    marks = [seq_len * done / total for done in accumulate(weights)][:-1]
-    return contiguous([0, *(min(seq_len, align * round(mark / align)) for mark in marks), seq_len])
+    marks = [align * round(seq_len * done / total / align) for done in accumulate(weights)][:-1]
+    if seq_len >= align * len(weights):
+        for index in range(len(marks)):
+            marks[index] = max(marks[index], align + (marks[index - 1] if index else 0))
+        for index in reversed(range(len(marks))):
+            ends = [*marks, seq_len][index + 1]
+            marks[index] = min(marks[index], (ends - align) // align * align)
+    return contiguous([0, *(min(seq_len, mark) for mark in marks), seq_len])
 
 
 def contiguous(boundaries: Sequence[int]) -> tuple[tuple[Piece, ...], ...]:
     """One piece per rank, in order, between neighbouring boundaries."""
     return tuple(((start, end),) for start, end in pairwise(boundaries))
-
-
-def balanced(seq_len: int, speeds: Sequence[float], cost: CostModel, align: int = 1) -> Split:
-    """The contiguous split whose slowest rank is fastest, among those with boundaries at multiples of `align`.
-
-    For a given time each rank in turn takes as many tokens as it can do; since who starts later also ends later, the
-    sequence is covered in that time by some split only if it is by this one. Bisection finds the least such time. A
-    rank too slow for a single tile gets nothing.
-    """
-    low, high = 0.0, max(predict(even(seq_len, speeds), speeds, cost))
-    high = max(high, cost.seconds([(0, seq_len)], seq_len) / max(speeds))
-    best = reach(seq_len, speeds, cost, align, high)
-    for _ in range(100):
-        middle = (low + high) / 2
-        found = reach(seq_len, speeds, cost, align, middle)
-        if found[-1] >= seq_len:
-            high, best = middle, found
-        else:
-            low = middle
-        if high - low <= 1e-9 * high:
-            break
-    return Split("balanced", contiguous(best))
-
-
-def reach(seq_len: int, speeds: Sequence[float], cost: CostModel, align: int, limit_s: float) -> list[int]:
-    """How far each rank gets in `limit_s` when all before it went as far as they could: boundaries, 0 first."""
-    boundaries = [0]
-    for speed in speeds:
-        start = boundaries[-1]
-        tiles = -(-(seq_len - start) // align)
-        fits: Callable[[int], bool] = lambda count, start=start, speed=speed: (  # type: ignore[misc] # noqa: E731
-            cost.seconds([(start, min(seq_len, start + count * align))], seq_len) <= limit_s * speed
-        )
-        boundaries.append(min(seq_len, start + align * largest(tiles, fits)))
-    return boundaries
-
-
-def largest(limit: int, fits: Callable[[int], bool]) -> int:
-    """The largest number up to `limit` that fits, where all smaller ones do; 0 where not even 1 does."""
-    low, high = 0, limit
-    while low < high:
-        middle = (low + high + 1) // 2
-        if fits(middle):
-            low = middle
-        else:
-            high = middle - 1
-    return low
 
 
 def zigzag(seq_len: int, speeds: Sequence[float], align: int = 1) -> Split:

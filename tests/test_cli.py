@@ -9,7 +9,7 @@ import pytest
 from hydra import compose, initialize_config_dir
 
 from benchkit import composition
-from benchkit.app import config_folder, exit_code, multirun_first
+from benchkit.app import config_folder, exit_code, multirun_first, set_per_point
 from tests.conftest import ROOT, Cli
 
 QUICK = ("measure=quick", "measure.max_iterations=10", "data_size=0.001")
@@ -218,6 +218,33 @@ def test_an_extra_suite_that_is_not_there_is_said(cli):
 )
 def test_multirun_may_stand_anywhere(given, expected):
     assert multirun_first(given) == expected
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ("+suite=tp_rowwise m=4", "+suite=tp_rowwise m=4"),
+        ("+suite=tp_rowwise,allreduce m=4", "+suite=tp_rowwise,allreduce m=choice(4)"),
+        ("sweep=tensor_parallel m=4 world_size=2", "sweep=tensor_parallel m=choice(4) world_size=2"),
+        ("sweep=ddlb m=4,8 n=", "sweep=ddlb m=4,8 n="),
+        ("sweep=ddlb implementations.auto=null", "sweep=ddlb implementations.auto=choice(null)"),
+        (
+            "sweep=ddlb implementations.pipeline.chunks=[2,4]",
+            "sweep=ddlb implementations.pipeline.chunks=choice([2,4])",
+        ),
+        ("sweep=ddlb --cfg job ~m m=]", "sweep=ddlb --cfg job ~m m=]"),
+    ],
+)
+def test_own_keys_are_set_per_point_where_suites_vary(given, expected):
+    composition.register()
+    assert set_per_point(given.split()) == expected.split()
+
+
+def test_a_sweep_over_suites_takes_their_keys(cli):
+    done = cli("sweep=tensor_parallel", "world_size=1", "m=6", "n=2", "k=4", "measure.max_iterations=3")
+    assert done.returncode == 0, done.stdout + done.stderr
+    told = [(record["suite"], record["config"]["m"], record["config"]["k"]) for record in cli.records()]
+    assert told == [("tp_columnwise", 6, 4), ("tp_rowwise", 6, 4)]
 
 
 @pytest.mark.parametrize(

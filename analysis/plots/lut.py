@@ -5,14 +5,14 @@ from matplotlib.figure import Figure
 
 from analysis import style
 from analysis.speedup import Baseline
-from analysis.table import alike, newest
-from analysis.tables.matmul_lut import SUITE, measured, shares
+from analysis.table import newest
+from analysis.tables.matmul_lut import SUITE, by_mechanism, measured, shares
 
 
 def draw(table: pd.DataFrame, baseline: Baseline | None) -> dict[str, Figure]:
     """Two figures for what is alike but for size and share."""
     rows, figures = measured(table), {}
-    for suffix, group in alike(rows, "size", "slowdown") if len(rows) else []:
+    for suffix, group in by_mechanism(rows, "size", "slowdown") if len(rows) else []:
         last = newest(group.assign(share=shares(group)), "share", "size")
         figures[f"{SUITE}_time{suffix}.png"] = time_over_size(last)
         if last["share"].nunique() > 1:

@@ -3,13 +3,13 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from statistics import geometric_mean
 from typing import Any
 
 import pandas as pd
 
 from analysis.scaling import PHASES, Row, amdahl, band, counted, further_counts, gain, reason, serial_share
 from analysis.table import alike, as_markdown, newest
-from analysis.tables.rebalance import geometric_mean
 from analysis.tables.transformer import said
 from analysis.tables.transformer_summary import digits
 

@@ -1,5 +1,7 @@
 """The look-up table of matmul_lut as a file: what strategies of splitting look speeds up in."""
 
+from collections.abc import Iterator
+
 import pandas as pd
 
 from analysis.table import alike, newest
@@ -16,9 +18,24 @@ def write(table: pd.DataFrame) -> dict[str, str]:
     if rows.empty:
         return {}
     return {
-        f"{SUITE}{suffix}.csv": provenance(group) + shaped(group).to_csv(index=False, float_format="%.6g")
-        for suffix, group in alike(rows, "size", "slowdown", "dtype", "bg_streams")
+        f"{SUITE}{suffix}.csv": as_csv(shaped(group))
+        for suffix, group in by_mechanism(rows, "size", "slowdown", "dtype", "bg_streams")
     }
+
+
+def by_mechanism(rows: pd.DataFrame, *without: str) -> Iterator[tuple[str, pd.DataFrame]]:
+    """As `alike`, and a group for each mechanism where several slowed ranks down.
+
+    Rows that nobody slows have no mechanism and belong to each group: they are what the others are compared with. So
+    the mechanism cannot be one of the columns by which all that is alike is found.
+    """
+    for suffix, group in alike(rows, *without):
+        mechanisms = list(group["slowed_by"].dropna().unique())
+        if len(mechanisms) < 2:
+            yield suffix, group
+            continue
+        for name in mechanisms:
+            yield f"{suffix}_slowed_by-{name}", group[group["slowed_by"].isna() | (group["slowed_by"] == name)]
 
 
 def measured(table: pd.DataFrame) -> pd.DataFrame:
@@ -34,11 +51,16 @@ def shares(rows: pd.DataFrame) -> pd.Series:
 
 
 def shaped(rows: pd.DataFrame) -> pd.DataFrame:
-    """The table's own columns, of a repeated point the last run."""
+    """With the table's own columns, in its order; of a repeated point the last run."""
     rate = rows["useful_tflop_per_s"] * rows["median_s"] / rows["mean_s"]
     found = rows.assign(mps_pct=shares(rows), avg_ms=rows["mean_s"] * 1e3, tflops=rate)
     found = newest(found, *COLUMNS[:4])
-    return found.sort_values(["dtype", "bg_streams", "size", "mps_pct"], ascending=[True, True, True, False])[COLUMNS]
+    return found.sort_values(["dtype", "bg_streams", "size", "mps_pct"], ascending=[True, True, True, False])
+
+
+def as_csv(rows: pd.DataFrame) -> str:
+    """The rows as a file: comments that say where these very rows are from, then the columns."""
+    return f"{provenance(rows)}{rows[COLUMNS].to_csv(index=False, float_format='%.6g')}"
 
 
 def provenance(rows: pd.DataFrame) -> str:

@@ -1,11 +1,12 @@
 """Strategies of ring attention at the harshest slowdown, and what ours gain over all cells."""
 
 from collections.abc import Iterator, Mapping
+from statistics import geometric_mean
 
-import numpy as np
 import pandas as pd
 
-from analysis.table import alike, as_markdown, newest
+from analysis.table import as_markdown, newest
+from analysis.tables.matmul_lut import by_mechanism
 from analysis.within_job import FIGURES
 
 SUITE = "ring_attention"
@@ -17,7 +18,7 @@ NEAR = 0.1
 
 
 def cells_of(table: pd.DataFrame) -> list[tuple[str, pd.DataFrame]]:
-    """The measured rows where one number says how slow the last rank is, by what else was alike (analysis.table.alike).
+    """The measured rows where one number says how slow the last rank is, by what else was alike, and by mechanism.
 
     Of a repeated point the last run.
     """
@@ -29,7 +30,7 @@ def cells_of(table: pd.DataFrame) -> list[tuple[str, pd.DataFrame]]:
     rows = rows.assign(**{name: pd.to_numeric(rows[name], errors="coerce") for name in numbers})
     return [
         (suffix, newest(group, *CELL, "strategy").sort_values(CELL, kind="stable"))
-        for suffix, group in alike(rows, "strategy", *CELL)
+        for suffix, group in by_mechanism(rows, "strategy", *CELL)
     ]
 
 
@@ -68,20 +69,20 @@ def summary(rows: pd.DataFrame) -> Iterator[str]:
         over_best = [best_rival(cell) / cell[name]["median_s"] for cell in with_even]
         foretold = [cell[name] for cell in with_even if pd.notna(cell[name]["predicted_s"])]
         near = sum(abs(row["predicted_s"] / row["median_s"] - 1) <= NEAR for row in foretold)
+        highs = [high for cell in with_even if pd.notna(high := cell[name]["paired_speedup_high"])]
+        unknown = len(with_even) - len(highs)
         yield (
             f"{name}: {geometric_mean(over_even):.2f} times as fast as even, {geometric_mean(over_best):.2f} times as "
             f"fast as the best of {', '.join(rival for rival in RIVALS if any(rival in cell for cell in with_even))} "
             f"in each cell (geometric means of {len(with_even)}); slower than even beyond its interval in "
-            f"{sum(cell[name]['paired_speedup_high'] < 1 for cell in with_even)}; within {NEAR:.0%} of the ideal in "
-            f"{sum(cell[name]['efficiency'] >= 1 - NEAR for cell in with_even)}"
-            + (f", of the prediction in {near}." if foretold else ".")
+            f"{sum(high < 1 for high in highs)} of {len(highs)}"
+            + (f", {unknown} without an interval" if unknown else "")
+            + f"; within {NEAR:.0%} of the ideal in "
+            f"{sum(cell[name]['efficiency'] >= 1 - NEAR for cell in with_even)} of {len(with_even)}"
+            + (f", of the prediction in {near} of {len(foretold)}." if foretold else ".")
         )
 
 
 def best_rival(cell: Mapping[str, Mapping[str, float]]) -> float:
     """Time of the fastest strategy that is not ours."""
     return min(cell[name]["median_s"] for name in RIVALS if name in cell)
-
-
-def geometric_mean(values: list[float]) -> float:
-    return float(np.exp(np.mean(np.log(values))))

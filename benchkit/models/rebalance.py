@@ -1,5 +1,6 @@
 """Splits of a sequence by strategy, and the cost model that ours go by, measured with the kernels they are for."""
 
+import itertools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -7,7 +8,8 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from benchkit import splits
+from benchkit import balancing, splits
+from benchkit.models import transfers
 from benchkit.models.attention import Layer, attend, by_head, merge
 from benchkit.models.ring import PROJECT, Ring
 from benchkit.regions import COMPUTE
@@ -24,7 +26,8 @@ LEAST_TRUST = 0.2
 def fit_cost(layer: Layer, x: Tensor, causal: bool, seconds_of: SecondsOf) -> tuple[CostModel, list[float]]:
     """Cost per pair and per token on the fastest rank, and every rank's speed in relation to it.
 
-    Two probes: the whole layer over a short sequence, and the attention of some queries over many keys.
+    Three probes: the whole layer over a short sequence, the attention of some queries over many keys, and keys and
+    values passed on round the ring.
     """
     length, num_keys = min(len(x), 2048), min(max(len(x) // 2, 1), LONGEST_PROBE)
     alone = Ring(layer, x[:length], splits.even(length, [1.0]), 0, causal)
@@ -32,13 +35,30 @@ def fit_cost(layer: Layer, x: Tensor, causal: bool, seconds_of: SecondsOf) -> tu
     queries, key_value = layer.project(x[:num_keys], positions)
     query, key, value = by_head(queries[:PROBE_QUERIES]), by_head(key_value[:, 0]), by_head(key_value[:, 1])
     into = attend(query, key, value, False)
+    passed = key_value[: max(1, len(x) // dist.get_world_size())]
 
-    layer_s, block_s = seconds_of(alone.step, lambda: merge(into, attend(query, key, value, False)))
+    layer_s, block_s, pass_s = seconds_of(
+        alone.step, lambda: merge(into, attend(query, key, value, False)), passing_on(passed)
+    )
     fastest = min(layer_s)
     pair_s = block_s[layer_s.index(fastest)] / (query.shape[2] * num_keys)
     pairs = CostModel(causal=causal).pairs((0, length), length)
     token_s = max(0.0, fastest - pair_s * pairs) / length
-    return CostModel(pair_s, token_s, causal), [fastest / time for time in layer_s]
+    cost = CostModel(pair_s, token_s, causal, pass_s=max(pass_s) / len(passed))
+    return cost, [fastest / time for time in layer_s]
+
+
+def passing_on(block: Tensor) -> Callable[[], None]:
+    """Sends a block to the next rank and receives one from the rank before; nothing where there is but one."""
+    rank, size, incoming = dist.get_rank(), dist.get_world_size(), torch.empty_like(block)
+
+    def step() -> None:
+        if size > 1:
+            ends = [(block, (rank + 1) % size)], [(incoming, (rank - 1) % size)]
+            for transfer in itertools.chain(*transfers.start(*ends)):
+                transfer.wait()
+
+    return step
 
 
 @dataclass(frozen=True)
@@ -61,14 +81,18 @@ class Planner:
         if strategy == "formula":
             return splits.formula(self.seq_len, self.shares, self.align)
         if strategy == "balanced":
-            return splits.balanced(self.seq_len, self.speeds, self.cost, self.align)
+            return balancing.balanced(self.seq_len, self.speeds, self.cost, self.align)
         if strategy == "zigzag":
             return splits.zigzag(self.seq_len, self.speeds, self.align)
-        return splits.even(self.seq_len, self.speeds, self.align)
+        return splits.even(self.seq_len, self.speeds)
 
-    def predicted_s(self, split: Split) -> list[float]:
+    def busy_s(self, split: Split) -> list[float]:
         """Seconds that each rank should be busy."""
         return splits.predict(split, self.speeds, self.cost)
+
+    def step_s(self, split: Split) -> float:
+        """Seconds that a step should take, waiting included."""
+        return max(balancing.ring_s(split, self.speeds, self.cost))
 
     def at_full_speed(self) -> "Planner":
         """The same where nobody is slowed down: all as fast as the fastest."""
@@ -106,7 +130,7 @@ class Online:
         seen = splits.measured_speeds(self.current, busy_s, self.planner.cost, old)
         self.planner = replace(self.planner, speeds=[a + trust * (b - a) for a, b in zip(old, seen, strict=True)])
         better = self.planner.split("balanced")
-        stay_s, move_s = (max(self.planner.predicted_s(split)) for split in (self.current, better))
+        stay_s, move_s = (self.planner.step_s(split) for split in (self.current, better))
         if move_s > (1 - WORTH_MOVING) * stay_s:
             return False
         self.current = replace(better, strategy="online")

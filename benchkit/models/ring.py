@@ -81,14 +81,13 @@ class Ring:
         result: Partial | None = None
         for turn in range(self.world_size):
             incoming, sending, receiving = self._pass_on(held, turn)
-            sent += sending
             with region(COMPUTE):
                 for block in self.blocks[turn] if held is not None else ():
                     result = self._add(result, query, held, block)
             with region(WAIT):
-                for work in receiving:
+                for work in (*receiving, *sent):  # what was sent is kept a turn longer, no more than that
                     work.wait()
-            held = incoming
+            held, sent = incoming, sending
         with region(WAIT):
             for work in sent:
                 work.wait()

@@ -88,14 +88,13 @@ class Running:
             raise InvalidResult(f"output of token {int(chosen[first])} is off by {float(error[first]):.2g} of its size")
 
     def details(self) -> Mapping[str, Any]:
-        """Tokens and predicted busy time of each rank, and the time of a perfect split."""
+        """Tokens and predicted busy time of each rank, the predicted time, and that of a perfect split."""
         planner = self._shared.planner.at_full_speed() if self._strategy == "reference" else self._shared.planner
         fixed = self._strategy not in ("torch", "online")  # what moves by its own times predicts nothing
-        predicted_s = planner.predicted_s(self._split) if fixed else None
         return {
             "tokens": self._split.tokens,
-            "busy_predicted_s": predicted_s,
-            "predicted_s": predicted_s and max(predicted_s),
+            "busy_predicted_s": planner.busy_s(self._split) if fixed else None,
+            "predicted_s": planner.step_s(self._split) if fixed else None,
             "ideal_s": planner.ideal_s(),
             "speed": list(self._online.planner.speeds if self._online else planner.speeds),
         }

@@ -1,5 +1,10 @@
-"""torch's own ring attention, to have something to compare with: even splits, zigzag order where it is causal."""
+"""torch's own ring attention, to have something to compare with: even splits, zigzag order where it is causal.
 
+As torch sets it by default, keys and values are gathered from all ranks at once, not passed round.
+"""
+
+import inspect
+from operator import attrgetter
 from typing import Any
 
 import torch
@@ -11,12 +16,18 @@ from benchkit.models.ring import PROJECT
 from benchkit.regions import COMPUTE, region
 from benchkit.splits import Split
 
+ARGUMENTS = ("group", "seq_dim", "op", "query", "key", "value", "is_causal")
+"""What torch's function is called with, by name: it is private, and its arguments may change."""
+
 
 def missing(seq_len: int, world_size: int, dtype: torch.dtype) -> str:
     """Why torch's cannot be run; "" where it can."""
     try:
-        from torch.distributed.tensor.experimental._context_parallel import _attention  # noqa: F401
-    except ImportError as error:
+        from torch.distributed.tensor.experimental._context_parallel import _attention as theirs
+
+        attention, _ = attrgetter("_templated_ring_attention", "_cp_options.enable_load_balance")(theirs)
+        inspect.signature(attention).bind(**dict.fromkeys(ARGUMENTS))
+    except (ImportError, AttributeError, TypeError, ValueError) as error:
         return f"torch {torch.__version__} has no ring attention to compare with ({error})"
     if dtype == torch.float64:
         return "torch's ring attention merges blocks in float32"
@@ -35,15 +46,15 @@ class TorchRing:
 
     def step(self) -> Tensor:
         """The layer's output for this rank's tokens: [L, E]."""
-        from torch.distributed.tensor.experimental._context_parallel import _attention as ours
+        from torch.distributed.tensor.experimental._context_parallel import _attention as theirs
 
         with region(PROJECT):
             rotated, key_value = self.layer.project(self.x, self.positions)
             query, key, value = (by_head(part) for part in (rotated, key_value[:, 0], key_value[:, 1]))
-        ours._cp_options.enable_load_balance = self.causal
-        group = dist.group.WORLD
+        theirs._cp_options.enable_load_balance = self.causal
+        given = dict(zip(ARGUMENTS, (dist.group.WORLD, 2, kernel, query, key, value, self.causal), strict=True))
         with region(COMPUTE):  # its waiting is in it: it does not tell them apart
-            out, *_ = ours._templated_ring_attention(group, 2, kernel, query, key, value, is_causal=self.causal)
+            out, *_ = theirs._templated_ring_attention(**given)
         with region(PROJECT):
             return self.layer.finish(out)
 

@@ -1,15 +1,11 @@
 """The look-up table: square matrix products over sizes, on the share of compute that `hardware.slowdown` leaves."""
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from benchkit.case import Case, Rank, Work
 from benchkit.config import RunConfig, key
 from benchkit.errors import ConfigError, InvalidResult
 from benchkit.registry import suite
-
-if TYPE_CHECKING:
-    pass
 
 CHECKED_ROWS = 16
 

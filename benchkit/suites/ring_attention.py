@@ -1,10 +1,9 @@
 """Ring attention over ranks of unequal speed: one causal (or full) attention layer, its sequence split by strategy."""
 
-import csv
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING
 
+from benchkit import lut
 from benchkit.case import Case, Rank
 from benchkit.config import RunConfig, key
 from benchkit.errors import ConfigError
@@ -40,22 +39,11 @@ class RingAttentionConfig(RunConfig):
 
 
 def read_table(path: str, seq_len: int, dtype: str) -> dict[float, float]:
-    """Compute share (percent) -> performance, of a table with mps_pct and either tflops (matmul) or latency_ms.
-
-    Of matmuls, those of the size nearest to the sequence length count; of the dtype, where the table has it.
-    Raises ConfigError.
-    """
+    """As lut.read, but raises ConfigError that names the key."""
     try:
-        with Path(path).open(newline="") as file:
-            rows = list(csv.DictReader(line for line in file if not line.startswith("#")))
-        if rows and "latency_ms" in rows[0]:
-            return {float(row["mps_pct"]): 1 / float(row["latency_ms"]) for row in rows}
-        rows = [row for row in rows if row["dtype"] == dtype and float(row["bg_streams"]) == 0] or rows
-        nearest = min((float(row["size"]) for row in rows), key=lambda size: abs(size - seq_len))
-        return {float(row["mps_pct"]): float(row["tflops"]) for row in rows if float(row["size"]) == nearest}
-    except (OSError, KeyError, ValueError, TypeError, ZeroDivisionError) as error:
-        columns = "mps_pct with latency_ms, or with size, dtype, bg_streams and tflops"
-        raise ConfigError(f"lut={path}: not a table of {columns} ({type(error).__name__}: {error})") from None
+        return lut.read(path, seq_len, dtype)
+    except ValueError as error:
+        raise ConfigError(f"lut={path}: {error}") from None
 
 
 @suite
@@ -95,7 +83,7 @@ def case_of(shared: "Shared", strategy: str) -> Case:
         step=running.step,
         labels=labels,
         verify=running.verify,
-        regions=REGIONS,
+        regions=REGIONS[:-1] if strategy == "torch" else REGIONS,  # it does not tell its waiting apart
         observe=running.observe,
         details=running.details,
         name=strategy,

@@ -1,8 +1,10 @@
 import pytest
+import yaml
 
 from analysis.__main__ import main
-from analysis.plan import plan
+from analysis.plan import ALIGN, DTYPE, plan
 from benchkit.splits import CostModel
+from tests.conftest import ROOT
 
 
 def test_a_plan_says_what_each_strategy_is_worth(capsys):
@@ -28,12 +30,55 @@ def test_where_every_query_sees_every_key_even_is_best_at_equal_speeds():
     assert table.loc["balanced", "tokens per rank"] == "1024 1024 1024 1024"
 
 
+def test_a_plan_is_of_what_the_suite_would_do():
+    suite = yaml.safe_load((ROOT / "conf" / "suite" / "ring_attention.yaml").read_text())
+    assert (suite["align"], suite["dtype"]) == (ALIGN, DTYPE)
+
+
+def test_a_look_up_table_adds_its_strategy(capsys, tmp_path):
+    table = tmp_path / "lut.csv"
+    table.write_text("mps_pct,latency_ms\n100,1\n50,3\n")
+    assert main(["plan", "--seq-len", "4096", "--speeds", "2,1", "--lut", str(table)]) == 0
+    lines = [line.split() for line in capsys.readouterr().out.splitlines()]
+    assert [line[:3] for line in lines if line and line[0] == "lut"] == [["lut", "3072", "1024"]]
+
+
+def test_times_are_in_ms_where_it_is_known_what_a_pair_takes(capsys):
+    given = ["plan", "--seq-len", "1000", "--speeds", "1,1", "--align", "1"]
+    assert main([*given, "--pair-ns", "30", "--token-cost", str(2000 / 3)]) == 0  # 20 µs
+    lines = capsys.readouterr().out.splitlines()
+    assert "time [ms]" in lines[2]
+    even_ms = 500 * 20e-3 + (500 * 500 + 500 * 501 / 2) * 30e-6
+    assert float(lines[4].split()[3]) == pytest.approx(even_ms, rel=1e-3)
+    ideal_ms = (1000 * 20e-3 + 1000 * 1001 / 2 * 30e-6) / 2
+    assert lines[-1].endswith(f"is {ideal_ms:.4g} ms")
+
+
+def test_keys_that_are_long_on_their_way_make_ranks_wait(capsys):
+    given = ["plan", "--seq-len", "4096", "--speeds", "1,1,0.2"]
+    seconds = []
+    for pass_cost in ("0", "5000"):
+        assert main([*given, "--pass-cost", pass_cost]) == 0
+        lines = [line.split() for line in capsys.readouterr().out.splitlines()]
+        seconds.append({line[0]: float(line[4]) for line in lines if len(line) == 7})
+    free, slow = seconds
+    assert all(slow[name] > free[name] for name in free)
+    assert slow["balanced"] < min(slow[name] for name in slow if name != "balanced")
+
+
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
     [
         (["--seq-len", "0", "--speeds", "1,1"], "allowed are numbers >= 1"),
-        (["--seq-len", "8", "--speeds", "1,-1"], "--speeds 1,-1: allowed are numbers > 0"),
-        (["--seq-len", "8", "--speeds", "1,1", "--token-cost", "-1"], "allowed are numbers >= 0"),
+        (["--seq-len", "8", "--speeds", "1,-1"], "--speeds 1,-1: allowed are finite numbers > 0"),
+        (["--seq-len", "8", "--speeds", "nan,1"], "--speeds nan,1: allowed are finite numbers > 0"),
+        (["--seq-len", "8", "--speeds", "1,nan"], "--speeds 1,nan: allowed are finite numbers > 0"),
+        (["--seq-len", "8", "--speeds", "inf,1"], "--speeds inf,1: allowed are finite numbers > 0"),
+        (["--seq-len", "8", "--speeds", "1,1", "--token-cost", "-1"], "allowed are finite numbers >= 0"),
+        (["--seq-len", "8", "--speeds", "1,1", "--token-cost", "inf"], "--token-cost inf: allowed are finite"),
+        (["--seq-len", "8", "--speeds", "1,1", "--pair-ns", "0"], "--pair-ns 0: allowed are finite numbers > 0"),
+        (["--seq-len", "8", "--speeds", "1,1", "--pass-cost", "nan"], "--pass-cost nan: allowed are finite"),
+        (["--seq-len", "8", "--speeds", "1,1", "--lut", "nowhere.csv"], "--lut nowhere.csv: not a table"),
     ],
 )
 def test_nonsense_is_one_line(capsys, arguments, complaint):

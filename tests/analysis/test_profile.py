@@ -71,6 +71,28 @@ def test_host_and_device_are_never_added(tmp_path, capsys):
     assert "SendRecv" not in out
 
 
+def on_two_streams(start):
+    """Of a step of `cpu_step`: a label per stream; 6 ms of computing in all, 2 of them on both streams at once."""
+    return [
+        event("compute_block", "gpu_user_annotation", start + 1, 4, tid=7),
+        event("compute_block", "gpu_user_annotation", start + 3, 4, tid=8),
+        event("gemm", "kernel", start + 1, 4, tid=7),
+        event("ncclDevKernel_SendRecv", "kernel", start + 3, 4, tid=8),
+    ]
+
+
+@pytest.mark.parametrize("labelled_streams", [(), (7,), (7, 8)])
+def test_a_device_has_a_label_per_stream_and_no_more_steps_than_the_host(tmp_path, capsys, labelled_streams):
+    events = [each for start in (100, 200) for each in (*cpu_step(start), *on_two_streams(start))]
+    for start in (100, 200):
+        events += [event("step strategy=even", "gpu_user_annotation", start + 1, 6, tid) for tid in labelled_streams]
+    write_trace(tmp_path, 0, *events)
+    assert main(["profile", str(tmp_path)]) == 0
+    head, _, row = capsys.readouterr().out.splitlines()[:3]
+    assert "compute_block on device [ms]" in head
+    assert row.split() == ["strategy=even", "0", "2", "10", "6", "2", "60", "6", "50"]
+
+
 def test_several_runs_are_told_apart(tmp_path, capsys):
     for run in ("0", "1"):
         write_trace(tmp_path / run, 0, *cpu_step(100))

@@ -2,6 +2,7 @@
 
 import csv
 import io
+from statistics import geometric_mean
 
 import numpy as np
 import pytest
@@ -11,7 +12,6 @@ from analysis.__main__ import main
 from analysis.plots import draw_all
 from analysis.tables import matmul_lut, rebalance
 from analysis.tables import write_all as tables_of
-from analysis.tables.rebalance import geometric_mean
 from benchkit.statistics import paired_speedup
 from tests.analysis.records import make_record, tabulate_records, write_all
 
@@ -31,7 +31,7 @@ def case(base, strategy, seconds, **changes):
     } | changes  # fmt: skip
 
 
-def ring_record(seq_len=4096, slowdown=2.0, **seconds):
+def ring_record(seq_len=4096, slowdown=2.0, mechanism="cgroup", **seconds):
     """A record of ring attention: the median of each strategy; even 4 ms per factor."""
     times = {"even": 4e-3 * slowdown, "uneven": 3e-3 * slowdown, "balanced": 2e-3, "reference": 4e-3} | seconds
     record = make_record()
@@ -41,7 +41,7 @@ def ring_record(seq_len=4096, slowdown=2.0, **seconds):
     record["config"]["hardware"]["slowdown"] = slowdown
     return record | {
         "suite": "ring_attention", "cases": [case(base, name, time) for name, time in times.items()],
-        "slowdown": {"mechanism": "cgroup", "asked": [1.0, slowdown], "measured": [1.0, 1.3 * slowdown]},
+        "slowdown": {"mechanism": mechanism, "asked": [1.0, slowdown], "measured": [1.0, 1.3 * slowdown]},
         "warnings": [f"rank 1 is slowed {1.3 * slowdown:.3g} times by cgroup, asked {slowdown:g}"],
         "point_id": f"{seq_len}-{slowdown}",
     }  # fmt: skip
@@ -93,6 +93,20 @@ def test_each_rank_has_its_busy_and_its_waiting_time():
     assert "seq_len" not in shown  # the same throughout
 
 
+@pytest.mark.parametrize("regions", [{}, {"compute_block": [[1e-3] * 20] * 2, "comm_wait": [[0.0] * 20] * 2}])
+def test_where_no_waiting_is_marked_nobody_knows_who_was_busy(regions):
+    record = ring_record()
+    record["cases"][1]["regions_s"] = regions
+    rows = {(row["strategy"], row["rank"]): row for row in ranks.rank_rows(record)}
+    for rank in (0, 1):
+        unknown = rows["uneven", rank]
+        assert unknown["busy_s"] is None
+        assert unknown["wait_s"] is None
+        assert "comm_wait_s" not in unknown
+        assert rows["even", rank]["busy_s"] == pytest.approx(6e-3)
+    assert "busy [ms]" in ranks.for_print(list(rows.values()))
+
+
 def test_the_harshest_slowdown_has_its_table_and_all_cells_their_means(cells):
     text = rebalance.write(tabulate_records(cells))["ring_attention_rebalanced.md"]
     assert "slowed 10 times" in text
@@ -100,7 +114,8 @@ def test_the_harshest_slowdown_has_its_table_and_all_cells_their_means(cells):
     mean = geometric_mean([2, 2, 4, 4, 20, 20])
     rivals = geometric_mean([1.5, 1.5, 3, 3, 15, 15])
     assert f"balanced: {mean:.2f} times as fast as even, {rivals:.2f} times as fast as the best of even, uneven" in text
-    assert "slower than even beyond its interval in 0; within 10% of the ideal in 6, of the prediction in 6" in text
+    assert "slower than even beyond its interval in 0 of 6; within 10% of the ideal in 6 of 6" in text
+    assert "of the prediction in 6 of 6." in text
     assert rebalance.write(tabulate_records([make_record()])) == {}
 
 
@@ -116,7 +131,7 @@ def test_what_predicts_nothing_is_not_said_to_have_missed(cells):
 def test_a_slower_strategy_is_counted(cells):
     cells[0] = ring_record(2048, 1.0, balanced=5e-3)
     text = rebalance.write(tabulate_records(cells))["ring_attention_rebalanced.md"]
-    assert "slower than even beyond its interval in 1; within 10% of the ideal in 5" in text
+    assert "slower than even beyond its interval in 1 of 6; within 10% of the ideal in 5 of 6" in text
 
 
 def test_every_plot_is_drawn_and_one_cell_is_enough(cells):
@@ -200,12 +215,52 @@ def test_a_look_up_table_is_of_single_ranks_whose_share_is_one_number():
 
 
 def test_too_few_samples_for_an_interval_are_no_obstacle(cells):
-    for record in cells:
+    for record in cells[:2]:
         for each in record["cases"]:
             each |= {name: [row[:3] for row in each[name]] for name in ("samples_s", "start_offsets_s")}
             each["regions_s"] = {}
     text = rebalance.write(tabulate_records(cells))["ring_attention_rebalanced.md"]
-    assert "slower than even beyond its interval in 0" in text
+    assert "slower than even beyond its interval in 0 of 4, 2 without an interval; within" in text
+
+
+def test_what_unlike_mechanisms_slow_is_kept_apart_beside_what_nobody_slows():
+    free, quota = ring_record(2048, 1.0, mechanism=None), ring_record(2048, 2.0)
+    duty = ring_record(2048, 2.0, mechanism="duty_cycle", balanced=9e-3)
+    texts = rebalance.write(tabulate_records([free, quota]))
+    assert list(texts) == ["ring_attention_rebalanced.md"]
+    assert "(geometric means of 2)" in texts["ring_attention_rebalanced.md"]
+    table = tabulate_records([free, quota, duty])
+    texts = rebalance.write(table)
+    names = [f"ring_attention_rebalanced_slowed_by-{name}.md" for name in ("cgroup", "duty_cycle")]
+    assert list(texts) == names
+    assert all("(geometric means of 2)" in text for text in texts.values())
+    assert "slower than even beyond its interval in 1 of 2" in texts[names[1]]
+    assert "ring_attention_winner_slowed_by-cgroup.png" in dict(draw_all(table, None))
+
+
+def test_a_look_up_table_is_of_one_mechanism_and_says_what_its_own_rows_are_from():
+    records = lut_records()
+    records[0]["slowdown"] = None
+    records[1]["slowdown"] = records[1]["slowdown"] | {"mechanism": "duty_cycle"}
+    texts = dict(tables_of(tabulate_records(records)))
+    shares = {
+        name: [line.split(",")[0] for line in text.splitlines() if line[0].isdigit()] for name, text in texts.items()
+    }
+    assert shares == {
+        "matmul_lut_slowed_by-duty_cycle.csv": ["100", "50"] * 2, "matmul_lut_slowed_by-cgroup.csv": ["100", "10"] * 2,
+    }  # fmt: skip
+    assert "# slowed by: cgroup\n" in texts["matmul_lut_slowed_by-cgroup.csv"]
+    figures = dict(draw_all(tabulate_records(records), None))
+    assert {"matmul_lut_share_slowed_by-cgroup.png", "matmul_lut_time_slowed_by-duty_cycle.png"} <= set(figures)
+
+
+def test_a_look_up_table_does_not_tell_of_runs_that_are_not_in_it():
+    old = lut_records()
+    for record in old:
+        record |= {"started_at": "2025-01-01T00:00:00.000+00:00", "warnings": ["rank 0 was not slowed enough"]}
+    [(_, text)] = tables_of(tabulate_records([*old, *lut_records()]))
+    assert "# measured: 2026-01-01T00:00:00.000+00:00 to 2026-01-01T00:00:00.000+00:00\n" in text
+    assert "warning" not in text
 
 
 def test_the_report_has_all_of_it(cells, tmp_path, capsys):

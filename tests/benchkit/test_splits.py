@@ -7,7 +7,8 @@ import random
 import pytest
 
 from benchkit import splits
-from benchkit.splits import CostModel, Split, balanced, even, ideal_s, looked_up, predict, uneven, zigzag
+from benchkit.balancing import balanced, ring_s
+from benchkit.splits import CostModel, Split, even, ideal_s, looked_up, predict, uneven, zigzag
 
 N = 65536
 SKIPS, FULL = CostModel(), CostModel(skips=False)
@@ -58,7 +59,7 @@ def test_every_split_covers_the_sequence_once(seed):
     seq_len, align = rng.randrange(1, 5000), rng.choice([1, 32, 64])
     table = {10.0: 1.0, 50.0: 6.0, 100.0: 10.0}
     for split in (
-        even(seq_len, speeds, align),
+        even(seq_len, speeds),
         uneven(seq_len, speeds, align),
         looked_up(seq_len, [100 * speed for speed in speeds], table, align),
         balanced(seq_len, speeds, SKIPS, align),
@@ -68,6 +69,9 @@ def test_every_split_covers_the_sequence_once(seed):
         assert owned == list(range(seq_len)), split
         assert len(split.pieces) == len(speeds)
         assert sum(split.tokens) == seq_len
+        if split.strategy in ("uneven", "lut") and seq_len >= align * len(speeds):
+            assert min(split.tokens) > 0, split
+    assert max(even(seq_len, speeds).tokens) - min(even(seq_len, speeds).tokens) <= 1
 
 
 def test_work_of_zigzag_is_in_proportion_to_tokens():
@@ -110,3 +114,74 @@ def test_the_formula_never_gives_a_negative_share():
         for share in (1, 10, 30, 100):
             assert min(splits.formula(seq_len, [100, share]).tokens) >= 0
     assert splits.formula(4096, [100, 50]).tokens[0] > splits.formula(4096, [100, 90]).tokens[0] > 2048
+
+
+def test_a_tile_is_left_for_everybody_where_there_are_enough():
+    assert uneven(2048, [1, 1, 1, 1e-3], 32).tokens[-1] == 32
+    assert uneven(2048, [1e-3, 1e-3, 1], 32).tokens[:2] == [32, 32]
+    assert uneven(70, [1, 1e-3], 32).tokens == [32, 38]
+    assert sum(uneven(40, [1, 1, 1], 32).tokens) == 40
+
+
+def ring_by_clock(split: Split, speeds, cost: CostModel) -> float:
+    """The same ring as events: who waits for whom, written down a second time."""
+    size, tokens = len(speeds), split.tokens
+
+    def block_s(rank, owner):
+        pairs = sum(
+            1
+            for query in (q for piece in split.pieces[rank] for q in range(*piece))
+            for key in (k for piece in split.pieces[owner] for k in range(*piece))
+            if not cost.causal or key <= query
+        )
+        return cost.pair_s * pairs / speeds[rank]
+
+    def needed(owner, turn):
+        return any(block_s((owner + far) % size, owner) for far in range(turn + 1, size))
+
+    def began(rank, turn):
+        if turn == 0:
+            return cost.token_s * tokens[rank] / speeds[rank]
+        owner = (rank - turn) % size
+        computed = began(rank, turn - 1) + block_s(rank, (rank - turn + 1) % size)
+        if not needed(owner, turn - 1):
+            return computed
+        return max(
+            computed, max(began(rank, turn - 1), began((rank - 1) % size, turn - 1)) + cost.pass_s * tokens[owner]
+        )
+
+    return max(began(rank, size - 1) + block_s(rank, (rank + 1) % size) for rank in range(size))
+
+
+@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("causal", [True, False])
+def test_a_ring_is_done_when_its_messages_and_blocks_are(seed, causal):
+    rng = random.Random(seed)
+    speeds = [rng.uniform(0.1, 1) for _ in range(rng.randrange(1, 5))]
+    cost = CostModel(1.0, rng.uniform(0, 20), causal, pass_s=rng.choice([0.0, 3.0, 60.0]))
+    for split in (even(37, speeds), uneven(37, speeds), balanced(37, [1, 1e-6, *speeds[2:]][: len(speeds)], cost)):
+        assert max(ring_s(split, speeds, cost)) == pytest.approx(ring_by_clock(split, speeds, cost))
+    if causal:
+        split = zigzag(37, speeds)
+        assert max(ring_s(split, speeds, cost)) == pytest.approx(ring_by_clock(split, speeds, cost))
+
+
+def test_a_ring_that_waits_for_nobody_is_as_long_as_its_busiest_rank():
+    speeds = [1, 0.3, 0.6]
+    for cost in (SKIPS, CostModel(1.0, 40.0)):
+        assert max(ring_s(balanced(N, [1, 0.3], cost), [1, 0.3], cost)) == pytest.approx(
+            slowest(balanced(N, [1, 0.3], cost), [1, 0.3], cost)
+        )
+        assert max(ring_s(even(N, speeds), speeds, cost)) >= slowest(even(N, speeds), speeds, cost)
+
+
+@pytest.mark.parametrize("speeds", [[1, 0.25], [1, 1, 0.2], [0.1, 1, 1, 1]])
+def test_a_slow_link_moves_the_balance(speeds):
+    """Passing a token on takes as long as 3000 pairs: more than is computed meanwhile."""
+    cost = CostModel(1.0, 10.0, pass_s=3000.0)
+    blind, seeing = (balanced(4096, speeds, each, 32) for each in (CostModel(1.0, 10.0), cost))
+    blind_s, seeing_s = (max(ring_s(split, speeds, cost)) for split in (blind, seeing))
+    assert seeing_s < 0.97 * blind_s
+    assert all(end % 32 == 0 for [(_, end)] in seeing.pieces)
+    owned = sorted(position for rank in seeing.pieces for piece in rank for position in range(*piece))
+    assert owned == list(range(4096))
