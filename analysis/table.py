@@ -1,7 +1,7 @@
 """The combined table: one row per case of every record, failed ones included, with a fixed order of columns."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import pandas as pd
@@ -85,6 +85,21 @@ def alike(rows: pd.DataFrame, *without: str) -> list[tuple[str, pd.DataFrame]]:
         )
         for values, group in rows.groupby(apart, dropna=False)
     ]
+
+
+def by_mechanism(rows: pd.DataFrame, *without: str) -> Iterator[tuple[str, pd.DataFrame]]:
+    """As `alike`, and a group for each mechanism where several slowed ranks down.
+
+    Rows that nobody slows have no mechanism and belong to each group: they are what the others are compared with. So
+    the mechanism cannot be one of the columns by which all that is alike is found.
+    """
+    for suffix, group in alike(rows, *without):
+        mechanisms = list(group["slowed_by"].dropna().unique())
+        if len(mechanisms) < 2:
+            yield suffix, group
+            continue
+        for name in mechanisms:
+            yield f"{suffix}_slowed_by-{name}", group[group["slowed_by"].isna() | (group["slowed_by"] == name)]
 
 
 PRINTED = (

@@ -15,7 +15,7 @@ TRIES, TURNS, PROBE_TURNS = 3, 5, 7
 CLOSE_ENOUGH, WARN_BEYOND = 0.05, 0.15
 """Off by less than the first, a brake is left as it is; by more than the second, the row carries a warning."""
 PROBE_S, LONGEST_S, UNSLOWED_S = 0.1, 1.5, 0.02
-"""How long a turn is at full speed, what it is cut to where a brake makes it longer, and where nobody is slowed."""
+"""How long a turn is at full speed, what it is cut to where a brake makes it longer, and how long it is at least."""
 LONGEST_PROBE_S = 60.0
 """Turns of many long calls are fewer, down to one, lest they take longer than what is measured."""
 SIZES = {"cpu": 256, "cuda": 4096}
@@ -89,9 +89,12 @@ class Prober:
     clock: Clock
     peers: Peers
 
-    def seconds_of(self, *calls: Callable[[], object]) -> list[list[float]]:
-        """Per call and rank the median time over a few turns, braked; calls take turns, as cases do."""
-        counts, turns_s = zip(*[self.count(call) for call in calls], strict=True)
+    def seconds_of(self, *calls: Callable[[], object], turn_s: float = UNSLOWED_S) -> list[list[float]]:
+        """Per call and rank the median time over a few turns, braked; calls take turns, as cases do.
+
+        turn_s: how long a turn is where nobody is slowed; longer ones are needed for what should hold for minutes.
+        """
+        counts, turns_s = zip(*[self.count(call, turn_s) for call in calls], strict=True)
         num_turns = max(1, min(PROBE_TURNS, int(LONGEST_PROBE_S / (self.worst * sum(turns_s)))))
         self.pedal.press()
         rounds = [[self.turn(*each) for each in zip(calls, counts, strict=True)] for _ in range(num_turns)]
@@ -109,12 +112,13 @@ class Prober:
             self.pedal.release()
         return [row[0] for row in self.peers.exchange([float(np.median(ratios))])]
 
-    def count(self, call: Callable[[], object]) -> tuple[int, float]:
+    def count(self, call: Callable[[], object], turn_s: float = UNSLOWED_S) -> tuple[int, float]:
         """Calls in a turn, and its length at full speed (s): the same on all ranks, for a call may be a collective."""
         once_s = self.slowest(self.turn(call, 1))
         if once_s < LONGEST_S:  # the first is a warm-up, where that is worth its time
             once_s = min(once_s, self.slowest(self.turn(call, 1)))
-        turn_s = min(PROBE_S, LONGEST_S / self.worst) if self.worst > 1 else UNSLOWED_S
+        if self.worst > 1:
+            turn_s = min(PROBE_S, LONGEST_S / self.worst)
         count = max(1, math.ceil(turn_s / once_s))
         return count, count * once_s
 

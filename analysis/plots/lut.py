@@ -5,8 +5,8 @@ from matplotlib.figure import Figure
 
 from analysis import style
 from analysis.speedup import Baseline
-from analysis.table import newest
-from analysis.tables.matmul_lut import SUITE, by_mechanism, measured, shares
+from analysis.table import by_mechanism, newest
+from analysis.tables.matmul_lut import SUITE, measured, shares
 
 
 def draw(table: pd.DataFrame, baseline: Baseline | None) -> dict[str, Figure]:

@@ -1,10 +1,8 @@
 """The look-up table of matmul_lut as a file: what strategies of splitting look speeds up in."""
 
-from collections.abc import Iterator
-
 import pandas as pd
 
-from analysis.table import alike, newest
+from analysis.table import by_mechanism, newest
 
 SUITE = "matmul_lut"
 SOURCE = ["host", "device_name", "slowed_by", "threads_per_rank"]
@@ -21,21 +19,6 @@ def write(table: pd.DataFrame) -> dict[str, str]:
         f"{SUITE}{suffix}.csv": as_csv(shaped(group))
         for suffix, group in by_mechanism(rows, "size", "slowdown", "dtype", "bg_streams")
     }
-
-
-def by_mechanism(rows: pd.DataFrame, *without: str) -> Iterator[tuple[str, pd.DataFrame]]:
-    """As `alike`, and a group for each mechanism where several slowed ranks down.
-
-    Rows that nobody slows have no mechanism and belong to each group: they are what the others are compared with. So
-    the mechanism cannot be one of the columns by which all that is alike is found.
-    """
-    for suffix, group in alike(rows, *without):
-        mechanisms = list(group["slowed_by"].dropna().unique())
-        if len(mechanisms) < 2:
-            yield suffix, group
-            continue
-        for name in mechanisms:
-            yield f"{suffix}_slowed_by-{name}", group[group["slowed_by"].isna() | (group["slowed_by"] == name)]
 
 
 def measured(table: pd.DataFrame) -> pd.DataFrame:

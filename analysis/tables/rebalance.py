@@ -5,8 +5,7 @@ from statistics import geometric_mean
 
 import pandas as pd
 
-from analysis.table import as_markdown, newest
-from analysis.tables.matmul_lut import by_mechanism
+from analysis.table import as_markdown, by_mechanism, newest
 from analysis.within_job import FIGURES
 
 SUITE = "ring_attention"

@@ -16,7 +16,7 @@ from benchkit.regions import COMPUTE
 from benchkit.splits import CostModel, Split
 
 SecondsOf = Callable[..., list[list[float]]]
-PROBE_QUERIES, LONGEST_PROBE = 512, 8192
+PROBE_QUERIES, LONGEST_PROBE, TURN_S = 512, 8192, 0.1
 WORTH_MOVING = 0.05
 """A split moves only where its slowest rank would be faster by more than this: each measured time is a little off."""
 LEAST_TRUST = 0.2
@@ -38,7 +38,7 @@ def fit_cost(layer: Layer, x: Tensor, causal: bool, seconds_of: SecondsOf) -> tu
     passed = key_value[: max(1, len(x) // dist.get_world_size())]
 
     layer_s, block_s, pass_s = seconds_of(
-        alone.step, lambda: merge(into, attend(query, key, value, False)), passing_on(passed)
+        alone.step, lambda: merge(into, attend(query, key, value, False)), passing_on(passed), turn_s=TURN_S
     )
     fastest = min(layer_s)
     pair_s = block_s[layer_s.index(fastest)] / (query.shape[2] * num_keys)

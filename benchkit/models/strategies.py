@@ -88,7 +88,7 @@ class Running:
             raise InvalidResult(f"output of token {int(chosen[first])} is off by {float(error[first]):.2g} of its size")
 
     def details(self) -> Mapping[str, Any]:
-        """Tokens and predicted busy time of each rank, the predicted time, and that of a perfect split."""
+        """Tokens and predicted busy time of each rank, the predicted time, that of a perfect split, and its costs."""
         planner = self._shared.planner.at_full_speed() if self._strategy == "reference" else self._shared.planner
         fixed = self._strategy not in ("torch", "online")  # what moves by its own times predicts nothing
         return {
@@ -96,5 +96,6 @@ class Running:
             "busy_predicted_s": planner.busy_s(self._split) if fixed else None,
             "predicted_s": planner.step_s(self._split) if fixed else None,
             "ideal_s": planner.ideal_s(),
+            **{name: getattr(planner.cost, name) for name in ("pair_s", "token_s", "pass_s")},
             "speed": list(self._online.planner.speeds if self._online else planner.speeds),
         }
