@@ -108,7 +108,7 @@ class ColumnwiseCases(Primitive):
             if by_peers:
                 used, keep = self.scratch.used, lambda rows, owner, first: blocks[owner].copy_(rows)
                 step = columnwise.shards_round_the_ring(replace(job, a=part), 1, ignored)
-                self.scratch.used = used
+                self.scratch.used = used  # in the same memory, since it is one or the other
                 check = columnwise.shards_round_the_ring(replace(job, a=part), 1, keep)
 
         def verify(turn: int) -> None:

@@ -112,7 +112,7 @@ class RowwiseCases(Primitive):
         elif collective == PEERS:
             used, fill = self.scratch.used, lambda rows, into, owner: into.copy_(blocks[owner])
             step = rowwise.sums_round_the_ring(job, 1, ignored)
-            self.scratch.used = used
+            self.scratch.used = used  # in the same memory, since it is one or the other
             check = rowwise.sums_round_the_ring(job, 1, fill)
         draw: dict[str, Any] = {
             "seed": self.rank.seed, "world_size": size, "dtype": self.dtype, "op": "sum", "length": most * self.shape[1]
