@@ -16,7 +16,7 @@ CLOSE_ENOUGH, WARN_BEYOND = 0.05, 0.15
 """Off by less than the first, a brake is left as it is; by more than the second, the row carries a warning."""
 PROBE_S, LONGEST_S, UNSLOWED_S = 0.1, 1.5, 0.02
 """How long a turn is at full speed, what it is cut to where a brake makes it longer, and how long it is at least."""
-LONGEST_PROBE_S = 60.0
+LONGEST_PROBE_S = 30.0
 """Turns of many long calls are fewer, down to one, lest they take longer than what is measured."""
 SIZES = {"cpu": 256, "cuda": 4096}
 
@@ -89,13 +89,15 @@ class Prober:
     clock: Clock
     peers: Peers
 
-    def seconds_of(self, *calls: Callable[[], object], turn_s: float = UNSLOWED_S) -> list[list[float]]:
+    def seconds_of(
+        self, *calls: Callable[[], object], turn_s: float = UNSLOWED_S, turns: int = PROBE_TURNS
+    ) -> list[list[float]]:
         """Per call and rank the median time over a few turns, braked; calls take turns, as cases do.
 
-        turn_s: how long a turn is where nobody is slowed; longer ones are needed for what should hold for minutes.
+        turn_s: how long a turn is at least where nobody is slowed. What should foretell minutes needs more of both.
         """
         counts, turns_s = zip(*[self.count(call, turn_s) for call in calls], strict=True)
-        num_turns = max(1, min(PROBE_TURNS, int(LONGEST_PROBE_S / (self.worst * sum(turns_s)))))
+        num_turns = max(1, min(turns, int(LONGEST_PROBE_S / (self.worst * sum(turns_s)))))
         self.pedal.press()
         rounds = [[self.turn(*each) for each in zip(calls, counts, strict=True)] for _ in range(num_turns)]
         self.pedal.release()

@@ -3,6 +3,7 @@
 import itertools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -16,9 +17,13 @@ from benchkit.regions import COMPUTE
 from benchkit.splits import CostModel, Split
 
 SecondsOf = Callable[..., list[list[float]]]
-PROBE_QUERIES, LONGEST_PROBE, TURN_S = 512, 8192, 0.1
+PROBE_QUERIES, LONGEST_PROBE = 512, 8192
+TURNS: Mapping[str, Any] = {"turn_s": 0.05, "turns": 21}
+"""Seconds of probing: with a third of it, a moment's noise in the cost of a pair was 22 % (standard deviation)."""
 WORTH_MOVING = 0.05
 """A split moves only where its slowest rank would be faster by more than this: each measured time is a little off."""
+ALIKE = 0.05
+"""Ranks that differ by less count as equally fast: a split that follows the noise of a probe is slower than even."""
 LEAST_TRUST = 0.2
 """The weight of the last step in what is believed of a rank's speed; the first steps are averaged, the first is all."""
 
@@ -38,14 +43,14 @@ def fit_cost(layer: Layer, x: Tensor, causal: bool, seconds_of: SecondsOf) -> tu
     passed = key_value[: max(1, len(x) // dist.get_world_size())]
 
     layer_s, block_s, pass_s = seconds_of(
-        alone.step, lambda: merge(into, attend(query, key, value, False)), passing_on(passed), turn_s=TURN_S
+        alone.step, lambda: merge(into, attend(query, key, value, False)), passing_on(passed), **TURNS
     )
     fastest = min(layer_s)
     pair_s = block_s[layer_s.index(fastest)] / (query.shape[2] * num_keys)
     pairs = CostModel(causal=causal).pairs((0, length), length)
     token_s = max(0.0, fastest - pair_s * pairs) / length
     cost = CostModel(pair_s, token_s, causal, pass_s=max(pass_s) / len(passed))
-    return cost, [fastest / time for time in layer_s]
+    return cost, [1.0 if time <= (1 + ALIKE) * fastest else fastest / time for time in layer_s]
 
 
 def passing_on(block: Tensor) -> Callable[[], None]:

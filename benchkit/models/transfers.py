@@ -54,18 +54,18 @@ def in_one_batch(sends: Ends, receives: Ends, group: dist.ProcessGroup | None) -
     return (works[: len(sends)], works[len(sends) :]) if len(works) == len(operations) else ([], works)
 
 
-class Flying:
+class InFlight:
     """What is under way, by the piece of a message that it belongs to."""
 
     def __init__(self, num_pieces: int) -> None:
         self._transfers: list[list[Transfer]] = [[] for _ in range(num_pieces)]
 
     def start(self, piece: int, sends: Ends, receives: Ends, group: dist.ProcessGroup | None) -> None:
-        """Starts a piece's transfers; those of it before must have landed."""
+        """Starts a piece's transfers; those of it before must be done."""
         sending, receiving = start(sends, receives, group)
         self._transfers[piece] = [*sending, *receiving]
 
-    def land(self, piece: int) -> None:
+    def wait(self, piece: int) -> None:
         """Waits until what was received is there and what was sent may change."""
         with region(WAIT):
             for transfer in self._transfers[piece]:

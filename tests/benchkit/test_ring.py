@@ -2,15 +2,16 @@
 
 import math
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 import torch
 
 from benchkit import splits
 from benchkit.errors import ConfigError, InvalidResult
-from benchkit.models import ring, strategies, torch_ring
+from benchkit.models import rebalance, ring, strategies, torch_ring
 from benchkit.models.attention import Exact, Layer, attend, merge
-from benchkit.models.rebalance import Online, Planner
+from benchkit.models.rebalance import Online, Planner, fit_cost
 from benchkit.models.ring import Block, Ring, blocks
 from benchkit.models.strategies import Running, Shared
 from benchkit.splits import CostModel, Split
@@ -180,6 +181,20 @@ def test_every_strategy_has_its_split():
     assert sum(found["formula"]) == 1024
     assert planner.step_s(planner.split("balanced")) == pytest.approx(planner.ideal_s(), rel=0.05)
     assert planner.at_full_speed().split("zigzag").tokens == [512, 512]
+
+
+def test_probes_tell_the_costs_and_the_speeds_as_far_as_they_can(monkeypatch):
+    monkeypatch.setattr(rebalance, "dist", SimpleNamespace(get_rank=lambda: 0, get_world_size=lambda: 3))
+
+    def seconds_of(*calls, **turns):
+        assert len(calls) == 3
+        return [[1.0, 1.04, 2.0], [0.1, 0.1, 0.2], [0.01, 0.03, 0.02]]
+
+    cost, speeds = fit_cost(layer(64), tokens(64), True, seconds_of)
+    assert speeds == [1.0, 1.0, 0.5]  # 4 % are noise
+    assert cost.pair_s == pytest.approx(0.1 / (32 * 32))  # of the fastest rank
+    assert cost.token_s == pytest.approx((1.0 - cost.pair_s * 64 * 65 / 2) / 64)
+    assert cost.pass_s == pytest.approx(0.03 / 21)  # of the slowest, a third of the tokens
 
 
 @pytest.mark.parametrize("speeds", [[1.0, 1.0], [1.0, 0.1], [0.5, 1.0, 0.25], [1.0, 1e-4]])

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from benchkit.models.tensor_parallel.cases import Buffers
 from benchkit.models.tensor_parallel.operands import Shards
-from benchkit.models.transfers import Flying
+from benchkit.models.transfers import InFlight
 from benchkit.regions import COMPUTE, WAIT, region
 
 Step = Callable[[], object]
@@ -148,13 +148,13 @@ def shards_round_the_ring(job: Columnwise, chunks: int, multiply: Callable[..., 
     multiply = multiply or job.multiply
 
     def step() -> None:
-        held, flying = job.a, Flying(len(pieces))
+        held, in_flight = job.a, InFlight(len(pieces))
         for turn in range(size):
             incoming = spare[turn % 2]
             for index, piece in enumerate(pieces):
-                flying.land(index)
+                in_flight.wait(index)
                 if turn + 1 < size:
-                    flying.start(index, [(held[piece], after)], [(incoming[piece], before)], job.group)
+                    in_flight.start(index, [(held[piece], after)], [(incoming[piece], before)], job.group)
                 with region(COMPUTE):
                     multiply(held[piece], (rank - turn) % size, piece.start)
             held = incoming
@@ -178,13 +178,13 @@ def rows_to_all_peers(job: Columnwise, chunks: int, multiply: Callable[..., obje
         plan.append((job.a[piece][: len(own)], own, sends, receives))
 
     def step() -> None:
-        flying = Flying(len(plan))
+        in_flight = InFlight(len(plan))
         for index, (rows, own, sends, receives) in enumerate(plan):
             with region(COMPUTE):
                 if len(own):
                     multiply(rows, own)
-            flying.start(index, sends, receives, job.group)
+            in_flight.start(index, sends, receives, job.group)
         for index in range(len(plan)):
-            flying.land(index)
+            in_flight.wait(index)
 
     return step

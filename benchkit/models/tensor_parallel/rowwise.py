@@ -9,7 +9,7 @@ from torch import Tensor
 
 from benchkit.models.tensor_parallel.cases import Buffers
 from benchkit.models.tensor_parallel.columnwise import Step, Work, chunks_of
-from benchkit.models.transfers import Flying
+from benchkit.models.transfers import InFlight
 from benchkit.regions import COMPUTE, WAIT, region
 
 
@@ -101,17 +101,17 @@ def sums_round_the_ring(job: Rowwise, chunks: int, multiply: Callable[..., objec
     multiply = multiply or (lambda rows, into, owner: torch.mm(rows, job.b, out=into))
 
     def step() -> None:
-        flying = Flying(len(pieces))
+        in_flight = InFlight(len(pieces))
         for turn in range(size):
             owner, last = (rank - 1 - turn) % size, turn + 1 == size
             for index, piece in enumerate(pieces):
                 target = (job.c if last else sums[turn % 2])[piece]
                 with region(COMPUTE):
                     multiply(job.block(owner, piece), target, owner)
-                flying.land(index)
+                in_flight.wait(index)
                 if turn:
                     target.add_(arriving[(turn - 1) % 2][piece])
                 if not last:
-                    flying.start(index, [(target, after)], [(arriving[turn % 2][piece], before)], job.group)
+                    in_flight.start(index, [(target, after)], [(arriving[turn % 2][piece], before)], job.group)
 
     return step
