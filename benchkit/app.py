@@ -10,7 +10,7 @@ from typing import Any
 import hydra
 from hydra.core.hydra_config import HydraConfig
 from hydra.core.override_parser.overrides_parser import OverridesParser
-from hydra.errors import HydraException
+from hydra.errors import ConfigCompositionException, HydraException
 from hydra.types import RunMode
 from omegaconf import DictConfig
 from omegaconf.errors import OmegaConfBaseException
@@ -39,11 +39,10 @@ def main() -> int:
         signal.signal(number, terminate)
     try:
         composition.register()
-        sys.argv[1:] = set_per_point(sys.argv[1:])
         if {"--help", "-h"} & set(sys.argv[1:]):
             print(composition.help_text(config_folders(sys.argv[1:])))
             return EXIT_OK
-        hydra.main(config_path=str(config_folder()), config_name="config", version_base="1.3")(run_job)()
+        run_hydra()
     except BrokenPipeError:  # `--help | head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return EXIT_OK
@@ -74,10 +73,22 @@ def multirun_first(arguments: list[str]) -> list[str]:
     return flags[:1] + [argument for argument in arguments if argument not in flags]
 
 
+def run_hydra() -> None:
+    """Runs all points; raises what is wrong with the configuration."""
+    start = hydra.main(config_path=str(config_folder()), config_name="config", version_base="1.3")(run_job)
+    try:
+        start()
+    except ConfigCompositionException:
+        given, sys.argv[1:] = sys.argv[1:], set_per_point(sys.argv[1:])
+        if sys.argv[1:] == given:
+            raise
+        start()
+
+
 def set_per_point(arguments: list[str]) -> list[str]:
     """Values of suites' own keys as sweeps of one value, where no single suite is chosen here.
 
-    Else Hydra would set them before a sweep chooses its suites, when nothing has such a key.
+    Hydra sets what does not vary before a sweep chooses its suites, when nothing has such a key yet.
     """
     if any(argument.startswith("+suite=") and "," not in argument for argument in arguments):
         return arguments

@@ -182,7 +182,9 @@ def test_every_command_of_the_readme_composes(command):
     words = [word for word in shlex.split(command) if word not in ("-m", "…")]
     first = [re.split(r",(?![^\[]*\])", word)[0] for word in words]  # a comma in brackets does not sweep
     with initialize_config_dir(str(ROOT / "conf"), version_base="1.3"):
-        composition.typed(compose("config", first))
+        swept = compose("config", first, return_hydra_config=True).hydra.sweeper.params or {}
+        suites = [f"{name}={str(values).split(',')[0]}" for name, values in swept.items() if name == "+suite"]
+        composition.typed(compose("config", [*first, *suites]))
 
 
 def test_help_lists_suites_keys_units_and_groups(cli):
