@@ -26,18 +26,22 @@ class Block:
 
 
 def blocks(queries: tuple[Piece, ...], keys: tuple[Piece, ...], causal: bool) -> list[Block]:
-    """The blocks to compute for queries and keys at these positions; what lies in the future is none."""
+    """The blocks to compute for queries and keys at these positions, in few calls; what lies in the future is none."""
+    if causal and keys == queries:  # a rank's tokens are in order, whatever lies between its pieces
+        own = (0, offsets(queries)[-1][1])
+        return [Block(own, own, True)] if own[1] else []
     found: list[Block] = []
     for query, rows in zip(queries, offsets(queries), strict=True):
         for key, columns in zip(keys, offsets(keys), strict=True):
             if rows[0] == rows[1] or columns[0] == columns[1] or (causal and key[0] > query[0]):
                 continue
-            own = causal and key == query
             before = found[-1] if found else None
-            if before and not (own or before.causal) and (before.queries, before.keys[1]) == (rows, columns[0]):
-                found[-1] = Block(rows, (before.keys[0], columns[1]), False)  # neighbours in one call
+            if before and (before.queries, before.keys[1]) == (rows, columns[0]):  # neighbours in one call
+                found[-1] = Block(rows, (before.keys[0], columns[1]), False)
+            elif before and (before.queries[1], before.keys) == (rows[0], columns):
+                found[-1] = Block((before.queries[0], rows[1]), columns, False)
             else:
-                found.append(Block(rows, columns, own))
+                found.append(Block(rows, columns, False))
     return found
 
 

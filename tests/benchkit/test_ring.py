@@ -34,9 +34,8 @@ def test_blocks_are_what_is_seen_and_no_more():
     assert blocks(((20, 30),), ((0, 20),), True) == [Block((0, 10), (0, 20), False)]
     assert blocks(((0, 20),), ((20, 30),), True) == []
     assert blocks(((0, 20),), ((20, 30),), False) == [Block((0, 20), (0, 10), False)]
-    assert blocks(zigzag, zigzag, True) == [
-        Block((0, 10), (0, 10), True), Block((10, 20), (0, 10), False), Block((10, 20), (10, 20), True),
-    ]  # fmt: skip
+    assert blocks(zigzag, zigzag, True) == [Block((0, 20), (0, 20), True)]
+    assert blocks(((10, 50), (50, 90)), zigzag, True) == [Block((0, 80), (0, 10), False)]
     assert blocks(zigzag, ((10, 50), (50, 90)), True) == [Block((10, 20), (0, 80), False)]
     assert blocks(((0, 0),), ((0, 10),), False) == blocks(((0, 10),), ((5, 5),), False) == []
 
