@@ -42,11 +42,12 @@ def rows_of_case(case: Mapping[str, Any], world_size: int, uncertainty_s: float)
     if world_size == 1 and not (regions or told):
         return []
     waits = [spent for name, spent in regions.items() if name.endswith(WAITING)]
+    waited = np.sum(waits, axis=0) if waits else None
     columns = {
         **arrivals(case, samples, uncertainty_s),
         "spike_share": (samples > SPIKE * np.median(samples, axis=1, keepdims=True)).mean(axis=1),
-        "busy_s": np.median(samples - sum(waits), axis=1) if waits else None,
-        "wait_s": np.median(sum(waits), axis=1) if waits else None,
+        "busy_s": None if waited is None else np.median(samples - waited, axis=1),
+        "wait_s": None if waited is None else np.median(waited, axis=1),
         **{f"{name}_s": np.median(spent, axis=1) for name, spent in regions.items()},
     }
     return [

@@ -1,6 +1,5 @@
 """Splits of a sequence by strategy, and the cost model that ours go by, measured with the kernels they are for."""
 
-import itertools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -10,9 +9,9 @@ import torch.distributed as dist
 from torch import Tensor
 
 from benchkit import balancing, splits
-from benchkit.models import transfers
 from benchkit.models.attention import Layer, attend, by_head, merge
 from benchkit.models.ring import PROJECT, Ring
+from benchkit.models.transfers import InFlight
 from benchkit.regions import COMPUTE
 from benchkit.splits import CostModel, Split
 
@@ -56,12 +55,12 @@ def fit_cost(layer: Layer, x: Tensor, causal: bool, seconds_of: SecondsOf) -> tu
 def passing_on(block: Tensor) -> Callable[[], None]:
     """Sends a block to the next rank and receives one from the rank before; nothing where there is but one."""
     rank, size, incoming = dist.get_rank(), dist.get_world_size(), torch.empty_like(block)
+    in_flight = InFlight(1)
 
     def step() -> None:
         if size > 1:
-            ends = [(block, (rank + 1) % size)], [(incoming, (rank - 1) % size)]
-            for transfer in itertools.chain(*transfers.start(*ends)):
-                transfer.wait()
+            in_flight.start(0, [(block, (rank + 1) % size)], [(incoming, (rank - 1) % size)], None)
+            in_flight.wait(0)
 
     return step
 

@@ -145,6 +145,7 @@ class ColumnwiseCases(Primitive):
 
 def parts(options: Options) -> tuple[str, str]:
     """The names of the bounds of an implementation: its computation and its communication, alone."""
-    order, communication = options["order"], "p2p_comm_only" if "p2p" in str(options["implementation"]) else "comm_only"
+    order, by_peers = options["order"], options.get("implementation") == "p2p_pipeline"
+    communication = "p2p_comm_only" if by_peers else "comm_only"
     size = "unsharded" if order == "AG_before" else "sharded"
     return f"compute_only {size}", f"{communication} {order} {options['backend']}"
