@@ -14,10 +14,10 @@ from launch.slowdown.brakes import MECHANISMS, Brake
 TRIES, TURNS, PROBE_TURNS = 3, 5, 7
 CLOSE_ENOUGH, WARN_BEYOND = 0.05, 0.15
 """Off by less than the first, a brake is left as it is; by more than the second, the row carries a warning."""
-PROBE_S, LONGEST_S, UNSLOWED_S = 0.1, 1.5, 0.02
-"""How long a turn is at full speed, what it is cut to where a brake makes it longer, and how long it is at least."""
-LONGEST_PROBE_S = 30.0
-"""Turns of many long calls are fewer, down to one, lest they take longer than what is measured."""
+SLOWED_TURN, UNSLOWED_TURN = 0.1, 0.02
+"""Least length of a turn at full speed where a rank is slowed, and where none is: shares of `measure.probe_seconds`."""
+LONGEST_TURN, LONGEST_PROBE = 1.5, 30.0
+"""Upper limits, as shares of the same: of a turn that a brake has stretched, and of all turns together."""
 SIZES = {"cpu": 256, "cuda": 4096}
 
 
@@ -88,16 +88,21 @@ class Prober:
     worst: float  # the largest factor of all ranks
     clock: Clock
     peers: Peers
+    budget_s: float  # measure.probe_seconds
 
     def seconds_of(
-        self, *calls: Callable[[], object], turn_s: float = UNSLOWED_S, turns: int = PROBE_TURNS
+        self, *calls: Callable[[], object], turn: float = UNSLOWED_TURN, turns: int = PROBE_TURNS
     ) -> list[list[float]]:
-        """Per call and rank the median time over a few turns, braked; calls take turns, as cases do.
+        """Median seconds per call, as [call][rank], with the brakes on; the calls take turns, as cases do.
 
-        turn_s: how long a turn is at least where nobody is slowed. What should foretell minutes needs more of both.
+        Args:
+            calls: what to time; all ranks make the same calls together.
+            turn: least length of a turn where no rank is slowed, as a share of the budget. A model that predicts
+                minutes needs longer turns, and more of them.
+            turns: turns per call; fewer where they would exceed LONGEST_PROBE budgets.
         """
-        counts, turns_s = zip(*[self.count(call, turn_s) for call in calls], strict=True)
-        num_turns = max(1, min(turns, int(LONGEST_PROBE_S / (self.worst * sum(turns_s)))))
+        counts, turns_s = zip(*[self.count(call, turn) for call in calls], strict=True)
+        num_turns = max(1, min(turns, int(LONGEST_PROBE * self.budget_s / (self.worst * sum(turns_s)))))
         self.pedal.press()
         rounds = [[self.turn(*each) for each in zip(calls, counts, strict=True)] for _ in range(num_turns)]
         self.pedal.release()
@@ -114,14 +119,14 @@ class Prober:
             self.pedal.release()
         return [row[0] for row in self.peers.exchange([float(np.median(ratios))])]
 
-    def count(self, call: Callable[[], object], turn_s: float = UNSLOWED_S) -> tuple[int, float]:
+    def count(self, call: Callable[[], object], turn: float = UNSLOWED_TURN) -> tuple[int, float]:
         """Calls in a turn, and its length at full speed (s): the same on all ranks, for a call may be a collective."""
         once_s = self.slowest(self.turn(call, 1))
-        if once_s < LONGEST_S:  # the first is a warm-up, where that is worth its time
+        if once_s < LONGEST_TURN * self.budget_s:  # the first is a warm-up, where that is worth its time
             once_s = min(once_s, self.slowest(self.turn(call, 1)))
         if self.worst > 1:
-            turn_s = min(PROBE_S, LONGEST_S / self.worst)
-        count = max(1, math.ceil(turn_s / once_s))
+            turn = min(SLOWED_TURN, LONGEST_TURN / self.worst)
+        count = max(1, math.ceil(turn * self.budget_s / once_s))
         return count, count * once_s
 
     def slowest(self, seconds: float) -> float:

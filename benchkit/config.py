@@ -88,6 +88,9 @@ class MeasureConfig:
     max_seconds: float = key("measuring time per case at most", unit="s", above=0)
     min_blocks: int = key("blocks per case at least, unless max_seconds ends it", at_least=1)
     block_seconds: float = key("length of one block of samples of one case", unit="s", above=0)
+    probe_seconds: float = key(
+        "probing per call before measuring, for cost models and the calibration of slowdowns", unit="s", above=0
+    )
 
 
 @dataclass

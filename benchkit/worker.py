@@ -47,7 +47,8 @@ def run_rank(assignment: Assignment) -> dict[str, Any] | None:
     device = backends.join(config, assignment.place, assignment.world_size, assignment.rendezvous)
     group = Group(backends.control_group(backends.group_timeout(config)), assignment.world_size)
     clock = make_clock(device, assignment.offset)
-    prober = Prober(assignment.place.rank, make_pedal(assignment), max(assignment.slowdown), clock, group)
+    pedal, worst = make_pedal(assignment), max(assignment.slowdown)
+    prober = Prober(assignment.place.rank, pedal, worst, clock, group, config.measure.probe_seconds)
     slowdown = None
     if max(assignment.slowdown) > 1 or by_mps(config, assignment.slowdown):
         stopwatch.enter("calibrate")

@@ -23,7 +23,7 @@ SMALLEST = {
     "tp_rowwise": ["m=66", "n=8", "k=16"],
 }
 """Per suite the least that it can measure; a new suite says it here."""
-FEW = ["measure=fixed", "measure.max_iterations=3", "measure.warmup_iterations=1"]
+FEW = ["measure=few"]
 MPI = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1", "OMPI_MCA_rmaps_base_oversubscribe": "1"}
 LAUNCHERS: dict[str, Sequence[str]] = {
     "plain": [],

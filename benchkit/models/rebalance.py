@@ -17,8 +17,8 @@ from benchkit.splits import CostModel, Split
 
 SecondsOf = Callable[..., list[list[float]]]
 PROBE_QUERIES, LONGEST_PROBE = 512, 8192
-TURNS: Mapping[str, Any] = {"turn_s": 0.05, "turns": 21}
-"""Seconds of probing: with a third of it, a moment's noise in the cost of a pair was 22 % (standard deviation)."""
+TURNS: Mapping[str, Any] = {"turn": 0.05, "turns": 21}
+"""All of `measure.probe_seconds` for each call: with a third of it, the cost of a pair varied by 22 % (std)."""
 WORTH_MOVING = 0.05
 """A split moves only where its slowest rank would be faster by more than this: each measured time is a little off."""
 ALIKE = 0.05

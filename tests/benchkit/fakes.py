@@ -51,6 +51,7 @@ def plan(**changes: object) -> MeasureConfig:
         "max_seconds": 1e9,
         "min_blocks": 10,
         "block_seconds": 1e9,
+        "probe_seconds": 1.0,
     }
     return MeasureConfig(**(settings | changes))
 

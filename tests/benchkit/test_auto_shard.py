@@ -15,7 +15,7 @@ from tests.benchkit import auto_shard_bodies as bodies
 from tests.conftest import ROOT, Cli
 
 CPU = torch.device("cpu")
-QUICK = ["measure=fixed", "measure.max_iterations=3", "measure.warmup_iterations=1"]
+QUICK = ["measure=few"]
 
 
 def on_ranks(body, tasks, folder):

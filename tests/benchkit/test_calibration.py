@@ -47,9 +47,19 @@ class Alone:
         return [[self.told.pop(0) if len(self.told) > 1 else self.told[0]], values]
 
 
+class Echo:
+    """A world of this rank alone."""
+
+    def barrier(self):
+        pass
+
+    def exchange(self, values):
+        return [values]
+
+
 def prober(brake, factor, *others):
     clock = FakeClock(lambda: 0.01 * getattr(brake, "effect", 1.0))
-    return Prober(1, Pedal(brake, factor, factor), factor, clock, Alone(*others))
+    return Prober(1, Pedal(brake, factor, factor), factor, clock, Alone(*others), budget_s=1.0)
 
 
 def test_a_brake_that_is_too_weak_is_pressed_harder_until_it_is_right():
@@ -119,7 +129,7 @@ def test_all_ranks_make_the_same_calls_and_come_to_the_same():
     def calibrated(rank):
         brake = Weak(1.0) if rank == 0 else Erratic(1.5, 2.4, 4.5)
         clock = FakeClock(lambda: 0.01 * brake.effect)
-        probe = Prober(rank, Pedal(brake, asked[rank], asked[rank]), max(asked), clock, pair.of(rank))
+        probe = Prober(rank, Pedal(brake, asked[rank], asked[rank]), max(asked), clock, pair.of(rank), 1.0)
         return calibrate(probe, asked, torch.device("cpu")).measured, probe.pedal.force
 
     with ThreadPoolExecutor(2) as threads:
@@ -165,7 +175,7 @@ def test_shares_of_a_gpu_are_measured_against_the_rank_with_the_largest():
         def exchange(self, values):
             return [[1.0], [1.0]] if values == [1.0] else [[0.004], [0.011]]
 
-    probe = Prober(1, Pedal(NoBrake("mps", switchable=False), 2.0, 2.0), 2.0, FakeClock(lambda: 0.011), Shares())
+    probe = Prober(1, Pedal(NoBrake("mps", switchable=False), 2.0, 2.0), 2.0, FakeClock(lambda: 0.011), Shares(), 1.0)
     slowdown = calibrate(probe, (1.0, 2.0), torch.device("cpu"))
     assert slowdown.mechanism == "mps"
     assert slowdown.measured == [1.0, pytest.approx(2.75)]
@@ -189,3 +199,20 @@ def test_calls_are_timed_in_turns_with_the_brake_on_and_it_is_let_go():
     turns = "".join(call for call, _ in itertools.groupby(made))
     assert turns == "ab" * 8  # counted, and then seven turns each
     assert brake.effect == 1.0
+
+
+@pytest.mark.parametrize("worst", [1.0, 4.0])
+def test_probing_takes_a_tenth_of_the_time_with_a_tenth_of_the_budget(worst):
+    def spent_s(budget_s):
+        clock = FakeClock(lambda: 1e-5)
+        Prober(0, Pedal(NoBrake(), 1.0, 1.0), worst, clock, Echo(), budget_s).seconds_of(lambda: None, lambda: None)
+        return clock.seconds
+
+    assert spent_s(1.0) == pytest.approx(2 * 7 * (0.02 if worst == 1 else 0.1), rel=0.01)
+    assert spent_s(0.1) == pytest.approx(0.1 * spent_s(1.0), rel=0.01)
+
+
+def test_few_long_calls_stay_within_thirty_budgets():
+    clock = FakeClock(lambda: 6.0)
+    Prober(0, Pedal(NoBrake(), 1.0, 1.0), 1.0, clock, Echo(), 1.0).seconds_of(lambda: None, lambda: None)
+    assert clock.repeats == [1] * (2 + 2 * 2)  # each once to count, then two turns of both

@@ -6,7 +6,7 @@ from benchkit.errors import ConfigError
 from benchkit.models.collectives.sizes import COLLECTIVES, RAGGED, bus_factor, mebibytes, part_sizes
 from tests.conftest import ROOT, Cli
 
-QUICK = ["measure=fixed", "measure.max_iterations=3", "measure.warmup_iterations=1"]
+QUICK = ["measure=few"]
 
 
 @pytest.mark.parametrize(

@@ -281,8 +281,8 @@ def test_every_strategy_is_right_on_every_world_size(cli: Cli, causal):
     table.write_text(MATMULS)
     done = cli(
         "+suite=ring_attention", "seq_len=331,384", f"causal={causal}", "align=1", "dtype=float64,bfloat16",
-        "num_heads=2", "head_dim=8", f"lut={table}", "world_size=1,2,3", "hardware.slowdown=1", "measure=fixed",
-        "measure.max_iterations=3", "measure.warmup_iterations=1", "threads_per_rank=1",
+        "num_heads=2", "head_dim=8", f"lut={table}", "world_size=1,2,3", "hardware.slowdown=1", "measure=few",
+        "threads_per_rank=1",
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
     records = cli.records()
@@ -306,8 +306,8 @@ def test_every_strategy_is_right_on_unequal_ranks_and_with_one_that_gets_nothing
     table.write_text("mps_pct,latency_ms\n100,1\n1,40\n")
     done = cli(
         "+suite=ring_attention", "seq_len=320", "dtype=float64", "num_heads=2", "head_dim=8", f"lut={table}",
-        "world_size=3", "hardware.slowdown=[1,60,3]", "hardware.slow_by=duty_cycle", "measure=fixed",
-        "measure.max_iterations=3", "measure.warmup_iterations=1", "threads_per_rank=1",
+        "world_size=3", "hardware.slowdown=[1,60,3]", "hardware.slow_by=duty_cycle", "measure=few",
+        "threads_per_rank=1",
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
     [record] = cli.records()

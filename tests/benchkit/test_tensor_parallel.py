@@ -212,7 +212,7 @@ def test_symmetric_memory_says_what_it_lacks():
 
 
 SUITES = {"tp_columnwise": TpColumnwiseConfig, "tp_rowwise": TpRowwiseConfig}
-QUICK = ["measure=fixed", "measure.max_iterations=3", "measure.warmup_iterations=1", "threads_per_rank=1"]
+QUICK = ["measure=few", "threads_per_rank=1"]
 
 
 @pytest.mark.parametrize("suite", SUITES)

@@ -42,7 +42,7 @@ def body(assignment: tuple[int, int, int]) -> dict[str, Any]:
     for size, (elements, iterations) in SIZES.items():
         source, buffer = torch.ones(elements), torch.empty(elements)
         reset, step = (lambda s=source, b=buffer: b.copy_(s)), (lambda b=buffer: dist.all_reduce(b))
-        config = MeasureConfig("per_iteration", 1, 1, None, iterations, 1e9, 1, 1e9)
+        config = MeasureConfig("per_iteration", 1, 1, None, iterations, 1e9, 1, 1e9, 1.0)
 
         def bare(iterations: int = iterations, reset: Any = reset, buffer: Any = buffer) -> list[float]:
             samples = []
