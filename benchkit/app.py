@@ -1,9 +1,11 @@
 """The command line: Hydra in front, one point or a sweep behind, an exit code at the end."""
 
+import contextlib
 import itertools
 import os
 import signal
 import sys
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +26,8 @@ from launch.members import SweepEnds
 from launch.stops import Stopped, as_stopped
 
 EXIT_OK, EXIT_FAILED, EXIT_CONFIG = 0, 1, 2
+REFUSALS = (ConfigError, JoinError, HydraException, OmegaConfBaseException, YAMLError, OSError, ValueError)
+"""What is raised where the configuration is wrong, by us, by Hydra and by what Hydra reads."""
 
 
 def main() -> int:
@@ -32,9 +36,6 @@ def main() -> int:
     Returns 0 where all is well, 1 where a point failed or none was measured, 2 where the configuration is wrong,
     and 128 + N where signal N ended it.
     """
-    sys.argv[1:] = multirun_first(sys.argv[1:])
-    wants_traceback = "HYDRA_FULL_ERROR" in os.environ
-    os.environ["HYDRA_FULL_ERROR"] = "1"  # else Hydra prints its own lines and exits with 1
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, terminate)
     try:
@@ -42,15 +43,14 @@ def main() -> int:
         if {"--help", "-h"} & set(sys.argv[1:]):
             print(composition.help_text(config_folders(sys.argv[1:])))
             return EXIT_OK
-        run_hydra()
+        run_hydra(multirun_first(sys.argv[1:]))
     except BrokenPipeError:  # `--help | head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return EXIT_OK
-    except (ConfigError, JoinError, HydraException, OmegaConfBaseException, YAMLError, OSError, ValueError) as error:
-        if wants_traceback:
+    except REFUSALS as error:
+        if "HYDRA_FULL_ERROR" in os.environ:
             raise
-        ours = isinstance(error, ConfigError | JoinError)
-        complain(str(error) if ours else composition.explain(error))
+        complain(in_one_line(error))
         return EXIT_CONFIG
     except SweepEnds as error:
         complain(f"{error}; the sweep ends, what was measured is kept")
@@ -58,6 +58,21 @@ def main() -> int:
     except KeyboardInterrupt as error:
         return 128 + as_stopped(error).number
     return exit_code(sweep.STATUSES)
+
+
+def check(arguments: Sequence[str]) -> str:
+    """Why a command line is refused, as `main` says it; "" where it would run. Starts and writes nothing."""
+    try:
+        composition.register()
+        run_hydra([*multirun_first(list(arguments)), "hydra.sweeper.only_check=true"])
+    except REFUSALS as error:
+        return in_one_line(error)
+    return ""
+
+
+def in_one_line(refusal: Exception) -> str:
+    """One line for one of REFUSALS; several for a missing suite, which lists all suites."""
+    return str(refusal) if isinstance(refusal, ConfigError | JoinError) else composition.explain(refusal)
 
 
 def complain(message: str) -> None:
@@ -73,16 +88,31 @@ def multirun_first(arguments: list[str]) -> list[str]:
     return flags[:1] + [argument for argument in arguments if argument not in flags]
 
 
-def run_hydra() -> None:
-    """Runs all points; raises what is wrong with the configuration."""
+def run_hydra(arguments: list[str]) -> None:
+    """Runs all points; raises one of REFUSALS where the configuration is wrong."""
     start = hydra.main(config_path=str(config_folder()), config_name="config", version_base="1.3")(run_job)
     try:
-        start()
+        with hydra_sees(arguments):
+            start()
     except ConfigCompositionException:
-        given, sys.argv[1:] = sys.argv[1:], set_per_point(sys.argv[1:])
-        if sys.argv[1:] == given:
+        per_point = set_per_point(arguments)
+        if per_point == arguments:
             raise
-        start()
+        with hydra_sees(per_point):
+            start()
+
+
+@contextlib.contextmanager
+def hydra_sees(arguments: list[str]) -> Iterator[None]:
+    """Gives Hydra these arguments, and lets it raise what is wrong: else it prints lines of its own and exits."""
+    before = sys.argv[1:], os.environ.get("HYDRA_FULL_ERROR")
+    sys.argv[1:], os.environ["HYDRA_FULL_ERROR"] = arguments, "1"
+    try:
+        yield
+    finally:
+        sys.argv[1:] = before[0]
+        if before[1] is None:
+            del os.environ["HYDRA_FULL_ERROR"]
 
 
 def set_per_point(arguments: list[str]) -> list[str]:

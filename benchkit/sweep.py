@@ -38,9 +38,15 @@ STATUSES: list[str] = []
 class Sweeper(sweeper.Sweeper):
     """Runs the product of all overrides, as Hydra's basic sweeper does, but checks values and ends with a table."""
 
-    def __init__(self, params: dict[str, str] | None) -> None:
-        """`params`: overrides that a sweep's YAML brings, which the command line's follow and may replace."""
+    def __init__(self, params: dict[str, str] | None, only_check: bool = False) -> None:
+        """Takes what `hydra.sweeper` holds.
+
+        Args:
+            params: overrides that a sweep's YAML brings, which the command line's follow and may replace.
+            only_check: whether the sweep ends once every point has been checked.
+        """
         self._params = params or {}
+        self._only_check = only_check
 
     def setup(self, *, hydra_context: HydraContext, task_function: TaskFunction, config: DictConfig) -> None:
         """Called by Hydra before sweep()."""
@@ -53,7 +59,10 @@ class Sweeper(sweeper.Sweeper):
     def sweep(self, arguments: list[str]) -> Any:
         """Runs all points; returns what Hydra's launcher returned for them."""
         points = self.points(arguments)
-        agents = self.join(self.check(points), len(points))
+        configs = self.check(points)
+        if self._only_check:
+            return []
+        agents = self.join(configs, len(points))
         configure_log(self._config.hydra.job_logging)
         start_fork_server()
         with agents.stopping_together():

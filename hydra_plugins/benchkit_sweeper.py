@@ -12,6 +12,6 @@ class Sweeper(sweep.Sweeper):
 ConfigStore.instance().store(
     group="hydra/sweeper",
     name="benchkit",
-    node={"_target_": f"{__name__}.Sweeper", "params": None},
+    node={"_target_": f"{__name__}.Sweeper", "params": None, "only_check": False},
     provider="benchkit",
 )

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from launch.host_lock import HostLock
-from tests.conftest import Cli, wait_until
+from tests.support.cli import Cli, wait_until
 
 POINT = ("+suite=faulty", "measure.max_iterations=10", "timeout_s=20")
 

@@ -10,7 +10,7 @@ from hydra import compose, initialize_config_dir
 
 from benchkit import composition
 from benchkit.app import config_folder, exit_code, multirun_first, set_per_point
-from tests.conftest import ROOT, Cli
+from tests.support.cli import ROOT, Cli
 
 QUICK = ("measure=quick", "measure.max_iterations=10", "data_size=0.001")
 

@@ -12,7 +12,7 @@ from omegaconf import MISSING
 from benchkit import composition
 from benchkit.config import RunConfig, described_keys, nested_schema
 from benchkit.registry import load_suites
-from tests.conftest import ROOT
+from tests.support.cli import ROOT
 
 CONF = ROOT / "conf"
 FILES = sorted(CONF.rglob("*.yaml"))

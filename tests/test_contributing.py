@@ -3,7 +3,7 @@
 import re
 import textwrap
 
-from tests.conftest import ROOT, Cli
+from tests.support.cli import ROOT, Cli
 
 
 def snippet(language: str) -> str:

@@ -9,8 +9,8 @@ import subprocess
 
 import pytest
 
-from tests.conftest import Cli, wait_until
-from tests.suites.faulty import FAULTS
+from tests.support.cli import Cli, wait_until
+from tests.support.faulty import FAULTS
 
 
 @pytest.fixture(scope="module")

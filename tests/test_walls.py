@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.conftest import ROOT
+from tests.support.cli import ROOT
 
 FILES = sorted(path for package in ("benchkit", "launch", "analysis") for path in (ROOT / package).rglob("*.py"))
 HYDRA_MAY_BE_KNOWN_BY = {"app.py", "composition.py", "points.py", "submit.py", "sweep.py"}

@@ -8,8 +8,8 @@ from analysis import scaling
 from analysis.__main__ import main
 from analysis.plots import draw_all
 from analysis.tables import auto_shard
-from tests.analysis.records import make_record, tabulate_records, write_all
-from tests.analysis.test_transformer import section
+from tests.support.markdown import section
+from tests.support.records import make_record, tabulate_records, write_all
 
 SERIAL = {"resident": 0.1, "end_to_end": 0.2}
 """Of auto; the other shardings take so many times as long as it:"""

@@ -5,7 +5,7 @@ import pytest
 from analysis import sentences
 from analysis.harvest import harvest
 from analysis.table import as_text, combine
-from tests.analysis.records import grid, make_record, write_all
+from tests.support.records import grid, make_record, write_all
 
 
 def test_every_record_below_any_number_of_folders_in_order(tmp_path):

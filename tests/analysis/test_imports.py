@@ -11,7 +11,7 @@ import pytest
 
 from analysis.__main__ import main
 from benchkit.models.collectives import sizes
-from tests.analysis.records import make_record, write_all
+from tests.support.records import make_record, write_all
 
 SAMPLES = Path(__file__).parent / "samples"
 NCCL_TEXT, NCCL_JSON = SAMPLES / "nccl_tests_all_reduce.txt", SAMPLES / "nccl_tests_all_gather.json"

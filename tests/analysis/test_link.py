@@ -9,7 +9,7 @@ from analysis import link
 from analysis.__main__ import main
 from analysis.link import ALGORITHMS, Line, fit, left_out, line_through, messages
 from analysis.tables import link as link_tables
-from tests.analysis.records import make_record, tabulate_records, write_all
+from tests.support.records import make_record, tabulate_records, write_all
 
 SIZES = [4.0**exponent for exponent in range(1, 13)]
 LATENCY_S, GB_PER_S = 100e-6, 1.25

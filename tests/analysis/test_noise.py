@@ -8,7 +8,7 @@ import pytest
 from analysis import ranks, sentences
 from analysis.noise import figures, modes
 from benchkit.statistics import last_shares
-from tests.analysis.records import make_record, tabulate_records
+from tests.support.records import make_record, tabulate_records
 
 
 def test_spikes_of_all_ranks_are_told_from_those_of_one():

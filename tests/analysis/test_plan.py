@@ -4,7 +4,7 @@ import yaml
 from analysis.__main__ import main
 from analysis.plan import ALIGN, DTYPE, plan
 from benchkit.splits import CostModel
-from tests.conftest import ROOT
+from tests.support.cli import ROOT
 
 
 def test_a_plan_says_what_each_strategy_is_worth(capsys):

@@ -13,7 +13,7 @@ from analysis.plots import draw_all
 from analysis.tables import matmul_lut, rebalance
 from analysis.tables import write_all as tables_of
 from benchkit.statistics import paired_speedup
-from tests.analysis.records import make_record, tabulate_records, write_all
+from tests.support.records import make_record, tabulate_records, write_all
 
 
 def case(base, strategy, seconds, **changes):

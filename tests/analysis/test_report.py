@@ -9,8 +9,8 @@ from analysis.__main__ import main
 from analysis.plots import draw_all
 from analysis.plots.sizes import comparison_size
 from analysis.speedup import Baseline
-from tests.analysis.records import grid, make_record, tabulate_records, write_all
-from tests.conftest import ROOT
+from tests.support.cli import ROOT
+from tests.support.records import grid, make_record, tabulate_records, write_all
 
 FILES = {
     "combined.csv", "full_results.md", "summary_by_config.md", "analysis.txt", "allreduce_time_vs_datasize.png",

@@ -3,7 +3,7 @@ import argparse
 import pytest
 
 from analysis.speedup import Baseline, BaselineError, default_baseline, speedups
-from tests.analysis.records import grid, make_record, tabulate_records
+from tests.support.records import grid, make_record, tabulate_records
 
 
 def test_speedup_is_the_baselines_time_over_ones_own():

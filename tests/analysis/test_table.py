@@ -4,8 +4,8 @@ import pytest
 from analysis.metrics import METRICS
 from analysis.sentences import describe
 from analysis.table import as_markdown, as_text, identity_columns, own_columns
-from tests.analysis.records import grid, make_record, tabulate_records
-from tests.conftest import ROOT
+from tests.support.cli import ROOT
+from tests.support.records import grid, make_record, tabulate_records
 
 
 def test_a_row_by_hand():

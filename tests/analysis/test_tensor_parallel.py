@@ -9,7 +9,7 @@ from analysis import within_job
 from analysis.plots import draw_all
 from analysis.tables import ddlb, tensor_parallel
 from benchkit.statistics import paired_overlap
-from tests.analysis.records import make_record, tabulate_records
+from tests.support.records import make_record, tabulate_records
 
 TIMES = {
     "compute_only sharded": 6e-3, "comm_only AG_after default": 4e-3, "pytorch AG_before": 14e-3,

@@ -14,7 +14,8 @@ from analysis.plots import draw_all
 from analysis.table import combine
 from analysis.tables import transformer, transformer_json, transformer_summary
 from analysis.tables import write_all as tables_of
-from tests.analysis.records import make_record, tabulate_records, write_all
+from tests.support.markdown import section
+from tests.support.records import make_record, tabulate_records, write_all
 
 SIZES = {"tiny": (64, 256, 2, 4, 1_411_392), "2.7B": (2560, 10240, 32, 32, 3_406_809_600)}
 SHARES = {"forward": 1.0, "forward_backward": 3.0, "train_step": 4.0}
@@ -104,18 +105,6 @@ def records():
 
 def summary(records):
     return transformer_summary.write(tabulate_records(records))[SUMMARY]
-
-
-def section(text, title):
-    """The tables of a section by heading, each a list of rows by column."""
-    [body] = re.findall(rf"^## {re.escape(title)}\n(.*?)(?=^## |\Z)", text, flags=re.MULTILINE | re.DOTALL)
-    found = {}
-    for part in re.split(r"^### ", "\n" + body, flags=re.MULTILINE):
-        lines = [[cell.strip() for cell in line.split("|")[1:-1]] for line in part.splitlines() if line.startswith("|")]
-        if lines:
-            heading = part.splitlines()[0].strip()
-            found[heading] = [dict(zip(lines[0], line, strict=True)) for line in lines[2:]]
-    return found
 
 
 def test_the_complete_results_have_every_cell_small_models_first(records):

@@ -11,8 +11,8 @@ from benchkit.models.auto_shard.plans import LAYOUTS, WHOLE
 from benchkit.models.auto_shard.workloads import parse
 from benchkit.suites.auto_shard import MOST_LAYERS
 from launch import ranks
-from tests.benchkit import auto_shard_bodies as bodies
-from tests.conftest import ROOT, Cli
+from tests.support import auto_shard_bodies as bodies
+from tests.support.cli import ROOT, Cli
 
 CPU = torch.device("cpu")
 QUICK = ["measure=few"]
@@ -21,7 +21,7 @@ QUICK = ["measure=few"]
 def on_ranks(body, tasks, folder):
     """What each rank returned."""
     outcome = ranks.run_ranks(
-        f"tests.benchkit.auto_shard_bodies:{body}", [(*task, str(folder / "meeting")) for task in tasks],
+        f"tests.support.auto_shard_bodies:{body}", [(*task, str(folder / "meeting")) for task in tasks],
         environments=[{"OMP_NUM_THREADS": "1"}] * len(tasks), folder=folder, timeout_s=300,
     )  # fmt: skip
     assert outcome.failure is None, outcome.failure

@@ -11,8 +11,8 @@ from benchkit.cases import stays_slowed
 from benchkit.layout import Place
 from benchkit.worker import Assignment, make_pedal
 from launch.slowdown.brakes import NoBrake
-from tests.benchkit.fakes import FakeClock
-from tests.benchkit.test_backends import config
+from tests.support.configs import config
+from tests.support.fakes import FakeClock
 
 
 class Weak:

@@ -1,36 +1,7 @@
 import time
 
 from benchkit.clocks import CudaClock, HostClock
-
-
-class FakeCuda:
-    """torch.cuda as far as a clock needs it: a stream that runs what was queued when it is synchronised."""
-
-    def __init__(self):
-        self.calls, self.stream_ms = [], 0.0
-
-    def synchronize(self):
-        self.calls.append("synchronize")
-
-    def Event(self, enable_timing):
-        assert enable_timing
-        return FakeEvent(self)
-
-    def kernel(self, milliseconds):
-        self.calls.append("kernel")
-        self.stream_ms += milliseconds
-
-
-class FakeEvent:
-    def __init__(self, cuda):
-        self.cuda, self.at = cuda, None
-
-    def record(self):
-        self.cuda.calls.append("record")
-        self.at = self.cuda.stream_ms
-
-    def elapsed_time(self, end):
-        return end.at - self.at
+from tests.support.fakes import FakeCuda
 
 
 def test_the_cuda_clock_reads_events_around_the_calls_alone_in_seconds():

@@ -4,7 +4,7 @@ import pytest
 
 from benchkit.errors import ConfigError
 from benchkit.models.collectives.sizes import COLLECTIVES, RAGGED, bus_factor, mebibytes, part_sizes
-from tests.conftest import ROOT, Cli
+from tests.support.cli import ROOT, Cli
 
 QUICK = ["measure=few"]
 

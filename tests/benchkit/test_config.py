@@ -4,7 +4,7 @@ import pytest
 
 from benchkit.config import Key, check_ranges
 from benchkit.errors import ConfigError
-from tests.benchkit.fakes import plan
+from tests.support.fakes import plan
 
 
 @pytest.mark.parametrize(

@@ -1,23 +1,7 @@
 import pytest
 
-from benchkit.crew import Crew
 from benchkit.layout import lay_out, rank_environment
-from launch.agents import Agents
-from launch.members import Member
-from tests.benchkit.test_backends import config
-
-
-def crew(*hosts, me=0, gpus=None, cores=None, available=None):
-    """Agents on these hosts; per agent the GPUs and cores that it sees."""
-    cores = cores or [[0, 1, 2, 3]] * len(hosts)
-    gpus = gpus or [[]] * len(hosts)
-    members = [Member(index, host, host, host, cores[index]) for index, host in enumerate(hosts)]
-    facts = {
-        index: {"host": hosts[index], "cpu": "cpu", "gpus": [], "visible_gpus": gpus[index], "store_port": 1,
-                "available_cores": available or len(cores[index])}
-        for index in range(len(hosts))
-    }  # fmt: skip
-    return Crew(Agents(members[me], members, {}, "127.0.0.1"), facts)
+from tests.support.configs import config, crew
 
 
 def test_auto_is_two_alone_and_one_per_agent_otherwise():

@@ -5,7 +5,7 @@ import pytest
 from benchkit.case import Case
 from benchkit.measure import block_size, measure
 from benchkit.measurement import Measurement
-from tests.benchkit.fakes import FakeClock, alone, cycle, noise, plan
+from tests.support.fakes import FakeClock, alone, cycle, noise, plan
 
 
 def run(cases, config, clock, seed=0, exchange=alone, barrier=lambda: None):

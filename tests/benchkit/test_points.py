@@ -10,7 +10,7 @@ from omegaconf import OmegaConf
 
 from benchkit import composition
 from benchkit.points import PointComposer
-from tests.conftest import ROOT
+from tests.support.cli import ROOT
 
 
 @pytest.fixture

@@ -2,8 +2,7 @@ from benchkit.case import Case
 from benchkit.clocks import CudaClock, HostClock
 from benchkit.measure import measure
 from benchkit.regions import marked_by, region
-from tests.benchkit.fakes import plan
-from tests.benchkit.test_clocks import FakeCuda
+from tests.support.fakes import FakeCuda, plan
 
 
 def test_a_region_is_nothing_where_nobody_looks_and_ends_with_its_marker():

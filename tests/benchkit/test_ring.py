@@ -16,7 +16,7 @@ from benchkit.models.ring import Block, Ring, blocks
 from benchkit.models.strategies import Running, Shared
 from benchkit.splits import CostModel, Split
 from benchkit.suites.ring_attention import STRATEGIES, read_table
-from tests.conftest import ROOT, Cli, wait_until
+from tests.support.cli import ROOT, Cli, wait_until
 
 CPU = torch.device("cpu")
 

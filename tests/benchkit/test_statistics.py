@@ -3,7 +3,7 @@ import pytest
 
 from benchkit.measure import block_size
 from benchkit.statistics import block_medians, median_interval, relative_half_width, slowest_rank, summarize
-from tests.benchkit.fakes import plan
+from tests.support.fakes import plan
 
 
 def test_the_slowest_rank_of_each_iteration_counts():

@@ -13,8 +13,8 @@ from benchkit.follow import follow, summary
 from benchkit.job import Job, Point, in_seconds
 from benchkit.queues import State, slurm_state
 from launch.stops import Stopped
-from tests.benchkit.test_backends import config
-from tests.conftest import ROOT
+from tests.support.cli import ROOT
+from tests.support.configs import config
 
 SBATCH = """#!/bin/sh
 for last; do :; done

@@ -12,7 +12,7 @@ from benchkit.models.tensor_parallel.operands import Factory, Shards, require_cl
 from benchkit.models.tensor_parallel.options import expand
 from benchkit.suites.tp_columnwise import TpColumnwiseConfig
 from benchkit.suites.tp_rowwise import TpRowwiseConfig
-from tests.conftest import ROOT, Cli
+from tests.support.cli import ROOT, Cli
 
 ALLOWED = TpColumnwiseConfig.allowed
 

@@ -18,8 +18,8 @@ from benchkit.models.transformer.network import Network, build
 from benchkit.models.transformer.steps import Steps
 from benchkit.models.transformer.tokens import Batches, check_ids
 from launch import ranks
-from tests.benchkit import bodies
-from tests.conftest import ROOT, Cli
+from tests.support import transformer_bodies as bodies
+from tests.support.cli import ROOT, Cli
 
 CPU = torch.device("cpu")
 SMALL = ModelConfig(name="small", d_model=768, d_ff=3072, num_layers=12, num_heads=12, vocab_size=10000)
@@ -33,7 +33,7 @@ def on_meta(model: ModelConfig, **options: bool) -> Network:
 
 def test_the_network_is_hugging_faces_llama_with_the_same_weights():
     pytest.importorskip("transformers")  # needs Python 3.11
-    from tests.suites.llama import Logits, llama_like, llama_name
+    from tests.support.llama import Logits, llama_like, llama_name
 
     ours = bodies.network()
     theirs = Logits(llama_like(ours, bodies.MODEL))
@@ -50,7 +50,7 @@ def test_the_network_is_hugging_faces_llama_with_the_same_weights():
 def test_two_ranks_compute_what_one_computes_on_the_joint_batch(kind, tmp_path):
     tasks = [(kind, rank, 2, str(tmp_path / "meeting")) for rank in range(2)]
     outcome = ranks.run_ranks(
-        "tests.benchkit.bodies:shared_out", tasks, environments=[{}, {}], folder=tmp_path, timeout_s=120
+        "tests.support.transformer_bodies:shared_out", tasks, environments=[{}, {}], folder=tmp_path, timeout_s=120
     )
     assert outcome.failure is None, outcome.failure
     alone = bodies.network()
@@ -344,7 +344,7 @@ def test_every_size_is_one_yaml():
 
 def test_what_tensor_parallel_ranks_send_is_counted(tmp_path):
     outcome = ranks.run_ranks(
-        "tests.benchkit.bodies:all_reduces", [(rank, str(tmp_path / "meeting")) for rank in range(2)],
+        "tests.support.transformer_bodies:all_reduces", [(rank, str(tmp_path / "meeting")) for rank in range(2)],
         environments=[{}, {}], folder=tmp_path, timeout_s=120,
     )  # fmt: skip
     assert outcome.failure is None, outcome.failure

@@ -8,8 +8,7 @@ from benchkit.layout import lay_out
 from launch.clock_offsets import Offset
 from launch.slowdown.mps import MpsUnavailable
 from launch.watch import Failure
-from tests.benchkit.test_backends import config
-from tests.benchkit.test_layout import crew
+from tests.support.configs import config, crew
 
 
 @pytest.mark.parametrize(

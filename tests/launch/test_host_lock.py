@@ -5,7 +5,7 @@ import threading
 import time
 
 from launch.host_lock import HostLock
-from tests.conftest import ROOT, wait_until
+from tests.support.cli import ROOT, wait_until
 
 HOLDER = """
 import sys, time

@@ -11,13 +11,13 @@ import pytest
 
 from launch import ranks, watch
 from launch.watch import Failure, root_cause
-from tests.conftest import ROOT, wait_until
-from tests.launch import bodies
+from tests.support import launch_bodies as bodies
+from tests.support.cli import ROOT, wait_until
 
 
 def run(body, folder: Path, count=2, timeout_s=20.0, start_method="forkserver", environments=None):
     return ranks.run_ranks(
-        f"tests.launch.bodies:{body}",
+        f"tests.support.launch_bodies:{body}",
         list(range(count)),
         environments=environments or [{"MINE": str(rank)} for rank in range(count)],
         folder=folder,
@@ -135,7 +135,7 @@ def test_a_rank_that_does_not_end_is_left_behind_and_the_next_point_runs(tmp_pat
 @pytest.mark.parametrize("start_method", ["forkserver", "spawn"])
 def test_the_environment_is_set_before_the_argument_is_loaded(tmp_path, start_method):
     outcome = ranks.run_ranks(
-        "tests.launch.bodies:given",
+        "tests.support.launch_bodies:given",
         [bodies.SeesItsEnvironment()],
         environments=[{"MINE": "early"}],
         folder=tmp_path,

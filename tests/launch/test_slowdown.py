@@ -14,7 +14,7 @@ import pytest
 from launch.slowdown import brakes, cgroup, mps
 from launch.slowdown.cgroup import CpuQuota, QuotaUnavailable, Room
 from launch.slowdown.duty_cycle import DutyCycle
-from tests.conftest import wait_until
+from tests.support.cli import wait_until
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ from typing import Any
 
 from benchkit import record
 from benchkit.statistics import paired_speedup
-from tests.conftest import ROOT
+from tests.support.cli import ROOT
 
 SCOPES = ("resident", "end_to_end")
 

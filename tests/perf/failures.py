@@ -13,7 +13,7 @@ import time
 from datetime import datetime
 from pathlib import Path
 
-from tests.conftest import Cli, wait_until
+from tests.support.cli import Cli, wait_until
 
 POINT = ["+suite=faulty", "fault=hang,none", "timeout_s=60", "measure.max_iterations=5", "world_size=6", "on_rank=2"]
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from analysis.harvest import harvest
 from analysis.table import as_text, combine
-from tests.analysis.records import make_record, write_all
+from tests.support.records import make_record, write_all
 
 
 def main() -> None:

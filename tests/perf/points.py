@@ -19,7 +19,7 @@ import torch
 import torch.distributed as dist
 import torch.multiprocessing as mp
 
-from tests.conftest import ROOT
+from tests.support.cli import ROOT
 
 ITERATIONS, WARMUP, ELEMENTS = 20, 5, 262
 

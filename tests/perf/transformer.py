@@ -13,7 +13,7 @@ from pathlib import Path
 
 from benchkit import record
 from benchkit.statistics import paired_speedup, slowest_rank
-from tests.conftest import ROOT
+from tests.support.cli import ROOT
 
 
 def compare(folder: Path, model: str, samples: int) -> str:
@@ -22,7 +22,7 @@ def compare(folder: Path, model: str, samples: int) -> str:
         sys.executable, "-m", "benchkit", "--config-dir", str(ROOT / "tests" / "conf"), "+suite=llama",
         f"model={model}", f"measure.max_iterations={samples}", "hydra.sweep.dir=here",
     ]  # fmt: skip
-    environment = {**os.environ, "BENCHKIT_SUITES": "tests.suites.llama", "PYTHONPATH": str(ROOT)}
+    environment = {**os.environ, "BENCHKIT_SUITES": "tests.support.llama", "PYTHONPATH": str(ROOT)}
     subprocess.run(command, cwd=folder, check=True, stdout=subprocess.DEVNULL, env=environment)
     ours, theirs = record.read(folder / "here" / "0" / "record.json")["cases"]
     times = [statistics.median(slowest_rank(case["samples_s"])) for case in (ours, theirs)]

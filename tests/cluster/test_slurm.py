@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from benchkit import record
-from tests.conftest import Cli, wait_until
+from tests.support.cli import Cli, wait_until
 
 pytestmark = pytest.mark.usefixtures("slurm")
 QUICK = "measure.max_iterations=10"

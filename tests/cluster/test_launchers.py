@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 
 from benchkit.registry import SUITES, load_suites
-from tests.conftest import Cli, wait_until
+from tests.support.cli import Cli, wait_until
 
 SMALLEST = {
     "collective": ["data_size=1KiB,0.01"],

@@ -65,3 +65,33 @@ def cycle(values: Sequence[float]) -> Callable[[], float]:
 def noise(seed: int, low: float, high: float) -> Callable[[], float]:
     generator = random.Random(seed)
     return lambda: generator.uniform(low, high)
+
+
+class FakeCuda:
+    """torch.cuda as far as a clock needs it: a stream that runs what was queued when it is synchronised."""
+
+    def __init__(self):
+        self.calls, self.stream_ms = [], 0.0
+
+    def synchronize(self):
+        self.calls.append("synchronize")
+
+    def Event(self, enable_timing):
+        assert enable_timing
+        return FakeEvent(self)
+
+    def kernel(self, milliseconds):
+        self.calls.append("kernel")
+        self.stream_ms += milliseconds
+
+
+class FakeEvent:
+    def __init__(self, cuda):
+        self.cuda, self.at = cuda, None
+
+    def record(self):
+        self.cuda.calls.append("record")
+        self.at = self.cuda.stream_ms
+
+    def elapsed_time(self, end):
+        return end.at - self.at

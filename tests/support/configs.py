@@ -1,0 +1,30 @@
+"""Configurations and agents as a point meets them, without a command line or a launcher."""
+
+from benchkit.config import BackendConfig, HardwareConfig, RunConfig
+from benchkit.crew import Crew
+from launch.agents import Agents
+from launch.members import Member
+
+
+def config(backend="gloo", device="cpu", ranks_per_device=1, slowdown=1, **changes):
+    devices = {"nccl": ["cuda"]}.get(backend, ["cpu", "cuda"])
+    settings = {
+        "suite": "allreduce", "seed": 0, "world_size": "auto", "threads_per_rank": "auto", "start_method": "forkserver",
+        "timeout_s": 10.0, "join_timeout_s": 5.0,
+        "measure": None, "model": None, "backend": BackendConfig(backend, devices, {"A": "b"}),
+        "hardware": HardwareConfig(device, ranks_per_device, slowdown, "auto"), "profile": False,
+    }  # fmt: skip
+    return RunConfig(**(settings | changes))
+
+
+def crew(*hosts, me=0, gpus=None, cores=None, available=None):
+    """Agents on these hosts; per agent the GPUs and cores that it sees."""
+    cores = cores or [[0, 1, 2, 3]] * len(hosts)
+    gpus = gpus or [[]] * len(hosts)
+    members = [Member(index, host, host, host, cores[index]) for index, host in enumerate(hosts)]
+    facts = {
+        index: {"host": hosts[index], "cpu": "cpu", "gpus": [], "visible_gpus": gpus[index], "store_port": 1,
+                "available_cores": available or len(cores[index])}
+        for index in range(len(hosts))
+    }  # fmt: skip
+    return Crew(Agents(members[me], members, {}, "127.0.0.1"), facts)
