@@ -5,6 +5,7 @@ cluster gives them, it is gone with the process that holds it, and whoever waits
 """
 
 import errno
+import os
 import socket
 import struct
 import sys
@@ -13,14 +14,22 @@ from collections.abc import Callable
 from launch.agents import Agents, alone
 from launch.stops import wait_for
 
-NAME = "\0benchkit-measures"
+NAME = "benchkit-measures"
+LOCK_VARIABLE = "BENCHKIT_HOST_LOCK"
+"""Environment variable with another name for the lock: for tests, never for measuring. Runs under different names
+disturb each other."""
+
+LONGEST_NAME = 107
+"""Bytes of a name in the abstract namespace (unix(7))."""
 
 
 class HostLock:
     """Held from acquire() to release(), or to the end of the process."""
 
-    def __init__(self, name: str = NAME) -> None:
-        self._name = name
+    def __init__(self, name: str | None = None) -> None:
+        """Takes the name that all who share a host agree on; by default that of BENCHKIT_HOST_LOCK, or NAME."""
+        chosen = name or os.environ.get(LOCK_VARIABLE) or NAME
+        self._name = b"\0" + os.fsencode(chosen)[:LONGEST_NAME]
         self._held: socket.socket | None = None
 
     def acquire(self, say: Callable[[int], None], agents: Agents | None = None) -> None:

@@ -1,13 +1,42 @@
-"""What all tests share."""
+"""What all tests share: benchkit on the command line or in this process, tiers, and a host of their own."""
 
 import os
+import signal
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.support.cli import ROOT, Cli, cleaned
+from benchkit import app
+from launch import ranks
+from launch.host_lock import LOCK_VARIABLE
+from tests.support.cli import ROOT, SUITES, Cli, cleaned
+
+TIERS = ("slow", "cluster")
+"""Folders of tests that `make test` leaves out; their tests get a marker of that name (pyproject.toml)."""
+
+os.environ[LOCK_VARIABLE] = f"benchkit-test-{os.getpid()}"  # other runs on this host measure, or test, beside these
+for number in (signal.SIGINT, signal.SIGHUP):
+    if signal.getsignal(number) is signal.SIG_IGN:  # as under `nohup make test &`: what tests start would inherit it
+        signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Marks every test below a tier's folder, and keeps tests that share an expensive fixture on one worker."""
+    for item in items:
+        for tier in TIERS:
+            if tier in item.path.relative_to(ROOT).parts:
+                item.add_marker(tier)
+        shared = {"module_cli", "slurm"} & set(getattr(item, "fixturenames", ()))
+        if shared:
+            item.add_marker(pytest.mark.xdist_group("slurm" if "slurm" in shared else item.path.stem))
+
+
+def pytest_xdist_auto_num_workers() -> int:
+    """Workers for `-n auto`: tests of whole commands wait half of their time."""
+    return 2 * len(os.sched_getaffinity(0))
 
 
 @pytest.fixture
@@ -21,20 +50,32 @@ def module_cli(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cli]:
     yield from cleaned(Cli(tmp_path_factory.mktemp("sweep")))
 
 
-DEVCLUSTER = ROOT / "launch" / "slurm_devcluster"
+@pytest.fixture
+def check(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., str]:
+    """Why `python -m benchkit` would refuse some arguments, in an empty folder; "" where it would run."""
+    monkeypatch.setenv("BENCHKIT_SUITES", SUITES)
+    monkeypatch.chdir(tmp_path)
+    return lambda *arguments: app.check(["--config-dir", str(ROOT / "tests" / "conf"), *arguments])
+
+
+@pytest.fixture(scope="session")
+def fork_server() -> None:
+    """Ranks started by this process find torch loaded."""
+    ranks.start_fork_server(["torch", "torch.distributed.tensor"])
 
 
 @pytest.fixture(scope="session")
 def slurm() -> Iterator[None]:
     """A Slurm of two nodes: the one that runs here already, or one started for the tests."""
-    told = subprocess.run([DEVCLUSTER, "status"], capture_output=True, text=True, check=False)
-    if told.returncode not in (0, 3):
-        pytest.skip(told.stderr.strip())
-    if told.returncode == 3:
-        subprocess.run([DEVCLUSTER, "up"], check=True)
+    devcluster = ROOT / "launch" / "slurm_devcluster"
+    status = subprocess.run([devcluster, "status"], capture_output=True, text=True, check=False)
+    if status.returncode not in (0, 3):
+        pytest.skip(status.stderr.strip())
+    if status.returncode == 3:
+        subprocess.run([devcluster, "up"], check=True)
     yield
-    if told.returncode == 3:
-        subprocess.run([DEVCLUSTER, "down"], check=True)
+    if status.returncode == 3:
+        subprocess.run([devcluster, "down"], check=True)
 
 
 @pytest.hookimpl(wrapper=True)

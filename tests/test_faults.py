@@ -1,9 +1,6 @@
 """Everything that can happen to a rank, with real processes: the record says what, where and why, and life goes on."""
 
-import json
-import os
 import re
-import shutil
 import signal
 import subprocess
 
@@ -113,17 +110,6 @@ def test_ctrl_c_keeps_what_is_measured_and_leaves_nothing_running(cli):
     assert wait_until(lambda: not cli.processes())
 
 
-def test_ctrl_c_ends_a_sweep_whose_folder_is_gone(cli):
-    process = cli.start("+suite=faulty", "-m", "fault=hang,none", "timeout_s=60")
-    assert wait_until(lambda: (cli.folder / "outputs/latest/0/rank_1.log").exists())
-    shutil.rmtree((cli.folder / "outputs" / "latest").resolve())
-    process.send_signal(signal.SIGINT)
-    out, err = process.communicate(timeout=20)
-    assert process.returncode == 130
-    assert "Traceback" not in out + err
-    assert wait_until(lambda: not cli.processes())
-
-
 def test_sigterm_is_recorded_by_name(cli):
     process = cli.start("+suite=faulty", "fault=hang", "timeout_s=60")
     assert wait_until(lambda: len(cli.records()) == 1 and (cli.folder / "outputs/latest/0/rank_1.log").exists())
@@ -134,23 +120,6 @@ def test_sigterm_is_recorded_by_name(cli):
     assert wait_until(lambda: not cli.processes())
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
-def test_a_signal_to_every_process_is_no_crash_of_a_rank(cli, number):
-    """As Slurm sends it: to ranks and fork server as well, and to them first."""
-    process = cli.start("+suite=faulty", "fault=hang", "timeout_s=60")
-    assert wait_until(lambda: len(cli.records()) == 1 and (cli.folder / "outputs/latest/0/rank_1.log").exists())
-    others = [pid for pid in cli.processes() if pid != process.pid]
-    assert len(others) >= 3
-    for pid in others:
-        os.kill(pid, number)
-    with pytest.raises(subprocess.TimeoutExpired):
-        process.wait(timeout=1)
-    process.send_signal(number)
-    process.communicate(timeout=20)
-    assert cli.records()[0]["status"] == "interrupted"
-    assert wait_until(lambda: not cli.processes())
-
-
 def test_ranks_die_with_an_agent_that_is_killed(cli):
     process = cli.start("+suite=faulty", "fault=hang", "timeout_s=60")
     assert wait_until(lambda: len(cli.records()) == 1 and (cli.folder / "outputs/latest/0/rank_1.log").exists())
@@ -158,21 +127,6 @@ def test_ranks_die_with_an_agent_that_is_killed(cli):
     process.communicate(timeout=20)
     assert wait_until(lambda: not cli.processes())
     assert cli.records()[0]["status"] == "running"
-
-
-def test_all_well_is_exit_0_and_a_point_runs_under_spawn(cli):
-    done = cli("+suite=faulty", "start_method=spawn", "measure.max_iterations=10")
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert json.loads(json.dumps(cli.records()[0]["config"]["start_method"])) == "spawn"
-
-
-def test_two_sweeps_at_once_do_not_collide(cli):
-    processes = [cli.start("+suite=faulty", "measure.max_iterations=10") for _ in range(2)]
-    assert [process.wait(timeout=60) for process in processes] == [0, 0]
-    for process in processes:
-        process.communicate()
-    assert len([path for path in (cli.folder / "outputs").iterdir() if not path.is_symlink()]) == 2
-    assert os.path.islink(cli.folder / "outputs" / "latest")
 
 
 STARVED = """

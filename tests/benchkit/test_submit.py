@@ -9,9 +9,11 @@ import pytest
 
 from benchkit import follow as following
 from benchkit import job, queues, record
+from benchkit.errors import ConfigError
 from benchkit.follow import follow, summary
 from benchkit.job import Job, Point, in_seconds
 from benchkit.queues import State, slurm_state
+from benchkit.submit import Launcher
 from launch.stops import Stopped
 from tests.support.cli import ROOT
 from tests.support.configs import config
@@ -59,11 +61,11 @@ def test_without_slurm_it_says_what_to_use_instead(cli, tmp_path):
     assert "elsewhere submitit_local" in done.stderr
 
 
-@pytest.mark.parametrize("wrong", ["nodes=0", "nodes=-1", "timeout_min=0", "tasks_per_node=0"])
-def test_launcher_values_out_of_range_are_one_line(cli, wrong):
-    done = cli("+suite=allreduce", "launcher=slurm", f"hydra.launcher.{wrong}")
-    assert done.returncode == 2
-    assert f"hydra.launcher.{wrong}: allowed is >= 1" in done.stderr
+@pytest.mark.parametrize("wrong", [{"nodes": 0}, {"nodes": -1}, {"timeout_min": 0}, {"tasks_per_node": 0}])
+def test_launcher_values_out_of_range_are_one_line(wrong):
+    [(name, value)] = wrong.items()
+    with pytest.raises(ConfigError, match=f"hydra.launcher.{name}={value}: allowed is >= 1"):
+        Launcher(**({"nodes": 1, "tasks_per_node": 1} | wrong)).check([])
 
 
 @pytest.mark.parametrize(

@@ -4,13 +4,13 @@ import sys
 import threading
 import time
 
-from launch.host_lock import HostLock
+from launch.host_lock import LOCK_VARIABLE, HostLock
 from tests.support.cli import ROOT, wait_until
 
 HOLDER = """
 import sys, time
 from launch.host_lock import HostLock
-lock = HostLock(chr(0) + sys.argv[1])
+lock = HostLock(sys.argv[1])
 lock.acquire(lambda pid: print("waits for", pid, flush=True))
 print("holds", flush=True)
 time.sleep(60)
@@ -35,7 +35,7 @@ def test_one_holds_it_the_next_waits_knows_for_whom_and_gets_it_when_that_one_is
 
 
 def test_it_is_given_back_and_many_may_wait():
-    name = f"\0benchkit-test-{os.getpid()}"
+    name = f"benchkit-test-many-{os.getpid()}"
     order: list[int] = []
 
     def take(number: int) -> None:
@@ -56,3 +56,17 @@ def test_it_is_given_back_and_many_may_wait():
 
 def test_to_give_back_what_one_does_not_hold_is_nothing():
     HostLock().release()
+
+
+def test_the_environment_names_it(monkeypatch):
+    ours, said = HostLock("of-a-test"), []
+    monkeypatch.setenv(LOCK_VARIABLE, "of-a-test")
+    ours.acquire(lambda pid: None)
+    waiting = threading.Thread(target=lambda: HostLock().acquire(said.append))
+    waiting.start()
+    assert wait_until(lambda: said == [os.getpid()])
+    monkeypatch.setenv(LOCK_VARIABLE, "n" * 1000)
+    HostLock().acquire(said.append)  # another name: nobody to wait for
+    assert said == [os.getpid()]
+    ours.release()
+    waiting.join()

@@ -13,17 +13,7 @@ from launch import ranks, watch
 from launch.watch import Failure, root_cause
 from tests.support import launch_bodies as bodies
 from tests.support.cli import ROOT, wait_until
-
-
-def run(body, folder: Path, count=2, timeout_s=20.0, start_method="forkserver", environments=None):
-    return ranks.run_ranks(
-        f"tests.support.launch_bodies:{body}",
-        list(range(count)),
-        environments=environments or [{"MINE": str(rank)} for rank in range(count)],
-        folder=folder,
-        timeout_s=timeout_s,
-        start_method=start_method,
-    )
+from tests.support.launch_bodies import is_zombie, pids_in, run
 
 
 @pytest.mark.parametrize("start_method", ["forkserver", "spawn"])
@@ -59,13 +49,6 @@ def test_what_a_rank_started_ends_with_it(tmp_path):
     assert wait_until(lambda: not Path(f"/proc/{failure.message}").exists() or is_zombie(int(failure.message)), 5)
 
 
-def is_zombie(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
-    except OSError:
-        return True
-
-
 def test_a_hang_ends_at_its_time_and_says_where(tmp_path):
     began = time.monotonic()
     failure = run("sleep", tmp_path, timeout_s=1.0).failure
@@ -87,38 +70,12 @@ def test_an_interrupt_leaves_no_rank(tmp_path):
     assert all(is_zombie(pid) for pid in pids_in(tmp_path))
 
 
-def pids_in(folder: Path) -> list[int]:
-    """The ranks that have begun to sleep."""
-    return [int(path.read_text()) for path in folder.glob("rank_*.pid")]
-
-
 def test_the_agent_sleeps_while_it_waits(tmp_path):
     run("identity", tmp_path)  # the fork server is up
     before = resource.getrusage(resource.RUSAGE_SELF)
     run("sleep", tmp_path, timeout_s=2.0)
     after = resource.getrusage(resource.RUSAGE_SELF)
     assert after.ru_utime - before.ru_utime < 1.0  # a parent that polled would have used all of it
-
-
-@pytest.mark.parametrize("start_method", ["forkserver", "spawn"])
-@pytest.mark.parametrize("stopped", [False, True])
-def test_every_rank_ends_when_the_agent_is_killed(tmp_path, start_method, stopped):
-    """The ranks know nothing of each other here, so that none is ended by another's death; a stopped one ends, too."""
-    program = (
-        "from pathlib import Path\nfrom tests.launch.test_ranks import run\n"
-        f"if __name__ == '__main__': run('sleep', Path({str(tmp_path)!r}), count=4, start_method={start_method!r})"
-    )
-    script = tmp_path / "agent.py"
-    script.write_text(program)
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    agent = subprocess.Popen([sys.executable, str(script)], env=environment)
-    assert wait_until(lambda: len(pids_in(tmp_path)) == 4)
-    pids = pids_in(tmp_path)
-    if stopped:
-        os.kill(pids[0], signal.SIGSTOP)
-    agent.kill()
-    agent.wait()
-    assert wait_until(lambda: all(is_zombie(pid) for pid in pids), 5)
 
 
 def test_a_rank_that_does_not_end_is_left_behind_and_the_next_point_runs(tmp_path, monkeypatch):
@@ -130,6 +87,20 @@ def test_a_rank_that_does_not_end_is_left_behind_and_the_next_point_runs(tmp_pat
     stop.start()
     assert run("sleep", tmp_path, timeout_s=1.5).failure.kind == "timeout"
     assert run("identity", tmp_path).failure is None
+
+
+@pytest.mark.parametrize(("start_method", "stopped"), [("forkserver", False), ("forkserver", True), ("spawn", True)])
+def test_every_rank_ends_when_the_agent_is_killed(tmp_path, start_method, stopped):
+    """The ranks know nothing of each other here, so that none is ended by another's death; a stopped one ends, too."""
+    command = [sys.executable, "-m", "tests.support.launch_bodies", str(tmp_path), start_method]
+    agent = subprocess.Popen(command, cwd=ROOT)
+    assert wait_until(lambda: len(pids_in(tmp_path)) == 4)
+    pids = pids_in(tmp_path)
+    if stopped:
+        os.kill(pids[0], signal.SIGSTOP)
+    agent.kill()
+    agent.wait()
+    assert wait_until(lambda: all(is_zombie(pid) for pid in pids), 5)
 
 
 @pytest.mark.parametrize("start_method", ["forkserver", "spawn"])

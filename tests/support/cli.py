@@ -13,6 +13,7 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
 MARK = "BENCHKIT_TEST_MARK"
+SUITES = "tests.support.faulty"
 
 
 class Cli:
@@ -27,7 +28,7 @@ class Cli:
             **os.environ,
             MARK: self.mark,
             "PYTHONPATH": os.pathsep.join(path for path in paths if path),
-            "BENCHKIT_SUITES": "tests.support.faulty",
+            "BENCHKIT_SUITES": SUITES,
         }
         self.environment.pop("HYDRA_FULL_ERROR", None)
 
@@ -112,3 +113,15 @@ def cleaned(cli: Cli) -> Iterator[Cli]:
     yield cli
     for pid in cli.processes():
         os.kill(pid, signal.SIGKILL)
+
+
+def ends(processes: "list[subprocess.Popen[str]]", timeout: float = 60) -> list[tuple[int, str, str]]:
+    """Exit code, output and errors of each."""
+    told = [process.communicate(timeout=timeout) for process in processes]
+    return [(process.returncode, out, err) for process, (out, err) in zip(processes, told, strict=True)]
+
+
+def begun(cli: Cli, point: int, rank: int = 0) -> bool:
+    """Whether a rank of a point has said its first word."""
+    log = cli.folder / "outputs" / "latest" / str(point) / f"rank_{rank}.log"
+    return log.exists() and bool(log.read_text())

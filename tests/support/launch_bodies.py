@@ -5,6 +5,8 @@ import sys
 import time
 from pathlib import Path
 
+from launch import ranks
+
 
 def identity(argument):
     print("out", argument)
@@ -54,3 +56,30 @@ class SeesItsEnvironment:
 
 def given(argument):
     return argument
+
+
+def run(body, folder: Path, count=2, timeout_s=20.0, start_method="forkserver", environments=None):
+    return ranks.run_ranks(
+        f"tests.support.launch_bodies:{body}",
+        list(range(count)),
+        environments=environments or [{"MINE": str(rank)} for rank in range(count)],
+        folder=folder,
+        timeout_s=timeout_s,
+        start_method=start_method,
+    )
+
+
+def pids_in(folder: Path) -> list[int]:
+    """The ranks that have begun to sleep."""
+    return [int(path.read_text()) for path in folder.glob("rank_*.pid")]
+
+
+def is_zombie(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+    except OSError:
+        return True
+
+
+if __name__ == "__main__":  # an agent of four ranks, to be killed: FOLDER START_METHOD
+    run("sleep", Path(sys.argv[1]), count=4, start_method=sys.argv[2])

@@ -1,0 +1,62 @@
+"""Agents on hosts of their own: namespaces with another clock, and with a cable that can be cut."""
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.support.cli import begun, ends, wait_until
+
+POINT = ("+suite=faulty", "measure.max_iterations=10", "timeout_s=20")
+
+
+def test_clocks_of_different_hosts_are_told_by_one(cli):
+    """Agent 1 lives where the monotonic clock is 1000 s ahead."""
+    shifted = ["unshare", "--time", "--monotonic", "1000"]
+    if subprocess.run([*shifted, "true"], capture_output=True, check=False).returncode:
+        pytest.skip("no time namespaces here: they need Linux 5.6 and root")
+    variables = {"OMPI_COMM_WORLD_SIZE": "2", "PMIX_NAMESPACE": cli.mark}
+    processes = [
+        cli.start(*POINT, under=shifted * index, **variables, OMPI_COMM_WORLD_RANK=str(index)) for index in range(2)
+    ]
+    ends(processes)
+    [record] = cli.records()
+    assert record["status"] == "ok"
+    assert record["start_clock"]["estimator"] == "min_rtt_line"
+    assert 0 < record["start_clock"]["uncertainty_s"] < 0.1
+    for offsets in record["cases"][0]["start_offsets_s"]:
+        assert max(offsets) < 1.0  # not 1000
+
+
+def test_a_node_that_vanishes_without_a_word_ends_the_sweep(cli):
+    """Two network namespaces; the cable between them is cut, so that no kernel says goodbye."""
+    if os.geteuid() or not Path("/sbin/ip").exists():
+        pytest.skip("network namespaces need root and iproute2")
+    names = [f"bk{cli.mark[:6]}{index}" for index in range(2)]
+    script = [f"ip netns add {name}" for name in names] + [
+        f"ip link add v{names[0]} netns {names[0]} type veth peer name v{names[1]} netns {names[1]}",
+        *(f"ip -n {name} addr add 10.99.7.{index + 1}/24 dev v{name}" for index, name in enumerate(names)),
+        *(f"ip -n {name} link set {device} up" for name in names for device in (f"v{name}", "lo")),
+    ]
+    try:
+        subprocess.run(["sh", "-ec", "\n".join(script)], check=True)
+        variables = {"OMPI_COMM_WORLD_SIZE": "2", "MASTER_ADDR": "10.99.7.1", "MASTER_PORT": "29871"}
+        processes = [
+            cli.start(
+                *POINT[:2], "timeout_s=100", "fault=none,hang,none", under=["ip", "netns", "exec", name], **variables,
+                OMPI_COMM_WORLD_RANK=str(index), SLURMD_NODENAME=f"n{index}", GLOO_SOCKET_IFNAME=f"v{name}",
+            )
+            for index, name in enumerate(names)
+        ]  # fmt: skip
+        assert wait_until(lambda: begun(cli, 1) and begun(cli, 1, 1))
+        subprocess.run(["ip", "-n", names[0], "link", "set", f"v{names[0]}", "down"], check=True)
+        results = ends(processes)
+    finally:
+        subprocess.run(["sh", "-c", "; ".join(f"ip netns delete {name}" for name in names)], check=False)
+    assert [code for code, _, _ in results] == [1, 1]
+    assert "agent 1 on n1 does not answer; the sweep ends" in results[0][2]
+    assert "agent 0 on n0 does not answer" in results[1][2]
+    assert [record["status"] for record in cli.records()] == ["ok", "crash"]
+    assert cli.records()[1]["error"]["host"] == "n1"
+    assert wait_until(lambda: not cli.processes())

@@ -1,0 +1,113 @@
+"""More that can happen to several agents: who dies, hangs or is told to stop, and when."""
+
+import json
+import os
+import signal
+import time
+
+import pytest
+
+from launch.host_lock import HostLock
+from tests.support.cli import begun, ends, wait_until
+
+POINT = ("+suite=faulty", "measure.max_iterations=10", "timeout_s=20")
+
+
+def test_without_agent_0_the_sweep_ends_and_nothing_stays(cli):
+    processes = cli.agents(2, *POINT[:2], "timeout_s=60", "fault=none,hang,none")
+    assert wait_until(lambda: begun(cli, 1))
+    processes[0].kill()
+    _, (code, _, err) = ends(processes)
+    assert code == 1
+    assert "agent 0 on n0 ended: nobody is left to write records; the sweep ends" in err
+    assert [record["status"] for record in cli.records()] == ["ok", "running"]
+    assert wait_until(lambda: not cli.processes())
+
+
+def test_an_agent_that_is_killed_with_its_launcher_is_still_the_cause(cli):
+    """mpirun and torchrun end all agents when one dies: the record names the one, not the signal that followed."""
+    processes = cli.agents(2, *POINT[:2], "timeout_s=60", "fault=hang,none")
+    assert wait_until(lambda: begun(cli, 0) and begun(cli, 0, 1))
+    processes[1].kill()
+    processes[0].send_signal(signal.SIGTERM)
+    ends(processes)
+    assert cli.records()[0]["error"]["message"] == "agent 1 on n1 is gone"
+
+
+def test_an_agent_that_does_not_answer_any_more_ends_the_sweep_in_bounded_time(cli):
+    processes = cli.agents(2, *POINT[:2], "timeout_s=3", "fault=hang,none")
+    assert wait_until(lambda: begun(cli, 0) and begun(cli, 0, 1))
+    processes[1].send_signal(signal.SIGSTOP)
+    _, err = processes[0].communicate(timeout=60)
+    assert processes[0].returncode == 1
+    assert "agent 1 on n1 does not answer; the sweep ends" in err
+    assert [record["status"] for record in cli.records()] == ["crash"]
+    processes[1].send_signal(signal.SIGCONT)
+    processes[1].communicate(timeout=60)
+    assert wait_until(lambda: not cli.processes())
+
+
+@pytest.mark.parametrize("told", [0, 1])
+def test_a_second_signal_takes_nothing_back(cli, told):
+    processes = cli.agents(2, *POINT[:2], "timeout_s=60", "fault=hang,none")
+    assert wait_until(lambda: begun(cli, 0) and begun(cli, 0, 1))
+    for _ in range(3):
+        processes[told].send_signal(signal.SIGTERM)
+        time.sleep(0.1)
+    assert [code for code, _, _ in ends(processes)] == [128 + signal.SIGTERM] * 2
+    assert [record["status"] for record in cli.records()] == ["interrupted"]
+    assert wait_until(lambda: not cli.processes())
+
+
+def test_an_agent_that_dies_before_all_have_joined_is_named_on_every_side(cli):
+    variables = {"OMPI_COMM_WORLD_SIZE": "3", "PMIX_NAMESPACE": cli.mark}
+    first, dying = (
+        cli.start(*POINT, **variables, OMPI_COMM_WORLD_RANK=str(i), SLURMD_NODENAME=f"n{i}") for i in (0, 1)
+    )
+    assert wait_until(lambda: bool(list((cli.folder / "outputs").glob(".agents-openmpi*"))))
+    time.sleep(2)
+    dying.kill()
+    dying.communicate()
+    last = cli.start(*POINT, **variables, OMPI_COMM_WORLD_RANK="2", SLURMD_NODENAME="n2")
+    for code, _, err in ends([first, last]):
+        assert code == 2
+        assert err.count("\n") == 1
+        assert "agent 1 on n1 is gone before the first point" in err
+    assert wait_until(lambda: not cli.processes())
+
+
+def test_who_waits_for_the_host_still_hears_the_others(cli):
+    lock = HostLock()
+    lock.acquire(lambda pid: None)
+    processes = cli.agents(2, *POINT)
+    try:
+        assert wait_until(lambda: [record["status"] for record in cli.records()] == ["running"])
+        time.sleep(1)
+        processes[1].send_signal(signal.SIGTERM)
+        results = ends(processes)
+    finally:
+        lock.release()
+    assert [code for code, _, _ in results] == [128 + signal.SIGTERM] * 2
+    assert f"waiting for process {os.getpid()}, which measures" in results[0][1]
+    assert [record["status"] for record in cli.records()] == ["interrupted"]
+
+
+def test_a_folder_that_holds_records_is_refused_on_every_side(cli):
+    ends(cli.agents(2, *POINT, "hydra.sweep.dir=here"))
+    for code, _, err in ends(cli.agents(2, *POINT, "hydra.sweep.dir=here")):
+        assert code == 2
+        assert "hydra.sweep.dir=here: holds records already" in err
+    assert json.loads((cli.folder / "here" / "0" / "record.json").read_text())["status"] == "ok"
+
+
+def test_ctrl_c_at_local_jobs_ends_and_records_them(cli):
+    """As a terminal does it: SIGINT to everybody in the foreground."""
+    process = cli.start(*POINT[:2], "launcher=submitit_local", "timeout_s=60", "fault=hang,none", under=["setsid"])
+    assert wait_until(lambda: begun(cli, 0) and begun(cli, 0, 1))
+    os.killpg(process.pid, signal.SIGINT)
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert "the local jobs are stopped" in out + err
+    assert "Traceback" not in out + err
+    assert [record["status"] for record in cli.records()] == ["interrupted"]
+    assert wait_until(lambda: not cli.processes())

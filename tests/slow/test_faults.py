@@ -1,0 +1,54 @@
+"""More that can happen to a sweep, beyond one of each kind."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+
+import pytest
+
+from tests.support.cli import wait_until
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
+def test_a_signal_to_every_process_is_no_crash_of_a_rank(cli, number):
+    """As Slurm sends it: to ranks and fork server as well, and to them first."""
+    process = cli.start("+suite=faulty", "fault=hang", "timeout_s=60")
+    assert wait_until(lambda: len(cli.records()) == 1 and (cli.folder / "outputs/latest/0/rank_1.log").exists())
+    others = [pid for pid in cli.processes() if pid != process.pid]
+    assert len(others) >= 3
+    for pid in others:
+        os.kill(pid, number)
+    with pytest.raises(subprocess.TimeoutExpired):
+        process.wait(timeout=1)
+    process.send_signal(number)
+    process.communicate(timeout=20)
+    assert cli.records()[0]["status"] == "interrupted"
+    assert wait_until(lambda: not cli.processes())
+
+
+def test_all_well_is_exit_0_and_a_point_runs_under_spawn(cli):
+    done = cli("+suite=faulty", "start_method=spawn", "measure.max_iterations=10")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert json.loads(json.dumps(cli.records()[0]["config"]["start_method"])) == "spawn"
+
+
+def test_two_sweeps_at_once_do_not_collide(cli):
+    processes = [cli.start("+suite=faulty", "measure.max_iterations=10") for _ in range(2)]
+    assert [process.wait(timeout=60) for process in processes] == [0, 0]
+    for process in processes:
+        process.communicate()
+    assert len([path for path in (cli.folder / "outputs").iterdir() if not path.is_symlink()]) == 2
+    assert os.path.islink(cli.folder / "outputs" / "latest")
+
+
+def test_ctrl_c_ends_a_sweep_whose_folder_is_gone(cli):
+    process = cli.start("+suite=faulty", "-m", "fault=hang,none", "timeout_s=60")
+    assert wait_until(lambda: (cli.folder / "outputs/latest/0/rank_1.log").exists())
+    shutil.rmtree((cli.folder / "outputs" / "latest").resolve())
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=20)
+    assert process.returncode == 130
+    assert "Traceback" not in out + err
+    assert wait_until(lambda: not cli.processes())

@@ -1,0 +1,130 @@
+"""benchkit's suites with faults injected below them, at torch's own operations: no name inside benchkit is relied on.
+
+`BENCHKIT_SUITES=tests.support.broken` registers every suite once more under its own name, with one key more: `fault`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import make_dataclass, replace
+from functools import partial
+from typing import Any
+from unittest import mock
+
+from benchkit.case import Case, Rank
+from benchkit.config import RunConfig, key
+from benchkit.registry import SUITES, Suite
+
+FAULTS = (
+    "none",
+    "swapped",  # what a collective delivers, and what a peer sends, is rolled by one element
+    "lost",  # nothing is communicated, and everything says that it is done
+    "absent",  # the last rank contributes zeros
+    "stale",  # a matrix product gives what it gave the first time
+    "staged",  # no fault: messages between peers go by way of the host, as a GPU's do over gloo
+)
+
+
+def inject(fault: str, rank: Rank) -> Callable[[Callable[[], object]], None]:
+    """What runs a call with the fault in place."""
+    import torch
+    from torch._C._distributed_c10d import FakeWork, Work
+    from torch.distributed.tensor import DTensor
+    from torch.utils._python_dispatch import TorchDispatchMode
+
+    last = rank.index == rank.world_size - 1
+    first_results: dict[Any, torch.Tensor] = {}
+
+    def tensors_in(value: Any) -> Iterator[torch.Tensor]:
+        """What is measured; not the integers that pickled objects travel as."""
+        if isinstance(value, torch.Tensor) and value.is_floating_point():
+            yield value
+        elif isinstance(value, list | tuple):
+            for each in value:
+                yield from tensors_in(each)
+
+    def done(func: Any, args: Any) -> Any:
+        """What an operation that has finished returns: its outputs, where its schema has any, and a handle."""
+        handle = FakeWork().boxed()
+        return handle if len(func._schema.returns) == 1 else (args[0], handle)
+
+    def swapped(func: Any, args: Any, kwargs: Any) -> Any:
+        if func.namespace == "_c10d_functional":
+            return torch.ops._c10d_functional.wait_tensor(func(*args, **kwargs)).roll(1)
+        if func is torch.ops.c10d.send.default:
+            return func([each.roll(1) for each in args[0]], *args[1:], **kwargs)
+        result = func(*args, **kwargs)
+        if func in (torch.ops.c10d.recv_.default, torch.ops.c10d.barrier.default):
+            return result
+        Work.unbox(result[-1] if isinstance(result, tuple) else result).wait()
+        for output in tensors_in(args[0]):
+            output.copy_(output.roll(1))
+        return done(func, args)
+
+    def lost(func: Any, args: Any, kwargs: Any) -> Any:
+        if func.namespace == "_c10d_functional":
+            return torch.zeros_like(torch.ops._c10d_functional.wait_tensor(func(*args, **kwargs)))
+        return done(func, args)
+
+    def absent(func: Any, args: Any, kwargs: Any) -> Any:
+        if last:  # the inputs: the only tensors of an operation in place, else the second argument
+            for given in list(tensors_in(args[1])) or tensors_in(args[0]):
+                given.zero_()
+        return func(*args, **kwargs)
+
+    communication = {"swapped": swapped, "lost": lost, "absent": absent}
+
+    class Fault(TorchDispatchMode):
+        def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            kwargs = kwargs or {}
+            if any(issubclass(each, DTensor) for each in types):
+                return NotImplemented  # DTensor first: what it does with its parts comes by here again
+            communicates = func.namespace in ("c10d", "_c10d_functional") and "wait_tensor" not in str(func)
+            if communicates and fault in communication and any(True for _ in tensors_in(args)):
+                return communication[fault](func, args, kwargs)
+            multiplies = func in (torch.ops.aten.mm.default, torch.ops.aten.mm.out)
+            if fault == "stale" and multiplies and all(type(each) is torch.Tensor for each in args):
+                shapes = tuple(each.shape for each in args)
+                result = first_results.setdefault(shapes, func(*args, **kwargs).clone())
+                return kwargs["out"].copy_(result) if "out" in kwargs else result.clone()
+            return func(*args, **kwargs)
+
+    receive = torch.distributed.recv_object_list
+
+    def receive_swapped(messages: list[Any], **options: Any) -> Any:
+        """Tensors that travel as pickled objects."""
+        result = receive(messages, **options)
+        messages[:] = [each.roll(1) if any(True for _ in tensors_in(each)) else each for each in messages]
+        return result
+
+    def run(call: Callable[[], object]) -> None:
+        objects = receive_swapped if fault == "swapped" else receive
+        with Fault(), mock.patch.object(torch.distributed, "recv_object_list", objects):
+            call()
+
+    return run
+
+
+def broken(sound: Suite, config: Any, rank: Rank) -> list[Case]:
+    """The cases of a sound suite, each run and verified with the fault in place."""
+    from benchkit.models import transfers
+
+    if config.fault == "staged":
+        mock.patch.object(transfers, "by_way_of_the_host", return_value=True).start()
+    run = inject(config.fault, rank)
+    cases = sound.build(config, rank)
+    return [replace(case, step=partial(run, case.step), verify=partial(run, case.verify)) for case in cases]
+
+
+def register_broken(sound: Suite) -> None:
+    """Puts the broken suite in place of the sound one."""
+    fields = [("fault", str, key("what goes wrong below the suite", choices=FAULTS))]
+    schema: type[RunConfig] = make_dataclass(f"Broken{sound.config.__name__}", fields, bases=(sound.config,))
+    schema.__module__ = __name__
+    globals()[schema.__name__] = schema  # ranks unpickle it by this name
+    SUITES[sound.name] = replace(sound, config=schema, build=partial(broken, sound))
+
+
+for suite in list(SUITES.values()):
+    if suite.build.__module__.startswith("benchkit.suites."):
+        register_broken(suite)
