@@ -4,17 +4,32 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/ready
 
-.PHONY: help demo test lint check perf wheel clean
+TESTS ?= tests
+PACKAGES := benchkit benchkit/models benchkit/suites launch analysis hydra_plugins
+QUICK := -m 'not slow and not cluster'
+PARALLEL := -n auto --dist loadgroup
+
+.PHONY: help demo test test-all coverage mutants lint check perf wheel clean
 
 help: ## this list
-	@grep -E '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## (.*)/  make \1\t\2/' | expand -t 16
+	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 16
 
 demo: $(READY) ## all-reduce over four sizes on this machine, then its tables and plots
 	$(BIN)/python -m benchkit +suite=allreduce -m data_size=1,10,100,1000
 	$(BIN)/python -m analysis outputs/latest
 
-test: $(READY) ## all tests
-	$(BIN)/python -m pytest
+test: $(READY) ## all tests that need neither root, nor Debian packages, nor many minutes
+	$(BIN)/python -m pytest $(PARALLEL) $(QUICK)
+
+test-all: $(READY) ## all tests: also slow ones, and those of launchers, Slurm and namespaces
+	$(BIN)/python -m pytest $(PARALLEL)
+
+coverage: $(READY) ## share of statements that the tests run, per package (TESTS="..." chooses tests)
+	$(BIN)/python -m pytest $(PARALLEL) --cov --cov-report= $(TESTS)
+	@for package in $(PACKAGES); do \
+	    printf '%-20s %s %%\n' $$package $$($(BIN)/coverage report --format=total --include="$$package/*"); \
+	done
+	@printf '%-20s %s %%\n' all $$($(BIN)/coverage report --format=total)
 
 lint: $(READY) ## format, style, types
 	$(BIN)/ruff format --check .
@@ -36,7 +51,7 @@ wheel: $(READY) ## dist/*.whl
 	$(BIN)/python -m pip wheel --quiet --no-deps --wheel-dir dist .
 
 clean: ## removes the environment and what was built; outputs stay
-	rm -rf $(VENV) build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache
+	rm -rf $(VENV) build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .coverage mutants
 
 $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)

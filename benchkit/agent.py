@@ -110,7 +110,7 @@ def fork_ranks(
     try:
         backends.require_available(config)
         if config.start_method == "forkserver":
-            start_fork_server()
+            start_fork_server([config.suite])
         port = crew.facts[agents.members[0].index]["store_port"]
         rendezvous = backends.Rendezvous(agents.hub, port, prefix)
         with mps.daemon(layout.by_mps(config, plan.slowdown), len(crew.on_host_of(agents.me))) as shares:

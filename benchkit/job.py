@@ -95,7 +95,7 @@ class Job:
         from benchkit import crew
         from benchkit.agent import run_and_tell
 
-        start_fork_server()
+        start_fork_server(point.config.suite for point in self.points)
         try:
             agents, open_points = self.join()
             crew.enter(agents)

@@ -7,8 +7,9 @@ which must answer at once.
 import importlib
 import os
 import pkgutil
+import sys
 import typing
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,12 +23,19 @@ EXTRA_SUITES = "BENCHKIT_SUITES"
 
 @dataclass(frozen=True)
 class Suite:
-    """A suite as the registry holds it; `summary` is the first line of the function's docstring."""
+    """A suite as the registry holds it.
+
+    Attributes:
+        summary: first line of the function's docstring.
+        preload: modules that every rank would import; they start no thread and touch no GPU. From the constant PRELOAD
+            of the suite's module, where it has one.
+    """
 
     name: str
     config: type[RunConfig]
     build: Callable[[Any, Any], list[Any]]
     summary: str
+    preload: tuple[str, ...] = ()
 
 
 SUITES: dict[str, Suite] = {}
@@ -37,7 +45,8 @@ def suite(build: Callable[[Any, Any], list[Any]]) -> Callable[[Any, Any], list[A
     """Registers a suite under its function's name, typed by the annotation of its first parameter."""
     config = next(iter(typing.get_type_hints(build).values()))
     summary = (build.__doc__ or "").strip().splitlines()[0]
-    SUITES[build.__name__] = Suite(build.__name__, config, build, summary)
+    preload = getattr(sys.modules[build.__module__], "PRELOAD", ())
+    SUITES[build.__name__] = Suite(build.__name__, config, build, summary, preload)
     return build
 
 
@@ -61,6 +70,7 @@ def load_suites() -> dict[str, Suite]:
     return SUITES
 
 
-def start_fork_server() -> None:
-    """Starts the server that forks ranks; it loads torch and all suites while the caller goes on."""
-    ranks.start_fork_server(["torch", "torch.distributed", "benchkit.worker", *suite_modules()])
+def start_fork_server(names: Iterable[str]) -> None:
+    """Starts the server that forks ranks; it loads torch and what these suites need while the caller goes on."""
+    needed = dict.fromkeys(module for name in names for module in load_suites()[name].preload)
+    ranks.start_fork_server(["torch", "torch.distributed", "benchkit.worker", *suite_modules(), *needed])

@@ -64,7 +64,7 @@ class Sweeper(sweeper.Sweeper):
             return []
         agents = self.join(configs, len(points))
         configure_log(self._config.hydra.job_logging)
-        start_fork_server()
+        start_fork_server(config.suite for config in configs)
         with agents.stopping_together():
             if not agents.first:
                 log.setLevel(logging.WARNING)

@@ -16,6 +16,7 @@ from tests.support.cli import ROOT, SUITES, Cli, cleaned
 TIERS = ("slow", "cluster")
 """Folders of tests that `make test` leaves out; their tests get a marker of that name (pyproject.toml)."""
 
+os.environ["OMP_NUM_THREADS"] = "1"  # workers share the cores: threads that spin for each other would take all of them
 os.environ[LOCK_VARIABLE] = f"benchkit-test-{os.getpid()}"  # other runs on this host measure, or test, beside these
 for number in (signal.SIGINT, signal.SIGHUP):
     if signal.getsignal(number) is signal.SIG_IGN:  # as under `nohup make test &`: what tests start would inherit it

@@ -58,6 +58,15 @@ def test_a_suite_times_prints_and_starts_nothing(path):
     assert not calls & {"print", "open"}
 
 
+TESTS = sorted((ROOT / "tests").rglob("*.py"))
+
+
+@pytest.mark.parametrize("path", TESTS, ids=lambda path: str(path.relative_to(ROOT)))
+def test_tests_import_from_support_and_never_from_each_other(path):
+    ours = {name for name in imports_of(path) if name.startswith("tests.")}
+    assert all(name == "tests.support" or name.startswith("tests.support.") for name in ours)
+
+
 def test_the_command_line_is_understood_without_torch_or_pandas():
     program = (
         "import sys, benchkit.app\nfrom benchkit.registry import load_suites\nload_suites()\n"
@@ -65,6 +74,20 @@ def test_the_command_line_is_understood_without_torch_or_pandas():
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, cwd=ROOT, check=True)
     assert done.stdout.strip() == "[]"
+
+
+def test_what_the_fork_server_loads_for_the_suites_starts_no_thread_and_touches_no_gpu():
+    """A forked rank inherits neither threads nor a CUDA context."""
+    program = (
+        "import importlib, os, torch, torch.distributed, benchkit.worker\n"
+        "from benchkit.registry import load_suites\n"
+        "threads = len(os.listdir('/proc/self/task'))\n"
+        "for suite in load_suites().values():\n"
+        "    for name in suite.preload: importlib.import_module(name)\n"
+        "print(len(os.listdir('/proc/self/task')) - threads, torch.cuda.is_initialized())"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, cwd=ROOT, check=True)
+    assert done.stdout.split() == ["0", "False"]
 
 
 def test_rooms_keep_to_their_size():

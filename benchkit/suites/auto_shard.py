@@ -10,6 +10,7 @@ from benchkit.models.auto_shard.workloads import parse
 from benchkit.models.tensor_parallel.options import as_list
 from benchkit.registry import suite
 
+PRELOAD = ("benchkit.models.auto_shard.cases",)
 MOST_LAYERS = {"bfloat16": 4, "float16": 6, "float32": 14, "float64": 32}
 """Of an MLP whose result is still exact where it is checked: values may treble with each layer."""
 

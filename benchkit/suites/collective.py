@@ -9,6 +9,8 @@ from benchkit.errors import ConfigError
 from benchkit.models.collectives.sizes import COLLECTIVES, RAGGED, REDUCTIONS, mebibytes
 from benchkit.registry import suite
 
+PRELOAD = ("benchkit.models.collectives.cases",)
+
 
 @dataclass
 class CollectiveConfig(RunConfig):

@@ -12,6 +12,7 @@ from benchkit.registry import suite
 if TYPE_CHECKING:
     from benchkit.models.strategies import Shared
 
+PRELOAD = ("benchkit.models.strategies", "torch.distributed.tensor")
 STRATEGIES = ("reference", "even", "uneven", "lut", "formula", "balanced", "zigzag", "online", "torch")
 
 

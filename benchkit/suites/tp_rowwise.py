@@ -11,6 +11,7 @@ from benchkit.models.tensor_parallel.config import BACKENDS, TensorParallelConfi
 from benchkit.models.tensor_parallel.options import Allowed, expand
 from benchkit.registry import suite
 
+PRELOAD = ("benchkit.models.tensor_parallel.rowwise_cases",)
 COLLECTIVES = ("reduce_scatter", "all_reduce")
 
 

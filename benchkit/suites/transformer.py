@@ -13,6 +13,7 @@ from benchkit.registry import suite
 if TYPE_CHECKING:
     from benchkit.models.transformer.training import Training
 
+PRELOAD = ("benchkit.models.transformer.training",)
 KERNELS = ("auto", "flash", "efficient", "cudnn", "math", "naive")
 COMPILE = ("none", "default", "reduce-overhead", "max-autotune")
 

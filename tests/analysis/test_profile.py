@@ -100,7 +100,11 @@ def test_several_runs_are_told_apart(tmp_path, capsys):
     assert capsys.readouterr().out.split()[0] == "run"
 
 
-@pytest.mark.parametrize("content", [b"", b"no gzip", gzip.compress(b"{}"), gzip.compress(b'{"traceEvents": [{}]}')])
+@pytest.mark.parametrize(
+    "content",
+    [b"", b"no gzip", gzip.compress(b"{}"), gzip.compress(b'{"traceEvents": [{}]}')],
+    ids=["empty", "no gzip", "no events", "an event without a name"],
+)
 def test_what_is_no_trace_is_named_and_the_exit_code_is_1(tmp_path, capsys, content):
     (tmp_path / "trace_rank_0.json.gz").write_bytes(content)
     assert main(["profile", str(tmp_path)]) == 1

@@ -13,9 +13,13 @@ from benchkit.suites.auto_shard import MOST_LAYERS
 from launch import ranks
 from tests.support import auto_shard_bodies as bodies
 from tests.support.cli import Cli
+from tests.support.records import dangling
 
 CPU = torch.device("cpu")
 QUICK = ["measure=few"]
+
+
+pytestmark = pytest.mark.usefixtures("fork_server")
 
 
 def on_ranks(body, tasks, folder):
@@ -195,6 +199,7 @@ def test_a_job_compares_every_rule_with_one_device(compared, number):
     records, done = compared
     record = records[number]
     assert [case["status"] for case in record["cases"]] == ["ok"] * 16, done.stdout
+    assert not dangling([record])
     labels = {tuple(case["labels"].values()): case for case in record["cases"]}
     for scope in ("resident", "end_to_end"):
         base = labels["none", 1, scope]

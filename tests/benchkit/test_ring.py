@@ -17,6 +17,7 @@ from benchkit.models.strategies import Running, Shared
 from benchkit.splits import CostModel, Split
 from benchkit.suites.ring_attention import STRATEGIES, read_table
 from tests.support.cli import Cli
+from tests.support.records import dangling
 
 CPU = torch.device("cpu")
 
@@ -290,6 +291,7 @@ def test_every_strategy_is_right_on_every_world_size(cli: Cli, given, count):
     assert done.returncode == 0, done.stdout + done.stderr
     records = cli.records()
     assert len(records) == count
+    assert not dangling(records)
     for record in records:
         statuses = {case["labels"]["strategy"]: case["status"] for case in record["cases"]}
         config = record["config"]

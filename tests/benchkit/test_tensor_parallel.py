@@ -12,6 +12,7 @@ from benchkit.models.tensor_parallel.operands import Factory, Shards, require_cl
 from benchkit.models.tensor_parallel.options import expand
 from benchkit.suites.tp_columnwise import TpColumnwiseConfig
 from tests.support.cli import Cli
+from tests.support.records import dangling
 
 ALLOWED = TpColumnwiseConfig.allowed
 
@@ -219,6 +220,9 @@ def test_every_implementation_is_right_on_even_and_ragged_shapes(cli: Cli):
     assert done.returncode == 0, done.stdout + done.stderr
     records = cli.records()
     assert len(records) == 16
+    assert not dangling(records)
+    several = [case for record in records if record["world_size"] > 1 for case in record["cases"]]
+    assert {len(case["parts"]) for case in several if case["status"] == "ok" and not case["bound"]} == {2}
     for record in records:
         for case in record["cases"]:
             unable = case["labels"]["implementation"] == "symmetric_memory"

@@ -20,7 +20,9 @@ from benchkit.models.transformer.tokens import Batches, check_ids
 from launch import ranks
 from tests.support import transformer_bodies as bodies
 from tests.support.cli import ROOT, Cli
+from tests.support.records import dangling
 
+pytestmark = pytest.mark.usefixtures("fork_server")
 CPU = torch.device("cpu")
 SMALL = ModelConfig(name="small", d_model=768, d_ff=3072, num_layers=12, num_heads=12, vocab_size=10000)
 MIDDLE = ModelConfig(name="middle", d_model=64, d_ff=192, num_layers=4, num_heads=4, vocab_size=500)
@@ -307,6 +309,7 @@ def test_several_ranks_are_measured_beside_one(cli: Cli):
     shape = ["context_length=16", "batch_size=2", "model.vocab_size=300", "world_size=2"]
     done = cli("+suite=transformer", "-m", "model=tiny", "parallel=ddp,fsdp,tp", *few, *shape)
     assert done.returncode == 0, done.stdout + done.stderr
+    assert not dangling(cli.records())
     for record in cli.records():
         cases = {case["name"]: case for case in record["cases"]}
         assert {case["status"] for case in cases.values()} == {"ok"}

@@ -11,19 +11,10 @@ import pandas as pd
 import pytest
 
 from benchkit.registry import SUITES, load_suites
-from tests.support.cli import Cli, wait_until
+from tests.support.cli import ROOT, Cli, wait_until
 
-SMALLEST = {
-    "collective": ["data_size=1KiB,0.01"],
-    "auto_shard": ["workload=mlp_9x8x7x6"],
-    "matmul_lut": ["hardware.slowdown=1", "sizes=[64]"],
-    "ring_attention": ["seq_len=256", "strategies=[even,online]", "num_heads=2", "head_dim=8"],
-    "transformer": ["model=tiny", "world_size=2", "parallel=ddp", "context_length=16", "batch_size=1"],
-    "tp_columnwise": ["m=66", "n=8", "k=16"],
-    "tp_rowwise": ["m=66", "n=8", "k=16"],
-}
-"""Per suite the least that it can measure; a new suite says it here."""
-FEW = ["measure=few"]
+SMALLEST = sorted(path.stem for path in (ROOT / "tests" / "conf" / "suite").glob("smallest_*.yaml"))
+"""Per suite a preset with the least that it can measure; a new suite brings its own."""
 MPI = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1", "OMPI_MCA_rmaps_base_oversubscribe": "1"}
 LAUNCHERS: dict[str, Sequence[str]] = {
     "plain": [],
@@ -55,25 +46,20 @@ def command(launcher: str) -> list[str]:
     return words
 
 
-def run(cli: Cli, launcher: str, *arguments: str):
-    """Runs one sweep under a launcher."""
-    return cli(*arguments, *SUBMITTED.get(launcher, []), under=command(launcher), **MPI)
-
-
 @pytest.fixture(scope="module")
 def measured(module_cli: Cli, slurm: None) -> Cli:
-    """All suites at their smallest under all launchers, in one folder."""
+    """All suites at their smallest under all launchers, each launcher started once, in one folder."""
     for launcher in [*LAUNCHERS, *SUBMITTED]:
-        for suite in own_suites():
-            done = run(module_cli, launcher, f"+suite={suite}", *SMALLEST[suite], *FEW, "world_size=2,4")
-            assert done.returncode == 0, f"{launcher}: {done.stdout}{done.stderr}"
-            (module_cli.folder / "outputs" / "latest").resolve().rename(module_cli.folder / f"{launcher}-{suite}")
+        given = [f"+suite={','.join(SMALLEST)}", "measure=few", "world_size=4", *SUBMITTED.get(launcher, [])]
+        done = module_cli(*given, under=command(launcher), **MPI)
+        assert done.returncode == 0, f"{launcher}: {done.stdout}{done.stderr}"
+        (module_cli.folder / "outputs" / "latest").resolve().rename(module_cli.folder / f"all-{launcher}")
     return module_cli
 
 
 @pytest.fixture(scope="module")
 def table(measured: Cli) -> pd.DataFrame:
-    folders = sorted(path.name for path in measured.folder.iterdir() if "-" in path.name)
+    folders = sorted(path.name for path in measured.folder.glob("all-*"))
     done = measured(*folders, "--output-dir", "report", module="analysis")
     assert done.returncode == 0, done.stderr
     return pd.read_csv(measured.folder / "report" / "combined.csv")
@@ -83,16 +69,16 @@ def test_every_point_of_every_launcher_is_measured_and_verified(table):
     here = table[table["status"] != "unavailable"]  # of a suite's cases, what no launcher can change
     assert (here["status"] == "ok").all()
     assert here["median_s"].notna().all()
-    launcher = table["path"].map(lambda path: path.split("/")[-3].split("-")[0])
+    launcher = table["path"].map(lambda path: path.split("/")[-3].removeprefix("all-"))
     per_suite = table.groupby([launcher, "suite"]).size().unstack()
     assert set(per_suite.index) == {*LAUNCHERS, *SUBMITTED}
-    assert set(per_suite.columns) == set(SMALLEST)
+    assert set(per_suite.columns) == set(own_suites())
     assert (per_suite == per_suite.loc["plain"]).all(axis=None)
 
 
 def test_records_say_who_started_what_where(table):
     for folder, rows in table.groupby(table["path"].map(lambda path: path.split("/")[-3])):
-        launcher = folder.split("-")[0]
+        launcher = folder.removeprefix("all-")
         expected = {"slurm": "srun", "slurm_packed": "srun", "submitit_local": "plain"}.get(launcher, launcher)
         assert set(rows["launched_by"]) == {expected}, folder
         assert set(rows["num_agents"]) == {1 if expected == "plain" else 2}

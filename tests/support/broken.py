@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator
 from dataclasses import make_dataclass, replace
 from functools import partial
@@ -14,6 +15,10 @@ from unittest import mock
 from benchkit.case import Case, Rank
 from benchkit.config import RunConfig, key
 from benchkit.registry import SUITES, Suite
+
+if "torch" in sys.modules:  # in the fork server: else every rank would load them for its first intercepted call
+    import torch._dynamo
+    import torch.distributed.tensor
 
 FAULTS = (
     "none",

@@ -44,6 +44,16 @@ def make_record(
     } | changes  # fmt: skip
 
 
+def dangling(records: list[dict[str, Any]]) -> set[str]:
+    """Names that cases refer to and that no case of their job has."""
+    found: set[str] = set()
+    for content in records:
+        names = {case["name"] for case in content["cases"]}
+        wanted = {name for case in content["cases"] for name in (case["against"], *case["parts"]) if name}
+        found |= wanted - names
+    return found
+
+
 def write_all(folder: Path, records: list[dict[str, Any]]) -> Path:
     """One folder per record, as a sweep leaves them."""
     for number, content in enumerate(records):
