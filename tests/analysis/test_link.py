@@ -168,3 +168,17 @@ def test_what_cannot_be_predicted_is_said_in_a_line(arguments, code, said, tmp_p
     err = capsys.readouterr().err
     assert said in err
     assert err.count("\n") == 1
+
+
+def test_r_squared_is_the_share_of_the_spread_of_logarithms_that_is_explained():
+    made = fit(SIZES, times(Line(LATENCY_S, 1e-9)))
+    assert made.r_squared(SIZES, times(Line(LATENCY_S, 1e-9))) == pytest.approx(1.0)
+    measured = [time * (1.3 if number % 2 else 0.8) for number, time in enumerate(times(Line(LATENCY_S, 1e-9)))]
+    logs, expected = np.log(measured), np.log([made.seconds(size) for size in SIZES])
+    explained = 1 - np.mean((logs - expected) ** 2) / np.var(logs)
+    assert made.r_squared(SIZES, measured) == pytest.approx(explained)
+    assert made.r_squared(SIZES[:3], [1e-3] * 3) is None
+
+
+def test_a_collective_without_a_model_has_no_messages():
+    assert messages("barrier", {2: [(1024, 1e-3)]}) == []

@@ -6,6 +6,8 @@ from analysis.plan import ALIGN, DTYPE, plan
 from benchkit.splits import CostModel
 from tests.support.cli import ROOT
 
+STRATEGIES = {"even", "uneven", "lut", "formula", "balanced", "zigzag"}
+
 
 def test_a_plan_says_what_each_strategy_is_worth(capsys):
     assert main(["plan", "--seq-len", "65536", "--speeds", "1,0.5"]) == 0
@@ -86,3 +88,14 @@ def test_nonsense_is_one_line(capsys, arguments, complaint):
     err = capsys.readouterr().err
     assert complaint in err
     assert err.count("\n") == 1
+
+
+def test_boundaries_are_at_multiples_of_align_in_every_strategy(capsys, tmp_path):
+    table = tmp_path / "lut.csv"
+    table.write_text("mps_pct,latency_ms\n100,1\n50,2.9\n")
+    given = ["plan", "--seq-len", "4096", "--speeds", "2,1", "--lut", str(table), "--align", "512"]
+    assert main(given) == 0
+    rows = [line.split() for line in capsys.readouterr().out.splitlines() if line and line.split()[0] in STRATEGIES]
+    assert {row[0] for row in rows} == STRATEGIES
+    for strategy, first, *_ in rows:
+        assert strategy == "even" or int(first) % 512 == 0, strategy

@@ -131,3 +131,44 @@ def test_no_plan_is_better_than_the_best_and_none_fits_where_it_does_not(seed):
     else:
         assert best.elements == min(plan.elements for plan in every)
     assert best.total_s <= Planner(workload, given, True).axis0().total_s * (1 + 1e-9) or memory != math.inf
+
+
+def test_alternatives_are_the_best_plan_of_each_way_to_begin():
+    plans = planner("mlp_64x64x64")
+    found = plans.alternatives()
+    assert set(found) == {plan.layers[0].mode.name for plan in plans.candidates}
+    for name, seconds in found.items():
+        assert seconds == min(plan.total_s for plan in plans.candidates if plan.layers[0].mode.name == name)
+    assert min(found.values()) == plans.best().total_s
+    assert set(planner("relu_64x8").alternatives()) == {plan.at_start for plan in planner("relu_64x8").candidates}
+
+
+@pytest.mark.parametrize("name", ["matmul_8x4x16", "mlp_8x4x16x4"])
+def test_without_sharding_each_device_does_all_of_it(name):
+    plans = planner(name)
+    plan = plans.everywhere()
+    assert (plan.at_start, plan.layout, plan.communicate_s) == (WHOLE, WHOLE, 0)
+    assert [(layer.mode.name, layer.weight_at_rest) for layer in plan.layers] == [("everywhere", WHOLE)] * len(
+        plans.workload.weights
+    )
+    assert plan.compute_s == pytest.approx(1e-9 * plans.workload.flops)
+
+
+@pytest.mark.parametrize(
+    ("name", "end_to_end", "elements"),
+    [
+        ("matmul_8x4x16", False, 8 * 4 + 4 * 16 + 8 * 16),
+        ("matmul_8x4x16", True, 0),  # a step creates its operands and fetches its result
+        ("mlp_8x4x16x2", False, 8 * 4 + 4 * 16 + 16 * 2 + 8 * 2),
+        ("mlp_8x4x16x2", True, 4 * 16 + 16 * 2),  # the weights of an MLP are there beforehand
+    ],
+)
+def test_a_device_holds_what_a_step_does_not_create(name, end_to_end, elements):
+    plans = planner(name, end_to_end=end_to_end)
+    assert plans.held_elements(plans.everywhere()) == elements
+
+
+def test_a_plan_that_just_fits_the_memory_is_taken():
+    fastest = planner("mlp_64x64x64").best()
+    assert planner("mlp_64x64x64", memory=fastest.elements).best() == fastest
+    assert planner("mlp_64x64x64", memory=fastest.elements - 1).best().elements < fastest.elements

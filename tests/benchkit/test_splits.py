@@ -185,3 +185,40 @@ def test_a_slow_link_moves_the_balance(speeds):
     assert all(end % 32 == 0 for [(_, end)] in seeing.pieces)
     owned = sorted(position for rank in seeing.pieces for piece in rank for position in range(*piece))
     assert owned == list(range(4096))
+
+
+PUBLISHED = (-662.478, 365.074, 0.195907, -49.6378, 0.337949, -0.00710625)
+"""Coefficients of 1, l, p, l^2, l p and p^2, where l is log10 of the length and p the share in percent."""
+
+
+@pytest.mark.parametrize("seq_len", [700, 1024, 3000, 16384, 40000])
+def test_the_formula_is_the_published_polynomial_taken_at_its_ends_beyond_them(seq_len):
+    shares = (5.0, 10.0, 35.0, 80.0, 100.0, 120.0)
+    length = math.log10(min(max(seq_len, 1024), 16384))
+    weights = []
+    for share in (10.0, 10.0, 35.0, 80.0, 100.0, 100.0):
+        terms = (1, length, share, length**2, length * share, share**2)
+        weights.append(max(1.0, sum(a * b for a, b in zip(PUBLISHED, terms, strict=True))))
+    assert splits.formula(seq_len, shares).pieces == splits.proportional(seq_len, weights)
+
+
+def test_splits_are_to_one_token_unless_they_are_to_be_aligned():
+    table = {20.0: 2.0, 100.0: 5.0}
+    assert splits.uneven(7, [2.0, 5.0]).tokens == splits.looked_up(7, [20.0, 100.0], table).tokens == [2, 5]
+    assert splits.zigzag(14, [2.0, 5.0]).tokens == [4, 10]
+    assert splits.uneven(96, [1.0, 2.2], 32).tokens == splits.looked_up(96, [20.0, 60.0], table, 32).tokens == [32, 64]
+    for split in (splits.zigzag(200, [1.0, 2.2], 32), splits.formula(200, [20.0, 90.0], 32)):
+        assert split.pieces[0][0][1] % 32 == 0
+
+
+def test_with_just_enough_tiles_each_rank_has_one():
+    assert [piece for [piece] in splits.proportional(64, [1.0, 100.0], 32)] == [(0, 32), (32, 64)]
+
+
+@pytest.mark.parametrize(("tokens", "busy"), [(0, 0.0), (0, 1.0), (10, 0.0)])
+def test_a_rank_without_work_or_without_a_time_keeps_its_speed(tokens, busy):
+    split = splits.Split("x", splits.contiguous([0, tokens, 30]))
+    cost = CostModel(pair_s=1e-3)
+    found = splits.measured_speeds(split, [busy, 1.0], cost, [0.7, 0.9])
+    assert found[0] == 0.7
+    assert found[1] != 0.9

@@ -1,0 +1,136 @@
+"""Breaks the code in one place after another: a test of `make test` must fail each time.
+
+    python -m tests.breakages [FILE ...]
+
+Each breakage is made in a copy of the checkout. Prints the table of docs/results/tests.md.
+"""
+
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import NamedTuple
+
+from tests.support.cli import ROOT
+
+
+class Breakage(NamedTuple):
+    """What a file has once, what it has then, and the file of tests that must see it."""
+
+    file: str
+    sound: str
+    broken: str
+    tests: str
+
+
+BREAKAGES = [
+    Breakage(
+        "benchkit/statistics.py", "np.float64).max(axis=0)", "np.float64).min(axis=0)", "benchkit/test_statistics"
+    ),
+    Breakage(
+        "benchkit/measure.py", "case.reset()\n            self.barrier()", "case.reset()", "benchkit/test_measure"
+    ),
+    Breakage("benchkit/cases.py", 'again")\n    note_invalid(', 'again")\n    print(', "test_faults"),
+    Breakage("benchkit/verdict.py", "failed.signal == signal.SIGKILL and starved", "starved", "benchkit/test_verdict"),
+    Breakage(
+        "benchkit/verification.py", "(body == period).all()", "(body == period).any()", "benchkit/test_verification"
+    ),
+    Breakage("benchkit/record.py", '("timeout_s", "join', '("timeout_s", "data_size", "join', "benchkit/test_record"),
+    Breakage("benchkit/layout.py", "max(1, int(cores))", "max(1, int(cores) * world_size)", "benchkit/test_layout"),
+    Breakage("benchkit/app.py", "return EXIT_FAILED if failed", "return EXIT_OK if failed", "test_cli"),
+    Breakage(
+        "benchkit/sweep.py",
+        "for overrides in points]\n        for",
+        "for overrides in points[:1]]\n        for",
+        "test_cli",
+    ),
+    Breakage(
+        "benchkit/models/attention.py", "sigmoid(other[1] - lse)", "sigmoid(lse - other[1])", "benchkit/test_ring"
+    ),
+    Breakage("benchkit/models/ring.py", "(self.rank - turn) %", "(self.rank + turn) %", "benchkit/test_ring"),
+    Breakage(
+        "benchkit/models/tensor_parallel/rowwise.py",
+        "summand[job.rank * most : (job.rank + 1) * most]",
+        "summand[:most]",
+        "benchkit/test_tensor_parallel",
+    ),
+    Breakage(
+        "benchkit/models/transformer/counts.py", "else 3 * forward", "else 2 * forward", "benchkit/test_transformer"
+    ),
+    Breakage(
+        "benchkit/models/auto_shard/planner.py", "fastest = min(", "fastest = max(", "benchkit/test_auto_shard_planner"
+    ),
+    Breakage(
+        "benchkit/models/collectives/sizes.py",
+        "return 2 * (world_size - 1)",
+        "return (world_size - 1)",
+        "benchkit/test_collective",
+    ),
+    Breakage(
+        "benchkit/suites/ring_attention.py",
+        "return lut.read(path, seq_len,",
+        "return lut.read(path, 1,",
+        "benchkit/test_ring",
+    ),
+    Breakage("launch/child.py", "F_SETSIG, signal.SIGKILL", "F_SETSIG, signal.SIGWINCH", "launch/test_ranks"),
+    Breakage("launch/watch.py", "cause = min(failures", "cause = max(failures", "launch/test_ranks"),
+    Breakage(
+        "launch/host_lock.py",
+        "if error.errno != errno.EADDRINUSE:\n                    raise",
+        "return",
+        "launch/test_host_lock",
+    ),
+    Breakage(
+        "launch/topology.py", '"OMPI_COMM_WORLD_RANK", "OMPI', '"OMPI_COMM_WORLD_SIZE", "OMPI', "launch/test_topology"
+    ),
+    Breakage("launch/slowdown/cgroup.py", "self._threads / factor", "self._threads * factor", "launch/test_slowdown"),
+    Breakage("analysis/link.py", "1e-9 / self.byte_s", "1e-6 / self.byte_s", "analysis/test_link"),
+    Breakage("analysis/within_job.py", "/ min(rivals) - 1", "/ max(rivals) - 1", "analysis/test_tensor_parallel"),
+    Breakage("analysis/imports/nccl_tests.py", "time_us * 1e-6,", "time_us * 1e-3,", "analysis/test_imports"),
+    Breakage("hydra_plugins/benchkit_sweeper.py", '"params": None, ', "", "test_cli"),
+    Breakage("conf/measure/quick.yaml", "max_iterations: 20 ", "max_iterations: 21 ", "test_cli"),
+]
+
+
+def copy_checkout(into: Path) -> None:
+    """What git tracks, as it is here."""
+    listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=True)
+    for name in filter(None, listed.stdout.split("\0")):
+        (into / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy2(ROOT / name, into / name)
+
+
+def first_failure(breakage: Breakage) -> str:
+    """The first test that fails once the breakage is made; "" where none does."""
+    with tempfile.TemporaryDirectory() as folder:
+        copy_checkout(Path(folder))
+        path = Path(folder) / breakage.file
+        text = path.read_text()
+        if text.count(breakage.sound) != 1:
+            raise SystemExit(f"{breakage.file}: holds {breakage.sound!r} {text.count(breakage.sound)} times, not once")
+        path.write_text(text.replace(breakage.sound, breakage.broken))
+        command = [sys.executable, "-m", "pytest", "-x", "-q", "-rfE", f"tests/{breakage.tests}.py"]
+        done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+    found = re.search(r"^(?:FAILED|ERROR) \S+?::(\w+)", done.stdout, re.MULTILINE)
+    return found[1] if found else ""
+
+
+def main(files: list[str]) -> int:
+    """Prints a row per breakage; 1 where one went unseen."""
+    unseen = 0
+    print("| file | sound | broken | caught by |\n|---|---|---|---|")
+    for breakage in BREAKAGES:
+        if files and breakage.file not in files:
+            continue
+        caught = first_failure(breakage)
+        unseen += not caught
+        sound, broken = (" ".join(text.split()) for text in (breakage.sound, breakage.broken))
+        by = f"`tests/{breakage.tests}.py::{caught}`" if caught else "**nothing**"
+        print(f"| {breakage.file} | `{sound}` | `{broken}` | {by} |", flush=True)
+    return 1 if unseen else 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main(sys.argv[1:]))
