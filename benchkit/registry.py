@@ -67,6 +67,8 @@ def load_suites() -> dict[str, Suite]:
             if error.name not in (name, name.split(".")[0]):
                 raise
             raise ConfigError(f"{EXTRA_SUITES}={name}: no such module; allowed are importable modules") from None
+    for name in sorted(SUITES):  # whichever was imported first
+        SUITES[name] = SUITES.pop(name)
     return SUITES
 
 

@@ -61,6 +61,8 @@ class Sweeper(sweeper.Sweeper):
         points = self.points(arguments)
         configs = self.check(points)
         if self._only_check:
+            if problem := self.folder_problem(Path(self._config.hydra.sweep.dir), len(points)):
+                raise ConfigError(problem)
             return []
         agents = self.join(configs, len(points))
         configure_log(self._config.hydra.job_logging)

@@ -23,8 +23,8 @@ for number in (signal.SIGINT, signal.SIGHUP):
         signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+@pytest.hookimpl(wrapper=True)  # before xdist reads the groups
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> Iterator[None]:
     """Marks every test below a tier's folder, and keeps tests that share an expensive fixture on one worker."""
     for item in items:
         for tier in TIERS:
@@ -33,6 +33,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         shared = {"module_cli", "slurm"} & set(getattr(item, "fixturenames", ()))
         if shared:
             item.add_marker(pytest.mark.xdist_group("slurm" if "slurm" in shared else item.path.stem))
+    yield
 
 
 def pytest_xdist_auto_num_workers() -> int:

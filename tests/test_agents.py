@@ -7,7 +7,7 @@ import pytest
 
 from tests.support.cli import begun, ends, wait_until
 
-POINT = ("+suite=faulty", "measure.max_iterations=10", "timeout_s=20")
+POINT = ("+suite=faulty", "measure.max_iterations=10", "timeout_s=120")
 
 
 def test_two_agents_run_every_point_together_and_agent_0_writes(cli):
@@ -85,27 +85,20 @@ def test_processes_that_nothing_holds_together_are_told_what_to_set(cli):
     assert "set MASTER_ADDR and MASTER_PORT" in done.stderr
 
 
-@pytest.mark.parametrize(
-    ("fault", "status", "reason"),
-    [
-        ("sigkill", "crash", "killed by SIGKILL"),
-        ("raise", "error", "deliberate"),
-        ("hang", "timeout", "rank 1 in misb"),
-    ],
-)
-def test_a_rank_that_fails_elsewhere_has_its_name_and_the_next_point_runs(cli, fault, status, reason):
-    [(code, _, _), (other, _, _)] = ends(cli.agents(2, *POINT[:2], "timeout_s=4", f"fault={fault},none"))
+def test_a_rank_that_fails_elsewhere_has_its_name_and_the_next_point_runs(cli):
+    [(code, _, _), (other, _, _)] = ends(cli.agents(2, *POINT[:2], "timeout_s=20", "fault=sigkill,raise,hang,none"))
     assert (code, other) == (1, 0)
-    failed, sound = cli.records()
-    assert failed["status"] == status
-    assert (failed["error"]["rank"], failed["error"]["host"]) == (1, "n1")
-    assert reason in failed["error"]["message"]
+    *failed, sound = cli.records()
+    assert [record["status"] for record in failed] == ["crash", "error", "timeout"]
+    for record, reason in zip(failed, ("killed by SIGKILL", "deliberate", "rank 1 in misb"), strict=True):
+        assert (record["error"]["rank"], record["error"]["host"]) == (1, "n1")
+        assert reason in record["error"]["message"]
     assert sound["status"] == "ok"
     assert wait_until(lambda: not cli.processes())
 
 
 def test_a_dead_agent_is_named_and_those_left_measure_the_next_point(cli):
-    processes = cli.agents(3, *POINT[:2], "timeout_s=60", "fault=hang,none", "world_size=6", "on_rank=3")
+    processes = cli.agents(3, *POINT[:2], "timeout_s=600", "fault=hang,none", "world_size=6", "on_rank=3")
     assert wait_until(lambda: begun(cli, 0, 3))
     processes[1].kill()
     codes = [code for code, _, _ in ends(processes)]
@@ -120,7 +113,7 @@ def test_a_dead_agent_is_named_and_those_left_measure_the_next_point(cli):
 
 @pytest.mark.parametrize("told", [0, 1])
 def test_a_signal_to_one_agent_stops_all_and_is_recorded(cli, told):
-    processes = cli.agents(2, *POINT[:2], "timeout_s=60", "fault=hang,none")
+    processes = cli.agents(2, *POINT[:2], "timeout_s=600", "fault=hang,none")
     assert wait_until(lambda: begun(cli, 0) and begun(cli, 0, 1))
     processes[told].send_signal(signal.SIGTERM)
     results = ends(processes)

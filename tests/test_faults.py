@@ -6,7 +6,7 @@ import subprocess
 
 import pytest
 
-from tests.support.cli import Cli, wait_until
+from tests.support.cli import PATIENCE_S, Cli, wait_until
 from tests.support.faulty import FAULTS
 
 
@@ -14,7 +14,7 @@ from tests.support.faulty import FAULTS
 def sweep(module_cli: Cli) -> tuple[Cli, "subprocess.CompletedProcess[str]"]:
     """One sweep over all faults, a sound point at its end."""
     faults = ",".join([*FAULTS[1:], "none"])
-    done = module_cli("+suite=faulty", "-m", f"fault={faults}", "timeout_s=4", "measure.max_iterations=10")
+    done = module_cli("+suite=faulty", "-m", f"fault={faults}", "timeout_s=20", "measure.max_iterations=10")
     return module_cli, done
 
 
@@ -99,10 +99,10 @@ def test_the_table_shows_every_failure(sweep):
 
 
 def test_ctrl_c_keeps_what_is_measured_and_leaves_nothing_running(cli):
-    process = cli.start("+suite=faulty", "-m", "fault=none,hang,none", "timeout_s=60", "measure.max_iterations=10")
+    process = cli.start("+suite=faulty", "-m", "fault=none,hang,none", "timeout_s=600", "measure.max_iterations=10")
     assert wait_until(lambda: len(cli.records()) == 2 and (cli.folder / "outputs/latest/1/rank_1.log").exists())
     process.send_signal(signal.SIGINT)
-    out, err = process.communicate(timeout=20)
+    out, err = process.communicate(timeout=PATIENCE_S)
     assert process.returncode == 130
     assert [record["status"] for record in cli.records()] == ["ok", "interrupted"]
     assert "interrupted" in out  # the table of what there is
@@ -111,20 +111,20 @@ def test_ctrl_c_keeps_what_is_measured_and_leaves_nothing_running(cli):
 
 
 def test_sigterm_is_recorded_by_name(cli):
-    process = cli.start("+suite=faulty", "fault=hang", "timeout_s=60")
+    process = cli.start("+suite=faulty", "fault=hang", "timeout_s=600")
     assert wait_until(lambda: len(cli.records()) == 1 and (cli.folder / "outputs/latest/0/rank_1.log").exists())
     process.send_signal(signal.SIGTERM)
-    process.communicate(timeout=20)
+    process.communicate(timeout=PATIENCE_S)
     assert process.returncode == 128 + signal.SIGTERM
     assert cli.records()[0]["error"]["message"] == "stopped by SIGTERM"
     assert wait_until(lambda: not cli.processes())
 
 
 def test_ranks_die_with_an_agent_that_is_killed(cli):
-    process = cli.start("+suite=faulty", "fault=hang", "timeout_s=60")
+    process = cli.start("+suite=faulty", "fault=hang", "timeout_s=600")
     assert wait_until(lambda: len(cli.records()) == 1 and (cli.folder / "outputs/latest/0/rank_1.log").exists())
     process.kill()
-    process.communicate(timeout=20)
+    process.communicate(timeout=PATIENCE_S)
     assert wait_until(lambda: not cli.processes())
     assert cli.records()[0]["status"] == "running"
 

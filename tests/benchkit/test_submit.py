@@ -15,7 +15,7 @@ from benchkit.job import Job, Point, in_seconds
 from benchkit.queues import State, slurm_state
 from benchkit.submit import Launcher
 from launch.stops import Stopped
-from tests.support.cli import ROOT
+from tests.support.cli import PATIENCE_S, ROOT
 from tests.support.configs import config
 
 SBATCH = """#!/bin/sh
@@ -43,7 +43,7 @@ def test_the_script_that_slurm_gets_is_what_users_rely_on(cli, tmp_path, launche
         if "pending (Priority)" in line or launcher == "slurm":
             break
     process.send_signal(signal.SIGINT)
-    out, err = process.communicate(timeout=30)
+    out, err = process.communicate(timeout=PATIENCE_S)
     assert process.returncode == 130, out + err
     lines = [line for line in (tmp_path / "script.sh").read_text().splitlines() if line.startswith(("#SBATCH", "mod"))]
     kept = [line for line in lines if not line.startswith(("#SBATCH --error", "#SBATCH --output"))]

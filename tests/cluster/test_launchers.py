@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 
 from benchkit.registry import SUITES, load_suites
-from tests.support.cli import ROOT, Cli, wait_until
+from tests.support.cli import PATIENCE_S, ROOT, Cli, wait_until
 
 SMALLEST = sorted(path.stem for path in (ROOT / "tests" / "conf" / "suite").glob("smallest_*.yaml"))
 """Per suite a preset with the least that it can measure; a new suite brings its own."""
@@ -93,7 +93,7 @@ def test_under_mpich_a_dead_agent_leaves_what_was_measured(cli):
     """Its mpirun kills all agents with SIGKILL: the record says running, unless agent 0 was faster."""
     process = hanging_in_the_second_point(cli, "mpich")
     os.kill(agent(cli, 1), signal.SIGKILL)
-    process.communicate(timeout=60)
+    process.communicate(timeout=PATIENCE_S)
     first, second = [record["status"] for record in cli.records()]
     assert first == "ok"
     assert second in ("running", "crash")
@@ -104,7 +104,7 @@ def test_under_mpich_a_dead_agent_leaves_what_was_measured(cli):
 def test_an_agent_that_dies_ends_the_launcher_with_its_name_in_the_record(cli, launcher):
     process = hanging_in_the_second_point(cli, launcher)
     os.kill(agent(cli, 1), signal.SIGKILL)
-    process.communicate(timeout=60)
+    process.communicate(timeout=PATIENCE_S)
     assert process.returncode != 0
     records = cli.records()
     assert [record["status"] for record in records[:2]] == ["ok", "crash"]
@@ -114,7 +114,7 @@ def test_an_agent_that_dies_ends_the_launcher_with_its_name_in_the_record(cli, l
 
 def hanging_in_the_second_point(cli: Cli, launcher: str) -> "subprocess.Popen[str]":
     """A sweep of three points whose second one hangs; returns when it does."""
-    point = ["+suite=faulty", "fault=none,hang,none", "timeout_s=60", "measure.max_iterations=10"]
+    point = ["+suite=faulty", "fault=none,hang,none", "timeout_s=600", "measure.max_iterations=10"]
     process = cli.start(*point, under=command(launcher), **MPI)
     log = cli.folder / "outputs" / "latest" / "1" / "rank_1.log"
     assert wait_until(lambda: log.exists() and bool(log.read_text()))
@@ -137,7 +137,7 @@ def agent(cli: Cli, index: int) -> int:
 def test_one_allocation_runs_a_sweep_on_the_survivors_of_a_dead_agent(cli, slurm):
     process = hanging_in_the_second_point(cli, "srun")
     os.kill(agent(cli, 1), signal.SIGKILL)
-    process.communicate(timeout=60)
+    process.communicate(timeout=PATIENCE_S)
     records = cli.records()
     assert [record["status"] for record in records] == ["ok", "crash", "ok"]
     assert records[1]["error"]["message"] == "agent 1 on bk2 is gone"

@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 
 from benchkit import record
-from tests.support.cli import Cli, wait_until
+from tests.support.cli import PATIENCE_S, Cli, wait_until
 
 pytestmark = pytest.mark.usefixtures("slurm")
 QUICK = "measure.max_iterations=10"
-SLURM = ("+suite=faulty", "launcher=slurm", "timeout_s=100", QUICK)
+SLURM = ("+suite=faulty", "launcher=slurm", "timeout_s=600", QUICK)
 
 
 def job_of(cli: Cli) -> str:
@@ -66,7 +66,7 @@ def test_a_job_that_is_cancelled_says_so_running_or_not(cli):
     job = job_of(cli)
     scancel(f"{job}_2")
     scancel(f"{job}_1")
-    out, err = process.communicate(timeout=90)
+    out, err = process.communicate(timeout=PATIENCE_S)
     assert process.returncode == 1, out + err
     assert statuses(cli) == ["ok", "cancelled", "cancelled"]
     assert "ended by scancel" in cli.records()[1]["error"]["message"]
@@ -75,7 +75,7 @@ def test_a_job_that_is_cancelled_says_so_running_or_not(cli):
 
 def test_a_preempted_job_is_queued_again_and_goes_on_where_it_was(cli):
     """Packed: the first point is done and stays; the second meets SIGUSR2, says so, and hangs again until cancelled."""
-    process = cli.start("+suite=faulty", "launcher=slurm_packed", "timeout_s=100", QUICK, "fault=none,hang")
+    process = cli.start("+suite=faulty", "launcher=slurm_packed", "timeout_s=600", QUICK, "fault=none,hang")
     assert wait_until(lambda: begun(cli, 1))
     first = cli.records()[0]["finished_at"]
     scancel("--signal=USR2", job_of(cli))
@@ -83,11 +83,11 @@ def test_a_preempted_job_is_queued_again_and_goes_on_where_it_was(cli):
     assert cli.records()[1]["error"]["message"] == "preempted by Slurm"
     (cli.folder / "outputs" / "latest" / "1" / "rank_1.log").unlink()
     update = ["scontrol", "update", f"JobId={job_of(cli)}", "StartTime=now"]  # Slurm holds what it requeues for 2 min
-    assert wait_until(lambda: bool(subprocess.run(update, capture_output=True, check=False)) and begun(cli, 1), 60)
+    assert wait_until(lambda: bool(subprocess.run(update, capture_output=True, check=False)) and begun(cli, 1))
     assert statuses(cli) == ["ok", "running"]
     assert cli.records()[0]["finished_at"] == first
     scancel(job_of(cli))
-    process.communicate(timeout=90)
+    process.communicate(timeout=PATIENCE_S)
     assert statuses(cli) == ["ok", "cancelled"]
 
 
@@ -106,13 +106,13 @@ def test_who_waits_may_go_and_nothing_is_lost(cli):
     assert table.returncode == 0, table.stderr
     assert "running" in table.stdout
     process.send_signal(signal.SIGINT)
-    out, err = process.communicate(timeout=30)
+    out, err = process.communicate(timeout=PATIENCE_S)
     assert process.returncode == 130
     assert "1 of 2 points have ended" in out + err
     assert f"`scancel {job_of(cli)}` ends it" in out + err
     assert statuses(cli) == ["ok", "running"]
     scancel(job_of(cli))
-    assert wait_until(lambda: statuses(cli) == ["ok", "cancelled"], 60)
+    assert wait_until(lambda: statuses(cli) == ["ok", "cancelled"])
 
 
 def test_what_slurm_refuses_is_one_line(cli):
@@ -130,15 +130,15 @@ def test_ranks_that_do_not_divide_over_the_nodes_are_not_submitted(cli):
 
 def test_a_lost_slurmd_ends_the_sweep_and_the_finished_records_stay(cli):
     """Slurm takes the node's job down after SlurmdTimeout; the queue holds what was requeued until somebody cancels."""
-    process = cli.start("+suite=faulty", "launcher=slurm_packed", "timeout_s=100", QUICK, "fault=none,hang,none",
+    process = cli.start("+suite=faulty", "launcher=slurm_packed", "timeout_s=600", QUICK, "fault=none,hang,none",
                         "hydra.launcher.nodes=2", "+hydra.launcher.additional_parameters.no-requeue=true")  # fmt: skip
     assert wait_until(lambda: begun(cli, 1))
     os.kill(int(Path("/var/tmp/benchkit-slurm/slurmd.bk2.pid").read_text()), signal.SIGKILL)
     try:
-        process.communicate(timeout=120)
+        process.communicate(timeout=PATIENCE_S)
     finally:
         subprocess.run(["slurmd", "-N", "bk2"], check=True)
-        assert wait_until(lambda: sinfo() == "2", 60)
+        assert wait_until(lambda: sinfo() == "2")
     assert process.returncode == 1
     ended = statuses(cli)
     assert ended[0] == "ok"

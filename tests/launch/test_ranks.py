@@ -16,6 +16,12 @@ from tests.support.cli import ROOT, wait_until
 from tests.support.launch_bodies import is_zombie, pids_in, run
 
 
+@pytest.fixture(autouse=True, scope="module")
+def _the_fork_server_is_up(tmp_path_factory):
+    """Its start counts towards a time-out, and other tests of this worker make it load torch."""
+    run("identity", tmp_path_factory.mktemp("first"))
+
+
 @pytest.mark.parametrize("start_method", ["forkserver", "spawn"])
 def test_each_rank_has_its_argument_environment_group_and_log(tmp_path, start_method):
     outcome = run("identity", tmp_path, count=3, start_method=start_method)
@@ -45,17 +51,17 @@ def test_an_end_without_a_report_is_a_failure_even_with_code_0(tmp_path):
 
 
 def test_what_a_rank_started_ends_with_it(tmp_path):
-    failure = run("grandchild", tmp_path, timeout_s=5).failure
-    assert wait_until(lambda: not Path(f"/proc/{failure.message}").exists() or is_zombie(int(failure.message)), 5)
+    failure = run("grandchild", tmp_path).failure
+    assert wait_until(lambda: not Path(f"/proc/{failure.message}").exists() or is_zombie(int(failure.message)))
 
 
 def test_a_hang_ends_at_its_time_and_says_where(tmp_path):
     began = time.monotonic()
-    failure = run("sleep", tmp_path, timeout_s=1.0).failure
+    failure = run("sleep", tmp_path, timeout_s=4.0).failure
     assert failure.kind == "timeout"
-    assert "no end within 1 s" in failure.message
-    assert "rank 0 in sleep (bodies.py" in failure.message
-    assert time.monotonic() - began >= 1.0
+    assert "no end within 4 s" in failure.message
+    assert "rank 0 in sleep (launch_bodies.py" in failure.message
+    assert time.monotonic() - began >= 4.0
 
 
 def test_an_interrupt_leaves_no_rank(tmp_path):
@@ -100,7 +106,7 @@ def test_every_rank_ends_when_the_agent_is_killed(tmp_path, start_method, stoppe
         os.kill(pids[0], signal.SIGSTOP)
     agent.kill()
     agent.wait()
-    assert wait_until(lambda: all(is_zombie(pid) for pid in pids), 5)
+    assert wait_until(lambda: all(is_zombie(pid) for pid in pids))
 
 
 @pytest.mark.parametrize("start_method", ["forkserver", "spawn"])
@@ -110,7 +116,7 @@ def test_the_environment_is_set_before_the_argument_is_loaded(tmp_path, start_me
         [bodies.SeesItsEnvironment()],
         environments=[{"MINE": "early"}],
         folder=tmp_path,
-        timeout_s=20,
+        timeout_s=120,
         start_method=start_method,
     )
     assert outcome.results == {0: "early"}

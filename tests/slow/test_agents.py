@@ -8,13 +8,13 @@ import time
 import pytest
 
 from launch.host_lock import HostLock
-from tests.support.cli import begun, ends, wait_until
+from tests.support.cli import PATIENCE_S, begun, ends, wait_until
 
-POINT = ("+suite=faulty", "measure.max_iterations=10", "timeout_s=20")
+POINT = ("+suite=faulty", "measure.max_iterations=10", "timeout_s=120")
 
 
 def test_without_agent_0_the_sweep_ends_and_nothing_stays(cli):
-    processes = cli.agents(2, *POINT[:2], "timeout_s=60", "fault=none,hang,none")
+    processes = cli.agents(2, *POINT[:2], "timeout_s=600", "fault=none,hang,none")
     assert wait_until(lambda: begun(cli, 1))
     processes[0].kill()
     _, (code, _, err) = ends(processes)
@@ -26,7 +26,7 @@ def test_without_agent_0_the_sweep_ends_and_nothing_stays(cli):
 
 def test_an_agent_that_is_killed_with_its_launcher_is_still_the_cause(cli):
     """mpirun and torchrun end all agents when one dies: the record names the one, not the signal that followed."""
-    processes = cli.agents(2, *POINT[:2], "timeout_s=60", "fault=hang,none")
+    processes = cli.agents(2, *POINT[:2], "timeout_s=600", "fault=hang,none")
     assert wait_until(lambda: begun(cli, 0) and begun(cli, 0, 1))
     processes[1].kill()
     processes[0].send_signal(signal.SIGTERM)
@@ -35,21 +35,21 @@ def test_an_agent_that_is_killed_with_its_launcher_is_still_the_cause(cli):
 
 
 def test_an_agent_that_does_not_answer_any_more_ends_the_sweep_in_bounded_time(cli):
-    processes = cli.agents(2, *POINT[:2], "timeout_s=3", "fault=hang,none")
+    processes = cli.agents(2, *POINT[:2], "timeout_s=20", "fault=hang,none")
     assert wait_until(lambda: begun(cli, 0) and begun(cli, 0, 1))
     processes[1].send_signal(signal.SIGSTOP)
-    _, err = processes[0].communicate(timeout=60)
+    _, err = processes[0].communicate(timeout=PATIENCE_S)
     assert processes[0].returncode == 1
     assert "agent 1 on n1 does not answer; the sweep ends" in err
     assert [record["status"] for record in cli.records()] == ["crash"]
     processes[1].send_signal(signal.SIGCONT)
-    processes[1].communicate(timeout=60)
+    processes[1].communicate(timeout=PATIENCE_S)
     assert wait_until(lambda: not cli.processes())
 
 
 @pytest.mark.parametrize("told", [0, 1])
 def test_a_second_signal_takes_nothing_back(cli, told):
-    processes = cli.agents(2, *POINT[:2], "timeout_s=60", "fault=hang,none")
+    processes = cli.agents(2, *POINT[:2], "timeout_s=600", "fault=hang,none")
     assert wait_until(lambda: begun(cli, 0) and begun(cli, 0, 1))
     for _ in range(3):
         processes[told].send_signal(signal.SIGTERM)
@@ -102,10 +102,10 @@ def test_a_folder_that_holds_records_is_refused_on_every_side(cli):
 
 def test_ctrl_c_at_local_jobs_ends_and_records_them(cli):
     """As a terminal does it: SIGINT to everybody in the foreground."""
-    process = cli.start(*POINT[:2], "launcher=submitit_local", "timeout_s=60", "fault=hang,none", under=["setsid"])
+    process = cli.start(*POINT[:2], "launcher=submitit_local", "timeout_s=600", "fault=hang,none", under=["setsid"])
     assert wait_until(lambda: begun(cli, 0) and begun(cli, 0, 1))
     os.killpg(process.pid, signal.SIGINT)
-    out, err = process.communicate(timeout=60)
+    out, err = process.communicate(timeout=PATIENCE_S)
     assert process.returncode == 130
     assert "the local jobs are stopped" in out + err
     assert "Traceback" not in out + err

@@ -8,13 +8,13 @@ import subprocess
 
 import pytest
 
-from tests.support.cli import wait_until
+from tests.support.cli import PATIENCE_S, wait_until
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
 def test_a_signal_to_every_process_is_no_crash_of_a_rank(cli, number):
     """As Slurm sends it: to ranks and fork server as well, and to them first."""
-    process = cli.start("+suite=faulty", "fault=hang", "timeout_s=60")
+    process = cli.start("+suite=faulty", "fault=hang", "timeout_s=600")
     assert wait_until(lambda: len(cli.records()) == 1 and (cli.folder / "outputs/latest/0/rank_1.log").exists())
     others = [pid for pid in cli.processes() if pid != process.pid]
     assert len(others) >= 3
@@ -23,7 +23,7 @@ def test_a_signal_to_every_process_is_no_crash_of_a_rank(cli, number):
     with pytest.raises(subprocess.TimeoutExpired):
         process.wait(timeout=1)
     process.send_signal(number)
-    process.communicate(timeout=20)
+    process.communicate(timeout=PATIENCE_S)
     assert cli.records()[0]["status"] == "interrupted"
     assert wait_until(lambda: not cli.processes())
 
@@ -36,7 +36,7 @@ def test_all_well_is_exit_0_and_a_point_runs_under_spawn(cli):
 
 def test_two_sweeps_at_once_do_not_collide(cli):
     processes = [cli.start("+suite=faulty", "measure.max_iterations=10") for _ in range(2)]
-    assert [process.wait(timeout=60) for process in processes] == [0, 0]
+    assert [process.wait(timeout=PATIENCE_S) for process in processes] == [0, 0]
     for process in processes:
         process.communicate()
     assert len([path for path in (cli.folder / "outputs").iterdir() if not path.is_symlink()]) == 2
@@ -44,11 +44,11 @@ def test_two_sweeps_at_once_do_not_collide(cli):
 
 
 def test_ctrl_c_ends_a_sweep_whose_folder_is_gone(cli):
-    process = cli.start("+suite=faulty", "-m", "fault=hang,none", "timeout_s=60")
+    process = cli.start("+suite=faulty", "-m", "fault=hang,none", "timeout_s=600")
     assert wait_until(lambda: (cli.folder / "outputs/latest/0/rank_1.log").exists())
     shutil.rmtree((cli.folder / "outputs" / "latest").resolve())
     process.send_signal(signal.SIGINT)
-    out, err = process.communicate(timeout=20)
+    out, err = process.communicate(timeout=PATIENCE_S)
     assert process.returncode == 130
     assert "Traceback" not in out + err
     assert wait_until(lambda: not cli.processes())

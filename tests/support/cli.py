@@ -14,6 +14,8 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[2]
 MARK = "BENCHKIT_TEST_MARK"
 SUITES = "tests.support.faulty"
+PATIENCE_S = 300
+"""How long a test waits for what must come; on a busy machine everything takes its time."""
 
 
 class Cli:
@@ -64,11 +66,11 @@ class Cli:
         """Runs to the end."""
         process = self.start(*arguments, module=module, under=under, **variables)
         try:
-            out, err = process.communicate(timeout=300)
+            out, err = process.communicate(timeout=PATIENCE_S)
         except subprocess.TimeoutExpired:
             process.terminate()
-            out, err = process.communicate(timeout=30)
-            raise AssertionError(f"no end within 300 s\n{out}\n{err}") from None
+            out, err = process.communicate(timeout=PATIENCE_S)
+            raise AssertionError(f"no end within {PATIENCE_S} s\n{out}\n{err}") from None
         return subprocess.CompletedProcess(process.args, process.returncode, out, err)
 
     def with_suite(self, python: str, yaml: str) -> None:
@@ -99,7 +101,7 @@ class Cli:
         return found
 
 
-def wait_until(condition: Callable[[], bool], seconds: float = 30) -> bool:
+def wait_until(condition: Callable[[], bool], seconds: float = PATIENCE_S) -> bool:
     """Waits for a condition; False where it did not come true in time."""
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
@@ -115,7 +117,7 @@ def cleaned(cli: Cli) -> Iterator[Cli]:
         os.kill(pid, signal.SIGKILL)
 
 
-def ends(processes: "list[subprocess.Popen[str]]", timeout: float = 60) -> list[tuple[int, str, str]]:
+def ends(processes: "list[subprocess.Popen[str]]", timeout: float = PATIENCE_S) -> list[tuple[int, str, str]]:
     """Exit code, output and errors of each."""
     told = [process.communicate(timeout=timeout) for process in processes]
     return [(process.returncode, out, err) for process, (out, err) in zip(processes, told, strict=True)]

@@ -9,7 +9,8 @@ from launch.members import Member
 def config(backend="gloo", device="cpu", ranks_per_device=1, slowdown=1, **changes):
     devices = {"nccl": ["cuda"]}.get(backend, ["cpu", "cuda"])
     settings = {
-        "suite": "allreduce", "seed": 0, "world_size": "auto", "threads_per_rank": "auto", "start_method": "forkserver",
+        "suite": "collective", "seed": 0, "world_size": "auto", "threads_per_rank": "auto",
+        "start_method": "forkserver",
         "timeout_s": 10.0, "join_timeout_s": 5.0,
         "measure": None, "model": None, "backend": BackendConfig(backend, devices, {"A": "b"}),
         "hardware": HardwareConfig(device, ranks_per_device, slowdown, "auto"), "profile": False,

@@ -58,7 +58,7 @@ def given(argument):
     return argument
 
 
-def run(body, folder: Path, count=2, timeout_s=20.0, start_method="forkserver", environments=None):
+def run(body, folder: Path, count=2, timeout_s=120.0, start_method="forkserver", environments=None):
     return ranks.run_ranks(
         f"tests.support.launch_bodies:{body}",
         list(range(count)),

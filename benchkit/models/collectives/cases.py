@@ -119,9 +119,14 @@ class Check:
             raise InvalidResult(f"part {held.part} of {source}: {error}") from None
 
     def nobody_leaves_early(self, turn: int) -> None:
-        """All ranks count themselves in before the barrier, the last one late; who leaves it must find all there."""
+        """All ranks count themselves in before the barrier, the last one late; who leaves it must find all there.
+
+        The last one waits until the others are in, so that those have all of LATE_S to leave a barrier that holds none.
+        """
         store, size = dist.distributed_c10d._get_default_store(), self.collective.world_size
         if self.collective.rank == size - 1:
+            while store.add(f"barrier/{turn}", 0) < size - 1:
+                time.sleep(1e-3)
             time.sleep(LATE_S)
         store.add(f"barrier/{turn}", 1)
         self.step()

@@ -14,6 +14,11 @@ FIRST_BUCKET_BYTES = 2**20
 """DDP's first bucket is smaller, so that communication begins early."""
 
 
+def communicates(kind: str, name: str) -> bool:
+    """Whether the ranks of a kind of parallelism communicate in a pass: replicas (ddp) average gradients alone."""
+    return not (kind == "ddp" and name == "forward")
+
+
 @dataclass
 class Communication:
     """The same messages, one after another, in one pair of buffers for all passes.
@@ -34,9 +39,11 @@ class Communication:
 
     def of(self, name: str) -> Callable[[], object] | None:
         """A pass's communication; None where it has none."""
-        forward = name == "forward"
+        if not communicates(self.kind, name):
+            return None
         if self.kind == "ddp":
-            return None if forward else self.gradients()
+            return self.gradients()
+        forward = name == "forward"
         return self.weights(forward) if self.kind == "fsdp" else self.activations(forward)
 
     def nbytes(self) -> int:

@@ -7,7 +7,7 @@ import torch
 
 from benchkit.case import Case, Rank, Work
 from benchkit.models.transformer import kernels, parallel, peaks
-from benchkit.models.transformer.communication import Communication
+from benchkit.models.transformer.communication import Communication, communicates
 from benchkit.models.transformer.counts import (
     Footprint,
     forward_flops,
@@ -54,6 +54,7 @@ class Training:
         told = self.told(name, ranks)  # before a model takes the memory: its peak rate may have to be measured
         if alone and self.rank.index:
             return Case(labels=labels, regions=REGIONS[name], name=f"{name} on 1", ranks=1)
+        communicating = self.shared and not alone and communicates(self.config.parallel, name)
         running = Running(self, name, self.alone if alone else self.together, alone, told)
         return Case(
             step=running.step,
@@ -67,7 +68,7 @@ class Training:
             against=f"{name} on 1" if self.shared and not alone else "",
             ranks=ranks,
             name=f"{name} on {ranks}",
-            parts=(f"communication of {name}",) if self.shared and not alone else (),
+            parts=(f"communication of {name}",) if communicating else (),
         )
 
     def communication(self, name: str) -> list[Case]:
