@@ -25,7 +25,7 @@ test-all: $(READY) ## all tests: also slow ones, and those of launchers, Slurm a
 	$(BIN)/python -m pytest $(PARALLEL)
 
 coverage: $(READY) ## share of statements that the tests run, per package (TESTS="..." chooses tests)
-	$(BIN)/python -m pytest $(PARALLEL) --cov --cov-report= $(TESTS)
+	COVERAGE_FILE=$(CURDIR)/.coverage $(BIN)/python -m pytest $(PARALLEL) --cov --cov-report= $(TESTS)
 	@for package in $(PACKAGES); do \
 	    printf '%-20s %s %%\n' $$package $$($(BIN)/coverage report --format=total --include="$$package/*"); \
 	done

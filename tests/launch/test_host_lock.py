@@ -59,14 +59,17 @@ def test_to_give_back_what_one_does_not_hold_is_nothing():
 
 
 def test_the_environment_names_it(monkeypatch):
-    ours, said = HostLock("of-a-test"), []
     monkeypatch.setenv(LOCK_VARIABLE, "of-a-test")
+    ours, theirs, said = HostLock("of-a-test"), HostLock(), []
     ours.acquire(lambda pid: None)
-    waiting = threading.Thread(target=lambda: HostLock().acquire(said.append))
+    waiting = threading.Thread(target=lambda: theirs.acquire(said.append))
     waiting.start()
     assert wait_until(lambda: said == [os.getpid()])
     monkeypatch.setenv(LOCK_VARIABLE, "n" * 1000)
-    HostLock().acquire(said.append)  # another name: nobody to wait for
+    other = HostLock()
+    other.acquire(said.append)  # another name: nobody to wait for
     assert said == [os.getpid()]
     ours.release()
     waiting.join()
+    for lock in (theirs, other):
+        lock.release()

@@ -85,7 +85,8 @@ def inject(fault: str, rank: Rank) -> Callable[[Callable[[], object]], None]:
             if any(issubclass(each, DTensor) for each in types):
                 return NotImplemented  # DTensor first: what it does with its parts comes by here again
             communicates = func.namespace in ("c10d", "_c10d_functional") and "wait_tensor" not in str(func)
-            if communicates and fault in communication and any(True for _ in tensors_in(args)):
+            measured = func is torch.ops.c10d.barrier.default or any(True for _ in tensors_in(args))
+            if communicates and measured and fault in communication:
                 return communication[fault](func, args, kwargs)
             multiplies = func in (torch.ops.aten.mm.default, torch.ops.aten.mm.out)
             if fault == "stale" and multiplies and all(type(each) is torch.Tensor for each in args):
