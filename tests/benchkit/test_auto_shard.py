@@ -217,24 +217,6 @@ def test_a_job_compares_every_rule_with_one_device(compared, number):
     assert "alternatives: " in done.stdout
 
 
-def test_weak_scaling_brings_as_many_rows_as_devices(cli: Cli):
-    done = cli("+suite=auto_shard", "devices=[1,2]", "workload=matmul_32x16x8", "scaling=weak", *QUICK)
-    assert done.returncode == 0, done.stdout + done.stderr
-    flops = {case["name"]: case["useful_flops"] for case in cli.records()[0]["cases"]}
-    assert flops["auto 2 resident"] == 2 * flops["none 1 resident"] == flops["independent 2 resident"]
-
-
-def test_without_a_workload_all_of_the_device_are_swept(cli: Cli):
-    done = cli(
-        "sweep=auto_shard_quick", "workloads.cpu=[relu_8x4,matmul_8x4x4]", "planner=axis0", "engine=dtensor", *QUICK
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    records = cli.records()
-    assert [record["config"]["workload"] for record in records] == ["relu_8x4", "matmul_8x4x4"]
-    shardings = [case["labels"]["sharding"] for case in records[0]["cases"]]
-    assert shardings == ["none", "axis0", "independent", "none", "axis0"]
-
-
 SEEN = {
     "swapped": {"axis0 2", "dispatcher 2"},
     "lost": {"axis0 2"},  # the dispatcher sends pickled objects, which are not lost

@@ -278,7 +278,7 @@ def test_what_is_no_table_is_one_line(tmp_path, text):
 
 @pytest.mark.parametrize(
     ("given", "count"),
-    [(["seq_len=384", "dtype=bfloat16", "world_size=1,2,3"], 6), (["seq_len=331", "dtype=float64", "world_size=3"], 2)],
+    [(["seq_len=384", "dtype=bfloat16", "world_size=1,3"], 4), (["seq_len=331", "dtype=float64", "world_size=3"], 2)],
     ids=["even", "ragged"],
 )
 def test_every_strategy_is_right_on_every_world_size(cli: Cli, given, count):
@@ -315,14 +315,6 @@ def test_keys_that_never_arrive_make_a_split_invalid(cli: Cli):
         assert [case["status"] for case in record["cases"]] == ["invalid"] * 3, record["overrides"]
 
 
-def test_messages_by_way_of_the_host_arrive(cli: Cli):
-    """As a GPU's go over gloo."""
-    cli.environment["BENCHKIT_SUITES"] = "tests.support.broken"
-    given = ["+suite=ring_attention", "strategies=[even,balanced,zigzag]", "seq_len=257", "fault=staged"]
-    done = cli(*given, "measure=few", "num_heads=2", "head_dim=8", "world_size=3")
-    assert done.returncode == 0, done.stdout + done.stderr
-
-
 @pytest.mark.parametrize(
     ("given", "said"),
     [
@@ -341,9 +333,3 @@ def test_nonsense_is_one_line(check, given, said):
     refusal = check("+suite=ring_attention", *given)
     assert said in refusal
     assert "\n" not in refusal
-
-
-def test_a_list_of_slowdowns_that_fits_no_auto_world_is_unavailable(cli: Cli):
-    done = cli("+suite=ring_attention", "hardware.slowdown=[1,2,3]")
-    assert "names 3 ranks, and there are 2" in done.stdout
-    assert cli.records()[0]["status"] == "unavailable"

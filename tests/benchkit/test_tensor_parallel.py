@@ -216,10 +216,10 @@ QUICK = ["measure=few", "threads_per_rank=1"]
 
 
 def test_every_implementation_is_right_on_even_and_ragged_shapes(cli: Cli):
-    done = cli(BOTH, "m=48,37", "n=24", "k=29", "world_size=1,4", "inputs=exact,real", *QUICK)
+    done = cli(BOTH, "m=36,37", "n=24", "k=29", "world_size=3", "inputs=exact,real", *QUICK)
     assert done.returncode == 0, done.stdout + done.stderr
     records = cli.records()
-    assert len(records) == 16
+    assert len(records) == 8
     assert not dangling(records)
     several = [case for record in records if record["world_size"] > 1 for case in record["cases"]]
     assert {len(case["parts"]) for case in several if case["status"] == "ok" and not case["bound"]} == {2}
@@ -227,23 +227,6 @@ def test_every_implementation_is_right_on_even_and_ragged_shapes(cli: Cli):
         for case in record["cases"]:
             unable = case["labels"]["implementation"] == "symmetric_memory"
             assert case["status"] == ("unavailable" if unable else "ok"), (record["overrides"], case)
-
-
-def test_every_dtype_is_right(cli: Cli):
-    types = "dtype=float16,bfloat16,float64"
-    done = cli(BOTH, "m=66", "n=24", "k=500", "world_size=3", types, "inputs=exact,real", *QUICK)
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert len(cli.records()) == 12
-
-
-def test_a_backend_that_is_not_here_is_a_row(cli: Cli):
-    given = "implementations={pytorch:{order:AG_after,backend:[gloo,nccl,ucc/tl/cuda]},pipeline:null,auto:null}"
-    done = cli("+suite=tp_columnwise", "m=64", "n=24", "k=48", given, *QUICK)
-    assert done.returncode == 0, done.stdout + done.stderr
-    cases = {case["labels"]["comm_backend"]: case for case in cli.records()[0]["cases"] if "order" in case["labels"]}
-    assert cases["gloo"]["status"] == "ok"
-    assert cases["nccl"]["status"] == cases["ucc/tl/cuda"]["status"] == "unavailable"
-    assert "ucc" in cases["ucc/tl/cuda"]["reason"]
 
 
 def test_an_unknown_option_on_the_command_line_is_one_line(check):
@@ -254,10 +237,10 @@ def test_an_unknown_option_on_the_command_line_is_one_line(check):
 def test_every_implementation_that_is_broken_is_invalid(cli: Cli):
     """A swapped chunk, a message that never arrives: in every implementation that communicates."""
     cli.environment["BENCHKIT_SUITES"] = "tests.support.broken"
-    done = cli(BOTH, "m=64,63", "n=24", "k=48", "inputs=exact,real", "fault=swapped,lost", *QUICK)
+    done = cli(BOTH, "m=63", "n=24", "k=48", "inputs=exact,real", "fault=swapped,lost", *QUICK)
     assert done.returncode == 1, done.stdout + done.stderr
     records = cli.records()
-    assert len(records) == 16
+    assert len(records) == 8
     for case in (case for record in records for case in record["cases"]):
         kind = case["labels"]["implementation"]
         expected = {"compute_only": "ok", "symmetric_memory": "unavailable"}.get(kind, "invalid")

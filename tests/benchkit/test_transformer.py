@@ -1,7 +1,5 @@
 """The language model: against another's code, its definition, one rank against several, and what is counted of it."""
 
-import re
-
 import numpy as np
 import pytest
 import torch
@@ -324,19 +322,6 @@ def test_several_ranks_are_measured_beside_one(cli: Cli):
         assert max(alone["regions_s"]["forward"][1]) == 0  # the second rank has nothing to do
         assert joint["details"]["peak_bytes"] > 10**7
         assert joint["details"]["peak_from"] == "best matrix product here"
-
-
-def test_what_cannot_run_is_a_row_with_its_reason_beside_what_can(cli: Cli):
-    huge = "model.vocab_size=1000000000"
-    done = cli("+suite=transformer", "-m", "model=tiny", "measure=quick", "passes=[forward],[train_step]", huge)
-    assert done.returncode == 1  # nothing was measured
-    reasons = [case["reason"] for record in cli.records() for case in record["cases"]]
-    assert [re.fullmatch(r"needs (\d+) GB, .* GB there", reason)[1] for reason in reasons] == ["2560", "8192"]
-    heads = ["model.num_heads=1", "world_size=2", "parallel=tp", "passes=[forward]"]
-    done = cli("+suite=transformer", "-m", "model=tiny", "measure=quick", *heads, "attention=efficient,auto")
-    statuses = [(case["status"], case["reason"]) for record in cli.records() for case in record["cases"]]
-    assert statuses[0] == ("unavailable", "no efficient attention for float32 on cpu")
-    assert ("skipped", "1 heads and d_ff 256 do not divide over 2 ranks") in statuses
 
 
 def test_every_size_is_one_yaml():
