@@ -182,3 +182,17 @@ def test_r_squared_is_the_share_of_the_spread_of_logarithms_that_is_explained():
 
 def test_a_collective_without_a_model_has_no_messages():
     assert messages("barrier", {2: [(1024, 1e-3)]}) == []
+
+
+def test_a_line_that_would_begin_below_zero_begins_at_zero_and_one_that_would_fall_is_level():
+    """The least squares of relative errors with one of both at 0, by hand."""
+    sizes, convex = [1.0, 2.0, 4.0], [1.0, 4.0, 16.0]
+    ratios = [size / time for size, time in zip(sizes, convex, strict=True)]
+    line = line_through(sizes, convex, low_bytes=7.0)
+    assert (line.latency_s, line.low_bytes) == (0.0, 7.0)
+    assert line.byte_s == pytest.approx(sum(ratios) / sum(ratio**2 for ratio in ratios))
+    falling = [4.0, 2.0, 1.0]
+    level = line_through(sizes, falling)
+    inverse = [1 / time for time in falling]
+    assert level.byte_s == 0.0
+    assert level.latency_s == pytest.approx(sum(inverse) / sum(each**2 for each in inverse))

@@ -172,3 +172,38 @@ def test_a_plan_that_just_fits_the_memory_is_taken():
     fastest = planner("mlp_64x64x64").best()
     assert planner("mlp_64x64x64", memory=fastest.elements).best() == fastest
     assert planner("mlp_64x64x64", memory=fastest.elements - 1).best().elements < fastest.elements
+
+
+PRICED = Costs(4, 4, 1e-9, 1e-3, 1e-2, dict.fromkeys(MOVES, DEAR), dict.fromkeys((ROWS, COLUMNS), DEAR))
+"""Creating an element takes 1 ms, touching one 10 ms."""
+
+
+def test_what_an_elementwise_workload_takes_is_counted_by_hand():
+    """8 x 6 elements over four devices: two rows of six on each."""
+    plans = planner("relu_8x6", PRICED, end_to_end=True)
+    rows, whole = plans.start(ROWS), plans.start(WHOLE)
+    assert (rows.create_s, rows.compute_s) == pytest.approx((12e-3, 0.12))
+    assert (rows.busiest_flops, rows.executed_flops) == (24, 2 * 48)
+    assert (rows.at_rest_elements, rows.passing_elements) == (12, 24)
+    assert (whole.busiest_flops, whole.executed_flops) == (96, 4 * 2 * 48)
+    fetched = plans.finished(rows)
+    assert fetched.fetch_s == pytest.approx(DEAR.seconds(4 * 48))
+    assert (fetched.latency_s, fetched.passing_elements) == (DEAR.latency_s, 96)
+    assert planner("relu_8x6", PRICED).finished(rows) == rows  # it stays on the devices
+    assert planner("relu_8x6", PRICED).start(ROWS).create_s == 0
+
+
+def test_what_a_product_takes_is_counted_by_hand():
+    """x [8, 6] by rows, w [6, 10] gathered from rows: each device multiplies [2, 6] by [6, 10] and applies relu."""
+    plans = planner("mlp_8x6x10", PRICED)
+    begun = plans.start(ROWS)
+    assert (begun.compute_s, begun.busiest_flops, begun.executed_flops, begun.passing_elements) == (0, 0, 0, 0)
+    by_rows = next(layer for layer in choices() if layer.mode.name == "rows" and layer.weight_at_rest == ROWS)
+    plan = plans.after(begun, 0, by_rows)
+    assert plan.compute_s == pytest.approx(1e-9 * 2 * 2 * 6 * 10 + 1e-2 * 2 * 10)
+    assert plan.communicate_s == pytest.approx(DEAR.seconds(4 * 6 * 10))
+    assert plan.latency_s == DEAR.latency_s
+    assert plan.at_rest_elements == 2 * 6 + 2 * 10  # shards of ceil(6 / 4) rows
+    assert plan.passing_elements == 2 * 6 + 6 * 10 + 2 * 10 + 2 * 10
+    again = plans.after(plan, 0, by_rows)
+    assert again.latency_s == 2 * DEAR.latency_s

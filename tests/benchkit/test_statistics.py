@@ -2,7 +2,14 @@ import numpy as np
 import pytest
 
 from benchkit.measure import block_size
-from benchkit.statistics import block_medians, median_interval, relative_half_width, slowest_rank, summarize
+from benchkit.statistics import (
+    arrival_summary,
+    block_medians,
+    median_interval,
+    relative_half_width,
+    slowest_rank,
+    summarize,
+)
 from tests.support.fakes import plan
 
 
@@ -81,3 +88,17 @@ def test_without_a_common_clock_there_is_no_skew():
 
 def test_one_rank_has_no_straggler():
     assert summarize([[1.0, 2.0]], [[0.0, 0.0]], block=1)["straggler_rank"] is None
+
+
+def test_arrivals_by_hand():
+    """Iteration 1: starts 0 and 2, ends 5 and 4. Iteration 2: starts 1 and 0, ends 2 and 6. Iteration 3: alike."""
+    starts, samples = [[0.0, 1.0, 0.0], [2.0, 0.0, 0.0]], np.array([[5.0, 1.0, 3.0], [2.0, 6.0, 3.0]])
+    found = arrival_summary(samples, starts)
+    assert found["start_skew_s"] == 1.0  # median of 2, 1 and 0
+    assert found["makespan_s"] == 3.0  # median of 5 - 2, 6 - 1 and 3 - 0
+    assert found["straggler_share"] == pytest.approx(1 / 3)
+
+
+def test_two_samples_have_a_standard_deviation_and_one_has_none():
+    assert summarize([[1.0, 3.0]], None, block=1)["std_s"] == pytest.approx(2**0.5)
+    assert summarize([[1.0]], None, block=1)["std_s"] is None
