@@ -111,7 +111,7 @@ def test_a_dead_agent_is_named_and_those_left_measure_the_next_point(cli):
     assert wait_until(lambda: not cli.processes())
 
 
-@pytest.mark.parametrize("told", [0, 1])
+@pytest.mark.parametrize("told", [pytest.param(0, marks=pytest.mark.slow), 1])
 def test_a_signal_to_one_agent_stops_all_and_is_recorded(cli, told):
     processes = cli.agents(2, *POINT[:2], "timeout_s=600", "fault=hang,none")
     assert wait_until(lambda: begun(cli, 0) and begun(cli, 0, 1))

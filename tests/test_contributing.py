@@ -3,6 +3,8 @@
 import re
 import textwrap
 
+import pytest
+
 from tests.support.cli import ROOT, Cli
 
 
@@ -32,6 +34,7 @@ def test_the_suite_of_the_recipe_runs_is_verified_and_has_its_plots(cli: Cli):
     assert {"broadcast_time_vs_datasize.png", "broadcast_bandwidth_vs_datasize.png", "broadcast_speedup.png"} <= plots
 
 
+@pytest.mark.slow
 def test_what_the_recipe_verifies_would_be_seen_wrong(cli: Cli):
     follow(cli, snippet("python").replace("dist.broadcast(buffer, src=0)", "dist.barrier()"))
     assert cli("+suite=broadcast", "measure=quick").returncode == 1

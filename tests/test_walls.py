@@ -76,20 +76,6 @@ def test_the_command_line_is_understood_without_torch_or_pandas():
     assert done.stdout.strip() == "[]"
 
 
-def test_what_the_fork_server_loads_for_the_suites_starts_no_thread_and_touches_no_gpu():
-    """A forked rank inherits neither threads nor a CUDA context."""
-    program = (
-        "import importlib, os, torch, torch.distributed, benchkit.worker\n"
-        "from benchkit.registry import load_suites\n"
-        "threads = len(os.listdir('/proc/self/task'))\n"
-        "for suite in load_suites().values():\n"
-        "    for name in suite.preload: importlib.import_module(name)\n"
-        "print(len(os.listdir('/proc/self/task')) - threads, torch.cuda.is_initialized())"
-    )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, cwd=ROOT, check=True)
-    assert done.stdout.split() == ["0", "False"]
-
-
 def test_rooms_keep_to_their_size():
     """Files of at most 200 lines and functions of at most 40, as in the code bases we admire."""
     for path in FILES:

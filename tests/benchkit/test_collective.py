@@ -5,7 +5,7 @@ import itertools
 import pytest
 
 from benchkit.errors import ConfigError
-from benchkit.models.collectives.sizes import COLLECTIVES, RAGGED, bus_factor, mebibytes, part_sizes
+from benchkit.models.collectives.sizes import COLLECTIVES, bus_factor, mebibytes, part_sizes
 from tests.support.cli import Cli
 
 QUICK = ["measure=few"]
@@ -84,16 +84,6 @@ def test_asynchronous_calls_tell_when_they_return_and_when_they_are_done(cli: Cl
         ):
             assert 0 < issued < total
             assert issued + waited <= total
-
-
-def test_parts_of_unlike_sizes(cli: Cli):
-    done = cli(
-        "+suite=collective", f"collective={','.join(RAGGED)}", "data_size=90KiB", "ragged=true", "world_size=3", *QUICK
-    )
-    statuses = {record["config"]["collective"]: record["status"] for record in cli.records()}
-    assert statuses == {"all_gather": "unavailable", "reduce_scatter": "ok", "all_to_all": "ok"}, done.stdout
-    assert "gloo gathers parts of one size only" in done.stdout
-    assert cli.records()[2]["cases"][0]["payload_bytes"] == 90 * 1024
 
 
 @pytest.mark.parametrize(

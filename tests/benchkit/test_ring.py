@@ -276,21 +276,16 @@ def test_what_is_no_table_is_one_line(tmp_path, text):
         read_table(str(path), 1, "float32")
 
 
-@pytest.mark.parametrize(
-    ("given", "count"),
-    [(["seq_len=384", "dtype=bfloat16", "world_size=1,3"], 4), (["seq_len=331", "dtype=float64", "world_size=3"], 2)],
-    ids=["even", "ragged"],
-)
-def test_every_strategy_is_right_on_every_world_size(cli: Cli, given, count):
+def test_every_strategy_is_right_on_even_and_ragged_lengths(cli: Cli):
     table = cli.folder / "lut.csv"
     table.write_text(MATMULS)
     done = cli(
         "+suite=ring_attention", "causal=true,false", "align=1", "num_heads=2", "head_dim=8", f"lut={table}",
-        "hardware.slowdown=1", "measure=few", "threads_per_rank=1", *given,
+        "hardware.slowdown=1", "measure=few", "threads_per_rank=1", "seq_len=384,331", "dtype=bfloat16", "world_size=3",
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
     records = cli.records()
-    assert len(records) == count
+    assert len(records) == 4
     assert not dangling(records)
     for record in records:
         statuses = {case["labels"]["strategy"]: case["status"] for case in record["cases"]}
@@ -308,7 +303,7 @@ def test_every_strategy_is_right_on_every_world_size(cli: Cli, given, count):
 
 def test_keys_that_never_arrive_make_a_split_invalid(cli: Cli):
     cli.environment["BENCHKIT_SUITES"] = "tests.support.broken"
-    given = ["+suite=ring_attention", "strategies=[even,balanced,zigzag]", "seq_len=256", "fault=lost,swapped"]
+    given = ["+suite=ring_attention", "strategies=[even,balanced,zigzag]", "seq_len=256", "fault=lost"]
     done = cli(*given, "measure=few", "num_heads=2", "head_dim=8")
     assert done.returncode == 1, done.stdout + done.stderr
     for record in cli.records():

@@ -25,7 +25,7 @@ echo Submitted batch job 7
 """
 
 
-@pytest.mark.parametrize("launcher", ["slurm", "slurm_packed"])
+@pytest.mark.parametrize("launcher", [pytest.param("slurm", marks=pytest.mark.slow), "slurm_packed"])
 def test_the_script_that_slurm_gets_is_what_users_rely_on(cli, tmp_path, launcher):
     """Waiting is interrupted at once: this squeue knows of a job that never begins."""
     for name, text in {"sbatch": SBATCH, "squeue": "#!/bin/sh\necho '7|PENDING|Priority|'\n", "srun": ""}.items():

@@ -215,11 +215,11 @@ BOTH = "+suite=tp_columnwise,tp_rowwise"
 QUICK = ["measure=few", "threads_per_rank=1"]
 
 
-def test_every_implementation_is_right_on_even_and_ragged_shapes(cli: Cli):
-    done = cli(BOTH, "m=36,37", "n=24", "k=29", "world_size=3", "inputs=exact,real", *QUICK)
+def test_every_implementation_is_right_on_ragged_shapes(cli: Cli):
+    done = cli(BOTH, "m=37", "n=24", "k=29", "world_size=3", "inputs=exact,real", *QUICK)
     assert done.returncode == 0, done.stdout + done.stderr
     records = cli.records()
-    assert len(records) == 8
+    assert len(records) == 4
     assert not dangling(records)
     several = [case for record in records if record["world_size"] > 1 for case in record["cases"]]
     assert {len(case["parts"]) for case in several if case["status"] == "ok" and not case["bound"]} == {2}
@@ -237,10 +237,10 @@ def test_an_unknown_option_on_the_command_line_is_one_line(check):
 def test_every_implementation_that_is_broken_is_invalid(cli: Cli):
     """A swapped chunk, a message that never arrives: in every implementation that communicates."""
     cli.environment["BENCHKIT_SUITES"] = "tests.support.broken"
-    done = cli(BOTH, "m=63", "n=24", "k=48", "inputs=exact,real", "fault=swapped,lost", *QUICK)
+    done = cli(BOTH, "m=63", "n=24", "k=48", "fault=swapped,lost", *QUICK)
     assert done.returncode == 1, done.stdout + done.stderr
     records = cli.records()
-    assert len(records) == 8
+    assert len(records) == 4
     for case in (case for record in records for case in record["cases"]):
         kind = case["labels"]["implementation"]
         expected = {"compute_only": "ok", "symmetric_memory": "unavailable"}.get(kind, "invalid")

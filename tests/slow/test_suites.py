@@ -1,9 +1,16 @@
 """More of what the suites can measure, beyond one sweep of each kind."""
 
 import re
+import subprocess
+import sys
 
-from benchkit.models.collectives.sizes import COLLECTIVES
-from tests.support.cli import Cli
+import pytest
+import torch
+import torch.nn.functional as F
+
+from benchkit.models.collectives.sizes import COLLECTIVES, RAGGED
+from tests.support import transformer_bodies as bodies
+from tests.support.cli import ROOT, Cli
 
 QUICK = ["measure=few", "threads_per_rank=1"]
 BOTH = "+suite=tp_columnwise,tp_rowwise"
@@ -23,6 +30,12 @@ def test_allreduce_is_a_preset(cli: Cli):
     assert (record["suite"], record["config"]["collective"]) == ("collective", "all_reduce")
     assert record["config"]["data_size"] == 2**-10
     assert done.stdout.startswith("all_reduce gloo cpu x2")
+
+
+def test_every_implementation_is_right_on_even_shapes_and_one_rank(cli: Cli):
+    done = cli(BOTH, "m=36", "n=24", "k=29", "world_size=1,4", "inputs=exact,real", *QUICK)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert len(cli.records()) == 8
 
 
 def test_every_dtype_is_right(cli: Cli):
@@ -98,3 +111,49 @@ def test_a_sweep_over_suites_takes_their_keys(cli):
     assert done.returncode == 0, done.stdout + done.stderr
     told = [(record["suite"], record["config"]["m"], record["config"]["k"]) for record in cli.records()]
     assert told == [("tp_columnwise", 6, 4), ("tp_rowwise", 6, 4)]
+
+
+def test_parts_of_unlike_sizes(cli: Cli):
+    done = cli(
+        "+suite=collective", f"collective={','.join(RAGGED)}", "data_size=90KiB", "ragged=true", "world_size=3", *QUICK
+    )
+    statuses = {record["config"]["collective"]: record["status"] for record in cli.records()}
+    assert statuses == {"all_gather": "unavailable", "reduce_scatter": "ok", "all_to_all": "ok"}, done.stdout
+    assert "gloo gathers parts of one size only" in done.stdout
+    assert cli.records()[2]["cases"][0]["payload_bytes"] == 90 * 1024
+
+
+@pytest.mark.parametrize("world_size", [1, 2])
+def test_every_strategy_of_a_ring_is_right_in_float64(cli: Cli, world_size):
+    given = ["+suite=ring_attention", "causal=true,false", "dtype=float64", "seq_len=331", f"world_size={world_size}"]
+    done = cli(*given, "num_heads=2", "head_dim=8", *QUICK)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_the_network_is_hugging_faces_llama_with_the_same_weights():
+    pytest.importorskip("transformers")  # needs Python 3.11
+    from tests.support.llama import Logits, llama_like, llama_name
+
+    ours = bodies.network()
+    theirs = Logits(llama_like(ours, bodies.MODEL))
+    inputs, targets = bodies.batch(3)
+    torch.testing.assert_close(ours(inputs), theirs(inputs), atol=1e-6, rtol=1e-5)
+    for model in (ours, theirs):
+        F.cross_entropy(model(inputs).flatten(0, 1), targets.flatten()).backward()
+    gradients = {name: weight.grad for name, weight in theirs.llama.named_parameters()}
+    for name, weight in ours.named_parameters():
+        torch.testing.assert_close(weight.grad, gradients[llama_name(name)], atol=1e-7, rtol=1e-4)
+
+
+def test_what_the_fork_server_loads_for_the_suites_starts_no_thread_and_touches_no_gpu():
+    """A forked rank inherits neither threads nor a CUDA context."""
+    program = (
+        "import importlib, os, torch, torch.distributed, benchkit.worker\n"
+        "from benchkit.registry import load_suites\n"
+        "threads = len(os.listdir('/proc/self/task'))\n"
+        "for suite in load_suites().values():\n"
+        "    for name in suite.preload: importlib.import_module(name)\n"
+        "print(len(os.listdir('/proc/self/task')) - threads, torch.cuda.is_initialized())"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, cwd=ROOT, check=True)
+    assert done.stdout.split() == ["0", "False"]
