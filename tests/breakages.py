@@ -86,6 +86,13 @@ BREAKAGES = [
         "launch/topology.py", '"OMPI_COMM_WORLD_RANK", "OMPI', '"OMPI_COMM_WORLD_SIZE", "OMPI', "launch/test_topology"
     ),
     Breakage("launch/slowdown/cgroup.py", "self._threads / factor", "self._threads * factor", "launch/test_slowdown"),
+    Breakage(
+        "analysis/metrics.py",
+        "return count / median_s if count",
+        "return count * median_s if count",
+        "analysis/test_transformer",
+    ),
+    Breakage("analysis/metrics.py", "(peak * 1e12) if", "(peak * 1e9) if", "analysis/test_transformer"),
     Breakage("analysis/link.py", "1e-9 / self.byte_s", "1e-6 / self.byte_s", "analysis/test_link"),
     Breakage("analysis/within_job.py", "/ min(rivals) - 1", "/ max(rivals) - 1", "analysis/test_tensor_parallel"),
     Breakage("analysis/imports/nccl_tests.py", "time_us * 1e-6,", "time_us * 1e-3,", "analysis/test_imports"),
