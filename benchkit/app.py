@@ -104,7 +104,7 @@ def run_hydra(arguments: list[str]) -> None:
 
 @contextlib.contextmanager
 def hydra_sees(arguments: list[str]) -> Iterator[None]:
-    """Gives Hydra these arguments, and lets it raise what is wrong: else it prints lines of its own and exits."""
+    """Gives Hydra these arguments, and makes it raise errors, which it would else print before it exits."""
     before = sys.argv[1:], os.environ.get("HYDRA_FULL_ERROR")
     sys.argv[1:], os.environ["HYDRA_FULL_ERROR"] = arguments, "1"
     try:
