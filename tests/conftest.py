@@ -37,8 +37,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> Iterator[None]:
 
 
 def pytest_xdist_auto_num_workers() -> int:
-    """Workers for `-n auto`: tests of whole commands wait half of their time."""
-    return 2 * len(os.sched_getaffinity(0))
+    """Workers for `-n auto`: whole commands wait for a third of their time; each worker loads torch for itself."""
+    return min(12, 3 * len(os.sched_getaffinity(0)) // 2)
 
 
 @pytest.fixture
