@@ -29,7 +29,7 @@ coverage: $(READY) ## share of statements that the tests run, per package (TESTS
 	@for package in $(PACKAGES); do \
 	    printf '%-20s %s %%\n' $$package $$($(BIN)/coverage report --format=total --include="$$package/*"); \
 	done
-	@printf '%-20s %s %%\n' all $$($(BIN)/coverage report --format=total)
+	@printf '%-20s %s %%\n' all $$($(BIN)/coverage report --format=total --include="benchkit/*,launch/*,analysis/*,hydra_plugins/*")
 
 lint: $(READY) ## format, style, types
 	$(BIN)/ruff format --check .

@@ -92,8 +92,8 @@ def test_a_preempted_job_is_queued_again_and_goes_on_where_it_was(cli):
 
 
 def test_a_job_out_of_time_is_a_time_out(cli):
-    """The limit is a minute, the warning comes at its beginning."""
-    done = cli(*SLURM, "fault=hang", "hydra.launcher.timeout_min=1", "hydra.launcher.signal_delay_s=55")
+    """The warning comes 80 s after the start, or up to a minute before that: late enough for the job to hear it."""
+    done = cli(*SLURM, "fault=hang", "hydra.launcher.timeout_min=3", "hydra.launcher.signal_delay_s=100")
     assert done.returncode == 1
     assert statuses(cli) == ["timeout"]
     assert cli.records()[0]["error"]["message"] == "the job's time limit is near, or reached"
