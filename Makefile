@@ -31,6 +31,11 @@ coverage: $(READY) ## share of statements that the tests run, per package (TESTS
 	done
 	@printf '%-20s %s %%\n' all $$($(BIN)/coverage report --format=total --include="benchkit/*,launch/*,analysis/*,hydra_plugins/*")
 
+mutants: $(READY) ## changes to the pure modules that no test sees
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[mutants]'
+	$(BIN)/mutmut run
+	$(BIN)/mutmut results
+
 lint: $(READY) ## format, style, types
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
