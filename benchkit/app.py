@@ -105,14 +105,15 @@ def run_hydra(arguments: list[str]) -> None:
 @contextlib.contextmanager
 def hydra_sees(arguments: list[str]) -> Iterator[None]:
     """Gives Hydra these arguments, and makes it raise errors, which it would else print before it exits."""
-    before = sys.argv[1:], os.environ.get("HYDRA_FULL_ERROR")
+    given, wanted = sys.argv[1:], os.environ.get("HYDRA_FULL_ERROR")
     sys.argv[1:], os.environ["HYDRA_FULL_ERROR"] = arguments, "1"
     try:
         yield
     finally:
-        sys.argv[1:] = before[0]
-        if before[1] is None:
-            del os.environ["HYDRA_FULL_ERROR"]
+        sys.argv[1:] = given
+        del os.environ["HYDRA_FULL_ERROR"]
+        if wanted is not None:
+            os.environ["HYDRA_FULL_ERROR"] = wanted
 
 
 def set_per_point(arguments: list[str]) -> list[str]:

@@ -137,7 +137,8 @@ def test_a_wrong_configuration_is_refused_in_one_line(check, tmp_path, arguments
 
 
 @pytest.mark.parametrize("given", ["", "data_size=1,10", "--multirun seed=1,2 world_size=2"])
-def test_what_is_right_is_not_refused_and_leaves_everything_as_it_was(check, tmp_path, given):
+def test_what_is_right_is_not_refused_and_leaves_everything_as_it_was(check, tmp_path, monkeypatch, given):
+    monkeypatch.setenv("HYDRA_FULL_ERROR", "0")
     before = sys.argv, dict(os.environ)
     assert check("+suite=allreduce", *given.split()) == ""
     assert (sys.argv, dict(os.environ)) == before

@@ -127,6 +127,6 @@ def broken(module_cli: Cli) -> dict[tuple[str, str], str]:
     ("fault", "unseen"), [("swapped", WITHOUT_RESULT), ("lost", set()), ("absent", WITHOUT_PART_OF_THE_LAST)]
 )
 def test_a_fault_makes_every_collective_that_it_touches_invalid(broken, fault, unseen):
-    """`lost` also finds a barrier that holds nobody."""
+    """`lost` also finds a barrier at which no rank waits."""
     found = {name: broken[fault, name] for name in COLLECTIVES}
     assert found == {name: "ok" if name in unseen else "invalid" for name in COLLECTIVES}
