@@ -8,6 +8,8 @@ from benchkit.splits import CostModel, Piece, Split, contiguous, even, predict
 EXPOSED = 0.01
 """Where waiting makes the ring longer than its busiest rank by more than this, the split is sought anew."""
 MOST_TRIES = 2000
+PRECISION = 1e-9
+"""Times that differ by a smaller share are equal."""
 
 
 def visible_pairs(queries: Piece, keys: Piece, cost: CostModel) -> float:
@@ -57,6 +59,7 @@ def balanced(seq_len: int, speeds: Sequence[float], cost: CostModel, align: int 
     """
     low, high = 0.0, max(predict(even(seq_len, speeds), speeds, cost))
     high = max(high, cost.seconds([(0, seq_len)], seq_len) / max(speeds))
+    high *= 1 + PRECISION  # a quotient may round down, and the last tile would be left out
     best = boundaries_within(high, seq_len, speeds, cost, align)
     for _ in range(100):
         middle = (low + high) / 2
@@ -65,7 +68,7 @@ def balanced(seq_len: int, speeds: Sequence[float], cost: CostModel, align: int 
             high, best = middle, found
         else:
             low = middle
-        if high - low <= 1e-9 * high:
+        if high - low <= PRECISION * high:
             break
 
     def slowest_s(boundaries: Sequence[int]) -> float:
@@ -88,7 +91,7 @@ def moved(boundaries: Sequence[int], seconds: Callable[[Sequence[int]], float], 
                 if any(left > right for left, right in pairwise(trial)):
                     continue
                 tries += 1
-                if (trial_s := seconds(trial)) < best_s * (1 - 1e-9):
+                if (trial_s := seconds(trial)) < best_s * (1 - PRECISION):
                     best, best_s, found = trial, trial_s, True
         if not found:
             stride = stride // align // 2 * align
