@@ -10,8 +10,8 @@ from collections.abc import Sequence
 import pandas as pd
 import pytest
 
-from benchkit.registry import SUITES, load_suites
 from tests.support.cli import PATIENCE_S, ROOT, Cli, wait_until
+from tests.support.configs import own_suites
 
 SMALLEST = sorted(path.stem for path in (ROOT / "tests" / "conf" / "suite").glob("smallest_*.yaml"))
 """Per suite a preset with the least that it can measure; a new suite brings its own."""
@@ -28,12 +28,6 @@ SUBMITTED = {
     "slurm_packed": ["launcher=slurm_packed", "hydra.launcher.nodes=2"],
     "submitit_local": ["launcher=submitit_local"],
 }
-
-
-def own_suites() -> list[str]:
-    """benchkit's suites, without those that other tests bring."""
-    load_suites()
-    return [name for name, suite in SUITES.items() if suite.build.__module__.startswith("benchkit.suites.")]
 
 
 def command(launcher: str) -> list[str]:

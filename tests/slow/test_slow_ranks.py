@@ -9,7 +9,7 @@ def test_every_strategy_is_right_on_unequal_ranks_and_with_one_that_gets_nothing
     done = cli(
         "+suite=ring_attention", "seq_len=320", "dtype=float64", "num_heads=2", "head_dim=8", f"lut={table}",
         "world_size=3", "hardware.slowdown=[1,60,3]", "hardware.slow_by=duty_cycle", "measure=few",
-        "threads_per_rank=1",
+        "measure.probe_seconds=1", "threads_per_rank=1",
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
     [record] = cli.records()

@@ -2,8 +2,14 @@
 
 from benchkit.config import BackendConfig, HardwareConfig, RunConfig
 from benchkit.crew import Crew
+from benchkit.registry import load_suites
 from launch.agents import Agents
 from launch.members import Member
+
+
+def own_suites():
+    """Names of benchkit's suites, without those that tests register beside them."""
+    return [name for name, suite in load_suites().items() if suite.build.__module__.startswith("benchkit.suites.")]
 
 
 def config(backend="gloo", device="cpu", ranks_per_device=1, slowdown=1, **changes):
