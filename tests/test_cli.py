@@ -65,16 +65,10 @@ def test_the_keys_of_a_record_are_what_its_readers_rely_on(sweep):
     assert sorted(keys) == (ROOT / "tests" / "golden" / "record_keys.txt").read_text().split()
 
 
-def test_every_reduction_is_verified_in_both_modes(cli):
-    done = cli(
-        "+suite=allreduce", "reduce_op=sum,avg,min,max,product", "-m", "measure=loop,quick", *QUICK[1:], "seed=3"
-    )
+def test_every_reduction_is_verified_and_repeated_as_often_as_its_values_allow(cli):
+    done = cli("+suite=allreduce", "reduce_op=sum,avg,min,max,product", "measure=loop", *QUICK[1:], "seed=3")
     assert done.returncode == 0, done.stdout + done.stderr
-    for record in cli.records():
-        [case] = record["cases"]
-        expected = 6 if record["config"]["reduce_op"] == "product" else 20
-        assert case["calls_per_sample"] == (expected if record["config"]["measure"]["mode"] == "loop" else 1)
-    assert len(cli.records()) == 10
+    assert [record["cases"][0]["calls_per_sample"] for record in cli.records()] == [20, 20, 20, 20, 6]
 
 
 def test_dtypes_and_what_is_not_here(cli):
@@ -190,9 +184,9 @@ def test_a_typo_in_a_yaml_of_ones_own_is_one_line(tmp_path, monkeypatch):
 
 
 def test_a_reader_that_leaves_early_does_not_end_the_sweep(cli):
-    command = f"{sys.executable} -m benchkit +suite=allreduce {' '.join(QUICK)} -m seed=1,2,3 | head -1"
+    command = f"{sys.executable} -m benchkit +suite=allreduce {' '.join(QUICK)} -m seed=1,2 | head -1"
     done = subprocess.run(command, shell=True, cwd=cli.folder, env=cli.environment, capture_output=True, text=True)
-    assert [record["status"] for record in cli.records()] == ["ok"] * 3
+    assert [record["status"] for record in cli.records()] == ["ok"] * 2
     assert done.stderr == ""
 
 
