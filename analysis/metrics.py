@@ -75,8 +75,8 @@ def region_medians(case: Mapping[str, Any]) -> dict[str, float]:
 
 METRICS = (
     *(Metric(name, "ms", from_summary(name), 1e3) for name in (
-        "median_s", "ci_low_s", "ci_high_s", "min_s", "max_s", "mean_s", "std_s", "p95_s", "p99_s",
-        "start_skew_s", "makespan_s",
+        "median_s", "ci_low_s", "ci_high_s", "min_s", "max_s", "mean_s", "std_s", "osu_mean_s",
+        "p25_s", "p95_s", "p99_s", "start_skew_s", "makespan_s",
     )),
     Metric("rel_ci", "%", from_summary("rel_ci"), 100),
     *(Metric(name, "" if "speedup" in name else "%", from_summary(name), 1 if "speedup" in name else 100)
@@ -100,4 +100,5 @@ METRICS = (
     *(Metric(name, "" if "ratio" in name else "%", from_summary(name), 1 if "ratio" in name else 100)
       for name in noise.FIGURES),
     Metric("num_samples", "", from_summary("num_samples")),
+    Metric("independent_samples", "", from_summary("independent_samples")),
 )  # fmt: skip

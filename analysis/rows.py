@@ -3,9 +3,10 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from analysis import noise, within_job
+from analysis import disturbances, noise, within_job
 from analysis.metrics import METRICS, region_medians
-from benchkit.statistics import summarize
+from benchkit.estimators import SLOWEST_RANK
+from benchkit.statistics import iteration_times, summarize
 
 DIMENSIONS = ("d_model", "d_ff", "num_layers", "num_heads", "vocab_size")
 """What a model's name stands for; where it does not stand for one of each, they are written to it."""
@@ -130,13 +131,17 @@ def case_row(case: Mapping[str, Any], start_uncertainty_s: float, cases: Sequenc
     if not case.get("samples_s"):
         return row
     row |= {name: case[name] for name in ("stopped_by", "converged")}
+    row |= {"calls": case["calls_per_sample"], "steady": case.get("steady")}
+    row |= {"disturbed": disturbances.describe(case) or None}
     if case["status"] != "ok":
         return row
     samples, starts = taking_part(case)
-    summary = summarize(samples, starts, case["block_iterations"])
+    estimator = case.get("estimator", SLOWEST_RANK)
+    summary = summarize(samples, starts, estimator)
     if start_uncertainty_s > MAX_START_UNCERTAINTY * float(summary["median_s"] or 0):
-        summary = summarize(samples, None, case["block_iterations"])
-    summary |= within_job.figures(case, cases) | noise.figures(samples)
+        starts, summary = None, summarize(samples, None, estimator)
+    times = iteration_times(samples, starts, estimator)
+    summary |= within_job.figures(case, cases) | noise.figures(samples, times)
     return (
         row
         | {DETAILS: case.get("details", {}) | region_medians(case)}

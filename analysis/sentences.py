@@ -114,10 +114,11 @@ def noise(measured: pd.DataFrame) -> Iterator[str]:
     for _, row in measured.iterrows():
         width = 100 * row["rel_ci"] if pd.notna(row["rel_ci"]) else None
         if width is None:
-            yield f"{name(row)}: no interval, too few blocks of samples; raise measure.max_seconds."
+            yield f"{name(row)}: no interval, too few independent samples; raise measure.max_seconds."
         elif row["rel_ci"] > NOISY_REL_CI:
+            low, high = (milliseconds(row[side]) for side in ("ci_low_s", "ci_high_s"))
             tail = row["p99_s"] / row["median_s"]
-            yield f"{name(row)}: the median is known to ±{width:.0f} % only; p99 is {tail:.1f} times it."
+            yield f"{name(row)}: the median is known to [{low}, {high}] only; p99 is {tail:.1f} times it."
         elif pd.notna(row["converged"]) and not row["converged"]:
             yield f"{name(row)}: stopped by {row['stopped_by']} at ±{width:.1f} %, before its target."
         if row["world_size"] > 1 and (row["straggler_share"] or 0) > STRAGGLING_SHARE:
@@ -127,7 +128,11 @@ def noise(measured: pd.DataFrame) -> Iterator[str]:
 
 
 def disturbances(name: str, row: Any) -> Iterator[str]:
-    """Spikes, on all ranks or on some, and times of two kinds."""
+    """What took cores away, spikes on all ranks or on some, and times of two kinds."""
+    if pd.notna(row["disturbed"]):
+        yield f"{name}: disturbed: {row['disturbed']}."
+    if pd.notna(row["steady"]) and not row["steady"]:
+        yield f"{name}: calls still got faster when the warm-up ended; raise measure.max_warmup_seconds."
     everywhere, some = row["spikes_all_share"], row["spikes_some_share"]
     if everywhere + some > SPIKY_SHARE:
         where = f" on all ranks at once, {100 * some:.1f} % on some only" if row["world_size"] > 1 else ""

@@ -6,6 +6,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from benchkit.estimators import SLOWEST_RANK
+
 if TYPE_CHECKING:
     import torch
     import torch.distributed as dist
@@ -49,8 +51,9 @@ class Case:
 
     step: the timed call. reset: renews inputs before each sample, outside the clock. verify: computes on fresh
     inputs and raises InvalidResult with the first wrong index; called on all ranks together, before and after timing.
-    labels: what sets this case apart inside its job. max_calls_per_reset: how many steps may follow one reset before
-    values overflow; None: any number. skip: why this case cannot run here, e.g. "needs 54 GB, 24 GB there".
+    labels: what sets this case apart inside its job. skip: why this case cannot run here, e.g. "needs 54 GB, 24 GB
+    there". fill_seconds: a sample is as many calls back to back as fill this; 0: as many as `measure` says. estimator:
+    what an iteration's time is, as in `statistics.iteration_times`.
 
     regions: the names that its step marks by `region`, each timed on each rank. observe: told after each sample,
     outside the clock, how long this rank was in each (s per call). details: what the record should say of the case
@@ -68,7 +71,8 @@ class Case:
     reset: Callable[[], None] = nothing
     verify: Callable[[], None] = nothing
     work: Work = field(default_factory=Work)
-    max_calls_per_reset: int | None = None
+    fill_seconds: float = 0.0
+    estimator: str = SLOWEST_RANK
     skip: str = ""
     regions: tuple[str, ...] = ()
     observe: Callable[[Mapping[str, float]], None] = unheeded

@@ -118,11 +118,7 @@ def case_report(
     if clock.name != HostClock.name:
         rounded["start_offsets_s"] = None
     result = report | asdict(measurement) | rounded
-    return {
-        name: value
-        for name, value in result.items()
-        if name not in ("block_medians_s", "blocks_per_exchange", "starved")
-    }
+    return {name: value for name, value in result.items() if name not in ("typical_s", "starved")}
 
 
 def nanoseconds(rows: list[list[float]]) -> list[list[float]]:

@@ -78,15 +78,16 @@ class HardwareConfig:
 class MeasureConfig:
     mode: str = key("one call per sample, or a loop of calls_per_sample", choices=("per_iteration", "loop"))
     calls_per_sample: Any = key(  # OmegaConf 2.3 fails on unions in a group
-        "calls in one sample of mode=loop; auto: as fill block_seconds", choices=("auto",), at_least=1
+        "calls in one sample of mode=loop; auto: as many calls as fill block_seconds", choices=("auto",), at_least=1
     )
-    warmup_iterations: int = key("samples taken and set aside before measuring", at_least=0)
+    warmup_iterations: int = key("samples taken and set aside before measuring, at least", at_least=0)
+    max_warmup_seconds: float = key("the warm-up goes on so long where calls still get faster", unit="s", at_least=0)
     target_rel_ci: float | None = key(
         "stop when the half-width of the 95 % interval is below this share of the median", above=0, below=1
     )
     max_iterations: int = key("samples per case at most", at_least=1)
     max_seconds: float = key("measuring time per case at most", unit="s", above=0)
-    min_blocks: int = key("blocks per case at least, unless max_seconds ends it", at_least=1)
+    min_blocks: int = key("turns of each case at least, unless max_seconds ends it", at_least=1)
     block_seconds: float = key("length of one block of samples of one case", unit="s", above=0)
     probe_seconds: float = key(
         "probing per call before measuring, for cost models and the calibration of slowdowns", unit="s", above=0

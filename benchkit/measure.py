@@ -7,7 +7,6 @@ the same. Knows neither torch nor processes; clock, barrier and exchange are han
 import gc
 import math
 import random
-import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -17,7 +16,9 @@ import numpy as np
 from benchkit.case import Case
 from benchkit.clocks import Clock
 from benchkit.config import MeasureConfig
+from benchkit.disturbance import COUNTERS, read_counters
 from benchkit.errors import starved
+from benchkit.intervals import Array, series_interval
 from benchkit.measurement import Measurement
 from benchkit.statistics import relative_half_width, slowest_rank
 
@@ -52,11 +53,11 @@ def measure(
         order = random.Random(seed)  # the same on all ranks
         active = [index for index, measurement in enumerate(measurements) if not measurement.starved]
         while active:
-            single_case = len(active) == 1  # nobody to alternate with: fewer exchanges, the same blocks
+            single_case = len(active) == 1  # it takes turns with no other
             for index in order.sample(active, len(active)):
                 with given_up(measurements[index], single_rank):
-                    timer.run_blocks(cases[index], measurements[index], single_case)
-                if measurements[index].starved or stop(measurements[index], config):
+                    timer.run_block(cases[index], measurements[index], single_case)
+                if measurements[index].starved or stop(measurements[index], config, single_case):
                     active.remove(index)
         return measurements
     finally:
@@ -86,43 +87,58 @@ class Timer:
     before: Callable[[Case], None]
 
     def warm_up(self, case: Case, measurement: Measurement) -> None:
-        """Runs the warm-up and sizes the blocks by it; without one, a block is one sample."""
-        measurement.calls_per_sample = calls = self.calls(case)
-        if not self.config.warmup_iterations:
-            return
-        durations, starts, _ = self.sample(case, calls, self.config.warmup_iterations)
-        ends = [*starts[1:], self.clock.now()]  # a sample costs its reset and barrier, too
-        gathered = self.exchange([*durations, *(end - start for start, end in zip(starts, ends, strict=True))])
-        measurement.warmup_s = [row[: len(durations)] for row in gathered]
-        typical_s = float(np.median(slowest_rank([row[len(durations) :] for row in gathered])))
-        measurement.block_iterations = block_size(typical_s, self.config)
-        measurement.blocks_per_exchange = max(1, fitting(typical_s, self.config) // measurement.block_iterations)
+        """Calls the case until it gets no faster, at least `warmup_iterations` times."""
+        measurement.calls_per_sample = self.calls(case)
+        measurement.estimator = case.estimator
+        window, count, spent_s = None, self.config.warmup_iterations, 0.0
+        while count:
+            times, elapsed_s = self.warm_up_window(case, measurement, count)
+            spent_s += elapsed_s
+            measurement.typical_s = elapsed_s / count
+            if window is not None:
+                measurement.steady = float(np.median(times)) >= float(np.quantile(window, 0.25))
+            if measurement.steady or spent_s >= self.config.max_warmup_seconds:
+                break
+            window, count = times, max(count, fitting(measurement.typical_s, self.config))
+
+    def warm_up_window(self, case: Case, measurement: Measurement, count: int) -> tuple[Array, float]:
+        """Takes some samples, sets them aside; their times and how long all of it took (s), as all ranks know them."""
+        began = self.clock.now()
+        durations, _, _ = self.sample(case, measurement.calls_per_sample, count)
+        gathered = self.exchange([*durations, self.clock.now() - began])
+        rows = [row[:count] for row in gathered]
+        kept = measurement.warmup_s or [[] for _ in rows]
+        measurement.warmup_s = [before + row for before, row in zip(kept, rows, strict=True)]
+        return slowest_rank(rows), max(row[-1] for row in gathered)
 
     def calls(self, case: Case) -> int:
-        """Calls in one sample; `auto` doubles them until all ranks together fill block_seconds."""
-        most = case.max_calls_per_reset or sys.maxsize
+        """Calls in one sample; where a length is asked for, doubled until all ranks together fill it."""
         given = self.config.calls_per_sample
-        if self.config.mode != "loop" or given != "auto":
-            return min(int(given), most)
+        to_fill = case.fill_seconds or (self.config.block_seconds if given == "auto" else 0.0)
+        if not to_fill:
+            return int(given)
         calls = 1
-        while calls < most:
+        while True:
             durations, _, _ = self.sample(case, calls, 1)
-            if max(row[0] for row in self.exchange(durations)) * calls >= self.config.block_seconds:
-                break
-            calls = min(2 * calls, most)
-        return calls
+            if max(row[0] for row in self.exchange(durations)) * calls >= to_fill:
+                return calls
+            calls *= 2
 
-    def run_blocks(self, case: Case, measurement: Measurement, single_case: bool) -> None:
-        """Takes a block of samples, or where the case is alone as many as fill block_seconds, and shares them."""
-        began = self.clock.now()
-        wanted = measurement.block_iterations * (measurement.blocks_per_exchange if single_case else 1)
-        count = min(wanted, self.config.max_iterations - measurement.num_samples())
+    def run_block(self, case: Case, measurement: Measurement, single_case: bool) -> None:
+        """Takes a block of samples and shares them; where the case is alone, as many as fill block_seconds."""
+        began, before = self.clock.now(), read_counters()
+        size = fitting if single_case else block_size
+        count = min(size(measurement.typical_s, self.config), self.config.max_iterations - measurement.num_samples())
         durations, starts, regions = self.sample(case, measurement.calls_per_sample, count)
         spent = [seconds[name] for name in case.regions for seconds in regions]
-        gathered = self.exchange([*durations, *starts, *spent, self.clock.now() - began])
+        grown = [after - then for after, then in zip(read_counters(), before, strict=True)]
+        gathered = self.exchange([*durations, *starts, *spent, *grown, self.clock.now() - began])
         columns = [[row[i * count : (i + 1) * count] for row in gathered] for i in range(2 + len(case.regions))]
         measurement.add(columns[0], columns[1], dict(zip(case.regions, columns[2:], strict=True)))
+        counted = [row[-1 - len(COUNTERS) : -1] for row in gathered]
+        measurement.add_disturbance(dict(zip(COUNTERS, map(list, zip(*counted, strict=True)), strict=True)))
         measurement.elapsed_s += max(row[-1] for row in gathered)
+        measurement.typical_s = measurement.elapsed_s / measurement.num_samples()
 
     def sample(self, case: Case, calls: int, count: int) -> tuple[list[float], list[float], list[dict[str, float]]]:
         """`count` samples of this rank: seconds per call, when each started, and seconds per call in each region."""
@@ -142,7 +158,7 @@ class Timer:
 
 
 def block_size(typical_s: float, config: MeasureConfig) -> int:
-    """Samples in a block: as many as fill block_seconds, yet few enough for min_blocks of them, and odd.
+    """Samples in a block: as many as fill block_seconds, few enough for min_blocks of them, and odd.
 
     The median of an even number is a mean of two, which for skewed times estimates something else than the median.
     """
@@ -151,20 +167,20 @@ def block_size(typical_s: float, config: MeasureConfig) -> int:
 
 
 def fitting(typical_s: float, config: MeasureConfig) -> int:
-    """Samples that fill block_seconds."""
-    return math.ceil(config.block_seconds / typical_s) if typical_s > 0 else config.max_iterations
+    """Samples that fill block_seconds; one where nothing is known of them yet."""
+    return math.ceil(config.block_seconds / typical_s) if typical_s > 0 else 1
 
 
-def stop(measurement: Measurement, config: MeasureConfig) -> bool:
+def stop(measurement: Measurement, config: MeasureConfig, single_case: bool) -> bool:
     """Decides after a block whether the case is done, and notes why."""
-    taken, block = measurement.num_samples(), measurement.block_iterations
     if config.target_rel_ci is not None:
-        width = relative_half_width(np.asarray(measurement.block_medians_s))
+        times = measurement.times()
+        width = relative_half_width(series_interval(times), float(np.median(times)))
         measurement.converged = width is not None and width <= config.target_rel_ci
-        if measurement.converged and taken >= config.min_blocks * block:
+        if measurement.converged and (single_case or len(measurement.blocks) >= config.min_blocks):
             measurement.stopped_by = "target_rel_ci"
             return True
-    if taken >= config.max_iterations:
+    if measurement.num_samples() >= config.max_iterations:
         measurement.stopped_by = "max_iterations"
     elif measurement.elapsed_s >= config.max_seconds:
         measurement.stopped_by = "max_seconds"

@@ -3,12 +3,14 @@
 import itertools
 import logging
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from tqdm import tqdm
 
-from benchkit.statistics import algorithm_bandwidth, bus_bandwidth, summarize
+from benchkit.estimators import SLOWEST_RANK
+from benchkit.modes import Modes, find_modes
+from benchkit.statistics import algorithm_bandwidth, bus_bandwidth, iteration_times, summarize
 
 LONG_SWEEP = 5
 """Points from which a sweep gets a bar."""
@@ -83,19 +85,39 @@ def failure_text(record: dict[str, Any]) -> str:
 
 
 def case_line(case: dict[str, Any]) -> str:
-    """Labels, median and spread, bandwidth; or why there are none."""
+    """Labels, time, mean and bandwidth; or why there are none."""
     labels = " ".join(f"{name}={value}" for name, value in case["labels"].items())
     if case["status"] != "ok":
         return f"{labels}  {case['status'].upper()}: {case['reason']}".strip()
-    summary = summarize(case["samples_s"], case["start_offsets_s"], case["block_iterations"])
-    median = float(summary["median_s"] or 0)
-    width = summary["rel_ci"]
-    spread = f"±{100 * width:.1f} %" if width is not None else "±? (too few blocks)"
-    rate = ""
+    estimator = case.get("estimator", SLOWEST_RANK)
+    times = iteration_times(case["samples_s"], case["start_offsets_s"], estimator)
+    summary = summarize(case["samples_s"], case["start_offsets_s"], estimator)
+    calls = f" of {case['calls_per_sample']} calls" if case["calls_per_sample"] > 1 else ""
+    text = f"{labels}  {time_text(summary, find_modes(times))}  ({len(times)} samples{calls})"
     algbw, busbw = algorithm_bandwidth(case, summary), bus_bandwidth(case, summary)
-    if algbw is not None:
-        rate = f"  algbw {algbw:.3g} GB/s  busbw {busbw:.3g} GB/s"
-    return f"{labels}  {readable(median)} {spread} ({summary['num_samples']} samples){rate}".strip()
+    return (text if algbw is None else f"{text}  algbw {algbw:.3g} GB/s  busbw {busbw:.3g} GB/s").strip()
+
+
+def time_text(summary: Mapping[str, Any], modes: Modes | None) -> str:
+    """The median with its interval, or both modes with their shares; always the mean.
+
+    "1.2 ms [1.1, 1.4]  mean 1.6 ms" or "0.6 ms (70 %) and 5.1 ms (30 %)  mean 1.9 ms".
+    """
+    unit, factor = unit_of(summary["median_s"])
+
+    def scaled(seconds: float) -> str:
+        return f"{factor * seconds:.4g}"
+
+    low, high = summary["ci_low_s"], summary["ci_high_s"]
+    if modes:
+        share, fast, slow = modes.slow_share, scaled(modes.fast_s), scaled(modes.slow_s)
+        text = f"{fast} {unit} ({1 - share:.0%}) and {slow} {unit} ({share:.0%})"
+    elif low is not None and high is not None:
+        text = f"{scaled(summary['median_s'])} {unit} [{scaled(low)}, {scaled(high)}]"
+    else:
+        text = f"{scaled(summary['median_s'])} {unit} (too few independent samples for an interval)"
+    mean, quartile, p95 = (scaled(summary[name]) for name in ("mean_s", "p25_s", "p95_s"))
+    return f"{text}  mean {mean}  p25 {quartile}  p95 {p95} {unit}"
 
 
 def told(case: dict[str, Any]) -> Iterator[str]:
@@ -109,7 +131,11 @@ def told(case: dict[str, Any]) -> Iterator[str]:
 
 def readable(seconds: float) -> str:
     """A time with a unit that suits it: "45.5 ms"."""
-    for unit, factor in (("s", 1.0), ("ms", 1e3), ("µs", 1e6)):
-        if seconds * factor >= 1:
-            return f"{seconds * factor:.4g} {unit}"
-    return f"{seconds * 1e9:.4g} ns"
+    unit, factor = unit_of(seconds)
+    return f"{seconds * factor:.4g} {unit}"
+
+
+def unit_of(seconds: float) -> tuple[str, float]:
+    """The unit that suits a time, and how many of it are a second."""
+    units = (("s", 1.0), ("ms", 1e3), ("µs", 1e6))
+    return next((each for each in units if seconds * each[1] >= 1), ("ns", 1e9))

@@ -11,7 +11,9 @@ from typing import Any
 
 import orjson
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
+READABLE_VERSIONS = (1, 2)
+"""Version 1 has `block_iterations`, the length of all blocks of a case, in place of `blocks`."""
 FILE_NAME = "record.json"
 STATUSES = (
     "running",      # the agent is at it, or was killed before it could say more
@@ -78,6 +80,7 @@ def read(path: Path) -> dict[str, Any]:
         raise ValueError(f"{path}: not readable as JSON ({error})") from None
     if not isinstance(record, dict) or "schema_version" not in record:
         raise ValueError(f"{path}: not a benchkit record (no schema_version)")
-    if record["schema_version"] != SCHEMA_VERSION:
-        raise ValueError(f"{path}: record version {record['schema_version']}, this benchkit reads {SCHEMA_VERSION}")
+    if record["schema_version"] not in READABLE_VERSIONS:
+        allowed = ", ".join(map(str, READABLE_VERSIONS))
+        raise ValueError(f"{path}: record version {record['schema_version']}, this benchkit reads {allowed}")
     return record

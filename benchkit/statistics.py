@@ -1,18 +1,12 @@
-"""From raw samples to the figures that are reported. Pure functions of arrays; all times in seconds.
+"""From raw samples to the figures that are reported. Pure functions of arrays; all times in seconds."""
 
-The unit of inference is the median of a block of samples, not the sample: neighbouring samples are correlated, and
-tests on raw samples call identical code different in most runs.
-"""
-
-import math
 from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-Array = npt.NDArray[np.float64]
-CONFIDENCE = 0.95
+from benchkit.estimators import LAST_ARRIVAL, SLOWEST_RANK
+from benchkit.intervals import FEWEST_ROUNDS, Array, correlation_length, series_interval
 
 
 def slowest_rank(samples: Any) -> Array:
@@ -21,90 +15,98 @@ def slowest_rank(samples: Any) -> Array:
     return slowest
 
 
-def block_medians(times: Array, block: int) -> Array:
-    """The median of each whole block of `block` consecutive times; a shorter rest is left out."""
-    whole = len(times) // block * block
-    return np.asarray(np.median(times[:whole].reshape(-1, block), axis=1))
+def iteration_times(samples: Any, starts: Any, estimator: str = SLOWEST_RANK) -> Array:
+    """One time per iteration, from samples and starts [rank][iteration] on one clock (None: not known).
 
-
-def median_interval(values: Array) -> tuple[float, float] | None:
-    """Order-statistic confidence interval of the median at CONFIDENCE, or None with fewer than 6 values.
-
-    The k-th smallest and k-th largest, with the largest k for which the binomial tail P(X < k), X ~ B(n, 1/2),
-    is at most (1 - CONFIDENCE) / 2 (Conover, Practical Nonparametric Statistics, section 3.2). Assumes no distribution.
+    SLOWEST_RANK: the longest call of all ranks. LAST_ARRIVAL: from the last rank's start to the last
+    rank's end, so that no rank's waiting for another to begin is counted; the slowest rank's call
+    where starts are not known.
     """
-    n = len(values)
-    tail, k = 0.0, 0
-    while (tail := tail + math.exp(log_binomial(n, k) - n * math.log(2))) <= (1 - CONFIDENCE) / 2:
-        k += 1
-    if k == 0:
-        return None
-    ordered = np.sort(values)
-    return float(ordered[k - 1]), float(ordered[n - k])
+    if estimator != LAST_ARRIVAL or starts is None:
+        return slowest_rank(samples)
+    began = np.asarray(starts, dtype=np.float64)
+    return np.asarray((began + np.asarray(samples)).max(axis=0) - began.max(axis=0))
 
 
-def log_binomial(n: int, k: int) -> float:
-    return math.lgamma(n + 1) - math.lgamma(k + 1) - math.lgamma(n - k + 1)
+def round_medians(case: Mapping[str, Any]) -> Array:
+    """The median of each block of samples, in which the cases of a job take turns."""
+    times = slowest_rank(case["samples_s"])
+    lengths = case.get("blocks") or [case["block_iterations"]] * (len(times) // case["block_iterations"])
+    ends = np.cumsum(lengths, dtype=int)
+    return np.array([np.median(block) for block in np.split(times[: ends[-1]], ends[:-1])] if len(ends) else [])
 
 
-def relative_half_width(medians: Array) -> float | None:
-    """Half-width of the interval of the median of block medians, as a share of it; None where there is no interval."""
-    interval, centre = median_interval(medians), float(np.median(medians)) if len(medians) else 0.0
+def relative_half_width(interval: tuple[float, float] | None, centre: float) -> float | None:
+    """Half the width of an interval as a share of its centre; None where there is no interval."""
     return None if interval is None or centre == 0 else (interval[1] - interval[0]) / 2 / centre
 
 
-def paired_speedup(baseline: Mapping[str, Any], case: Mapping[str, Any]) -> tuple[float, float | None, float | None]:
-    """How many times faster a case is than another of its job, and the 95 % interval (None with too few blocks).
+Estimate = tuple[float, float | None, float | None]
+"""A value and its 95 % interval, None where there are too few independent rounds."""
 
-    The median of the ratios of their block medians, block by block: cases are timed in turns, so that what disturbs
-    the machine for a while meets both.
+
+def paired_speedup(baseline: Mapping[str, Any], case: Mapping[str, Any]) -> Estimate:
+    """How many times faster a case is than another of its job.
+
+    The median of the ratios of their block medians, round by round: cases are timed in turns, so that
+    what disturbs the machine for a while meets both.
     """
-    medians = [block_medians(slowest_rank(each["samples_s"]), each["block_iterations"]) for each in (baseline, case)]
-    rounds = min(map(len, medians))
-    ratios = medians[0][:rounds] / medians[1][:rounds]
-    low, high = median_interval(ratios) or (None, None)
-    return float(np.median(ratios)), low, high
+    reference, own = aligned(baseline, case)
+    return estimated(reference / own)
 
 
-def paired_overlap(
-    compute: Mapping[str, Any], communicate: Mapping[str, Any], case: Mapping[str, Any]
-) -> tuple[float, float | None, float | None]:
-    """(T_comp + T_comm - T) / min(T_comp, T_comm), 1 where the shorter is hidden, with its 95 % interval, by block.
+def paired_overlap(compute: Mapping[str, Any], communicate: Mapping[str, Any], case: Mapping[str, Any]) -> Estimate:
+    """(T_comp + T_comm - T) / min(T_comp, T_comm), 1 where the shorter is hidden, round by round.
 
-    Below 0 the parts hinder each other.
+    The shorter part is the one with the smaller median, in all rounds: the smaller of two noisy times
+    would be too small, and the overlap too large. Below 0 the parts hinder each other.
     """
-    medians = [
-        block_medians(slowest_rank(each["samples_s"]), each["block_iterations"])
-        for each in (compute, communicate, case)
-    ]
+    computing, communicating, both = aligned(compute, communicate, case)
+    shorter = min(computing, communicating, key=lambda medians: float(np.median(medians)))
+    return estimated((computing + communicating - both) / shorter)
+
+
+def aligned(*cases: Mapping[str, Any]) -> list[Array]:
+    """The block medians of cases, in the rounds that all of them took part in."""
+    medians = [round_medians(case) for case in cases]
     rounds = min(map(len, medians))
-    computing, communicating, both = (each[:rounds] for each in medians)
-    shares = (computing + communicating - both) / np.minimum(computing, communicating)
-    low, high = median_interval(shares) or (None, None)
-    return float(np.median(shares)), low, high
+    return [each[:rounds] for each in medians]
 
 
-def summarize(samples: Any, start_offsets: Any, block: int) -> dict[str, float | int | None]:
-    """Every figure of one case from samples[rank][iteration] and start_offsets[rank][iteration] (or None)."""
+def estimated(rounds: Array) -> Estimate:
+    low, high = series_interval(rounds, FEWEST_ROUNDS) or (None, None)
+    return float(np.median(rounds)), low, high
+
+
+def summarize(
+    samples: Any, start_offsets: Any, estimator: str = SLOWEST_RANK
+) -> dict[str, float | int | None]:  # fmt: skip
+    """Every figure of one case from samples and start offsets [rank][iteration] (None: not known).
+
+    median_s and its interval are of the same times. osu_mean_s: the mean of all samples of all ranks,
+    which is what the OSU micro-benchmarks print. independent_samples: how many independent samples
+    the times are worth.
+    """
     samples = np.asarray(samples, dtype=np.float64)
-    times = samples.max(axis=0)
-    medians = block_medians(times, block)
-    interval = median_interval(medians)
-    low, median, p95, p99, mean = (
-        float(times.min()), *(float(q) for q in np.percentile(times, [50, 95, 99])), float(times.mean())
-    )  # fmt: skip
+    times = iteration_times(samples, start_offsets, estimator)
+    low, high = series_interval(times) or (None, None)
+    quartile, median, p95, p99 = (float(q) for q in np.percentile(times, [25, 50, 95, 99]))
+    interval = None if low is None or high is None else (low, high)
     summary: dict[str, float | int | None] = {
         "median_s": median,
-        "ci_low_s": interval[0] if interval else None,
-        "ci_high_s": interval[1] if interval else None,
-        "rel_ci": relative_half_width(medians),
-        "min_s": low,
+        "ci_low_s": low,
+        "ci_high_s": high,
+        "rel_ci": relative_half_width(interval, median),
+        "min_s": float(times.min()),
         "max_s": float(times.max()),
-        "mean_s": mean,
+        "mean_s": float(times.mean()),
         "std_s": float(times.std(ddof=1)) if len(times) > 1 else None,
+        "osu_mean_s": float(samples.mean()),
+        "p25_s": quartile,
         "p95_s": p95,
         "p99_s": p99,
         "num_samples": len(times),
+        "independent_samples": int(len(times) / correlation_length(times)),
         "start_skew_s": None,
         "makespan_s": None,
         "straggler_rank": None,

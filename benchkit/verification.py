@@ -78,21 +78,6 @@ def reduced(
     return result // world_size if op == "avg" else result
 
 
-def max_repeats(world_size: int, dtype: "torch.dtype", op: str) -> int | None:
-    """How often an in-place all-reduce may be repeated on these inputs before values overflow; None: any number.
-
-    The first leaves |x| <= 2w (sum) or 2^w (product); each further one multiplies by w, or raises to the power w.
-    """
-    import torch
-
-    if world_size == 1 or op in ("avg", "min", "max") or dtype in (torch.int32, torch.int64):
-        return None
-    exponent, _ = exact_range(dtype)
-    base = exponent - 1 if op == "sum" else exponent
-    growth = math.log2(base) / math.log2(world_size) if op == "product" else base / math.log2(world_size)
-    return max(1, int(growth))
-
-
 def tile(buffer: "torch.Tensor", period: "torch.Tensor") -> None:
     """Fills a flat buffer with repetitions of `period` (same dtype and device)."""
     rows = len(buffer) // len(period)

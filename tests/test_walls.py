@@ -11,9 +11,9 @@ from tests.support.cli import ROOT
 
 FILES = sorted(path for package in ("benchkit", "launch", "analysis") for path in (ROOT / package).rglob("*.py"))
 HYDRA_MAY_BE_KNOWN_BY = {"app.py", "composition.py", "points.py", "submit.py", "sweep.py"}
-ANALYSIS_MAY_IMPORT = tuple(
-    f"benchkit.{name}" for name in ("record", "balancing", "lut", "splits", "statistics", "models.collectives.sizes")
-)  # pure arithmetic, and the format that both sides share
+PURE = ("balancing", "estimators", "intervals", "lut", "modes", "splits", "statistics", "models.collectives.sizes")
+"""Modules of arithmetic and names, which analysis shares with what measures."""
+ANALYSIS_MAY_IMPORT = tuple(f"benchkit.{name}" for name in ("record", *PURE))
 SUITES_MAY_IMPORT = {"case", "config", "errors", "lut", "models", "registry", "verification"}
 
 

@@ -40,6 +40,6 @@ class CollectiveConfig(RunConfig):
 @suite
 def collective(config: CollectiveConfig, rank: Rank) -> list[Case]:
     """Time and bandwidth of a collective of torch.distributed."""
-    from benchkit.models.collectives.cases import case_of
+    from benchkit.models.collectives.cases import cases_of
 
-    return [case_of(config, rank)]
+    return cases_of(config, rank)

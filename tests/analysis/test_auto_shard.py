@@ -8,6 +8,7 @@ from analysis import scaling
 from analysis.__main__ import main
 from analysis.plots import draw_all
 from analysis.tables import auto_shard
+from benchkit.intervals import FEWEST_SAMPLES
 from tests.support.markdown import section
 from tests.support.records import make_record, tabulate_records, write_all
 
@@ -41,7 +42,7 @@ def case(base, sharding, ranks, scope, seconds, against, work=1.0):
     }  # fmt: skip
 
 
-def shard_record(workload="matmul_512x512x512", counts=(1, 2, 4), slower=1.0, samples=20, **config):
+def shard_record(workload="matmul_512x512x512", counts=(1, 2, 4), slower=1.0, samples=FEWEST_SAMPLES, **config):
     """A job that follows Amdahl's law exactly, on several devices `slower` times as slow."""
     weak = config.get("scaling") == "weak"
     record = make_record(world_size=max(counts), samples=samples)

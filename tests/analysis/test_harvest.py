@@ -35,7 +35,7 @@ PARTS = [
     (WHOLE, key) for key in ("suite", "status", "config", "world_size", "started_at", "environment", "cases", "error")
 ]
 PARTS += [(WHOLE["config"], key) for key in ("backend", "hardware", "measure", "model", "seed", "start_method")]
-PARTS += [(WHOLE["cases"][0], key) for key in ("labels", "status", "start_offsets_s", "block_iterations", "stopped_by")]
+PARTS += [(WHOLE["cases"][0], key) for key in ("labels", "status", "start_offsets_s", "blocks", "stopped_by")]
 
 
 @pytest.mark.parametrize(("part", "key"), PARTS, ids=[key for _, key in PARTS])

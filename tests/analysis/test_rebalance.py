@@ -12,6 +12,7 @@ from analysis.__main__ import main
 from analysis.plots import draw_all
 from analysis.tables import matmul_lut, rebalance
 from analysis.tables import write_all as tables_of
+from benchkit.intervals import FEWEST_ROUNDS
 from benchkit.statistics import paired_speedup
 from tests.support.records import make_record, tabulate_records, write_all
 
@@ -53,11 +54,11 @@ def cells():
 
 
 def test_a_paired_speedup_is_blind_to_what_slows_both_down():
-    drift = np.linspace(1, 3, 20)
-    even = {"samples_s": [(2 * drift).tolist()] * 2, "block_iterations": 2}
-    ours = {"samples_s": [drift.tolist()] * 2, "block_iterations": 2}
+    drift = np.random.default_rng(0).uniform(1, 3, 2 * FEWEST_ROUNDS)
+    even = {"samples_s": [(2 * drift).tolist()] * 2, "blocks": [2] * FEWEST_ROUNDS}
+    ours = {"samples_s": [drift.tolist()] * 2, "blocks": [2] * FEWEST_ROUNDS}
     assert paired_speedup(even, ours) == (2.0, 2.0, 2.0)
-    few = {"samples_s": [drift[:4].tolist()] * 2, "block_iterations": 2}
+    few = {"samples_s": [drift[:4].tolist()] * 2, "blocks": [2, 2]}
     assert paired_speedup(even, few) == (2.0, None, None)
 
 
@@ -93,7 +94,7 @@ def test_each_rank_has_its_busy_and_its_waiting_time():
     assert "seq_len" not in shown  # the same throughout
 
 
-@pytest.mark.parametrize("regions", [{}, {"compute_block": [[1e-3] * 20] * 2, "comm_wait": [[0.0] * 20] * 2}])
+@pytest.mark.parametrize("regions", [{}, {"compute_block": [[1e-3] * 400] * 2, "comm_wait": [[0.0] * 400] * 2}])
 def test_where_no_waiting_is_marked_nobody_knows_who_was_busy(regions):
     record = ring_record()
     record["cases"][1]["regions_s"] = regions
@@ -218,7 +219,7 @@ def test_too_few_samples_for_an_interval_are_no_obstacle(cells):
     for record in cells[:2]:
         for each in record["cases"]:
             each |= {name: [row[:3] for row in each[name]] for name in ("samples_s", "start_offsets_s")}
-            each["regions_s"] = {}
+            each |= {"regions_s": {}, "blocks": [1] * 3}
     text = rebalance.write(tabulate_records(cells))["ring_attention_rebalanced.md"]
     assert "slower than even beyond its interval in 0 of 4, 2 without an interval; within" in text
 

@@ -4,6 +4,7 @@ import pytest
 from analysis.metrics import METRICS
 from analysis.sentences import describe
 from analysis.table import as_markdown, as_text, identity_columns, own_columns
+from benchkit.intervals import FEWEST_SAMPLES
 from tests.support.cli import ROOT
 from tests.support.records import grid, make_record, tabulate_records
 
@@ -16,7 +17,7 @@ def test_a_row_by_hand():
     assert row["busbw_gb_per_s"] == pytest.approx(1.5 * 100 * 2**20 / 0.2 / 1e9)
     assert (row["suite"], row["backend"], row["device"], row["world_size"]) == ("allreduce", "gloo", "cpu", 4)
     assert row["ci_low_s"] < row["median_s"] < row["ci_high_s"]
-    assert row["num_samples"] == 20
+    assert row["num_samples"] == FEWEST_SAMPLES
 
 
 def test_one_rank_has_no_bandwidth_neither_0_nor_infinite():

@@ -14,6 +14,7 @@ from analysis.plots import draw_all
 from analysis.table import combine
 from analysis.tables import transformer, transformer_json, transformer_summary
 from analysis.tables import write_all as tables_of
+from benchkit.intervals import FEWEST_SAMPLES
 from tests.support.markdown import section
 from tests.support.records import make_record, tabulate_records, write_all
 
@@ -79,7 +80,10 @@ def shared_record(kind="ddp"):
             "details": {},
             "useful_flops": None,
         }
-        sends |= {"labels": {"pass": name, "ranks": 2, "part": "communication"}, "samples_s": [[0.25e-3] * 20] * 2}
+        sends |= {
+            "labels": {"pass": name, "ranks": 2, "part": "communication"},
+            "samples_s": [[0.25e-3] * FEWEST_SAMPLES] * 2,
+        }
         both |= {"against": alone["name"], "useful_flops": 2 * alone["useful_flops"], "parts": [sends["name"]]}
         cases += [both, alone, alone | sends]
     return model_record(parallel=kind) | {"world_size": 2, "cases": cases}
@@ -250,12 +254,13 @@ def test_each_measured_pass_has_its_json(records, tmp_path):
     assert set(found) == tiny | {"json/bench_2.7B_ctx128_fwd.json"}
     content = json.loads(found["json/bench_tiny_ctx64_fwd_bwd.json"])
     times = content.pop("trial_times_ms")
-    assert len(times) == 20
+    assert len(times) == FEWEST_SAMPLES
     assert content.pop("mean_time_ms") == pytest.approx(1.92)
     assert content.pop("std_time_ms") == pytest.approx(np.std(times, ddof=1))
     assert content == {
         "model_size": "tiny", "vocab": 10000, "context_length": 64, "d_model": 64, "d_ff": 256, "num_layers": 2,
-        "num_heads": 4, "batch_size": 4, "num_steps": 1, "num_warmups": 5, "num_trials": 20, "forward_only": False,
+        "num_heads": 4, "batch_size": 4, "num_steps": 1, "num_warmups": 5, "num_trials": FEWEST_SAMPLES,
+        "forward_only": False,
         "device": "cpu", "pass": "forward_backward",
     }  # fmt: skip
     big = json.loads(found["json/bench_2.7B_ctx128_fwd.json"])
@@ -265,10 +270,10 @@ def test_each_measured_pass_has_its_json(records, tmp_path):
 
 def test_json_is_of_the_slowest_rank_and_unlike_runs_keep_apart(tmp_path):
     record = shared_record()
-    record["cases"][0]["samples_s"] = [[1e-3] * 20, [2e-3] * 20]
+    record["cases"][0]["samples_s"] = [[1e-3] * FEWEST_SAMPLES, [2e-3] * FEWEST_SAMPLES]
     found = transformer_json.write(combine(harvest([write_all(tmp_path, [record])]).rows))
     assert len(found) == 6
-    assert json.loads(found["json/bench_tiny_ctx128_fwd_ranks-2.json"])["trial_times_ms"] == [2.0] * 20
+    assert json.loads(found["json/bench_tiny_ctx128_fwd_ranks-2.json"])["trial_times_ms"] == [2.0] * FEWEST_SAMPLES
     assert json.loads(found["json/bench_tiny_ctx128_fwd_ranks-1.json"])["mean_time_ms"] == pytest.approx(1)
 
 

@@ -1,8 +1,11 @@
 import gc
+from dataclasses import replace
 
 import pytest
 
 from benchkit.case import Case
+from benchkit.disturbance import COUNTERS
+from benchkit.intervals import FEWEST_SAMPLES
 from benchkit.measure import block_size, measure
 from benchkit.measurement import Measurement
 from tests.support.fakes import FakeClock, alone, cycle, noise, plan
@@ -19,17 +22,42 @@ def test_a_fixed_plan_takes_exactly_its_samples_and_sets_the_warmup_aside():
     assert (result.stopped_by, result.converged) == ("max_iterations", None)
 
 
-def test_a_steady_case_stops_at_its_target_after_the_least_blocks():
-    [result] = run([Case()], plan(target_rel_ci=0.02, max_iterations=1000, block_seconds=99), FakeClock(cycle([1.0])))
-    assert (result.stopped_by, result.converged) == ("target_rel_ci", True)
-    assert len(result.samples_s[0]) == 10 * result.block_iterations == 990  # 99 and not 100: blocks are odd
-
-
-def test_a_block_lasts_as_long_as_asked_and_a_target_ends_early():
+def test_a_case_stops_at_its_target_once_its_interval_can_be_known():
     config = plan(target_rel_ci=0.02, max_iterations=1000, block_seconds=5.0)
     [result] = run([Case()], config, FakeClock(cycle([1.0])))
-    assert result.block_iterations == 5
-    assert len(result.samples_s[0]) == 50
+    assert (result.stopped_by, result.converged) == ("target_rel_ci", True)
+    assert result.blocks == [5] * (FEWEST_SAMPLES // 5)
+
+
+def test_cases_that_take_turns_go_on_for_the_least_turns():
+    config = plan(target_rel_ci=0.02, max_iterations=1000, block_seconds=99, min_blocks=10)
+    for result in run([Case(), Case()], config, FakeClock(cycle([1.0]))):
+        assert result.stopped_by == "target_rel_ci"
+        assert result.blocks == [99] * 10  # 99 and not 100: blocks are odd
+
+
+def test_a_turn_is_as_long_as_the_samples_so_far_say():
+    """The warm-up was ten times as slow as what follows."""
+    config = plan(max_iterations=300, block_seconds=30.0, min_blocks=1)
+    first, _ = run([Case(), Case()], config, FakeClock(cycle([10.0] * 6 + [1.0] * 999)))
+    assert first.blocks[0] == 3
+    assert first.blocks[1] == 29
+
+
+def test_the_warm_up_goes_on_until_calls_get_no_faster():
+    durations = [9.0, 8.0, 7.0] + [5.0] * 3 + [1.0] * 99
+    config = plan(max_warmup_seconds=100.0, block_seconds=1.0, max_iterations=1)
+    [result] = run([Case()], config, FakeClock(cycle(durations)))
+    assert result.warmup_s == [[9.0, 8.0, 7.0, 5.0, 5.0, 5.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0]]
+    assert result.steady is True
+    [hasty] = run([Case()], replace(config, max_warmup_seconds=39.0), FakeClock(cycle(durations)))
+    assert hasty.warmup_s == [[9.0, 8.0, 7.0, 5.0, 5.0, 5.0]]
+    assert hasty.steady is False
+
+
+def test_a_warm_up_of_a_fixed_length_says_nothing_of_steadiness():
+    [result] = run([Case()], plan(), FakeClock(cycle([1.0])))
+    assert (result.warmup_s, result.steady) == ([[1.0] * 3], None)
 
 
 def test_a_noisy_case_goes_on_to_its_limit_and_says_that_it_did_not_converge():
@@ -72,11 +100,11 @@ def test_loop_mode_times_several_calls_and_divides():
     assert result.samples_s[0][0] == pytest.approx(2.0)
 
 
-def test_loop_mode_respects_how_often_a_case_may_repeat():
-    clock = FakeClock(cycle([2.0]))
-    [result] = run([Case(max_calls_per_reset=6)], plan(mode="loop", calls_per_sample=20), clock)
-    assert result.calls_per_sample == 6
-    assert set(clock.repeats) == {6}
+def test_a_case_may_ask_for_samples_of_some_length_beside_one_of_single_calls():
+    cases = [Case(), Case(fill_seconds=9.0)]
+    single, filled = run(cases, plan(max_iterations=5), FakeClock(cycle([1.0])))
+    assert (single.calls_per_sample, filled.calls_per_sample) == (1, 16)
+    assert filled.samples_s == [[1.0] * 5]
 
 
 def order_of_blocks(seed):
@@ -103,11 +131,11 @@ def test_a_case_that_is_done_leaves_the_others_running():
     current = []
     clock = FakeClock(lambda: next(steady) if current[-1] == "steady" else noisy())
     cases = [Case(step=lambda name=name: current.append(name)) for name in ("steady", "noisy")]
-    config = plan(target_rel_ci=0.001, max_iterations=100, block_seconds=2.0)
+    config = plan(target_rel_ci=0.001, max_iterations=1000, block_seconds=2.0)
     first, second = run(cases, config, clock)
     assert first.stopped_by == "target_rel_ci"
     assert second.stopped_by == "max_iterations"
-    assert len(first.samples_s[0]) < len(second.samples_s[0]) == 100
+    assert len(first.samples_s[0]) < len(second.samples_s[0]) == 1000
 
 
 def test_all_ranks_decide_by_the_slowest_of_them():
@@ -120,7 +148,7 @@ def test_all_ranks_decide_by_the_slowest_of_them():
     assert len(result.samples_s) == 2
     assert result.samples_s[1] == [10.0] * len(result.samples_s[0])
     assert result.elapsed_s == 50.0
-    assert result.block_iterations == 1
+    assert result.blocks == [1] * 5
 
 
 def test_start_offsets_are_relative_to_the_first_to_start():
@@ -140,7 +168,7 @@ def test_garbage_is_collected_again_afterwards_even_after_a_failure():
 
 
 @pytest.mark.parametrize(
-    ("typical_s", "expected"), [(0.001, 49), (0.02, 3), (0.03, 1), (5.0, 1), (0.0, 199), (1e-9, 199)]
+    ("typical_s", "expected"), [(0.001, 49), (0.02, 3), (0.03, 1), (5.0, 1), (0.0, 1), (1e-9, 199)]
 )
 def test_block_size(typical_s, expected):
     assert block_size(typical_s, plan(block_seconds=0.05, max_iterations=2000, min_blocks=10)) == expected
@@ -151,10 +179,6 @@ def test_auto_doubles_the_calls_of_a_sample_until_it_is_long_enough():
     [result] = run([Case()], plan(mode="loop", calls_per_sample="auto", block_seconds=0.25), clock)
     assert result.calls_per_sample == 32
     assert result.samples_s[0][0] == pytest.approx(0.01)
-    assert result.block_iterations == 1
-    limited = Case(max_calls_per_reset=6)
-    [result] = run([limited], plan(mode="loop", calls_per_sample="auto", block_seconds=0.25), FakeClock(cycle([0.01])))
-    assert result.calls_per_sample == 6
 
 
 def test_what_must_come_before_a_case_comes_before_all_its_samples():
@@ -170,7 +194,7 @@ def test_what_must_come_before_a_case_comes_before_all_its_samples():
 
 def test_without_a_warm_up_the_first_sample_counts():
     [result] = run([Case()], plan(warmup_iterations=0, max_iterations=5), FakeClock(cycle([1.0])))
-    assert (result.warmup_s, result.samples_s, result.block_iterations) == ([], [[1.0] * 5], 1)
+    assert (result.warmup_s, result.samples_s, result.blocks) == ([], [[1.0] * 5], [1, 4])
 
 
 def short_of_memory():
@@ -194,3 +218,13 @@ def test_other_exceptions_are_nobody_elses_to_judge():
             [Case(step=lambda: 1 / 0)], plan(), clock=FakeClock(cycle([1.0])), barrier=lambda: None, exchange=alone,
             seed=0, single_rank=True,
         )  # fmt: skip
+
+
+def test_what_disturbs_a_case_is_counted_on_every_rank_and_added_up(monkeypatch):
+    ticks = iter(range(1000))
+    monkeypatch.setattr("benchkit.measure.read_counters", lambda: [float(next(ticks)), 0.0, 0.0, 0.0])
+    two_ranks = lambda values: [values, values]  # noqa: E731
+    config = plan(max_iterations=20, min_blocks=5)
+    [result, _] = run([Case(), Case()], config, FakeClock(cycle([1.0])), exchange=two_ranks)
+    assert result.disturbance["steal_s"] == [float(len(result.blocks))] * 2
+    assert set(result.disturbance) == set(COUNTERS)

@@ -1,12 +1,14 @@
 import pytest
 
-from benchkit.progress import Progress, point_line, readable
+from benchkit.modes import Modes
+from benchkit.progress import Progress, point_line, readable, time_text
 
 
 def record(**changes):
     case = {
         "labels": {}, "status": "ok", "reason": "", "rank": None, "payload_bytes": 10**6, "bus_factor": 1.5,
-        "block_iterations": 1, "samples_s": [[0.001] * 10, [0.002] * 10], "start_offsets_s": [[0.0] * 10] * 2,
+        "calls_per_sample": 1, "blocks": [10], "samples_s": [[0.001] * 10, [0.002] * 10],
+        "start_offsets_s": [[0.0] * 10] * 2,
     }  # fmt: skip
     result = {
         "suite": "allreduce", "status": "ok", "error": None, "world_size": 2, "cases": [case],
@@ -17,8 +19,18 @@ def record(**changes):
 
 
 def test_a_point_is_one_line_with_settings_median_spread_and_rate():
-    expected = "allreduce gloo cpu x2  data_size=1  2 ms ±0.0 % (10 samples)  algbw 0.5 GB/s  busbw 0.75 GB/s"
-    assert point_line(record()) == expected
+    assert point_line(record()) == (
+        "allreduce gloo cpu x2  data_size=1  2 ms (too few independent samples for an interval)  mean 2  p25 2  "
+        "p95 2 ms  (10 samples)  algbw 0.5 GB/s  busbw 0.75 GB/s"
+    )
+
+
+def test_a_time_has_an_interval_of_its_own_shape_or_both_its_modes():
+    summary = {
+        "median_s": 1e-3, "ci_low_s": 0.9e-3, "ci_high_s": 1.4e-3, "mean_s": 2e-3, "p25_s": 0.8e-3, "p95_s": 5e-3,
+    }  # fmt: skip
+    assert time_text(summary, None) == "1 ms [0.9, 1.4]  mean 2  p25 0.8  p95 5 ms"
+    assert time_text(summary, Modes(0.6e-3, 5e-3, 0.3)) == "0.6 ms (70%) and 5 ms (30%)  mean 2  p25 0.8  p95 5 ms"
 
 
 def test_a_failure_says_where_and_why():

@@ -8,14 +8,14 @@ from benchkit import record
 
 def test_a_reader_never_sees_half_a_record(tmp_path):
     """One thread replaces the record over and over while another reads it."""
-    record.write({"schema_version": 1, "n": 0}, tmp_path)
+    record.write({"schema_version": record.SCHEMA_VERSION, "n": 0}, tmp_path)
     stop = threading.Event()
 
     def write():
         n = 0
         while not stop.is_set():
             n += 1
-            record.write({"schema_version": 1, "n": n, "filler": "x" * 100_000}, tmp_path)
+            record.write({"schema_version": record.SCHEMA_VERSION, "n": n, "filler": "x" * 100_000}, tmp_path)
 
     writer = threading.Thread(target=write)
     writer.start()

@@ -46,6 +46,7 @@ def plan(**changes: object) -> MeasureConfig:
         "mode": "per_iteration",
         "calls_per_sample": 1,
         "warmup_iterations": 3,
+        "max_warmup_seconds": 0.0,
         "target_rel_ci": None,
         "max_iterations": 100,
         "max_seconds": 1e9,

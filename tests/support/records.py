@@ -1,6 +1,7 @@
 """Records as an agent writes them, without running anything."""
 
 import json
+import random
 from pathlib import Path
 from typing import Any
 
@@ -9,20 +10,22 @@ import pandas as pd
 from analysis.rows import rows_of
 from analysis.table import combine
 from benchkit import record
+from benchkit.intervals import FEWEST_SAMPLES
 
 MEASURE = {"mode": "per_iteration", "calls_per_sample": 1, "warmup_iterations": 5}
 
 
 def make_record(
     data_size: float = 1.0, world_size: int = 2, seconds: float = 1e-3, *, backend: str = "gloo", device: str = "cpu",
-    status: str = "ok", samples: int = 20, spread: float = 0.1, **changes: Any,
+    status: str = "ok", samples: int = FEWEST_SAMPLES, spread: float = 0.1, **changes: Any,
 ) -> dict[str, Any]:  # fmt: skip
-    """A record whose slowest rank takes `seconds` at the median, evenly spread by ± `spread`."""
+    """A record whose slowest rank takes `seconds` at the median, evenly spread by ± `spread`, in random order."""
     row = [seconds * (1 + spread * (2 * i / (samples - 1) - 1)) for i in range(samples)]
+    random.Random(0).shuffle(row)
     case = {
         "labels": {}, "status": status, "reason": "", "rank": None, "payload_bytes": round(data_size * 2**20),
         "bus_factor": 2 * (world_size - 1) / world_size if world_size > 1 else None,
-        "calls_per_sample": 1, "block_iterations": 2, "warmup_s": [[seconds]] * world_size,
+        "calls_per_sample": 1, "blocks": [1] * samples, "warmup_s": [[seconds]] * world_size,
         "samples_s": [row] * world_size, "start_offsets_s": [[0.0] * samples] * world_size,
         "elapsed_s": seconds * samples, "stopped_by": "max_iterations", "converged": None,
     }  # fmt: skip

@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import count
 from typing import TYPE_CHECKING
@@ -11,8 +11,9 @@ import torch
 import torch.distributed as dist
 
 from benchkit import verification
-from benchkit.case import Case, Rank, Work, nothing
+from benchkit.case import Case, Rank, Work
 from benchkit.errors import InvalidResult, Unavailable
+from benchkit.estimators import LAST_ARRIVAL, SLOWEST_RANK
 from benchkit.models.collectives.operations import Collective, Drawn, Operation
 from benchkit.models.collectives.sizes import bus_factor, part_sizes
 from benchkit.regions import WAIT, region
@@ -25,33 +26,59 @@ ISSUE = "issue_on_host"
 LATE_S = 0.02
 """How long one rank keeps the others waiting where a barrier is checked."""
 POISON = -77
+LATENCY, BACK_TO_BACK = "latency", "back_to_back"
+"""Two questions: how long one call takes that all ranks begin together, and how long each of many
+takes that follow one another, which is what bandwidths are of (as in nccl-tests)."""
+SHORT_S = 0.01
+"""Calls shorter than this are asked both; of longer ones, the answers are alike."""
 TIMED = -1
 """The turn whose inputs are timed; checks draw others."""
 
 
-def case_of(config: "CollectiveConfig", rank: Rank) -> Case:
-    """The one case of a job; says why where it does not fit the memory."""
+def cases_of(config: "CollectiveConfig", rank: Rank) -> list[Case]:
+    """The cases of a job: back to back, and where a call is short also the latency of one by itself.
+
+    One case says why where the collective does not fit the memory, or is not there.
+    """
     dtype, name, size = getattr(torch, config.dtype), config.collective, rank.world_size
     num_elements = max(1, round(float(config.data_size) * 2**20 / dtype.itemsize))
     parts = part_sizes(name, size, num_elements, config.ragged)
     payload_bytes = sum(parts) * dtype.itemsize
     if shortage := rank.memory_shortage(2 * payload_bytes if name != "all_to_all" else 3 * payload_bytes):
-        return Case(skip=shortage)
+        return [Case(skip=shortage)]
     collective = Collective(name, parts, rank.index, size, dtype, rank.device, config.reduce_op, config.ragged)
     try:
         operation = collective.operation()
     except Unavailable as error:
-        return Case(unavailable=str(error))
+        return [Case(unavailable=str(error))]
     step = partial(asynchronously if config.async_op else synchronously, operation)
-    return Case(
+    alone = Case(
         step=step,
-        reset=partial(fill, collective, operation, TIMED, rank.seed) if operation.renews else nothing,
+        labels={"timing": LATENCY},
         verify=Check(collective, operation, step, rank.seed),
-        work=work_of(name, payload_bytes, size),
-        max_calls_per_reset=verification.max_repeats(size, dtype, config.reduce_op) if operation.renews else None,
+        work=Work(payload_bytes=work_of(name, payload_bytes, size).payload_bytes),
         regions=(ISSUE, WAIT) if config.async_op else (),
         ranks=2 if name == "send_recv" else None,
+        estimator=LAST_ARRIVAL if rank.device.type == "cpu" else SLOWEST_RANK,
     )
+    in_a_row = replace(
+        alone,
+        labels={"timing": BACK_TO_BACK},
+        work=work_of(name, payload_bytes, size),
+        fill_seconds=SHORT_S if config.measure.mode == "per_iteration" else 0.0,
+        estimator=SLOWEST_RANK,
+    )
+    if config.measure.mode == "loop":
+        return [in_a_row]
+    return [alone, in_a_row] if is_short(step, rank) else [in_a_row]
+
+
+def is_short(step: Callable[[], None], rank: Rank) -> bool:
+    """Whether a call takes less than SHORT_S on the slowest rank; of a long one, few are made to find out."""
+    [seconds] = rank.seconds_of(step, turns=1)
+    if max(seconds) < 5 * SHORT_S:
+        [seconds] = rank.seconds_of(step)
+    return max(seconds) < SHORT_S
 
 
 def synchronously(operation: Operation) -> None:
@@ -75,9 +102,10 @@ def work_of(name: str, payload_bytes: int, world_size: int) -> Work:
 
 
 def fill(collective: Collective, operation: Operation, turn: int, seed: int) -> None:
-    """Puts a turn's inputs into the buffers."""
+    """Puts a turn's inputs into the buffers; those that are timed are left as they are by any number of calls."""
     for held in operation.gives:
-        verification.tile(held.buffer, collective.inputs(held, turn, seed))
+        values = collective.inputs(held, turn, seed)
+        verification.tile(held.buffer, collective.repeatable(values) if turn == TIMED else values)
 
 
 @dataclass

@@ -33,15 +33,13 @@ class Drawn:
 class Operation:
     """start: makes the call on buffers filled by `gives`; what it returns is waited for. gets: what is there then.
 
-    poisoned: buffers that are overwritten, in which nothing of before may be left. renews: the call changes what it
-    was given.
+    poisoned: buffers that are overwritten, in which nothing of before may be left.
     """
 
     start: Callable[[bool], Work | None]
     gives: Sequence[Drawn] = ()
     gets: Sequence[Drawn] = ()
     poisoned: Sequence[Tensor] = ()
-    renews: bool = False
 
 
 @dataclass(frozen=True)
@@ -86,16 +84,14 @@ class Collective:
     def all_reduce(self) -> Operation:
         buffer = self.new(self.parts[0])
         call = partial(dist.all_reduce, buffer, op=self.reduce_op)
-        return Operation(
-            started(call), [Drawn(buffer, 0, self.rank)], [Drawn(buffer, 0, None)], renews=True
-        )  # fmt: skip
+        return Operation(started(call), [Drawn(buffer, 0, self.rank)], [Drawn(buffer, 0, None)])
 
     def reduce(self) -> Operation:
         """The root's buffer becomes the reduction; what becomes of the others' is left open."""
         buffer = self.new(self.parts[0])
         call = partial(dist.reduce, buffer, ROOT, op=self.reduce_op)
         gets = [Drawn(buffer, 0, None)] if self.rank == ROOT else []
-        return Operation(started(call), [Drawn(buffer, 0, self.rank)], gets, renews=True)
+        return Operation(started(call), [Drawn(buffer, 0, self.rank)], gets)
 
     def broadcast(self) -> Operation:
         buffer = self.new(self.parts[0])
@@ -162,6 +158,16 @@ class Collective:
 
     def barrier(self) -> Operation:
         return Operation(started(dist.barrier))
+
+    def repeatable(self, values: Tensor) -> Tensor:
+        """Inputs that keep their size when a call reduces its own results again and again.
+
+        Sums of zeros and products of signs do; averages, least and greatest values do anyway. So
+        nothing must be renewed between timed calls, which would disturb them.
+        """
+        if self.drawn_op == "sum":
+            return torch.zeros_like(values)
+        return values.sign() if self.drawn_op == "product" else values
 
     def inputs(self, held: Drawn, turn: int, seed: int) -> Tensor:
         """One period of what a stretch holds in this turn."""

@@ -1,0 +1,73 @@
+"""Counters of what takes cores away, from files as the kernel writes them, and what analysis says of them."""
+
+import os
+import time
+
+from analysis import disturbances, sentences
+from benchkit import disturbance
+from benchkit.disturbance import COUNTERS, pressure_s, read_counters, word_after
+from tests.support.records import make_record, tabulate_records
+
+
+def test_numbers_are_found_where_proc_has_them(tmp_path):
+    stat = tmp_path / "stat"
+    stat.write_text("cpu  10 20 30 40 50 60 70 800 90 0\ncpu0 1 2 3 4 5 6 7 8 9 0\n")
+    assert word_after(stat, "cpu ", disturbance.STEAL - 1) == 800
+    group = tmp_path / "cpu.stat"
+    group.write_text("usage_usec 5\nnr_throttled 3\nthrottled_usec 2500000\n")
+    assert word_after(group, "throttled_usec", 0) == 2_500_000
+    pressure = tmp_path / "cpu"
+    pressure.write_text("some avg10=0.00 avg60=0.00 avg300=0.00 total=1234567\nfull avg10=0.00 total=0\n")
+    assert pressure_s(pressure) == 1.234567
+
+
+def test_what_the_kernel_does_not_tell_is_0(tmp_path):
+    torn = tmp_path / "torn"
+    torn.write_text("some avg10=0.00 avg60=0.00\ncpu  1 2\n")
+    for path in (torn, tmp_path / "none"):
+        assert word_after(path, "cpu ", 7) == 0
+        assert word_after(path, "throttled_usec", 0) == 0
+        assert pressure_s(path) == 0
+
+
+def test_involuntary_switches_are_of_this_process():
+    before = read_counters()[COUNTERS.index("involuntary_switches")]
+    cores = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {min(cores)})
+    busy = os.fork()
+    if not busy:
+        while True:
+            pass
+    deadline = time.monotonic() + 30
+    while read_counters()[COUNTERS.index("involuntary_switches")] == before:
+        assert time.monotonic() < deadline
+    os.kill(busy, 9)
+    os.waitpid(busy, 0)
+    os.sched_setaffinity(0, cores)
+
+
+def disturbed(**counted):
+    record = make_record()
+    [case] = record["cases"]
+    case["elapsed_s"] = 10.0
+    case["disturbance"] = {name: [0.0, 0.0] for name in COUNTERS} | counted
+    return record
+
+
+def test_a_disturbed_case_says_so_in_its_row_and_in_the_text():
+    record = disturbed(steal_s=[0.3, 0.2], throttled_s=[0.0, 2.0], involuntary_switches=[5000.0, 0.0])
+    said = disturbances.describe(record["cases"][0])
+    assert said == (
+        "other machines of the host took 3.0% of a core; held back by a CPU quota for 20.0% of the time; "
+        "a rank lost its core 500 times a second"
+    )
+    table = tabulate_records([record])
+    assert table["disturbed"].tolist() == [said]
+    assert said in sentences.describe(table)
+
+
+def test_an_undisturbed_case_and_one_of_before_say_nothing():
+    calm = disturbed(pressure_s=[0.9, 0.9])
+    assert disturbances.describe(calm["cases"][0]) == ""
+    assert disturbances.describe(make_record()["cases"][0]) == ""
+    assert tabulate_records([calm])["disturbed"].isna().all()
