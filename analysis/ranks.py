@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 
 from analysis.noise import SPIKE
-from analysis.rows import MAX_START_UNCERTAINTY, conditions, plain, settings, taking_part
+from analysis.rows import MAX_START_UNCERTAINTY, conditions, labels, plain, settings, taking_part
 from benchkit.statistics import last_shares
 
 WAITING = "_wait"
@@ -21,8 +21,9 @@ def rank_rows(record: Mapping[str, Any]) -> list[dict[str, Any]]:
     late_s: how long after the first rank it began. spike_share: of its samples, beyond SPIKE times its median.
     """
     uncertainty_s = (record.get("start_clock") or {}).get("uncertainty_s") or 0.0
+    described = settings(record) | conditions(record)
     return [
-        {name: plain(value) for name, value in (settings(record) | conditions(record) | case["labels"] | row).items()}
+        {name: plain(value) for name, value in (described | labels(record, case) | row).items()}
         for case in record["cases"]
         if case["status"] == "ok"
         for row in rows_of_case(case, int(record["world_size"]), uncertainty_s)

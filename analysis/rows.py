@@ -8,8 +8,10 @@ from analysis.metrics import METRICS, region_medians
 from benchkit.estimators import SLOWEST_RANK
 from benchkit.statistics import iteration_times, summarize
 
-DIMENSIONS = ("d_model", "d_ff", "num_layers", "num_heads", "vocab_size")
-"""What a model's name stands for; where it does not stand for one of each, they are written to it."""
+MODEL = "model."
+DIMENSIONS = tuple(MODEL + name for name in ("d_model", "d_ff", "num_layers", "num_heads", "vocab_size"))
+"""What a model's name stands for; where it does not stand for one of each, they are written to it. With the prefix
+that their keys have: a suite has keys of its own by the same names (num_heads of ring_attention)."""
 DETAILS = "details"
 """Of a row: what the suite told of the case, by name; columns of their own, which do not say what was measured."""
 MAX_START_UNCERTAINTY = 0.1
@@ -19,6 +21,8 @@ SHARED_KEYS = frozenset(
      "hardware", "measure", "model", "profile", "explain")
 )  # fmt: skip
 """Keys that every suite has; of a suite's own, lists and dictionaries choose cases, which their labels tell apart."""
+OUTCOMES = ("status", "reason", "failed_rank", "stopped_by", "converged", DETAILS)
+"""Columns that say how a case went."""
 
 
 def rows_of(record: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -31,7 +35,7 @@ def rows_of(record: Mapping[str, Any]) -> list[dict[str, Any]]:
     failed = {"status": record["status"], "reason": error.get("message"), "failed_rank": error.get("rank")}
     uncertainty_s = (record.get("start_clock") or {}).get("uncertainty_s") or 0.0
     cases = record["cases"]
-    rows = [case_row(case, uncertainty_s, cases) for case in cases] or [failed]
+    rows = [labels(record, case) | case_row(case, uncertainty_s, cases) for case in cases] or [failed]
     return [
         {name: plain(value) for name, value in (shared | row).items() if name != DETAILS}
         | {DETAILS: {name: plain(value) for name, value in row.get(DETAILS, {}).items()}}
@@ -41,6 +45,16 @@ def rows_of(record: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 def settings(record: Mapping[str, Any]) -> dict[str, Any]:
     """What was measured: the suite, where, and the suite's own keys."""
+    own = {
+        name: value
+        for name, value in record["config"].items()
+        if name not in SHARED_KEYS and not isinstance(value, list | dict)
+    }
+    return shared_settings(record) | renamed(record, own)
+
+
+def shared_settings(record: Mapping[str, Any]) -> dict[str, Any]:
+    """The part of the settings that every suite has."""
     config = record["config"]
     return {
         "suite": record["suite"],
@@ -48,12 +62,19 @@ def settings(record: Mapping[str, Any]) -> dict[str, Any]:
         "device": config["hardware"]["device"],
         "world_size": int(record["world_size"]),
         "model": (config["model"] or {}).get("name"),
-        **{
-            name: value
-            for name, value in config.items()
-            if name not in SHARED_KEYS and not isinstance(value, list | dict)
-        },
     }
+
+
+def labels(record: Mapping[str, Any], case: Mapping[str, Any]) -> dict[str, Any]:
+    """What sets a case apart inside its job."""
+    return renamed(record, case["labels"])
+
+
+def renamed(record: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:
+    """A suite's keys or labels as columns: one named like a column of every table gets the suite's name as prefix."""
+    described = {**shared_settings(record), **conditions(record), **provenance(record)}
+    taken = {*described, *OUTCOMES, *(metric.name for metric in METRICS)}
+    return {f"{record['suite']}.{name}" if name in taken else name: value for name, value in own.items()}
 
 
 def plain(value: Any) -> Any:
@@ -83,7 +104,7 @@ def provenance(record: Mapping[str, Any]) -> dict[str, Any]:
     started, slowdown = record.get("start_clock") or {}, record.get("slowdown") or {}
     model = record["config"]["model"] or {}
     return {
-        **{name: model.get(name) for name in DIMENSIONS},
+        **{name: model.get(name.removeprefix(MODEL)) for name in DIMENSIONS},
         "device_name": device_name(record),
         "slowed_by": slowdown.get("mechanism"),
         "measured_slowdown": " ".join(f"{factor:.3g}" for factor in slowdown.get("measured") or ()) or None,
@@ -122,12 +143,7 @@ def taking_part(case: Mapping[str, Any]) -> tuple[Any, Any]:
 
 def case_row(case: Mapping[str, Any], start_uncertainty_s: float, cases: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """The part of a row that is the case's own; without figures of starts where those are told too roughly."""
-    row = {
-        **case["labels"],
-        "status": case["status"],
-        "reason": case["reason"] or None,
-        "failed_rank": case["rank"],
-    }
+    row = {"status": case["status"], "reason": case["reason"] or None, "failed_rank": case["rank"]}
     if not case.get("samples_s"):
         return row
     row |= {name: case[name] for name in ("stopped_by", "converged")}

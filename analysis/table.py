@@ -8,7 +8,7 @@ import pandas as pd
 from tabulate import tabulate
 
 from analysis.metrics import METRICS
-from analysis.rows import DETAILS, DIMENSIONS
+from analysis.rows import DETAILS, DIMENSIONS, MODEL
 
 SETTINGS = ("suite", "status", "backend", "device", "world_size", "model")
 CONDITIONS = (
@@ -41,7 +41,8 @@ def full_names(table: pd.DataFrame) -> pd.Series:
     for _, rows in table.groupby("model"):
         for dimension in DIMENSIONS:
             if rows[dimension].nunique() > 1:
-                names.loc[rows.index] += rows[dimension].map(lambda value, what=dimension: f" {what}={value:g}")
+                what = dimension.removeprefix(MODEL)
+                names.loc[rows.index] += rows[dimension].map(lambda value, what=what: f" {what}={value:g}")
     return names
 
 

@@ -60,10 +60,13 @@ def last_runs(rows: pd.DataFrame, settings: list[str]) -> pd.DataFrame:
 
 def in_order(rows: pd.DataFrame) -> pd.DataFrame:
     """By the model's size, context and pass."""
-    layers = rows["num_layers"] * rows["d_model"] * (4 * rows["d_model"] + 3 * rows["d_ff"])
+    layers, width, inner, vocabulary = (
+        rows[f"model.{name}"] for name in ("num_layers", "d_model", "d_ff", "vocab_size")
+    )
+    counted = layers * width * (4 * width + 3 * inner) + 2 * vocabulary * width
     turns = {name: turn for turn, name in enumerate((*PASSES, ANY_PASS))}
     keys = rows[list(CASE)].assign(
-        size=rows["parameters"].fillna(layers + 2 * rows["vocab_size"] * rows["d_model"]),  # nobody counted it
+        size=rows["parameters"].fillna(counted),  # nobody counted it
         turn=rows["pass"].map(turns),
     )
     return rows.loc[keys.sort_values(["size", "model", "context_length", "turn"], kind="stable").index]

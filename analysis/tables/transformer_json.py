@@ -38,11 +38,12 @@ def files_of(rows: pd.DataFrame, suffix: str) -> Iterator[tuple[str, dict[str, A
 def content_of(row: Mapping[str, Any], case: Mapping[str, Any]) -> dict[str, Any]:
     """A trial there is a loop of num_steps steps: here one sample."""
     times = slowest_rank(case["samples_s"]) * case["calls_per_sample"] * 1e3
-    sizes = ("context_length", "d_model", "d_ff", "num_layers", "num_heads")
+    sizes = ("d_model", "d_ff", "num_layers", "num_heads")
     return {
         "model_size": row["model"],
-        "vocab": int(row["vocab_size"]),
-        **{name: int(row[name]) for name in sizes},
+        "vocab": int(row["model.vocab_size"]),
+        "context_length": int(row["context_length"]),
+        **{name: int(row[f"model.{name}"]) for name in sizes},
         "batch_size": int(row["batch_size"]),
         "num_steps": int(case["calls_per_sample"]),
         "num_warmups": int(row["warmup_iterations"]),

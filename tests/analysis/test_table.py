@@ -3,7 +3,7 @@ import pytest
 
 from analysis.metrics import METRICS
 from analysis.sentences import describe
-from analysis.table import as_markdown, as_text, identity_columns, own_columns
+from analysis.table import as_markdown, as_text, identity_columns, newest, own_columns
 from benchkit.intervals import FEWEST_SAMPLES
 from tests.support.cli import ROOT
 from tests.support.records import grid, make_record, tabulate_records
@@ -91,6 +91,43 @@ def test_lists_in_labels_become_text_and_keys_that_choose_cases_are_no_columns()
     table = tabulate_records([record, record])
     assert not {"devices", "implementations"} & set(table.columns)
     assert "[3, 5]" in as_text(table)
+
+
+def ring_record(**changes):
+    """A suite with a key of its own that a model has, too."""
+    record = make_record(point_id=str(changes))
+    model = {"name": "small", "num_heads": 12, "d_model": 768}
+    config = {"suite": "ring_attention", "num_heads": 8, "model": model}
+    record["config"] = record["config"] | config | changes
+    return record | {"suite": "ring_attention"}
+
+
+@pytest.mark.parametrize("model", [None, {"name": "small", "num_heads": 12}])
+def test_a_model_does_not_overwrite_the_suites_own_keys(model):
+    table = tabulate_records([ring_record(num_heads=heads, model=model) for heads in (2, 8)])
+    assert table["num_heads"].tolist() == [2, 8]
+    assert "num_heads" in own_columns(table)
+    assert len(newest(table, *identity_columns(table))) == 2
+
+
+def test_the_dimensions_of_a_model_are_columns_of_the_model():
+    row = tabulate_records([ring_record()]).iloc[0]
+    assert (row["num_heads"], row["model.num_heads"], row["model.d_model"]) == (8, 12, 768)
+    assert "d_model" not in row
+
+
+@pytest.mark.parametrize("name", ["host", "clock", "device", "median_s", "reason", "details"])
+def test_a_key_or_label_named_like_a_column_keeps_its_value(name):
+    record = ring_record(**{name: "mine"})
+    row = tabulate_records([record]).iloc[0]
+    assert row[f"ring_attention.{name}"] == "mine"
+    record = ring_record()
+    record["cases"][0]["labels"] = {name: "mine"}
+    table = tabulate_records([record])
+    assert table.iloc[0][f"ring_attention.{name}"] == "mine"
+    assert f"ring_attention.{name}" in own_columns(table)
+    assert table.iloc[0]["device"] == "cpu"
+    assert table.iloc[0]["median_s"] == pytest.approx(1e-3)
 
 
 def test_markdown_has_a_line_per_row():
