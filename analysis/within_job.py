@@ -30,16 +30,28 @@ def figures(case: Case, cases: Sequence[Case]) -> dict[str, float | None]:
         found |= with_interval("paired_speedup", speedup)
         if case.get("ranks") != other.get("ranks"):
             found["scaling_efficiency"] = speedup[0] * num_ranks(other) / num_ranks(case)
-    parts = [named[name] for name in case.get("parts", ()) if name in named]
-    if parts:  # the last is its communication
-        found["comm_share"] = median(parts[-1]) / median(case)
-    if len(parts) == 2:
-        found |= with_interval("overlap", paired_overlap(parts[0], parts[1], case))
-        found["limit_share"] = max(map(median, parts)) / median(case)
+    computation, communication = (named.get(name) for name in parts_of(case))
+    if communication is not None:
+        found["comm_share"] = median(communication) / median(case)
+    if communication is not None and computation is not None:
+        found |= with_interval("overlap", paired_overlap(computation, communication, case))
+        found["limit_share"] = max(median(computation), median(communication)) / median(case)
     rivals = [median(other) for other in measured if contest(case) and contest(other) == contest(case)]
     if len(rivals) > 1:
         found["behind_best"] = median(case) / min(rivals) - 1
     return found
+
+
+def parts_of(case: Case) -> tuple[str, str]:
+    """The names of the cases that are its computation and its communication alone, "" for none.
+
+    Records once had a list instead: of both in this order, or of the communication alone.
+    """
+    parts = case.get("parts") or {}
+    if isinstance(parts, Mapping):
+        return parts.get("computation", ""), parts.get("communication", "")
+    *computation, communication = parts
+    return (computation[0] if computation else ""), communication
 
 
 def contest(case: Case) -> tuple[str, int] | None:

@@ -46,6 +46,14 @@ class Work:
 
 
 @dataclass(frozen=True)
+class Parts:
+    """The names of the cases that time a case's computation and its communication alone; "" where there is none."""
+
+    computation: str = ""
+    communication: str = ""
+
+
+@dataclass(frozen=True)
 class Case:
     """One thing to time.
 
@@ -62,8 +70,8 @@ class Case:
     unslowed: runs at full speed on ranks that are slowed down (`hardware.slowdown`).
 
     unavailable: what this machine lacks for this case. name: what other cases of the job refer to this one by. bound:
-    this is no way to do it, but a part alone. parts: the names of the bounds, computation and communication, that this
-    case is made of, from which its overlap is told, or of its communication alone.
+    this is no way to do it, but a part alone. parts: the bounds that this case is made of, from which its share of
+    communication and its overlap are computed.
     """
 
     step: Callable[[], object] = nothing
@@ -83,7 +91,7 @@ class Case:
     unavailable: str = ""
     name: str = ""
     bound: bool = False
-    parts: tuple[str, ...] = ()
+    parts: Parts = Parts()
 
 
 @dataclass(frozen=True)

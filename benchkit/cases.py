@@ -106,7 +106,7 @@ def case_report(
         **asdict(finding),
         **asdict(case.work),
         **{name: getattr(case, name) for name in ("name", "against", "ranks", "bound", "unslowed")},
-        "parts": list(case.parts),
+        "parts": asdict(case.parts),
         "details": {} if measurement is None else dict(case.details()),
     }
     if measurement is None:

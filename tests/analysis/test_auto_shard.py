@@ -36,7 +36,7 @@ def case(base, sharding, ranks, scope, seconds, against, work=1.0):
     plan = {"plan": "x rows; w1 rows gathered, by rows; out rows", "work_share": 1.0, "latency_s": 1e-5}
     return base | {
         "labels": {"sharding": sharding, "ranks": ranks, "scope": scope}, "name": f"{sharding} {ranks} {scope}",
-        "against": against, "ranks": ranks, "bound": sharding == "independent", "parts": [], "payload_bytes": None,
+        "against": against, "ranks": ranks, "bound": sharding == "independent", "parts": {}, "payload_bytes": None,
         "bus_factor": None, "useful_flops": work * FLOPS, "executed_flops": work * FLOPS, "samples_s": scaled(1.0),
         "regions_s": {phase: scaled(share) for phase, share in shares.items()}, "details": plan if ranks > 1 else {},
     }  # fmt: skip

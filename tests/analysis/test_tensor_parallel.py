@@ -18,6 +18,7 @@ TIMES = {
     "compute_only sharded": 6e-3, "comm_only AG_after default": 4e-3, "pytorch AG_before": 14e-3,
     "pytorch AG_after": 10e-3, "pipeline AG_after": 7e-3, "auto": 7.7e-3,
 }  # fmt: skip
+PARTS = {"computation": "compute_only sharded", "communication": "comm_only AG_after default"}
 
 
 def product_record(m=1024, n=512, k=256, suite="tp_columnwise", times=TIMES):
@@ -28,6 +29,7 @@ def product_record(m=1024, n=512, k=256, suite="tp_columnwise", times=TIMES):
     for name, seconds in times.items():
         implementation, *order = name.split()
         bound = implementation.endswith("_only")
+        whole = bound or order == ["AG_before"]
         option = "size" if implementation == "compute_only" else "order"
         scale = seconds / 1e-3
         labels = {"implementation": implementation, "comm_backend": "default"} | ({option: order[0]} if order else {})
@@ -37,7 +39,7 @@ def product_record(m=1024, n=512, k=256, suite="tp_columnwise", times=TIMES):
             "samples_s": [[scale * sample for sample in row] for row in base["samples_s"]],
             "name": name, "bound": bound, "payload_bytes": None,
             "against": "" if bound or name == "pytorch AG_before" else "pytorch AG_before",
-            "parts": [] if bound or order == ["AG_before"] else ["compute_only sharded", "comm_only AG_after default"],
+            "parts": {"computation": "", "communication": ""} if whole else PARTS,
             "useful_flops": None if implementation == "comm_only" else 2.0 * m * n * k, "bus_factor": None,
             "executed_flops": 4.0 * m * n * k, "wire_bytes": 1000, "details": {"chosen": "pipeline AG_after 4"},
         })  # fmt: skip
@@ -84,6 +86,28 @@ def test_a_case_that_was_not_measured_is_nobodys_part():
     record = product_record()
     record["cases"][1] |= {"status": "invalid"}
     assert within_job.figures(record["cases"][4], record["cases"])["overlap"] is None
+
+
+@pytest.mark.parametrize("parts", [PARTS, list(PARTS.values())])
+def test_without_its_communication_a_case_has_no_share_of_it(parts):
+    """With communication measured 4 of 7 ms; without, the computation's 6 of 7 ms must not stand for it."""
+    cases = [case | ({"parts": parts} if case["name"] == "auto" else {}) for case in product_record()["cases"]]
+    auto = cases[-1]
+    assert within_job.figures(auto, cases)["comm_share"] == pytest.approx(4 / 7.7)
+    assert within_job.figures(auto, cases)["limit_share"] == pytest.approx(6 / 7.7)
+    without = [case for case in cases if case["name"] != PARTS["communication"]]
+    assert within_job.figures(auto, without)["comm_share"] is None
+    assert within_job.figures(auto, without)["overlap"] is None
+    alone = [case for case in cases if case["name"] != PARTS["computation"]]
+    assert within_job.figures(auto, alone)["comm_share"] == pytest.approx(4 / 7.7)
+    assert within_job.figures(auto, alone)["limit_share"] is None
+
+
+@pytest.mark.parametrize("parts", [["comm_only AG_after default"], {"communication": "comm_only AG_after default"}])
+def test_a_part_alone_is_the_communication(parts):
+    cases = [case | {"parts": parts} for case in product_record()["cases"]]
+    found = within_job.figures(cases[-1], cases)
+    assert (found["comm_share"], found["overlap"]) == (pytest.approx(4 / 7.7), None)
 
 
 def test_few_shapes_have_bars_and_many_have_maps():

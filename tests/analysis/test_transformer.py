@@ -38,7 +38,7 @@ def case(base, name, seconds, ranks, parameters, **changes):
         "labels": {"pass": name, "ranks": ranks, "part": "whole"}, "samples_s": scaled(SHARES[name]),
         "regions_s": {phase: scaled(REGIONS[phase]) for phase in phases}, "details": details, "payload_bytes": None,
         "useful_flops": 1.2e9 * SHARES[name], "executed_flops": 1.2e9 * SHARES[name], "bus_factor": None,
-        "name": f"{name} on {ranks}", "ranks": ranks, "against": "", "parts": [], "bound": False,
+        "name": f"{name} on {ranks}", "ranks": ranks, "against": "", "parts": {}, "bound": False,
     } | changes  # fmt: skip
 
 
@@ -80,11 +80,10 @@ def shared_record(kind="ddp"):
             "details": {},
             "useful_flops": None,
         }
-        sends |= {
-            "labels": {"pass": name, "ranks": 2, "part": "communication"},
-            "samples_s": [[0.25e-3] * FEWEST_SAMPLES] * 2,
-        }
-        both |= {"against": alone["name"], "useful_flops": 2 * alone["useful_flops"], "parts": [sends["name"]]}
+        sends |= {"labels": {"pass": name, "ranks": 2, "part": "communication"}}
+        sends["samples_s"] = [[0.25e-3] * FEWEST_SAMPLES] * 2
+        both |= {"against": alone["name"], "useful_flops": 2 * alone["useful_flops"]}
+        both |= {"parts": {"computation": "", "communication": sends["name"]}}
         cases += [both, alone, alone | sends]
     return model_record(parallel=kind) | {"world_size": 2, "cases": cases}
 

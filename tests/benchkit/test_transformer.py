@@ -299,7 +299,7 @@ def test_several_ranks_are_measured_beside_one(cli: Cli):
         assert ("communication of forward" in cases) == (record["config"]["parallel"] != "ddp")
         joint, alone = cases["train_step on 2"], cases["train_step on 1"]
         assert joint["against"] == "train_step on 1"
-        assert joint["parts"] == ["communication of train_step"]
+        assert joint["parts"] == {"computation": "", "communication": "communication of train_step"}
         copies = 1 if record["config"]["parallel"] == "tp" else 2
         assert joint["useful_flops"] == copies * alone["useful_flops"]
         assert joint["details"]["tokens_per_call"] == copies * 32

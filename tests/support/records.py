@@ -52,7 +52,7 @@ def dangling(records: list[dict[str, Any]]) -> set[str]:
     found: set[str] = set()
     for content in records:
         names = {case["name"] for case in content["cases"]}
-        wanted = {name for case in content["cases"] for name in (case["against"], *case["parts"]) if name}
+        wanted = {name for case in content["cases"] for name in (case["against"], *case["parts"].values()) if name}
         found |= wanted - names
     return found
 

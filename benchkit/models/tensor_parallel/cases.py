@@ -10,7 +10,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from benchkit.case import Case, Rank, Work, nothing
+from benchkit.case import Case, Parts, Rank, Work, nothing
 from benchkit.errors import Unavailable
 from benchkit.models.tensor_parallel.config import TensorParallelConfig
 from benchkit.models.tensor_parallel.operands import Factory, Shards, require_close, require_exact
@@ -19,6 +19,7 @@ from benchkit.regions import COMPUTE, WAIT
 Options = Mapping[str, str | int]
 Details = Mapping[str, Any]
 BOUNDS = ("compute_only", "comm_only", "p2p_comm_only")
+NO_PARTS = Parts()
 TIMED = -1
 """The turn whose matrices are timed; checks draw others."""
 
@@ -56,14 +57,14 @@ class Built:
 
     output: where `step` leaves what is checked. prepare: called after new operands were loaded. factors: of whole A and
     B, the two whose product the output is, and the first of its rows in C. verify: instead of these, checks a turn by
-    itself. parts: the names of its bounds.
+    itself. parts: its bounds.
     """
 
     step: Callable[[], object]
     work: Work
     output: Callable[[], Tensor] | None = None
     factors: Callable[[Tensor, Tensor], tuple[Tensor, Tensor, int]] = lambda a, b: (a, b, 0)
-    parts: tuple[str, ...] = ()
+    parts: Parts = NO_PARTS
     details: Details = field(default_factory=dict)
     verify: Callable[[int], None] | None = None
     prepare: Callable[[], object] = nothing
@@ -152,7 +153,7 @@ class Primitive:
             regions=(COMPUTE, WAIT),
             details=lambda: built.details,
             name=name_of(options),
-            parts=built.parts if self.rank.world_size > 1 else (),
+            parts=built.parts if self.rank.world_size > 1 else NO_PARTS,
             bound=bound,
             against="" if bound or options == self.baseline else name_of(self.baseline),
         )

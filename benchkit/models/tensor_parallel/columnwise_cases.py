@@ -10,7 +10,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 from benchkit import verification
-from benchkit.case import Work
+from benchkit.case import Parts, Work
 from benchkit.models.tensor_parallel import columnwise, symmetric_memory
 from benchkit.models.tensor_parallel.cases import Built, Details, Options, Primitive, ignored
 from benchkit.models.tensor_parallel.choice import choose, measure_costs, overlapping
@@ -143,9 +143,9 @@ class ColumnwiseCases(Primitive):
         return choose(costs, kinds, functools.partial(self.timed_s, job=job))
 
 
-def parts(options: Options) -> tuple[str, str]:
-    """The names of the bounds of an implementation: its computation and its communication, alone."""
+def parts(options: Options) -> Parts:
+    """The bounds of an implementation."""
     order, by_peers = options["order"], options.get("implementation") == "p2p_pipeline"
     communication = "p2p_comm_only" if by_peers else "comm_only"
     size = "unsharded" if order == "AG_before" else "sharded"
-    return f"compute_only {size}", f"{communication} {order} {options['backend']}"
+    return Parts(f"compute_only {size}", f"{communication} {order} {options['backend']}")

@@ -8,7 +8,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 from benchkit import verification
-from benchkit.case import Work
+from benchkit.case import Parts, Work
 from benchkit.models.tensor_parallel import rowwise
 from benchkit.models.tensor_parallel.cases import Built, Details, Options, Primitive, ignored
 from benchkit.models.tensor_parallel.choice import choose, measure_costs, overlapping
@@ -148,8 +148,8 @@ class RowwiseCases(Primitive):
         return choose(costs, kinds, functools.partial(self.timed_s, job=job))
 
 
-def parts(options: Options) -> tuple[str, str]:
-    """The names of the bounds of an implementation: its computation and its communication, alone."""
+def parts(options: Options) -> Parts:
+    """The bounds of an implementation."""
     by_peers = options["implementation"] == "p2p_pipeline"
     communication = "p2p_comm_only" if by_peers else f"comm_only {options.get('collective', 'reduce_scatter')}"
-    return "compute_only sharded", f"{communication} {options['backend']}"
+    return Parts("compute_only sharded", f"{communication} {options['backend']}")

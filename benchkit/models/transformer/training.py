@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from benchkit.case import Case, Rank, Work
+from benchkit.case import Case, Parts, Rank, Work
 from benchkit.models.transformer import kernels, parallel, peaks
 from benchkit.models.transformer.communication import Communication, communicates
 from benchkit.models.transformer.counts import (
@@ -68,7 +68,7 @@ class Training:
             against=f"{name} on 1" if self.shared and not alone else "",
             ranks=ranks,
             name=f"{name} on {ranks}",
-            parts=(f"communication of {name}",) if communicating else (),
+            parts=Parts(communication=f"communication of {name}" if communicating else ""),
         )
 
     def communication(self, name: str) -> list[Case]:
