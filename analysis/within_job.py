@@ -14,8 +14,11 @@ FIGURES = (
 )  # fmt: skip
 """paired_speedup: of the rate of useful work. scaling_efficiency: that, per rank. comm_share: the time of communication
 alone over the time of a case. limit_share: the longer of computation and communication alone over the time of both.
-behind_best: how much slower than the fastest that is compared with the same case, as a share of its time; bounds and
-unslowed cases do not count."""
+behind_best: how much slower than the fastest that is compared with the same case, over whichever backend, as a share of
+its time; bounds and unslowed cases do not count."""
+
+BACKEND = "comm_backend"
+"""Label of cases that do the same work over backends of their own."""
 
 
 def figures(case: Case, cases: Sequence[Case]) -> dict[str, float | None]:
@@ -36,7 +39,9 @@ def figures(case: Case, cases: Sequence[Case]) -> dict[str, float | None]:
     if communication is not None and computation is not None:
         found |= with_interval("overlap", paired_overlap(computation, communication, case))
         found["limit_share"] = max(median(computation), median(communication)) / median(case)
-    rivals = [median(other) for other in measured if contest(case) and contest(other) == contest(case)]
+    labels = {other["name"]: other["labels"] for other in cases if other.get("name")}
+    own = contest(case, labels)
+    rivals = [median(other) for other in measured if own and contest(other, labels) == own]
     if len(rivals) > 1:
         found["behind_best"] = median(case) / min(rivals) - 1
     return found
@@ -54,10 +59,16 @@ def parts_of(case: Case) -> tuple[str, str]:
     return (computation[0] if computation else ""), communication
 
 
-def contest(case: Case) -> tuple[str, int] | None:
-    """What the cases that do the same work on the same ranks share; None for one that is no way to do any."""
+def contest(case: Case, labels: Mapping[str, Mapping[str, Any]]) -> tuple[str, int] | None:
+    """What the cases that do the same work on the same ranks share; None for one that is no way to do any.
+
+    They are compared with the same case, or with that case on their own backend. labels: those of the job's cases.
+    """
     aim = case.get("against") or case.get("name")
-    return (aim, num_ranks(case)) if aim and not (case.get("bound") or case.get("unslowed")) else None
+    if not aim or case.get("bound") or case.get("unslowed"):
+        return None
+    work = {name: value for name, value in labels.get(aim, {"name": aim}).items() if name != BACKEND}
+    return str(work), num_ranks(case)
 
 
 def with_interval(name: str, values: tuple[float, float | None, float | None]) -> dict[str, float | None]:

@@ -73,6 +73,22 @@ def test_the_limit_is_the_longer_part_and_the_best_is_no_bound():
     assert figures("compute_only sharded") == dict.fromkeys(within_job.FIGURES)
 
 
+def test_the_best_of_a_job_is_the_best_over_all_its_backends():
+    """Each backend has its own baseline."""
+    cases = []
+    for backend, factor in (("gloo", 1), ("nccl", 0.5)):
+        for case in product_record()["cases"]:
+            references = {name: f"{case[name]} {backend}" for name in ("name", "against") if case[name]}
+            samples = [[factor * sample for sample in row] for row in case["samples_s"]]
+            labels = case["labels"] | {"comm_backend": backend}
+            cases.append(case | references | {"samples_s": samples, "labels": labels})
+    found = {case["name"]: within_job.figures(case, cases) for case in cases}
+    assert found["pipeline AG_after nccl"]["behind_best"] == 0
+    assert found["pipeline AG_after gloo"]["behind_best"] == pytest.approx(1)
+    assert found["pytorch AG_before gloo"]["behind_best"] == pytest.approx(3)
+    assert found["pipeline AG_after gloo"]["paired_speedup"] == pytest.approx(2)
+
+
 def test_rates_are_of_useful_and_of_executed_operations():
     table = tabulate_records([product_record()]).set_index("implementation")
     useful = 2 * 1024 * 512 * 256 / 7e-3 / 1e12

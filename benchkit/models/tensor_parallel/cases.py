@@ -13,29 +13,14 @@ from torch import Tensor
 from benchkit.case import Case, Parts, Rank, Work, nothing
 from benchkit.errors import Unavailable
 from benchkit.models.tensor_parallel.config import TensorParallelConfig
-from benchkit.models.tensor_parallel.operands import Factory, Shards, require_close, require_exact
+from benchkit.models.tensor_parallel.operands import Factory, Scratch, Shards, require_close, require_exact
+from benchkit.models.tensor_parallel.references import Options, baseline_of, counterpart, labels_of, name_of
 from benchkit.regions import COMPUTE, WAIT
 
-Options = Mapping[str, str | int]
 Details = Mapping[str, Any]
 BOUNDS = ("compute_only", "comm_only", "p2p_comm_only")
-NO_PARTS = Parts()
 TIMED = -1
 """The turn whose matrices are timed; checks draw others."""
-
-
-@dataclass
-class Scratch:
-    """One stretch of memory that all implementations of a job cut their buffers from, since they run in turns."""
-
-    memory: Tensor
-    used: int = 0
-
-    def new(self, rows: int, columns: int) -> Tensor:
-        """The next [rows, columns] of it."""
-        start, self.used = self.used, self.used + rows * columns
-        assert self.used <= len(self.memory), "scratch memory is too small for an implementation"
-        return self.memory[start : self.used].view(rows, columns)
 
 
 @dataclass(frozen=True)
@@ -57,14 +42,14 @@ class Built:
 
     output: where `step` leaves what is checked. prepare: called after new operands were loaded. factors: of whole A and
     B, the two whose product the output is, and the first of its rows in C. verify: instead of these, checks a turn by
-    itself. parts: its bounds.
+    itself. parts: the options of its bounds, computation and communication.
     """
 
     step: Callable[[], object]
     work: Work
     output: Callable[[], Tensor] | None = None
     factors: Callable[[Tensor, Tensor], tuple[Tensor, Tensor, int]] = lambda a, b: (a, b, 0)
-    parts: Parts = NO_PARTS
+    parts: tuple[Options, Options] | None = None
     details: Details = field(default_factory=dict)
     verify: Callable[[int], None] | None = None
     prepare: Callable[[], object] = nothing
@@ -77,9 +62,11 @@ class Primitive:
     """
 
     baseline: ClassVar[Options] = {}
+    """What the others are compared with, on whichever backend."""
 
     def __init__(self, config: TensorParallelConfig, rank: Rank, chosen: Sequence[Options]) -> None:
         self.rank, self.inputs, self.chosen = rank, config.inputs, chosen
+        self.backend = config.backend.name
         self.shape = config.m, config.n, config.k
         self.flops = 2.0 * config.m * config.n * config.k
         self.dtype = getattr(torch, config.dtype)
@@ -129,22 +116,31 @@ class Primitive:
         m, n, k = self.shape
         checking = 13 * (m * k + k * n) + 8 * m * n  # A and B as drawn, 4 to time, 1 to check; and all in float64
         if shortage := self.rank.memory_shortage((operands + scratch) * self.dtype.itemsize + checking):
-            return [Case(labels=labels_of(options), skip=shortage) for options in self.chosen]
+            return [Case(labels=labels_of(options), name=name_of(options), skip=shortage) for options in self.chosen]
         self.allocate()
         self.scratch = Scratch(self.new(scratch))
         self.load(*self.timed)
-        return [self.case(options) for options in self.chosen]
+        built = [self.attempt(options) for options in self.chosen]
+        there = [options for options, each in zip(self.chosen, built, strict=True) if isinstance(each, Built)]
+        return [self.case(options, each, there) for options, each in zip(self.chosen, built, strict=True)]
 
-    def case(self, options: Options) -> Case:
-        """The case of one implementation; says why where it cannot run here."""
+    def attempt(self, options: Options) -> Built | str:
+        """One implementation, or why it cannot run here."""
         try:
             group = self.rank.group(str(options.get("backend", "default")))
             self.scratch.used = 0
             built = self.build(options, group)
         except Unavailable as error:
-            return Case(labels=labels_of(options), unavailable=str(error))
+            return str(error)
         built.prepare()
+        return built
+
+    def case(self, options: Options, built: Built | str, there: Sequence[Options]) -> Case:
+        """The case of one implementation. there: the options of all that can run here."""
+        if isinstance(built, str):
+            return Case(labels=labels_of(options), name=name_of(options), unavailable=built)
         bound = options["implementation"] in BOUNDS
+        baseline = None if bound else baseline_of(options, self.baseline, there, self.backend)
         return Case(
             step=built.step,
             labels=labels_of(options),
@@ -153,10 +149,16 @@ class Primitive:
             regions=(COMPUTE, WAIT),
             details=lambda: built.details,
             name=name_of(options),
-            parts=built.parts if self.rank.world_size > 1 else NO_PARTS,
+            parts=self.parts(built, there),
             bound=bound,
-            against="" if bound or options == self.baseline else name_of(self.baseline),
+            against=name_of(baseline),
         )
+
+    def parts(self, built: Built, there: Sequence[Options]) -> Parts:
+        """The bounds that can run here; none on one rank, which sends nothing."""
+        if built.parts is None or self.rank.world_size == 1:
+            return Parts()
+        return Parts(*(name_of(counterpart(part, there, self.backend)) for part in built.parts))
 
     def verify(self, built: Built) -> None:
         """Runs on matrices of this turn alone and checks every element, or sampled rows of real numbers."""
@@ -186,13 +188,3 @@ class Primitive:
 
 def ignored(*_: object) -> None:
     """What communication alone does with what arrives."""
-
-
-def labels_of(options: Options) -> Options:
-    """The options as columns: `backend` is the job's."""
-    return {("comm_backend" if name == "backend" else name): value for name, value in options.items()}
-
-
-def name_of(options: Options) -> str:
-    """ "pipeline AG_before p2p default": what other cases refer to it by."""
-    return " ".join(str(value) for value in options.values())

@@ -10,11 +10,12 @@ import torch.distributed as dist
 from torch import Tensor
 
 from benchkit import verification
-from benchkit.case import Parts, Work
+from benchkit.case import Work
 from benchkit.models.tensor_parallel import columnwise, symmetric_memory
-from benchkit.models.tensor_parallel.cases import Built, Details, Options, Primitive, ignored
+from benchkit.models.tensor_parallel.cases import Built, Details, Primitive, ignored
 from benchkit.models.tensor_parallel.choice import choose, measure_costs, overlapping
 from benchkit.models.tensor_parallel.columnwise import Columnwise, Step
+from benchkit.models.tensor_parallel.references import Options
 
 ORDERS = ("AG_before", "AG_after")
 
@@ -22,7 +23,7 @@ ORDERS = ("AG_before", "AG_after")
 class ColumnwiseCases(Primitive):
     """One rank's side of a job."""
 
-    baseline: ClassVar[Options] = {"implementation": "pytorch", "order": "AG_before", "backend": "default"}
+    baseline: ClassVar[Options] = {"implementation": "pytorch", "order": "AG_before"}
 
     def allocate(self) -> None:
         m, n, k = self.shape
@@ -143,9 +144,12 @@ class ColumnwiseCases(Primitive):
         return choose(costs, kinds, functools.partial(self.timed_s, job=job))
 
 
-def parts(options: Options) -> Parts:
-    """The bounds of an implementation."""
+def parts(options: Options) -> tuple[Options, Options]:
+    """The bounds of an implementation: its computation and its communication."""
     order, by_peers = options["order"], options.get("implementation") == "p2p_pipeline"
     communication = "p2p_comm_only" if by_peers else "comm_only"
     size = "unsharded" if order == "AG_before" else "sharded"
-    return Parts(f"compute_only {size}", f"{communication} {order} {options['backend']}")
+    return (
+        {"implementation": "compute_only", "size": size},
+        {"implementation": communication, "order": order, "backend": options["backend"]},
+    )

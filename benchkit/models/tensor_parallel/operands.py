@@ -48,6 +48,20 @@ class Shards:
         return slice(start, start + self.sizes[rank])
 
 
+@dataclass
+class Scratch:
+    """One stretch of memory that all implementations of a job cut their buffers from, since they run in turns."""
+
+    memory: Tensor
+    used: int = 0
+
+    def new(self, rows: int, columns: int) -> Tensor:
+        """The next [rows, columns] of it."""
+        start, self.used = self.used, self.used + rows * columns
+        assert self.used <= len(self.memory), "scratch memory is too small for an implementation"
+        return self.memory[start : self.used].view(rows, columns)
+
+
 @dataclass(frozen=True)
 class Factory:
     """Draws the same whole matrices on every rank, of which each keeps its part. Kept on the CPU in small integers."""

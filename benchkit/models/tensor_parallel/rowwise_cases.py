@@ -8,12 +8,13 @@ import torch.distributed as dist
 from torch import Tensor
 
 from benchkit import verification
-from benchkit.case import Parts, Work
+from benchkit.case import Work
 from benchkit.models.tensor_parallel import rowwise
-from benchkit.models.tensor_parallel.cases import Built, Details, Options, Primitive, ignored
+from benchkit.models.tensor_parallel.cases import Built, Details, Primitive, ignored
 from benchkit.models.tensor_parallel.choice import choose, measure_costs, overlapping
 from benchkit.models.tensor_parallel.columnwise import Step
 from benchkit.models.tensor_parallel.operands import Shards
+from benchkit.models.tensor_parallel.references import Options
 from benchkit.models.tensor_parallel.rowwise import Rowwise
 
 COLLECTIVES = ("reduce_scatter", "all_reduce")
@@ -24,7 +25,7 @@ PEERS = "p2p"
 class RowwiseCases(Primitive):
     """One rank's side of a job."""
 
-    baseline: ClassVar[Options] = {"implementation": "pytorch", "collective": "reduce_scatter", "backend": "default"}
+    baseline: ClassVar[Options] = {"implementation": "pytorch", "collective": "reduce_scatter"}
 
     def allocate(self) -> None:
         m, n, k = self.shape
@@ -148,8 +149,9 @@ class RowwiseCases(Primitive):
         return choose(costs, kinds, functools.partial(self.timed_s, job=job))
 
 
-def parts(options: Options) -> Parts:
-    """The bounds of an implementation."""
-    by_peers = options["implementation"] == "p2p_pipeline"
-    communication = "p2p_comm_only" if by_peers else f"comm_only {options.get('collective', 'reduce_scatter')}"
-    return Parts("compute_only sharded", f"{communication} {options['backend']}")
+def parts(options: Options) -> tuple[Options, Options]:
+    """The bounds of an implementation: its computation and its communication."""
+    communication: Options = {"implementation": "p2p_comm_only"}
+    if options["implementation"] != "p2p_pipeline":
+        communication = {"implementation": "comm_only", "collective": options.get("collective", "reduce_scatter")}
+    return {"implementation": "compute_only", "size": "sharded"}, {**communication, "backend": options["backend"]}

@@ -6,9 +6,10 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from benchkit.case import Parts, Work
+from benchkit.case import Work
 from benchkit.errors import Unavailable
 from benchkit.models.tensor_parallel.cases import Built
+from benchkit.models.tensor_parallel.references import Options
 
 if TYPE_CHECKING:
     from benchkit.models.tensor_parallel.columnwise import Columnwise
@@ -46,7 +47,7 @@ def fused(shard: Tensor, b: Tensor, group_name: str) -> Tensor:
     return product
 
 
-def all_gather_matmul(job: "Columnwise", work: Work, parts: Parts) -> Built:
+def all_gather_matmul(job: "Columnwise", work: Work, parts: tuple[Options, Options] | None) -> Built:
     """The fused product; its shard is a copy of A's, made outside the clock. Raises Unavailable."""
     if why := obstacle(job):
         raise Unavailable(why)
