@@ -1,7 +1,7 @@
 """What one rank does with one point: join, build the cases, verify, measure, verify again, report."""
 
 import functools
-from dataclasses import dataclass, fields
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -112,10 +112,28 @@ def make_clock(device: torch.device, offset: Offset) -> Clock:
 
 
 def require_sound(cases: list[Case], config: RunConfig) -> None:
-    """Raises ValueError where a suite returned no case, or a label that is the name of a key or of a column."""
+    """Raises ValueError where a suite returned no case, a label that is the name of a key or of a column, or a
+    reference between cases that leads nowhere."""
     if not cases:
         raise ValueError(f"suite {config.suite} returned no case")
     taken = {item.name for item in fields(config)} | {"status", "device"}
     for case in cases:
         if clash := taken & set(case.labels):
             raise ValueError(f"suite {config.suite}: a label cannot be named {min(clash)}, which is a key or a column")
+    try:
+        require_references(cases)
+    except ValueError as error:
+        raise ValueError(f"suite {config.suite}: {error}") from None
+
+
+def require_references(cases: list[Case]) -> None:
+    """Raises ValueError where two cases have one name, or a case refers to one that is not in the list."""
+    names = [case.name for case in cases if case.name]
+    if twice := sorted({name for name in names if names.count(name) > 1}):
+        raise ValueError(f"two cases are named {twice[0]}; allowed are names that differ")
+    for case in cases:
+        wanted = {"against": case.against, **{f"parts.{role}": name for role, name in asdict(case.parts).items()}}
+        for where, name in wanted.items():
+            if name and name not in names:
+                known = ", ".join(names) or "none: no case has a name"
+                raise ValueError(f"case {case.name or dict(case.labels)}: {where}={name}: allowed are {known}")

@@ -1,5 +1,6 @@
 """Ring attention over ranks of unequal speed: one causal (or full) attention layer, its sequence split by strategy."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -13,6 +14,7 @@ if TYPE_CHECKING:
     from benchkit.models.strategies import Shared
 
 PRELOAD = ("benchkit.models.strategies", "torch.distributed.tensor")
+BASELINE = "even"
 STRATEGIES = ("reference", "even", "uneven", "lut", "formula", "balanced", "zigzag", "online", "torch")
 
 
@@ -59,7 +61,7 @@ def ring_attention(config: RingAttentionConfig, rank: Rank) -> list[Case]:
     width, dtype = config.num_heads * config.head_dim, getattr(torch, config.dtype)
     exact_bytes = 8 * (8 * config.seq_len * width + 4 * width**2)  # the float64 reference needs the most
     if shortage := rank.memory_shortage(exact_bytes):
-        return [Case(labels={"strategy": name}, skip=shortage) for name in config.strategies]
+        return [Case(labels={"strategy": name}, name=name, skip=shortage) for name in config.strategies]
     generator = torch.Generator().manual_seed(rank.seed)
     x = torch.randn(config.seq_len, width, generator=generator).to(rank.device, dtype)
     shape = (config.seq_len, config.num_heads, config.head_dim)
@@ -68,17 +70,17 @@ def ring_attention(config: RingAttentionConfig, rank: Rank) -> list[Case]:
     table = read_table(config.lut, config.seq_len, config.dtype) if config.lut else {}
     planner = Planner(config.seq_len, config.align, rank.shares, table, cost, speeds)
     shared = Shared(rank.index, layer, x, config.causal, planner, Exact(layer, x, config.causal))
-    return [case_of(shared, strategy) for strategy in config.strategies]
+    return [case_of(shared, strategy, config.strategies) for strategy in config.strategies]
 
 
-def case_of(shared: "Shared", strategy: str) -> Case:
-    """The case of one strategy."""
+def case_of(shared: "Shared", strategy: str, strategies: Sequence[str]) -> Case:
+    """The case of one strategy; compared with the even split where that is one of the job's strategies."""
     from benchkit.models.ring import REGIONS
     from benchkit.models.strategies import Running
 
     labels = {"strategy": strategy}
     if why := shared.obstacle(strategy):
-        return Case(labels=labels, skip=why)
+        return Case(labels=labels, name=strategy, skip=why)
     running = Running(shared, strategy)
     return Case(
         step=running.step,
@@ -88,6 +90,6 @@ def case_of(shared: "Shared", strategy: str) -> Case:
         observe=running.observe,
         details=running.details,
         name=strategy,
-        against="" if strategy == "even" else "even",
+        against=BASELINE if strategy != BASELINE and BASELINE in strategies else "",
         unslowed=strategy == "reference",
     )

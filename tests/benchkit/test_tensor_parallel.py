@@ -1,5 +1,7 @@
 """Tensor-parallel products: options, exact checks, the cost model, and every implementation on real ranks."""
 
+from types import SimpleNamespace
+
 import pytest
 import torch
 
@@ -8,9 +10,13 @@ from benchkit.errors import ConfigError, InvalidResult, Unavailable
 from benchkit.models.tensor_parallel import symmetric_memory
 from benchkit.models.tensor_parallel.choice import Costs, Trial, choose, measure_costs
 from benchkit.models.tensor_parallel.columnwise import Columnwise, chunks_of
+from benchkit.models.tensor_parallel.columnwise_cases import ColumnwiseCases
 from benchkit.models.tensor_parallel.operands import Factory, Shards, require_close, require_exact
 from benchkit.models.tensor_parallel.options import expand
+from benchkit.models.tensor_parallel.rowwise_cases import RowwiseCases
 from benchkit.suites.tp_columnwise import TpColumnwiseConfig
+from benchkit.suites.tp_rowwise import TpRowwiseConfig
+from benchkit.worker import require_references
 from tests.support.cli import Cli
 from tests.support.records import dangling
 
@@ -195,7 +201,7 @@ def test_symmetric_memory_is_loaded_outside_the_clock_and_checked(monkeypatch):
     monkeypatch.setattr(symmetric_memory, "obstacle", lambda job: "")
     monkeypatch.setattr(symmetric_memory, "place", lambda like, name: torch.empty_like(like))
     monkeypatch.setattr(symmetric_memory, "fused", lambda shard, b, name: shard @ b)
-    built = symmetric_memory.all_gather_matmul(job, Work(), Parts("a", "b"))
+    built = symmetric_memory.all_gather_matmul(job, Work(), None)
     built.prepare()
     job.a[0] = 7.0  # a later change is not seen before it is prepared again
     before = built.step() or built.output().clone()
@@ -208,7 +214,79 @@ def test_symmetric_memory_is_loaded_outside_the_clock_and_checked(monkeypatch):
 def test_symmetric_memory_says_what_it_lacks():
     job = Columnwise(Shards(4, 1), 0, None, torch.rand(4, 3), torch.rand(3, 2), torch.zeros(4, 2), None)
     with pytest.raises(Unavailable, match="needs GPUs"):
-        symmetric_memory.all_gather_matmul(job, Work(), Parts())
+        symmetric_memory.all_gather_matmul(job, Work(), None)
+
+
+def cases_of(primitive, allowed, job_backend="gloo", size=2, **implementations):
+    """The cases of a job on rank 0, by name, where ucc is not there; nothing is communicated until a step runs."""
+
+    def group(name):
+        if name.startswith("ucc"):
+            raise Unavailable(f"built without {name}")
+
+    rank = SimpleNamespace(index=0, world_size=size, seed=0, device=torch.device("cpu"), group=group)
+    rank.memory_shortage = lambda needed_bytes: ""
+    shape = {"m": 8, "n": 4, "k": 6, "dtype": "float32", "inputs": "exact"}
+    config = SimpleNamespace(**shape, backend=SimpleNamespace(name=job_backend))
+    cases = primitive(config, rank, expand(implementations, allowed)).cases()
+    require_references(cases)
+    return {case.name: case for case in cases}
+
+
+def columnwise(job_backend="gloo", **implementations):
+    return cases_of(ColumnwiseCases, ALLOWED, job_backend, **implementations)
+
+
+def rowwise(**implementations):
+    return cases_of(RowwiseCases, TpRowwiseConfig.allowed, **implementations)
+
+
+def test_the_baseline_runs_on_the_same_backend_where_there_is_one():
+    both = {"backend": ["default", "nccl"]}
+    cases = columnwise(pytorch={"order": ["AG_before", "AG_after"], **both}, pipeline=both, symmetric_memory={})
+    assert {name: case.against for name, case in cases.items() if not case.unavailable} == {
+        "pytorch AG_before default": "",
+        "pytorch AG_before nccl": "",
+        "pytorch AG_after default": "pytorch AG_before default",
+        "pytorch AG_after nccl": "pytorch AG_before nccl",
+        "pipeline AG_before 4 default": "pytorch AG_before default",
+        "pipeline AG_before 4 nccl": "pytorch AG_before nccl",
+    }
+    cases = rowwise(pytorch=both, p2p_pipeline=both)
+    assert cases["p2p_pipeline 4 nccl"].against == "pytorch reduce_scatter nccl"
+    assert cases["p2p_pipeline 4 default"].against == "pytorch reduce_scatter default"
+
+
+def test_without_a_baseline_on_its_backend_a_case_is_compared_with_the_first_that_runs():
+    cases = columnwise(pytorch={"backend": ["ucc", "nccl", "gloo"]}, pipeline={"backend": ["default", "ucc/tl/cuda"]})
+    assert cases["pipeline AG_before 4 default"].against == "pytorch AG_before gloo"  # the job's backend is gloo
+    assert cases["pytorch AG_before ucc"].unavailable == "built without ucc"
+    cases = columnwise("mpi", pytorch={"backend": ["ucc", "nccl", "gloo"]}, pipeline={})
+    assert cases["pipeline AG_before 4 default"].against == "pytorch AG_before nccl"
+    assert columnwise(pipeline={})["pipeline AG_before 4 default"].against == ""
+    cases = rowwise(pytorch={"backend": "nccl", "collective": ["all_reduce", "reduce_scatter"]})
+    assert cases["pytorch all_reduce nccl"].against == "pytorch reduce_scatter nccl"
+
+
+def test_parts_are_those_that_the_job_has():
+    bounds = {"compute_only": {"size": "unsharded"}, "comm_only": {"backend": "default"}}
+    cases = columnwise(**bounds, pytorch={"backend": ["gloo", "nccl"], "order": ["AG_before", "AG_after"]})
+    assert cases["pytorch AG_before gloo"].parts == Parts("compute_only unsharded", "comm_only AG_before default")
+    assert cases["pytorch AG_before nccl"].parts == Parts("compute_only unsharded", "")
+    assert cases["pytorch AG_after gloo"].parts == Parts()
+    cases = rowwise(comm_only={"collective": "all_reduce"}, pytorch={"collective": ["all_reduce", "reduce_scatter"]})
+    assert cases["pytorch all_reduce default"].parts == Parts("", "comm_only all_reduce default")
+    assert cases["pytorch reduce_scatter default"].parts == Parts()
+    alone = cases_of(ColumnwiseCases, ALLOWED, size=1, **bounds, pytorch={})
+    assert alone["pytorch AG_before default"].parts == Parts()
+
+
+def test_a_case_that_does_not_fit_keeps_its_name():
+    rank = SimpleNamespace(index=0, world_size=2, seed=0, memory_shortage=lambda needed_bytes: "needs more")
+    shape = {"m": 8, "n": 4, "k": 6, "dtype": "float32", "inputs": "exact"}
+    config = SimpleNamespace(**shape, backend=SimpleNamespace(name="gloo"))
+    [case] = ColumnwiseCases(config, rank, expand({"pytorch": {}}, ALLOWED)).cases()
+    assert (case.name, case.skip) == ("pytorch AG_before default", "needs more")
 
 
 BOTH = "+suite=tp_columnwise,tp_rowwise"

@@ -46,14 +46,15 @@ class Training:
     def case(self, name: str, ranks: int) -> Case:
         """A pass on all ranks, or on the first alone."""
         labels: Labels = {"pass": name, "ranks": ranks, "part": "whole"}
+        own_name = f"{name} on {ranks}"
         alone = self.shared and ranks == 1
         if self.lacking:
-            return Case(labels=labels, unavailable=self.lacking)
+            return Case(labels=labels, name=own_name, unavailable=self.lacking)
         if why := self.obstacle() or self.shortage(name, alone):
-            return Case(labels=labels, skip=why)
+            return Case(labels=labels, name=own_name, skip=why)
         told = self.told(name, ranks)  # before a model takes the memory: its peak rate may have to be measured
         if alone and self.rank.index:
-            return Case(labels=labels, regions=REGIONS[name], name=f"{name} on 1", ranks=1)
+            return Case(labels=labels, regions=REGIONS[name], name=own_name, ranks=1)
         communicating = self.shared and not alone and communicates(self.config.parallel, name)
         running = Running(self, name, self.alone if alone else self.together, alone, told)
         return Case(
@@ -67,7 +68,7 @@ class Training:
             details=lambda: running.told,
             against=f"{name} on 1" if self.shared and not alone else "",
             ranks=ranks,
-            name=f"{name} on {ranks}",
+            name=own_name,
             parts=Parts(communication=f"communication of {name}" if communicating else ""),
         )
 
