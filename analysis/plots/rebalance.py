@@ -44,12 +44,19 @@ def by_length(rows: pd.DataFrame, draw_panel: Callable[[Axes, pd.DataFrame], Non
     """A panel per sequence length."""
     lengths = sorted(rows["seq_len"].unique())
     figure, axes = style.panels(len(lengths))
+    label = label_of(rows)
     for length, axis in zip(lengths, axes, strict=True):
         draw_panel(axis, rows[rows["seq_len"] == length])
         axis.set_title(f"{length:g} tokens")
-        axis.set_xlabel("slowdown of the last rank")
+        axis.set_xlabel(label)
     style.shared_legend(figure, axes[-1])
     return figure
+
+
+def label_of(rows: pd.DataFrame) -> str:
+    """What an axis of slowdowns is called."""
+    alone = all(slowdown.last_alone for slowdown in rows["slowdown"])
+    return "slowdown of the last rank" if alone else "slowdown of each rank, or of the last"
 
 
 def over_slowdown(
@@ -63,7 +70,7 @@ def over_slowdown(
         bars = style.interval_bars(values, *columns)
         at = [factors.index(factor) for factor in line["slowdown"]]
         axis.errorbar(at, values[columns[0]], bars, label=name, **style.look(index))
-    axis.set_xticks(range(len(factors)), [f"{factor:g}" for factor in factors])
+    axis.set_xticks(range(len(factors)), [f"{factor}" for factor in factors])
 
 
 def speedup_over_even(rows: pd.DataFrame, strategies: list[str]) -> Figure:
@@ -109,7 +116,7 @@ def latency_scaling(rows: pd.DataFrame, strategies: list[str]) -> Figure:
             axis.errorbar(line["seq_len"], times["median_s"], bars, label=name, **style.look(index))
         style.log_sizes(axis, sorted(rows["seq_len"].unique()))
         style.log_values(axis)
-        axis.set_title(f"slowdown {factor:g}")
+        axis.set_title(f"slowdown {factor}")
         axis.set_xlabel("tokens")
     axes[0].set_ylabel("time of one layer [ms]")
     style.shared_legend(figure, axes[-1])
@@ -132,9 +139,9 @@ def winners(rows: pd.DataFrame) -> Figure:
     figure, axis = plt.subplots(figsize=(2.0 + 1.9 * values.shape[1], 1.6 + 1.1 * values.shape[0]))
     options: dict[str, Any] = {"cmap": "crest", "fmt": "", "annot_kws": {"size": "small"}}
     sns.heatmap(values, annot=texts, ax=axis, cbar_kws={"label": "speedup over even"}, **options)
-    axis.set_xlabel("slowdown of the last rank")
+    axis.set_xlabel(label_of(rows))
     axis.set_ylabel("tokens")
-    axis.set_xticklabels([f"{factor:g}" for factor in values.columns])
+    axis.set_xticklabels([f"{factor}" for factor in values.columns])
     style.caption(figure, "Ring attention: the fastest strategy", "≈: as fast, as far as the intervals tell")
     return figure
 
@@ -152,7 +159,7 @@ def tokens(rows: pd.DataFrame) -> Figure:
             shares = [100 * count[rank] / sum(count) for count in counts]
             axis.barh(part["strategy"], shares, left=left, label=f"rank {rank}", color=f"C{rank % 10}")
             left = [before + share for before, share in zip(left, shares, strict=True)]
-        axis.set_title(f"slowdown {factor:g}")
+        axis.set_title(f"slowdown {factor}")
         axis.set_xlabel("share of the tokens [%]")
         axis.invert_yaxis()
         axis.grid(axis="y", visible=False)

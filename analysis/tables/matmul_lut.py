@@ -2,6 +2,7 @@
 
 import pandas as pd
 
+from analysis.slowdowns import slowdowns
 from analysis.table import by_mechanism, newest
 
 SUITE = "matmul_lut"
@@ -22,9 +23,9 @@ def write(table: pd.DataFrame) -> dict[str, str]:
 
 
 def measured(table: pd.DataFrame) -> pd.DataFrame:
-    """The rows of single ranks, whose share one number says."""
+    """The rows of single ranks, each with its one factor as `slowdown`."""
     rows = table[(table["suite"] == SUITE) & (table["status"] == "ok") & (table["world_size"] == 1)]
-    return rows.assign(slowdown=pd.to_numeric(rows["slowdown"], errors="coerce")).dropna(subset=["slowdown"])
+    return rows.assign(slowdown=[each.factors[-1] for each in slowdowns(rows)])
 
 
 def shares(rows: pd.DataFrame) -> pd.Series:

@@ -5,6 +5,7 @@ from statistics import geometric_mean
 
 import pandas as pd
 
+from analysis.slowdowns import Slowdown, slowdowns
 from analysis.table import as_markdown, by_mechanism, newest
 from analysis.within_job import FIGURES
 
@@ -17,14 +18,14 @@ NEAR = 0.1
 
 
 def cells_of(table: pd.DataFrame) -> list[tuple[str, pd.DataFrame]]:
-    """The measured rows where one number says how slow the last rank is, by what else was alike, and by mechanism.
+    """The measured rows by what was alike but for strategy, length and slowdown, and by mechanism.
 
-    Of a repeated point the last run.
+    `slowdown` is a Slowdown. Of a repeated point the last run.
     """
     rows = table[(table["suite"] == SUITE) & (table["status"] == "ok")]
-    rows = rows.assign(slowdown=pd.to_numeric(rows["slowdown"], errors="coerce")).dropna(subset=["slowdown"])
     if rows.empty:
         return []
+    rows = rows.assign(slowdown=slowdowns(rows))
     numbers = [name for name in FIGURES if name in rows]
     rows = rows.assign(**{name: pd.to_numeric(rows[name], errors="coerce") for name in numbers})
     return [
@@ -39,13 +40,14 @@ def write(table: pd.DataFrame) -> dict[str, str]:
 
 def text_of(rows: pd.DataFrame) -> str:
     factor = rows["slowdown"].max()
-    parts = [f"# Ring attention, last rank slowed {factor:g} times", as_markdown(harshest(rows, factor), shaped=True)]
+    title = f"# Ring attention, {'last rank' if factor.last_alone else 'ranks'} slowed {factor} times"
+    parts = [title, as_markdown(harshest(rows, factor), shaped=True)]
     if lines := list(summary(rows)):
         parts += ["## All cells", "\n".join(f"- {line}" for line in lines)]
     return "\n\n".join(parts)
 
 
-def harshest(rows: pd.DataFrame, factor: float) -> pd.DataFrame:
+def harshest(rows: pd.DataFrame, factor: Slowdown) -> pd.DataFrame:
     """A row per strategy: time, speedup over even and efficiency at each length."""
     found: dict[str, dict[str, float | str]] = {}
     for _, row in rows[rows["slowdown"] == factor].iterrows():

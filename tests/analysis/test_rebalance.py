@@ -141,9 +141,41 @@ def test_every_plot_is_drawn_and_one_cell_is_enough(cells):
     for records in (cells, cells[:1]):
         figures = dict(draw_all(tabulate_records(records), None))
         assert names <= set(figures)
-    listed = ring_record(slowdown=2.0)
-    listed["config"]["hardware"]["slowdown"] = [1.0, 2.0]
-    assert not names & set(dict(draw_all(tabulate_records([listed]), None)))
+
+
+def listed_record(*factors, **seconds):
+    """A record whose slowdown is a list; at the harshest, balanced is twice as fast as even."""
+    record = ring_record(slowdown=max(factors), **seconds)
+    [row, _] = record["cases"][0]["samples_s"]
+    for each in record["cases"]:
+        each["samples_s"] = [each["samples_s"][0]] * len(factors)
+        each["start_offsets_s"] = [[0.0] * len(row)] * len(factors)
+    record["config"]["hardware"]["slowdown"] = list(factors)
+    return record | {"world_size": len(factors), "point_id": str(factors)}
+
+
+def test_a_slowdown_of_each_rank_has_its_table_and_its_plots():
+    table = tabulate_records([listed_record(1, 2, 4), listed_record(1.0, 1.0, 10.0), listed_record(4, 2, 1)])
+    [text] = rebalance.write(table).values()
+    assert text.startswith("# Ring attention, ranks slowed 4, 2, 1 times\n")
+    assert "(geometric means of 3)" in text
+    figures = dict(draw_all(table, None))
+    winner = figures["ring_attention_winner.png"].axes[0]
+    assert [label.get_text() for label in winner.get_xticklabels()] == ["10", "1, 2, 4", "4, 2, 1"]
+    assert winner.get_xlabel() == "slowdown of each rank, or of the last"
+    speedups = figures["ring_attention_speedup_over_even.png"].axes[0]
+    assert [label.get_text() for label in speedups.get_xticklabels()] == ["10", "1, 2, 4", "4, 2, 1"]
+    panels = figures["ring_attention_tokens.png"].axes
+    assert [axis.get_title() for axis in panels] == [f"slowdown {label}" for label in ("10", "1, 2, 4", "4, 2, 1")]
+
+
+def test_a_list_that_slows_the_last_rank_alone_is_that_slowdown():
+    earlier, later = ring_record(slowdown=2.0, balanced=9e-3), listed_record(1, 2)
+    later["started_at"] = "2026-01-02T00:00:00.000+00:00"
+    [text] = rebalance.write(tabulate_records([earlier, later])).values()
+    assert text.startswith("# Ring attention, last rank slowed 2 times\n")
+    assert "balanced: 4.00 times as fast as even" in text
+    assert "(geometric means of 1)" in text
 
 
 def test_the_winner_is_the_fastest_of_those_that_answer_to_unequal_speeds(cells):
@@ -210,9 +242,9 @@ def test_what_is_unlike_is_never_in_one_table_or_plot(cells):
 def test_a_look_up_table_is_of_single_ranks_whose_share_is_one_number():
     records = lut_records()
     records[1]["world_size"] = 2
-    records[2]["config"]["hardware"]["slowdown"] = [1, 10]
+    records[2]["config"]["hardware"]["slowdown"] = [10]
     [(_, text)] = tables_of(tabulate_records(records))
-    assert [line.split(",")[0] for line in text.splitlines() if line[0].isdigit()] == ["100", "100"]
+    assert [line.split(",")[0] for line in text.splitlines() if line[0].isdigit()] == ["100", "10"] * 2
 
 
 def test_too_few_samples_for_an_interval_are_no_obstacle(cells):
