@@ -72,7 +72,8 @@ def run_point(config: RunConfig, folder: Path, overrides: list[str]) -> dict[str
             result |= lost_report(cause)
         raise
     finally:
-        result["phases_s"]["total"] = round(time.perf_counter() - began_s, 6)
+        phases_s = result["phases_s"]
+        phases_s["total"] = round(time.perf_counter() - began_s - phases_s.get(crew.WAIT, 0.0), 6)
         result["finished_at"] = now()
         save(result, folder, here)
     return result
@@ -85,7 +86,7 @@ def attempt(config: RunConfig, folder: Path, crew: Crew, plan: Layout, result: d
         return {}  # the record says why
     if plan.problem:
         return {"status": "unavailable", "error": error_report(plan.problem)}
-    with crew.hosts_to_ourselves():
+    with crew.hosts_to_ourselves(result["phases_s"]):
         crew.clock.look(agents)
         used, forked_s, oom_kills = crew.clock.offset(), time.perf_counter(), environment.oom_kills()
         outcome = fork_ranks(config, crew, plan, folder, prefix, used)
@@ -97,9 +98,11 @@ def attempt(config: RunConfig, folder: Path, crew: Crew, plan: Layout, result: d
         crew.clock.look(agents)
         errors_s = agents.exchange(crew.clock.error_s(used), STEP_S)
     estimator = clock_offsets.SHARED if crew.clock_is_shared else clock_offsets.ESTIMATOR
-    return {"start_clock": {"estimator": estimator, "uncertainty_s": max(errors_s)}} | verdict.report(
-        outcome.results.get(0), told, forked_s
-    )
+    reported = verdict.report(outcome.results.get(0), told, forked_s)
+    return reported | {
+        "start_clock": {"estimator": estimator, "uncertainty_s": max(errors_s)},
+        "phases_s": result["phases_s"] | reported.get("phases_s", {}),
+    }
 
 
 def fork_ranks(

@@ -4,6 +4,7 @@ import contextlib
 import functools
 import itertools
 import logging
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -18,6 +19,8 @@ from launch.members import Lost, Member, SweepEnds
 
 QUEUE_S = 7 * 24 * 3600.0
 """How long a host may be taken by other runs."""
+WAIT = "wait_for_host"
+"""Name of the phase in which other runs measure on the hosts."""
 log = logging.getLogger("benchkit")
 
 
@@ -44,19 +47,30 @@ class Crew:
         return [other for other in self.agents.members if other.network == member.network]
 
     @contextlib.contextmanager
-    def hosts_to_ourselves(self) -> Iterator[None]:
-        """Holds the lock of every host; taken in the order of their names, so that no two runs wait for each other."""
-        me, lock = self.agents.me, HostLock()
+    def hosts_to_ourselves(self, phases_s: dict[str, float]) -> Iterator[None]:
+        """Holds the lock of every host; taken in the order of their names, so that no two runs wait for each other.
+
+        The wait for other runs is a phase of its own: it says nothing about this point.
+        """
+        lock, asked_s = HostLock(), time.perf_counter()
         try:
-            for host in sorted({member.network for member in self.agents.members}):
-                if me.network == host and self.on_host_of(me)[0] == me:
-                    lock.acquire(
-                        lambda pid: log.warning("%s: waiting for process %d, which measures", me.host, pid), self.agents
-                    )
-                self.agents.exchange(None, QUEUE_S)
+            try:
+                self.take_turns(lock)
+            finally:
+                phases_s[WAIT] = round(time.perf_counter() - asked_s, 6)
             yield
         finally:
             lock.release()
+
+    def take_turns(self, lock: HostLock) -> None:
+        """Waits until no other run measures on any host."""
+        me = self.agents.me
+        for host in sorted({member.network for member in self.agents.members}):
+            if me.network == host and self.on_host_of(me)[0] == me:
+                lock.acquire(
+                    lambda pid: log.warning("%s: waiting for process %d, which measures", me.host, pid), self.agents
+                )
+            self.agents.exchange(None, QUEUE_S)
 
 
 _joined: list[Agents] = []

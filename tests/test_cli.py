@@ -51,7 +51,7 @@ def test_a_record_is_complete_in_itself(sweep):
     assert case["payload_bytes"] == pytest.approx(0.01 * 2**20, abs=4)
     assert case["bus_factor"] == pytest.approx(4 / 3)
     assert set(record["phases_s"]) == {
-        "spawn", "init", "build", "verify", "measure", "verify_again", "exit", "total"
+        "wait_for_host", "spawn", "init", "build", "verify", "measure", "verify_again", "exit", "total"
     }  # fmt: skip
     assert record["config"]["measure"]["max_iterations"] == 20
     assert record["overrides"][0] == "+suite=allreduce"

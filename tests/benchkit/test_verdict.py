@@ -1,11 +1,13 @@
 import signal
 from dataclasses import asdict
+from types import SimpleNamespace
 
 import pytest
 
 from benchkit import agent, record, verdict
 from benchkit.layout import lay_out
 from launch.clock_offsets import Offset
+from launch.members import Lost, Member
 from launch.slowdown.mps import MpsUnavailable
 from launch.watch import Failure
 from tests.support.configs import config, crew
@@ -80,6 +82,29 @@ def test_what_fails_in_the_agent_itself_is_a_record_too(tmp_path, monkeypatch):
     assert result["error"]["message"] == "the agent failed: Resource temporarily unavailable"
     assert "Traceback" in result["error"]["traceback"]
     assert record.read(tmp_path / record.FILE_NAME)["status"] == "error"
+
+
+@pytest.mark.parametrize("lost", [None, Lost([Member(1, "n2", "n2", "n2", [0])], nodes=False)])
+def test_waiting_for_the_host_is_a_phase_and_no_part_of_the_total(tmp_path, monkeypatch, lost):
+    """An hour in which another run measures, whether the host becomes free or another agent goes meanwhile."""
+    now_s = [0.0]
+
+    def taken_for_an_hour(self, say, agents):
+        now_s[0] += 3600
+        if lost:
+            raise lost
+
+    def ranks_for_a_minute(*_, **__):
+        now_s[0] += 60
+        raise BlockingIOError("Resource temporarily unavailable")
+
+    monkeypatch.setattr(agent.crew.HostLock, "acquire", taken_for_an_hour)
+    monkeypatch.setattr(agent.ranks, "run_ranks", ranks_for_a_minute)
+    for module in (agent, agent.crew):
+        monkeypatch.setattr(module, "time", SimpleNamespace(perf_counter=lambda: now_s[0]))
+    phases = agent.run_point(config(), tmp_path, [])["phases_s"]
+    assert phases == {"wait_for_host": 3600, "total": 0 if lost else 60}
+    assert record.read(tmp_path / record.FILE_NAME)["phases_s"] == phases
 
 
 def test_shares_of_a_gpu_need_a_daemon_which_is_told_how_many_agents_the_host_has(tmp_path, monkeypatch):
