@@ -22,11 +22,12 @@ def main(arguments: list[str]) -> int:
         print(f"analysis plan: {problem}", file=sys.stderr)
         return 2
     try:
-        performance = lut.read(options.lut, options.seq_len, DTYPE) if options.lut else {}
+        table_read = lut.read(options.lut, options.seq_len, options.dtype) if options.lut else None
     except ValueError as error:
         print(f"analysis plan: --lut {options.lut}: {error}", file=sys.stderr)
         return 2
     cost = cost_of(options)
+    performance = table_read.performance if table_read else None
     table = plan(options.seq_len, options.speeds, options.align, cost, performance)
     ideal = "1"
     if options.pair_ns is not None:
@@ -36,6 +37,8 @@ def main(arguments: list[str]) -> int:
     print(f"{options.seq_len} tokens on ranks of speed {', '.join(f'{speed:g}' for speed in options.speeds)}\n")
     print(laid_out(table, "simple"))
     print(f"\ntime: of the slowest rank, where the ideal (all work over all speed) is {ideal}")
+    for doubt in table_read.doubts(shares_of(options.speeds)) if table_read else ():
+        print(f"lut: {doubt}")
     return 0
 
 
@@ -53,7 +56,7 @@ def plan(
 
     performance: of a look-up table, by compute share in percent; without, there is no strategy lut.
     """
-    shares = [100 * speed / max(speeds) for speed in speeds]
+    shares = shares_of(speeds)
     candidates = [
         splits.even(seq_len, speeds),
         splits.uneven(seq_len, speeds, align),
@@ -67,6 +70,11 @@ def plan(
     return pd.DataFrame(
         [row(split, time, ideal_s, slowest_s[0]) for split, time in zip(candidates, slowest_s, strict=True)]
     )
+
+
+def shares_of(speeds: list[float]) -> list[float]:
+    """Percent of the fastest rank's speed."""
+    return [100 * speed / max(speeds) for speed in speeds]
 
 
 def row(split: Split, slowest_s: float, ideal_s: float, even_s: float) -> dict[str, str | float]:
@@ -104,7 +112,8 @@ def parser() -> argparse.ArgumentParser:
         "--speeds", type=speeds, required=True, metavar="S,S,...", help="of each rank; 1,0.5: half as fast"
     )
     result.add_argument("--align", type=int, default=ALIGN, help=f"boundaries at multiples of so many tokens ({ALIGN})")
-    result.add_argument("--lut", metavar="FILE", help=f"table for strategy lut, of {DTYPE} where it has several dtypes")
+    result.add_argument("--lut", metavar="FILE", help="table for strategy lut")
+    result.add_argument("--dtype", default=DTYPE, help=f"of the matmuls in that table ({DTYPE})")
     result.add_argument("--token-cost", type=float, default=0.0, metavar="N", help="work per token, in pairs (0)")
     result.add_argument(
         "--pass-cost",

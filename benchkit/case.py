@@ -71,7 +71,7 @@ class Case:
 
     unavailable: what this machine lacks for this case. name: what other cases of the job refer to this one by. bound:
     this is no way to do it, but a part alone. parts: the bounds that this case is made of, from which its share of
-    communication and its overlap are computed.
+    communication and its overlap are computed. warnings: what readers of its figures must know, for the record.
     """
 
     step: Callable[[], object] = nothing
@@ -92,6 +92,7 @@ class Case:
     name: str = ""
     bound: bool = False
     parts: Parts = Parts()
+    warnings: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -37,7 +37,8 @@ def report(answer: dict[str, Any] | None, told: Sequence[dict[str, Any]], forked
         "status": worst["status"] if worst else "ok",
         "error": error_report(worst["reason"], worst["rank"] if failed_cases else None) if worst else None,
         "clock": answer["clock"],
-        **({"slowdown": slowdown.as_dict(), "warnings": slowdown.warnings()} if slowdown else {}),
+        **({"slowdown": slowdown.as_dict()} if slowdown else {}),
+        "warnings": [*(slowdown.warnings() if slowdown else []), *answer["warnings"]],
         "phases_s": durations({"spawn": forked_s, **answer["began_s"], "": time.perf_counter()}),
         "cases": answer["cases"],
     }

@@ -68,7 +68,13 @@ def run_rank(assignment: Assignment) -> dict[str, Any] | None:
     group.barrier()  # then the process ends: destroying a gloo group takes another 20 ms, and nothing outlives it
     if assignment.place.rank:
         return None
-    return {"cases": reports, "clock": clock.name, "began_s": stopwatch.began_s, "slowdown": slowdown}
+    return {
+        "cases": reports,
+        "clock": clock.name,
+        "began_s": stopwatch.began_s,
+        "slowdown": slowdown,
+        "warnings": [warning for case in cases for warning in case.warnings],
+    }
 
 
 def describe_rank(assignment: Assignment, device: torch.device, group: Group, prober: Prober) -> Rank:

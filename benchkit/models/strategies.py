@@ -33,7 +33,7 @@ class Shared:
     def obstacle(self, strategy: str) -> str:
         """Why a strategy cannot run here; "" where it can."""
         if strategy == "lut" and not self.planner.table:
-            return "no table: lut=FILE, as `+suite=matmul_lut` and analysis write it"
+            return "no table: lut=FILE, as `sweep=rebalance_lut` and analysis write it"
         if strategy == "zigzag" and not self.causal:
             return "zigzag balances causal attention"
         return missing(len(self.x), len(self.planner.speeds), self.x.dtype) if strategy == "torch" else ""

@@ -1,7 +1,7 @@
 """Ring attention over ranks of unequal speed: one causal (or full) attention layer, its sequence split by strategy."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from benchkit import lut
@@ -41,7 +41,7 @@ class RingAttentionConfig(RunConfig):
             read_table(self.lut, self.seq_len, self.dtype)
 
 
-def read_table(path: str, seq_len: int, dtype: str) -> dict[float, float]:
+def read_table(path: str, seq_len: int, dtype: str) -> lut.Table:
     """As lut.read, but raises ConfigError that names the key."""
     try:
         return lut.read(path, seq_len, dtype)
@@ -67,10 +67,13 @@ def ring_attention(config: RingAttentionConfig, rank: Rank) -> list[Case]:
     shape = (config.seq_len, config.num_heads, config.head_dim)
     layer = Layer.random(*shape, dtype=dtype, device=rank.device, seed=rank.seed + 1)
     cost, speeds = fit_cost(layer, x, config.causal, rank.seconds_of)
-    table = read_table(config.lut, config.seq_len, config.dtype) if config.lut else {}
-    planner = Planner(config.seq_len, config.align, rank.shares, table, cost, speeds)
+    table = read_table(config.lut, config.seq_len, config.dtype) if config.lut else lut.Table({}, config.seq_len)
+    planner = Planner(config.seq_len, config.align, rank.shares, table.performance, cost, speeds)
     shared = Shared(rank.index, layer, x, config.causal, planner, Exact(layer, x, config.causal))
-    return [case_of(shared, strategy, config.strategies) for strategy in config.strategies]
+    doubts = table.doubts(rank.shares, torch.get_num_threads() if rank.device.type == "cpu" else None)
+    warnings = {"lut": tuple(f"strategy lut: {doubt}" for doubt in doubts)}
+    cases = [case_of(shared, strategy, config.strategies) for strategy in config.strategies]
+    return [replace(case, warnings=warnings.get(case.name, ())) for case in cases]
 
 
 def case_of(shared: "Shared", strategy: str, strategies: Sequence[str]) -> Case:

@@ -45,6 +45,16 @@ def test_a_look_up_table_adds_its_strategy(capsys, tmp_path):
     assert [line[:3] for line in lines if line and line[0] == "lut"] == [["lut", "3072", "1024"]]
 
 
+def test_a_look_up_table_that_does_not_fit_says_so(capsys, tmp_path):
+    table = tmp_path / "lut.csv"
+    table.write_text("mps_pct,size,dtype,bg_streams,tflops\n100,1024,bfloat16,0,8\n50,1024,bfloat16,0,4\n")
+    given = ["plan", "--seq-len", "4096", "--speeds", "2,1", "--lut", str(table)]
+    assert main([*given, "--dtype", "bfloat16"]) == 0
+    assert "lut: sizes 1024 to 1024 do not reach 4096 tokens; 1024 is taken" in capsys.readouterr().out
+    assert main(given) == 2
+    assert f"--lut {table}: dtype=float32: allowed are bfloat16" in capsys.readouterr().err
+
+
 def test_times_are_in_ms_where_it_is_known_what_a_pair_takes(capsys):
     given = ["plan", "--seq-len", "1000", "--speeds", "1,1", "--align", "1"]
     assert main([*given, "--pair-ns", "30", "--token-cost", str(2000 / 3)]) == 0  # 20 µs

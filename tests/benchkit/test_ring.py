@@ -6,6 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 import torch
+import yaml
 
 from benchkit import splits
 from benchkit.errors import ConfigError, InvalidResult
@@ -16,7 +17,7 @@ from benchkit.models.ring import Block, Ring, blocks
 from benchkit.models.strategies import Running, Shared
 from benchkit.splits import CostModel, Split
 from benchkit.suites.ring_attention import STRATEGIES, read_table
-from tests.support.cli import Cli
+from tests.support.cli import ROOT, Cli
 from tests.support.records import dangling
 
 CPU = torch.device("cpu")
@@ -231,22 +232,55 @@ mps_pct,size,dtype,bg_streams,avg_ms,tflops
 def test_a_table_gives_the_nearest_size_of_the_dtype(tmp_path):
     path = tmp_path / "lut.csv"
     path.write_text(MATMULS)
-    assert read_table(str(path), 3000, "float32") == {100.0: 10.0, 50.0: 4.0}
-    assert read_table(str(path), 1, "float32") == {100.0: 8.0, 50.0: 5.0}
-    assert read_table(str(path), 3000, "bfloat16") == {100.0: 20.0}  # without background streams
+    assert read_table(str(path), 3000, "float32").performance == {100.0: 10.0, 50.0: 4.0}
+    assert read_table(str(path), 1, "float32").performance == {100.0: 8.0, 50.0: 5.0}
+    assert read_table(str(path), 3000, "bfloat16").performance == {100.0: 20.0}  # without background streams
     path.write_text("mps_pct,latency_ms\n100,2\n50,5\n")
-    assert read_table(str(path), 3000, "float32") == {100.0: 0.5, 50.0: 0.2}
+    assert read_table(str(path), 3000, "float32").performance == {100.0: 0.5, 50.0: 0.2}
 
 
-def test_background_streams_are_worse_than_another_dtype(tmp_path):
+def test_a_table_of_another_dtype_is_refused(tmp_path):
     path = tmp_path / "lut.csv"
     path.write_text(MATMULS)
-    assert read_table(str(path), 4096, "float16") == {100.0: 10.0, 50.0: 4.0}
-    path.write_text(MATMULS.replace("bfloat16,0", "bfloat16,2"))
-    assert read_table(str(path), 4096, "bfloat16") == {100.0: 10.0, 50.0: 4.0}
+    with pytest.raises(ConfigError, match=r"^lut=.*lut.csv: dtype=float16: allowed are float32, bfloat16 \("):
+        read_table(str(path), 4096, "float16")
+    path.write_text(MATMULS.replace("bfloat16,0", "bfloat16,2"))  # nor do rows with background streams count
+    with pytest.raises(ConfigError, match=r"^lut=.*lut.csv: dtype=bfloat16: allowed are float32 \("):
+        read_table(str(path), 4096, "bfloat16")
     path.write_text(MATMULS.replace(",0,", ",2,"))
     with pytest.raises(ConfigError, match=r"lut=.*lut.csv: bg_streams is > 0 throughout: allowed are"):
         read_table(str(path), 4096, "float32")
+
+
+@pytest.mark.parametrize(
+    ("comment", "seq_len", "threads", "doubts"),
+    [
+        ("", 1024, 4, []),
+        ("# threads per rank: 1\n", 4096, 1, []),
+        ("# threads per rank: 1\n", 4096, None, []),
+        ("# threads per rank: 1.0\n", 4096, 2, ["measured with 1 threads per rank, here 2"]),
+        ("# threads per rank: 1, 2\n", 4096, 2, ["measured with 1, 2 threads per rank, here 2"]),
+        ("# threads per rank: none\n", 4097, 2, ["sizes 1024 to 4096 do not reach 4097 tokens; 4096 is taken"]),
+        ("", 1000, 2, ["sizes 1024 to 4096 do not reach 1000 tokens; 1024 is taken"]),
+    ],
+)
+def test_a_table_says_where_it_does_not_fit(tmp_path, comment, seq_len, threads, doubts):
+    path = tmp_path / "lut.csv"
+    path.write_text(comment + MATMULS)
+    assert read_table(str(path), seq_len, "float32").doubts([100, 50], threads) == doubts
+    path.write_text("mps_pct,latency_ms\n100,2\n33.333,5\n")
+    table = read_table(str(path), seq_len, "float32")
+    assert table.doubts([100, 100 / 3], 7) == []
+    assert table.doubts([100, 25]) == ["shares 33.333 to 100 % do not reach 25 %; that of the nearest is taken"]
+
+
+def test_sweep_rebalance_lut_measures_what_sweep_rebalance_looks_up():
+    conf = ROOT / "conf" / "sweep"
+    table, sweep = (yaml.safe_load((conf / f"{name}.yaml").read_text()) for name in ("rebalance_lut", "rebalance"))
+    assert (table["dtype"], table["threads_per_rank"]) == (sweep["dtype"], 1)
+    looked_up, measured = (each["hydra"]["sweeper"]["params"] for each in (sweep, table))
+    assert table["sizes"] == [int(length) for length in looked_up["seq_len"].split(",")]
+    assert measured["hardware.slowdown"] == looked_up["hardware.slowdown"]
 
 
 @pytest.mark.parametrize("value", ["0", "-2", "nan", "inf", "x", ""])
@@ -288,6 +322,8 @@ def test_every_strategy_is_right_on_even_and_ragged_lengths(cli: Cli):
     assert len(records) == 4
     assert not dangling(records)
     for record in records:
+        length = record["config"]["seq_len"]
+        assert record["warnings"] == [f"strategy lut: sizes 4096 to 4096 do not reach {length} tokens; 4096 is taken"]
         statuses = {case["labels"]["strategy"]: case["status"] for case in record["cases"]}
         config = record["config"]
         cannot = config["dtype"] == "float64" or config["seq_len"] % (2 * record["world_size"])
