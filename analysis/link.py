@@ -10,6 +10,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from analysis.line import Line, line_through, solved
+
 FAR_OFF = 0.25
 """A measured time that is further than this share of it from the line is marked."""
 FEWEST = 3
@@ -18,28 +20,6 @@ PAYS, EXACT = 20.0, 1e-9
 """A second line is believed where it divides the sum of squared errors by more. Three more parameters and the choice of
 where to split divide that of mere noise, at 6 to 12 sizes, by so much in some 3 % of trials (test); at EXACT, one line
 is exact."""
-
-
-@dataclass(frozen=True)
-class Line:
-    """latency_s + byte_s x bytes, from `low_bytes` on."""
-
-    latency_s: float
-    byte_s: float
-    low_bytes: float = 0.0
-
-    def seconds(self, num_bytes: float) -> float:
-        return self.latency_s + self.byte_s * num_bytes
-
-    @property
-    def gb_per_s(self) -> float | None:
-        """The bandwidth that long messages come near to, 10^9 bytes per second; None where size costs nothing."""
-        return 1e-9 / self.byte_s if self.byte_s else None
-
-    @property
-    def half_bandwidth_bytes(self) -> float | None:
-        """The size at which half of it is reached: latency x bandwidth (n_1/2 of Hockney)."""
-        return self.latency_s / self.byte_s if self.byte_s else None
 
 
 @dataclass(frozen=True)
@@ -63,23 +43,6 @@ class Fit:
         return 1 - missed / spread if spread else None
 
 
-def line_through(sizes: Sequence[float], times_s: Sequence[float], low_bytes: float = 0.0) -> Line:
-    """The line with the least sum of squared relative errors; neither latency nor time per byte is negative."""
-    pairs = list(zip(sizes, times_s, strict=True))
-    return solved([1 / time for _, time in pairs], [size / time for size, time in pairs], low_bytes)
-
-
-def solved(latencies: Sequence[float], sizes: Sequence[float], low_bytes: float = 0.0) -> Line:
-    """The line for which latency_s x latencies + byte_s x sizes is nearest to 1 everywhere; both are over the time."""
-    many, size = np.asarray(latencies, dtype=float), np.asarray(sizes, dtype=float)
-    (latency, per_byte), *_ = np.linalg.lstsq(np.column_stack([many, size]), np.ones_like(many), rcond=None)
-    if latency < 0:
-        latency, per_byte = 0.0, size.sum() / (size**2).sum()
-    elif per_byte < 0:
-        latency, per_byte = many.sum() / (many**2).sum(), 0.0
-    return Line(float(latency), float(per_byte), low_bytes)
-
-
 def fit(sizes: Sequence[float], times_s: Sequence[float]) -> Fit:
     """One line; two, split where that is best, if they leave far less unexplained (PAYS)."""
     ordered = sorted(zip(sizes, times_s, strict=True))
@@ -94,8 +57,8 @@ def fit(sizes: Sequence[float], times_s: Sequence[float]) -> Fit:
 
 
 def unexplained(found: Fit, sizes: Sequence[float], times_s: Sequence[float]) -> float:
-    """Sum of squared relative errors."""
-    return sum(error**2 for error in found.errors(sizes, times_s))
+    """Sum of the squared logarithms of model / time, which a line makes least."""
+    return sum(math.log(found.seconds(size) / time) ** 2 for size, time in zip(sizes, times_s, strict=True))
 
 
 def left_out(sizes: Sequence[float], times_s: Sequence[float]) -> list[float | None]:
@@ -188,9 +151,10 @@ def messages(collective: str, times: Times) -> list[Message]:
 
 
 def message_of(cost: Cost, times: Times) -> Line:
-    """Latency and time per byte of one message: least squares of relative errors over all sizes and ranks."""
+    """Latency and time per byte of one message: the line over all sizes and ranks at once."""
     measured = [(*cost(n), size, time) for n, each in times.items() for size, time in each]
     return solved(
-        [latencies / time for latencies, _, _, time in measured],
-        [over * size / time for _, over, size, time in measured],
+        [latencies for latencies, _, _, _ in measured],
+        [over * size for _, over, size, _ in measured],
+        [time for _, _, _, time in measured],
     )

@@ -37,6 +37,34 @@ def test_noise_moves_a_line_but_little_and_makes_no_second():
     assert line.gb_per_s == pytest.approx(1, rel=0.1)
 
 
+@pytest.mark.parametrize("sigma", [0.2, 0.3, 0.5])
+def test_noise_neither_flatters_the_bandwidth_nor_leaves_the_intervals(sigma):
+    draw, made, trials = np.random.default_rng(0), Line(LATENCY_S, 1e-9 / GB_PER_S), 600
+    lines = [line_through(SIZES, draw.lognormal(np.log(times(made)), sigma)) for _ in range(trials)]
+    assert np.median([line.gb_per_s for line in lines]) == pytest.approx(GB_PER_S, rel=0.02)
+    assert np.median([line.latency_s for line in lines]) == pytest.approx(LATENCY_S, rel=0.02)
+    for part, true in (((1, 0), made.latency_s), ((0, 1), made.byte_s), ((2, 2e6), 2 * made.seconds(1e6))):
+        intervals = [line.interval(*part) for line in lines]
+        assert 0.92 <= sum(low <= true <= high for low, high in intervals) / trials <= 0.98
+
+
+def test_a_latency_that_the_times_cannot_tell_from_none_has_an_upper_bound_alone():
+    draw, latency_s, trials = np.random.default_rng(0), 1e-6, 200
+    large = [2.0**exponent for exponent in range(20, 28)]
+    exact = times(Line(latency_s, 1e-9), large)
+    lines = [line_through(large, draw.lognormal(np.log(exact), 0.1)) for _ in range(trials)]
+    intervals = [line.interval(1, 0) for line in lines]
+    assert all(high > line.latency_s for line, (_, high) in zip(lines, intervals, strict=True))
+    assert sum(low == 0 for low, _ in intervals) > 0.95 * trials
+    assert sum(high > latency_s for _, high in intervals) > 0.95 * trials
+
+
+def test_two_points_make_a_line_and_no_interval():
+    line = line_through([1e3, 1e6], [1e-4, 1e-3])
+    assert line.seconds(1e3) == pytest.approx(1e-4)
+    assert line.interval(1, 0) is None
+
+
 @pytest.mark.parametrize("count", [6, 7, 8, 12])
 def test_mere_noise_makes_a_second_line_seldom(count):
     draw = np.random.default_rng(0)
@@ -56,7 +84,7 @@ def test_a_change_of_protocol_is_a_second_line():
 
 
 def test_nothing_is_faster_than_nothing():
-    falling = [1e-3 - 1e-10 * size for size in SIZES]
+    falling = [1e-3 - 1e-11 * size for size in SIZES]
     assert line_through(SIZES, falling).byte_s == 0
     assert line_through(SIZES, falling).gb_per_s is None
     convex = [1e-12 * size**1.5 for size in SIZES]
@@ -185,14 +213,12 @@ def test_a_collective_without_a_model_has_no_messages():
 
 
 def test_a_line_that_would_begin_below_zero_begins_at_zero_and_one_that_would_fall_is_level():
-    """The least squares of relative errors with one of both at 0, by hand."""
+    """With one of both at 0 the other is a geometric mean."""
     sizes, convex = [1.0, 2.0, 4.0], [1.0, 4.0, 16.0]
-    ratios = [size / time for size, time in zip(sizes, convex, strict=True)]
     line = line_through(sizes, convex, low_bytes=7.0)
     assert (line.latency_s, line.low_bytes) == (0.0, 7.0)
-    assert line.byte_s == pytest.approx(sum(ratios) / sum(ratio**2 for ratio in ratios))
-    falling = [4.0, 2.0, 1.0]
-    level = line_through(sizes, falling)
-    inverse = [1 / time for time in falling]
+    assert line.byte_s == pytest.approx(2.0)
+    level = line_through(sizes, [4.0, 2.0, 1.0])
     assert level.byte_s == 0.0
-    assert level.latency_s == pytest.approx(sum(inverse) / sum(each**2 for each in inverse))
+    assert level.latency_s == pytest.approx(2.0)
+    assert level.interval(1, 0)[0] < 2.0 < level.interval(1, 0)[1]
