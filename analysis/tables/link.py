@@ -1,21 +1,25 @@
 """Collectives over sizes: the fitted latency and bandwidth of the link, and where the model does not hold."""
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
 import pandas as pd
 
+from analysis.line import Line
 from analysis.link import FAR_OFF, FEWEST, Fit, fit, left_out
 from analysis.table import alike, as_markdown, newest, readable
 
 SUITE = "collective"
 SERIES = ["collective", "world_size"]
+UNKNOWN = (0.0, math.inf)
 HALVED = ("payload_bytes", "median_s", "ci_low_s", "ci_high_s")
 """Of a ping-pong, which is measured there and back: a link is told of by one message."""
 NOTE = (
-    "Latency + bytes / bandwidth (Hockney), least squares of relative errors; two lines where the times change their "
-    "slope with the size; send_recv one way. Bandwidth is of the payload as nccl-tests counts it (algbw). R² is of the "
+    "Latency + bytes / bandwidth (Hockney), least squares of logarithms; two lines where the times change their slope "
+    "with the size; send_recv one way. In brackets the 95 % interval; < and >: the times cannot tell the latency, or the "
+    "time per byte, from none, and this is the bound. Bandwidth is of the payload as nccl-tests counts it (algbw). R² is of the "
     "logarithms. Left out: how far off the line through the other sizes is, at worst, for sizes between the smallest "
     "and the largest."
 )
@@ -86,19 +90,39 @@ def lines_of(series: Series) -> Iterator[dict[str, object]]:
     """A row per line of the fit."""
     apart = [abs(error) for error in series.apart if error is not None]
     for number, line in enumerate(series.fit.lines):
-        half = line.half_bandwidth_bytes
         yield {
             "collective": series.collective,
             "ranks": series.world_size,
             "from": readable(line.low_bytes or min(series.sizes)),
-            "latency [µs]": 1e6 * line.latency_s,
-            "bandwidth [GB/s]": line.gb_per_s,
-            "half of it at": "" if half is None else readable(half),
+            "latency [µs]": latency_us(line),
+            "bandwidth [GB/s]": bandwidth(line),
+            "half of it at": half_bandwidth(line),
             "R²": series.fit.r_squared(series.sizes, series.times_s) if not number else None,
             "worst [%]": 100 * max(map(abs, series.errors)) if not number else None,
             "left out, worst [%]": 100 * max(apart) if apart and not number else None,
             "sizes": len(series.sizes) if not number else None,
         }
+
+
+def latency_us(line: Line) -> str:
+    """ "100 [90, 110]"; "< 12" where the times cannot tell it from none."""
+    low, high = line.interval(1, 0) or UNKNOWN
+    return f"{1e6 * line.latency_s:.4g} [{1e6 * low:.3g}, {1e6 * high:.3g}]" if low else f"< {1e6 * high:.3g}"
+
+
+def bandwidth(line: Line) -> str:
+    """ "1.25 [1.2, 1.3]" in 10^9 bytes per second; "> 3" where the times cannot tell that bytes cost any."""
+    low, high = line.interval(0, 1) or UNKNOWN
+    if not low:
+        return f"> {1e-9 / high:.3g}" if high else ""
+    return f"{1e-9 / line.byte_s:.4g} [{1e-9 / high:.3g}, {1e-9 / low:.3g}]"
+
+
+def half_bandwidth(line: Line) -> str:
+    """The size at which half the bandwidth is reached, "" where latency or bandwidth have a bound alone."""
+    known = [ends is not None and ends[0] > 0 for ends in (line.interval(1, 0), line.interval(0, 1))]
+    half = line.half_bandwidth_bytes
+    return readable(half) if half and all(known) else ""
 
 
 def marks(series: Series) -> Iterator[str]:

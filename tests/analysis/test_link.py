@@ -150,8 +150,40 @@ def test_a_ping_pong_tells_of_one_message_and_other_reductions_stand_apart(tmp_p
         line.split("|") for line in written["link_reduce_op-sum.md"].splitlines() if line.startswith("| send_recv")
     ]
     ring = next(line.split("|") for line in written["link_reduce_op-sum.md"].splitlines() if "all_reduce" in line)
-    assert float(cells[0][4]) == pytest.approx(float(ring[4]) / 2, rel=1e-3)
-    assert float(cells[0][5]) == pytest.approx(float(ring[5]), rel=1e-3)
+    value = lambda cell: float(cell.split()[0])  # noqa: E731
+    assert value(cells[0][4]) == pytest.approx(value(ring[4]) / 2, rel=1e-3)
+    assert value(cells[0][5]) == pytest.approx(value(ring[5]), rel=1e-3)
+
+
+def test_the_table_has_intervals_and_no_latency_of_none():
+    draw, sizes = np.random.default_rng(3), [4.0**exponent for exponent in range(8, 14)]
+    records = collective_records(counts=(2,), sizes=sizes)
+    for record in records:
+        samples = record["cases"][0]["samples_s"]
+        factor = draw.lognormal(0, 0.2)
+        record["cases"][0]["samples_s"] = [[factor * each for each in row] for row in samples]
+    latency, bandwidth, half = of_first_line(records)
+    assert latency.startswith("< ")
+    value, low, high = (float(word.strip("[],")) for word in bandwidth.split())
+    assert low < value < high
+    assert half == ""
+    latency, bandwidth, half = of_first_line(collective_records(counts=(2,), sizes=SIZES))
+    assert latency.startswith("40 [")
+    assert bandwidth.startswith("1 [")
+    assert half == "39.06 KiB"
+    level = [
+        make_record(size / 2**20, 2, 1e-3 * (1.01 - 0.02 * (number % 2)), suite="collective")
+        for number, size in enumerate(SIZES[:6])
+    ]
+    for record in level:
+        record["config"] |= {"suite": "collective", "collective": "all_reduce"}
+    assert of_first_line(level)[1].startswith("> ")
+
+
+def of_first_line(records):
+    """Latency, bandwidth and the size at half of it, as the table has them."""
+    [text] = link_tables.write(tabulate_records(records)).values()
+    return [cell.strip() for cell in next(line for line in text.splitlines() if "all_reduce" in line).split("|")][4:7]
 
 
 def test_the_report_has_fits_and_a_plot(tmp_path, capsys):
