@@ -6,11 +6,11 @@ Rabenseifner and Gropp, Optimization of Collective Communication Operations in M
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from analysis.line import Line, line_through, solved
+from analysis.line import Line, line_through, solved, student
 
 FAR_OFF = 0.25
 """A measured time that is further than this share of it from the line is marked."""
@@ -121,16 +121,23 @@ ALGORITHMS: Mapping[str, Mapping[str, Cost]] = {
 class Message:
     """Latency and time per byte of one message, as an algorithm's cost explains what some numbers of ranks take.
 
-    off: how far it is from the measured times at most, as a share of them.
+    off: how far it is from the measured times at most, as a share of them. likely: whether the measured times leave it
+    open that this is the algorithm.
     """
 
     algorithm: str
     line: Line
     off: float
+    likely: bool
 
     def seconds(self, collective: str, world_size: int, num_bytes: float) -> float:
         latencies, times_over = ALGORITHMS[collective][self.algorithm](world_size)
         return latencies * self.line.latency_s + times_over * num_bytes * self.line.byte_s
+
+    def interval(self, collective: str, world_size: int, num_bytes: float) -> tuple[float, float] | None:
+        """The 95 % interval of `seconds`, if this is the algorithm; None where none is known."""
+        latencies, times_over = ALGORITHMS[collective][self.algorithm](world_size)
+        return self.line.interval(latencies, times_over * num_bytes)
 
 
 Times = Mapping[int, Sequence[tuple[float, float]]]
@@ -138,16 +145,22 @@ Times = Mapping[int, Sequence[tuple[float, float]]]
 
 
 def messages(collective: str, times: Times) -> list[Message]:
-    """One per algorithm, the one that is nearest to all measured times first."""
-    found = []
+    """One per algorithm: those that the measured times leave open as they are listed, the others by their misses.
+
+    Left open is what leaves hardly more unexplained than the best: as much as a parameter within its 95 % interval.
+    """
+    measured = [(n, size, time) for n, each in times.items() for size, time in each]
+    found: list[tuple[float, Message]] = []
     for name, cost in ALGORITHMS.get(collective, {}).items():
-        line = message_of(cost, times)
-        message = Message(name, line, 0.0)
-        misses = [
-            abs(message.seconds(collective, n, size) / time - 1) for n, each in times.items() for size, time in each
-        ]
-        found.append(Message(name, line, max(misses)))
-    return sorted(found, key=lambda message: message.off)
+        message = Message(name, message_of(cost, times), 0.0, True)
+        ratios = [message.seconds(collective, n, size) / time for n, size, time in measured]
+        off = max(abs(ratio - 1) for ratio in ratios)
+        found.append((sum(math.log(ratio) ** 2 for ratio in ratios), replace(message, off=off)))
+    freedom = max(1, len(measured) - 2)
+    least = min((missed for missed, _ in found), default=0.0)
+    most = least * (1 + student(freedom) ** 2 / freedom) + EXACT
+    told = [replace(message, likely=missed <= most) for missed, message in found]
+    return sorted(told, key=lambda message: (not message.likely, 0.0 if message.likely else message.off))
 
 
 def message_of(cost: Cost, times: Times) -> Line:

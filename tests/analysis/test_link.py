@@ -208,9 +208,74 @@ def test_predictions_say_that_they_are_and_the_ring_comes_first(tmp_path, capsys
     assert "8 ranks, predicted [ms]" in out
     first = next(line for line in out.splitlines() if line.startswith("all_reduce"))
     assert "ring" in first
-    largest = [line for line in out.splitlines() if " ring " in line][-1].split()
+    largest = next(line for line in out.splitlines() if " ring " in line and "16 MiB" in line).split()
     expected = 1e3 * (2046 * 20e-6 + 2046 / 1024 * SIZES[-1] * 1e-9)
-    assert float(largest[-1]) == pytest.approx(expected, rel=0.02)
+    value, low, high = (float(word.strip("[],")) for word in largest[-3:])
+    assert value == pytest.approx(expected, rel=0.02)
+    assert low <= float(f"{value:.3g}") <= high
+    assert "order says nothing" not in out
+    assert "do not rely" not in "".join(line for line in out.splitlines() if line.startswith("- all_reduce, ring"))
+
+
+def test_algorithms_that_the_times_do_not_tell_apart_have_no_order_and_a_span(tmp_path, capsys):
+    folder = write_all(tmp_path / "records", collective_records(counts=(2,)))
+    assert main(["predict", str(folder), "--world-size", "64"]) == 0
+    out = capsys.readouterr().out
+    names = ", ".join(ALGORITHMS["all_reduce"])
+    assert f"- all_reduce: the times on 2 ranks alone do not tell {names} apart; their order says nothing." in out
+    spans = [line for line in out.splitlines() if "any of the first 4" in line]
+    assert len(spans) == 3
+    seconds = [cost(64)[0] / cost(2)[0] * 40e-6 + cost(64)[1] / cost(2)[1] * SIZES[-1] * 1e-9
+               for cost in ALGORITHMS["all_reduce"].values()]  # fmt: skip
+    low, high = (float(word) for word in spans[-1].split()[-3::2])
+    assert low == pytest.approx(1e3 * min(seconds), rel=0.01)
+    assert high == pytest.approx(1e3 * max(seconds), rel=0.01)
+
+
+def test_several_numbers_of_ranks_leave_open_what_noise_hides():
+    draw = np.random.default_rng(0)
+    clear, hidden = (
+        {n: [(size, 1e-9 * size * cost * noise()) for size in SIZES] for n, cost in ((2, 1.0), (4, 1.5))}
+        for noise in (lambda: draw.lognormal(0, 0.01), lambda: draw.lognormal(0, 1.0))
+    )
+    assert {each.algorithm for each in messages("all_reduce", clear) if each.likely} == {
+        "ring", "recursive halving and doubling",
+    }  # fmt: skip
+    assert len([each for each in messages("all_reduce", hidden) if each.likely]) == 4
+
+
+def test_more_ranks_predicted_faster_than_fewer_were_measured_are_named(tmp_path, capsys):
+    records = collective_records(counts=(2,)) + collective_records(counts=(4,))
+    for record in records[len(SIZES) :]:  # four ranks share two cores
+        samples = record["cases"][0]["samples_s"]
+        record["cases"][0]["samples_s"] = [[30 * each for each in row] for row in samples]
+    folder = write_all(tmp_path / "records", records)
+    assert main(["predict", str(folder), "--world-size", "8"]) == 0
+    told = [line for line in capsys.readouterr().out.splitlines() if line.startswith("- all_reduce, ring:")]
+    assert len(told) == 1
+    assert "predicted for" in told[0]
+    assert "on 8 ranks, but 4 ranks took" in told[0]
+
+
+def test_noise_alone_contradicts_no_prediction(tmp_path, capsys):
+    records, draw = collective_records(counts=(2, 4)), np.random.default_rng(1)
+    for record in records:
+        factor, samples = draw.lognormal(0, 0.3), record["cases"][0]["samples_s"]
+        record["cases"][0]["samples_s"] = [[factor * each for each in row] for row in samples]
+    folder = write_all(tmp_path / "records", records)
+    assert main(["predict", str(folder), "--world-size", "8"]) == 0
+    assert "- all_reduce, ring" not in capsys.readouterr().out
+
+
+def test_a_ping_pong_contradicts_nothing(tmp_path, capsys):
+    records = collective_records(counts=(2,))
+    for number, record in enumerate(records):
+        record["config"] |= {"collective": "send_recv"}
+        samples = record["cases"][0]["samples_s"]
+        record["cases"][0]["samples_s"] = [[(1 + 0.1 * (number % 2)) * each for each in row] for row in samples]
+    folder = write_all(tmp_path / "records", records)
+    assert main(["predict", str(folder), "--world-size", "8"]) == 0
+    assert "\n- " not in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
