@@ -141,9 +141,22 @@ def taking_part(case: Mapping[str, Any]) -> tuple[Any, Any]:
     return case["samples_s"][:count], starts[:count] if starts is not None else None
 
 
+def contest_of(case: Mapping[str, Any]) -> str | None:
+    """What cases that do the same work share: "even, 2 ranks"; None for one that nothing is compared with."""
+    found = within_job.contest(case) if case.get("samples_s") else None
+    return found and f"{found[0]}, {found[1]} ranks"
+
+
 def case_row(case: Mapping[str, Any], start_uncertainty_s: float, cases: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """The part of a row that is the case's own; without figures of starts where those are told too roughly."""
-    row = {"status": case["status"], "reason": case["reason"] or None, "failed_rank": case["rank"]}
+    row = {
+        "bound": bool(case.get("bound")),
+        "unslowed": bool(case.get("unslowed")),
+        "contest": contest_of(case),
+        "status": case["status"],
+        "reason": case["reason"] or None,
+        "failed_rank": case["rank"],
+    }
     if not case.get("samples_s"):
         return row
     row |= {name: case[name] for name in ("stopped_by", "converged")}

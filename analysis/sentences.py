@@ -6,6 +6,7 @@ from typing import Any
 
 import pandas as pd
 
+from analysis.contests import contests, whole_work
 from analysis.noise import SPIKE
 from analysis.rows import MAX_START_UNCERTAINTY
 from analysis.table import identity_columns, named, own_columns, shortened
@@ -56,8 +57,12 @@ class Namer:
         columns = [name for name in identity_columns(among) if name not in ignored]
         self.columns = [name for name in columns if among[name].nunique(dropna=False) > 1]
 
+    def settings(self, row: Any) -> str:
+        """ "world_size=2, data_size=100"."""
+        return ", ".join(f"{name}={named(name, row[name])}" for name in self.columns if pd.notna(row[name]))
+
     def __call__(self, row: Any) -> str:
-        held = ", ".join(f"{name}={named(name, row[name])}" for name in self.columns if pd.notna(row[name]))
+        held = self.settings(row)
         return f"{row['suite']} ({held})" if held else str(row["suite"])
 
 
@@ -70,15 +75,24 @@ def overview(table: pd.DataFrame) -> Iterator[str]:
 
 
 def extremes(measured: pd.DataFrame) -> Iterator[str]:
-    """Per suite the fastest configuration and the highest bandwidth."""
-    for _, rows in communicating(measured).groupby("suite"):
-        name = Namer(rows)
-        fastest = rows.loc[rows["median_s"].idxmin()]
-        yield f"The fastest is {name(fastest)} with {milliseconds(fastest['median_s'])} per call."
+    """Per suite the highest bandwidth, and the fastest of each group of alternatives."""
+    for _, rows in whole_work(communicating(measured)).groupby("suite"):
         rates = pd.to_numeric(rows["busbw_gb_per_s"])
         if rates.notna().any():
             best = rows.loc[rates.idxmax()]
-            yield f"The highest bus bandwidth is {best['busbw_gb_per_s']:.3g} GB/s, by {name(best)}."
+            yield f"The highest bus bandwidth is {best['busbw_gb_per_s']:.3g} GB/s, by {Namer(rows)(best)}."
+        yield from (winner(group, rows) for group in contests(rows))
+
+
+def winner(alternatives: pd.DataFrame, among: pd.DataFrame) -> str:
+    """Which of several alternatives is the fastest, and by how much."""
+    first, second = (row for _, row in alternatives.nsmallest(2, "median_s").iterrows())
+    ways = Namer(alternatives)
+    work = Namer(among, *ways.columns)(first)
+    ahead = f"{second['median_s'] / first['median_s']:.3g} times as fast as {ways.settings(second)}"
+    overlap = "" if first["ci_high_s"] < second["ci_low_s"] else ", which their intervals do not tell apart"
+    time = milliseconds(first["median_s"])
+    return f"{work}: the fastest of {len(alternatives)} is {ways.settings(first)} with {time}, {ahead}{overlap}."
 
 
 def communicating(measured: pd.DataFrame) -> pd.DataFrame:

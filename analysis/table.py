@@ -17,10 +17,10 @@ CONDITIONS = (
 )  # fmt: skip
 """Part of what a row is, since medians differ by it, but shown only where rows differ in it."""
 PROVENANCE = (
-    "warning", *DIMENSIONS, "device_name", "measured_slowdown", "slowed_by", "calls", "stopped_by", "converged",
-    "steady", "disturbed", "clock",
-    "start_clock", "start_uncertainty_s", "threads_per_rank", "cores_per_rank", "reason", "failed_rank", "point_id",
-    "started_at", "total_s", "path",
+    "warning", "bound", "unslowed", "contest", *DIMENSIONS, "device_name", "measured_slowdown",
+    "slowed_by", "calls", "stopped_by", "converged", "steady", "disturbed", "clock", "start_clock",
+    "start_uncertainty_s", "threads_per_rank", "cores_per_rank", "reason", "failed_rank",
+    "point_id", "started_at", "total_s", "path",
 )  # fmt: skip
 
 

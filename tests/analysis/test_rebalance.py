@@ -10,6 +10,7 @@ import pytest
 from analysis import ranks
 from analysis.__main__ import main
 from analysis.plots import draw_all
+from analysis.sentences import describe
 from analysis.tables import matmul_lut, rebalance
 from analysis.tables import write_all as tables_of
 from benchkit.intervals import FEWEST_ROUNDS
@@ -127,6 +128,13 @@ def test_what_predicts_nothing_is_not_said_to_have_missed(cells):
     lines = rebalance.write(tabulate_records(cells))["ring_attention_rebalanced.md"].splitlines()
     said = {line.split(":")[0]: "prediction" in line for line in lines if line.startswith("- ")}
     assert said == {"- balanced": True, "- online": False}
+
+
+def test_what_ran_unslowed_is_never_the_fastest():
+    record = ring_record(4096, 2.0, reference=1e-3)
+    record["cases"][-1] |= {"unslowed": True}
+    [told] = [line for line in describe(tabulate_records([record])).splitlines() if "fastest" in line]
+    assert told.startswith("- ring_attention: the fastest of 3 is strategy=balanced with 2 ms, 3 times as fast as")
 
 
 def test_a_slower_strategy_is_counted(cells):

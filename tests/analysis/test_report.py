@@ -95,13 +95,23 @@ def test_sentences_state_what_the_table_holds():
     noisy = make_record(1, 8, 0.01, spread=0.9)
     text = sentences.describe(tabulate_records([*grid(), noisy, make_record(7, 2, status="timeout")]))
     assert "8 rows (7 ok, 1 timeout) from here" in text
-    assert "The fastest is allreduce (world_size=2, data_size=1 MiB) with 1 ms per call." in text
+    assert "fastest" not in text  # the smallest message is no alternative to the largest
     assert "highest bus bandwidth is 1.05 GB/s" in text
     assert "allreduce (world_size=4): 1 MiB to 100 MiB (100 times) takes 100 times as long (2 ms to 200 ms)." in text
     assert "allreduce (data_size=10 MiB): 2 ranks to 4 ranks (2 times) takes 2 times as long" in text
     assert "8 ranks had 0.5 cores each in 1 points" in text
     assert "allreduce (world_size=8, data_size=1 MiB): the median is known to [" in text
     assert "timeout on rank 1: it went timeout" in text
+
+
+def test_backends_are_alternatives_per_size_and_ranks():
+    table = tabulate_records([*grid(), *grid(backend="mpi"), make_record(1, 4, 1.9e-3, backend="nccl", spread=0.01)])
+    told = [line for line in sentences.describe(table).splitlines() if "fastest" in line]
+    assert len(told) == 6
+    assert (
+        "- allreduce (world_size=4, data_size=1 MiB): the fastest of 3 is backend=nccl with 1.9 ms, "
+        "1.05 times as fast as backend=gloo, which their intervals do not tell apart."
+    ) in told
 
 
 def test_a_paragraph_of_thousands_is_cut_and_says_so():

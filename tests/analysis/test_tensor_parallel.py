@@ -9,6 +9,7 @@ import pytest
 
 from analysis import within_job
 from analysis.plots import draw_all
+from analysis.sentences import describe
 from analysis.tables import ddlb, tensor_parallel
 from benchkit.intervals import FEWEST_ROUNDS
 from benchkit.statistics import paired_overlap
@@ -170,6 +171,16 @@ def test_the_summary_tells_what_overlap_and_auto_are_worth():
     assert "pipeline AG_after 4 is best; auto took 0.957 times as long." in text
     assert "m 1024 × n 512 × k 256: pipeline AG_after 4 beats all plain orders beyond their intervals." in text
     assert "m 512 × n 512 × k 256: pipeline" not in text
+
+
+def test_the_fastest_is_named_per_shape_and_is_no_part():
+    table = tabulate_records([product_record(), product_record(m=512)])
+    told = [line for line in describe(table).splitlines() if "fastest" in line]
+    assert told == [
+        f"- tp_columnwise (m={m}): the fastest of 4 is implementation=pipeline, order=AG_after, chunks=4 with 7 ms, "
+        "1.1 times as fast as implementation=auto, which their intervals do not tell apart."
+        for m in (1024, 512)
+    ]
 
 
 def test_a_summary_needs_neither_auto_nor_rivals():

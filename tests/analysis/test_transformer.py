@@ -11,6 +11,7 @@ import pytest
 from analysis.__main__ import main
 from analysis.harvest import harvest
 from analysis.plots import draw_all
+from analysis.sentences import describe
 from analysis.table import combine
 from analysis.tables import transformer, transformer_json, transformer_summary
 from analysis.tables import write_all as tables_of
@@ -138,6 +139,10 @@ def test_each_model_has_its_table(records):
     tables = section(summary(records), "Results by Model Size")
     assert list(tables) == ["tiny (1.411 M parameters)", "2.7B (3.407 B parameters)"]
     assert [len(rows) for rows in tables.values()] == [9, 3]
+
+
+def test_a_pass_is_no_alternative_to_another_nor_to_what_it_sends():
+    assert "fastest" not in describe(tabulate_records([shared_record(), model_record("tiny", 64)]))
 
 
 def test_passes_are_compared_where_both_were_measured(records):
