@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from analysis import disturbances, noise, within_job
+from analysis.doubts import doubt_of
 from analysis.metrics import METRICS, region_medians
 from benchkit.estimators import SLOWEST_RANK
 from benchkit.statistics import iteration_times, summarize
@@ -141,9 +142,9 @@ def taking_part(case: Mapping[str, Any]) -> tuple[Any, Any]:
     return case["samples_s"][:count], starts[:count] if starts is not None else None
 
 
-def contest_of(case: Mapping[str, Any]) -> str | None:
+def contest_of(case: Mapping[str, Any], cases: Sequence[Mapping[str, Any]]) -> str | None:
     """What cases that do the same work share: "even, 2 ranks"; None for one that nothing is compared with."""
-    found = within_job.contest(case) if case.get("samples_s") else None
+    found = within_job.contest(case, within_job.labels_by_name(cases)) if case.get("samples_s") else None
     return found and f"{found[0]}, {found[1]} ranks"
 
 
@@ -152,7 +153,7 @@ def case_row(case: Mapping[str, Any], start_uncertainty_s: float, cases: Sequenc
     row = {
         "bound": bool(case.get("bound")),
         "unslowed": bool(case.get("unslowed")),
-        "contest": contest_of(case),
+        "contest": contest_of(case, cases),
         "status": case["status"],
         "reason": case["reason"] or None,
         "failed_rank": case["rank"],
@@ -171,8 +172,6 @@ def case_row(case: Mapping[str, Any], start_uncertainty_s: float, cases: Sequenc
         starts, summary = None, summarize(samples, None, estimator)
     times = iteration_times(samples, starts, estimator)
     summary |= within_job.figures(case, cases) | noise.figures(samples, times)
-    return (
-        row
-        | {DETAILS: case.get("details", {}) | region_medians(case)}
-        | {metric.name: metric.formula(case, summary) for metric in METRICS}
-    )
+    told = case.get("details", {})
+    metrics = {metric.name: metric.formula(case, summary) for metric in METRICS}
+    return row | {DETAILS: told | region_medians(case), "doubt": doubt_of(metrics, told)} | metrics

@@ -31,6 +31,7 @@ def describe(table: pd.DataFrame) -> str:
             ("Fastest and widest", extremes(measured)),
             ("Growth with size", growth(measured, "data_size", lambda size: named("data_size", size))),
             ("Growth with ranks", growth(communicating(measured), "world_size", lambda ranks: f"{ranks:g} ranks")),
+            ("Doubtful figures", doubtful(measured)),
             ("Noise", noise(measured)),
             ("Clocks", clocks(measured)),
             ("Warnings", warnings(measured)),
@@ -117,6 +118,13 @@ def growth(measured: pd.DataFrame, axis: str, told: Callable[[float], str]) -> I
             f"{name(first)}: {told(first[axis])} to {told(last[axis])} ({more:,.4g} times) takes {slower:,.3g} times "
             f"as long ({milliseconds(first['median_s'])} to {milliseconds(last['median_s'])})."
         )
+
+
+def doubtful(measured: pd.DataFrame) -> Iterator[str]:
+    """Figures that cannot be, and what may be wrong with them."""
+    name = Namer(measured)
+    for _, row in measured[measured["doubt"].notna()].iterrows():
+        yield f"{name(row)}: {row['doubt']}."
 
 
 def noise(measured: pd.DataFrame) -> Iterator[str]:

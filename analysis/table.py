@@ -17,10 +17,10 @@ CONDITIONS = (
 )  # fmt: skip
 """Part of what a row is, since medians differ by it, but shown only where rows differ in it."""
 PROVENANCE = (
-    "warning", "bound", "unslowed", "contest", *DIMENSIONS, "device_name", "measured_slowdown",
-    "slowed_by", "calls", "stopped_by", "converged", "steady", "disturbed", "clock", "start_clock",
-    "start_uncertainty_s", "threads_per_rank", "cores_per_rank", "reason", "failed_rank",
-    "point_id", "started_at", "total_s", "path",
+    "warning", "doubt", "bound", "unslowed", "contest", *DIMENSIONS, "device_name",
+    "measured_slowdown", "slowed_by", "calls", "stopped_by", "converged", "steady", "disturbed",
+    "clock", "start_clock", "start_uncertainty_s", "threads_per_rank", "cores_per_rank", "reason",
+    "failed_rank", "point_id", "started_at", "total_s", "path",
 )  # fmt: skip
 
 
@@ -128,8 +128,9 @@ def for_print(table: pd.DataFrame) -> pd.DataFrame:
             bare = name.removesuffix("_gb_per_s").removesuffix("_tflop_per_s").removesuffix("_s")
             head = bare + (f" [{metric.unit}]" if metric.unit else "")
             shown[head] = pd.to_numeric(column) * metric.scale
-    if table["warning"].notna().any():
-        shown["warning"] = table["warning"].map(shortened, na_action="ignore")
+    for name in ("warning", "doubt"):
+        if table[name].notna().any():
+            shown[name] = table[name].map(shortened, na_action="ignore")
     failed = table["status"] != "ok"
     if failed.any():
         shown["reason"] = table["reason"].where(failed).map(shortened, na_action="ignore")

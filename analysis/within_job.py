@@ -39,7 +39,7 @@ def figures(case: Case, cases: Sequence[Case]) -> dict[str, float | None]:
     if communication is not None and computation is not None:
         found |= with_interval("overlap", paired_overlap(computation, communication, case))
         found["limit_share"] = max(median(computation), median(communication)) / median(case)
-    labels = {other["name"]: other["labels"] for other in cases if other.get("name")}
+    labels = labels_by_name(cases)
     own = contest(case, labels)
     rivals = [median(other) for other in measured if own and contest(other, labels) == own]
     if len(rivals) > 1:
@@ -57,6 +57,11 @@ def parts_of(case: Case) -> tuple[str, str]:
         return parts.get("computation", ""), parts.get("communication", "")
     *computation, communication = parts
     return (computation[0] if computation else ""), communication
+
+
+def labels_by_name(cases: Sequence[Case]) -> dict[str, Mapping[str, Any]]:
+    """The labels of a job's cases, by the names that others refer to them by."""
+    return {other["name"]: other["labels"] for other in cases if other.get("name")}
 
 
 def contest(case: Case, labels: Mapping[str, Mapping[str, Any]]) -> tuple[str, int] | None:

@@ -56,6 +56,8 @@ def harshest(rows: pd.DataFrame, factor: Slowdown) -> pd.DataFrame:
         line[f"{tokens} [ms]"] = row["median_s"] * 1e3
         line[f"{tokens}, over even"] = 1.0 if row["strategy"] == "even" else row["paired_speedup"]
         line[f"{tokens}, efficiency [%]"] = 100 * row["efficiency"]
+        if pd.notna(row["doubt"]):
+            line[f"{tokens}, doubt"] = row["doubt"]
     return pd.DataFrame(list(found.values()))
 
 
@@ -79,7 +81,7 @@ def summary(rows: pd.DataFrame) -> Iterator[str]:
             f"{sum(high < 1 for high in highs)} of {len(highs)}"
             + (f", {unknown} without an interval" if unknown else "")
             + f"; within {NEAR:.0%} of the ideal in "
-            f"{sum(cell[name]['efficiency'] >= 1 - NEAR for cell in with_even)} of {len(with_even)}"
+            f"{sum(abs(cell[name]['efficiency'] - 1) <= NEAR for cell in with_even)} of {len(with_even)}"
             + (f", of the prediction in {near} of {len(foretold)}." if foretold else ".")
         )
 

@@ -42,6 +42,8 @@ def line_of(shape: tuple[Any, ...], named: dict[str, Row]) -> Row:
         best = fastest(fixed)
         line |= {"fastest": best["name"], "fastest [ms]": best["median_s"] * 1e3, "over the baseline": gain(best)}
         line["of the limit [%]"] = 100 * best["limit_share"]
+        if pd.notna(best["doubt"]):
+            line["doubt"] = best["doubt"]
     for row in named.values():
         if row["implementation"] == AUTO:
             line |= {f"{row['name']} [ms]": row["median_s"] * 1e3, f"{row['name']} took": row.get("chosen")}

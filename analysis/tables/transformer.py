@@ -27,7 +27,7 @@ def write(table: pd.DataFrame) -> dict[str, str]:
         return {}
     first = ("model", "parameters", "context_length", "batch_size", "pass")
     told = [name for name in identity_columns(rows) if name not in ("suite", "part") and rows[name].notna().any()]
-    columns = dict.fromkeys((*first, *told, *FIGURES, "peak_from", "status", "reason"))
+    columns = dict.fromkeys((*first, *told, *FIGURES, "peak_from", "doubt", "status", "reason"))
     return {"transformer.csv": rows[list(columns)].to_csv(index=False)}
 
 

@@ -84,7 +84,8 @@ def results(rows: pd.DataFrame, settings: Iterable[str]) -> pd.DataFrame:
         values = rows[name] * scale
         shown[head] = values.round().astype("Int64") if name == "tokens_per_second" else values
     reasons = rows["reason"].where(rows["status"] != "ok").map(shortened, na_action="ignore")
-    return shown.assign(status=rows["status"], reason=reasons).dropna(axis="columns", how="all")
+    shown = shown.assign(doubt=rows["doubt"], status=rows["status"], reason=reasons)
+    return shown.dropna(axis="columns", how="all")
 
 
 def counted(parameters: float) -> str:
