@@ -1,6 +1,7 @@
 """One look for every plot: readable in print, by colour-blind readers, and in black and white (markers differ)."""
 
-from collections.abc import Sequence
+import textwrap
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ import pandas as pd
 import seaborn as sns
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter
 
 from analysis.table import readable
 
@@ -20,6 +21,10 @@ MARKERS = "osD^vP*X"
 DOTS_PER_INCH = 200
 MANY, LEGEND_INCHES = 4, 3.6
 """More series than this need room of their own, and how much."""
+TITLE_LETTERS, TEXT_LETTERS = 8.5, 12
+"""Per inch, of titles and of small print."""
+SHORT, TICKS = 10, 6
+"""An axis from a value to less than so many times it has ticks at equal distances, at most so many."""
 
 
 def apply() -> None:
@@ -65,16 +70,31 @@ def legend(axes: Axes) -> None:
 
 
 def shared_legend(figure: Figure, axes: Axes) -> None:
-    """One legend for all panels, beside them."""
+    """One legend for all panels, beside them; inside where it has but one entry."""
     handles, labels = axes.get_legend_handles_labels()
+    if len(handles) < 2:
+        axes.legend()
+        return
     figure.set_size_inches(figure.get_figwidth() + LEGEND_INCHES / 2, figure.get_figheight())
     figure.legend(handles, labels, loc="outside right center")
 
 
-def caption(figure: Figure, title: str, text: str) -> None:
-    """A title above and, in small print below, how to read the plot."""
-    figure.suptitle(title, fontweight="bold")
-    figure.supxlabel(text, fontsize="small", color="dimgray")
+def caption(figure: Figure, title: str, text: str, rows: pd.DataFrame | None = None) -> None:
+    """A title above and, in small print below, how to read the plot; of `rows` the hardware.
+
+    Both are wrapped to the figure's width, so it must have its final size.
+    """
+    lines = [*text.split("\n"), hardware(rows) if rows is not None else ""]
+    width = figure.get_figwidth()
+    small = "\n".join(textwrap.fill(line, int(TEXT_LETTERS * width)) for line in lines if line)
+    figure.suptitle(textwrap.fill(title, int(TITLE_LETTERS * width)), fontweight="bold")
+    figure.supxlabel(small, fontsize="small", color="dimgray")
+
+
+def hardware(rows: pd.DataFrame) -> str:
+    """ "on AMD EPYC 7B13": the processors or GPUs that the rows were measured on, "" where none is known."""
+    names = ", ".join(rows["device_name"].dropna().unique())
+    return f"on {names}" if names else ""
 
 
 def log_sizes(axes: Axes, sizes: Sequence[float]) -> None:
@@ -93,21 +113,36 @@ def log_bytes(axes: Axes, unit_bytes: float) -> None:
     axes.tick_params(axis="x", rotation=30)
 
 
-def log_values(axes: Axes) -> None:
-    """A logarithmic y axis with plain numbers, between the decades too where the range is small."""
+def log_values(axes: Axes, shown: Callable[[float], str] = "{:g}".format) -> None:
+    """A logarithmic y axis with plain numbers; where the range is small, between the decades too.
+
+    Called when everything is drawn, since the ticks depend on the limits.
+    """
     axes.set_yscale("log")
     low, high = axes.get_ylim()
-    if high / low < 100:
+    if high / low < SHORT:
+        axes.yaxis.set_major_locator(MaxNLocator(TICKS, steps=[1, 2, 2.5, 5, 10], min_n_ticks=3))
+    elif high / low < 100:
         axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
-    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: shown(value)))
     axes.yaxis.set_minor_formatter(NullFormatter())
 
 
-def interval_bars(rows: pd.DataFrame, value: str, low: str, high: str) -> list[list[float]]:
-    """Lengths below and above for matplotlib's error bars; no bar where there is no interval."""
-    below = (rows[value] - rows[low]).clip(lower=0).fillna(0)
-    above = (rows[high] - rows[value]).clip(lower=0).fillna(0)
-    return [below.tolist(), above.tolist()]
+def readable_time(seconds: float) -> str:
+    """A time with a unit that suits it: "100 µs"."""
+    for unit, factor in (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6)):
+        if seconds >= factor * (1 - 1e-9):
+            return f"{seconds / factor:.4g} {unit}"
+    return f"{seconds * 1e9:.4g} ns"
+
+
+def interval_bars(rows: pd.DataFrame, value: str, low: str, high: str) -> list[list[float]] | None:
+    """Lengths below and above for matplotlib's error bars; NaN where there is no interval, which draws nothing.
+
+    None where no row has one: so a legend shows no bar either.
+    """
+    below, above = (rows[value] - rows[low]).clip(lower=0), (rows[high] - rows[value]).clip(lower=0)
+    return [below.tolist(), above.tolist()] if (below.notna() & above.notna()).any() else None
 
 
 def save(figure: Figure, path: Path) -> Path:
