@@ -58,13 +58,14 @@ class Namer:
         columns = [name for name in identity_columns(among) if name not in ignored]
         self.columns = [name for name in columns if among[name].nunique(dropna=False) > 1]
 
-    def settings(self, row: Any) -> str:
-        """ "world_size=2, data_size=100"."""
-        return ", ".join(f"{name}={named(name, row[name])}" for name in self.columns if pd.notna(row[name]))
-
-    def __call__(self, row: Any) -> str:
-        held = self.settings(row)
+    def __call__(self, row: Any, *without: str) -> str:
+        held = settings(row, [name for name in self.columns if name not in without])
         return f"{row['suite']} ({held})" if held else str(row["suite"])
+
+
+def settings(row: Any, columns: Iterable[str]) -> str:
+    """ "world_size=2, data_size=100"."""
+    return ", ".join(f"{name}={named(name, row[name])}" for name in columns if pd.notna(row[name]))
 
 
 def overview(table: pd.DataFrame) -> Iterator[str]:
@@ -78,22 +79,23 @@ def overview(table: pd.DataFrame) -> Iterator[str]:
 def extremes(measured: pd.DataFrame) -> Iterator[str]:
     """Per suite the highest bandwidth, and the fastest of each group of alternatives."""
     for _, rows in whole_work(communicating(measured)).groupby("suite"):
-        rates = pd.to_numeric(rows["busbw_gb_per_s"])
+        name, rates = Namer(rows), pd.to_numeric(rows["busbw_gb_per_s"])
         if rates.notna().any():
             best = rows.loc[rates.idxmax()]
-            yield f"The highest bus bandwidth is {best['busbw_gb_per_s']:.3g} GB/s, by {Namer(rows)(best)}."
-        yield from (winner(group, rows) for group in contests(rows))
+            yield f"The highest bus bandwidth is {best['busbw_gb_per_s']:.3g} GB/s, by {name(best)}."
+        yield from (winner(group, name) for group in contests(rows))
 
 
-def winner(alternatives: pd.DataFrame, among: pd.DataFrame) -> str:
+def winner(alternatives: pd.DataFrame, name: Namer) -> str:
     """Which of several alternatives is the fastest, and by how much."""
     first, second = (row for _, row in alternatives.nsmallest(2, "median_s").iterrows())
-    ways = Namer(alternatives)
-    work = Namer(among, *ways.columns)(first)
-    ahead = f"{second['median_s'] / first['median_s']:.3g} times as fast as {ways.settings(second)}"
+    ways = [column for column in name.columns if alternatives[column].nunique(dropna=False) > 1]
+    ahead = f"{second['median_s'] / first['median_s']:.3g} times as fast as {settings(second, ways)}"
     overlap = "" if first["ci_high_s"] < second["ci_low_s"] else ", which their intervals do not tell apart"
-    time = milliseconds(first["median_s"])
-    return f"{work}: the fastest of {len(alternatives)} is {ways.settings(first)} with {time}, {ahead}{overlap}."
+    return (
+        f"{name(first, *ways)}: the fastest of {len(alternatives)} is {settings(first, ways)} "
+        f"with {milliseconds(first['median_s'])}, {ahead}{overlap}."
+    )
 
 
 def communicating(measured: pd.DataFrame) -> pd.DataFrame:
