@@ -8,6 +8,7 @@ import pytest
 from analysis import link
 from analysis.__main__ import main
 from analysis.link import ALGORITHMS, Line, fit, left_out, line_through, messages
+from analysis.plots import draw_all
 from analysis.tables import link as link_tables
 from tests.support.records import make_record, tabulate_records, write_all
 
@@ -198,6 +199,19 @@ def test_the_report_has_fits_and_a_plot(tmp_path, capsys):
     assert "all_reduce on 2 ranks, 4 KiB: the line is 4" in text
     assert "below what was measured; the line through the others is" in text
     assert (folder / "analysis" / "link.png").stat().st_size > 10_000
+
+
+def test_the_plot_has_times_with_units_and_says_on_what():
+    records = collective_records(counts=(2,))
+    for record in records:
+        record["environment"]["cpu"] = "a processor"
+    figure = dict(draw_all(tabulate_records(records), None))["link.png"]
+    figure.canvas.draw()
+    [axis] = figure.axes
+    texts = {text.get_text() for text in axis.get_yticklabels()}
+    assert {"100 µs", "1 ms", "10 ms"} <= texts
+    assert figure.get_supxlabel().endswith("\non a processor")
+    assert axis.get_legend() is not None  # one line needs no legend beside the panel
 
 
 def test_predictions_say_that_they_are_and_the_ring_comes_first(tmp_path, capsys):
