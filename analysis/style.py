@@ -21,7 +21,7 @@ MARKERS = "osD^vP*X"
 DOTS_PER_INCH = 200
 MANY, LEGEND_INCHES = 4, 3.6
 """More series than this need room of their own, and how much."""
-TITLE_LETTERS, TEXT_LETTERS = 8.5, 12
+TITLE_LETTERS, TEXT_LETTERS = 8.5, 13
 """Per inch, of titles and of small print."""
 SHORT, TICKS = 10, 6
 """An axis from a value to less than so many times it has ticks at equal distances, at most so many."""

@@ -69,6 +69,7 @@ def time_over_size(suite: str, rows: pd.DataFrame) -> Figure:
         figure,
         f"{suite}: time",
         "median, its 95 % interval" + ("" if crowded else "; band: fastest sample to 95th percentile"),
+        rows,
     )
     return figure
 
@@ -78,20 +79,21 @@ def bandwidth_over_size(suite: str, rows: pd.DataFrame) -> Figure:
     figure, axes = place_panels(rows)
     for place, axis in axes.items():
         for line, look in lines(rows[rows["place"] == place]):
-            rate = line["busbw_gb_per_s"]
-            low, high = (
-                rate * line["median_s"] / line["ci_high_s"],
-                rate * line["median_s"] / line["ci_low_s"],
-            )
-            shown = pd.DataFrame({"rate": rate, "low": low, "high": high})
-            bars = style.interval_bars(shown, "rate", "low", "high")
-            axis.errorbar(line["data_size"], rate, bars, capsize=3, **look)
+            axis.errorbar(line["data_size"], line["busbw_gb_per_s"], rate_bars(line), capsize=3, **look)
         axis.set_ylim(bottom=0)
         finish(axis, rows, place)
     first = next(iter(axes.values()))
     first.set_ylabel("bus bandwidth [GB/s, 10$^9$ bytes]")
-    style.caption(figure, f"{suite}: bus bandwidth", "payload / median time × bus factor; 95 % interval")
+    style.caption(figure, f"{suite}: bus bandwidth", "payload / median time × bus factor; 95 % interval", rows)
     return figure
+
+
+def rate_bars(rows: pd.DataFrame) -> list[list[float]] | None:
+    """Bars of the bus bandwidth: its interval is that of the time."""
+    rate = rows["busbw_gb_per_s"]
+    moved = rate * rows["median_s"]
+    shown = pd.DataFrame({"rate": rate, "low": moved / rows["ci_high_s"], "high": moved / rows["ci_low_s"]})
+    return style.interval_bars(shown, "rate", "low", "high")
 
 
 def backends_at(suite: str, rows: pd.DataFrame, size: float) -> Figure:
@@ -107,14 +109,14 @@ def backends_at(suite: str, rows: pd.DataFrame, size: float) -> Figure:
         bars = style.interval_bars(milliseconds, "median_s", "ci_low_s", "ci_high_s")
         label = f"{place}, {variant}" if variant else place
         times.bar(at, milliseconds["median_s"], width, yerr=bars, capsize=3, label=label)
-        rates.bar(at, group["busbw_gb_per_s"].fillna(0), width, label=label)
+        rates.bar(at, group["busbw_gb_per_s"].fillna(0), width, yerr=rate_bars(group), capsize=3, label=label)
     for axis, name in ((times, "time of one call [ms]"), (rates, "bus bandwidth [GB/s, 10$^9$ bytes]")):
         axis.set_xticks(range(len(ranks)), [str(n) for n in ranks])
         axis.set_xlabel("ranks")
         axis.set_ylabel(name)
         axis.grid(axis="x", visible=False)
     style.legend(rates if len(series) > style.MANY else times)
-    style.caption(figure, f"{suite}: {size:g} MiB by backend", "median, its 95 % interval")
+    style.caption(figure, f"{suite}: {size:g} MiB by backend", "median, its 95 % interval", rows)
     return figure
 
 

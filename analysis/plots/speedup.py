@@ -47,7 +47,7 @@ def speedup_figure(rows: pd.DataFrame, baseline: Baseline, suite: str) -> Figure
     axis.set_ylabel(f"time of {baseline} / time")
     style.log_values(axis)
     axis.legend(title=", ".join(compared))
-    style.caption(figure, f"{suite}: speedup over {baseline}", "bars: what both medians' 95 % intervals allow")
+    style.caption(figure, f"{suite}: speedup over {baseline}", "bars: what both medians' 95 % intervals allow", rows)
     return figure
 
 

@@ -1,6 +1,5 @@
 """Language models over their context: step time, tokens per second and memory, a panel per pass, a line per model."""
 
-import textwrap
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
@@ -16,8 +15,6 @@ from analysis.tables.transformer import CASE, PASSES, SUITE, rows_of, said, vary
 SHARED = ("device", "device_name", "dtype", "batch_size", "parallel", "ranks")
 """Settings that every figure tells, be they the same in all."""
 VALUES = ("value", "low", "high")
-LETTERS_PER_INCH = 13
-"""Of small print."""
 MARGIN, LEAST_RANGE = 1.3, 6.0
 """Factors: around all points; from the lowest value shown to the highest, so that several have labels."""
 
@@ -77,9 +74,7 @@ def groups_of(table: pd.DataFrame) -> list[Group]:
 
 def explain(figure: Figure, title: str, note: str, group: Group) -> Figure:
     """Title above; below how to read the plot, and what all of it was measured with."""
-    width = int(LETTERS_PER_INCH * figure.get_figwidth())
-    lines = "\n".join(textwrap.fill(text, width) for text in (note, group.setting))
-    style.caption(figure, f"Language model: {title}", lines)
+    style.caption(figure, f"Language model: {title}", f"{note}\n{group.setting}")
     return figure
 
 
