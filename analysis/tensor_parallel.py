@@ -45,4 +45,4 @@ def name_of(row: Any) -> str:
 
 def shape_of(values: tuple[Any, ...]) -> str:
     """ "m 512 × n 1024 × k 512"."""
-    return " × ".join(f"{name} {size}" for name, size in zip(SHAPE, values, strict=True))
+    return " × ".join(f"{name} {size:.0f}" for name, size in zip(SHAPE, values, strict=True))

@@ -28,12 +28,14 @@ def time_over_size(rows: pd.DataFrame) -> Figure:
         bars = style.interval_bars(times, "median_s", "ci_low_s", "ci_high_s")
         axis.errorbar(line["size"], times["median_s"], bars, label=f"{share:g} %", **style.look(index))
     axis.set_xscale("log", base=2)
-    axis.set_xticks(sorted(rows["size"].unique()), [str(size) for size in sorted(rows["size"].unique())])
+    sizes = sorted(rows["size"].unique())
+    axis.set_xticks(sizes, [f"{size:.0f}" for size in sizes])
     style.log_values(axis)
     axis.set_xlabel("size n of an n × n matmul")
     axis.set_ylabel("time of one matmul [ms]")
     style.legend(axis)
-    style.caption(figure, f"matmul time by share of the device, {rows['dtype'].iloc[0]}", "median, its 95 % interval")
+    title = f"matmul time by share of the device, {rows['dtype'].iloc[0]}"
+    style.caption(figure, title, "median, its 95 % interval", rows)
     return figure
 
 
@@ -46,10 +48,12 @@ def performance_over_share(rows: pd.DataFrame) -> Figure:
         line = line.sort_values("share")
         full_s = line.loc[line["share"] == whole, "median_s"]
         if not full_s.empty:
-            axis.errorbar(line["share"], full_s.iloc[0] / line["median_s"], label=f"n = {size}", **style.look(index))
+            axis.errorbar(
+                line["share"], full_s.iloc[0] / line["median_s"], label=f"n = {size:.0f}", **style.look(index)
+            )
     axis.set_xlabel("share of the device asked for [%]")
     axis.set_ylabel(f"performance, of that at {whole:g} %")
     axis.set_ylim(bottom=0)
     style.legend(axis)
-    style.caption(figure, f"What a share is worth, {rows['dtype'].iloc[0]}", "dashed: performance = share")
+    style.caption(figure, f"What a share is worth, {rows['dtype'].iloc[0]}", "dashed: performance = share", rows)
     return figure

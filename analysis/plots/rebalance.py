@@ -84,7 +84,9 @@ def speedup_over_even(rows: pd.DataFrame, strategies: list[str]) -> Figure:
 
     figure = by_length(rows, panel)
     figure.axes[0].set_ylabel("time of even / time")
-    style.caption(figure, "Ring attention: speedup over an even split", "median of paired blocks, its 95 % interval")
+    style.caption(
+        figure, "Ring attention: speedup over an even split", "median of paired blocks, its 95 % interval", rows
+    )
     return figure
 
 
@@ -100,7 +102,9 @@ def efficiency(rows: pd.DataFrame, strategies: list[str]) -> Figure:
 
     figure = by_length(at_limits, panel)
     figure.axes[0].set_ylabel("ideal time / time [%]")
-    style.caption(figure, "Ring attention: efficiency", "ideal: all the work over all the speed, by the cost model")
+    style.caption(
+        figure, "Ring attention: efficiency", "ideal: all the work over all the speed, by the cost model", rows
+    )
     return figure
 
 
@@ -120,7 +124,7 @@ def latency_scaling(rows: pd.DataFrame, strategies: list[str]) -> Figure:
         axis.set_xlabel("tokens")
     axes[0].set_ylabel("time of one layer [ms]")
     style.shared_legend(figure, axes[-1])
-    style.caption(figure, "Ring attention: latency", "median, its 95 % interval")
+    style.caption(figure, "Ring attention: latency", "median, its 95 % interval", rows)
     return figure
 
 
@@ -136,13 +140,15 @@ def winners(rows: pd.DataFrame) -> Figure:
         text = textwrap.fill("≈ " + ", ".join(tied), 18) if len(tied) else ""
         named[cell], gained[cell] = f"{best['strategy']}\n{gain:.2f}×\n{text}".strip(), gain
     values, texts = pd.Series(gained).unstack(), pd.Series(named).unstack()
-    figure, axis = plt.subplots(figsize=(2.0 + 1.9 * values.shape[1], 1.6 + 1.1 * values.shape[0]))
+    figure, axis = plt.subplots(figsize=(2.6 + 1.9 * values.shape[1], 1.9 + 1.1 * values.shape[0]))
     options: dict[str, Any] = {"cmap": "crest", "fmt": "", "annot_kws": {"size": "small"}}
-    sns.heatmap(values, annot=texts, ax=axis, cbar_kws={"label": "speedup over even"}, **options)
+    bar = {"cbar": values.size > 1, "cbar_kws": {"label": "speedup over even"}}
+    sns.heatmap(values, annot=texts, ax=axis, **bar, **options)
     axis.set_xlabel(label_of(rows))
     axis.set_ylabel("tokens")
     axis.set_xticklabels([f"{factor}" for factor in values.columns])
-    style.caption(figure, "Ring attention: the fastest strategy", "≈: as fast, as far as the intervals tell")
+    axis.set_yticklabels([f"{length:.0f}" for length in values.index])
+    style.caption(figure, "Ring attention: the fastest strategy", "≈: as fast, as far as the intervals tell", rows)
     return figure
 
 
@@ -164,5 +170,5 @@ def tokens(rows: pd.DataFrame) -> Figure:
         axis.invert_yaxis()
         axis.grid(axis="y", visible=False)
     style.shared_legend(figure, axes[-1])
-    style.caption(figure, f"Ring attention: tokens per rank of {longest['seq_len'].max():g}", "")
+    style.caption(figure, f"Ring attention: tokens per rank of {longest['seq_len'].max():g}", "", rows)
     return figure

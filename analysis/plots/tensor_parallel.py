@@ -31,7 +31,8 @@ def figures_of(part: pd.DataFrame, title: str) -> dict[str, Figure]:
     if part.groupby(SHAPE).ngroups <= MOST_PANELS:
         figures["time"] = bars(part, title, "median_s", "time of one product [ms]", 1e3)
         if rivals["paired_speedup"].notna().any():
-            figures["speedup"] = bars(rivals, title, "paired_speedup", "time of baseline / time", 1)
+            compared = rivals[rivals["paired_speedup"].notna()]
+            figures["speedup"] = bars(compared, title, "paired_speedup", "time of baseline / time", 1)
     if rivals["paired_speedup"].notna().any():
         figures["best"] = best_map(rivals, title)
     if rivals["limit_share"].notna().any():
@@ -57,7 +58,7 @@ def bars(rows: pd.DataFrame, title: str, value: str, label: str, scale: float) -
         axis.invert_yaxis()
         axis.grid(axis="y", visible=False)
     note = "grey: a part alone; " if value == "median_s" else ""
-    style.caption(figure, title, f"{note}median, its 95 % interval")
+    style.caption(figure, title, f"{note}median, its 95 % interval", rows)
     return figure
 
 
@@ -87,14 +88,16 @@ def shape_map(rows: pd.DataFrame, title: str, label: str) -> Figure:
         rows.pivot_table(index=index, columns=columns, values="value"),
         rows.set_index([index, *columns])["text"].unstack(columns),
     )
-    figure, axis = plt.subplots(figsize=(2.5 + 1.5 * values.shape[1], 1.6 + 1.0 * values.shape[0]))
+    figure, axis = plt.subplots(figsize=(2.5 + 1.5 * values.shape[1], 2.0 + 1.0 * values.shape[0]))
     annotate(axis, values, texts, label)
-    axis.set_xticklabels([f"{n}, {k}" for n, k in values.columns])
+    axis.set_xticklabels([f"{n:.0f}, {k:.0f}" for n, k in values.columns])
+    axis.set_yticklabels([f"{m:.0f}" for m in values.index])
     axis.set_xlabel("n, k")
-    style.caption(figure, title, "")
+    style.caption(figure, title, label if values.size == 1 else "", rows)  # one cell has no colour bar to tell it
     return figure
 
 
 def annotate(axis: Axes, values: pd.DataFrame, texts: pd.DataFrame, label: str) -> None:
     options: dict[str, Any] = {"cmap": "crest", "fmt": "", "annot_kws": {"size": "x-small"}}
-    sns.heatmap(values, annot=texts.reindex_like(values).fillna(""), ax=axis, cbar_kws={"label": label}, **options)
+    bar = {"cbar": values.size > 1, "cbar_kws": {"label": label}}
+    sns.heatmap(values, annot=texts.reindex_like(values).fillna(""), ax=axis, **bar, **options)

@@ -137,6 +137,14 @@ def test_what_ran_unslowed_is_never_the_fastest():
     assert told.startswith("- ring_attention: the fastest of 3 is strategy=balanced with 2 ms, 3 times as fast as")
 
 
+def test_small_speedups_can_be_read_from_the_axis():
+    figure = dict(draw_all(tabulate_records([ring_record(2048, 1.0, balanced=3e-3)]), None))
+    [axis] = figure["ring_attention_speedup_over_even.png"].axes
+    low, high = axis.get_ylim()
+    assert len([tick for tick in axis.get_yticks() if low <= tick <= high]) >= 3
+    assert len(figure["ring_attention_winner.png"].axes) == 1  # one cell needs no colour bar
+
+
 def test_a_slower_strategy_is_counted(cells):
     cells[0] = ring_record(2048, 1.0, balanced=5e-3)
     text = rebalance.write(tabulate_records(cells))["ring_attention_rebalanced.md"]
@@ -229,6 +237,20 @@ def test_the_look_up_table_has_its_columns_and_where_it_is_from():
     assert float(rows[1]["avg_ms"]) == pytest.approx(2)
     assert float(rows[1]["tflops"]) == pytest.approx(2 * 64**3 / 2e-3 / 1e12, rel=1e-4)
     assert {"matmul_lut_time.png", "matmul_lut_share.png"} <= set(dict(draw_all(tabulate_records(lut_records()), None)))
+
+
+def test_sizes_are_whole_numbers_in_labels_even_beside_rows_without_one():
+    figures = dict(draw_all(tabulate_records([*lut_records(), make_record(status="crash")]), None))
+    share = figures["matmul_lut_share.png"].axes[0].get_legend_handles_labels()[1]
+    assert share == ["ideal", "n = 64", "n = 128"]
+    assert [text.get_text() for text in figures["matmul_lut_time.png"].axes[0].get_xticklabels()] == ["64", "128"]
+    assert figures["matmul_lut_time.png"].get_supxlabel().endswith("\non a processor")
+
+
+def test_lengths_are_whole_numbers_in_the_map_even_beside_rows_without_one(cells):
+    figures = dict(draw_all(tabulate_records([*cells, make_record()]), None))
+    axis = figures["ring_attention_winner.png"].axes[0]
+    assert [text.get_text() for text in axis.get_yticklabels()] == ["2048", "4096"]
 
 
 def test_what_is_unlike_is_never_in_one_table_or_plot(cells):

@@ -143,6 +143,30 @@ def test_few_shapes_have_bars_and_many_have_maps():
     assert cells == ["pipeline\nAG_after 4\n2.00×"] * 8
 
 
+def test_one_shape_has_no_colour_bar_and_its_map_says_what_and_on_what():
+    record = product_record()
+    record["environment"]["cpu"] = "a processor"
+    figures = dict(draw_all(tabulate_records([record]), None))
+    for name, label in (("best", "speedup over the baseline"), ("limit", "share of the limit [%]")):
+        figure = figures[f"tp_columnwise_{name}.png"]
+        assert len(figure.axes) == 1
+        assert figure.get_supxlabel() == f"{label}\non a processor"
+    several = dict(draw_all(tabulate_records([product_record(), product_record(m=512)]), None))
+    assert len(several["tp_columnwise_best.png"].axes) == 2
+
+
+def test_the_baseline_of_speedups_is_no_empty_row():
+    [axis] = dict(draw_all(tabulate_records([product_record()]), None))["tp_columnwise_speedup.png"].axes
+    assert "pytorch AG_before" not in [text.get_text() for text in axis.get_yticklabels()]
+
+
+def test_shapes_are_whole_numbers_even_beside_rows_without_one():
+    table = tabulate_records([product_record(), make_record()])
+    axis = dict(draw_all(table, None))["tp_columnwise_best.png"].axes[0]
+    assert [text.get_text() for text in (*axis.get_xticklabels(), *axis.get_yticklabels())] == ["512, 256", "1024"]
+    assert "| m 1024 × n 512 × k 256 |" in tensor_parallel.write(table)["tp_columnwise_summary.md"]
+
+
 def test_the_table_has_the_columns_of_ddlb():
     rows = list(csv.DictReader(io.StringIO(ddlb.write(tabulate_records([product_record()]))["ddlb.csv"])))
     assert len(rows) == 6
