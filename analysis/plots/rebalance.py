@@ -134,9 +134,12 @@ def winners(rows: pd.DataFrame) -> Figure:
     named, gained = {}, {}
     for cell, group in cells:
         best = group.loc[group["median_s"].idxmin()]
-        gains = group[["paired_speedup", "paired_speedup_low", "paired_speedup_high"]].astype(float).fillna(1.0)
-        gain, low, _ = gains.loc[best.name]
-        tied = group.loc[(gains["paired_speedup_high"] >= low) & (group.index != best.name), "strategy"]
+        gains = group[["paired_speedup", "paired_speedup_low", "paired_speedup_high"]].astype(float)
+        gains[group["strategy"] == "even"] = 1.0
+        # without an interval nothing tells a strategy from others
+        gain, low, _ = gains.loc[best.name].fillna({"paired_speedup": 1.0, "paired_speedup_low": 0.0})
+        highs = gains["paired_speedup_high"].fillna(float("inf"))
+        tied = group.loc[(highs >= low) & (group.index != best.name), "strategy"]
         text = textwrap.fill("≈ " + ", ".join(tied), 18) if len(tied) else ""
         named[cell], gained[cell] = f"{best['strategy']}\n{gain:.2f}×\n{text}".strip(), gain
     values, texts = pd.Series(gained).unstack(), pd.Series(named).unstack()

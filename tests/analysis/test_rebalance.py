@@ -137,6 +137,17 @@ def test_what_ran_unslowed_is_never_the_fastest():
     assert told.startswith("- ring_attention: the fastest of 3 is strategy=balanced with 2 ms, 3 times as fast as")
 
 
+def test_what_has_no_interval_is_not_told_from_the_fastest():
+    record = ring_record(2048, 2.0)
+    record["cases"] = record["cases"][:3]
+    short = record["cases"][1]
+    short |= {name: [row[:3] for row in short[name]] for name in ("samples_s", "start_offsets_s")}
+    short["regions_s"] = {}
+    figure = dict(draw_all(tabulate_records([record]), None))["ring_attention_winner.png"]
+    [cell] = [text.get_text() for text in figure.axes[0].texts]
+    assert cell == "balanced\n4.00×\n≈ uneven"
+
+
 def test_small_speedups_can_be_read_from_the_axis():
     figure = dict(draw_all(tabulate_records([ring_record(2048, 1.0, balanced=3e-3)]), None))
     [axis] = figure["ring_attention_speedup_over_even.png"].axes
