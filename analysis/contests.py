@@ -7,7 +7,7 @@ import pandas as pd
 from analysis.table import identity_columns, newest
 
 WAYS = ("backend", "device", "host", "backend_env", "threads", "launched_by", "start_method")
-"""Settings that change how the work is done, not what is done; every other one is a size or a kind of work."""
+"""Settings that change how the work is done; every other one is a size or a kind of work."""
 
 
 def whole_work(measured: pd.DataFrame) -> pd.DataFrame:
@@ -16,9 +16,9 @@ def whole_work(measured: pd.DataFrame) -> pd.DataFrame:
 
 
 def contests(rows: pd.DataFrame) -> Iterator[pd.DataFrame]:
-    """Of the rows of one suite the groups of two alternatives or more, each once: the last run of it.
+    """Groups of two or more alternatives among the rows of one suite; of a repeated one the last run.
 
-    Alternatives differ in WAYS only; or they are cases of one job, or of jobs that differ in WAYS only, that are
+    Alternatives differ in WAYS only. So do the jobs of cases that are alternatives because they are
     compared with the same case on as many ranks.
     """
     rows = newest(whole_work(rows), *identity_columns(rows))

@@ -1,4 +1,4 @@
-"""Figures that cannot be as they are printed, and what is likely wrong with each. The one place that judges them."""
+"""Impossible figures and their likely causes. No other module judges whether a figure can be."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -26,20 +26,24 @@ def found_in(figures: Mapping[str, Any], details: Mapping[str, Any]) -> Iterator
     """One sentence per cause."""
     if above := beyond_whole(figures, UTILISATIONS):
         measured = details.get("peak_from") == MEASURED_PEAK
-        yield f"{above}: {'the peak was measured beside it, on a busy machine' if measured else 'the peak is too low'}"
+        why = "the peak was measured beside it, on a busy machine" if measured else "the peak is too low"
+        yield f"{above}: {why}"
     if above := beyond_whole(figures, ("efficiency",)):
         yield f"{above}: the probe saw a slower machine than the measurement, or the cost model is wrong"
     if above := beyond_whole(figures, ("limit_share", "comm_share")):
-        yield f"{above}: a part alone took longer than the whole, so it was disturbed or runs otherwise within it"
+        yield f"{above}: a part alone took longer than the whole; it was disturbed, or runs faster within"
     overlap = figures.get("overlap")
     if overlap is not None:
         low, high = (value(figures, f"overlap_{end}", overlap) for end in ("low", "high"))
         if low > 1 + ROUNDING:
-            yield f"overlap {percent(overlap)}: more than the shorter part was hidden, so the parts were disturbed"
+            why = "more than the shorter part was hidden, so the parts were disturbed"
+            yield f"overlap {percent(overlap)}: {why}"
         if high < -1 - ROUNDING:
-            yield f"overlap {percent(overlap)}: slower than both parts twice over; disturbed, or the parts collide"
+            why = "far slower than both parts one after the other; disturbed, or the parts collide"
+            yield f"overlap {percent(overlap)}: {why}"
     if value(figures, "rel_ci", 0.0) > WIDEST:
-        yield f"rel_ci ±{percent(figures['rel_ci'])}: the median is hardly known; more samples, or a quieter machine"
+        why = "the median is hardly known; take more samples, or a quieter machine"
+        yield f"rel_ci ±{percent(figures['rel_ci'])}: {why}"
 
 
 def beyond_whole(figures: Mapping[str, Any], names: tuple[str, ...]) -> str:

@@ -1,7 +1,7 @@
-"""Latency and time per byte from measured times, with what is known of both: Hockney's line, fitted in logarithms.
+"""Latency and time per byte fitted to measured times in logarithms, with their 95 % intervals.
 
-Noise multiplies times, so the sum of squared logarithms of model / time is what a fit makes least. Squared relative
-errors would weigh a time that is too short more than one as many times too long: the line comes out too fast.
+Noise multiplies times, so a fit minimises the squared logarithms of model / time. Squared relative
+errors would give short times more weight than long ones, and the line would come out too fast.
 """
 
 import math
@@ -14,17 +14,18 @@ import numpy.typing as npt
 Array = npt.NDArray[np.float64]
 Matrix = tuple[tuple[float, float], tuple[float, float]]
 STUDENT = {1: 12.706, 2: 4.303}
-"""Student's t at 97.5 % by degrees of freedom; for more of them the series of `student` is right to 1 %."""
+"""Student's t at 97.5 % by degrees of freedom; above, the series of `student` is right to 1 %."""
 BEYOND, STARTS, STEPS, SETTLED = 10.0, 40, 60, 1e-13
-"""In logarithms of latency over time per byte: how far beyond all sizes it is looked for, places to start from, steps
-at most, and the step that ends the search."""
+"""Of the search for the logarithm of latency over time per byte: how far beyond those of all sizes it
+reaches, how many starts it tries, its steps at most, and the step that ends it."""
 
 
 @dataclass(frozen=True)
 class Line:
     """latency_s + byte_s x bytes, from `low_bytes` on.
 
-    covariance: of (latency_s, byte_s), times the square of Student's t for 95 %; None where two points make the line.
+    covariance: of (latency_s, byte_s), times the square of Student's t for 95 %; None where the line
+    goes through two points.
     """
 
     latency_s: float
@@ -36,14 +37,20 @@ class Line:
         return self.latency_s + self.byte_s * num_bytes
 
     def interval(self, latencies: float, num_bytes: float) -> tuple[float, float] | None:
-        """The 95 % interval of latencies x latency_s + num_bytes x byte_s, in seconds; None where none is known.
+        """The 95 % interval of latencies x latency_s + num_bytes x byte_s, in seconds.
 
-        (1, 0) is that of the latency, (0, 1) that of the time per byte. The lower end is 0 where the times cannot tell
-        the value from 0; otherwise the value lies as many times above the lower end as below the upper one.
+        Args:
+            latencies: 1 for the interval of the latency or of a message, 0 for that of byte_s.
+            num_bytes: of the message; 1 with latencies = 0 for the interval of byte_s.
+
+        Returns:
+            Both ends. The lower one is 0 where the times cannot tell the value from 0; otherwise the
+            value is the geometric mean of both. None where two points make the line.
         """
         if self.covariance is None:
             return None
-        value, weights = latencies * self.latency_s + num_bytes * self.byte_s, np.array([latencies, num_bytes])
+        value = latencies * self.latency_s + num_bytes * self.byte_s
+        weights = np.array([latencies, num_bytes])
         half = math.sqrt(max(0.0, float(weights @ np.array(self.covariance) @ weights)))
         if half >= value:
             return 0.0, value + half
@@ -51,7 +58,7 @@ class Line:
 
     @property
     def gb_per_s(self) -> float | None:
-        """The bandwidth that long messages come near to, 10^9 bytes per second; None where size costs nothing."""
+        """The bandwidth of long messages, 10^9 bytes per second; None where size costs nothing."""
         return 1e-9 / self.byte_s if self.byte_s else None
 
     @property
@@ -70,7 +77,8 @@ def solved(
 ) -> Line:
     """The line with the least squares of log((latency_s x latencies + byte_s x sizes) / times_s).
 
-    Gauss-Newton on the one unknown that is left when the other is solved for: the logarithm of latency_s / byte_s.
+    Given latency_s / byte_s, byte_s is a geometric mean; the logarithm of that ratio is found by
+    Gauss-Newton in time proportional to the number of times.
     """
     many, size, logs = (np.asarray(values, dtype=float) for values in (latencies, sizes, np.log(times_s)))
     ratios = np.log(size / many)
@@ -87,7 +95,7 @@ def solved(
 
 
 def nearest(many: Array, size: Array, logs: Array, low: float, high: float) -> float:
-    """The logarithm of latency over time per byte that leaves least unexplained, `low` or `high` where none does."""
+    """The logarithm of latency over time per byte, from `low` to `high`, with the best fit."""
 
     def rest(at: float) -> Array:
         unexplained = logs - np.log(math.exp(at) * many + size)
@@ -113,14 +121,15 @@ def nearest(many: Array, size: Array, logs: Array, low: float, high: float) -> f
 
 
 def covariance(latency: float, byte: float, many: Array, size: Array, logs: Array) -> Matrix | None:
-    """That of the least squares, from their slopes and what they leave unexplained, times the square of t."""
+    """The covariance of the fit, from its slopes and residuals, times the square of t."""
     freedom = len(logs) - 2
     if freedom < 1:
         return None
     model = latency * many + byte * size
     slopes = np.column_stack([many / model, size / model])
     missed = logs - np.log(model)
-    ((a, b), (c, d)) = np.linalg.inv(slopes.T @ slopes) * float(missed @ missed) / freedom * student(freedom) ** 2
+    scale = float(missed @ missed) / freedom * student(freedom) ** 2
+    ((a, b), (c, d)) = np.linalg.inv(slopes.T @ slopes) * scale
     return (float(a), float(b)), (float(c), float(d))
 
 

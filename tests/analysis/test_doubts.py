@@ -16,7 +16,7 @@ from tests.support.records import grid, make_record, tabulate_records
         ({"mfu_full": 1.2, "hfu_full": 1.5}, "mfu_full 120 %, hfu_full 150 %: the peak was"),
         ({"efficiency": 1.24}, "efficiency 124 %: the probe saw a slower machine than the measurement"),
         ({"limit_share": 1.1}, "limit_share 110 %: a part alone took longer than the whole"),
-        ({"overlap": -9.89, "overlap_low": -11.0, "overlap_high": -8.0}, "overlap -989 %: slower than both parts"),
+        ({"overlap": -9.89, "overlap_low": -11.0, "overlap_high": -8.0}, "overlap -989 %: far slower than both parts"),
         ({"overlap": 1.4, "overlap_low": 1.2, "overlap_high": 1.5}, "overlap 140 %: more than the shorter part"),
         ({"overlap": 1.4, "overlap_low": None, "overlap_high": None}, "overlap 140 %: more than the shorter part"),
         ({"rel_ci": 5.79}, "rel_ci ±579 %: the median is hardly known"),
