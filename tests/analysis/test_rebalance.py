@@ -142,7 +142,7 @@ def test_what_has_no_interval_is_not_told_from_the_fastest():
     record["cases"] = record["cases"][:3]
     short = record["cases"][1]
     short |= {name: [row[:3] for row in short[name]] for name in ("samples_s", "start_offsets_s")}
-    short["regions_s"] = {}
+    short |= {"regions_s": {}, "blocks": [1] * 3}
     figure = dict(draw_all(tabulate_records([record]), None))["ring_attention_winner.png"]
     [cell] = [text.get_text() for text in figure.axes[0].texts]
     assert cell == "balanced\n4.00×\n≈ uneven"
