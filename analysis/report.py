@@ -43,7 +43,8 @@ def write_report(
 
 
 UNITS = (
-    "Times are of the slowest rank, per call; `rel_ci` is the half-width of the 95 % interval of the median. "
+    "Times are of the slowest rank, per call, latencies from the last rank's start to the last rank's end; the 95 % "
+    "interval of the median is within the run; too few: too few independent samples for one. "
     "GB/s are 10^9 bytes per second; `data_size` is in MiB (2^20 bytes).\n\n"
 )
 

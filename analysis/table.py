@@ -104,10 +104,12 @@ def by_mechanism(rows: pd.DataFrame, *without: str) -> Iterator[tuple[str, pd.Da
             yield f"{suffix}_slowed_by-{name}", group[group["slowed_by"].isna() | (group["slowed_by"] == name)]
 
 
+INTERVAL = "95 % interval [ms]"
+"""Of the median, within the run: "[0.9, 1.4]"."""
 PRINTED = (
-    "median_s", "rel_ci", "min_s", "p95_s", "start_skew_s", "paired_speedup", "overlap", "limit_share", "behind_best",
-    "scaling_efficiency", "comm_share", "predicted_s", "efficiency", "tokens_per_second", "mfu_full",
-    "useful_tflop_per_s", "algbw_gb_per_s", "busbw_gb_per_s",
+    "median_s", INTERVAL, "mean_s", "p25_s", "p95_s", "start_skew_s", "paired_speedup", "overlap",
+    "limit_share", "behind_best", "scaling_efficiency", "comm_share", "predicted_s",
+    "efficiency", "tokens_per_second", "mfu_full", "useful_tflop_per_s", "algbw_gb_per_s", "busbw_gb_per_s",
 )  # fmt: skip
 
 
@@ -117,7 +119,7 @@ def for_print(table: pd.DataFrame) -> pd.DataFrame:
     differing = [name for name in CONDITIONS if table[name].nunique(dropna=False) > 1]
     for name in [*SETTINGS, *own_columns(table), *differing, *PRINTED, "num_samples"]:
         metric = next((metric for metric in METRICS if metric.name == name), None)
-        column = table[name]
+        column = intervals(table) if name == INTERVAL else table[name]
         if column.isna().all():
             continue
         if name == "data_size":
@@ -135,6 +137,18 @@ def for_print(table: pd.DataFrame) -> pd.DataFrame:
     if failed.any():
         shown["reason"] = table["reason"].where(failed).map(shortened, na_action="ignore")
     return shown
+
+
+def intervals(table: pd.DataFrame) -> pd.Series:
+    """The interval of each median in ms as text; "too few" where a row has a median and no interval."""
+
+    def text(row: Any) -> str | None:
+        if pd.isna(row["median_s"]):
+            return None
+        low, high = row["ci_low_s"], row["ci_high_s"]
+        return "too few" if pd.isna(low) else f"[{1e3 * low:.4g}, {1e3 * high:.4g}]"
+
+    return table.apply(text, axis=1)
 
 
 def readable(num_bytes: float) -> str:

@@ -97,6 +97,7 @@ def as_text(table: pd.DataFrame, style: str) -> str:
             "in place": table["in_place"].map({True: "yes", False: "no"}),
             "status": table["status"],
             "time [ms]": pd.to_numeric(table["time_s"]) * 1e3,
+            "OSU mean [ms]": pd.to_numeric(table["osu_mean_s"]) * 1e3,
             "algbw [GB/s]": pd.to_numeric(table["algbw_gb_per_s"]),
             "busbw [GB/s]": pd.to_numeric(table["busbw_gb_per_s"]),
             "how": number,

@@ -131,6 +131,7 @@ def row_of(file: str, run: Run, figures: Figures, ranks: int | None) -> Row:
         reduce_op="sum" if name in REDUCTIONS else None,
         payload_bytes=payload_bytes,
         time_s=time_s,
+        osu_mean_s=time_s,
         algbw_gb_per_s=algbw,
         busbw_gb_per_s=algbw * factor if algbw and factor else None,
         in_place=None,

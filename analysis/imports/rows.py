@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from analysis.harvest import harvest
+from benchkit.estimators import LATENCY
 from benchkit.models.collectives.sizes import REDUCTIONS, SHARED_OUT
 
 SUITE = "collective"
@@ -16,6 +17,8 @@ IN_PLACE = {**dict.fromkeys(("all_reduce", "broadcast", "reduce"), True), **dict
 @dataclass(frozen=True, kw_only=True)
 class Row:
     """One measurement. payload_bytes: S of nccl-tests' doc/PERFORMANCE.md; bandwidths in 10^9 bytes/s.
+
+    osu_mean_s: mean over iterations and ranks, of calls that follow a barrier; None where that was not measured.
 
     For send_recv, time and payload are those of the way there and back. status: ok, invalid, unchecked where the tool
     did not look at the results, or what else a record says.
@@ -31,6 +34,7 @@ class Row:
     reduce_op: str | None
     payload_bytes: int | None
     time_s: float | None
+    osu_mean_s: float | None = None
     algbw_gb_per_s: float | None
     busbw_gb_per_s: float | None
     in_place: bool | None
@@ -79,7 +83,7 @@ def recorded(place: Path) -> Reading:
 
 def row_of(row: Mapping[str, Any]) -> Row:
     """A row of ours; the payload of one that was not measured is what was asked for."""
-    collective, calls = row["collective"], row["calls_per_sample"]
+    collective, calls = row["collective"], row.get("calls") or row["calls_per_sample"]
     payload_bytes = row.get("payload_bytes") or round(row["data_size"] * 2**20)
     special = [
         word for key, word in (("async_op", "asynchronous"), ("ragged", "parts of unlike sizes")) if row.get(key)
@@ -95,10 +99,18 @@ def row_of(row: Mapping[str, Any]) -> Row:
         reduce_op=row["reduce_op"] if collective in REDUCTIONS else None,
         payload_bytes=None if collective == "barrier" else payload_bytes,
         time_s=row.get("median_s"),
+        osu_mean_s=row.get("osu_mean_s"),
         algbw_gb_per_s=row.get("algbw_gb_per_s"),
         busbw_gb_per_s=row.get("busbw_gb_per_s"),
         in_place=IN_PLACE.get(collective),
         status=row["status"],
-        estimator=f"median over {'iterations' if calls == 1 else f'samples of {calls} calls'} of the slowest rank",
+        estimator=estimator_of(row.get("timing"), calls),
         conversion=", ".join(["as recorded", *special]),
     )
+
+
+def estimator_of(timing: str | None, calls: Any) -> str:
+    """What our time is, in words."""
+    if timing == LATENCY:
+        return "median over iterations, last arrival to last exit"
+    return f"median over {'iterations' if calls == 1 else f'samples of {calls} calls'} of the slowest rank"

@@ -10,6 +10,7 @@ import pandas as pd
 from analysis.line import Line
 from analysis.link import FAR_OFF, FEWEST, Fit, fit, left_out
 from analysis.table import alike, as_markdown, newest, readable
+from benchkit.estimators import LATENCY
 
 SUITE = "collective"
 SERIES = ["collective", "world_size"]
@@ -57,6 +58,8 @@ class Series:
 def groups_of(table: pd.DataFrame) -> list[tuple[str, list[Series]]]:
     """All that has sizes enough for a line, by what is alike but for collective, ranks and size."""
     rows = table[(table["suite"] == SUITE) & (table["status"] == "ok")]
+    if "timing" in rows:
+        rows = rows[rows["timing"] != LATENCY]
     if rows.empty:
         return []
     sizes = pd.to_numeric(rows["payload_bytes"])

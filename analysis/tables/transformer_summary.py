@@ -4,14 +4,14 @@ from collections.abc import Callable, Iterable, Iterator
 
 import pandas as pd
 
-from analysis.table import alike, as_markdown, identity_columns, own_columns, shortened
+from analysis.table import INTERVAL, alike, as_markdown, identity_columns, intervals, own_columns, shortened
 from analysis.tables.transformer import ANY_PASS, CASE, PASSES, PHASES, rows_of, said, varying
 from benchkit.record import HARMLESS
 
 Tables = Iterator[tuple[str, pd.DataFrame]]
 """Each with its heading, "" where it needs none."""
 PRINTED = (
-    ("median_s", "median [ms]", 1e3), ("rel_ci", "rel_ci [%]", 100.0),
+    ("median_s", "median [ms]", 1e3), ("mean_s", "mean [ms]", 1e3), ("std_s", "std [ms]", 1e3),
     *((f"{phase}_s", f"{phase} [ms]", 1e3) for phase in PHASES),
     ("tokens_per_second", "tokens/s", 1.0), ("useful_tflop_per_s", "TFLOP/s", 1.0),
     ("mfu_full", "MFU full [%]", 100.0), ("mfu_causal", "MFU causal [%]", 100.0),
@@ -25,7 +25,7 @@ EXTREMES = (
     ("highest TFLOP/s", "useful_tflop_per_s", 1.0, "idxmax"), ("highest MFU full [%]", "mfu_full", 100.0, "idxmax"),
 )  # fmt: skip
 CONVENTIONS = (
-    "Times are medians of the slowest rank, per step; `rel_ci` is the half-width of their 95 % interval. "
+    "Times are of the slowest rank, per step; the interval is that of the median, within the run. "
     "MFU is told against: {peaks}; full counts every pair of tokens in attention, as PaLM does, causal only the pairs "
     "that are seen."
 )
@@ -83,6 +83,8 @@ def results(rows: pd.DataFrame, settings: Iterable[str]) -> pd.DataFrame:
     for name, head, scale in PRINTED:
         values = rows[name] * scale
         shown[head] = values.round().astype("Int64") if name == "tokens_per_second" else values
+        if name == "median_s":
+            shown[INTERVAL] = intervals(rows)
     reasons = rows["reason"].where(rows["status"] != "ok").map(shortened, na_action="ignore")
     shown = shown.assign(doubt=rows["doubt"], status=rows["status"], reason=reasons)
     return shown.dropna(axis="columns", how="all")
@@ -125,9 +127,9 @@ def warmups(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def with_interval(row: pd.Series) -> str:
-    """ "2.879 ± 1.4 %"; the median alone where there is no interval."""
-    interval = f" ± {100 * row['rel_ci']:.2g} %" if pd.notna(row["rel_ci"]) else ""
-    return f"{digits(1e3 * row['median_s'])}{interval}"
+    """ "2.879 [2.8, 2.95]"; the median alone where there is no interval."""
+    bounds = [digits(1e3 * row[side]) for side in ("ci_low_s", "ci_high_s") if pd.notna(row[side])]
+    return " ".join([digits(1e3 * row["median_s"]), *([f"[{', '.join(bounds)}]"] if bounds else [])])
 
 
 def digits(value: float) -> str:

@@ -77,3 +77,13 @@ def test_broken_and_foreign_files_are_named_and_passed_over(tmp_path):
     assert len(found.passed_over) == 3
     for name in ("half", "foreign", "binary"):
         assert any(name in line for line in found.passed_over)
+
+
+def test_a_record_of_version_1_is_read(tmp_path):
+    old = make_record() | {"schema_version": 1}
+    [case] = old["cases"]
+    for name in ("blocks", "estimator", "steady", "disturbance"):
+        case.pop(name, None)
+    case["block_iterations"] = 4
+    [row] = harvest([write_all(tmp_path, [old])]).rows
+    assert row["median_s"] == pytest.approx(1e-3)

@@ -333,3 +333,19 @@ def test_a_line_that_would_begin_below_zero_begins_at_zero_and_one_that_would_fa
     assert level.byte_s == 0.0
     assert level.latency_s == pytest.approx(2.0)
     assert level.interval(1, 0)[0] < 2.0 < level.interval(1, 0)[1]
+
+
+def test_a_link_is_told_of_by_calls_back_to_back_alone():
+    records = []
+    for size in (1.0, 4.0, 16.0, 64.0):
+        record = make_record(size, 2, 1e-3 * size, suite="collective")
+        record["config"] |= {"collective": "all_reduce"}
+        [case] = record["cases"]
+        alone = case | {
+            "labels": {"timing": "latency"},
+            "samples_s": [[9 * each for each in row] for row in case["samples_s"]],
+        }
+        record["cases"] = [alone, case | {"labels": {"timing": "back_to_back"}}]
+        records.append(record)
+    [(_, [series])] = link_tables.groups_of(tabulate_records(records))
+    assert series.times_s == pytest.approx([1e-3, 4e-3, 16e-3, 64e-3])

@@ -13,7 +13,7 @@ import torch.distributed as dist
 from benchkit import verification
 from benchkit.case import Case, Rank, Work
 from benchkit.errors import InvalidResult, Unavailable
-from benchkit.estimators import LAST_ARRIVAL, SLOWEST_RANK
+from benchkit.estimators import BACK_TO_BACK, LAST_ARRIVAL, LATENCY, SLOWEST_RANK
 from benchkit.models.collectives.operations import Collective, Drawn, Operation
 from benchkit.models.collectives.sizes import bus_factor, part_sizes
 from benchkit.regions import WAIT, region
@@ -26,9 +26,6 @@ ISSUE = "issue_on_host"
 LATE_S = 0.02
 """How long one rank keeps the others waiting where a barrier is checked."""
 POISON = -77
-LATENCY, BACK_TO_BACK = "latency", "back_to_back"
-"""Two questions: how long one call takes that all ranks begin together, and how long each of many
-takes that follow one another, which is what bandwidths are of (as in nccl-tests)."""
 SHORT_S = 0.01
 """Calls shorter than this are asked both; of longer ones, the answers are alike."""
 TIMED = -1
