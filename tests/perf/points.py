@@ -66,11 +66,8 @@ def main() -> None:
     if options.spawn_script:
         return spawn_script(options.points)
     sweep = ["-m", "benchkit", "+suite=allreduce", "-m", "data_size=0.001", "measure=fixed"]
-    sweep += [
-        f"measure.max_iterations={ITERATIONS}",
-        f"seed=range({options.points})",
-        "measure.mode=loop",
-    ]  # one case each
+    sweep += [f"measure.max_iterations={ITERATIONS}", f"seed=range({options.points})"]
+    sweep += ["measure.mode=loop"]  # one case per point, as the script has
     script = ["-m", "tests.perf.points", "--spawn-script", "--points", str(options.points)]
     torchrun = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
     arms = {
