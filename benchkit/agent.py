@@ -102,6 +102,7 @@ def attempt(config: RunConfig, folder: Path, crew: Crew, plan: Layout, result: d
     return reported | {
         "start_clock": {"estimator": estimator, "uncertainty_s": max(errors_s)},
         "phases_s": result["phases_s"] | reported.get("phases_s", {}),
+        "warnings": [*result["warnings"], *reported.get("warnings", ())],
     }
 
 
@@ -178,7 +179,7 @@ def new_record(config: RunConfig, overrides: list[str], plan: Layout) -> dict[st
         "launched_by": topology.started().by,
         "agents": plan.agents,
         "slowdown": {"asked": list(plan.slowdown), "mechanism": None, "measured": None},
-        "warnings": [],
+        "warnings": environment.version_differences(plan.agents),
         "clock": None,
         "start_clock": None,
         "started_at": now(),

@@ -99,9 +99,8 @@ def crew() -> Crew:
 
 def own_facts(agents: Agents) -> dict[str, Any]:
     """What the others must know of this agent."""
-    known = environment.lasting()
     return {
-        **{name: known[name] for name in ("host", "cpu", "available_cores", "gpus")},
+        **environment.of_agent(),
         "visible_gpus": environment.visible_gpus(),
         "store_port": store().port if agents.first else None,
     }

@@ -1,19 +1,27 @@
 """What a reader of a record must know of the machine: versions, processor, GPUs, limits, load, the code's commit."""
 
 import functools
+import hashlib
 import os
 import platform
 import shutil
 import subprocess
 import sys
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
+import torch.cuda.nccl
 
 import benchkit
 from benchkit.memory import available_bytes
 from launch.topology import available_cores, cpu_quota, node_name, read_text
+
+VERSIONS = ("torch", "cuda", "nccl", "kernel", "python", "git_commit", "git_diff_hash")
+"""Software that can differ between the hosts of one run."""
+OF_AGENT = ("host", "cpu", "available_cores", "gpus", *VERSIONS)
+"""What can differ between the hosts of one run and does not change while a process lives."""
 
 
 def describe() -> dict[str, Any]:
@@ -28,24 +36,69 @@ def describe() -> dict[str, Any]:
 @functools.cache
 def lasting() -> dict[str, Any]:
     """What does not change while this process lives; read once for a whole sweep."""
-    commit = git("rev-parse", "HEAD") or None
     return {
         "host": node_name(),
         "benchkit": benchkit.__version__,
         "python": platform.python_version(),
         "torch": torch.__version__,
         "cuda": torch.version.cuda,
+        "nccl": nccl_version(),
         "platform": platform.platform(),
+        "kernel": platform.release(),
         "cpu": cpu_model(),
         "cores": os.cpu_count(),
         "available_cores": available_cores(),
         "cpu_quota": cpu_quota(),
         "governor": read_text("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor") or None,
         "gpus": gpus(),
-        "git_commit": commit,
-        "git_dirty": bool(git("status", "--porcelain", "--untracked-files=no")) if commit else None,
+        **checkout(),
         "command": [Path(sys.argv[0]).name, *sys.argv[1:]],
     }
+
+
+def of_agent() -> dict[str, Any]:
+    """The environment of this agent's host, as the record stores it per agent."""
+    known = lasting()
+    return {**{name: known[name] for name in OF_AGENT}, "load_average": list(os.getloadavg())}
+
+
+def version_differences(agents: Sequence[Mapping[str, Any]]) -> list[str]:
+    """One line for each of VERSIONS in which agents differ: "n0 has torch 2.13.0, n1 has 2.12.0"."""
+    lines = []
+    for name in VERSIONS:
+        hosts: dict[Any, list[str]] = {}
+        for agent in agents:
+            if name in agent and agent["host"] not in hosts.setdefault(agent[name], []):
+                hosts[agent[name]].append(agent["host"])
+        if len(hosts) > 1:
+            holders = [f"{', '.join(held)} {'has' if len(held) == 1 else 'have'}" for held in hosts.values()]
+            versions = [str(value or "none") for value in hosts]
+            versions[0] = f"{name} {versions[0]}"
+            lines.append(", ".join(map(" ".join, zip(holders, versions, strict=True))))
+    return lines
+
+
+def nccl_version() -> str | None:
+    """The version of NCCL that torch is built with, as "2.27.5"; None where it has none. Starts no CUDA."""
+    if torch.version.cuda is None:
+        return None
+    try:
+        return ".".join(map(str, torch.cuda.nccl.version()))
+    except (AttributeError, RuntimeError):  # a CUDA build without NCCL
+        return None
+
+
+def checkout() -> dict[str, Any]:
+    """Commit of benchkit's own checkout, whether tracked files differ from it, and a hash of the difference.
+
+    All are None where this file is not tracked: a package installed below somebody's repository is not part of it.
+    """
+    commit = git("rev-parse", "HEAD") if git("ls-files", "--", Path(__file__).name) else ""
+    if not commit:
+        return {"git_commit": None, "git_dirty": None, "git_diff_hash": None}
+    difference = git("diff", "--no-ext-diff", "--no-color", "--binary", "HEAD", "--")
+    hashed = hashlib.sha256(difference.encode()).hexdigest()[:12] if difference else None
+    return {"git_commit": commit, "git_dirty": bool(difference), "git_diff_hash": hashed}
 
 
 def cpu_model() -> str:
@@ -82,10 +135,10 @@ def git(*arguments: str) -> str:
 def output(*command: str) -> str:
     """What a short command prints, or "" where it fails or does not exist."""
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=10, check=False)
+        done = subprocess.run(command, capture_output=True, timeout=10, check=False)
     except (OSError, subprocess.TimeoutExpired):
         return ""
-    return done.stdout.strip() if done.returncode == 0 else ""
+    return done.stdout.decode(errors="replace").strip() if done.returncode == 0 else ""
 
 
 def oom_kills() -> int:

@@ -18,6 +18,8 @@ def test_two_agents_run_every_point_together_and_agent_0_writes(cli):
     assert [record["status"] for record in records] == ["ok", "ok"]
     assert [[agent["ranks"] for agent in record["agents"]] for record in records] == [[[0], [1]], [[0, 1], [2, 3]]]
     assert [agent["host"] for agent in records[0]["agents"]] == ["n0", "n1"]
+    assert all(agent["torch"] and len(agent["load_average"]) == 3 for agent in records[0]["agents"])
+    assert records[0]["warnings"] == []
     assert [record["launched_by"] for record in records] == ["openmpi"] * 2
     assert records[0]["start_clock"] == {"estimator": "shared_clock", "uncertainty_s": 0.0}
     assert len(records[1]["cases"][0]["samples_s"]) == 4
