@@ -21,7 +21,7 @@ def rank_rows(record: Mapping[str, Any]) -> list[dict[str, Any]]:
     late_s: how long after the first rank it began. spike_share: of its samples, beyond SPIKE times its median.
     """
     uncertainty_s = (record.get("start_clock") or {}).get("uncertainty_s") or 0.0
-    described = settings(record) | conditions(record)
+    described = settings(record) | conditions(record) | {"run": record.get("run")}
     return [
         {name: plain(value) for name, value in (described | labels(record, case) | row).items()}
         for case in record["cases"]

@@ -1,6 +1,6 @@
 """One record as rows of the combined table: its settings, its cases' labels, and its metrics."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from analysis import disturbances, noise, within_job
@@ -83,11 +83,22 @@ def plain(value: Any) -> Any:
     return value if isinstance(value, str | int | float | None) else str(value)
 
 
+def agents_of(record: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """What each agent told of its host; of what old records do not say per agent, agent 0's environment."""
+    environment = record["environment"]
+    return [{**environment, **agent} for agent in record.get("agents") or [{}]]
+
+
 def conditions(record: Mapping[str, Any]) -> dict[str, Any]:
     """How it was measured, as far as that changes what is measured."""
-    config, agents = record["config"], record.get("agents") or [{"host": record["environment"]["host"]}]
+    config, agents = record["config"], agents_of(record)
+    on_cpu = config["hardware"]["device"] == "cpu"
     return {
         "host": "+".join(dict.fromkeys(agent["host"] for agent in agents)),
+        "device_name": distinct(agent.get("cpu") if on_cpu else gpu_name(agent) for agent in agents),
+        **{name: distinct(agent.get(name) for agent in agents) for name in ("torch", "cuda", "nccl")},
+        "commit": distinct(map(code_of, agents)),
+        "kernel": distinct(agent.get("kernel") for agent in agents),
         "launched_by": record.get("launched_by", "plain"),
         "num_agents": len(agents),
         "start_method": config["start_method"],
@@ -104,9 +115,11 @@ def provenance(record: Mapping[str, Any]) -> dict[str, Any]:
     """Where a row comes from."""
     started, slowdown = record.get("start_clock") or {}, record.get("slowdown") or {}
     model = record["config"]["model"] or {}
+    loads = [agent["load_average"][0] for agent in agents_of(record) if agent.get("load_average")]
     return {
+        "run": record.get("run"),
+        "load": max(loads, default=None),
         **{name: model.get(name.removeprefix(MODEL)) for name in DIMENSIONS},
-        "device_name": device_name(record),
         "slowed_by": slowdown.get("mechanism"),
         "measured_slowdown": " ".join(f"{factor:.3g}" for factor in slowdown.get("measured") or ()) or None,
         "warning": "; ".join(record.get("warnings", ())) or None,
@@ -122,12 +135,22 @@ def provenance(record: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def device_name(record: Mapping[str, Any]) -> str | None:
-    """The GPU or processor of agent 0."""
-    environment = record["environment"]
-    on_cpu = record["config"]["hardware"]["device"] == "cpu"
-    name = environment.get("cpu") if on_cpu else (environment.get("gpus") or [{}])[0].get("name")
-    return str(name) if name else None
+def distinct(values: Iterable[Any]) -> str | None:
+    """What all agents have, or each of them in order of agents: "2.13.0 / 2.12.0"; None where nobody tells."""
+    return " / ".join(dict.fromkeys(str(value) for value in values if value)) or None
+
+
+def gpu_name(agent: Mapping[str, Any]) -> str | None:
+    """The first GPU of an agent's host."""
+    return (agent.get("gpus") or [{}])[0].get("name")
+
+
+def code_of(agent: Mapping[str, Any]) -> str | None:
+    """12 digits of the commit; of changed code "+" and the hash of the change, "dirty" where old records lack it."""
+    if not agent.get("git_commit"):
+        return None
+    change = agent.get("git_diff_hash", "dirty" if agent.get("git_dirty") else None)
+    return str(agent["git_commit"])[:12] + (f"+{change}" if change else "")
 
 
 def cores_per_rank(record: Mapping[str, Any]) -> float:

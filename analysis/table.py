@@ -11,16 +11,17 @@ from analysis.metrics import METRICS
 from analysis.rows import DETAILS, DIMENSIONS, MODEL
 
 SETTINGS = ("suite", "status", "backend", "device", "world_size", "model")
+HARDWARE_AND_SOFTWARE = ("device_name", "torch", "cuda", "nccl", "commit", "kernel")
 CONDITIONS = (
-    "host", "launched_by", "num_agents", "start_method", "threads", "ranks_per_device", "backend_env", "slowdown",
+    "host", *HARDWARE_AND_SOFTWARE, "launched_by", "num_agents", "start_method", "threads", "ranks_per_device", "backend_env", "slowdown",
     "seed", "mode", "calls_per_sample", "warmup_iterations",
 )  # fmt: skip
 """Part of what a row is, since medians differ by it, but shown only where rows differ in it."""
 PROVENANCE = (
-    "warning", "doubt", "bound", "unslowed", "contest", *DIMENSIONS, "device_name",
-    "measured_slowdown", "slowed_by", "calls", "stopped_by", "converged", "steady", "disturbed",
-    "clock", "start_clock", "start_uncertainty_s", "threads_per_rank", "cores_per_rank", "reason",
-    "failed_rank", "point_id", "started_at", "total_s", "path",
+    "run", "load", "warning", "doubt", "bound", "unslowed", "contest", *DIMENSIONS, "measured_slowdown",
+    "slowed_by", "calls", "stopped_by", "converged", "steady", "disturbed", "clock", "start_clock",
+    "start_uncertainty_s", "threads_per_rank", "cores_per_rank", "reason", "failed_rank", "point_id",
+    "started_at", "total_s", "path",
 )  # fmt: skip
 
 
@@ -55,6 +56,11 @@ def own_columns(table: pd.DataFrame) -> list[str]:
 def identity_columns(table: pd.DataFrame) -> list[str]:
     """The columns that say what was measured, apart from how it went."""
     return [name for name in [*SETTINGS, *own_columns(table), *CONDITIONS] if name != "status"]
+
+
+def is_repeated(table: pd.DataFrame) -> bool:
+    """Whether several runs measured the same, so that rows are told apart by their run alone."""
+    return table["run"].nunique() > 1 and bool(table.duplicated(identity_columns(table)).any())
 
 
 def subjects(table: pd.DataFrame) -> pd.Series:
@@ -130,6 +136,8 @@ def for_print(table: pd.DataFrame) -> pd.DataFrame:
             bare = name.removesuffix("_gb_per_s").removesuffix("_tflop_per_s").removesuffix("_s")
             head = bare + (f" [{metric.unit}]" if metric.unit else "")
             shown[head] = pd.to_numeric(column) * metric.scale
+    if is_repeated(table):
+        shown["run"] = table["run"]
     for name in ("warning", "doubt"):
         if table[name].notna().any():
             shown[name] = table[name].map(shortened, na_action="ignore")

@@ -87,3 +87,18 @@ def test_a_record_of_version_1_is_read(tmp_path):
     case["block_iterations"] = 4
     [row] = harvest([write_all(tmp_path, [old])]).rows
     assert row["median_s"] == pytest.approx(1e-3)
+
+
+def test_a_row_has_the_name_of_its_sweeps_folder(tmp_path):
+    write_all(tmp_path / "monday", [make_record()])
+    nested = write_all(tmp_path / "tuesday" / "gloo", [make_record()])
+    (nested.parent / "multirun.yaml").touch()
+    found = harvest([tmp_path])
+    assert [row["run"] for row in found.rows] == ["monday", "tuesday"]
+    assert {row["run"] for row in found.ranks} == {"monday", "tuesday"}
+
+
+def test_runs_of_one_name_are_told_apart_by_the_folders_above(tmp_path):
+    for place in ("here/x", "there/x", "there/y"):
+        write_all(tmp_path / place, [make_record()])
+    assert [row["run"] for row in harvest([tmp_path]).rows] == ["here/x", "there/x", "y"]

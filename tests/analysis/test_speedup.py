@@ -3,7 +3,7 @@ import argparse
 import pytest
 
 from analysis.speedup import Baseline, BaselineError, default_baseline, speedups
-from tests.support.records import grid, make_record, tabulate_records
+from tests.support.records import grid, having, make_record, tabulate_records
 
 
 def test_speedup_is_the_baselines_time_over_ones_own():
@@ -34,6 +34,12 @@ def test_machines_are_compared_only_where_the_baseline_says_so():
     table = tabulate_records([make_record(1, 2, 1.0), there])
     assert len(speedups(table, Baseline({"world_size": "2"}))) == 1
     assert speedups(table, Baseline({"world_size": "2", "host": "here"}))["speedup"].tolist() == pytest.approx([1, 2])
+
+
+def test_versions_are_compared_by_name():
+    records = [having(make_record(seconds=t), torch=v) for t, v in ((1.0, "2.12.0"), (0.5, "2.13.0"))]
+    rows = speedups(tabulate_records(records), Baseline.parse("torch=2.12.0"))
+    assert dict(zip(rows["torch"], rows["speedup"], strict=True)) == pytest.approx({"2.12.0": 1, "2.13.0": 2})
 
 
 def test_of_a_repeated_baseline_the_last_counts():

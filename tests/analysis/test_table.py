@@ -6,7 +6,7 @@ from analysis.sentences import describe
 from analysis.table import as_markdown, as_text, identity_columns, newest, own_columns
 from benchkit.intervals import FEWEST_SAMPLES
 from tests.support.cli import ROOT
-from tests.support.records import grid, make_record, tabulate_records
+from tests.support.records import grid, having, make_record, tabulate_records
 
 
 def test_a_row_by_hand():
@@ -153,3 +153,47 @@ def test_hosts_and_agents_are_part_of_what_was_measured():
     agents = [{"host": "n1", "ranks": [0]}, {"host": "n2", "ranks": [1]}, {"host": "n2", "ranks": [2]}]
     row = tabulate_records([make_record(agents=agents, launched_by="srun")]).iloc[0]
     assert (row["host"], row["num_agents"], row["launched_by"]) == ("n1+n2", 3, "srun")
+
+
+SOFTWARE = {
+    "torch": "2.13.0", "cuda": "13.0", "nccl": "2.29.7", "kernel": "6.1", "git_commit": "0123456789abcdef", "cpu": "EPYC",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("column", "change"),
+    [
+        ("torch", {"torch": "2.12.0"}), ("cuda", {"cuda": None}), ("nccl", {"nccl": "2.27"}),
+        ("kernel", {"kernel": "6.2"}), ("device_name", {"cpu": "Xeon"}), ("commit", {"git_commit": "f"}),
+        ("commit", {"git_diff_hash": "abc"}), ("commit", {"git_dirty": True}),
+    ],
+)  # fmt: skip
+def test_rows_of_other_software_or_hardware_are_told_apart(column, change):
+    record = having(make_record(), **SOFTWARE)
+    table = tabulate_records([record, record, having(record, **change)])
+    assert table.duplicated(identity_columns(table)).tolist() == [False, True, False]
+    assert column in as_text(table).splitlines()[2].split()
+
+
+def test_commit_load_and_what_agents_differ_in():
+    told = {"git_commit": "0123456789abcdef", "git_diff_hash": "00aa", "load_average": [0.5, 0, 0], "torch": "2.13.0"}
+    agents = [{"host": "n0", "ranks": [0], **told}, {"host": "n1", "ranks": [1], **told}]
+    agents[1] |= {"git_diff_hash": None, "load_average": [3.5, 0, 0], "torch": "2.12.0"}
+    record = having(make_record(agents=agents), **told, git_dirty=True)
+    [row] = tabulate_records([record]).to_dict("records")
+    assert row["commit"] == "0123456789ab+00aa / 0123456789ab"
+    assert row["torch"] == "2.13.0 / 2.12.0"
+    assert row["load"] == 3.5
+
+
+def test_records_from_before_these_fields_have_none():
+    [row] = tabulate_records([make_record()]).to_dict("records")
+    assert all(pd.isna(row[name]) for name in ("torch", "cuda", "nccl", "commit", "kernel", "device_name", "load"))
+    assert pd.isna(row["run"])
+
+
+def test_the_run_is_shown_only_where_runs_repeat_each_other():
+    apart = tabulate_records([make_record(1, run="a"), make_record(2, run="b")])
+    assert "run" not in as_text(apart).split()
+    repeated = as_text(tabulate_records([make_record(run="monday"), make_record(run="tuesday")]))
+    assert {"run", "monday", "tuesday"} <= set(repeated.split())

@@ -70,6 +70,11 @@ def tabulate_records(records: list[dict[str, Any]]) -> pd.DataFrame:
     return combine([row for content in records for row in rows_of(content)])
 
 
+def having(content: dict[str, Any], **environment: Any) -> dict[str, Any]:
+    """The record as it would be on a machine that differs in some of its environment."""
+    return {**content, "environment": {**content["environment"], **environment}}
+
+
 def grid(**changes: Any) -> list[dict[str, Any]]:
     """Sizes 1, 10, 100 for 2 and 4 ranks: 1 ms per MiB and twice that for 4 ranks."""
     return [
