@@ -4,7 +4,8 @@ from collections.abc import Iterator
 
 import pandas as pd
 
-from analysis.table import identity_columns, newest
+from analysis.repetitions import over_runs
+from analysis.table import identity_columns
 
 WAYS = ("backend", "device", "host", "backend_env", "threads", "launched_by", "start_method")
 """Settings that change how the work is done; every other one is a size or a kind of work."""
@@ -16,12 +17,12 @@ def whole_work(measured: pd.DataFrame) -> pd.DataFrame:
 
 
 def contests(rows: pd.DataFrame) -> Iterator[pd.DataFrame]:
-    """Groups of two or more alternatives among the rows of one suite; of a repeated one the last run.
+    """Groups of two or more alternatives among the rows of one suite; what is repeated counts once.
 
     Alternatives differ in WAYS only. So do the jobs of cases that are alternatives because they are
     compared with the same case on as many ranks.
     """
-    rows = newest(whole_work(rows), *identity_columns(rows))
+    rows = over_runs(whole_work(rows), *identity_columns(rows))
     settings = [name for name in identity_columns(rows) if name not in WAYS]
     compared = rows[rows["contest"].notna()]
     jobs = compared.groupby(["point_id", "started_at"], dropna=False)

@@ -9,8 +9,9 @@ import pandas as pd
 from analysis import ranks, sentences, style, tables
 from analysis.metrics import METRICS
 from analysis.plots import draw_all
-from analysis.speedup import Baseline
-from analysis.table import as_markdown
+from analysis.repetitions import over_runs
+from analysis.speedup import Baseline, compared
+from analysis.table import as_markdown, identity_columns
 
 CONFIGURATION = ["suite", "backend", "device", "world_size"]
 
@@ -37,6 +38,9 @@ def write_report(
         yield write(folder / "per_rank.md", "# Per rank\n\n" + RANK_UNITS + shown)
     if not (table["status"] == "ok").any():
         return
+    if found := [rows.assign(baseline=str(chosen)) for _, chosen, rows in compared(table, baseline)]:
+        speedups_of(pd.concat(found)).to_csv(folder / "speedups.csv", index=False)
+        yield folder / "speedups.csv"
     style.apply()
     for name, figure in draw_all(table, baseline):
         yield style.save(figure, folder / name)
@@ -58,11 +62,18 @@ def write(path: Path, text: str) -> Path:
     return path
 
 
+def speedups_of(rows: pd.DataFrame) -> pd.DataFrame:
+    """What was compared, with what, and how far the ratio can be trusted (analysis.speedup.speedups)."""
+    limits = ["speedup_low", "speedup_high", "speedup_range_low", "speedup_range_high"]
+    told = ["baseline", "median_s", "median_s_baseline", "speedup", *limits, "speedup_basis", "run"]
+    return rows[[*identity_columns(rows), *told]]
+
+
 def summary_by_config(table: pd.DataFrame) -> str:
     """Per configuration how many points there are, how they went, and the extremes; nothing unlike is averaged."""
     rows = []
     for values, group in table.groupby(CONFIGURATION, dropna=False):
-        measured = group[group["status"] == "ok"]
+        measured = over_runs(group[group["status"] == "ok"], *identity_columns(group))
         row = dict(zip(CONFIGURATION, values, strict=True)) | {"points": len(group), "ok": len(measured)}
         if not measured.empty:
             row["fastest [ms]"] = measured["median_s"].min() * 1e3

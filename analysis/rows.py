@@ -142,7 +142,8 @@ def distinct(values: Iterable[Any]) -> str | None:
 
 def gpu_name(agent: Mapping[str, Any]) -> str | None:
     """The first GPU of an agent's host."""
-    return (agent.get("gpus") or [{}])[0].get("name")
+    name = (agent.get("gpus") or [{}])[0].get("name")
+    return str(name) if name else None
 
 
 def code_of(agent: Mapping[str, Any]) -> str | None:

@@ -1,13 +1,16 @@
 """analysis.txt: what the table says, in plain sentences."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from itertools import islice
 from typing import Any
 
 import pandas as pd
 
 from analysis.contests import contests, whole_work
+from analysis.growth import growth
+from analysis.naming import Namer, milliseconds, settings
 from analysis.noise import SPIKE
+from analysis.repetitions import WITHIN, over_runs, told_of_runs
 from analysis.rows import MAX_START_UNCERTAINTY
 from analysis.table import identity_columns, named, own_columns, shortened
 
@@ -24,11 +27,13 @@ MOST_LINES = 20
 def describe(table: pd.DataFrame) -> str:
     """All findings, one paragraph per question."""
     measured = table[table["status"] == "ok"]
+    points = over_runs(measured, *identity_columns(measured))
     return "\n\n".join(
         paragraph
         for title, lines in (
             ("Overview", overview(table)),
-            ("Fastest and widest", extremes(measured)),
+            ("Runs", told_of_runs(points, Namer(points))),
+            ("Fastest and widest", extremes(points)),
             ("Growth with size", growth(measured, "data_size", lambda size: named("data_size", size))),
             ("Growth with ranks", growth(communicating(measured), "world_size", lambda ranks: f"{ranks:g} ranks")),
             ("Doubtful figures", doubtful(measured)),
@@ -48,24 +53,6 @@ def as_paragraph(title: str, lines: Iterable[str]) -> str:
     if more := sum(1 for _ in remaining):
         shown.append(f"- and {more} more like these: see combined.csv.")
     return "\n".join([title, *shown]) if shown else ""
-
-
-class Namer:
-    """Names rows by what sets them apart within one table: "allreduce (world_size=2, data_size=100)"."""
-
-    def __init__(self, among: pd.DataFrame, *without: str) -> None:
-        ignored = ("suite", *without)
-        columns = [name for name in identity_columns(among) if name not in ignored]
-        self.columns = [name for name in columns if among[name].nunique(dropna=False) > 1]
-
-    def __call__(self, row: Any, *without: str) -> str:
-        held = settings(row, [name for name in self.columns if name not in without])
-        return f"{row['suite']} ({held})" if held else str(row["suite"])
-
-
-def settings(row: Any, columns: Iterable[str]) -> str:
-    """ "world_size=2, data_size=100"."""
-    return ", ".join(f"{name}={named(name, row[name])}" for name in columns if pd.notna(row[name]))
 
 
 def overview(table: pd.DataFrame) -> Iterator[str]:
@@ -104,24 +91,6 @@ def communicating(measured: pd.DataFrame) -> pd.DataFrame:
     return measured[~(has_rate.astype(bool) & measured["busbw_gb_per_s"].isna())]
 
 
-def growth(measured: pd.DataFrame, axis: str, told: Callable[[float], str]) -> Iterator[str]:
-    """From the least to the most of one axis, everything else equal, how the time grows."""
-    if axis not in measured:
-        return
-    name = Namer(measured, axis)
-    rest = [column for column in identity_columns(measured) if column != axis]
-    for _, rows in measured.groupby(rest, dropna=False):
-        ordered = rows.dropna(subset=[axis]).sort_values(axis)
-        if ordered[axis].nunique() < 2:
-            continue
-        first, last = ordered.iloc[0], ordered.iloc[-1]
-        more, slower = last[axis] / first[axis], last["median_s"] / first["median_s"]
-        yield (
-            f"{name(first)}: {told(first[axis])} to {told(last[axis])} ({more:,.4g} times) takes {slower:,.3g} times "
-            f"as long ({milliseconds(first['median_s'])} to {milliseconds(last['median_s'])})."
-        )
-
-
 def doubtful(measured: pd.DataFrame) -> Iterator[str]:
     """Figures that cannot be, and what may be wrong with them."""
     name = Namer(measured)
@@ -142,7 +111,7 @@ def noise(measured: pd.DataFrame) -> Iterator[str]:
         elif row["rel_ci"] > NOISY_REL_CI:
             low, high = (milliseconds(row[side]) for side in ("ci_low_s", "ci_high_s"))
             tail = row["p99_s"] / row["median_s"]
-            yield f"{name(row)}: the median is known to [{low}, {high}] only; p99 is {tail:.1f} times it."
+            yield f"{name(row)}: the median is known to [{low}, {high}] only {WITHIN}; p99 is {tail:.1f} times it."
         elif pd.notna(row["converged"]) and not row["converged"]:
             yield f"{name(row)}: stopped by {row['stopped_by']} at ±{width:.1f} %, before its target."
         if row["world_size"] > 1 and (row["straggler_share"] or 0) > STRAGGLING_SHARE:
@@ -188,7 +157,3 @@ def failures(table: pd.DataFrame) -> Iterator[str]:
         rank = "" if pd.isna(row["failed_rank"]) else f" on rank {row['failed_rank']:.0f}"
         reason = row["reason"] if isinstance(row["reason"], str) else "no reason given"
         yield f"{name(row)}: {row['status']}{rank}: {shortened(reason)}"
-
-
-def milliseconds(seconds: float) -> str:
-    return f"{seconds * 1e3:.4g} ms"

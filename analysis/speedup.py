@@ -1,12 +1,18 @@
 """Speedup of each row over the row that differs from it in the baseline's keys only. A pure function of the table."""
 
 import argparse
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import pandas as pd
 
-from analysis.table import identity_columns, newest
+from analysis.repetitions import FEWEST_RUNS, WITHIN, over_runs
+from analysis.table import identity_columns, subjects
+
+TIMES = ["median_s", "ci_low_s", "ci_high_s"]
+ACROSS = "across runs"
+UNKNOWN = f"{ACROSS}: spread between runs unknown"
 
 
 class BaselineError(Exception):
@@ -48,26 +54,79 @@ def default_baseline(table: pd.DataFrame) -> Baseline:
 def speedups(table: pd.DataFrame, baseline: Baseline) -> pd.DataFrame:
     """The measured rows that have a partner in the baseline, with `speedup` = baseline's median / own median.
 
-    speedup_low, speedup_high: the extremes that the two medians' 95 % intervals allow together, hence a conservative
-    interval; the rows are from different jobs, so nothing pairs their samples. Raises BaselineError for a key that the
-    table does not have or a value that it does not hold.
+    Ratios are formed within each run. The columns that say how far one can be trusted:
+
+    - speedup_basis "within the run": baseline and row were measured in one run alone. speedup_low and speedup_high are
+      the extremes that the two medians' 95 % intervals allow together. Rows of one run are different jobs: their
+      samples are not paired, and the spread between processes, let alone between runs, is not in this interval.
+    - "N runs": the median of the ratios of N runs, with the 95 % order-statistic interval of that median. With fewer
+      than 6 runs there is none; speedup_range_low and speedup_range_high are the extremes of the ratios.
+    - "across runs: …": no run has both. The ratio is of the medians over runs, and has an interval only where each side
+      has 6 runs or more: the extremes that the two intervals between runs allow.
+
+    Args:
+        table: the combined table, or rows of it.
+        baseline: the values that mark the rows to compare with.
+
+    Returns:
+        One row for all that is equal in identity (`analysis.repetitions.over_runs`), in order of time.
+
+    Raises:
+        BaselineError: for a key that the table does not have or a value that it does not hold.
     """
     columns = identity_columns(table)
     for name in baseline.values:
         if name not in columns:
             raise BaselineError(f"--baseline {baseline}: no column {name}; allowed are {', '.join(columns)}")
     measured = table[table["status"] == "ok"]
-    chosen = baseline.holds(measured)
-    if not chosen.any():
+    if not baseline.holds(measured).any():
         raise BaselineError(f"--baseline {baseline}: no measured row has it")
     rest = [name for name in columns if name not in baseline.values]
-    times = ["median_s", "ci_low_s", "ci_high_s"]
-    partners = newest(measured[chosen], *rest)[[*rest, *times]]
-    joined = measured.merge(partners, on=rest, suffixes=("", "_baseline"))
-    joined["speedup"] = joined["median_s_baseline"] / joined["median_s"]
-    joined["speedup_low"] = joined["ci_low_s_baseline"] / joined["ci_high_s"]
-    joined["speedup_high"] = joined["ci_high_s_baseline"] / joined["ci_low_s"]
-    return joined
+    per_run = over_runs(measured, *columns, "run")
+    paired = over_runs(with_partners(per_run, baseline, [*rest, "run"]), *columns)
+    basis = paired["num_runs"].map(lambda runs: WITHIN if runs == 1 else f"{runs} runs")
+    apart = across_runs(over_runs(per_run, *columns), paired[columns], baseline, rest)
+    found = [rows for rows in (paired.assign(speedup_basis=basis), apart) if not rows.empty]
+    return pd.concat(found, ignore_index=True) if found else paired.assign(speedup_basis=basis)
+
+
+def with_partners(rows: pd.DataFrame, baseline: Baseline, alike: list[str]) -> pd.DataFrame:
+    """Rows that have a partner in the baseline which is equal in some columns, with their speedup and its extremes."""
+    partners = rows.loc[baseline.holds(rows), [*alike, *TIMES, "num_runs"]]
+    joined = rows.merge(partners, on=alike, suffixes=("", "_baseline"))
+    return joined.assign(
+        speedup=joined["median_s_baseline"] / joined["median_s"],
+        speedup_low=joined["ci_low_s_baseline"] / joined["ci_high_s"],
+        speedup_high=joined["ci_high_s_baseline"] / joined["ci_low_s"],
+    )
+
+
+def across_runs(points: pd.DataFrame, done: pd.DataFrame, baseline: Baseline, rest: list[str]) -> pd.DataFrame:
+    """Points that share no run with the baseline: the ratio of medians over runs. done: identities to leave out."""
+    columns = list(done)
+    marked = with_partners(points, baseline, rest).merge(done, on=columns, how="left", indicator="shared")
+    apart = marked[marked["shared"] == "left_only"].drop(columns="shared")
+    fewest = apart[["num_runs", "num_runs_baseline"]].min(axis="columns")
+    known = fewest >= FEWEST_RUNS
+    limits = {name: apart[name].where(known) for name in ("speedup_low", "speedup_high")}
+    basis = [f"{ACROSS}: {runs:g} or more" if enough else UNKNOWN for runs, enough in zip(fewest, known, strict=True)]
+    return apart.assign(**limits, speedup_basis=basis)
+
+
+def compared(table: pd.DataFrame, baseline: Baseline | None) -> Iterator[tuple[str, Baseline, pd.DataFrame]]:
+    """Per suite (or collective) in which something else than the baseline was measured: its speedups, without those.
+
+    By default each has its own baseline.
+    """
+    measured = table[table["status"] == "ok"]
+    for subject, rows in measured.groupby(subjects(measured)):
+        chosen = baseline or default_baseline(rows)
+        if not chosen.holds(rows).any():
+            continue
+        found = speedups(rows, chosen)
+        found = found[~chosen.holds(found)]
+        if not found.empty:
+            yield str(subject), chosen, found
 
 
 def same(held: Any, value: str) -> bool:

@@ -13,8 +13,8 @@ from analysis.rows import DETAILS, DIMENSIONS, MODEL
 SETTINGS = ("suite", "status", "backend", "device", "world_size", "model")
 HARDWARE_AND_SOFTWARE = ("device_name", "torch", "cuda", "nccl", "commit", "kernel")
 CONDITIONS = (
-    "host", *HARDWARE_AND_SOFTWARE, "launched_by", "num_agents", "start_method", "threads", "ranks_per_device", "backend_env", "slowdown",
-    "seed", "mode", "calls_per_sample", "warmup_iterations",
+    "host", *HARDWARE_AND_SOFTWARE, "launched_by", "num_agents", "start_method", "threads", "ranks_per_device",
+    "backend_env", "slowdown", "seed", "mode", "calls_per_sample", "warmup_iterations",
 )  # fmt: skip
 """Part of what a row is, since medians differ by it, but shown only where rows differ in it."""
 PROVENANCE = (
@@ -68,11 +68,6 @@ def subjects(table: pd.DataFrame) -> pd.Series:
     if "collective" not in table:
         return table["suite"]
     return table["collective"].where(table["suite"] == "collective", table["suite"])
-
-
-def newest(rows: pd.DataFrame, *columns: str) -> pd.DataFrame:
-    """Of what was measured more than once, as some columns tell it apart, the last run; in order of time."""
-    return rows.sort_values("started_at", kind="stable").drop_duplicates(list(columns), keep="last")
 
 
 def alike(rows: pd.DataFrame, *without: str) -> list[tuple[str, pd.DataFrame]]:

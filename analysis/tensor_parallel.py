@@ -5,7 +5,8 @@ from typing import Any
 
 import pandas as pd
 
-from analysis.table import alike, newest
+from analysis.repetitions import over_runs
+from analysis.table import alike
 
 SUITES = ("tp_columnwise", "tp_rowwise")
 OPTIONS = ("size", "order", "collective", "chunks", "comm_backend")
@@ -19,7 +20,7 @@ FIGURES = (
 def groups_of(table: pd.DataFrame) -> Iterator[tuple[str, str, pd.DataFrame]]:
     """Measured rows that are alike but for shape and implementation: their suite, a suffix for file names, the rows.
 
-    The rows have a further column `name`, and FIGURES as numbers; of a repeated point the last run.
+    The rows, one per shape and implementation over all runs, have a further column `name`, and FIGURES as numbers.
     """
     for suite in SUITES:
         rows = table[(table["suite"] == suite) & (table["status"] == "ok")]
@@ -28,7 +29,7 @@ def groups_of(table: pd.DataFrame) -> Iterator[tuple[str, str, pd.DataFrame]]:
         figures = {name: pd.to_numeric(rows[name]) for name in FIGURES}
         rows = rows.assign(name=[name_of(row) for _, row in rows.iterrows()], **figures)
         for suffix, part in alike(rows, *SHAPE, "implementation", *OPTIONS):
-            yield suite, suffix, newest(part, *SHAPE, "name")
+            yield suite, suffix, over_runs(part, *SHAPE, "name")
 
 
 def title_of(rows: pd.DataFrame) -> str:

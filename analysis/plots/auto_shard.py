@@ -9,6 +9,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
 from analysis import style
+from analysis.repetitions import bars_of, with_ranges
 from analysis.scaling import PHASES, amdahl, counted, serial_share
 from analysis.speedup import Baseline
 from analysis.tables.auto_shard import END_TO_END, LIMITS, ONE, SCOPES, SHARDINGS, SUITE, TOLD, Group, groups_of
@@ -33,6 +34,7 @@ def draw(table: pd.DataFrame, baseline: Baseline | None) -> dict[str, Figure]:
 
 
 def figures_of(group: Group) -> Iterator[tuple[str, Figure]]:
+    group = Group(group.suffix, with_ranges(group.rows))
     further = group.further[group.further["sharding"].isin(SHARDINGS)]
     if (further["sharding"] == group.main).any():
         yield "scaling", scaling(group)
@@ -67,7 +69,7 @@ def scaling(group: Group) -> Figure:
     axes[0].set_ylabel("scaling efficiency [%]" if weak else "speedup")
     style.shared_legend(figure, axes[-1])
     fitted = "; dashed: Amdahl's law, fitted" if not weak and len(group.counts) > FEWEST_FOR_FIT else ""
-    note = f"over the fewest devices; median of paired blocks, its 95 % interval{fitted}"
+    note = f"over the fewest devices; median of paired blocks, {bars_of(rows)}{fitted}"
     explain(figure, f"{'Weak' if weak else 'Strong'} scaling, sharding {group.main}", note, rows)
     return figure
 
@@ -132,7 +134,7 @@ def shardings(rows: pd.DataFrame) -> Figure:
         axis.set_title(scope)
     axes[0].set_ylabel("speedup")
     style.shared_legend(figure, axes[-1])
-    note = "over the fewest devices; median of paired blocks, its 95 % interval"
+    note = f"over the fewest devices; median of paired blocks, {bars_of(rows)}"
     explain(figure, f"Shardings on {most:g} devices", note, rows)
     return figure
 

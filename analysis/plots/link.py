@@ -7,6 +7,7 @@ from matplotlib.figure import Figure
 
 from analysis import style
 from analysis.link import FAR_OFF
+from analysis.repetitions import bars_of, with_ranges
 from analysis.speedup import Baseline
 from analysis.tables.link import Series, groups_of
 
@@ -29,17 +30,17 @@ def figure_of(series: list[Series]) -> Figure:
     for axis in axes[:: min(3, len(axes))]:
         axis.set_ylabel("time of one call")
     style.shared_legend(figure, max(axes, key=lambda axis: len(axis.get_legend_handles_labels()[0])))
+    measured = pd.concat([each.rows for each in series])
     what = (
-        "median, its 95 % interval; dashed: fitted latency + bytes / bandwidth, shaded: its 95 % interval; "
+        f"median, {bars_of(measured)}; dashed: fitted latency + bytes / bandwidth, shaded: its 95 % interval; "
         f"circled: more than {FAR_OFF:.0%} off"
     )
-    measured = pd.concat([each.rows for each in series])
     style.caption(figure, "Collectives: time over payload", what, measured)
     return figure
 
 
 def draw_series(axis: Axes, series: Series, index: int) -> None:
-    times = series.rows[["median_s", "ci_low_s", "ci_high_s"]].astype(float)
+    times = with_ranges(series.rows)[["median_s", "ci_low_s", "ci_high_s"]].astype(float)
     bars = style.interval_bars(times, "median_s", "ci_low_s", "ci_high_s")
     label = f"{series.world_size} ranks"
     axis.errorbar(series.sizes, times["median_s"], bars, linestyle="", label=label, **style.look(index))

@@ -4,8 +4,9 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from analysis import style
+from analysis.repetitions import bars_of, over_runs, with_ranges
 from analysis.speedup import Baseline
-from analysis.table import by_mechanism, newest
+from analysis.table import by_mechanism
 from analysis.tables.matmul_lut import SUITE, measured, shares
 
 
@@ -13,10 +14,10 @@ def draw(table: pd.DataFrame, baseline: Baseline | None) -> dict[str, Figure]:
     """Two figures for what is alike but for size and share."""
     rows, figures = measured(table), {}
     for suffix, group in by_mechanism(rows, "size", "slowdown") if len(rows) else []:
-        last = newest(group.assign(share=shares(group)), "share", "size")
-        figures[f"{SUITE}_time{suffix}.png"] = time_over_size(last)
-        if last["share"].nunique() > 1:
-            figures[f"{SUITE}_share{suffix}.png"] = performance_over_share(last)
+        points = with_ranges(over_runs(group.assign(share=shares(group)), "share", "size"))
+        figures[f"{SUITE}_time{suffix}.png"] = time_over_size(points)
+        if points["share"].nunique() > 1:
+            figures[f"{SUITE}_share{suffix}.png"] = performance_over_share(points)
     return figures
 
 
@@ -35,7 +36,7 @@ def time_over_size(rows: pd.DataFrame) -> Figure:
     axis.set_ylabel("time of one matmul [ms]")
     style.legend(axis)
     title = f"matmul time by share of the device, {rows['dtype'].iloc[0]}"
-    style.caption(figure, title, "median, its 95 % interval", rows)
+    style.caption(figure, title, f"median, {bars_of(rows)}", rows)
     return figure
 
 
@@ -55,5 +56,7 @@ def performance_over_share(rows: pd.DataFrame) -> Figure:
     axis.set_ylabel(f"performance, of that at {whole:g} %")
     axis.set_ylim(bottom=0)
     style.legend(axis)
-    style.caption(figure, f"What a share is worth, {rows['dtype'].iloc[0]}", "dashed: performance = share", rows)
+    several = "; of medians over runs" if rows["run"].nunique() > 1 else ""
+    note = f"dashed: performance = share{several}"
+    style.caption(figure, f"What a share is worth, {rows['dtype'].iloc[0]}", note, rows)
     return figure

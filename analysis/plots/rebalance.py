@@ -11,6 +11,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from analysis import style
+from analysis.repetitions import bars_of, with_ranges
 from analysis.speedup import Baseline
 from analysis.tables.rebalance import SUITE, cells_of
 
@@ -22,7 +23,8 @@ def draw(table: pd.DataFrame, baseline: Baseline | None) -> dict[str, Figure]:
     """Five figures for what is alike but for strategy, length and slowdown."""
     figures: dict[str, Figure] = {}
     for suffix, rows in cells_of(table):
-        figures |= {f"{SUITE}_{name}{suffix}.png": figure for name, figure in figures_of(rows).items()}
+        drawn = figures_of(with_ranges(rows))
+        figures |= {f"{SUITE}_{name}{suffix}.png": figure for name, figure in drawn.items()}
     return figures
 
 
@@ -84,9 +86,8 @@ def speedup_over_even(rows: pd.DataFrame, strategies: list[str]) -> Figure:
 
     figure = by_length(rows, panel)
     figure.axes[0].set_ylabel("time of even / time")
-    style.caption(
-        figure, "Ring attention: speedup over an even split", "median of paired blocks, its 95 % interval", rows
-    )
+    note = f"median of paired blocks, {bars_of(rows)}"
+    style.caption(figure, "Ring attention: speedup over an even split", note, rows)
     return figure
 
 
@@ -102,9 +103,8 @@ def efficiency(rows: pd.DataFrame, strategies: list[str]) -> Figure:
 
     figure = by_length(at_limits, panel)
     figure.axes[0].set_ylabel("ideal time / time [%]")
-    style.caption(
-        figure, "Ring attention: efficiency", "ideal: all the work over all the speed, by the cost model", rows
-    )
+    note = f"ideal: all the work over all the speed, by the cost model; {bars_of(rows)}"
+    style.caption(figure, "Ring attention: efficiency", note, rows)
     return figure
 
 
@@ -124,7 +124,7 @@ def latency_scaling(rows: pd.DataFrame, strategies: list[str]) -> Figure:
         axis.set_xlabel("tokens")
     axes[0].set_ylabel("time of one layer [ms]")
     style.shared_legend(figure, axes[-1])
-    style.caption(figure, "Ring attention: latency", "median, its 95 % interval", rows)
+    style.caption(figure, "Ring attention: latency", f"median, {bars_of(rows)}", rows)
     return figure
 
 
@@ -151,7 +151,8 @@ def winners(rows: pd.DataFrame) -> Figure:
     axis.set_ylabel("tokens")
     axis.set_xticklabels([f"{factor}" for factor in values.columns])
     axis.set_yticklabels([f"{length:.0f}" for length in values.index])
-    style.caption(figure, "Ring attention: the fastest strategy", "≈: as fast, as far as the intervals tell", rows)
+    note = f"≈: as fast, as far as is known: {bars_of(rows)}"
+    style.caption(figure, "Ring attention: the fastest strategy", note, rows)
     return figure
 
 
@@ -173,5 +174,6 @@ def tokens(rows: pd.DataFrame) -> Figure:
         axis.invert_yaxis()
         axis.grid(axis="y", visible=False)
     style.shared_legend(figure, axes[-1])
-    style.caption(figure, f"Ring attention: tokens per rank of {longest['seq_len'].max():g}", "", rows)
+    note = "of the latest run" if longest["num_runs"].max() > 1 else ""
+    style.caption(figure, f"Ring attention: tokens per rank of {longest['seq_len'].max():g}", note, rows)
     return figure

@@ -7,8 +7,9 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from analysis import style
+from analysis.repetitions import bars_of, over_runs, with_ranges
 from analysis.speedup import Baseline
-from analysis.table import identity_columns, newest, subjects
+from analysis.table import HARDWARE_AND_SOFTWARE, identity_columns, subjects
 
 AXES = ("suite", "backend", "device", "world_size", "data_size")
 """What panels, lines and x axes show; any other column that varies is written into the labels."""
@@ -23,15 +24,15 @@ def draw(table: pd.DataFrame, baseline: Baseline | None) -> dict[str, Figure]:
     figures: dict[str, Figure] = {}
     measured = table[(table["status"] == "ok") & (pd.to_numeric(table["data_size"], errors="coerce") > 0)]
     for name, rows in measured.groupby(subjects(measured)):
-        figures |= suite_figures(str(name), rows.copy())
+        figures |= suite_figures(str(name), with_ranges(over_runs(rows, *identity_columns(rows))))
     return figures
 
 
 def suite_figures(suite: str, rows: pd.DataFrame) -> dict[str, Figure]:
     """Time over size; where anything is moved between ranks, bandwidth over size and by backend."""
-    varied = [name for name in identity_columns(rows) if name not in AXES and rows[name].nunique() > 1]
+    varied = [name for name in identity_columns(rows) if name not in AXES and rows[name].nunique(dropna=False) > 1]
     rows["place"] = rows["backend"] + " on " + rows["device"]
-    named = pd.DataFrame({name: rows[name].map(lambda value, name=name: style.named(name, value)) for name in varied})
+    named = pd.DataFrame({name: rows[name].map(lambda value, name=name: label_of(name, value)) for name in varied})
     rows["variant"] = named.agg(", ".join, axis=1) if varied else ""
     rows["series"] = rows.groupby(["world_size", "variant"]).ngroup()  # the same colour in every figure
     figures = {f"{suite}_time_vs_datasize.png": time_over_size(suite, rows)}
@@ -42,6 +43,13 @@ def suite_figures(suite: str, rows: pd.DataFrame) -> dict[str, Figure]:
         at_size = moving[moving["data_size"] == size]
         figures[f"{suite}_backend_comparison_{size:g}mb.png"] = backends_at(suite, at_size, size)
     return figures
+
+
+def label_of(column: str, value: Any) -> str:
+    """A setting as a legend has it: versions need their name, and so does what old records do not tell."""
+    if pd.isna(value):
+        return f"{column} -"
+    return f"{column} {value}" if column in HARDWARE_AND_SOFTWARE else style.named(column, value)
 
 
 def comparison_size(rows: pd.DataFrame) -> float:
@@ -68,7 +76,7 @@ def time_over_size(suite: str, rows: pd.DataFrame) -> Figure:
     style.caption(
         figure,
         f"{suite}: time",
-        "median, its 95 % interval" + ("" if crowded else "; band: fastest sample to 95th percentile"),
+        f"median, {bars_of(rows)}" + ("" if crowded else "; band: fastest sample to 95th percentile"),
         rows,
     )
     return figure
@@ -84,7 +92,7 @@ def bandwidth_over_size(suite: str, rows: pd.DataFrame) -> Figure:
         finish(axis, rows, place)
     first = next(iter(axes.values()))
     first.set_ylabel("bus bandwidth [GB/s, 10$^9$ bytes]")
-    style.caption(figure, f"{suite}: bus bandwidth", "payload / median time × bus factor; 95 % interval", rows)
+    style.caption(figure, f"{suite}: bus bandwidth", f"payload / median time × bus factor; {bars_of(rows)}", rows)
     return figure
 
 
@@ -103,7 +111,6 @@ def backends_at(suite: str, rows: pd.DataFrame, size: float) -> Figure:
     series = list(rows.groupby(["place", "variant"]))
     width = 0.8 / len(series)
     for index, ((place, variant), group) in enumerate(series):
-        group = group.drop_duplicates("world_size", keep="last")
         at = [ranks.index(n) + (index - (len(series) - 1) / 2) * width for n in group["world_size"]]
         milliseconds = group[["median_s", "ci_low_s", "ci_high_s"]] * 1e3
         bars = style.interval_bars(milliseconds, "median_s", "ci_low_s", "ci_high_s")
@@ -116,7 +123,7 @@ def backends_at(suite: str, rows: pd.DataFrame, size: float) -> Figure:
         axis.set_ylabel(name)
         axis.grid(axis="x", visible=False)
     style.legend(rates if len(series) > style.MANY else times)
-    style.caption(figure, f"{suite}: {size:g} MiB by backend", "median, its 95 % interval", rows)
+    style.caption(figure, f"{suite}: {size:g} MiB by backend", f"median, {bars_of(rows)}", rows)
     return figure
 
 
@@ -128,7 +135,7 @@ def place_panels(rows: pd.DataFrame) -> tuple[Figure, dict[str, Axes]]:
 
 
 def lines(rows: pd.DataFrame) -> list[tuple[pd.DataFrame, dict[str, Any]]]:
-    """The rows of each line in order of size, with its look; of a repeated point the last run."""
+    """The rows of each line in order of size, with its look."""
     result = []
     for (series, ranks, variant), group in rows.groupby(["series", "world_size", "variant"]):
         label = f"{ranks} {'rank' if ranks == 1 else 'ranks'}" + (f", {variant}" if variant else "")
@@ -137,8 +144,7 @@ def lines(rows: pd.DataFrame) -> list[tuple[pd.DataFrame, dict[str, Any]]]:
             "color": f"C{series % 10}",
             "marker": style.MARKERS[series % len(style.MARKERS)],
         }
-        ordered = newest(group, "data_size").sort_values("data_size")
-        result.append((ordered, look))
+        result.append((group.sort_values("data_size"), look))
     return result
 
 

@@ -9,6 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from analysis import style
+from analysis.repetitions import bars_of, with_ranges
 from analysis.speedup import Baseline
 from analysis.tensor_parallel import BOUNDS, SHAPE, groups_of, shape_of, title_of
 
@@ -21,7 +22,7 @@ def draw(table: pd.DataFrame, baseline: Baseline | None) -> dict[str, Figure]:
     return {
         f"{suite}_{name}{suffix}.png": figure
         for suite, suffix, rows in groups_of(table)
-        for name, figure in figures_of(rows, title_of(rows)).items()
+        for name, figure in figures_of(with_ranges(rows), title_of(rows)).items()
     }
 
 
@@ -58,7 +59,7 @@ def bars(rows: pd.DataFrame, title: str, value: str, label: str, scale: float) -
         axis.invert_yaxis()
         axis.grid(axis="y", visible=False)
     note = "grey: a part alone; " if value == "median_s" else ""
-    style.caption(figure, title, f"{note}median, its 95 % interval", rows)
+    style.caption(figure, title, f"{note}median, {bars_of(rows)}", rows)
     return figure
 
 

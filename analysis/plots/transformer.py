@@ -8,6 +8,7 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from analysis import style
+from analysis.repetitions import bars_of, with_ranges
 from analysis.speedup import Baseline
 from analysis.table import alike
 from analysis.tables.transformer import CASE, PASSES, SUITE, rows_of, said, varying
@@ -67,6 +68,7 @@ def groups_of(table: pd.DataFrame) -> list[Group]:
         return []
     rows = rows[rows["ranks"] == rows["world_size"]]  # what one rank did alone tells scaling only
     told = [name for name in dict.fromkeys((*SHARED, *varying(rows))) if name in rows and rows[name].notna().all()]
+    rows = with_ranges(rows)
     found = [(suffix, part[part["status"] == "ok"]) for suffix, part in alike(rows, *CASE)]
     known = list(rows["model"].unique())
     return [Group(suffix, said(part, told), part, known) for suffix, part in found if not part.empty]
@@ -85,7 +87,7 @@ def draw(table: pd.DataFrame, baseline: Baseline | None) -> dict[str, Figure]:
 def step_time(group: Group) -> Figure:
     times = group.rows[["median_s", "ci_low_s", "ci_high_s"]].set_axis(VALUES, axis="columns")
     figure = over_context(group, times * 1e3, "time of one step [ms]")
-    return explain(figure, "step time", "median of the slowest rank, its 95 % interval", group)
+    return explain(figure, "step time", f"median of the slowest rank, {bars_of(group.rows)}", group)
 
 
 def throughput(group: Group) -> Figure:
@@ -93,7 +95,7 @@ def throughput(group: Group) -> Figure:
     tokens = rows["tokens_per_second"] * rows["median_s"]
     limits = {name: tokens / rows[f"ci_{other}_s"] for name, other in (("low", "high"), ("high", "low"))}
     figure = over_context(group, pd.DataFrame({"value": rows["tokens_per_second"], **limits}), "tokens per second")
-    return explain(figure, "throughput", "tokens of a step over its median time, 95 % interval", group)
+    return explain(figure, "throughput", f"tokens of a step over its median time, {bars_of(group.rows)}", group)
 
 
 def memory(group: Group) -> Figure:

@@ -8,8 +8,9 @@ from typing import Any
 
 import pandas as pd
 
+from analysis.repetitions import by_fewest_ranks, over_runs, told_of_runs
 from analysis.scaling import PHASES, Row, amdahl, band, counted, further_counts, gain, reason, serial_share
-from analysis.table import alike, as_markdown, newest
+from analysis.table import alike, as_markdown
 from analysis.tables.transformer import said
 from analysis.tables.transformer_summary import digits
 
@@ -74,19 +75,17 @@ def groups_of(table: pd.DataFrame) -> list[Group]:
         return []
     rows = rows.reindex(columns=list(dict.fromkeys((*rows, *CASE, *NUMBERS, "plan"))))
     rows = rows.assign(**{name: pd.to_numeric(rows[name], errors="coerce") for name in NUMBERS})
-    return [Group(suffix, compared(part)) for suffix, part in alike(rows, *CASE)]
+    return [Group(suffix, compared(part)) for suffix, part in by_fewest_ranks(alike(rows, *CASE))]
 
 
 def compared(rows: pd.DataFrame) -> pd.DataFrame:
-    """The last runs, with their `speedup` over the case of their job on the fewest devices, which itself has 1."""
-    last = rows.groupby("workload")["started_at"].transform("max")  # of other devices it has another base
-    rows = newest(rows[rows["started_at"] == last], *CASE)
-    least = rows.groupby(["workload", "scope"])["ranks"].transform("min")
-    fewest = rows[rows["ranks"] == least]  # of these the one that is compared with none
+    """A row per case over all runs, with its `speedup` over that of its job on the fewest devices, which has 1."""
+    rows = over_runs(rows, *CASE)
+    fewest = rows[rows["ranks"] == rows["base_ranks"]]  # of these the one that is compared with none
     first = fewest.sort_values("paired_speedup", na_position="first", kind="stable")
     is_base = rows.index.isin(first.drop_duplicates(["workload", "scope"]).index)
     speedup = rows["paired_speedup"].mask(is_base & (rows["status"] == "ok"), 1.0)
-    return rows.assign(base_ranks=least, is_base=is_base, speedup=speedup)
+    return rows.assign(is_base=is_base, speedup=speedup)
 
 
 def write(table: pd.DataFrame) -> dict[str, str]:
@@ -97,6 +96,7 @@ def parts_of(group: Group) -> Iterator[str]:
     weak, counts = group.rows["scaling"].iloc[0] == "weak", "/".join(map(str, group.counts[1:]))
     yield "# The same program on one device and on several"
     yield CONVENTIONS.format(of=" of the rate of work" if weak else "", main=group.main)
+    yield " ".join(told_of_runs(group.rows[group.rows["status"] == "ok"]))
     yield f"All rows: {said(group.rows, [name for name in TOLD if group.rows[name].notna().all()])}."
     sections = [
         *((f"{scope}: {text}", "", comparison(group, scope)) for scope, text in SCOPES.items()),

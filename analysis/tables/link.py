@@ -9,7 +9,8 @@ import pandas as pd
 
 from analysis.line import Line
 from analysis.link import FAR_OFF, FEWEST, Fit, fit, left_out
-from analysis.table import alike, as_markdown, newest, readable
+from analysis.repetitions import over_runs, told_of_runs
+from analysis.table import alike, as_markdown, readable
 from benchkit.estimators import LATENCY
 
 SUITE = "collective"
@@ -72,7 +73,7 @@ def groups_of(table: pd.DataFrame) -> list[tuple[str, list[Series]]]:
 
 def series_of(rows: pd.DataFrame) -> Iterator[Series]:
     for (name, world_size), group in rows.groupby(SERIES, sort=False):
-        group = newest(group, "payload_bytes").sort_values("payload_bytes")
+        group = over_runs(group, "payload_bytes").sort_values("payload_bytes")
         if len(group) >= FEWEST:
             times = fit(group["payload_bytes"].tolist(), group["median_s"].tolist())
             yield Series(str(name), int(world_size), group, times)
@@ -84,7 +85,8 @@ def write(table: pd.DataFrame) -> dict[str, str]:
 
 def text_of(series: list[Series]) -> str:
     lines = pd.DataFrame([line for each in series for line in lines_of(each)])
-    parts = ["# What the link does", NOTE, as_markdown(lines, shaped=True)]
+    runs = " ".join(told_of_runs(pd.concat([each.rows for each in series])))
+    parts = ["# What the link does", NOTE, runs, as_markdown(lines, shaped=True)]
     if marked := [line for each in series for line in marks(each)]:
         parts += [f"## More than {FAR_OFF:.0%} off", "\n".join(f"- {line}" for line in marked)]
     return "\n\n".join(parts)

@@ -2,8 +2,9 @@
 
 import pandas as pd
 
+from analysis.repetitions import counted, over_runs
 from analysis.slowdowns import slowdowns
-from analysis.table import by_mechanism, newest
+from analysis.table import by_mechanism
 
 SUITE = "matmul_lut"
 SOURCE = ["host", "device_name", "slowed_by", "threads_per_rank"]
@@ -17,7 +18,7 @@ def write(table: pd.DataFrame) -> dict[str, str]:
     if rows.empty:
         return {}
     return {
-        f"{SUITE}{suffix}.csv": as_csv(shaped(group))
+        f"{SUITE}{suffix}.csv": as_csv(group)
         for suffix, group in by_mechanism(rows, "size", "slowdown", "dtype", "bg_streams")
     }
 
@@ -35,16 +36,19 @@ def shares(rows: pd.DataFrame) -> pd.Series:
 
 
 def shaped(rows: pd.DataFrame) -> pd.DataFrame:
-    """With the table's own columns, in its order; of a repeated point the last run."""
+    """With the table's own columns, in its order; of a repeated point medians over the runs."""
+    rows = over_runs(rows.assign(mps_pct=shares(rows)), *COLUMNS[:4])
     rate = rows["useful_tflop_per_s"] * rows["median_s"] / rows["mean_s"]
-    found = rows.assign(mps_pct=shares(rows), avg_ms=rows["mean_s"] * 1e3, tflops=rate)
-    found = newest(found, *COLUMNS[:4])
+    found = rows.assign(avg_ms=rows["mean_s"] * 1e3, tflops=rate)
     return found.sort_values(["dtype", "bg_streams", "size", "mps_pct"], ascending=[True, True, True, False])
 
 
 def as_csv(rows: pd.DataFrame) -> str:
     """The rows as a file: comments that say where these very rows are from, then the columns."""
-    return f"{provenance(rows)}{rows[COLUMNS].to_csv(index=False, float_format='%.6g')}"
+    points = shaped(rows)
+    runs = f"# runs: {counted(points['num_runs'])}, figures are medians over them\n"
+    told = provenance(rows) + (runs if points["num_points"].max() > 1 else "")
+    return f"{told}{points[COLUMNS].to_csv(index=False, float_format='%.6g')}"
 
 
 def provenance(rows: pd.DataFrame) -> str:

@@ -5,8 +5,9 @@ from statistics import geometric_mean
 
 import pandas as pd
 
+from analysis.repetitions import over_runs, told_of_runs
 from analysis.slowdowns import Slowdown, slowdowns
-from analysis.table import as_markdown, by_mechanism, newest
+from analysis.table import as_markdown, by_mechanism
 from analysis.within_job import FIGURES
 
 SUITE = "ring_attention"
@@ -20,7 +21,7 @@ NEAR = 0.1
 def cells_of(table: pd.DataFrame) -> list[tuple[str, pd.DataFrame]]:
     """The measured rows by what was alike but for strategy, length and slowdown, and by mechanism.
 
-    `slowdown` is a Slowdown. Of a repeated point the last run.
+    `slowdown` is a Slowdown. A row per cell and strategy, over all runs.
     """
     rows = table[(table["suite"] == SUITE) & (table["status"] == "ok")]
     if rows.empty:
@@ -29,7 +30,7 @@ def cells_of(table: pd.DataFrame) -> list[tuple[str, pd.DataFrame]]:
     numbers = [name for name in FIGURES if name in rows]
     rows = rows.assign(**{name: pd.to_numeric(rows[name], errors="coerce") for name in numbers})
     return [
-        (suffix, newest(group, *CELL, "strategy").sort_values(CELL, kind="stable"))
+        (suffix, over_runs(group, *CELL, "strategy").sort_values(CELL, kind="stable"))
         for suffix, group in by_mechanism(rows, "strategy", *CELL)
     ]
 
@@ -41,7 +42,7 @@ def write(table: pd.DataFrame) -> dict[str, str]:
 def text_of(rows: pd.DataFrame) -> str:
     factor = rows["slowdown"].max()
     title = f"# Ring attention, {'last rank' if factor.last_alone else 'ranks'} slowed {factor} times"
-    parts = [title, as_markdown(harshest(rows, factor), shaped=True)]
+    parts = [title, " ".join(told_of_runs(rows)), as_markdown(harshest(rows, factor), shaped=True)]
     if lines := list(summary(rows)):
         parts += ["## All cells", "\n".join(f"- {line}" for line in lines)]
     return "\n\n".join(parts)

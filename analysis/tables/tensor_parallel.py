@@ -6,6 +6,7 @@ from typing import Any
 
 import pandas as pd
 
+from analysis.repetitions import WITHIN, told_of_runs
 from analysis.table import as_markdown
 from analysis.tensor_parallel import BOUNDS, SHAPE, groups_of, shape_of, title_of
 
@@ -25,7 +26,7 @@ def text_of(rows: pd.DataFrame) -> str:
         shape: {row["name"]: row for row in part.to_dict("records")}
         for shape, part in rivals.groupby(SHAPE)
     }  # fmt: skip
-    parts = [f"# {title_of(rows)}"]
+    parts = [f"# {title_of(rows)}", " ".join(told_of_runs(rows))]
     if lines := [line_of(shape, named) for shape, named in shapes.items()]:
         parts.append(as_markdown(pd.DataFrame(lines), shaped=True))
     autos = rivals.loc[rivals["implementation"] == AUTO, "name"].unique()
@@ -93,4 +94,5 @@ def told_of_overlap(shapes: Shapes) -> Iterator[str]:
         plain = [row for row in named.values() if row["implementation"] == PLAIN]
         others = [row for row in fixed_of(named) if row["implementation"] != PLAIN]
         if plain and others and fastest(others)["ci_high_s"] < min(row["ci_low_s"] for row in plain):
-            yield f"{shape_of(shape)}: {fastest(others)['name']} beats all plain orders beyond their intervals."
+            kind = WITHIN if fastest(others)["num_runs"] == 1 else "between runs"
+            yield f"{shape_of(shape)}: {fastest(others)['name']} beats all plain orders beyond their intervals {kind}."

@@ -4,7 +4,8 @@ from collections.abc import Iterable
 
 import pandas as pd
 
-from analysis.table import identity_columns, newest
+from analysis.repetitions import over_runs
+from analysis.table import identity_columns
 
 SUITE = "transformer"
 CASE = ("model", "context_length", "pass")
@@ -32,7 +33,16 @@ def write(table: pd.DataFrame) -> dict[str, str]:
 
 
 def rows_of(table: pd.DataFrame) -> pd.DataFrame:
-    """Of each point the last run, whole passes alone, small models first; all columns named here are there."""
+    """Each point over all runs, whole passes alone, small models first; all columns named here are there."""
+    rows = whole_passes(table)
+    if rows.empty:
+        return rows
+    rows = over_runs(rows, *identity_columns(rows))
+    return in_order(rows.assign(parameters=rows.groupby("model")["parameters"].transform("max")))
+
+
+def whole_passes(table: pd.DataFrame) -> pd.DataFrame:
+    """As `rows_of`, each run by itself and in the table's order; jobs that failed as a whole are of ANY_PASS."""
     rows = table[table["suite"] == SUITE]
     if rows.empty:
         return rows
@@ -43,19 +53,9 @@ def rows_of(table: pd.DataFrame) -> pd.DataFrame:
         **{name: rows[name].astype(object).where(rows[name].notna(), word) for name, word in words.items()},
         ranks=pd.to_numeric(rows["ranks"]).fillna(rows["world_size"]),
     )
-    settings = identity_columns(rows)
-    floats = rows[settings].select_dtypes("float")  # as whole numbers become beside rows of other suites
+    floats = rows[identity_columns(rows)].select_dtypes("float")  # as whole numbers become beside rows of other suites
     rows = rows.astype({name: int for name in floats if (floats[name] % 1 == 0).all()})
-    rows = last_runs(rows, settings)
-    return in_order(rows.assign(parameters=rows.groupby("model")["parameters"].transform("max")))
-
-
-def last_runs(rows: pd.DataFrame, settings: list[str]) -> pd.DataFrame:
-    """Whole passes of each point's last job, which may have failed as a whole; and the last of what is the same."""
-    jobs = [*(name for name in settings if name not in LABELS), "point_id"]
-    in_time = rows.sort_values("started_at", kind="stable")
-    last = in_time.groupby(jobs, dropna=False)["started_at"].transform("last")
-    return newest(in_time[(in_time["started_at"] == last) & (in_time["part"] == "whole")], *settings)
+    return rows[rows["part"] == "whole"]
 
 
 def in_order(rows: pd.DataFrame) -> pd.DataFrame:

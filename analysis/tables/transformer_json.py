@@ -2,6 +2,7 @@
 
 import json
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -9,7 +10,7 @@ from typing import Any
 import pandas as pd
 
 from analysis.table import alike
-from analysis.tables.transformer import CASE, LABELS, rows_of
+from analysis.tables.transformer import CASE, LABELS, whole_passes
 from benchkit import record
 from benchkit.statistics import slowest_rank
 
@@ -19,20 +20,26 @@ PASSES = {"forward": "fwd", "forward_backward": "fwd_bwd", "train_step": "train"
 def write(table: pd.DataFrame) -> dict[str, str]:
     return {
         f"json/{name}.json": json.dumps(content, indent=2)
-        for suffix, part in alike(rows_of(table), *CASE)
+        for suffix, part in alike(whole_passes(table), *CASE)
         for name, content in files_of(part[part["status"] == "ok"], suffix)
     }
 
 
 def files_of(rows: pd.DataFrame, suffix: str) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Samples are in no table: each row's record is read once more."""
-    for path, mine in rows.groupby("path", sort=False):
+    """Samples are in no table: each row's record is read once more.
+
+    What was measured several times has a file for each, in order of time: NAME.json, NAME_2.json, …
+    """
+    met: Counter[str] = Counter()
+    for path, mine in rows.sort_values("started_at", kind="stable").groupby("path", sort=False):
         cases = record.read(Path(str(path)))["cases"]
         for row in mine.to_dict("records"):
             labels = {name: row[name] for name in LABELS}
             case = next(case for case in cases if case["labels"] == labels)
             name = f"bench_{row['model']}_ctx{row['context_length']}_{PASSES[row['pass']]}{suffix}"
-            yield re.sub("[^0-9A-Za-z._-]", "-", name), content_of(row, case)
+            name = re.sub("[^0-9A-Za-z._-]", "-", name)
+            met[name] += 1
+            yield name + (f"_{met[name]}" if met[name] > 1 else ""), content_of(row, case)
 
 
 def content_of(row: Mapping[str, Any], case: Mapping[str, Any]) -> dict[str, Any]:

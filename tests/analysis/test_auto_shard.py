@@ -264,15 +264,26 @@ def test_few_samples_have_no_interval():
     assert row["speedup on 2"] == "1.67"
 
 
-def test_the_last_run_counts_and_what_is_unlike_keeps_apart(records):
-    again = shard_record(slower=2.0) | {"started_at": "2026-02-01T00:00:00.000+00:00"}
-    assert {row["speedup"] for row in lines(table_of([again, records[0]]), "Why not more")[:1]} == {"0.9091"}
+def test_runs_are_one_row_and_what_is_unlike_keeps_apart(records):
+    again = shard_record(slower=2.0) | {"started_at": "2026-02-01T00:00:00.000+00:00", "run": "b"}
+    text = table_of([again, records[0] | {"run": "a"}])
+    median = (1 / 0.55 + 1 / 1.1) / 2
+    assert lines(text, "Why not more")[0]["speedup"] == f"{median:.4g}"
+    [row] = lines(text, "resident: operands and result stay on the devices: compute + communicate")
+    assert row["speedup on 2"] == f"{median:.2f}"
+    assert "Below 6 runs there is no interval" in text
     lost = again | {"status": "crash", "cases": [], "error": {"message": "it fell", "rank": 1}}
-    [row] = lines(table_of([lost, records[0]]), "Why not more")
-    assert row["why not more"] == "crash"
+    found = lines(table_of([lost, records[0]]), "Why not more")
+    assert [row["why not more"] for row in found if row["scope"] == ""] == ["crash"]
+    assert len(found) > 1
     files = auto_shard.write(tabulate_records([*records, shard_record(scaling="weak"), make_record()]))
     assert list(files) == ["auto_shard_scaling-strong.md", "auto_shard_scaling-weak.md"]
     assert auto_shard.write(tabulate_records([make_record()])) == {}
+
+
+def test_jobs_with_other_fewest_devices_have_tables_of_their_own(records):
+    files = auto_shard.write(tabulate_records([records[0], shard_record(counts=(2, 4)) | {"run": "b"}]))
+    assert list(files) == ["auto_shard_base_ranks-1.md", "auto_shard_base_ranks-2.md"]
 
 
 def test_without_auto_the_first_sharding_is_shown():

@@ -328,13 +328,21 @@ def test_a_look_up_table_is_of_one_mechanism_and_says_what_its_own_rows_are_from
     assert {"matmul_lut_share_slowed_by-cgroup.png", "matmul_lut_time_slowed_by-duty_cycle.png"} <= set(figures)
 
 
-def test_a_look_up_table_does_not_tell_of_runs_that_are_not_in_it():
+def test_a_look_up_table_is_of_all_runs_and_tells_of_each():
     old = lut_records()
     for record in old:
         record |= {"started_at": "2025-01-01T00:00:00.000+00:00", "warnings": ["rank 0 was not slowed enough"]}
-    [(_, text)] = tables_of(tabulate_records([*old, *lut_records()]))
-    assert "# measured: 2026-01-01T00:00:00.000+00:00 to 2026-01-01T00:00:00.000+00:00\n" in text
-    assert "warning" not in text
+        record["run"] = "old"
+        for case in record["cases"]:
+            case["samples_s"] = [[3 * each for each in row] for row in case["samples_s"]]
+    [(_, alone)] = tables_of(tabulate_records(lut_records()))
+    [(_, text)] = tables_of(tabulate_records([*old, *(record | {"run": "new"} for record in lut_records())]))
+    assert "# measured: 2025-01-01T00:00:00.000+00:00 to 2026-01-01T00:00:00.000+00:00\n" in text
+    assert "# warning: rank 0 was not slowed enough\n# runs: 2, figures are medians over them\n" in text
+    before, after = (
+        [float(line.split(",")[4]) for line in each.splitlines() if line[0].isdigit()] for each in (alone, text)
+    )
+    assert after == pytest.approx([2 * each for each in before])
 
 
 def test_the_report_has_all_of_it(cells, tmp_path, capsys):

@@ -15,7 +15,7 @@ from tests.support.records import grid, make_record, tabulate_records, write_all
 FILES = {
     "combined.csv", "full_results.md", "summary_by_config.md", "analysis.txt", "allreduce_time_vs_datasize.png",
     "allreduce_bandwidth_vs_datasize.png", "allreduce_backend_comparison_100mb.png", "allreduce_speedup.png",
-    "per_rank.csv", "per_rank.md",
+    "per_rank.csv", "per_rank.md", "speedups.csv",
 }  # fmt: skip
 
 

@@ -42,12 +42,13 @@ def test_versions_are_compared_by_name():
     assert dict(zip(rows["torch"], rows["speedup"], strict=True)) == pytest.approx({"2.12.0": 1, "2.13.0": 2})
 
 
-def test_of_a_repeated_baseline_the_last_counts():
+def test_a_baseline_that_one_run_measured_twice_is_its_median_and_has_no_interval():
     later = make_record(1, 2, 4.0, started_at="2026-01-02")
     rows = speedups(
         tabulate_records([later, make_record(1, 2, 1.0), make_record(1, 4, 1.0)]), Baseline({"world_size": "2"})
     )
-    assert rows["speedup"].tolist() == pytest.approx([1, 4, 4])
+    assert dict(zip(rows["world_size"], rows["speedup"], strict=True)) == pytest.approx({2: 1, 4: 2.5})
+    assert rows["speedup_low"].isna().all()
 
 
 def test_failed_rows_take_no_part():

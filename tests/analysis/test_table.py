@@ -156,7 +156,8 @@ def test_hosts_and_agents_are_part_of_what_was_measured():
 
 
 SOFTWARE = {
-    "torch": "2.13.0", "cuda": "13.0", "nccl": "2.29.7", "kernel": "6.1", "git_commit": "0123456789abcdef", "cpu": "EPYC",
+    "torch": "2.13.0", "cuda": "13.0", "nccl": "2.29.7", "kernel": "6.1", "cpu": "EPYC",
+    "git_commit": "0123456789abcdef",
 }  # fmt: skip
 
 

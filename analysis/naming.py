@@ -1,0 +1,33 @@
+"""How sentences call a row, and what it took."""
+
+from collections.abc import Iterable
+from typing import Any
+
+import pandas as pd
+
+from analysis.table import identity_columns, is_repeated, named
+
+
+class Namer:
+    """Names rows by what sets them apart within one table: "allreduce (world_size=2, data_size=100)"."""
+
+    def __init__(self, among: pd.DataFrame, *without: str) -> None:
+        ignored = ("suite", *without)
+        columns = [name for name in identity_columns(among) if name not in ignored]
+        self.columns = [name for name in columns if among[name].nunique(dropna=False) > 1]
+        if is_repeated(among):
+            self.columns.append("run")
+
+    def __call__(self, row: Any, *without: str) -> str:
+        held = settings(row, [name for name in self.columns if name not in without])
+        return f"{row['suite']} ({held})" if held else str(row["suite"])
+
+
+def settings(row: Any, columns: Iterable[str]) -> str:
+    """ "world_size=2, data_size=100 MiB"."""
+    return ", ".join(f"{name}={named(name, row[name])}" for name in columns if pd.notna(row[name]))
+
+
+def milliseconds(seconds: float) -> str:
+    """ "1.234 ms"."""
+    return f"{seconds * 1e3:.4g} ms"

@@ -1,0 +1,175 @@
+"""Points that were measured several times: one row each, with what is known of the spread between runs.
+
+The unit is the run, one sweep of fresh processes. Samples of several runs are never pooled, because the runs of
+identical code differ by more than the interval within any of them says.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+import pandas as pd
+
+from analysis.table import PROVENANCE, identity_columns
+from benchkit.intervals import median_interval
+from benchkit.statistics import relative_half_width
+
+FEWEST_RUNS = 6
+"""Fewer medians have no order-statistic interval at 95 % (benchkit.intervals.median_interval)."""
+INTERVALS = {
+    "median_s": ("ci_low_s", "ci_high_s", "range_low_s", "range_high_s"),
+    **{
+        name: (f"{name}_low", f"{name}_high", f"{name}_range_low", f"{name}_range_high")
+        for name in ("paired_speedup", "overlap", "speedup")
+    },
+}
+"""Figures with their interval, and with the range over runs."""
+RATES = (
+    "algbw_gb_per_s", "busbw_gb_per_s", "useful_tflop_per_s", "executed_tflop_per_s", "tokens_per_second", "mfu_full",
+    "mfu_causal", "hfu_full", "efficiency",
+)  # fmt: skip
+"""Inversely proportional to the time: of several runs they are at the median time, never a median of rates."""
+NO_FIGURES = ("straggler_rank", "num_runs", "num_points")
+WITHIN = "within the run"
+ONE_RUN = (
+    "Each figure is of one run; how much it varies from run to run is not known "
+    "(repeat the sweep, and give analysis all folders)."
+)
+BELOW = f"Below {FEWEST_RUNS} runs there is no interval between runs, only their range."
+
+
+def over_runs(rows: pd.DataFrame, *columns: str) -> pd.DataFrame:
+    """One row for all rows that are equal in some columns, in order of time.
+
+    What one run measured several times is reduced to its median first. Figures are then medians over the runs, and
+    their intervals are those of the medians of the runs: none below FEWEST_RUNS. A row that was measured once keeps its
+    own interval, which is within the run. Of what failed in some runs only, the others count, and `warning` says so.
+    Text, such as how a split came out, is the latest run's.
+
+    Args:
+        rows: of the combined table, alike in all that says what was measured but the columns named.
+        columns: what tells the points apart.
+
+    Returns:
+        The rows with the further columns `num_runs` and `num_points` (of the measured ones), and the extremes over all
+        points in the range columns of INTERVALS, None for what was measured once.
+    """
+    ranges = [name for value, names in INTERVALS.items() if value in rows for name in names[2:]]
+    new = {name: None for name in ranges if name not in rows} | {
+        name: (rows["status"] == "ok").astype(int) for name in ("num_runs", "num_points") if name not in rows
+    }
+    rows = rows.assign(**new).sort_values("started_at", kind="stable")
+    if not rows.duplicated(list(columns)).any():
+        return rows.astype(dict.fromkeys(ranges, float)).copy()  # in one piece: pandas warns of many
+    fixed = {*identity_columns(rows), *PROVENANCE, *NO_FIGURES, *columns, "status"}
+    figures = [name for name in rows if name not in fixed]
+    groups = [group for _, group in rows.groupby(list(columns), dropna=False, sort=False)]
+    merged = pd.DataFrame([merge(group, figures) for group in groups], index=[group.index[-1] for group in groups])
+    kept = [name for name in rows if name in fixed and name not in (*PROVENANCE, *NO_FIGURES)]
+    types = {name: rows.dtypes[name] for name in kept} | dict.fromkeys(ranges, float)  # those of all-empty columns, too
+    return merged[list(rows)].astype(types).copy()
+
+
+def merge(group: pd.DataFrame, figures: list[str]) -> dict[str, Any]:
+    """One row of a group in order of time: medians over runs of the figures that differ, all else as in the latest."""
+    measured = group[group["status"] == "ok"]
+    used = measured if len(measured) else group.tail(1)
+    row: dict[str, Any] = used.iloc[-1].to_dict()
+    notes = [*group["warning"].dropna().unique()]
+    if 0 < len(measured) < len(group):
+        words = ", ".join(dict.fromkeys(group.loc[group["status"] != "ok", "status"]))
+        notes.append(f"{len(group) - len(measured)} of {len(group)} times it failed: {words}")
+    row["warning"] = "; ".join(dict.fromkeys(notes)) or None
+    if len(used) == 1:
+        return row
+    numeric = used[figures].apply(pd.to_numeric, errors="coerce").astype(float)
+    rates = [name for name in RATES if name in figures]
+    numeric[rates] = numeric[rates].mul(numeric["median_s"], axis="index")
+    per_run = numeric.groupby(used["run"].fillna(""), sort=False).median()
+    medians = per_run.median()
+    medians[rates] /= medians["median_s"]
+    differing = [name for name in figures if numeric[name].nunique() > 1 or name in rates]
+    row |= {name: medians[name] for name in differing if pd.notna(medians[name])}
+    for value in INTERVALS:
+        if value in figures and numeric[value].notna().sum() > 1:
+            row |= spread(value, numeric[value].dropna(), per_run[value].dropna())
+    return row | {
+        "rel_ci": relative_half_width(median_interval(per_run["median_s"].to_numpy()), medians["median_s"]),
+        "num_runs": len(per_run),
+        "num_points": int(used["num_points"].sum()),
+        "run": ", ".join(used["run"].dropna().unique()) or None,
+    }
+
+
+def spread(value: str, points: pd.Series, runs: pd.Series) -> dict[str, float | None]:
+    """Interval between the runs, None where these are too few, and range over all points of one figure."""
+    low, high = median_interval(runs.to_numpy()) or (None, None)
+    return dict(zip(INTERVALS[value], (low, high, points.min(), points.max()), strict=True))
+
+
+def with_ranges(rows: pd.DataFrame) -> pd.DataFrame:
+    """For plots: the range in place of the interval where runs are too few for one; `bars_of` says which it is."""
+    filled = {
+        shown: pd.to_numeric(rows[shown]).fillna(rows[within])
+        for value, names in INTERVALS.items()
+        if names[0] in rows
+        for shown, within in zip(names[:2], names[2:], strict=True)
+    }
+    return rows.assign(**filled).copy()
+
+
+def bars_of(rows: pd.DataFrame) -> str:
+    """What the bars of these rows are, for a caption: "95 % interval within the run", "range of 2 runs", …"""
+    runs, points = rows["num_runs"], rows["num_points"]
+    many, few = runs >= FEWEST_RUNS, (runs > 1) & (runs < FEWEST_RUNS)
+    again = (runs == 1) & (points > 1)
+    found = [
+        f"95 % interval {WITHIN}" if (points == 1).any() else "",
+        f"range of {counted(points[again])} points of one run" if again.any() else "",
+        f"range of {counted(runs[few])} runs" if few.any() else "",
+        f"95 % interval between {counted(runs[many])} runs" if many.any() else "",
+    ]
+    return " or ".join(filter(None, found))
+
+
+def counted(numbers: pd.Series) -> str:
+    """ "2", or "2 to 5" where they differ."""
+    least, most = int(numbers.min()), int(numbers.max())
+    return str(least) if least == most else f"{least} to {most}"
+
+
+def told_of_runs(rows: pd.DataFrame, name: Callable[[Any], str] | None = None) -> Iterator[str]:
+    """Sentences on the spread between runs, or that it is not known; of measured rows that `over_runs` made.
+
+    name: how to call the row with the widest range; without, it is not named.
+    """
+    again = rows[rows["num_points"] > 1]
+    if again.empty:
+        yield from [ONE_RUN] * (len(rows) > 0)
+        return
+    several = f"{counted(again['num_runs'])} runs" if again["num_runs"].max() > 1 else "one run"
+    widths = (again["range_high_s"] - again["range_low_s"]) / again["median_s"]
+    worst = f" ({name(again.loc[widths.idxmax()])})" if name else ""
+    yield (
+        f"{len(again)} of {len(rows)} points were measured {counted(again['num_points'])} times, in {several}; their "
+        f"figures are medians over the runs. From the fastest to the slowest these are {widths.median():.0%} of the "
+        f"median apart (median over the points), at worst {widths.max():.0%}{worst}. {BELOW}"
+    )
+    if len(again) < len(rows):
+        yield "The other points are of one run each; how much they vary from run to run is not known."
+
+
+def by_fewest_ranks(groups: Iterable[tuple[str, pd.DataFrame]]) -> Iterator[tuple[str, pd.DataFrame]]:
+    """Groups of rows with `base_ranks`, the fewest ranks of their workload and scope in their job.
+
+    Speedups are over those, so jobs of a workload that differ in it are of different groups, with a suffix for the
+    names of their files; jobs that failed as a whole, whose ranks nobody knows, belong to each.
+    """
+    job = ["run", "point_id", "started_at", "workload", "scope"]
+    for suffix, rows in groups:
+        rows = rows.assign(base_ranks=rows.groupby(job, dropna=False)["ranks"].transform("min"))
+        if rows.groupby("workload")["base_ranks"].nunique().max() < 2:
+            yield suffix, rows
+            continue
+        unknown = rows["base_ranks"].isna()
+        for number in sorted(rows["base_ranks"].dropna().unique()):
+            yield f"{suffix}_base_ranks-{number:g}", rows[unknown | (rows["base_ranks"] == number)]

@@ -1,0 +1,212 @@
+"""The same points in several runs: one row each, ratios within runs, and no interval that was not measured."""
+
+import re
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from analysis import sentences
+from analysis.__main__ import main
+from analysis.plots import draw_all
+from analysis.repetitions import ONE_RUN, bars_of, over_runs, with_ranges
+from analysis.speedup import UNKNOWN, Baseline, speedups
+from analysis.table import identity_columns
+from tests.support.records import having, make_record, tabulate_records, write_all
+
+MONDAY = {1: 0.9e-3, 2: 1.194e-3, 4: 7.863e-3}
+TUESDAY = {1: 1.1e-3, 2: 2.517e-3, 4: 12.16e-3}
+"""Of each number of ranks the median of a run."""
+BY_RANKS = Baseline({"world_size": "2"})
+
+
+def sweep(times, run, **changes):
+    """A run over several numbers of ranks."""
+    return [make_record(1, ranks, seconds, run=run, **changes) for ranks, seconds in times.items()]
+
+
+@pytest.fixture
+def two_runs():
+    return tabulate_records([*sweep(MONDAY, "monday"), *sweep(TUESDAY, "tuesday", started_at="2026-01-02")])
+
+
+def runs_of(seconds, ranks=2, **changes):
+    """One point in as many runs as there are medians."""
+    return [make_record(1, ranks, each, run=f"run{number}", **changes) for number, each in enumerate(seconds)]
+
+
+def one_row(table):
+    [row] = over_runs(table, *identity_columns(table)).to_dict("records")
+    return row
+
+
+def test_two_runs_are_one_row_with_their_median_and_range_and_no_interval():
+    row = one_row(tabulate_records(runs_of([1.0, 3.0])))
+    assert (row["median_s"], row["range_low_s"], row["range_high_s"]) == (2.0, 1.0, 3.0)
+    assert (row["num_runs"], row["num_points"], row["run"]) == (2, 2, "run0, run1")
+    assert pd.isna([row[name] for name in ("ci_low_s", "ci_high_s", "rel_ci")]).all()
+
+
+def test_six_runs_have_an_interval_between_them_which_is_not_that_within_any():
+    seconds = [1.0, 1.1, 1.3, 1.6, 2.0, 2.5]
+    row = one_row(tabulate_records(runs_of(seconds, spread=0.001)))
+    assert (row["ci_low_s"], row["median_s"], row["ci_high_s"]) == pytest.approx((1.0, 1.45, 2.5))
+    assert row["rel_ci"] == pytest.approx(1.5 / 2 / 1.45)
+
+
+def test_a_row_of_one_run_keeps_its_interval():
+    table = tabulate_records([*runs_of([1.0]), *runs_of([2.0, 3.0], ranks=4)])
+    once = over_runs(table, *identity_columns(table)).set_index("world_size").loc[2]
+    for name in ("median_s", "ci_low_s", "ci_high_s", "rel_ci"):
+        assert once[name] == table[name][0]
+    assert pd.isna(once["range_low_s"])
+
+
+def test_what_one_run_measured_twice_counts_as_one_run():
+    twice = [make_record(1, 2, seconds, run="a") for seconds in (1.0, 3.0)]
+    row = one_row(tabulate_records([*twice, make_record(1, 2, 5.0, run="b")]))
+    assert (row["median_s"], row["num_runs"], row["num_points"]) == (3.5, 2, 3)  # of 2 and 5
+    assert (row["range_low_s"], row["range_high_s"]) == (1.0, 5.0)
+    assert bars_of(pd.DataFrame([one_row(tabulate_records(twice))])) == "range of 2 points of one run"
+
+
+def test_rates_are_at_the_median_time():
+    row = one_row(tabulate_records(runs_of([1.0, 3.0])))
+    assert row["algbw_gb_per_s"] == pytest.approx(2**20 / 2.0 / 1e9)
+
+
+def test_a_failure_in_one_run_is_said():
+    row = one_row(tabulate_records([make_record(run="a"), make_record(run="b", status="oom")]).assign(reason="no"))
+    assert (row["num_runs"], row["status"]) == (1, "ok")
+    assert row["warning"] == "1 of 2 times it failed: oom"
+
+
+def test_growth_is_of_one_run_each(two_runs):
+    text = sentences.describe(two_runs)
+    [line] = re.findall(r".*2 ranks to 4 ranks.*", text)
+    assert "5.71 times as long (median of 2 runs, range 4.83 to 6.59; 1.855 ms to 10.01 ms)" in line
+    assert "10.2" not in text
+    assert "3 of 3 points were measured 2 times, in 2 runs" in text
+    assert "at worst 71% (allreduce (world_size=2))" in text
+    assert "Below 6 runs there is no interval" in text
+    assert ONE_RUN not in text
+
+
+def test_growth_over_runs_that_share_no_size_says_so():
+    table = tabulate_records([make_record(1, 2, 1.0, run="a"), make_record(10, 2, 5.0, run="b")])
+    assert "takes 5 times as long (1000 ms to 5000 ms; of different runs, whose spread is not known)." in (
+        sentences.describe(table)
+    )
+
+
+def test_six_runs_grow_with_an_interval():
+    records = [make_record(1, ranks, ranks * (1 + 0.1 * n), run=f"{n}") for n in range(6) for ranks in (2, 4)]
+    assert "takes 2 times as long (median of 6 runs, 95 % interval between runs 2 to 2;" in (
+        sentences.describe(tabulate_records(records))
+    )
+
+
+def test_one_run_says_once_that_the_spread_between_runs_is_not_known():
+    text = sentences.describe(tabulate_records(sweep(MONDAY, "monday")))
+    assert text.count(ONE_RUN) == 1
+
+
+def test_speedups_are_formed_within_each_run(two_runs):
+    row = speedups(two_runs, BY_RANKS).set_index("world_size").loc[4]
+    ratios = sorted(run[2] / run[4] for run in (MONDAY, TUESDAY))
+    assert row["speedup"] == pytest.approx(np.median(ratios))
+    assert [row["speedup_range_low"], row["speedup_range_high"]] == pytest.approx(ratios)
+    assert pd.isna(row["speedup_low"])
+    assert row["speedup_basis"] == "2 runs"
+
+
+def test_a_speedup_over_six_runs_has_their_interval():
+    records = [make_record(1, ranks, 1 + n * ranks / 10, run=f"{n}") for n in range(6) for ranks in (2, 4)]
+    row = speedups(tabulate_records(records), BY_RANKS).set_index("world_size").loc[4]
+    ratios = [(1 + n / 5) / (1 + n * 4 / 10) for n in range(6)]
+    assert [row["speedup_low"], row["speedup_high"]] == pytest.approx([min(ratios), max(ratios)])
+    assert row["speedup_basis"] == "6 runs"
+
+
+def test_a_run_alone_has_the_interval_within_it_and_is_called_so():
+    row = speedups(tabulate_records(sweep(MONDAY, "monday")), BY_RANKS).set_index("world_size").loc[4]
+    assert row["speedup_basis"] == "within the run"
+    assert row["speedup_low"] < row["speedup"] < row["speedup_high"]
+
+
+@pytest.mark.parametrize(("count", "basis"), [(1, UNKNOWN), (5, UNKNOWN), (6, "across runs: 6 or more")])
+def test_versions_of_different_runs_have_an_interval_only_with_enough_runs(count, basis):
+    old = [having(each, torch="2.12.0") for each in runs_of([2.0 + n / 10 for n in range(count)])]
+    new = [
+        having(make_record(1, 2, 1.0 + n / 10, run=f"new{n}", started_at="2026-01-02"), torch="2.13.0")
+        for n in range(count)
+    ]
+    row = speedups(tabulate_records([*old, *new]), Baseline.parse("torch=2.12.0")).set_index("torch").loc["2.13.0"]
+    assert row["speedup_basis"] == basis
+    middle = (count - 1) / 20
+    assert row["speedup"] == pytest.approx((2.0 + middle) / (1.0 + middle))
+    interval = row[["speedup_low", "speedup_high"]].tolist()
+    assert interval == pytest.approx([2.0 / 1.5, 2.5 / 1.0]) if count == 6 else pd.isna(interval).all()
+
+
+def bars(figure):
+    """The error bars that a figure's first panel draws, as (bottom, top)."""
+    segments = [
+        segment
+        for container in figure.axes[0].containers
+        for collection in container.lines[2]
+        for segment in collection.get_segments()
+    ]
+    return [tuple(segment[:, 1]) for segment in segments if len(segment) == 2 and not np.isnan(segment).any()]
+
+
+def test_the_speedup_plot_draws_ranges_and_nothing_where_nothing_is_known(two_runs):
+    figure = dict(draw_all(two_runs, BY_RANKS))["allreduce_speedup.png"]
+    assert pytest.approx((2.517 / 12.16, 1.194 / 7.863)[::-1]) in bars(figure)
+    assert "range of the ratios of fewer than 6 runs" in figure.get_supxlabel()
+    apart = [having(make_record(1, 2, run=version), torch=version) for version in ("2.12.0", "2.13.0")]
+    figure = dict(draw_all(tabulate_records(apart), Baseline.parse("torch=2.12.0")))["allreduce_speedup.png"]
+    assert bars(figure) == []
+    assert figure.get_supxlabel() == "no bar: the spread is not known"
+
+
+def test_plots_over_size_have_a_point_for_all_runs_and_say_what_its_bar_is():
+    records = [make_record(size, 2, size * (1 + n), run=f"{n}") for n in range(2) for size in (1.0, 10.0)]
+    figure = dict(draw_all(tabulate_records(records), None))["allreduce_time_vs_datasize.png"]
+    [line] = [each for each in figure.axes[0].get_lines() if len(each.get_xdata()) == 2][:1]
+    assert line.get_ydata().tolist() == pytest.approx([1500, 15000])
+    assert (1000, 2000) in [pytest.approx(each) for each in bars(figure)]
+    assert figure.get_supxlabel().startswith("median, range of 2 runs")
+
+
+def test_old_records_beside_new_ones_are_lines_of_their_own():
+    records = [make_record(size, 2, size) for size in (1.0, 10.0)]
+    table = tabulate_records([*records, *(having(record, torch="2.13.0") for record in records)])
+    figure = dict(draw_all(table, None))["allreduce_time_vs_datasize.png"]
+    legend = [text.get_text() for text in figure.axes[0].get_legend().get_texts()]
+    assert legend == ["2 ranks, torch -", "2 ranks, torch 2.13.0"]
+
+
+def test_a_table_of_several_kinds_says_which_bars_are_there():
+    table = tabulate_records([*runs_of([1.0]), *runs_of([1.0, 2.0], ranks=4), *runs_of(range(1, 8), ranks=8)])
+    rows = over_runs(table, *identity_columns(table))
+    assert bars_of(rows) == "95 % interval within the run or range of 2 runs or 95 % interval between 7 runs"
+    shown = with_ranges(rows).set_index("world_size")
+    assert shown.loc[4, ["ci_low_s", "ci_high_s"]].tolist() == [1.0, 2.0]
+
+
+def test_a_report_of_two_sweeps_tells_them_apart(tmp_path, capsys):
+    places = [
+        write_all(tmp_path / run, [make_record(size, ranks, seconds * size) for ranks, seconds in times.items()
+                                   for size in (1.0, 10.0)])
+        for run, times in (("monday", MONDAY), ("tuesday", TUESDAY))
+    ]  # fmt: skip
+    assert main([*map(str, places), "--output-dir", str(tmp_path / "report")]) == 0
+    out = capsys.readouterr().out
+    assert {"run", "monday", "tuesday"} <= set(out.split())
+    combined = pd.read_csv(tmp_path / "report" / "combined.csv")
+    assert combined["run"].value_counts().to_dict() == {"monday": 6, "tuesday": 6}
+    found = pd.read_csv(tmp_path / "report" / "speedups.csv")
+    assert set(found["speedup_basis"]) == {"2 runs"}
+    assert found["speedup_low"].isna().all()
+    assert "points were measured 2 times, in 2 runs" in (tmp_path / "report" / "analysis.txt").read_text()
