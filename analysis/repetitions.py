@@ -34,7 +34,7 @@ ONE_RUN = (
     "Each figure is of one run; how much it varies from run to run is not known "
     "(repeat the sweep, and give analysis all folders)."
 )
-BELOW = f"Below {FEWEST_RUNS} runs there is no interval between runs, only their range."
+BELOW = f" Below {FEWEST_RUNS} runs there is no interval between runs, only their range."
 
 
 def over_runs(rows: pd.DataFrame, *columns: str) -> pd.DataFrame:
@@ -148,11 +148,12 @@ def told_of_runs(rows: pd.DataFrame, name: Callable[[Any], str] | None = None) -
         return
     several = f"{counted(again['num_runs'])} runs" if again["num_runs"].max() > 1 else "one run"
     widths = (again["range_high_s"] - again["range_low_s"]) / again["median_s"]
+    below = BELOW if again["num_runs"].min() < FEWEST_RUNS else ""
     worst = f" ({name(again.loc[widths.idxmax()])})" if name else ""
     yield (
         f"{len(again)} of {len(rows)} points were measured {counted(again['num_points'])} times, in {several}; their "
-        f"figures are medians over the runs. From the fastest to the slowest these are {widths.median():.0%} of the "
-        f"median apart (median over the points), at worst {widths.max():.0%}{worst}. {BELOW}"
+        f"figures are medians over the runs. Between its fastest and its slowest time a point differs by "
+        f"{widths.median():.0%} of its median (median over the points), at worst by {widths.max():.0%}{worst}.{below}"
     )
     if len(again) < len(rows):
         yield "The other points are of one run each; how much they vary from run to run is not known."

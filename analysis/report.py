@@ -11,7 +11,7 @@ from analysis.metrics import METRICS
 from analysis.plots import draw_all
 from analysis.repetitions import over_runs
 from analysis.speedup import Baseline, compared
-from analysis.table import as_markdown, identity_columns
+from analysis.table import as_markdown, identity_columns, is_repeated
 
 CONFIGURATION = ["suite", "backend", "device", "world_size"]
 
@@ -73,8 +73,11 @@ def summary_by_config(table: pd.DataFrame) -> str:
     """Per configuration how many points there are, how they went, and the extremes; nothing unlike is averaged."""
     rows = []
     for values, group in table.groupby(CONFIGURATION, dropna=False):
-        measured = over_runs(group[group["status"] == "ok"], *identity_columns(group))
-        row = dict(zip(CONFIGURATION, values, strict=True)) | {"points": len(group), "ok": len(measured)}
+        ok = group[group["status"] == "ok"]
+        measured = over_runs(ok, *identity_columns(group))
+        row = dict(zip(CONFIGURATION, values, strict=True)) | {"points": len(group), "ok": len(ok)}
+        if is_repeated(table):
+            row["runs"] = group["run"].nunique()
         if not measured.empty:
             row["fastest [ms]"] = measured["median_s"].min() * 1e3
             row["slowest [ms]"] = measured["median_s"].max() * 1e3

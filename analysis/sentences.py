@@ -145,9 +145,11 @@ def clocks(measured: pd.DataFrame) -> Iterator[str]:
 
 
 def warnings(measured: pd.DataFrame) -> Iterator[str]:
-    """What a run was warned of, once per run."""
-    for _, rows in measured[measured["warning"].notna()].groupby("point_id"):
-        yield f"{Namer(measured, *own_columns(measured))(rows.iloc[0])}: {rows['warning'].iloc[0]}."
+    """What a point was warned of, once per point and run."""
+    name = Namer(measured, *own_columns(measured))
+    warned = measured[measured["warning"].notna()].drop_duplicates(["point_id", "run", "warning"])
+    for _, row in warned.iterrows():
+        yield f"{name(row)}: {row['warning']}."
 
 
 def failures(table: pd.DataFrame) -> Iterator[str]:

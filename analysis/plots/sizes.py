@@ -73,10 +73,11 @@ def time_over_size(suite: str, rows: pd.DataFrame) -> Figure:
         finish(axis, rows, place)
     first = next(iter(axes.values()))
     first.set_ylabel("time of one call [ms]")
+    of_a_run = ", medians over the runs" if rows["num_runs"].max() > 1 else ""
     style.caption(
         figure,
         f"{suite}: time",
-        f"median, {bars_of(rows)}" + ("" if crowded else "; band: fastest sample to 95th percentile"),
+        f"median, {bars_of(rows)}" + ("" if crowded else f"\nband: fastest sample to 95th percentile{of_a_run}"),
         rows,
     )
     return figure

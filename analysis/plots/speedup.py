@@ -54,14 +54,15 @@ def note_on(rows: pd.DataFrame) -> str:
     within, across = basis == WITHIN, basis.str.startswith(ACROSS)
     runs = ~within & ~across
     notes = {
-        f"what both medians' 95 % intervals {WITHIN} allow; no spread between runs is in it": within & known,
+        f"what both medians' 95 % intervals allow,\nwhich are {WITHIN}: no spread between runs is in them": within
+        & known,
         f"range of the ratios of fewer than {FEWEST_RUNS} runs": runs & ~known,
         "95 % interval between runs": runs & known,
         "what both 95 % intervals between runs allow": across & known,
     }
     told = [note for note, rows_of_it in notes.items() if rows_of_it.any()]
     unknown = "no bar: the spread is not known" if ((within | across) & ~known).any() else ""
-    return "\n".join(filter(None, ("bars: " + "; or ".join(told) if told else "", unknown)))
+    return "\n".join(filter(None, ("bars: " + ";\n".join(told) if told else "", unknown)))
 
 
 def joined(rows: pd.DataFrame, columns: list[str], separator: str) -> pd.Series:

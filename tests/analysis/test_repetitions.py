@@ -87,9 +87,16 @@ def test_growth_is_of_one_run_each(two_runs):
     assert "5.71 times as long (median of 2 runs, range 4.83 to 6.59; 1.855 ms to 10.01 ms)" in line
     assert "10.2" not in text
     assert "3 of 3 points were measured 2 times, in 2 runs" in text
-    assert "at worst 71% (allreduce (world_size=2))" in text
+    assert "at worst by 71% (allreduce (world_size=2))" in text
     assert "Below 6 runs there is no interval" in text
     assert ONE_RUN not in text
+
+
+def test_every_run_tells_of_its_warnings():
+    records = [make_record(run=run, warnings=[f"warned on {run}"]) for run in ("monday", "tuesday")]
+    text = sentences.describe(tabulate_records(records))
+    assert "allreduce (run=monday): warned on monday." in text
+    assert "allreduce (run=tuesday): warned on tuesday." in text
 
 
 def test_growth_over_runs_that_share_no_size_says_so():

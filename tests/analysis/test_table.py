@@ -2,8 +2,9 @@ import pandas as pd
 import pytest
 
 from analysis.metrics import METRICS
+from analysis.repetitions import over_runs
 from analysis.sentences import describe
-from analysis.table import as_markdown, as_text, identity_columns, newest, own_columns
+from analysis.table import as_markdown, as_text, identity_columns, own_columns
 from benchkit.intervals import FEWEST_SAMPLES
 from tests.support.cli import ROOT
 from tests.support.records import grid, having, make_record, tabulate_records
@@ -107,7 +108,7 @@ def test_a_model_does_not_overwrite_the_suites_own_keys(model):
     table = tabulate_records([ring_record(num_heads=heads, model=model) for heads in (2, 8)])
     assert table["num_heads"].tolist() == [2, 8]
     assert "num_heads" in own_columns(table)
-    assert len(newest(table, *identity_columns(table))) == 2
+    assert len(over_runs(table, *identity_columns(table))) == 2
 
 
 def test_the_dimensions_of_a_model_are_columns_of_the_model():
