@@ -10,7 +10,7 @@ from pathlib import Path
 from analysis import imports, plan, predict, profile
 from analysis.harvest import harvest, missing
 from analysis.report import write_report
-from analysis.speedup import Baseline, BaselineError, speedups
+from analysis.speedup import Baseline, BaselineError, speedups, unpaired
 from analysis.table import as_text, combine
 
 SUBCOMMANDS: dict[str, Callable[[list[str]], int]] = {
@@ -43,6 +43,8 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         if options.baseline:
             speedups(table, options.baseline)  # refused before anything is written
+            if why := unpaired(table, options.baseline):
+                print(f"analysis: {why}", file=sys.stderr)
         written = list(write_report(table, folder, options.baseline, found.ranks))
     except (BaselineError, OSError) as error:
         print(f"analysis: {error}", file=sys.stderr)

@@ -57,9 +57,10 @@ def over_runs(rows: pd.DataFrame, *columns: str) -> pd.DataFrame:
     new = {name: None for name in ranges if name not in rows} | {
         name: (rows["status"] == "ok").astype(int) for name in ("num_runs", "num_points") if name not in rows
     }
-    rows = rows.assign(**new).sort_values("started_at", kind="stable")
+    rows = pd.concat([rows, pd.DataFrame(new, index=rows.index)], axis="columns")  # at once: pandas warns of many
+    rows = rows.sort_values("started_at", kind="stable")
     if not rows.duplicated(list(columns)).any():
-        return rows.astype(dict.fromkeys(ranges, float)).copy()  # in one piece: pandas warns of many
+        return rows.astype(dict.fromkeys(ranges, float)).copy()
     fixed = {*identity_columns(rows), *PROVENANCE, *NO_FIGURES, *columns, "status"}
     figures = [name for name in rows if name not in fixed]
     groups = [group for _, group in rows.groupby(list(columns), dropna=False, sort=False)]

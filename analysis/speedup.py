@@ -37,7 +37,7 @@ class Baseline:
         """Which rows are the baseline."""
         chosen = pd.Series(True, index=rows.index)
         for name, value in self.values.items():
-            chosen &= rows[name].map(lambda held, value=value: same(held, value)).astype(bool)
+            chosen &= rows[name].map(lambda held, name=name, value=value: same(name, held, value)).astype(bool)
         return chosen
 
     def __str__(self) -> str:
@@ -92,7 +92,7 @@ def speedups(table: pd.DataFrame, baseline: Baseline) -> pd.DataFrame:
 
 def with_partners(rows: pd.DataFrame, baseline: Baseline, alike: list[str]) -> pd.DataFrame:
     """Rows that have a partner in the baseline which is equal in some columns, with their speedup and its extremes."""
-    partners = rows.loc[baseline.holds(rows), [*alike, *TIMES, "num_runs"]]
+    partners = over_runs(rows[baseline.holds(rows)], *alike)[[*alike, *TIMES, "num_runs"]]
     joined = rows.merge(partners, on=alike, suffixes=("", "_baseline"))
     return joined.assign(
         speedup=joined["median_s_baseline"] / joined["median_s"],
@@ -129,8 +129,23 @@ def compared(table: pd.DataFrame, baseline: Baseline | None) -> Iterator[tuple[s
             yield str(subject), chosen, found
 
 
-def same(held: Any, value: str) -> bool:
-    """Whether a cell is what the user typed; numbers compare as numbers."""
+def unpaired(table: pd.DataFrame, baseline: Baseline) -> str:
+    """Why a baseline that was found has nothing to be compared with: all else that differs; "" where it has."""
+    measured = table[table["status"] == "ok"]
+    if any(True for _ in compared(measured, baseline)):
+        return ""
+    mine = baseline.holds(measured)
+    names = [name for name in identity_columns(table) if name not in baseline.values]
+    told = {name: measured[name].astype(object).where(measured[name].notna(), None) for name in names}
+    apart = [name for name, held in told.items() if not mine.all() and not set(held[mine]) & set(held[~mine])]
+    also = f"; name what differs, too: {', '.join(apart)}" if apart else ""
+    return f"--baseline {baseline}: no row differs from it in {' and '.join(baseline.values)} alone{also}"
+
+
+def same(column: str, held: Any, value: str) -> bool:
+    """Whether a cell is what the user typed; numbers compare as numbers, "2.13.0" is torch 2.13.0+cpu, too."""
+    if column == "torch" and str(held).partition("+")[0] == value:
+        return True
     try:
         return float(held) == float(value)
     except (TypeError, ValueError):

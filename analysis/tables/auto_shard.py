@@ -89,7 +89,7 @@ def compared(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def write(table: pd.DataFrame) -> dict[str, str]:
-    return {f"{SUITE}{group.suffix}.md": "\n\n".join(parts_of(group)) for group in groups_of(table)}
+    return {f"{SUITE}{group.suffix}.md": "\n\n".join(filter(None, parts_of(group))) for group in groups_of(table)}
 
 
 def parts_of(group: Group) -> Iterator[str]:

@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable, Iterator
 
 import pandas as pd
 
+from analysis.repetitions import told_of_runs
 from analysis.table import INTERVAL, alike, as_markdown, identity_columns, intervals, own_columns, shortened
 from analysis.tables.transformer import ANY_PASS, CASE, PASSES, PHASES, rows_of, said, varying
 from benchkit.record import HARMLESS
@@ -25,7 +26,8 @@ EXTREMES = (
     ("highest TFLOP/s", "useful_tflop_per_s", 1.0, "idxmax"), ("highest MFU full [%]", "mfu_full", 100.0, "idxmax"),
 )  # fmt: skip
 CONVENTIONS = (
-    "Times are of the slowest rank, per step; the interval is that of the median, within the run. "
+    "Times are of the slowest rank, per step; the interval is that of the median, within the run or, of 6 runs and "
+    "more, between them. "
     "MFU is told against: {peaks}; full counts every pair of tokens in attention, as PaLM does, causal only the pairs "
     "that are seen."
 )
@@ -33,7 +35,7 @@ CONVENTIONS = (
 
 def write(table: pd.DataFrame) -> dict[str, str]:
     rows = rows_of(table)
-    return {} if rows.empty else {"benchmark_summary.md": "\n\n".join(parts_of(rows))}
+    return {} if rows.empty else {"benchmark_summary.md": "\n\n".join(filter(None, parts_of(rows)))}
 
 
 def parts_of(rows: pd.DataFrame) -> Iterator[str]:
@@ -43,6 +45,7 @@ def parts_of(rows: pd.DataFrame) -> Iterator[str]:
     yield "# Step time of language models"
     yield CONVENTIONS.format(peaks=" or ".join(dict.fromkeys(measured["peak_from"].dropna())) or "no known peak")
     yield f"All rows: {said(rows, shared)}."
+    yield " ".join(told_of_runs(measured))
     sections: dict[str, Tables] = {
         "Complete Results": iter([("", results(rows, varying(rows)))]),
         "Results by Model Size": by_model(rows),

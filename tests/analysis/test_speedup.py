@@ -2,7 +2,7 @@ import argparse
 
 import pytest
 
-from analysis.speedup import Baseline, BaselineError, default_baseline, speedups
+from analysis.speedup import Baseline, BaselineError, default_baseline, speedups, unpaired
 from tests.support.records import grid, having, make_record, tabulate_records
 
 
@@ -68,6 +68,19 @@ def test_several_keys_and_text_values():
 def test_an_unusable_baseline_is_said(text, reason):
     with pytest.raises(BaselineError, match=reason):
         speedups(tabulate_records(grid()), Baseline.parse(text))
+
+
+def test_a_build_of_a_version_goes_by_its_number():
+    records = [having(make_record(), torch=version) for version in ("2.12.0+cpu", "2.13.0+cpu")]
+    assert len(speedups(tabulate_records(records), Baseline.parse("torch=2.12.0"))) == 2
+
+
+def test_a_baseline_that_nothing_compares_with_says_what_else_differs():
+    versions = [{"torch": "2.12.0", "nccl": "2.27"}, {"torch": "2.13.0", "nccl": "2.29"}]
+    table = tabulate_records([having(make_record(), **each) for each in versions])
+    why = unpaired(table, Baseline.parse("torch=2.12.0"))
+    assert why.endswith("no row differs from it in torch alone; name what differs, too: nccl")
+    assert unpaired(table, Baseline.parse("torch=2.12.0,nccl=2.27")) == ""
 
 
 def test_a_baseline_needs_keys_and_values():
