@@ -174,9 +174,8 @@ def contest_of(case: Mapping[str, Any], cases: Sequence[Mapping[str, Any]]) -> s
 
 def case_row(case: Mapping[str, Any], start_uncertainty_s: float, cases: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """The part of a row that is the case's own; without figures of starts where those are told too roughly."""
-    row = {
-        "bound": bool(case.get("bound")),
-        "unslowed": bool(case.get("unslowed")),
+    row: dict[str, Any] = {name: bool(case.get(name)) for name in ("bound", "unslowed")}
+    row |= {
         "contest": contest_of(case, cases),
         "status": case["status"],
         "reason": case["reason"] or None,

@@ -143,13 +143,16 @@ def for_print(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def intervals(table: pd.DataFrame) -> pd.Series:
-    """The interval of each median in ms as text; "too few" where a row has a median and no interval."""
+    """The interval of each median in ms as text; of few runs their range; "too few" where there are too few samples."""
 
     def text(row: Any) -> str | None:
         if pd.isna(row["median_s"]):
             return None
-        low, high = row["ci_low_s"], row["ci_high_s"]
-        return "too few" if pd.isna(low) else f"[{1e3 * low:.4g}, {1e3 * high:.4g}]"
+        if pd.notna(row["ci_low_s"]):
+            return f"[{1e3 * row['ci_low_s']:.4g}, {1e3 * row['ci_high_s']:.4g}]"
+        if row.get("num_runs", 1) > 1:
+            return f"{row['num_runs']:g} runs: {1e3 * row['range_low_s']:.4g} to {1e3 * row['range_high_s']:.4g}"
+        return "too few"
 
     return table.apply(text, axis=1)
 

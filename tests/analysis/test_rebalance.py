@@ -197,7 +197,7 @@ def test_a_slowdown_of_each_rank_has_its_table_and_its_plots():
 
 
 def test_a_list_that_slows_the_last_rank_alone_is_that_slowdown():
-    earlier, later = ring_record(slowdown=2.0, balanced=9e-3), listed_record(1, 2)
+    earlier, later = ring_record(slowdown=2.0), listed_record(1, 2)
     later["started_at"] = "2026-01-02T00:00:00.000+00:00"
     [text] = rebalance.write(tabulate_records([earlier, later])).values()
     assert text.startswith("# Ring attention, last rank slowed 2 times\n")

@@ -205,7 +205,8 @@ def test_a_point_is_its_median_over_all_runs_and_failures_stand_beside_it(record
     again = model_record("tiny", 64, 9e-3) | {"started_at": "2026-02-01T00:00:00.000+00:00", "run": "b"}
     [rows] = section(summary([again, *records]), "Complete Results").values()
     assert [row["median [ms]"] for row in rows if row["context"] == "64"] == ["4.82", "14.46", "19.28"]
-    assert {row.get("rel_ci [%]") for row in rows if row["context"] == "64"} == {""}
+    shown = [row["95 % interval [ms]"] for row in rows if row["context"] == "64"]
+    assert shown[0] == "2 runs: 0.64 to 9"
     [rows] = section(summary([failed(again, "crash"), *records]), "Complete Results").values()
     found = [(row["pass"], row["status"]) for row in rows if row["context"] == "64"]
     assert found == [("forward", "ok"), ("forward_backward", "ok"), ("train_step", "ok"), ("all", "crash")]
