@@ -1,7 +1,6 @@
 """How much longer the most takes than the least, as each run tells by itself."""
 
 from collections.abc import Callable, Iterator
-from itertools import chain
 from typing import Any
 
 import pandas as pd
@@ -25,15 +24,16 @@ def growth(measured: pd.DataFrame, axis: str, told: Callable[[float], str]) -> I
         return
     name = Namer(over_runs(measured, *identity_columns(measured)), axis)
     rest = [column for column in identity_columns(measured) if column != axis]
-    for _, rows in measured.dropna(subset=[axis]).groupby(rest, dropna=False):
+    per_run = over_runs(measured.dropna(subset=[axis]), *rest, axis, "run")
+    for _, rows in per_run.groupby(rest, dropna=False):
         if rows[axis].nunique() < 2:
             continue
-        runs = over_runs(rows, axis, "run").groupby("run", dropna=False, sort=False)
-        spans = [ends_of(run, axis) for _, run in runs if run[axis].nunique() > 1]
-        across = [] if spans else [ends_of(over_runs(rows, axis), axis)]
-        for least, most in sorted({(span[0][axis], span[1][axis]) for span in chain(spans, across)}):
-            alike = [span for span in chain(spans, across) if (span[0][axis], span[1][axis]) == (least, most)]
-            basis = f"; {ACROSS}" if across else ""
+        spans = [ends_of(run, axis) for _, run in rows.groupby("run", dropna=False) if run[axis].nunique() > 1]
+        basis = "" if spans else f"; {ACROSS}"
+        if not spans:
+            spans = [ends_of(rows.assign(median_s=rows.groupby(axis)["median_s"].transform("median")), axis)]
+        for least, most in sorted({(first[axis], last[axis]) for first, last in spans}):
+            alike = [span for span in spans if (span[0][axis], span[1][axis]) == (least, most)]
             more = f"{told(least)} to {told(most)} ({most / least:,.4g} times)"
             yield f"{name(alike[0][0])}: {more} takes {how_long(alike)}{basis})."
 

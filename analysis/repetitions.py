@@ -4,6 +4,7 @@ The unit is the run, one sweep of fresh processes. Samples of several runs are n
 identical code differ by more than the interval within any of them says.
 """
 
+import math
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
@@ -11,7 +12,6 @@ import pandas as pd
 
 from analysis.table import PROVENANCE, identity_columns
 from benchkit.intervals import median_interval
-from benchkit.statistics import relative_half_width
 
 FEWEST_RUNS = 6
 """Fewer medians have no order-statistic interval at 95 % (benchkit.intervals.median_interval)."""
@@ -28,6 +28,8 @@ RATES = (
     "mfu_causal", "hfu_full", "efficiency",
 )  # fmt: skip
 """Inversely proportional to the time: of several runs they are at the median time, never a median of rates."""
+SPREADS = frozenset(("rel_ci", *(name for names in INTERVALS.values() for name in names)))
+"""Columns that of several runs are theirs or none, never those of the latest."""
 NO_FIGURES = ("straggler_rank", "num_runs", "num_points")
 WITHIN = "within the run"
 ONE_RUN = (
@@ -54,57 +56,76 @@ def over_runs(rows: pd.DataFrame, *columns: str) -> pd.DataFrame:
         points in the range columns of INTERVALS, None for what was measured once.
     """
     ranges = [name for value, names in INTERVALS.items() if value in rows for name in names[2:]]
-    new = {name: None for name in ranges if name not in rows} | {
-        name: (rows["status"] == "ok").astype(int) for name in ("num_runs", "num_points") if name not in rows
-    }
+    counts = dict.fromkeys(("num_runs", "num_points"), (rows["status"] == "ok").astype(int))
+    new = {name: value for name, value in (dict.fromkeys(ranges, math.nan) | counts).items() if name not in rows}
     rows = pd.concat([rows, pd.DataFrame(new, index=rows.index)], axis="columns")  # at once: pandas warns of many
     rows = rows.sort_values("started_at", kind="stable")
     if not rows.duplicated(list(columns)).any():
-        return rows.astype(dict.fromkeys(ranges, float)).copy()
-    fixed = {*identity_columns(rows), *PROVENANCE, *NO_FIGURES, *columns, "status"}
-    figures = [name for name in rows if name not in fixed]
-    groups = [group for _, group in rows.groupby(list(columns), dropna=False, sort=False)]
-    merged = pd.DataFrame([merge(group, figures) for group in groups], index=[group.index[-1] for group in groups])
-    kept = [name for name in rows if name in fixed and name not in (*PROVENANCE, *NO_FIGURES)]
-    types = {name: rows.dtypes[name] for name in kept} | dict.fromkeys(ranges, float)  # those of all-empty columns, too
-    return merged[list(rows)].astype(types).copy()
+        return rows
+    point = rows.groupby(list(columns), dropna=False, sort=False).ngroup()
+    measured = rows["status"] == "ok"
+    latest_failure = ~measured.groupby(point).transform("any") & ~point.duplicated(keep="last")
+    used = rows[measured | latest_failure]
+    result = used[~point[used.index].duplicated(keep="last")].assign(warning=notes(rows, point))
+    fixed = {*identity_columns(rows), *PROVENANCE, *NO_FIGURES, *ranges, *columns, "status"}
+    again = point[used.index].duplicated(keep=False)
+    found = over_points(used[again], point[used.index][again], [name for name in rows if name not in fixed])
+    place = point[result.index]
+    merged = {name: place.map(found[name]) for name in found}
+    changed = place.isin(found.index)
+    kept = {name: result[name].where(values.isna(), values) for name, values in merged.items() if name not in SPREADS}
+    spreads = {name: result[name].where(~changed, values) for name, values in merged.items() if name in SPREADS}
+    return result.assign(**kept, **spreads).iloc[place.argsort(kind="stable")].copy()
 
 
-def merge(group: pd.DataFrame, figures: list[str]) -> dict[str, Any]:
-    """One row of a group in order of time: medians over runs of the figures that differ, all else as in the latest."""
-    measured = group[group["status"] == "ok"]
-    used = measured if len(measured) else group.tail(1)
-    row: dict[str, Any] = used.iloc[-1].to_dict()
-    notes = [*group["warning"].dropna().unique()]
-    if 0 < len(measured) < len(group):
-        words = ", ".join(dict.fromkeys(group.loc[group["status"] != "ok", "status"]))
-        notes.append(f"{len(group) - len(measured)} of {len(group)} times it failed: {words}")
-    row["warning"] = "; ".join(dict.fromkeys(notes)) or None
-    if len(used) == 1:
-        return row
-    numeric = used[figures].apply(pd.to_numeric, errors="coerce").astype(float)
+def notes(rows: pd.DataFrame, point: pd.Series) -> pd.Series:
+    """What all rows of each point were warned of, and how often it failed beside the times it did not."""
+    failed = rows["status"] != "ok"
+    told = rows["warning"].copy()
+    for number in point[(failed | told.notna()) & point.duplicated(keep=False)].unique():
+        mine = point == number
+        lines = [*rows.loc[mine, "warning"].dropna()]
+        if 0 < failed[mine].sum() < mine.sum():
+            words = ", ".join(dict.fromkeys(rows.loc[mine & failed, "status"]))
+            lines.append(f"{failed[mine].sum()} of {mine.sum()} times it failed: {words}")
+        told = told.astype(object).mask(mine, "; ".join(dict.fromkeys(lines)) or None)
+    return told
+
+
+def over_points(rows: pd.DataFrame, point: pd.Series, figures: list[str]) -> pd.DataFrame:
+    """By the number of a point that was measured several times, the columns that this changes; NaN: as they were."""
+    numeric = rows[figures].apply(pd.to_numeric, errors="coerce").astype(float)
     rates = [name for name in RATES if name in figures]
     numeric[rates] = numeric[rates].mul(numeric["median_s"], axis="index")
-    per_run = numeric.groupby(used["run"].fillna(""), sort=False).median()
-    medians = per_run.median()
-    medians[rates] /= medians["median_s"]
-    differing = [name for name in figures if numeric[name].nunique() > 1 or name in rates]
-    row |= {name: medians[name] for name in differing if pd.notna(medians[name])}
-    for value in INTERVALS:
-        if value in figures and numeric[value].notna().sum() > 1:
-            row |= spread(value, numeric[value].dropna(), per_run[value].dropna())
-    return row | {
-        "rel_ci": relative_half_width(median_interval(per_run["median_s"].to_numpy()), medians["median_s"]),
-        "num_runs": len(per_run),
-        "num_points": int(used["num_points"].sum()),
-        "run": ", ".join(used["run"].dropna().unique()) or None,
+    per_run = numeric.groupby([point, rows["run"].fillna("")], sort=False).median()
+    medians = per_run.groupby(level=0, sort=False).median()
+    medians[rates] = medians[rates].div(medians["median_s"], axis="index")
+    differing = numeric.groupby(point, sort=False).nunique() > 1
+    differing[rates] = True
+    found = medians.where(differing).dropna(axis="columns", how="all")
+    for value, names in INTERVALS.items():
+        if value in figures:
+            ends = numeric[value].groupby(point, sort=False).agg(["min", "max", "count"])
+            ends = ends.where(ends["count"] > 1)
+            limits = intervals(per_run[value])
+            found = found.assign(**dict(zip(names, (*limits, ends["min"], ends["max"]), strict=True)))
+    centre = per_run["median_s"].groupby(level=0, sort=False).median()
+    return found.assign(
+        rel_ci=(found["ci_high_s"] - found["ci_low_s"]) / 2 / centre,
+        num_runs=per_run.groupby(level=0, sort=False).size(),
+        num_points=rows["num_points"].groupby(point, sort=False).sum(),
+        run=rows["run"].fillna("").groupby(point, sort=False).agg(lambda names: ", ".join(dict.fromkeys(names))),
+    ).copy()
+
+
+def intervals(medians: pd.Series) -> tuple[pd.Series, pd.Series]:
+    """Low and high ends between the runs, by point, of medians by point and run; NaN where the runs are too few."""
+    found = {
+        number: median_interval(values.dropna().to_numpy()) or (math.nan, math.nan)
+        for number, values in medians.groupby(level=0, sort=False)
     }
-
-
-def spread(value: str, points: pd.Series, runs: pd.Series) -> dict[str, float | None]:
-    """Interval between the runs, None where these are too few, and range over all points of one figure."""
-    low, high = median_interval(runs.to_numpy()) or (None, None)
-    return dict(zip(INTERVALS[value], (low, high, points.min(), points.max()), strict=True))
+    low, high = (pd.Series({number: ends[side] for number, ends in found.items()}) for side in (0, 1))
+    return low, high
 
 
 def with_ranges(rows: pd.DataFrame) -> pd.DataFrame:

@@ -276,6 +276,15 @@ def test_each_measured_pass_has_its_json(records, tmp_path):
     assert (big["std_time_ms"], big["num_steps"], big["forward_only"]) == (None, 3, True)
 
 
+def test_every_run_of_a_pass_has_its_json(records, tmp_path):
+    for run, seconds in (("a", 1e-3), ("b", 2e-3)):
+        write_all(tmp_path / run, [model_record("tiny", 64, seconds, ("forward",))])
+    found = transformer_json.write(combine(harvest([tmp_path]).rows))
+    assert sorted(found) == ["json/bench_tiny_ctx64_fwd.json", "json/bench_tiny_ctx64_fwd_2.json"]
+    trials = [json.loads(found[name])["mean_time_ms"] for name in sorted(found)]
+    assert trials[1] == pytest.approx(2 * trials[0])
+
+
 def test_json_is_of_the_slowest_rank_and_unlike_runs_keep_apart(tmp_path):
     record = shared_record()
     record["cases"][0]["samples_s"] = [[1e-3] * FEWEST_SAMPLES, [2e-3] * FEWEST_SAMPLES]
