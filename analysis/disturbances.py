@@ -13,15 +13,18 @@ MOST_SWITCHES_PER_SECOND = 100.0
 """Of a rank, taken off its core by other tasks."""
 
 
-def describe(case: Mapping[str, Any]) -> str:
-    """What disturbed the rank that was disturbed most; "" where nothing did, or no counter tells."""
+def describe(case: Mapping[str, Any], slowed_by: str = "") -> str:
+    """What disturbed the rank that was disturbed most; "" where nothing did, or no counter tells.
+
+    slowed_by: what slows ranks down on purpose; a quota that does is no disturbance.
+    """
     elapsed_s, counted = case.get("elapsed_s"), case.get("disturbance") or {}
     if not elapsed_s:
         return ""
     found = []
     for name, (limit, words) in LIMITS.items():
         share = max(counted.get(name, [0.0])) / elapsed_s
-        if share > limit:
+        if share > limit and not (name == "throttled_s" and "cgroup" in slowed_by):
             found.append(words.format(share))
     switches = max(counted.get("involuntary_switches", [0.0])) / elapsed_s
     if switches > MOST_SWITCHES_PER_SECOND:

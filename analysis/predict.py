@@ -15,8 +15,9 @@ from analysis.table import combine, laid_out, readable
 from analysis.tables.link import Series, groups_of
 
 NOTE = (
-    "Predicted, not measured: latency and time per byte of one message, as each algorithm's cost (Thakur,\n"
-    "Rabenseifner and Gropp, 2005) explains the measured times, put into that cost for more ranks. The network\n"
+    "Predicted, not measured, of calls back to back: latency and time per byte of one message, as\n"
+    "each algorithm's cost (Thakur, Rabenseifner and Gropp, 2005) explains the measured times,\n"
+    "put into that cost for more ranks. The network\n"
     "is taken to be as here between all of them. In brackets: the 95 % interval, if that is the algorithm. misses:\n"
     "how far the algorithm is from the measured times at worst. send_recv: one way.\n"
 )

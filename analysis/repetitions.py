@@ -145,12 +145,12 @@ def bars_of(rows: pd.DataFrame) -> str:
     many, few = runs >= FEWEST_RUNS, (runs > 1) & (runs < FEWEST_RUNS)
     again = (runs == 1) & (points > 1)
     found = [
-        f"95 % interval {WITHIN}" if (points == 1).any() else "",
+        f"95 % interval {WITHIN}" if ((points == 1) & rows["ci_low_s"].notna()).any() else "",
         f"range of {counted(points[again])} points of one run" if again.any() else "",
         f"range of {counted(runs[few])} runs" if few.any() else "",
         f"95 % interval between {counted(runs[many])} runs" if many.any() else "",
     ]
-    return " or ".join(filter(None, found))
+    return " or ".join(filter(None, found)) or "too few samples for an interval"
 
 
 def counted(numbers: pd.Series) -> str:

@@ -36,7 +36,13 @@ def rows_of(record: Mapping[str, Any]) -> list[dict[str, Any]]:
     failed = {"status": record["status"], "reason": error.get("message"), "failed_rank": error.get("rank")}
     uncertainty_s = (record.get("start_clock") or {}).get("uncertainty_s") or 0.0
     cases = record["cases"]
-    rows = [labels(record, case) | case_row(case, uncertainty_s, cases) for case in cases] or [failed]
+    slowed_by = (record.get("slowdown") or {}).get("mechanism") or ""
+    rows = [
+        labels(record, case)
+        | case_row(case, uncertainty_s, cases)
+        | {"disturbed": disturbances.describe(case, slowed_by) or None}
+        for case in cases
+    ] or [failed]
     return [
         {name: plain(value) for name, value in (shared | row).items() if name != DETAILS}
         | {DETAILS: {name: plain(value) for name, value in row.get(DETAILS, {}).items()}}
@@ -166,17 +172,11 @@ def taking_part(case: Mapping[str, Any]) -> tuple[Any, Any]:
     return case["samples_s"][:count], starts[:count] if starts is not None else None
 
 
-def contest_of(case: Mapping[str, Any], cases: Sequence[Mapping[str, Any]]) -> str | None:
-    """What cases that do the same work share: "even, 2 ranks"; None for one that nothing is compared with."""
-    found = within_job.contest(case, within_job.labels_by_name(cases)) if case.get("samples_s") else None
-    return found and f"{found[0]}, {found[1]} ranks"
-
-
 def case_row(case: Mapping[str, Any], start_uncertainty_s: float, cases: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """The part of a row that is the case's own; without figures of starts where those are told too roughly."""
     row: dict[str, Any] = {name: bool(case.get(name)) for name in ("bound", "unslowed")}
     row |= {
-        "contest": contest_of(case, cases),
+        "contest": within_job.contest_name(case, cases),
         "status": case["status"],
         "reason": case["reason"] or None,
         "failed_rank": case["rank"],
@@ -185,7 +185,6 @@ def case_row(case: Mapping[str, Any], start_uncertainty_s: float, cases: Sequenc
         return row
     row |= {name: case[name] for name in ("stopped_by", "converged")}
     row |= {"calls": case["calls_per_sample"], "steady": case.get("steady")}
-    row |= {"disturbed": disturbances.describe(case) or None}
     if case["status"] != "ok":
         return row
     samples, starts = taking_part(case)
@@ -194,6 +193,7 @@ def case_row(case: Mapping[str, Any], start_uncertainty_s: float, cases: Sequenc
     if start_uncertainty_s > MAX_START_UNCERTAINTY * float(summary["median_s"] or 0):
         starts, summary = None, summarize(samples, None, estimator)
     times = iteration_times(samples, starts, estimator)
+    row["estimator"] = estimator if starts is not None else SLOWEST_RANK
     summary |= within_job.figures(case, cases) | noise.figures(samples, times)
     told = case.get("details", {})
     metrics = {metric.name: metric.formula(case, summary) for metric in METRICS}

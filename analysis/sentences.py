@@ -78,17 +78,21 @@ def winner(alternatives: pd.DataFrame, name: Namer) -> str:
     first, second = (row for _, row in alternatives.nsmallest(2, "median_s").iterrows())
     ways = [column for column in name.columns if alternatives[column].nunique(dropna=False) > 1]
     ahead = f"{second['median_s'] / first['median_s']:.3g} times as fast as {settings(second, ways)}"
-    overlap = "" if first["ci_high_s"] < second["ci_low_s"] else ", which their intervals do not tell apart"
+    doubt = ", which their intervals do not tell apart"
+    if pd.isna(first["ci_high_s"]) or pd.isna(second["ci_low_s"]):
+        doubt = "; without an interval of both, that may be chance"
+    elif first["ci_high_s"] < second["ci_low_s"]:
+        doubt = ""
     return (
         f"{name(first, *ways)}: the fastest of {len(alternatives)} is {settings(first, ways)} "
-        f"with {milliseconds(first['median_s'])}, {ahead}{overlap}."
+        f"with {milliseconds(first['median_s'])}, {ahead}{doubt}."
     )
 
 
 def communicating(measured: pd.DataFrame) -> pd.DataFrame:
     """Without the single ranks of suites that measure a bandwidth: they communicate nothing."""
     has_rate = measured.groupby("suite")["busbw_gb_per_s"].transform(lambda rates: rates.notna().any())
-    return measured[~(has_rate.astype(bool) & measured["busbw_gb_per_s"].isna())]
+    return measured[~(has_rate.astype(bool) & (measured["world_size"] == 1))]
 
 
 def doubtful(measured: pd.DataFrame) -> Iterator[str]:
@@ -107,7 +111,8 @@ def noise(measured: pd.DataFrame) -> Iterator[str]:
     for _, row in measured.iterrows():
         width = 100 * row["rel_ci"] if pd.notna(row["rel_ci"]) else None
         if width is None:
-            yield f"{name(row)}: no interval, too few independent samples; raise measure.max_seconds."
+            limit = row["stopped_by"] if row["stopped_by"] == "max_iterations" else "max_seconds"
+            yield f"{name(row)}: no interval, too few independent samples; raise measure.{limit}."
         elif row["rel_ci"] > NOISY_REL_CI:
             low, high = (milliseconds(row[side]) for side in ("ci_low_s", "ci_high_s"))
             tail = row["p99_s"] / row["median_s"]

@@ -19,7 +19,7 @@ CONDITIONS = (
 """Part of what a row is, since medians differ by it, but shown only where rows differ in it."""
 PROVENANCE = (
     "run", "load", "warning", "doubt", "bound", "unslowed", "contest", *DIMENSIONS, "measured_slowdown",
-    "slowed_by", "calls", "stopped_by", "converged", "steady", "disturbed", "clock", "start_clock",
+    "slowed_by", "calls", "estimator", "stopped_by", "converged", "steady", "disturbed", "clock", "start_clock",
     "start_uncertainty_s", "threads_per_rank", "cores_per_rank", "reason", "failed_rank", "point_id",
     "started_at", "total_s", "path",
 )  # fmt: skip
@@ -33,6 +33,7 @@ def combine(rows: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
     own = dict.fromkeys(name for row in rows for name in row if name not in (*SETTINGS, *fixed, *PROVENANCE, DETAILS))
     columns = [*SETTINGS, *own, *fixed, *PROVENANCE]
     table = pd.DataFrame([{**each, **row} for each, row in zip(told, rows, strict=True)], columns=columns)
+    table[metrics] = table[metrics].apply(pd.to_numeric)  # where no row has a figure there would be objects
     return table.assign(model=full_names(table))
 
 

@@ -76,6 +76,12 @@ def contest(case: Case, labels: Mapping[str, Mapping[str, Any]]) -> tuple[str, i
     return str(work), num_ranks(case)
 
 
+def contest_name(case: Case, cases: Sequence[Case]) -> str | None:
+    """The same as text, for a column: "even, 2 ranks"; None for a case that nothing is compared with."""
+    found = contest(case, labels_by_name(cases)) if case.get("samples_s") else None
+    return found and f"{found[0]}, {found[1]} ranks"
+
+
 def with_interval(name: str, values: tuple[float, float | None, float | None]) -> dict[str, float | None]:
     return dict(zip((name, f"{name}_low", f"{name}_high"), values, strict=True))
 

@@ -82,7 +82,8 @@ def correlation_length(times: Array) -> float:
     pairs = correlations[: len(correlations) // 2 * 2].reshape(-1, 2).sum(axis=1)
     positive = int(np.argmax(pairs <= 0)) if (pairs <= 0).any() else len(pairs)
     length = max(1.0, 2 * float(np.minimum.accumulate(pairs[:positive]).sum()) - 1)
-    standard_error = math.sqrt(2 * (2 * positive + 1) / len(times))
+    lags = max(0, 2 * positive - 1)
+    standard_error = math.sqrt(2 * (2 * lags + 1) / len(times))
     return length * (1 + standard_error)
 
 

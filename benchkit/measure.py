@@ -89,7 +89,7 @@ class Timer:
     def warm_up(self, case: Case, measurement: Measurement) -> None:
         """Calls the case until it gets no faster, at least `warmup_iterations` times."""
         measurement.calls_per_sample = self.calls(case)
-        measurement.estimator = case.estimator
+        measurement.estimator, measurement.ranks = case.estimator, case.ranks
         window, count, spent_s = None, self.config.warmup_iterations, 0.0
         while count:
             times, elapsed_s = self.warm_up_window(case, measurement, count)
@@ -118,11 +118,14 @@ class Timer:
         if not to_fill:
             return int(given)
         calls = 1
-        while True:
-            durations, _, _ = self.sample(case, calls, 1)
-            if max(row[0] for row in self.exchange(durations)) * calls >= to_fill:
-                return calls
+        while not all(self.fills(case, calls, to_fill) for _ in range(2)):  # twice: a single call may be held up
             calls *= 2
+        return calls
+
+    def fills(self, case: Case, calls: int, seconds: float) -> bool:
+        """Whether so many calls fill so many seconds on the slowest rank."""
+        durations, _, _ = self.sample(case, calls, 1)
+        return max(row[0] for row in self.exchange(durations)) * calls >= seconds
 
     def run_block(self, case: Case, measurement: Measurement, single_case: bool) -> None:
         """Takes a block of samples and shares them; where the case is alone, as many as fill block_seconds."""

@@ -20,6 +20,7 @@ class Measurement:
         disturbance: per counter of `benchkit.disturbance`, its growth during the samples, by rank.
         stopped_by: target_rel_ci, max_iterations or max_seconds.
         converged: whether the target was met; None where there was none.
+        ranks: how many take part, the first ones; None for all.
         estimator: what an iteration's time is, as in `statistics.iteration_times`.
         starved: why it was given up for want of memory.
     """
@@ -35,6 +36,7 @@ class Measurement:
     elapsed_s: float = 0.0
     stopped_by: str = ""
     converged: bool | None = None
+    ranks: int | None = None
     estimator: str = SLOWEST_RANK
     typical_s: float = 0.0
     starved: str = ""
@@ -44,7 +46,7 @@ class Measurement:
 
     def times(self) -> Array:
         """One time per iteration, in order: [iteration]."""
-        return iteration_times(self.samples_s, self.start_offsets_s, self.estimator)
+        return iteration_times(self.samples_s[: self.ranks], self.start_offsets_s[: self.ranks], self.estimator)
 
     def add(self, samples: list[list[float]], starts: list[list[float]], regions: dict[str, list[list[float]]]) -> None:
         """Appends a block: [rank][iteration]."""

@@ -8,6 +8,8 @@ from benchkit.intervals import Array
 
 FEWEST, PER_BIN, MOST_BINS = 100, 10, 40
 """Samples that tell two modes apart, samples per bin of the histogram on average, bins at most."""
+LEAST_RATIO = 1.1
+"""Modes that differ by less are one: of short times, the clock's resolution alone makes peaks."""
 VALLEY, LEAST_SHARE = 0.5, 0.1
 """Two peaks are two modes where the valley between them is below this share of the lower peak and
 each side holds so large a share of all samples."""
@@ -31,7 +33,8 @@ def find_modes(times: Array) -> Modes | None:
     if edge is None:
         return None
     slow = times > edge
-    return Modes(float(np.median(times[~slow])), float(np.median(times[slow])), float(slow.mean()))
+    found = Modes(float(np.median(times[~slow])), float(np.median(times[slow])), float(slow.mean()))
+    return found if found.slow_s >= LEAST_RATIO * found.fast_s else None
 
 
 def valley_between_modes(times: Array) -> float | None:

@@ -90,8 +90,8 @@ def case_line(case: dict[str, Any]) -> str:
     if case["status"] != "ok":
         return f"{labels}  {case['status'].upper()}: {case['reason']}".strip()
     estimator = case.get("estimator", SLOWEST_RANK)
-    times = iteration_times(case["samples_s"], case["start_offsets_s"], estimator)
-    summary = summarize(case["samples_s"], case["start_offsets_s"], estimator)
+    samples, starts = (rows and rows[: case.get("ranks")] for rows in (case["samples_s"], case["start_offsets_s"]))
+    times, summary = iteration_times(samples, starts, estimator), summarize(samples, starts, estimator)
     calls = f" of {case['calls_per_sample']} calls" if case["calls_per_sample"] > 1 else ""
     text = f"{labels}  {time_text(summary, find_modes(times))}  ({len(times)} samples{calls})"
     algbw, busbw = algorithm_bandwidth(case, summary), bus_bandwidth(case, summary)

@@ -106,7 +106,7 @@ def summarize(
         "p95_s": p95,
         "p99_s": p99,
         "num_samples": len(times),
-        "independent_samples": int(len(times) / correlation_length(times)),
+        "independent_samples": max(1, int(len(times) / correlation_length(times))),
         "start_skew_s": None,
         "makespan_s": None,
         "straggler_rank": None,

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from analysis.harvest import harvest
-from benchkit.estimators import LATENCY
+from benchkit.estimators import LAST_ARRIVAL
 from benchkit.models.collectives.sizes import REDUCTIONS, SHARED_OUT
 
 SUITE = "collective"
@@ -104,13 +104,13 @@ def row_of(row: Mapping[str, Any]) -> Row:
         busbw_gb_per_s=row.get("busbw_gb_per_s"),
         in_place=IN_PLACE.get(collective),
         status=row["status"],
-        estimator=estimator_of(row.get("timing"), calls),
+        estimator=estimator_of(row.get("estimator"), calls),
         conversion=", ".join(["as recorded", *special]),
     )
 
 
-def estimator_of(timing: str | None, calls: Any) -> str:
+def estimator_of(estimator: str | None, calls: Any) -> str:
     """What our time is, in words."""
-    if timing == LATENCY:
+    if estimator == LAST_ARRIVAL:
         return "median over iterations, last arrival to last exit"
     return f"median over {'iterations' if calls == 1 else f'samples of {calls} calls'} of the slowest rank"

@@ -19,7 +19,8 @@ UNKNOWN = (0.0, math.inf)
 HALVED = ("payload_bytes", "median_s", "ci_low_s", "ci_high_s")
 """Of a ping-pong, which is measured there and back: a link is told of by one message."""
 NOTE = (
-    "Latency + bytes / bandwidth (Hockney), least squares of logarithms; two lines where the times "
+    "Of calls back to back: latency + bytes / bandwidth (Hockney), least squares of logarithms; "
+    "two lines where the times "
     "change their slope with the size; send_recv one way. In brackets the 95 % interval; < and >: "
     "the times cannot tell the latency, or the time per byte, from none, and this is the bound. "
     "Bandwidth is of the payload as nccl-tests counts it (algbw). R² is of the logarithms. Left "

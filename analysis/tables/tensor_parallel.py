@@ -93,6 +93,7 @@ def told_of_overlap(shapes: Shapes) -> Iterator[str]:
     for shape, named in shapes.items():
         plain = [row for row in named.values() if row["implementation"] == PLAIN]
         others = [row for row in fixed_of(named) if row["implementation"] != PLAIN]
-        if plain and others and fastest(others)["ci_high_s"] < min(row["ci_low_s"] for row in plain):
+        lows = [row["ci_low_s"] for row in plain]
+        if lows and others and all(pd.notna(low) and fastest(others)["ci_high_s"] < low for low in lows):
             kind = WITHIN if fastest(others)["num_runs"] == 1 else "between runs"
             yield f"{shape_of(shape)}: {fastest(others)['name']} beats all plain orders beyond their intervals {kind}."

@@ -53,7 +53,7 @@ def content_of(row: Mapping[str, Any], case: Mapping[str, Any]) -> dict[str, Any
         **{name: int(row[f"model.{name}"]) for name in sizes},
         "batch_size": int(row["batch_size"]),
         "num_steps": int(case["calls_per_sample"]),
-        "num_warmups": int(row["warmup_iterations"]),
+        "num_warmups": len(case["warmup_s"][0]) if case["warmup_s"] else 0,
         "num_trials": len(times),
         "forward_only": row["pass"] == "forward",
         "trial_times_ms": times.tolist(),

@@ -40,6 +40,12 @@ def test_times_of_two_kinds_are_told_with_their_ratio_and_share(count):
     assert found.slow_share == pytest.approx(0.2, abs=0.05)
 
 
+def test_the_resolution_of_a_clock_is_no_second_mode():
+    draw = np.random.default_rng(0)
+    times = np.round(draw.normal(10e-6, 30e-9, 2000) / 32e-9) * 32e-9
+    assert find_modes(times) is None
+
+
 def test_too_few_samples_and_a_constant_say_nothing():
     assert find_modes(np.ones(500)) is None
     assert find_modes(np.array([1.0, 9.0] * 40)) is None

@@ -158,3 +158,14 @@ def test_a_reader_that_leaves_early_still_gets_all_files(two_places, tmp_path):
 def test_backends_are_compared_at_the_largest_size_that_most_have():
     rows = pd.DataFrame({"data_size": [1, 10, 100, 1, 10], "place": ["a", "a", "a", "b", "b"]})
     assert comparison_size(rows) == 10
+
+
+def test_a_report_of_rows_without_any_interval_is_whole(tmp_path, capsys):
+    few = [
+        make_record(size, 2, 1e-3 * size, backend=name, samples=11) for name in ("gloo", "mpi") for size in (1.0, 4.0)
+    ]
+    assert main([str(write_all(tmp_path, few))]) == 0
+    text = (tmp_path / "analysis" / "analysis.txt").read_text()
+    assert "without an interval of both, that may be chance" in text
+    assert "no interval, too few independent samples; raise measure.max_iterations." in text
+    assert "too few" in capsys.readouterr().out

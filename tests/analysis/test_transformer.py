@@ -267,7 +267,7 @@ def test_each_measured_pass_has_its_json(records, tmp_path):
     assert content.pop("std_time_ms") == pytest.approx(np.std(times, ddof=1))
     assert content == {
         "model_size": "tiny", "vocab": 10000, "context_length": 64, "d_model": 64, "d_ff": 256, "num_layers": 2,
-        "num_heads": 4, "batch_size": 4, "num_steps": 1, "num_warmups": 5, "num_trials": FEWEST_SAMPLES,
+        "num_heads": 4, "batch_size": 4, "num_steps": 1, "num_warmups": 1, "num_trials": FEWEST_SAMPLES,
         "forward_only": False,
         "device": "cpu", "pass": "forward_backward",
     }  # fmt: skip

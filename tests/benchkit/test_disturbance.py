@@ -66,6 +66,12 @@ def test_a_disturbed_case_says_so_in_its_row_and_in_the_text():
     assert said in sentences.describe(table)
 
 
+def test_a_quota_that_slows_a_rank_on_purpose_is_no_disturbance():
+    held = disturbed(throttled_s=[0.0, 5.0])["cases"][0]
+    assert disturbances.describe(held, "cgroup") == ""
+    assert disturbances.describe(held, "duty_cycle") == "held back by a CPU quota for 50.0% of the time"
+
+
 def test_an_undisturbed_case_and_one_of_before_say_nothing():
     calm = disturbed(pressure_s=[0.9, 0.9])
     assert disturbances.describe(calm["cases"][0]) == ""

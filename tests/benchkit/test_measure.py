@@ -107,6 +107,12 @@ def test_a_case_may_ask_for_samples_of_some_length_beside_one_of_single_calls():
     assert filled.samples_s == [[1.0] * 5]
 
 
+def test_a_call_that_is_held_up_does_not_pass_for_a_long_one():
+    durations = iter([12.0] + [0.01] * 10**6)
+    [result] = run([Case(fill_seconds=10.0)], plan(max_iterations=2), FakeClock(lambda: next(durations)))
+    assert result.calls_per_sample == 1024
+
+
 def order_of_blocks(seed):
     seen = []
     cases = [Case(step=lambda name=name: seen.append(name)) for name in "abc"]
@@ -228,3 +234,9 @@ def test_what_disturbs_a_case_is_counted_on_every_rank_and_added_up(monkeypatch)
     [result, _] = run([Case(), Case()], config, FakeClock(cycle([1.0])), exchange=two_ranks)
     assert result.disturbance["steal_s"] == [float(len(result.blocks))] * 2
     assert set(result.disturbance) == set(COUNTERS)
+
+
+def test_ranks_that_take_no_part_have_no_say_in_a_latency():
+    measurement = Measurement(ranks=2, estimator="last_arrival_to_last_exit")
+    measurement.add([[2.0], [2.0], [0.0]], [[0.0], [0.5], [1.9]], {})
+    assert measurement.times().tolist() == [2.0]
