@@ -1,5 +1,6 @@
 import os
 import socket
+from unittest import mock
 
 import pytest
 
@@ -51,3 +52,16 @@ def test_a_node_has_the_name_that_its_cluster_gives_it(monkeypatch):
 
 def test_namespaces_are_told_apart():
     assert topology.namespace("net") == topology.namespace("net") != topology.namespace("time")
+
+
+def test_where_the_kernel_has_no_namespaces_a_host_is_one(monkeypatch):
+    own = topology.namespace("net")
+    monkeypatch.setattr("os.stat", mock.Mock(side_effect=FileNotFoundError))
+    without = topology.namespace("net")
+    assert without.endswith("-0")
+    assert without.rpartition("-")[0] == own.rpartition("-")[0]
+
+
+def test_where_cores_cannot_be_bound_all_are_usable(monkeypatch):
+    monkeypatch.delattr("os.sched_getaffinity")
+    assert topology.usable_cores() == list(range(os.cpu_count()))
