@@ -6,27 +6,30 @@ from typing import Any
 LIMITS = {
     "steal_s": (0.01, "other machines of the host took {:.1%} of a core"),
     "throttled_s": (0.01, "held back by a CPU quota for {:.1%} of the time"),
-    "pressure_s": (0.1, "some task waited for a core for {:.1%} of the time"),
+    "others_s": (0.1, "other processes used {:.0%} of a core"),
 }
-"""Per counter of `benchkit.disturbance` the share of the measuring time beyond which it is told."""
-MOST_SWITCHES_PER_SECOND = 100.0
-"""Of a rank, taken off its core by other tasks."""
+"""The share of the measuring time beyond which it is told. That tasks wait for a core is recorded
+(`pressure_s`) and not told: the ranks' own threads do."""
+LEAST_S = 0.05
+"""Less than this is told in no case: the kernel counts in ticks of a hundredth of a second."""
 
 
-def describe(case: Mapping[str, Any], slowed_by: str = "") -> str:
+def describe(case: Mapping[str, Any], slowed_by: str = "", num_hosts: int = 1) -> str:
     """What disturbed the rank that was disturbed most; "" where nothing did, or no counter tells.
 
-    slowed_by: what slows ranks down on purpose; a quota that does is no disturbance.
+    slowed_by: what slows ranks down on purpose; a quota that does is no disturbance. num_hosts: what
+    other processes did is known of one host alone, where all ranks are.
     """
     elapsed_s, counted = case.get("elapsed_s"), case.get("disturbance") or {}
-    if not elapsed_s:
+    if not elapsed_s or not counted:
         return ""
-    found = []
-    for name, (limit, words) in LIMITS.items():
-        share = max(counted.get(name, [0.0])) / elapsed_s
-        if share > limit and not (name == "throttled_s" and "cgroup" in slowed_by):
-            found.append(words.format(share))
-    switches = max(counted.get("involuntary_switches", [0.0])) / elapsed_s
-    if switches > MOST_SWITCHES_PER_SECOND:
-        found.append(f"a rank lost its core {switches:.0f} times a second")
-    return "; ".join(found)
+    taken = {name: max(counted.get(name, [0.0])) for name in ("steal_s", "throttled_s")}
+    if "cgroup" in slowed_by:
+        del taken["throttled_s"]
+    if num_hosts == 1 and "host_busy_s" in counted:
+        taken["others_s"] = max(counted["host_busy_s"]) - sum(counted["own_busy_s"])
+    return "; ".join(
+        words.format(taken[name] / elapsed_s)
+        for name, (limit, words) in LIMITS.items()
+        if taken.get(name, 0.0) > max(LEAST_S, limit * elapsed_s)
+    )

@@ -40,7 +40,7 @@ def rows_of(record: Mapping[str, Any]) -> list[dict[str, Any]]:
     rows = [
         labels(record, case)
         | case_row(case, uncertainty_s, cases)
-        | {"disturbed": disturbances.describe(case, slowed_by) or None}
+        | {"disturbed": disturbances.describe(case, slowed_by, len(shared["host"].split("+"))) or None}
         for case in cases
     ] or [failed]
     return [

@@ -5,32 +5,37 @@ import os
 import resource
 from pathlib import Path
 
-COUNTERS = ("steal_s", "throttled_s", "pressure_s", "involuntary_switches")
-"""steal_s: time that the hypervisor gave to other machines, summed over the host's cores
-(/proc/stat). throttled_s: time that the control group of the rank was held back by its quota
-(cpu.stat). pressure_s: time in which some task of the host waited for a core (/proc/pressure/cpu).
-involuntary_switches: how often another task took a core from this process (getrusage)."""
-STEAL = 8
-"""Its place in the first line of /proc/stat (proc(5)), after the word \"cpu\"."""
+COUNTERS = ("steal_s", "throttled_s", "pressure_s", "host_busy_s", "own_busy_s", "involuntary_switches")
+"""steal_s: time that the hypervisor gave to other machines, and host_busy_s: time in which processes
+ran, both summed over the host's cores (/proc/stat). throttled_s: time that the control group of the
+rank was held back by its quota (cpu.stat). pressure_s: time in which some task of the host waited for
+a core (/proc/pressure/cpu). own_busy_s: time in which this process ran, and involuntary_switches: how
+often another task took a core from it (getrusage)."""
+BUSY, STEAL = slice(0, 3), 7
+"""Places among the numbers of the first line of /proc/stat: user, nice and system time; steal (proc(5))."""
 
 
 def read_counters() -> list[float]:
     """COUNTERS of this process and its host; 0 where the kernel does not tell."""
+    ticks, own = numbers_after(Path("/proc/stat"), "cpu "), resource.getrusage(resource.RUSAGE_SELF)
+    [throttled_us] = numbers_after(cpu_stat(), "throttled_usec") or [0.0]
     return [
-        word_after(Path("/proc/stat"), "cpu ", STEAL - 1) / ticks_per_second(),
-        word_after(cpu_stat(), "throttled_usec", 0) / 1e6,
+        ticks[STEAL] / ticks_per_second() if len(ticks) > STEAL else 0.0,
+        throttled_us / 1e6,
         pressure_s(Path("/proc/pressure/cpu")),
-        float(resource.getrusage(resource.RUSAGE_SELF).ru_nivcsw),
+        sum(ticks[BUSY]) / ticks_per_second(),
+        own.ru_utime + own.ru_stime,
+        float(own.ru_nivcsw),
     ]
 
 
-def word_after(path: Path, start: str, index: int) -> float:
-    """A number of the line that begins with `start`; 0 where there is none."""
+def numbers_after(path: Path, start: str) -> list[float]:
+    """The numbers of the line that begins with `start`; [] where there is none."""
     try:
         lines = path.read_text().splitlines()
-        return float(next(line for line in lines if line.startswith(start)).split()[1 + index])
-    except (OSError, StopIteration, IndexError, ValueError):
-        return 0.0
+        return [float(word) for word in next(line for line in lines if line.startswith(start)).split()[1:]]
+    except (OSError, StopIteration, ValueError):
+        return []
 
 
 def pressure_s(path: Path) -> float:

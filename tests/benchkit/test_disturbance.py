@@ -5,17 +5,18 @@ import time
 
 from analysis import disturbances, sentences
 from benchkit import disturbance
-from benchkit.disturbance import COUNTERS, pressure_s, read_counters, word_after
+from benchkit.disturbance import COUNTERS, numbers_after, pressure_s, read_counters
 from tests.support.records import make_record, tabulate_records
 
 
 def test_numbers_are_found_where_proc_has_them(tmp_path):
     stat = tmp_path / "stat"
     stat.write_text("cpu  10 20 30 40 50 60 70 800 90 0\ncpu0 1 2 3 4 5 6 7 8 9 0\n")
-    assert word_after(stat, "cpu ", disturbance.STEAL - 1) == 800
+    found = numbers_after(stat, "cpu ")
+    assert (found[disturbance.STEAL], sum(found[disturbance.BUSY])) == (800, 60)
     group = tmp_path / "cpu.stat"
     group.write_text("usage_usec 5\nnr_throttled 3\nthrottled_usec 2500000\n")
-    assert word_after(group, "throttled_usec", 0) == 2_500_000
+    assert numbers_after(group, "throttled_usec") == [2_500_000]
     pressure = tmp_path / "cpu"
     pressure.write_text("some avg10=0.00 avg60=0.00 avg300=0.00 total=1234567\nfull avg10=0.00 total=0\n")
     assert pressure_s(pressure) == 1.234567
@@ -23,10 +24,9 @@ def test_numbers_are_found_where_proc_has_them(tmp_path):
 
 def test_what_the_kernel_does_not_tell_is_0(tmp_path):
     torn = tmp_path / "torn"
-    torn.write_text("some avg10=0.00 avg60=0.00\ncpu  1 2\n")
+    torn.write_text("some avg10=0.00 avg60=0.00\ncpu  1 x\n")
     for path in (torn, tmp_path / "none"):
-        assert word_after(path, "cpu ", 7) == 0
-        assert word_after(path, "throttled_usec", 0) == 0
+        assert numbers_after(path, "cpu ") == numbers_after(path, "throttled_usec") == []
         assert pressure_s(path) == 0
 
 
@@ -55,15 +55,21 @@ def disturbed(**counted):
 
 
 def test_a_disturbed_case_says_so_in_its_row_and_in_the_text():
-    record = disturbed(steal_s=[0.3, 0.2], throttled_s=[0.0, 2.0], involuntary_switches=[5000.0, 0.0])
+    record = disturbed(steal_s=[0.3, 0.2], throttled_s=[0.0, 2.0], host_busy_s=[15.0, 14.9], own_busy_s=[6.0, 5.0])
     said = disturbances.describe(record["cases"][0])
     assert said == (
         "other machines of the host took 3.0% of a core; held back by a CPU quota for 20.0% of the time; "
-        "a rank lost its core 500 times a second"
+        "other processes used 40% of a core"
     )
     table = tabulate_records([record])
     assert table["disturbed"].tolist() == [said]
     assert said in sentences.describe(table)
+
+
+def test_what_others_did_is_not_told_of_several_hosts():
+    case = disturbed(host_busy_s=[15.0, 15.0], own_busy_s=[1.0, 1.0])["cases"][0]
+    assert disturbances.describe(case) == "other processes used 130% of a core"
+    assert disturbances.describe(case, num_hosts=2) == ""
 
 
 def test_a_quota_that_slows_a_rank_on_purpose_is_no_disturbance():
@@ -73,7 +79,7 @@ def test_a_quota_that_slows_a_rank_on_purpose_is_no_disturbance():
 
 
 def test_an_undisturbed_case_and_one_of_before_say_nothing():
-    calm = disturbed(pressure_s=[0.9, 0.9])
+    calm = disturbed(pressure_s=[9.0, 9.0], involuntary_switches=[5000.0, 0.0], host_busy_s=[9.9], own_busy_s=[9.0])
     assert disturbances.describe(calm["cases"][0]) == ""
     assert disturbances.describe(make_record()["cases"][0]) == ""
     assert tabulate_records([calm])["disturbed"].isna().all()

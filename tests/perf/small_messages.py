@@ -48,6 +48,8 @@ def rank_main(rank: int, folder: str, data_size: float) -> None:
     dist.all_gather_object(gathered, (samples, loops))
     if rank == 0:
         Path(folder, "samples.json").write_text(json.dumps(gathered))
+    dist.barrier()
+    dist.destroy_process_group()
 
 
 def by_script(data_size: float) -> tuple[float, ...]:
