@@ -45,7 +45,8 @@ def test_a_record_is_complete_in_itself(sweep):
     record = sweep[0].records()[-1]
     case = record["cases"][-1]
     assert len(case["samples_s"]) == record["world_size"] == 3
-    assert {len(row) for row in case["samples_s"]} == {20}
+    [num_samples] = {len(row) for row in case["samples_s"]}
+    assert 0 < num_samples <= 20  # or as many as a second holds
     assert {len(row) >= 2 for row in case["warmup_s"]} == {True}
     assert min(min(row) for row in case["start_offsets_s"]) == 0
     assert case["payload_bytes"] == pytest.approx(0.01 * 2**20, abs=4)
