@@ -74,7 +74,7 @@ def test_every_reduction_is_verified_and_repeated_as_often_as_asked(cli):
 
 def test_dtypes_and_what_is_not_here(cli):
     types = "float16,bfloat16,float32,float64,int32,int64"
-    done = cli("+suite=allreduce", *QUICK, "-m", f"dtype={types}", "backend=gloo,nccl")
+    done = cli("+suite=allreduce", *QUICK, "measure.mode=loop", "-m", f"dtype={types}", "backend=gloo,nccl")
     statuses = [record["status"] for record in cli.records()]
     assert statuses.count("ok") == 6
     assert statuses.count("unavailable") == 6
@@ -185,7 +185,7 @@ def test_a_typo_in_a_yaml_of_ones_own_is_one_line(tmp_path, monkeypatch):
 
 
 def test_a_reader_that_leaves_early_does_not_end_the_sweep(cli):
-    command = f"{sys.executable} -m benchkit +suite=allreduce {' '.join(QUICK)} -m seed=1,2 | head -1"
+    command = f"{sys.executable} -m benchkit +suite=allreduce {' '.join(QUICK)} measure.mode=loop -m seed=1,2 | head -1"
     done = subprocess.run(command, shell=True, cwd=cli.folder, env=cli.environment, capture_output=True, text=True)
     assert [record["status"] for record in cli.records()] == ["ok"] * 2
     assert done.stderr == ""
