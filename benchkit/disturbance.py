@@ -5,6 +5,8 @@ import os
 import resource
 from pathlib import Path
 
+from launch.topology import read_text
+
 COUNTERS = ("steal_s", "throttled_s", "pressure_s", "host_busy_s", "own_busy_s", "involuntary_switches")
 """steal_s: time that the hypervisor gave to other machines, and host_busy_s: time in which processes
 ran, both summed over the host's cores (/proc/stat). throttled_s: time that the control group of the
@@ -31,18 +33,18 @@ def read_counters() -> list[float]:
 
 def numbers_after(path: Path, start: str) -> list[float]:
     """The numbers of the line that begins with `start`; [] where there is none."""
+    line = next((line for line in read_text(str(path)).splitlines() if line.startswith(start)), "")
     try:
-        lines = path.read_text().splitlines()
-        return [float(word) for word in next(line for line in lines if line.startswith(start)).split()[1:]]
-    except (OSError, StopIteration, ValueError):
+        return [float(word) for word in line.split()[1:]]
+    except ValueError:
         return []
 
 
 def pressure_s(path: Path) -> float:
     """Seconds in which some task waited, from a file as Linux 4.20 and later have it; 0 where there is none."""
     try:
-        return float(path.read_text().splitlines()[0].rpartition("total=")[2]) / 1e6
-    except (OSError, IndexError, ValueError):
+        return float(read_text(str(path)).partition("\n")[0].rpartition("total=")[2]) / 1e6
+    except ValueError:
         return 0.0
 
 
@@ -54,9 +56,6 @@ def ticks_per_second() -> int:
 @functools.cache
 def cpu_stat() -> Path:
     """The cpu.stat of this process's control group (version 2); that of the host's root where there is none."""
-    try:
-        lines = Path("/proc/self/cgroup").read_text().splitlines()
-    except OSError:
-        lines = []
+    lines = read_text("/proc/self/cgroup").splitlines()
     group = next((line.removeprefix("0::/") for line in lines if line.startswith("0::/")), "")
     return Path("/sys/fs/cgroup") / group / "cpu.stat"
