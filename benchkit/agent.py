@@ -14,10 +14,11 @@ from typing import Any
 from benchkit import backends, crew, environment, layout, record, verdict
 from benchkit.config import RunConfig, as_dict
 from benchkit.crew import Crew
-from benchkit.errors import Unavailable
+from benchkit.errors import HostBusy, Unavailable
 from benchkit.layout import Layout
 from benchkit.progress import PROGRESS
 from benchkit.registry import start_fork_server
+from benchkit.rendezvous import Rendezvous
 from benchkit.verdict import error_report
 from benchkit.worker import Assignment
 from launch import clock_offsets, ranks, stops, topology
@@ -58,6 +59,8 @@ def run_point(config: RunConfig, folder: Path, overrides: list[str]) -> dict[str
     result = new_record(config, overrides, plan)
     try:
         result |= attempt(config, folder, here, plan, result)
+    except HostBusy as busy:
+        result |= {"status": "error", "error": error_report(str(busy))}
     except Lost as lost:
         result |= lost_report(lost)
         if lost.nodes:
@@ -81,15 +84,16 @@ def run_point(config: RunConfig, folder: Path, overrides: list[str]) -> dict[str
 
 def attempt(config: RunConfig, folder: Path, crew: Crew, plan: Layout, result: dict[str, Any]) -> dict[str, Any]:
     """Runs the ranks of one point, in step with the other agents; returns what that adds to the record."""
-    agents, prefix = crew.agents, crew.next_point()
+    agents = crew.agents
     if not all(agents.exchange(save(result, folder, crew), STEP_S)):
         return {}  # the record says why
     if plan.problem:
         return {"status": "unavailable", "error": error_report(plan.problem)}
-    with crew.hosts_to_ourselves(result["phases_s"]):
+    waiting = crew.hosts_to_ourselves(config.host_wait_s, result["phases_s"])
+    with crew.rendezvous() as rendezvous, waiting as warnings:
         crew.clock.look(agents)
         used, forked_s, oom_kills = crew.clock.offset(), time.perf_counter(), environment.oom_kills()
-        outcome = fork_ranks(config, crew, plan, folder, prefix, used)
+        outcome = fork_ranks(config, crew, plan, folder, rendezvous, used)
         own = {
             "failure": asdict(outcome.failure) if outcome.failure else None,
             "out_of_memory": environment.oom_kills() > oom_kills,
@@ -102,12 +106,12 @@ def attempt(config: RunConfig, folder: Path, crew: Crew, plan: Layout, result: d
     return reported | {
         "start_clock": {"estimator": estimator, "uncertainty_s": max(errors_s)},
         "phases_s": result["phases_s"] | reported.get("phases_s", {}),
-        "warnings": [*result["warnings"], *reported.get("warnings", ())],
+        "warnings": [*result["warnings"], *warnings, *reported.get("warnings", ())],
     }
 
 
 def fork_ranks(
-    config: RunConfig, crew: Crew, plan: Layout, folder: Path, prefix: str, offset: Offset
+    config: RunConfig, crew: Crew, plan: Layout, folder: Path, rendezvous: Rendezvous, offset: Offset
 ) -> Outcome:  # fmt: skip
     """Starts this agent's ranks of one point and waits for their end, or that of others; never raises an Exception."""
     agents, host = crew.agents, crew.agents.me.host
@@ -115,8 +119,6 @@ def fork_ranks(
         backends.require_available(config)
         if config.start_method == "forkserver":
             start_fork_server([config.suite])
-        port = crew.facts[agents.members[0].index]["store_port"]
-        rendezvous = backends.Rendezvous(agents.hub, port, prefix)
         with mps.daemon(layout.by_mps(config, plan.slowdown), len(crew.on_host_of(agents.me))) as shares:
             outcome = ranks.run_ranks(
                 "benchkit.worker:run_rank",
@@ -124,7 +126,10 @@ def fork_ranks(
                     Assignment(config, place, plan.world_size, plan.threads, plan.slowdown, rendezvous, offset, folder)
                     for place in plan.places
                 ],
-                environments=[shares | layout.rank_environment(config, place, plan) for place in plan.places],
+                environments=[
+                    shares | rendezvous.environment() | layout.rank_environment(config, place, plan)
+                    for place in plan.places
+                ],
                 folder=folder,
                 timeout_s=config.timeout_s,
                 start_method=config.start_method,

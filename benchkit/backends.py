@@ -3,7 +3,6 @@
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from datetime import timedelta
 
 import torch
@@ -12,17 +11,7 @@ import torch.distributed as dist
 from benchkit.config import RunConfig
 from benchkit.errors import Unavailable
 from benchkit.layout import Place
-
-STORE_TIMEOUT = timedelta(seconds=60)
-
-
-@dataclass(frozen=True)
-class Rendezvous:
-    """Where ranks meet: agent 0's store, and a prefix of its own for each point."""
-
-    host: str
-    port: int
-    prefix: str
+from benchkit.rendezvous import STORE_TIMEOUT, Rendezvous
 
 
 def require_available(config: RunConfig) -> None:
@@ -42,10 +31,9 @@ def join(config: RunConfig, place: Place, world_size: int, rendezvous: Rendezvou
     if config.hardware.device == "cuda":
         device = torch.device("cuda", place.device_index)
         torch.cuda.set_device(device)
-    store = dist.TCPStore(rendezvous.host, rendezvous.port, is_master=False, timeout=STORE_TIMEOUT)
     dist.init_process_group(
         config.backend.name,
-        store=dist.PrefixStore(rendezvous.prefix, store),
+        store=rendezvous.store(),
         rank=place.rank,
         world_size=world_size,
         timeout=group_timeout(config),

@@ -119,6 +119,9 @@ class RunConfig:
     start_method: str = key("how rank processes start", choices=("forkserver", "spawn"))
     timeout_s: float = key("time allowed to one point from fork to exit", unit="s", above=0, below=1e6)
     join_timeout_s: float = key("time allowed to a launcher's agents to come together", unit="s", above=0, below=1e6)
+    host_wait_s: float = key(
+        "time that a point waits for other runs on each of its hosts", unit="s", at_least=0, below=1e6
+    )
     backend: BackendConfig = key("group: how ranks communicate")
     hardware: HardwareConfig = key("group: what they run on")
     measure: MeasureConfig = key("group: how long, and until when, a case is timed")

@@ -4,21 +4,21 @@ import contextlib
 import functools
 import itertools
 import logging
+import os
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
-import torch.distributed as dist
-
 from benchkit import environment
+from benchkit.errors import HostBusy
+from benchkit.rendezvous import Rendezvous, store_folder, tcp_store
 from launch.agents import STEP_S, Agents, alone
 from launch.clock_offsets import OffsetTracker
-from launch.host_lock import HostLock
+from launch.host_lock import Holder, HostLock, HostTaken
 from launch.members import Lost, Member, SweepEnds
 
-QUEUE_S = 7 * 24 * 3600.0
-"""How long a host may be taken by other runs."""
 WAIT = "wait_for_host"
 """Name of the phase in which other runs measure on the hosts."""
 log = logging.getLogger("benchkit")
@@ -30,47 +30,89 @@ class Crew:
 
     agents: Agents
     facts: dict[int, dict[str, Any]]
+    store_port: int | None = None
+    """Of agent 0's TCPStore, where agents are on several hosts; None where ranks meet by a file."""
     clock: OffsetTracker = field(default_factory=OffsetTracker)
     _points: Iterator[int] = field(default_factory=itertools.count)
+    _given_up: set[int | None] = field(default_factory=set)
+    """Other users who kept a host for too long once: they are not waited for again."""
 
     @property
     def clock_is_shared(self) -> bool:
         """Whether one monotonic clock serves all agents, as on one host."""
         return len({member.clock for member in self.agents.members}) == 1
 
-    def next_point(self) -> str:
-        """A name for a point's place in the store; the same on all agents, which go through the points in step."""
-        return f"point/{next(self._points)}"
+    @contextlib.contextmanager
+    def rendezvous(self) -> Iterator[Rendezvous]:
+        """Where the ranks of the next point meet; the same on all agents, which go through the points in step."""
+        point = next(self._points)
+        if self.store_port is not None:
+            yield Rendezvous("", self.agents.hub, self.store_port, f"point/{point}")
+            return
+        file = Path(self.facts[0]["store_folder"], str(point))
+        try:
+            yield Rendezvous(str(file))
+        finally:
+            file.unlink(missing_ok=True)
 
     def on_host_of(self, member: Member) -> list[Member]:
         """The agents that share a member's host, itself among them."""
         return [other for other in self.agents.members if other.network == member.network]
 
     @contextlib.contextmanager
-    def hosts_to_ourselves(self, phases_s: dict[str, float]) -> Iterator[None]:
+    def hosts_to_ourselves(self, limit_s: float, phases_s: dict[str, float]) -> Iterator[list[str]]:
         """Holds the lock of every host; taken in the order of their names, so that no two runs wait for each other.
 
-        The wait for other runs is a phase of its own: it says nothing about this point.
+        Yields warnings for the record. The wait for other runs is a phase of its own: it says nothing about this point.
+
+        Args:
+            limit_s: how long other runs are waited for on each host, in seconds.
+            phases_s: takes the seconds of the wait.
+
+        Raises:
+            HostBusy: on all agents, where a process of our own user holds a host for longer. Other users cannot stop
+                us so: a host that one of them holds is measured on, with a warning.
         """
         lock, asked_s = HostLock(), time.perf_counter()
         try:
             try:
-                self.take_turns(lock)
+                warnings = self.take_turns(lock, limit_s)
             finally:
                 phases_s[WAIT] = round(time.perf_counter() - asked_s, 6)
-            yield
+            yield warnings
         finally:
             lock.release()
 
-    def take_turns(self, lock: HostLock) -> None:
-        """Waits until no other run measures on any host."""
-        me = self.agents.me
+    def take_turns(self, lock: HostLock, limit_s: float) -> list[str]:
+        """Waits until no other run measures on any host; returns what is to be warned of."""
+        me, taken = self.agents.me, []
         for host in sorted({member.network for member in self.agents.members}):
+            mine = None
             if me.network == host and self.on_host_of(me)[0] == me:
-                lock.acquire(
-                    lambda pid: log.warning("%s: waiting for process %d, which measures", me.host, pid), self.agents
-                )
-            self.agents.exchange(None, QUEUE_S)
+                mine = self.acquire(lock, limit_s)
+            taken += filter(None, self.agents.exchange(mine, limit_s + STEP_S))
+        for text, is_ours in taken:
+            if is_ours:
+                raise HostBusy(f"{text}; host_wait_s={limit_s:g}")
+        return [f"measured beside another run: {text}" for text, _ in taken]
+
+    def acquire(self, lock: HostLock, limit_s: float) -> tuple[str, bool] | None:
+        """Takes this host's lock; where that fails, returns why and whether its holder is of our own user."""
+        me = self.agents.me
+
+        def say(holder: Holder) -> None:
+            log.warning("%s: waiting for %s, which measures", me.host, holder)
+
+        def limit(holder: Holder) -> float:
+            return 0.0 if holder.uid in self._given_up else limit_s
+
+        try:
+            lock.acquire(say, self.agents, limit)
+        except HostTaken as error:
+            if not error.holder.is_ours:
+                self._given_up.add(error.holder.uid)
+            return f"{me.host} is {error}", error.holder.is_ours
+        return None
 
 
 _joined: list[Agents] = []
@@ -86,15 +128,25 @@ def enter(agents: Agents) -> None:
 def crew() -> Crew:
     """The agents that entered, each asked for its facts; this process alone where none did."""
     agents = _joined[0] if _joined else alone()
-    told = None
-    while told is None:
+    told = exchanged(agents, own_facts(agents))
+    facts = {member.index: each for member, each in zip(agents.members, told, strict=True)}
+    one_host = len({member.network for member in agents.members}) == 1
+    meets = exchanged(agents, one_host and os.access(facts[0]["store_folder"], os.W_OK))
+    if all(meets):
+        return Crew(agents, facts, store_port=None)
+    port = exchanged(agents, tcp_store().port if agents.first else None)[0]
+    return Crew(agents, facts, store_port=port)
+
+
+def exchanged(agents: Agents, value: Any) -> list[Any]:
+    """What every agent tells, before the first point; agents that are lost meanwhile are left out."""
+    while True:
         try:
-            told = agents.exchange(own_facts(agents), STEP_S)
+            return agents.exchange(value, STEP_S)
         except Lost as lost:
             if lost.nodes:
                 raise SweepEnds(str(lost)) from None
             log.warning("%s; the others go on", lost)
-    return Crew(agents, {member.index: facts for member, facts in zip(agents.members, told, strict=True)})
 
 
 def own_facts(agents: Agents) -> dict[str, Any]:
@@ -102,11 +154,5 @@ def own_facts(agents: Agents) -> dict[str, Any]:
     return {
         **environment.of_agent(),
         "visible_gpus": environment.visible_gpus(),
-        "store_port": store().port if agents.first else None,
+        "store_folder": store_folder().name if agents.first else None,
     }
-
-
-@functools.cache
-def store() -> dist.TCPStore:
-    """Agent 0's store, through which all points' ranks find each other, on a port that the system chose."""
-    return dist.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)

@@ -3,6 +3,7 @@
 BenchkitError
 ├── ConfigError      the command line or a YAML is wrong        exit code 2, nothing runs
 ├── Unavailable      this machine or torch build cannot do it   status "unavailable"
+├── HostBusy         another run of ours holds a host           status "error"
 └── InvalidResult    a case computed something wrong            status "invalid"
 """
 
@@ -22,6 +23,10 @@ class ConfigError(BenchkitError):
 
 class Unavailable(BenchkitError):
     """The backend, device or operation does not exist here; says which and why."""
+
+
+class HostBusy(BenchkitError):
+    """Another run of the same user measures on a host for longer than this one waits; names it."""
 
 
 class InvalidResult(BenchkitError):

@@ -34,7 +34,7 @@ FINAL = tuple(status for status in STATUSES if status not in ("running", "preemp
 HARMLESS = ("ok", "unavailable", "skipped")
 """Statuses that do not make a sweep fail."""
 
-VOLATILE_KEYS = ("timeout_s", "join_timeout_s", "hardware.peak_tflop_per_s", "explain", "workloads")
+VOLATILE_KEYS = ("timeout_s", "join_timeout_s", "host_wait_s", "hardware.peak_tflop_per_s", "explain", "workloads")
 """Configuration keys that do not change what is measured."""
 
 

@@ -20,6 +20,7 @@ from benchkit.memory import PeakMemory, available_bytes
 from benchkit.profiling import record_traces, trace_file
 from benchkit.regions import marked_by
 from benchkit.registry import load_suites
+from benchkit.rendezvous import Rendezvous
 from launch.clock_offsets import Offset
 from launch.slowdown.brakes import NoBrake, make_brake
 
@@ -33,7 +34,7 @@ class Assignment:
     world_size: int
     threads: int
     slowdown: tuple[float, ...]
-    rendezvous: backends.Rendezvous
+    rendezvous: Rendezvous
     offset: Offset
     folder: Path
 

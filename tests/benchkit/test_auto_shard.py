@@ -219,7 +219,7 @@ def test_a_job_compares_every_rule_with_one_device(compared, number):
 
 SEEN = {
     "swapped": {"axis0 2", "dispatcher 2"},
-    "lost": {"axis0 2"},  # the dispatcher sends pickled objects, which are not lost
+    "lost": {"axis0 2"},  # the dispatcher sends bytes, which are not lost
     "stale": {"none 1", "auto 2", "axis0 2", "dispatcher 2"},
 }
 

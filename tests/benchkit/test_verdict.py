@@ -89,7 +89,7 @@ def test_waiting_for_the_host_is_a_phase_and_no_part_of_the_total(tmp_path, monk
     """An hour in which another run measures, whether the host becomes free or another agent goes meanwhile."""
     now_s = [0.0]
 
-    def taken_for_an_hour(self, say, agents):
+    def taken_for_an_hour(self, say, agents, limit):
         now_s[0] += 3600
         if lost:
             raise lost

@@ -78,7 +78,7 @@ def test_an_agent_that_dies_before_all_have_joined_is_named_on_every_side(cli):
 
 def test_who_waits_for_the_host_still_hears_the_others(cli):
     lock = HostLock()
-    lock.acquire(lambda pid: None)
+    lock.acquire(lambda holder: None)
     processes = cli.agents(2, *POINT)
     try:
         assert wait_until(lambda: [record["status"] for record in cli.records()] == ["running"])
@@ -88,7 +88,7 @@ def test_who_waits_for_the_host_still_hears_the_others(cli):
     finally:
         lock.release()
     assert [code for code, _, _ in results] == [128 + signal.SIGTERM] * 2
-    assert f"waiting for process {os.getpid()}, which measures" in results[0][1]
+    assert f"waiting for process {os.getpid()} of user " in results[0][1]
     assert [record["status"] for record in cli.records()] == ["interrupted"]
 
 

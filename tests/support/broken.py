@@ -37,11 +37,13 @@ def inject(fault: str, rank: Rank) -> Callable[[Callable[[], object]], None]:
     from torch.distributed.tensor import DTensor
     from torch.utils._python_dispatch import TorchDispatchMode
 
+    from benchkit.models.auto_shard.dispatcher import Dispatched
+
     last = rank.index == rank.world_size - 1
     first_results: dict[Any, torch.Tensor] = {}
 
     def tensors_in(value: Any) -> Iterator[torch.Tensor]:
-        """What is measured; not the integers that pickled objects travel as."""
+        """What is measured; not the bytes and integers that messages travel as."""
         if isinstance(value, torch.Tensor) and value.is_floating_point():
             yield value
         elif isinstance(value, list | tuple):
@@ -95,17 +97,15 @@ def inject(fault: str, rank: Rank) -> Callable[[Callable[[], object]], None]:
                 return kwargs["out"].copy_(result) if "out" in kwargs else result.clone()
             return func(*args, **kwargs)
 
-    receive = torch.distributed.recv_object_list
+    receive = Dispatched.receive
 
-    def receive_swapped(messages: list[Any], **options: Any) -> Any:
-        """Tensors that travel as pickled objects."""
-        result = receive(messages, **options)
-        messages[:] = [each.roll(1) if any(True for _ in tensors_in(each)) else each for each in messages]
-        return result
+    def receive_swapped(self: Dispatched, rank: int) -> torch.Tensor:
+        """Tensors that travel as messages of bytes."""
+        return receive(self, rank).roll(1)
 
     def run(call: Callable[[], object]) -> None:
-        objects = receive_swapped if fault == "swapped" else receive
-        with Fault(), mock.patch.object(torch.distributed, "recv_object_list", objects):
+        received = receive_swapped if fault == "swapped" else receive
+        with Fault(), mock.patch.object(Dispatched, "receive", received):
             call()
 
     return run

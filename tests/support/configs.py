@@ -17,7 +17,7 @@ def config(backend="gloo", device="cpu", ranks_per_device=1, slowdown=1, **chang
     settings = {
         "suite": "collective", "seed": 0, "world_size": "auto", "threads_per_rank": "auto",
         "start_method": "forkserver",
-        "timeout_s": 10.0, "join_timeout_s": 5.0,
+        "timeout_s": 10.0, "join_timeout_s": 5.0, "host_wait_s": 3600.0,
         "measure": None, "model": None, "backend": BackendConfig(backend, devices, {"A": "b"}),
         "hardware": HardwareConfig(device, ranks_per_device, slowdown, "auto"), "profile": False,
     }  # fmt: skip
@@ -30,7 +30,7 @@ def crew(*hosts, me=0, gpus=None, cores=None, available=None):
     gpus = gpus or [[]] * len(hosts)
     members = [Member(index, host, host, host, cores[index]) for index, host in enumerate(hosts)]
     facts = {
-        index: {"host": hosts[index], "cpu": "cpu", "gpus": [], "visible_gpus": gpus[index], "store_port": 1,
+        index: {"host": hosts[index], "cpu": "cpu", "gpus": [], "visible_gpus": gpus[index], "store_folder": "/nowhere",
                 "available_cores": available or len(cores[index])}
         for index in range(len(hosts))
     }  # fmt: skip

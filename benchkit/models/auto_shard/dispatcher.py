@@ -1,13 +1,13 @@
-"""GT's architecture, for comparison: whatever moves is pickled, goes through one process, and worker waits for worker.
+"""GT's architecture, for comparison: whatever moves becomes a message of bytes, goes through one process, and worker
+waits for worker.
 
 Shards lie along axis 0. For a product the dispatcher gathers all shards of the weight, concatenates them, and sends the
 whole to one worker after another, each of which multiplies and answers before the next one's turn (bwasti/gt2 at
-31a8a34, as its sources do it; there by ZeroMQ). The first rank is dispatcher, client and worker at once, so what it
+31a8a34, as its sources do it; there pickled, over ZeroMQ). The first rank is dispatcher, client and worker at once, so what it
 sends to itself costs nothing here.
 """
 
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -17,7 +17,10 @@ from benchkit.models.auto_shard.plans import ROWS, WHOLE
 from benchkit.models.auto_shard.programs import COMMUNICATE, COMPUTE, Program
 from benchkit.regions import region
 
-DONE = "done"
+DTYPES = (torch.float16, torch.bfloat16, torch.float32, torch.float64, torch.int32, torch.int64)
+DONE = len(DTYPES)
+"""In place of a dtype's number: a message without a tensor."""
+MOST_DIMENSIONS = 4
 
 
 @dataclass
@@ -31,13 +34,32 @@ class Dispatched(Program):
         """All but the dispatcher itself."""
         return range(1, self.plan.devices)
 
-    def send(self, message: Any, rank: int) -> None:
-        dist.send_object_list([message], dst=rank, group=self.group)
+    def send(self, message: Tensor | None, rank: int) -> None:
+        """Sends a tensor, copied into a message of bytes as pickling does, or the word that something is done.
 
-    def receive(self, rank: int) -> Any:
-        messages: list[Any] = [None]
-        dist.recv_object_list(messages, src=rank, group=self.group)
-        return messages[0]
+        A header goes before it: the number of its dtype, the number of its dimensions, and these.
+        """
+        shape = [] if message is None else list(message.shape)
+        kind = DONE if message is None else DTYPES.index(message.dtype)
+        header = [kind, len(shape), *shape, *[0] * (MOST_DIMENSIONS - len(shape))]
+        dist.send(torch.tensor(header), dst=rank, group=self.group)
+        if message is not None and message.numel():
+            content = message.contiguous().view(-1).view(torch.uint8).clone()
+            dist.send(content, dst=rank, group=self.group)
+
+    def receive(self, rank: int) -> Tensor:
+        """The tensor that comes from a rank, copied out of its message; empty where something is done."""
+        header = torch.empty(2 + MOST_DIMENSIONS, dtype=torch.int64)
+        dist.recv(header, src=rank, group=self.group)
+        kind, dimensions, *shape = header.tolist()
+        if kind == DONE:
+            return torch.empty(0)
+        result = torch.empty(shape[:dimensions], dtype=DTYPES[kind])
+        if result.numel():
+            content = torch.empty(result.numel() * result.element_size(), dtype=torch.uint8)
+            dist.recv(content, src=rank, group=self.group)
+            result.view(-1).view(torch.uint8).copy_(content)
+        return result
 
     def all_created(self) -> None:
         self.answered()
@@ -46,7 +68,7 @@ class Dispatched(Program):
         """A worker's answer: what it was told is done, on its device, too."""
         if self.device.type == "cuda":
             torch.cuda.synchronize(self.device)
-        self.send(DONE, 0)
+        self.send(None, 0)
 
     def answered(self) -> None:
         """Each worker says that it has done what it was told."""

@@ -1,7 +1,6 @@
 """Several ranks to one model, by torch's own means: data parallel, sharded data parallel (FSDP2), tensor parallel."""
 
 from collections.abc import Callable
-from typing import TypeVar
 
 import torch
 import torch.distributed as dist
@@ -19,8 +18,6 @@ from torch.distributed.tensor.parallel import (
 from torch.nn.parallel import DistributedDataParallel
 
 from benchkit.models.transformer.network import Layer, Network
-
-T = TypeVar("T")
 
 
 def plan() -> dict[str, ParallelStyle]:
@@ -65,13 +62,6 @@ def wrapped(kind: str, network: Network, mesh: DeviceMesh, bucket_mib: float) ->
             network, bucket_cap_mb=bucket_mib, gradient_as_bucket_view=True, broadcast_buffers=False
         )
     return fully_shard(network, mesh=mesh) if kind == "fsdp" else network
-
-
-def of_all_ranks(mine: T) -> list[T]:
-    """What every rank says, in order of ranks; all call this together."""
-    told: list[T] = [mine] * dist.get_world_size()
-    dist.all_gather_object(told, mine)
-    return told
 
 
 def averaged_over_ranks(value: Tensor) -> Tensor:

@@ -9,7 +9,7 @@ import torch
 
 from benchkit.case import Rank
 from benchkit.config import ModelConfig
-from benchkit.models.transformer.parallel import of_all_ranks
+from benchkit.group import gather_json
 
 SQUARE = {"cpu": 2048, "cuda": 8192}
 
@@ -37,7 +37,7 @@ def peak(config: Any, tokens: int, rank: Rank) -> Peak:
     name = torch.cuda.get_device_name(rank.device) if rank.device.type == "cuda" else ""
     entry = entry_of(table, name)
     mine = table[entry].get("bfloat16" if config.dtype == "autocast" else config.dtype) if entry else None
-    told = of_all_ranks((entry, mine))  # the ranks' GPUs may be unlike
+    told = gather_json([entry, mine])  # the ranks' GPUs may be unlike
     rates = [rate * 1e12 for _, rate in told if rate]
     if len(rates) == rank.world_size:
         flop_per_s = [rate * share / 100 for rate, share in zip(rates, rank.shares, strict=True)]

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from benchkit.case import Case, Parts, Rank, Work
+from benchkit.group import gather_json
 from benchkit.models.transformer import kernels, parallel, peaks
 from benchkit.models.transformer.communication import Communication, communicates
 from benchkit.models.transformer.counts import (
@@ -86,7 +87,7 @@ class Training:
         config, head_dim = self.config, self.model.d_model // self.model.num_heads
         device = self.rank.device
         mine = kernels.missing(config.attention, config.dtype, head_dim, config.compile != "none", device)
-        return next(filter(None, parallel.of_all_ranks(mine)), "")
+        return next(filter(None, gather_json(mine)), "")
 
     def obstacle(self) -> str:
         """Why this model cannot be shared out so."""
