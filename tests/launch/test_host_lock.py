@@ -1,17 +1,20 @@
 import os
+import socket
 import subprocess
 import sys
 import threading
 import time
 
-from launch.host_lock import LOCK_VARIABLE, HostLock
+import pytest
+
+from launch.host_lock import LOCK_VARIABLE, Holder, HostLock, HostTaken
 from tests.support.cli import ROOT, wait_until
 
 HOLDER = """
 import sys, time
 from launch.host_lock import HostLock
 lock = HostLock(sys.argv[1])
-lock.acquire(lambda pid: print("waits for", pid, flush=True))
+lock.acquire(lambda holder: print("waits for", holder.pid, flush=True))
 print("holds", flush=True)
 time.sleep(60)
 """
@@ -40,7 +43,7 @@ def test_it_is_given_back_and_many_may_wait():
 
     def take(number: int) -> None:
         lock = HostLock(name)
-        lock.acquire(lambda pid: None)
+        lock.acquire(lambda holder: None)
         order.append(number)
         time.sleep(0.01)
         assert order[-1] == number  # nobody came in between
@@ -61,15 +64,54 @@ def test_to_give_back_what_one_does_not_hold_is_nothing():
 def test_the_environment_names_it(monkeypatch):
     monkeypatch.setenv(LOCK_VARIABLE, "of-a-test")
     ours, theirs, said = HostLock("of-a-test"), HostLock(), []
-    ours.acquire(lambda pid: None)
-    waiting = threading.Thread(target=lambda: theirs.acquire(said.append))
+    ours.acquire(lambda holder: None)
+    waiting = threading.Thread(target=lambda: theirs.acquire(lambda holder: said.append(holder.pid)))
     waiting.start()
     assert wait_until(lambda: said == [os.getpid()])
     monkeypatch.setenv(LOCK_VARIABLE, "n" * 1000)
     other = HostLock()
-    other.acquire(said.append)  # another name: nobody to wait for
+    other.acquire(lambda holder: said.append(holder.pid))  # another name: nobody to wait for
     assert said == [os.getpid()]
     ours.release()
     waiting.join()
     for lock in (theirs, other):
         lock.release()
+
+
+def test_the_holder_is_named_by_number_user_and_command():
+    name = f"benchkit-test-named-{os.getpid()}"
+    with holder(name) as first:
+        assert first.stdout.readline() == "holds\n"
+        with pytest.raises(HostTaken, match=rf"process {first.pid} of user \w+ \(.*python.*\), waited for 0.2 s"):
+            HostLock(name).acquire(lambda holder: None, limit=lambda holder: 0.2)
+        first.kill()
+
+
+def test_a_holder_that_does_not_listen_is_waited_for_without_spinning_and_has_a_limit():
+    name = f"benchkit-test-deaf-{os.getpid()}"
+    used = time.process_time()
+    with socket.socket(socket.AF_UNIX) as deaf:
+        deaf.bind("\0" + name)
+        with pytest.raises(HostTaken, match="does not say which it is") as caught:
+            HostLock(name).acquire(lambda holder: None, limit=lambda holder: 1.5)
+    assert caught.value.holder == Holder()
+    assert not caught.value.holder.is_ours
+    assert time.process_time() - used < 0.5
+    lock = HostLock(name)
+    lock.acquire(lambda holder: None)
+    lock.release()
+
+
+def test_a_full_queue_of_waiting_connections_does_not_stall_who_waits():
+    name = f"benchkit-test-full-{os.getpid()}"
+    with socket.socket(socket.AF_UNIX) as mine:
+        mine.bind("\0" + name)
+        mine.listen(1)
+        others = [socket.socket(socket.AF_UNIX) for _ in range(3)]
+        for other in others:
+            other.setblocking(False)
+            other.connect_ex("\0" + name)
+        with pytest.raises(HostTaken):
+            HostLock(name).acquire(lambda holder: None, limit=lambda holder: 0.5)
+        for other in others:
+            other.close()
