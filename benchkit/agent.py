@@ -3,7 +3,7 @@
 Every agent of a run goes through the same points in step; agent 0 alone writes.
 """
 
-import datetime
+import contextlib
 import logging
 import time
 import traceback
@@ -11,17 +11,19 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from benchkit import backends, crew, environment, layout, record, verdict
-from benchkit.config import RunConfig, as_dict
+from benchkit import backends, crew, environment, layout, recording, resume, verdict
+from benchkit.claim import claimed
+from benchkit.config import RunConfig
 from benchkit.crew import Crew
 from benchkit.errors import HostBusy, Unavailable
 from benchkit.layout import Layout
+from benchkit.point import Point
 from benchkit.progress import PROGRESS
 from benchkit.registry import start_fork_server
 from benchkit.rendezvous import Rendezvous
 from benchkit.verdict import error_report
 from benchkit.worker import Assignment
-from launch import clock_offsets, ranks, stops, topology
+from launch import clock_offsets, ranks, stops
 from launch.agents import STEP_S
 from launch.clock_offsets import Offset
 from launch.members import Lost, SweepEnds
@@ -35,30 +37,45 @@ CAUSE_S = 0.5
 """After a signal, how long the death of another agent, which may be why it came, can take to be known."""
 
 
-def run_and_tell(config: RunConfig, folder: Path, overrides: list[str]) -> str:
+def run_and_tell(point: Point) -> str:
     """Runs one point and returns its status; agent 0 also prints its line."""
     agents = crew.crew().agents
     try:
-        result = run_point(config, folder, overrides)
+        make_folder(point.folder)
+        held = claimed(point.folder, force=True) if agents.first else contextlib.nullcontext()
+        with held:  # an earlier attempt may still run, in a job of its own
+            result = run_point(point)
     except Exception as error:
-        if len(agents.members) == 1:
-            raise
-        raise SweepEnds(
-            f"{agents.me} failed: {error!r}"
-        ) from error  # the others must not wait for it at the next point
+        if len(agents.members) > 1:  # the others must not wait for this agent at the next point
+            raise SweepEnds(f"{agents.me} failed: {error!r}") from error
+        log.error("%s: no record: %r", " ".join(point.overrides), error)
+        return "error"
     if agents.first:
         log.info(PROGRESS.line(result))
     return str(result["status"])
 
 
-def run_point(config: RunConfig, folder: Path, overrides: list[str]) -> dict[str, Any]:
-    """Runs one point and returns its record, which agent 0 writes to `folder` from the start, first as `running`."""
+def make_folder(folder: Path) -> None:
+    """Makes a point's folder; raises SweepEnds where the disk is full, or cannot be written to."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        problem = recording.shortage(folder)
+    except OSError as error:
+        problem = f"{folder}: {error.strerror}"
+    if problem:
+        raise SweepEnds(problem)
+
+
+def run_point(point: Point) -> dict[str, Any]:
+    """Runs one point and returns its record, which agent 0 writes from the start, first as `running`."""
     began_s = time.perf_counter()
     here = crew.crew()
-    plan = layout.lay_out(config, here)
-    result = new_record(config, overrides, plan)
+    plan = layout.lay_out(point.config, here)
+    result = recording.new_record(point, plan)
+    if here.agents.first:
+        result["attempt"] = resume.set_aside(point.folder)
     try:
-        result |= attempt(config, folder, here, plan, result)
+        result |= attempt(point, here, plan, result)
     except HostBusy as busy:
         result |= {"status": "error", "error": error_report(str(busy))}
     except Lost as lost:
@@ -69,7 +86,7 @@ def run_point(config: RunConfig, folder: Path, overrides: list[str]) -> dict[str
         stops.heed_no_more()
         told = stops.as_stopped(error)
         result |= {"status": told.status, "error": error_report(str(told))}
-        save(result, folder, here)  # at once: what follows a signal may be SIGKILL
+        recording.save(result, point.folder, here)  # at once: what follows a signal may be SIGKILL
         here.agents.stop(told)
         if cause := here.agents.lost_now(CAUSE_S):
             result |= lost_report(cause)
@@ -77,23 +94,25 @@ def run_point(config: RunConfig, folder: Path, overrides: list[str]) -> dict[str
     finally:
         phases_s = result["phases_s"]
         phases_s["total"] = round(time.perf_counter() - began_s - phases_s.get(crew.WAIT, 0.0), 6)
-        result["finished_at"] = now()
-        save(result, folder, here)
+        result["finished_at"] = recording.now()
+        kept = recording.save(result, point.folder, here)
+    if kept:
+        raise SweepEnds(kept)
     return result
 
 
-def attempt(config: RunConfig, folder: Path, crew: Crew, plan: Layout, result: dict[str, Any]) -> dict[str, Any]:
+def attempt(point: Point, crew: Crew, plan: Layout, result: dict[str, Any]) -> dict[str, Any]:
     """Runs the ranks of one point, in step with the other agents; returns what that adds to the record."""
-    agents = crew.agents
-    if not all(agents.exchange(save(result, folder, crew), STEP_S)):
-        return {}  # the record says why
+    agents, config = crew.agents, point.config
+    if problem := next(filter(None, agents.exchange(recording.save(result, point.folder, crew), STEP_S)), ""):
+        raise SweepEnds(problem)
     if plan.problem:
         return {"status": "unavailable", "error": error_report(plan.problem)}
     waiting = crew.hosts_to_ourselves(config.host_wait_s, result["phases_s"])
     with crew.rendezvous() as rendezvous, waiting as warnings:
         crew.clock.look(agents)
         used, forked_s, oom_kills = crew.clock.offset(), time.perf_counter(), environment.oom_kills()
-        outcome = fork_ranks(config, crew, plan, folder, rendezvous, used)
+        outcome = fork_ranks(config, crew, plan, point.folder, rendezvous, used)
         own = {
             "failure": asdict(outcome.failure) if outcome.failure else None,
             "out_of_memory": environment.oom_kills() > oom_kills,
@@ -153,47 +172,3 @@ def fork_ranks(
 def lost_report(lost: Lost) -> dict[str, Any]:
     """What the loss of agents in the middle of a point adds to its record."""
     return {"status": "crash", "error": error_report(str(lost), host=lost.members[0].host)}
-
-
-def save(result: dict[str, Any], folder: Path, crew: Crew) -> bool:
-    """Writes the record; where it cannot be (a full disk, a folder gone), says so, for the sweep must go on or end."""
-    if not crew.agents.first:
-        return True
-    try:
-        record.write(result, folder)
-    except OSError as error:
-        result |= {"status": "error", "error": error_report(f"record not written: {error}")}
-        return False
-    return True
-
-
-def new_record(config: RunConfig, overrides: list[str], plan: Layout) -> dict[str, Any]:
-    """The record as it stands before anything has run."""
-    plain = as_dict(config)
-    return {
-        "schema_version": record.SCHEMA_VERSION,
-        "point_id": record.point_id(plain, plan.world_size),
-        "suite": config.suite,
-        "status": "running",
-        "error": None,
-        "config": plain,
-        "overrides": overrides,
-        "world_size": plan.world_size,
-        "threads_per_rank": plan.threads,
-        "cores_per_rank": plan.cores_per_rank,
-        "launched_by": topology.started().by,
-        "agents": plan.agents,
-        "slowdown": {"asked": list(plan.slowdown), "mechanism": None, "measured": None},
-        "warnings": environment.version_differences(plan.agents),
-        "clock": None,
-        "start_clock": None,
-        "started_at": now(),
-        "finished_at": None,
-        "phases_s": {},
-        "environment": environment.describe(),
-        "cases": [],
-    }
-
-
-def now() -> str:
-    return datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="milliseconds")

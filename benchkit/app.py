@@ -10,15 +10,13 @@ from pathlib import Path
 from typing import Any
 
 import hydra
-from hydra.core.hydra_config import HydraConfig
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.errors import ConfigCompositionException, HydraException
-from hydra.types import RunMode
 from omegaconf import DictConfig
 from omegaconf.errors import OmegaConfBaseException
 from yaml import YAMLError
 
-from benchkit import composition, sweep
+from benchkit import composition, resume, sweep
 from benchkit.errors import ConfigError
 from launch import topology
 from launch.meeting import JoinError
@@ -43,7 +41,7 @@ def main() -> int:
         if {"--help", "-h"} & set(sys.argv[1:]):
             print(composition.help_text(config_folders(sys.argv[1:])))
             return EXIT_OK
-        run_hydra(multirun_first(sys.argv[1:]))
+        run_hydra(multirun_first(resume.parse(sys.argv[1:])))
     except BrokenPipeError:  # `--help | head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return EXIT_OK
@@ -64,7 +62,7 @@ def check(arguments: Sequence[str]) -> str:
     """Why a command line is refused, as `main` says it; "" where it would run. Starts and writes nothing."""
     try:
         composition.register()
-        run_hydra([*multirun_first(list(arguments)), "hydra.sweeper.only_check=true"])
+        run_hydra([*multirun_first(resume.parse(arguments)), "hydra.sweeper.only_check=true"])
     except REFUSALS as error:
         return in_one_line(error)
     return ""
@@ -166,12 +164,6 @@ def exit_code(statuses: list[str]) -> int:
     return EXIT_FAILED if failed or (statuses and "ok" not in statuses) else EXIT_OK
 
 
-def run_job(composed: DictConfig) -> str:
-    """One Hydra job: one point. Returns its status."""
-    job = HydraConfig.get()
-    if job.mode != RunMode.MULTIRUN or not job.sweeper._target_.startswith("hydra_plugins.benchkit_sweeper."):
-        raise ConfigError("hydra.mode and hydra/sweeper are benchkit's: one point is a sweep of one, and checked first")
-    config = composition.typed(composed)
-    from benchkit.agent import run_and_tell  # torch is imported from here on
-
-    return run_and_tell(config, Path(job.runtime.output_dir), list(job.overrides.task))
+def run_job(composed: DictConfig) -> None:
+    """What Hydra would run for each point; benchkit's sweeper does that itself."""
+    raise ConfigError("hydra.mode and hydra/sweeper are benchkit's: one point is a sweep of one, and checked first")

@@ -126,6 +126,8 @@ class RunConfig:
     hardware: HardwareConfig = key("group: what they run on")
     measure: MeasureConfig = key("group: how long, and until when, a case is timed")
     model: ModelConfig | None = key("group: a model size, for suites that use one")
+    max_failures: int | None = key("points that may fail one after another before the sweep ends", at_least=1)
+    on_end: str | None = key("shell command that runs when the sweep ends")
     profile: bool = key("whether a few more steps of each case are traced by torch.profiler")
     explain: bool = key("whether what each case tells of itself (a plan, a split) is printed below it")
 

@@ -85,7 +85,8 @@ class Crew:
 
     def take_turns(self, lock: HostLock, limit_s: float) -> list[str]:
         """Waits until no other run measures on any host; returns what is to be warned of."""
-        me, taken = self.agents.me, []
+        me = self.agents.me
+        taken: list[tuple[str, bool]] = []
         for host in sorted({member.network for member in self.agents.members}):
             mine = None
             if me.network == host and self.on_host_of(me)[0] == me:

@@ -1,11 +1,9 @@
 """What a reader of a record must know of the machine: versions, processor, GPUs, limits, load, the code's commit."""
 
 import functools
-import hashlib
 import os
 import platform
 import shutil
-import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -15,6 +13,7 @@ import torch
 import torch.cuda.nccl
 
 import benchkit
+from benchkit.checkout import checkout, output
 from benchkit.memory import available_bytes
 from launch.topology import available_cores, cpu_quota, node_name, read_text
 
@@ -88,19 +87,6 @@ def nccl_version() -> str | None:
         return None
 
 
-def checkout() -> dict[str, Any]:
-    """Commit of benchkit's own checkout, whether tracked files differ from it, and a hash of the difference.
-
-    All are None where this file is not tracked: a package installed below somebody's repository is not part of it.
-    """
-    commit = git("rev-parse", "HEAD") if git("ls-files", "--", Path(__file__).name) else ""
-    if not commit:
-        return {"git_commit": None, "git_dirty": None, "git_diff_hash": None}
-    difference = git("diff", "--no-ext-diff", "--no-color", "--binary", "HEAD", "--")
-    hashed = hashlib.sha256(difference.encode()).hexdigest()[:12] if difference else None
-    return {"git_commit": commit, "git_dirty": bool(difference), "git_diff_hash": hashed}
-
-
 def cpu_model() -> str:
     """The processor's name, from /proc/cpuinfo where there is one."""
     for line in read_text("/proc/cpuinfo").splitlines():
@@ -125,20 +111,6 @@ def visible_gpus() -> list[str]:
     chosen = [name.strip() for name in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if name.strip()]
     named = [there[int(name)] if name.isdigit() and int(name) < len(there) else name for name in chosen]
     return (named or there)[:usable]
-
-
-def git(*arguments: str) -> str:
-    """Asks git about the checkout that this code lies in; "" where it lies in none."""
-    return output("git", "-C", str(Path(__file__).parent), *arguments)
-
-
-def output(*command: str) -> str:
-    """What a short command prints, or "" where it fails or does not exist."""
-    try:
-        done = subprocess.run(command, capture_output=True, timeout=10, check=False)
-    except (OSError, subprocess.TimeoutExpired):
-        return ""
-    return done.stdout.decode(errors="replace").strip() if done.returncode == 0 else ""
 
 
 def oom_kills() -> int:

@@ -3,11 +3,12 @@
 import logging
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from benchkit import record
-from benchkit.job import Point, note_end
+from benchkit.job import note_end
+from benchkit.point import Point
 from benchkit.progress import PROGRESS
 from benchkit.queues import Queue, State
 
@@ -18,31 +19,31 @@ SETTLING_S = 15.0
 log = logging.getLogger("benchkit")
 
 
-def follow(points: Sequence[Sequence[Point]], queue: Queue) -> list[str]:
-    """Blocks until every point of every job has ended; returns their statuses in order.
+def follow(points: Sequence[Sequence[Point]], queue: Queue) -> Iterator[str]:
+    """Yields the status of every point of every job as it ends.
 
-    When it is interrupted the jobs' own records are all there is, and all that is needed.
+    Where nobody waits any more the jobs' own records are all there is, and all that is needed.
     """
-    statuses: dict[int, str] = {}
-    numbered = [(job, point) for job, group in enumerate(points) for point in group]
-    ended_at: dict[int, float] = {}
+    waiting = [(job, point) for job, group in enumerate(points) for point in group]
+    total, ended_at = len(waiting), dict[int, float]()
     said, pause_s = "", LOOK_S[0]
     try:
-        while True:
+        while waiting:
             states = queue.states()
-            for index, (job, point) in enumerate(numbered):
-                if index not in statuses and (found := conclusion(point, job, states[job], ended_at, queue)):
+            for job, point in list(waiting):
+                if found := conclusion(point, job, states[job], ended_at, queue):
                     log.info(PROGRESS.line(found))
-                    statuses[index], pause_s = str(found["status"]), LOOK_S[0]
-            if len(statuses) == len(numbered):
-                return [statuses[index] for index in range(len(numbered))]
-            if (saying := summary(states)) != said:
+                    waiting.remove((job, point))
+                    pause_s = LOOK_S[0]
+                    yield str(found["status"])
+            if waiting and (saying := summary(states)) != said:
                 log.info("%s: %s", queue.name, saying)
                 said = saying
-            time.sleep(pause_s)
-            pause_s = min(LOOK_S[1], pause_s * 1.1)
-    except KeyboardInterrupt:
-        log.warning("%d of %d points have ended; %s", len(statuses), len(numbered), queue.interrupt())
+            if waiting:
+                time.sleep(pause_s)
+                pause_s = min(LOOK_S[1], pause_s * 1.1)
+    except (KeyboardInterrupt, GeneratorExit):
+        log.warning("%d of %d points have ended; %s", total - len(waiting), total, queue.interrupt())
         raise
 
 

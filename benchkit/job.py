@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from importlib import metadata
 from itertools import compress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import benchkit
-from benchkit import record
-from benchkit.config import RunConfig
+from benchkit import record, resume
+from benchkit.point import Point
 from benchkit.registry import start_fork_server
 from launch import topology
 from launch.agents import STEP_S, Agents
@@ -38,39 +38,6 @@ WHY = {
 EARLY_S = 90.0
 """Slurm may send the warning before a time limit up to a minute earlier than it was told to (sbatch --signal)."""
 log = logging.getLogger("benchkit")
-
-if TYPE_CHECKING:
-    from benchkit.layout import Layout
-
-
-@dataclass(frozen=True)
-class Point:
-    """One point as it is sent to a job."""
-
-    config: RunConfig
-    folder: Path
-    overrides: list[str]
-    num_agents: int = 1
-
-    def unplaced(self) -> "Layout":
-        """Its ranks as far as they are known before anybody runs them."""
-        from benchkit.layout import Layout, factors
-
-        given = self.config.world_size
-        world_size = max(2, self.num_agents) if given == "auto" else int(given)
-        threads = 1 if self.config.threads_per_rank == "auto" else int(self.config.threads_per_rank)
-        nobody = [{"host": "nowhere", "ranks": []}] * self.num_agents
-        return Layout(world_size, threads, 1.0, factors(self.config, world_size), [], nobody)
-
-    def record(self) -> dict[str, Any] | None:
-        """Its record as far as there is one."""
-        with contextlib.suppress(ValueError):
-            return record.read(self.folder / record.FILE_NAME)
-        return None
-
-    def status(self) -> str:
-        """What its record says; "" where there is none."""
-        return str((self.record() or {"status": ""})["status"])
 
 
 @dataclass(frozen=True)
@@ -101,8 +68,7 @@ class Job:
             crew.enter(agents)
             with agents.stopping_together():
                 for point in open_points:
-                    point.folder.mkdir(parents=True, exist_ok=True)
-                    run_and_tell(point.config, point.folder, point.overrides)
+                    run_and_tell(point)
                 agents.wait_for_end()
         except KeyboardInterrupt as error:
             self.leave(as_stopped(error))
@@ -112,7 +78,7 @@ class Job:
     def join(self) -> tuple[Agents, list[Point]]:
         """Meets the agents on the job's other nodes; the points that agent 0 finds open. In vain, it leaves."""
         traits = {"benchkit": benchkit.__version__, "torch": metadata.version("torch")}
-        is_open = [point.status() not in record.FINAL for point in self.points]
+        is_open = [resume.is_open(point.folder) for point in self.points]
         try:
             agents = join(topology.started(), traits, self.folder, self.points[0].config.join_timeout_s)
             return agents, list(compress(self.points, agents.exchange(is_open, STEP_S)[0]))
@@ -146,10 +112,10 @@ class Job:
 
 def note_end(point: Point, status: str, message: str) -> dict[str, Any]:
     """Writes how a point ended into the record that was left unfinished, or never begun; returns it."""
-    from benchkit.agent import new_record, now
+    from benchkit.recording import new_record, now
     from benchkit.verdict import error_report
 
-    result = point.record() or new_record(point.config, point.overrides, point.unplaced())
+    result = point.record() or new_record(point, point.unplaced())
     hosts = dict.fromkeys(agent["host"] for agent in result["agents"])
     result |= {"status": status, "error": error_report(message, host="+".join(hosts)), "finished_at": now()}
     point.folder.mkdir(parents=True, exist_ok=True)

@@ -8,13 +8,14 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from hydra._internal.config_loader_impl import get_overrides_dirname
+from hydra.core.hydra_config import HydraConfig
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import Override
-from omegaconf import DictConfig, open_dict, read_write
+from omegaconf import DictConfig, OmegaConf, open_dict, read_write
 
 
 class PointComposer:
-    """Stands in for `ConfigLoader.load_sweep_config` and returns what it would."""
+    """Returns what `ConfigLoader.load_sweep_config` would, in parts."""
 
     def __init__(self, loader: Any) -> None:
         self._loader = loader
@@ -34,8 +35,31 @@ class PointComposer:
         self._loader._apply_overrides_to_config(values, point)
         return point
 
-    def __call__(self, master_config: DictConfig, sweep_overrides: Sequence[str]) -> DictConfig:
-        """One point, composed; raises what Hydra raises."""
+    def given(self, sweep_overrides: Sequence[str]) -> list[str]:
+        """The overrides of a point that are not for Hydra itself, as a record stores them."""
+        parsed = OverridesParser.create().parse_overrides(list(sweep_overrides))
+        return [str(override.input_line) for override in parsed if not override.is_hydra_override()]
+
+    def subfolder(self, master_config: DictConfig, sweep_overrides: Sequence[str], number: int) -> str:
+        """What hydra.sweep.subdir says for the point of this number; raises what Hydra raises."""
+        base = self._base(master_config, self._split(sweep_overrides)[0])
+        naming = OmegaConf.to_container(base.hydra.sweep, resolve=False)["subdir"]  # type: ignore[index,call-overload]
+        if naming == "${hydra.job.num}":
+            return str(number)
+        point = self.whole(master_config, sweep_overrides)
+        with read_write(point), open_dict(point):
+            point.hydra.job.num = number
+            point.hydra.job.id = str(number)
+        instance = HydraConfig.instance()
+        before = instance.cfg
+        instance.set_config(point)  # for ${hydra:…}
+        try:
+            return str(point.hydra.sweep.subdir)
+        finally:
+            instance.cfg = before
+
+    def whole(self, master_config: DictConfig, sweep_overrides: Sequence[str]) -> DictConfig:
+        """One point with Hydra's own node."""
         shape, values, parsed = self._split(sweep_overrides)
         point = copy.deepcopy(self._base(master_config, shape))
         self._loader._apply_overrides_to_config(values, point)

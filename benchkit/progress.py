@@ -35,12 +35,12 @@ class Progress:
         self.done = 0
         self.bar: Any = None
 
-    def start(self, total: int) -> None:
-        """Begins a sweep of `total` points."""
-        self.total, self.done = total, 0
+    def start(self, total: int, done: int = 0) -> None:
+        """Begins a sweep of `total` points, of which some are done already."""
+        self.total, self.done = total, done
         tqdm.monitor_interval = 0  # no thread beside the ranks
         hidden = total < LONG_SWEEP or None  # None: hidden where standard error is no terminal
-        self.bar = tqdm(total=total, unit="point", disable=hidden, leave=False, mininterval=0)
+        self.bar = tqdm(total=total, initial=done, unit="point", disable=hidden, leave=False, mininterval=0)
 
     def line(self, record: dict[str, Any]) -> str:
         """The line of one finished point."""

@@ -15,6 +15,7 @@ from typing import Any, Protocol
 
 from benchkit.errors import ConfigError
 from benchkit.job import SLURM_ENDINGS, Job
+from benchkit.manifest import Submitted
 
 ANSWER_S, ENDING_S = 30.0, 20.0
 log = logging.getLogger("benchkit")
@@ -38,6 +39,10 @@ class Queue(Protocol):
         """The state of every job now."""
         ...
 
+    def submitted(self) -> list[Submitted]:
+        """The jobs as the sweep's manifest is to remember them."""
+        ...
+
     def interrupt(self) -> str:
         """What becomes of the jobs when nobody waits for them any more, in words."""
         ...
@@ -50,15 +55,30 @@ class Queue(Protocol):
 class Slurm:
     """Jobs in Slurm: one array where there are several."""
 
-    def __init__(self, executor: Any, jobs: Sequence[Job]) -> None:
-        self._submitted = submit(executor, jobs)
-        self._id = str(self._submitted[0].job_id).split("_")[0]
-        self._states = [State("PENDING")] * len(self._submitted)
+    def __init__(self, executor: Any, jobs: Sequence[Job], before: Sequence[Submitted] = ()) -> None:
+        """Submits jobs; `before`: those that were submitted earlier and are followed as well, first in order."""
+        self._jobs = [*before, *described(submit(executor, jobs) if jobs else [], jobs)]
+        ids = dict.fromkeys(job.job_id.split("_")[0] for job in self._jobs)
+        self._ids = list(ids)
+        self._states = [State("PENDING")] * len(self._jobs)
         self._silent = False
-        self.name = f"Slurm job {self._id}"
+        self.name = f"Slurm job {', '.join(self._ids)}"
+
+    @classmethod
+    def still_there(cls, jobs: Sequence[Submitted]) -> list[Submitted]:
+        """Of jobs that were submitted earlier those that are pending or running."""
+        if not jobs:
+            return []
+        states = cls(None, [], jobs).states()
+        return [job for job, state in zip(jobs, states, strict=True) if not state.status]
+
+    def submitted(self) -> list[Submitted]:
+        """What the manifest is to remember."""
+        return self._jobs
 
     def states(self) -> list[State]:
-        command = ["squeue", "--noheader", "--array", "--states=all", f"--jobs={self._id}", "--format=%i|%T|%r|%N"]
+        ids = ",".join(self._ids)
+        command = ["squeue", "--noheader", "--array", "--states=all", f"--jobs={ids}", "--format=%i|%T|%r|%N"]
         try:
             done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=ANSWER_S)
             trouble = done.stderr.strip() if done.returncode and "Invalid job id" not in done.stderr else ""
@@ -72,14 +92,22 @@ class Slurm:
         self._silent = False
         found = {line.split("|")[0]: slurm_state(line) for line in done.stdout.splitlines() if line.count("|") == 3}
         gone = State("GONE", "Slurm knows it no more", "error")
-        self._states = [found.get(str(job.job_id), gone) for job in self._submitted]
+        self._states = [found.get(job.job_id, gone) for job in self._jobs]
         return self._states
 
     def interrupt(self) -> str:
-        return f"{self.name} goes on; `scancel {self._id}` ends it"
+        return f"{self.name} goes on; `scancel {' '.join(self._ids)}` ends it"
 
     def output(self, number: int) -> Path:
-        return Path(self._submitted[number].paths.stderr)
+        return Path(self._jobs[number].output)
+
+
+def described(submitted: Sequence[Any], jobs: Sequence[Job]) -> list[Submitted]:
+    """What submitit returned for some jobs, as the manifest stores it."""
+    return [
+        Submitted(str(each.job_id), str(each.paths.stderr), [str(point.folder) for point in job.points])
+        for each, job in zip(submitted, jobs, strict=True)
+    ]
 
 
 def slurm_state(line: str) -> State:
@@ -94,12 +122,22 @@ class Local:
 
     name = "local job"
 
-    def __init__(self, executor: Any, jobs: Sequence[Job]) -> None:
+    def __init__(self, executor: Any, jobs: Sequence[Job], before: Sequence[Submitted] = ()) -> None:
+        assert not before  # still_there() finds none
         self._executor = executor
         self._waiting = list(jobs)
         self._number = len(jobs)
         self._submitted: list[Any] = []
         self._start_next()
+
+    @classmethod
+    def still_there(cls, jobs: Sequence[Submitted]) -> list[Submitted]:
+        """None: a job that outlives the sweep holds the claim on its point, which then is not begun a second time."""
+        return []
+
+    def submitted(self) -> list[Submitted]:
+        """None: a resumed sweep could not wait for them."""
+        return []
 
     def states(self) -> list[State]:
         if self._waiting and self._submitted[-1].done():

@@ -3,9 +3,9 @@
 Keys and their meaning are documented in docs/record.md; SCHEMA_VERSION rises when one changes its meaning or goes.
 """
 
+import contextlib
 import hashlib
 import os
-import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -29,12 +29,17 @@ STATUSES = (
     "preempted",    # by Slurm, for a job that matters more
     "cancelled",    # by scancel
 )  # fmt: skip
+UNFINISHED = ("running", "interrupted", "preempted", "cancelled")
+"""Statuses of a point that was cut off: it runs again when its job starts again or its sweep is resumed."""
 FINAL = tuple(status for status in STATUSES if status not in ("running", "preempted", "cancelled"))
-"""Statuses after which a point does not run again, should its job start once more."""
+"""Statuses that a submitted point keeps unless somebody resumes the sweep."""
 HARMLESS = ("ok", "unavailable", "skipped")
 """Statuses that do not make a sweep fail."""
 
-VOLATILE_KEYS = ("timeout_s", "join_timeout_s", "host_wait_s", "hardware.peak_tflop_per_s", "explain", "workloads")
+VOLATILE_KEYS = (
+    "timeout_s", "join_timeout_s", "host_wait_s", "max_failures", "on_end", "hardware.peak_tflop_per_s", "explain",
+    "workloads",
+)  # fmt: skip
 """Configuration keys that do not change what is measured."""
 
 
@@ -58,18 +63,35 @@ def digest(value: Any) -> str:
 
 
 def write(record: dict[str, Any], folder: Path) -> Path:
-    """Writes the record so that a reader sees the old one or the new one, never half of one."""
-    target = folder / FILE_NAME
-    file = tempfile.NamedTemporaryFile(dir=folder, prefix=".record-", delete=False)  # noqa: SIM115
+    """Writes the record into a point's folder; raises OSError, and TypeError for what JSON cannot hold."""
+    write_whole(folder / FILE_NAME, orjson.dumps(record))
+    return folder / FILE_NAME
+
+
+def write_whole(path: Path, content: bytes) -> None:
+    """Writes a file so that a reader, or a machine that crashes, has the old one or the new one, never half of one."""
+    part = path.with_name(f".{path.name}-{os.getpid()}")
     try:
-        with file:
-            file.write(orjson.dumps(record))
-        os.chmod(file.name, 0o644)
-        os.replace(file.name, target)
+        with part.open("wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        part.replace(path)
     except BaseException:
-        Path(file.name).unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            part.unlink(missing_ok=True)
         raise
-    return target
+    flush_names(path.parent)
+
+
+def flush_names(folder: Path) -> None:
+    """Makes the names of the files in a folder survive a crash of the machine, where the file system can."""
+    with contextlib.suppress(OSError):
+        descriptor = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
 
 
 def read(path: Path) -> dict[str, Any]:

@@ -4,20 +4,19 @@ The configuration is hydra-submitit-launcher's; its own launchers give up at the
 every local job at once.
 """
 
-import copy
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
-from hydra.core.utils import JobReturn, JobStatus
-from hydra.plugins import launcher
-from hydra.types import HydraContext, TaskFunction
-from omegaconf import DictConfig, OmegaConf, open_dict, read_write
+from omegaconf import OmegaConf
 
-from benchkit.composition import typed
+from benchkit import manifest, resume
+from benchkit.config import RunConfig
 from benchkit.errors import ConfigError
-from benchkit.job import Job, Point
-from launch import topology
+from benchkit.job import Job
+from benchkit.launchers import Launcher
+from benchkit.point import Point
+from launch.topology import Started
 
 SHARED_WITH_LOCAL = (
     "timeout_min", "cpus_per_task", "gpus_per_node", "tasks_per_node", "mem_gb", "nodes", "name", "stderr_to_stdout",
@@ -25,66 +24,53 @@ SHARED_WITH_LOCAL = (
 """submitit's parameters that every kind of executor takes; the others carry their executor's name."""
 
 
-class Launcher(launcher.Launcher):
+class Submitting(Launcher):
     """Submits, waits, and tells of each point as it ends."""
 
     cluster: ClassVar[str] = ""
     packed: ClassVar[bool] = False
+    runs_here = False
 
     def __init__(self, **params: Any) -> None:
         self._params: dict[str, Any] = {
             name: OmegaConf.to_container(value, resolve=True) if OmegaConf.is_config(value) else value
             for name, value in params.items()
         }
+        self.num_agents = int(self._params["nodes"] * self._params["tasks_per_node"])
 
-    def setup(self, *, hydra_context: HydraContext, task_function: TaskFunction, config: DictConfig) -> None:
-        """Called by Hydra before launch()."""
-        self._config = config
-        self._loader = hydra_context.config_loader
-
-    def launch(self, job_overrides: Sequence[Sequence[str]], initial_job_idx: int) -> Sequence[JobReturn]:
-        """Submits all points and blocks until they have ended; one JobReturn with a status for each."""
-        if topology.started().count > 1:
-            raise ConfigError("launcher: what is submitted from several agents is submitted several times; start one")
-        points = [self.point(list(overrides), index) for index, overrides in enumerate(job_overrides, initial_job_idx)]
-        self.check(points)
-        from benchkit.follow import follow
-        from benchkit.queues import Local, Slurm
-
-        groups = [points] if self.packed else [[point] for point in points]
-        folder = Path(self._config.hydra.sweep.dir).absolute()
-        warning_s, again = self._params.get("signal_delay_s", 0), self._params.get("max_num_timeout", 0)
-        jobs = [Job(group, folder, warning_s, again) for group in groups]
-        queue = (Slurm if self.cluster == "slurm" else Local)(self.executor(), jobs)
-        return [ended(status) for status in follow(groups, queue)]
-
-    def point(self, overrides: list[str], number: int) -> Point:
-        """One point, composed, with its folder below the sweep's."""
-        composed = self._loader.load_sweep_config(self._config, overrides)
-        with read_write(composed), open_dict(composed):
-            composed.hydra.job.num = number
-            composed.hydra.job.id = str(number)
-            folder = Path(composed.hydra.sweep.dir).absolute() / str(composed.hydra.sweep.subdir)
-            given = list(composed.hydra.overrides.task)
-            own = copy.copy(composed)
-            del own["hydra"]
-        return Point(typed(own), folder, given, self.agents_per_job())
-
-    def agents_per_job(self) -> int:
-        return int(self._params["nodes"] * self._params["tasks_per_node"])
-
-    def check(self, points: Sequence[Point]) -> None:
+    def check(self, config: RunConfig, started: Started) -> None:
         """Raises ConfigError where ranks do not divide over the agents that a job will have."""
+        if started.count > 1:
+            raise ConfigError("launcher: what is submitted from several agents is submitted several times; start one")
         for name in ("nodes", "tasks_per_node", "timeout_min", "array_parallelism"):
             if self._params.get(name, 1) < 1:
                 raise ConfigError(f"hydra.launcher.{name}={self._params[name]}: allowed is >= 1")
-        agents = self.agents_per_job()
-        for point in points:
-            if point.config.world_size != "auto" and int(point.config.world_size) % agents:
-                raise ConfigError(
-                    f"world_size={point.config.world_size}: does not divide over the {agents} agents of a job "
-                    f"(hydra.launcher.nodes); allowed are multiples of {agents}, and auto"
-                )
+        if config.world_size != "auto" and int(config.world_size) % self.num_agents:
+            raise ConfigError(
+                f"world_size={config.world_size}: does not divide over the {self.num_agents} agents of a job "
+                f"(hydra.launcher.nodes); allowed are multiples of {self.num_agents}, and auto"
+            )
+
+    def run(self, points: Sequence[Point], folder: Path) -> Iterator[str]:
+        """Submits the points that no job of this sweep is still to run, and follows all."""
+        from benchkit.follow import follow
+        from benchkit.queues import Local, Slurm
+
+        queue_of = Slurm if self.cluster == "slurm" else Local
+        sweep = manifest.read(folder)
+        waiting = {point.folder: point for point in points}
+        queued = [job for job in queue_of.still_there(sweep.jobs) if waiting.keys() & set(map(Path, job.folders))]
+        groups = [[waiting.pop(Path(name)) for name in job.folders if Path(name) in waiting] for job in queued]
+        rest = list(waiting.values())
+        for point in rest:
+            resume.set_aside(point.folder)  # what an earlier attempt left is no answer to this one
+        new_groups = [rest] if self.packed and rest else [[point] for point in rest]
+        warning_s, again = self._params.get("signal_delay_s", 0), self._params.get("max_num_timeout", 0)
+        jobs = [Job(group, folder.absolute(), warning_s, again) for group in new_groups]
+        queue = queue_of(self.executor(), jobs, queued)
+        sweep.jobs = queue.submitted()
+        sweep.write(folder)
+        yield from follow([*groups, *new_groups], queue)
 
     def executor(self) -> Any:
         """submitit's executor with the parameters of hydra.launcher; raises ConfigError where one is wrong."""
@@ -113,10 +99,3 @@ class Launcher(launcher.Launcher):
         except (ValueError, TypeError, NameError) as error:
             raise ConfigError(f"hydra.launcher: {' '.join(str(error).split())}") from None
         return executor
-
-
-def ended(status: str) -> JobReturn:
-    """A point's status as Hydra hands it on."""
-    job = JobReturn()
-    job.return_value, job.status = status, JobStatus.COMPLETED
-    return job

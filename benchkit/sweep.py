@@ -1,29 +1,32 @@
 """The sweep as Hydra runs it: every point checked before the first one runs, and the combined table at the end."""
 
 import contextlib
-import itertools
 import logging
-import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.plugins import Plugins
-from hydra.core.utils import JobReturn, JobStatus, configure_log
+from hydra.core.utils import configure_log
 from hydra.plugins import sweeper
 from hydra.types import HydraContext, TaskFunction
 from omegaconf import DictConfig, OmegaConf
 
 import benchkit
-from benchkit import record
+from benchkit import manifest, record, sweep_folder
 from benchkit.composition import typed
 from benchkit.config import RunConfig, as_dict
 from benchkit.errors import ConfigError
+from benchkit.going_on import Agenda, made_with, meeting_folder, prepared
+from benchkit.launchers import Launcher
+from benchkit.manifest import Entry
+from benchkit.point import Point
 from benchkit.points import PointComposer
 from benchkit.registry import start_fork_server
+from benchkit.resume import Resume, without_settings
 from launch import topology
 from launch.agents import STEP_S, Agents
 from launch.joining import join
@@ -32,76 +35,101 @@ from launch.members import Lost
 
 log = logging.getLogger("benchkit")
 STATUSES: list[str] = []
-"""How the points of this process's sweep ended."""
+"""How the points of this process's sweep ended, those of earlier attempts among them."""
 
 
 class Sweeper(sweeper.Sweeper):
     """Runs the product of all overrides, as Hydra's basic sweeper does, but checks values and ends with a table."""
 
-    def __init__(self, params: dict[str, str] | None, only_check: bool = False) -> None:
+    def __init__(
+        self,
+        params: dict[str, str] | None,
+        only_check: bool = False,
+        resume: str | None = None,
+        retry: str = "none",
+        force: bool = False,
+    ) -> None:
         """Takes what `hydra.sweeper` holds.
 
         Args:
             params: overrides that a sweep's YAML brings, which the command line's follow and may replace.
             only_check: whether the sweep ends once every point has been checked.
+            resume: folder of a sweep to go on with; it and what follows are set by --resume.
+            retry: which finished points are measured again; a key of resume.RETRY.
+            force: whether other software, hosts or agents than the sweep began with are accepted.
         """
         self._params = params or {}
         self._only_check = only_check
+        self._resume = Resume(Path(resume), retry, force) if resume else None
 
     def setup(self, *, hydra_context: HydraContext, task_function: TaskFunction, config: DictConfig) -> None:
         """Called by Hydra before sweep()."""
         self._config = config
         self._context = hydra_context
-        self._launcher = Plugins.instance().instantiate_launcher(
+        launcher = Plugins.instance().instantiate_launcher(
             hydra_context=hydra_context, task_function=task_function, config=config
         )
+        if not isinstance(launcher, Launcher):
+            raise ConfigError("hydra/launcher: allowed are benchkit's own, by launcher=local|slurm|…")
+        self._launcher = launcher
 
     def sweep(self, arguments: list[str]) -> Any:
-        """Runs all points; returns what Hydra's launcher returned for them."""
-        points = self.points(arguments)
-        configs = self.check(points)
+        """Runs all points; what became of them is in STATUSES."""
+        configs, entries = self.compose(arguments)
         if self._only_check:
-            if problem := self.folder_problem(Path(self._config.hydra.sweep.dir), len(points)):
-                raise ConfigError(problem)
+            sweep_folder.require_unused(Path(self._config.hydra.sweep.dir), [entry.folder for entry in entries])
             return []
-        agents = self.join(configs, len(points))
-        configure_log(self._config.hydra.job_logging)
-        start_fork_server(config.suite for config in configs)
-        with agents.stopping_together():
-            if not agents.first:
+        with contextlib.ExitStack() as held:
+            agents, agenda = self.meet(configs, entries, held)
+            points = [
+                Point(
+                    configs[index], (agenda.folder / agenda.folders[index]).absolute(), entries[index].overrides,
+                    self._launcher.num_agents, agenda.resumed_with,
+                )
+                for index in agenda.open
+            ]  # fmt: skip
+            configure_log(self._config.hydra.job_logging)
+            start_fork_server(point.config.suite for point in points)
+            with agents.stopping_together():
+                if agents.first:
+                    self.run(points, agenda, configs[0])
+                    return []
                 log.setLevel(logging.WARNING)
-                self._launcher.launch(points, initial_job_idx=0)
+                for _ in self._launcher.run(points, agenda.folder):
+                    pass
                 agents.wait_for_end()
-                return []
-            with self.reported(Path(self._config.hydra.sweep.dir), len(points)):
-                jobs = self._launcher.launch(points, initial_job_idx=0)
-                for overrides, job in zip(points, jobs, strict=True):
-                    STATUSES.append(status_of(job, overrides))
-            return [jobs]
+        return []
 
-    @contextlib.contextmanager
-    def reported(self, folder: Path, num_points: int) -> Iterator[None]:
-        """Makes the sweep's folder and its log, and ends with the table, however the sweep ends."""
+    def run(self, points: Sequence[Point], agenda: Agenda, config: RunConfig) -> None:
+        """Agent 0's part: runs the points that are open, keeps the folder, and ends with the table."""
         from benchkit.progress import PROGRESS
 
-        folder.mkdir(parents=True, exist_ok=True)
-        OmegaConf.save(self._config, folder / "multirun.yaml")
-        remember_latest(folder)
-        lines = logging.FileHandler(folder / "benchkit.log")
-        log.addHandler(lines)
-        PROGRESS.start(num_points)
+        folder = agenda.folder
+        tally = sweep_folder.Tally(folder, agenda.statuses, len(points), config.max_failures)
         try:
-            yield
+            with sweep_folder.logged(folder):
+                PROGRESS.start(len(agenda.folders), len(agenda.statuses))
+                for status in self._launcher.run(points, folder):
+                    tally.add(status)
         finally:
             PROGRESS.stop()
-            print_table(folder)
-            log.removeHandler(lines)
-            lines.close()
+            STATUSES.extend(tally.statuses)
+            if tally.num_left:
+                log.warning("%d points are left; to go on: python -m benchkit --resume %s", tally.num_left, folder)
+            if config.on_end:
+                sweep_folder.run_at_end(config.on_end, folder, tally.statuses, tally.num_left)
 
-    def join(self, configs: Sequence[RunConfig], num_points: int) -> Agents:
-        """Meets the other agents of this start, where a launcher made several; all take agent 0's folder.
+    def meet(
+        self, configs: Sequence[RunConfig], entries: Sequence[Entry], held: contextlib.ExitStack
+    ) -> tuple[Agents, Agenda]:
+        """Meets the other agents of this start, where a launcher made several; all take agent 0's folder and points.
 
-        Raises JoinError where they are about to run different things, ConfigError where the folder is in use.
+        Args:
+            held: takes the claim on the folder.
+
+        Raises:
+            JoinError: the agents are about to run different things.
+            ConfigError: the folder is in use, or holds another sweep.
         """
         started = topology.started()
         traits = {
@@ -110,84 +138,61 @@ class Sweeper(sweeper.Sweeper):
             "the command line": " ".join(sys.argv[1:]),
             "the configuration": record.digest([as_dict(config) for config in configs]),
         }
-        agents = join(started, traits, self.meeting_folder(), configs[0].join_timeout_s)
-        folder = str(self._config.hydra.sweep.dir)  # resolved now: the points copy its time stamp
-        try:
-            folder, problem = agents.exchange([folder, self.folder_problem(Path(folder), num_points)], STEP_S)[0]
-        except Lost as lost:
-            raise JoinError(f"{lost} before the first point") from None
-        if problem:
-            raise ConfigError(problem)
-        self._config.hydra.sweep.dir = folder
+        naming = str(OmegaConf.to_container(self._config.hydra.sweep, resolve=False)["dir"])  # type: ignore[index,call-overload]
+        agents = join(started, traits, meeting_folder(naming), configs[0].join_timeout_s)
         if started.count > 1:
             from benchkit.crew import enter  # torch is imported from here on
 
             enter(agents)
-        return agents
+        wanted = manifest.Manifest(
+            without_settings(sys.argv[1:]), made_with(started, agents, self._launcher), list(entries)
+        )
+        world_sizes = self.world_sizes(configs)  # agents may ask each other for it
+        mine = self.prepare(wanted, world_sizes, held) if agents.first else (None, "")
+        try:
+            told, problem = agents.exchange(mine, STEP_S)[0]
+        except Lost as lost:
+            raise JoinError(f"{lost} before the first point") from None
+        if problem:
+            raise ConfigError(problem)
+        return agents, Agenda.from_json(told)
 
-    def meeting_folder(self) -> Path:
-        """The part of the sweep's folder that has no time stamp: the same for all agents."""
-        naming = str(OmegaConf.to_container(self._config.hydra.sweep, resolve=False)["dir"])  # type: ignore[index,call-overload]
-        return Path(*itertools.takewhile(lambda part: "${" not in part, Path(naming).parts))
+    def prepare(
+        self, wanted: manifest.Manifest, world_sizes: Sequence[int | None], held: contextlib.ExitStack
+    ) -> tuple[dict[str, Any] | None, str]:
+        """Agent 0's part of meet(): takes the folder; returns the agenda as JSON, and why there is none."""
+        folder = self._resume.folder if self._resume else Path(self._config.hydra.sweep.dir)
+        try:
+            agenda = prepared(folder, wanted, world_sizes, self._resume, held)
+            OmegaConf.save(self._config, folder / "multirun.yaml")
+        except (ConfigError, OSError) as error:
+            return None, str(error)
+        return agenda.to_json(), ""
 
-    def points(self, arguments: list[str]) -> list[list[str]]:
-        """The overrides of every point, in order."""
+    def world_sizes(self, configs: Sequence[RunConfig]) -> list[int | None]:
+        """The number of ranks of each point; None where only the job that runs it will know."""
+        if not (self._resume and self._launcher.runs_here and any(c.world_size == "auto" for c in configs)):
+            return [None if config.world_size == "auto" else int(config.world_size) for config in configs]
+        from benchkit.crew import crew
+        from benchkit.layout import resolve_world_size
+
+        return [resolve_world_size(config, crew()) for config in configs]
+
+    def compose(self, arguments: list[str]) -> tuple[list[RunConfig], list[Entry]]:
+        """Composes and checks every point; raises ConfigError for the first that is wrong."""
         from hydra._internal.core_plugins.basic_sweeper import BasicSweeper  # not before Hydra has found its plugins
 
         parser = OverridesParser.create(config_loader=self._context.config_loader)
         own = [f"{name}={value}" for name, value in self._params.items()]
-        return list(BasicSweeper.split_arguments(parser.parse_overrides([*own, *arguments]), None)[0])
-
-    def check(self, points: Sequence[Sequence[str]]) -> list[RunConfig]:
-        """Composes every point and returns its own part; raises ConfigError for the first that is wrong."""
-        loader, started = self._context.config_loader, topology.started()
-        compose = PointComposer(loader)
-        loader.load_sweep_config = compose  # type: ignore[method-assign] # the launcher composes each point again
-        configs = [typed(compose.own_part(self._config, overrides)) for overrides in points]
+        points = list(BasicSweeper.split_arguments(parser.parse_overrides([*own, *arguments]), None)[0])
+        composer, started = PointComposer(self._context.config_loader), topology.started()
+        configs = [typed(composer.own_part(self._config, overrides)) for overrides in points]
         for config in configs:
-            if config.world_size != "auto" and int(config.world_size) % started.count:
-                raise ConfigError(
-                    f"world_size={config.world_size}: does not divide over the {started.count} agents of "
-                    f"{started.by}; allowed are multiples of {started.count}, and auto"
-                )
-        return configs
-
-    def folder_problem(self, folder: Path, num_points: int) -> str:
-        """Where records would overwrite others, why; else ""."""
-        if any(folder.glob("*/record.json")):
-            return f"hydra.sweep.dir={folder}: holds records already; allowed is a folder without"
-        naming = str(OmegaConf.to_container(self._config.hydra.sweep, resolve=False)["subdir"])  # type: ignore[index,call-overload]
-        if num_points > 1 and "${" not in naming:
-            return f"hydra.sweep.subdir={naming}: all points would share it; allowed is e.g. ${{hydra.job.num}}"
-        return ""
-
-
-def status_of(job: JobReturn, overrides: Sequence[str]) -> str:
-    """A job's status; where it ended without one, as when its folder cannot be made, says so."""
-    if job.status == JobStatus.COMPLETED:
-        return str(job.return_value)
-    log.error("%s: no record: %r", " ".join(overrides), job._return_value)
-    return "error"
-
-
-def remember_latest(folder: Path) -> None:
-    """Points the link `latest` beside the folder at it, so that `python -m analysis outputs/latest` works."""
-    link, fresh = folder.parent / "latest", folder.parent / f".latest-{os.getpid()}"
-    try:
-        fresh.symlink_to(folder.name)
-        fresh.replace(link)
-    except OSError:
-        fresh.unlink(missing_ok=True)  # a file system without links, or a folder of that name: a convenience lost
-
-
-def print_table(folder: Path) -> None:
-    """Prints the combined table of all records below the sweep's folder."""
-    from analysis.harvest import harvest
-    from analysis.table import as_text, combine
-
-    found = harvest([folder])
-    for line in found.passed_over:
-        log.warning("passed over %s", line)
-    if found.rows:
-        table = as_text(combine(found.rows))
-        log.info("\n%s\n\nrecords: %s   tables and plots: python -m analysis %s", table, folder, folder)
+            self._launcher.check(config, started)
+        entries = manifest.entries(
+            [manifest.key_of(as_dict(config)) for config in configs],
+            [composer.subfolder(self._config, overrides, number) for number, overrides in enumerate(points)],
+            [composer.given(overrides) for overrides in points],
+        )
+        manifest.require_folders_of_their_own(entries)
+        return configs, entries

@@ -1,9 +1,15 @@
 """The only place that Hydra takes plugins from: benchkit's launchers; conf/launcher names them."""
 
-from benchkit import submit
+from hydra.core.config_store import ConfigStore
+
+from benchkit import launchers, submit
 
 
-class Slurm(submit.Launcher):
+class InPlace(launchers.InPlace):
+    """One point after another in this process."""
+
+
+class Slurm(submit.Submitting):
     """Each point a job of an array."""
 
     cluster = "slurm"
@@ -15,7 +21,12 @@ class PackedSlurm(Slurm):
     packed = True
 
 
-class Local(submit.Launcher):
+class Local(submit.Submitting):
     """Each point a job of its own on this machine."""
 
     cluster = "local"
+
+
+ConfigStore.instance().store(
+    group="hydra/launcher", name="benchkit", node={"_target_": f"{__name__}.InPlace"}, provider="benchkit"
+)

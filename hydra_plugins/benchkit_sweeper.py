@@ -12,6 +12,13 @@ class Sweeper(sweep.Sweeper):
 ConfigStore.instance().store(
     group="hydra/sweeper",
     name="benchkit",
-    node={"_target_": f"{__name__}.Sweeper", "params": None, "only_check": False},
+    node={
+        "_target_": f"{__name__}.Sweeper",
+        "params": None,
+        "only_check": False,
+        "resume": None,
+        "retry": "none",
+        "force": False,
+    },
     provider="benchkit",
 )

@@ -116,7 +116,7 @@ WRONG = [
     (["+suite=allreduce", "backend.env=3"], "backend.env=3: expected dict", ""),
     (["+suite=allreduce", "measure.target_rel_ci=x"], "measure.target_rel_ci=x: expected float or null", "> 0 and < 1"),
     (["+suite=allreduce", "measure.calls_per_sample=5"], "measure.calls_per_sample=5: allowed is 1", "mode=loop"),
-    (["+suite=allreduce", "hydra.sweep.subdir=x", "-m", "seed=1,2"], "hydra.sweep.subdir=x: all points", "job.num"),
+    (["+suite=allreduce", "hydra.sweep.subdir=x", "-m", "seed=1,2"], "hydra.sweep.subdir: the points", "job.num"),
     (["sweep=ddlb", "m=4", "implementations.pytorch.ordre=AG_after"], "implementations.pytorch.ordre: no such", ""),
     (["+suite=allreduce", "seed=99999999999999999999"], "seed=99999999999999999999: allowed is >= 0", ""),
 ]  # fmt: skip

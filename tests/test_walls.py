@@ -10,7 +10,7 @@ import pytest
 from tests.support.cli import ROOT
 
 FILES = sorted(path for package in ("benchkit", "launch", "analysis") for path in (ROOT / package).rglob("*.py"))
-HYDRA_MAY_BE_KNOWN_BY = {"app.py", "composition.py", "points.py", "submit.py", "sweep.py"}
+HYDRA_MAY_BE_KNOWN_BY = {"app.py", "composition.py", "launchers.py", "points.py", "submit.py", "sweep.py"}
 PURE = ("balancing", "estimators", "intervals", "lut", "modes", "splits", "statistics", "models.collectives.sizes")
 """Modules of arithmetic and names, which analysis shares with what measures."""
 ANALYSIS_MAY_IMPORT = tuple(f"benchkit.{name}" for name in ("record", *PURE))

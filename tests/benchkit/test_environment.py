@@ -1,11 +1,11 @@
 import platform
-import subprocess
 
 import pytest
 import torch
 
-from benchkit import agent, environment, memory
+from benchkit import checkout, environment, memory, recording
 from benchkit.layout import lay_out
+from benchkit.point import Point
 from launch import topology
 from tests.support.configs import config, crew
 
@@ -51,11 +51,6 @@ def test_without_nvidia_smi_gpus_are_numbers(monkeypatch):
     assert environment.visible_gpus() == ["0", "1"]
 
 
-def test_a_command_that_is_not_there_says_nothing():
-    assert environment.output("no-such-command-anywhere") == ""
-    assert environment.output("false") == ""
-
-
 def fake_files(monkeypatch, module, files):
     monkeypatch.setattr(module, "read_text", lambda path: files.get(path, ""))
 
@@ -94,49 +89,21 @@ def test_kernel_and_nccl_are_told_and_a_cpu_build_has_no_nccl(monkeypatch):
     assert environment.lasting()["kernel"] == platform.release()
 
 
-@pytest.fixture
-def checkout(tmp_path, monkeypatch):
-    """A checkout with one commit, which environment.py takes for its own."""
-    file = tmp_path / "environment.py"
-    file.write_bytes(b"a = 1\n")
-    commands = (["init", "-q"], ["add", "environment.py"], ["commit", "-qm", "Begin"])
-    for command in commands:
-        who = ["-c", "user.name=n", "-c", "user.email=n@example.org"]
-        subprocess.run(["git", "-C", tmp_path, *who, *command], check=True)
-    monkeypatch.setattr(environment, "__file__", str(file))
-    return file
-
-
-def test_a_changed_checkout_is_told_by_the_hash_of_its_difference(checkout):
-    clean = environment.checkout()
-    assert len(clean["git_commit"]) == 40
-    assert (clean["git_dirty"], clean["git_diff_hash"]) == (False, None)
-    hashes = set()
-    for text in (b"a = 2\n", b"a = 3\n", b"a = '\xff'\n"):  # the last is no UTF-8
-        checkout.write_bytes(text)
-        changed = environment.checkout()
-        assert changed["git_dirty"]
-        assert len(changed["git_diff_hash"]) == 12
-        hashes.add(changed["git_diff_hash"])
-    assert len(hashes) == 3
-
-
-def test_a_package_below_somebodys_repository_is_not_part_of_it(checkout, monkeypatch):
-    monkeypatch.setattr(environment, "__file__", str(checkout.with_name("installed.py")))
-    assert set(environment.checkout().values()) == {None}
-
-
 def test_git_and_nvidia_smi_are_called_once_per_process(monkeypatch):
     calls = []
-    monkeypatch.setattr(environment, "output", lambda *command: calls.append(command) or "")
+    for module in (environment, checkout):
+        monkeypatch.setattr(module, "output", lambda *command: calls.append(command) or "")
     monkeypatch.setattr(environment.shutil, "which", lambda name: name)
-    environment.lasting.cache_clear()
+    cached = (environment.lasting, checkout.checkout)
+    for each in cached:
+        each.cache_clear()
     try:
         for _ in range(3):
             environment.describe()
             environment.of_agent()
     finally:
-        environment.lasting.cache_clear()
+        for each in cached:
+            each.cache_clear()
     assert len({command[0] for command in calls}) == 2
     assert len(set(calls)) == len(calls)
 
@@ -152,7 +119,7 @@ def test_hosts_with_different_software_are_named_in_a_warning(tmp_path):
     two = crew("n0", "n1", "n2", "n2")
     for index, version in enumerate(("2.13.0", "2.12.0", "2.13.0", "2.13.0")):
         two.facts[index] |= {"torch": version, "nccl": None, "kernel": "6.1"}
-    record = agent.new_record(config(), [], lay_out(config(), two))
+    record = recording.new_record(Point(config(), tmp_path, []), lay_out(config(), two))
     assert record["warnings"] == ["n0, n2 have torch 2.13.0, n1 has 2.12.0"]
     assert record["agents"][1]["torch"] == "2.12.0"
     assert environment.version_differences([{"host": "a"}, {"host": "b", "torch": "2.13.0"}]) == []

@@ -11,10 +11,13 @@ from benchkit import follow as following
 from benchkit import job, queues, record
 from benchkit.errors import ConfigError
 from benchkit.follow import follow, summary
-from benchkit.job import Job, Point, in_seconds
+from benchkit.job import Job, in_seconds
+from benchkit.manifest import Submitted
+from benchkit.point import Point
 from benchkit.queues import State, slurm_state
-from benchkit.submit import Launcher
+from benchkit.submit import Submitting
 from launch.stops import Stopped
+from launch.topology import Started
 from tests.support.cli import PATIENCE_S, ROOT
 from tests.support.configs import config
 
@@ -65,7 +68,7 @@ def test_without_slurm_it_says_what_to_use_instead(cli, tmp_path):
 def test_launcher_values_out_of_range_are_one_line(wrong):
     [(name, value)] = wrong.items()
     with pytest.raises(ConfigError, match=f"hydra.launcher.{name}={value}: allowed is >= 1"):
-        Launcher(**({"nodes": 1, "tasks_per_node": 1} | wrong)).check([])
+        Submitting(**({"nodes": 1, "tasks_per_node": 1} | wrong)).check(config(), Started("plain", 0, 1))
 
 
 @pytest.mark.parametrize(
@@ -177,13 +180,14 @@ def at_once(monkeypatch):
 def test_a_record_that_says_how_it_ended_is_believed_whatever_the_queue_says(points, at_once):
     write(points[0][0], "error")
     write(points[1][0], "oom")
-    assert follow(points, Script([State("RUNNING"), State("COMPLETED", "", "error")])) == ["error", "oom"]
+    script = Script([State("RUNNING"), State("COMPLETED", "", "error")])
+    assert list(follow(points, script)) == ["error", "oom"]
 
 
 def test_what_a_job_could_not_write_the_queue_tells(points, at_once):
     write(points[0][0], "running")
     ended = [State("NODE_FAIL", "n1", "crash"), State("CANCELLED", "", "cancelled")]
-    assert follow(points, Script(ended)) == ["crash", "cancelled"]
+    assert list(follow(points, Script(ended))) == ["crash", "cancelled"]
     killed, never = (record.read(point.folder / record.FILE_NAME) for [point] in points)
     assert killed["error"]["message"] == "job 7: NODE_FAIL n1; in this point"
     assert killed["error"]["host"] == "n1"
@@ -196,20 +200,16 @@ def test_a_preempted_point_is_waited_for_until_its_job_is_over(points, at_once):
     write(points[1][0], "error")
     looks = [[State("PENDING"), State("RUNNING")]] * 3 + [[State("PREEMPTED", "", "preempted"), State("RUNNING")]]
     script = Script(*looks)
-    assert follow(points, script) == ["preempted", "error"]
+    assert list(follow(points, script)) == ["error", "preempted"]
     assert len(script.looks) == 1
 
 
 def test_a_slurm_that_does_not_answer_ends_nothing(monkeypatch):
-    class Submitted:
-        job_id = "7_0"
-
-    monkeypatch.setattr(queues, "submit", lambda executor, jobs: [Submitted()])
     answers = [
         subprocess.CompletedProcess([], 0, "7_0|RUNNING|None|n1\n", ""),
         subprocess.CompletedProcess([], 1, "", "slurm_load_jobs error: Unable to contact slurm controller"),
         subprocess.CompletedProcess([], 1, "", "slurm_load_jobs error: Invalid job id specified"),
     ]
     monkeypatch.setattr(queues.subprocess, "run", lambda *_, **__: answers.pop(0))
-    slurm = queues.Slurm(None, [])
+    slurm = queues.Slurm(None, [], [Submitted("7_0", "7_0.err", [])])
     assert [slurm.states()[0].word for _ in range(3)] == ["RUNNING", "RUNNING", "GONE"]

@@ -6,6 +6,7 @@ import pytest
 
 from benchkit import agent, record, verdict
 from benchkit.layout import lay_out
+from benchkit.point import Point
 from launch.clock_offsets import Offset
 from launch.members import Lost, Member
 from launch.slowdown.mps import MpsUnavailable
@@ -77,7 +78,7 @@ def test_what_fails_in_the_agent_itself_is_a_record_too(tmp_path, monkeypatch):
         raise BlockingIOError("Resource temporarily unavailable")
 
     monkeypatch.setattr(agent.ranks, "run_ranks", no_more_processes)
-    result = agent.run_point(config(), tmp_path, [])
+    result = agent.run_point(Point(config(), tmp_path, []))
     assert result["status"] == "error"
     assert result["error"]["message"] == "the agent failed: Resource temporarily unavailable"
     assert "Traceback" in result["error"]["traceback"]
@@ -102,7 +103,7 @@ def test_waiting_for_the_host_is_a_phase_and_no_part_of_the_total(tmp_path, monk
     monkeypatch.setattr(agent.ranks, "run_ranks", ranks_for_a_minute)
     for module in (agent, agent.crew):
         monkeypatch.setattr(module, "time", SimpleNamespace(perf_counter=lambda: now_s[0]))
-    phases = agent.run_point(config(), tmp_path, [])["phases_s"]
+    phases = agent.run_point(Point(config(), tmp_path, []))["phases_s"]
     assert phases == {"wait_for_host": 3600, "total": 0 if lost else 60}
     assert record.read(tmp_path / record.FILE_NAME)["phases_s"] == phases
 

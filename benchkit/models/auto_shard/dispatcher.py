@@ -1,10 +1,9 @@
-"""GT's architecture, for comparison: whatever moves becomes a message of bytes, goes through one process, and worker
-waits for worker.
+"""GT's architecture, for comparison: all data goes through one process as messages, and worker waits for worker.
 
 Shards lie along axis 0. For a product the dispatcher gathers all shards of the weight, concatenates them, and sends the
 whole to one worker after another, each of which multiplies and answers before the next one's turn (bwasti/gt2 at
-31a8a34, as its sources do it; there pickled, over ZeroMQ). The first rank is dispatcher, client and worker at once, so what it
-sends to itself costs nothing here.
+31a8a34, as its sources do it; there pickled, over ZeroMQ). The first rank is dispatcher, client and worker at once, so
+what it sends to itself costs nothing here.
 """
 
 from dataclasses import dataclass

@@ -1,0 +1,62 @@
+"""How the points of a sweep are run: what all of benchkit's launchers share, and the one that runs them right here."""
+
+from abc import abstractmethod
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from hydra.core.utils import JobReturn
+from hydra.plugins import launcher
+from hydra.types import HydraContext, TaskFunction
+from omegaconf import DictConfig
+
+from benchkit.config import RunConfig
+from benchkit.errors import ConfigError
+from benchkit.point import Point
+from launch.topology import Started
+
+
+class Launcher(launcher.Launcher):
+    """A launcher of Hydra's kind that is given composed points, and tells of each as it ends."""
+
+    runs_here = True
+    """Whether points run in this process."""
+    num_agents = 1
+    """Agents that each point's job has, where points run in jobs."""
+
+    def setup(self, *, hydra_context: HydraContext, task_function: TaskFunction, config: DictConfig) -> None:
+        """Called by Hydra after the constructor."""
+
+    def launch(self, job_overrides: Sequence[Sequence[str]], initial_job_idx: int) -> Sequence[JobReturn]:
+        """Hydra's own way to run points, which composes each again."""
+        raise ConfigError("hydra/sweeper: benchkit's launchers run under benchkit's sweeper only")
+
+    def check(self, config: RunConfig, started: Started) -> None:
+        """Raises ConfigError where the ranks of a point do not divide over the agents that will run it."""
+        if config.world_size != "auto" and int(config.world_size) % started.count:
+            raise ConfigError(
+                f"world_size={config.world_size}: does not divide over the {started.count} agents of "
+                f"{started.by}; allowed are multiples of {started.count}, and auto"
+            )
+
+    @abstractmethod
+    def run(self, points: Sequence[Point], folder: Path) -> Iterator[str]:
+        """Runs points and yields the status of each as it ends.
+
+        Args:
+            points: composed and checked.
+            folder: of the sweep.
+        """
+
+
+class InPlace(Launcher):
+    """Runs one point after another in this process."""
+
+    def __init__(self, **params: Any) -> None:
+        """Takes what `hydra.launcher` holds, which is nothing."""
+
+    def run(self, points: Sequence[Point], folder: Path) -> Iterator[str]:
+        from benchkit.agent import run_and_tell  # torch is imported from here on
+
+        for point in points:
+            yield run_and_tell(point)

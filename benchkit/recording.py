@@ -1,0 +1,103 @@
+"""A point's record as its agent begins and stores it, on a disk that may be full or may have become read-only."""
+
+import contextlib
+import datetime
+import shutil
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+from benchkit import environment, record
+from benchkit.config import as_dict
+from benchkit.crew import Crew
+from benchkit.layout import Layout
+from benchkit.point import Point
+from benchkit.verdict import error_report
+from launch import topology
+
+FREE_BYTES = 16 * 2**20
+"""Room on the disk that a point is started with; a record takes some 50 KB per 1,000 samples."""
+RETRY_AFTER_S = (0.1, 1.0, 3.0)
+
+
+def shortage(folder: Path) -> str:
+    """Why there is too little room for another point in a folder; "" where there is enough."""
+    free = shutil.disk_usage(folder).free
+    if free >= FREE_BYTES:
+        return ""
+    return f"{folder}: {free / 2**20:.1f} MiB of disk are free; a point needs {FREE_BYTES / 2**20:.0f} MiB"
+
+
+def store(result: dict[str, Any], folder: Path) -> None:
+    """Writes a record, in a folder that may be gone, and tries again for some seconds where that fails.
+
+    Raises:
+        OSError: it cannot be written.
+        TypeError: it holds a value that JSON lacks.
+    """
+    for pause_s in RETRY_AFTER_S:
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            record.write(result, folder)
+            return
+        except OSError:
+            time.sleep(pause_s)
+    record.write(result, folder)
+
+
+def keep_elsewhere(result: dict[str, Any]) -> Path | None:
+    """Writes a record that its folder does not take to the folder for temporary files; None where that fails too."""
+    with contextlib.suppress(OSError):
+        return record.write(result, Path(tempfile.mkdtemp(prefix="benchkit-record-")))
+    return None
+
+
+def save(result: dict[str, Any], folder: Path, crew: Crew) -> str:
+    """Writes the record, on agent 0; returns "", or why it cannot be written and where it is kept instead."""
+    if not crew.agents.first:
+        return ""
+    try:
+        store(result, folder)
+    except TypeError as error:  # a value that JSON lacks: the point's own fault
+        result |= {"status": "error", "error": error_report(f"cannot be stored as JSON: {error}"), "cases": []}
+        return save(result, folder, crew)
+    except OSError as error:
+        kept = keep_elsewhere(result)
+        return f"{folder}: record not written: {error.strerror or error}" + (f"; it is in {kept}" if kept else "")
+    return ""
+
+
+def new_record(point: Point, plan: Layout) -> dict[str, Any]:
+    """The record as it stands before anything has run."""
+    config = point.config
+    plain = as_dict(config)
+    return {
+        "schema_version": record.SCHEMA_VERSION,
+        "point_id": record.point_id(plain, plan.world_size),
+        "suite": config.suite,
+        "status": "running",
+        "error": None,
+        "config": plain,
+        "overrides": point.overrides,
+        "attempt": 1,
+        "resumed_with": point.resumed_with,
+        "world_size": plan.world_size,
+        "threads_per_rank": plan.threads,
+        "cores_per_rank": plan.cores_per_rank,
+        "launched_by": topology.started().by,
+        "agents": plan.agents,
+        "slowdown": {"asked": list(plan.slowdown), "mechanism": None, "measured": None},
+        "warnings": environment.version_differences(plan.agents),
+        "clock": None,
+        "start_clock": None,
+        "started_at": now(),
+        "finished_at": None,
+        "phases_s": {},
+        "environment": environment.describe(),
+        "cases": [],
+    }
+
+
+def now() -> str:
+    return datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="milliseconds")

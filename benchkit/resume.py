@@ -1,0 +1,130 @@
+"""Going on with a sweep that was interrupted: which of its points are still to be measured, and under what conditions.
+
+A job that Slurm starts again goes on the same way.
+"""
+
+import argparse
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NoReturn
+
+from benchkit import manifest, record
+from benchkit.errors import ConfigError
+
+RETRY: Mapping[str, tuple[str, ...]] = {
+    "none": record.UNFINISHED,
+    "failed": (*record.UNFINISHED, "error", "crash", "timeout", "oom", "invalid"),
+    "all": tuple(status for status in record.STATUSES if status != "ok"),
+}
+"""Per value of --retry the statuses of points that are measured again."""
+ATTEMPT = "attempt_{}"
+SETTING = "hydra.sweeper.resume="
+
+
+@dataclass(frozen=True)
+class Resume:
+    """What --resume and its companions ask for.
+
+    Attributes:
+        folder: of the sweep.
+        retry: which finished points are measured again; a key of RETRY.
+        force: whether other software, hosts or agents than the sweep began with are accepted.
+    """
+
+    folder: Path
+    retry: str = "none"
+    force: bool = False
+
+    def as_overrides(self) -> list[str]:
+        """The settings of benchkit's sweeper that say the same to Hydra."""
+        quoted = str(self.folder.resolve()).replace("\\", "\\\\").replace("'", "\\'")
+        return [
+            f"{SETTING}'{quoted}'",
+            f"hydra.sweeper.retry={self.retry}",
+            f"hydra.sweeper.force={str(self.force).lower()}",
+        ]
+
+
+class Parser(argparse.ArgumentParser):
+    """Raises ConfigError where argparse would exit."""
+
+    def error(self, message: str) -> NoReturn:
+        raise ConfigError(message)
+
+
+def parse(arguments: Sequence[str]) -> list[str]:
+    """A command line as Hydra is to see it: --resume and its companions become settings of the sweeper.
+
+    Without overrides of its own, `--resume DIR` repeats the arguments that the sweep in DIR was started with.
+
+    Raises:
+        ConfigError: the flags make no sense, or DIR holds no sweep.
+    """
+    parser = Parser(add_help=False, allow_abbrev=False)
+    parser.add_argument("--resume", metavar="DIR", type=Path)
+    parser.add_argument("--retry", choices=RETRY, default=None)
+    parser.add_argument("--force", action="store_true")
+    flags, others = parser.parse_known_args(list(arguments))
+    if flags.resume is None:
+        if flags.retry or flags.force:
+            raise ConfigError(f"{'--retry' if flags.retry else '--force'}: allowed only with --resume DIR")
+        return list(arguments)
+    if not flags.resume.is_dir():
+        raise ConfigError(f"--resume {flags.resume}: no such folder")
+    if not others:
+        others = manifest.read(flags.resume).arguments
+        if not others:
+            raise ConfigError(
+                f"--resume {flags.resume}: the sweep does not say how it was started; repeat its overrides"
+            )
+    return [*others, *Resume(flags.resume, flags.retry or "none", flags.force).as_overrides()]
+
+
+def without_settings(arguments: Iterable[str]) -> list[str]:
+    """A command line without what as_overrides() adds."""
+    return [each for each in arguments if not re.match(r"hydra\.sweeper\.(resume|retry|force)=", each)]
+
+
+def is_open(folder: Path, retry: str = "none") -> bool:
+    """Whether the point in a folder is still to be measured: it has no readable record, or one that says so."""
+    return status_in(folder) in ("", *RETRY[retry])
+
+
+def status_in(folder: Path) -> str:
+    """What the record in a point's folder says; "" where there is none that can be read."""
+    with suppress(ValueError):
+        return str(record.read(folder / record.FILE_NAME).get("status", ""))
+    return ""
+
+
+def differences(before: Mapping[str, str], now: Mapping[str, str]) -> dict[str, list[str]]:
+    """What a sweep began with and goes on with, by name, where they differ."""
+    return {name: [before[name], now[name]] for name in before if name in now and before[name] != now[name]}
+
+
+def described(differing: Mapping[str, Sequence[str]]) -> str:
+    """Differences in words: "torch 2.12.0 then, 2.13.0 now"."""
+    return "; ".join(
+        f"{name} {before or 'none'} then, {now or 'none'} now" for name, (before, now) in differing.items()
+    )
+
+
+def set_aside(folder: Path) -> int:
+    """Renames what an earlier attempt at a point left in its folder, and returns the number of the next attempt."""
+    number = 1 + sum(1 for _ in folder.glob("attempt_*.json"))
+    if not (folder / record.FILE_NAME).exists():
+        return number
+    prefix = ATTEMPT.format(number)
+    (folder / record.FILE_NAME).rename(folder / f"{prefix}.json")
+    for path in list(folder.glob("*rank_*")):  # logs and traces
+        if not path.name.startswith("attempt_"):
+            path.rename(folder / f"{prefix}_{path.name}")
+    return number + 1
+
+
+def finished_elsewhere(content: Mapping[str, Any], world_size: int) -> bool:
+    """Whether a finished record of `world_size: auto` is of another number of ranks than there would be now."""
+    return bool(content["config"]["world_size"] == "auto" and content["world_size"] != world_size)

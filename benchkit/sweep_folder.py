@@ -1,0 +1,156 @@
+"""What agent 0 leaves in a sweep's folder beside the points: the log, how far it is, and the table at its end."""
+
+import contextlib
+import datetime
+import logging
+import os
+import subprocess
+import time
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import orjson
+
+from benchkit import record
+from benchkit.errors import ConfigError
+from launch.members import SweepEnds
+
+PROGRESS_FILE = "progress.json"
+ON_END_S = 600.0
+"""Seconds that the command of on_end may take."""
+log = logging.getLogger("benchkit")
+
+
+class QuietFileHandler(logging.FileHandler):
+    """Loses a line where the disk is full, in place of a traceback for each."""
+
+    def handleError(self, record: logging.LogRecord) -> None:
+        """Called by logging where a line cannot be written."""
+
+    def close(self) -> None:
+        with contextlib.suppress(OSError):
+            super().close()
+
+
+class Tally:
+    """How far a sweep is: counts its points as they end, and keeps progress.json in its folder."""
+
+    def __init__(self, folder: Path, statuses_before: list[str], num_open: int, max_failures: int | None) -> None:
+        """Begins with the points that are measured already.
+
+        Args:
+            max_failures: points that may fail one after another; None: any number.
+        """
+        self.statuses = list(statuses_before)
+        self._folder = folder
+        self._num_open = num_open
+        self._before = len(statuses_before)
+        self._max_failures = max_failures
+        self._failed_in_row = 0
+        self._began_s = time.monotonic()
+        self._write()
+
+    @property
+    def num_left(self) -> int:
+        """Points that have not ended."""
+        return self._before + self._num_open - len(self.statuses)
+
+    def add(self, status: str) -> None:
+        """Counts one more point; raises SweepEnds where too many have failed one after another."""
+        self.statuses.append(status)
+        self._failed_in_row = 0 if status in record.HARMLESS else self._failed_in_row + 1
+        self._write()
+        if self._max_failures and self._failed_in_row >= self._max_failures:
+            points = "1 point" if self._failed_in_row == 1 else f"{self._failed_in_row} points in a row"
+            raise SweepEnds(f"{points} failed (max_failures={self._max_failures})")
+
+    def seconds_left(self) -> float | None:
+        """What the points that are left will take if they take as long as those before; None where none has ended."""
+        ended = len(self.statuses) - self._before
+        return (time.monotonic() - self._began_s) / ended * self.num_left if ended else None
+
+    def _write(self) -> None:
+        left_s = self.seconds_left()
+        content = {
+            "points": self._before + self._num_open,
+            "ended": len(self.statuses),
+            "statuses": Counter(self.statuses),
+            "seconds_left": None if left_s is None else round(left_s, 1),
+            "written_at": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
+        }
+        with contextlib.suppress(OSError):  # a convenience: the records say the same
+            record.write_whole(self._folder / PROGRESS_FILE, orjson.dumps(content))
+
+
+@contextlib.contextmanager
+def logged(folder: Path) -> Iterator[None]:
+    """Writes benchkit's lines to the sweep's log, too, and ends with the table, however the sweep ends."""
+    remember_latest(folder)
+    lines = QuietFileHandler(folder / "benchkit.log")
+    log.addHandler(lines)
+    try:
+        yield
+    finally:
+        print_table(folder)
+        log.removeHandler(lines)
+        lines.close()
+
+
+def remember_latest(folder: Path) -> None:
+    """Points the link `latest` beside the folder at it, so that `python -m analysis outputs/latest` works."""
+    link, fresh = folder.parent / "latest", folder.parent / f".latest-{os.getpid()}"
+    try:
+        fresh.symlink_to(folder.name)
+        fresh.replace(link)
+    except OSError:
+        with contextlib.suppress(OSError):
+            fresh.unlink(missing_ok=True)  # a file system without links, or a folder of that name: a convenience lost
+
+
+def print_table(folder: Path) -> None:
+    """Prints the combined table of all records below the sweep's folder."""
+    from analysis.harvest import harvest
+    from analysis.table import as_text, combine
+
+    found = harvest([folder])
+    for line in found.passed_over:
+        log.warning("passed over %s", line)
+    if found.rows:
+        table = as_text(combine(found.rows))
+        log.info("\n%s\n\nrecords: %s   tables and plots: python -m analysis %s", table, folder, folder)
+
+
+def run_at_end(command: str, folder: Path, statuses: list[str], num_left: int) -> None:
+    """Runs the command of `on_end`, which learns by its environment what became of the sweep."""
+    failed = sum(status not in record.HARMLESS for status in statuses)
+    told = {
+        "BENCHKIT_SWEEP": str(folder.absolute()),
+        "BENCHKIT_FAILED": str(failed),
+        "BENCHKIT_LEFT": str(num_left),
+    }
+    try:
+        done = subprocess.run(["sh", "-c", command], env=os.environ | told, timeout=ON_END_S, check=False)
+        problem = f"exit code {done.returncode}" if done.returncode else ""
+    except (OSError, subprocess.TimeoutExpired) as error:
+        problem = str(error)
+    if problem:
+        log.warning("on_end=%s: %s", command, problem)
+
+
+def require_unused(folder: Path, subfolders: list[str]) -> None:
+    """Raises ConfigError where a fresh sweep's records would overwrite others."""
+    from benchkit import manifest, resume
+
+    if (folder / manifest.FILE_NAME).exists():
+        points = manifest.read(folder).points
+        num_open = sum(resume.is_open(folder / point.folder) for point in points)
+        if num_open:
+            raise ConfigError(
+                f"hydra.sweep.dir={folder}: holds a sweep with {num_open} of {len(points)} points to be measured; "
+                f"`python -m benchkit --resume {folder}` goes on with it, else choose another folder"
+            )
+    if any(folder.glob(f"*/{record.FILE_NAME}")) or any(
+        (folder / name / record.FILE_NAME).exists() for name in subfolders
+    ):
+        raise ConfigError(f"hydra.sweep.dir={folder}: holds records already; allowed is a folder without")

@@ -1,0 +1,185 @@
+"""Which points of a sweep are still to be measured, and who may measure them."""
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+from benchkit import claim, manifest, record, resume
+from benchkit.claim import Owner, claimed, this_process
+from benchkit.errors import ConfigError
+from benchkit.manifest import Entry, Manifest
+from tests.support.cli import ROOT
+
+
+def store(folder, status, **config):
+    folder.mkdir(parents=True, exist_ok=True)
+    content = {"schema_version": 2, "status": status, "config": config, "overrides": ["+suite=x"], "world_size": 2}
+    record.write(content, folder)
+
+
+@pytest.mark.parametrize(
+    ("status", "open_under"),
+    [
+        ("ok", []),
+        ("skipped", ["all"]),
+        ("unavailable", ["all"]),
+        ("invalid", ["failed", "all"]),
+        ("crash", ["failed", "all"]),
+        ("interrupted", ["none", "failed", "all"]),
+        ("running", ["none", "failed", "all"]),
+        ("cancelled", ["none", "failed", "all"]),
+    ],
+)
+def test_what_is_measured_again(tmp_path, status, open_under):
+    store(tmp_path, status)
+    assert [retry for retry in resume.RETRY if resume.is_open(tmp_path, retry)] == open_under
+
+
+def test_a_point_without_a_readable_record_is_open(tmp_path):
+    assert resume.is_open(tmp_path / "nowhere")
+    (tmp_path / record.FILE_NAME).write_text("{half")
+    assert resume.is_open(tmp_path)
+
+
+def test_every_status_is_decided():
+    assert set(resume.RETRY["all"]) | {"ok"} == set(record.STATUSES)
+    assert set(resume.RETRY["none"]) < set(resume.RETRY["failed"]) < set(resume.RETRY["all"])
+
+
+def test_attempts_are_kept(tmp_path):
+    assert resume.set_aside(tmp_path) == 1
+    for attempt in (1, 2):
+        store(tmp_path, f"error {attempt}")
+        (tmp_path / "rank_0.log").write_text(f"log {attempt}")
+        (tmp_path / "trace_rank_0.json.gz").write_text("trace")
+        assert resume.set_aside(tmp_path) == attempt + 1
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted(
+        f"attempt_{attempt}{suffix}" for attempt in (1, 2)
+        for suffix in (".json", "_rank_0.log", "_trace_rank_0.json.gz")
+    )  # fmt: skip
+    assert json.loads((tmp_path / "attempt_2.json").read_text())["status"] == "error 2"
+    assert (tmp_path / "attempt_1_rank_0.log").read_text() == "log 1"
+
+
+def test_flags_become_settings_of_the_sweeper(tmp_path):
+    odd = tmp_path / "it's, odd=1"
+    odd.mkdir()
+    told = resume.parse(["+suite=x", "--resume", str(odd), "-m", "--retry=failed", "a=1,2"])
+    assert told[:3] == ["+suite=x", "-m", "a=1,2"]
+    assert told[3:] == [
+        "hydra.sweeper.resume='" + str(odd).replace("'", "\\'") + "'",
+        "hydra.sweeper.retry=failed",
+        "hydra.sweeper.force=false",
+    ]
+    assert resume.without_settings(told) == told[:3]
+
+
+def test_without_overrides_the_arguments_are_those_of_the_sweep(tmp_path):
+    Manifest(["+suite=x", "-m", "a=1,2"], {}, []).write(tmp_path)
+    assert resume.parse(["--resume", str(tmp_path), "--force"])[:3] == ["+suite=x", "-m", "a=1,2"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "reason"),
+    [
+        (["--resume", "nowhere"], "--resume nowhere: no such folder"),
+        (["--retry", "failed", "+suite=x"], "--retry: allowed only with --resume DIR"),
+        (["--force"], "--force: allowed only with --resume DIR"),
+        (["--resume", ".", "--retry", "some"], "invalid choice: 'some'"),
+        (["--resume", "."], "holds no sweep"),
+        (["--resume"], "expected one argument"),
+    ],
+)
+def test_flags_that_make_no_sense_are_one_line(tmp_path, monkeypatch, arguments, reason):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ConfigError, match=reason):
+        resume.parse(arguments)
+
+
+def test_other_arguments_are_left_alone():
+    assert resume.parse(["+suite=x", "-m", "a=1"]) == ["+suite=x", "-m", "a=1"]
+
+
+def test_the_same_configuration_twice_is_two_points():
+    twice = manifest.entries(["k", "l", "k"], ["0", "1", "2"], [[], [], []])
+    assert [entry.identity for entry in twice] == [("k", 0), ("l", 0), ("k", 1)]
+
+
+def test_points_keep_their_folders_and_new_ones_get_free_ones():
+    before = manifest.entries(["a", "b"], ["0", "1"], [["a"], ["b"]])
+    now = manifest.entries(["c", "b", "a", "b"], ["0", "1", "2", "3"], [["c"], ["b"], ["a"], ["b"]])
+    assert [(each.key, each.folder) for each in manifest.merged(before, now)] == [
+        ("c", "2"), ("b", "1"), ("a", "0"), ("b", "3"),
+    ]  # fmt: skip
+
+
+def test_two_points_in_one_folder_are_refused():
+    with pytest.raises(ConfigError, match="a=1 and a=2 would share the folder"):
+        manifest.require_folders_of_their_own([Entry("k", 0, "same", ["a=1"]), Entry("l", 0, "./same", ["a=2"])])
+
+
+def test_a_manifest_is_read_as_it_was_written(tmp_path):
+    job = manifest.Submitted("12_3", "12_3.err", ["/sweep/0"])
+    written = Manifest(["-m", "a=1,1"], {"torch": "2"}, manifest.entries(["k"] * 2, ["0", "1"], [["a=1"]] * 2), [job])
+    written.write(tmp_path)
+    assert manifest.read(tmp_path) == written
+
+
+def test_an_older_sweep_is_known_by_its_records(tmp_path):
+    for number, seed in (("10", 1), ("2", 1), ("1", 0)):
+        store(tmp_path / number, "ok", seed=seed, timeout_s=5)
+    (tmp_path / "3").mkdir()
+    (tmp_path / "3" / record.FILE_NAME).write_text("{half")
+    found = manifest.read(tmp_path)
+    again = manifest.key_of({"seed": 1, "timeout_s": 600})
+    assert [(each.folder, each.occurrence) for each in found.points] == [("1", 0), ("2", 0), ("10", 1)]
+    assert found.points[1].key == found.points[2].key == again
+
+
+@pytest.mark.parametrize("text", ["", "[]", '{"version": 2}', '{"version": 1, "points": [{}]}', '{"version": 1}'])
+def test_a_manifest_that_is_none_is_one_line(tmp_path, text):
+    (tmp_path / manifest.FILE_NAME).write_text(text)
+    with pytest.raises(ConfigError, match="not a sweep's manifest"):
+        manifest.read(tmp_path)
+
+
+HOLDER = """
+import sys, time
+from pathlib import Path
+from benchkit.claim import claimed
+with claimed(Path(sys.argv[1])):
+    print("holds", flush=True)
+    time.sleep(60)
+"""
+
+
+def test_a_folder_is_one_process_s_until_it_ends(tmp_path):
+    command = [sys.executable, "-c", HOLDER, str(tmp_path)]
+    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as other:
+        assert other.stdout.readline() == "holds\n"
+        with pytest.raises(ConfigError, match=f"process {other.pid} on .* works in it"), claimed(tmp_path, force=True):
+            pass
+        other.kill()
+    assert (tmp_path / claim.FILE_NAME).exists()
+    with claimed(tmp_path):
+        assert claim.owner_of(tmp_path / claim.FILE_NAME) == this_process()
+    assert not (tmp_path / claim.FILE_NAME).exists()
+
+
+def test_an_owner_on_another_host_may_be_alive(tmp_path):
+    (tmp_path / claim.FILE_NAME).write_text(json.dumps({"host": "n7", "boot_id": "another", "pid": os.getpid()}))
+    with pytest.raises(ConfigError, match=r"process \d+ on n7 may still work in it; .* --force"), claimed(tmp_path):
+        pass
+    with claimed(tmp_path, force=True):
+        assert claim.owner_of(tmp_path / claim.FILE_NAME) != Owner("n7", "another", os.getpid())
+
+
+def test_what_differs_is_told_by_name():
+    found = resume.differences(
+        {"torch": "2.12", "commit": "a", "old": "x"}, {"torch": "2.13", "commit": "a", "new": "y"}
+    )
+    assert found == {"torch": ["2.12", "2.13"]}
+    assert resume.described(found) == "torch 2.12 then, 2.13 now"
