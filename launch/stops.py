@@ -6,7 +6,7 @@ import signal
 import socket
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from multiprocessing import connection
 from typing import Any
 
@@ -26,6 +26,17 @@ class Stopped(KeyboardInterrupt):
 def as_stopped(error: KeyboardInterrupt) -> Stopped:
     """A KeyboardInterrupt of Python's own, as from Ctrl-C, in our words."""
     return error if isinstance(error, Stopped) else Stopped(signal.SIGINT, why="stopped by Ctrl-C")
+
+
+def handle(numbers: Iterable[int], handler: Callable[[int, Any], Any]) -> None:
+    """Installs a handler for signals, except for those that are ignored.
+
+    `nohup` makes a process ignore SIGHUP, and a shell without job control SIGINT what it starts in
+    the background: such a process must go on.
+    """
+    for number in numbers:
+        if signal.getsignal(number) is not signal.SIG_IGN:
+            signal.signal(number, handler)
 
 
 def heed_no_more() -> None:

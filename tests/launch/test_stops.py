@@ -8,6 +8,7 @@ from multiprocessing import Pipe
 import pytest
 
 from launch.stops import Stopped, uninterrupted, wait_for
+from tests.support.cli import PATIENCE_S
 
 
 @pytest.fixture
@@ -74,3 +75,19 @@ def test_an_ignored_signal_stays_ignored():
             signal.raise_signal(signal.SIGUSR2)
     finally:
         signal.signal(signal.SIGUSR2, before)
+
+
+def test_a_process_under_nohup_goes_on_after_a_hangup(cli):
+    nohup = ["sh", "-c", 'trap "" HUP; exec "$@"', "sh"]
+    process = cli.start(module="tests.support.told_to_stop", under=nohup)
+    assert process.stdout.readline() == "ready\n"
+    process.send_signal(signal.SIGHUP)
+    process.send_signal(signal.SIGTERM)  # whichever the kernel delivers first
+    assert process.communicate(timeout=PATIENCE_S) == ("stopped by SIGTERM\n", "")
+
+
+def test_without_nohup_a_hangup_is_heard(cli):
+    process = cli.start(module="tests.support.told_to_stop")
+    assert process.stdout.readline() == "ready\n"
+    process.send_signal(signal.SIGHUP)
+    assert process.communicate(timeout=PATIENCE_S) == ("stopped by SIGHUP\n", "")

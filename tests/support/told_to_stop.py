@@ -1,0 +1,20 @@
+"""A process that heeds signals as benchkit does and waits for one; says what it heard."""
+
+import signal
+
+from launch.stops import Stopped, handle, uninterrupted, wait_for
+
+
+def stop(number, frame):
+    raise Stopped(number)
+
+
+if __name__ == "__main__":
+    handle((signal.SIGINT, signal.SIGHUP, signal.SIGTERM), stop)
+    with uninterrupted():
+        pass
+    print("ready", flush=True)
+    try:
+        wait_for([], 300)
+    except Stopped as told:
+        print(told)
