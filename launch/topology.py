@@ -13,33 +13,46 @@ class Started:
     """How this process came to life: by which launcher, as which of how many processes.
 
     job: what the processes of one start share and no other start has; "" where the launcher gives no such thing.
+    local: the launcher says that all processes are on this host.
     """
 
     by: str
     index: int
     count: int
     job: str = ""
+    local: bool = False
 
 
 @dataclass(frozen=True)
 class Signs:
-    """A launcher's environment variables: the one that gives it away, and those that number and name its processes."""
+    """A launcher's environment variables: its sign, and what numbers and names its processes.
+
+    local: how many of them are on this host; Slurm's is "2" on one node, but "1(x2)" on two.
+    """
 
     sign: str
     index: str
     count: str
     job: tuple[str, ...]
+    local: str
 
 
 LAUNCHERS = {
     "torchrun": Signs(
-        "TORCHELASTIC_RUN_ID", "RANK", "WORLD_SIZE", ("TORCHELASTIC_RUN_ID", "TORCHELASTIC_RESTART_COUNT")
+        "TORCHELASTIC_RUN_ID", "RANK", "WORLD_SIZE",
+        ("TORCHELASTIC_RUN_ID", "TORCHELASTIC_RESTART_COUNT"), "LOCAL_WORLD_SIZE",
     ),
-    "openmpi": Signs("OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", ("PMIX_NAMESPACE",)),
-    "mpich": Signs("MPI_LOCALNRANKS", "PMI_RANK", "PMI_SIZE", ("SLURM_JOB_ID", "SLURM_STEP_ID")),
+    "openmpi": Signs(
+        "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE",
+        ("PMIX_NAMESPACE",), "OMPI_COMM_WORLD_LOCAL_SIZE",
+    ),
+    "mpich": Signs(
+        "MPI_LOCALNRANKS", "PMI_RANK", "PMI_SIZE",
+        ("SLURM_JOB_ID", "SLURM_STEP_ID"), "MPI_LOCALNRANKS",
+    ),
     "srun": Signs(
         "SLURM_STEP_ID", "SLURM_PROCID", "SLURM_STEP_NUM_TASKS",
-        ("SLURM_JOB_ID", "SLURM_STEP_ID", "SLURM_RESTART_COUNT"),
+        ("SLURM_JOB_ID", "SLURM_STEP_ID", "SLURM_RESTART_COUNT"), "SLURM_STEP_TASKS_PER_NODE",
     ),
 }  # fmt: skip
 """In this order: Open MPI and MPICH start their daemons by srun inside an allocation, and srun may set PMI_* too."""
@@ -50,10 +63,12 @@ def started(environment: Mapping[str, str] = os.environ) -> Started:
     for name, signs in LAUNCHERS.items():
         if signs.sign in environment:
             job = ".".join(environment[variable] for variable in signs.job if variable in environment)
-            if not job and environment.get("MPI_LOCALNRANKS") == environment.get(signs.count):
-                job = f"parent-{os.getppid()}"  # MPICH names no job; on one host all its processes have one parent
             index, count = int(environment.get(signs.index, 0)), int(environment.get(signs.count, 1))
-            return Started(name, index, count, job)
+            local = environment.get(signs.local) == str(count)
+            if not job and name == "mpich" and local:
+                # MPICH names no job; on one host all its processes have one parent
+                job = f"parent-{os.getppid()}"
+            return Started(name, index, count, job, local)
     return Started("plain", 0, 1)
 
 

@@ -23,7 +23,7 @@ from launch.topology import Started, started
         ),
         (
             {"MPI_LOCALNRANKS": "2", "PMI_RANK": "1", "PMI_SIZE": "2"},
-            Started("mpich", 1, 2, f"parent-{os.getppid()}"),
+            Started("mpich", 1, 2, f"parent-{os.getppid()}", local=True),
         ),
         ({"MPI_LOCALNRANKS": "2", "PMI_RANK": "3", "PMI_SIZE": "4"}, Started("mpich", 3, 4, "")),  # two hosts
         (
@@ -41,6 +41,24 @@ from launch.topology import Started, started
 )  # fmt: skip
 def test_who_started_us(environment, expected):
     assert started(environment) == expected
+
+
+@pytest.mark.parametrize(
+    ("environment", "local"),
+    [
+        ({"TORCHELASTIC_RUN_ID": "x", "WORLD_SIZE": "4", "LOCAL_WORLD_SIZE": "4"}, True),
+        ({"TORCHELASTIC_RUN_ID": "x", "WORLD_SIZE": "4", "LOCAL_WORLD_SIZE": "2"}, False),
+        ({"OMPI_COMM_WORLD_SIZE": "4", "OMPI_COMM_WORLD_LOCAL_SIZE": "4"}, True),
+        ({"OMPI_COMM_WORLD_SIZE": "4", "OMPI_COMM_WORLD_LOCAL_SIZE": "2"}, False),
+        ({"OMPI_COMM_WORLD_SIZE": "4"}, False),
+        ({"MPI_LOCALNRANKS": "2", "PMI_SIZE": "4"}, False),
+        ({"SLURM_STEP_ID": "0", "SLURM_STEP_NUM_TASKS": "2", "SLURM_STEP_TASKS_PER_NODE": "2"}, True),
+        ({"SLURM_STEP_ID": "0", "SLURM_STEP_NUM_TASKS": "2", "SLURM_STEP_TASKS_PER_NODE": "1(x2)"}, False),
+        ({"SLURM_STEP_ID": "0", "SLURM_STEP_NUM_TASKS": "3", "SLURM_STEP_TASKS_PER_NODE": "2,1"}, False),
+    ],
+)
+def test_whether_all_processes_are_on_this_host(environment, local):
+    assert started(environment).local is local
 
 
 def test_a_node_has_the_name_that_its_cluster_gives_it(monkeypatch):
