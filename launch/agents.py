@@ -16,6 +16,8 @@ from launch.wires import Gone, Wire
 
 SLACK_S = 5.0
 """How much longer than agent 0 the others wait, so that it is agent 0 that says who is missing."""
+END_S = 600.0
+"""How long agent 0 may take to end, once all points have run: it prints a table."""
 STEP_S = 120.0
 """How long agents in step may take to the next one where nothing is measured or waited for; to import torch, say."""
 
@@ -104,14 +106,23 @@ class Agents:
             yield
         except KeyboardInterrupt as error:
             self.stop(as_stopped(error))
-            self.wait_for_end(SLACK_S)
+            with contextlib.suppress(SweepEnds):
+                self.wait_for_end(SLACK_S)
             raise
 
-    def wait_for_end(self, timeout_s: float | None = None) -> None:
-        """Blocks an agent other than 0 until agent 0 has ended: launchers end everyone as soon as one agent ends."""
-        with contextlib.suppress(Gone):
+    def wait_for_end(self, timeout_s: float = END_S) -> None:
+        """Blocks an agent other than 0 until agent 0 has ended.
+
+        Launchers end everyone as soon as one agent ends. Raises SweepEnds where that
+        takes longer than `timeout_s`.
+        """
+        deadline = time.monotonic() + timeout_s
+        try:
             while not self.first and self._wires:
-                self._wires[0].receive(timeout_s)
+                self._wires[0].receive(max(0.0, deadline - time.monotonic()))
+        except Gone as gone:
+            if gone.silently:
+                raise SweepEnds(f"{self.members[0]} {gone} after the last point") from None
 
     def ping(self, rounds: int) -> list[tuple[float, float, float]]:
         """Asks agent 0's clock `rounds` times: (sent, its time, received) by perf_counter. Agent 0 must pong()."""
@@ -132,7 +143,7 @@ class Agents:
             if member.index in self._wires:
                 self._wires[member.index].send("time", time.perf_counter())
 
-    def _receive(self, index: int, wire: Wire, timeout_s: float | None = None) -> tuple[str, Any]:
+    def _receive(self, index: int, wire: Wire, timeout_s: float = STEP_S) -> tuple[str, Any]:
         """One message; on agent 0 the loss of another is an alarm, elsewhere that of agent 0 is the end."""
         try:
             kind, value = wire.receive(timeout_s)
@@ -150,10 +161,10 @@ class Agents:
         return kind, value
 
     def _ask(self, value: Any, timeout_s: float) -> list[Any]:
-        wire = self._wires[0]
+        wire, deadline = self._wires[0], time.monotonic() + timeout_s + SLACK_S
         wire.send("value", value)
         while True:
-            kind, answer = self._receive(0, wire, timeout_s + SLACK_S)
+            kind, answer = self._receive(0, wire, max(0.0, deadline - time.monotonic()))
             if kind == "values":
                 return list(answer)
             if kind == "lost":

@@ -1,0 +1,63 @@
+"""Messages that arrive in pieces: a length of eight bytes, then so many bytes.
+
+A reader takes what is there and never waits for the rest, so that a writer that stops in the
+middle of a message delays nothing else.
+"""
+
+import os
+import struct
+
+HEAD = struct.Struct("!Q")
+PIECE_BYTES = 1 << 20
+REPORT_BYTES = 1 << 30
+"""More than the result of any rank."""
+
+
+def framed(message: bytes) -> bytes:
+    """A message as it is sent."""
+    return HEAD.pack(len(message)) + message
+
+
+class Pieces:
+    """Puts the messages together that arrive at a non-blocking descriptor.
+
+    It never reads beyond the message that it collects: what follows stays in the kernel, where
+    select sees it.
+    """
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+        self._held = bytearray()
+        self._length: int | None = None  # None: the eight bytes of the length are not complete
+
+    @property
+    def begun(self) -> bool:
+        """Whether a part of a message is here, and the rest is not."""
+        return bool(self._held) or self._length is not None
+
+    def take(self, limit: int) -> bytes | None:
+        """The message that has become complete; None where more of it must come.
+
+        Raises EOFError at the end of the stream, ValueError where a message is longer than
+        `limit` bytes, and OSError as the kernel does.
+        """
+        while True:
+            missing = (HEAD.size if self._length is None else self._length) - len(self._held)
+            if missing:
+                try:
+                    piece = os.read(self._descriptor, min(missing, PIECE_BYTES))
+                except BlockingIOError:
+                    return None
+                if not piece:
+                    raise EOFError
+                self._held += piece
+            elif self._length is None:
+                (self._length,) = HEAD.unpack(self._held)
+                self._held.clear()
+                if self._length > limit:
+                    raise ValueError(f"a message of {self._length} bytes; allowed are {limit}")
+            else:
+                message = bytes(self._held)
+                self._held.clear()
+                self._length = None
+                return message
