@@ -1,20 +1,22 @@
 """How the agents of one start come together: agent 0 lets the others in, and all must be about to run the same."""
 
+import contextlib
 import logging
 import socket
 import time
 from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
+from launch.address import Address
 from launch.agents import Agents, alone
-from launch.meeting import Address, JoinError, Meeting, until
-from launch.members import Member, this_member
+from launch.handshake import HELLO_S, Stranger, call, callers
+from launch.meeting import JoinError, Meeting, until
+from launch.members import Member, parse_member, this_member
 from launch.topology import Started
-from launch.wires import GREETING_BYTES, Gone, Wire
+from launch.wires import Gone, Wire
 
-HELLO_S = 5.0
-"""How long either side of a new connection may take to say who it is."""
 log = logging.getLogger(__name__)
 
 
@@ -45,15 +47,20 @@ def receive_all(
     """Agent 0's part of join(): lets the others in, compares, and tells them who is there."""
     members, differences = {0: me}, list[str]()
     wires: dict[int, Wire] = {}
-    while len(members) < count:
-        greeted = greet(listener, address.token, deadline)
-        if greeted is None:
-            break
-        wire, member, their_traits = greeted
-        if member.index in wires:
-            wires[member.index].close()
-        members[member.index], wires[member.index] = member, wire
-        differences += disagreement(me, traits, member, their_traits)
+    with contextlib.closing(callers(listener, address.token, deadline)) as proved:
+        for wire, hello in proved:
+            try:
+                member, their_traits = parse_hello(hello, count)
+            except ValueError as error:
+                log.debug("a stranger that knows the secret: %s", error)
+                wire.close()
+                continue
+            if member.index in wires:
+                wires[member.index].close()
+            members[member.index], wires[member.index] = member, wire
+            differences += disagreement(me, traits, member, their_traits)
+            if len(members) == count:
+                break
     problem = differences[0] if differences else ""
     if len(members) < count:
         missing = ", ".join(str(index) for index in range(count) if index not in members)
@@ -70,24 +77,19 @@ def receive_all(
     return Agents(me, listed, dict(sorted(wires.items())), "127.0.0.1")
 
 
-def greet(listener: socket.socket, token: str, deadline: float) -> tuple[Wire, Member, dict[str, str]] | None:
-    """The next agent that knocks and knows the word; None where none did in time."""
-    while (rest := deadline - time.monotonic()) > 0:
-        listener.settimeout(rest)
-        try:
-            wire = Wire(listener.accept()[0])
-        except OSError:
-            return None
-        try:
-            _, hello = wire.receive(HELLO_S, GREETING_BYTES)
-            if hello["token"] == token:
-                wire.send("come in")
-                wire.receive(HELLO_S, GREETING_BYTES)  # it is still there: "here"
-                return wire, Member(**hello["member"]), dict(hello["traits"])
-        except (Gone, TypeError, KeyError):
-            log.debug("a stranger knocked")
-        wire.close()
-    return None
+def parse_hello(hello: Any, count: int) -> tuple[Member, dict[str, str]]:
+    """Who an agent is, and what it must have in common with all.
+
+    Raises ValueError where it is none of `count` agents, or says something else.
+    """
+    if not isinstance(hello, dict) or set(hello) != {"member", "traits"}:
+        raise ValueError("not the fields of a hello")
+    member, traits = parse_member(hello["member"], count), hello["traits"]
+    if member.index == 0:
+        raise ValueError("there is one agent 0")
+    if not isinstance(traits, dict) or not all(isinstance(value, str) for value in traits.values()):
+        raise ValueError("traits: allowed is text")
+    return member, traits
 
 
 def disagreement(mine: Member, traits: Mapping[str, str], other: Member, theirs: Mapping[str, str]) -> list[str]:
@@ -111,11 +113,16 @@ def visit(meeting: Meeting, me: Member, traits: Mapping[str, str], deadline: flo
     wire, host = found
     try:
         _, welcome = wire.receive(max(HELLO_S, deadline + HELLO_S - time.monotonic()))
+        problem, count = str(welcome["problem"]), meeting.count
+        members = [parse_member(member, count) for member in welcome["members"]]
     except Gone as gone:
         raise JoinError(f"agent 0 at {host} {gone} before all agents had joined") from None
-    if welcome["problem"]:
-        raise JoinError(welcome["problem"])
-    return Agents(me, [Member(**member) for member in welcome["members"]], {0: wire}, host)
+    except (KeyError, TypeError, ValueError) as error:
+        said = f"agent 0 at {host} answers what this benchkit does not know ({error!r})"
+        raise JoinError(f"{said}: is it of the same version?") from None
+    if problem:
+        raise JoinError(problem)
+    return Agents(me, members, {0: wire}, host)
 
 
 def knock(
@@ -131,17 +138,17 @@ def knock(
         return None
     for host in address.candidates():
         try:
-            wire = Wire(socket.create_connection((host, address.port), timeout=HELLO_S))
+            stream = socket.create_connection((host, address.port), timeout=HELLO_S)
         except ConnectionRefusedError:
             refused.append(f"{host}:{address.port}")
             continue
-        except OSError:
+        except (OSError, UnicodeError):  # UnicodeError: no name of a host
             continue
-        wire.send("hello", {"token": address.token, "member": asdict(me), "traits": dict(traits)})
         try:
-            wire.receive(HELLO_S)
-            wire.send("here")
-            return wire, host
-        except Gone:  # somebody else: the address is an old one
-            wire.close()
+            wire = call(stream, address.token)
+        except Stranger:  # the address is an old one
+            stream.close()
+            continue
+        wire.send("hello", {"member": asdict(me), "traits": dict(traits)})
+        return wire, host
     return None

@@ -1,54 +1,35 @@
 """Where agents find agent 0: in torchrun's store, at MASTER_ADDR:MASTER_PORT, or by a file that they share."""
 
 import contextlib
+import errno
 import json
+import logging
 import os
 import socket
+import stat
 import tempfile
 import time
-import uuid
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-from launch.topology import Started, namespace, node_name
+from launch.address import ADDRESS_BYTES, LOOPBACK, Address, own_address, parse_address
+from launch.topology import Started
 
 POLL_S = 0.1
+BACKLOG = 512
+"""Connections that the kernel holds until agent 0 accepts them."""
+SECRET_VARIABLE = "BENCHKIT_SECRET"
+"""Environment variable: the word that agents at a fixed address must all know."""
 ADVICE = "set MASTER_ADDR and MASTER_PORT, to a host and a free port of agent 0"
+SAME_WORD = f"set {SECRET_VARIABLE} to the same word on every node"
+log = logging.getLogger(__name__)
 
 
 class JoinError(Exception):
     """The agents of a run did not come together; says who came, who did not and what to do."""
-
-
-@dataclass(frozen=True)
-class Address:
-    """Where agent 0 listens: names, a port, the network whose loopback reaches it, and a word to know it by."""
-
-    hosts: list[str]
-    port: int
-    network: str
-    token: str
-
-    def candidates(self) -> list[str]:
-        """The hosts in the order to try: loopback first where it is ours too."""
-        return ["127.0.0.1", *self.hosts] if self.network == namespace("net") else self.hosts
-
-
-def own_address(port: int) -> Address:
-    """The address under which others find a socket of this process."""
-    hosts = [node_name(), socket.gethostname(), *own_ip()]
-    return Address(list(dict.fromkeys(hosts)), port, namespace("net"), uuid.uuid4().hex)
-
-
-def own_ip() -> list[str]:
-    """The address of the interface that leads out; nothing is sent."""
-    with contextlib.suppress(OSError), socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-        probe.connect(("192.0.2.1", 9))  # a documentation address (RFC 5737)
-        return [str(probe.getsockname()[0])]
-    return []
 
 
 class Meeting:
@@ -56,11 +37,16 @@ class Meeting:
 
     def __init__(self, started: Started, folder: Path) -> None:
         """`folder`: where the file goes that they share, where it takes one."""
+        self.count = started.count
         self._started = started
         self._file = folder / f".agents-{started.by}-{started.job}"
         self._fixed = None if started.by == "torchrun" else fixed_address(started)
+        self._distrusted = ""
         if self._fixed is None and not started.job:
-            raise JoinError(f"{started.by} over several hosts does not say which processes belong together: {ADVICE}")
+            raise JoinError(
+                f"{started.by} over several hosts does not say which processes belong together: "
+                f"{ADVICE}; and {SAME_WORD}"
+            )
 
     def __str__(self) -> str:
         if self._fixed:
@@ -71,16 +57,19 @@ class Meeting:
         """Opens agent 0's socket and lets the others know."""
         port = self._fixed.port if self._fixed else 0
         try:
-            listener = socket.create_server(("", port), backlog=self._started.count)
+            listener = open_listener(port, self._started.local)
         except OSError as error:
             raise JoinError(f"agent 0 cannot listen at port {port}: {error.strerror or error}; {ADVICE}") from None
-        address = self._fixed or own_address(listener.getsockname()[1])
+        address = self._fixed or own_address(listener.getsockname()[1], self._started.local)
         text = json.dumps(asdict(address))
         try:
             if self._started.by == "torchrun":
                 self._store(timedelta(seconds=60)).set(self._key(), text)
             elif not self._fixed:
                 write_whole(self._file, text)
+            elif not os.environ.get(SECRET_VARIABLE):
+                warning = "anyone who reaches %s and guesses the job's name can join; %s"
+                log.warning(warning, self, SAME_WORD)
         except (OSError, RuntimeError) as error:  # torch's errors are RuntimeErrors
             listener.close()
             raise JoinError(f"agent 0 cannot leave its address at {self}: {error}; {ADVICE}") from None
@@ -94,15 +83,21 @@ class Meeting:
             if self._started.by == "torchrun":
                 text = self._store(timedelta(seconds=max(1.0, deadline - time.monotonic()))).get(self._key())
             else:
-                text = self._file.read_bytes()
-            return Address(**json.loads(text))
-        except (OSError, RuntimeError, ValueError, TypeError):  # not there yet; torch's errors are RuntimeErrors
+                text = read_own(self._file)
+            return parse_address(text)
+        except PermissionError as error:
+            if str(error) != self._distrusted:
+                self._distrusted = str(error)
+                log.warning("%s", error)
+            return None
+        except (OSError, RuntimeError, ValueError):  # not there yet; RuntimeErrors are torch's
             return None
 
     def leave(self) -> None:
         """Agent 0 takes its address away again: all have come, or will not."""
         if not self._fixed and self._started.by != "torchrun":
-            self._file.unlink(missing_ok=True)
+            with contextlib.suppress(OSError):
+                self._file.unlink(missing_ok=True)
 
     def _key(self) -> str:
         return f"benchkit/agents/{self._started.job}"
@@ -119,13 +114,38 @@ def fixed_address(started: Started) -> Address | None:
     host, port = os.environ.get("MASTER_ADDR"), os.environ.get("MASTER_PORT")
     if not host or not port:
         return None
-    if not port.isdigit():
-        raise JoinError(f"MASTER_PORT={port}: allowed is a port's number")
-    return Address([host], int(port), "", started.job)
+    if not (port.isascii() and port.isdigit() and 0 < int(port) < 1 << 16):
+        raise JoinError(f"MASTER_PORT={port}: allowed is a port's number, 1 to 65535")
+    secret = os.environ.get(SECRET_VARIABLE) or started.job
+    if not secret:
+        nameless = f"{started.by} gives the job no name by which its agents know each other"
+        raise JoinError(f"MASTER_ADDR={host}: {nameless}; {SAME_WORD}")
+    return Address([LOOPBACK if started.local else host], int(port), "", secret)
+
+
+def open_listener(port: int, local: bool) -> socket.socket:
+    """A socket that listens on all interfaces, or on loopback where all agents are `local`."""
+    if local:
+        return socket.create_server((LOOPBACK, port), backlog=BACKLOG)
+    if socket.has_dualstack_ipv6():
+        try:
+            return socket.create_server(
+                ("", port),
+                family=socket.AF_INET6,
+                backlog=BACKLOG,
+                dualstack_ipv6=True,
+            )
+        except OSError as error:  # there is IPv6, but not in this network namespace
+            if error.errno not in (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT):
+                raise
+    return socket.create_server(("", port), backlog=BACKLOG)
 
 
 def write_whole(path: Path, text: str) -> None:
-    """Writes a file that only we may read, and that a reader sees whole or not at all."""
+    """Writes a file that only we may read, and that a reader sees whole or not at all.
+
+    The folder may be shared with others: the file is a new one (O_EXCL, 0600), whatever is there.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
     descriptor, part = tempfile.mkstemp(dir=path.parent, prefix=".agents-part-")
     try:
@@ -135,6 +155,17 @@ def write_whole(path: Path, text: str) -> None:
     except BaseException:
         Path(part).unlink(missing_ok=True)
         raise
+
+
+def read_own(path: Path) -> bytes:
+    """What write_whole wrote; raises PermissionError where somebody else may have written it."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+    with open(descriptor, "rb") as file:
+        found = os.fstat(descriptor)
+        if found.st_uid != os.geteuid() or not stat.S_ISREG(found.st_mode) or found.st_mode & 0o022:
+            allowed = "a file of this user that no other may write"
+            raise PermissionError(f"{path}: ignored; allowed is {allowed}")
+        return file.read(ADDRESS_BYTES)
 
 
 def until(deadline: float, attempt: Callable[[], Any]) -> Any:

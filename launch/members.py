@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from launch.topology import namespace, node_name, usable_cores
 
@@ -18,6 +19,21 @@ class Member:
 
     def __str__(self) -> str:
         return f"agent {self.index} on {self.host}"
+
+
+def parse_member(plain: Any, count: int) -> Member:
+    """A member from plain JSON. Raises ValueError where that is none among `count` agents."""
+    texts, numbers = ("host", "network", "clock"), ("index", "cores")
+    if not isinstance(plain, dict) or set(plain) != {*texts, *numbers}:
+        raise ValueError("not the fields of an agent")
+    if not all(isinstance(plain[name], str) for name in texts):
+        raise ValueError(f"{', '.join(texts)}: allowed is text")
+    cores = plain["cores"]
+    if not isinstance(cores, list) or not all(type(core) is int for core in cores):
+        raise ValueError("cores: allowed is a list of numbers")
+    if type(plain["index"]) is not int or not 0 <= plain["index"] < count:
+        raise ValueError(f"index: allowed are 0 to {count - 1}")
+    return Member(**plain)
 
 
 def this_member(index: int) -> Member:

@@ -75,7 +75,7 @@ def test_without_agent_0_the_others_say_where_they_looked(cli):
     alone = cli(*POINT, "join_timeout_s=1", OMPI_COMM_WORLD_SIZE="2", OMPI_COMM_WORLD_RANK="1", PMIX_NAMESPACE="x")
     assert alone.returncode == 2
     assert "found no agent 0 within 1 s at outputs/.agents-openmpi-x" in alone.stderr
-    fixed = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "1"}
+    fixed = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "1", "BENCHKIT_SECRET": "x"}
     by_port = cli(*POINT, "join_timeout_s=1", OMPI_COMM_WORLD_SIZE="2", OMPI_COMM_WORLD_RANK="1", **fixed)
     assert "connection refused at 127.0.0.1:1: start agent 0 first" in by_port.stderr
     assert by_port.stderr.count("\n") == 1

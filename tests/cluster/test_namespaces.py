@@ -42,6 +42,7 @@ def test_a_node_that_vanishes_without_a_word_ends_the_sweep(cli):
     try:
         subprocess.run(["sh", "-ec", "\n".join(script)], check=True)
         variables = {"OMPI_COMM_WORLD_SIZE": "2", "MASTER_ADDR": "10.99.7.1", "MASTER_PORT": "29871"}
+        variables["BENCHKIT_SECRET"] = cli.mark
         processes = [
             cli.start(
                 *POINT[:2], "timeout_s=600", "fault=none,hang,none", under=["ip", "netns", "exec", name], **variables,

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from launch import joining, wires
+from launch import handshake
 from launch.agents import Agents, alone
 from launch.joining import join
 from launch.meeting import JoinError
@@ -54,6 +54,20 @@ def test_alone_there_is_nobody_to_ask():
     agents.alarm("signal")
     assert agents.hear([]) is None
     agents.wait_for_end()
+
+
+def test_who_waits_for_the_end_of_agent_0_does_not_wait_for_ever(tmp_path):
+    silence = threading.Event()
+
+    def act(agents: Agents):
+        if agents.first:
+            silence.wait(10)
+            return None
+        with pytest.raises(SweepEnds, match="does not answer after the last point"):
+            agents.wait_for_end(0.2)
+        silence.set()
+
+    assert together(2, tmp_path, act) == [None, None]
 
 
 def test_an_alarm_reaches_everybody_else_and_disturbs_no_exchange(tmp_path):
@@ -144,8 +158,7 @@ def test_those_who_differ_are_told_in_what(tmp_path):
 
 def test_strangers_and_an_address_of_yesterday_do_no_harm(tmp_path, monkeypatch):
     """A file that a killed run left leads to somebody else's port; and somebody else knocks at agent 0's."""
-    monkeypatch.setattr(joining, "HELLO_S", 0.3)
-    monkeypatch.setattr(wires, "HALF_S", 1)
+    monkeypatch.setattr(handshake, "HELLO_S", 0.3)
     stranger = socket.create_server(("127.0.0.1", 0))
     old = json.dumps({"hosts": ["127.0.0.1"], "port": stranger.getsockname()[1], "network": "", "token": "old"})
     meeting = tmp_path / ".agents-srun-j"

@@ -1,0 +1,291 @@
+"""A join of two agents amid strangers, and both sides of the proof."""
+
+import json
+import logging
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from launch import handshake, meeting
+from launch.handshake import AGENT_0, CALLER, NONCE_BYTES, PROOF_BYTES, Stranger, call, proof
+from launch.joining import join, parse_hello
+from launch.meeting import JoinError, Meeting, open_listener, read_own, write_whole
+from launch.members import this_member
+from launch.pieces import framed
+from launch.topology import Started
+from tests.support.cli import wait_until
+
+TRAITS = {"version": "1"}
+DEEP = b"[" * 60_000
+HELLO = {"member": {**vars(this_member(1))}, "traits": TRAITS}
+
+
+def connected(port: int) -> socket.socket:
+    return socket.create_connection(("127.0.0.1", port))
+
+
+def proved(port: int, token: str, wrong: bytes = b"") -> socket.socket:
+    """A stranger that knows the secret, or one whose proof is `wrong`."""
+    stream = connected(port)
+    nonce_0, nonce = stream.recv(NONCE_BYTES), b"n" * NONCE_BYTES
+    stream.sendall((wrong or proof(token, CALLER, nonce_0, nonce)) + nonce)
+    return stream
+
+
+def says(*messages: bytes) -> Callable[[int, str], list[socket.socket]]:
+    def come(port: int, token: str) -> list[socket.socket]:
+        streams = []
+        for message in messages:
+            streams.append(connected(port))
+            with suppress(ConnectionError):  # dropped before it has said all
+                streams[-1].sendall(message)
+        return streams
+
+    return come
+
+
+def greets(*hellos: bytes) -> Callable[[int, str], list[socket.socket]]:
+    """Knows the secret, as one of another version may, and says what no agent says."""
+
+    def come(port: int, token: str) -> list[socket.socket]:
+        streams = []
+        for hello in hellos:
+            streams.append(proved(port, token))
+            with suppress(ConnectionError):
+                streams[-1].sendall(framed(hello))
+        return streams
+
+    return come
+
+
+def changed(**fields: Any) -> bytes:
+    return json.dumps(["hello", {**HELLO, "member": {**HELLO["member"], **fields}}]).encode()
+
+
+def silent(port: int, token: str) -> list[socket.socket]:
+    return [connected(port) for _ in range(20)]
+
+
+def many(port: int, token: str) -> list[socket.socket]:
+    return [connected(port) for _ in range(400)]
+
+
+def dripping(port: int, token: str) -> list[socket.socket]:
+    """A byte now and then, of a proof that never comes to its end."""
+    streams = silent(port, token)
+
+    def drip() -> None:
+        try:
+            while True:
+                for stream in streams:
+                    stream.sendall(b"x")
+                time.sleep(0.2)
+        except OSError:  # dropped, or the test has ended
+            return
+
+    threading.Thread(target=drip, daemon=True).start()
+    return streams
+
+
+def wrong_proofs(port: int, token: str) -> list[socket.socket]:
+    """By another secret, for another nonce, and in the other's role."""
+    stream = connected(port)
+    nonce_0, nonce = stream.recv(NONCE_BYTES), b"n" * NONCE_BYTES
+    stream.sendall(proof(token, AGENT_0, nonce_0, nonce) + nonce + framed(changed()))
+    others = [proof("other", CALLER, nonce_0, nonce), proof(token, CALLER, nonce, nonce)]
+    return [stream, *(proved(port, token, wrong=other) for other in others)]
+
+
+STRANGERS = {
+    "silent": silent,
+    "many": many,
+    "dripping": dripping,
+    "wrong_proofs": wrong_proofs,
+    "garbage": says(b"GET / HTTP/1.1\r\n\r\n", b"\xff" * 100_000, DEEP, b""),
+    "no_hello": greets(DEEP, b"{}", b"[]", b'["hello", 1]', b'["hello", {"member": 1}]', b"\xff"),
+    "too_long": greets(b" " * (handshake.HELLO_BYTES + 1)),
+    "wrong_hello": greets(
+        *(changed(index=index) for index in (0, 2, -1, True, "1", [], None, 1.5)),
+        *(changed(host=1), changed(cores=["1"]), changed(cores=1), changed(more=1)),
+        json.dumps(["hello", {**HELLO, "traits": {"version": 1}}]).encode(),
+        json.dumps(["hello", {**HELLO, "traits": []}]).encode(),
+    ),
+}
+
+
+@pytest.mark.parametrize("strangers", STRANGERS)
+def test_strangers_do_not_delay_a_join(tmp_path, strangers):
+    """Agent 1 comes after them: a join that waits for each of them takes longer than its limit."""
+    results: dict[int, Any] = {}
+
+    def live(index: int) -> None:
+        try:
+            agents = join(Started("srun", index, 2, "j"), TRAITS, tmp_path, 15)
+            results[index] = agents.exchange(index, 5)
+        except BaseException as error:
+            results[index] = error
+
+    threads = [threading.Thread(target=live, args=(index,)) for index in range(2)]
+    threads[0].start()
+    found = tmp_path / ".agents-srun-j"
+    assert wait_until(found.exists)
+    address = json.loads(found.read_text())
+    with ExitStack() as streams:
+        for stream in STRANGERS[strangers](address["port"], address["token"]):
+            streams.enter_context(stream)
+        threads[1].start()
+        for thread in threads:
+            thread.join(30)
+    assert results == {0: [0, 1], 1: [0, 1]}
+
+
+@pytest.fixture
+def agent_0() -> Iterator[Callable[[Callable[[socket.socket], None]], socket.socket]]:
+    """Stands in for what listens at an address of yesterday; gives a connection to it."""
+    with ExitStack() as streams:
+
+        def start(behave: Callable[[socket.socket], None]) -> socket.socket:
+            here, there = socket.socketpair()
+            streams.enter_context(here)
+            streams.enter_context(there)
+            threading.Thread(target=behave, args=(there,), daemon=True).start()
+            return here
+
+        yield start
+
+
+def reflects(stream: socket.socket) -> None:
+    """Sends a caller's own proof back as its own."""
+    stream.sendall(b"n" * NONCE_BYTES)
+    stream.sendall(stream.recv(PROOF_BYTES + NONCE_BYTES)[:PROOF_BYTES])
+
+
+def hangs_up(stream: socket.socket) -> None:
+    stream.sendall(b"n" * NONCE_BYTES)
+    stream.recv(PROOF_BYTES + NONCE_BYTES)
+    stream.shutdown(socket.SHUT_RDWR)
+
+
+def drips(stream: socket.socket) -> None:
+    try:
+        for _ in range(300):
+            stream.sendall(b"n")
+            time.sleep(0.1)
+    except OSError:
+        return
+
+
+@pytest.mark.parametrize("behave", [reflects, hangs_up, drips, lambda stream: None])
+def test_a_caller_does_not_take_a_stranger_for_agent_0(agent_0, monkeypatch, behave):
+    monkeypatch.setattr(handshake, "HELLO_S", 0.5)
+    with pytest.raises(Stranger):
+        call(agent_0(behave), "secret")
+
+
+def test_a_hello_is_taken_apart_only_where_it_is_one():
+    member, traits = parse_hello(HELLO, 2)
+    assert (member.index, traits) == (1, TRAITS)
+    with pytest.raises(ValueError, match="there is one agent 0"):
+        parse_hello({**HELLO, "member": {**HELLO["member"], "index": 0}}, 2)
+
+
+def at_fixed_address(monkeypatch, port: str = "29500") -> None:
+    monkeypatch.setenv("MASTER_ADDR", "somewhere")
+    monkeypatch.setenv("MASTER_PORT", port)
+    monkeypatch.delenv(meeting.SECRET_VARIABLE, raising=False)
+
+
+def test_the_secret_of_a_fixed_address_is_given_or_the_jobs_name(monkeypatch, tmp_path, caplog):
+    with socket.create_server(("", 0)) as free:
+        port = free.getsockname()[1]
+    at_fixed_address(monkeypatch, str(port))
+    with caplog.at_level(logging.WARNING):
+        listener, address = Meeting(Started("srun", 0, 2, "7.0"), tmp_path).listen()
+        listener.close()
+    assert address.token == "7.0"
+    assert caplog.messages == [
+        f"anyone who reaches somewhere:{port} and guesses the job's name can join; "
+        "set BENCHKIT_SECRET to the same word on every node"
+    ]
+    monkeypatch.setenv(meeting.SECRET_VARIABLE, "word")
+    listener, address = Meeting(Started("srun", 0, 2, "7.0"), tmp_path).listen()
+    listener.close()
+    assert address.token == "word"
+    assert len(caplog.messages) == 1
+
+
+def test_a_fixed_address_without_any_secret_is_refused(monkeypatch, tmp_path):
+    at_fixed_address(monkeypatch)
+    with pytest.raises(JoinError, match="set BENCHKIT_SECRET to the same word on every node"):
+        Meeting(Started("mpich", 0, 2, ""), tmp_path)
+
+
+@pytest.mark.parametrize("port", ["0", "65536", "²", "-1"])
+def test_what_is_no_port_is_one_line(monkeypatch, tmp_path, port):
+    at_fixed_address(monkeypatch, port)
+    with pytest.raises(JoinError, match=r"MASTER_PORT=.*allowed is a port's number, 1 to 65535"):
+        Meeting(Started("srun", 0, 2, "j"), tmp_path)
+
+
+def test_agents_of_one_host_listen_on_loopback_alone(tmp_path, monkeypatch):
+    listener, address = Meeting(Started("srun", 0, 2, "j", local=True), tmp_path).listen()
+    with listener:
+        assert listener.getsockname()[0] == "127.0.0.1"
+    assert address.hosts == ["127.0.0.1"]
+    at_fixed_address(monkeypatch)
+    here = Meeting(Started("srun", 1, 2, "j", local=True), tmp_path)
+    assert str(here) == "127.0.0.1:29500"
+
+
+def test_agents_of_several_hosts_listen_on_both_protocols():
+    if not socket.has_dualstack_ipv6():
+        pytest.skip("no IPv6 here")
+    with open_listener(0, local=False) as listener:
+        port = listener.getsockname()[1]
+        for host in ("127.0.0.1", "::1"):
+            socket.create_connection((host, port), timeout=10).close()
+
+
+def test_a_meeting_file_is_for_its_user_alone(tmp_path):
+    path = tmp_path / "new" / "file"
+    write_whole(path, "text")
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert read_own(path) == b"text"
+
+
+def planted_by_link(path: Path) -> None:
+    path.with_name("elsewhere").write_text("{}")
+    path.symlink_to(path.with_name("elsewhere"))
+
+
+def planted_for_all(path: Path) -> None:
+    path.write_text("{}")
+    path.chmod(0o666)
+
+
+@pytest.mark.parametrize("plant", [planted_by_link, planted_for_all])
+def test_a_meeting_file_that_others_may_have_written_is_ignored(tmp_path, caplog, plant):
+    place = Meeting(Started("srun", 1, 2, "j"), tmp_path)
+    plant(tmp_path / ".agents-srun-j")
+    assert place.find(time.monotonic()) is None
+    assert place.find(time.monotonic()) is None
+    if plant is planted_for_all:
+        [line] = caplog.messages
+        assert "ignored; allowed is a file of this user that no other may write" in line
+
+
+@pytest.mark.parametrize(
+    "text",
+    [DEEP, b"1", b"{}", b'{"hosts": [1], "port": 1, "network": "", "token": ""}',
+     b'{"hosts": [], "port": "1", "network": "", "token": ""}',
+     b'{"hosts": [], "port": 99999, "network": "", "token": ""}'],
+)  # fmt: skip
+def test_a_meeting_file_without_an_address_is_none_yet(tmp_path, text):
+    write_whole(tmp_path / ".agents-srun-j", text.decode())
+    assert Meeting(Started("srun", 1, 2, "j"), tmp_path).find(time.monotonic()) is None
