@@ -4,6 +4,7 @@ A daemon that runs already is used; else one of our own, in folders of its own, 
 root where the driver lets users. A process's share must be in its environment before it touches CUDA.
 """
 
+import hashlib
 import os
 import shutil
 import subprocess
@@ -14,6 +15,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from launch.stops import uninterrupted
+from launch.topology import namespace
 
 CONTROL = "nvidia-cuda-mps-control"
 PREFIX = "benchkit-mps-"
@@ -44,13 +46,18 @@ def daemon(needed: bool, agents_here: int = 1) -> Iterator[dict[str, str]]:
         how = f"start one daemon for all before ({CONTROL} -d), or one agent per host"
         raise MpsUnavailable(f"{agents_here} agents on this host need an MPS daemon, and none runs: {how}")
     quit_abandoned()
-    folder = Path(tempfile.mkdtemp(prefix=f"{PREFIX}{os.getpid()}-"))
+    folder = Path(tempfile.mkdtemp(prefix=f"{prefix()}{os.getpid()}-"))
     try:
         start(folder)
         yield pipes(folder)
     finally:
         with uninterrupted():
             stop(folder)
+
+
+def prefix() -> str:
+    """How the folders begin whose process numbers are of this kernel, and of this container."""
+    return f"{PREFIX}{hashlib.sha256(namespace('pid').encode()).hexdigest()[:8]}-"
 
 
 def pipes(folder: Path) -> dict[str, str]:
@@ -79,8 +86,8 @@ def stop(folder: Path) -> None:
 
 def quit_abandoned() -> None:
     """Stops the daemons of agents that were killed; whose one was is in its folder's name."""
-    for folder in Path(tempfile.gettempdir()).glob(f"{PREFIX}[0-9]*-*"):
-        if not Path("/proc", folder.name.removeprefix(PREFIX).partition("-")[0]).exists():
+    for folder in Path(tempfile.gettempdir()).glob(f"{prefix()}[0-9]*-*"):
+        if not Path("/proc", folder.name.removeprefix(prefix()).partition("-")[0]).exists():
             stop(folder)
 
 

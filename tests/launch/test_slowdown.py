@@ -268,14 +268,16 @@ def test_daemons_of_agents_that_were_killed_are_told_to_quit_and_no_others(contr
     _, log = control(WORKS)
     dead = subprocess.Popen(["true"])
     dead.wait()
-    abandoned, used = (log.parent / f"{mps.PREFIX}{pid}-abc" for pid in (dead.pid, os.getpid()))
-    for folder in (abandoned, used):
+    abandoned, used = (log.parent / f"{mps.prefix()}{pid}-abc" for pid in (dead.pid, os.getpid()))
+    elsewhere = log.parent / f"{mps.PREFIX}0123abcd-{dead.pid}-abc"  # of a container that shares /tmp
+    for folder in (abandoned, used, elsewhere):
         folder.mkdir()
         (folder / "running").touch()
     with mps.daemon(True):
         assert not abandoned.exists()
         assert "has quit" in log.read_text()
     assert (used / "running").exists()
+    assert (elsewhere / "running").exists()
 
 
 def test_agents_that_share_a_host_need_a_daemon_that_runs(control):
