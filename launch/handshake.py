@@ -14,7 +14,7 @@ import hmac
 import secrets
 import socket
 import time
-from collections.abc import Iterator
+from collections.abc import Generator
 from typing import Any
 
 from launch.stops import wait_for
@@ -53,7 +53,7 @@ class Caller:
         stream.send(self._nonce)
 
     def fileno(self) -> int:
-        return self._stream.fileno()
+        return (self._wire.connection if self._wire else self._stream).fileno()
 
     def hear(self) -> tuple[Wire, Any] | None:
         """The wire and the hello of a caller that has said all; None where more must come.
@@ -88,10 +88,10 @@ class Caller:
         return True
 
     def close(self) -> None:
-        self._stream.close()
+        (self._wire or self._stream).close()
 
 
-def callers(listener: socket.socket, secret: str, deadline: float) -> Iterator[tuple[Wire, Any]]:
+def callers(listener: socket.socket, secret: str, deadline: float) -> Generator[tuple[Wire, Any], None, None]:
     """For agent 0: each connection that proves that it knows the secret, with its hello.
 
     It ends at the deadline. All connections are served at once: a stranger that is silent or slow

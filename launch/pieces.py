@@ -6,6 +6,7 @@ middle of a message delays nothing else.
 
 import os
 import struct
+from multiprocessing.connection import Connection
 
 HEAD = struct.Struct("!Q")
 PIECE_BYTES = 1 << 20
@@ -19,14 +20,14 @@ def framed(message: bytes) -> bytes:
 
 
 class Pieces:
-    """Puts the messages together that arrive at a non-blocking descriptor.
+    """Puts the messages together that arrive at a non-blocking connection.
 
     It never reads beyond the message that it collects: what follows stays in the kernel, where
     select sees it.
     """
 
-    def __init__(self, descriptor: int) -> None:
-        self._descriptor = descriptor
+    def __init__(self, source: Connection) -> None:
+        self._source = source
         self._held = bytearray()
         self._length: int | None = None  # None: the eight bytes of the length are not complete
 
@@ -45,7 +46,7 @@ class Pieces:
             missing = (HEAD.size if self._length is None else self._length) - len(self._held)
             if missing:
                 try:
-                    piece = os.read(self._descriptor, min(missing, PIECE_BYTES))
+                    piece = os.read(self._source.fileno(), min(missing, PIECE_BYTES))
                 except BlockingIOError:
                     return None
                 if not piece:

@@ -3,11 +3,12 @@
 Nobody polls: a message, the death of the other process and the loss of its host all make the connection readable.
 """
 
-import contextlib
 import json
+import os
 import select
 import socket
 import time
+from multiprocessing.connection import Connection
 from typing import Any
 
 from launch.pieces import Pieces, framed
@@ -33,14 +34,14 @@ class Wire:
     """One end of a connection."""
 
     def __init__(self, stream: socket.socket) -> None:
-        self.connection = stream
         stream.setblocking(False)
         stream.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         stream.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         for name, value in KEEPALIVE.items():
             if hasattr(socket, name):
                 stream.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
-        self._incoming = Pieces(stream.fileno())
+        self.connection = Connection(stream.detach())  # closes itself where it is given up
+        self._incoming = Pieces(self.connection)
         self._unsent = bytearray()  # kept where a signal ends send(): the next message follows it
         self._given_up = False
 
@@ -59,13 +60,11 @@ class Wire:
         try:
             while self._unsent:
                 try:
-                    sent = self.connection.send(self._unsent)
+                    sent = os.write(self.connection.fileno(), self._unsent)
                     del self._unsent[:sent]
                 except BlockingIOError:
                     if not is_writable(self.connection, deadline - time.monotonic()):
-                        self._given_up = True
-                        self._unsent.clear()
-                        self.connection.shutdown(socket.SHUT_RDWR)
+                        self._give_up()
         except OSError:
             self._unsent.clear()
 
@@ -100,15 +99,18 @@ class Wire:
         return message
 
     def close(self) -> None:
-        with contextlib.suppress(OSError):
-            self.connection.close()
+        self.connection.close()
 
-    def __del__(self) -> None:  # agents that are given up hold their wires to the end
-        self.close()
+    def _give_up(self) -> None:
+        """Makes the connection readable, and what is read the end."""
+        self._given_up = True
+        self._unsent.clear()
+        with socket.socket(fileno=os.dup(self.connection.fileno())) as stream:
+            stream.shutdown(socket.SHUT_RDWR)
 
 
-def is_writable(stream: socket.socket, timeout_s: float) -> bool:
+def is_writable(stream: Connection, timeout_s: float) -> bool:
     """Waits until a socket takes more bytes, or its other end is gone; False if neither in time."""
     poll = select.poll()
-    poll.register(stream, select.POLLOUT)
+    poll.register(stream.fileno(), select.POLLOUT)
     return bool(poll.poll(max(0.0, timeout_s) * 1000))

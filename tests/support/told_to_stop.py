@@ -13,8 +13,8 @@ if __name__ == "__main__":
     handle((signal.SIGINT, signal.SIGHUP, signal.SIGTERM), stop)
     with uninterrupted():
         pass
-    print("ready", flush=True)
     try:
+        print("ready", flush=True)
         wait_for([], 300)
     except Stopped as told:
         print(told)
