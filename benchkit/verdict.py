@@ -29,7 +29,6 @@ def report(answer: dict[str, Any] | None, told: Sequence[dict[str, Any]], forked
         return {"status": status, "error": error_report(failed.message, failed.rank, failed.host, details=details)}
     if answer is None:
         return {"status": "ok"}
-    slowdown = answer["slowdown"]
     failed_cases = [case for case in answer["cases"] if case["status"] in ("invalid", "oom")]
     measured = any(case["status"] == "ok" for case in answer["cases"])
     worst = failed_cases[0] if failed_cases else None if measured else answer["cases"][0]
@@ -37,8 +36,8 @@ def report(answer: dict[str, Any] | None, told: Sequence[dict[str, Any]], forked
         "status": worst["status"] if worst else "ok",
         "error": error_report(worst["reason"], worst["rank"] if failed_cases else None) if worst else None,
         "clock": answer["clock"],
-        **({"slowdown": slowdown.as_dict()} if slowdown else {}),
-        "warnings": [*(slowdown.warnings() if slowdown else []), *answer["warnings"]],
+        **({"slowdown": answer["slowdown"]} if answer["slowdown"] else {}),
+        "warnings": answer["warnings"],
         "phases_s": durations({"spawn": forked_s, **answer["began_s"], "": time.perf_counter()}),
         "cases": answer["cases"],
     }

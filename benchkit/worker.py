@@ -40,7 +40,7 @@ class Assignment:
 
 
 def run_rank(assignment: Assignment) -> dict[str, Any] | None:
-    """The body of a rank; rank 0 returns the cases as the record stores them, the others None."""
+    """The body of a rank; rank 0 returns the cases as the record stores them, others None."""
     stopwatch = Stopwatch()
     stopwatch.enter("init")
     torch.set_num_threads(assignment.threads)
@@ -73,8 +73,11 @@ def run_rank(assignment: Assignment) -> dict[str, Any] | None:
         "cases": reports,
         "clock": clock.name,
         "began_s": stopwatch.began_s,
-        "slowdown": slowdown,
-        "warnings": [warning for case in cases for warning in case.warnings],
+        "slowdown": slowdown.as_dict() if slowdown else None,
+        "warnings": [
+            *(slowdown.warnings() if slowdown else []),
+            *(warning for case in cases for warning in case.warnings),
+        ],
     }
 
 

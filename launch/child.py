@@ -16,8 +16,13 @@ import traceback
 from contextlib import suppress
 from multiprocessing.connection import Connection
 from pathlib import Path
+from typing import Any
+
+import orjson
 
 from launch import stacks
+from launch.logs import shorten
+from launch.pieces import REPORT_BYTES, framed
 from launch.stops import heed_no_more
 
 
@@ -34,16 +39,49 @@ def rank_main(
     try:
         module, function = target.split(":")
         result = getattr(importlib.import_module(module), function)(pickle.loads(argument))
+        report, code = as_json(result), 0
     except BaseException as error:
         raised_at = time.monotonic()
         traceback.print_exc()
-        pipe.send(
-            ("exception", {"message": str(error) or type(error).__name__, "type": type(error).__qualname__,
-                           "traceback": traceback.format_exc(), "raised_at": raised_at})
-        )  # fmt: skip
-        leave(1)
-    pipe.send(("result", result))
-    leave(0)
+        report, code = exception_report(error, raised_at), 1
+    with suppress(OSError):  # the agent has given this rank up
+        send(pipe, report)
+    leave(code)
+
+
+def as_json(result: Any) -> bytes:
+    """The report of a result. Raises TypeError where JSON has no such value, or it is too long."""
+    try:
+        report = orjson.dumps({"result": result})
+    except TypeError as error:
+        raise TypeError(f"result cannot be stored: {error}") from None
+    if len(report) > REPORT_BYTES:
+        raise TypeError(f"result cannot be stored: {len(report)} bytes; allowed are {REPORT_BYTES}")
+    return report
+
+
+def exception_report(error: BaseException, raised_at: float) -> bytes:
+    """The report of an exception, shortened: the agents send it on, and the record keeps it."""
+    try:
+        message = str(error)
+    except Exception:  # its own __str__ fails
+        message = ""
+    texts = {
+        "message": message or type(error).__name__,
+        "type": type(error).__qualname__,
+        "traceback": traceback.format_exc(),
+    }
+    storable: dict[str, Any] = {"raised_at": raised_at}
+    for name, text in texts.items():
+        storable[name] = shorten(text).encode(errors="backslashreplace").decode()
+    return orjson.dumps({"exception": storable})
+
+
+def send(pipe: Connection, report: bytes) -> None:
+    """Writes a whole report; the agent reads it piece by piece."""
+    rest = memoryview(framed(report))
+    while rest:
+        rest = rest[os.write(pipe.fileno(), rest) :]
 
 
 def isolate() -> None:
@@ -62,9 +100,12 @@ def die_with(lifeline: Connection) -> None:
 
     PR_SET_PDEATHSIG would not do: the parent is the fork server, which lives as long as its children do, because
     they hold its pipe. So the pipe's end of file raises a signal: SIGKILL on Linux, elsewhere SIGIO, which terminates.
+    It goes to the process group, and so to all that this process has started. What has made a
+    session of its own ends after the point (launch.fork_server), but lives on where the agent is
+    killed by SIGKILL.
     """
     signal.signal(signal.SIGIO, signal.SIG_DFL)
-    fcntl.fcntl(lifeline, fcntl.F_SETOWN, os.getpid())  # one owner per pipe: hence a pipe per rank
+    fcntl.fcntl(lifeline, fcntl.F_SETOWN, -os.getpid())  # one owner per pipe: hence a pipe per rank
     if hasattr(fcntl, "F_SETSIG"):
         fcntl.fcntl(lifeline, fcntl.F_SETSIG, signal.SIGKILL)
     fcntl.fcntl(lifeline, fcntl.F_SETFL, fcntl.fcntl(lifeline, fcntl.F_GETFL) | os.O_ASYNC)
@@ -78,8 +119,9 @@ def redirect_output(path: Path) -> None:
     os.dup2(descriptor, 1)
     os.dup2(descriptor, 2)
     os.close(descriptor)
-    sys.stdout = os.fdopen(1, "w", buffering=1, closefd=False)
-    sys.stderr = os.fdopen(2, "w", buffering=1, closefd=False)
+    # a text that UTF-8 lacks must not keep a rank from telling why it fails
+    sys.stdout = os.fdopen(1, "w", buffering=1, errors="backslashreplace", closefd=False)
+    sys.stderr = os.fdopen(2, "w", buffering=1, errors="backslashreplace", closefd=False)
 
 
 def leave(code: int) -> None:

@@ -4,43 +4,30 @@ A fork server that has imported torch already starts a rank in milliseconds; `sp
 Why not torch's elastic launcher: docs/decisions/0001-ranks.md.
 """
 
+import contextlib
 import logging
 import multiprocessing
 import os
 import pickle
 import signal
-import sys
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from multiprocessing import forkserver, resource_tracker
+from multiprocessing import connection
 from pathlib import Path
 from typing import Any
 
+from launch import fork_server
 from launch.agents import Agents, alone
 from launch.child import rank_main
+from launch.fork_server import start_fork_server as start_fork_server
+from launch.logs import log_file, shorten_log
+from launch.pieces import Pieces
 from launch.stops import uninterrupted
-from launch.watch import Outcome, Rank, log_file, watch
+from launch.watch import Outcome, Rank, watch
 
 DEATH_S = 5.0
 """How long a killed rank may take to be gone."""
 log = logging.getLogger(__name__)
-
-
-def start_fork_server(preload: Sequence[str]) -> None:
-    """Starts the fork server; it imports `preload` (modules that touch no GPU) while the caller goes on."""
-    multiprocessing.get_context("forkserver").set_forkserver_preload(list(preload))
-    before = os.environ.get("PYTHONPATH")
-    # The server finds modules by PYTHONPATH only: before Python 3.13.1 it drops our sys.path (cpython #117378).
-    os.environ["PYTHONPATH"] = os.pathsep.join(path or os.getcwd() for path in sys.path)
-    try:
-        resource_tracker.ensure_running()  # it lets signals through again when it starts: before, then
-        with uninterrupted():  # inherited: what tells us to stop is not for the server, nor for its ranks
-            forkserver.ensure_running()
-    finally:
-        if before is None:
-            del os.environ["PYTHONPATH"]
-        else:
-            os.environ["PYTHONPATH"] = before
 
 
 def run_ranks(
@@ -57,28 +44,62 @@ def run_ranks(
     """Runs `target` ("module:function") once per element of `arguments`, each in a process of its own.
 
     The i-th is rank r = first_rank + i; it gets arguments[i] and environments[i] and writes its output to
-    folder/rank_r.log. Returns when all have ended; after a failure here or at another of the `agents`, or `timeout_s`
-    seconds, none is left running, nor when this raises (KeyboardInterrupt).
+    folder/rank_r.log. Returns when all have ended; after a failure here or at another of the
+    `agents`, or `timeout_s` seconds, none is left running, nor when this raises (KeyboardInterrupt).
+    What a rank returns must be plain JSON. What it has started ends with it, or after the point;
+    under `spawn` what has made a session of its own lives on.
     """
-    context = multiprocessing.get_context(start_method)
     ranks: list[Rank] = []
+    forked = start_method == "forkserver"
+    if forked:
+        start_fork_server()
     try:
-        for index, (argument, environment) in enumerate(zip(arguments, environments, strict=True), first_rank):
-            ours, theirs = context.Pipe(duplex=False)
-            lifeline, held = context.Pipe(duplex=False)
-            process = context.Process(  # type: ignore[attr-defined]
-                target=rank_main,
-                args=(target, pickle.dumps(argument), dict(environment), log_file(folder, index), theirs, lifeline),
-            )
-            process.start()
-            theirs.close()
-            lifeline.close()
-            ranks.append(Rank(index, process, ours, held))
+        with fork_server.answering() if forked else contextlib.nullcontext():
+            each = zip(arguments, environments, strict=True)
+            for index, (argument, environment) in enumerate(each, first_rank):
+                log_to = log_file(folder, index)
+                given = (target, pickle.dumps(argument), dict(environment), log_to)
+                ranks.append(start_rank(start_method, index, given))
         return watch(ranks, folder, timeout_s, agents or alone())
     finally:
         with uninterrupted():
             for rank in ranks:
                 kill(rank)
+                shorten_log(log_file(folder, rank.index))
+            if forked:
+                fork_server.end_strays()
+
+
+def start_rank(start_method: str, index: int, given: tuple[Any, ...]) -> Rank:
+    """Starts the process of one rank; `given`: rank_main's arguments but for its pipes."""
+    context = multiprocessing.get_context(start_method)
+    with contextlib.ExitStack() as ours, contextlib.ExitStack() as theirs:
+        report, reports = context.Pipe(duplex=False)
+        ours.callback(report.close)
+        theirs.callback(reports.close)
+        lifeline, held = context.Pipe(duplex=False)
+        theirs.callback(lifeline.close)
+        ours.callback(held.close)
+        arguments = (*given, reports, lifeline)
+        process = context.Process(target=rank_main, args=arguments)  # type: ignore[attr-defined]
+        process.start()
+        os.set_blocking(report.fileno(), False)
+        end, incoming = end_of(process, start_method), Pieces(report)
+        rank = Rank(index, process, report, held, end, incoming)
+        ours.pop_all()
+    return rank
+
+
+def end_of(process: Any, start_method: str) -> int:
+    """The file descriptor that becomes readable when a process has ended.
+
+    The sentinel of a spawned process is a pipe that its children hold open, too. That of a forked
+    one is the fork server's, which sends the exit code through it.
+    """
+    if start_method == "spawn" and hasattr(os, "pidfd_open"):
+        with suppress(OSError):  # an old kernel
+            return os.pidfd_open(process.pid)
+    return int(process.sentinel)
 
 
 def kill(rank: Rank) -> None:
@@ -89,16 +110,11 @@ def kill(rank: Rank) -> None:
             os.kill(rank.process.pid, signal.SIGKILL)
     with suppress(ProcessLookupError, PermissionError):
         os.killpg(rank.process.pid, signal.SIGKILL)  # a rank leads a process group of its own
-    rank.process.join(DEATH_S)
+    if rank.process.is_alive():
+        connection.wait([rank.end], DEATH_S)
     if rank.process.is_alive():  # stuck in the kernel, or the fork server that should report its end is
         log.warning("rank %d (process %d) does not end; left behind", rank.index, rank.process.pid)
-        kill_fork_server()
+        fork_server.kill()
     rank.pipe.close()
-
-
-def kill_fork_server() -> None:
-    """Makes the next point start a fresh fork server."""
-    with suppress(AttributeError, ProcessLookupError, ChildProcessError, TypeError):  # it has no public handle
-        server: int = forkserver._forkserver._forkserver_pid  # type: ignore[attr-defined]
-        os.kill(server, signal.SIGKILL)
-        os.waitid(os.P_PID, server, os.WEXITED | os.WNOWAIT)  # left for multiprocessing to reap, which restarts it then
+    if rank.end != rank.process.sentinel:
+        os.close(rank.end)

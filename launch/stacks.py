@@ -6,6 +6,8 @@ import signal
 from dataclasses import dataclass
 from pathlib import Path
 
+from launch.logs import end_of_log, shorten
+
 STACK_SIGNAL = signal.SIGUSR1
 WAITING_PLACES = ("torch/distributed/",)
 """Source files in which a rank that hangs is waiting for another one."""
@@ -27,10 +29,10 @@ def install() -> None:
 
 def innermost_frame(log: Path) -> Frame:
     """Reads the last stack in a rank's log; an unknown place where there is none."""
-    stack = log.read_text(errors="replace").rpartition("(most recent call first):\n")[2]
+    stack = end_of_log(log).rpartition("(most recent call first):\n")[2]
     found = re.search(r'File "(.+?)", line (\d+) in (\S+)', stack)
     if found is None:
         return Frame("an unknown place", waiting=False, stack="")
     source, line, function = found.groups()
     waiting = any(place in source for place in WAITING_PLACES)
-    return Frame(f"{function} ({Path(source).name}:{line})", waiting, stack)
+    return Frame(f"{function} ({Path(source).name}:{line})", waiting, shorten(stack))

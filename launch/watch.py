@@ -9,7 +9,12 @@ from multiprocessing import connection
 from pathlib import Path
 from typing import Any
 
+import orjson
+
+from launch import fork_server
 from launch.agents import Agents
+from launch.logs import log_file
+from launch.pieces import REPORT_BYTES, Pieces
 from launch.stacks import STACK_SIGNAL, Frame, innermost_frame
 from launch.stops import wait_for
 
@@ -46,18 +51,15 @@ class Outcome:
 
 @dataclass
 class Rank:
-    """One running rank as its agent sees it."""
+    """One running rank as its agent sees it; `end` becomes readable when it has ended."""
 
     index: int
     process: Any
     pipe: connection.Connection
     lifeline: connection.Connection
+    end: int
+    incoming: Pieces
     reported: bool = False
-
-
-def log_file(folder: Path, rank: int) -> Path:
-    """Where a rank's output goes."""
-    return folder / f"rank_{rank}.log"
 
 
 def watch(ranks: list[Rank], folder: Path, timeout_s: float, agents: Agents) -> Outcome:
@@ -67,7 +69,7 @@ def watch(ranks: list[Rank], folder: Path, timeout_s: float, agents: Agents) -> 
     running, alarmed = list(ranks), False
     deadline = time.monotonic() + timeout_s
     while running:
-        waits = [rank.process.sentinel for rank in running] + [r.pipe for r in running if not r.reported]
+        waits = [rank.end for rank in running] + [r.pipe for r in running if not r.reported]
         ready = wait_for([*waits, *agents.connections], max(0.0, deadline - time.monotonic()))
         heard = agents.hear(ready)
         late = not failures and (heard == "timeout" or not (ready or alarmed))
@@ -79,7 +81,7 @@ def watch(ranks: list[Rank], folder: Path, timeout_s: float, agents: Agents) -> 
         for rank in list(running):
             if rank.pipe in ready and not rank.reported:
                 receive(rank, outcome, failures)
-            if rank.process.sentinel in ready:
+            if rank.end in ready:
                 running.remove(rank)
                 note_exit(rank, outcome, failures)
         if failures or heard:
@@ -93,19 +95,24 @@ def watch(ranks: list[Rank], folder: Path, timeout_s: float, agents: Agents) -> 
 
 
 def receive(rank: Rank, outcome: Outcome, failures: list[Failure]) -> None:
-    """Takes a rank's one report from its pipe: ("result", value) or ("exception", details)."""
-    rank.reported = True
-    with suppress(EOFError, OSError):  # it died before it could say all; its exit code will tell
-        what, value = rank.pipe.recv()
-        if what == "result":
-            outcome.results[rank.index] = value
+    """Takes what is there of a rank's one report: {"result": value} or {"exception": details}."""
+    try:
+        report = rank.incoming.take(REPORT_BYTES)
+        if report is None:
+            return  # the rest may come, until the rank ends or time is up
+        said = orjson.loads(report)
+        if "result" in said:
+            outcome.results[rank.index] = said["result"]
         else:
-            failures.append(Failure(rank.index, "exception", **value))
+            failures.append(Failure(rank.index, "exception", **said["exception"]))
+    except (EOFError, OSError, ValueError, TypeError, KeyError):
+        pass  # it died before it could say all, or wrote something else; its exit code will tell
+    rank.reported = True
 
 
 def note_exit(rank: Rank, outcome: Outcome, failures: list[Failure]) -> None:
     """Reads a dead rank's last report and turns an exit that no report explains into a failure."""
-    if not rank.reported and rank.pipe.poll():
+    if not rank.reported:
         receive(rank, outcome, failures)
     rank.process.join()
     code = rank.process.exitcode
@@ -113,7 +120,7 @@ def note_exit(rank: Rank, outcome: Outcome, failures: list[Failure]) -> None:
         return
     if code < 0:
         failures.append(Failure(rank.index, "signal", f"killed by {signal_name(-code)}", signal=-code))
-    elif code == FORK_SERVER_LOST:
+    elif code == FORK_SERVER_LOST and fork_server.is_gone():
         failures.append(Failure(rank.index, "exit", "lost with the fork server, which somebody killed"))
     else:
         failures.append(Failure(rank.index, "exit", f"exited with code {code} and no report"))

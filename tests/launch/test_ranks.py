@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from launch import ranks, watch
+from launch import fork_server, ranks, watch
 from launch.watch import Failure, root_cause
 from tests.support import launch_bodies as bodies
 from tests.support.cli import ROOT, wait_until
@@ -88,19 +88,18 @@ def test_a_rank_that_does_not_end_is_left_behind_and_the_next_point_runs(tmp_pat
     """Its fork server is stopped, so that nobody reports its end."""
     monkeypatch.setattr(ranks, "DEATH_S", 0.2)
     run("identity", tmp_path)
-    server = ranks.forkserver._forkserver._forkserver_pid
-    stop = threading.Timer(0.5, os.kill, (server, signal.SIGSTOP))
+    stop = threading.Timer(0.5, os.kill, (fork_server.pid(), signal.SIGSTOP))
     stop.start()
     assert run("sleep", tmp_path, timeout_s=1.5).failure.kind == "timeout"
     assert run("identity", tmp_path).failure is None
 
 
 @pytest.mark.parametrize(("start_method", "stopped"), [("forkserver", False), ("forkserver", True), ("spawn", True)])
-def test_every_rank_ends_when_the_agent_is_killed(tmp_path, start_method, stopped):
+def test_every_rank_ends_with_its_children_when_the_agent_is_killed(tmp_path, start_method, stopped):
     """The ranks know nothing of each other here, so that none is ended by another's death; a stopped one ends, too."""
-    command = [sys.executable, "-m", "tests.support.launch_bodies", str(tmp_path), start_method]
+    command = [sys.executable, "-m", "tests.support.launch_bodies", str(tmp_path), start_method, "sleep_with_a_child"]
     agent = subprocess.Popen(command, cwd=ROOT)
-    assert wait_until(lambda: len(pids_in(tmp_path)) == 4)
+    assert wait_until(lambda: len(pids_in(tmp_path)) == 8)
     pids = pids_in(tmp_path)
     if stopped:
         os.kill(pids[0], signal.SIGSTOP)

@@ -1,11 +1,13 @@
 """What ranks do in the tests of launch: no torch, so that each test takes milliseconds."""
 
 import os
+import signal
 import sys
 import time
 from pathlib import Path
 
-from launch import ranks
+from launch import child, ranks
+from launch.pieces import framed
 
 
 def identity(argument):
@@ -39,12 +41,89 @@ def large(argument):
     return "x" * 5_000_000
 
 
+def unstorable(argument):
+    """What JSON has no word for."""
+    return [2**70, "\ud800", {1: 2}, object()][argument]
+
+
+def long_message(argument):
+    raise ValueError("a" * 500_000 + "\ud800" + "z" * 500_000)
+
+
+def speechless(argument):
+    class Mute(Exception):
+        def __str__(self):
+            raise RuntimeError
+
+    raise Mute
+
+
+def stopped_amid_its_report(argument):
+    """Somebody stops the rank when the agent has read a part of what it says."""
+
+    def send_half(pipe, report):
+        os.write(pipe.fileno(), framed(report)[:1000])
+        os.kill(os.getpid(), signal.SIGSTOP)
+
+    child.send = send_half
+    return "x" * 5_000
+
+
+def no_report(argument):
+    """Says something else than a report."""
+    child.send = lambda pipe, report: os.write(pipe.fileno(), framed(b"[" * 60_000))
+
+
+def exit_255(argument):
+    os._exit(255)
+
+
+def kill_the_fork_server(argument):
+    os.kill(os.getppid(), signal.SIGKILL)
+    time.sleep(60)
+
+
+def leaves_a_child(argument):
+    """Ends well; a process that it has started goes on. Returns its number."""
+    return forked()
+
+
+def leaves_a_session(argument):
+    """The same in a session of its own, whose own child goes on, too."""
+    report, says = os.pipe()
+    first = os.fork()
+    if first == 0:
+        os.setsid()
+        os.write(says, str(forked()).encode())
+        time.sleep(600)
+    return [first, int(os.read(report, 100))]
+
+
+def forked() -> int:
+    """A process that sleeps, longer than any test lasts."""
+    pid = os.fork()
+    if pid == 0:
+        time.sleep(600)
+        os._exit(0)
+    return pid
+
+
+def sleep_with_a_child(argument):
+    note(forked(), "_child")
+    sleep(argument)
+
+
 def sleep(argument):
     """Says under which number it runs, beside its log."""
-    log = Path(os.readlink("/proc/self/fd/1"))
-    log.with_suffix(".pid.part").write_text(str(os.getpid()))
-    log.with_suffix(".pid.part").rename(log.with_suffix(".pid"))
+    note(os.getpid(), "")
     time.sleep(60)
+
+
+def note(pid: int, suffix: str) -> None:
+    log = Path(os.readlink("/proc/self/fd/1"))
+    part = log.with_name(f"{log.stem}{suffix}.part")
+    part.write_text(str(pid))
+    part.rename(log.with_name(f"{log.stem}{suffix}.pid"))
 
 
 class SeesItsEnvironment:
@@ -81,5 +160,5 @@ def is_zombie(pid: int) -> bool:
         return True
 
 
-if __name__ == "__main__":  # an agent of four ranks, to be killed: FOLDER START_METHOD
-    run("sleep", Path(sys.argv[1]), count=4, start_method=sys.argv[2])
+if __name__ == "__main__":  # an agent of four ranks: FOLDER START_METHOD BODY
+    print(run(sys.argv[3], Path(sys.argv[1]), count=4, start_method=sys.argv[2]).failure)

@@ -35,8 +35,8 @@ def two_steps(steps: Steps, inputs: torch.Tensor, targets: torch.Tensor) -> dict
         loss = steps.train_step(inputs, targets)
     parts = {"gradients": {}, "weights": {}}
     for name, weight in steps.network.named_parameters():
-        parts["gradients"][name] = whole(weight.grad).numpy()
-        parts["weights"][name] = whole(weight).numpy()
+        parts["gradients"][name] = whole(weight.grad).tolist()
+        parts["weights"][name] = whole(weight).tolist()
     return {"loss": float(loss), **parts}
 
 

@@ -1,0 +1,153 @@
+"""The process that forks ranks: started once, watched, and replaced where it does not answer.
+
+multiprocessing has no public handle for it: whatever needs its process identifier is in this file.
+"""
+
+import logging
+import multiprocessing
+import os
+import signal
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from multiprocessing import forkserver, resource_tracker
+from pathlib import Path
+
+from launch.stops import uninterrupted
+
+ANSWER_S = 30.0
+"""How long a fork server that has forked before may take to fork all ranks of a point."""
+LOAD_S = 300.0
+"""The same for a fresh one, which imports torch first, perhaps from a slow network file system."""
+DEATH_S = 5.0
+"""How long a killed process may take to be gone."""
+GONE_S = 0.5
+"""How long the kernel may take from closing a dead process's files to calling it dead."""
+OURS = ("launch.reaper", "launch.child")
+SOCKET_NAME_BYTES = 107
+log = logging.getLogger(__name__)
+_preload: list[str] = []
+_has_answered: list[int] = []
+
+
+def start_fork_server(preload: Sequence[str] | None = None) -> None:
+    """Starts the fork server where none runs; it imports `preload` while the caller goes on.
+
+    preload: modules that touch no GPU; None: those of the last call. Raises OSError where the name
+    of the temporary folder is too long for its socket.
+    """
+    if preload is not None:
+        _preload[:] = preload
+    multiprocessing.get_context("forkserver").set_forkserver_preload([*OURS, *_preload])
+    before = os.environ.get("PYTHONPATH")
+    # The server finds modules by PYTHONPATH only: before Python 3.13.1 it drops our sys.path (cpython #117378).
+    os.environ["PYTHONPATH"] = os.pathsep.join(path or os.getcwd() for path in sys.path)
+    try:
+        resource_tracker.ensure_running()  # it lets signals through again when it starts: before, then
+        with uninterrupted():  # inherited: what tells us to stop is not for the server, nor for its ranks
+            forkserver.ensure_running()
+    except OSError as error:
+        if "AF_UNIX path too long" not in str(error):
+            raise
+        raise OSError(
+            f"TMPDIR={tempfile.gettempdir()} is too long for the fork server's socket "
+            f"({SOCKET_NAME_BYTES} bytes); allowed is e.g. TMPDIR=/tmp"
+        ) from None
+    finally:
+        if before is None:
+            del os.environ["PYTHONPATH"]
+        else:
+            os.environ["PYTHONPATH"] = before
+
+
+def pid() -> int | None:
+    """The fork server's process; None where none was started."""
+    server: int | None = forkserver._forkserver._forkserver_pid  # type: ignore[attr-defined]
+    return server
+
+
+def is_gone() -> bool:
+    """Whether the fork server that was started has ended."""
+    deadline, server = time.monotonic() + GONE_S, pid()
+    while server is not None and time.monotonic() < deadline:
+        with suppress(ChildProcessError):
+            if os.waitid(os.P_PID, server, os.WEXITED | os.WNOWAIT | os.WNOHANG):
+                return True
+        time.sleep(0.01)
+    return False
+
+
+def kill() -> None:
+    """Ends the fork server and its children, so that the next point starts a fresh one."""
+    if (server := pid()) is None:
+        return
+    end_children(spared=())
+    with suppress(ProcessLookupError, ChildProcessError):
+        os.kill(server, signal.SIGKILL)
+        # left for multiprocessing to reap, which then starts another
+        os.waitid(os.P_PID, server, os.WEXITED | os.WNOWAIT)
+
+
+@contextmanager
+def answering() -> Iterator[None]:
+    """Kills the fork server where what is asked of it in here takes too long.
+
+    Raises TimeoutError then.
+    """
+    server, silent = pid(), threading.Event()
+    limit_s = ANSWER_S if server in _has_answered else LOAD_S
+
+    def give_up() -> None:
+        silent.set()
+        kill()
+
+    watchdog = threading.Timer(limit_s, give_up)
+    watchdog.daemon = True
+    watchdog.start()
+    try:
+        yield
+    except (EOFError, OSError):
+        if not silent.is_set():
+            raise
+        raise TimeoutError(f"the fork server did not answer within {limit_s:g} s") from None
+    finally:
+        watchdog.cancel()
+    _has_answered[:] = [server] if server else []
+
+
+def end_strays() -> None:
+    """Ends what ranks have left behind in sessions of their own, and what that has started."""
+    end_children(spared={process.pid for process in multiprocessing.active_children()})
+
+
+def end_children(spared: Collection[int | None]) -> None:
+    """Kills the fork server's children but for `spared`, and whatever becomes its child by that."""
+    deadline = time.monotonic() + DEATH_S
+    while doomed := [child for child in children() if child not in spared and not is_dead(child)]:
+        if time.monotonic() > deadline:
+            log.warning("processes %s that a rank has started do not end; left behind", doomed)
+            return
+        for child in doomed:
+            with suppress(ProcessLookupError, PermissionError):
+                os.kill(child, signal.SIGKILL)
+        time.sleep(0.001)
+
+
+def children() -> list[int]:
+    """The fork server's children, where the kernel lists them (Linux)."""
+    found = []
+    with suppress(OSError):
+        for task in Path(f"/proc/{pid()}/task").iterdir():
+            found += [int(child) for child in (task / "children").read_text().split()]
+    return found
+
+
+def is_dead(child: int) -> bool:
+    """Whether a process has ended, reaped or not."""
+    try:
+        return Path(f"/proc/{child}/stat").read_text().rpartition(")")[2].split()[0] in "ZX"
+    except OSError:
+        return True
