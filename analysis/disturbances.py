@@ -27,7 +27,7 @@ def describe(case: Mapping[str, Any], slowed_by: str = "", num_hosts: int = 1) -
     if "cgroup" in slowed_by:
         del taken["throttled_s"]
     if num_hosts == 1 and "host_busy_s" in counted:
-        taken["others_s"] = max(counted["host_busy_s"]) - sum(counted["own_busy_s"])
+        taken["others_s"] = max(counted["host_busy_s"]) - sum(counted.get("own_busy_s", ()))
     return "; ".join(
         words.format(taken[name] / elapsed_s)
         for name, (limit, words) in LIMITS.items()

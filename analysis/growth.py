@@ -24,7 +24,7 @@ def growth(measured: pd.DataFrame, axis: str, told: Callable[[float], str]) -> I
         return
     name = Namer(over_runs(measured, *identity_columns(measured)), axis)
     rest = [column for column in identity_columns(measured) if column != axis]
-    per_run = over_runs(measured.dropna(subset=[axis]), *rest, axis, "run")
+    per_run = over_runs(measured[pd.to_numeric(measured[axis], errors="coerce") > 0], *rest, axis, "run")
     for _, rows in per_run.groupby(rest, dropna=False):
         if rows[axis].nunique() < 2:
             continue

@@ -1,5 +1,9 @@
 """Reads every record below any number of folders into rows; what is broken or foreign is named, not fatal."""
 
+import hashlib
+import os
+import stat
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -7,42 +11,109 @@ from typing import Any
 
 from analysis.ranks import rank_rows
 from analysis.rows import rows_of
+from analysis.validate import validate
 from benchkit import record
 
 PATTERN = "*record.json"
 """Also `gpu_record.json`: what somebody renamed to keep apart."""
 SWEEP_FILE = "multirun.yaml"
 """What a sweep leaves in its folder."""
+MOST_BYTES = 10**9
+"""A larger file is no record, and would not fit in memory several times over."""
+MOST_LINES = 20
+"""Files passed over that are named; of more, only how many they are."""
 
 
 @dataclass
 class Harvest:
-    """The rows of all records found, those of their ranks, and one line for each file passed over."""
+    """The rows of all records found, those of their ranks, and one line for each file passed over.
+
+    num_files: all that looked like records. num_copies: those with the same content as another.
+    """
 
     rows: list[dict[str, Any]] = field(default_factory=list)
     ranks: list[dict[str, Any]] = field(default_factory=list)
     passed_over: list[str] = field(default_factory=list)
+    num_files: int = 0
+    num_copies: int = 0
+
+    def remarks(self) -> Iterator[str]:
+        """Which files are not in the rows, and why: a line each, of many the first."""
+        for line in self.passed_over[:MOST_LINES]:
+            yield f"passed over {line}"
+        if (more := len(self.passed_over) - MOST_LINES) > 0:
+            yield f"passed over {more} more"
+        if self.passed_over and self.num_files > 1:
+            yield f"{len(self.passed_over)} of {self.num_files} files passed over"
+        if self.num_copies == 1:
+            yield "1 record is a copy of another and is counted once"
+        elif self.num_copies:
+            yield f"{self.num_copies} records are copies of others and are counted once"
 
 
 def harvest(places: Iterable[Path]) -> Harvest:
     """Reads all records in folders (at any depth) and files; the same file is read once."""
     found = Harvest()
     folders: list[Path] = []
-    for path in dict.fromkeys(path.resolve() for place in places for path in record_files(place)):
+    met: set[bytes] = set()
+    files = (os.path.realpath(path) for place in places for path in record_files(place))
+    for path in map(Path, dict.fromkeys(files)):
+        found.num_files += 1
         try:
-            folders.append(run_folder(path))
-            content = {**record.read(path), "path": str(path), "run": str(folders[-1])}
-            rows, ranks = rows_of(content), rank_rows(content)
-            found.rows += rows
-            found.ranks += ranks
-        except ValueError as error:
-            found.passed_over.append(str(error))
-        except (KeyError, TypeError, AttributeError, IndexError) as error:
-            found.passed_over.append(f"{path}: not a whole record ({type(error).__name__}: {error})")
+            require_regular(path)
+            digest = hashlib.sha256(path.read_bytes()).digest()
+            if digest in met:
+                found.num_copies += 1
+                continue
+            add_record(found, path, folder := run_folder(path))
+        except (ValueError, OSError) as error:
+            found.passed_over.append(one_line(error))
+        except (LookupError, TypeError, AttributeError, ArithmeticError) as error:
+            why = f"not a whole record ({type(error).__name__}: {error})"
+            found.passed_over.append(one_line(f"{path}: {why}"))
+        else:
+            met.add(digest)
+            folders.append(folder)
     names = run_names(folders)
     for row in (*found.rows, *found.ranks):
-        row["run"] = names[row["run"]]
+        row["run"] = printable(names[row["run"]])
     return found
+
+
+def add_record(found: Harvest, path: Path, folder: Path) -> None:
+    """Adds the rows of one record. Raises ValueError, KeyError, … for a file that is none."""
+    content = record.read(path)
+    try:
+        validate(content)
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from None
+    content |= {"path": printable(str(path)), "run": str(folder)}
+    rows, ranks = rows_of(content), rank_rows(content)
+    found.rows += rows
+    found.ranks += ranks
+
+
+def require_regular(path: Path) -> None:
+    """Raises ValueError for what is no file or too large, OSError for what is not there.
+
+    A pipe or a device is never opened: a reader may wait for it for ever.
+    """
+    status = path.stat()
+    if not stat.S_ISREG(status.st_mode):
+        raise ValueError(f"{path}: not a regular file")
+    if status.st_size > MOST_BYTES:
+        size = f"{status.st_size / 1e9:.3g} GB"
+        raise ValueError(f"{path}: {size}; files of at most {MOST_BYTES / 1e9:g} GB are read")
+
+
+def one_line(text: object) -> str:
+    """The text of a message without line breaks."""
+    return printable(" ".join(str(text).split()))
+
+
+def printable(text: str) -> str:
+    """A path with bytes that are no text, such as an old file name, as text that can be written."""
+    return text.encode(errors="backslashreplace").decode()
 
 
 def run_folder(path: Path) -> Path:
@@ -55,27 +126,39 @@ def run_folder(path: Path) -> Path:
 
 def run_names(folders: Iterable[Path]) -> dict[str, str]:
     """Each folder's name, with as many folders above it as tell it from all others."""
-    parts = [folder.parts for folder in dict.fromkeys(folders)]
-    names = {}
-    for mine in parts:
-        depth = next(n for n in range(1, len(mine) + 1) if [each[-n:] for each in parts].count(mine[-n:]) == 1)
-        names[str(Path(*mine))] = str(Path(*mine[-depth:]))
+    unnamed = {folder: folder.parts for folder in folders}
+    every = list(unnamed.values())
+    names: dict[str, str] = {}
+    depth = 0
+    while unnamed:
+        depth += 1
+        counts = Counter(parts[-depth:] for parts in every)
+        for folder, parts in list(unnamed.items()):
+            if counts[parts[-depth:]] == 1:
+                names[str(folder)] = str(Path(*parts[-depth:]))
+                del unnamed[folder]
     return names
 
 
 def missing(places: Iterable[Path]) -> str:
-    """The first place that is not there, and that it is not; "" where all are."""
-    return next((f"{place}: no such folder or file" for place in places if not place.exists()), "")
+    """The first place that is not there or may not be seen, and why; "" where all are."""
+    for place in places:
+        try:
+            if not place.exists():
+                return f"{place}: no such folder or file"
+        except OSError as error:
+            return f"{place}: {error.strerror}"
+    return ""
 
 
 def record_files(place: Path) -> Iterator[Path]:
     """The record files at or below a place, in the order of their folders' numbers."""
-    if place.is_file():
-        yield place
-    else:
+    if place.is_dir():
         yield from sorted(place.rglob(PATTERN), key=lambda path: [numbered(part) for part in path.parts])
+    else:
+        yield place
 
 
 def numbered(part: str) -> tuple[int, str]:
     """Sorts 2 before 10."""
-    return (int(part), "") if part.isdigit() else (-1, part)
+    return (int(part), "") if part.isdecimal() else (-1, part)

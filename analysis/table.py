@@ -24,16 +24,21 @@ PROVENANCE = (
     "started_at", "total_s", "path",
 )  # fmt: skip
 
+NUMBERS = ("threads_per_rank", "cores_per_rank", "start_uncertainty_s", "failed_rank")
+"""Those of them that are compared or printed as numbers."""
+
 
 def combine(rows: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
     """All rows. Columns: settings, suites' own keys and labels, conditions, metrics, what suites told, provenance."""
     told = [row.get(DETAILS, {}) for row in rows]
     metrics = [metric.name for metric in METRICS]
-    fixed = (*CONDITIONS, *metrics, *dict.fromkeys(name for each in told for name in each if name not in metrics))
-    own = dict.fromkeys(name for row in rows for name in row if name not in (*SETTINGS, *fixed, *PROVENANCE, DETAILS))
-    columns = [*SETTINGS, *own, *fixed, *PROVENANCE]
+    taken = {*SETTINGS, *CONDITIONS, *metrics, *PROVENANCE, DETAILS}
+    details = dict.fromkeys(name for each in told for name in each if name not in taken)
+    own = dict.fromkeys(name for row in rows for name in row if not (name in taken or name in details))
+    columns = [*SETTINGS, *own, *CONDITIONS, *metrics, *details, *PROVENANCE]
     table = pd.DataFrame([{**each, **row} for each, row in zip(told, rows, strict=True)], columns=columns)
-    table[metrics] = table[metrics].apply(pd.to_numeric)  # where no row has a figure there would be objects
+    numbers = [*metrics, *NUMBERS]  # where no row has a figure there would be objects
+    table[numbers] = table[numbers].apply(pd.to_numeric)
     return table.assign(model=full_names(table))
 
 
@@ -79,16 +84,12 @@ def alike(rows: pd.DataFrame, *without: str) -> list[tuple[str, pd.DataFrame]]:
     apart = [name for name in identity_columns(rows) if name not in without and rows[name].nunique(dropna=False) > 1]
     if not apart:
         return [("", rows)]
-    return [
-        (
-            "_"
-            + "_".join(
-                f"{name}-{re.sub('[^0-9A-Za-z.]+', '-', str(value))}" for name, value in zip(apart, values, strict=True)
-            ),
-            group,
-        )
-        for values, group in rows.groupby(apart, dropna=False)
-    ]
+    found = []
+    for values, group in rows.groupby(apart, dropna=False):
+        words = [re.sub("[^0-9A-Za-z.]+", "-", str(value)) for value in values]
+        pairs = "_".join(f"{name}-{word}" for name, word in zip(apart, words, strict=True))
+        found.append((f"_{pairs}", group))
+    return found
 
 
 def by_mechanism(rows: pd.DataFrame, *without: str) -> Iterator[tuple[str, pd.DataFrame]]:

@@ -91,7 +91,7 @@ def test_a_record_of_version_1_is_read(tmp_path):
 
 def test_a_row_has_the_name_of_its_sweeps_folder(tmp_path):
     write_all(tmp_path / "monday", [make_record()])
-    nested = write_all(tmp_path / "tuesday" / "gloo", [make_record()])
+    nested = write_all(tmp_path / "tuesday" / "gloo", [make_record(started_at="2026-01-02")])
     (nested.parent / "multirun.yaml").touch()
     found = harvest([tmp_path])
     assert [row["run"] for row in found.rows] == ["monday", "tuesday"]
@@ -99,6 +99,6 @@ def test_a_row_has_the_name_of_its_sweeps_folder(tmp_path):
 
 
 def test_runs_of_one_name_are_told_apart_by_the_folders_above(tmp_path):
-    for place in ("here/x", "there/x", "there/y"):
-        write_all(tmp_path / place, [make_record()])
+    for day, place in enumerate(("here/x", "there/x", "there/y"), start=1):
+        write_all(tmp_path / place, [make_record(started_at=f"2026-01-0{day}")])
     assert [row["run"] for row in harvest([tmp_path]).rows] == ["here/x", "there/x", "y"]

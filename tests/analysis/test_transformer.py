@@ -256,6 +256,7 @@ def test_the_csv_has_plain_numbers(records):
 
 def test_each_measured_pass_has_its_json(records, tmp_path):
     looped = records[0]["cases"][0]
+    looped |= {"blocks": [1], "regions_s": {}, "start_offsets_s": None}
     looped |= {"calls_per_sample": 3, "samples_s": [row[:1] for row in looped["samples_s"]]}
     found = transformer_json.write(combine(harvest([write_all(tmp_path, records)]).rows))
     tiny = {f"json/bench_tiny_ctx{n}_{name}.json" for n in (32, 64, 128) for name in ("fwd", "fwd_bwd", "train")}

@@ -47,6 +47,74 @@ def make_record(
     } | changes  # fmt: skip
 
 
+CASES = {
+    "whole": ("pipeline", "zigzag", 2, "auto"),
+    "base": ("pytorch", "even", 1, "none"),
+    "compute": ("compute_only", "reference", 2, "axis0"),
+    "send": ("comm_only", "torch", 2, "dispatcher"),
+}
+"""Of `make_rich_record`: what is compared with a baseline, that, and its two components."""
+LABELS = {
+    "auto_shard": ("workload", "sharding", "ranks", "scope"), "ring_attention": ("strategy",),
+    "tp_columnwise": ("implementation",), "transformer": ("pass", "part", "ranks"),
+}  # fmt: skip
+"""Of the suites whose tables ask for just these; other suites have all labels."""
+
+
+def make_rich_record(suite: str = "collective", samples: int = 12, **changes: Any) -> dict[str, Any]:
+    """A record in which every field that analysis reads is there, of any suite with its own plots."""
+    made = make_record(1.0, 2, 1e-3, samples=samples, suite=suite, **changes)
+    made["config"] |= {
+        "suite": suite, "collective": "all_reduce", "m": 8, "n": 16, "k": 32, "size": 64,
+        "bg_streams": 0, "seq_len": 128, "context_length": 256, "batch_size": 2,
+        "scaling": "strong", "model": {
+            "name": "small", "d_model": 8, "d_ff": 32, "num_layers": 2, "num_heads": 2,
+            "vocab_size": 100,
+        },
+    }  # fmt: skip
+    agent = {
+        "host": "here", "cpu": "a processor", "gpus": [{"name": "a GPU"}], "torch": "2.13.0",
+        "cuda": None, "git_commit": "0123456789abcdef", "git_diff_hash": "ab", "kernel": "6.1",
+        "load_average": [0.5, 0.4, 0.3],
+    }  # fmt: skip
+    [case] = made["cases"]
+    return made | {
+        "agents": [agent], "environment": {**agent, "available_cores": 4}, "launched_by": "plain",
+        "cores_per_rank": 2.0, "warnings": ["a warning"],
+        "slowdown": {"asked": [1, 2], "mechanism": "cgroup", "measured": [1.0, 2.1]},
+        "start_clock": {"estimator": "shared_clock", "uncertainty_s": 0.0},
+        "cases": [case | part_of_job(suite, name, case["samples_s"]) for name in CASES],
+    }  # fmt: skip
+
+
+def part_of_job(suite: str, name: str, samples_s: list[list[float]]) -> dict[str, Any]:
+    """What a case of `make_rich_record` has beyond that of `make_record`."""
+    implementation, strategy, ranks, sharding = CASES[name]
+    parts = ("compute", "send") if name == "whole" else ("", "")
+    spent = [[each / 4 for each in row] for row in samples_s]
+    counters = ("steal_s", "throttled_s", "host_busy_s", "own_busy_s")
+    labels = {
+        "implementation": implementation, "strategy": strategy, "ranks": ranks,
+        "sharding": sharding, "pass": "forward", "part": "whole", "scope": "resident",
+        "workload": "matmul_8x16x32", "timing": "back_to_back",
+    }  # fmt: skip
+    return {
+        "labels": {label: labels[label] for label in LABELS.get(suite, labels)},
+        "name": name, "against": "base" if name == "whole" else "",
+        "bound": name in ("compute", "send"), "unslowed": False, "ranks": None, "steady": True,
+        "parts": dict(zip(("computation", "communication"), parts, strict=True)),
+        "estimator": "slowest_rank", "useful_flops": 1e9, "executed_flops": 2e9,
+        "wire_bytes": 2**20, "regions_s": {"forward": spent, "comm_wait": spent},
+        "disturbance": {counter: [0.2, 0.1] for counter in counters},
+        "details": {
+            "predicted_s": 1e-3, "ideal_s": 9e-4, "tokens_per_call": 256, "peak_tflop_per_s": 1.0,
+            "causal_flops": 1e9, "peak_from": "a data sheet", "tokens": [64, 64],
+            "parameters": 1e6, "peak_bytes": 1e6, "work_share": 1.0, "plan": "x rows; out rows",
+            "latency_s": 1e-6,
+        },
+    }  # fmt: skip
+
+
 def dangling(records: list[dict[str, Any]]) -> set[str]:
     """Names that cases refer to and that no case of their job has."""
     found: set[str] = set()
