@@ -8,7 +8,8 @@ from contextlib import suppress
 from pathlib import Path
 
 from analysis import imports, plan, predict, profile
-from analysis.harvest import harvest, missing
+from analysis.attempts import or_left_out
+from analysis.harvest import harvest, missing, printable
 from analysis.report import write_report
 from analysis.speedup import Baseline, BaselineError, speedups, unpaired
 from analysis.table import as_text, combine
@@ -31,11 +32,12 @@ def main(arguments: list[str] | None = None) -> int:
         print(f"analysis: {why}", file=sys.stderr)
         return 2
     found = harvest(options.places)
-    for line in found.passed_over:
-        print(f"analysis: passed over {line}", file=sys.stderr)
+    for line in found.remarks():
+        print(f"analysis: {line}", file=sys.stderr)
     if not found.rows:
-        places = ", ".join(map(str, options.places))
-        print(f"analysis: no record.json at or below {places}; run `python -m benchkit` first", file=sys.stderr)
+        places = printable(", ".join(map(str, options.places)))
+        what = "readable record.json" if found.num_files else "record.json"
+        print(f"analysis: no {what} at or below {places}; run `python -m benchkit` first", file=sys.stderr)
         return 1
     first = options.places[0]
     folder = options.output_dir or (first if first.is_dir() else first.parent) / "analysis"
@@ -49,7 +51,8 @@ def main(arguments: list[str] | None = None) -> int:
     except (BaselineError, OSError) as error:
         print(f"analysis: {error}", file=sys.stderr)
         return 2
-    lines = [as_text(table), "", *(f"wrote {path}" for path in written)]
+    text = or_left_out("table on screen", lambda: as_text(table)) or ""
+    lines = [text, "", *(printable(f"wrote {path}") for path in written)]
     return printed(lambda: print("\n".join(lines)) or 0)
 
 

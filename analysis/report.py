@@ -1,12 +1,16 @@
 """Writes all files of a report: tables, plots and sentences."""
 
-from collections.abc import Iterator, Mapping, Sequence
+import hashlib
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
 from analysis import ranks, sentences, style, tables
+from analysis.attempts import or_left_out
 from analysis.metrics import METRICS
 from analysis.plots import draw_all
 from analysis.repetitions import over_runs
@@ -14,36 +18,68 @@ from analysis.speedup import Baseline, compared
 from analysis.table import as_markdown, identity_columns, is_repeated
 
 CONFIGURATION = ["suite", "backend", "device", "world_size"]
+MOST_LETTERS = 200
+"""Of a file's name; file systems allow 255 bytes."""
 
 
 def write_report(
     table: pd.DataFrame, folder: Path, baseline: Baseline | None = None, per_rank: Sequence[Mapping[str, Any]] = ()
 ) -> Iterator[Path]:
-    """Yields each file as it is written; raises BaselineError for an unusable baseline.
+    """Yields each file as it is written; one that cannot be made is left out, which stderr tells.
+
+    Raises OSError where the folder cannot be written to.
 
     per_rank: one row per rank and case, of those that tell of their ranks.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    table.to_csv(folder / "combined.csv", index=False)
-    yield folder / "combined.csv"
-    yield write(folder / "full_results.md", "# Full results\n\n" + UNITS + as_markdown(table))
-    yield write(folder / "summary_by_config.md", "# Summary by configuration\n\n" + summary_by_config(table))
-    yield write(folder / "analysis.txt", sentences.describe(table))
-    for name, text in tables.write_all(table):
-        yield write(folder / name, text)
-    if per_rank:
-        pd.DataFrame(per_rank).to_csv(folder / "per_rank.csv", index=False)
-        yield folder / "per_rank.csv"
-        shown = as_markdown(ranks.for_print(per_rank), shaped=True)
-        yield write(folder / "per_rank.md", "# Per rank\n\n" + RANK_UNITS + shown)
+    for name, make in texts_of(table, baseline, per_rank):
+        text = or_left_out(name, make)
+        if text is not None:
+            yield write(folder / name, text)
+    for name, text in tables.write_all(table, or_left_out):
+        yield write(folder / file_name(name), text)
     if not (table["status"] == "ok").any():
         return
-    if found := [rows.assign(baseline=str(chosen)) for _, chosen, rows in compared(table, baseline)]:
-        speedups_of(pd.concat(found)).to_csv(folder / "speedups.csv", index=False)
-        yield folder / "speedups.csv"
     style.apply()
-    for name, figure in draw_all(table, baseline):
-        yield style.save(figure, folder / name)
+    for name, figure in draw_all(table, baseline, or_left_out):
+        path = or_left_out(f"plot {name}", partial(style.save, figure, folder / file_name(name)))
+        if path is not None:
+            yield path
+
+
+def texts_of(
+    table: pd.DataFrame, baseline: Baseline | None, per_rank: Sequence[Mapping[str, Any]]
+) -> Iterator[tuple[str, Callable[[], str | None]]]:
+    """The files that are of no suite alone: their names, and what makes their text (None: there is none)."""
+    yield "combined.csv", partial(table.to_csv, index=False)
+    yield "full_results.md", lambda: "# Full results\n\n" + UNITS + as_markdown(table)
+    yield "summary_by_config.md", lambda: "# Summary by configuration\n\n" + summary_by_config(table)
+    yield "analysis.txt", partial(sentences.describe, table)
+    if per_rank:
+        yield "per_rank.csv", partial(pd.DataFrame(per_rank).to_csv, index=False)
+        yield "per_rank.md", lambda: "# Per rank\n\n" + RANK_UNITS + per_rank_table(per_rank)
+    yield "speedups.csv", partial(speedups_csv, table, baseline)
+
+
+def per_rank_table(per_rank: Sequence[Mapping[str, Any]]) -> str:
+    return as_markdown(ranks.for_print(per_rank), shaped=True)
+
+
+def speedups_csv(table: pd.DataFrame, baseline: Baseline | None) -> str | None:
+    """Speedups of all suites; None where nothing is compared."""
+    found = [rows.assign(baseline=str(chosen)) for _, chosen, rows in compared(table, baseline)]
+    return speedups_of(pd.concat(found)).to_csv(index=False) if found else None
+
+
+def file_name(name: str) -> str:
+    """A name that a file can have: what a record calls things may hold anything, and be long."""
+    inner = "json/" if name.startswith("json/") else ""
+    kept = re.sub(r"[^\w.-]+", "-", name.removeprefix(inner), flags=re.ASCII).lstrip(".")
+    if len(kept) > MOST_LETTERS:
+        stem, _, kind = kept.rpartition(".")
+        digest = hashlib.sha256(name.encode()).hexdigest()[:12]
+        kept = f"{stem[: MOST_LETTERS - 20]}_{digest}.{kind[:4]}"
+    return inner + kept
 
 
 UNITS = (
@@ -58,7 +94,7 @@ RANK_UNITS = "Medians over the samples; busy is what is left of a call when its 
 
 def write(path: Path, text: str) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(text.rstrip() + "\n")
+    path.write_text(text.rstrip() + "\n", encoding="utf-8")
     return path
 
 

@@ -1,6 +1,7 @@
 """One look for every plot: readable in print, by colour-blind readers, and in black and white (markers differ)."""
 
 import textwrap
+import warnings
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,8 @@ MANY, LEGEND_INCHES = 4, 3.6
 """More series than this need room of their own, and how much."""
 TITLE_LETTERS, TEXT_LETTERS = 8.5, 13
 """Per inch, of titles and of small print."""
+MOST_SERIES, MOST_INCHES = 100, 150
+"""A plot of more series, or one wider or higher, shows nothing and takes minutes to draw."""
 SHORT, TICKS = 10, 6
 """An axis from a value to less than so many times it has ticks at equal distances, at most so many."""
 
@@ -33,6 +36,7 @@ def apply() -> None:
     mpl.rcParams.update({
         "legend.frameon": True,
         "figure.constrained_layout.use": True,
+        "text.parse_math": False,  # a label of a suite may have a $ in it
         "figure.max_open_warning": 0,  # a plot module may have dozens, which are saved and closed one by one
     })  # fmt: skip
 
@@ -41,6 +45,9 @@ def panels(count: int, width: float = 4.8, height: float = 3.8, share: bool = Tr
     """A figure with `count` panels, at most three in a row, none empty."""
     columns = min(count, 3)
     rows = -(-count // columns)
+    if max(width * columns, height * rows) > MOST_INCHES:
+        size = f"{width * columns:.0f} x {height * rows:.0f} inches"
+        raise ValueError(f"{count} panels on {size}; at most {MOST_INCHES} are drawn")
     figure, grid = plt.subplots(rows, columns, figsize=(width * columns, height * rows), squeeze=False, sharey=share)
     axes = list(grid.flat)
     for unused in axes[count:]:
@@ -53,8 +60,15 @@ def named(column: str, value: object) -> str:
     return value if isinstance(value, str) else f"{column} {value:g}" if isinstance(value, int | float) else str(value)
 
 
+def require_few_series(count: int) -> None:
+    """Raises ValueError for more series than one plot can show."""
+    if count > MOST_SERIES:
+        raise ValueError(f"{count} series; at most {MOST_SERIES} are drawn in one plot")
+
+
 def look(index: int) -> dict[str, Any]:
     """Colour and marker of the series of that number, the same in every plot."""
+    require_few_series(index + 1)
     return {"color": f"C{index % 10}", "marker": MARKERS[index % len(MARKERS)], "capsize": 3}
 
 
@@ -147,6 +161,10 @@ def interval_bars(rows: pd.DataFrame, value: str, low: str, high: str) -> list[l
 
 def save(figure: Figure, path: Path) -> Path:
     """Writes the figure and lets go of it."""
-    figure.savefig(path, dpi=DOTS_PER_INCH)
-    plt.close(figure)
+    try:
+        with warnings.catch_warnings():  # such as a letter that the font lacks, or a crowded layout
+            warnings.simplefilter("ignore", UserWarning)
+            figure.savefig(path, dpi=DOTS_PER_INCH)
+    finally:
+        plt.close(figure)
     return path

@@ -1,6 +1,7 @@
 """The same program on one device and on several: scaling, the phases of a step, and shardings beside each other."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 
 import numpy as np
 import pandas as pd
@@ -9,6 +10,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
 from analysis import style
+from analysis.plots import Drawings
 from analysis.repetitions import bars_of, with_ranges
 from analysis.scaling import PHASES, amdahl, counted, serial_share
 from analysis.speedup import Baseline
@@ -26,23 +28,23 @@ FEW_TIMES = 4
 """From the fewest devices to the most: up to this their places are proportional, beyond logarithmic."""
 
 
-def draw(table: pd.DataFrame, baseline: Baseline | None) -> dict[str, Figure]:
+def draw(table: pd.DataFrame, baseline: Baseline | None) -> Drawings:
     """Per group of what is alike but for the case the figures that there is data for."""
     return {
         f"{SUITE}_{name}{group.suffix}.png": figure for group in groups_of(table) for name, figure in figures_of(group)
     }
 
 
-def figures_of(group: Group) -> Iterator[tuple[str, Figure]]:
+def figures_of(group: Group) -> Iterator[tuple[str, Callable[[], Figure]]]:
     group = Group(group.suffix, with_ranges(group.rows))
     further = group.further[group.further["sharding"].isin(SHARDINGS)]
     if (further["sharding"] == group.main).any():
-        yield "scaling", scaling(group)
+        yield "scaling", partial(scaling, group)
     if not further.empty:
-        yield "shardings", shardings(further)
+        yield "shardings", partial(shardings, further)
     rows = group.rows[(group.rows["scope"] == END_TO_END) & (group.rows["status"] == "ok")]
     if rows[[f"{phase}_s" for phase in PHASES]].notna().any(axis=None):
-        yield "phases", phases(rows)
+        yield "phases", partial(phases, rows)
 
 
 def scaling(group: Group) -> Figure:

@@ -1,5 +1,7 @@
 """Measured times of collectives over sizes, with the fitted lines drawn over them."""
 
+from functools import partial
+
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
@@ -7,14 +9,15 @@ from matplotlib.figure import Figure
 
 from analysis import style
 from analysis.link import FAR_OFF
+from analysis.plots import Drawings
 from analysis.repetitions import bars_of, with_ranges
 from analysis.speedup import Baseline
 from analysis.tables.link import Series, groups_of
 
 
-def draw(table: pd.DataFrame, baseline: Baseline | None) -> dict[str, Figure]:
+def draw(table: pd.DataFrame, baseline: Baseline | None) -> Drawings:
     """A panel per collective, a line per number of ranks."""
-    return {f"link{suffix}.png": figure_of(series) for suffix, series in groups_of(table)}
+    return {f"link{suffix}.png": partial(figure_of, series) for suffix, series in groups_of(table)}
 
 
 def figure_of(series: list[Series]) -> Figure:

@@ -1,24 +1,30 @@
 """The look-up table of matmul_lut: time over size for each share, and what a share is worth."""
 
+from functools import partial
+
 import pandas as pd
 from matplotlib.figure import Figure
 
 from analysis import style
+from analysis.plots import Drawings
 from analysis.repetitions import bars_of, over_runs, with_ranges
 from analysis.speedup import Baseline
 from analysis.table import by_mechanism
 from analysis.tables.matmul_lut import SUITE, measured, shares
 
+MOST_TICKS = 40
+"""Sizes named on the axis; of more, every second, third, … one."""
 
-def draw(table: pd.DataFrame, baseline: Baseline | None) -> dict[str, Figure]:
+
+def draw(table: pd.DataFrame, baseline: Baseline | None) -> Drawings:
     """Two figures for what is alike but for size and share."""
-    rows, figures = measured(table), {}
+    rows, drawings = measured(table), Drawings()
     for suffix, group in by_mechanism(rows, "size", "slowdown") if len(rows) else []:
         points = with_ranges(over_runs(group.assign(share=shares(group)), "share", "size"))
-        figures[f"{SUITE}_time{suffix}.png"] = time_over_size(points)
+        drawings[f"{SUITE}_time{suffix}.png"] = partial(time_over_size, points)
         if points["share"].nunique() > 1:
-            figures[f"{SUITE}_share{suffix}.png"] = performance_over_share(points)
-    return figures
+            drawings[f"{SUITE}_share{suffix}.png"] = partial(performance_over_share, points)
+    return drawings
 
 
 def time_over_size(rows: pd.DataFrame) -> Figure:
@@ -30,7 +36,8 @@ def time_over_size(rows: pd.DataFrame) -> Figure:
         axis.errorbar(line["size"], times["median_s"], bars, label=f"{share:g} %", **style.look(index))
     axis.set_xscale("log", base=2)
     sizes = sorted(rows["size"].unique())
-    axis.set_xticks(sizes, [f"{size:.0f}" for size in sizes])
+    shown = sizes[:: -(-len(sizes) // MOST_TICKS)]
+    axis.set_xticks(shown, [f"{size:.0f}" for size in shown])
     style.log_values(axis)
     axis.set_xlabel("size n of an n × n matmul")
     axis.set_ylabel("time of one matmul [ms]")

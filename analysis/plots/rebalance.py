@@ -2,6 +2,7 @@
 
 import textwrap
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import matplotlib.pyplot as plt
@@ -11,6 +12,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from analysis import style
+from analysis.plots import Drawings
 from analysis.repetitions import bars_of, with_ranges
 from analysis.speedup import Baseline
 from analysis.tables.rebalance import SUITE, cells_of
@@ -19,27 +21,27 @@ OTHERS = ("reference", "torch")
 """Measured beside the strategies, and no answer to unequal speeds."""
 
 
-def draw(table: pd.DataFrame, baseline: Baseline | None) -> dict[str, Figure]:
+def draw(table: pd.DataFrame, baseline: Baseline | None) -> Drawings:
     """Five figures for what is alike but for strategy, length and slowdown."""
-    figures: dict[str, Figure] = {}
-    for suffix, rows in cells_of(table):
-        drawn = figures_of(with_ranges(rows))
-        figures |= {f"{SUITE}_{name}{suffix}.png": figure for name, figure in drawn.items()}
-    return figures
+    return {
+        f"{SUITE}_{name}{suffix}.png": drawing
+        for suffix, rows in cells_of(table)
+        for name, drawing in drawings_of(with_ranges(rows)).items()
+    }
 
 
-def figures_of(rows: pd.DataFrame) -> dict[str, Figure]:
+def drawings_of(rows: pd.DataFrame) -> Drawings:
     strategies = [name for name in dict.fromkeys(rows["strategy"]) if name not in OTHERS]
-    figures = {
-        "efficiency": efficiency(rows, strategies),
-        "latency_scaling": latency_scaling(rows, strategies),
-        "winner": winners(rows[rows["strategy"].isin(strategies)]),
+    drawings: Drawings = {
+        "efficiency": partial(efficiency, rows, strategies),
+        "latency_scaling": partial(latency_scaling, rows, strategies),
+        "winner": partial(winners, rows[rows["strategy"].isin(strategies)]),
     }
     if rows["paired_speedup"].notna().any():
-        figures["speedup_over_even"] = speedup_over_even(rows, strategies)
+        drawings["speedup_over_even"] = partial(speedup_over_even, rows, strategies)
     if "tokens" in rows and rows["tokens"].notna().any():
-        figures["tokens"] = tokens(rows[rows["strategy"].isin(strategies)])
-    return figures
+        drawings["tokens"] = partial(tokens, rows[rows["strategy"].isin(strategies)])
+    return drawings
 
 
 def by_length(rows: pd.DataFrame, draw_panel: Callable[[Axes, pd.DataFrame], None]) -> Figure:

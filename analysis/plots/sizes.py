@@ -1,5 +1,6 @@
 """Time and bandwidth over size, and backends beside each other at one size, for every suite that has a data_size."""
 
+from functools import partial
 from typing import Any
 
 import pandas as pd
@@ -7,6 +8,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from analysis import style
+from analysis.plots import Drawings
 from analysis.repetitions import bars_of, over_runs, with_ranges
 from analysis.speedup import Baseline
 from analysis.table import HARDWARE_AND_SOFTWARE, identity_columns, subjects
@@ -17,32 +19,33 @@ FEW_SIZES = 8
 """So many are named on the axis; of more, powers of two."""
 
 
-def draw(table: pd.DataFrame, baseline: Baseline | None) -> dict[str, Figure]:
+def draw(table: pd.DataFrame, baseline: Baseline | None) -> Drawings:
     """Three figures per suite, or per collective."""
     if "data_size" not in table:
         return {}
-    figures: dict[str, Figure] = {}
+    drawings: Drawings = {}
     measured = table[(table["status"] == "ok") & (pd.to_numeric(table["data_size"], errors="coerce") > 0)]
     for name, rows in measured.groupby(subjects(measured)):
-        figures |= suite_figures(str(name), with_ranges(over_runs(rows, *identity_columns(rows))))
-    return figures
+        drawings |= suite_drawings(str(name), with_ranges(over_runs(rows, *identity_columns(rows))))
+    return drawings
 
 
-def suite_figures(suite: str, rows: pd.DataFrame) -> dict[str, Figure]:
+def suite_drawings(suite: str, rows: pd.DataFrame) -> Drawings:
     """Time over size; where anything is moved between ranks, bandwidth over size and by backend."""
     varied = [name for name in identity_columns(rows) if name not in AXES and rows[name].nunique(dropna=False) > 1]
     rows["place"] = rows["backend"] + " on " + rows["device"]
     named = pd.DataFrame({name: rows[name].map(lambda value, name=name: label_of(name, value)) for name in varied})
     rows["variant"] = named.agg(", ".join, axis=1) if varied else ""
     rows["series"] = rows.groupby(["world_size", "variant"]).ngroup()  # the same colour in every figure
-    figures = {f"{suite}_time_vs_datasize.png": time_over_size(suite, rows)}
+    drawings: Drawings = {f"{suite}_time_vs_datasize.png": partial(time_over_size, suite, rows)}
     moving = rows[rows["busbw_gb_per_s"].notna()]  # one rank moves nothing
     if not moving.empty:
         size = comparison_size(moving)
-        figures[f"{suite}_bandwidth_vs_datasize.png"] = bandwidth_over_size(suite, moving)
+        drawings[f"{suite}_bandwidth_vs_datasize.png"] = partial(bandwidth_over_size, suite, moving)
         at_size = moving[moving["data_size"] == size]
-        figures[f"{suite}_backend_comparison_{size:g}mb.png"] = backends_at(suite, at_size, size)
-    return figures
+        name = f"{suite}_backend_comparison_{size:g}mb.png"
+        drawings[name] = partial(backends_at, suite, at_size, size)
+    return drawings
 
 
 def label_of(column: str, value: Any) -> str:
@@ -92,7 +95,7 @@ def bandwidth_over_size(suite: str, rows: pd.DataFrame) -> Figure:
         axis.set_ylim(bottom=0)
         finish(axis, rows, place)
     first = next(iter(axes.values()))
-    first.set_ylabel("bus bandwidth [GB/s, 10$^9$ bytes]")
+    first.set_ylabel("bus bandwidth [GB/s, 10⁹ bytes]")
     style.caption(figure, f"{suite}: bus bandwidth", f"payload / median time × bus factor; {bars_of(rows)}", rows)
     return figure
 
@@ -110,6 +113,7 @@ def backends_at(suite: str, rows: pd.DataFrame, size: float) -> Figure:
     figure, (times, rates) = style.panels(2, share=False)
     ranks = sorted(rows["world_size"].unique())
     series = list(rows.groupby(["place", "variant"]))
+    style.require_few_series(len(series))
     width = 0.8 / len(series)
     for index, ((place, variant), group) in enumerate(series):
         at = [ranks.index(n) + (index - (len(series) - 1) / 2) * width for n in group["world_size"]]
@@ -118,7 +122,7 @@ def backends_at(suite: str, rows: pd.DataFrame, size: float) -> Figure:
         label = f"{place}, {variant}" if variant else place
         times.bar(at, milliseconds["median_s"], width, yerr=bars, capsize=3, label=label)
         rates.bar(at, group["busbw_gb_per_s"].fillna(0), width, yerr=rate_bars(group), capsize=3, label=label)
-    for axis, name in ((times, "time of one call [ms]"), (rates, "bus bandwidth [GB/s, 10$^9$ bytes]")):
+    for axis, name in ((times, "time of one call [ms]"), (rates, "bus bandwidth [GB/s, 10⁹ bytes]")):
         axis.set_xticks(range(len(ranks)), [str(n) for n in ranks])
         axis.set_xlabel("ranks")
         axis.set_ylabel(name)
@@ -138,6 +142,7 @@ def place_panels(rows: pd.DataFrame) -> tuple[Figure, dict[str, Axes]]:
 def lines(rows: pd.DataFrame) -> list[tuple[pd.DataFrame, dict[str, Any]]]:
     """The rows of each line in order of size, with its look."""
     result = []
+    style.require_few_series(rows["series"].nunique())
     for (series, ranks, variant), group in rows.groupby(["series", "world_size", "variant"]):
         label = f"{ranks} {'rank' if ranks == 1 else 'ranks'}" + (f", {variant}" if variant else "")
         look = {

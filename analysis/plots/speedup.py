@@ -1,18 +1,22 @@
 """Speedup over a chosen baseline, for every suite that has one."""
 
+from functools import partial
+
 import pandas as pd
 from matplotlib.figure import Figure
 
 from analysis import style
+from analysis.plots import Drawings
 from analysis.repetitions import FEWEST_RUNS, WITHIN
 from analysis.speedup import ACROSS, Baseline, compared
 from analysis.table import identity_columns, named
 
 
-def draw(table: pd.DataFrame, baseline: Baseline | None) -> dict[str, Figure]:
+def draw(table: pd.DataFrame, baseline: Baseline | None) -> Drawings:
     """One figure per suite (or collective) in which something else than the baseline was measured."""
     return {
-        f"{suite}_speedup.png": speedup_figure(rows, chosen, suite) for suite, chosen, rows in compared(table, baseline)
+        f"{suite}_speedup.png": partial(speedup_figure, rows, chosen, suite)
+        for suite, chosen, rows in compared(table, baseline)
     }
 
 
@@ -23,6 +27,7 @@ def speedup_figure(rows: pd.DataFrame, baseline: Baseline, suite: str) -> Figure
     inner = [name for name in varied if name not in outer]
     rows = rows.assign(series=joined(rows, outer, ", "), point=joined(rows, inner, "\n"))
     points, series = list(dict.fromkeys(rows["point"])), list(dict.fromkeys(rows["series"]))
+    style.require_few_series(len(series))
     longest = max(len(line) for point in points for line in str(point).split("\n"))
     room = max(0.25 * len(series), 0.11 * longest)  # inches for a point's bars, and for its label
     figure, (axis,) = style.panels(1, width=max(5.0, 1.5 + room * len(points)))

@@ -1,5 +1,6 @@
 """Tensor-parallel products: implementations beside each other, speedup over the baseline, and maps over shapes."""
 
+from functools import partial
 from typing import Any
 
 import matplotlib.pyplot as plt
@@ -9,6 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from analysis import style
+from analysis.plots import Drawings
 from analysis.repetitions import bars_of, with_ranges
 from analysis.speedup import Baseline
 from analysis.tensor_parallel import BOUNDS, SHAPE, groups_of, shape_of, title_of
@@ -17,28 +19,28 @@ MOST_PANELS = 6
 """More shapes than this are told by the maps alone."""
 
 
-def draw(table: pd.DataFrame, baseline: Baseline | None) -> dict[str, Figure]:
+def draw(table: pd.DataFrame, baseline: Baseline | None) -> Drawings:
     """Per suite, and what is alike but for shape and implementation."""
     return {
-        f"{suite}_{name}{suffix}.png": figure
+        f"{suite}_{name}{suffix}.png": drawing
         for suite, suffix, rows in groups_of(table)
-        for name, figure in figures_of(with_ranges(rows), title_of(rows)).items()
+        for name, drawing in drawings_of(with_ranges(rows), title_of(rows)).items()
     }
 
 
-def figures_of(part: pd.DataFrame, title: str) -> dict[str, Figure]:
-    figures = {}
+def drawings_of(part: pd.DataFrame, title: str) -> Drawings:
+    drawings: Drawings = {}
     rivals = part[~part["implementation"].isin(BOUNDS)]
     if part.groupby(SHAPE).ngroups <= MOST_PANELS:
-        figures["time"] = bars(part, title, "median_s", "time of one product [ms]", 1e3)
+        drawings["time"] = partial(bars, part, title, "median_s", "time of one product [ms]", 1e3)
         if rivals["paired_speedup"].notna().any():
             compared = rivals[rivals["paired_speedup"].notna()]
-            figures["speedup"] = bars(compared, title, "paired_speedup", "time of baseline / time", 1)
+            drawings["speedup"] = partial(bars, compared, title, "paired_speedup", "time of baseline / time", 1)
     if rivals["paired_speedup"].notna().any():
-        figures["best"] = best_map(rivals, title)
+        drawings["best"] = partial(best_map, rivals, title)
     if rivals["limit_share"].notna().any():
-        figures["limit"] = limit_map(rivals, title)
-    return figures
+        drawings["limit"] = partial(limit_map, rivals, title)
+    return drawings
 
 
 def bars(rows: pd.DataFrame, title: str, value: str, label: str, scale: float) -> Figure:

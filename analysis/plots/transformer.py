@@ -2,12 +2,14 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 
 import matplotlib.pyplot as plt
 import pandas as pd
 from matplotlib.figure import Figure
 
 from analysis import style
+from analysis.plots import Drawings
 from analysis.repetitions import bars_of, with_ranges
 from analysis.speedup import Baseline
 from analysis.table import alike
@@ -49,16 +51,22 @@ Kinds = Mapping[str, tuple[str, Callable[[Group], Figure]]]
 """Names of figures, with the column that each cannot be drawn without."""
 
 
-def drawn(table: pd.DataFrame, kinds: Kinds) -> dict[str, Figure]:
+def drawn(table: pd.DataFrame, kinds: Kinds) -> Drawings:
     """Figures of all kinds that there is data for, for each group."""
-    figures: dict[str, Figure] = {}
+    drawings: Drawings = {}
     for group in groups_of(table):
         for name, (column, figure_of) in kinds.items():
             part = group.having(column)
             if not part.rows.empty:
-                figure = figures[f"{SUITE}_{name}{group.suffix}.png"] = figure_of(part)
-                plt.close(figure)  # it can be saved all the same, and pyplot warns of many that are open
-    return figures
+                drawings[f"{SUITE}_{name}{group.suffix}.png"] = partial(closed, figure_of, part)
+    return drawings
+
+
+def closed(figure_of: Callable[[Group], Figure], group: Group) -> Figure:
+    """A figure that pyplot has let go of: it can be saved all the same, and pyplot warns of many that are open."""
+    figure = figure_of(group)
+    plt.close(figure)
+    return figure
 
 
 def groups_of(table: pd.DataFrame) -> list[Group]:
@@ -80,7 +88,7 @@ def explain(figure: Figure, title: str, note: str, group: Group) -> Figure:
     return figure
 
 
-def draw(table: pd.DataFrame, baseline: Baseline | None) -> dict[str, Figure]:
+def draw(table: pd.DataFrame, baseline: Baseline | None) -> Drawings:
     return drawn(table, KINDS)
 
 

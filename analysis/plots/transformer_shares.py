@@ -5,6 +5,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from analysis import style
+from analysis.plots import Drawings
 from analysis.plots.transformer import Group, Kinds, drawn, explain
 from analysis.speedup import Baseline
 from analysis.tables.transformer import PHASES
@@ -12,7 +13,7 @@ from analysis.tables.transformer import PHASES
 CELL = ["model", "context_length"]
 
 
-def draw(table: pd.DataFrame, baseline: Baseline | None) -> dict[str, Figure]:
+def draw(table: pd.DataFrame, baseline: Baseline | None) -> Drawings:
     return drawn(table, KINDS)
 
 
