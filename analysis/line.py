@@ -99,7 +99,7 @@ def nearest(many: Array, size: Array, logs: Array, low: float, high: float) -> f
 
     def rest(at: float) -> Array:
         unexplained = logs - np.log(math.exp(at) * many + size)
-        return np.asarray(unexplained - unexplained.mean())
+        return np.asarray(unexplained - unexplained.sum() / len(size))  # mean() takes thrice as long
 
     tried = np.linspace(low, high, STARTS)
     missed = np.log(np.exp(tried)[:, None] * many + size) - logs
@@ -107,8 +107,11 @@ def nearest(many: Array, size: Array, logs: Array, low: float, high: float) -> f
     left = rest(at)
     for _ in range(STEPS):
         share = math.exp(at) * many / (math.exp(at) * many + size)  # of each time, the latency's
-        slope = share - share.mean()
-        step = float(left @ slope) / float(slope @ slope)
+        slope = share - share.sum() / len(size)
+        steepness = float(slope @ slope)
+        if not steepness:  # sizes that differ by less than is told apart
+            break
+        step = float(left @ slope) / steepness
         further = min(high, max(low, at + step))
         after = rest(further)
         while after @ after > left @ left and abs(further - at) > SETTLED:
@@ -129,7 +132,10 @@ def covariance(latency: float, byte: float, many: Array, size: Array, logs: Arra
     slopes = np.column_stack([many / model, size / model])
     missed = logs - np.log(model)
     scale = float(missed @ missed) / freedom * student(freedom) ** 2
-    ((a, b), (c, d)) = np.linalg.inv(slopes.T @ slopes) * scale
+    try:
+        ((a, b), (c, d)) = np.linalg.inv(slopes.T @ slopes) * scale
+    except np.linalg.LinAlgError:  # sizes so near each other that they tell of one number
+        return None
     return (float(a), float(b)), (float(c), float(d))
 
 

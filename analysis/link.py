@@ -16,6 +16,8 @@ FAR_OFF = 0.25
 """A measured time that is further than this share of it from the line is marked."""
 FEWEST = 3
 """Sizes that a line needs before it says anything of itself."""
+MOST = 100
+"""Sizes among which the split is sought and of which each is left out once: what that takes grows with their cube."""
 PAYS, EXACT = 20.0, 1e-9
 """A second line is believed where it divides the sum of squared errors by more. Three more parameters and the choice of
 where to split divide that of mere noise, at 6 to 12 sizes, by so much in some 3 % of trials (test); at EXACT, one line
@@ -44,16 +46,37 @@ class Fit:
 
 
 def fit(sizes: Sequence[float], times_s: Sequence[float]) -> Fit:
-    """One line; two, split where that is best, if they leave far less unexplained (PAYS)."""
+    """One line; two, split where that is best, if they leave far less unexplained (PAYS).
+
+    Of more than MOST sizes, the split is sought among as many that `spread` takes.
+    """
     ordered = sorted(zip(sizes, times_s, strict=True))
     size, time = [each[0] for each in ordered], [each[1] for each in ordered]
     one = Fit((line_through(size, time),))
-    pairs = [
-        Fit((line_through(size[:cut], time[:cut]), line_through(size[cut:], time[cut:], low_bytes=size[cut])))
-        for cut in range(FEWEST, len(size) - FEWEST + 1)
-    ]
-    two = min(pairs, key=lambda each: unexplained(each, size, time), default=one)
+    kept = spread(size)
+    some = [size[place] for place in kept], [time[place] for place in kept]
+    pairs = [split_at(*some, cut) for cut in range(FEWEST, len(kept) - FEWEST + 1)]
+    two = min(pairs, key=lambda each: unexplained(each, *some), default=one)
+    if len(kept) < len(size):
+        two = split_at(size, time, size.index(two.lines[-1].low_bytes))
     return two if unexplained(one, size, time) > PAYS * unexplained(two, size, time) + EXACT else one
+
+
+def split_at(sizes: Sequence[float], times_s: Sequence[float], cut: int) -> Fit:
+    """A line through the first sizes, and one through those from a place on."""
+    first = line_through(sizes[:cut], times_s[:cut])
+    return Fit((first, line_through(sizes[cut:], times_s[cut:], low_bytes=sizes[cut])))
+
+
+def spread(sizes: Sequence[float]) -> list[int]:
+    """Places of at most MOST of ascending sizes, about evenly apart in their logarithms, both ends among them."""
+    if len(sizes) <= MOST:
+        return list(range(len(sizes)))
+    logs = np.log(sizes)
+    wanted = np.linspace(logs[0], logs[-1], MOST)
+    above = np.searchsorted(logs, wanted).clip(1, len(sizes) - 1)
+    nearest = above - (wanted - logs[above - 1] < logs[above] - wanted)
+    return sorted(set(nearest.tolist()))
 
 
 def unexplained(found: Fit, sizes: Sequence[float], times_s: Sequence[float]) -> float:
@@ -62,16 +85,20 @@ def unexplained(found: Fit, sizes: Sequence[float], times_s: Sequence[float]) ->
 
 
 def left_out(sizes: Sequence[float], times_s: Sequence[float]) -> list[float | None]:
-    """Of each time, how far off a fit to all others is; None for the ends, which it would have to extrapolate."""
+    """Of each time, how far off a fit to all others is; None for the ends, which it would have to extrapolate.
+
+    Of more than MOST sizes as many are taken (`spread`), each beside the others of these; None for the rest.
+    """
+    found: list[float | None] = [None] * len(sizes)
     if len(sizes) <= FEWEST:
-        return [None] * len(sizes)
-    found: list[float | None] = []
-    for index, (size, time) in enumerate(zip(sizes, times_s, strict=True)):
-        if not min(sizes) < size < max(sizes):
-            found.append(None)
-            continue
-        rest = [[each for i, each in enumerate(values) if i != index] for values in (sizes, times_s)]
-        found.append(fit(*rest).seconds(size) / time - 1)
+        return found
+    order = sorted(range(len(sizes)), key=lambda place: sizes[place])
+    kept = [order[place] for place in spread([sizes[place] for place in order])]
+    for place in kept:
+        if sizes[kept[0]] < sizes[place] < sizes[kept[-1]]:
+            rest = [other for other in kept if other != place]
+            without = fit([sizes[other] for other in rest], [times_s[other] for other in rest])
+            found[place] = without.seconds(sizes[place]) / times_s[place] - 1
     return found
 
 

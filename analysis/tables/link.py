@@ -8,7 +8,7 @@ from functools import cached_property
 import pandas as pd
 
 from analysis.line import Line
-from analysis.link import FAR_OFF, FEWEST, Fit, fit, left_out
+from analysis.link import FAR_OFF, FEWEST, MOST, Fit, fit, left_out
 from analysis.repetitions import over_runs, told_of_runs
 from analysis.table import alike, as_markdown, readable
 from benchkit.estimators import LATENCY
@@ -26,6 +26,11 @@ NOTE = (
     "Bandwidth is of the payload as nccl-tests counts it (algbw). R² is of the logarithms. Left "
     "out: how far off the line through the other sizes is, at worst, for sizes between the "
     "smallest and the largest."
+)
+
+THINNED = (
+    f"Of more than {MOST} sizes, where to split the line and what is left out rest on {MOST} at most, "
+    "about evenly apart in their logarithms."
 )
 
 
@@ -65,7 +70,8 @@ def groups_of(table: pd.DataFrame) -> list[tuple[str, list[Series]]]:
     if rows.empty:
         return []
     sizes = pd.to_numeric(rows["payload_bytes"])
-    rows = rows.assign(payload_bytes=sizes, median_s=pd.to_numeric(rows["median_s"])).dropna(subset=["payload_bytes"])
+    rows = rows.assign(payload_bytes=sizes, median_s=pd.to_numeric(rows["median_s"]))
+    rows = rows[rows["payload_bytes"] > 0]
     there_and_back = rows["collective"] == "send_recv"
     rows = rows.assign(**{name: rows[name].where(~there_and_back, rows[name] / 2) for name in HALVED})
     found = [(suffix, list(series_of(group))) for suffix, group in alike(rows, *SERIES, "data_size")]
@@ -87,7 +93,8 @@ def write(table: pd.DataFrame) -> dict[str, str]:
 def text_of(series: list[Series]) -> str:
     lines = pd.DataFrame([line for each in series for line in lines_of(each)])
     runs = " ".join(told_of_runs(pd.concat([each.rows for each in series])))
-    parts = ["# What the link does", NOTE, runs, as_markdown(lines, shaped=True)]
+    note = f"{NOTE} {THINNED}" if any(len(each.rows) > MOST for each in series) else NOTE
+    parts = ["# What the link does", note, runs, as_markdown(lines, shaped=True)]
     if marked := [line for each in series for line in marks(each)]:
         parts += [f"## More than {FAR_OFF:.0%} off", "\n".join(f"- {line}" for line in marked)]
     return "\n\n".join(parts)

@@ -84,6 +84,35 @@ def test_a_change_of_protocol_is_a_second_line():
     assert max(map(abs, found.errors(SIZES, measured))) < 1e-6
 
 
+def test_many_sizes_are_fitted_by_some_that_are_evenly_apart(monkeypatch):
+    assert link.spread(SIZES) == list(range(len(SIZES)))
+    many = [float(size) for size in range(1, 10_001)]
+    kept = link.spread(many)
+    assert (kept[0], kept[-1]) == (0, len(many) - 1)
+    assert link.MOST / 2 < len(kept) <= link.MOST
+    monkeypatch.setattr(link, "MOST", 20)
+    fine = [2.0**exponent for exponent in np.arange(4, 24, 0.25)]
+    eager, rendezvous = Line(20e-6, 2e-9), Line(300e-6, 0.5e-9)
+    switch = fine[link.spread(fine)[10]]
+    measured = [(eager if size < switch else rendezvous).seconds(size) for size in fine]
+    found = fit(fine, measured)
+    assert [line.low_bytes for line in found.lines] == [0, switch]
+    assert max(map(abs, found.errors(fine, measured))) < 1e-6
+    apart = left_out(fine, measured)
+    told = [place for place, error in enumerate(apart) if error is not None]
+    assert told == link.spread(fine)[1:-1]
+
+
+def test_a_report_says_where_only_some_sizes_decide(monkeypatch):
+    records = collective_records(counts=(2,))
+    [text] = link_tables.write(tabulate_records(records)).values()
+    assert link_tables.THINNED not in text
+    for module in (link, link_tables):
+        monkeypatch.setattr(module, "MOST", 8)
+    [text] = link_tables.write(tabulate_records(records)).values()
+    assert link_tables.THINNED in text
+
+
 def test_nothing_is_faster_than_nothing():
     falling = [1e-3 - 1e-11 * size for size in SIZES]
     assert line_through(SIZES, falling).byte_s == 0
