@@ -4,9 +4,11 @@ import argparse
 import math
 import sys
 from collections.abc import Mapping
+from pathlib import Path
 
 import pandas as pd
 
+from analysis.harvest import one_line, require_regular
 from analysis.table import laid_out
 from benchkit import balancing, lut, splits
 from benchkit.splits import CostModel, Split
@@ -22,9 +24,11 @@ def main(arguments: list[str]) -> int:
         print(f"analysis plan: {problem}", file=sys.stderr)
         return 2
     try:
+        if options.lut and Path(options.lut).exists():
+            require_regular(Path(options.lut))  # a pipe would be waited for
         table_read = lut.read(options.lut, options.seq_len, options.dtype) if options.lut else None
-    except ValueError as error:
-        print(f"analysis plan: --lut {options.lut}: {error}", file=sys.stderr)
+    except (ValueError, OSError, TypeError) as error:  # TypeError: a line with too few cells
+        print(f"analysis plan: --lut {options.lut}: {one_line(error)}", file=sys.stderr)
         return 2
     cost = cost_of(options)
     performance = table_read.performance if table_read else None

@@ -22,6 +22,8 @@ NOTE = (
     "how far the algorithm is from the measured times at worst. send_recv: one way.\n"
 )
 
+MOST_RANKS = 10**9
+
 
 def main(arguments: list[str]) -> int:
     """Returns 0; 1 where nothing can be predicted; 2 for arguments that make no sense."""
@@ -29,11 +31,15 @@ def main(arguments: list[str]) -> int:
     if why := missing(options.places):
         print(f"analysis predict: {why}", file=sys.stderr)
         return 2
-    if min(options.world_size) < 2:
-        print(f"analysis predict: --world-size {min(options.world_size)}: allowed are numbers >= 2", file=sys.stderr)
+    wrong = [number for number in options.world_size if not 2 <= number <= MOST_RANKS]
+    if wrong:
+        allowed = f"allowed are numbers >= 2, up to {MOST_RANKS}"
+        print(f"analysis predict: --world-size {wrong[0]}: {allowed}", file=sys.stderr)
         return 2
-    rows = harvest(options.places).rows
-    groups = groups_of(combine(rows)) if rows else []
+    found = harvest(options.places)
+    for line in found.remarks():
+        print(f"analysis predict: {line}", file=sys.stderr)
+    groups = groups_of(combine(found.rows)) if found.rows else []
     if not groups:
         places = ", ".join(map(str, options.places))
         print(
@@ -44,9 +50,9 @@ def main(arguments: list[str]) -> int:
         return 1
     print(NOTE)
     for suffix, series in groups:
-        found = models_of(series)
-        table = pd.DataFrame([row for model in found for row in rows_of(model, options.world_size)])
-        told = [line for model in found for line in remarks(model, options.world_size)]
+        models = models_of(series)
+        table = pd.DataFrame([row for model in models for row in rows_of(model, options.world_size)])
+        told = [line for model in models for line in remarks(model, options.world_size)]
         print(*([suffix.lstrip("_")] if suffix else []), laid_out(table, "simple"), sep="\n", end="\n\n")
         print(*(f"- {line}" for line in told), sep="\n", end="\n\n" if told else "")
     return 0

@@ -9,7 +9,7 @@ from typing import Any
 import pandas as pd
 
 from analysis import traces
-from analysis.harvest import missing
+from analysis.harvest import Harvest, missing, one_line, require_regular
 from analysis.ranks import WAITING
 from analysis.table import laid_out
 from analysis.traces import DEVICE, HOST, Event, Trace
@@ -27,11 +27,15 @@ def main(arguments: list[str]) -> int:
         print(f"analysis profile: {why}", file=sys.stderr)
         return 2
     found: list[tuple[Path, Trace]] = []
+    passed_over: list[str] = []
     for path in trace_files(options.places):
         try:
+            require_regular(path)
             found.append((path, traces.read(path)))
-        except ValueError as error:
-            print(f"analysis profile: passed over {error}", file=sys.stderr)
+        except (ValueError, OSError) as error:
+            passed_over.append(one_line(error))
+    for line in Harvest(passed_over=passed_over, num_files=len(found) + len(passed_over)).remarks():
+        print(f"analysis profile: {line}", file=sys.stderr)
     if not any(trace.steps() for _, trace in found):
         places = ", ".join(map(str, options.places))
         print(f"analysis profile: no trace with steps at or below {places}; run with profile=true", file=sys.stderr)
@@ -44,7 +48,7 @@ def main(arguments: list[str]) -> int:
 
 def trace_files(places: list[Path]) -> Iterator[Path]:
     for place in places:
-        yield from [place] if place.is_file() else sorted(place.rglob(PATTERN))
+        yield from sorted(place.rglob(PATTERN)) if place.is_dir() else [place]
 
 
 def per_rank(found: list[tuple[Path, Trace]]) -> pd.DataFrame:
@@ -69,7 +73,8 @@ def overlap_on_host(trace: Trace, steps: list[Event]) -> float | None:
     labels = trace.within(steps, (HOST,))
     flying = traces.union(event.interval for event in labels if traces.IN_FLIGHT.match(event.name))
     waiting = traces.union(event.interval for event in labels if event.name.endswith(WAITING))
-    return 100 * (1 - traces.common(flying, waiting) / traces.length(flying)) if flying else None
+    whole = traces.length(flying)
+    return 100 * (1 - traces.common(flying, waiting) / whole) if whole else None
 
 
 def overlap_on_device(trace: Trace, steps: list[Event]) -> float | None:
@@ -77,7 +82,8 @@ def overlap_on_device(trace: Trace, steps: list[Event]) -> float | None:
     kernels = trace.within(steps, KERNELS)
     moving = traces.union(event.interval for event in kernels if COMMUNICATING in event.name.lower())
     computing = traces.union(event.interval for event in kernels if COMMUNICATING not in event.name.lower())
-    return 100 * traces.common(moving, computing) / traces.length(moving) if moving else None
+    whole = traces.length(moving)
+    return 100 * traces.common(moving, computing) / whole if whole else None
 
 
 def top_kernels(found: list[tuple[Path, Trace]], count: int) -> Iterator[tuple[str, pd.DataFrame]]:
@@ -90,7 +96,7 @@ def top_kernels(found: list[tuple[Path, Trace]], count: int) -> Iterator[tuple[s
                 spent[name] = spent.get(name, 0.0) + time
         total = sum(spent.values())
         rows = [
-            {"name": name[:80], "ms": time, "share [%]": 100 * time / total}
+            {"name": name[:80], "ms": time, "share [%]": 100 * time / total if total else None}
             for name, time in sorted(spent.items(), key=lambda item: -item[1])[:count]
         ]
         if rows:

@@ -2,6 +2,7 @@
 
 import gzip
 import re
+import zlib
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -17,6 +18,9 @@ IN_FLIGHT = re.compile(r"(gloo|nccl|mpi|ucc):")
 HOST, DEVICE = "user_annotation", "gpu_user_annotation"
 """Kinds of labels. The device has one for each stream that worked under it, and none where nothing did."""
 OURS = re.compile(r"step |warm-up|ProfilerStep")
+
+LONGEST_MS, LATEST_MS = 1e12, 1e18
+"""Times beyond are none."""
 
 Interval = tuple[float, float]
 
@@ -76,16 +80,19 @@ def read(path: Path) -> Trace:
         told = orjson.loads(gzip.decompress(content) if path.suffix == ".gz" else content)
         events = [as_event(event) for event in told["traceEvents"] if event.get("ph") == "X" and "cat" in event]
         rank = told.get("distributedInfo", {}).get("rank")
-    except (OSError, EOFError, ValueError, KeyError, TypeError, AttributeError) as error:
+        numbered = re.search(r"rank_?(\d+)", path.name)
+        number = int(rank if rank is not None else numbered[1] if numbered else 0)
+    except (OSError, EOFError, ValueError, LookupError, TypeError, AttributeError, zlib.error) as error:
         raise ValueError(f"{path}: not a trace of torch.profiler ({type(error).__name__}: {error})") from None
-    numbered = re.search(r"rank_?(\d+)", path.name)
-    return Trace(int(rank if rank is not None else numbered[1] if numbered else 0), events)
+    return Trace(number, events)
 
 
 def as_event(event: dict[str, Any]) -> Event:
-    start = float(event["ts"]) / 1e3
+    start, took = float(event["ts"]) / 1e3, float(event["dur"]) / 1e3
+    if not 0 <= took <= LONGEST_MS or abs(start) > LATEST_MS:
+        raise ValueError(f"an event that begins at {start:g} ms and takes {took:g} ms")
     thread = f"{event.get('pid')}/{event.get('tid')}"
-    return Event(str(event["name"]), str(event["cat"]), thread, start, start + float(event["dur"]) / 1e3)
+    return Event(str(event["name"]), str(event["cat"]), thread, start, start + took)
 
 
 def union(intervals: Iterable[Interval]) -> list[Interval]:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from analysis.harvest import PATTERN, missing
+from analysis.harvest import PATTERN, missing, one_line, require_regular
 from analysis.imports import nccl_tests, osu
 from analysis.imports.rows import RanksMissing, Reading, Row, recorded
 from analysis.table import laid_out
@@ -53,12 +53,14 @@ def readings(place: Path, ranks: int | None) -> Reading:
     try:
         if place.is_dir() or place.match(PATTERN):
             return recorded(place)
+        require_regular(place)  # a pipe would be waited for
         text = place.read_text(errors="replace")
         found = nccl_tests.read(str(place), text) or osu.read(str(place), text, ranks)
     except RanksMissing:
         raise
-    except (OSError, KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
-        return Reading(passed_over=[f"{place}: cannot be read ({type(error).__name__}: {error})"])
+    except (OSError, LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError) as error:
+        why = f"{place}: cannot be read ({type(error).__name__}: {error})"
+        return Reading(passed_over=[one_line(why)])
     if found is None:
         return Reading(passed_over=[f"{place}: neither nccl-tests nor OSU output nor a folder of records"])
     if not found.rows and not found.passed_over:

@@ -42,6 +42,13 @@ class Row:
     estimator: str
     conversion: str
 
+    def __post_init__(self) -> None:
+        """Raises ValueError for what cannot be in a table."""
+        for name, most in (("world_size", 10**6), ("payload_bytes", 10**18)):
+            value = getattr(self, name)
+            if value is not None and not (isinstance(value, int) and 0 <= value <= most):
+                raise ValueError(f"{name} {value!r:.40}: allowed is a whole number up to {most:g}")
+
 
 @dataclass
 class Reading:
@@ -77,14 +84,22 @@ def number(text: Any) -> float | None:
 def recorded(place: Path) -> Reading:
     """Our records of the suite `collective` at or below a place."""
     found = harvest([place])
-    rows = [row_of(row) for row in found.rows if row["suite"] == SUITE]
-    return Reading(rows, found.passed_over or ([] if rows else [f"{place}: no record of suite {SUITE} there"]))
+    rows, strange = [], []
+    for row in found.rows:
+        if row["suite"] == SUITE:
+            try:
+                rows.append(row_of(row))
+            except (LookupError, TypeError, ValueError) as error:
+                why = f"not a record of a collective ({type(error).__name__}: {error})"
+                strange.append(f"{row['path']}: {why}")
+    told = [*found.remarks(), *strange]
+    return Reading(rows, told or ([] if rows else [f"{place}: no record of suite {SUITE} there"]))
 
 
 def row_of(row: Mapping[str, Any]) -> Row:
     """A row of ours; the payload of one that was not measured is what was asked for."""
-    collective, calls = row["collective"], row.get("calls") or row["calls_per_sample"]
-    payload_bytes = row.get("payload_bytes") or round(row["data_size"] * 2**20)
+    collective, calls = str(row["collective"]), row.get("calls") or row["calls_per_sample"]
+    payload_bytes = round(row.get("payload_bytes") or row["data_size"] * 2**20)
     special = [
         word for key, word in (("async_op", "asynchronous"), ("ragged", "parts of unlike sizes")) if row.get(key)
     ]

@@ -1,0 +1,239 @@
+"""Files that are no records, whatever they are, and parts of a report that fail."""
+
+import gzip
+import json
+import os
+import shutil
+
+import pandas as pd
+import pytest
+
+from analysis import harvest as harvesting
+from analysis import style
+from analysis.__main__ import main
+from analysis.harvest import harvest, numbered
+from analysis.plots import sizes
+from analysis.report import file_name
+from analysis.tables import link
+from tests.support.records import grid, make_record, make_rich_record, write_all
+
+
+def lay_hostile_files(folder):
+    """One of each kind, none of which is a record."""
+    for name in ("loop", "dangling", "pipe", "empty", "text", "deep", "nan", "number", "list", "folder"):
+        (folder / name).mkdir(parents=True)
+    (folder / "loop" / "record.json").symlink_to("record.json")
+    (folder / "dangling" / "record.json").symlink_to(folder / "nowhere")
+    os.mkfifo(folder / "pipe" / "record.json")
+    (folder / "empty" / "record.json").touch()
+    (folder / "text" / "record.json").write_bytes(b"\xff\x00 no JSON")
+    (folder / "deep" / "record.json").write_text("[" * 100_000)
+    (folder / "nan" / "record.json").write_text(json.dumps(make_record() | {"world_size": float("nan")}))
+    (folder / "number" / "record.json").write_text("9" * 5000)
+    (folder / "list" / "record.json").write_text("[]")
+    (folder / "folder" / "record.json").mkdir()
+    return 10
+
+
+def test_files_of_every_kind_are_named_and_counted_beside_a_record(tmp_path, capsys):
+    write_all(tmp_path / "sweep", [make_record()])
+    count = lay_hostile_files(tmp_path / "sweep")
+    assert main([str(tmp_path)]) == 0
+    lines = capsys.readouterr().err.splitlines()
+    assert len(lines) == count + 1
+    assert lines[-1] == f"analysis: {count} of {count + 1} files passed over"
+    for kind in ("pipe", "folder"):
+        assert f"analysis: passed over {tmp_path}/sweep/{kind}/record.json: not a regular file" in lines
+
+
+@pytest.mark.parametrize(
+    ("subcommand", "code"),
+    [([], 1), (["predict", "--world-size", "8"], 1), (["import"], 2), (["profile"], 1)],
+)
+def test_hostile_files_alone_are_no_results(tmp_path, capsys, subcommand, code):
+    count = lay_hostile_files(tmp_path)
+    for name in os.listdir(tmp_path):
+        (tmp_path / name / "record.json").rename(tmp_path / name / "trace_rank_0_record.json")
+    assert main([*subcommand, str(tmp_path)]) == code
+    err = capsys.readouterr().err
+    assert f"{count} of {count} files passed over" in err
+    assert len(err.splitlines()) == count + 2 - (subcommand == ["import"])
+
+
+def test_of_many_files_passed_over_the_first_are_named(tmp_path, capsys):
+    for number in range(30):
+        (tmp_path / str(number)).mkdir()
+        (tmp_path / str(number) / "record.json").write_text(str(number))
+    assert main([str(tmp_path)]) == 1
+    lines = capsys.readouterr().err.splitlines()
+    assert len([line for line in lines if "not a benchkit record" in line]) == harvesting.MOST_LINES
+    assert lines[-3:-1] == ["analysis: passed over 10 more", "analysis: 30 of 30 files passed over"]
+    assert "no readable record.json at or below" in lines[-1]
+
+
+def test_a_file_too_large_is_not_read(tmp_path, monkeypatch):
+    folder = write_all(tmp_path, [make_record(), make_record(2)])
+    with (folder / "1" / "record.json").open("ab") as file:
+        file.truncate(harvesting.MOST_BYTES + 1)  # a hole that takes no space
+    [line] = harvest([folder]).passed_over
+    assert line.endswith("1/record.json: 1 GB; files of at most 1 GB are read")
+
+
+def test_a_pipe_given_by_its_name_is_not_waited_for(tmp_path, capsys):
+    os.mkfifo(tmp_path / "pipe")
+    (pipe := str(tmp_path / "pipe"))
+    assert main([pipe]) == 1
+    assert main(["import", pipe]) == 2
+    assert main(["profile", pipe]) == 1
+    assert main(["plan", "--seq-len", "64", "--speeds", "1,1", "--lut", pipe]) == 2
+    assert capsys.readouterr().err.count("not a regular file") == 4
+
+
+def test_folders_named_by_no_decimal_are_sorted(tmp_path):
+    write_all(tmp_path / "²", [make_record()])
+    assert len(harvest([tmp_path]).rows) == 1
+    assert numbered("²") == (-1, "²")
+
+
+def test_a_folder_whose_name_is_no_text_is_reported(tmp_path, capsys):
+    place = write_all(tmp_path / os.fsdecode(b"caf\xe9"), grid())
+    assert main([str(place)]) == 0
+    assert "caf\\udce9" in capsys.readouterr().out
+    assert (place / "analysis" / "combined.csv").exists()
+
+
+def test_a_copy_of_a_sweep_counts_once(tmp_path, capsys):
+    folder = write_all(tmp_path / "sweep", [make_record(), make_record(10)])
+    shutil.copytree(folder, tmp_path / "copy")
+    found = harvest([folder, tmp_path])
+    assert [row["run"] for row in found.rows] == ["sweep", "sweep"]
+    assert main([str(tmp_path)]) == 0
+    assert capsys.readouterr().err == "analysis: 2 records are copies of others and are counted once\n"
+    shutil.rmtree(tmp_path / "copy" / "0")
+    assert [*harvest([tmp_path]).remarks()] == ["1 record is a copy of another and is counted once"]
+
+
+def test_jobs_of_one_point_that_started_at_once_are_no_copies(tmp_path):
+    place = write_all(tmp_path, [make_record(), make_record(seconds=2e-3)])
+    assert len(harvest([place]).rows) == 2
+
+
+def test_earlier_attempts_of_a_retried_point_are_in_no_table(tmp_path):
+    folder = write_all(tmp_path, [make_record()])
+    for number in (1, 2):
+        failed = make_record(status="crash", started_at=f"2026-01-01T00:00:0{number}.000+00:00")
+        (folder / "0" / f"attempt_{number}.json").write_text(json.dumps(failed))
+    found = harvest([tmp_path])
+    assert [row["status"] for row in found.rows] == ["ok"]
+    assert found.num_files == 1
+
+
+def test_a_plot_that_fails_costs_itself_alone(tmp_path, capsys, monkeypatch):
+    write_all(tmp_path, grid())
+    monkeypatch.setattr(sizes, "time_over_size", lambda suite, rows: 1 / 0)
+    assert main([str(tmp_path)]) == 0
+    line = "analysis: left out plot allreduce_time_vs_datasize.png: ZeroDivisionError: division by zero\n"
+    assert capsys.readouterr().err == line
+    written = {path.name for path in (tmp_path / "analysis").glob("*.png")}
+    assert "allreduce_bandwidth_vs_datasize.png" in written
+    assert "allreduce_time_vs_datasize.png" not in written
+
+
+def test_a_figure_that_cannot_be_saved_and_a_table_that_fails_cost_themselves_alone(tmp_path, capsys, monkeypatch):
+    write_all(tmp_path, grid())
+    save = style.save
+
+    def failing(figure, path):
+        return save(figure, path) if "speedup" in path.name else [].pop()
+
+    monkeypatch.setattr(style, "save", failing)
+    monkeypatch.setattr(link, "write", lambda table: {}["none"])
+    monkeypatch.setattr("analysis.sentences.describe", lambda table: [].pop())
+    assert main([str(tmp_path)]) == 0
+    lines = capsys.readouterr().err.splitlines()
+    assert "analysis: left out tables of link: KeyError: 'none'" in lines
+    assert "analysis: left out analysis.txt: IndexError: pop from empty list" in lines
+    assert len(lines) == 5
+    written = {path.name for path in (tmp_path / "analysis").iterdir()}
+    assert {"combined.csv", "full_results.md", "allreduce_speedup.png"} <= written
+
+
+def test_a_dollar_sign_in_a_label_is_a_letter(tmp_path, capsys):
+    records = grid()
+    for record in records:
+        record["cases"][0]["labels"] = {"variant of $\\bad$": "$\\frac$"}
+    records += [make_record(size, ranks) for ranks in (2, 4) for size in (1.0, 10.0)]
+    assert main([str(write_all(tmp_path, records))]) == 0
+    assert capsys.readouterr().err == ""
+    assert (tmp_path / "analysis" / "allreduce_time_vs_datasize.png").stat().st_size > 10_000
+
+
+def test_no_name_in_a_record_leads_out_of_the_folder(tmp_path, capsys):
+    records = [record | {"suite": "../../evil\0" + "x" * 300} for record in grid()]
+    assert main([str(write_all(tmp_path / "here", records))]) == 0
+    assert not capsys.readouterr().err
+    assert os.listdir(tmp_path) == ["here"]
+    names = [path.name for path in (tmp_path / "here" / "analysis").glob("*evil*")]
+    assert len(names) >= 3
+    assert all(len(name) <= 200 for name in names)
+    assert file_name("json/a b.json") == "json/a-b.json"
+    assert file_name("allreduce_time_vs_datasize.png") == "allreduce_time_vs_datasize.png"
+
+
+def test_a_detail_named_like_a_column_is_no_second_column(tmp_path):
+    record = make_rich_record()
+    record["cases"][0]["details"] |= {"host": "x", "suite": "x", "reason": "x", "median_s": 7}
+    assert main([str(write_all(tmp_path, [record]))]) == 0
+    table = pd.read_csv(tmp_path / "analysis" / "combined.csv")
+    assert set(table["suite"]) == {"collective"}
+    assert set(table["host"]) == {"here"}
+
+
+def test_more_lines_than_a_plot_can_show_are_left_out(tmp_path, capsys):
+    records = [
+        make_record(size, seconds=1e-3 * size * (1 + number), point_id=f"{number}", samples=11)
+        for number in range(style.MOST_SERIES + 1)
+        for size in (1.0, 2.0)
+    ]
+    for number, record in enumerate(records):
+        record["config"]["dtype"] = f"type{number // 2}"
+    assert main([str(write_all(tmp_path, records))]) == 0
+    err = capsys.readouterr().err
+    assert "left out plot allreduce_time_vs_datasize.png: ValueError: 101 series; at most 100 are drawn" in err
+    assert (tmp_path / "analysis" / "full_results.md").exists()
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        gzip.compress(b'{"traceEvents": []}')[:-9] + b"123456789",
+        gzip.compress(b"[" * 10_000),
+        gzip.compress(b'{"traceEvents": [], "distributedInfo": {"rank": []}}'),
+        gzip.compress(b'{"traceEvents": 7}'),
+    ],
+    ids=["damaged", "deep", "rank", "number"],
+)
+def test_a_broken_trace_is_named(tmp_path, capsys, content):
+    (tmp_path / "trace_rank_0.json.gz").write_bytes(content)
+    assert main(["profile", str(tmp_path)]) == 1
+    lines = capsys.readouterr().err.splitlines()
+    assert len(lines) == 3
+    assert "trace_rank_0.json.gz: not a trace of torch.profiler" in lines[0]
+
+
+def test_steps_that_take_no_time_are_no_division(tmp_path, capsys):
+    events = [
+        {"ph": "X", "name": name, "cat": kind, "pid": 1, "tid": 1, "ts": 0, "dur": 0}
+        for name, kind in (("step a", "user_annotation"), ("gloo:send", "user_annotation"), ("nccl", "kernel"))
+    ]
+    events[0]["dur"] = 1000
+    (tmp_path / "trace_rank_0.json").write_text(json.dumps({"traceEvents": events}))
+    assert main(["profile", str(tmp_path)]) == 0
+    assert "Top kernels" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("text", ["[" * 100_000, '{"nccl_version": 1, "results": ' + "[" * 100_000])
+def test_foreign_files_nested_too_deep_are_named(tmp_path, capsys, text):
+    (tmp_path / "all_reduce_perf.json").write_text(text)
+    assert main(["import", str(tmp_path / "all_reduce_perf.json")]) == 2
+    assert len(capsys.readouterr().err.splitlines()) == 1
