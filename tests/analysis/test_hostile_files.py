@@ -206,7 +206,7 @@ def test_more_lines_than_a_plot_can_show_are_left_out(tmp_path, capsys):
 @pytest.mark.parametrize(
     "content",
     [
-        gzip.compress(b'{"traceEvents": []}')[:-9] + b"123456789",
+        gzip.compress(b"{}")[:10] + b"\xff" * 20,
         gzip.compress(b"[" * 10_000),
         gzip.compress(b'{"traceEvents": [], "distributedInfo": {"rank": []}}'),
         gzip.compress(b'{"traceEvents": 7}'),
@@ -217,7 +217,7 @@ def test_a_broken_trace_is_named(tmp_path, capsys, content):
     (tmp_path / "trace_rank_0.json.gz").write_bytes(content)
     assert main(["profile", str(tmp_path)]) == 1
     lines = capsys.readouterr().err.splitlines()
-    assert len(lines) == 3
+    assert len(lines) == 2
     assert "trace_rank_0.json.gz: not a trace of torch.profiler" in lines[0]
 
 
