@@ -21,7 +21,7 @@ from benchkit.errors import ConfigError
 from launch import topology
 from launch.meeting import JoinError
 from launch.members import SweepEnds
-from launch.stops import Stopped, as_stopped
+from launch.stops import Stopped, as_stopped, handle
 
 EXIT_OK, EXIT_FAILED, EXIT_CONFIG = 0, 1, 2
 REFUSALS = (ConfigError, JoinError, HydraException, OmegaConfBaseException, YAMLError, OSError, ValueError)
@@ -34,8 +34,7 @@ def main() -> int:
     Returns 0 where all is well, 1 where a point failed or none was measured, 2 where the configuration is wrong,
     and 128 + N where signal N ended it.
     """
-    for number in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, terminate)
+    handle((signal.SIGTERM, signal.SIGHUP), terminate)
     try:
         composition.register()
         if {"--help", "-h"} & set(sys.argv[1:]):

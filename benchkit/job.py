@@ -22,7 +22,7 @@ from launch.agents import STEP_S, Agents
 from launch.joining import join
 from launch.meeting import JoinError
 from launch.members import Lost, SweepEnds
-from launch.stops import STOPPING, Stopped, as_stopped, heed_no_more
+from launch.stops import STOPPING, Stopped, as_stopped, handle, heed_no_more
 
 SLURM_ENDINGS = {
     "BOOT_FAIL": "crash", "CANCELLED": "cancelled", "DEADLINE": "timeout", "FAILED": "crash", "NODE_FAIL": "crash",
@@ -56,8 +56,7 @@ class Job:
     def __call__(self) -> None:
         """Runs the points; what became of them is in their records."""
         show_log()
-        for number in STOPPING:
-            signal.signal(number, self.stop)
+        handle(STOPPING, self.stop)
         signal.signal(signal.SIGCONT, signal.SIG_DFL)
         from benchkit import crew
         from benchkit.agent import run_and_tell
