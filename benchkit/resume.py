@@ -74,13 +74,19 @@ def parse(arguments: Sequence[str]) -> list[str]:
         return list(arguments)
     if not flags.resume.is_dir():
         raise ConfigError(f"--resume {flags.resume}: no such folder")
-    if not others:
-        others = manifest.read(flags.resume).arguments
-        if not others:
+    if not any(is_override(each) for each in others):
+        remembered = manifest.read(flags.resume).arguments
+        if not remembered:
             raise ConfigError(
                 f"--resume {flags.resume}: the sweep does not say how it was started; repeat its overrides"
             )
+        others = [*others, *remembered]
     return [*others, *Resume(flags.resume, flags.retry or "none", flags.force).as_overrides()]
+
+
+def is_override(argument: str) -> bool:
+    """Whether an argument is for Hydra's grammar: no flag, nor a flag's value such as a folder."""
+    return argument.startswith("~") or ("=" in argument and not argument.startswith("-"))
 
 
 def without_settings(arguments: Iterable[str]) -> list[str]:

@@ -1,10 +1,14 @@
+import dataclasses
+
 import pandas as pd
 import pytest
 
+from analysis import rows
 from analysis.metrics import METRICS
 from analysis.repetitions import over_runs
 from analysis.sentences import describe
 from analysis.table import as_markdown, as_text, identity_columns, own_columns
+from benchkit.config import RunConfig
 from benchkit.intervals import FEWEST_SAMPLES
 from tests.support.cli import ROOT
 from tests.support.records import grid, having, make_record, tabulate_records
@@ -199,3 +203,7 @@ def test_the_run_is_shown_only_where_runs_repeat_each_other():
     assert "run" not in as_text(apart).split()
     repeated = as_text(tabulate_records([make_record(run="monday"), make_record(run="tuesday")]))
     assert {"run", "monday", "tuesday"} <= set(repeated.split())
+
+
+def test_keys_that_every_suite_has_are_no_columns_of_their_own():
+    assert {item.name for item in dataclasses.fields(RunConfig)} == rows.SHARED_KEYS

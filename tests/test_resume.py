@@ -1,0 +1,163 @@
+"""A sweep that is cut off and goes on, on the command line."""
+
+import json
+import os
+import signal
+from pathlib import Path
+
+from benchkit import manifest
+from tests.support.cli import PATIENCE_S, Cli, wait_until
+
+QUICK = ("measure=fixed", "measure.max_iterations=3", "hydra.sweep.dir=outputs/s")
+FAULTY = ("+suite=faulty", "-m", *QUICK)
+
+
+def folders(cli: Cli) -> dict[str, dict]:
+    """The records of the sweep by folder."""
+    found = sorted((cli.folder / "outputs" / "s").glob("*/record.json"))
+    return {path.parent.name: json.loads(path.read_text()) for path in found}
+
+
+def resumed(cli: Cli, *arguments: str, **variables: str):
+    return cli("--resume", "outputs/s", *arguments, **variables)
+
+
+def killed_in(cli: Cli, point: int, *arguments: str) -> None:
+    """Starts a sweep and kills its agent in a point that hangs."""
+    process = cli.start(*arguments)
+    assert wait_until(lambda: begun_in(cli, point))
+    process.kill()
+    process.communicate(timeout=PATIENCE_S)
+    assert wait_until(lambda: not cli.processes())
+
+
+def begun_in(cli: Cli, point: int) -> bool:
+    log = cli.folder / "outputs" / "s" / str(point) / "rank_1.log"
+    return log.exists() and bool(log.read_text())
+
+
+def test_a_killed_sweep_goes_on_where_it_was(cli):
+    killed_in(cli, 2, *FAULTY, "fault=none", "seed=1,1,2,3", "measure.max_iterations=300")
+    before = {path: path.read_bytes() for path in (cli.folder / "outputs" / "s").glob("[01]/record.json")}
+    assert len(before) == 2
+    again = cli(*FAULTY, "fault=none", "seed=1,1,2,3")
+    assert again.returncode == 2
+    assert "holds a sweep with 2 of 4 points to be measured" in again.stderr
+    assert "python -m benchkit --resume outputs/s" in again.stderr
+    done = resumed(cli)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "[3/4]" in done.stdout
+    assert "[4/4]" in done.stdout
+    records = folders(cli)
+    assert [record["status"] for record in records.values()] == ["ok"] * 4
+    assert [record["config"]["seed"] for record in records.values()] == [1, 1, 2, 3]
+    assert [record["attempt"] for record in records.values()] == [1, 1, 2, 1]
+    assert all(path.read_bytes() == content for path, content in before.items())
+    cut_off = json.loads((cli.folder / "outputs/s/2/attempt_1.json").read_text())
+    assert cut_off["status"] == "running"
+    finished = resumed(cli)
+    assert finished.returncode == 0
+    assert {path: path.read_bytes() for path in before} == before
+    progress = json.loads((cli.folder / "outputs/s/progress.json").read_text())
+    assert (progress["points"], progress["ended"], progress["statuses"]) == (4, 4, {"ok": 4})
+
+
+def test_a_sweep_has_one_process_at_a_time(cli):
+    process = cli.start(*FAULTY, "fault=none,hang", "timeout_s=600")
+    assert wait_until(lambda: begun_in(cli, 1))
+    for arguments in (["--resume", "outputs/s"], [*FAULTY, "fault=raise"]):
+        refused = cli(*arguments)
+        assert refused.returncode == 2
+        assert f"process {process.pid} on" in refused.stderr
+        assert refused.stderr.count("\n") == 1
+    process.send_signal(signal.SIGINT)
+    out, _ = process.communicate(timeout=PATIENCE_S)
+    assert process.returncode == 130
+    assert "1 points are left; to go on: python -m benchkit --resume outputs/s" in out
+    assert [record["status"] for record in folders(cli).values()] == ["ok", "interrupted"]
+
+
+def test_failed_points_are_measured_again_when_asked(cli):
+    first = cli(*FAULTY, "fault=none,raise")
+    assert first.returncode == 1
+    assert resumed(cli).returncode == 1  # nothing is open; the sweep as a whole still has a failure
+    assert folders(cli)["1"]["attempt"] == 1
+    again = resumed(cli, "--retry", "failed")
+    assert again.returncode == 1
+    assert [record["attempt"] for record in folders(cli).values()] == [1, 2]
+    kept = sorted(path.name for path in (cli.folder / "outputs/s/1").iterdir())
+    assert kept == ["attempt_1.json", "attempt_1_rank_0.log", "attempt_1_rank_1.log", "rank_0.log", "rank_1.log",
+                    "record.json"]  # fmt: skip
+
+
+def test_more_points_join_and_others_stay(cli):
+    assert cli(*FAULTY, "fault=none", "seed=1,2").returncode == 0
+    more = cli("--resume", "outputs/s", *FAULTY, "fault=none", "seed=2,3")
+    assert more.returncode == 0, more.stdout + more.stderr
+    assert "1 points of the sweep are not of this command line; their records stay" in more.stdout + more.stderr
+    assert {name: record["config"]["seed"] for name, record in folders(cli).items()} == {"0": 1, "1": 2, "2": 3}
+    assert {entry.folder for entry in manifest.read(cli.folder / "outputs/s").points} == {"0", "1", "2"}
+
+
+def test_other_software_needs_force_and_is_told(cli):
+    assert cli(*FAULTY, "fault=none,raise").returncode == 1
+    path = cli.folder / "outputs/s/sweep.json"
+    path.write_text(path.read_text().replace('"torch": "2', '"torch": "1'))
+    refused = resumed(cli, "--retry", "failed")
+    assert refused.returncode == 2
+    assert refused.stderr.count("\n") == 1
+    assert "torch 1" in refused.stderr
+    assert "--force" in refused.stderr
+    resumed(cli, "--retry", "failed", "--force")
+    assert list(folders(cli)["1"]["resumed_with"]) == ["torch"]
+    assert folders(cli)["0"]["resumed_with"] == {}
+
+
+def test_a_sweep_ends_after_so_many_failures_and_says_what_became_of_it(cli):
+    command = 'on_end="echo $BENCHKIT_SWEEP $BENCHKIT_FAILED $BENCHKIT_LEFT > end.txt"'
+    done = cli(*FAULTY, "fault=raise,none,raise,exit,none", "max_failures=2", command)
+    assert done.returncode == 1
+    assert "2 points in a row failed (max_failures=2)" in done.stderr
+    assert len(folders(cli)) == 4
+    assert (cli.folder / "end.txt").read_text().split() == [str(cli.folder / "outputs/s"), "3", "1"]
+    progress = json.loads((cli.folder / "outputs/s/progress.json").read_text())
+    assert (progress["points"], progress["ended"]) == (5, 4)
+    assert progress["seconds_left"] > 0
+
+
+def test_agents_go_on_together(cli):
+    arguments = ["+suite=faulty", "-m", *QUICK, "fault=none,hang,none", "timeout_s=600"]
+    processes = cli.agents(2, *arguments)
+    assert wait_until(lambda: begun_in(cli, 1))
+    for process in processes:
+        process.kill()
+        process.communicate(timeout=PATIENCE_S)
+    assert wait_until(lambda: not cli.processes())
+    again = cli.agents(2, "--resume", "outputs/s", "+suite=faulty", "-m", *QUICK, "fault=none,none,none")
+    results = [(*process.communicate(timeout=PATIENCE_S), process.returncode) for process in again]
+    assert [code for _, _, code in results] == [0, 0], results
+    assert [(record["status"], record["config"]["fault"]) for record in folders(cli).values()] == [
+        ("ok", "none"), ("running", "hang"), ("ok", "none"), ("ok", "none"),
+    ]  # fmt: skip
+
+
+def test_nohup_holds(cli):
+    """As `nohup python -m benchkit` starts it: SIGHUP is ignored."""
+    process = cli.start(*FAULTY, "fault=none,hang,none", "timeout_s=6", under=("nohup",))
+    assert wait_until(lambda: begun_in(cli, 1))
+    os.kill(process.pid, signal.SIGHUP)
+    out, err = process.communicate(timeout=PATIENCE_S)
+    assert process.returncode == 1, out + err
+    assert [record["status"] for record in folders(cli).values()] == ["ok", "timeout", "ok"]
+
+
+def test_folders_named_by_overrides_are_known_before_the_first_point(cli):
+    named = "hydra.sweep.subdir=${hydra.job.override_dirname}"
+    done = cli("+suite=faulty", "-m", *QUICK, "fault=none", "seed=1,2", named)
+    assert done.returncode == 0, done.stdout + done.stderr
+    paths = [Path(entry.folder) for entry in manifest.read(cli.folder / "outputs/s").points]
+    assert len(set(paths)) == 2
+    assert all((cli.folder / "outputs/s" / path / "record.json").exists() for path in paths)
+    same = cli("+suite=faulty", "-m", "fault=none", "seed=1,2", "hydra.sweep.subdir=x/${suite}")
+    assert same.returncode == 2
+    assert "would share the folder x/faulty" in same.stderr
