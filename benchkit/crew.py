@@ -4,16 +4,14 @@ import contextlib
 import functools
 import itertools
 import logging
-import os
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass, field
-from pathlib import Path
+from dataclasses import astuple, dataclass, field
 from typing import Any
 
 from benchkit import environment
 from benchkit.errors import HostBusy
-from benchkit.rendezvous import Rendezvous, store_folder, tcp_store
+from benchkit.rendezvous import MemoryFile, Rendezvous, memory_file, tcp_store
 from launch.agents import STEP_S, Agents, alone
 from launch.clock_offsets import OffsetTracker
 from launch.host_lock import Holder, HostLock, HostTaken
@@ -45,15 +43,16 @@ class Crew:
     @contextlib.contextmanager
     def rendezvous(self) -> Iterator[Rendezvous]:
         """Where the ranks of the next point meet; the same on all agents, which go through the points in step."""
-        point = next(self._points)
+        prefix = f"point/{next(self._points)}"
         if self.store_port is not None:
-            yield Rendezvous("", self.agents.hub, self.store_port, f"point/{point}")
+            yield Rendezvous(prefix, host=self.agents.hub, port=self.store_port)
             return
-        file = Path(self.facts[0]["store_folder"], str(point))
+        file = MemoryFile(*self.facts[0]["store_file"])
         try:
-            yield Rendezvous(str(file))
+            yield Rendezvous(prefix, file=file.path)
         finally:
-            file.unlink(missing_ok=True)
+            if self.agents.first:
+                file.clear()
 
     def on_host_of(self, member: Member) -> list[Member]:
         """The agents that share a member's host, itself among them."""
@@ -132,8 +131,7 @@ def crew() -> Crew:
     told = exchanged(agents, own_facts(agents))
     facts = {member.index: each for member, each in zip(agents.members, told, strict=True)}
     one_host = len({member.network for member in agents.members}) == 1
-    meets = exchanged(agents, one_host and os.access(facts[0]["store_folder"], os.W_OK))
-    if all(meets):
+    if all(exchanged(agents, one_host and MemoryFile(*facts[0]["store_file"]).can_be_opened())):
         return Crew(agents, facts, store_port=None)
     port = exchanged(agents, tcp_store().port if agents.first else None)[0]
     return Crew(agents, facts, store_port=port)
@@ -155,5 +153,5 @@ def own_facts(agents: Agents) -> dict[str, Any]:
     return {
         **environment.of_agent(),
         "visible_gpus": environment.visible_gpus(),
-        "store_folder": store_folder().name if agents.first else None,
+        "store_file": astuple(memory_file()) if agents.first else None,
     }

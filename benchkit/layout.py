@@ -43,11 +43,7 @@ def lay_out(config: RunConfig, crew: Crew) -> Layout:
     if len(slowdown) != world_size:
         problem = f"hardware.slowdown={list(slowdown)} names {len(slowdown)} ranks, and there are {world_size}"
     listed = [
-        {
-            name: value
-            for name, value in crew.facts[member.index].items()
-            if name not in ("visible_gpus", "store_folder")
-        }
+        {name: value for name, value in crew.facts[member.index].items() if name not in ("visible_gpus", "store_file")}
         | {"ranks": list(range(position * share, (position + 1) * share))}
         for position, member in enumerate(members)
     ]

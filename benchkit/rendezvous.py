@@ -2,7 +2,6 @@
 
 import functools
 import os
-import tempfile
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
@@ -18,27 +17,27 @@ LOOPBACK = Path("/sys/class/net/lo")
 class Rendezvous:
     """Where the ranks of one point meet.
 
-    On one host that is a file that only our user can read: no other user can join or mislead the ranks. Ranks on
+    On one host that is a file that only our user can open: no other user can join or mislead the ranks. Ranks on
     several hosts meet in agent 0's TCPStore, which knows no password: whoever reaches its port is trusted.
 
     Attributes:
         file: a path, on one host; else "".
         host: agent 0's host as this agent reaches it.
         port: of agent 0's store.
-        prefix: of this point's keys in agent 0's store.
+        prefix: of this point's keys.
     """
 
-    file: str
+    prefix: str
+    file: str = ""
     host: str = ""
     port: int = 0
-    prefix: str = ""
 
     def store(self) -> dist.Store:
         """Opens the store, in a rank."""
         if self.file:
             store = dist.FileStore(self.file)
             store.set_timeout(STORE_TIMEOUT)
-            return store
+            return dist.PrefixStore(self.prefix, store)
         shared = dist.TCPStore(self.host, self.port, is_master=False, timeout=STORE_TIMEOUT)
         return dist.PrefixStore(self.prefix, shared)
 
@@ -48,10 +47,33 @@ class Rendezvous:
         return {} if chosen or not self.file else {GLOO_INTERFACE: LOOPBACK.name}
 
 
+@dataclass(frozen=True)
+class MemoryFile:
+    """A file that lies in agent 0's memory and has no name: it goes with agent 0, however that ends.
+
+    The kernel lets those open it who may trace agent 0: processes of its own user, and root's.
+    """
+
+    path: str
+    inode: int
+
+    def can_be_opened(self) -> bool:
+        """Whether the path leads to the file here; it does not on another host, or among other process numbers."""
+        try:
+            return os.stat(self.path).st_ino == self.inode and os.access(self.path, os.R_OK | os.W_OK)
+        except OSError:
+            return False
+
+    def clear(self) -> None:
+        """Removes its content, once no rank of the point lives."""
+        os.truncate(self.path, 0)
+
+
 @functools.cache
-def store_folder() -> tempfile.TemporaryDirectory[str]:
-    """A folder for the files in which ranks meet, which no other user may enter; it goes with this process."""
-    return tempfile.TemporaryDirectory(prefix="benchkit-")
+def memory_file() -> MemoryFile:
+    """Agent 0's file, for all points of its sweep."""
+    descriptor = os.memfd_create("benchkit-ranks-meet")
+    return MemoryFile(f"/proc/{os.getpid()}/fd/{descriptor}", os.fstat(descriptor).st_ino)
 
 
 @functools.cache

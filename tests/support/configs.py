@@ -30,8 +30,8 @@ def crew(*hosts, me=0, gpus=None, cores=None, available=None):
     gpus = gpus or [[]] * len(hosts)
     members = [Member(index, host, host, host, cores[index]) for index, host in enumerate(hosts)]
     facts = {
-        index: {"host": hosts[index], "cpu": "cpu", "gpus": [], "visible_gpus": gpus[index], "store_folder": "/nowhere",
-                "available_cores": available or len(cores[index])}
+        index: {"host": hosts[index], "cpu": "cpu", "gpus": [], "visible_gpus": gpus[index],
+                "store_file": ["/nowhere", 0], "available_cores": available or len(cores[index])}
         for index in range(len(hosts))
     }  # fmt: skip
     return Crew(Agents(members[me], members, {}, "127.0.0.1"), facts)
