@@ -19,7 +19,7 @@ MAX_START_UNCERTAINTY = 0.1
 """As a share of the median: starts on several hosts told less surely than this give no makespan, skew or straggler."""
 SHARED_KEYS = frozenset(
     ("suite", "seed", "world_size", "threads_per_rank", "start_method", "timeout_s", "join_timeout_s", "host_wait_s",
-     "max_failures", "on_end", "backend", "hardware", "measure", "model", "profile", "explain")
+     "max_failures", "on_end", "private_network", "backend", "hardware", "measure", "model", "profile", "explain")
 )  # fmt: skip
 """Keys that every suite has; of a suite's own, lists and dictionaries choose cases, which their labels tell apart."""
 OUTCOMES = ("status", "reason", "failed_rank", "stopped_by", "converged", DETAILS)

@@ -27,6 +27,7 @@ from launch import clock_offsets, ranks, stops
 from launch.agents import STEP_S
 from launch.clock_offsets import Offset
 from launch.members import Lost, SweepEnds
+from launch.private_network import PrivateNetwork
 from launch.slowdown import cgroup, mps
 from launch.watch import Failure, Outcome
 
@@ -123,10 +124,16 @@ def attempt(point: Point, crew: Crew, plan: Layout, result: dict[str, Any]) -> d
     estimator = clock_offsets.SHARED if crew.clock_is_shared else clock_offsets.ESTIMATOR
     reported = verdict.report(outcome.results.get(0), told, forked_s)
     return reported | {
+        "private_network": network_of(config, crew) is not None,
         "start_clock": {"estimator": estimator, "uncertainty_s": max(errors_s)},
         "phases_s": result["phases_s"] | reported.get("phases_s", {}),
         "warnings": [*result["warnings"], *warnings, *reported.get("warnings", ())],
     }
+
+
+def network_of(config: RunConfig, crew: Crew) -> PrivateNetwork | None:
+    """The network that the ranks of a point use; None: the host's, as GPUs' libraries expect."""
+    return crew.network if config.private_network and config.hardware.device == "cpu" else None
 
 
 def fork_ranks(
@@ -154,6 +161,7 @@ def fork_ranks(
                 start_method=config.start_method,
                 first_rank=plan.places[0].rank,
                 agents=agents,
+                network=network_of(config, crew),
             )
     except (Unavailable, mps.MpsUnavailable) as error:
         outcome = Outcome(failure=Failure(None, "exception", str(error), type=type(error).__name__))

@@ -128,6 +128,7 @@ class RunConfig:
     model: ModelConfig | None = key("group: a model size, for suites that use one")
     max_failures: int | None = key("points that may fail one after another before the sweep ends", at_least=1)
     on_end: str | None = key("shell command that runs when the sweep ends")
+    private_network: bool = key("whether CPU ranks on one host get a network of their own, where its kernel gives one")
     profile: bool = key("whether a few more steps of each case are traced by torch.profiler")
     explain: bool = key("whether what each case tells of itself (a plan, a split) is printed below it")
 

@@ -12,10 +12,12 @@ from typing import Any
 from benchkit import environment
 from benchkit.errors import HostBusy
 from benchkit.rendezvous import MemoryFile, Rendezvous, memory_file, tcp_store
+from launch import private_network
 from launch.agents import STEP_S, Agents, alone
 from launch.clock_offsets import OffsetTracker
 from launch.host_lock import Holder, HostLock, HostTaken
 from launch.members import Lost, Member, SweepEnds
+from launch.private_network import PrivateNetwork
 
 WAIT = "wait_for_host"
 """Name of the phase in which other runs measure on the hosts."""
@@ -30,6 +32,8 @@ class Crew:
     facts: dict[int, dict[str, Any]]
     store_port: int | None = None
     """Of agent 0's TCPStore, where agents are on several hosts; None where ranks meet by a file."""
+    network: PrivateNetwork | None = None
+    """Of the ranks alone, on one host, where its kernel gives one."""
     clock: OffsetTracker = field(default_factory=OffsetTracker)
     _points: Iterator[int] = field(default_factory=itertools.count)
     _given_up: set[int | None] = field(default_factory=set)
@@ -131,8 +135,11 @@ def crew() -> Crew:
     told = exchanged(agents, own_facts(agents))
     facts = {member.index: each for member, each in zip(agents.members, told, strict=True)}
     one_host = len({member.network for member in agents.members}) == 1
-    if all(exchanged(agents, one_host and MemoryFile(*facts[0]["store_file"]).can_be_opened())):
-        return Crew(agents, facts, store_port=None)
+    file, network = MemoryFile(*facts[0]["store_file"]), PrivateNetwork(*map(tuple, facts[0]["network"]))
+    reached = exchanged(agents, [one_host and file.can_be_opened(), network.can_be_entered()])
+    if all(by_file for by_file, _ in reached):
+        enterable = bool(network.paths) and all(entered for _, entered in reached)
+        return Crew(agents, facts, network=network if enterable else None)
     port = exchanged(agents, tcp_store().port if agents.first else None)[0]
     return Crew(agents, facts, store_port=port)
 
@@ -154,4 +161,5 @@ def own_facts(agents: Agents) -> dict[str, Any]:
         **environment.of_agent(),
         "visible_gpus": environment.visible_gpus(),
         "store_file": astuple(memory_file()) if agents.first else None,
+        "network": astuple(private_network.make() or PrivateNetwork((), ())) if agents.first else None,
     }

@@ -9,6 +9,9 @@ from benchkit.crew import Crew
 from launch.members import Member
 from launch.slowdown import mps
 
+TO_OTHER_AGENTS = ("visible_gpus", "store_file", "network")
+"""Facts that agents tell each other and no record."""
+
 
 @dataclass(frozen=True)
 class Place:
@@ -43,7 +46,7 @@ def lay_out(config: RunConfig, crew: Crew) -> Layout:
     if len(slowdown) != world_size:
         problem = f"hardware.slowdown={list(slowdown)} names {len(slowdown)} ranks, and there are {world_size}"
     listed = [
-        {name: value for name, value in crew.facts[member.index].items() if name not in ("visible_gpus", "store_file")}
+        {name: value for name, value in crew.facts[member.index].items() if name not in TO_OTHER_AGENTS}
         | {"ranks": list(range(position * share, (position + 1) * share))}
         for position, member in enumerate(members)
     ]

@@ -37,8 +37,8 @@ HARMLESS = ("ok", "unavailable", "skipped")
 """Statuses that do not make a sweep fail."""
 
 VOLATILE_KEYS = (
-    "timeout_s", "join_timeout_s", "host_wait_s", "max_failures", "on_end", "hardware.peak_tflop_per_s", "explain",
-    "workloads",
+    "timeout_s", "join_timeout_s", "host_wait_s", "max_failures", "on_end", "private_network",
+    "hardware.peak_tflop_per_s", "explain", "workloads",
 )  # fmt: skip
 """Configuration keys that do not change what is measured."""
 

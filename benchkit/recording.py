@@ -91,6 +91,7 @@ def new_record(point: Point, plan: Layout) -> dict[str, Any]:
         "warnings": environment.version_differences(plan.agents),
         "clock": None,
         "start_clock": None,
+        "private_network": None,
         "started_at": now(),
         "finished_at": None,
         "phases_s": {},

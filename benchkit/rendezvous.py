@@ -8,6 +8,8 @@ from pathlib import Path
 
 import torch.distributed as dist
 
+from launch.child import MEETING_FILE
+
 STORE_TIMEOUT = timedelta(seconds=60)
 GLOO_INTERFACE = "GLOO_SOCKET_IFNAME"
 LOOPBACK = Path("/sys/class/net/lo")
@@ -35,16 +37,18 @@ class Rendezvous:
     def store(self) -> dist.Store:
         """Opens the store, in a rank."""
         if self.file:
-            store = dist.FileStore(self.file)
+            store = dist.FileStore(os.environ[MEETING_FILE])
             store.set_timeout(STORE_TIMEOUT)
             return dist.PrefixStore(self.prefix, store)
         shared = dist.TCPStore(self.host, self.port, is_master=False, timeout=STORE_TIMEOUT)
         return dist.PrefixStore(self.prefix, shared)
 
     def environment(self) -> dict[str, str]:
-        """What ranks on one host need so that gloo listens on loopback, where the network cannot reach it."""
+        """What ranks on one host need: the file, and that gloo listens on loopback, out of the network's reach."""
+        if not self.file:
+            return {}
         chosen = GLOO_INTERFACE in os.environ or not LOOPBACK.exists()
-        return {} if chosen or not self.file else {GLOO_INTERFACE: LOOPBACK.name}
+        return {MEETING_FILE: self.file} | ({} if chosen else {GLOO_INTERFACE: LOOPBACK.name})
 
 
 @dataclass(frozen=True)

@@ -23,11 +23,21 @@ import orjson
 from launch import stacks
 from launch.logs import shorten
 from launch.pieces import REPORT_BYTES, framed
+from launch.private_network import PrivateNetwork
 from launch.stops import heed_no_more
+
+MEETING_FILE = "BENCHKIT_MEETING_FILE"
+"""Environment variable: the file in which ranks on one host meet, as this rank has it open."""
 
 
 def rank_main(
-    target: str, argument: bytes, environment: dict[str, str], log: Path, pipe: Connection, lifeline: Connection
+    target: str,
+    argument: bytes,
+    environment: dict[str, str],
+    log: Path,
+    network: PrivateNetwork | None,
+    pipe: Connection,
+    lifeline: Connection,
 ) -> None:
     """Runs "module:function" with the pickled `argument` and reports its result or its exception through `pipe`."""
     isolate()
@@ -37,6 +47,9 @@ def rank_main(
     faulthandler.enable()
     stacks.install()
     try:
+        keep_open(MEETING_FILE)
+        if network:
+            network.enter()  # before anything starts a thread
         module, function = target.split(":")
         result = getattr(importlib.import_module(module), function)(pickle.loads(argument))
         report, code = as_json(result), 0
@@ -47,6 +60,12 @@ def rank_main(
     with suppress(OSError):  # the agent has given this rank up
         send(pipe, report)
     leave(code)
+
+
+def keep_open(variable: str) -> None:
+    """Opens the file that an environment variable names, and makes it name the open file."""
+    if path := os.environ.get(variable):
+        os.environ[variable] = f"/proc/self/fd/{os.open(path, os.O_RDWR)}"
 
 
 def as_json(result: Any) -> bytes:

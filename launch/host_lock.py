@@ -105,6 +105,8 @@ class HostLock:
                     raise HostTaken(holder, limit(holder))
                 things = agents.connections if refused else [waiting, *agents.connections]
                 ready = wait_for(things, min(left_s, RETRY_S) if refused else left_s)
+                if not (ready or refused):
+                    raise HostTaken(holder, limit(holder))
                 agents.hear(ready)  # nobody writes to `waiting`: it is ready at the end of the holder's socket
 
     def release(self) -> None:

@@ -22,6 +22,7 @@ from launch.child import rank_main
 from launch.fork_server import start_fork_server as start_fork_server
 from launch.logs import log_file, shorten_log
 from launch.pieces import Pieces
+from launch.private_network import PrivateNetwork
 from launch.stops import uninterrupted
 from launch.watch import Outcome, Rank, watch
 
@@ -40,12 +41,14 @@ def run_ranks(
     start_method: str = "forkserver",
     first_rank: int = 0,
     agents: Agents | None = None,
+    network: PrivateNetwork | None = None,
 ) -> Outcome:
     """Runs `target` ("module:function") once per element of `arguments`, each in a process of its own.
 
     The i-th is rank r = first_rank + i; it gets arguments[i] and environments[i] and writes its output to
     folder/rank_r.log. Returns when all have ended; after a failure here or at another of the
     `agents`, or `timeout_s` seconds, none is left running, nor when this raises (KeyboardInterrupt).
+    `network`: where they listen and connect; None: the host's.
     What a rank returns must be plain JSON. What it has started ends with it, or after the point;
     under `spawn` what has made a session of its own lives on.
     """
@@ -58,7 +61,7 @@ def run_ranks(
             each = zip(arguments, environments, strict=True)
             for index, (argument, environment) in enumerate(each, first_rank):
                 log_to = log_file(folder, index)
-                given = (target, pickle.dumps(argument), dict(environment), log_to)
+                given = (target, pickle.dumps(argument), dict(environment), log_to, network)
                 ranks.append(start_rank(start_method, index, given))
         return watch(ranks, folder, timeout_s, agents or alone())
     finally:

@@ -1,0 +1,118 @@
+"""Another local user, without rights, while a sweep runs: nothing is read, changed or stopped."""
+
+import json
+import os
+import shutil
+import socket
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from launch.host_lock import LOCK_VARIABLE
+from tests.support.cli import PATIENCE_S, ROOT, ends, wait_until
+
+NOBODY = 65534
+SWEEP = ("+suite=faulty", "-m", "seed=range(6)", "measure=quick", "hydra.sweep.dir=outputs/s")
+HOLDER = """
+import socket, sys, time
+held = socket.socket(socket.AF_UNIX)
+held.bind("\\0" + sys.argv[1])
+held.listen(1)
+print("holds", flush=True)
+time.sleep(600)
+"""
+
+
+@pytest.fixture(scope="module")
+def python():
+    """An interpreter that any user may run."""
+    found = shutil.which("python3", path="/usr/bin:/bin")
+    if os.geteuid() or not found or not Path("/sbin/ip").exists():
+        pytest.skip("another user needs root to become one, iproute2 and a python3 in /usr/bin")
+    return found
+
+
+@pytest.fixture
+def host(cli):
+    """A network namespace in which nothing listens but the sweep."""
+    name = f"bk{cli.mark[:8]}"
+    subprocess.run(["ip", "netns", "add", name], check=True)
+    subprocess.run(["ip", "-n", name, "link", "set", "lo", "up"], check=True)
+    yield ["ip", "netns", "exec", name]
+    subprocess.run(["ip", "netns", "delete", name], check=False)
+
+
+@pytest.mark.parametrize("num_agents", [1, 2])
+def test_a_stranger_harms_nothing(cli, host, python, num_agents):
+    script = (ROOT / "tests" / "support" / "stranger.py").read_text()
+    command = [*host, "setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups", python, "-c", script, "30"]
+    with subprocess.Popen(command, cwd="/", stdout=subprocess.PIPE, text=True) as stranger:
+        if num_agents == 1:
+            processes = [cli.start(*SWEEP, under=host)]
+        else:
+            variables = {"OMPI_COMM_WORLD_SIZE": "2", "OMPI_COMM_WORLD_LOCAL_SIZE": "2", "PMIX_NAMESPACE": cli.mark}
+            processes = [cli.start(*SWEEP, under=host, **variables, OMPI_COMM_WORLD_RANK=str(i)) for i in range(2)]
+        results = ends(processes)
+        told = json.loads(stranger.communicate(timeout=PATIENCE_S)[0])
+    assert [code for code, _, _ in results] == [0] * num_agents, results
+    assert told["uid"] == NOBODY
+    assert (told["opened"], told["signalled"]) == ([], 0)
+    assert told["refused"] > 100
+    assert set(told["addresses"]) <= {"0100007F"}  # 127.0.0.1: where agents meet; ranks are out of reach
+    records = [json.loads(path.read_text()) for path in (cli.folder / "outputs/s").glob("*/record.json")]
+    assert [(record["status"], record["private_network"]) for record in records] == [("ok", True)] * 6
+
+
+def test_without_a_network_of_their_own_ranks_still_listen_on_loopback_only(cli, host):
+    if os.geteuid():
+        pytest.skip("network namespaces need root")
+    process = cli.start("+suite=faulty", "fault=hang", "timeout_s=600", "private_network=false", under=host)
+    assert wait_until(lambda: (cli.folder / "outputs/latest/0/rank_1.log").exists())
+    listening = lambda: subprocess.run(  # noqa: E731
+        [*host, "ss", "--no-header", "--listening", "--tcp", "--numeric"], capture_output=True, text=True, check=True
+    ).stdout.splitlines()
+    assert wait_until(lambda: len(listening()) == 2)
+    assert all(line.split()[3].startswith("127.0.0.1:") for line in listening())
+    process.terminate()
+    process.communicate(timeout=PATIENCE_S)
+
+
+def test_who_keeps_the_host_to_himself_stops_nobody(cli, python):
+    name = f"benchkit-test-stranger-{os.getpid()}"
+    with subprocess.Popen([python, "-c", HOLDER, name], cwd="/", user=NOBODY, stdout=subprocess.PIPE) as stranger:
+        assert stranger.stdout.readline() == b"holds\n"
+        variables = {LOCK_VARIABLE: name}
+        done = cli("+suite=faulty", "-m", "fault=none", "seed=1,2", "measure=quick", "host_wait_s=1", **variables)
+        stranger.kill()
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert f"waiting for process {stranger.pid} of user nobody" in done.stdout
+    for record in cli.records():
+        assert record["status"] == "ok"
+        assert f"process {stranger.pid} of user nobody" in record["warnings"][0]
+    assert cli.records()[1]["phases_s"]["wait_for_host"] < 0.5  # who kept it too long once is not waited for again
+
+
+def test_our_own_run_is_not_measured_beside(cli, python):
+    name = f"benchkit-test-own-{os.getpid()}"
+    with socket.socket(socket.AF_UNIX) as held:
+        held.bind("\0" + name)
+        held.listen(1)
+        done = cli("+suite=faulty", "fault=none", "measure=quick", "host_wait_s=1", **{LOCK_VARIABLE: name})
+    assert done.returncode == 1
+    [record] = cli.records()
+    assert record["status"] == "error"
+    assert f"held by process {os.getpid()} of user " in record["error"]["message"]
+    assert "host_wait_s=1" in record["error"]["message"]
+
+
+def test_a_user_without_rights_can_make_a_network(python):
+    allowed = Path("/proc/sys/user/max_user_namespaces")
+    if not allowed.exists() or allowed.read_text().strip() == "0":
+        pytest.skip("no user namespaces here")
+    code = "import sys; sys.path[:0] = ['.']; from launch import private_network as n; print(n.make() is not None)"
+    done = subprocess.run(
+        [python, "-B", "-c", code], cwd=ROOT, user=NOBODY, group=NOBODY, extra_groups=[], check=True,
+        capture_output=True, text=True,
+    )  # fmt: skip
+    assert done.stdout == "True\n"
