@@ -133,8 +133,11 @@ def die_with(lifeline: Connection) -> None:
 
 
 def redirect_output(path: Path) -> None:
-    """Sends standard output and error, those of C libraries too, to a file."""
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+    """Sends standard output and error, those of C libraries too, to a file; nowhere where it cannot be written."""
+    try:
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+    except OSError:  # a full disk: the agent will say so, and not each rank
+        descriptor = os.open(os.devnull, os.O_WRONLY)
     os.dup2(descriptor, 1)
     os.dup2(descriptor, 2)
     os.close(descriptor)

@@ -152,3 +152,31 @@ def test_a_lost_slurmd_ends_the_sweep_and_the_finished_records_stay(cli):
 def sinfo() -> str:
     done = subprocess.run(["sinfo", "-h", "-t", "idle", "-o", "%D"], capture_output=True, text=True, check=False)
     return done.stdout.strip()
+
+
+def test_a_packed_job_that_was_cancelled_goes_on_in_another(cli):
+    process = cli.start(*SLURM, "launcher=slurm_packed", "-m", "fault=none,none,hang,none", "seed=1,2", "timeout_s=20")
+    assert wait_until(lambda: begun(cli, 4))
+    first = job_of(cli)
+    scancel(first)
+    process.communicate(timeout=PATIENCE_S)
+    assert process.returncode == 1
+    assert statuses(cli)[:5] == ["ok", "ok", "ok", "ok", "cancelled"]
+    done = cli("--resume", "outputs/latest")
+    assert done.returncode == 1  # the two that hang
+    assert statuses(cli) == ["ok", "ok", "ok", "ok", "timeout", "timeout", "ok", "ok"]
+    assert [record["attempt"] for record in cli.records()] == [1, 1, 1, 1, 2, 1, 1, 1]
+    assert job_of(cli) != first
+
+
+def test_jobs_that_outlive_whoever_waited_are_followed_and_not_submitted_twice(cli):
+    process = cli.start(*SLURM, "-m", "fault=none,hang", "timeout_s=25")
+    assert wait_until(lambda: begun(cli, 1))
+    process.kill()
+    process.communicate(timeout=PATIENCE_S)
+    job = job_of(cli)
+    done = cli("--resume", "outputs/latest")
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert statuses(cli) == ["ok", "timeout"]
+    assert [record["attempt"] for record in cli.records()] == [1, 1]
+    assert job_of(cli) == job

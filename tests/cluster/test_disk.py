@@ -1,0 +1,81 @@
+"""A disk that fills up, or becomes read-only, in the middle of a sweep."""
+
+import json
+import os
+import subprocess
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from tests.support.cli import PATIENCE_S, Cli, wait_until
+
+SWEEP = ("+suite=faulty", "-m", "fault=none", "seed=range(40)", "measure=fixed", "measure.max_iterations=50")
+SIZE_MB = 40
+
+
+@pytest.fixture
+def disk(cli):
+    """A small file system of its own at outputs/."""
+    place = cli.folder / "outputs"
+    place.mkdir()
+    made = subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={SIZE_MB}m", "tmpfs", place], check=False)
+    if made.returncode:
+        pytest.skip("a file system of its own needs root")
+    yield place
+    for pid in cli.processes():
+        os.kill(pid, 9)
+    subprocess.run(["umount", "--lazy", place], check=True)
+
+
+def recorded(cli: Cli) -> list[str]:
+    return [record["status"] for record in cli.records()]
+
+
+def fill(disk, left_mb: float) -> None:
+    free = os.statvfs(disk).f_bavail * os.statvfs(disk).f_frsize
+    with suppress(OSError):  # the sweep writes meanwhile
+        (disk / "filler").write_bytes(b"x" * int(free - left_mb * 2**20))
+
+
+def test_a_full_disk_ends_the_sweep_in_a_line_and_it_goes_on_when_there_is_room(cli, disk):
+    process = cli.start(*SWEEP)
+    assert wait_until(lambda: recorded(cli).count("ok") >= 2)
+    fill(disk, left_mb=0)
+    out, err = process.communicate(timeout=PATIENCE_S)
+    assert process.returncode == 1, out + err
+    assert err.count("\n") == 1, err
+    assert "Traceback" not in out + err
+    assert "the sweep ends, what was measured is kept" in err
+    assert "to go on: python -m benchkit --resume outputs/" in out
+    before = recorded(cli).count("ok")
+    assert before >= 2
+    (disk / "filler").unlink()
+    done = cli("--resume", "outputs/latest")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert recorded(cli) == ["ok"] * 40
+
+
+def test_too_little_room_is_seen_before_a_point(cli, disk):
+    fill(disk, left_mb=10)
+    done = cli(*SWEEP)
+    assert done.returncode == 1
+    assert done.stderr.count("\n") == 1
+    assert "MiB of disk are free; a point needs 16 MiB" in done.stderr
+    assert recorded(cli) == []
+
+
+def test_a_disk_that_becomes_read_only_loses_no_measured_point(cli, disk):
+    process = cli.start(*SWEEP)
+    assert wait_until(lambda: recorded(cli).count("ok") >= 2)
+    for options in (["--bind"], ["-o", "remount,ro,bind"]):  # over it: a busy file system itself would refuse
+        subprocess.run(["mount", *options, disk, disk], check=True)
+    out, err = process.communicate(timeout=PATIENCE_S)
+    assert process.returncode == 1, out + err
+    assert err.count("\n") == 1, err
+    assert "Read-only file system" in err
+    subprocess.run(["umount", disk], check=True)
+    if kept := err.partition("it is in ")[2].split(";")[0].strip():
+        assert json.loads(Path(kept).read_text())["status"] == "ok"
+    assert cli("--resume", "outputs/latest").returncode == 0
+    assert recorded(cli) == ["ok"] * 40
