@@ -1,7 +1,6 @@
 """A sweep that is cut off and goes on, on the command line."""
 
 import json
-import os
 import signal
 from pathlib import Path
 
@@ -139,16 +138,6 @@ def test_agents_go_on_together(cli):
     assert [(record["status"], record["config"]["fault"]) for record in folders(cli).values()] == [
         ("ok", "none"), ("running", "hang"), ("ok", "none"), ("ok", "none"),
     ]  # fmt: skip
-
-
-def test_nohup_holds(cli):
-    """As `nohup python -m benchkit` starts it: SIGHUP is ignored."""
-    process = cli.start(*FAULTY, "fault=none,hang,none", "timeout_s=6", under=("nohup",))
-    assert wait_until(lambda: begun_in(cli, 1))
-    os.kill(process.pid, signal.SIGHUP)
-    out, err = process.communicate(timeout=PATIENCE_S)
-    assert process.returncode == 1, out + err
-    assert [record["status"] for record in folders(cli).values()] == ["ok", "timeout", "ok"]
 
 
 def test_folders_named_by_overrides_are_known_before_the_first_point(cli):
