@@ -11,8 +11,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from benchkit import backends, crew, environment, layout, recording, resume, verdict
-from benchkit.claim import claimed
+from benchkit import backends, crew, environment, layout, record, recording, resume, verdict
+from benchkit.claim import POINT_FILE, claimed
 from benchkit.config import RunConfig
 from benchkit.crew import Crew
 from benchkit.errors import HostBusy, Unavailable
@@ -43,7 +43,7 @@ def run_and_tell(point: Point) -> str:
     agents = crew.crew().agents
     try:
         make_folder(point.folder)
-        held = claimed(point.folder, force=True) if agents.first else contextlib.nullcontext()
+        held = claimed(point.folder, POINT_FILE, anywhere=True) if agents.first else contextlib.nullcontext()
         with held:  # an earlier attempt may still run, in a job of its own
             result = run_point(point)
     except Exception as error:
@@ -60,7 +60,7 @@ def make_folder(folder: Path) -> None:
     """Makes a point's folder; raises SweepEnds where the disk is full, or cannot be written to."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        problem = recording.shortage(folder)
+        problem = record.shortage(folder)
     except OSError as error:
         problem = f"{folder}: {error.strerror}"
     if problem:

@@ -3,7 +3,10 @@
 import logging
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from benchkit import record
@@ -17,10 +20,16 @@ LOOK_S = (0.5, 10.0)
 SETTLING_S = 15.0
 """After a job's end, how long a shared file system may take to show what it wrote."""
 log = logging.getLogger("benchkit")
+Signature = tuple[int, int]
+"""Of a record file: its inode and when it was written."""
 
 
-def follow(points: Sequence[Sequence[Point]], queue: Queue) -> Iterator[str]:
+def follow(
+    points: Sequence[Sequence[Point]], queue: Queue, stale: Mapping[Path, Signature] = MappingProxyType({})
+) -> Iterator[str]:
     """Yields the status of every point of every job as it ends.
+
+    stale: by a point's folder which record is of an earlier attempt, and no answer to this one.
 
     Where nobody waits any more the jobs' own records are all there is, and all that is needed.
     """
@@ -31,7 +40,7 @@ def follow(points: Sequence[Sequence[Point]], queue: Queue) -> Iterator[str]:
         while waiting:
             states = queue.states()
             for job, point in list(waiting):
-                if found := conclusion(point, job, states[job], ended_at, queue):
+                if found := conclusion(point, job, states[job], ended_at, queue, stale):
                     log.info(PROGRESS.line(found))
                     waiting.remove((job, point))
                     pause_s = LOOK_S[0]
@@ -58,10 +67,16 @@ def summary(states: Sequence[State]) -> str:
 
 
 def conclusion(
-    point: Point, job: int, state: State, ended_at: dict[int, float], queue: Queue
-) -> dict[str, Any] | None:  # fmt: skip
+    point: Point,
+    job: int,
+    state: State,
+    ended_at: dict[int, float],
+    queue: Queue,
+    stale: Mapping[Path, Signature],
+) -> dict[str, Any] | None:
     """A point's record once nothing more will happen to it, else None."""
-    there = point.record()
+    signature = record_signature(point.folder)
+    there = None if signature and signature == stale.get(point.folder) else point.record()
     if there and there["status"] in record.FINAL:
         return there
     if not state.status:
@@ -74,4 +89,12 @@ def conclusion(
     known = "in this point" if there else "no record of this point"
     output = f"see {queue.output(job)}" if queue.output(job).exists() else ""
     said = " ".join(part for part in (f"{queue.name}:", state.word, state.detail) if part)
-    return note_end(point, state.status, "; ".join(part for part in (said, known, output) if part))
+    return note_end(point, there, state.status, "; ".join(part for part in (said, known, output) if part))
+
+
+def record_signature(folder: Path) -> Signature | None:
+    """What tells a record from the one that replaces it; None where there is none."""
+    with suppress(OSError):
+        told = (folder / record.FILE_NAME).stat()
+        return told.st_ino, told.st_mtime_ns
+    return None

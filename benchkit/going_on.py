@@ -23,6 +23,7 @@ from benchkit.sweep_folder import require_unused
 from launch.agents import Agents
 from launch.topology import Started
 
+SHOWN = 20
 log = logging.getLogger("benchkit")
 
 
@@ -73,7 +74,7 @@ def prepared(
     """
     if not asked:
         folder.mkdir(parents=True, exist_ok=True)
-    held.enter_context(claimed(folder, bool(asked and asked.force)))
+    held.enter_context(claimed(folder))
     return resumed(folder, wanted, world_sizes, asked) if asked else fresh(folder, wanted)
 
 
@@ -97,7 +98,8 @@ def resumed(folder: Path, wanted: Manifest, world_sizes: Sequence[int | None], a
     mentioned = {entry.identity for entry in points}
     others = [entry for entry in before.points if entry.identity not in mentioned]
     if others:
-        log.warning("%d points of the sweep are not of this command line; their records stay", len(others))
+        named = ", ".join(entry.folder for entry in others[:SHOWN]) + (", …" if len(others) > SHOWN else "")
+        log.warning("%d points of the sweep are not of this command line; their records stay: %s", len(others), named)
     began_with = before.made_with or wanted.made_with
     Manifest(before.arguments or wanted.arguments, began_with, points + others, before.jobs).write(folder)
     folders = [entry.folder for entry in points]

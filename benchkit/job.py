@@ -15,6 +15,8 @@ from typing import Any
 
 import benchkit
 from benchkit import record, resume
+from benchkit.claim import POINT_FILE, claimed
+from benchkit.errors import ConfigError
 from benchkit.point import Point
 from benchkit.registry import start_fork_server
 from launch import topology
@@ -84,7 +86,7 @@ class Job:
         except (JoinError, Lost) as error:
             for point in compress(self.points, is_open):
                 if topology.started().index == 0:
-                    note_end(point, "error", str(error))
+                    note_end(point, None, "error", str(error))
             sys.exit(str(error))
 
     def stop(self, number: int, frame: Any) -> None:
@@ -109,16 +111,30 @@ class Job:
         sys.exit(128 + error.number)
 
 
-def note_end(point: Point, status: str, message: str) -> dict[str, Any]:
-    """Writes how a point ended into the record that was left unfinished, or never begun; returns it."""
-    from benchkit.recording import new_record, now
+def note_end(point: Point, begun: dict[str, Any] | None, status: str, message: str) -> dict[str, Any] | None:
+    """Writes how a point ended into the record that was left unfinished, or never begun.
+
+    begun: what its record says; None where this attempt has none. Returns the record; None where a process is at the
+    point, or has finished it meanwhile.
+    """
+    from benchkit import recording  # takes seconds: before the record is looked at
     from benchkit.verdict import error_report
 
-    result = point.record() or new_record(point, point.unplaced())
-    hosts = dict.fromkeys(agent["host"] for agent in result["agents"])
-    result |= {"status": status, "error": error_report(message, host="+".join(hosts)), "finished_at": now()}
     point.folder.mkdir(parents=True, exist_ok=True)
-    record.write(result, point.folder)
+    try:
+        with claimed(point.folder, POINT_FILE, anywhere=True):
+            there = point.record()
+            if begun and there and there["status"] in record.FINAL:
+                return None
+            result = begun or recording.new_record(point, point.unplaced())
+            if not begun:
+                result["attempt"] = resume.set_aside(point.folder)
+            hosts = dict.fromkeys(agent["host"] for agent in result["agents"])
+            ended = {"finished_at": recording.now(), "error": error_report(message, host="+".join(hosts))}
+            result |= {"status": status} | ended
+            recording.store(result, point.folder)
+    except ConfigError:
+        return None
     return result
 
 

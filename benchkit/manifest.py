@@ -4,6 +4,7 @@ Written by agent 0 alone. A point is known by its key, the digest of its configu
 is two points with one key.
 """
 
+import os
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, field
@@ -42,7 +43,7 @@ class Entry:
 
 @dataclass(frozen=True)
 class Submitted:
-    """A job that Slurm was given: its number as squeue prints it, its messages, and the folders of its points."""
+    """A job of Slurm's: its number as squeue prints it, its messages, and its points' folders below the sweep's."""
 
     job_id: str
     output: str
@@ -82,7 +83,10 @@ def entries(keys: Sequence[str], folders: Sequence[str], overrides: Sequence[lis
 
 def key_of(config: dict[str, Any]) -> str:
     """The key of a point with this configuration, as a record or a command line has it."""
-    return record.digest(record.lasting(config))
+    try:
+        return record.digest(record.lasting(config))
+    except TypeError as error:
+        raise ConfigError(f"a value of the configuration cannot be stored: {error}") from None
 
 
 def read(folder: Path) -> Manifest:
@@ -95,14 +99,40 @@ def read(folder: Path) -> Manifest:
     if not path.exists():
         return from_records(folder)
     try:
+        require_ours(path)
         content = orjson.loads(path.read_bytes())
         if content.pop("version") != VERSION:
             raise ValueError("another version")
         content["points"] = [Entry(**each) for each in content["points"]]
         content["jobs"] = [Submitted(**each) for each in content["jobs"]]
-        return Manifest(**content)
+        found = Manifest(**content)
+        require_sound(found)
+        return found
     except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
         raise ConfigError(f"{path}: not a sweep's manifest ({error})") from None
+
+
+def require_ours(path: Path) -> None:
+    """Raises ValueError where another user may have written a manifest: what it says is run."""
+    told = path.stat()
+    if told.st_uid not in (os.getuid(), 0) or told.st_mode & 0o002:
+        raise ValueError("it is another user's, or others may write it; allowed is one of your own")
+
+
+def require_sound(found: Manifest) -> None:
+    """Raises ValueError where a manifest's values are not of their types, or a folder lies outside the sweep's."""
+    texts = [*found.arguments, *found.made_with.values()]
+    for entry in found.points:
+        texts += [entry.key, entry.folder, *entry.overrides]
+        if not isinstance(entry.occurrence, int) or not is_below(entry.folder):
+            raise ValueError(f"point {entry.folder}: allowed is a folder below the sweep's")
+    if not all(isinstance(text, str) for text in texts):
+        raise ValueError("a text is none")
+
+
+def is_below(folder: str) -> bool:
+    """Whether a path stays below the folder that it is relative to."""
+    return not Path(folder).is_absolute() and ".." not in Path(folder).parts
 
 
 def from_records(folder: Path) -> Manifest:
@@ -153,9 +183,11 @@ def free_folder(taken: set[str]) -> str:
 
 
 def require_folders_of_their_own(entries: Sequence[Entry]) -> None:
-    """Raises ConfigError where two points would write their records into one folder."""
+    """Raises ConfigError where two points would write their records into one folder, or one outside of the sweep's."""
     seen: dict[Path, Entry] = {}
     for entry in entries:
+        if not is_below(entry.folder):
+            raise ConfigError(f"hydra.sweep.subdir: {entry.folder}: allowed is a folder below hydra.sweep.dir")
         other = seen.setdefault(Path(entry.folder), entry)
         if other is not entry:
             raise ConfigError(

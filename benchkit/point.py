@@ -40,7 +40,8 @@ class Point:
         return Layout(world_size, threads, 1.0, factors(self.config, world_size), [], nobody)
 
     def record(self) -> dict[str, Any] | None:
-        """Its record as far as there is one that can be read."""
+        """Its record as far as there is one that can be read and says what became of the point."""
         with contextlib.suppress(ValueError):
-            return record.read(self.folder / record.FILE_NAME)
+            found = record.read(self.folder / record.FILE_NAME)
+            return found if {"status", "agents", "config", "cases"} <= found.keys() else None
         return None

@@ -48,7 +48,7 @@ class Progress:
         if self.bar is not None:
             self.bar.update()
         number = f"[{self.done:>{len(str(self.total))}}/{self.total}] " if self.total > 1 else ""
-        return number + point_line(record)
+        return number + printable(point_line(record))
 
     def stop(self) -> None:
         """Ends the sweep."""
@@ -127,6 +127,11 @@ def told(case: dict[str, Any]) -> Iterator[str]:
             continue
         shown = readable(value) if name.endswith("_s") and isinstance(value, float) else value
         yield f"  {name.removesuffix('_s')}: {f'{shown:.6g}' if isinstance(shown, float) else shown}"
+
+
+def printable(text: str) -> str:
+    """A text without what would steer a terminal, such as the escape sequences in a message of a rank's."""
+    return "".join(c if c.isprintable() or c == "\n" else "?" for c in text)
 
 
 def readable(seconds: float) -> str:

@@ -105,7 +105,11 @@ class Slurm:
 def described(submitted: Sequence[Any], jobs: Sequence[Job]) -> list[Submitted]:
     """What submitit returned for some jobs, as the manifest stores it."""
     return [
-        Submitted(str(each.job_id), str(each.paths.stderr), [str(point.folder) for point in job.points])
+        Submitted(
+            str(each.job_id),
+            str(each.paths.stderr),
+            [os.path.relpath(point.folder, job.folder) for point in job.points],
+        )
         for each, job in zip(submitted, jobs, strict=True)
     ]
 

@@ -6,6 +6,7 @@ Keys and their meaning are documented in docs/record.md; SCHEMA_VERSION rises wh
 import contextlib
 import hashlib
 import os
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +37,8 @@ FINAL = tuple(status for status in STATUSES if status not in ("running", "preemp
 HARMLESS = ("ok", "unavailable", "skipped")
 """Statuses that do not make a sweep fail."""
 
+FREE_BYTES = 16 * 2**20
+"""Room on the disk that a point is started with; a record takes some 50 KB per 1,000 samples."""
 VOLATILE_KEYS = (
     "timeout_s", "join_timeout_s", "host_wait_s", "max_failures", "on_end", "private_network",
     "hardware.peak_tflop_per_s", "explain", "workloads",
@@ -106,3 +109,11 @@ def read(path: Path) -> dict[str, Any]:
         allowed = ", ".join(map(str, READABLE_VERSIONS))
         raise ValueError(f"{path}: record version {record['schema_version']}, this benchkit reads {allowed}")
     return record
+
+
+def shortage(folder: Path) -> str:
+    """Why there is too little room for another point in a folder; "" where there is enough."""
+    free = shutil.disk_usage(folder).free
+    if free >= FREE_BYTES:
+        return ""
+    return f"{folder}: {free / 2**20:.1f} MiB of disk are free; a point needs {FREE_BYTES / 2**20:.0f} MiB"

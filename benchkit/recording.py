@@ -2,7 +2,6 @@
 
 import contextlib
 import datetime
-import shutil
 import tempfile
 import time
 from pathlib import Path
@@ -16,17 +15,7 @@ from benchkit.point import Point
 from benchkit.verdict import error_report
 from launch import topology
 
-FREE_BYTES = 16 * 2**20
-"""Room on the disk that a point is started with; a record takes some 50 KB per 1,000 samples."""
 RETRY_AFTER_S = (0.1, 1.0, 3.0)
-
-
-def shortage(folder: Path) -> str:
-    """Why there is too little room for another point in a folder; "" where there is enough."""
-    free = shutil.disk_usage(folder).free
-    if free >= FREE_BYTES:
-        return ""
-    return f"{folder}: {free / 2**20:.1f} MiB of disk are free; a point needs {FREE_BYTES / 2**20:.0f} MiB"
 
 
 def store(result: dict[str, Any], folder: Path) -> None:
@@ -60,7 +49,9 @@ def save(result: dict[str, Any], folder: Path, crew: Crew) -> str:
     try:
         store(result, folder)
     except TypeError as error:  # a value that JSON lacks: the point's own fault
-        result |= {"status": "error", "error": error_report(f"cannot be stored as JSON: {error}"), "cases": []}
+        result |= {"status": "error", "error": error_report(f"cannot be stored as JSON: {error}")}
+        for name in ("cases", "warnings", "slowdown", "phases_s"):  # all that the ranks had a say in
+            result[name] = type(result[name])()
         return save(result, folder, crew)
     except OSError as error:
         kept = keep_elsewhere(result)

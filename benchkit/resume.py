@@ -43,6 +43,7 @@ class Resume:
         quoted = str(self.folder.resolve()).replace("\\", "\\\\").replace("'", "\\'")
         return [
             f"{SETTING}'{quoted}'",
+            f"hydra.sweep.dir='{quoted}'",
             f"hydra.sweeper.retry={self.retry}",
             f"hydra.sweeper.force={str(self.force).lower()}",
         ]
@@ -91,7 +92,9 @@ def is_override(argument: str) -> bool:
 
 def without_settings(arguments: Iterable[str]) -> list[str]:
     """A command line without what as_overrides() adds."""
-    return [each for each in arguments if not re.match(r"hydra\.sweeper\.(resume|retry|force)=", each)]
+    return [
+        each for each in arguments if not re.match(r"hydra\.(sweeper\.(resume|retry|force)|sweep\.dir='/.*')", each)
+    ]
 
 
 def is_open(folder: Path, retry: str = "none") -> bool:
@@ -120,17 +123,22 @@ def described(differing: Mapping[str, Sequence[str]]) -> str:
 
 def set_aside(folder: Path) -> int:
     """Renames what an earlier attempt at a point left in its folder, and returns the number of the next attempt."""
-    number = 1 + sum(1 for _ in folder.glob("attempt_*.json"))
+    numbers = [
+        int(found[1]) for path in folder.glob("attempt_*.json") if (found := re.match(r"attempt_(\d+)\.", path.name))
+    ]
+    number = 1 + max(numbers, default=0)
     if not (folder / record.FILE_NAME).exists():
         return number
     prefix = ATTEMPT.format(number)
-    (folder / record.FILE_NAME).rename(folder / f"{prefix}.json")
     for path in list(folder.glob("*rank_*")):  # logs and traces
         if not path.name.startswith("attempt_"):
             path.rename(folder / f"{prefix}_{path.name}")
+    (folder / record.FILE_NAME).rename(folder / f"{prefix}.json")  # the last: where it is, all have been renamed
     return number + 1
 
 
 def finished_elsewhere(content: Mapping[str, Any], world_size: int) -> bool:
     """Whether a finished record of `world_size: auto` is of another number of ranks than there would be now."""
-    return bool(content["config"]["world_size"] == "auto" and content["world_size"] != world_size)
+    config = content.get("config")
+    asked = config.get("world_size") if isinstance(config, dict) else None
+    return asked == "auto" and content.get("world_size") != world_size

@@ -4,18 +4,20 @@ The configuration is hydra-submitit-launcher's; its own launchers give up at the
 every local job at once.
 """
 
+import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
 from omegaconf import OmegaConf
 
-from benchkit import manifest, resume
+from benchkit import manifest, record, resume
 from benchkit.config import RunConfig
 from benchkit.errors import ConfigError
 from benchkit.job import Job
 from benchkit.launchers import Launcher
 from benchkit.point import Point
+from launch.members import SweepEnds
 from launch.topology import Started
 
 SHARED_WITH_LOCAL = (
@@ -53,24 +55,26 @@ class Submitting(Launcher):
 
     def run(self, points: Sequence[Point], folder: Path) -> Iterator[str]:
         """Submits the points that no job of this sweep is still to run, and follows all."""
-        from benchkit.follow import follow
+        from benchkit.follow import follow, record_signature
         from benchkit.queues import Local, Slurm
 
+        executor = self.executor()  # refuses what is wrong before anything is touched
+        if problem := record.shortage(folder):
+            raise SweepEnds(problem)
         queue_of = Slurm if self.cluster == "slurm" else Local
         sweep = manifest.read(folder)
-        waiting = {point.folder: point for point in points}
-        queued = [job for job in queue_of.still_there(sweep.jobs) if waiting.keys() & set(map(Path, job.folders))]
-        groups = [[waiting.pop(Path(name)) for name in job.folders if Path(name) in waiting] for job in queued]
+        queued = queue_of.still_there(sweep.jobs)
+        waiting = {os.path.relpath(point.folder, folder.absolute()): point for point in points}
+        followed = [[waiting.pop(name) for name in job.folders if in_job(waiting.get(name))] for job in queued]
         rest = list(waiting.values())
-        for point in rest:
-            resume.set_aside(point.folder)  # what an earlier attempt left is no answer to this one
         new_groups = [rest] if self.packed and rest else [[point] for point in rest]
         warning_s, again = self._params.get("signal_delay_s", 0), self._params.get("max_num_timeout", 0)
         jobs = [Job(group, folder.absolute(), warning_s, again) for group in new_groups]
-        queue = queue_of(self.executor(), jobs, queued)
+        stale = {point.folder: signature for point in rest if (signature := record_signature(point.folder))}
+        queue = queue_of(executor, jobs, queued)
         sweep.jobs = queue.submitted()
         sweep.write(folder)
-        yield from follow([*groups, *new_groups], queue)
+        yield from follow([*followed, *new_groups], queue, stale)
 
     def executor(self) -> Any:
         """submitit's executor with the parameters of hydra.launcher; raises ConfigError where one is wrong."""
@@ -99,3 +103,8 @@ class Submitting(Launcher):
         except (ValueError, TypeError, NameError) as error:
             raise ConfigError(f"hydra.launcher: {' '.join(str(error).split())}") from None
         return executor
+
+
+def in_job(point: Point | None) -> bool:
+    """Whether a job that is still there has this point of ours before it."""
+    return point is not None and resume.status_in(point.folder) not in record.FINAL

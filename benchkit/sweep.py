@@ -1,4 +1,4 @@
-"""The sweep as Hydra runs it: every point checked before the first one runs, and the combined table at the end."""
+"""The sweep as Hydra runs it: every point checked before the first one runs, the combined table at the end."""
 
 import contextlib
 import logging
@@ -31,7 +31,7 @@ from launch import topology
 from launch.agents import STEP_S, Agents
 from launch.joining import join
 from launch.meeting import JoinError
-from launch.members import Lost
+from launch.members import Lost, SweepEnds
 
 log = logging.getLogger("benchkit")
 STATUSES: list[str] = []
@@ -77,8 +77,8 @@ class Sweeper(sweeper.Sweeper):
         """Runs all points; what became of them is in STATUSES."""
         configs, entries = self.compose(arguments)
         if self._only_check:
-            sweep_folder.require_unused(Path(self._config.hydra.sweep.dir), [entry.folder for entry in entries])
-            return []
+            folder = Path(self._config.hydra.sweep.dir)
+            return [] if self._resume else sweep_folder.require_unused(folder, [each.folder for each in entries])
         with contextlib.ExitStack() as held:
             agents, agenda = self.meet(configs, entries, held)
             points = [
@@ -95,8 +95,7 @@ class Sweeper(sweeper.Sweeper):
                     self.run(points, agenda, configs[0])
                     return []
                 log.setLevel(logging.WARNING)
-                for _ in self._launcher.run(points, agenda.folder):
-                    pass
+                list(self._launcher.run(points, agenda.folder))
                 agents.wait_for_end()
         return []
 
@@ -109,8 +108,11 @@ class Sweeper(sweeper.Sweeper):
         try:
             with sweep_folder.logged(folder):
                 PROGRESS.start(len(agenda.folders), len(agenda.statuses))
-                for status in self._launcher.run(points, folder):
-                    tally.add(status)
+                try:
+                    for status in self._launcher.run(points, folder):
+                        tally.add(status)
+                except OSError as error:  # the disk: what is wrong with the command line was found before
+                    raise SweepEnds(f"{folder}: {error}") from None
         finally:
             PROGRESS.stop()
             STATUSES.extend(tally.statuses)
@@ -161,8 +163,8 @@ class Sweeper(sweeper.Sweeper):
         self, wanted: manifest.Manifest, world_sizes: Sequence[int | None], held: contextlib.ExitStack
     ) -> tuple[dict[str, Any] | None, str]:
         """Agent 0's part of meet(): takes the folder; returns the agenda as JSON, and why there is none."""
-        folder = self._resume.folder if self._resume else Path(self._config.hydra.sweep.dir)
         try:
+            folder = Path(self._config.hydra.sweep.dir)
             agenda = prepared(folder, wanted, world_sizes, self._resume, held)
             OmegaConf.save(self._config, folder / "multirun.yaml")
         except (ConfigError, OSError) as error:

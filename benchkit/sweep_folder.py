@@ -53,13 +53,15 @@ class Tally:
 
     @property
     def num_left(self) -> int:
-        """Points that have not ended."""
-        return self._before + self._num_open - len(self.statuses)
+        """Points that --resume would measure: those that have not begun, and those that were cut off."""
+        cut_off = sum(status in record.UNFINISHED for status in self.statuses)
+        return self._before + self._num_open - len(self.statuses) + cut_off
 
     def add(self, status: str) -> None:
         """Counts one more point; raises SweepEnds where too many have failed one after another."""
         self.statuses.append(status)
-        self._failed_in_row = 0 if status in record.HARMLESS else self._failed_in_row + 1
+        if status not in record.UNFINISHED:
+            self._failed_in_row = 0 if status in record.HARMLESS else self._failed_in_row + 1
         self._write()
         if self._max_failures and self._failed_in_row >= self._max_failures:
             points = "1 point" if self._failed_in_row == 1 else f"{self._failed_in_row} points in a row"
@@ -68,7 +70,8 @@ class Tally:
     def seconds_left(self) -> float | None:
         """What the points that are left will take if they take as long as those before; None where none has ended."""
         ended = len(self.statuses) - self._before
-        return (time.monotonic() - self._began_s) / ended * self.num_left if ended else None
+        to_come = self._num_open - ended
+        return (time.monotonic() - self._began_s) / ended * to_come if ended else None
 
     def _write(self) -> None:
         left_s = self.seconds_left()
@@ -150,6 +153,7 @@ def require_unused(folder: Path, subfolders: list[str]) -> None:
                 f"hydra.sweep.dir={folder}: holds a sweep with {num_open} of {len(points)} points to be measured; "
                 f"`python -m benchkit --resume {folder}` goes on with it, else choose another folder"
             )
+        raise ConfigError(f"hydra.sweep.dir={folder}: holds a sweep already; allowed is a folder without")
     if any(folder.glob(f"*/{record.FILE_NAME}")) or any(
         (folder / name / record.FILE_NAME).exists() for name in subfolders
     ):

@@ -11,6 +11,7 @@ neither make nor enter a user namespace.
 import ctypes
 import fcntl
 import os
+import select
 import socket
 import struct
 import subprocess
@@ -57,15 +58,18 @@ def make() -> PrivateNetwork | None:
         assert maker.stdin
         assert maker.stdout
         try:
-            if maker.stdout.readline() != READY:
+            if not select.select([maker.stdout], [], [], LIMIT_S)[0] or maker.stdout.readline() != READY:
                 return None
             held = [os.open(f"/proc/{maker.pid}/ns/{kind}", os.O_RDONLY | os.O_CLOEXEC) for kind in kinds]
         finally:
-            maker.stdin.close()
+            maker.kill()  # the open files keep the namespaces
         paths = tuple(f"/proc/{os.getpid()}/fd/{descriptor}" for descriptor in held)
         with run("enter", *paths) as visitor:
-            if visitor.communicate(timeout=LIMIT_S)[0] == READY:
-                return PrivateNetwork(paths, tuple(os.fstat(descriptor).st_ino for descriptor in held))
+            try:
+                if visitor.communicate(timeout=LIMIT_S)[0] == READY:
+                    return PrivateNetwork(paths, tuple(os.fstat(descriptor).st_ino for descriptor in held))
+            finally:
+                visitor.kill()
     return None
 
 

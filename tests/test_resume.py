@@ -4,6 +4,8 @@ import json
 import signal
 from pathlib import Path
 
+import pytest
+
 from benchkit import manifest
 from tests.support.cli import PATIENCE_S, Cli, wait_until
 
@@ -36,7 +38,7 @@ def begun_in(cli: Cli, point: int) -> bool:
 
 
 def test_a_killed_sweep_goes_on_where_it_was(cli):
-    killed_in(cli, 2, *FAULTY, "fault=none", "seed=1,1,2,3", "measure.max_iterations=300")
+    killed_in(cli, 2, *FAULTY, "fault=none", "seed=1,1,2,3", "measure.max_iterations=1000")
     before = {path: path.read_bytes() for path in (cli.folder / "outputs" / "s").glob("[01]/record.json")}
     assert len(before) == 2
     again = cli(*FAULTY, "fault=none", "seed=1,1,2,3")
@@ -76,6 +78,7 @@ def test_a_sweep_has_one_process_at_a_time(cli):
     assert [record["status"] for record in folders(cli).values()] == ["ok", "interrupted"]
 
 
+@pytest.mark.slow
 def test_failed_points_are_measured_again_when_asked(cli):
     first = cli(*FAULTY, "fault=none,raise")
     assert first.returncode == 1
@@ -89,6 +92,7 @@ def test_failed_points_are_measured_again_when_asked(cli):
                     "record.json"]  # fmt: skip
 
 
+@pytest.mark.slow
 def test_more_points_join_and_others_stay(cli):
     assert cli(*FAULTY, "fault=none", "seed=1,2").returncode == 0
     more = cli("--resume", "outputs/s", *FAULTY, "fault=none", "seed=2,3")
@@ -98,6 +102,7 @@ def test_more_points_join_and_others_stay(cli):
     assert {entry.folder for entry in manifest.read(cli.folder / "outputs/s").points} == {"0", "1", "2"}
 
 
+@pytest.mark.slow
 def test_other_software_needs_force_and_is_told(cli):
     assert cli(*FAULTY, "fault=none,raise").returncode == 1
     path = cli.folder / "outputs/s/sweep.json"
@@ -124,6 +129,7 @@ def test_a_sweep_ends_after_so_many_failures_and_says_what_became_of_it(cli):
     assert progress["seconds_left"] > 0
 
 
+@pytest.mark.slow
 def test_agents_go_on_together(cli):
     arguments = ["+suite=faulty", "-m", *QUICK, "fault=none,hang,none", "timeout_s=600"]
     processes = cli.agents(2, *arguments)

@@ -1,9 +1,11 @@
 """Which points of a sweep are still to be measured, and who may measure them."""
 
+import errno
 import json
 import os
 import subprocess
 import sys
+from dataclasses import asdict
 
 import pytest
 
@@ -11,6 +13,8 @@ from benchkit import claim, manifest, record, resume
 from benchkit.claim import Owner, claimed, this_process
 from benchkit.errors import ConfigError
 from benchkit.manifest import Entry, Manifest
+from benchkit.sweep_folder import Tally
+from launch.members import SweepEnds
 from tests.support.cli import ROOT
 
 
@@ -71,6 +75,7 @@ def test_flags_become_settings_of_the_sweeper(tmp_path):
     assert told[:3] == ["+suite=x", "-m", "a=1,2"]
     assert told[3:] == [
         "hydra.sweeper.resume='" + str(odd).replace("'", "\\'") + "'",
+        "hydra.sweep.dir='" + str(odd).replace("'", "\\'") + "'",
         "hydra.sweeper.retry=failed",
         "hydra.sweeper.force=false",
     ]
@@ -139,7 +144,13 @@ def test_an_older_sweep_is_known_by_its_records(tmp_path):
     assert found.points[1].key == found.points[2].key == again
 
 
-@pytest.mark.parametrize("text", ["", "[]", '{"version": 2}', '{"version": 1, "points": [{}]}', '{"version": 1}'])
+EMPTY = '{"version": 1, "made_with": {}, "points": [], "jobs": [], "arguments": '
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "[]", '{"version": 2}', '{"version": 1, "points": [{}]}', '{"version": 1}', EMPTY + "[1]}", EMPTY + "7}"],
+)
 def test_a_manifest_that_is_none_is_one_line(tmp_path, text):
     (tmp_path / manifest.FILE_NAME).write_text(text)
     with pytest.raises(ConfigError, match="not a sweep's manifest"):
@@ -160,7 +171,10 @@ def test_a_folder_is_one_process_s_until_it_ends(tmp_path):
     command = [sys.executable, "-c", HOLDER, str(tmp_path)]
     with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as other:
         assert other.stdout.readline() == "holds\n"
-        with pytest.raises(ConfigError, match=f"process {other.pid} on .* works in it"), claimed(tmp_path, force=True):
+        with (
+            pytest.raises(ConfigError, match=f"process {other.pid} on .* works in it"),
+            claimed(tmp_path, anywhere=True),
+        ):
             pass
         other.kill()
     assert (tmp_path / claim.FILE_NAME).exists()
@@ -170,11 +184,73 @@ def test_a_folder_is_one_process_s_until_it_ends(tmp_path):
 
 
 def test_an_owner_on_another_host_may_be_alive(tmp_path):
-    (tmp_path / claim.FILE_NAME).write_text(json.dumps({"host": "n7", "boot_id": "another", "pid": os.getpid()}))
-    with pytest.raises(ConfigError, match=r"process \d+ on n7 may still work in it; .* --force"), claimed(tmp_path):
+    there = Owner("n7", "another", os.getpid())
+    (tmp_path / claim.FILE_NAME).write_text(json.dumps(asdict(there)))
+    with pytest.raises(ConfigError, match=r"process \d+ on n7 may still work in it; .* remove"), claimed(tmp_path):
         pass
-    with claimed(tmp_path, force=True):
-        assert claim.owner_of(tmp_path / claim.FILE_NAME) != Owner("n7", "another", os.getpid())
+    with claimed(tmp_path, anywhere=True):
+        assert claim.owner_of(tmp_path / claim.FILE_NAME) == this_process()
+
+
+def test_an_owner_before_a_restart_of_its_host_is_dead(tmp_path):
+    me = this_process()
+    (tmp_path / claim.FILE_NAME).write_text(json.dumps(asdict(Owner(me.host, "an earlier start", 1))))
+    with claimed(tmp_path):
+        pass
+
+
+def test_nobody_else_can_lock_a_claim(tmp_path):
+    with claimed(tmp_path):
+        assert (tmp_path / claim.FILE_NAME).stat().st_mode & 0o777 == 0o600
+    (tmp_path / claim.FILE_NAME).symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(OSError, match="symbolic links"), claimed(tmp_path):
+        pass
+
+
+def test_without_locks_an_owner_that_lives_counts(tmp_path, monkeypatch):
+    def no_locks(*_):
+        raise OSError(errno.ENOSYS, "Function not implemented")
+
+    monkeypatch.setattr(claim.fcntl, "flock", no_locks)
+    with claimed(tmp_path), pytest.raises(ConfigError, match="works in it"), claimed(tmp_path):
+        pass
+    me = this_process()
+    (tmp_path / claim.FILE_NAME).write_text(json.dumps(asdict(Owner(me.host, me.boot_id, 2**22 + 1))))
+    with claimed(tmp_path):
+        pass
+
+
+def test_an_attempt_is_never_overwritten(tmp_path):
+    (tmp_path / "attempt_7.json").write_text("{}")
+    store(tmp_path, "error")
+    assert resume.set_aside(tmp_path) == 9
+    assert (tmp_path / "attempt_7.json").read_text() == "{}"
+
+
+@pytest.mark.parametrize("folder", ["../x", "/tmp/x", "a/../../x"])
+def test_a_point_stays_in_its_sweeps_folder(tmp_path, folder):
+    entry = Entry("k", 0, folder, [])
+    with pytest.raises(ConfigError, match=r"allowed is a folder below hydra\.sweep\.dir"):
+        manifest.require_folders_of_their_own([entry])
+    Manifest([], {}, [entry]).write(tmp_path)
+    with pytest.raises(ConfigError, match="allowed is a folder below the sweep's"):
+        manifest.read(tmp_path)
+
+
+def test_a_manifest_that_others_may_write_is_not_run(tmp_path):
+    Manifest(["on_end=anything"], {}, []).write(tmp_path)
+    (tmp_path / manifest.FILE_NAME).chmod(0o666)
+    with pytest.raises(ConfigError, match="others may write it"):
+        manifest.read(tmp_path)
+
+
+def test_what_was_cut_off_is_left_and_no_failure(tmp_path):
+    tally = Tally(tmp_path, ["ok"], 4, max_failures=2)
+    for status in ("cancelled", "preempted", "error"):
+        tally.add(status)
+    assert tally.num_left == 3
+    with pytest.raises(SweepEnds, match="2 points in a row failed"):
+        tally.add("crash")
 
 
 def test_what_differs_is_told_by_name():

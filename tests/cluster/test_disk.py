@@ -25,7 +25,8 @@ def disk(cli):
     yield place
     for pid in cli.processes():
         os.kill(pid, 9)
-    subprocess.run(["umount", "--lazy", place], check=True)
+    while place.is_mount():  # one may lie over the other
+        subprocess.run(["umount", "--lazy", place], check=True)
 
 
 def recorded(cli: Cli) -> list[str]:
