@@ -38,7 +38,13 @@ BREAKAGES = [
     Breakage(
         "benchkit/verification.py", "(body == period).all()", "(body == period).any()", "benchkit/test_verification"
     ),
-    Breakage("benchkit/record.py", '("timeout_s", "join', '("timeout_s", "data_size", "join', "benchkit/test_record"),
+    Breakage("benchkit/record.py", '"timeout_s", "join', '"timeout_s", "data_size", "join', "benchkit/test_record"),
+    Breakage("benchkit/resume.py", "1 + max(numbers, default=0)", "1 + len(numbers)", "benchkit/test_resume"),
+    Breakage("benchkit/claim.py", "os.O_CLOEXEC, 0o600)", "os.O_CLOEXEC, 0o644)", "benchkit/test_resume"),
+    Breakage("benchkit/manifest.py", "seen[key] += 1", "seen[key] += 0", "benchkit/test_resume"),
+    Breakage(
+        "launch/handshake.py", 'secret.encode(errors="surrogatepass"), role + ', 'b"", role + ', "launch/test_handshake"
+    ),
     Breakage("benchkit/layout.py", "max(1, int(cores))", "max(1, int(cores) * world_size)", "benchkit/test_layout"),
     Breakage("benchkit/app.py", "return EXIT_FAILED if failed", "return EXIT_OK if failed", "test_cli"),
     Breakage(
@@ -79,8 +85,8 @@ BREAKAGES = [
     Breakage("launch/watch.py", "cause = min(failures", "cause = max(failures", "launch/test_ranks"),
     Breakage(
         "launch/host_lock.py",
-        "if error.errno != errno.EADDRINUSE:\n                    raise",
-        "return",
+        "                raise\n            return False",
+        "                raise\n            return True",
         "launch/test_host_lock",
     ),
     Breakage(
@@ -97,7 +103,7 @@ BREAKAGES = [
     Breakage("analysis/line.py", "1e-9 / self.byte_s", "1e-6 / self.byte_s", "analysis/test_link"),
     Breakage("analysis/within_job.py", "/ min(rivals) - 1", "/ max(rivals) - 1", "analysis/test_tensor_parallel"),
     Breakage("analysis/imports/nccl_tests.py", "time_us * 1e-6,", "time_us * 1e-3,", "analysis/test_imports"),
-    Breakage("hydra_plugins/benchkit_sweeper.py", '"params": None, ', "", "test_cli"),
+    Breakage("hydra_plugins/benchkit_sweeper.py", '        "params": None,\n', "", "test_cli"),
     Breakage("conf/measure/quick.yaml", "max_iterations: 20 ", "max_iterations: 21 ", "test_cli"),
 ]
 
