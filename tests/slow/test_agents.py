@@ -96,7 +96,7 @@ def test_a_folder_that_holds_records_is_refused_on_every_side(cli):
     ends(cli.agents(2, *POINT, "hydra.sweep.dir=here"))
     for code, _, err in ends(cli.agents(2, *POINT, "hydra.sweep.dir=here")):
         assert code == 2
-        assert "hydra.sweep.dir=here: holds records already" in err
+        assert "hydra.sweep.dir=here: holds a sweep already" in err
     assert json.loads((cli.folder / "here" / "0" / "record.json").read_text())["status"] == "ok"
 
 
