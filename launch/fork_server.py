@@ -110,6 +110,8 @@ def answering() -> Iterator[None]:
     try:
         yield
     except (EOFError, OSError):
+        if not silent.is_set() and is_gone():
+            raise ConnectionError("the fork server was killed while it started ranks") from None
         if not silent.is_set():
             raise
         raise TimeoutError(f"the fork server did not answer within {limit_s:g} s") from None

@@ -69,6 +69,6 @@ def test_a_temporary_folder_with_too_long_a_name_is_told(cli):
 
 def test_an_exit_code_is_blamed_on_the_fork_server_only_where_it_is_gone(tmp_path):
     assert run("exit_255", tmp_path).failure.message == "exited with code 255 and no report"
-    killed = run("kill_the_fork_server", tmp_path).failure
+    killed = run("kill_the_fork_server", tmp_path, count=1).failure
     assert killed.message == "lost with the fork server, which somebody killed"
     assert run("identity", tmp_path).failure is None

@@ -79,6 +79,7 @@ def exit_255(argument):
 
 
 def kill_the_fork_server(argument):
+    time.sleep(1)  # until it has told of all ranks that it has forked
     os.kill(os.getppid(), signal.SIGKILL)
     time.sleep(60)
 
