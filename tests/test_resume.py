@@ -63,6 +63,7 @@ def test_a_killed_sweep_goes_on_where_it_was(cli):
     assert (progress["points"], progress["ended"], progress["statuses"]) == (4, 4, {"ok": 4})
 
 
+@pytest.mark.slow
 def test_a_sweep_has_one_process_at_a_time(cli):
     process = cli.start(*FAULTY, "fault=none,hang", "timeout_s=600")
     assert wait_until(lambda: begun_in(cli, 1))
@@ -117,6 +118,7 @@ def test_other_software_needs_force_and_is_told(cli):
     assert folders(cli)["0"]["resumed_with"] == {}
 
 
+@pytest.mark.slow
 def test_a_sweep_ends_after_so_many_failures_and_says_what_became_of_it(cli):
     command = 'on_end="echo $BENCHKIT_SWEEP $BENCHKIT_FAILED $BENCHKIT_LEFT > end.txt"'
     done = cli(*FAULTY, "fault=raise,none,raise,exit,none", "max_failures=2", command)
