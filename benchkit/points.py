@@ -4,7 +4,8 @@ Hydra composes each point from all its YAML files, twice, at some 60 ms each (hy
 """
 
 import copy
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from hydra._internal.config_loader_impl import get_overrides_dirname
@@ -13,40 +14,92 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import Override
 from omegaconf import DictConfig, OmegaConf, open_dict, read_write
 
+NUMBERED = "${hydra.job.num}"
+"""hydra.sweep.subdir where it is not set otherwise."""
+
+
+@dataclass(frozen=True)
+class Composed:
+    """One point of a sweep.
+
+    Attributes:
+        config: without Hydra's own node, which is the larger part.
+        overrides: those that are not for Hydra itself, as a record stores them.
+        folder: below the sweep's, by hydra.sweep.subdir.
+    """
+
+    config: DictConfig
+    overrides: list[str]
+    folder: str
+
+
+@dataclass(frozen=True)
+class Base:
+    """The points of one choice of groups, without any values: with Hydra's own node, and without."""
+
+    whole: DictConfig
+    own: DictConfig
+    naming: str
+
+
+@dataclass(frozen=True)
+class Parsed:
+    """A point's overrides: all, what shapes it (groups, additions, deletions), and what only sets values."""
+
+    every: list[Override]
+    shape: tuple[str, ...]
+    values: list[Override]
+
+    @property
+    def own(self) -> list[Override]:
+        """Those that are not for Hydra itself."""
+        return [override for override in self.every if not override.is_hydra_override()]
+
 
 class PointComposer:
-    """Returns what `ConfigLoader.load_sweep_config` would, in parts."""
+    """Returns what `ConfigLoader.load_sweep_config` would, in parts; every method raises what Hydra raises."""
 
-    def __init__(self, loader: Any) -> None:
+    def __init__(self, loader: Any, master_config: DictConfig) -> None:
         self._loader = loader
-        self._compose: Callable[[DictConfig, list[str]], DictConfig] = loader.load_sweep_config
-        self._bases: dict[tuple[str, ...], DictConfig] = {}
-        self._own: dict[tuple[str, ...], DictConfig] = {}
+        self._master = master_config
+        self._bases: dict[tuple[str, ...], Base] = {}
 
-    def own_part(self, master_config: DictConfig, sweep_overrides: Sequence[str]) -> DictConfig:
-        """One point without Hydra's own node, which is the larger part; raises what Hydra raises."""
-        shape, values, _ = self._split(sweep_overrides)
-        if shape not in self._own:
-            own = copy.deepcopy(self._base(master_config, shape))
-            with read_write(own), open_dict(own):
-                del own["hydra"]
-            self._own[shape] = own
-        point = copy.deepcopy(self._own[shape])
-        self._loader._apply_overrides_to_config(values, point)
+    def product(self, arguments: Sequence[str]) -> list[list[str]]:
+        """The overrides of every point of a sweep: all combinations of the values that its arguments list."""
+        from hydra._internal.core_plugins.basic_sweeper import BasicSweeper  # not before Hydra has found its plugins
+
+        parsed = OverridesParser.create(config_loader=self._loader).parse_overrides(list(arguments))
+        return [list(overrides) for overrides in BasicSweeper.split_arguments(parsed, None)[0]]
+
+    def point(self, overrides: Sequence[str], number: int) -> Composed:
+        """The point of a sweep that has this number."""
+        parsed = self._parse(overrides)
+        base = self._base(parsed.shape)
+        config = copy.deepcopy(base.own)
+        self._loader._apply_overrides_to_config(parsed.values, config)
+        given = [str(override.input_line) for override in parsed.own]
+        folder = str(number) if base.naming == NUMBERED else self._subfolder(parsed, number)
+        return Composed(config, given, folder)
+
+    def whole(self, overrides: Sequence[str]) -> DictConfig:
+        """A point with Hydra's own node."""
+        return self._whole(self._parse(overrides))
+
+    def _whole(self, parsed: Parsed) -> DictConfig:
+        point = copy.deepcopy(self._base(parsed.shape).whole)
+        self._loader._apply_overrides_to_config(parsed.values, point)
+        naming = point.hydra.job.config.override_dirname
+        with open_dict(point.hydra):
+            point.hydra.sweep.dir = self._master.hydra.sweep.dir
+            point.hydra.overrides.task = [override.input_line for override in parsed.own]
+            point.hydra.job.override_dirname = get_overrides_dirname(
+                parsed.own, exclude_keys=naming.exclude_keys, item_sep=naming.item_sep, kv_sep=naming.kv_sep
+            )
         return point
 
-    def given(self, sweep_overrides: Sequence[str]) -> list[str]:
-        """The overrides of a point that are not for Hydra itself, as a record stores them."""
-        parsed = OverridesParser.create().parse_overrides(list(sweep_overrides))
-        return [str(override.input_line) for override in parsed if not override.is_hydra_override()]
-
-    def subfolder(self, master_config: DictConfig, sweep_overrides: Sequence[str], number: int) -> str:
-        """What hydra.sweep.subdir says for the point of this number; raises what Hydra raises."""
-        base = self._base(master_config, self._split(sweep_overrides)[0])
-        naming = OmegaConf.to_container(base.hydra.sweep, resolve=False)["subdir"]  # type: ignore[index,call-overload]
-        if naming == "${hydra.job.num}":
-            return str(number)
-        point = self.whole(master_config, sweep_overrides)
+    def _subfolder(self, parsed: Parsed, number: int) -> str:
+        """What hydra.sweep.subdir says for the point of this number."""
+        point = self._whole(parsed)
         with read_write(point), open_dict(point):
             point.hydra.job.num = number
             point.hydra.job.id = str(number)
@@ -58,32 +111,21 @@ class PointComposer:
         finally:
             instance.cfg = before
 
-    def whole(self, master_config: DictConfig, sweep_overrides: Sequence[str]) -> DictConfig:
-        """One point with Hydra's own node."""
-        shape, values, parsed = self._split(sweep_overrides)
-        point = copy.deepcopy(self._base(master_config, shape))
-        self._loader._apply_overrides_to_config(values, point)
-        given = [override for override in parsed if not override.is_hydra_override()]
-        naming = point.hydra.job.config.override_dirname
-        with open_dict(point.hydra):
-            point.hydra.sweep.dir = master_config.hydra.sweep.dir
-            point.hydra.overrides.task = [override.input_line for override in given]
-            point.hydra.job.override_dirname = get_overrides_dirname(
-                given, exclude_keys=naming.exclude_keys, item_sep=naming.item_sep, kv_sep=naming.kv_sep
-            )
-        return point
+    def _base(self, shape: tuple[str, ...]) -> Base:
+        if shape not in self._bases:
+            whole = self._loader.load_sweep_config(self._master, list(shape))
+            own = copy.deepcopy(whole)
+            with read_write(own), open_dict(own):
+                del own["hydra"]
+            sweep: Any = OmegaConf.to_container(whole.hydra.sweep, resolve=False)
+            self._bases[shape] = Base(whole, own, sweep["subdir"])
+        return self._bases[shape]
 
-    def _split(self, overrides: Sequence[str]) -> tuple[tuple[str, ...], list[Override], list[Override]]:
-        """What shapes a point (groups, additions, deletions), what only sets values, and both as parsed."""
+    def _parse(self, overrides: Sequence[str]) -> Parsed:
         parsed = OverridesParser.create().parse_overrides(list(overrides))
         values = [override for override in parsed if self._sets_a_value(override)]
-        return tuple(str(override.input_line) for override in parsed if override not in values), values, parsed
-
-    def _base(self, master_config: DictConfig, shape: tuple[str, ...]) -> DictConfig:
-        """The point of one shape without any values, composed once."""
-        if shape not in self._bases:
-            self._bases[shape] = self._compose(master_config, list(shape))
-        return self._bases[shape]
+        shape = tuple(str(override.input_line) for override in parsed if override not in values)
+        return Parsed(parsed, shape, values)
 
     def _sets_a_value(self, override: Override) -> bool:
         """True for a plain `key=value`: not a choice of group, not an addition or a deletion."""

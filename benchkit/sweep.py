@@ -8,7 +8,6 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.plugins import Plugins
 from hydra.core.utils import configure_log
 from hydra.plugins import sweeper
@@ -77,8 +76,10 @@ class Sweeper(sweeper.Sweeper):
         """Runs all points; what became of them is in STATUSES."""
         configs, entries = self.compose(arguments)
         if self._only_check:
-            folder = Path(self._config.hydra.sweep.dir)
-            return [] if self._resume else sweep_folder.require_unused(folder, [each.folder for each in entries])
+            if not self._resume:
+                folder = Path(self._config.hydra.sweep.dir)
+                sweep_folder.require_unused(folder, [entry.folder for entry in entries])
+            return []
         with contextlib.ExitStack() as held:
             agents, agenda = self.meet(configs, entries, held)
             points = [
@@ -182,19 +183,17 @@ class Sweeper(sweeper.Sweeper):
 
     def compose(self, arguments: list[str]) -> tuple[list[RunConfig], list[Entry]]:
         """Composes and checks every point; raises ConfigError for the first that is wrong."""
-        from hydra._internal.core_plugins.basic_sweeper import BasicSweeper  # not before Hydra has found its plugins
-
-        parser = OverridesParser.create(config_loader=self._context.config_loader)
+        composer, started = PointComposer(self._context.config_loader, self._config), topology.started()
         own = [f"{name}={value}" for name, value in self._params.items()]
-        points = list(BasicSweeper.split_arguments(parser.parse_overrides([*own, *arguments]), None)[0])
-        composer, started = PointComposer(self._context.config_loader), topology.started()
-        configs = [typed(composer.own_part(self._config, overrides)) for overrides in points]
-        for config in configs:
-            self._launcher.check(config, started)
+        composed, configs = [], []
+        for number, overrides in enumerate(composer.product([*own, *arguments])):
+            composed.append(composer.point(overrides, number))
+            configs.append(typed(composed[-1].config))
+            self._launcher.check(configs[-1], started)
         entries = manifest.entries(
             [manifest.key_of(as_dict(config)) for config in configs],
-            [composer.subfolder(self._config, overrides, number) for number, overrides in enumerate(points)],
-            [composer.given(overrides) for overrides in points],
+            [point.folder for point in composed],
+            [point.overrides for point in composed],
         )
         manifest.require_folders_of_their_own(entries)
         return configs, entries

@@ -39,12 +39,12 @@ def master(loader):
 def test_it_equals_what_hydra_composes(loader, master, overrides):
     expected = loader.load_sweep_config(master, overrides)
     expected.hydra.sweep.dir = master.hydra.sweep.dir  # all points share the sweep's, whenever they are composed
-    compose = PointComposer(loader)
-    compose.whole(master, ["+suite=allreduce", "data_size=99"])  # another point before it
-    point = compose.whole(master, overrides)
+    composer = PointComposer(loader, master)
+    composer.whole(["+suite=allreduce", "data_size=99"])  # another point before it
+    point = composer.whole(overrides)
     assert OmegaConf.to_yaml(point) == OmegaConf.to_yaml(expected)
     assert OmegaConf.get_type(point) is OmegaConf.get_type(expected)
-    own = compose.own_part(master, overrides)
+    own = composer.point(overrides, 0).config
     assert OmegaConf.get_type(own) is OmegaConf.get_type(expected)
     assert OmegaConf.to_container(own) == {
         name: value for name, value in OmegaConf.to_container(expected).items() if name != "hydra"
@@ -52,9 +52,9 @@ def test_it_equals_what_hydra_composes(loader, master, overrides):
 
 
 def test_one_point_does_not_change_the_next(loader, master):
-    compose = PointComposer(loader)
-    compose.whole(master, ["+suite=allreduce", "seed=7"])
-    assert compose.whole(master, ["+suite=allreduce", "data_size=2"]).seed == 0
+    composer = PointComposer(loader, master)
+    composer.point(["+suite=allreduce", "seed=7"], 0)
+    assert composer.point(["+suite=allreduce", "data_size=2"], 1).config.seed == 0
 
 
 @pytest.mark.parametrize("wrong", ["data_sizee=1", "timeout_s=abc", "backend=none_such"])
@@ -62,6 +62,6 @@ def test_it_raises_what_hydra_raises(loader, master, wrong):
     with pytest.raises(HydraException) as expected:
         loader.load_sweep_config(master, ["+suite=allreduce", wrong])
     with pytest.raises(type(expected.value)) as given:
-        PointComposer(loader).whole(master, ["+suite=allreduce", wrong])
+        PointComposer(loader, master).point(["+suite=allreduce", wrong], 0)
     assert str(given.value) == str(expected.value)
     assert isinstance(given.value, ConfigCompositionException | HydraException)
