@@ -37,7 +37,7 @@ def follow(
     total, ended_at = len(waiting), dict[int, float]()
     said, pause_s = "", LOOK_S[0]
     try:
-        while waiting:
+        while True:
             states = queue.states()
             for job, point in list(waiting):
                 if found := conclusion(point, job, states[job], ended_at, queue, stale):
@@ -45,12 +45,13 @@ def follow(
                     waiting.remove((job, point))
                     pause_s = LOOK_S[0]
                     yield str(found["status"])
-            if waiting and (saying := summary(states)) != said:
+            if not waiting:
+                return
+            if (saying := summary(states)) != said:
                 log.info("%s: %s", queue.name, saying)
                 said = saying
-            if waiting:
-                time.sleep(pause_s)
-                pause_s = min(LOOK_S[1], pause_s * 1.1)
+            time.sleep(pause_s)
+            pause_s = min(LOOK_S[1], pause_s * 1.1)
     except (KeyboardInterrupt, GeneratorExit):
         log.warning("%d of %d points have ended; %s", total - len(waiting), total, queue.interrupt())
         raise
@@ -75,8 +76,7 @@ def conclusion(
     stale: Mapping[Path, Signature],
 ) -> dict[str, Any] | None:
     """A point's record once nothing more will happen to it, else None."""
-    signature = record_signature(point.folder)
-    there = None if signature and signature == stale.get(point.folder) else point.record()
+    there = fresh_record(point, stale)
     if there and there["status"] in record.FINAL:
         return there
     if not state.status:
@@ -89,7 +89,14 @@ def conclusion(
     known = "in this point" if there else "no record of this point"
     output = f"see {queue.output(job)}" if queue.output(job).exists() else ""
     said = " ".join(part for part in (f"{queue.name}:", state.word, state.detail) if part)
-    return note_end(point, there, state.status, "; ".join(part for part in (said, known, output) if part))
+    message = "; ".join(part for part in (said, known, output) if part)
+    return note_end(point, state.status, message, lambda: fresh_record(point, stale))
+
+
+def fresh_record(point: Point, stale: Mapping[Path, Signature]) -> dict[str, Any] | None:
+    """The record of this attempt at a point; None where there is none yet."""
+    signature = record_signature(point.folder)
+    return None if signature and signature == stale.get(point.folder) else point.record()
 
 
 def record_signature(folder: Path) -> Signature | None:

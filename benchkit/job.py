@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass
 from importlib import metadata
 from itertools import compress
@@ -79,14 +80,14 @@ class Job:
     def join(self) -> tuple[Agents, list[Point]]:
         """Meets the agents on the job's other nodes; the points that agent 0 finds open. In vain, it leaves."""
         traits = {"benchkit": benchkit.__version__, "torch": metadata.version("torch")}
-        is_open = [resume.is_open(point.folder) for point in self.points]
+        is_open = [not resume.settled_status(point.folder) for point in self.points]
         try:
             agents = join(topology.started(), traits, self.folder, self.points[0].config.join_timeout_s)
             return agents, list(compress(self.points, agents.exchange(is_open, STEP_S)[0]))
         except (JoinError, Lost) as error:
             for point in compress(self.points, is_open):
                 if topology.started().index == 0:
-                    note_end(point, None, "error", str(error))
+                    note_end(point, "error", str(error))
             sys.exit(str(error))
 
     def stop(self, number: int, frame: Any) -> None:
@@ -111,11 +112,16 @@ class Job:
         sys.exit(128 + error.number)
 
 
-def note_end(point: Point, begun: dict[str, Any] | None, status: str, message: str) -> dict[str, Any] | None:
+def note_end(
+    point: Point, status: str, message: str, current: Callable[[], dict[str, Any] | None] = lambda: None
+) -> dict[str, Any] | None:
     """Writes how a point ended into the record that was left unfinished, or never begun.
 
-    begun: what its record says; None where this attempt has none. Returns the record; None where a process is at the
-    point, or has finished it meanwhile.
+    Args:
+        current: reads this attempt's record; None where it has begun none.
+
+    Returns:
+        The record; None where a process is at the point, or has finished it meanwhile.
     """
     from benchkit import recording  # takes seconds: before the record is looked at
     from benchkit.verdict import error_report
@@ -123,8 +129,8 @@ def note_end(point: Point, begun: dict[str, Any] | None, status: str, message: s
     point.folder.mkdir(parents=True, exist_ok=True)
     try:
         with claimed(point.folder, POINT_FILE, anywhere=True):
-            there = point.record()
-            if begun and there and there["status"] in record.FINAL:
+            begun = current()
+            if begun and begun["status"] in record.FINAL:
                 return None
             result = begun or recording.new_record(point, point.unplaced())
             if not begun:
