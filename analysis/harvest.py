@@ -61,11 +61,12 @@ def harvest(places: Iterable[Path]) -> Harvest:
         found.num_files += 1
         try:
             require_regular(path)
-            digest = hashlib.sha256(path.read_bytes()).digest()
+            content = path.read_bytes()
+            digest = hashlib.sha256(content).digest()
             if digest in met:
                 found.num_copies += 1
                 continue
-            add_record(found, path, folder := run_folder(path))
+            add_record(found, content, path, folder := run_folder(path))
         except (ValueError, OSError) as error:
             found.passed_over.append(one_line(error))
         except (LookupError, TypeError, AttributeError, ArithmeticError) as error:
@@ -80,15 +81,15 @@ def harvest(places: Iterable[Path]) -> Harvest:
     return found
 
 
-def add_record(found: Harvest, path: Path, folder: Path) -> None:
+def add_record(found: Harvest, content: bytes, path: Path, folder: Path) -> None:
     """Adds the rows of one record. Raises ValueError, KeyError, … for a file that is none."""
-    content = record.read(path)
+    parsed = record.parse(content, path)
     try:
-        validate(content)
+        validate(parsed)
     except ValueError as error:
         raise ValueError(f"{path}: {error}") from None
-    content |= {"path": printable(str(path)), "run": str(folder)}
-    rows, ranks = rows_of(content), rank_rows(content)
+    parsed |= {"path": printable(str(path)), "run": str(folder)}
+    rows, ranks = rows_of(parsed), rank_rows(parsed)
     found.rows += rows
     found.ranks += ranks
 
@@ -154,11 +155,6 @@ def missing(places: Iterable[Path]) -> str:
 def record_files(place: Path) -> Iterator[Path]:
     """The record files at or below a place, in the order of their folders' numbers."""
     if place.is_dir():
-        yield from sorted(place.rglob(PATTERN), key=lambda path: [numbered(part) for part in path.parts])
+        yield from sorted(place.rglob(PATTERN), key=record.by_number)
     else:
         yield place
-
-
-def numbered(part: str) -> tuple[int, str]:
-    """Sorts 2 before 10."""
-    return (int(part), "") if part.isdecimal() else (-1, part)

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import benchkit
-from benchkit import manifest, record, resume
+from benchkit import manifest, resume
 from benchkit.checkout import checkout
 from benchkit.claim import claimed
 from benchkit.errors import ConfigError
@@ -103,17 +103,12 @@ def resumed(folder: Path, wanted: Manifest, world_sizes: Sequence[int | None], a
     began_with = before.made_with or wanted.made_with
     Manifest(before.arguments or wanted.arguments, began_with, points + others, before.jobs).write(folder)
     folders = [entry.folder for entry in points]
-    is_open = [must_run(folder / name, size, asked.retry) for name, size in zip(folders, world_sizes, strict=True)]
-    statuses = [resume.status_in(folder / name) for name, each in zip(folders, is_open, strict=True) if not each]
-    return Agenda(folder, folders, list(itertools.compress(range(len(points)), is_open)), statuses, differing)
-
-
-def must_run(folder: Path, world_size: int | None, retry: str) -> bool:
-    """Whether a point is still to be measured, or again since it would now have another number of ranks."""
-    if resume.is_open(folder, retry):
-        return True
-    content = record.read(folder / record.FILE_NAME)
-    return world_size is not None and resume.finished_elsewhere(content, world_size)
+    statuses = [
+        resume.settled_status(folder / name, asked.retry, world_size)
+        for name, world_size in zip(folders, world_sizes, strict=True)
+    ]
+    is_open = [index for index, status in enumerate(statuses) if not status]
+    return Agenda(folder, folders, is_open, list(filter(None, statuses)), differing)
 
 
 def made_with(started: Started, agents: Agents, launcher: Launcher) -> dict[str, str]:

@@ -138,7 +138,7 @@ def is_below(folder: str) -> bool:
 def from_records(folder: Path) -> Manifest:
     """What the records below a folder tell of their sweep; raises ConfigError where there is none."""
     contents: dict[str, dict[str, Any]] = {}
-    for path in sorted(folder.glob(f"*/{record.FILE_NAME}"), key=lambda path: numbered(path.parent.name)):
+    for path in sorted(folder.glob(f"*/{record.FILE_NAME}"), key=record.by_number):
         try:
             content = record.read(path)
             contents[path.parent.name] = {"key": key_of(content["config"]), "overrides": list(content["overrides"])}
@@ -155,11 +155,6 @@ def from_records(folder: Path) -> Manifest:
             [each["overrides"] for each in contents.values()],
         ),
     )
-
-
-def numbered(name: str) -> tuple[int, str]:
-    """Sorts 2 before 10."""
-    return (int(name), "") if name.isdecimal() else (-1, name)
 
 
 def merged(before: Iterable[Entry], now: Sequence[Entry]) -> list[Entry]:

@@ -1,6 +1,5 @@
 """One point of a sweep as it is handed to whoever runs it: an agent here, or a job of Slurm's."""
 
-import contextlib
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -41,7 +40,5 @@ class Point:
 
     def record(self) -> dict[str, Any] | None:
         """Its record as far as there is one that can be read and says what became of the point."""
-        with contextlib.suppress(ValueError):
-            found = record.read(self.folder / record.FILE_NAME)
-            return found if {"status", "agents", "config", "cases"} <= found.keys() else None
-        return None
+        found = record.read_in(self.folder)
+        return found if found and {"status", "agents", "config", "cases"} <= found.keys() else None

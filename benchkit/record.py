@@ -100,8 +100,24 @@ def flush_names(folder: Path) -> None:
 def read(path: Path) -> dict[str, Any]:
     """Reads a record; raises ValueError that says why where the file is none of ours."""
     try:
-        record = orjson.loads(path.read_bytes())
-    except (OSError, orjson.JSONDecodeError) as error:
+        content = path.read_bytes()
+    except OSError as error:
+        raise ValueError(f"{path}: not readable ({error})") from None
+    return parse(content, path)
+
+
+def read_in(folder: Path) -> dict[str, Any] | None:
+    """The record in a point's folder; None where there is none that can be read."""
+    with contextlib.suppress(ValueError):
+        return read(folder / FILE_NAME)
+    return None
+
+
+def parse(content: bytes, path: Path) -> dict[str, Any]:
+    """The record that a file holds; raises ValueError that says why where it is none of ours."""
+    try:
+        record = orjson.loads(content)
+    except orjson.JSONDecodeError as error:
         raise ValueError(f"{path}: not readable as JSON ({error})") from None
     if not isinstance(record, dict) or "schema_version" not in record:
         raise ValueError(f"{path}: not a benchkit record (no schema_version)")
@@ -109,6 +125,11 @@ def read(path: Path) -> dict[str, Any]:
         allowed = ", ".join(map(str, READABLE_VERSIONS))
         raise ValueError(f"{path}: record version {record['schema_version']}, this benchkit reads {allowed}")
     return record
+
+
+def by_number(path: Path) -> list[tuple[int, str]]:
+    """Sorts paths so that the folder 2 comes before the folder 10."""
+    return [(int(part), "") if part.isdecimal() else (-1, part) for part in path.parts]
 
 
 def shortage(folder: Path) -> str:

@@ -6,7 +6,6 @@ A job that Slurm starts again goes on the same way.
 import argparse
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
@@ -20,8 +19,6 @@ RETRY: Mapping[str, tuple[str, ...]] = {
     "all": tuple(status for status in record.STATUSES if status != "ok"),
 }
 """Per value of --retry the statuses of points that are measured again."""
-ATTEMPT = "attempt_{}"
-SETTING = "hydra.sweeper.resume="
 
 
 @dataclass(frozen=True)
@@ -42,7 +39,7 @@ class Resume:
         """The settings of benchkit's sweeper that say the same to Hydra."""
         quoted = str(self.folder.resolve()).replace("\\", "\\\\").replace("'", "\\'")
         return [
-            f"{SETTING}'{quoted}'",
+            f"hydra.sweeper.resume='{quoted}'",
             f"hydra.sweep.dir='{quoted}'",
             f"hydra.sweeper.retry={self.retry}",
             f"hydra.sweeper.force={str(self.force).lower()}",
@@ -97,16 +94,20 @@ def without_settings(arguments: Iterable[str]) -> list[str]:
     ]
 
 
-def is_open(folder: Path, retry: str = "none") -> bool:
-    """Whether the point in a folder is still to be measured: it has no readable record, or one that says so."""
-    return status_in(folder) in ("", *RETRY[retry])
+def settled_status(folder: Path, retry: str = "none", world_size: int | None = None) -> str:
+    """How the point in a folder ended; "" where it is still to be measured, or again.
 
-
-def status_in(folder: Path) -> str:
-    """What the record in a point's folder says; "" where there is none that can be read."""
-    with suppress(ValueError):
-        return str(record.read(folder / record.FILE_NAME).get("status", ""))
-    return ""
+    Args:
+        retry: which ends do not count; a key of RETRY.
+        world_size: the number of ranks that the point would now have; None where that is not known.
+    """
+    content = record.read_in(folder) or {}
+    status = content.get("status")
+    if status not in record.STATUSES or status in RETRY[retry]:
+        return ""
+    if world_size is not None and finished_elsewhere(content, world_size):
+        return ""
+    return str(status)
 
 
 def differences(before: Mapping[str, str], now: Mapping[str, str]) -> dict[str, list[str]]:
@@ -129,7 +130,7 @@ def set_aside(folder: Path) -> int:
     number = 1 + max(numbers, default=0)
     if not (folder / record.FILE_NAME).exists():
         return number
-    prefix = ATTEMPT.format(number)
+    prefix = f"attempt_{number}"
     for path in list(folder.glob("*rank_*")):  # logs and traces
         if not path.name.startswith("attempt_"):
             path.rename(folder / f"{prefix}_{path.name}")

@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 
 from omegaconf import OmegaConf
 
-from benchkit import manifest, record, resume
+from benchkit import manifest, record
 from benchkit.config import RunConfig
 from benchkit.errors import ConfigError
 from benchkit.job import Job
@@ -107,4 +107,4 @@ class Submitting(Launcher):
 
 def in_job(point: Point | None) -> bool:
     """Whether a job that is still there has this point of ours before it."""
-    return point is not None and resume.status_in(point.folder) not in record.FINAL
+    return point is not None and (record.read_in(point.folder) or {}).get("status") not in record.FINAL

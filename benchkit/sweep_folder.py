@@ -117,8 +117,8 @@ def print_table(folder: Path) -> None:
     from analysis.table import as_text, combine
 
     found = harvest([folder])
-    for line in found.passed_over:
-        log.warning("passed over %s", line)
+    for line in found.remarks():
+        log.warning(line)
     if found.rows:
         table = as_text(combine(found.rows))
         log.info("\n%s\n\nrecords: %s   tables and plots: python -m analysis %s", table, folder, folder)
@@ -147,7 +147,7 @@ def require_unused(folder: Path, subfolders: list[str]) -> None:
 
     if (folder / manifest.FILE_NAME).exists():
         points = manifest.read(folder).points
-        num_open = sum(resume.is_open(folder / point.folder) for point in points)
+        num_open = sum(not resume.settled_status(folder / point.folder) for point in points)
         if num_open:
             raise ConfigError(
                 f"hydra.sweep.dir={folder}: holds a sweep with {num_open} of {len(points)} points to be measured; "

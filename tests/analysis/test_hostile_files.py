@@ -11,7 +11,7 @@ import pytest
 from analysis import harvest as harvesting
 from analysis import style
 from analysis.__main__ import main
-from analysis.harvest import harvest, numbered
+from analysis.harvest import harvest
 from analysis.plots import sizes
 from analysis.report import file_name
 from analysis.tables import link
@@ -92,7 +92,6 @@ def test_a_pipe_given_by_its_name_is_not_waited_for(tmp_path, capsys):
 def test_folders_named_by_no_decimal_are_sorted(tmp_path):
     write_all(tmp_path / "²", [make_record()])
     assert len(harvest([tmp_path]).rows) == 1
-    assert numbered("²") == (-1, "²")
 
 
 def test_a_folder_whose_name_is_no_text_is_reported(tmp_path, capsys):

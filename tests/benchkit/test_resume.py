@@ -39,13 +39,13 @@ def store(folder, status, **config):
 )
 def test_what_is_measured_again(tmp_path, status, open_under):
     store(tmp_path, status)
-    assert [retry for retry in resume.RETRY if resume.is_open(tmp_path, retry)] == open_under
+    assert [retry for retry in resume.RETRY if not resume.settled_status(tmp_path, retry)] == open_under
 
 
 def test_a_point_without_a_readable_record_is_open(tmp_path):
-    assert resume.is_open(tmp_path / "nowhere")
+    assert resume.settled_status(tmp_path / "nowhere") == ""
     (tmp_path / record.FILE_NAME).write_text("{half")
-    assert resume.is_open(tmp_path)
+    assert resume.settled_status(tmp_path) == ""
 
 
 def test_every_status_is_decided():
