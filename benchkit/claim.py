@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TextIO
 
 from benchkit.errors import ConfigError
-from launch.topology import node_name, read_text
+from launch.topology import boot_id, node_name
 
 FILE_NAME = ".owner"
 POINT_FILE = ".point-owner"
@@ -33,7 +33,7 @@ class Owner:
 
 def this_process() -> Owner:
     """The owner that this process would be."""
-    return Owner(node_name(), read_text("/proc/sys/kernel/random/boot_id"), os.getpid())
+    return Owner(node_name(), boot_id(), os.getpid())
 
 
 @contextlib.contextmanager

@@ -8,11 +8,12 @@ from pathlib import Path
 
 import torch.distributed as dist
 
+from launch.address import LOOPBACK
 from launch.child import MEETING_FILE
 
 STORE_TIMEOUT = timedelta(seconds=60)
 GLOO_INTERFACE = "GLOO_SOCKET_IFNAME"
-LOOPBACK = Path("/sys/class/net/lo")
+LOOPBACK_INTERFACE = Path("/sys/class/net/lo")
 
 
 @dataclass(frozen=True)
@@ -47,8 +48,8 @@ class Rendezvous:
         """What ranks on one host need: the file, and that gloo listens on loopback, out of the network's reach."""
         if not self.file:
             return {}
-        chosen = GLOO_INTERFACE in os.environ or not LOOPBACK.exists()
-        return {MEETING_FILE: self.file} | ({} if chosen else {GLOO_INTERFACE: LOOPBACK.name})
+        chosen = GLOO_INTERFACE in os.environ or not LOOPBACK_INTERFACE.exists()
+        return {MEETING_FILE: self.file} | ({} if chosen else {GLOO_INTERFACE: LOOPBACK_INTERFACE.name})
 
 
 @dataclass(frozen=True)
@@ -83,4 +84,4 @@ def memory_file() -> MemoryFile:
 @functools.cache
 def tcp_store() -> dist.TCPStore:
     """Agent 0's store, on a port that the system chose."""
-    return dist.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
+    return dist.TCPStore(LOOPBACK, 0, is_master=True, wait_for_workers=False)

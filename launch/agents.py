@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
+from launch.address import LOOPBACK
 from launch.members import Lost, Member, SweepEnds, this_member
 from launch.stops import Stopped, as_stopped, wait_for
 from launch.wires import Gone, Wire
@@ -196,4 +197,4 @@ class Agents:
 def alone() -> Agents:
     """The only agent there is."""
     me = this_member(0)
-    return Agents(me, [me], {}, "127.0.0.1")
+    return Agents(me, [me], {}, LOOPBACK)

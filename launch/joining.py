@@ -9,7 +9,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from launch.address import Address
+from launch.address import LOOPBACK, Address
 from launch.agents import Agents, alone
 from launch.handshake import HELLO_S, Stranger, call, callers
 from launch.meeting import JoinError, Meeting, until
@@ -74,7 +74,7 @@ def receive_all(
         wire.send("welcome", {"problem": problem, "members": [asdict(member) for member in listed]})
     if problem:
         raise JoinError(problem)
-    return Agents(me, listed, dict(sorted(wires.items())), "127.0.0.1")
+    return Agents(me, listed, dict(sorted(wires.items())), LOOPBACK)
 
 
 def parse_hello(hello: Any, count: int) -> tuple[Member, dict[str, str]]:

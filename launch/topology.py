@@ -77,13 +77,18 @@ def node_name() -> str:
     return os.environ.get("SLURMD_NODENAME") or socket.gethostname()
 
 
+def boot_id() -> str:
+    """What tells this host, since it started, from all others; its name where the kernel does not say."""
+    return read_text("/proc/sys/kernel/random/boot_id") or socket.gethostname()
+
+
 def namespace(kind: str) -> str:
     """What all processes share that see the same network ("net") or clock ("time") of the same running kernel."""
     try:
         inode = os.stat(f"/proc/self/ns/{kind}").st_ino
     except OSError:  # no such namespaces here: one per host
         inode = 0
-    return f"{read_text('/proc/sys/kernel/random/boot_id') or socket.gethostname()}-{inode}"
+    return f"{boot_id()}-{inode}"
 
 
 def usable_cores() -> list[int]:
