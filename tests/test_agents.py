@@ -88,7 +88,7 @@ def test_processes_that_nothing_holds_together_are_told_what_to_set(cli):
 
 
 def test_a_rank_that_fails_elsewhere_has_its_name_and_the_next_point_runs(cli):
-    [(code, _, _), (other, _, _)] = ends(cli.agents(2, *POINT[:2], "timeout_s=20", "fault=sigkill,raise,hang,none"))
+    [(code, _, _), (other, _, _)] = ends(cli.agents(2, *POINT[:2], "timeout_s=12", "fault=sigkill,raise,hang,none"))
     assert (code, other) == (1, 0)
     *failed, sound = cli.records()
     assert [record["status"] for record in failed] == ["crash", "error", "timeout"]

@@ -184,6 +184,7 @@ def test_a_typo_in_a_yaml_of_ones_own_is_one_line(tmp_path, monkeypatch):
         assert len(refusal.splitlines()) == 1
 
 
+@pytest.mark.slow
 def test_a_reader_that_leaves_early_does_not_end_the_sweep(cli):
     command = f"{sys.executable} -m benchkit +suite=allreduce {' '.join(QUICK)} measure.mode=loop -m seed=1,2 | head -1"
     done = subprocess.run(command, shell=True, cwd=cli.folder, env=cli.environment, capture_output=True, text=True)

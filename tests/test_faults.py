@@ -14,7 +14,7 @@ from tests.support.faulty import FAULTS
 def sweep(module_cli: Cli) -> tuple[Cli, "subprocess.CompletedProcess[str]"]:
     """One sweep over all faults, a sound point at its end."""
     faults = ",".join([*FAULTS[1:], "none"])
-    done = module_cli("+suite=faulty", "-m", f"fault={faults}", "timeout_s=20", "measure.max_iterations=10")
+    done = module_cli("+suite=faulty", "-m", f"fault={faults}", "timeout_s=12", "measure.max_iterations=10")
     return module_cli, done
 
 
@@ -110,6 +110,7 @@ def test_ctrl_c_keeps_what_is_measured_and_leaves_nothing_running(cli):
     assert wait_until(lambda: not cli.processes())
 
 
+@pytest.mark.slow
 def test_sigterm_is_recorded_by_name(cli):
     process = cli.start("+suite=faulty", "fault=hang", "timeout_s=600")
     assert wait_until(lambda: len(cli.records()) == 1 and (cli.folder / "outputs/latest/0/rank_1.log").exists())

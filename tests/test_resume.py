@@ -38,7 +38,7 @@ def begun_in(cli: Cli, point: int) -> bool:
 
 
 def test_a_killed_sweep_goes_on_where_it_was(cli):
-    killed_in(cli, 2, *FAULTY, "fault=none", "seed=1,1,2,3", "measure.max_iterations=1000")
+    killed_in(cli, 2, *FAULTY, "fault=none", "seed=1,1,2,3", "measure.max_iterations=200")
     before = {path: path.read_bytes() for path in (cli.folder / "outputs" / "s").glob("[01]/record.json")}
     assert len(before) == 2
     again = cli(*FAULTY, "fault=none", "seed=1,1,2,3")
