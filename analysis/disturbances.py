@@ -10,6 +10,8 @@ LIMITS = {
 }
 """The share of the measuring time beyond which it is told. That tasks wait for a core is recorded
 (`pressure_s`) and not told: the ranks' own threads do."""
+MOST_FALLEN = 0.9
+"""A lowest frequency below this share of the highest is told."""
 LEAST_S = 0.05
 """Less than this is told in no case: the kernel counts in ticks of a hundredth of a second."""
 
@@ -28,8 +30,13 @@ def describe(case: Mapping[str, Any], slowed_by: str = "", num_hosts: int = 1) -
         del taken["throttled_s"]
     if num_hosts == 1 and "host_busy_s" in counted:
         taken["others_s"] = max(counted["host_busy_s"]) - sum(counted.get("own_busy_s", ()))
-    return "; ".join(
+    found = [
         words.format(taken[name] / elapsed_s)
         for name, (limit, words) in LIMITS.items()
         if taken.get(name, 0.0) > max(LEAST_S, limit * elapsed_s)
-    )
+    ]
+    ranges = zip(counted.get("lowest_ghz", ()), counted.get("highest_ghz", ()), strict=True)
+    lowest, highest = min(ranges, key=lambda ghz: ghz[0] - MOST_FALLEN * ghz[1], default=(0.0, 0.0))
+    if lowest < MOST_FALLEN * highest:
+        found.append(f"a core's frequency was between {lowest:.2f} and {highest:.2f} GHz")
+    return "; ".join(found)

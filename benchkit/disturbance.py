@@ -16,6 +16,9 @@ often another task took a core from it (getrusage)."""
 BUSY, STEAL = slice(0, 3), 7
 """Places among the numbers of the first line of /proc/stat: user, nice and system time; steal (proc(5))."""
 
+PROCESSOR = 36
+"""Place of the core's number in /proc/self/stat, after the process's name in brackets (proc(5), field 39)."""
+
 
 def read_counters() -> list[float]:
     """COUNTERS of this process and its host; 0 where the kernel does not tell."""
@@ -46,6 +49,20 @@ def pressure_s(path: Path) -> float:
         return float(read_text(str(path)).partition("\n")[0].rpartition("total=")[2]) / 1e6
     except ValueError:
         return 0.0
+
+
+def core_ghz() -> float:
+    """Frequency of the core that this process ran on last, in GHz; 0 where the kernel does not tell, as in most VMs."""
+    after_name = read_text("/proc/self/stat").rpartition(")")[2].split()
+    if len(after_name) <= PROCESSOR:
+        return 0.0
+    return ghz_of(Path(f"/sys/devices/system/cpu/cpu{after_name[PROCESSOR]}/cpufreq"))
+
+
+def ghz_of(cpufreq: Path) -> float:
+    """The present frequency by a core's folder of cpufreq; 0 where there is none."""
+    khz = read_text(str(cpufreq / "scaling_cur_freq"))
+    return int(khz) / 1e6 if khz.isdecimal() else 0.0
 
 
 @functools.cache

@@ -16,7 +16,7 @@ import numpy as np
 from benchkit.case import Case
 from benchkit.clocks import Clock
 from benchkit.config import MeasureConfig
-from benchkit.disturbance import COUNTERS, read_counters
+from benchkit.disturbance import COUNTERS, core_ghz, read_counters
 from benchkit.errors import starved
 from benchkit.intervals import Array, series_interval
 from benchkit.measurement import Measurement
@@ -135,11 +135,12 @@ class Timer:
         durations, starts, regions = self.sample(case, measurement.calls_per_sample, count)
         spent = [seconds[name] for name in case.regions for seconds in regions]
         grown = [after - then for after, then in zip(read_counters(), before, strict=True)]
-        gathered = self.exchange([*durations, *starts, *spent, *grown, self.clock.now() - began])
+        gathered = self.exchange([*durations, *starts, *spent, *grown, core_ghz(), self.clock.now() - began])
         columns = [[row[i * count : (i + 1) * count] for row in gathered] for i in range(2 + len(case.regions))]
         measurement.add(columns[0], columns[1], dict(zip(case.regions, columns[2:], strict=True)))
-        counted = [row[-1 - len(COUNTERS) : -1] for row in gathered]
+        counted = [row[-2 - len(COUNTERS) : -2] for row in gathered]
         measurement.add_disturbance(dict(zip(COUNTERS, map(list, zip(*counted, strict=True)), strict=True)))
+        measurement.add_frequency([row[-2] for row in gathered])
         measurement.elapsed_s += max(row[-1] for row in gathered)
         measurement.typical_s = measurement.elapsed_s / measurement.num_samples()
 

@@ -17,7 +17,8 @@ class Measurement:
         steady: whether the warm-up went on until calls got no faster; None where that was not tried.
         start_offsets_s: when each rank started, after the first to start, per iteration.
         regions_s: per region seconds per call, as [rank][iteration].
-        disturbance: per counter of `benchkit.disturbance`, its growth during the samples, by rank.
+        disturbance: per counter of `benchkit.disturbance`, its growth during the samples, by rank; and
+            lowest_ghz and highest_ghz, the range of core_ghz() after the blocks.
         stopped_by: target_rel_ci, max_iterations or max_seconds.
         converged: whether the target was met; None where there was none.
         ranks: how many take part, the first ones; None for all.
@@ -67,3 +68,9 @@ class Measurement:
         for name, by_rank in growth.items():
             before = self.disturbance.get(name, [0.0] * len(by_rank))
             self.disturbance[name] = [a + b for a, b in zip(before, by_rank, strict=True)]
+
+    def add_frequency(self, ghz: list[float]) -> None:
+        """Widens the range of each rank's frequency by that after a block."""
+        for name, furthest in (("lowest_ghz", min), ("highest_ghz", max)):
+            before = self.disturbance.get(name, ghz)
+            self.disturbance[name] = list(map(furthest, before, ghz))

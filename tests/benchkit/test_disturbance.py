@@ -6,6 +6,7 @@ import time
 from analysis import disturbances, sentences
 from benchkit import disturbance
 from benchkit.disturbance import COUNTERS, numbers_after, pressure_s, read_counters
+from benchkit.measurement import Measurement
 from tests.support.records import make_record, tabulate_records
 
 
@@ -83,3 +84,21 @@ def test_an_undisturbed_case_and_one_of_before_say_nothing():
     assert disturbances.describe(calm["cases"][0]) == ""
     assert disturbances.describe(make_record()["cases"][0]) == ""
     assert tabulate_records([calm])["disturbed"].isna().all()
+
+
+def test_a_frequency_is_read_in_ghz_and_0_where_the_kernel_does_not_tell(tmp_path):
+    assert disturbance.ghz_of(tmp_path) == 0
+    (tmp_path / "scaling_cur_freq").write_text("2596124\n")
+    assert disturbance.ghz_of(tmp_path) == 2.596124
+    assert disturbance.core_ghz() >= 0
+
+
+def test_the_range_of_a_frequency_is_kept_and_told_where_it_is_wide():
+    measurement = Measurement()
+    for ghz in ([3.0, 3.1], [2.9, 2.0], [3.2, 2.5]):
+        measurement.add_frequency(ghz)
+    assert measurement.disturbance == {"lowest_ghz": [2.9, 2.0], "highest_ghz": [3.2, 3.1]}
+    record = disturbed(**measurement.disturbance)
+    said = disturbances.describe(record["cases"][0])
+    assert said == "a core's frequency was between 2.00 and 3.10 GHz"
+    assert disturbances.describe(disturbed(lowest_ghz=[2.9, 0.0], highest_ghz=[3.0, 0.0])["cases"][0]) == ""

@@ -233,7 +233,7 @@ def test_what_disturbs_a_case_is_counted_on_every_rank_and_added_up(monkeypatch)
     config = plan(max_iterations=20, min_blocks=5)
     [result, _] = run([Case(), Case()], config, FakeClock(cycle([1.0])), exchange=two_ranks)
     assert result.disturbance["steal_s"] == [float(len(result.blocks))] * 2
-    assert set(result.disturbance) == set(COUNTERS)
+    assert set(result.disturbance) == {*COUNTERS, "lowest_ghz", "highest_ghz"}
 
 
 def test_ranks_that_take_no_part_have_no_say_in_a_latency():
