@@ -73,10 +73,16 @@ def is_gone() -> bool:
     """Whether the fork server that was started has ended."""
     deadline, server = time.monotonic() + GONE_S, pid()
     while server is not None and time.monotonic() < deadline:
-        with suppress(ChildProcessError):
-            if os.waitid(os.P_PID, server, os.WEXITED | os.WNOWAIT | os.WNOHANG):
-                return True
+        if has_ended(server):
+            return True
         time.sleep(0.01)
+    return False
+
+
+def has_ended(server: int) -> bool:
+    """Whether a child of ours has ended; it is left for multiprocessing to reap, which then starts another."""
+    with suppress(ChildProcessError):
+        return os.waitid(os.P_PID, server, os.WEXITED | os.WNOWAIT | os.WNOHANG) is not None
     return False
 
 
@@ -98,7 +104,7 @@ def answering() -> Iterator[None]:
     Raises TimeoutError then.
     """
     server, silent = pid(), threading.Event()
-    limit_s = ANSWER_S if server in _has_answered else LOAD_S
+    limit_s = ANSWER_S if server in _has_answered and not has_ended(server) else LOAD_S
 
     def give_up() -> None:
         silent.set()

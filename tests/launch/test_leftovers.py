@@ -31,8 +31,10 @@ def test_a_fork_server_that_does_not_answer_is_replaced(tmp_path, monkeypatch):
 
 def test_a_fresh_fork_server_may_take_longer(tmp_path, monkeypatch):
     """It imports torch first, which a slow file system may make a matter of minutes."""
+    server = fork_server.pid()
     monkeypatch.setattr(fork_server, "ANSWER_S", 0.0)
-    fork_server.kill()
+    os.kill(server, signal.SIGKILL)
+    assert wait_until(lambda: fork_server.has_ended(server))
     assert run("identity", tmp_path).failure is None
 
 
