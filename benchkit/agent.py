@@ -11,7 +11,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from benchkit import backends, crew, environment, layout, record, recording, resume, verdict
+from benchkit import crew, environment, layout, record, recording, resume, verdict
+from benchkit.assignment import Assignment
 from benchkit.claim import POINT_FILE, claimed
 from benchkit.config import RunConfig
 from benchkit.crew import Crew
@@ -22,7 +23,6 @@ from benchkit.progress import PROGRESS
 from benchkit.registry import start_fork_server
 from benchkit.rendezvous import Rendezvous
 from benchkit.verdict import error_report
-from benchkit.worker import Assignment
 from launch import clock_offsets, ranks, stops
 from launch.agents import STEP_S
 from launch.clock_offsets import Offset
@@ -142,7 +142,6 @@ def fork_ranks(
     """Starts this agent's ranks of one point and waits for their end, or that of others; never raises an Exception."""
     agents, host = crew.agents, crew.agents.me.host
     try:
-        backends.require_available(config)
         if config.start_method == "forkserver":
             start_fork_server([config.suite])
         with mps.daemon(layout.by_mps(config, plan.slowdown), len(crew.on_host_of(agents.me))) as shares:

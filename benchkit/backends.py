@@ -14,19 +14,19 @@ from benchkit.layout import Place
 from benchkit.rendezvous import STORE_TIMEOUT, Rendezvous
 
 
-def require_available(config: RunConfig) -> None:
-    """Raises Unavailable where this torch build lacks the backend, or the backend cannot use the device."""
-    backend, device = config.backend, config.hardware.device
-    if device not in backend.devices:
-        raise Unavailable(f"{backend.name} communicates {'/'.join(backend.devices)} tensors, not {device}")
-    if not dist.is_backend_available(backend.name):
-        raise Unavailable(f"torch {torch.__version__} here is built without {backend.name}")
-    if backend.name == "nccl" and config.hardware.ranks_per_device > 1:
-        raise Unavailable("nccl refuses ranks that share a GPU; gloo does not")
+def require_built(name: str) -> None:
+    """Raises Unavailable where this torch build lacks the backend."""
+    if not dist.is_backend_available(name):
+        raise Unavailable(f"torch {torch.__version__} here is built without {name}")
 
 
 def join(config: RunConfig, place: Place, world_size: int, rendezvous: Rendezvous) -> torch.device:
-    """Joins the process group of one point and returns this rank's device."""
+    """Joins the process group of one point and returns this rank's device.
+
+    Raises:
+        Unavailable: on all ranks alike, as require_built() does.
+    """
+    require_built(config.backend.name)
     device = torch.device("cpu")
     if config.hardware.device == "cuda":
         device = torch.device("cuda", place.device_index)
@@ -57,8 +57,7 @@ def side_group(
     if name == "default":
         return None
     backend, _, layer = name.partition("/tl/")
-    if not dist.is_backend_available(backend):
-        raise Unavailable(f"torch {torch.__version__} here is built without {backend}")
+    require_built(backend)
     if {backend, layer} & {"nccl", "cuda"} and device.type != "cuda":
         raise Unavailable(f"{name} communicates cuda tensors, not {device.type}")
     reason = ""

@@ -15,6 +15,7 @@ from omegaconf.errors import OmegaConfBaseException
 
 from benchkit import config as schemas
 from benchkit.config import Key, ModelConfig, RunConfig, described_keys
+from benchkit.environment import visible_gpus
 from benchkit.errors import ConfigError
 from benchkit.models.transformer.counts import parameters
 from benchkit.registry import SUITES, load_suites
@@ -50,8 +51,6 @@ def matmul_sizes(device: str) -> list[int]:
 
 def counts_of_gpus() -> str:
     """2, 4 and 6 as far as there are GPUs; 2 where there are fewer, which such a point then says."""
-    from benchkit.environment import visible_gpus  # imports torch
-
     there = len(visible_gpus())
     return ",".join(str(count) for count in (2, 4, 6) if count <= max(2, there))
 

@@ -1,20 +1,19 @@
 """What a reader of a record must know of the machine: versions, processor, GPUs, limits, load, the code's commit."""
 
 import functools
+import importlib.util
 import os
 import platform
+import runpy
 import shutil
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import torch
-import torch.cuda.nccl
-
 import benchkit
 from benchkit.checkout import checkout, output
-from benchkit.memory import available_bytes
+from benchkit.memory import host_available_bytes
 from launch.topology import available_cores, cpu_quota, node_name, read_text
 
 VERSIONS = ("torch", "cuda", "nccl", "kernel", "python", "git_commit", "git_diff_hash")
@@ -28,7 +27,7 @@ def describe() -> dict[str, Any]:
     return {
         **lasting(),
         "load_average": list(os.getloadavg()),
-        "available_bytes": available_bytes(torch.device("cpu")),
+        "available_bytes": host_available_bytes(),
     }
 
 
@@ -39,8 +38,8 @@ def lasting() -> dict[str, Any]:
         "host": node_name(),
         "benchkit": benchkit.__version__,
         "python": platform.python_version(),
-        "torch": torch.__version__,
-        "cuda": torch.version.cuda,
+        "torch": torch_build()["__version__"],
+        "cuda": torch_build()["cuda"],
         "nccl": nccl_version(),
         "platform": platform.platform(),
         "kernel": platform.release(),
@@ -77,10 +76,21 @@ def version_differences(agents: Sequence[Mapping[str, Any]]) -> list[str]:
     return lines
 
 
+@functools.cache
+def torch_build() -> dict[str, Any]:
+    """What torch/version.py defines: `__version__`, `cuda`, `hip`. To import torch takes seconds."""
+    spec = importlib.util.find_spec("torch")
+    if spec is None or spec.origin is None:
+        raise ModuleNotFoundError("torch is not installed")
+    return runpy.run_path(str(Path(spec.origin).with_name("version.py")))
+
+
 def nccl_version() -> str | None:
     """The version of NCCL that torch is built with, as "2.27.5"; None where it has none. Starts no CUDA."""
-    if torch.version.cuda is None:
+    if torch_build()["cuda"] is None:
         return None
+    import torch.cuda.nccl
+
     try:
         return ".".join(map(str, torch.cuda.nccl.version()))
     except (AttributeError, RuntimeError):  # a CUDA build without NCCL
@@ -106,11 +116,20 @@ def gpus() -> list[dict[str, str]]:
 
 def visible_gpus() -> list[str]:
     """The GPUs that this process's CUDA can use, by UUID where nvidia-smi tells; nothing of CUDA is started for it."""
-    usable = torch.cuda.device_count()
+    usable = num_usable_gpus()
     there = [gpu["uuid"] for gpu in lasting()["gpus"]] or [str(index) for index in range(usable)]
     chosen = [name.strip() for name in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if name.strip()]
     named = [there[int(name)] if name.isdigit() and int(name) < len(there) else name for name in chosen]
     return (named or there)[:usable]
+
+
+def num_usable_gpus() -> int:
+    """The GPUs that torch can use here; without a build for GPUs it is not asked."""
+    if not (torch_build()["cuda"] or torch_build().get("hip")):
+        return 0
+    import torch
+
+    return int(torch.cuda.device_count())
 
 
 def oom_kills() -> int:

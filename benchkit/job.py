@@ -15,11 +15,12 @@ from pathlib import Path
 from typing import Any
 
 import benchkit
-from benchkit import record, resume
+from benchkit import crew, record, recording, resume
 from benchkit.claim import POINT_FILE, claimed
 from benchkit.errors import ConfigError
 from benchkit.point import Point
 from benchkit.registry import start_fork_server
+from benchkit.verdict import error_report
 from launch import topology
 from launch.agents import STEP_S, Agents
 from launch.joining import join
@@ -61,8 +62,7 @@ class Job:
         show_log()
         handle(STOPPING, self.stop)
         signal.signal(signal.SIGCONT, signal.SIG_DFL)
-        from benchkit import crew
-        from benchkit.agent import run_and_tell
+        from benchkit.agent import run_and_tell  # numpy is imported from here on
 
         start_fork_server(point.config.suite for point in self.points)
         try:
@@ -123,9 +123,6 @@ def note_end(
     Returns:
         The record; None where a process is at the point, or has finished it meanwhile.
     """
-    from benchkit import recording  # takes seconds: before the record is looked at
-    from benchkit.verdict import error_report
-
     point.folder.mkdir(parents=True, exist_ok=True)
     try:
         with claimed(point.folder, POINT_FILE, anywhere=True):

@@ -56,7 +56,7 @@ class InPlace(Launcher):
         """Takes what `hydra.launcher` holds, which is nothing."""
 
     def run(self, points: Sequence[Point], folder: Path) -> Iterator[str]:
-        from benchkit.agent import run_and_tell  # torch is imported from here on
+        from benchkit.agent import run_and_tell  # numpy is imported from here on
 
         for point in points:
             yield run_and_tell(point)

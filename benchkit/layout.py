@@ -43,6 +43,7 @@ def lay_out(config: RunConfig, crew: Crew) -> Layout:
     share, left_over = divmod(world_size, len(members))
     slowdown = factors(config, world_size)
     problem = uneven(world_size, len(members)) if left_over else missing_gpus(config, crew, share)
+    problem = unsuited(config) or problem
     if len(slowdown) != world_size:
         problem = f"hardware.slowdown={list(slowdown)} names {len(slowdown)} ranks, and there are {world_size}"
     listed = [
@@ -54,6 +55,16 @@ def lay_out(config: RunConfig, crew: Crew) -> Layout:
     cores = cores_per_rank(crew, share)
     threads = max(1, int(cores)) if config.threads_per_rank == "auto" else int(config.threads_per_rank)
     return Layout(world_size, threads, cores, slowdown, places, listed, problem)
+
+
+def unsuited(config: RunConfig) -> str:
+    """Why the backend cannot serve the devices; "" where it can, if torch is built with it."""
+    backend, hardware = config.backend, config.hardware
+    if hardware.device not in backend.devices:
+        return f"{backend.name} communicates {'/'.join(backend.devices)} tensors, not {hardware.device}"
+    if backend.name == "nccl" and hardware.ranks_per_device > 1:
+        return "nccl refuses ranks that share a GPU; gloo does not"
+    return ""
 
 
 def factors(config: RunConfig, world_size: int) -> tuple[float, ...]:

@@ -1,14 +1,17 @@
 """How much memory there is, and how much was in use at most."""
 
 import ctypes
+import importlib
 import os
 import resource
 from contextlib import suppress
 from pathlib import Path
-
-import torch
+from typing import TYPE_CHECKING
 
 from launch.topology import read_text
+
+if TYPE_CHECKING:
+    import torch
 
 MEMORY_LIMITS = (
     ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory.current", "/sys/fs/cgroup/memory.stat", "inactive_file"),
@@ -21,10 +24,17 @@ MEMORY_LIMITS = (
 RESET_PEAK = "5"
 
 
-def available_bytes(device: torch.device) -> int:
-    """Free memory: of the GPU, or of the machine, cut to what the cgroup's limit leaves."""
+def available_bytes(device: "torch.device") -> int:
+    """Free memory of a device."""
     if device.type == "cuda":
+        import torch
+
         return int(torch.cuda.mem_get_info(device)[0])
+    return host_available_bytes()
+
+
+def host_available_bytes() -> int:
+    """Free memory of this machine, cut to what the cgroup's limit leaves."""
     free = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     for line in read_text("/proc/meminfo").splitlines():
         if line.startswith("MemAvailable:"):
@@ -39,13 +49,14 @@ def available_bytes(device: torch.device) -> int:
 class PeakMemory:
     """The most memory in use since reset(): allocated on a GPU, or resident in this process, its libraries included."""
 
-    def __init__(self, device: torch.device) -> None:
+    def __init__(self, device: "torch.device") -> None:
         self._device = device
+        self._cuda = importlib.import_module("torch.cuda") if device.type == "cuda" else None
 
     def reset(self) -> None:
         """Begins anew. On a CPU the allocator first gives back what it keeps, which the next call has to ask for."""
-        if self._device.type == "cuda":
-            torch.cuda.reset_peak_memory_stats(self._device)
+        if self._cuda:
+            self._cuda.reset_peak_memory_stats(self._device)
             return
         with suppress(AttributeError):  # glibc alone has it
             ctypes.CDLL(None).malloc_trim(0)
@@ -53,8 +64,8 @@ class PeakMemory:
             Path("/proc/self/clear_refs").write_text(RESET_PEAK)
 
     def peak_bytes(self) -> int:
-        if self._device.type == "cuda":
-            return int(torch.cuda.max_memory_allocated(self._device))
+        if self._cuda:
+            return int(self._cuda.max_memory_allocated(self._device))
         for line in read_text("/proc/self/status").splitlines():
             if line.startswith("VmHWM:"):
                 return int(line.split()[1]) * 1024

@@ -2,13 +2,11 @@
 
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from benchkit import record
 from benchkit.config import RunConfig
-
-if TYPE_CHECKING:
-    from benchkit.layout import Layout
+from benchkit.layout import Layout, factors
 
 
 @dataclass(frozen=True)
@@ -28,10 +26,8 @@ class Point:
     num_agents: int = 1
     resumed_with: dict[str, list[str]] = field(default_factory=dict)
 
-    def unplaced(self) -> "Layout":
+    def unplaced(self) -> Layout:
         """Its ranks as far as they are known before anybody runs them."""
-        from benchkit.layout import Layout, factors
-
         given = self.config.world_size
         world_size = max(2, self.num_agents) if given == "auto" else int(given)
         threads = 1 if self.config.threads_per_rank == "auto" else int(self.config.threads_per_rank)

@@ -5,11 +5,13 @@ import os
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
-
-import torch.distributed as dist
+from typing import TYPE_CHECKING
 
 from launch.address import LOOPBACK
 from launch.child import MEETING_FILE
+
+if TYPE_CHECKING:
+    import torch.distributed as dist
 
 STORE_TIMEOUT = timedelta(seconds=60)
 GLOO_INTERFACE = "GLOO_SOCKET_IFNAME"
@@ -35,8 +37,10 @@ class Rendezvous:
     host: str = ""
     port: int = 0
 
-    def store(self) -> dist.Store:
+    def store(self) -> "dist.Store":
         """Opens the store, in a rank."""
+        import torch.distributed as dist
+
         if self.file:
             store = dist.FileStore(os.environ[MEETING_FILE])
             store.set_timeout(STORE_TIMEOUT)
@@ -82,6 +86,8 @@ def memory_file() -> MemoryFile:
 
 
 @functools.cache
-def tcp_store() -> dist.TCPStore:
+def tcp_store() -> "dist.TCPStore":
     """Agent 0's store, on a port that the system chose."""
+    import torch.distributed as dist
+
     return dist.TCPStore(LOOPBACK, 0, is_master=True, wait_for_workers=False)

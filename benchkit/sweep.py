@@ -18,9 +18,11 @@ import benchkit
 from benchkit import manifest, record, sweep_folder
 from benchkit.composition import typed
 from benchkit.config import RunConfig, as_dict
+from benchkit.crew import crew, enter
 from benchkit.errors import ConfigError
 from benchkit.going_on import Agenda, made_with, meeting_folder, prepared
 from benchkit.launchers import Launcher
+from benchkit.layout import resolve_world_size
 from benchkit.manifest import Entry
 from benchkit.point import Point
 from benchkit.points import PointComposer
@@ -144,8 +146,6 @@ class Sweeper(sweeper.Sweeper):
         naming = str(OmegaConf.to_container(self._config.hydra.sweep, resolve=False)["dir"])  # type: ignore[index,call-overload]
         agents = join(started, traits, meeting_folder(naming), configs[0].join_timeout_s)
         if started.count > 1:
-            from benchkit.crew import enter  # torch is imported from here on
-
             enter(agents)
         wanted = manifest.Manifest(
             without_settings(sys.argv[1:]), made_with(started, agents, self._launcher), list(entries)
@@ -176,9 +176,6 @@ class Sweeper(sweeper.Sweeper):
         """The number of ranks of each point; None where only the job that runs it will know."""
         if not (self._resume and self._launcher.runs_here and any(c.world_size == "auto" for c in configs)):
             return [None if config.world_size == "auto" else int(config.world_size) for config in configs]
-        from benchkit.crew import crew
-        from benchkit.layout import resolve_world_size
-
         return [resolve_world_size(config, crew()) for config in configs]
 
     def compose(self, arguments: list[str]) -> tuple[list[RunConfig], list[Entry]]:

@@ -1,42 +1,27 @@
 """What one rank does with one point: join, build the cases, verify, measure, verify again, report."""
 
 import functools
-from dataclasses import asdict, dataclass, fields
-from pathlib import Path
+from dataclasses import asdict, fields
 from typing import Any
 
 import torch
 import torch.distributed as dist
 
 from benchkit import backends
+from benchkit.assignment import Assignment
 from benchkit.calibration import Pedal, Prober, calibrate
 from benchkit.case import Case, Rank
 from benchkit.cases import Stopwatch, run_cases
 from benchkit.clocks import Clock, CudaClock, HostClock
 from benchkit.config import RunConfig
 from benchkit.group import Group
-from benchkit.layout import Place, by_mps
+from benchkit.layout import by_mps
 from benchkit.memory import PeakMemory, available_bytes
 from benchkit.profiling import record_traces, trace_file
 from benchkit.regions import marked_by
 from benchkit.registry import load_suites
-from benchkit.rendezvous import Rendezvous
 from launch.clock_offsets import Offset
 from launch.slowdown.brakes import NoBrake, make_brake
-
-
-@dataclass(frozen=True)
-class Assignment:
-    """One rank's part in one point, sent to its process."""
-
-    config: RunConfig
-    place: Place
-    world_size: int
-    threads: int
-    slowdown: tuple[float, ...]
-    rendezvous: Rendezvous
-    offset: Offset
-    folder: Path
 
 
 def run_rank(assignment: Assignment) -> dict[str, Any] | None:

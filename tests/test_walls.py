@@ -77,6 +77,17 @@ def test_the_command_line_is_understood_without_torch_or_pandas():
     assert done.stdout.strip() == "[]"
 
 
+def test_an_agent_prepares_a_point_without_torch():
+    program = (
+        "import sys, benchkit.agent\nfrom benchkit import crew, environment\n"
+        "crew.crew(), environment.describe()\nprint('torch' in sys.modules, environment.torch_build()['cuda'])"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, cwd=ROOT, check=True)
+    if done.stdout.split()[1] != "None":
+        pytest.skip("a build for CUDA is asked for its GPUs")
+    assert done.stdout.split()[0] == "False"
+
+
 def test_rooms_keep_to_their_size():
     """Files of at most 200 lines and functions of at most 40, as in the code bases we admire."""
     for path in FILES:

@@ -4,7 +4,7 @@ from datetime import timedelta
 import pytest
 import torch
 
-from benchkit import backends
+from benchkit import backends, layout
 from benchkit.errors import Unavailable
 from tests.support.configs import config
 
@@ -14,23 +14,24 @@ def all_but_ucc(monkeypatch):
     monkeypatch.setattr(backends.dist, "is_backend_available", lambda name: name != "ucc")
 
 
-def test_what_is_there_passes():
-    backends.require_available(config())
-    backends.require_available(config("nccl", "cuda"))
-    backends.require_available(config("gloo", "cuda", ranks_per_device=2))
+def test_a_backend_that_torch_lacks_is_named():
+    backends.require_built("gloo")
+    with pytest.raises(Unavailable, match="is built without ucc"):
+        backends.require_built("ucc")
 
 
 @pytest.mark.parametrize(
     ("wanted", "reason"),
     [
+        (config(), ""),
+        (config("nccl", "cuda"), ""),
+        (config("gloo", "cuda", ranks_per_device=2), ""),
         (config("nccl", "cpu"), "nccl communicates cuda tensors, not cpu"),
-        (config("ucc", "cuda"), "built without ucc"),
-        (config("nccl", "cuda", ranks_per_device=2), "nccl refuses ranks that share a GPU"),
+        (config("nccl", "cuda", ranks_per_device=2), "nccl refuses ranks that share a GPU; gloo does not"),
     ],
 )
-def test_what_is_not_there_is_said(wanted, reason):
-    with pytest.raises(Unavailable, match=reason):
-        backends.require_available(wanted)
+def test_a_backend_that_cannot_serve_the_devices_is_named(wanted, reason):
+    assert layout.unsuited(wanted) == reason
 
 
 class FakeUcc:

@@ -5,11 +5,12 @@ from threading import Barrier
 import pytest
 import torch
 
+from benchkit.assignment import Assignment
 from benchkit.calibration import TURNS, Pedal, Prober, Slowdown, calibrate
 from benchkit.case import Case
 from benchkit.cases import stays_slowed
 from benchkit.layout import Place
-from benchkit.worker import Assignment, make_pedal
+from benchkit.worker import make_pedal
 from launch.slowdown.brakes import NoBrake
 from tests.support.configs import config
 from tests.support.fakes import FakeClock

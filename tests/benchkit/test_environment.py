@@ -38,7 +38,7 @@ def test_gpus_are_read_from_nvidia_smi(monkeypatch):
 def test_visible_gpus_have_names_that_two_processes_share(monkeypatch, chosen, visible):
     there = [{"uuid": f"GPU-{letter}"} for letter in "abc"]
     monkeypatch.setattr(environment, "lasting", lambda: {"gpus": there})
-    monkeypatch.setattr(torch.cuda, "device_count", lambda: len(visible))
+    monkeypatch.setattr(environment, "num_usable_gpus", lambda: len(visible))
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     if chosen is not None:
         monkeypatch.setenv("CUDA_VISIBLE_DEVICES", chosen)
@@ -47,7 +47,7 @@ def test_visible_gpus_have_names_that_two_processes_share(monkeypatch, chosen, v
 
 def test_without_nvidia_smi_gpus_are_numbers(monkeypatch):
     monkeypatch.setattr(environment, "lasting", lambda: {"gpus": []})
-    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    monkeypatch.setattr(environment, "num_usable_gpus", lambda: 2)
     assert environment.visible_gpus() == ["0", "1"]
 
 
@@ -80,13 +80,22 @@ def test_cores_are_cut_to_the_quota(monkeypatch):
 
 
 def test_kernel_and_nccl_are_told_and_a_cpu_build_has_no_nccl(monkeypatch):
-    monkeypatch.setattr(torch.version, "cuda", None)
+    monkeypatch.setattr(environment, "torch_build", lambda: {"cuda": None})
     assert environment.nccl_version() is None
-    monkeypatch.setattr(torch.version, "cuda", "13.0")
+    monkeypatch.setattr(environment, "torch_build", lambda: {"cuda": "13.0"})
     monkeypatch.setattr(torch.cuda.nccl, "version", lambda: (2, 29, 7))
     monkeypatch.setattr(torch.cuda, "init", lambda: pytest.fail("CUDA was started"))
     assert environment.nccl_version() == "2.29.7"
     assert environment.lasting()["kernel"] == platform.release()
+
+
+def test_the_build_of_torch_is_read_without_importing_it(monkeypatch):
+    assert environment.torch_build()["__version__"] == torch.__version__
+    assert environment.torch_build()["cuda"] == torch.version.cuda
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 3)
+    for build, usable in (({"cuda": None}, 0), ({"cuda": None, "hip": "7.0"}, 3), ({"cuda": "13.0"}, 3)):
+        monkeypatch.setattr(environment, "torch_build", lambda build=build: build)
+        assert environment.num_usable_gpus() == usable
 
 
 def test_git_and_nvidia_smi_are_called_once_per_process(monkeypatch):

@@ -116,7 +116,6 @@ def test_shares_of_a_gpu_need_a_daemon_which_is_told_how_many_agents_the_host_ha
         raise MpsUnavailable("none runs")
 
     monkeypatch.setattr(agent.mps, "daemon", refuse)
-    monkeypatch.setattr(agent.backends, "require_available", lambda config: None)
     wanted = config(device="cuda", world_size=3, ranks_per_device=2, start_method="spawn")
     wanted.hardware.slow_by = "mps"
     where = crew("n1", "n1", "n2", gpus=[["a"]] * 3)

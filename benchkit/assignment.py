@@ -1,0 +1,23 @@
+"""What an agent sends to the process of each rank. Knows no torch, which only ranks load."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from benchkit.config import RunConfig
+from benchkit.layout import Place
+from benchkit.rendezvous import Rendezvous
+from launch.clock_offsets import Offset
+
+
+@dataclass(frozen=True)
+class Assignment:
+    """One rank's part in one point."""
+
+    config: RunConfig
+    place: Place
+    world_size: int
+    threads: int
+    slowdown: tuple[float, ...]
+    rendezvous: Rendezvous
+    offset: Offset
+    folder: Path
