@@ -23,13 +23,15 @@ from benchkit.progress import PROGRESS
 from benchkit.registry import start_fork_server
 from benchkit.rendezvous import Rendezvous
 from benchkit.verdict import error_report
-from launch import clock_offsets, ranks, stops
-from launch.agents import STEP_S
-from launch.clock_offsets import Offset
-from launch.members import Lost, SweepEnds
-from launch.private_network import PrivateNetwork
+from launch import signals
+from launch.agents import clock_sync
+from launch.agents.clock_sync import Offset
+from launch.agents.group import STEP_S
+from launch.agents.member import Lost, SweepEnds
+from launch.ranks import start
+from launch.ranks.private_network import PrivateNetwork
+from launch.ranks.watch import Failure, Outcome
 from launch.slowdown import cgroup, mps
-from launch.watch import Failure, Outcome
 
 log = logging.getLogger("benchkit")
 ENDING_S = 15.0
@@ -84,8 +86,8 @@ def run_point(point: Point) -> dict[str, Any]:
         if lost.nodes:
             raise SweepEnds(str(lost)) from None
     except KeyboardInterrupt as error:
-        stops.heed_no_more()
-        told = stops.as_stopped(error)
+        signals.heed_no_more()
+        told = signals.as_stopped(error)
         result |= {"status": told.status, "error": error_report(str(told))}
         recording.save(result, point.folder, here)  # at once: what follows a signal may be SIGKILL
         here.agents.stop(told)
@@ -121,7 +123,7 @@ def attempt(point: Point, crew: Crew, plan: Layout, result: dict[str, Any]) -> d
         told = agents.exchange(own, forked_s + config.timeout_s + ENDING_S - time.perf_counter())
         crew.clock.look(agents)
         errors_s = agents.exchange(crew.clock.error_s(used), STEP_S)
-    estimator = clock_offsets.SHARED if crew.clock_is_shared else clock_offsets.ESTIMATOR
+    estimator = clock_sync.SHARED if crew.clock_is_shared else clock_sync.ESTIMATOR
     reported = verdict.report(outcome.results.get(0), told, forked_s)
     return reported | {
         "private_network": network_of(config, crew) is not None,
@@ -145,7 +147,7 @@ def fork_ranks(
         if config.start_method == "forkserver":
             start_fork_server([config.suite])
         with mps.daemon(layout.by_mps(config, plan.slowdown), len(crew.on_host_of(agents.me))) as shares:
-            outcome = ranks.run_ranks(
+            outcome = start.run_ranks(
                 "benchkit.worker:run_rank",
                 [
                     Assignment(config, place, plan.world_size, plan.threads, plan.slowdown, rendezvous, offset, folder)

@@ -19,9 +19,9 @@ from yaml import YAMLError
 from benchkit import composition, resume, sweep
 from benchkit.errors import ConfigError
 from launch import topology
-from launch.meeting import JoinError
-from launch.members import SweepEnds
-from launch.stops import Stopped, as_stopped, handle
+from launch.agents.member import SweepEnds
+from launch.agents.rendezvous import JoinError
+from launch.signals import Stopped, as_stopped, handle
 
 EXIT_OK, EXIT_FAILED, EXIT_CONFIG = 0, 1, 2
 REFUSALS = (ConfigError, JoinError, HydraException, OmegaConfBaseException, YAMLError, OSError, ValueError)

@@ -6,7 +6,7 @@ from pathlib import Path
 from benchkit.config import RunConfig
 from benchkit.layout import Place
 from benchkit.rendezvous import Rendezvous
-from launch.clock_offsets import Offset
+from launch.agents.clock_sync import Offset
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from benchkit.clocks import Clock
-from launch.slowdown.brakes import MECHANISMS, Brake
+from launch.slowdown.throttle import MECHANISMS, Brake
 
 TRIES, TURNS, PROBE_TURNS = 3, 5, 7
 CLOSE_ENOUGH, WARN_BEYOND = 0.05, 0.15

@@ -12,12 +12,12 @@ from typing import Any
 from benchkit import environment
 from benchkit.errors import HostBusy
 from benchkit.rendezvous import MemoryFile, Rendezvous, memory_file, tcp_store
-from launch import private_network
-from launch.agents import STEP_S, Agents, alone
-from launch.clock_offsets import OffsetTracker
-from launch.host_lock import Holder, HostLock, HostTaken
-from launch.members import Lost, Member, SweepEnds
-from launch.private_network import PrivateNetwork
+from launch.agents.clock_sync import OffsetTracker
+from launch.agents.group import STEP_S, Agents, alone
+from launch.agents.host_lock import Holder, HostLock, HostTaken
+from launch.agents.member import Lost, Member, SweepEnds
+from launch.ranks import private_network
+from launch.ranks.private_network import PrivateNetwork
 
 WAIT = "wait_for_host"
 """Name of the phase in which other runs measure on the hosts."""

@@ -20,7 +20,7 @@ from benchkit.launchers import Launcher
 from benchkit.manifest import Manifest
 from benchkit.resume import Resume
 from benchkit.sweep_folder import require_unused
-from launch.agents import Agents
+from launch.agents.group import Agents
 from launch.topology import Started
 
 SHOWN = 20

@@ -22,11 +22,11 @@ from benchkit.point import Point
 from benchkit.registry import start_fork_server
 from benchkit.verdict import error_report
 from launch import topology
-from launch.agents import STEP_S, Agents
-from launch.joining import join
-from launch.meeting import JoinError
-from launch.members import Lost, SweepEnds
-from launch.stops import STOPPING, Stopped, as_stopped, handle, heed_no_more
+from launch.agents.group import STEP_S, Agents
+from launch.agents.join import join
+from launch.agents.member import Lost, SweepEnds
+from launch.agents.rendezvous import JoinError
+from launch.signals import STOPPING, Stopped, as_stopped, handle, heed_no_more
 
 SLURM_ENDINGS = {
     "BOOT_FAIL": "crash", "CANCELLED": "cancelled", "DEADLINE": "timeout", "FAILED": "crash", "NODE_FAIL": "crash",

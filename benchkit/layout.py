@@ -6,7 +6,7 @@ from typing import Any
 
 from benchkit.config import RunConfig
 from benchkit.crew import Crew
-from launch.members import Member
+from launch.agents.member import Member
 from launch.slowdown import mps
 
 TO_OTHER_AGENTS = ("visible_gpus", "store_file", "network")

@@ -15,7 +15,7 @@ from typing import Any
 
 from benchkit.config import RunConfig
 from benchkit.errors import ConfigError
-from launch import ranks
+from launch.ranks import start
 
 EXTRA_SUITES = "BENCHKIT_SUITES"
 """Environment variable: comma-separated modules outside benchkit.suites that define suites of your own."""
@@ -75,4 +75,4 @@ def load_suites() -> dict[str, Suite]:
 def start_fork_server(names: Iterable[str]) -> None:
     """Starts the server that forks ranks; it loads torch and what these suites need while the caller goes on."""
     needed = dict.fromkeys(module for name in names for module in load_suites()[name].preload)
-    ranks.start_fork_server(["torch", "torch.distributed", "benchkit.worker", *suite_modules(), *needed])
+    start.start_fork_server(["torch", "torch.distributed", "benchkit.worker", *suite_modules(), *needed])

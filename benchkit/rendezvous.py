@@ -7,8 +7,8 @@ from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from launch.address import LOOPBACK
-from launch.child import MEETING_FILE
+from launch.agents.address import LOOPBACK
+from launch.ranks.entry import MEETING_FILE
 
 if TYPE_CHECKING:
     import torch.distributed as dist

@@ -17,7 +17,7 @@ from benchkit.errors import ConfigError
 from benchkit.job import Job
 from benchkit.launchers import Launcher
 from benchkit.point import Point
-from launch.members import SweepEnds
+from launch.agents.member import SweepEnds
 from launch.topology import Started
 
 SHARED_WITH_LOCAL = (

@@ -29,10 +29,10 @@ from benchkit.points import PointComposer
 from benchkit.registry import start_fork_server
 from benchkit.resume import Resume, without_settings
 from launch import topology
-from launch.agents import STEP_S, Agents
-from launch.joining import join
-from launch.meeting import JoinError
-from launch.members import Lost, SweepEnds
+from launch.agents.group import STEP_S, Agents
+from launch.agents.join import join
+from launch.agents.member import Lost, SweepEnds
+from launch.agents.rendezvous import JoinError
 
 log = logging.getLogger("benchkit")
 STATUSES: list[str] = []

@@ -14,7 +14,7 @@ import orjson
 
 from benchkit import record
 from benchkit.errors import ConfigError
-from launch.members import SweepEnds
+from launch.agents.member import SweepEnds
 
 PROGRESS_FILE = "progress.json"
 ON_END_S = 600.0

@@ -8,10 +8,10 @@ from typing import Any
 
 from benchkit.errors import InvalidResult, Unavailable, is_out_of_memory
 from launch import topology
-from launch.clock_offsets import Offset
+from launch.agents.clock_sync import Offset
+from launch.ranks.watch import Failure, root_cause
 from launch.slowdown.cgroup import QuotaUnavailable
 from launch.slowdown.mps import MpsUnavailable
-from launch.watch import Failure, root_cause
 
 
 def report(answer: dict[str, Any] | None, told: Sequence[dict[str, Any]], forked_s: float) -> dict[str, Any]:

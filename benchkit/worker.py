@@ -20,8 +20,8 @@ from benchkit.memory import PeakMemory, available_bytes
 from benchkit.profiling import record_traces, trace_file
 from benchkit.regions import marked_by
 from benchkit.registry import load_suites
-from launch.clock_offsets import Offset
-from launch.slowdown.brakes import NoBrake, make_brake
+from launch.agents.clock_sync import Offset
+from launch.slowdown.throttle import NoBrake, make_brake
 
 
 def run_rank(assignment: Assignment) -> dict[str, Any] | None:

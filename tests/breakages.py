@@ -43,7 +43,10 @@ BREAKAGES = [
     Breakage("benchkit/claim.py", "os.O_CLOEXEC, 0o600)", "os.O_CLOEXEC, 0o644)", "benchkit/test_resume"),
     Breakage("benchkit/manifest.py", "seen[key] += 1", "seen[key] += 0", "benchkit/test_resume"),
     Breakage(
-        "launch/handshake.py", 'secret.encode(errors="surrogatepass"), role + ', 'b"", role + ', "launch/test_handshake"
+        "launch/agents/handshake.py",
+        'secret.encode(errors="surrogatepass"), role + ',
+        'b"", role + ',
+        "launch/test_handshake",
     ),
     Breakage("benchkit/layout.py", "max(1, int(cores))", "max(1, int(cores) * world_size)", "benchkit/test_layout"),
     Breakage("benchkit/app.py", "return EXIT_FAILED if failed", "return EXIT_OK if failed", "test_cli"),
@@ -81,10 +84,10 @@ BREAKAGES = [
         "return lut.read(path, 1,",
         "benchkit/test_ring",
     ),
-    Breakage("launch/child.py", "F_SETSIG, signal.SIGKILL", "F_SETSIG, signal.SIGWINCH", "launch/test_ranks"),
-    Breakage("launch/watch.py", "cause = min(failures", "cause = max(failures", "launch/test_ranks"),
+    Breakage("launch/ranks/entry.py", "F_SETSIG, signal.SIGKILL", "F_SETSIG, signal.SIGWINCH", "launch/test_ranks"),
+    Breakage("launch/ranks/watch.py", "cause = min(failures", "cause = max(failures", "launch/test_ranks"),
     Breakage(
-        "launch/host_lock.py",
+        "launch/agents/host_lock.py",
         "                raise\n            return False",
         "                raise\n            return True",
         "launch/test_host_lock",

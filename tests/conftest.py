@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from benchkit import app
-from launch import ranks
-from launch.host_lock import LOCK_VARIABLE
+from launch.agents.host_lock import LOCK_VARIABLE
+from launch.ranks import start
 from tests.support.cli import ROOT, SUITES, Cli, cleaned
 
 TIERS = ("slow", "cluster")
@@ -63,7 +63,7 @@ def check(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., str]
 @pytest.fixture(scope="session")
 def fork_server() -> None:
     """Ranks started by this process find torch loaded."""
-    ranks.start_fork_server(["torch", "torch.distributed.tensor"])
+    start.start_fork_server(["torch", "torch.distributed.tensor"])
 
 
 @pytest.fixture(scope="session")

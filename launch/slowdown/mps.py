@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from launch.stops import uninterrupted
+from launch.signals import uninterrupted
 from launch.topology import namespace
 
 CONTROL = "nvidia-cuda-mps-control"

@@ -10,7 +10,7 @@ from benchkit.models.auto_shard.operands import NONZEROS, Exact, Random, part_of
 from benchkit.models.auto_shard.plans import LAYOUTS, WHOLE
 from benchkit.models.auto_shard.workloads import parse
 from benchkit.suites.auto_shard import MOST_LAYERS
-from launch import ranks
+from launch.ranks import start
 from tests.support import auto_shard_bodies as bodies
 from tests.support.cli import Cli
 from tests.support.records import dangling
@@ -24,7 +24,7 @@ pytestmark = pytest.mark.usefixtures("fork_server")
 
 def on_ranks(body, tasks, folder):
     """What each rank returned."""
-    outcome = ranks.run_ranks(
+    outcome = start.run_ranks(
         f"tests.support.auto_shard_bodies:{body}", [(*task, str(folder / "meeting")) for task in tasks],
         environments=[{"OMP_NUM_THREADS": "1"}] * len(tasks), folder=folder, timeout_s=300,
     )  # fmt: skip

@@ -11,7 +11,7 @@ from benchkit.case import Case
 from benchkit.cases import stays_slowed
 from benchkit.layout import Place
 from benchkit.worker import make_pedal
-from launch.slowdown.brakes import NoBrake
+from launch.slowdown.throttle import NoBrake
 from tests.support.configs import config
 from tests.support.fakes import FakeClock
 

@@ -14,7 +14,7 @@ from benchkit.claim import Owner, claimed, this_process
 from benchkit.errors import ConfigError
 from benchkit.manifest import Entry, Manifest
 from benchkit.sweep_folder import Tally
-from launch.members import SweepEnds
+from launch.agents.member import SweepEnds
 from tests.support.cli import ROOT
 
 

@@ -16,7 +16,7 @@ from benchkit.manifest import Submitted
 from benchkit.point import Point
 from benchkit.queues import State, slurm_state
 from benchkit.submit import Submitting
-from launch.stops import Stopped
+from launch.signals import Stopped
 from launch.topology import Started
 from tests.support.cli import PATIENCE_S, ROOT
 from tests.support.configs import config

@@ -15,7 +15,7 @@ from benchkit.models.transformer.counts import Footprint, forward_flops, paramet
 from benchkit.models.transformer.network import Network, build
 from benchkit.models.transformer.steps import Steps
 from benchkit.models.transformer.tokens import Batches, check_ids
-from launch import ranks
+from launch.ranks import start
 from tests.support import transformer_bodies as bodies
 from tests.support.cli import ROOT, Cli
 from tests.support.records import dangling
@@ -34,7 +34,7 @@ def on_meta(model: ModelConfig, **options: bool) -> Network:
 @pytest.mark.parametrize("kind", ["ddp", "fsdp", "tp"])
 def test_two_ranks_compute_what_one_computes_on_the_joint_batch(kind, tmp_path):
     tasks = [(kind, rank, 2, str(tmp_path / "meeting")) for rank in range(2)]
-    outcome = ranks.run_ranks(
+    outcome = start.run_ranks(
         "tests.support.transformer_bodies:shared_out", tasks, environments=[{}, {}], folder=tmp_path, timeout_s=120
     )
     assert outcome.failure is None, outcome.failure
@@ -315,7 +315,7 @@ def test_every_size_is_one_yaml():
 
 
 def test_what_tensor_parallel_ranks_send_is_counted(tmp_path):
-    outcome = ranks.run_ranks(
+    outcome = start.run_ranks(
         "tests.support.transformer_bodies:all_reduces", [(rank, str(tmp_path / "meeting")) for rank in range(2)],
         environments=[{}, {}], folder=tmp_path, timeout_s=120,
     )  # fmt: skip

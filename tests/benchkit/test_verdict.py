@@ -7,10 +7,10 @@ import pytest
 from benchkit import agent, record, verdict
 from benchkit.layout import lay_out
 from benchkit.point import Point
-from launch.clock_offsets import Offset
-from launch.members import Lost, Member
+from launch.agents.clock_sync import Offset
+from launch.agents.member import Lost, Member
+from launch.ranks.watch import Failure
 from launch.slowdown.mps import MpsUnavailable
-from launch.watch import Failure
 from tests.support.configs import config, crew
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from launch.host_lock import LOCK_VARIABLE
+from launch.agents.host_lock import LOCK_VARIABLE
 from tests.support.cli import PATIENCE_S, ROOT, ends, wait_until
 
 NOBODY = 65534

@@ -11,12 +11,12 @@ from typing import Any
 
 import pytest
 
-from launch import handshake
-from launch.agents import Agents, alone
-from launch.joining import join
-from launch.meeting import JoinError
-from launch.members import Lost, SweepEnds
-from launch.stops import Stopped
+from launch.agents import handshake
+from launch.agents.group import Agents, alone
+from launch.agents.join import join
+from launch.agents.member import Lost, SweepEnds
+from launch.agents.rendezvous import JoinError
+from launch.signals import Stopped
 from launch.topology import Started
 
 TRAITS = {"version": "1"}

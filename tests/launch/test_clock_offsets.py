@@ -1,6 +1,6 @@
 import pytest
 
-from launch.clock_offsets import Estimate, Offset, OffsetTracker, best
+from launch.agents.clock_sync import Estimate, Offset, OffsetTracker, best
 
 
 def test_the_shortest_round_trip_counts():

@@ -12,12 +12,12 @@ from typing import Any
 
 import pytest
 
-from launch import handshake, meeting
-from launch.handshake import AGENT_0, CALLER, NONCE_BYTES, PROOF_BYTES, Stranger, call, proof
-from launch.joining import join, parse_hello
-from launch.meeting import JoinError, Meeting, open_listener, read_own, write_whole
-from launch.members import this_member
-from launch.pieces import framed
+from launch.agents import handshake, rendezvous
+from launch.agents.handshake import AGENT_0, CALLER, NONCE_BYTES, PROOF_BYTES, Stranger, call, proof
+from launch.agents.join import join, parse_hello
+from launch.agents.member import this_member
+from launch.agents.rendezvous import JoinError, Meeting, open_listener, read_own, write_whole
+from launch.framing import framed
 from launch.topology import Started
 from tests.support.cli import wait_until
 
@@ -198,7 +198,7 @@ def test_a_hello_is_taken_apart_only_where_it_is_one():
 def at_fixed_address(monkeypatch, port: str = "29500") -> None:
     monkeypatch.setenv("MASTER_ADDR", "somewhere")
     monkeypatch.setenv("MASTER_PORT", port)
-    monkeypatch.delenv(meeting.SECRET_VARIABLE, raising=False)
+    monkeypatch.delenv(rendezvous.SECRET_VARIABLE, raising=False)
 
 
 def test_the_secret_of_a_fixed_address_is_given_or_the_jobs_name(monkeypatch, tmp_path, caplog):
@@ -213,7 +213,7 @@ def test_the_secret_of_a_fixed_address_is_given_or_the_jobs_name(monkeypatch, tm
         f"anyone who reaches somewhere:{port} and guesses the job's name can join; "
         "set BENCHKIT_SECRET to the same word on every node"
     ]
-    monkeypatch.setenv(meeting.SECRET_VARIABLE, "word")
+    monkeypatch.setenv(rendezvous.SECRET_VARIABLE, "word")
     listener, address = Meeting(Started("srun", 0, 2, "7.0"), tmp_path).listen()
     listener.close()
     assert address.token == "word"

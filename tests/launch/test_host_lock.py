@@ -7,12 +7,12 @@ import time
 
 import pytest
 
-from launch.host_lock import LOCK_VARIABLE, Holder, HostLock, HostTaken
+from launch.agents.host_lock import LOCK_VARIABLE, Holder, HostLock, HostTaken
 from tests.support.cli import ROOT, wait_until
 
 HOLDER = """
 import sys, time
-from launch.host_lock import HostLock
+from launch.agents.host_lock import HostLock
 lock = HostLock(sys.argv[1])
 lock.acquire(lambda holder: print("waits for", holder.pid, flush=True))
 print("holds", flush=True)

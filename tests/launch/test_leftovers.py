@@ -5,7 +5,7 @@ import signal
 
 import pytest
 
-from launch import fork_server
+from launch.ranks import fork_server
 from tests.support.cli import PATIENCE_S, wait_until
 from tests.support.launch_bodies import is_zombie, run
 

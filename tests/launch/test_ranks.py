@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from launch import fork_server, ranks, watch
-from launch.watch import Failure, root_cause
+from launch.ranks import fork_server, start, watch
+from launch.ranks.watch import Failure, root_cause
 from tests.support import launch_bodies as bodies
 from tests.support.cli import ROOT, wait_until
 from tests.support.launch_bodies import is_zombie, pids_in, run
@@ -86,7 +86,7 @@ def test_the_agent_sleeps_while_it_waits(tmp_path):
 
 def test_a_rank_that_does_not_end_is_left_behind_and_the_next_point_runs(tmp_path, monkeypatch):
     """Its fork server is stopped, so that nobody reports its end."""
-    monkeypatch.setattr(ranks, "DEATH_S", 0.2)
+    monkeypatch.setattr(start, "DEATH_S", 0.2)
     run("identity", tmp_path)
     stop = threading.Timer(0.5, os.kill, (fork_server.pid(), signal.SIGSTOP))
     stop.start()
@@ -110,7 +110,7 @@ def test_every_rank_ends_with_its_children_when_the_agent_is_killed(tmp_path, st
 
 @pytest.mark.parametrize("start_method", ["forkserver", "spawn"])
 def test_the_environment_is_set_before_the_argument_is_loaded(tmp_path, start_method):
-    outcome = ranks.run_ranks(
+    outcome = start.run_ranks(
         "tests.support.launch_bodies:given",
         [bodies.SeesItsEnvironment()],
         environments=[{"MINE": "early"}],

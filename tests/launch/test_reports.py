@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from launch import logs
-from launch.logs import LAST_BYTES, TEXT_CHARS, shorten, shorten_log
-from launch.stacks import innermost_frame
+from launch.ranks import logs
+from launch.ranks.logs import LAST_BYTES, TEXT_CHARS, shorten, shorten_log
+from launch.ranks.stack_dump import innermost_frame
 from tests.support.launch_bodies import run
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from launch.slowdown import brakes, cgroup, mps
+from launch.slowdown import cgroup, mps, throttle
 from launch.slowdown.cgroup import CpuQuota, QuotaUnavailable, Room
 from launch.slowdown.duty_cycle import DutyCycle
 from tests.support.cli import wait_until
@@ -94,13 +94,13 @@ def test_without_control_groups_there_is_a_duty_cycle_and_a_clear_line(tree, mon
     tree(2)
     assert cgroup.find_room(0.5) is None
     with pytest.raises(QuotaUnavailable, match="no control group"):
-        brakes.make_brake("cgroup", 1, 2.0)
+        throttle.make_brake("cgroup", 1, 2.0)
     assert mechanism_of_auto(1, 2.0) == "duty_cycle"
 
 
 def mechanism_of_auto(threads: int, factor: float) -> str:
     """What `auto` comes to; ends the process beside this one where that is a duty cycle."""
-    brake = brakes.make_brake("auto", threads, factor)
+    brake = throttle.make_brake("auto", threads, factor)
     if isinstance(brake, DutyCycle):
         brake._beside.stdin.close()
         brake._beside.wait(10)
@@ -117,9 +117,9 @@ def test_a_quota_that_the_kernel_refuses_is_not_tried_and_is_a_clear_line(tree, 
 
     monkeypatch.setattr(cgroup, "limit", of_one_core)
     with pytest.raises(QuotaUnavailable, match="takes a CPU quota of 2 cores"):
-        brakes.make_brake("cgroup", 4, 2.0)
+        throttle.make_brake("cgroup", 4, 2.0)
     assert mechanism_of_auto(4, 2.0) == "duty_cycle"
-    brake = brakes.make_brake("cgroup", 4, 8.0)
+    brake = throttle.make_brake("cgroup", 4, 8.0)
     with pytest.raises(QuotaUnavailable, match=r"2 cores in .*: Invalid argument"):
         brake.press(2.0)
 
@@ -128,10 +128,10 @@ def test_a_group_that_takes_no_process_is_left_for_a_duty_cycle_or_a_clear_line(
     def denied(path, text):
         raise PermissionError(errno.EACCES, "Permission denied")
 
-    monkeypatch.setattr(brakes, "find_room", lambda cores: Room(tmp_path, 2))
+    monkeypatch.setattr(throttle, "find_room", lambda cores: Room(tmp_path, 2))
     monkeypatch.setattr(cgroup.Path, "write_text", denied)
     with pytest.raises(QuotaUnavailable, match="Permission denied"):
-        brakes.make_brake("cgroup", 1, 2.0)
+        throttle.make_brake("cgroup", 1, 2.0)
     assert mechanism_of_auto(1, 2.0) == "duty_cycle"
     assert list(tmp_path.iterdir()) == []
 

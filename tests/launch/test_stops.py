@@ -7,7 +7,7 @@ from multiprocessing import Pipe
 
 import pytest
 
-from launch.stops import Stopped, uninterrupted, wait_for
+from launch.signals import Stopped, uninterrupted, wait_for
 from tests.support.cli import PATIENCE_S
 
 

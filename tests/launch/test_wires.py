@@ -7,9 +7,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from launch import wires
-from launch.pieces import HEAD, framed
-from launch.wires import Gone, Wire
+from launch.agents import channel
+from launch.agents.channel import Gone, Wire
+from launch.framing import HEAD, framed
 
 
 @pytest.fixture
@@ -34,7 +34,7 @@ def test_messages_arrive_whole_and_in_order(ends):
 
 
 def test_a_message_must_be_whole_in_time_however_its_bytes_come(ends, monkeypatch):
-    monkeypatch.setattr(wires, "WHOLE_S", 0.5)
+    monkeypatch.setattr(channel, "WHOLE_S", 0.5)
     wire, there = ends
     over = threading.Event()
 
@@ -75,7 +75,7 @@ def test_an_end_that_hangs_up_in_the_middle_of_a_message_has_ended(ends):
 
 
 def test_an_end_that_does_not_read_is_gone_and_blocks_nobody(ends, monkeypatch):
-    monkeypatch.setattr(wires, "WHOLE_S", 0.3)
+    monkeypatch.setattr(channel, "WHOLE_S", 0.3)
     wire, _ = ends
     wire.send("value", "x" * (1 << 25))
     with pytest.raises(Gone) as gone:
@@ -93,7 +93,7 @@ def test_a_message_that_a_signal_cuts_off_is_completed_before_the_next(ends, mon
         raise Told
 
     with monkeypatch.context() as patch:
-        patch.setattr(wires, "is_writable", told)
+        patch.setattr(channel, "is_writable", told)
         with pytest.raises(Told):
             wire.send("value", "x" * (1 << 24))
     other, received = Wire(there), []
@@ -105,7 +105,7 @@ def test_a_message_that_a_signal_cuts_off_is_completed_before_the_next(ends, mon
 
 
 def test_a_message_that_the_other_end_would_refuse_is_refused_here(ends, monkeypatch):
-    monkeypatch.setattr(wires, "MESSAGE_BYTES", 100)
+    monkeypatch.setattr(channel, "MESSAGE_BYTES", 100)
     with pytest.raises(ValueError, match=r"value: \d+ bytes for another agent; allowed are 100"):
         ends[0].send("value", "x" * 100)
 

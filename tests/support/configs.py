@@ -3,8 +3,8 @@
 from benchkit.config import BackendConfig, HardwareConfig, RunConfig
 from benchkit.crew import Crew
 from benchkit.registry import load_suites
-from launch.agents import Agents
-from launch.members import Member
+from launch.agents.group import Agents
+from launch.agents.member import Member
 
 
 def own_suites():

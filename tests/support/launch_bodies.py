@@ -6,8 +6,8 @@ import sys
 import time
 from pathlib import Path
 
-from launch import child, ranks
-from launch.pieces import framed
+from launch.framing import framed
+from launch.ranks import entry, start
 
 
 def identity(argument):
@@ -65,13 +65,13 @@ def stopped_amid_its_report(argument):
         os.write(pipe.fileno(), framed(report)[:1000])
         os.kill(os.getpid(), signal.SIGSTOP)
 
-    child.send = send_half
+    entry.send = send_half
     return "x" * 5_000
 
 
 def no_report(argument):
     """Says something else than a report."""
-    child.send = lambda pipe, report: os.write(pipe.fileno(), framed(b"[" * 60_000))
+    entry.send = lambda pipe, report: os.write(pipe.fileno(), framed(b"[" * 60_000))
 
 
 def exit_255(argument):
@@ -139,7 +139,7 @@ def given(argument):
 
 
 def run(body, folder: Path, count=2, timeout_s=120.0, start_method="forkserver", environments=None):
-    return ranks.run_ranks(
+    return start.run_ranks(
         f"tests.support.launch_bodies:{body}",
         list(range(count)),
         environments=environments or [{"MINE": str(rank)} for rank in range(count)],

@@ -2,7 +2,7 @@
 
 import signal
 
-from launch.stops import Stopped, handle, uninterrupted, wait_for
+from launch.signals import Stopped, handle, uninterrupted, wait_for
 
 
 def stop(number, frame):

@@ -9,13 +9,13 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from launch.address import LOOPBACK, Address
-from launch.agents import Agents, alone
-from launch.handshake import HELLO_S, Stranger, call, callers
-from launch.meeting import JoinError, Meeting, until
-from launch.members import Member, parse_member, this_member
+from launch.agents.address import LOOPBACK, Address
+from launch.agents.channel import Gone, Wire
+from launch.agents.group import Agents, alone
+from launch.agents.handshake import HELLO_S, Stranger, call, callers
+from launch.agents.member import Member, parse_member, this_member
+from launch.agents.rendezvous import JoinError, Meeting, until
 from launch.topology import Started
-from launch.wires import Gone, Wire
 
 log = logging.getLogger(__name__)
 

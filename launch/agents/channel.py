@@ -11,8 +11,8 @@ import time
 from multiprocessing.connection import Connection
 from typing import Any
 
-from launch.pieces import Pieces, framed
-from launch.stops import wait_for
+from launch.framing import Pieces, framed
+from launch.signals import wait_for
 
 MESSAGE_BYTES = 1 << 26
 """More than any outcome with its tracebacks."""

@@ -15,7 +15,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-from launch.address import ADDRESS_BYTES, LOOPBACK, Address, own_address, parse_address
+from launch.agents.address import ADDRESS_BYTES, LOOPBACK, Address, own_address, parse_address
 from launch.topology import Started
 
 POLL_S = 0.1

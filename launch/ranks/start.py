@@ -16,15 +16,15 @@ from multiprocessing import connection
 from pathlib import Path
 from typing import Any
 
-from launch import fork_server
-from launch.agents import Agents, alone
-from launch.child import rank_main
-from launch.fork_server import start_fork_server as start_fork_server
-from launch.logs import log_file, shorten_log
-from launch.pieces import Pieces
-from launch.private_network import PrivateNetwork
-from launch.stops import uninterrupted
-from launch.watch import Outcome, Rank, watch
+from launch.agents.group import Agents, alone
+from launch.framing import Pieces
+from launch.ranks import fork_server
+from launch.ranks.entry import rank_main
+from launch.ranks.fork_server import start_fork_server as start_fork_server
+from launch.ranks.logs import log_file, shorten_log
+from launch.ranks.private_network import PrivateNetwork
+from launch.ranks.watch import Outcome, Rank, watch
+from launch.signals import uninterrupted
 
 DEATH_S = 5.0
 """How long a killed rank may take to be gone."""

@@ -9,7 +9,7 @@ missed the next estimate.
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from launch.agents import Agents
+from launch.agents.group import Agents
 
 ESTIMATOR = "min_rtt_line"
 SHARED = "shared_clock"

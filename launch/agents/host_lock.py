@@ -17,8 +17,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from launch.agents import Agents, alone
-from launch.stops import wait_for
+from launch.agents.group import Agents, alone
+from launch.signals import wait_for
 
 NAME = "benchkit-measures"
 LOCK_VARIABLE = "BENCHKIT_HOST_LOCK"

@@ -1,7 +1,7 @@
 """Imported by the fork server alone: makes it the parent of what ranks leave behind (Linux).
 
 A process that a rank has started in a session of its own outlives the rank. It is then a child of
-the fork server, where launch.fork_server finds it after the point. Ranks do not inherit this.
+the fork server, where launch.ranks.fork_server finds it after the point. Ranks do not inherit this.
 """
 
 import ctypes

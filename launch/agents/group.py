@@ -10,10 +10,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from launch.address import LOOPBACK
-from launch.members import Lost, Member, SweepEnds, this_member
-from launch.stops import Stopped, as_stopped, wait_for
-from launch.wires import Gone, Wire
+from launch.agents.address import LOOPBACK
+from launch.agents.channel import Gone, Wire
+from launch.agents.member import Lost, Member, SweepEnds, this_member
+from launch.signals import Stopped, as_stopped, wait_for
 
 SLACK_S = 5.0
 """How much longer than agent 0 the others wait, so that it is agent 0 that says who is missing."""

@@ -17,8 +17,8 @@ import time
 from collections.abc import Generator
 from typing import Any
 
-from launch.stops import wait_for
-from launch.wires import Gone, Wire
+from launch.agents.channel import Gone, Wire
+from launch.signals import wait_for
 
 NONCE_BYTES = PROOF_BYTES = 32
 HELLO_S = 5.0

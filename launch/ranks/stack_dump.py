@@ -6,7 +6,7 @@ import signal
 from dataclasses import dataclass
 from pathlib import Path
 
-from launch.logs import end_of_log, shorten
+from launch.ranks.logs import end_of_log, shorten
 
 STACK_SIGNAL = signal.SIGUSR1
 WAITING_PLACES = ("torch/distributed/",)

@@ -20,11 +20,11 @@ from typing import Any
 
 import orjson
 
-from launch import stacks
-from launch.logs import shorten
-from launch.pieces import REPORT_BYTES, framed
-from launch.private_network import PrivateNetwork
-from launch.stops import heed_no_more
+from launch.framing import REPORT_BYTES, framed
+from launch.ranks import stack_dump
+from launch.ranks.logs import shorten
+from launch.ranks.private_network import PrivateNetwork
+from launch.signals import heed_no_more
 
 MEETING_FILE = "BENCHKIT_MEETING_FILE"
 """Environment variable: the file in which ranks on one host meet, as this rank has it open."""
@@ -45,7 +45,7 @@ def rank_main(
     os.environ.update(environment)
     redirect_output(log)
     faulthandler.enable()
-    stacks.install()
+    stack_dump.install()
     try:
         keep_open(MEETING_FILE)
         if network:
@@ -120,7 +120,7 @@ def die_with(lifeline: Connection) -> None:
     PR_SET_PDEATHSIG would not do: the parent is the fork server, which lives as long as its children do, because
     they hold its pipe. So the pipe's end of file raises a signal: SIGKILL on Linux, elsewhere SIGIO, which terminates.
     It goes to the process group, and so to all that this process has started. What has made a
-    session of its own ends after the point (launch.fork_server), but lives on where the agent is
+    session of its own ends after the point (launch.ranks.fork_server), but lives on where the agent is
     killed by SIGKILL.
     """
     signal.signal(signal.SIGIO, signal.SIG_DFL)

@@ -16,7 +16,7 @@ from contextlib import contextmanager, suppress
 from multiprocessing import forkserver, resource_tracker
 from pathlib import Path
 
-from launch.stops import uninterrupted
+from launch.signals import uninterrupted
 
 ANSWER_S = 30.0
 """How long a fork server that has forked before may take to fork all ranks of a point."""
@@ -26,7 +26,7 @@ DEATH_S = 5.0
 """How long a killed process may take to be gone."""
 GONE_S = 0.5
 """How long the kernel may take from closing a dead process's files to calling it dead."""
-OURS = ("launch.reaper", "launch.child")
+OURS = ("launch.ranks.reaper", "launch.ranks.entry")
 SOCKET_NAME_BYTES = 107
 log = logging.getLogger(__name__)
 _preload: list[str] = []

@@ -11,12 +11,12 @@ from typing import Any
 
 import orjson
 
-from launch import fork_server
-from launch.agents import Agents
-from launch.logs import log_file
-from launch.pieces import REPORT_BYTES, Pieces
-from launch.stacks import STACK_SIGNAL, Frame, innermost_frame
-from launch.stops import wait_for
+from launch.agents.group import Agents
+from launch.framing import REPORT_BYTES, Pieces
+from launch.ranks import fork_server
+from launch.ranks.logs import log_file
+from launch.ranks.stack_dump import STACK_SIGNAL, Frame, innermost_frame
+from launch.signals import wait_for
 
 GRACE_S = 1.0
 """After the first exception, how long the other ranks may take to report theirs: the cause may be among them."""

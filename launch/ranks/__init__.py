@@ -1,0 +1,1 @@
+"""The ranks of one point: how they are started, watched and ended."""
