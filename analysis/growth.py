@@ -8,7 +8,7 @@ import pandas as pd
 from analysis.naming import Namer, milliseconds
 from analysis.repetitions import over_runs
 from analysis.table import identity_columns
-from benchkit.intervals import median_interval
+from benchkit.statistics.intervals import median_interval
 
 ACROSS = "of different runs, whose spread is not known"
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from analysis import noise, within_job
-from benchkit.statistics import algorithm_bandwidth, bus_bandwidth, computing_rate, slowest_rank
+from benchkit.statistics.summary import algorithm_bandwidth, bus_bandwidth, computing_rate, slowest_rank
 
 Summary = Mapping[str, Any]
 

@@ -4,8 +4,8 @@ from typing import Any
 
 import numpy as np
 
-from benchkit.intervals import Array
-from benchkit.modes import find_modes
+from benchkit.statistics.intervals import Array
+from benchkit.statistics.modes import find_modes
 
 SPIKE = 5.0
 """A rank's sample beyond so many times its median."""

@@ -8,7 +8,7 @@ import pandas as pd
 
 from analysis.noise import SPIKE
 from analysis.rows import MAX_START_UNCERTAINTY, conditions, labels, plain, settings, taking_part
-from benchkit.statistics import last_shares
+from benchkit.statistics.summary import last_shares
 
 WAITING = "_wait"
 """Regions so named are waiting, all else of a call is being busy; without any, nobody can tell."""

@@ -11,10 +11,10 @@ from typing import Any
 import pandas as pd
 
 from analysis.table import PROVENANCE, identity_columns
-from benchkit.intervals import median_interval
+from benchkit.statistics.intervals import median_interval
 
 FEWEST_RUNS = 6
-"""Fewer medians have no order-statistic interval at 95 % (benchkit.intervals.median_interval)."""
+"""Fewer medians have no order-statistic interval at 95 % (benchkit.statistics.intervals.median_interval)."""
 INTERVALS = {
     "median_s": ("ci_low_s", "ci_high_s", "range_low_s", "range_high_s"),
     **{

@@ -6,8 +6,8 @@ from typing import Any
 from analysis import disturbances, noise, within_job
 from analysis.doubts import doubt_of
 from analysis.metrics import METRICS, region_medians
-from benchkit.estimators import SLOWEST_RANK
-from benchkit.statistics import iteration_times, summarize
+from benchkit.statistics.estimators import SLOWEST_RANK
+from benchkit.statistics.summary import iteration_times, summarize
 
 MODEL = "model."
 DIMENSIONS = tuple(MODEL + name for name in ("d_model", "d_ff", "num_layers", "num_heads", "vocab_size"))

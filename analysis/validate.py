@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from analysis.rows import DIMENSIONS
-from benchkit.estimators import SLOWEST_RANK
-from benchkit.statistics import iteration_times, slowest_rank
+from benchkit.statistics.estimators import SLOWEST_RANK
+from benchkit.statistics.summary import iteration_times, slowest_rank
 
 LONGEST_S, SHORTEST_S = 1e9, 1e-12
 """Times outside are no measurements; within, no ratio of two times overflows."""

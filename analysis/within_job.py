@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from benchkit.statistics import paired_overlap, paired_speedup, slowest_rank
+from benchkit.statistics.summary import paired_overlap, paired_speedup, slowest_rank
 
 Case = Mapping[str, Any]
 FIGURES = (

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from benchkit.estimators import SLOWEST_RANK
+from benchkit.statistics.estimators import SLOWEST_RANK
 
 if TYPE_CHECKING:
     import torch

@@ -18,9 +18,9 @@ from benchkit.clocks import Clock
 from benchkit.config import MeasureConfig
 from benchkit.disturbance import COUNTERS, core_ghz, read_counters
 from benchkit.errors import starved
-from benchkit.intervals import Array, series_interval
 from benchkit.measurement import Measurement
-from benchkit.statistics import relative_half_width, slowest_rank
+from benchkit.statistics.intervals import Array, series_interval
+from benchkit.statistics.summary import relative_half_width, slowest_rank
 
 Exchange = Callable[[list[float]], list[list[float]]]
 """Gives every rank's list, in order of ranks, for one's own; all lists have the same length."""

@@ -2,9 +2,9 @@
 
 from dataclasses import dataclass, field
 
-from benchkit.estimators import SLOWEST_RANK
-from benchkit.intervals import Array
-from benchkit.statistics import iteration_times
+from benchkit.statistics.estimators import SLOWEST_RANK
+from benchkit.statistics.intervals import Array
+from benchkit.statistics.summary import iteration_times
 
 
 @dataclass

@@ -8,9 +8,9 @@ from typing import Any
 
 from tqdm import tqdm
 
-from benchkit.estimators import SLOWEST_RANK
-from benchkit.modes import Modes, find_modes
-from benchkit.statistics import algorithm_bandwidth, bus_bandwidth, iteration_times, summarize
+from benchkit.statistics.estimators import SLOWEST_RANK
+from benchkit.statistics.modes import Modes, find_modes
+from benchkit.statistics.summary import algorithm_bandwidth, bus_bandwidth, iteration_times, summarize
 
 LONG_SWEEP = 5
 """Points from which a sweep gets a bar."""

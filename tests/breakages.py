@@ -26,9 +26,14 @@ class Breakage(NamedTuple):
 
 
 BREAKAGES = [
-    Breakage("benchkit/intervals.py", "2 * float(np.minimum", "0 * float(np.minimum", "benchkit/test_statistics"),
     Breakage(
-        "benchkit/statistics.py", "np.float64).max(axis=0)", "np.float64).min(axis=0)", "benchkit/test_statistics"
+        "benchkit/statistics/intervals.py", "2 * float(np.minimum", "0 * float(np.minimum", "benchkit/test_statistics"
+    ),
+    Breakage(
+        "benchkit/statistics/summary.py",
+        "np.float64).max(axis=0)",
+        "np.float64).min(axis=0)",
+        "benchkit/test_statistics",
     ),
     Breakage(
         "benchkit/measure.py", "case.reset()\n            self.barrier()", "case.reset()", "benchkit/test_measure"

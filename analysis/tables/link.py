@@ -11,7 +11,7 @@ from analysis.line import Line
 from analysis.link import FAR_OFF, FEWEST, MOST, Fit, fit, left_out
 from analysis.repetitions import over_runs, told_of_runs
 from analysis.table import alike, as_markdown, readable
-from benchkit.estimators import LATENCY
+from benchkit.statistics.estimators import LATENCY
 
 SUITE = "collective"
 SERIES = ["collective", "world_size"]

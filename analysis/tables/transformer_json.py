@@ -12,7 +12,7 @@ import pandas as pd
 from analysis.table import alike
 from analysis.tables.transformer import CASE, LABELS, whole_passes
 from benchkit import record
-from benchkit.statistics import slowest_rank
+from benchkit.statistics.summary import slowest_rank
 
 PASSES = {"forward": "fwd", "forward_backward": "fwd_bwd", "train_step": "train"}
 

@@ -8,7 +8,7 @@ from analysis import scaling
 from analysis.__main__ import main
 from analysis.plots import draw_all
 from analysis.tables import auto_shard
-from benchkit.intervals import FEWEST_SAMPLES
+from benchkit.statistics.intervals import FEWEST_SAMPLES
 from tests.support.markdown import section
 from tests.support.records import make_record, tabulate_records, write_all
 

@@ -7,8 +7,8 @@ import pytest
 
 from analysis import ranks, sentences
 from analysis.noise import figures
-from benchkit.modes import find_modes
-from benchkit.statistics import last_shares
+from benchkit.statistics.modes import find_modes
+from benchkit.statistics.summary import last_shares
 from tests.support.records import make_record, tabulate_records
 
 

@@ -13,8 +13,8 @@ from analysis.plots import draw_all
 from analysis.sentences import describe
 from analysis.tables import matmul_lut, rebalance
 from analysis.tables import write_all as tables_of
-from benchkit.intervals import FEWEST_ROUNDS
-from benchkit.statistics import paired_speedup
+from benchkit.statistics.intervals import FEWEST_ROUNDS
+from benchkit.statistics.summary import paired_speedup
 from tests.support.records import make_record, tabulate_records, write_all
 
 

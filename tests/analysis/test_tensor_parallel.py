@@ -12,8 +12,8 @@ from analysis.plots import draw_all
 from analysis.repetitions import ONE_RUN
 from analysis.sentences import describe
 from analysis.tables import ddlb, tensor_parallel
-from benchkit.intervals import FEWEST_ROUNDS
-from benchkit.statistics import paired_overlap
+from benchkit.statistics.intervals import FEWEST_ROUNDS
+from benchkit.statistics.summary import paired_overlap
 from tests.support.records import make_record, tabulate_records
 
 TIMES = {

@@ -15,7 +15,7 @@ from analysis.sentences import describe
 from analysis.table import combine
 from analysis.tables import transformer, transformer_json, transformer_summary
 from analysis.tables import write_all as tables_of
-from benchkit.intervals import FEWEST_SAMPLES
+from benchkit.statistics.intervals import FEWEST_SAMPLES
 from tests.support.markdown import section
 from tests.support.records import make_record, tabulate_records, write_all
 

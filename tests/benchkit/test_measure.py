@@ -5,9 +5,9 @@ import pytest
 
 from benchkit.case import Case
 from benchkit.disturbance import COUNTERS
-from benchkit.intervals import FEWEST_SAMPLES
 from benchkit.measure import block_size, measure
 from benchkit.measurement import Measurement
+from benchkit.statistics.intervals import FEWEST_SAMPLES
 from tests.support.fakes import FakeClock, alone, cycle, noise, plan
 
 

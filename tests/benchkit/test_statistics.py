@@ -1,8 +1,8 @@
 import numpy as np
 import pytest
 
-from benchkit.intervals import FEWEST_ROUNDS, correlation_length, median_interval, series_interval
-from benchkit.statistics import (
+from benchkit.statistics.intervals import FEWEST_ROUNDS, correlation_length, median_interval, series_interval
+from benchkit.statistics.summary import (
     arrival_summary,
     iteration_times,
     paired_overlap,

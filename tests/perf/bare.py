@@ -22,7 +22,7 @@ from benchkit.config import MeasureConfig
 from benchkit.measure import measure
 from benchkit.regions import marked_by
 from benchkit.registry import SUITES, Suite
-from benchkit.statistics import slowest_rank
+from benchkit.statistics.summary import slowest_rank
 
 OUTPUT, ROUNDS = "BARE_OUTPUT", "BARE_ROUNDS"
 BLOCK_S = 0.1

@@ -13,8 +13,8 @@ from collections.abc import Callable, Mapping
 import numpy as np
 import numpy.typing as npt
 
-from benchkit.intervals import series_interval
-from benchkit.statistics import paired_speedup
+from benchkit.statistics.intervals import series_interval
+from benchkit.statistics.summary import paired_speedup
 
 Array = npt.NDArray[np.float64]
 Process = Callable[[np.random.Generator, int, int], Array]

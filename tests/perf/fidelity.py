@@ -17,7 +17,7 @@ from pathlib import Path
 
 import numpy as np
 
-from benchkit.intervals import median_interval
+from benchkit.statistics.intervals import median_interval
 from tests.perf.bare import OUTPUT, ROUNDS
 from tests.support.cli import ROOT
 

@@ -12,7 +12,7 @@ import tempfile
 from pathlib import Path
 
 from benchkit import record
-from benchkit.statistics import paired_speedup, slowest_rank
+from benchkit.statistics.summary import paired_speedup, slowest_rank
 from tests.support.cli import ROOT
 
 

@@ -10,7 +10,7 @@ import pandas as pd
 from analysis.rows import rows_of
 from analysis.table import combine
 from benchkit import record
-from benchkit.intervals import FEWEST_SAMPLES
+from benchkit.statistics.intervals import FEWEST_SAMPLES
 
 MEASURE = {"mode": "per_iteration", "calls_per_sample": 1, "warmup_iterations": 5}
 

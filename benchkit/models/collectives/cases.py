@@ -13,10 +13,10 @@ import torch.distributed as dist
 from benchkit import verification
 from benchkit.case import Case, Rank, Work
 from benchkit.errors import InvalidResult, Unavailable
-from benchkit.estimators import BACK_TO_BACK, LAST_ARRIVAL, LATENCY, SLOWEST_RANK
 from benchkit.models.collectives.operations import Collective, Drawn, Operation
 from benchkit.models.collectives.sizes import bus_factor, part_sizes
 from benchkit.regions import WAIT, region
+from benchkit.statistics.estimators import BACK_TO_BACK, LAST_ARRIVAL, LATENCY, SLOWEST_RANK
 
 if TYPE_CHECKING:
     from benchkit.suites.collective import CollectiveConfig

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from benchkit.intervals import Array
+from benchkit.statistics.intervals import Array
 
 FEWEST, PER_BIN, MOST_BINS = 100, 10, 40
 """Samples that tell two modes apart, samples per bin of the histogram on average, bins at most."""

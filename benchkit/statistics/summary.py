@@ -5,8 +5,8 @@ from typing import Any
 
 import numpy as np
 
-from benchkit.estimators import LAST_ARRIVAL, SLOWEST_RANK
-from benchkit.intervals import FEWEST_ROUNDS, Array, correlation_length, series_interval
+from benchkit.statistics.estimators import LAST_ARRIVAL, SLOWEST_RANK
+from benchkit.statistics.intervals import FEWEST_ROUNDS, Array, correlation_length, series_interval
 
 
 def slowest_rank(samples: Any) -> Array:
