@@ -10,7 +10,8 @@ import pandas as pd
 
 from analysis.harvest import one_line, require_regular
 from analysis.table import laid_out
-from benchkit import balancing, lut, splits
+from benchkit import balancing, splits
+from benchkit.api import lut
 from benchkit.splits import CostModel, Split
 
 ALIGN, DTYPE = 32, "float32"

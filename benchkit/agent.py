@@ -12,15 +12,15 @@ from pathlib import Path
 from typing import Any
 
 from benchkit import crew, environment, layout, record, recording, resume, verdict
+from benchkit.api.registry import start_fork_server
+from benchkit.api.schema import RunConfig
 from benchkit.assignment import Assignment
 from benchkit.claim import POINT_FILE, claimed
-from benchkit.config import RunConfig
 from benchkit.crew import Crew
 from benchkit.errors import HostBusy, Unavailable
 from benchkit.layout import Layout
 from benchkit.point import Point
 from benchkit.progress import PROGRESS
-from benchkit.registry import start_fork_server
 from benchkit.rendezvous import Rendezvous
 from benchkit.verdict import error_report
 from launch import signals

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchkit.config import RunConfig
+from benchkit.api.schema import RunConfig
 from benchkit.layout import Place
 from benchkit.rendezvous import Rendezvous
 from launch.agents.clock_sync import Offset

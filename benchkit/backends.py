@@ -8,7 +8,7 @@ from datetime import timedelta
 import torch
 import torch.distributed as dist
 
-from benchkit.config import RunConfig
+from benchkit.api.schema import RunConfig
 from benchkit.errors import Unavailable
 from benchkit.layout import Place
 from benchkit.rendezvous import STORE_TIMEOUT, Rendezvous

@@ -4,10 +4,10 @@ import time
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from benchkit.api.case import Case
+from benchkit.api.schema import RunConfig
 from benchkit.calibration import Pedal
-from benchkit.case import Case
 from benchkit.clocks import Clock, HostClock
-from benchkit.config import RunConfig
 from benchkit.errors import InvalidResult, starved
 from benchkit.group import Finding, Group
 from benchkit.measure import measure

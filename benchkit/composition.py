@@ -13,12 +13,12 @@ from hydra.core.config_store import ConfigStore
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from benchkit import config as schemas
-from benchkit.config import Key, ModelConfig, RunConfig, described_keys
+from benchkit.api import schema as schemas
+from benchkit.api.registry import SUITES, load_suites
+from benchkit.api.schema import Key, ModelConfig, RunConfig, described_keys
 from benchkit.environment import visible_gpus
 from benchkit.errors import ConfigError
 from benchkit.models.transformer.counts import parameters
-from benchkit.registry import SUITES, load_suites
 
 UNIONS = (typing.Union, types.UnionType)
 ITEM_BYTES = {"float16": 2, "bfloat16": 2, "float32": 4, "float64": 8, "int32": 4, "int64": 8}

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 import benchkit
+from benchkit.api.memory import host_available_bytes
 from benchkit.checkout import checkout, output
-from benchkit.memory import host_available_bytes
 from launch.topology import available_cores, cpu_quota, node_name, read_text
 
 VERSIONS = ("torch", "cuda", "nccl", "kernel", "python", "git_commit", "git_diff_hash")

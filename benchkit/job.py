@@ -16,10 +16,10 @@ from typing import Any
 
 import benchkit
 from benchkit import crew, record, recording, resume
+from benchkit.api.registry import start_fork_server
 from benchkit.claim import POINT_FILE, claimed
 from benchkit.errors import ConfigError
 from benchkit.point import Point
-from benchkit.registry import start_fork_server
 from benchkit.verdict import error_report
 from launch import topology
 from launch.agents.group import STEP_S, Agents

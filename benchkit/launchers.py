@@ -10,7 +10,7 @@ from hydra.plugins import launcher
 from hydra.types import HydraContext, TaskFunction
 from omegaconf import DictConfig
 
-from benchkit.config import RunConfig
+from benchkit.api.schema import RunConfig
 from benchkit.errors import ConfigError
 from benchkit.point import Point
 from launch.topology import Started

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from benchkit.config import RunConfig
+from benchkit.api.schema import RunConfig
 from benchkit.crew import Crew
 from launch.agents.member import Member
 from launch.slowdown import mps

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from benchkit.case import Case
+from benchkit.api.case import Case
+from benchkit.api.schema import MeasureConfig
 from benchkit.clocks import Clock
-from benchkit.config import MeasureConfig
 from benchkit.disturbance import COUNTERS, core_ghz, read_counters
 from benchkit.errors import starved
 from benchkit.measurement import Measurement

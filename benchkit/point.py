@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from benchkit import record
-from benchkit.config import RunConfig
+from benchkit.api.schema import RunConfig
 from benchkit.layout import Layout, factors
 
 

@@ -6,9 +6,9 @@ from pathlib import Path
 import torch
 from torch.profiler import ProfilerActivity, profile, record_function, schedule
 
+from benchkit.api.case import Case
+from benchkit.api.regions import marked_by
 from benchkit.calibration import Pedal
-from benchkit.case import Case
-from benchkit.regions import marked_by
 
 UNSEEN, WARM_UP, ACTIVE = 1, 1, 3
 """Steps before the profiler is on, steps of each case that are traced as warm-up, and steps labelled as the case's."""

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from benchkit import environment, record
-from benchkit.config import as_dict
+from benchkit.api.schema import as_dict
 from benchkit.crew import Crew
 from benchkit.layout import Layout
 from benchkit.point import Point

@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 from omegaconf import OmegaConf
 
 from benchkit import manifest, record
-from benchkit.config import RunConfig
+from benchkit.api.schema import RunConfig
 from benchkit.errors import ConfigError
 from benchkit.job import Job
 from benchkit.launchers import Launcher

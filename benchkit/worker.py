@@ -8,18 +8,18 @@ import torch
 import torch.distributed as dist
 
 from benchkit import backends
+from benchkit.api.case import Case, Rank
+from benchkit.api.memory import PeakMemory, available_bytes
+from benchkit.api.regions import marked_by
+from benchkit.api.registry import load_suites
+from benchkit.api.schema import RunConfig
 from benchkit.assignment import Assignment
 from benchkit.calibration import Pedal, Prober, calibrate
-from benchkit.case import Case, Rank
 from benchkit.cases import Stopwatch, run_cases
 from benchkit.clocks import Clock, CudaClock, HostClock
-from benchkit.config import RunConfig
 from benchkit.group import Group
 from benchkit.layout import by_mps
-from benchkit.memory import PeakMemory, available_bytes
 from benchkit.profiling import record_traces, trace_file
-from benchkit.regions import marked_by
-from benchkit.registry import load_suites
 from launch.agents.clock_sync import Offset
 from launch.slowdown.throttle import NoBrake, make_brake
 

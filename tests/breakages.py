@@ -41,7 +41,7 @@ BREAKAGES = [
     Breakage("benchkit/cases.py", 'again")\n    note_invalid(', 'again")\n    print(', "test_faults"),
     Breakage("benchkit/verdict.py", "failed.signal == signal.SIGKILL and starved", "starved", "benchkit/test_verdict"),
     Breakage(
-        "benchkit/verification.py", "(body == period).all()", "(body == period).any()", "benchkit/test_verification"
+        "benchkit/api/verification.py", "(body == period).all()", "(body == period).any()", "benchkit/test_verification"
     ),
     Breakage("benchkit/record.py", '"timeout_s", "join', '"timeout_s", "data_size", "join', "benchkit/test_record"),
     Breakage("benchkit/resume.py", "1 + max(numbers, default=0)", "1 + len(numbers)", "benchkit/test_resume"),

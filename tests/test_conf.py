@@ -10,8 +10,8 @@ from hydra import compose, initialize_config_dir
 from omegaconf import MISSING
 
 from benchkit import composition
-from benchkit.config import RunConfig, described_keys, nested_schema
-from benchkit.registry import load_suites
+from benchkit.api.registry import load_suites
+from benchkit.api.schema import RunConfig, described_keys, nested_schema
 from tests.support.cli import ROOT
 
 CONF = ROOT / "conf"

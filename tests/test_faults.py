@@ -131,9 +131,9 @@ def test_ranks_die_with_an_agent_that_is_killed(cli):
 
 
 STARVED = """
-from benchkit.case import Case, Rank
-from benchkit.config import RunConfig
-from benchkit.registry import suite
+from benchkit.api.case import Case, Rank
+from benchkit.api.schema import RunConfig
+from benchkit.api.registry import suite
 
 
 @suite

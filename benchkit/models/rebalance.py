@@ -9,10 +9,10 @@ import torch.distributed as dist
 from torch import Tensor
 
 from benchkit import balancing, splits
+from benchkit.api.p2p import InFlight
+from benchkit.api.regions import COMPUTE
 from benchkit.models.attention import Layer, attend, by_head, merge
 from benchkit.models.ring import PROJECT, Ring
-from benchkit.models.transfers import InFlight
-from benchkit.regions import COMPUTE
 from benchkit.splits import CostModel, Split
 
 SecondsOf = Callable[..., list[list[float]]]

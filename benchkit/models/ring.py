@@ -6,10 +6,10 @@ from itertools import pairwise
 import torch
 from torch import Tensor
 
-from benchkit.models import transfers
+from benchkit.api import p2p
+from benchkit.api.p2p import Transfer
+from benchkit.api.regions import COMPUTE, WAIT, region
 from benchkit.models.attention import Layer, Partial, attend, by_head, merge
-from benchkit.models.transfers import Transfer
-from benchkit.regions import COMPUTE, WAIT, region
 from benchkit.splits import Piece, Split
 
 PROJECT = "projections"
@@ -107,7 +107,7 @@ class Ring:
         if self.reach[coming] > turn:
             incoming = self.x.new_empty(self.lengths[coming], 2, *self.shape)
             receives = [(incoming, before)]
-        return incoming, *transfers.start(sends, receives)
+        return incoming, *p2p.start(sends, receives)
 
     def _add(self, result: Partial | None, query: Tensor, held: Tensor, block: Block) -> Partial:
         """Computes a block and merges it into the rows of the result that it belongs to."""

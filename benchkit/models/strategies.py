@@ -7,8 +7,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from benchkit.api import p2p
 from benchkit.errors import InvalidResult
-from benchkit.models import transfers
 from benchkit.models.attention import Exact, Layer
 from benchkit.models.rebalance import Online, Planner
 from benchkit.models.ring import Ring
@@ -44,9 +44,7 @@ class Running:
 
     def __init__(self, shared: Shared, strategy: str) -> None:
         self._shared, self._strategy, self._turn = shared, strategy, 0
-        self._online = (
-            Online(shared.planner, transfers.exchange_device(shared.x.device)) if strategy == "online" else None
-        )
+        self._online = Online(shared.planner, p2p.exchange_device(shared.x.device)) if strategy == "online" else None
         if strategy == "torch":
             exactly_even = replace(shared.planner.at_full_speed(), align=1)
             self._split = exactly_even.split("zigzag" if shared.causal else "even")

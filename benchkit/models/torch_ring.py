@@ -11,9 +11,9 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
+from benchkit.api.regions import COMPUTE, region
 from benchkit.models.attention import Layer, by_head
 from benchkit.models.ring import PROJECT
-from benchkit.regions import COMPUTE, region
 from benchkit.splits import Split
 
 ARGUMENTS = ("group", "seq_dim", "op", "query", "key", "value", "is_causal")

@@ -3,12 +3,12 @@
 from dataclasses import dataclass
 from typing import Any
 
-from benchkit.case import Case, Rank
-from benchkit.config import RunConfig, key
+from benchkit.api.case import Case, Rank
+from benchkit.api.registry import suite
+from benchkit.api.schema import RunConfig, key
 from benchkit.errors import ConfigError
 from benchkit.models.auto_shard.workloads import parse
 from benchkit.models.tensor_parallel.options import as_list
-from benchkit.registry import suite
 
 PRELOAD = ("benchkit.models.auto_shard.cases",)
 MOST_LAYERS = {"bfloat16": 4, "float16": 6, "float32": 14, "float64": 32}

@@ -3,11 +3,11 @@
 from dataclasses import dataclass
 from typing import Any
 
-from benchkit.case import Case, Rank
-from benchkit.config import RunConfig, key
+from benchkit.api.case import Case, Rank
+from benchkit.api.registry import suite
+from benchkit.api.schema import RunConfig, key
 from benchkit.errors import ConfigError
 from benchkit.models.collectives.sizes import COLLECTIVES, RAGGED, REDUCTIONS, mebibytes
-from benchkit.registry import suite
 
 PRELOAD = ("benchkit.models.collectives.cases",)
 

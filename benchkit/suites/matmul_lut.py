@@ -2,10 +2,10 @@
 
 from dataclasses import dataclass
 
-from benchkit.case import Case, Rank, Work
-from benchkit.config import RunConfig, key
+from benchkit.api.case import Case, Rank, Work
+from benchkit.api.registry import suite
+from benchkit.api.schema import RunConfig, key
 from benchkit.errors import ConfigError, InvalidResult
-from benchkit.registry import suite
 
 CHECKED_ROWS = 16
 

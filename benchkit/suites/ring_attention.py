@@ -4,11 +4,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from benchkit import lut
-from benchkit.case import Case, Rank
-from benchkit.config import RunConfig, key
+from benchkit.api import lut
+from benchkit.api.case import Case, Rank
+from benchkit.api.registry import suite
+from benchkit.api.schema import RunConfig, key
 from benchkit.errors import ConfigError
-from benchkit.registry import suite
 
 if TYPE_CHECKING:
     from benchkit.models.strategies import Shared

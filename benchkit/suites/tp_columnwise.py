@@ -6,10 +6,10 @@ A [m, k] has its rows shared out, B [k, n] is on every rank, and every rank want
 from dataclasses import dataclass
 from typing import ClassVar
 
-from benchkit.case import Case, Rank
+from benchkit.api.case import Case, Rank
+from benchkit.api.registry import suite
 from benchkit.models.tensor_parallel.config import BACKENDS, TensorParallelConfig
 from benchkit.models.tensor_parallel.options import Allowed, expand
-from benchkit.registry import suite
 
 PRELOAD = ("benchkit.models.tensor_parallel.columnwise_cases",)
 ORDERS = ("AG_before", "AG_after")

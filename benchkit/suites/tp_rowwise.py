@@ -6,10 +6,10 @@ A [m, k] has its columns shared out and B [k, n] its rows; each rank wants its r
 from dataclasses import dataclass
 from typing import ClassVar
 
-from benchkit.case import Case, Rank
+from benchkit.api.case import Case, Rank
+from benchkit.api.registry import suite
 from benchkit.models.tensor_parallel.config import BACKENDS, TensorParallelConfig
 from benchkit.models.tensor_parallel.options import Allowed, expand
-from benchkit.registry import suite
 
 PRELOAD = ("benchkit.models.tensor_parallel.rowwise_cases",)
 COLLECTIVES = ("reduce_scatter", "all_reduce")

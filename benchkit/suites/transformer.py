@@ -3,12 +3,12 @@
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from benchkit.case import Case, Rank
-from benchkit.config import RunConfig, key
+from benchkit.api.case import Case, Rank
+from benchkit.api.registry import suite
+from benchkit.api.schema import RunConfig, key
 from benchkit.errors import ConfigError
 from benchkit.models.transformer.counts import PASSES
 from benchkit.models.transformer.tokens import check_ids
-from benchkit.registry import suite
 
 if TYPE_CHECKING:
     from benchkit.models.transformer.training import Training

@@ -8,7 +8,7 @@ from analysis.metrics import METRICS
 from analysis.repetitions import over_runs
 from analysis.sentences import describe
 from analysis.table import as_markdown, as_text, identity_columns, own_columns
-from benchkit.config import RunConfig
+from benchkit.api.schema import RunConfig
 from benchkit.statistics.intervals import FEWEST_SAMPLES
 from tests.support.cli import ROOT
 from tests.support.records import grid, having, make_record, tabulate_records

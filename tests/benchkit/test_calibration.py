@@ -5,9 +5,9 @@ from threading import Barrier
 import pytest
 import torch
 
+from benchkit.api.case import Case
 from benchkit.assignment import Assignment
 from benchkit.calibration import TURNS, Pedal, Prober, Slowdown, calibrate
-from benchkit.case import Case
 from benchkit.cases import stays_slowed
 from benchkit.layout import Place
 from benchkit.worker import make_pedal

@@ -5,7 +5,7 @@ import functools
 import pytest
 import torch
 
-from benchkit import verification
+from benchkit.api import verification
 from benchkit.errors import ConfigError
 from benchkit.models.collectives.cases import TIMED
 from benchkit.models.collectives.operations import Collective

@@ -3,7 +3,8 @@ import platform
 import pytest
 import torch
 
-from benchkit import checkout, environment, memory, recording
+from benchkit import checkout, environment, recording
+from benchkit.api import memory
 from benchkit.layout import lay_out
 from benchkit.point import Point
 from launch import topology

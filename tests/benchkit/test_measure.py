@@ -3,7 +3,7 @@ from dataclasses import replace
 
 import pytest
 
-from benchkit.case import Case
+from benchkit.api.case import Case
 from benchkit.disturbance import COUNTERS
 from benchkit.measure import block_size, measure
 from benchkit.measurement import Measurement

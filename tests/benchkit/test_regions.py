@@ -1,7 +1,7 @@
-from benchkit.case import Case
+from benchkit.api.case import Case
+from benchkit.api.regions import marked_by, region
 from benchkit.clocks import CudaClock, HostClock
 from benchkit.measure import measure
-from benchkit.regions import marked_by, region
 from tests.support.fakes import FakeCuda, plan
 
 

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from benchkit.case import Parts, Work
+from benchkit.api.case import Parts, Work
 from benchkit.errors import ConfigError, InvalidResult, Unavailable
 from benchkit.models.tensor_parallel import symmetric_memory
 from benchkit.models.tensor_parallel.choice import Costs, Trial, choose, measure_costs

@@ -6,9 +6,9 @@ import torch
 import torch.nn.functional as F
 from torch.utils.flop_counter import FlopCounterMode
 
-from benchkit.config import ModelConfig
+from benchkit.api.memory import PeakMemory
+from benchkit.api.schema import ModelConfig
 from benchkit.errors import ConfigError, InvalidResult
-from benchkit.memory import PeakMemory
 from benchkit.models.transformer import kernels, network, peaks, steps
 from benchkit.models.transformer.checks import Checks
 from benchkit.models.transformer.counts import Footprint, forward_flops, parameters, pass_flops, recomputed_flops

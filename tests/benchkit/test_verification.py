@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from benchkit import verification
+from benchkit.api import verification
 from benchkit.errors import InvalidResult
 
 DTYPES = (torch.float16, torch.bfloat16, torch.float32, torch.float64, torch.int32, torch.int64)

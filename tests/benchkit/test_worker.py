@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from benchkit.case import Case, Parts
+from benchkit.api.case import Case, Parts
 from benchkit.suites import ring_attention, transformer
 from benchkit.worker import require_sound
 from tests.support import configs

@@ -16,12 +16,12 @@ from typing import Any
 
 import numpy as np
 
-from benchkit.case import Case, Rank
+from benchkit.api.case import Case, Rank
+from benchkit.api.regions import marked_by
+from benchkit.api.registry import SUITES, Suite
+from benchkit.api.schema import MeasureConfig
 from benchkit.clocks import HostClock
-from benchkit.config import MeasureConfig
 from benchkit.measure import measure
-from benchkit.regions import marked_by
-from benchkit.registry import SUITES, Suite
 from benchkit.statistics.summary import slowest_rank
 
 OUTPUT, ROUNDS = "BARE_OUTPUT", "BARE_ROUNDS"

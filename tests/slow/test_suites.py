@@ -149,7 +149,7 @@ def test_what_the_fork_server_loads_for_the_suites_starts_no_thread_and_touches_
     """A forked rank inherits neither threads nor a CUDA context."""
     program = (
         "import importlib, os, torch, torch.distributed, benchkit.worker\n"
-        "from benchkit.registry import load_suites\n"
+        "from benchkit.api.registry import load_suites\n"
         "threads = len(os.listdir('/proc/self/task'))\n"
         "for suite in load_suites().values():\n"
         "    for name in suite.preload: importlib.import_module(name)\n"

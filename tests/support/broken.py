@@ -12,9 +12,9 @@ from functools import partial
 from typing import Any
 from unittest import mock
 
-from benchkit.case import Case, Rank
-from benchkit.config import RunConfig, key
-from benchkit.registry import SUITES, Suite
+from benchkit.api.case import Case, Rank
+from benchkit.api.registry import SUITES, Suite
+from benchkit.api.schema import RunConfig, key
 
 if "torch" in sys.modules:  # in the fork server: else every rank would load them for its first intercepted call
     import torch._dynamo
@@ -113,10 +113,10 @@ def inject(fault: str, rank: Rank) -> Callable[[Callable[[], object]], None]:
 
 def broken(sound: Suite, config: Any, rank: Rank) -> list[Case]:
     """The cases of a sound suite, each run and verified with the fault in place."""
-    from benchkit.models import transfers
+    from benchkit.api import p2p
 
     if config.fault == "staged":
-        mock.patch.object(transfers, "by_way_of_the_host", return_value=True).start()
+        mock.patch.object(p2p, "by_way_of_the_host", return_value=True).start()
     run = inject(config.fault, rank)
     cases = sound.build(config, rank)
     return [replace(case, step=partial(run, case.step), verify=partial(run, case.verify)) for case in cases]

@@ -1,8 +1,8 @@
 """Configurations and agents as a point meets them, without a command line or a launcher."""
 
-from benchkit.config import BackendConfig, HardwareConfig, RunConfig
+from benchkit.api.registry import load_suites
+from benchkit.api.schema import BackendConfig, HardwareConfig, RunConfig
 from benchkit.crew import Crew
-from benchkit.registry import load_suites
 from launch.agents.group import Agents
 from launch.agents.member import Member
 

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 
-from benchkit.config import MeasureConfig
+from benchkit.api.schema import MeasureConfig
 
 
 @dataclass

@@ -6,10 +6,10 @@ import signal
 import time
 from dataclasses import dataclass
 
-from benchkit.case import Case, Rank, Work
-from benchkit.config import RunConfig, key
+from benchkit.api.case import Case, Rank, Work
+from benchkit.api.registry import suite
+from benchkit.api.schema import RunConfig, key
 from benchkit.errors import InvalidResult
-from benchkit.registry import suite
 
 FAULTS = (
     "none",
@@ -39,7 +39,7 @@ def faulty(config: FaultyConfig, rank: Rank) -> list[Case]:
     import torch
     import torch.distributed as dist
 
-    from benchkit import verification
+    from benchkit.api import verification
 
     here = rank.index == config.on_rank
     fault = config.fault if here else "none"

@@ -9,13 +9,13 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from benchkit.case import Case, Rank
-from benchkit.config import RunConfig, key
+from benchkit.api.case import Case, Rank
+from benchkit.api.registry import suite
+from benchkit.api.schema import RunConfig, key
 from benchkit.errors import InvalidResult
 from benchkit.models.transformer.network import NORM_EPS, ROTARY_BASE, Network, build
 from benchkit.models.transformer.steps import Steps
 from benchkit.models.transformer.tokens import Batches
-from benchkit.registry import suite
 
 OF_OURS = {
     "embedding": "model.embed_tokens", "norm": "model.norm", "head": "lm_head", "layers": "model.layers",

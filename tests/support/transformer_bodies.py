@@ -7,7 +7,7 @@ import torch
 import torch.distributed as dist
 from torch.distributed.tensor.debug import CommDebugMode
 
-from benchkit.config import ModelConfig
+from benchkit.api.schema import ModelConfig
 from benchkit.models.transformer import parallel
 from benchkit.models.transformer.communication import Communication
 from benchkit.models.transformer.definition import whole

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch.distributed.device_mesh import DeviceMesh
 
-from benchkit.case import Case, Rank, Work
+from benchkit.api.case import Case, Rank, Work
 from benchkit.models.auto_shard.dispatcher import Dispatched
 from benchkit.models.auto_shard.measured import measure_costs
 from benchkit.models.auto_shard.planner import Planner

@@ -12,9 +12,9 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
+from benchkit.api.regions import region
 from benchkit.models.auto_shard.plans import ROWS, WHOLE
 from benchkit.models.auto_shard.programs import COMMUNICATE, COMPUTE, Program
-from benchkit.regions import region
 
 DTYPES = (torch.float16, torch.bfloat16, torch.float32, torch.float64, torch.int32, torch.int64)
 DONE = len(DTYPES)

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 from torch.distributed.device_mesh import DeviceMesh
 
-from benchkit.case import nothing
+from benchkit.api.case import nothing
 from benchkit.models.auto_shard.operands import part_of, size_of
 from benchkit.models.auto_shard.plans import COLUMNS, MOVES, ROWS, SUMMANDS, WHOLE, Costs, Link
 from benchkit.models.auto_shard.sharded import distributed, fetched, moved

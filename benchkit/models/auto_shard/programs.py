@@ -6,10 +6,10 @@ from itertools import count
 import torch
 from torch import Tensor
 
+from benchkit.api.regions import region
 from benchkit.models.auto_shard.operands import Exact, Part, Random, Source, part_of
 from benchkit.models.auto_shard.plans import WHOLE, Plan
 from benchkit.models.auto_shard.workloads import Workload
-from benchkit.regions import region
 
 CREATE, COMPUTE, COMMUNICATE, FETCH = "create", "compute", "communicate", "fetch"
 PHASES = (CREATE, COMPUTE, COMMUNICATE, FETCH)

@@ -8,11 +8,11 @@ from torch import Tensor
 from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.tensor import DTensor, Partial, Placement, Replicate, Shard
 
-from benchkit.models import transfers
+from benchkit.api import p2p
+from benchkit.api.regions import region
 from benchkit.models.auto_shard.operands import part_of
 from benchkit.models.auto_shard.plans import COLUMNS, ROWS, SUMMANDS, WHOLE, Layer
 from benchkit.models.auto_shard.programs import COMMUNICATE, COMPUTE, Program
-from benchkit.regions import region
 
 PLACEMENTS: dict[str, Placement] = {ROWS: Shard(0), COLUMNS: Shard(1), WHOLE: Replicate(), SUMMANDS: Partial()}
 
@@ -75,7 +75,7 @@ def fetched(matrix: DTensor, layout: str) -> Tensor | None:
     if layout == WHOLE:
         return None if me else part.cpu()
     if me:
-        sending, _ = transfers.start([(part.contiguous(), ranks[0])] if part.numel() else [], [], group)
+        sending, _ = p2p.start([(part.contiguous(), ranks[0])] if part.numel() else [], [], group)
         for work in sending:
             work.wait()
         return None
@@ -85,7 +85,7 @@ def fetched(matrix: DTensor, layout: str) -> Tensor | None:
     arriving = [
         (buffer, rank) for buffer, rank in zip(landing, ranks, strict=True) if rank != ranks[0] and buffer.numel()
     ]
-    _, works = transfers.start([], arriving, group)
+    _, works = p2p.start([], arriving, group)
     places[0].copy_(part)
     for work in works:
         work.wait()

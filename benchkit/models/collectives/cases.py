@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING
 import torch
 import torch.distributed as dist
 
-from benchkit import verification
-from benchkit.case import Case, Rank, Work
+from benchkit.api import verification
+from benchkit.api.case import Case, Rank, Work
+from benchkit.api.regions import WAIT, region
 from benchkit.errors import InvalidResult, Unavailable
 from benchkit.models.collectives.operations import Collective, Drawn, Operation
 from benchkit.models.collectives.sizes import bus_factor, part_sizes
-from benchkit.regions import WAIT, region
 from benchkit.statistics.estimators import BACK_TO_BACK, LAST_ARRIVAL, LATENCY, SLOWEST_RANK
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from benchkit import verification
+from benchkit.api import verification
 from benchkit.errors import Unavailable
 from benchkit.models.collectives.sizes import REDUCTIONS
 

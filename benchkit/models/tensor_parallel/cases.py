@@ -10,12 +10,12 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from benchkit.case import Case, Parts, Rank, Work, nothing
+from benchkit.api.case import Case, Parts, Rank, Work, nothing
+from benchkit.api.regions import COMPUTE, WAIT
 from benchkit.errors import Unavailable
 from benchkit.models.tensor_parallel.config import TensorParallelConfig
 from benchkit.models.tensor_parallel.operands import Factory, Scratch, Shards, require_close, require_exact
 from benchkit.models.tensor_parallel.references import Options, baseline_of, counterpart, labels_of, name_of
-from benchkit.regions import COMPUTE, WAIT
 
 Details = Mapping[str, Any]
 BOUNDS = ("compute_only", "comm_only", "p2p_comm_only")

@@ -9,10 +9,10 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
+from benchkit.api.p2p import InFlight
+from benchkit.api.regions import COMPUTE, WAIT, region
 from benchkit.models.tensor_parallel.cases import Buffers
 from benchkit.models.tensor_parallel.operands import Shards
-from benchkit.models.transfers import InFlight
-from benchkit.regions import COMPUTE, WAIT, region
 
 Step = Callable[[], object]
 Work = Any  # of torch.distributed

@@ -9,8 +9,8 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from benchkit import verification
-from benchkit.case import Work
+from benchkit.api import verification
+from benchkit.api.case import Work
 from benchkit.models.tensor_parallel import columnwise, symmetric_memory
 from benchkit.models.tensor_parallel.cases import Built, Details, Primitive, ignored
 from benchkit.models.tensor_parallel.choice import choose, measure_costs, overlapping

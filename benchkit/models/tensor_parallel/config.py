@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from benchkit.config import RunConfig, key
+from benchkit.api.schema import RunConfig, key
 from benchkit.errors import ConfigError
 from benchkit.models.tensor_parallel.options import Allowed, expand
 

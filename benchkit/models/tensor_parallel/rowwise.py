@@ -7,10 +7,10 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
+from benchkit.api.p2p import InFlight
+from benchkit.api.regions import COMPUTE, WAIT, region
 from benchkit.models.tensor_parallel.cases import Buffers
 from benchkit.models.tensor_parallel.columnwise import Step, Work, chunks_of
-from benchkit.models.transfers import InFlight
-from benchkit.regions import COMPUTE, WAIT, region
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from benchkit.case import Work
+from benchkit.api.case import Work
 from benchkit.errors import Unavailable
 from benchkit.models.tensor_parallel.cases import Built
 from benchkit.models.tensor_parallel.references import Options

@@ -7,7 +7,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from benchkit.config import ModelConfig
+from benchkit.api.schema import ModelConfig
 from benchkit.models.transformer.counts import layer_parameters, parameters
 
 FIRST_BUCKET_BYTES = 2**20

@@ -6,7 +6,7 @@ multiply-add; norms, softmax, rotary positions and the optimizer are not counted
 
 from dataclasses import dataclass
 
-from benchkit.config import ModelConfig
+from benchkit.api.schema import ModelConfig
 
 PASSES = ("forward", "forward_backward", "train_step")
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import torch
 
-from benchkit.case import Rank
-from benchkit.config import ModelConfig
+from benchkit.api.case import Rank
+from benchkit.api.schema import ModelConfig
 from benchkit.group import gather_json
 
 SQUARE = {"cpu": 2048, "cuda": 8192}

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from benchkit.case import Case, Parts, Rank, Work
+from benchkit.api.case import Case, Parts, Rank, Work
 from benchkit.group import gather_json
 from benchkit.models.transformer import kernels, parallel, peaks
 from benchkit.models.transformer.communication import Communication, communicates

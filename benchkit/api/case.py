@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     import torch
     import torch.distributed as dist
 
-    from benchkit.memory import PeakMemory
+    from benchkit.api.memory import PeakMemory
 
 
 def nothing() -> None:

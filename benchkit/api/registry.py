@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from benchkit.config import RunConfig
+from benchkit.api.schema import RunConfig
 from benchkit.errors import ConfigError
 from launch.ranks import start
 

@@ -8,7 +8,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from benchkit.regions import WAIT, region
+from benchkit.api.regions import WAIT, region
 
 Ends = Sequence[tuple[Tensor, int]]
 """What goes to, or comes from, which rank."""
