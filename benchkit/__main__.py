@@ -3,6 +3,6 @@
 if __name__ == "__main__":
     import sys
 
-    from benchkit.app import main
+    from benchkit.cli import main
 
     sys.exit(main())

@@ -18,7 +18,8 @@ import benchkit
 from benchkit import manifest, record, sweep_folder
 from benchkit.api.registry import start_fork_server
 from benchkit.api.schema import RunConfig, as_dict
-from benchkit.composition import typed
+from benchkit.config.compose import typed
+from benchkit.config.point_composer import PointComposer
 from benchkit.crew import crew, enter
 from benchkit.errors import ConfigError
 from benchkit.going_on import Agenda, made_with, meeting_folder, prepared
@@ -26,7 +27,6 @@ from benchkit.launchers import Launcher
 from benchkit.layout import resolve_world_size
 from benchkit.manifest import Entry
 from benchkit.point import Point
-from benchkit.points import PointComposer
 from benchkit.resume import Resume, without_settings
 from launch import topology
 from launch.agents.group import STEP_S, Agents

@@ -54,7 +54,7 @@ BREAKAGES = [
         "launch/test_handshake",
     ),
     Breakage("benchkit/layout.py", "max(1, int(cores))", "max(1, int(cores) * world_size)", "benchkit/test_layout"),
-    Breakage("benchkit/app.py", "return EXIT_FAILED if failed", "return EXIT_OK if failed", "test_cli"),
+    Breakage("benchkit/cli.py", "return EXIT_FAILED if failed", "return EXIT_OK if failed", "test_cli"),
     Breakage(
         "benchkit/sweep.py",
         "for overrides in points]\n        for",

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from benchkit import app
+from benchkit import cli as app
 from launch.agents.host_lock import LOCK_VARIABLE
 from launch.ranks import start
 from tests.support.cli import ROOT, SUITES, Cli, cleaned

@@ -9,9 +9,9 @@ import yaml
 from hydra import compose, initialize_config_dir
 from omegaconf import MISSING
 
-from benchkit import composition
 from benchkit.api.registry import load_suites
 from benchkit.api.schema import RunConfig, described_keys, nested_schema
+from benchkit.config import compose as composition
 from tests.support.cli import ROOT
 
 CONF = ROOT / "conf"

@@ -70,7 +70,7 @@ def test_tests_import_from_support_and_never_from_each_other(path):
 
 def test_the_command_line_is_understood_without_torch_or_pandas():
     program = (
-        "import sys, benchkit.app\nfrom benchkit.api.registry import load_suites\nload_suites()\n"
+        "import sys, benchkit.cli\nfrom benchkit.api.registry import load_suites\nload_suites()\n"
         "print([name for name in ('torch', 'pandas', 'numpy', 'matplotlib') if name in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, cwd=ROOT, check=True)

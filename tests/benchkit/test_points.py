@@ -8,14 +8,14 @@ from hydra.errors import ConfigCompositionException, HydraException
 from hydra.types import RunMode
 from omegaconf import OmegaConf
 
-from benchkit import composition
-from benchkit.points import PointComposer
+from benchkit.config import compose
+from benchkit.config.point_composer import PointComposer
 from tests.support.cli import ROOT
 
 
 @pytest.fixture
 def loader():
-    composition.register()
+    compose.register()
     setup_globals()
     return ConfigLoaderImpl(create_config_search_path(str(ROOT / "conf")))
 

@@ -16,7 +16,8 @@ from omegaconf import DictConfig
 from omegaconf.errors import OmegaConfBaseException
 from yaml import YAMLError
 
-from benchkit import composition, resume, sweep
+from benchkit import resume, sweep
+from benchkit.config import compose
 from benchkit.errors import ConfigError
 from launch import topology
 from launch.agents.member import SweepEnds
@@ -36,9 +37,9 @@ def main() -> int:
     """
     handle((signal.SIGTERM, signal.SIGHUP), terminate)
     try:
-        composition.register()
+        compose.register()
         if {"--help", "-h"} & set(sys.argv[1:]):
-            print(composition.help_text(config_folders(sys.argv[1:])))
+            print(compose.help_text(config_folders(sys.argv[1:])))
             return EXIT_OK
         run_hydra(multirun_first(resume.parse(sys.argv[1:])))
     except BrokenPipeError:  # `--help | head`
@@ -60,7 +61,7 @@ def main() -> int:
 def check(arguments: Sequence[str]) -> str:
     """Why a command line is refused, as `main` says it; "" where it would run. Starts and writes nothing."""
     try:
-        composition.register()
+        compose.register()
         run_hydra([*multirun_first(resume.parse(arguments)), "hydra.sweeper.only_check=true"])
     except REFUSALS as error:
         return in_one_line(error)
@@ -69,7 +70,7 @@ def check(arguments: Sequence[str]) -> str:
 
 def in_one_line(refusal: Exception) -> str:
     """One line for one of REFUSALS; several for a missing suite, which lists all suites."""
-    return str(refusal) if isinstance(refusal, ConfigError | JoinError) else composition.explain(refusal)
+    return str(refusal) if isinstance(refusal, ConfigError | JoinError) else compose.explain(refusal)
 
 
 def complain(message: str) -> None:
@@ -120,7 +121,7 @@ def set_per_point(arguments: list[str]) -> list[str]:
     """
     if any(argument.startswith("+suite=") and "," not in argument for argument in arguments):
         return arguments
-    own = composition.keys_of_suites()
+    own = compose.keys_of_suites()
     parsed = [(argument, *argument.partition("=")[::2]) for argument in arguments]
     return [
         f"{key}=choice({value})" if key.split(".")[0] in own and value and not varies(argument) else argument
