@@ -8,7 +8,7 @@ from typing import Any, Protocol
 import numpy as np
 import torch
 
-from benchkit.clocks import Clock
+from benchkit.measure.clocks import Clock
 from launch.slowdown.throttle import MECHANISMS, Brake
 
 TRIES, TURNS, PROBE_TURNS = 3, 5, 7

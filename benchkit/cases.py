@@ -7,11 +7,11 @@ from typing import Any
 from benchkit.api.case import Case
 from benchkit.api.schema import RunConfig
 from benchkit.calibration import Pedal
-from benchkit.clocks import Clock, HostClock
 from benchkit.errors import InvalidResult, starved
 from benchkit.group import Finding, Group
-from benchkit.measure import measure
-from benchkit.measurement import Measurement
+from benchkit.measure.clocks import Clock, HostClock
+from benchkit.measure.measurement import Measurement
+from benchkit.measure.timer import measure
 
 
 @dataclass

@@ -16,9 +16,9 @@ from benchkit.api.schema import RunConfig
 from benchkit.assignment import Assignment
 from benchkit.calibration import Pedal, Prober, calibrate
 from benchkit.cases import Stopwatch, run_cases
-from benchkit.clocks import Clock, CudaClock, HostClock
 from benchkit.group import Group
 from benchkit.layout import by_mps
+from benchkit.measure.clocks import Clock, CudaClock, HostClock
 from benchkit.profiling import record_traces, trace_file
 from launch.agents.clock_sync import Offset
 from launch.slowdown.throttle import NoBrake, make_brake

@@ -36,7 +36,7 @@ BREAKAGES = [
         "benchkit/test_statistics",
     ),
     Breakage(
-        "benchkit/measure.py", "case.reset()\n            self.barrier()", "case.reset()", "benchkit/test_measure"
+        "benchkit/measure/timer.py", "case.reset()\n            self.barrier()", "case.reset()", "benchkit/test_measure"
     ),
     Breakage("benchkit/cases.py", 'again")\n    note_invalid(', 'again")\n    print(', "test_faults"),
     Breakage("benchkit/verdict.py", "failed.signal == signal.SIGKILL and starved", "starved", "benchkit/test_verdict"),

@@ -1,6 +1,6 @@
 import time
 
-from benchkit.clocks import CudaClock, HostClock
+from benchkit.measure.clocks import CudaClock, HostClock
 from tests.support.fakes import FakeCuda
 
 

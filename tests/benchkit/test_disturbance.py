@@ -4,9 +4,9 @@ import os
 import time
 
 from analysis import disturbances, sentences
-from benchkit import disturbance
-from benchkit.disturbance import COUNTERS, numbers_after, pressure_s, read_counters
-from benchkit.measurement import Measurement
+from benchkit.measure import disturbance
+from benchkit.measure.disturbance import COUNTERS, numbers_after, pressure_s, read_counters
+from benchkit.measure.measurement import Measurement
 from tests.support.records import make_record, tabulate_records
 
 

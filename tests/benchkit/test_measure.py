@@ -4,9 +4,9 @@ from dataclasses import replace
 import pytest
 
 from benchkit.api.case import Case
-from benchkit.disturbance import COUNTERS
-from benchkit.measure import block_size, measure
-from benchkit.measurement import Measurement
+from benchkit.measure.disturbance import COUNTERS
+from benchkit.measure.measurement import Measurement
+from benchkit.measure.timer import block_size, measure
 from benchkit.statistics.intervals import FEWEST_SAMPLES
 from tests.support.fakes import FakeClock, alone, cycle, noise, plan
 
@@ -228,7 +228,7 @@ def test_other_exceptions_are_nobody_elses_to_judge():
 
 def test_what_disturbs_a_case_is_counted_on_every_rank_and_added_up(monkeypatch):
     ticks = iter(range(1000))
-    monkeypatch.setattr("benchkit.measure.read_counters", lambda: [float(next(ticks))] + [0.0] * 5)
+    monkeypatch.setattr("benchkit.measure.timer.read_counters", lambda: [float(next(ticks))] + [0.0] * 5)
     two_ranks = lambda values: [values, values]  # noqa: E731
     config = plan(max_iterations=20, min_blocks=5)
     [result, _] = run([Case(), Case()], config, FakeClock(cycle([1.0])), exchange=two_ranks)

@@ -20,8 +20,8 @@ from benchkit.api.case import Case, Rank
 from benchkit.api.regions import marked_by
 from benchkit.api.registry import SUITES, Suite
 from benchkit.api.schema import MeasureConfig
-from benchkit.clocks import HostClock
-from benchkit.measure import measure
+from benchkit.measure.clocks import HostClock
+from benchkit.measure.timer import measure
 from benchkit.statistics.summary import slowest_rank
 
 OUTPUT, ROUNDS = "BARE_OUTPUT", "BARE_ROUNDS"

@@ -17,7 +17,7 @@ class Measurement:
         steady: whether the warm-up went on until calls got no faster; None where that was not tried.
         start_offsets_s: when each rank started, after the first to start, per iteration.
         regions_s: per region seconds per call, as [rank][iteration].
-        disturbance: per counter of `benchkit.disturbance`, its growth during the samples, by rank; and
+        disturbance: per counter of `benchkit.measure.disturbance`, its growth during the samples, by rank; and
             lowest_ghz and highest_ghz, the range of core_ghz() after the blocks.
         stopped_by: target_rel_ci, max_iterations or max_seconds.
         converged: whether the target was met; None where there was none.

@@ -15,10 +15,10 @@ import numpy as np
 
 from benchkit.api.case import Case
 from benchkit.api.schema import MeasureConfig
-from benchkit.clocks import Clock
-from benchkit.disturbance import COUNTERS, core_ghz, read_counters
 from benchkit.errors import starved
-from benchkit.measurement import Measurement
+from benchkit.measure.clocks import Clock
+from benchkit.measure.disturbance import COUNTERS, core_ghz, read_counters
+from benchkit.measure.measurement import Measurement
 from benchkit.statistics.intervals import Array, series_interval
 from benchkit.statistics.summary import relative_half_width, slowest_rank
 

@@ -1,0 +1,1 @@
+"""Times the cases of one job."""
