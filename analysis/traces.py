@@ -12,7 +12,7 @@ from typing import Any
 import orjson
 
 STEP = "step "
-"""Begins the label of a step; the case's labels follow. (benchkit/profiling.py writes it.)"""
+"""Begins the label of a step; the case's labels follow. (benchkit/rank/profiling.py writes it.)"""
 IN_FLIGHT = re.compile(r"(gloo|nccl|mpi|ucc):")
 """Host labels that torch gives to a collective from its call to its end."""
 HOST, DEVICE = "user_annotation", "gpu_user_annotation"

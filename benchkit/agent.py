@@ -14,14 +14,14 @@ from typing import Any
 from benchkit import crew, environment, layout, record, recording, resume, verdict
 from benchkit.api.registry import start_fork_server
 from benchkit.api.schema import RunConfig
-from benchkit.assignment import Assignment
 from benchkit.claim import POINT_FILE, claimed
 from benchkit.crew import Crew
 from benchkit.errors import HostBusy, Unavailable
 from benchkit.layout import Layout
 from benchkit.point import Point
 from benchkit.progress import PROGRESS
-from benchkit.rendezvous import Rendezvous
+from benchkit.rank.assignment import Assignment
+from benchkit.rank.rendezvous import Rendezvous
 from benchkit.verdict import error_report
 from launch import signals
 from launch.agents import clock_sync
@@ -148,7 +148,7 @@ def fork_ranks(
             start_fork_server([config.suite])
         with mps.daemon(layout.by_mps(config, plan.slowdown), len(crew.on_host_of(agents.me))) as shares:
             outcome = start.run_ranks(
-                "benchkit.worker:run_rank",
+                "benchkit.rank.main:run_rank",
                 [
                     Assignment(config, place, plan.world_size, plan.threads, plan.slowdown, rendezvous, offset, folder)
                     for place in plan.places

@@ -11,7 +11,7 @@ from typing import Any
 
 from benchkit import environment
 from benchkit.errors import HostBusy
-from benchkit.rendezvous import MemoryFile, Rendezvous, memory_file, tcp_store
+from benchkit.rank.rendezvous import MemoryFile, Rendezvous, memory_file, tcp_store
 from launch.agents.clock_sync import OffsetTracker
 from launch.agents.group import STEP_S, Agents, alone
 from launch.agents.host_lock import Holder, HostLock, HostTaken

@@ -38,7 +38,7 @@ BREAKAGES = [
     Breakage(
         "benchkit/measure/timer.py", "case.reset()\n            self.barrier()", "case.reset()", "benchkit/test_measure"
     ),
-    Breakage("benchkit/cases.py", 'again")\n    note_invalid(', 'again")\n    print(', "test_faults"),
+    Breakage("benchkit/rank/run_cases.py", 'again")\n    note_invalid(', 'again")\n    print(', "test_faults"),
     Breakage("benchkit/verdict.py", "failed.signal == signal.SIGKILL and starved", "starved", "benchkit/test_verdict"),
     Breakage(
         "benchkit/api/verification.py", "(body == period).all()", "(body == period).any()", "benchkit/test_verification"

@@ -75,4 +75,4 @@ def load_suites() -> dict[str, Suite]:
 def start_fork_server(names: Iterable[str]) -> None:
     """Starts the server that forks ranks; it loads torch and what these suites need while the caller goes on."""
     needed = dict.fromkeys(module for name in names for module in load_suites()[name].preload)
-    start.start_fork_server(["torch", "torch.distributed", "benchkit.worker", *suite_modules(), *needed])
+    start.start_fork_server(["torch", "torch.distributed", "benchkit.rank.main", *suite_modules(), *needed])

@@ -4,8 +4,9 @@ from datetime import timedelta
 import pytest
 import torch
 
-from benchkit import backends, layout
+from benchkit import layout
 from benchkit.errors import Unavailable
+from benchkit.rank import backends
 from tests.support.configs import config
 
 

@@ -6,11 +6,11 @@ import pytest
 import torch
 
 from benchkit.api.case import Case
-from benchkit.assignment import Assignment
-from benchkit.calibration import TURNS, Pedal, Prober, Slowdown, calibrate
-from benchkit.cases import stays_slowed
 from benchkit.layout import Place
-from benchkit.worker import make_pedal
+from benchkit.rank.assignment import Assignment
+from benchkit.rank.calibration import TURNS, Pedal, Prober, Slowdown, calibrate
+from benchkit.rank.main import make_pedal
+from benchkit.rank.run_cases import stays_slowed
 from launch.slowdown.throttle import NoBrake
 from tests.support.configs import config
 from tests.support.fakes import FakeClock

@@ -14,9 +14,9 @@ from benchkit.models.tensor_parallel.columnwise_cases import ColumnwiseCases
 from benchkit.models.tensor_parallel.operands import Factory, Shards, require_close, require_exact
 from benchkit.models.tensor_parallel.options import expand
 from benchkit.models.tensor_parallel.rowwise_cases import RowwiseCases
+from benchkit.rank.main import require_references
 from benchkit.suites.tp_columnwise import TpColumnwiseConfig
 from benchkit.suites.tp_rowwise import TpRowwiseConfig
-from benchkit.worker import require_references
 from tests.support.cli import Cli
 from tests.support.records import dangling
 

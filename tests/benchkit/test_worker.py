@@ -5,8 +5,8 @@ from types import SimpleNamespace
 import pytest
 
 from benchkit.api.case import Case, Parts
+from benchkit.rank.main import require_sound
 from benchkit.suites import ring_attention, transformer
-from benchkit.worker import require_sound
 from tests.support import configs
 
 EVEN = Case(name="even")

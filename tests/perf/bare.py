@@ -77,7 +77,7 @@ def compare(case: Case, group: Any, rank: Rank, rounds: int) -> dict[str, list[f
 
 def instead_of(sound: Suite, config: Any, rank: Rank) -> list[Case]:
     """Compares the first, the middle and the last of a suite's cases; reports none."""
-    from benchkit.group import Group
+    from benchkit.rank.control_group import Group
 
     cases = [case for case in sound.build(config, rank) if not (case.skip or case.unavailable)]
     group = Group(None, rank.world_size)

@@ -148,7 +148,7 @@ def test_the_network_is_hugging_faces_llama_with_the_same_weights():
 def test_what_the_fork_server_loads_for_the_suites_starts_no_thread_and_touches_no_gpu():
     """A forked rank inherits neither threads nor a CUDA context."""
     program = (
-        "import importlib, os, torch, torch.distributed, benchkit.worker\n"
+        "import importlib, os, torch, torch.distributed, benchkit.rank.main\n"
         "from benchkit.api.registry import load_suites\n"
         "threads = len(os.listdir('/proc/self/task'))\n"
         "for suite in load_suites().values():\n"

@@ -9,7 +9,7 @@ import torch
 
 from benchkit.api.case import Rank
 from benchkit.api.schema import ModelConfig
-from benchkit.group import gather_json
+from benchkit.rank.control_group import gather_json
 
 SQUARE = {"cpu": 2048, "cuda": 8192}
 

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from benchkit.api.case import Case, Parts, Rank, Work
-from benchkit.group import gather_json
 from benchkit.models.transformer import kernels, parallel, peaks
 from benchkit.models.transformer.communication import Communication, communicates
 from benchkit.models.transformer.counts import (
@@ -21,6 +20,7 @@ from benchkit.models.transformer.network import Network, build
 from benchkit.models.transformer.running import Running
 from benchkit.models.transformer.steps import REGIONS, Steps
 from benchkit.models.transformer.tokens import Batches
+from benchkit.rank.control_group import gather_json
 
 if TYPE_CHECKING:
     from torch.distributed.device_mesh import DeviceMesh

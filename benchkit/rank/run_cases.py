@@ -6,12 +6,12 @@ from typing import Any
 
 from benchkit.api.case import Case
 from benchkit.api.schema import RunConfig
-from benchkit.calibration import Pedal
 from benchkit.errors import InvalidResult, starved
-from benchkit.group import Finding, Group
 from benchkit.measure.clocks import Clock, HostClock
 from benchkit.measure.measurement import Measurement
 from benchkit.measure.timer import measure
+from benchkit.rank.calibration import Pedal
+from benchkit.rank.control_group import Finding, Group
 
 
 @dataclass

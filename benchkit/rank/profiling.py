@@ -8,7 +8,7 @@ from torch.profiler import ProfilerActivity, profile, record_function, schedule
 
 from benchkit.api.case import Case
 from benchkit.api.regions import marked_by
-from benchkit.calibration import Pedal
+from benchkit.rank.calibration import Pedal
 
 UNSEEN, WARM_UP, ACTIVE = 1, 1, 3
 """Steps before the profiler is on, steps of each case that are traced as warm-up, and steps labelled as the case's."""

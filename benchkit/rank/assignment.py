@@ -5,7 +5,7 @@ from pathlib import Path
 
 from benchkit.api.schema import RunConfig
 from benchkit.layout import Place
-from benchkit.rendezvous import Rendezvous
+from benchkit.rank.rendezvous import Rendezvous
 from launch.agents.clock_sync import Offset
 
 

@@ -7,19 +7,19 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from benchkit import backends
 from benchkit.api.case import Case, Rank
 from benchkit.api.memory import PeakMemory, available_bytes
 from benchkit.api.regions import marked_by
 from benchkit.api.registry import load_suites
 from benchkit.api.schema import RunConfig
-from benchkit.assignment import Assignment
-from benchkit.calibration import Pedal, Prober, calibrate
-from benchkit.cases import Stopwatch, run_cases
-from benchkit.group import Group
 from benchkit.layout import by_mps
 from benchkit.measure.clocks import Clock, CudaClock, HostClock
-from benchkit.profiling import record_traces, trace_file
+from benchkit.rank import backends
+from benchkit.rank.assignment import Assignment
+from benchkit.rank.calibration import Pedal, Prober, calibrate
+from benchkit.rank.control_group import Group
+from benchkit.rank.profiling import record_traces, trace_file
+from benchkit.rank.run_cases import Stopwatch, run_cases
 from launch.agents.clock_sync import Offset
 from launch.slowdown.throttle import NoBrake, make_brake
 

@@ -11,7 +11,7 @@ import torch.distributed as dist
 from benchkit.api.schema import RunConfig
 from benchkit.errors import Unavailable
 from benchkit.layout import Place
-from benchkit.rendezvous import STORE_TIMEOUT, Rendezvous
+from benchkit.rank.rendezvous import STORE_TIMEOUT, Rendezvous
 
 
 def require_built(name: str) -> None:
