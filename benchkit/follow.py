@@ -11,7 +11,7 @@ from typing import Any
 
 from benchkit import record
 from benchkit.job import note_end
-from benchkit.point import Point
+from benchkit.point.point import Point
 from benchkit.progress import PROGRESS
 from benchkit.queues import Queue, State
 

@@ -14,10 +14,10 @@ from typing import Any
 import benchkit
 from benchkit import manifest, resume
 from benchkit.checkout import checkout
-from benchkit.claim import claimed
 from benchkit.errors import ConfigError
 from benchkit.launchers import Launcher
 from benchkit.manifest import Manifest
+from benchkit.point.claim import claimed
 from benchkit.resume import Resume
 from benchkit.sweep_folder import require_unused
 from launch.agents.group import Agents

@@ -15,12 +15,14 @@ from pathlib import Path
 from typing import Any
 
 import benchkit
-from benchkit import crew, record, recording, resume
+from benchkit import record, resume
 from benchkit.api.registry import start_fork_server
-from benchkit.claim import POINT_FILE, claimed
 from benchkit.errors import ConfigError
-from benchkit.point import Point
-from benchkit.verdict import error_report
+from benchkit.point import agents as crew
+from benchkit.point import recording
+from benchkit.point.claim import POINT_FILE, claimed
+from benchkit.point.outcome import error_report
+from benchkit.point.point import Point
 from launch import topology
 from launch.agents.group import STEP_S, Agents
 from launch.agents.join import join
@@ -62,7 +64,7 @@ class Job:
         show_log()
         handle(STOPPING, self.stop)
         signal.signal(signal.SIGCONT, signal.SIG_DFL)
-        from benchkit.agent import run_and_tell  # numpy is imported from here on
+        from benchkit.point.run import run_and_tell  # numpy is imported from here on
 
         start_fork_server(point.config.suite for point in self.points)
         try:

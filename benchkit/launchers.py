@@ -12,7 +12,7 @@ from omegaconf import DictConfig
 
 from benchkit.api.schema import RunConfig
 from benchkit.errors import ConfigError
-from benchkit.point import Point
+from benchkit.point.point import Point
 from launch.topology import Started
 
 
@@ -56,7 +56,7 @@ class InPlace(Launcher):
         """Takes what `hydra.launcher` holds, which is nothing."""
 
     def run(self, points: Sequence[Point], folder: Path) -> Iterator[str]:
-        from benchkit.agent import run_and_tell  # numpy is imported from here on
+        from benchkit.point.run import run_and_tell  # numpy is imported from here on
 
         for point in points:
             yield run_and_tell(point)

@@ -16,7 +16,7 @@ from benchkit.api.schema import RunConfig
 from benchkit.errors import ConfigError
 from benchkit.job import Job
 from benchkit.launchers import Launcher
-from benchkit.point import Point
+from benchkit.point.point import Point
 from launch.agents.member import SweepEnds
 from launch.topology import Started
 

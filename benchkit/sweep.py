@@ -20,13 +20,13 @@ from benchkit.api.registry import start_fork_server
 from benchkit.api.schema import RunConfig, as_dict
 from benchkit.config.compose import typed
 from benchkit.config.point_composer import PointComposer
-from benchkit.crew import crew, enter
 from benchkit.errors import ConfigError
 from benchkit.going_on import Agenda, made_with, meeting_folder, prepared
 from benchkit.launchers import Launcher
-from benchkit.layout import resolve_world_size
 from benchkit.manifest import Entry
-from benchkit.point import Point
+from benchkit.point.agents import crew, enter
+from benchkit.point.placement import resolve_world_size
+from benchkit.point.point import Point
 from benchkit.resume import Resume, without_settings
 from launch import topology
 from launch.agents.group import STEP_S, Agents

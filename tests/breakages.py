@@ -39,13 +39,15 @@ BREAKAGES = [
         "benchkit/measure/timer.py", "case.reset()\n            self.barrier()", "case.reset()", "benchkit/test_measure"
     ),
     Breakage("benchkit/rank/run_cases.py", 'again")\n    note_invalid(', 'again")\n    print(', "test_faults"),
-    Breakage("benchkit/verdict.py", "failed.signal == signal.SIGKILL and starved", "starved", "benchkit/test_verdict"),
+    Breakage(
+        "benchkit/point/outcome.py", "failed.signal == signal.SIGKILL and starved", "starved", "benchkit/test_verdict"
+    ),
     Breakage(
         "benchkit/api/verification.py", "(body == period).all()", "(body == period).any()", "benchkit/test_verification"
     ),
     Breakage("benchkit/record.py", '"timeout_s", "join', '"timeout_s", "data_size", "join', "benchkit/test_record"),
     Breakage("benchkit/resume.py", "1 + max(numbers, default=0)", "1 + len(numbers)", "benchkit/test_resume"),
-    Breakage("benchkit/claim.py", "os.O_CLOEXEC, 0o600)", "os.O_CLOEXEC, 0o644)", "benchkit/test_resume"),
+    Breakage("benchkit/point/claim.py", "os.O_CLOEXEC, 0o600)", "os.O_CLOEXEC, 0o644)", "benchkit/test_resume"),
     Breakage("benchkit/manifest.py", "seen[key] += 1", "seen[key] += 0", "benchkit/test_resume"),
     Breakage(
         "launch/agents/handshake.py",
@@ -53,7 +55,9 @@ BREAKAGES = [
         'b"", role + ',
         "launch/test_handshake",
     ),
-    Breakage("benchkit/layout.py", "max(1, int(cores))", "max(1, int(cores) * world_size)", "benchkit/test_layout"),
+    Breakage(
+        "benchkit/point/placement.py", "max(1, int(cores))", "max(1, int(cores) * world_size)", "benchkit/test_layout"
+    ),
     Breakage("benchkit/cli.py", "return EXIT_FAILED if failed", "return EXIT_OK if failed", "test_cli"),
     Breakage(
         "benchkit/sweep.py",

@@ -79,7 +79,7 @@ def test_the_command_line_is_understood_without_torch_or_pandas():
 
 def test_an_agent_prepares_a_point_without_torch():
     program = (
-        "import sys, benchkit.agent\nfrom benchkit import crew, environment\n"
+        "import sys, benchkit.point.run\nfrom benchkit import crew, environment\n"
         "crew.crew(), environment.describe()\nprint('torch' in sys.modules, environment.torch_build()['cuda'])"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, cwd=ROOT, check=True)

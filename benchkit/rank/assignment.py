@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from benchkit.api.schema import RunConfig
-from benchkit.layout import Place
+from benchkit.point.placement import Place
 from benchkit.rank.rendezvous import Rendezvous
 from launch.agents.clock_sync import Offset
 

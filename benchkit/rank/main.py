@@ -12,8 +12,8 @@ from benchkit.api.memory import PeakMemory, available_bytes
 from benchkit.api.regions import marked_by
 from benchkit.api.registry import load_suites
 from benchkit.api.schema import RunConfig
-from benchkit.layout import by_mps
 from benchkit.measure.clocks import Clock, CudaClock, HostClock
+from benchkit.point.placement import by_mps
 from benchkit.rank import backends
 from benchkit.rank.assignment import Assignment
 from benchkit.rank.calibration import Pedal, Prober, calibrate

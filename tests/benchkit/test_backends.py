@@ -4,8 +4,8 @@ from datetime import timedelta
 import pytest
 import torch
 
-from benchkit import layout
 from benchkit.errors import Unavailable
+from benchkit.point import placement
 from benchkit.rank import backends
 from tests.support.configs import config
 
@@ -32,7 +32,7 @@ def test_a_backend_that_torch_lacks_is_named():
     ],
 )
 def test_a_backend_that_cannot_serve_the_devices_is_named(wanted, reason):
-    assert layout.unsuited(wanted) == reason
+    assert placement.unsuited(wanted) == reason
 
 
 class FakeUcc:

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from benchkit.api.case import Case
-from benchkit.layout import Place
+from benchkit.point.placement import Place
 from benchkit.rank.assignment import Assignment
 from benchkit.rank.calibration import TURNS, Pedal, Prober, Slowdown, calibrate
 from benchkit.rank.main import make_pedal

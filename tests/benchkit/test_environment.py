@@ -3,10 +3,11 @@ import platform
 import pytest
 import torch
 
-from benchkit import checkout, environment, recording
+from benchkit import checkout, environment
 from benchkit.api import memory
-from benchkit.layout import lay_out
-from benchkit.point import Point
+from benchkit.point import recording
+from benchkit.point.placement import lay_out
+from benchkit.point.point import Point
 from launch import topology
 from tests.support.configs import config, crew
 

@@ -1,6 +1,6 @@
 import pytest
 
-from benchkit.layout import lay_out, rank_environment
+from benchkit.point.placement import lay_out, rank_environment
 from tests.support.configs import config, crew
 
 

@@ -9,10 +9,11 @@ from dataclasses import asdict
 
 import pytest
 
-from benchkit import claim, manifest, record, resume
-from benchkit.claim import Owner, claimed, this_process
+from benchkit import manifest, record, resume
 from benchkit.errors import ConfigError
 from benchkit.manifest import Entry, Manifest
+from benchkit.point import claim
+from benchkit.point.claim import Owner, claimed, this_process
 from benchkit.sweep_folder import Tally
 from launch.agents.member import SweepEnds
 from tests.support.cli import ROOT
@@ -160,7 +161,7 @@ def test_a_manifest_that_is_none_is_one_line(tmp_path, text):
 HOLDER = """
 import sys, time
 from pathlib import Path
-from benchkit.claim import claimed
+from benchkit.point.claim import claimed
 with claimed(Path(sys.argv[1])):
     print("holds", flush=True)
     time.sleep(60)

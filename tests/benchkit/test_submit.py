@@ -13,7 +13,7 @@ from benchkit.errors import ConfigError
 from benchkit.follow import follow, summary
 from benchkit.job import Job, in_seconds
 from benchkit.manifest import Submitted
-from benchkit.point import Point
+from benchkit.point.point import Point
 from benchkit.queues import State, slurm_state
 from benchkit.submit import Submitting
 from launch.signals import Stopped

@@ -4,9 +4,11 @@ from types import SimpleNamespace
 
 import pytest
 
-from benchkit import agent, record, verdict
-from benchkit.layout import lay_out
-from benchkit.point import Point
+from benchkit import record
+from benchkit.point import outcome as verdict
+from benchkit.point import run
+from benchkit.point.placement import lay_out
+from benchkit.point.point import Point
 from launch.agents.clock_sync import Offset
 from launch.agents.member import Lost, Member
 from launch.ranks.watch import Failure
@@ -77,8 +79,8 @@ def test_what_fails_in_the_agent_itself_is_a_record_too(tmp_path, monkeypatch):
     def no_more_processes(*_, **__):
         raise BlockingIOError("Resource temporarily unavailable")
 
-    monkeypatch.setattr(agent.ranks, "run_ranks", no_more_processes)
-    result = agent.run_point(Point(config(), tmp_path, []))
+    monkeypatch.setattr(run.ranks, "run_ranks", no_more_processes)
+    result = run.run_point(Point(config(), tmp_path, []))
     assert result["status"] == "error"
     assert result["error"]["message"] == "the agent failed: Resource temporarily unavailable"
     assert "Traceback" in result["error"]["traceback"]
@@ -99,11 +101,11 @@ def test_waiting_for_the_host_is_a_phase_and_no_part_of_the_total(tmp_path, monk
         now_s[0] += 60
         raise BlockingIOError("Resource temporarily unavailable")
 
-    monkeypatch.setattr(agent.crew.HostLock, "acquire", taken_for_an_hour)
-    monkeypatch.setattr(agent.ranks, "run_ranks", ranks_for_a_minute)
-    for module in (agent, agent.crew):
+    monkeypatch.setattr(run.crew.HostLock, "acquire", taken_for_an_hour)
+    monkeypatch.setattr(run.ranks, "run_ranks", ranks_for_a_minute)
+    for module in (run, run.crew):
         monkeypatch.setattr(module, "time", SimpleNamespace(perf_counter=lambda: now_s[0]))
-    phases = agent.run_point(Point(config(), tmp_path, []))["phases_s"]
+    phases = run.run_point(Point(config(), tmp_path, []))["phases_s"]
     assert phases == {"wait_for_host": 3600, "total": 0 if lost else 60}
     assert record.read(tmp_path / record.FILE_NAME)["phases_s"] == phases
 
@@ -115,10 +117,10 @@ def test_shares_of_a_gpu_need_a_daemon_which_is_told_how_many_agents_the_host_ha
         asked.append((needed, agents_here))
         raise MpsUnavailable("none runs")
 
-    monkeypatch.setattr(agent.mps, "daemon", refuse)
+    monkeypatch.setattr(run.mps, "daemon", refuse)
     wanted = config(device="cuda", world_size=3, ranks_per_device=2, start_method="spawn")
     wanted.hardware.slow_by = "mps"
     where = crew("n1", "n1", "n2", gpus=[["a"]] * 3)
-    outcome = agent.fork_ranks(wanted, where, lay_out(wanted, where), tmp_path, "", Offset())
+    outcome = run.fork_ranks(wanted, where, lay_out(wanted, where), tmp_path, "", Offset())
     assert asked == [(True, 2)]
     assert verdict.failure_status(outcome.failure) == "unavailable"

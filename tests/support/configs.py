@@ -2,7 +2,7 @@
 
 from benchkit.api.registry import load_suites
 from benchkit.api.schema import BackendConfig, HardwareConfig, RunConfig
-from benchkit.crew import Crew
+from benchkit.point.agents import Crew
 from launch.agents.group import Agents
 from launch.agents.member import Member
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from benchkit.api.schema import RunConfig
-from benchkit.crew import Crew
+from benchkit.point.agents import Crew
 from launch.agents.member import Member
 from launch.slowdown import mps
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from benchkit import record
 from benchkit.api.schema import RunConfig
-from benchkit.layout import Layout, factors
+from benchkit.point.placement import Layout, factors
 
 
 @dataclass(frozen=True)

@@ -9,10 +9,10 @@ from typing import Any
 
 from benchkit import environment, record
 from benchkit.api.schema import as_dict
-from benchkit.crew import Crew
-from benchkit.layout import Layout
-from benchkit.point import Point
-from benchkit.verdict import error_report
+from benchkit.point.agents import Crew
+from benchkit.point.outcome import error_report
+from benchkit.point.placement import Layout
+from benchkit.point.point import Point
 from launch import topology
 
 RETRY_AFTER_S = (0.1, 1.0, 3.0)

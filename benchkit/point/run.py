@@ -11,18 +11,21 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from benchkit import crew, environment, layout, record, recording, resume, verdict
+from benchkit import environment, record, resume
 from benchkit.api.registry import start_fork_server
 from benchkit.api.schema import RunConfig
-from benchkit.claim import POINT_FILE, claimed
-from benchkit.crew import Crew
 from benchkit.errors import HostBusy, Unavailable
-from benchkit.layout import Layout
-from benchkit.point import Point
+from benchkit.point import agents as crew
+from benchkit.point import outcome as verdict
+from benchkit.point import placement, recording
+from benchkit.point.agents import Crew
+from benchkit.point.claim import POINT_FILE, claimed
+from benchkit.point.outcome import error_report
+from benchkit.point.placement import Layout
+from benchkit.point.point import Point
 from benchkit.progress import PROGRESS
 from benchkit.rank.assignment import Assignment
 from benchkit.rank.rendezvous import Rendezvous
-from benchkit.verdict import error_report
 from launch import signals
 from launch.agents import clock_sync
 from launch.agents.clock_sync import Offset
@@ -73,7 +76,7 @@ def run_point(point: Point) -> dict[str, Any]:
     """Runs one point and returns its record, which agent 0 writes from the start, first as `running`."""
     began_s = time.perf_counter()
     here = crew.crew()
-    plan = layout.lay_out(point.config, here)
+    plan = placement.lay_out(point.config, here)
     result = recording.new_record(point, plan)
     if here.agents.first:
         result["attempt"] = resume.set_aside(point.folder)
@@ -146,7 +149,7 @@ def fork_ranks(
     try:
         if config.start_method == "forkserver":
             start_fork_server([config.suite])
-        with mps.daemon(layout.by_mps(config, plan.slowdown), len(crew.on_host_of(agents.me))) as shares:
+        with mps.daemon(placement.by_mps(config, plan.slowdown), len(crew.on_host_of(agents.me))) as shares:
             outcome = start.run_ranks(
                 "benchkit.rank.main:run_rank",
                 [
@@ -154,7 +157,7 @@ def fork_ranks(
                     for place in plan.places
                 ],
                 environments=[
-                    shares | rendezvous.environment() | layout.rank_environment(config, place, plan)
+                    shares | rendezvous.environment() | placement.rank_environment(config, place, plan)
                     for place in plan.places
                 ],
                 folder=folder,

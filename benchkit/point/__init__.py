@@ -1,0 +1,1 @@
+"""One point of a sweep, from its configuration to its record."""
