@@ -16,9 +16,9 @@ from omegaconf import DictConfig
 from omegaconf.errors import OmegaConfBaseException
 from yaml import YAMLError
 
-from benchkit import resume, sweep
 from benchkit.config import compose
 from benchkit.errors import ConfigError
+from benchkit.sweep import resume, sweeper
 from launch import topology
 from launch.agents.member import SweepEnds
 from launch.agents.rendezvous import JoinError
@@ -55,7 +55,7 @@ def main() -> int:
         return EXIT_FAILED
     except KeyboardInterrupt as error:
         return 128 + as_stopped(error).number
-    return exit_code(sweep.STATUSES)
+    return exit_code(sweeper.STATUSES)
 
 
 def check(arguments: Sequence[str]) -> str:

@@ -2,14 +2,14 @@
 
 from hydra.core.config_store import ConfigStore
 
-from benchkit import launchers, submit
+from benchkit.sweep import launchers, submitit_launcher
 
 
 class InPlace(launchers.InPlace):
     """One point after another in this process."""
 
 
-class Slurm(submit.Submitting):
+class Slurm(submitit_launcher.Submitting):
     """Each point a job of an array."""
 
     cluster = "slurm"
@@ -21,7 +21,7 @@ class PackedSlurm(Slurm):
     packed = True
 
 
-class Local(submit.Submitting):
+class Local(submitit_launcher.Submitting):
     """Each point a job of its own on this machine."""
 
     cluster = "local"

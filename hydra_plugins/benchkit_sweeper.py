@@ -2,11 +2,11 @@
 
 from hydra.core.config_store import ConfigStore
 
-from benchkit import sweep
+from benchkit.sweep import sweeper
 
 
-class Sweeper(sweep.Sweeper):
-    """benchkit.sweep.Sweeper under the name that Hydra accepts."""
+class Sweeper(sweeper.Sweeper):
+    """benchkit.sweep.sweeper.Sweeper under the name that Hydra accepts."""
 
 
 ConfigStore.instance().store(

@@ -46,9 +46,9 @@ BREAKAGES = [
         "benchkit/api/verification.py", "(body == period).all()", "(body == period).any()", "benchkit/test_verification"
     ),
     Breakage("benchkit/record.py", '"timeout_s", "join', '"timeout_s", "data_size", "join', "benchkit/test_record"),
-    Breakage("benchkit/resume.py", "1 + max(numbers, default=0)", "1 + len(numbers)", "benchkit/test_resume"),
+    Breakage("benchkit/sweep/resume.py", "1 + max(numbers, default=0)", "1 + len(numbers)", "benchkit/test_resume"),
     Breakage("benchkit/point/claim.py", "os.O_CLOEXEC, 0o600)", "os.O_CLOEXEC, 0o644)", "benchkit/test_resume"),
-    Breakage("benchkit/manifest.py", "seen[key] += 1", "seen[key] += 0", "benchkit/test_resume"),
+    Breakage("benchkit/sweep/manifest.py", "seen[key] += 1", "seen[key] += 0", "benchkit/test_resume"),
     Breakage(
         "launch/agents/handshake.py",
         'secret.encode(errors="surrogatepass"), role + ',
@@ -60,7 +60,7 @@ BREAKAGES = [
     ),
     Breakage("benchkit/cli.py", "return EXIT_FAILED if failed", "return EXIT_OK if failed", "test_cli"),
     Breakage(
-        "benchkit/sweep.py",
+        "benchkit/sweep/sweeper.py",
         "for overrides in points]\n        for",
         "for overrides in points[:1]]\n        for",
         "test_cli",

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from benchkit import manifest
+from benchkit.sweep import manifest
 from tests.support.cli import PATIENCE_S, Cli, wait_until
 
 QUICK = ("measure=fixed", "measure.max_iterations=3", "hydra.sweep.dir=outputs/s")

@@ -1,1 +1,1 @@
-"""From YAML and the command line to typed configurations. Only this package and benchkit.sweep know Hydra."""
+"""From YAML and the command line to typed configurations. Only this package and benchkit.sweep.sweeper know Hydra."""

@@ -11,7 +11,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from benchkit import environment, record, resume
+from benchkit import environment, record
 from benchkit.api.registry import start_fork_server
 from benchkit.api.schema import RunConfig
 from benchkit.errors import HostBusy, Unavailable
@@ -23,9 +23,10 @@ from benchkit.point.claim import POINT_FILE, claimed
 from benchkit.point.outcome import error_report
 from benchkit.point.placement import Layout
 from benchkit.point.point import Point
-from benchkit.progress import PROGRESS
 from benchkit.rank.assignment import Assignment
 from benchkit.rank.rendezvous import Rendezvous
+from benchkit.sweep import resume
+from benchkit.sweep.progress import PROGRESS
 from launch import signals
 from launch.agents import clock_sync
 from launch.agents.clock_sync import Offset

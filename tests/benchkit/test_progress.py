@@ -1,7 +1,7 @@
 import pytest
 
-from benchkit.progress import Progress, point_line, readable, time_text
 from benchkit.statistics.modes import Modes
+from benchkit.sweep.progress import Progress, point_line, readable, time_text
 
 
 def record(**changes):

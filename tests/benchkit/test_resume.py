@@ -9,12 +9,13 @@ from dataclasses import asdict
 
 import pytest
 
-from benchkit import manifest, record, resume
+from benchkit import record
 from benchkit.errors import ConfigError
-from benchkit.manifest import Entry, Manifest
 from benchkit.point import claim
 from benchkit.point.claim import Owner, claimed, this_process
-from benchkit.sweep_folder import Tally
+from benchkit.sweep import manifest, resume
+from benchkit.sweep.folder import Tally
+from benchkit.sweep.manifest import Entry, Manifest
 from launch.agents.member import SweepEnds
 from tests.support.cli import ROOT
 

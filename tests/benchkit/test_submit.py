@@ -7,15 +7,16 @@ from pathlib import Path
 
 import pytest
 
-from benchkit import follow as following
-from benchkit import job, queues, record
+from benchkit import record
 from benchkit.errors import ConfigError
-from benchkit.follow import follow, summary
-from benchkit.job import Job, in_seconds
-from benchkit.manifest import Submitted
 from benchkit.point.point import Point
-from benchkit.queues import State, slurm_state
-from benchkit.submit import Submitting
+from benchkit.sweep import schedulers, slurm_job
+from benchkit.sweep import wait as following
+from benchkit.sweep.manifest import Submitted
+from benchkit.sweep.schedulers import State, slurm_state
+from benchkit.sweep.slurm_job import Job, in_seconds
+from benchkit.sweep.submitit_launcher import Submitting
+from benchkit.sweep.wait import follow, summary
 from launch.signals import Stopped
 from launch.topology import Started
 from tests.support.cli import PATIENCE_S, ROOT
@@ -116,8 +117,8 @@ def test_slurms_lengths_of_time(text, seconds):
     ],
 )
 def test_a_signal_means_what_slurm_says(monkeypatch, number, says, status):
-    monkeypatch.setattr(job, "slurm_says", lambda: says)
-    monkeypatch.setattr(job, "heed_no_more", lambda: None)
+    monkeypatch.setattr(slurm_job, "slurm_says", lambda: says)
+    monkeypatch.setattr(slurm_job, "heed_no_more", lambda: None)
     with pytest.raises(Stopped) as told:
         Job([], Path(), 60, 0).stop(number, None)
     assert (told.value.number, told.value.status) == (number, status)
@@ -130,7 +131,7 @@ def test_a_signal_means_what_slurm_says(monkeypatch, number, says, status):
 )  # fmt: skip
 def test_a_job_is_queued_again_where_that_helps(monkeypatch, status, restarts, allowed, again):
     commands = []
-    monkeypatch.setattr(job.subprocess, "run", lambda command, check: commands.append(command))
+    monkeypatch.setattr(slurm_job.subprocess, "run", lambda command, check: commands.append(command))
     monkeypatch.setenv("SLURM_JOB_ID", "7")
     monkeypatch.setenv("SLURM_RESTART_COUNT", str(restarts))
     with pytest.raises(SystemExit) as left:
@@ -210,6 +211,6 @@ def test_a_slurm_that_does_not_answer_ends_nothing(monkeypatch):
         subprocess.CompletedProcess([], 1, "", "slurm_load_jobs error: Unable to contact slurm controller"),
         subprocess.CompletedProcess([], 1, "", "slurm_load_jobs error: Invalid job id specified"),
     ]
-    monkeypatch.setattr(queues.subprocess, "run", lambda *_, **__: answers.pop(0))
-    slurm = queues.Slurm(None, [], [Submitted("7_0", "7_0.err", [])])
+    monkeypatch.setattr(schedulers.subprocess, "run", lambda *_, **__: answers.pop(0))
+    slurm = schedulers.Slurm(None, [], [Submitted("7_0", "7_0.err", [])])
     assert [slurm.states()[0].word for _ in range(3)] == ["RUNNING", "RUNNING", "GONE"]

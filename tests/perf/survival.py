@@ -19,7 +19,7 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
-from benchkit import manifest
+from benchkit.sweep import manifest
 from tests.support.cli import ROOT
 
 POINTS = 60

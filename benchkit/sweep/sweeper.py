@@ -15,19 +15,21 @@ from hydra.types import HydraContext, TaskFunction
 from omegaconf import DictConfig, OmegaConf
 
 import benchkit
-from benchkit import manifest, record, sweep_folder
+from benchkit import record
 from benchkit.api.registry import start_fork_server
 from benchkit.api.schema import RunConfig, as_dict
 from benchkit.config.compose import typed
 from benchkit.config.point_composer import PointComposer
 from benchkit.errors import ConfigError
-from benchkit.going_on import Agenda, made_with, meeting_folder, prepared
-from benchkit.launchers import Launcher
-from benchkit.manifest import Entry
 from benchkit.point.agents import crew, enter
 from benchkit.point.placement import resolve_world_size
 from benchkit.point.point import Point
-from benchkit.resume import Resume, without_settings
+from benchkit.sweep import folder as sweep_folder
+from benchkit.sweep import manifest
+from benchkit.sweep.agenda import Agenda, made_with, meeting_folder, prepared
+from benchkit.sweep.launchers import Launcher
+from benchkit.sweep.manifest import Entry
+from benchkit.sweep.resume import Resume, without_settings
 from launch import topology
 from launch.agents.group import STEP_S, Agents
 from launch.agents.join import join
@@ -104,7 +106,7 @@ class Sweeper(sweeper.Sweeper):
 
     def run(self, points: Sequence[Point], agenda: Agenda, config: RunConfig) -> None:
         """Agent 0's part: runs the points that are open, keeps the folder, and ends with the table."""
-        from benchkit.progress import PROGRESS
+        from benchkit.sweep.progress import PROGRESS
 
         folder = agenda.folder
         tally = sweep_folder.Tally(folder, agenda.statuses, len(points), config.max_failures)

@@ -10,10 +10,10 @@ from types import MappingProxyType
 from typing import Any
 
 from benchkit import record
-from benchkit.job import note_end
 from benchkit.point.point import Point
-from benchkit.progress import PROGRESS
-from benchkit.queues import Queue, State
+from benchkit.sweep.progress import PROGRESS
+from benchkit.sweep.schedulers import Queue, State
+from benchkit.sweep.slurm_job import note_end
 
 LOOK_S = (0.5, 10.0)
 """Seconds between two looks: at first, and after a while."""

@@ -143,7 +143,7 @@ def run_at_end(command: str, folder: Path, statuses: list[str], num_left: int) -
 
 def require_unused(folder: Path, subfolders: list[str]) -> None:
     """Raises ConfigError where a fresh sweep's records would overwrite others."""
-    from benchkit import manifest, resume
+    from benchkit.sweep import manifest, resume
 
     if (folder / manifest.FILE_NAME).exists():
         points = manifest.read(folder).points

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from benchkit.errors import ConfigError
-from benchkit.job import SLURM_ENDINGS, Job
-from benchkit.manifest import Submitted
+from benchkit.sweep.manifest import Submitted
+from benchkit.sweep.slurm_job import SLURM_ENDINGS, Job
 
 ANSWER_S, ENDING_S = 30.0, 20.0
 log = logging.getLogger("benchkit")

@@ -10,8 +10,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
 
-from benchkit import manifest, record
+from benchkit import record
 from benchkit.errors import ConfigError
+from benchkit.sweep import manifest
 
 RETRY: Mapping[str, tuple[str, ...]] = {
     "none": record.UNFINISHED,

@@ -11,12 +11,13 @@ from typing import Any, ClassVar
 
 from omegaconf import OmegaConf
 
-from benchkit import manifest, record
+from benchkit import record
 from benchkit.api.schema import RunConfig
 from benchkit.errors import ConfigError
-from benchkit.job import Job
-from benchkit.launchers import Launcher
 from benchkit.point.point import Point
+from benchkit.sweep import manifest
+from benchkit.sweep.launchers import Launcher
+from benchkit.sweep.slurm_job import Job
 from launch.agents.member import SweepEnds
 from launch.topology import Started
 
@@ -55,8 +56,8 @@ class Submitting(Launcher):
 
     def run(self, points: Sequence[Point], folder: Path) -> Iterator[str]:
         """Submits the points that no job of this sweep is still to run, and follows all."""
-        from benchkit.follow import follow, record_signature
-        from benchkit.queues import Local, Slurm
+        from benchkit.sweep.schedulers import Local, Slurm
+        from benchkit.sweep.wait import follow, record_signature
 
         executor = self.executor()  # refuses what is wrong before anything is touched
         if problem := record.shortage(folder):

@@ -12,14 +12,14 @@ from pathlib import Path
 from typing import Any
 
 import benchkit
-from benchkit import manifest, resume
 from benchkit.checkout import checkout
 from benchkit.errors import ConfigError
-from benchkit.launchers import Launcher
-from benchkit.manifest import Manifest
 from benchkit.point.claim import claimed
-from benchkit.resume import Resume
-from benchkit.sweep_folder import require_unused
+from benchkit.sweep import manifest, resume
+from benchkit.sweep.folder import require_unused
+from benchkit.sweep.launchers import Launcher
+from benchkit.sweep.manifest import Manifest
+from benchkit.sweep.resume import Resume
 from launch.agents.group import Agents
 from launch.topology import Started
 

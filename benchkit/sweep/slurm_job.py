@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import benchkit
-from benchkit import record, resume
+from benchkit import record
 from benchkit.api.registry import start_fork_server
 from benchkit.errors import ConfigError
 from benchkit.point import agents as crew
@@ -23,6 +23,7 @@ from benchkit.point import recording
 from benchkit.point.claim import POINT_FILE, claimed
 from benchkit.point.outcome import error_report
 from benchkit.point.point import Point
+from benchkit.sweep import resume
 from launch import topology
 from launch.agents.group import STEP_S, Agents
 from launch.agents.join import join

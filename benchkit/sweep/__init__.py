@@ -1,0 +1,1 @@
+"""All points of one command: checked, claimed, run here or submitted, and counted."""
