@@ -10,9 +10,9 @@ import pandas as pd
 
 from analysis.harvest import one_line, require_regular
 from analysis.table import laid_out
-from benchkit import balancing, splits
 from benchkit.api import lut
-from benchkit.splits import CostModel, Split
+from benchkit.suites.ring_attention import balancing, splits
+from benchkit.suites.ring_attention.splits import CostModel, Split
 
 ALIGN, DTYPE = 32, "float32"
 """As in conf/suite/ring_attention.yaml."""

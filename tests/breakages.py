@@ -66,29 +66,34 @@ BREAKAGES = [
         "test_cli",
     ),
     Breakage(
-        "benchkit/models/attention.py", "sigmoid(other[1] - lse)", "sigmoid(lse - other[1])", "benchkit/test_ring"
+        "benchkit/suites/ring_attention/attention.py",
+        "sigmoid(other[1] - lse)",
+        "sigmoid(lse - other[1])",
+        "benchkit/test_ring",
     ),
-    Breakage("benchkit/models/ring.py", "(self.rank - turn) %", "(self.rank + turn) %", "benchkit/test_ring"),
     Breakage(
-        "benchkit/models/tensor_parallel/rowwise.py",
+        "benchkit/suites/ring_attention/ring.py", "(self.rank - turn) %", "(self.rank + turn) %", "benchkit/test_ring"
+    ),
+    Breakage(
+        "benchkit/suites/tensor_parallel/rowwise.py",
         "summand[job.rank * most : (job.rank + 1) * most]",
         "summand[:most]",
         "benchkit/test_tensor_parallel",
     ),
     Breakage(
-        "benchkit/models/transformer/counts.py", "else 3 * forward", "else 2 * forward", "benchkit/test_transformer"
+        "benchkit/suites/transformer/flops.py", "else 3 * forward", "else 2 * forward", "benchkit/test_transformer"
     ),
     Breakage(
-        "benchkit/models/auto_shard/planner.py", "fastest = min(", "fastest = max(", "benchkit/test_auto_shard_planner"
+        "benchkit/suites/auto_shard/planner.py", "fastest = min(", "fastest = max(", "benchkit/test_auto_shard_planner"
     ),
     Breakage(
-        "benchkit/models/collectives/sizes.py",
+        "benchkit/suites/collective/sizes.py",
         "return 2 * (world_size - 1)",
         "return (world_size - 1)",
         "benchkit/test_collective",
     ),
     Breakage(
-        "benchkit/suites/ring_attention.py",
+        "benchkit/suites/ring_attention/suite.py",
         "return lut.read(path, seq_len,",
         "return lut.read(path, 1,",
         "benchkit/test_ring",

@@ -4,7 +4,7 @@ import re
 from dataclasses import dataclass, replace
 
 from analysis.imports.rows import RanksMissing, Reading, Row, number, unfinished, whole_lines
-from benchkit.models.collectives.sizes import REDUCTIONS, SHARED_OUT, bus_factor
+from benchkit.suites.collective.sizes import REDUCTIONS, SHARED_OUT, bus_factor
 
 TITLE = re.compile(
     r"# OSU (?P<backend>[A-Z]+)(?:-(?P<accelerator>CUDA MANAGED|[A-Z]+))?[ _](?P<test>.+?)(?: v[\d.]+\S*)?\s*$"

@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from analysis.harvest import harvest
-from benchkit.models.collectives.sizes import REDUCTIONS, SHARED_OUT
 from benchkit.statistics.estimators import LAST_ARRIVAL
+from benchkit.suites.collective.sizes import REDUCTIONS, SHARED_OUT
 
 SUITE = "collective"
 IN_PLACE = {**dict.fromkeys(("all_reduce", "broadcast", "reduce"), True), **dict.fromkeys(SHARED_OUT, False)}

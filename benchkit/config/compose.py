@@ -18,7 +18,7 @@ from benchkit.api.registry import SUITES, load_suites
 from benchkit.api.schema import Key, ModelConfig, RunConfig, described_keys
 from benchkit.environment import visible_gpus
 from benchkit.errors import ConfigError
-from benchkit.models.transformer.counts import parameters
+from benchkit.suites.transformer.flops import parameters
 
 UNIONS = (typing.Union, types.UnionType)
 ITEM_BYTES = {"float16": 2, "bfloat16": 2, "float32": 4, "float64": 8, "int32": 4, "int64": 8}

@@ -3,7 +3,7 @@ import yaml
 
 from analysis.__main__ import main
 from analysis.plan import ALIGN, DTYPE, plan
-from benchkit.splits import CostModel
+from benchkit.suites.ring_attention.splits import CostModel
 from tests.support.cli import ROOT
 
 STRATEGIES = {"even", "uneven", "lut", "formula", "balanced", "zigzag"}

@@ -7,9 +7,9 @@ import random
 import pytest
 
 from benchkit.errors import ConfigError
-from benchkit.models.auto_shard.planner import Planner, choices
-from benchkit.models.auto_shard.plans import COLUMNS, LAYOUTS, MOVES, ROWS, SUMMANDS, WHOLE, Costs, Link
-from benchkit.models.auto_shard.workloads import Workload, parse
+from benchkit.suites.auto_shard.planner import Planner, choices
+from benchkit.suites.auto_shard.plans import COLUMNS, LAYOUTS, MOVES, ROWS, SUMMANDS, WHOLE, Costs, Link
+from benchkit.suites.auto_shard.workloads import Workload, parse
 
 FREE, DEAR = Link(0, 0), Link(1e-3, 1e-6)
 

@@ -7,9 +7,9 @@ import torch
 
 from benchkit.api import verification
 from benchkit.errors import ConfigError
-from benchkit.models.collectives.cases import TIMED
-from benchkit.models.collectives.operations import Collective
-from benchkit.models.collectives.sizes import COLLECTIVES, bus_factor, mebibytes, part_sizes
+from benchkit.suites.collective.cases import TIMED
+from benchkit.suites.collective.operations import Collective
+from benchkit.suites.collective.sizes import COLLECTIVES, bus_factor, mebibytes, part_sizes
 from tests.support.cli import Cli
 
 QUICK = ["measure=few"]

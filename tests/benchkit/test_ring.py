@@ -8,15 +8,15 @@ import pytest
 import torch
 import yaml
 
-from benchkit import splits
 from benchkit.errors import ConfigError, InvalidResult
-from benchkit.models import rebalance, ring, strategies, torch_ring
-from benchkit.models.attention import Exact, Layer, attend, merge
-from benchkit.models.rebalance import Online, Planner, fit_cost
-from benchkit.models.ring import Block, Ring, blocks
-from benchkit.models.strategies import Running, Shared
-from benchkit.splits import CostModel, Split
-from benchkit.suites.ring_attention import STRATEGIES, read_table
+from benchkit.suites.ring_attention import cases, ring, splits, torch_reference
+from benchkit.suites.ring_attention import planner as rebalance
+from benchkit.suites.ring_attention.attention import Exact, Layer, attend, merge
+from benchkit.suites.ring_attention.cases import Running, Shared
+from benchkit.suites.ring_attention.planner import Online, Planner, fit_cost
+from benchkit.suites.ring_attention.ring import Block, Ring, blocks
+from benchkit.suites.ring_attention.splits import CostModel, Split
+from benchkit.suites.ring_attention.suite import STRATEGIES, read_table
 from tests.support.cli import ROOT, Cli
 from tests.support.records import dangling
 
@@ -122,7 +122,7 @@ def shared(causal=True, dtype=torch.float32, table=None, slowdown=(1.0,)):
 
 
 def test_torchs_shards_are_of_one_size_whatever_the_alignment(monkeypatch):
-    monkeypatch.setattr(strategies, "TorchRing", lambda layer, x, split, rank, causal: split)
+    monkeypatch.setattr(cases, "TorchRing", lambda layer, x, split, rank, causal: split)
     for causal in (True, False):
         made = shared(causal, slowdown=(1.0, 3.0))
         uneven_by_align = replace(made, x=tokens(1000), planner=replace(made.planner, seq_len=1000, align=64))
@@ -137,7 +137,7 @@ def test_a_wrong_output_is_seen(monkeypatch):
         running.verify()
 
 
-@pytest.mark.parametrize("dtype", sorted(set(strategies.TOLERANCES) - {torch.float16}, key=str))
+@pytest.mark.parametrize("dtype", sorted(set(cases.TOLERANCES) - {torch.float16}, key=str))
 def test_one_wrong_key_is_seen_in_every_dtype_that_a_cpu_has(dtype, monkeypatch):
     running = Running(shared(dtype=dtype), "even")
     running.verify()
@@ -164,9 +164,9 @@ def test_what_cannot_run_says_why():
 def test_torchs_own_is_skipped_where_a_torch_calls_it_otherwise(changed, monkeypatch):
     from torch.distributed.tensor.experimental._context_parallel import _attention
 
-    assert torch_ring.missing(64, 2, torch.float32) == ""
+    assert torch_reference.missing(64, 2, torch.float32) == ""
     monkeypatch.setattr(_attention, changed, lambda mesh, op, query, key, value, is_causal=False, **kwargs: None)
-    why = torch_ring.missing(64, 2, torch.float32)
+    why = torch_reference.missing(64, 2, torch.float32)
     assert "no ring attention to compare with" in why
     assert "\n" not in why
 

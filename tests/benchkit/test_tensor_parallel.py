@@ -7,16 +7,16 @@ import torch
 
 from benchkit.api.case import Parts, Work
 from benchkit.errors import ConfigError, InvalidResult, Unavailable
-from benchkit.models.tensor_parallel import symmetric_memory
-from benchkit.models.tensor_parallel.choice import Costs, Trial, choose, measure_costs
-from benchkit.models.tensor_parallel.columnwise import Columnwise, chunks_of
-from benchkit.models.tensor_parallel.columnwise_cases import ColumnwiseCases
-from benchkit.models.tensor_parallel.operands import Factory, Shards, require_close, require_exact
-from benchkit.models.tensor_parallel.options import expand
-from benchkit.models.tensor_parallel.rowwise_cases import RowwiseCases
 from benchkit.rank.main import require_references
-from benchkit.suites.tp_columnwise import TpColumnwiseConfig
-from benchkit.suites.tp_rowwise import TpRowwiseConfig
+from benchkit.suites.tensor_parallel import symmetric_memory
+from benchkit.suites.tensor_parallel.autotune import Costs, Trial, choose, measure_costs
+from benchkit.suites.tensor_parallel.columnwise import Columnwise, chunks_of
+from benchkit.suites.tensor_parallel.columnwise_cases import ColumnwiseCases
+from benchkit.suites.tensor_parallel.operands import Factory, Shards, require_close, require_exact
+from benchkit.suites.tensor_parallel.options import expand
+from benchkit.suites.tensor_parallel.rowwise_cases import RowwiseCases
+from benchkit.suites.tensor_parallel.tp_columnwise import TpColumnwiseConfig
+from benchkit.suites.tensor_parallel.tp_rowwise import TpRowwiseConfig
 from tests.support.cli import Cli
 from tests.support.records import dangling
 

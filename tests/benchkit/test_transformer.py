@@ -9,12 +9,13 @@ from torch.utils.flop_counter import FlopCounterMode
 from benchkit.api.memory import PeakMemory
 from benchkit.api.schema import ModelConfig
 from benchkit.errors import ConfigError, InvalidResult
-from benchkit.models.transformer import kernels, network, peaks, steps
-from benchkit.models.transformer.checks import Checks
-from benchkit.models.transformer.counts import Footprint, forward_flops, parameters, pass_flops, recomputed_flops
-from benchkit.models.transformer.network import Network, build
-from benchkit.models.transformer.steps import Steps
-from benchkit.models.transformer.tokens import Batches, check_ids
+from benchkit.suites.transformer import kernels, passes, peak_flops
+from benchkit.suites.transformer import model as network
+from benchkit.suites.transformer.checks import Checks
+from benchkit.suites.transformer.data import Batches, check_ids
+from benchkit.suites.transformer.flops import Footprint, forward_flops, parameters, pass_flops, recomputed_flops
+from benchkit.suites.transformer.model import Network, build
+from benchkit.suites.transformer.passes import Steps
 from launch.ranks import start
 from tests.support import transformer_bodies as bodies
 from tests.support.cli import ROOT, Cli
@@ -114,7 +115,7 @@ def test_a_wrong_gradient_is_found(break_network, said):
 
 def test_a_wrong_loss_is_found(monkeypatch):
     right = F.cross_entropy
-    monkeypatch.setattr(steps.F, "cross_entropy", lambda *given, **named: 1.01 * right(*given, **named))
+    monkeypatch.setattr(passes.F, "cross_entropy", lambda *given, **named: 1.01 * right(*given, **named))
     with pytest.raises(InvalidResult, match=r"the loss: off by 0\.01"):
         checked().gradients(*drawn())
 
@@ -256,9 +257,9 @@ def test_a_file_just_long_enough_is_one_batch(tmp_path):
 def test_a_gpu_is_found_in_the_table_by_the_longest_entry_in_its_name():
     table = {"L4": 1, "H200": 2, "H200 NVL": 3, "A100": 4, "H100 80GB HBM3": 5}
     names = ["NVIDIA L4", "NVIDIA L40S", "NVIDIA H200", "NVIDIA H200 NVL", "NVIDIA A100-SXM4-80GB", "Radeon", ""]
-    assert [peaks.entry_of(table, name) for name in names] == ["L4", "", "H200", "H200 NVL", "A100", "", ""]
+    assert [peak_flops.entry_of(table, name) for name in names] == ["L4", "", "H200", "H200 NVL", "A100", "", ""]
     others = ["NVIDIA A100-SXM4-80GB MIG 3g.40gb", "NVIDIA L4 Laptop GPU", "NVIDIA L4 D", "NVIDIA L4 Ti"]
-    assert [peaks.entry_of(table, name) for name in others] == [""] * 4
+    assert [peak_flops.entry_of(table, name) for name in others] == [""] * 4
 
 
 def test_what_is_missing_is_said(monkeypatch):

@@ -6,7 +6,8 @@ import pytest
 
 from benchkit.api.case import Case, Parts
 from benchkit.rank.main import require_sound
-from benchkit.suites import ring_attention, transformer
+from benchkit.suites.ring_attention import suite
+from benchkit.suites.transformer import suite as transformer
 from tests.support import configs
 
 EVEN = Case(name="even")
@@ -42,9 +43,9 @@ def test_strategies_are_compared_with_even_only_where_it_is_among_them(shortage,
     """Skipped or not: here every strategy says why it cannot run."""
     shared = SimpleNamespace(obstacle=lambda strategy: shortage)
     running = SimpleNamespace(step=None, verify=None, observe=None, details=None)
-    monkeypatch.setattr("benchkit.models.strategies.Running", lambda shared, strategy: running)
+    monkeypatch.setattr("benchkit.suites.ring_attention.cases.Running", lambda shared, strategy: running)
     for strategies, baseline in ((["even", "zigzag"], "even"), (["uneven", "zigzag"], "")):
-        cases = [ring_attention.case_of(shared, name, strategies) for name in strategies]
+        cases = [suite.case_of(shared, name, strategies) for name in strategies]
         require_sound(cases, configs.config())
         assert [case.name for case in cases] == strategies
         assert cases[1].against == ("" if shortage else baseline)
@@ -52,7 +53,7 @@ def test_strategies_are_compared_with_even_only_where_it_is_among_them(shortage,
 
 def test_a_pass_that_does_not_fit_can_be_referred_to():
     """The step of one rank alone does not fit beside the one that all share; the latter is still compared with it."""
-    from benchkit.models.transformer.training import Training
+    from benchkit.suites.transformer.cases import Training
 
     training = Training.__new__(Training)
     model = SimpleNamespace(num_heads=2, d_ff=4)

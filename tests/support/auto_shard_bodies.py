@@ -8,13 +8,13 @@ import torch.distributed as dist
 from torch.distributed.device_mesh import DeviceMesh
 
 from benchkit.errors import InvalidResult
-from benchkit.models.auto_shard.dispatcher import Dispatched
-from benchkit.models.auto_shard.measured import measure_costs
-from benchkit.models.auto_shard.planner import Planner, choices
-from benchkit.models.auto_shard.plans import COLUMNS, LAYOUTS, MOVES, ROWS, Costs, Link
-from benchkit.models.auto_shard.programs import Program
-from benchkit.models.auto_shard.sharded import Sharded
-from benchkit.models.auto_shard.workloads import parse
+from benchkit.suites.auto_shard.costs import measure_costs
+from benchkit.suites.auto_shard.dispatcher_program import Dispatched
+from benchkit.suites.auto_shard.dtensor_program import Sharded
+from benchkit.suites.auto_shard.planner import Planner, choices
+from benchkit.suites.auto_shard.plans import COLUMNS, LAYOUTS, MOVES, ROWS, Costs, Link
+from benchkit.suites.auto_shard.program import Program
+from benchkit.suites.auto_shard.workloads import parse
 
 CPU = torch.device("cpu")
 LINK = Link(1e-5, 1e-9)

@@ -37,7 +37,7 @@ def inject(fault: str, rank: Rank) -> Callable[[Callable[[], object]], None]:
     from torch.distributed.tensor import DTensor
     from torch.utils._python_dispatch import TorchDispatchMode
 
-    from benchkit.models.auto_shard.dispatcher import Dispatched
+    from benchkit.suites.auto_shard.dispatcher_program import Dispatched
 
     last = rank.index == rank.world_size - 1
     first_results: dict[Any, torch.Tensor] = {}

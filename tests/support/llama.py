@@ -13,9 +13,9 @@ from benchkit.api.case import Case, Rank
 from benchkit.api.registry import suite
 from benchkit.api.schema import RunConfig, key
 from benchkit.errors import InvalidResult
-from benchkit.models.transformer.network import NORM_EPS, ROTARY_BASE, Network, build
-from benchkit.models.transformer.steps import Steps
-from benchkit.models.transformer.tokens import Batches
+from benchkit.suites.transformer.data import Batches
+from benchkit.suites.transformer.model import NORM_EPS, ROTARY_BASE, Network, build
+from benchkit.suites.transformer.passes import Steps
 
 OF_OURS = {
     "embedding": "model.embed_tokens", "norm": "model.norm", "head": "lm_head", "layers": "model.layers",

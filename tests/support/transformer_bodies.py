@@ -8,11 +8,11 @@ import torch.distributed as dist
 from torch.distributed.tensor.debug import CommDebugMode
 
 from benchkit.api.schema import ModelConfig
-from benchkit.models.transformer import parallel
-from benchkit.models.transformer.communication import Communication
-from benchkit.models.transformer.definition import whole
-from benchkit.models.transformer.network import Network, build
-from benchkit.models.transformer.steps import Steps
+from benchkit.suites.transformer import parallel
+from benchkit.suites.transformer.communication import Communication
+from benchkit.suites.transformer.model import Network, build
+from benchkit.suites.transformer.passes import Steps
+from benchkit.suites.transformer.reference import whole
 
 MODEL = ModelConfig(name="test", d_model=16, d_ff=24, num_layers=2, num_heads=4, vocab_size=31)
 

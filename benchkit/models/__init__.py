@@ -1,1 +1,0 @@
-"""Models that suites measure."""

@@ -1,0 +1,127 @@
+"""GT's architecture, for comparison: all data goes through one process as messages, and worker waits for worker.
+
+Shards lie along axis 0. For a product the dispatcher gathers all shards of the weight, concatenates them, and sends the
+whole to one worker after another, each of which multiplies and answers before the next one's turn (bwasti/gt2 at
+31a8a34, as its sources do it; there pickled, over ZeroMQ). The first rank is dispatcher, client and worker at once, so
+what it sends to itself costs nothing here.
+"""
+
+from dataclasses import dataclass
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+from benchkit.api.regions import region
+from benchkit.suites.auto_shard.plans import ROWS, WHOLE
+from benchkit.suites.auto_shard.program import COMMUNICATE, COMPUTE, Program
+
+DTYPES = (torch.float16, torch.bfloat16, torch.float32, torch.float64, torch.int32, torch.int64)
+DONE = len(DTYPES)
+"""In place of a dtype's number: a message without a tensor."""
+MOST_DIMENSIONS = 4
+
+
+@dataclass
+class Dispatched(Program):
+    """One rank's side; `group` carries messages of host memory."""
+
+    group: dist.ProcessGroup | None
+
+    @property
+    def workers(self) -> range:
+        """All but the dispatcher itself."""
+        return range(1, self.plan.devices)
+
+    def send(self, message: Tensor | None, rank: int) -> None:
+        """Sends a tensor, copied into a message of bytes as pickling does, or the word that something is done.
+
+        A header goes before it: the number of its dtype, the number of its dimensions, and these.
+        """
+        shape = [] if message is None else list(message.shape)
+        kind = DONE if message is None else DTYPES.index(message.dtype)
+        header = [kind, len(shape), *shape, *[0] * (MOST_DIMENSIONS - len(shape))]
+        dist.send(torch.tensor(header), dst=rank, group=self.group)
+        if message is not None and message.numel():
+            content = message.contiguous().view(-1).view(torch.uint8).clone()
+            dist.send(content, dst=rank, group=self.group)
+
+    def receive(self, rank: int) -> Tensor:
+        """The tensor that comes from a rank, copied out of its message; empty where something is done."""
+        header = torch.empty(2 + MOST_DIMENSIONS, dtype=torch.int64)
+        dist.recv(header, src=rank, group=self.group)
+        kind, dimensions, *shape = header.tolist()
+        if kind == DONE:
+            return torch.empty(0)
+        result = torch.empty(shape[:dimensions], dtype=DTYPES[kind])
+        if result.numel():
+            content = torch.empty(result.numel() * result.element_size(), dtype=torch.uint8)
+            dist.recv(content, src=rank, group=self.group)
+            result.view(-1).view(torch.uint8).copy_(content)
+        return result
+
+    def all_created(self) -> None:
+        self.answered()
+
+    def done(self) -> None:
+        """A worker's answer: what it was told is done, on its device, too."""
+        if self.device.type == "cuda":
+            torch.cuda.synchronize(self.device)
+        self.send(None, 0)
+
+    def answered(self) -> None:
+        """Each worker says that it has done what it was told."""
+        if self.index:
+            return self.done()
+        for worker in self.workers:
+            self.receive(worker)
+        return None
+
+    def run(self, operands: list[Tensor]) -> Tensor:
+        x, *weights = operands
+        for layer, weight in zip(self.plan.layers, weights, strict=True):
+            x = self.in_turns(x, weight, layer.weight_at_rest)
+        return x if weights else self.elementwise(x)
+
+    def elementwise(self, x: Tensor) -> Tensor:
+        with region(COMPUTE):
+            result = x.relu() * 2
+        with region(COMMUNICATE):
+            self.answered()
+        return result
+
+    def in_turns(self, x: Tensor, weight: Tensor, layout: str) -> Tensor:
+        """A product: the weight comes whole from the dispatcher, which waits for the answer."""
+        whole = self.whole_weight(weight, layout)
+        with region(COMPUTE):
+            result = self.activated(x @ whole)
+        with region(COMMUNICATE):
+            if self.index:
+                self.done()
+                return result
+            message = whole.cpu()
+            for worker in self.workers:
+                if layout == ROWS:
+                    self.send(message, worker)
+                self.receive(worker)
+        return result
+
+    def whole_weight(self, weight: Tensor, layout: str) -> Tensor:
+        """The weight as a whole: gathered on the dispatcher, received from it elsewhere."""
+        if layout == WHOLE:
+            return weight
+        with region(COMMUNICATE):
+            whole = self.gathered(weight)
+            return (self.receive(0) if whole is None else whole).to(self.device)
+
+    def gathered(self, part: Tensor) -> Tensor | None:
+        """All ranks' parts, one below the other, on the dispatcher; None elsewhere."""
+        if self.index:
+            self.send(part.cpu(), 0)
+            return None
+        return torch.cat([part.cpu(), *(self.receive(worker) for worker in self.workers)])
+
+    def fetch(self, output: Tensor) -> Tensor | None:
+        if self.plan.layout == WHOLE:
+            return None if self.index else output.cpu()
+        return self.gathered(output)

@@ -1,0 +1,95 @@
+"""A plan carried out by torch's DTensor: parts of operands, changes of layout, products of parts."""
+
+from dataclasses import dataclass
+from typing import cast
+
+import torch
+from torch import Tensor
+from torch.distributed.device_mesh import DeviceMesh
+from torch.distributed.tensor import DTensor, Partial, Placement, Replicate, Shard
+
+from benchkit.api import p2p
+from benchkit.api.regions import region
+from benchkit.suites.auto_shard.operands import part_of
+from benchkit.suites.auto_shard.plans import COLUMNS, ROWS, SUMMANDS, WHOLE, Layer
+from benchkit.suites.auto_shard.program import COMMUNICATE, COMPUTE, Program
+
+PLACEMENTS: dict[str, Placement] = {ROWS: Shard(0), COLUMNS: Shard(1), WHOLE: Replicate(), SUMMANDS: Partial()}
+
+
+@dataclass
+class Sharded(Program):
+    """One rank's side of a plan on the devices of a mesh."""
+
+    mesh: DeviceMesh
+
+    def operand(self, number: int) -> Tensor:
+        layout = self.layout_at_rest(number)
+        return distributed(super().operand(number), self.shape(number), layout, self.mesh)
+
+    def run(self, operands: list[Tensor]) -> Tensor:
+        """What the plan says; where layouts are as wanted, nothing moves."""
+        if not self.workload.weights:
+            return super().run(operands)
+        x, *weights = operands
+        for layer, weight in zip(self.plan.layers, weights, strict=True):
+            x = self.product(x, weight, layer)
+        return x
+
+    def product(self, x: Tensor, weight: Tensor, layer: Layer) -> Tensor:
+        with region(COMMUNICATE):
+            x, weight = moved(x, layer.mode.enters), moved(weight, layer.mode.weight)
+        with region(COMPUTE):
+            x = x @ weight
+        with region(COMMUNICATE):
+            x = moved(x, layer.leaves)
+        with region(COMPUTE):
+            return self.activated(x)
+
+    def fetch(self, output: Tensor) -> Tensor | None:
+        return fetched(cast(DTensor, output), self.plan.layout)
+
+    def result(self, output: Tensor) -> Tensor:
+        return output.to_local() if isinstance(output, DTensor) else output
+
+
+def distributed(part: Tensor, shape: tuple[int, int], layout: str, mesh: DeviceMesh) -> DTensor:
+    """This rank's part of a matrix [rows, columns] as a DTensor."""
+    return DTensor.from_local(
+        part, mesh, [PLACEMENTS[layout]], run_check=False, shape=torch.Size(shape), stride=(shape[1], 1)
+    )
+
+
+def moved(matrix: Tensor, layout: str) -> Tensor:
+    """In another layout; done when this returns."""
+    assert isinstance(matrix, DTensor)
+    placement = PLACEMENTS[layout]
+    return matrix if matrix.placements == (placement,) else matrix.redistribute(placements=[placement])
+
+
+def fetched(matrix: DTensor, layout: str) -> Tensor | None:
+    """The whole matrix in the host memory of the mesh's first rank, None on the others; parts go straight there."""
+    mesh, shape, part = matrix.device_mesh, (matrix.shape[0], matrix.shape[1]), matrix.to_local()
+    ranks: list[int] = mesh.mesh.tolist()
+    me, group = mesh.get_local_rank(), mesh.get_group()
+    if layout == WHOLE:
+        return None if me else part.cpu()
+    if me:
+        sending, _ = p2p.start([(part.contiguous(), ranks[0])] if part.numel() else [], [], group)
+        for work in sending:
+            work.wait()
+        return None
+    whole = part.new_empty(shape)
+    places = [whole[part_of(shape, layout, len(ranks), index)] for index in range(len(ranks))]
+    landing = [(place if layout == ROWS else place.new_empty(place.shape)) for place in places]
+    arriving = [
+        (buffer, rank) for buffer, rank in zip(landing, ranks, strict=True) if rank != ranks[0] and buffer.numel()
+    ]
+    _, works = p2p.start([], arriving, group)
+    places[0].copy_(part)
+    for work in works:
+        work.wait()
+    if layout == COLUMNS:
+        for place, buffer in zip(places[1:], landing[1:], strict=True):
+            place.copy_(buffer)
+    return whole.cpu()

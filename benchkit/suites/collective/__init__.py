@@ -1,0 +1,1 @@
+"""Collectives of torch.distributed, latency and bandwidth, over message sizes."""

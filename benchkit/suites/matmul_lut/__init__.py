@@ -1,0 +1,1 @@
+"""Matrix products under shares of a device: tables of performance by share."""

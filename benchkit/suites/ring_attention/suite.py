@@ -1,0 +1,98 @@
+"""Ring attention over ranks of unequal speed: one causal (or full) attention layer, its sequence split by strategy."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from benchkit.api import lut
+from benchkit.api.case import Case, Rank
+from benchkit.api.registry import suite
+from benchkit.api.schema import RunConfig, key
+from benchkit.errors import ConfigError
+
+if TYPE_CHECKING:
+    from benchkit.suites.ring_attention.cases import Shared
+
+PRELOAD = ("benchkit.suites.ring_attention.cases", "torch.distributed.tensor")
+BASELINE = "even"
+STRATEGIES = ("reference", "even", "uneven", "lut", "formula", "balanced", "zigzag", "online", "torch")
+
+
+@dataclass
+class RingAttentionConfig(RunConfig):
+    seq_len: int = key("tokens of the whole sequence", unit="tokens", at_least=1)
+    num_heads: int = key("attention heads", at_least=1)
+    head_dim: int = key("width of a head; even, for rotary positions", at_least=2)
+    dtype: str = key("of weights, inputs and what is sent", choices=("float16", "bfloat16", "float32", "float64"))
+    causal: bool = key("whether a query sees only what comes before it")
+    align: int = key("splits are at multiples of so many tokens", unit="tokens", at_least=1)
+    strategies: list[str] = key("how the sequence is split, each a case of the job", choices=STRATEGIES)
+    lut: str | None = key("table for strategy lut, performance by compute share: CSV of matmul_lut, or of latencies")
+
+    def check(self) -> None:
+        super().check()
+        if self.head_dim % 2:
+            raise ConfigError(f"head_dim={self.head_dim}: allowed are even numbers")
+        if self.hardware.device == "cpu" and self.dtype == "float16":
+            raise ConfigError("dtype=float16: allowed on a cpu are bfloat16, float32 and float64")
+        if self.hardware.device == "cuda" and self.dtype == "float64":
+            raise ConfigError("dtype=float64: allowed on a GPU are float16, bfloat16 and float32")
+        if self.lut is not None:
+            read_table(self.lut, self.seq_len, self.dtype)
+
+
+def read_table(path: str, seq_len: int, dtype: str) -> lut.Table:
+    """As lut.read, but raises ConfigError that names the key."""
+    try:
+        return lut.read(path, seq_len, dtype)
+    except ValueError as error:
+        raise ConfigError(f"lut={path}: {error}") from None
+
+
+@suite
+def ring_attention(config: RingAttentionConfig, rank: Rank) -> list[Case]:
+    """Time of a ring-attention layer over ranks of unequal speed, by how the sequence is split."""
+    import torch
+
+    from benchkit.suites.ring_attention.attention import Exact, Layer
+    from benchkit.suites.ring_attention.cases import Shared
+    from benchkit.suites.ring_attention.planner import Planner, fit_cost
+
+    width, dtype = config.num_heads * config.head_dim, getattr(torch, config.dtype)
+    exact_bytes = 8 * (8 * config.seq_len * width + 4 * width**2)  # the float64 reference needs the most
+    if shortage := rank.memory_shortage(exact_bytes):
+        return [Case(labels={"strategy": name}, name=name, skip=shortage) for name in config.strategies]
+    generator = torch.Generator().manual_seed(rank.seed)
+    x = torch.randn(config.seq_len, width, generator=generator).to(rank.device, dtype)
+    shape = (config.seq_len, config.num_heads, config.head_dim)
+    layer = Layer.random(*shape, dtype=dtype, device=rank.device, seed=rank.seed + 1)
+    cost, speeds = fit_cost(layer, x, config.causal, rank.seconds_of)
+    table = read_table(config.lut, config.seq_len, config.dtype) if config.lut else lut.Table({}, config.seq_len)
+    planner = Planner(config.seq_len, config.align, rank.shares, table.performance, cost, speeds)
+    shared = Shared(rank.index, layer, x, config.causal, planner, Exact(layer, x, config.causal))
+    doubts = table.doubts(rank.shares, torch.get_num_threads() if rank.device.type == "cpu" else None)
+    warnings = {"lut": tuple(f"strategy lut: {doubt}" for doubt in doubts)}
+    cases = [case_of(shared, strategy, config.strategies) for strategy in config.strategies]
+    return [replace(case, warnings=warnings.get(case.name, ())) for case in cases]
+
+
+def case_of(shared: "Shared", strategy: str, strategies: Sequence[str]) -> Case:
+    """The case of one strategy; compared with the even split where that is one of the job's strategies."""
+    from benchkit.suites.ring_attention.cases import Running
+    from benchkit.suites.ring_attention.ring import REGIONS
+
+    labels = {"strategy": strategy}
+    if why := shared.obstacle(strategy):
+        return Case(labels=labels, name=strategy, skip=why)
+    running = Running(shared, strategy)
+    return Case(
+        step=running.step,
+        labels=labels,
+        verify=running.verify,
+        regions=REGIONS[:-1] if strategy == "torch" else REGIONS,  # it does not tell its waiting apart
+        observe=running.observe,
+        details=running.details,
+        name=strategy,
+        against=BASELINE if strategy != BASELINE and BASELINE in strategies else "",
+        unslowed=strategy == "reference",
+    )

@@ -1,0 +1,40 @@
+"""What the tensor-parallel suites have in common in their configuration. Knows no torch."""
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from benchkit.api.schema import RunConfig, key
+from benchkit.errors import ConfigError
+from benchkit.suites.tensor_parallel.options import Allowed, expand
+
+BACKENDS = ("default", "gloo", "nccl", "ucc", "ucc/tl/nccl", "ucc/tl/cuda", "ucc/tl/ucp")
+"""Of a single case; `default`: that of the job."""
+
+
+@dataclass
+class TensorParallelConfig(RunConfig):
+    m: int = key("rows of A and C", at_least=1)
+    n: int = key("columns of B and C", at_least=1)
+    k: int = key("columns of A and rows of B", at_least=1)
+    dtype: str = key("element type", choices=("float16", "bfloat16", "float32", "float64"))
+    inputs: str = key(
+        "how results are checked: exact integers to the bit, real numbers to rounding", choices=("exact", "real")
+    )
+    implementations: dict[str, Any] = key("each with its options; lists multiply out, null takes one out")
+
+    allowed: ClassVar[Allowed] = {}
+
+    @classmethod
+    def unknown(cls, name: str, rest: str) -> str:
+        implementation, _, option = rest.partition(".")
+        if name != "implementations" or option in cls.allowed.get(implementation, {}):
+            return ""
+        try:
+            expand({implementation: {option: None} if option else {}}, cls.allowed)
+        except ConfigError as error:
+            return str(error)
+        return ""
+
+    def check(self) -> None:
+        super().check()
+        expand(self.implementations, self.allowed)
