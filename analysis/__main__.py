@@ -7,15 +7,15 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
-from analysis import imports, plan, predict, profile
-from analysis.attempts import or_left_out
-from analysis.harvest import harvest, missing, printable
-from analysis.report import write_report
+from analysis.commands import import_results, plan, predict, profile
+from analysis.records.harvest import harvest, missing, printable
+from analysis.report.attempts import or_left_out
+from analysis.report.report import write_report
 from analysis.speedup import Baseline, BaselineError, speedups, unpaired
 from analysis.table import as_text, combine
 
 SUBCOMMANDS: dict[str, Callable[[list[str]], int]] = {
-    "import": imports.main,
+    "import": import_results.main,
     "plan": plan.main,
     "predict": predict.main,
     "profile": profile.main,

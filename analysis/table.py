@@ -7,8 +7,8 @@ from typing import Any
 import pandas as pd
 from tabulate import tabulate
 
-from analysis.metrics import METRICS
-from analysis.rows import DETAILS, DIMENSIONS, MODEL
+from analysis.records.metrics import METRICS
+from analysis.records.rows import DETAILS, DIMENSIONS, MODEL
 
 SETTINGS = ("suite", "status", "backend", "device", "world_size", "model")
 HARDWARE_AND_SOFTWARE = ("device_name", "torch", "cuda", "nccl", "commit", "kernel")

@@ -111,15 +111,17 @@ BREAKAGES = [
     ),
     Breakage("launch/slowdown/cgroup.py", "self._threads / factor", "self._threads * factor", "launch/test_slowdown"),
     Breakage(
-        "analysis/metrics.py",
+        "analysis/records/metrics.py",
         "return count / median_s if count",
         "return count * median_s if count",
         "analysis/test_transformer",
     ),
-    Breakage("analysis/metrics.py", "(peak * 1e12) if", "(peak * 1e9) if", "analysis/test_transformer"),
+    Breakage("analysis/records/metrics.py", "(peak * 1e12) if", "(peak * 1e9) if", "analysis/test_transformer"),
     Breakage("analysis/line.py", "1e-9 / self.byte_s", "1e-6 / self.byte_s", "analysis/test_link"),
-    Breakage("analysis/within_job.py", "/ min(rivals) - 1", "/ max(rivals) - 1", "analysis/test_tensor_parallel"),
-    Breakage("analysis/imports/nccl_tests.py", "time_us * 1e-6,", "time_us * 1e-3,", "analysis/test_imports"),
+    Breakage(
+        "analysis/records/comparisons.py", "/ min(rivals) - 1", "/ max(rivals) - 1", "analysis/test_tensor_parallel"
+    ),
+    Breakage("analysis/suites/collective/nccl_tests.py", "time_us * 1e-6,", "time_us * 1e-3,", "analysis/test_imports"),
     Breakage("hydra_plugins/benchkit_sweeper.py", '        "params": None,\n', "", "test_cli"),
     Breakage("conf/measure/quick.yaml", "max_iterations: 20 ", "max_iterations: 21 ", "test_cli"),
 ]

@@ -8,7 +8,7 @@ from functools import partial
 import pandas as pd
 from matplotlib.figure import Figure
 
-from analysis.attempts import Attempt, directly
+from analysis.report.attempts import Attempt, directly
 from analysis.speedup import Baseline
 
 Drawings = dict[str, Callable[[], Figure]]

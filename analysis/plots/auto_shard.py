@@ -9,9 +9,9 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
-from analysis import style
 from analysis.plots import Drawings
 from analysis.repetitions import bars_of, with_ranges
+from analysis.report import style
 from analysis.scaling import PHASES, amdahl, counted, serial_share
 from analysis.speedup import Baseline
 from analysis.tables.auto_shard import END_TO_END, LIMITS, ONE, SCOPES, SHARDINGS, SUITE, TOLD, Group, groups_of

@@ -7,10 +7,10 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from analysis import style
 from analysis.link import FAR_OFF
 from analysis.plots import Drawings
 from analysis.repetitions import bars_of, with_ranges
+from analysis.report import style
 from analysis.speedup import Baseline
 from analysis.tables.link import Series, groups_of
 

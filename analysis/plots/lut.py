@@ -5,9 +5,9 @@ from functools import partial
 import pandas as pd
 from matplotlib.figure import Figure
 
-from analysis import style
 from analysis.plots import Drawings
 from analysis.repetitions import bars_of, over_runs, with_ranges
+from analysis.report import style
 from analysis.speedup import Baseline
 from analysis.table import by_mechanism
 from analysis.tables.matmul_lut import SUITE, measured, shares

@@ -9,9 +9,9 @@ import seaborn as sns
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from analysis import style
 from analysis.plots import Drawings
 from analysis.repetitions import bars_of, with_ranges
+from analysis.report import style
 from analysis.speedup import Baseline
 from analysis.tensor_parallel import BOUNDS, SHAPE, groups_of, shape_of, title_of
 

@@ -8,9 +8,9 @@ import matplotlib.pyplot as plt
 import pandas as pd
 from matplotlib.figure import Figure
 
-from analysis import style
 from analysis.plots import Drawings
 from analysis.repetitions import bars_of, with_ranges
+from analysis.report import style
 from analysis.speedup import Baseline
 from analysis.table import alike
 from analysis.tables.transformer import CASE, PASSES, SUITE, rows_of, said, varying

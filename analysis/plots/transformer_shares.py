@@ -4,9 +4,9 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from analysis import style
 from analysis.plots import Drawings
 from analysis.plots.transformer import Group, Kinds, drawn, explain
+from analysis.report import style
 from analysis.speedup import Baseline
 from analysis.tables.transformer import PHASES
 

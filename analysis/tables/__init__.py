@@ -7,7 +7,7 @@ from functools import partial
 
 import pandas as pd
 
-from analysis.attempts import Attempt, directly
+from analysis.report.attempts import Attempt, directly
 
 
 def write_all(table: pd.DataFrame, attempt: Attempt = directly) -> Iterator[tuple[str, str]]:

@@ -5,10 +5,10 @@ from statistics import geometric_mean
 
 import pandas as pd
 
+from analysis.records.comparisons import FIGURES
 from analysis.repetitions import over_runs, told_of_runs
 from analysis.slowdowns import Slowdown, slowdowns
 from analysis.table import as_markdown, by_mechanism
-from analysis.within_job import FIGURES
 
 SUITE = "ring_attention"
 RIVALS = ("even", "uneven", "lut", "formula")

@@ -13,7 +13,7 @@ from benchkit.rank.calibration import Pedal
 UNSEEN, WARM_UP, ACTIVE = 1, 1, 3
 """Steps before the profiler is on, steps of each case that are traced as warm-up, and steps labelled as the case's."""
 STEP = "step "
-"""Begins the label of a step; the case's labels follow. (analysis/traces.py reads it.)"""
+"""Begins the label of a step; the case's labels follow. (analysis/commands/traces.py reads it.)"""
 
 
 def trace_file(folder: Path, rank: int) -> Path:

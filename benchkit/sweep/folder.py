@@ -113,7 +113,7 @@ def remember_latest(folder: Path) -> None:
 
 def print_table(folder: Path) -> None:
     """Prints the combined table of all records below the sweep's folder."""
-    from analysis.harvest import harvest
+    from analysis.records.harvest import harvest
     from analysis.table import as_text, combine
 
     found = harvest([folder])

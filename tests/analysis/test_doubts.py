@@ -2,8 +2,8 @@
 
 import pytest
 
-from analysis import sentences
-from analysis.doubts import MEASURED_PEAK, doubt_of
+from analysis.records.doubts import MEASURED_PEAK, doubt_of
+from analysis.report import sentences
 from analysis.table import as_markdown
 from tests.support.cli import ROOT
 from tests.support.records import grid, make_record, tabulate_records

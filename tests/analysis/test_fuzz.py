@@ -10,9 +10,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from analysis import sentences, style
 from analysis.__main__ import main
-from analysis.harvest import harvest
+from analysis.records.harvest import harvest
+from analysis.report import sentences, style
 from analysis.table import as_text, combine
 from tests.support.cli import ROOT
 from tests.support.mutations import STRANGE, as_bytes, mutated, paths_of

@@ -8,12 +8,11 @@ import shutil
 import pandas as pd
 import pytest
 
-from analysis import harvest as harvesting
-from analysis import style
 from analysis.__main__ import main
-from analysis.harvest import harvest
-from analysis.plots import sizes
-from analysis.report import file_name
+from analysis.records import harvest as harvesting
+from analysis.records.harvest import harvest
+from analysis.report import size_plots, style
+from analysis.report.report import file_name
 from analysis.tables import link
 from tests.support.records import grid, make_record, make_rich_record, write_all
 
@@ -129,7 +128,7 @@ def test_earlier_attempts_of_a_retried_point_are_in_no_table(tmp_path):
 
 def test_a_plot_that_fails_costs_itself_alone(tmp_path, capsys, monkeypatch):
     write_all(tmp_path, grid())
-    monkeypatch.setattr(sizes, "time_over_size", lambda suite, rows: 1 / 0)
+    monkeypatch.setattr(size_plots, "time_over_size", lambda suite, rows: 1 / 0)
     assert main([str(tmp_path)]) == 0
     line = "analysis: left out plot allreduce_time_vs_datasize.png: ZeroDivisionError: division by zero\n"
     assert capsys.readouterr().err == line
@@ -147,7 +146,7 @@ def test_a_figure_that_cannot_be_saved_and_a_table_that_fails_cost_themselves_al
 
     monkeypatch.setattr(style, "save", failing)
     monkeypatch.setattr(link, "write", lambda table: {}["none"])
-    monkeypatch.setattr("analysis.sentences.describe", lambda table: [].pop())
+    monkeypatch.setattr("analysis.report.sentences.describe", lambda table: [].pop())
     assert main([str(tmp_path)]) == 0
     lines = capsys.readouterr().err.splitlines()
     assert "analysis: left out tables of link: KeyError: 'none'" in lines

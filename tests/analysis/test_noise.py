@@ -5,8 +5,9 @@ import re
 import numpy as np
 import pytest
 
-from analysis import ranks, sentences
-from analysis.noise import figures
+from analysis.records import per_rank
+from analysis.records.noise import figures
+from analysis.report import sentences
 from benchkit.statistics.modes import find_modes
 from benchkit.statistics.summary import last_shares
 from tests.support.records import make_record, tabulate_records
@@ -73,9 +74,9 @@ def test_analysis_says_it_in_words():
 
 
 def test_the_table_of_ranks_says_how_often_each_was_last_and_how_late_it_began():
-    first, second = ranks.rank_rows(disturbed_record())
+    first, second = per_rank.rank_rows(disturbed_record())
     assert (first["last_share"], second["last_share"]) == (0, 1)
     assert second["late_s"] == pytest.approx(2e-6)
     assert second["spike_share"] == pytest.approx(0.25)
     unsure = disturbed_record() | {"start_clock": {"estimator": "ping_pong", "uncertainty_s": 1.0}}
-    assert "last_share" not in ranks.rank_rows(unsure)[0]
+    assert "last_share" not in per_rank.rank_rows(unsure)[0]

@@ -2,7 +2,7 @@ import pytest
 import yaml
 
 from analysis.__main__ import main
-from analysis.plan import ALIGN, DTYPE, plan
+from analysis.commands.plan import ALIGN, DTYPE, plan
 from benchkit.suites.ring_attention.splits import CostModel
 from tests.support.cli import ROOT
 

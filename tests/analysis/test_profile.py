@@ -5,8 +5,8 @@ import json
 
 import pytest
 
-from analysis import traces
 from analysis.__main__ import main
+from analysis.commands import traces
 
 
 def event(name, category, start_ms, length_ms, tid=1):

@@ -7,10 +7,10 @@ from statistics import geometric_mean
 import numpy as np
 import pytest
 
-from analysis import ranks
 from analysis.__main__ import main
 from analysis.plots import draw_all
-from analysis.sentences import describe
+from analysis.records import per_rank
+from analysis.report.sentences import describe
 from analysis.tables import matmul_lut, rebalance
 from analysis.tables import write_all as tables_of
 from benchkit.statistics.intervals import FEWEST_ROUNDS
@@ -82,15 +82,15 @@ def test_what_a_suite_told_does_not_say_what_was_measured(cells):
 
 
 def test_each_rank_has_its_busy_and_its_waiting_time():
-    rows = ranks.rank_rows(ring_record())
+    rows = per_rank.rank_rows(ring_record())
     assert len(rows) == 8
     last = rows[-3]
     assert (last["strategy"], last["rank"], last["tokens"], last["speed"]) == ("balanced", 1, 1096, 0.5)
     assert last["wait_s"] == pytest.approx(0.5e-3)
     assert last["busy_s"] == pytest.approx(1.5e-3)
     assert last["compute_block_s"] == pytest.approx(2e-3)
-    assert ranks.rank_rows(make_record(world_size=1)) == []
-    shown = ranks.for_print(rows)
+    assert per_rank.rank_rows(make_record(world_size=1)) == []
+    shown = per_rank.for_print(rows)
     assert "busy [ms]" in shown
     assert "seq_len" not in shown  # the same throughout
 
@@ -99,14 +99,14 @@ def test_each_rank_has_its_busy_and_its_waiting_time():
 def test_where_no_waiting_is_marked_nobody_knows_who_was_busy(regions):
     record = ring_record()
     record["cases"][1]["regions_s"] = regions
-    rows = {(row["strategy"], row["rank"]): row for row in ranks.rank_rows(record)}
+    rows = {(row["strategy"], row["rank"]): row for row in per_rank.rank_rows(record)}
     for rank in (0, 1):
         unknown = rows["uneven", rank]
         assert unknown["busy_s"] is None
         assert unknown["wait_s"] is None
         assert "comm_wait_s" not in unknown
         assert rows["even", rank]["busy_s"] == pytest.approx(6e-3)
-    assert "busy [ms]" in ranks.for_print(list(rows.values()))
+    assert "busy [ms]" in per_rank.for_print(list(rows.values()))
 
 
 def test_the_harshest_slowdown_has_its_table_and_all_cells_their_means(cells):

@@ -4,10 +4,10 @@ import sys
 import pandas as pd
 import pytest
 
-from analysis import sentences
 from analysis.__main__ import main
 from analysis.plots import draw_all
-from analysis.plots.sizes import comparison_size
+from analysis.report import sentences
+from analysis.report.size_plots import comparison_size
 from analysis.speedup import Baseline
 from tests.support.cli import ROOT
 from tests.support.records import grid, make_record, tabulate_records, write_all

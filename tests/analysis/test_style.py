@@ -6,7 +6,7 @@ import matplotlib.pyplot as plt
 import pandas as pd
 import pytest
 
-from analysis import style
+from analysis.report import style
 
 COLUMNS = ("value", "low", "high")
 

@@ -3,10 +3,10 @@ import dataclasses
 import pandas as pd
 import pytest
 
-from analysis import rows
-from analysis.metrics import METRICS
+from analysis.records import rows
+from analysis.records.metrics import METRICS
 from analysis.repetitions import over_runs
-from analysis.sentences import describe
+from analysis.report.sentences import describe
 from analysis.table import as_markdown, as_text, identity_columns, own_columns
 from benchkit.api.schema import RunConfig
 from benchkit.statistics.intervals import FEWEST_SAMPLES

@@ -7,10 +7,10 @@ from statistics import median
 
 import pytest
 
-from analysis import within_job
 from analysis.plots import draw_all
+from analysis.records import comparisons
 from analysis.repetitions import ONE_RUN
-from analysis.sentences import describe
+from analysis.report.sentences import describe
 from analysis.tables import ddlb, tensor_parallel
 from benchkit.statistics.intervals import FEWEST_ROUNDS
 from benchkit.statistics.summary import paired_overlap
@@ -52,7 +52,7 @@ def product_record(m=1024, n=512, k=256, suite="tp_columnwise", times=TIMES):
 
 def figures(name):
     cases = product_record()["cases"]
-    return within_job.figures(next(case for case in cases if case["name"] == name), cases)
+    return comparisons.figures(next(case for case in cases if case["name"] == name), cases)
 
 
 def test_overlap_is_what_was_hidden_of_the_shorter_part():
@@ -72,7 +72,7 @@ def test_the_limit_is_the_longer_part_and_the_best_is_no_bound():
     assert figures("pipeline AG_after")["limit_share"] == pytest.approx(6 / 7)
     assert figures("pipeline AG_after")["behind_best"] == 0
     assert figures("auto")["behind_best"] == pytest.approx(0.1)
-    assert figures("compute_only sharded") == dict.fromkeys(within_job.FIGURES)
+    assert figures("compute_only sharded") == dict.fromkeys(comparisons.FIGURES)
 
 
 def test_the_best_of_a_job_is_the_best_over_all_its_backends():
@@ -84,7 +84,7 @@ def test_the_best_of_a_job_is_the_best_over_all_its_backends():
             samples = [[factor * sample for sample in row] for row in case["samples_s"]]
             labels = case["labels"] | {"comm_backend": backend}
             cases.append(case | references | {"samples_s": samples, "labels": labels})
-    found = {case["name"]: within_job.figures(case, cases) for case in cases}
+    found = {case["name"]: comparisons.figures(case, cases) for case in cases}
     assert found["pipeline AG_after nccl"]["behind_best"] == 0
     assert found["pipeline AG_after gloo"]["behind_best"] == pytest.approx(1)
     assert found["pytorch AG_before gloo"]["behind_best"] == pytest.approx(3)
@@ -103,7 +103,7 @@ def test_rates_are_of_useful_and_of_executed_operations():
 def test_a_case_that_was_not_measured_is_nobodys_part():
     record = product_record()
     record["cases"][1] |= {"status": "invalid"}
-    assert within_job.figures(record["cases"][4], record["cases"])["overlap"] is None
+    assert comparisons.figures(record["cases"][4], record["cases"])["overlap"] is None
 
 
 @pytest.mark.parametrize("parts", [PARTS, list(PARTS.values())])
@@ -111,20 +111,20 @@ def test_without_its_communication_a_case_has_no_share_of_it(parts):
     """With communication measured 4 of 7 ms; without, the computation's 6 of 7 ms must not stand for it."""
     cases = [case | ({"parts": parts} if case["name"] == "auto" else {}) for case in product_record()["cases"]]
     auto = cases[-1]
-    assert within_job.figures(auto, cases)["comm_share"] == pytest.approx(4 / 7.7)
-    assert within_job.figures(auto, cases)["limit_share"] == pytest.approx(6 / 7.7)
+    assert comparisons.figures(auto, cases)["comm_share"] == pytest.approx(4 / 7.7)
+    assert comparisons.figures(auto, cases)["limit_share"] == pytest.approx(6 / 7.7)
     without = [case for case in cases if case["name"] != PARTS["communication"]]
-    assert within_job.figures(auto, without)["comm_share"] is None
-    assert within_job.figures(auto, without)["overlap"] is None
+    assert comparisons.figures(auto, without)["comm_share"] is None
+    assert comparisons.figures(auto, without)["overlap"] is None
     alone = [case for case in cases if case["name"] != PARTS["computation"]]
-    assert within_job.figures(auto, alone)["comm_share"] == pytest.approx(4 / 7.7)
-    assert within_job.figures(auto, alone)["limit_share"] is None
+    assert comparisons.figures(auto, alone)["comm_share"] == pytest.approx(4 / 7.7)
+    assert comparisons.figures(auto, alone)["limit_share"] is None
 
 
 @pytest.mark.parametrize("parts", [["comm_only AG_after default"], {"communication": "comm_only AG_after default"}])
 def test_a_part_alone_is_the_communication(parts):
     cases = [case | {"parts": parts} for case in product_record()["cases"]]
-    found = within_job.figures(cases[-1], cases)
+    found = comparisons.figures(cases[-1], cases)
     assert (found["comm_share"], found["overlap"]) == (pytest.approx(4 / 7.7), None)
 
 

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from analysis.__main__ import main
-from analysis.harvest import harvest
 from analysis.plots import draw_all
-from analysis.sentences import describe
+from analysis.records.harvest import harvest
+from analysis.report.sentences import describe
 from analysis.table import combine
 from analysis.tables import transformer, transformer_json, transformer_summary
 from analysis.tables import write_all as tables_of

@@ -2,10 +2,10 @@
 
 import pytest
 
-from analysis import sentences
-from analysis.harvest import harvest
+from analysis.records.harvest import harvest
+from analysis.records.validate import validate
+from analysis.report import sentences
 from analysis.table import as_text, combine
-from analysis.validate import validate
 from tests.support.mutations import FEW, as_bytes, mutated, paths_of
 from tests.support.records import make_record, make_rich_record, write_all
 

@@ -3,7 +3,8 @@
 import os
 import time
 
-from analysis import disturbances, sentences
+from analysis.records import disturbances
+from analysis.report import sentences
 from benchkit.measure import disturbance
 from benchkit.measure.disturbance import COUNTERS, numbers_after, pressure_s, read_counters
 from benchkit.measure.measurement import Measurement

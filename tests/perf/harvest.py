@@ -8,7 +8,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from analysis.harvest import harvest
+from analysis.records.harvest import harvest
 from analysis.table import as_text, combine
 from tests.support.records import make_record, write_all
 

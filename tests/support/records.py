@@ -7,7 +7,7 @@ from typing import Any
 
 import pandas as pd
 
-from analysis.rows import rows_of
+from analysis.records.rows import rows_of
 from analysis.table import combine
 from benchkit import record
 from benchkit.statistics.intervals import FEWEST_SAMPLES

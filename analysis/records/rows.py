@@ -3,9 +3,9 @@
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from analysis import disturbances, noise, within_job
-from analysis.doubts import doubt_of
-from analysis.metrics import METRICS, region_medians
+from analysis.records import comparisons, disturbances, noise
+from analysis.records.doubts import doubt_of
+from analysis.records.metrics import METRICS, region_medians
 from benchkit.statistics.estimators import SLOWEST_RANK
 from benchkit.statistics.summary import iteration_times, summarize
 
@@ -176,7 +176,7 @@ def case_row(case: Mapping[str, Any], start_uncertainty_s: float, cases: Sequenc
     """The part of a row that is the case's own; without figures of starts where those are told too roughly."""
     row: dict[str, Any] = {name: bool(case.get(name)) for name in ("bound", "unslowed")}
     row |= {
-        "contest": within_job.contest_name(case, cases),
+        "contest": comparisons.contest_name(case, cases),
         "status": case["status"],
         "reason": case["reason"] or None,
         "failed_rank": case["rank"],
@@ -194,7 +194,7 @@ def case_row(case: Mapping[str, Any], start_uncertainty_s: float, cases: Sequenc
         starts, summary = None, summarize(samples, None, estimator)
     times = iteration_times(samples, starts, estimator)
     row["estimator"] = estimator if starts is not None else SLOWEST_RANK
-    summary |= within_job.figures(case, cases) | noise.figures(samples, times)
+    summary |= comparisons.figures(case, cases) | noise.figures(samples, times)
     told = case.get("details", {})
     metrics = {metric.name: metric.formula(case, summary) for metric in METRICS}
     return row | {DETAILS: told | region_medians(case), "doubt": doubt_of(metrics, told)} | metrics

@@ -9,11 +9,13 @@ from typing import Any
 
 import pandas as pd
 
-from analysis import ranks, sentences, style, tables
-from analysis.attempts import or_left_out
-from analysis.metrics import METRICS
+from analysis import tables
 from analysis.plots import draw_all
+from analysis.records import per_rank as ranks
+from analysis.records.metrics import METRICS
 from analysis.repetitions import over_runs
+from analysis.report import sentences, style
+from analysis.report.attempts import or_left_out
 from analysis.speedup import Baseline, compared
 from analysis.table import as_markdown, identity_columns, is_repeated
 

@@ -3,7 +3,7 @@
 import re
 from dataclasses import dataclass, replace
 
-from analysis.imports.rows import RanksMissing, Reading, Row, number, unfinished, whole_lines
+from analysis.suites.collective.imported import RanksMissing, Reading, Row, number, unfinished, whole_lines
 from benchkit.suites.collective.sizes import REDUCTIONS, SHARED_OUT, bus_factor
 
 TITLE = re.compile(

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pandas as pd
 
-from analysis.harvest import harvest, missing
 from analysis.link import Message, Times, messages
+from analysis.records.harvest import harvest, missing
 from analysis.table import combine, laid_out, readable
 from analysis.tables.link import Series, groups_of
 

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pandas as pd
 
-from analysis.harvest import PATTERN, missing, one_line, require_regular
-from analysis.imports import nccl_tests, osu
-from analysis.imports.rows import RanksMissing, Reading, Row, recorded
+from analysis.records.harvest import PATTERN, missing, one_line, require_regular
+from analysis.suites.collective import nccl_tests, osu
+from analysis.suites.collective.imported import RanksMissing, Reading, Row, recorded
 from analysis.table import laid_out
 
 ORDER = ["collective", "payload_bytes", "world_size", "source", "file", "in_place"]

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from analysis.imports.rows import Reading, Row, number, unfinished, whole_lines
+from analysis.suites.collective.imported import Reading, Row, number, unfinished, whole_lines
 
 SAME = (
     "all_gather", "all_reduce", "alltoallv", "broadcast", "gather", "hypercube", "reduce", "reduce_scatter", "scatter",

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from analysis.rows import DIMENSIONS
+from analysis.records.rows import DIMENSIONS
 from benchkit.statistics.estimators import SLOWEST_RANK
 from benchkit.statistics.summary import iteration_times, slowest_rank
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from analysis.harvest import one_line, require_regular
+from analysis.records.harvest import one_line, require_regular
 from analysis.table import laid_out
 from benchkit.api import lut
 from benchkit.suites.ring_attention import balancing, splits

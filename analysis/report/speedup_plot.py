@@ -5,9 +5,9 @@ from functools import partial
 import pandas as pd
 from matplotlib.figure import Figure
 
-from analysis import style
 from analysis.plots import Drawings
 from analysis.repetitions import FEWEST_RUNS, WITHIN
+from analysis.report import style
 from analysis.speedup import ACROSS, Baseline, compared
 from analysis.table import identity_columns, named
 

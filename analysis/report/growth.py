@@ -5,8 +5,8 @@ from typing import Any
 
 import pandas as pd
 
-from analysis.naming import Namer, milliseconds
 from analysis.repetitions import over_runs
+from analysis.report.naming import Namer, milliseconds
 from analysis.table import identity_columns
 from benchkit.statistics.intervals import median_interval
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from analysis.harvest import harvest
+from analysis.records.harvest import harvest
 from benchkit.statistics.estimators import LAST_ARRIVAL
 from benchkit.suites.collective.sizes import REDUCTIONS, SHARED_OUT
 

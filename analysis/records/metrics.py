@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from analysis import noise, within_job
+from analysis.records import comparisons, noise
 from benchkit.statistics.summary import algorithm_bandwidth, bus_bandwidth, computing_rate, slowest_rank
 
 Summary = Mapping[str, Any]
@@ -86,7 +86,7 @@ METRICS = (
     Metric("osu_mean_s", "ms", osu_mean, 1e3),
     Metric("rel_ci", "%", from_summary("rel_ci"), 100),
     *(Metric(name, "" if "speedup" in name else "%", from_summary(name), 1 if "speedup" in name else 100)
-      for name in within_job.FIGURES),
+      for name in comparisons.FIGURES),
     Metric("predicted_s", "ms", from_details("predicted_s"), 1e3),
     Metric("ideal_s", "ms", from_details("ideal_s"), 1e3),
     Metric("efficiency", "%", efficiency, 100),

@@ -8,11 +8,11 @@ from typing import Any
 
 import pandas as pd
 
-from analysis import traces
-from analysis.harvest import Harvest, missing, one_line, require_regular
-from analysis.ranks import WAITING
+from analysis.commands import traces
+from analysis.commands.traces import DEVICE, HOST, Event, Trace
+from analysis.records.harvest import Harvest, missing, one_line, require_regular
+from analysis.records.per_rank import WAITING
 from analysis.table import laid_out
-from analysis.traces import DEVICE, HOST, Event, Trace
 
 PATTERN = "*trace*rank*.json*"
 KERNELS = ("kernel", "gpu_memcpy", "gpu_memset")

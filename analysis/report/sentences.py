@@ -6,12 +6,12 @@ from typing import Any
 
 import pandas as pd
 
-from analysis.contests import contests, whole_work
-from analysis.growth import growth
-from analysis.naming import Namer, milliseconds, settings
-from analysis.noise import SPIKE
+from analysis.records.noise import SPIKE
+from analysis.records.rows import MAX_START_UNCERTAINTY
 from analysis.repetitions import WITHIN, over_runs, told_of_runs
-from analysis.rows import MAX_START_UNCERTAINTY
+from analysis.report.contests import contests, whole_work
+from analysis.report.growth import growth
+from analysis.report.naming import Namer, milliseconds, settings
 from analysis.table import identity_columns, named, own_columns, shortened
 
 NOISY_REL_CI = 0.05

@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from analysis.noise import SPIKE
-from analysis.rows import MAX_START_UNCERTAINTY, conditions, labels, plain, settings, taking_part
+from analysis.records.noise import SPIKE
+from analysis.records.rows import MAX_START_UNCERTAINTY, conditions, labels, plain, settings, taking_part
 from benchkit.statistics.summary import last_shares
 
 WAITING = "_wait"

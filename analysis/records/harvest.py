@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from analysis.ranks import rank_rows
-from analysis.rows import rows_of
-from analysis.validate import validate
+from analysis.records.per_rank import rank_rows
+from analysis.records.rows import rows_of
+from analysis.records.validate import validate
 from benchkit import record
 
 PATTERN = "*record.json"

@@ -1,0 +1,1 @@
+"""From record files to rows: found, checked, and given their derived figures."""

@@ -1,0 +1,1 @@
+"""Fits of latency and bandwidth, and results of other tools, for collectives."""
