@@ -117,7 +117,7 @@ BREAKAGES = [
         "analysis/test_transformer",
     ),
     Breakage("analysis/records/metrics.py", "(peak * 1e12) if", "(peak * 1e9) if", "analysis/test_transformer"),
-    Breakage("analysis/line.py", "1e-9 / self.byte_s", "1e-6 / self.byte_s", "analysis/test_link"),
+    Breakage("analysis/suites/collective/line.py", "1e-9 / self.byte_s", "1e-6 / self.byte_s", "analysis/test_link"),
     Breakage(
         "analysis/records/comparisons.py", "/ min(rivals) - 1", "/ max(rivals) - 1", "analysis/test_tensor_parallel"
     ),

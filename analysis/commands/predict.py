@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pandas as pd
 
-from analysis.link import Message, Times, messages
 from analysis.records.harvest import harvest, missing
+from analysis.suites.collective.fit import Message, Times, messages
+from analysis.suites.collective.table import Series, groups_of
 from analysis.table import combine, laid_out, readable
-from analysis.tables.link import Series, groups_of
 
 NOTE = (
     "Predicted, not measured, of calls back to back: latency and time per byte of one message, as\n"

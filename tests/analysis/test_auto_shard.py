@@ -4,10 +4,9 @@ import json
 
 import pytest
 
-from analysis import scaling
 from analysis.__main__ import main
 from analysis.plots import draw_all
-from analysis.tables import auto_shard
+from analysis.suites.auto_shard import scaling, table
 from benchkit.statistics.intervals import FEWEST_SAMPLES
 from tests.support.markdown import section
 from tests.support.records import make_record, tabulate_records, write_all
@@ -81,7 +80,7 @@ def records():
 
 def table_of(records):
     """The one table of Markdown that there is."""
-    [text] = auto_shard.write(tabulate_records(records)).values()
+    [text] = table.write(tabulate_records(records)).values()
     return text
 
 
@@ -276,13 +275,13 @@ def test_runs_are_one_row_and_what_is_unlike_keeps_apart(records):
     found = lines(table_of([lost, records[0]]), "Why not more")
     assert [row["why not more"] for row in found if row["scope"] == ""] == ["crash"]
     assert len(found) > 1
-    files = auto_shard.write(tabulate_records([*records, shard_record(scaling="weak"), make_record()]))
+    files = table.write(tabulate_records([*records, shard_record(scaling="weak"), make_record()]))
     assert list(files) == ["auto_shard_scaling-strong.md", "auto_shard_scaling-weak.md"]
-    assert auto_shard.write(tabulate_records([make_record()])) == {}
+    assert table.write(tabulate_records([make_record()])) == {}
 
 
 def test_jobs_with_other_fewest_devices_have_tables_of_their_own(records):
-    files = auto_shard.write(tabulate_records([records[0], shard_record(counts=(2, 4)) | {"run": "b"}]))
+    files = table.write(tabulate_records([records[0], shard_record(counts=(2, 4)) | {"run": "b"}]))
     assert list(files) == ["auto_shard_base_ranks-1.md", "auto_shard_base_ranks-2.md"]
 
 

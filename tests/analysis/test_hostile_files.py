@@ -13,7 +13,7 @@ from analysis.records import harvest as harvesting
 from analysis.records.harvest import harvest
 from analysis.report import size_plots, style
 from analysis.report.report import file_name
-from analysis.tables import link
+from analysis.suites.collective import table as link
 from tests.support.records import grid, make_record, make_rich_record, write_all
 
 

@@ -5,11 +5,11 @@ import random
 import numpy as np
 import pytest
 
-from analysis import link
 from analysis.__main__ import main
-from analysis.link import ALGORITHMS, Line, fit, left_out, line_through, messages
 from analysis.plots import draw_all
-from analysis.tables import link as link_tables
+from analysis.suites.collective import fit as link
+from analysis.suites.collective import table as link_tables
+from analysis.suites.collective.fit import ALGORITHMS, Line, fit, left_out, line_through, messages
 from tests.support.records import make_record, tabulate_records, write_all
 
 SIZES = [4.0**exponent for exponent in range(1, 13)]

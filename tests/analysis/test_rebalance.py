@@ -11,7 +11,8 @@ from analysis.__main__ import main
 from analysis.plots import draw_all
 from analysis.records import per_rank
 from analysis.report.sentences import describe
-from analysis.tables import matmul_lut, rebalance
+from analysis.suites.matmul_lut import table as matmul_lut
+from analysis.suites.ring_attention import table as rebalance
 from analysis.tables import write_all as tables_of
 from benchkit.statistics.intervals import FEWEST_ROUNDS
 from benchkit.statistics.summary import paired_speedup

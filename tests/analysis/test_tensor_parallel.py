@@ -11,7 +11,8 @@ from analysis.plots import draw_all
 from analysis.records import comparisons
 from analysis.repetitions import ONE_RUN
 from analysis.report.sentences import describe
-from analysis.tables import ddlb, tensor_parallel
+from analysis.suites.tensor_parallel import ddlb_csv
+from analysis.suites.tensor_parallel import table as tensor_parallel
 from benchkit.statistics.intervals import FEWEST_ROUNDS
 from benchkit.statistics.summary import paired_overlap
 from tests.support.records import make_record, tabulate_records
@@ -169,7 +170,7 @@ def test_shapes_are_whole_numbers_even_beside_rows_without_one():
 
 
 def test_the_table_has_the_columns_of_ddlb():
-    rows = list(csv.DictReader(io.StringIO(ddlb.write(tabulate_records([product_record()]))["ddlb.csv"])))
+    rows = list(csv.DictReader(io.StringIO(ddlb_csv.write(tabulate_records([product_record()]))["ddlb.csv"])))
     assert len(rows) == 6
     row = next(row for row in rows if row["implementation"] == "pipeline")
     assert row["option"] == "order=AG_after;chunks=4;comm_backend=gloo"
@@ -177,7 +178,7 @@ def test_the_table_has_the_columns_of_ddlb():
     assert float(row["max_time"]) >= 7 >= float(row["min_time"])
     assert (row["m"], row["hostname"], row["valid"]) == ("1024", "here", "True")
     assert float(row["Throughput (TFLOPS)"]) == pytest.approx(2 * 1024 * 512 * 256 / 7e-3 / 1e12, rel=1e-3)
-    assert ddlb.write(tabulate_records([make_record()])) == {}
+    assert ddlb_csv.write(tabulate_records([make_record()])) == {}
 
 
 def test_the_summary_tells_what_overlap_and_auto_are_worth():

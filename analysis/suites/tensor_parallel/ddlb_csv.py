@@ -4,7 +4,7 @@ from typing import Any
 
 import pandas as pd
 
-from analysis.tensor_parallel import OPTIONS, SUITES
+from analysis.suites.tensor_parallel.rows import OPTIONS, SUITES
 
 
 def write(table: pd.DataFrame) -> dict[str, str]:

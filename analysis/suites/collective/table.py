@@ -7,9 +7,9 @@ from functools import cached_property
 
 import pandas as pd
 
-from analysis.line import Line
-from analysis.link import FAR_OFF, FEWEST, MOST, Fit, fit, left_out
 from analysis.repetitions import over_runs, told_of_runs
+from analysis.suites.collective.fit import FAR_OFF, FEWEST, MOST, Fit, fit, left_out
+from analysis.suites.collective.line import Line
 from analysis.table import alike, as_markdown, readable
 from benchkit.statistics.estimators import LATENCY
 

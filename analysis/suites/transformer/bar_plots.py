@@ -5,10 +5,10 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from analysis.plots import Drawings
-from analysis.plots.transformer import Group, Kinds, drawn, explain
 from analysis.report import style
 from analysis.speedup import Baseline
-from analysis.tables.transformer import PHASES
+from analysis.suites.transformer.plot import Group, Kinds, drawn, explain
+from analysis.suites.transformer.rows import PHASES
 
 CELL = ["model", "context_length"]
 

@@ -7,8 +7,8 @@ from typing import Any
 import pandas as pd
 
 from analysis.repetitions import WITHIN, told_of_runs
+from analysis.suites.tensor_parallel.rows import BOUNDS, SHAPE, groups_of, shape_of, title_of
 from analysis.table import as_markdown
-from analysis.tensor_parallel import BOUNDS, SHAPE, groups_of, shape_of, title_of
 
 PLAIN, AUTO = "pytorch", "auto"
 Row = dict[str, Any]

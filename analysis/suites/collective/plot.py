@@ -7,12 +7,12 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from analysis.link import FAR_OFF
 from analysis.plots import Drawings
 from analysis.repetitions import bars_of, with_ranges
 from analysis.report import style
 from analysis.speedup import Baseline
-from analysis.tables.link import Series, groups_of
+from analysis.suites.collective.fit import FAR_OFF
+from analysis.suites.collective.table import Series, groups_of
 
 
 def draw(table: pd.DataFrame, baseline: Baseline | None) -> Drawings:

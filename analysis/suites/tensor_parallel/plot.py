@@ -13,7 +13,7 @@ from analysis.plots import Drawings
 from analysis.repetitions import bars_of, with_ranges
 from analysis.report import style
 from analysis.speedup import Baseline
-from analysis.tensor_parallel import BOUNDS, SHAPE, groups_of, shape_of, title_of
+from analysis.suites.tensor_parallel.rows import BOUNDS, SHAPE, groups_of, shape_of, title_of
 
 MOST_PANELS = 6
 """More shapes than this are told by the maps alone."""

@@ -5,8 +5,8 @@ from collections.abc import Callable, Iterable, Iterator
 import pandas as pd
 
 from analysis.repetitions import told_of_runs
+from analysis.suites.transformer.rows import ANY_PASS, CASE, PASSES, PHASES, rows_of, said, varying
 from analysis.table import INTERVAL, alike, as_markdown, identity_columns, intervals, own_columns, shortened
-from analysis.tables.transformer import ANY_PASS, CASE, PASSES, PHASES, rows_of, said, varying
 from benchkit.record import HARMLESS
 
 Tables = Iterator[tuple[str, pd.DataFrame]]

@@ -9,8 +9,8 @@ from analysis.plots import Drawings
 from analysis.repetitions import bars_of, over_runs, with_ranges
 from analysis.report import style
 from analysis.speedup import Baseline
+from analysis.suites.matmul_lut.table import SUITE, measured, shares
 from analysis.table import by_mechanism
-from analysis.tables.matmul_lut import SUITE, measured, shares
 
 MOST_TICKS = 40
 """Sizes named on the axis; of more, every second, third, … one."""

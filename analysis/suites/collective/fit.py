@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from analysis.line import Line, line_through, solved, student
+from analysis.suites.collective.line import Line, line_through, solved, student
 
 FAR_OFF = 0.25
 """A measured time that is further than this share of it from the line is marked."""

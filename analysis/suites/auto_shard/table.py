@@ -9,10 +9,20 @@ from typing import Any
 import pandas as pd
 
 from analysis.repetitions import by_fewest_ranks, over_runs, told_of_runs
-from analysis.scaling import PHASES, Row, amdahl, band, counted, further_counts, gain, reason, serial_share
+from analysis.suites.auto_shard.scaling import (
+    PHASES,
+    Row,
+    amdahl,
+    band,
+    counted,
+    further_counts,
+    gain,
+    reason,
+    serial_share,
+)
+from analysis.suites.transformer.rows import said
+from analysis.suites.transformer.table import digits
 from analysis.table import alike, as_markdown
-from analysis.tables.transformer import said
-from analysis.tables.transformer_summary import digits
 
 SUITE, RESIDENT, END_TO_END = "auto_shard", "resident", "end_to_end"
 CASE = ("workload", "sharding", "ranks", "scope")

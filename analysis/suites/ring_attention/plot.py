@@ -15,7 +15,7 @@ from analysis.plots import Drawings
 from analysis.repetitions import bars_of, with_ranges
 from analysis.report import style
 from analysis.speedup import Baseline
-from analysis.tables.rebalance import SUITE, cells_of
+from analysis.suites.ring_attention.table import SUITE, cells_of
 
 OTHERS = ("reference", "torch")
 """Measured beside the strategies, and no answer to unequal speeds."""

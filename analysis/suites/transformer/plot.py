@@ -12,8 +12,8 @@ from analysis.plots import Drawings
 from analysis.repetitions import bars_of, with_ranges
 from analysis.report import style
 from analysis.speedup import Baseline
+from analysis.suites.transformer.rows import CASE, PASSES, SUITE, rows_of, said, varying
 from analysis.table import alike
-from analysis.tables.transformer import CASE, PASSES, SUITE, rows_of, said, varying
 
 SHARED = ("device", "device_name", "dtype", "batch_size", "parallel", "ranks")
 """Settings that every figure tells, be they the same in all."""

@@ -12,10 +12,10 @@ from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 from analysis.plots import Drawings
 from analysis.repetitions import bars_of, with_ranges
 from analysis.report import style
-from analysis.scaling import PHASES, amdahl, counted, serial_share
 from analysis.speedup import Baseline
-from analysis.tables.auto_shard import END_TO_END, LIMITS, ONE, SCOPES, SHARDINGS, SUITE, TOLD, Group, groups_of
-from analysis.tables.transformer import said
+from analysis.suites.auto_shard.scaling import PHASES, amdahl, counted, serial_share
+from analysis.suites.auto_shard.table import END_TO_END, LIMITS, ONE, SCOPES, SHARDINGS, SUITE, TOLD, Group, groups_of
+from analysis.suites.transformer.rows import said
 
 SPEEDUP = ("speedup", *LIMITS)
 EFFICIENCY = ("efficiency", "efficiency_low", "efficiency_high")

@@ -1,0 +1,1 @@
+"""Speedup, phases and scaling of auto_shard."""

@@ -1,0 +1,1 @@
+"""Splits of a sequence compared."""

@@ -1,0 +1,1 @@
+"""Step times, phases and MFU over model sizes."""
