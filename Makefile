@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/ready
 
 TESTS ?= tests
-PACKAGES := benchkit benchkit/models benchkit/suites launch analysis hydra_plugins
+PACKAGES := benchkit benchkit/suites launch analysis hydra_plugins
 QUICK := -m 'not slow and not cluster'
 PARALLEL := -n auto --dist loadgroup
 

@@ -52,9 +52,8 @@ def suite(build: Callable[[Any, Any], list[Any]]) -> Callable[[Any, Any], list[A
 
 def suite_modules() -> list[str]:
     """The names of all modules that define suites."""
-    import benchkit.suites
-
-    own = [f"benchkit.suites.{found.name}" for found in pkgutil.iter_modules(benchkit.suites.__path__)]
+    found = importlib.import_module("benchkit.suites").__path__
+    own = [f"benchkit.suites.{each.name}.suite" for each in pkgutil.iter_modules(found)]
     return own + [name for name in os.environ.get(EXTRA_SUITES, "").split(",") if name]
 
 

@@ -192,6 +192,11 @@ def check_ranges(config: Any, prefix: str = "") -> None:
             raise ConfigError(f"{prefix}{item.name}={value}: allowed is {described.allowed()} ({described.doc})")
 
 
+def as_list(value: Any) -> list[Any]:
+    """The values of a key that takes one or a list of them."""
+    return list(value) if isinstance(value, list | tuple) else [value]
+
+
 def as_dict(config: RunConfig) -> dict[str, Any]:
     """The configuration as plain dictionaries, as a record stores it."""
     return dataclasses.asdict(config)

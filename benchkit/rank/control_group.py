@@ -1,11 +1,11 @@
 """The ranks' control channel, beside what is measured."""
 
 from dataclasses import dataclass
-from typing import Any
 
-import orjson
 import torch
 import torch.distributed as dist
+
+from benchkit.api.gather import gather_json
 
 
 @dataclass(frozen=True)
@@ -40,21 +40,3 @@ class Group:
             next((Finding(reason, rank) for rank, reason in enumerate(column) if reason), Finding())
             for column in columns
         ]
-
-
-def gather_json(value: Any, group: dist.ProcessGroup | None = None) -> list[Any]:
-    """Every rank's value, plain JSON data, in order of ranks; all ranks of the group call this together.
-
-    In place of `all_gather_object`, which unpickles, and so runs, what the other ranks send.
-    """
-    device = torch.device("cuda" if dist.get_backend(group) == "nccl" else "cpu")
-    mine = torch.frombuffer(bytearray(orjson.dumps(value)), dtype=torch.uint8).to(device)
-    size = torch.tensor([mine.numel()], device=device)
-    sizes = [torch.empty_like(size) for _ in range(dist.get_world_size(group))]
-    dist.all_gather(sizes, size, group=group)
-    padded = torch.zeros(int(max(sizes)), dtype=torch.uint8, device=device)
-    padded[: mine.numel()] = mine
-    gathered = [torch.empty_like(padded) for _ in sizes]
-    dist.all_gather(gathered, padded, group=group)
-    rows = [row.cpu().numpy().tobytes() for row in gathered]
-    return [orjson.loads(row[: int(size)]) for row, size in zip(rows, sizes, strict=True)]

@@ -13,10 +13,10 @@ from benchkit.suites.ring_attention import cases, ring, splits, torch_reference
 from benchkit.suites.ring_attention import planner as rebalance
 from benchkit.suites.ring_attention.attention import Exact, Layer, attend, merge
 from benchkit.suites.ring_attention.cases import Running, Shared
+from benchkit.suites.ring_attention.config import STRATEGIES, read_table
 from benchkit.suites.ring_attention.planner import Online, Planner, fit_cost
 from benchkit.suites.ring_attention.ring import Block, Ring, blocks
 from benchkit.suites.ring_attention.splits import CostModel, Split
-from benchkit.suites.ring_attention.suite import STRATEGIES, read_table
 from tests.support.cli import ROOT, Cli
 from tests.support.records import dangling
 

@@ -12,11 +12,10 @@ from benchkit.suites.tensor_parallel import symmetric_memory
 from benchkit.suites.tensor_parallel.autotune import Costs, Trial, choose, measure_costs
 from benchkit.suites.tensor_parallel.columnwise import Columnwise, chunks_of
 from benchkit.suites.tensor_parallel.columnwise_cases import ColumnwiseCases
+from benchkit.suites.tensor_parallel.config import TpColumnwiseConfig, TpRowwiseConfig
 from benchkit.suites.tensor_parallel.operands import Factory, Shards, require_close, require_exact
 from benchkit.suites.tensor_parallel.options import expand
 from benchkit.suites.tensor_parallel.rowwise_cases import RowwiseCases
-from benchkit.suites.tensor_parallel.tp_columnwise import TpColumnwiseConfig
-from benchkit.suites.tensor_parallel.tp_rowwise import TpRowwiseConfig
 from tests.support.cli import Cli
 from tests.support.records import dangling
 

@@ -2,12 +2,13 @@
 
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch.distributed.device_mesh import DeviceMesh
 
 from benchkit.api.case import Case, Rank, Work
+from benchkit.suites.auto_shard.config import AutoShardConfig
 from benchkit.suites.auto_shard.costs import measure_costs
 from benchkit.suites.auto_shard.dispatcher_program import Dispatched
 from benchkit.suites.auto_shard.dtensor_program import Sharded
@@ -15,9 +16,6 @@ from benchkit.suites.auto_shard.planner import Planner
 from benchkit.suites.auto_shard.plans import Costs, Plan
 from benchkit.suites.auto_shard.program import COMMUNICATE, COMPUTE, PHASES, Program
 from benchkit.suites.auto_shard.workloads import Workload, parse
-
-if TYPE_CHECKING:
-    from benchkit.suites.auto_shard.suite import AutoShardConfig
 
 ONE, INDEPENDENT, DISPATCHER = "none", "independent", "dispatcher"
 """Of `sharding`: on one device; each device a whole workload of its own; GT's architecture. The others are planners."""
@@ -54,7 +52,7 @@ class Variant:
 class AutoShard:
     """One rank's side of a job. All ranks make the same cases in the same order."""
 
-    def __init__(self, config: "AutoShardConfig", rank: Rank) -> None:
+    def __init__(self, config: AutoShardConfig, rank: Rank) -> None:
         self.config, self.rank = config, rank
         self.dtype: torch.dtype = getattr(torch, config.dtype)
         self.counts = sorted(config.devices)

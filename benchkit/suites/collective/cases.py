@@ -5,7 +5,6 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import count
-from typing import TYPE_CHECKING
 
 import torch
 import torch.distributed as dist
@@ -15,11 +14,9 @@ from benchkit.api.case import Case, Rank, Work
 from benchkit.api.regions import WAIT, region
 from benchkit.errors import InvalidResult, Unavailable
 from benchkit.statistics.estimators import BACK_TO_BACK, LAST_ARRIVAL, LATENCY, SLOWEST_RANK
+from benchkit.suites.collective.config import CollectiveConfig
 from benchkit.suites.collective.operations import Collective, Drawn, Operation
 from benchkit.suites.collective.sizes import bus_factor, part_sizes
-
-if TYPE_CHECKING:
-    from benchkit.suites.collective.suite import CollectiveConfig
 
 ISSUE = "issue_on_host"
 """Region: until an asynchronous call has returned, by the host's clock on a GPU, too."""
@@ -32,7 +29,7 @@ TIMED = -1
 """The turn whose inputs are timed; checks draw others."""
 
 
-def cases_of(config: "CollectiveConfig", rank: Rank) -> list[Case]:
+def cases_of(config: CollectiveConfig, rank: Rank) -> list[Case]:
     """The cases of a job: back to back, and where a call is short also the latency of one by itself.
 
     One case says why where the collective does not fit the memory, or is not there.

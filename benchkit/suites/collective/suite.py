@@ -1,40 +1,10 @@
-"""Collectives of torch.distributed, each with the payload and bus bandwidth of nccl-tests."""
-
-from dataclasses import dataclass
-from typing import Any
+"""Time and bandwidth of the collectives of torch.distributed."""
 
 from benchkit.api.case import Case, Rank
 from benchkit.api.registry import suite
-from benchkit.api.schema import RunConfig, key
-from benchkit.errors import ConfigError
-from benchkit.suites.collective.sizes import COLLECTIVES, RAGGED, REDUCTIONS, mebibytes
+from benchkit.suites.collective.config import CollectiveConfig
 
 PRELOAD = ("benchkit.suites.collective.cases",)
-
-
-@dataclass
-class CollectiveConfig(RunConfig):
-    collective: str = key("which one; send_recv: there and back between two ranks", choices=COLLECTIVES)
-    data_size: Any = key("size S of nccl-tests, a number of MiB or with its unit (4B, 1KiB)", unit="MiB")
-    dtype: str = key("element type", choices=("float16", "bfloat16", "float32", "float64", "int32", "int64"))
-    reduce_op: str = key("reduction, where there is one", choices=("sum", "avg", "min", "max", "product"))
-    async_op: bool = key("whether calls return at once and are waited for, each timed apart")
-    ragged: bool = key("whether ranks' parts are of unlike sizes")
-
-    def check(self) -> None:
-        super().check()
-        self.data_size = mebibytes(self.data_size)
-        name = self.collective
-        if self.reduce_op == "avg" and self.dtype.startswith("int"):
-            raise ConfigError(f"reduce_op=avg: allowed with a floating-point dtype, not dtype={self.dtype}")
-        if name not in REDUCTIONS and self.reduce_op != "sum":
-            raise ConfigError(f"reduce_op={self.reduce_op}: {name} has none; leave it at sum")
-        if self.ragged and name not in RAGGED:
-            raise ConfigError(f"ragged=true: allowed with collective={'|'.join(RAGGED)}, not {name}")
-        if self.async_op and name == "send_recv":
-            raise ConfigError("async_op=true: a ping-pong waits for each message; leave it false")
-        if name == "send_recv" and self.world_size == 1:
-            raise ConfigError("collective=send_recv: needs two ranks; allowed is world_size >= 2")
 
 
 @suite

@@ -9,6 +9,8 @@ from benchkit.suites.tensor_parallel.options import Allowed, expand
 
 BACKENDS = ("default", "gloo", "nccl", "ucc", "ucc/tl/nccl", "ucc/tl/cuda", "ucc/tl/ucp")
 """Of a single case; `default`: that of the job."""
+ORDERS = ("AG_before", "AG_after")
+COLLECTIVES = ("reduce_scatter", "all_reduce")
 
 
 @dataclass
@@ -38,3 +40,30 @@ class TensorParallelConfig(RunConfig):
     def check(self) -> None:
         super().check()
         expand(self.implementations, self.allowed)
+
+
+@dataclass
+class TpColumnwiseConfig(TensorParallelConfig):
+    allowed: ClassVar[Allowed] = {
+        "compute_only": {"size": ("sharded", "unsharded")},
+        "comm_only": {"order": ORDERS, "backend": BACKENDS},
+        "p2p_comm_only": {"order": ORDERS, "backend": BACKENDS},
+        "pytorch": {"order": ORDERS, "backend": BACKENDS},
+        "pipeline": {"order": ORDERS, "chunks": int, "backend": BACKENDS},
+        "p2p_pipeline": {"order": ORDERS, "chunks": int, "backend": BACKENDS},
+        "symmetric_memory": {},
+        "auto": {"backend": BACKENDS},
+    }
+
+
+@dataclass
+class TpRowwiseConfig(TensorParallelConfig):
+    allowed: ClassVar[Allowed] = {
+        "compute_only": {"size": ("sharded", "unsharded")},
+        "comm_only": {"collective": COLLECTIVES, "backend": BACKENDS},
+        "p2p_comm_only": {"backend": BACKENDS},
+        "pytorch": {"collective": COLLECTIVES, "backend": BACKENDS},
+        "pipeline": {"chunks": int, "backend": BACKENDS},
+        "p2p_pipeline": {"chunks": int, "backend": BACKENDS},
+        "auto": {"backend": BACKENDS},
+    }

@@ -4,6 +4,7 @@ import itertools
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from benchkit.api.schema import as_list
 from benchkit.errors import ConfigError
 
 Values = tuple[str, ...] | type[int]
@@ -42,10 +43,6 @@ def combinations(name: str, group: Any, options: Mapping[str, Values]) -> Iterat
         values.append([checked(f"{name}.{option}", value, choices) for value in as_list(wanted)])
     for chosen in itertools.product(*values):
         yield {"implementation": name, **dict(zip(options, chosen, strict=True))}
-
-
-def as_list(value: Any) -> list[Any]:
-    return list(value) if isinstance(value, list | tuple) else [value]
 
 
 def checked(name: str, value: Any, choices: Values) -> str | int:

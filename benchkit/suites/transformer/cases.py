@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from benchkit.api.case import Case, Parts, Rank, Work
-from benchkit.rank.control_group import gather_json
+from benchkit.api.gather import gather_json
 from benchkit.suites.transformer import kernels, parallel, peak_flops
 from benchkit.suites.transformer.communication import Communication, communicates
 from benchkit.suites.transformer.data import Batches
@@ -25,7 +25,7 @@ from benchkit.suites.transformer.passes import REGIONS, Steps
 if TYPE_CHECKING:
     from torch.distributed.device_mesh import DeviceMesh
 
-    from benchkit.suites.transformer.suite import TransformerConfig
+    from benchkit.suites.transformer.config import TransformerConfig
 
 Labels = dict[str, str | int | float]
 SPARE_BYTES = 300 * 10**6

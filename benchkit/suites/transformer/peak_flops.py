@@ -8,8 +8,8 @@ from typing import Any
 import torch
 
 from benchkit.api.case import Rank
+from benchkit.api.gather import gather_json
 from benchkit.api.schema import ModelConfig
-from benchkit.rank.control_group import gather_json
 
 SQUARE = {"cpu": 2048, "cuda": 8192}
 

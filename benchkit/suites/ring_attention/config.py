@@ -1,0 +1,41 @@
+"""Ring attention over ranks of unequal speed: one causal (or full) attention layer, its sequence split by strategy."""
+
+from dataclasses import dataclass
+
+from benchkit.api import lut
+from benchkit.api.schema import RunConfig, key
+from benchkit.errors import ConfigError
+
+BASELINE = "even"
+STRATEGIES = ("reference", "even", "uneven", "lut", "formula", "balanced", "zigzag", "online", "torch")
+
+
+@dataclass
+class RingAttentionConfig(RunConfig):
+    seq_len: int = key("tokens of the whole sequence", unit="tokens", at_least=1)
+    num_heads: int = key("attention heads", at_least=1)
+    head_dim: int = key("width of a head; even, for rotary positions", at_least=2)
+    dtype: str = key("of weights, inputs and what is sent", choices=("float16", "bfloat16", "float32", "float64"))
+    causal: bool = key("whether a query sees only what comes before it")
+    align: int = key("splits are at multiples of so many tokens", unit="tokens", at_least=1)
+    strategies: list[str] = key("how the sequence is split, each a case of the job", choices=STRATEGIES)
+    lut: str | None = key("table for strategy lut, performance by compute share: CSV of matmul_lut, or of latencies")
+
+    def check(self) -> None:
+        super().check()
+        if self.head_dim % 2:
+            raise ConfigError(f"head_dim={self.head_dim}: allowed are even numbers")
+        if self.hardware.device == "cpu" and self.dtype == "float16":
+            raise ConfigError("dtype=float16: allowed on a cpu are bfloat16, float32 and float64")
+        if self.hardware.device == "cuda" and self.dtype == "float64":
+            raise ConfigError("dtype=float64: allowed on a GPU are float16, bfloat16 and float32")
+        if self.lut is not None:
+            read_table(self.lut, self.seq_len, self.dtype)
+
+
+def read_table(path: str, seq_len: int, dtype: str) -> lut.Table:
+    """As lut.read, but raises ConfigError that names the key."""
+    try:
+        return lut.read(path, seq_len, dtype)
+    except ValueError as error:
+        raise ConfigError(f"lut={path}: {error}") from None
