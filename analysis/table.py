@@ -5,10 +5,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import pandas as pd
-from tabulate import tabulate
 
 from analysis.records.metrics import METRICS
 from analysis.records.rows import DETAILS, DIMENSIONS, MODEL
+from analysis.text import laid_out, named, shortened
 
 SETTINGS = ("suite", "status", "backend", "device", "world_size", "model")
 HARDWARE_AND_SOFTWARE = ("device_name", "torch", "cuda", "nccl", "commit", "kernel")
@@ -159,27 +159,6 @@ def intervals(table: pd.DataFrame) -> pd.Series:
     return table.apply(text, axis=1)
 
 
-def readable(num_bytes: float) -> str:
-    """A size with a unit that suits it: "4 B", "1 KiB", "16 MiB"."""
-    for unit, factor in (("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10)):
-        if num_bytes >= factor:
-            return f"{num_bytes / factor:.4g} {unit}"
-    return f"{num_bytes:.4g} B"
-
-
-def named(column: str, value: Any) -> str:
-    """A setting as a sentence or a label has it."""
-    if column == "data_size":
-        return readable(value * 2**20)
-    return f"{value:g}" if isinstance(value, float) else str(value)
-
-
-def shortened(reason: str) -> str:
-    """The first line of a reason or a warning, cut to what a table bears."""
-    line = str(reason).split("\n")[0]
-    return line if len(line) <= 80 else line[:77] + "..."
-
-
 def as_text(table: pd.DataFrame) -> str:
     """The combined table for a terminal: what all rows share stands once, above it."""
     shown = for_print(table)
@@ -192,9 +171,3 @@ def as_text(table: pd.DataFrame) -> str:
 def as_markdown(table: pd.DataFrame, shaped: bool = False) -> str:
     """The combined table in Markdown; `shaped` where the columns are meant for a reader already."""
     return laid_out(table if shaped else for_print(table), "github")
-
-
-def laid_out(shown: pd.DataFrame, style: str) -> str:
-    """Empty where there is nothing, four digits where there is a number."""
-    text = shown.astype(object).where(shown.notna(), "")
-    return tabulate(text.to_dict("list"), headers="keys", tablefmt=style, floatfmt=".4g")

@@ -9,8 +9,9 @@ import yaml
 from hydra import compose, initialize_config_dir
 from omegaconf import MISSING
 
+from benchkit.api.keys import described_keys, nested_schema
 from benchkit.api.registry import load_suites
-from benchkit.api.schema import RunConfig, described_keys, nested_schema
+from benchkit.api.schema import RunConfig
 from benchkit.config import compose as composition
 from tests.support.cli import ROOT
 

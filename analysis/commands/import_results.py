@@ -11,7 +11,7 @@ import pandas as pd
 from analysis.records.harvest import PATTERN, missing, one_line, require_regular
 from analysis.suites.collective import nccl_tests, osu
 from analysis.suites.collective.imported import RanksMissing, Reading, Row, recorded
-from analysis.table import laid_out
+from analysis.text import laid_out
 
 ORDER = ["collective", "payload_bytes", "world_size", "source", "file", "in_place"]
 """So that what should be compared stands together."""

@@ -9,7 +9,7 @@ from pathlib import Path
 import pandas as pd
 
 from analysis.records.harvest import one_line, require_regular
-from analysis.table import laid_out
+from analysis.text import laid_out
 from benchkit.api import lut
 from benchkit.suites.ring_attention import balancing, splits
 from benchkit.suites.ring_attention.splits import CostModel, Split

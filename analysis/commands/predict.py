@@ -12,7 +12,8 @@ import pandas as pd
 from analysis.records.harvest import harvest, missing
 from analysis.suites.collective.fit import Message, Times, messages
 from analysis.suites.collective.table import Series, groups_of
-from analysis.table import combine, laid_out, readable
+from analysis.table import combine
+from analysis.text import laid_out, readable
 
 NOTE = (
     "Predicted, not measured, of calls back to back: latency and time per byte of one message, as\n"

@@ -12,7 +12,7 @@ from analysis.commands import traces
 from analysis.commands.traces import DEVICE, HOST, Event, Trace
 from analysis.records.harvest import Harvest, missing, one_line, require_regular
 from analysis.records.per_rank import WAITING
-from analysis.table import laid_out
+from analysis.text import laid_out
 
 PATTERN = "*trace*rank*.json*"
 KERNELS = ("kernel", "gpu_memcpy", "gpu_memset")

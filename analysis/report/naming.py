@@ -5,7 +5,8 @@ from typing import Any
 
 import pandas as pd
 
-from analysis.table import identity_columns, is_repeated, named
+from analysis.table import identity_columns, is_repeated
+from analysis.text import named
 
 
 class Namer:

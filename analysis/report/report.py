@@ -9,13 +9,12 @@ from typing import Any
 
 import pandas as pd
 
-from analysis import tables
-from analysis.plots import draw_all
 from analysis.records import per_rank as ranks
 from analysis.records.metrics import METRICS
 from analysis.repetitions import over_runs
 from analysis.report import sentences, style
 from analysis.report.attempts import or_left_out
+from analysis.report.discover import draw_all, write_all
 from analysis.speedup import Baseline, compared
 from analysis.table import as_markdown, identity_columns, is_repeated
 
@@ -38,7 +37,7 @@ def write_report(
         text = or_left_out(name, make)
         if text is not None:
             yield write(folder / name, text)
-    for name, text in tables.write_all(table, or_left_out):
+    for name, text in write_all(table, or_left_out):
         yield write(folder / file_name(name), text)
     if not (table["status"] == "ok").any():
         return

@@ -12,7 +12,8 @@ from analysis.repetitions import WITHIN, over_runs, told_of_runs
 from analysis.report.contests import contests, whole_work
 from analysis.report.growth import growth
 from analysis.report.naming import Namer, milliseconds, settings
-from analysis.table import identity_columns, named, own_columns, shortened
+from analysis.table import identity_columns, own_columns
+from analysis.text import named, shortened
 
 NOISY_REL_CI = 0.05
 """A median known no better than this is called noisy."""

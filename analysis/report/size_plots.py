@@ -7,9 +7,9 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from analysis.plots import Drawings
 from analysis.repetitions import bars_of, over_runs, with_ranges
 from analysis.report import style
+from analysis.report.discover import Drawings
 from analysis.speedup import Baseline
 from analysis.table import HARDWARE_AND_SOFTWARE, identity_columns, subjects
 

@@ -5,11 +5,12 @@ from functools import partial
 import pandas as pd
 from matplotlib.figure import Figure
 
-from analysis.plots import Drawings
 from analysis.repetitions import FEWEST_RUNS, WITHIN
 from analysis.report import style
+from analysis.report.discover import Drawings
 from analysis.speedup import ACROSS, Baseline, compared
-from analysis.table import identity_columns, named
+from analysis.table import identity_columns
+from analysis.text import named
 
 
 def draw(table: pd.DataFrame, baseline: Baseline | None) -> Drawings:

@@ -16,7 +16,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter
 
-from analysis.table import readable
+from analysis.text import readable
 
 MARKERS = "osD^vP*X"
 DOTS_PER_INCH = 200

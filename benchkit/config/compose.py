@@ -13,9 +13,9 @@ from hydra.core.config_store import ConfigStore
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from benchkit.api import schema as schemas
+from benchkit.api.keys import Key, check_ranges, described_keys
 from benchkit.api.registry import SUITES, load_suites
-from benchkit.api.schema import Key, ModelConfig, RunConfig, described_keys
+from benchkit.api.schema import ModelConfig, RunConfig
 from benchkit.environment import visible_gpus
 from benchkit.errors import ConfigError
 from benchkit.suites.transformer.flops import parameters
@@ -64,7 +64,7 @@ def typed(composed: DictConfig) -> RunConfig:
     refuse_unknown_keys(composed)
     config = OmegaConf.to_object(composed)
     assert isinstance(config, RunConfig)
-    schemas.check_ranges(config)
+    check_ranges(config)
     config.check()
     return config
 

@@ -1,26 +1,16 @@
 """Which ranks run where: what each agent takes of a point's ranks, and the threads and devices they get."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from benchkit.api.schema import RunConfig
 from benchkit.point.agents import Crew
+from benchkit.rank.assignment import Place, by_mps
 from launch.agents.member import Member
 from launch.slowdown import mps
 
 TO_OTHER_AGENTS = ("visible_gpus", "store_file", "network")
 """Facts that agents tell each other and no record."""
-
-
-@dataclass(frozen=True)
-class Place:
-    """Where one rank runs. `device_index` counts the GPUs that its agent sees."""
-
-    rank: int
-    local_rank: int
-    local_world_size: int
-    device_index: int
 
 
 @dataclass(frozen=True)
@@ -71,11 +61,6 @@ def factors(config: RunConfig, world_size: int) -> tuple[float, ...]:
     """How many times slower each rank is to be; a single number is the last rank's."""
     asked = config.hardware.slowdown
     return tuple(asked) if isinstance(asked, list) else (1.0,) * (world_size - 1) + (float(asked),)
-
-
-def by_mps(config: RunConfig, slowdown: Sequence[float]) -> bool:
-    """Whether ranks get shares of GPUs by MPS: where one is slowed, and where equal shares are asked for to compare."""
-    return config.hardware.device == "cuda" and (config.hardware.slow_by == "mps" or max(slowdown) > 1)
 
 
 def uneven(world_size: int, num_agents: int) -> str:

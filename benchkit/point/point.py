@@ -1,5 +1,6 @@
 """One point of a sweep as it is handed to whoever runs it: an agent here, or a job of Slurm's."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -7,6 +8,9 @@ from typing import Any
 from benchkit import record
 from benchkit.api.schema import RunConfig
 from benchkit.point.placement import Layout, factors
+
+Report = Callable[[dict[str, Any]], None]
+"""Takes the record of a point that has ended."""
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,7 @@
 
 import contextlib
 import datetime
+import re
 import tempfile
 import time
 from pathlib import Path
@@ -16,6 +17,22 @@ from benchkit.point.point import Point
 from launch import topology
 
 RETRY_AFTER_S = (0.1, 1.0, 3.0)
+
+
+def set_aside(folder: Path) -> int:
+    """Renames what an earlier attempt at a point left in its folder, and returns the number of the next attempt."""
+    numbers = [
+        int(found[1]) for path in folder.glob("attempt_*.json") if (found := re.match(r"attempt_(\d+)\.", path.name))
+    ]
+    number = 1 + max(numbers, default=0)
+    if not (folder / record.FILE_NAME).exists():
+        return number
+    prefix = f"attempt_{number}"
+    for path in list(folder.glob("*rank_*")):  # logs and traces
+        if not path.name.startswith("attempt_"):
+            path.rename(folder / f"{prefix}_{path.name}")
+    (folder / record.FILE_NAME).rename(folder / f"{prefix}.json")  # the last: where it is, all have been renamed
+    return number + 1
 
 
 def store(result: dict[str, Any], folder: Path) -> None:

@@ -22,11 +22,9 @@ from benchkit.point.agents import Crew
 from benchkit.point.claim import POINT_FILE, claimed
 from benchkit.point.outcome import error_report
 from benchkit.point.placement import Layout
-from benchkit.point.point import Point
-from benchkit.rank.assignment import Assignment
+from benchkit.point.point import Point, Report
+from benchkit.rank.assignment import Assignment, by_mps
 from benchkit.rank.rendezvous import Rendezvous
-from benchkit.sweep import resume
-from benchkit.sweep.progress import PROGRESS
 from launch import signals
 from launch.agents import clock_sync
 from launch.agents.clock_sync import Offset
@@ -44,8 +42,8 @@ CAUSE_S = 0.5
 """After a signal, how long the death of another agent, which may be why it came, can take to be known."""
 
 
-def run_and_tell(point: Point) -> str:
-    """Runs one point and returns its status; agent 0 also prints its line."""
+def run_and_report(point: Point, report: Report) -> str:
+    """Runs one point and returns its status; agent 0 also reports its record."""
     agents = crew.crew().agents
     try:
         make_folder(point.folder)
@@ -58,7 +56,7 @@ def run_and_tell(point: Point) -> str:
         log.error("%s: no record: %r", " ".join(point.overrides), error)
         return "error"
     if agents.first:
-        log.info(PROGRESS.line(result))
+        report(result)
     return str(result["status"])
 
 
@@ -80,7 +78,7 @@ def run_point(point: Point) -> dict[str, Any]:
     plan = placement.lay_out(point.config, here)
     result = recording.new_record(point, plan)
     if here.agents.first:
-        result["attempt"] = resume.set_aside(point.folder)
+        result["attempt"] = recording.set_aside(point.folder)
     try:
         result |= attempt(point, here, plan, result)
     except HostBusy as busy:
@@ -150,7 +148,7 @@ def fork_ranks(
     try:
         if config.start_method == "forkserver":
             start_fork_server([config.suite])
-        with mps.daemon(placement.by_mps(config, plan.slowdown), len(crew.on_host_of(agents.me))) as shares:
+        with mps.daemon(by_mps(config, plan.slowdown), len(crew.on_host_of(agents.me))) as shares:
             outcome = start.run_ranks(
                 "benchkit.rank.main:run_rank",
                 [

@@ -10,7 +10,7 @@ import torch.distributed as dist
 
 from benchkit.api.schema import RunConfig
 from benchkit.errors import Unavailable
-from benchkit.point.placement import Place
+from benchkit.rank.assignment import Place
 from benchkit.rank.rendezvous import STORE_TIMEOUT, Rendezvous
 
 

@@ -13,9 +13,8 @@ from benchkit.api.regions import marked_by
 from benchkit.api.registry import load_suites
 from benchkit.api.schema import RunConfig
 from benchkit.measure.clocks import Clock, CudaClock, HostClock
-from benchkit.point.placement import by_mps
 from benchkit.rank import backends
-from benchkit.rank.assignment import Assignment
+from benchkit.rank.assignment import Assignment, by_mps
 from benchkit.rank.calibration import Pedal, Prober, calibrate
 from benchkit.rank.control_group import Group
 from benchkit.rank.profiling import record_traces, trace_file

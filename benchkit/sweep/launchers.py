@@ -12,7 +12,8 @@ from omegaconf import DictConfig
 
 from benchkit.api.schema import RunConfig
 from benchkit.errors import ConfigError
-from benchkit.point.point import Point
+from benchkit.point.point import Point, Report
+from benchkit.point.run import run_and_report
 from launch.topology import Started
 
 
@@ -40,12 +41,13 @@ class Launcher(launcher.Launcher):
             )
 
     @abstractmethod
-    def run(self, points: Sequence[Point], folder: Path) -> Iterator[str]:
+    def run(self, points: Sequence[Point], folder: Path, report: Report) -> Iterator[str]:
         """Runs points and yields the status of each as it ends.
 
         Args:
             points: composed and checked.
             folder: of the sweep.
+            report: takes the record of each point that has ended.
         """
 
 
@@ -55,8 +57,6 @@ class InPlace(Launcher):
     def __init__(self, **params: Any) -> None:
         """Takes what `hydra.launcher` holds, which is nothing."""
 
-    def run(self, points: Sequence[Point], folder: Path) -> Iterator[str]:
-        from benchkit.point.run import run_and_tell  # numpy is imported from here on
-
+    def run(self, points: Sequence[Point], folder: Path, report: Report) -> Iterator[str]:
         for point in points:
-            yield run_and_tell(point)
+            yield run_and_report(point, report)

@@ -14,6 +14,7 @@ from benchkit.statistics.summary import algorithm_bandwidth, bus_bandwidth, iter
 
 LONG_SWEEP = 5
 """Points from which a sweep gets a bar."""
+log = logging.getLogger("benchkit")
 
 
 class ConsoleHandler(logging.StreamHandler):  # type: ignore[type-arg]
@@ -28,36 +29,35 @@ class ConsoleHandler(logging.StreamHandler):  # type: ignore[type-arg]
 
 
 class Progress:
-    """Counts the points of a sweep; without one, a point's line has no number."""
+    """Counts the points of a sweep and prints a line for each as it ends.
 
-    def __init__(self) -> None:
-        self.total = 0
-        self.done = 0
-        self.bar: Any = None
+    Args:
+        total: points of the sweep; without several, a point's line has no number.
+        done: those of them that are measured already.
+    """
 
-    def start(self, total: int, done: int = 0) -> None:
-        """Begins a sweep of `total` points, of which some are done already."""
+    def __init__(self, total: int = 1, done: int = 0) -> None:
         self.total, self.done = total, done
         tqdm.monitor_interval = 0  # no thread beside the ranks
         hidden = total < LONG_SWEEP or None  # None: hidden where standard error is no terminal
         self.bar = tqdm(total=total, initial=done, unit="point", disable=hidden, leave=False, mininterval=0)
 
+    def report(self, record: dict[str, Any]) -> None:
+        """Prints the line of a point that has ended."""
+        log.info(self.line(record))
+
     def line(self, record: dict[str, Any]) -> str:
-        """The line of one finished point."""
+        """Counts one more point and returns its line."""
         self.done += 1
-        if self.bar is not None:
-            self.bar.update()
+        self.bar.update()
         number = f"[{self.done:>{len(str(self.total))}}/{self.total}] " if self.total > 1 else ""
         return number + printable(point_line(record))
 
     def stop(self) -> None:
-        """Ends the sweep."""
-        if self.bar is not None:
-            self.bar.close()
-        self.total, self.bar = 0, None
+        """Takes the bar away."""
+        self.bar.close()
 
 
-PROGRESS = Progress()
 IN_HEAD = ("hydra.", "suite=", "collective=", "backend=", "hardware=", "world_size=", "sweep=", "launcher=")
 """Overrides that the head of a point's line says already."""
 

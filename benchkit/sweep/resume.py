@@ -123,22 +123,6 @@ def described(differing: Mapping[str, Sequence[str]]) -> str:
     )
 
 
-def set_aside(folder: Path) -> int:
-    """Renames what an earlier attempt at a point left in its folder, and returns the number of the next attempt."""
-    numbers = [
-        int(found[1]) for path in folder.glob("attempt_*.json") if (found := re.match(r"attempt_(\d+)\.", path.name))
-    ]
-    number = 1 + max(numbers, default=0)
-    if not (folder / record.FILE_NAME).exists():
-        return number
-    prefix = f"attempt_{number}"
-    for path in list(folder.glob("*rank_*")):  # logs and traces
-        if not path.name.startswith("attempt_"):
-            path.rename(folder / f"{prefix}_{path.name}")
-    (folder / record.FILE_NAME).rename(folder / f"{prefix}.json")  # the last: where it is, all have been renamed
-    return number + 1
-
-
 def finished_elsewhere(content: Mapping[str, Any], world_size: int) -> bool:
     """Whether a finished record of `world_size: auto` is of another number of ranks than there would be now."""
     config = content.get("config")

@@ -23,6 +23,7 @@ from benchkit.point import recording
 from benchkit.point.claim import POINT_FILE, claimed
 from benchkit.point.outcome import error_report
 from benchkit.point.point import Point
+from benchkit.point.run import run_and_report
 from benchkit.sweep import resume
 from launch import topology
 from launch.agents.group import STEP_S, Agents
@@ -65,15 +66,16 @@ class Job:
         show_log()
         handle(STOPPING, self.stop)
         signal.signal(signal.SIGCONT, signal.SIG_DFL)
-        from benchkit.point.run import run_and_tell  # numpy is imported from here on
+        from benchkit.sweep.progress import Progress  # numpy is imported from here on
 
         start_fork_server(point.config.suite for point in self.points)
         try:
             agents, open_points = self.join()
             crew.enter(agents)
+            report = Progress(len(open_points)).report
             with agents.stopping_together():
                 for point in open_points:
-                    run_and_tell(point)
+                    run_and_report(point, report)
                 agents.wait_for_end()
         except KeyboardInterrupt as error:
             self.leave(as_stopped(error))
@@ -134,7 +136,7 @@ def note_end(
                 return None
             result = begun or recording.new_record(point, point.unplaced())
             if not begun:
-                result["attempt"] = resume.set_aside(point.folder)
+                result["attempt"] = recording.set_aside(point.folder)
             hosts = dict.fromkeys(agent["host"] for agent in result["agents"])
             ended = {"finished_at": recording.now(), "error": error_report(message, host="+".join(hosts))}
             result |= {"status": status} | ended

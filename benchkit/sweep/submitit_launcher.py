@@ -14,7 +14,7 @@ from omegaconf import OmegaConf
 from benchkit import record
 from benchkit.api.schema import RunConfig
 from benchkit.errors import ConfigError
-from benchkit.point.point import Point
+from benchkit.point.point import Point, Report
 from benchkit.sweep import manifest
 from benchkit.sweep.launchers import Launcher
 from benchkit.sweep.slurm_job import Job
@@ -54,7 +54,7 @@ class Submitting(Launcher):
                 f"(hydra.launcher.nodes); allowed are multiples of {self.num_agents}, and auto"
             )
 
-    def run(self, points: Sequence[Point], folder: Path) -> Iterator[str]:
+    def run(self, points: Sequence[Point], folder: Path, report: Report) -> Iterator[str]:
         """Submits the points that no job of this sweep is still to run, and follows all."""
         from benchkit.sweep.schedulers import Local, Slurm
         from benchkit.sweep.wait import follow, record_signature
@@ -75,7 +75,7 @@ class Submitting(Launcher):
         queue = queue_of(executor, jobs, queued)
         sweep.jobs = queue.submitted()
         sweep.write(folder)
-        yield from follow([*followed, *new_groups], queue, stale)
+        yield from follow([*followed, *new_groups], queue, report, stale)
 
     def executor(self) -> Any:
         """submitit's executor with the parameters of hydra.launcher; raises ConfigError where one is wrong."""

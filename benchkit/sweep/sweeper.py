@@ -100,26 +100,27 @@ class Sweeper(sweeper.Sweeper):
                     self.run(points, agenda, configs[0])
                     return []
                 log.setLevel(logging.WARNING)
-                list(self._launcher.run(points, agenda.folder))
+                list(self._launcher.run(points, agenda.folder, report=lambda record: None))
                 agents.wait_for_end()
         return []
 
     def run(self, points: Sequence[Point], agenda: Agenda, config: RunConfig) -> None:
         """Agent 0's part: runs the points that are open, keeps the folder, and ends with the table."""
-        from benchkit.sweep.progress import PROGRESS
+        from benchkit.sweep.progress import Progress  # numpy is imported from here on
 
         folder = agenda.folder
         tally = sweep_folder.Tally(folder, agenda.statuses, len(points), config.max_failures)
         try:
             with sweep_folder.logged(folder):
-                PROGRESS.start(len(agenda.folders), len(agenda.statuses))
+                progress = Progress(len(agenda.folders), len(agenda.statuses))
                 try:
-                    for status in self._launcher.run(points, folder):
+                    for status in self._launcher.run(points, folder, progress.report):
                         tally.add(status)
                 except OSError as error:  # the disk: what is wrong with the command line was found before
                     raise SweepEnds(f"{folder}: {error}") from None
+                finally:
+                    progress.stop()
         finally:
-            PROGRESS.stop()
             STATUSES.extend(tally.statuses)
             if tally.num_left:
                 log.warning("%d points are left; to go on: python -m benchkit --resume %s", tally.num_left, folder)

@@ -10,8 +10,7 @@ from types import MappingProxyType
 from typing import Any
 
 from benchkit import record
-from benchkit.point.point import Point
-from benchkit.sweep.progress import PROGRESS
+from benchkit.point.point import Point, Report
 from benchkit.sweep.schedulers import Queue, State
 from benchkit.sweep.slurm_job import note_end
 
@@ -25,11 +24,17 @@ Signature = tuple[int, int]
 
 
 def follow(
-    points: Sequence[Sequence[Point]], queue: Queue, stale: Mapping[Path, Signature] = MappingProxyType({})
+    points: Sequence[Sequence[Point]],
+    queue: Queue,
+    report: Report,
+    stale: Mapping[Path, Signature] = MappingProxyType({}),
 ) -> Iterator[str]:
     """Yields the status of every point of every job as it ends.
 
-    stale: by a point's folder which record is of an earlier attempt, and no answer to this one.
+    Args:
+        points: of each job.
+        report: takes the record of each point that has ended.
+        stale: by a point's folder which record is of an earlier attempt, and no answer to this one.
 
     Where nobody waits any more the jobs' own records are all there is, and all that is needed.
     """
@@ -41,7 +46,7 @@ def follow(
             states = queue.states()
             for job, point in list(waiting):
                 if found := conclusion(point, job, states[job], ended_at, queue, stale):
-                    log.info(PROGRESS.line(found))
+                    report(found)
                     waiting.remove((job, point))
                     pause_s = LOOK_S[0]
                     yield str(found["status"])

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from analysis.__main__ import main
-from analysis.plots import draw_all
+from analysis.report.discover import draw_all
 from analysis.suites.auto_shard import scaling, table
 from benchkit.statistics.intervals import FEWEST_SAMPLES
 from tests.support.markdown import section

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from analysis.__main__ import main
-from analysis.plots import draw_all
+from analysis.report.discover import draw_all
 from analysis.suites.collective import fit as link
 from analysis.suites.collective import table as link_tables
 from analysis.suites.collective.fit import ALGORITHMS, Line, fit, left_out, line_through, messages

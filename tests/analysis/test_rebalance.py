@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 
 from analysis.__main__ import main
-from analysis.plots import draw_all
 from analysis.records import per_rank
+from analysis.report.discover import draw_all
+from analysis.report.discover import write_all as tables_of
 from analysis.report.sentences import describe
 from analysis.suites.matmul_lut import table as matmul_lut
 from analysis.suites.ring_attention import table as rebalance
-from analysis.tables import write_all as tables_of
 from benchkit.statistics.intervals import FEWEST_ROUNDS
 from benchkit.statistics.summary import paired_speedup
 from tests.support.records import make_record, tabulate_records, write_all

@@ -7,9 +7,9 @@ import pandas as pd
 import pytest
 
 from analysis.__main__ import main
-from analysis.plots import draw_all
 from analysis.repetitions import ONE_RUN, bars_of, over_runs, with_ranges
 from analysis.report import sentences
+from analysis.report.discover import draw_all
 from analysis.speedup import UNKNOWN, Baseline, speedups
 from analysis.table import identity_columns
 from tests.support.records import having, make_record, tabulate_records, write_all

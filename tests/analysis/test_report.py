@@ -5,8 +5,8 @@ import pandas as pd
 import pytest
 
 from analysis.__main__ import main
-from analysis.plots import draw_all
 from analysis.report import sentences
+from analysis.report.discover import draw_all
 from analysis.report.size_plots import comparison_size
 from analysis.speedup import Baseline
 from tests.support.cli import ROOT

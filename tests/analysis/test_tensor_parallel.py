@@ -7,9 +7,9 @@ from statistics import median
 
 import pytest
 
-from analysis.plots import draw_all
 from analysis.records import comparisons
 from analysis.repetitions import ONE_RUN
+from analysis.report.discover import draw_all
 from analysis.report.sentences import describe
 from analysis.suites.tensor_parallel import ddlb_csv
 from analysis.suites.tensor_parallel import table as tensor_parallel

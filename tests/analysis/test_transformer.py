@@ -9,14 +9,14 @@ import numpy as np
 import pytest
 
 from analysis.__main__ import main
-from analysis.plots import draw_all
 from analysis.records.harvest import harvest
+from analysis.report.discover import draw_all
+from analysis.report.discover import write_all as tables_of
 from analysis.report.sentences import describe
 from analysis.suites.transformer import legacy_json
 from analysis.suites.transformer import rows as transformer
 from analysis.suites.transformer import table as transformer_summary
 from analysis.table import combine
-from analysis.tables import write_all as tables_of
 from benchkit.statistics.intervals import FEWEST_SAMPLES
 from tests.support.markdown import section
 from tests.support.records import make_record, tabulate_records, write_all

@@ -2,7 +2,7 @@ from dataclasses import replace
 
 import pytest
 
-from benchkit.api.schema import Key, check_ranges
+from benchkit.api.keys import Key, check_ranges
 from benchkit.errors import ConfigError
 from tests.support.fakes import plan
 

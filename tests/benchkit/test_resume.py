@@ -11,7 +11,7 @@ import pytest
 
 from benchkit import record
 from benchkit.errors import ConfigError
-from benchkit.point import claim
+from benchkit.point import claim, recording
 from benchkit.point.claim import Owner, claimed, this_process
 from benchkit.sweep import manifest, resume
 from benchkit.sweep.folder import Tally
@@ -56,12 +56,12 @@ def test_every_status_is_decided():
 
 
 def test_attempts_are_kept(tmp_path):
-    assert resume.set_aside(tmp_path) == 1
+    assert recording.set_aside(tmp_path) == 1
     for attempt in (1, 2):
         store(tmp_path, f"error {attempt}")
         (tmp_path / "rank_0.log").write_text(f"log {attempt}")
         (tmp_path / "trace_rank_0.json.gz").write_text("trace")
-        assert resume.set_aside(tmp_path) == attempt + 1
+        assert recording.set_aside(tmp_path) == attempt + 1
     assert sorted(path.name for path in tmp_path.iterdir()) == sorted(
         f"attempt_{attempt}{suffix}" for attempt in (1, 2)
         for suffix in (".json", "_rank_0.log", "_trace_rank_0.json.gz")
@@ -225,7 +225,7 @@ def test_without_locks_an_owner_that_lives_counts(tmp_path, monkeypatch):
 def test_an_attempt_is_never_overwritten(tmp_path):
     (tmp_path / "attempt_7.json").write_text("{}")
     store(tmp_path, "error")
-    assert resume.set_aside(tmp_path) == 9
+    assert recording.set_aside(tmp_path) == 9
     assert (tmp_path / "attempt_7.json").read_text() == "{}"
 
 

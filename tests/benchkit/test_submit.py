@@ -182,13 +182,13 @@ def test_a_record_that_says_how_it_ended_is_believed_whatever_the_queue_says(poi
     write(points[0][0], "error")
     write(points[1][0], "oom")
     script = Script([State("RUNNING"), State("COMPLETED", "", "error")])
-    assert list(follow(points, script)) == ["error", "oom"]
+    assert list(follow(points, script, report=lambda record: None)) == ["error", "oom"]
 
 
 def test_what_a_job_could_not_write_the_queue_tells(points, at_once):
     write(points[0][0], "running")
     ended = [State("NODE_FAIL", "n1", "crash"), State("CANCELLED", "", "cancelled")]
-    assert list(follow(points, Script(ended))) == ["crash", "cancelled"]
+    assert list(follow(points, Script(ended), report=lambda record: None)) == ["crash", "cancelled"]
     killed, never = (record.read(point.folder / record.FILE_NAME) for [point] in points)
     assert killed["error"]["message"] == "job 7: NODE_FAIL n1; in this point"
     assert killed["error"]["host"] == "n1"
@@ -201,7 +201,7 @@ def test_a_preempted_point_is_waited_for_until_its_job_is_over(points, at_once):
     write(points[1][0], "error")
     looks = [[State("PENDING"), State("RUNNING")]] * 3 + [[State("PREEMPTED", "", "preempted"), State("RUNNING")]]
     script = Script(*looks)
-    assert list(follow(points, script)) == ["error", "preempted"]
+    assert list(follow(points, script, report=lambda record: None)) == ["error", "preempted"]
     assert len(script.looks) == 1
 
 

@@ -13,8 +13,9 @@ from typing import Any
 from unittest import mock
 
 from benchkit.api.case import Case, Rank
+from benchkit.api.keys import key
 from benchkit.api.registry import SUITES, Suite
-from benchkit.api.schema import RunConfig, key
+from benchkit.api.schema import RunConfig
 
 if "torch" in sys.modules:  # in the fork server: else every rank would load them for its first intercepted call
     import torch._dynamo

@@ -10,8 +10,9 @@ import torch
 from torch import Tensor, nn
 
 from benchkit.api.case import Case, Rank
+from benchkit.api.keys import key
 from benchkit.api.registry import suite
-from benchkit.api.schema import RunConfig, key
+from benchkit.api.schema import RunConfig
 from benchkit.errors import InvalidResult
 from benchkit.suites.transformer.data import Batches
 from benchkit.suites.transformer.model import NORM_EPS, ROTARY_BASE, Network, build

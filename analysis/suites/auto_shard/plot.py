@@ -9,13 +9,14 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
-from analysis.plots import Drawings
 from analysis.repetitions import bars_of, with_ranges
 from analysis.report import style
+from analysis.report.discover import Drawings
 from analysis.speedup import Baseline
+from analysis.suites.auto_shard.rows import END_TO_END, LIMITS, ONE, SHARDINGS, SUITE, Group, groups_of
 from analysis.suites.auto_shard.scaling import PHASES, amdahl, counted, serial_share
-from analysis.suites.auto_shard.table import END_TO_END, LIMITS, ONE, SCOPES, SHARDINGS, SUITE, TOLD, Group, groups_of
-from analysis.suites.transformer.rows import said
+from analysis.suites.auto_shard.table import SCOPES, TOLD
+from analysis.text import format_settings
 
 SPEEDUP = ("speedup", *LIMITS)
 EFFICIENCY = ("efficiency", "efficiency_low", "efficiency_high")
@@ -78,7 +79,7 @@ def scaling(group: Group) -> Figure:
 
 def explain(figure: Figure, title: str, note: str, rows: pd.DataFrame) -> None:
     """Title above; below how to read the plot, and what all of it was measured with."""
-    told = said(rows, [name for name in TOLD if rows[name].notna().all()])
+    told = format_settings(rows, [name for name in TOLD if rows[name].notna().all()])
     style.caption(figure, title, f"{note}\n{told}")
 
 

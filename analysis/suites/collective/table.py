@@ -10,7 +10,8 @@ import pandas as pd
 from analysis.repetitions import over_runs, told_of_runs
 from analysis.suites.collective.fit import FAR_OFF, FEWEST, MOST, Fit, fit, left_out
 from analysis.suites.collective.line import Line
-from analysis.table import alike, as_markdown, readable
+from analysis.table import alike, as_markdown
+from analysis.text import readable
 from benchkit.statistics.estimators import LATENCY
 
 SUITE = "collective"

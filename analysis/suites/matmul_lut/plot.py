@@ -5,9 +5,9 @@ from functools import partial
 import pandas as pd
 from matplotlib.figure import Figure
 
-from analysis.plots import Drawings
 from analysis.repetitions import bars_of, over_runs, with_ranges
 from analysis.report import style
+from analysis.report.discover import Drawings
 from analysis.speedup import Baseline
 from analysis.suites.matmul_lut.table import SUITE, measured, shares
 from analysis.table import by_mechanism

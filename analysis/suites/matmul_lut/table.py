@@ -2,8 +2,8 @@
 
 import pandas as pd
 
+from analysis.records.slowdowns import slowdowns
 from analysis.repetitions import counted, over_runs
-from analysis.slowdowns import slowdowns
 from analysis.table import by_mechanism
 
 SUITE = "matmul_lut"

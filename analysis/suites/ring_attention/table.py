@@ -6,8 +6,8 @@ from statistics import geometric_mean
 import pandas as pd
 
 from analysis.records.comparisons import FIGURES
+from analysis.records.slowdowns import Slowdown, slowdowns
 from analysis.repetitions import over_runs, told_of_runs
-from analysis.slowdowns import Slowdown, slowdowns
 from analysis.table import as_markdown, by_mechanism
 
 SUITE = "ring_attention"

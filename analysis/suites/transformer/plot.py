@@ -8,12 +8,13 @@ import matplotlib.pyplot as plt
 import pandas as pd
 from matplotlib.figure import Figure
 
-from analysis.plots import Drawings
 from analysis.repetitions import bars_of, with_ranges
 from analysis.report import style
+from analysis.report.discover import Drawings
 from analysis.speedup import Baseline
-from analysis.suites.transformer.rows import CASE, PASSES, SUITE, rows_of, said, varying
+from analysis.suites.transformer.rows import CASE, PASSES, SUITE, rows_of, varying
 from analysis.table import alike
+from analysis.text import format_settings
 
 SHARED = ("device", "device_name", "dtype", "batch_size", "parallel", "ranks")
 """Settings that every figure tells, be they the same in all."""
@@ -79,7 +80,7 @@ def groups_of(table: pd.DataFrame) -> list[Group]:
     rows = with_ranges(rows)
     found = [(suffix, part[part["status"] == "ok"]) for suffix, part in alike(rows, *CASE)]
     known = list(rows["model"].unique())
-    return [Group(suffix, said(part, told), part, known) for suffix, part in found if not part.empty]
+    return [Group(suffix, format_settings(part, told), part, known) for suffix, part in found if not part.empty]
 
 
 def explain(figure: Figure, title: str, note: str, group: Group) -> Figure:

@@ -1,7 +1,5 @@
 """Step times of language models: the rows that its tables and plots are made of, and as raw numbers."""
 
-from collections.abc import Iterable
-
 import pandas as pd
 
 from analysis.repetitions import over_runs
@@ -75,8 +73,3 @@ def in_order(rows: pd.DataFrame) -> pd.DataFrame:
 def varying(rows: pd.DataFrame) -> list[str]:
     """Settings beyond a case's own in which rows differ: those that analysis.table.alike tells apart."""
     return [name for name in identity_columns(rows) if name not in CASE and rows[name].nunique(dropna=False) > 1]
-
-
-def said(rows: pd.DataFrame, names: Iterable[str]) -> str:
-    """ "dtype float32, ranks 2": settings that all of the rows share."""
-    return ", ".join(f"{name} {'/'.join(map(str, rows[name].unique()))}" for name in names)

@@ -5,8 +5,9 @@ from collections.abc import Callable, Iterable, Iterator
 import pandas as pd
 
 from analysis.repetitions import told_of_runs
-from analysis.suites.transformer.rows import ANY_PASS, CASE, PASSES, PHASES, rows_of, said, varying
-from analysis.table import INTERVAL, alike, as_markdown, identity_columns, intervals, own_columns, shortened
+from analysis.suites.transformer.rows import ANY_PASS, CASE, PASSES, PHASES, rows_of, varying
+from analysis.table import INTERVAL, alike, as_markdown, identity_columns, intervals, own_columns
+from analysis.text import digits, format_settings, shortened
 from benchkit.record import HARMLESS
 
 Tables = Iterator[tuple[str, pd.DataFrame]]
@@ -44,7 +45,7 @@ def parts_of(rows: pd.DataFrame) -> Iterator[str]:
     shared = [name for name in settings if name != "part" and rows[name].nunique() == 1 and rows[name].notna().all()]
     yield "# Step time of language models"
     yield CONVENTIONS.format(peaks=" or ".join(dict.fromkeys(measured["peak_from"].dropna())) or "no known peak")
-    yield f"All rows: {said(rows, shared)}."
+    yield f"All rows: {format_settings(rows, shared)}."
     yield " ".join(told_of_runs(measured))
     sections: dict[str, Tables] = {
         "Complete Results": iter([("", results(rows, varying(rows)))]),
@@ -67,7 +68,7 @@ def text(table: pd.DataFrame) -> str:
 def by_setting(rows: pd.DataFrame, shape: Callable[[pd.DataFrame], pd.DataFrame]) -> Tables:
     """A table for each group of what is alike but for the case."""
     if not rows.empty:
-        yield from ((said(part, varying(rows)), shape(part)) for _, part in alike(rows, *CASE))
+        yield from ((format_settings(part, varying(rows)), shape(part)) for _, part in alike(rows, *CASE))
 
 
 def by_model(rows: pd.DataFrame) -> Tables:
@@ -133,10 +134,6 @@ def with_interval(row: pd.Series) -> str:
     """ "2.879 [2.8, 2.95]"; the median alone where there is no interval."""
     bounds = [digits(1e3 * row[side]) for side in ("ci_low_s", "ci_high_s") if pd.notna(row[side])]
     return " ".join([digits(1e3 * row["median_s"]), *([f"[{', '.join(bounds)}]"] if bounds else [])])
-
-
-def digits(value: float) -> str:
-    return f"{value:.4g}" if value < 1e4 else f"{value:.0f}"
 
 
 def statistics(part: pd.DataFrame) -> pd.DataFrame:

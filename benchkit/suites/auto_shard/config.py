@@ -3,7 +3,8 @@
 from dataclasses import dataclass
 from typing import Any
 
-from benchkit.api.schema import RunConfig, as_list, key
+from benchkit.api.keys import as_list, key
+from benchkit.api.schema import RunConfig
 from benchkit.errors import ConfigError
 from benchkit.suites.auto_shard.workloads import parse
 

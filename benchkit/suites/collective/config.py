@@ -3,7 +3,8 @@
 from dataclasses import dataclass
 from typing import Any
 
-from benchkit.api.schema import RunConfig, key
+from benchkit.api.keys import key
+from benchkit.api.schema import RunConfig
 from benchkit.errors import ConfigError
 from benchkit.suites.collective.sizes import COLLECTIVES, RAGGED, REDUCTIONS, mebibytes
 

@@ -2,7 +2,8 @@
 
 from dataclasses import dataclass
 
-from benchkit.api.schema import RunConfig, key
+from benchkit.api.keys import key
+from benchkit.api.schema import RunConfig
 from benchkit.errors import ConfigError
 
 

@@ -3,7 +3,8 @@
 from dataclasses import dataclass
 
 from benchkit.api import lut
-from benchkit.api.schema import RunConfig, key
+from benchkit.api.keys import key
+from benchkit.api.schema import RunConfig
 from benchkit.errors import ConfigError
 
 BASELINE = "even"

@@ -4,7 +4,7 @@ import itertools
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from benchkit.api.schema import as_list
+from benchkit.api.keys import as_list
 from benchkit.errors import ConfigError
 
 Values = tuple[str, ...] | type[int]

@@ -9,6 +9,7 @@ from benchkit.api.case import Case, Parts, Rank, Work
 from benchkit.api.gather import gather_json
 from benchkit.suites.transformer import kernels, parallel, peak_flops
 from benchkit.suites.transformer.communication import Communication, communicates
+from benchkit.suites.transformer.config import TransformerConfig
 from benchkit.suites.transformer.data import Batches
 from benchkit.suites.transformer.flops import (
     Footprint,
@@ -19,13 +20,12 @@ from benchkit.suites.transformer.flops import (
     recomputed_flops,
 )
 from benchkit.suites.transformer.model import Network, build
-from benchkit.suites.transformer.pass_case import Running
+from benchkit.suites.transformer.pass_case import PassCase
 from benchkit.suites.transformer.passes import REGIONS, Steps
 
 if TYPE_CHECKING:
     from torch.distributed.device_mesh import DeviceMesh
 
-    from benchkit.suites.transformer.config import TransformerConfig
 
 Labels = dict[str, str | int | float]
 SPARE_BYTES = 300 * 10**6
@@ -35,7 +35,7 @@ SPARE_BYTES = 300 * 10**6
 class Training:
     """The cases of one job; models are built when a case that fits needs them. All ranks make them in one order."""
 
-    def __init__(self, config: "TransformerConfig", rank: Rank) -> None:
+    def __init__(self, config: TransformerConfig, rank: Rank) -> None:
         assert config.model is not None
         self.config, self.rank, self.model = config, rank, config.model
         self.shared = config.parallel != "none" and rank.world_size > 1
@@ -57,7 +57,7 @@ class Training:
         if alone and self.rank.index:
             return Case(labels=labels, regions=REGIONS[name], name=own_name, ranks=1)
         communicating = self.shared and not alone and communicates(self.config.parallel, name)
-        running = Running(self, name, self.alone if alone else self.together, alone, told)
+        running = PassCase(self, name, self.alone if alone else self.together, alone, told)
         return Case(
             step=running.step,
             labels=labels,

@@ -1,28 +1,40 @@
 """One pass of one model, as a case calls it."""
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
+from benchkit.api.case import Rank
 from benchkit.suites.transformer import parallel
 from benchkit.suites.transformer.checks import Checks
+from benchkit.suites.transformer.config import TransformerConfig
+from benchkit.suites.transformer.data import Batches
 from benchkit.suites.transformer.passes import Steps
 
-if TYPE_CHECKING:
-    from benchkit.suites.transformer.cases import Training
+
+class Job(Protocol):
+    """What a pass needs to know of its job."""
+
+    config: TransformerConfig
+    rank: Rank
+    shared: bool
+
+    def models(self) -> list[Steps]: ...
+    def batches(self) -> Batches: ...
+    def sent_bytes(self) -> int: ...
 
 
-class Running:
+class PassCase:
     """The callables of a case, and what it tells of itself (`told`)."""
 
-    def __init__(self, training: "Training", name: str, steps: Steps, alone: bool, told: dict[str, Any]) -> None:
-        self._name, self._steps, self._memory = name, steps, training.rank.memory
-        self._models, self._sent_bytes = training.models, training.sent_bytes
-        self._batches, self.told = training.batches(), told
-        self._trusts_gradients = "forward_backward" in training.config.passes
-        self._rows = training.config.batch_size if training.config.compile != "none" else 1
-        averaged = training.shared and not alone and training.config.parallel != "tp"
+    def __init__(self, job: Job, name: str, steps: Steps, alone: bool, told: dict[str, Any]) -> None:
+        self._name, self._steps, self._memory = name, steps, job.rank.memory
+        self._models, self._sent_bytes = job.models, job.sent_bytes
+        self._batches, self.told = job.batches(), told
+        self._trusts_gradients = "forward_backward" in job.config.passes
+        self._rows = job.config.batch_size if job.config.compile != "none" else 1
+        averaged = job.shared and not alone and job.config.parallel != "tp"
         mean = parallel.averaged_over_ranks if averaged else lambda value: value
-        self._checks = Checks(steps, training.config.dtype, mean)
+        self._checks = Checks(steps, job.config.dtype, mean)
 
     def step(self) -> object:
         if self._name == "forward":
