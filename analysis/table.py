@@ -8,7 +8,7 @@ import pandas as pd
 
 from analysis.records.metrics import METRICS
 from analysis.records.rows import DETAILS, DIMENSIONS, MODEL
-from analysis.text import laid_out, named, shortened
+from analysis.text import named, render_table, shortened
 
 SETTINGS = ("suite", "status", "backend", "device", "world_size", "model")
 HARDWARE_AND_SOFTWARE = ("device_name", "torch", "cuda", "nccl", "commit", "kernel")
@@ -165,9 +165,9 @@ def as_text(table: pd.DataFrame) -> str:
     settings = [name for name in identity_columns(table) if name in shown]
     shared = [name for name in settings if len(table) > 1 and shown[name].nunique(dropna=False) == 1]
     head = ", ".join(f"{name} {shown[name].iloc[0]}" for name in shared)
-    return (f"All rows: {head}\n\n" if head else "") + laid_out(shown.drop(columns=shared), "simple")
+    return (f"All rows: {head}\n\n" if head else "") + render_table(shown.drop(columns=shared), "simple")
 
 
 def as_markdown(table: pd.DataFrame, shaped: bool = False) -> str:
     """The combined table in Markdown; `shaped` where the columns are meant for a reader already."""
-    return laid_out(table if shaped else for_print(table), "github")
+    return render_table(table if shaped else for_print(table), "github")

@@ -28,7 +28,7 @@ def shortened(reason: str) -> str:
     return line if len(line) <= 80 else line[:77] + "..."
 
 
-def laid_out(shown: pd.DataFrame, style: str) -> str:
+def render_table(shown: pd.DataFrame, style: str) -> str:
     """Empty where there is nothing, four digits where there is a number."""
     text = shown.astype(object).where(shown.notna(), "")
     return tabulate(text.to_dict("list"), headers="keys", tablefmt=style, floatfmt=".4g")

@@ -22,7 +22,7 @@ from benchkit.sweep import resume, sweeper
 from launch import topology
 from launch.agents.member import SweepEnds
 from launch.agents.rendezvous import JoinError
-from launch.signals import Stopped, as_stopped, handle
+from launch.signals import StopRequested, handle, to_stop_request
 
 EXIT_OK, EXIT_FAILED, EXIT_CONFIG = 0, 1, 2
 REFUSALS = (ConfigError, JoinError, HydraException, OmegaConfBaseException, YAMLError, OSError, ValueError)
@@ -54,7 +54,7 @@ def main() -> int:
         complain(f"{error}; the sweep ends, what was measured is kept")
         return EXIT_FAILED
     except KeyboardInterrupt as error:
-        return 128 + as_stopped(error).number
+        return 128 + to_stop_request(error).number
     return exit_code(sweeper.STATUSES)
 
 
@@ -75,7 +75,7 @@ def in_one_line(refusal: Exception) -> str:
 
 def complain(message: str) -> None:
     """One line on standard error; where there are several agents it says whose."""
-    me = topology.started()
+    me = topology.detect_launcher()
     agent = f"agent {me.index} on {topology.node_name()}: " if me.index else ""
     print(f"benchkit: {agent}{message}", file=sys.stderr)
 
@@ -153,7 +153,7 @@ def config_folders(arguments: list[str]) -> list[Path]:
 
 
 def terminate(number: int, frame: Any) -> None:
-    raise Stopped(number)
+    raise StopRequested(number)
 
 
 def exit_code(statuses: list[str]) -> int:

@@ -25,14 +25,14 @@ OF_AGENT = ("host", "cpu", "available_cores", "gpus", *VERSIONS)
 def describe() -> dict[str, Any]:
     """The environment of a point, as the record stores it."""
     return {
-        **lasting(),
+        **static_environment(),
         "load_average": list(os.getloadavg()),
         "available_bytes": host_available_bytes(),
     }
 
 
 @functools.cache
-def lasting() -> dict[str, Any]:
+def static_environment() -> dict[str, Any]:
     """What does not change while this process lives; read once for a whole sweep."""
     return {
         "host": node_name(),
@@ -56,7 +56,7 @@ def lasting() -> dict[str, Any]:
 
 def of_agent() -> dict[str, Any]:
     """The environment of this agent's host, as the record stores it per agent."""
-    known = lasting()
+    known = static_environment()
     return {**{name: known[name] for name in OF_AGENT}, "load_average": list(os.getloadavg())}
 
 
@@ -117,7 +117,7 @@ def gpus() -> list[dict[str, str]]:
 def visible_gpus() -> list[str]:
     """The GPUs that this process's CUDA can use, by UUID where nvidia-smi tells; nothing of CUDA is started for it."""
     usable = num_usable_gpus()
-    there = [gpu["uuid"] for gpu in lasting()["gpus"]] or [str(index) for index in range(usable)]
+    there = [gpu["uuid"] for gpu in static_environment()["gpus"]] or [str(index) for index in range(usable)]
     chosen = [name.strip() for name in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if name.strip()]
     named = [there[int(name)] if name.isdigit() and int(name) < len(there) else name for name in chosen]
     return (named or there)[:usable]

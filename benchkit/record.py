@@ -48,13 +48,13 @@ VOLATILE_KEYS = (
 
 def point_id(config: dict[str, Any], world_size: int) -> str:
     """The identity of a point: 12 hexadecimal digits of the hash of its resolved configuration."""
-    return digest({**lasting(config), "world_size": world_size})
+    return digest({**without_volatile(config), "world_size": world_size})
 
 
-def lasting(config: dict[str, Any], prefix: str = "") -> dict[str, Any]:
+def without_volatile(config: dict[str, Any], prefix: str = "") -> dict[str, Any]:
     """A configuration without its volatile keys."""
     return {
-        name: lasting(value, f"{prefix}{name}.") if isinstance(value, dict) else value
+        name: without_volatile(value, f"{prefix}{name}.") if isinstance(value, dict) else value
         for name, value in config.items()
         if prefix + name not in VOLATILE_KEYS
     }

@@ -13,7 +13,7 @@ from typing import Any
 STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR2)
 
 
-class Stopped(KeyboardInterrupt):
+class StopRequested(KeyboardInterrupt):
     """We were told to stop. `status`: the word for the point that it met; `relayed`: by another agent."""
 
     def __init__(self, number: int, status: str = "interrupted", why: str = "", relayed: bool = False) -> None:
@@ -23,9 +23,9 @@ class Stopped(KeyboardInterrupt):
         self.relayed = relayed
 
 
-def as_stopped(error: KeyboardInterrupt) -> Stopped:
+def to_stop_request(error: KeyboardInterrupt) -> StopRequested:
     """A KeyboardInterrupt of Python's own, as from Ctrl-C, in our words."""
-    return error if isinstance(error, Stopped) else Stopped(signal.SIGINT, why="stopped by Ctrl-C")
+    return error if isinstance(error, StopRequested) else StopRequested(signal.SIGINT, why="stopped by Ctrl-C")
 
 
 def handle(numbers: Iterable[int], handler: Callable[[int, Any], Any]) -> None:
@@ -39,14 +39,14 @@ def handle(numbers: Iterable[int], handler: Callable[[int, Any], Any]) -> None:
             signal.signal(number, handler)
 
 
-def heed_no_more() -> None:
+def ignore_signals() -> None:
     """From now on further signals change nothing: launchers send several, and the first is being written down."""
     for number in STOPPING:
         signal.signal(number, signal.SIG_IGN)
 
 
 @contextlib.contextmanager
-def uninterrupted() -> Iterator[None]:
+def defer_signals() -> Iterator[None]:
     """Holds signals back while something must be done to its end.
 
     They are blocked, which processes started meanwhile inherit; and since the kernel may hand them to a thread of some

@@ -9,7 +9,7 @@ from pathlib import Path
 
 
 @dataclass(frozen=True)
-class Started:
+class LaunchContext:
     """How this process came to life: by which launcher, as which of how many processes.
 
     job: what the processes of one start share and no other start has; "" where the launcher gives no such thing.
@@ -24,7 +24,7 @@ class Started:
 
 
 @dataclass(frozen=True)
-class Signs:
+class LauncherEnv:
     """A launcher's environment variables: its sign, and what numbers and names its processes.
 
     local: how many of them are on this host; Slurm's is "2" on one node, but "1(x2)" on two.
@@ -38,19 +38,19 @@ class Signs:
 
 
 LAUNCHERS = {
-    "torchrun": Signs(
+    "torchrun": LauncherEnv(
         "TORCHELASTIC_RUN_ID", "RANK", "WORLD_SIZE",
         ("TORCHELASTIC_RUN_ID", "TORCHELASTIC_RESTART_COUNT"), "LOCAL_WORLD_SIZE",
     ),
-    "openmpi": Signs(
+    "openmpi": LauncherEnv(
         "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE",
         ("PMIX_NAMESPACE",), "OMPI_COMM_WORLD_LOCAL_SIZE",
     ),
-    "mpich": Signs(
+    "mpich": LauncherEnv(
         "MPI_LOCALNRANKS", "PMI_RANK", "PMI_SIZE",
         ("SLURM_JOB_ID", "SLURM_STEP_ID"), "MPI_LOCALNRANKS",
     ),
-    "srun": Signs(
+    "srun": LauncherEnv(
         "SLURM_STEP_ID", "SLURM_PROCID", "SLURM_STEP_NUM_TASKS",
         ("SLURM_JOB_ID", "SLURM_STEP_ID", "SLURM_RESTART_COUNT"), "SLURM_STEP_TASKS_PER_NODE",
     ),
@@ -58,7 +58,7 @@ LAUNCHERS = {
 """In this order: Open MPI and MPICH start their daemons by srun inside an allocation, and srun may set PMI_* too."""
 
 
-def started(environment: Mapping[str, str] = os.environ) -> Started:
+def detect_launcher(environment: Mapping[str, str] = os.environ) -> LaunchContext:
     """Reads from the environment who started this process; `plain` where nobody says otherwise."""
     for name, signs in LAUNCHERS.items():
         if signs.sign in environment:
@@ -68,8 +68,8 @@ def started(environment: Mapping[str, str] = os.environ) -> Started:
             if not job and name == "mpich" and local:
                 # MPICH names no job; on one host all its processes have one parent
                 job = f"parent-{os.getppid()}"
-            return Started(name, index, count, job, local)
-    return Started("plain", 0, 1)
+            return LaunchContext(name, index, count, job, local)
+    return LaunchContext("plain", 0, 1)
 
 
 def node_name() -> str:

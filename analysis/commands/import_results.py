@@ -11,7 +11,7 @@ import pandas as pd
 from analysis.records.harvest import PATTERN, missing, one_line, require_regular
 from analysis.suites.collective import nccl_tests, osu
 from analysis.suites.collective.imported import RanksMissing, Reading, Row, recorded
-from analysis.text import laid_out
+from analysis.text import render_table
 
 ORDER = ["collective", "payload_bytes", "world_size", "source", "file", "in_place"]
 """So that what should be compared stands together."""
@@ -107,7 +107,7 @@ def as_text(table: pd.DataFrame, style: str) -> str:
     ).dropna(axis=1, how="all")
     ways = table.assign(number=number).drop_duplicates("number")
     lines = [f"{way.number}. {way.source}: {way.estimator}; {way.conversion}" for way in ways.itertuples()]
-    return "\n".join([laid_out(shown, style), "", "How (1 GB = 10^9 bytes, S: payload):", "", *lines])
+    return "\n".join([render_table(shown, style), "", "How (1 GB = 10^9 bytes, S: payload):", "", *lines])
 
 
 def wrong(options: argparse.Namespace) -> str:

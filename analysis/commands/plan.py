@@ -9,7 +9,7 @@ from pathlib import Path
 import pandas as pd
 
 from analysis.records.harvest import one_line, require_regular
-from analysis.text import laid_out
+from analysis.text import render_table
 from benchkit.api import lut
 from benchkit.suites.ring_attention import balancing, splits
 from benchkit.suites.ring_attention.splits import CostModel, Split
@@ -40,7 +40,7 @@ def main(arguments: list[str]) -> int:
         table, ideal = table.assign(time=ideal_ms * table["time"]), f"{ideal_ms:.4g} ms"
         table = table.rename(columns={"time": "time [ms]"})
     print(f"{options.seq_len} tokens on ranks of speed {', '.join(f'{speed:g}' for speed in options.speeds)}\n")
-    print(laid_out(table, "simple"))
+    print(render_table(table, "simple"))
     print(f"\ntime: of the slowest rank, where the ideal (all work over all speed) is {ideal}")
     for doubt in table_read.doubts(shares_of(options.speeds)) if table_read else ():
         print(f"lut: {doubt}")

@@ -13,7 +13,7 @@ from analysis.records.harvest import harvest, missing
 from analysis.suites.collective.fit import Message, Times, messages
 from analysis.suites.collective.table import Series, groups_of
 from analysis.table import combine
-from analysis.text import laid_out, readable
+from analysis.text import readable, render_table
 
 NOTE = (
     "Predicted, not measured, of calls back to back: latency and time per byte of one message, as\n"
@@ -54,7 +54,7 @@ def main(arguments: list[str]) -> int:
         models = models_of(series)
         table = pd.DataFrame([row for model in models for row in rows_of(model, options.world_size)])
         told = [line for model in models for line in remarks(model, options.world_size)]
-        print(*([suffix.lstrip("_")] if suffix else []), laid_out(table, "simple"), sep="\n", end="\n\n")
+        print(*([suffix.lstrip("_")] if suffix else []), render_table(table, "simple"), sep="\n", end="\n\n")
         print(*(f"- {line}" for line in told), sep="\n", end="\n\n" if told else "")
     return 0
 

@@ -12,7 +12,7 @@ from analysis.commands import traces
 from analysis.commands.traces import DEVICE, HOST, Event, Trace
 from analysis.records.harvest import Harvest, missing, one_line, require_regular
 from analysis.records.per_rank import WAITING
-from analysis.text import laid_out
+from analysis.text import render_table
 
 PATTERN = "*trace*rank*.json*"
 KERNELS = ("kernel", "gpu_memcpy", "gpu_memset")
@@ -40,9 +40,9 @@ def main(arguments: list[str]) -> int:
         places = ", ".join(map(str, options.places))
         print(f"analysis profile: no trace with steps at or below {places}; run with profile=true", file=sys.stderr)
         return 1
-    print(laid_out(per_rank(found), "simple"), end="\n\n")
+    print(render_table(per_rank(found), "simple"), end="\n\n")
     for title, table in top_kernels(found, options.top_n):
-        print(title, laid_out(table, "simple"), sep="\n", end="\n\n")
+        print(title, render_table(table, "simple"), sep="\n", end="\n\n")
     return 0
 
 

@@ -15,12 +15,8 @@ if TYPE_CHECKING:
     from benchkit.api.memory import PeakMemory
 
 
-def nothing() -> None:
-    """The default of `reset` and `verify`."""
-
-
-def unheeded(regions_s: Mapping[str, float]) -> None:
-    """The default of `observe`."""
+def noop(*_: object) -> None:
+    """Does nothing: the default of a case's callables."""
 
 
 def no_details() -> Mapping[str, Any]:
@@ -74,16 +70,16 @@ class Case:
     communication and its overlap are computed. warnings: what readers of its figures must know, for the record.
     """
 
-    step: Callable[[], object] = nothing
+    step: Callable[[], object] = noop
     labels: Mapping[str, str | int | float] = field(default_factory=dict)
-    reset: Callable[[], None] = nothing
-    verify: Callable[[], None] = nothing
+    reset: Callable[[], None] = noop
+    verify: Callable[[], None] = noop
     work: Work = field(default_factory=Work)
     fill_seconds: float = 0.0
     estimator: str = SLOWEST_RANK
     skip: str = ""
     regions: tuple[str, ...] = ()
-    observe: Callable[[Mapping[str, float]], None] = unheeded
+    observe: Callable[[Mapping[str, float]], None] = noop
     details: Callable[[], Mapping[str, Any]] = no_details
     against: str = ""
     ranks: int | None = None

@@ -48,14 +48,14 @@ def measure(
     try:
         measurements = [Measurement() for _ in cases]
         for case, measurement in zip(cases, measurements, strict=True):
-            with given_up(measurement, single_rank):
+            with skip_on_oom(measurement, single_rank):
                 timer.warm_up(case, measurement)
         order = random.Random(seed)  # the same on all ranks
         active = [index for index, measurement in enumerate(measurements) if not measurement.starved]
         while active:
             single_case = len(active) == 1  # it takes turns with no other
             for index in order.sample(active, len(active)):
-                with given_up(measurements[index], single_rank):
+                with skip_on_oom(measurements[index], single_rank):
                     timer.run_block(cases[index], measurements[index], single_case)
                 if measurements[index].starved or stop(measurements[index], config, single_case):
                     active.remove(index)
@@ -66,7 +66,7 @@ def measure(
 
 
 @contextmanager
-def given_up(measurement: Measurement, single_rank: bool) -> Iterator[None]:
+def skip_on_oom(measurement: Measurement, single_rank: bool) -> Iterator[None]:
     """Within, too little memory is noted rather than raised, on a rank that nobody waits for."""
     try:
         yield

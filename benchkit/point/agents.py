@@ -13,9 +13,9 @@ from benchkit import environment
 from benchkit.errors import HostBusy
 from benchkit.rank.rendezvous import MemoryFile, Rendezvous, memory_file, tcp_store
 from launch.agents.clock_sync import OffsetTracker
-from launch.agents.group import STEP_S, Agents, alone
+from launch.agents.group import EXCHANGE_TIMEOUT_S, Agents, alone
 from launch.agents.host_lock import Holder, HostLock, HostTaken
-from launch.agents.member import Lost, Member, SweepEnds
+from launch.agents.member import AgentInfo, Lost, SweepEnds
 from launch.ranks import private_network
 from launch.ranks.private_network import PrivateNetwork
 
@@ -25,7 +25,7 @@ log = logging.getLogger("benchkit")
 
 
 @dataclass
-class Crew:
+class AgentGroup:
     """The agents of this run and what each has told of itself, by its index."""
 
     agents: Agents
@@ -58,7 +58,7 @@ class Crew:
             if self.agents.first:
                 file.clear()
 
-    def on_host_of(self, member: Member) -> list[Member]:
+    def on_host_of(self, member: AgentInfo) -> list[AgentInfo]:
         """The agents that share a member's host, itself among them."""
         return [other for other in self.agents.members if other.network == member.network]
 
@@ -94,7 +94,7 @@ class Crew:
             mine = None
             if me.network == host and self.on_host_of(me)[0] == me:
                 mine = self.acquire(lock, limit_s)
-            taken += filter(None, self.agents.exchange(mine, limit_s + STEP_S))
+            taken += filter(None, self.agents.exchange(mine, limit_s + EXCHANGE_TIMEOUT_S))
         for text, is_ours in taken:
             if is_ours:
                 raise HostBusy(f"{text}; host_wait_s={limit_s:g}")
@@ -125,11 +125,11 @@ _joined: list[Agents] = []
 def enter(agents: Agents) -> None:
     """Makes these the agents of all points from now on."""
     _joined[:] = [agents]
-    crew.cache_clear()
+    current_agents.cache_clear()
 
 
 @functools.cache
-def crew() -> Crew:
+def current_agents() -> AgentGroup:
     """The agents that entered, each asked for its facts; this process alone where none did."""
     agents = _joined[0] if _joined else alone()
     told = exchanged(agents, own_facts(agents))
@@ -139,16 +139,16 @@ def crew() -> Crew:
     reached = exchanged(agents, [one_host and file.can_be_opened(), network.can_be_entered()])
     if all(by_file for by_file, _ in reached):
         enterable = bool(network.paths) and all(entered for _, entered in reached)
-        return Crew(agents, facts, network=network if enterable else None)
+        return AgentGroup(agents, facts, network=network if enterable else None)
     port = exchanged(agents, tcp_store().port if agents.first else None)[0]
-    return Crew(agents, facts, store_port=port)
+    return AgentGroup(agents, facts, store_port=port)
 
 
 def exchanged(agents: Agents, value: Any) -> list[Any]:
     """What every agent tells, before the first point; agents that are lost meanwhile are left out."""
     while True:
         try:
-            return agents.exchange(value, STEP_S)
+            return agents.exchange(value, EXCHANGE_TIMEOUT_S)
         except Lost as lost:
             if lost.nodes:
                 raise SweepEnds(str(lost)) from None

@@ -7,7 +7,7 @@ from typing import Any
 
 from benchkit import record
 from benchkit.api.schema import RunConfig
-from benchkit.point.placement import Layout, factors
+from benchkit.point.placement import Placement, factors
 
 Report = Callable[[dict[str, Any]], None]
 """Takes the record of a point that has ended."""
@@ -30,13 +30,13 @@ class Point:
     num_agents: int = 1
     resumed_with: dict[str, list[str]] = field(default_factory=dict)
 
-    def unplaced(self) -> Layout:
+    def unplaced(self) -> Placement:
         """Its ranks as far as they are known before anybody runs them."""
         given = self.config.world_size
         world_size = max(2, self.num_agents) if given == "auto" else int(given)
         threads = 1 if self.config.threads_per_rank == "auto" else int(self.config.threads_per_rank)
         nobody = [{"host": "nowhere", "ranks": []}] * self.num_agents
-        return Layout(world_size, threads, 1.0, factors(self.config, world_size), [], nobody)
+        return Placement(world_size, threads, 1.0, factors(self.config, world_size), [], nobody)
 
     def record(self) -> dict[str, Any] | None:
         """Its record as far as there is one that can be read and says what became of the point."""

@@ -10,9 +10,9 @@ from typing import Any
 
 from benchkit import environment, record
 from benchkit.api.schema import as_dict
-from benchkit.point.agents import Crew
+from benchkit.point.agents import AgentGroup
 from benchkit.point.outcome import error_report
-from benchkit.point.placement import Layout
+from benchkit.point.placement import Placement
 from benchkit.point.point import Point
 from launch import topology
 
@@ -59,9 +59,9 @@ def keep_elsewhere(result: dict[str, Any]) -> Path | None:
     return None
 
 
-def save(result: dict[str, Any], folder: Path, crew: Crew) -> str:
+def save(result: dict[str, Any], folder: Path, group: AgentGroup) -> str:
     """Writes the record, on agent 0; returns "", or why it cannot be written and where it is kept instead."""
-    if not crew.agents.first:
+    if not group.agents.first:
         return ""
     try:
         store(result, folder)
@@ -69,14 +69,14 @@ def save(result: dict[str, Any], folder: Path, crew: Crew) -> str:
         result |= {"status": "error", "error": error_report(f"cannot be stored as JSON: {error}")}
         for name in ("cases", "warnings", "slowdown", "phases_s"):  # all that the ranks had a say in
             result[name] = type(result[name])()
-        return save(result, folder, crew)
+        return save(result, folder, group)
     except OSError as error:
         kept = keep_elsewhere(result)
         return f"{folder}: record not written: {error.strerror or error}" + (f"; it is in {kept}" if kept else "")
     return ""
 
 
-def new_record(point: Point, plan: Layout) -> dict[str, Any]:
+def new_record(point: Point, plan: Placement) -> dict[str, Any]:
     """The record as it stands before anything has run."""
     config = point.config
     plain = as_dict(config)
@@ -93,7 +93,7 @@ def new_record(point: Point, plan: Layout) -> dict[str, Any]:
         "world_size": plan.world_size,
         "threads_per_rank": plan.threads,
         "cores_per_rank": plan.cores_per_rank,
-        "launched_by": topology.started().by,
+        "launched_by": topology.detect_launcher().by,
         "agents": plan.agents,
         "slowdown": {"asked": list(plan.slowdown), "mechanism": None, "measured": None},
         "warnings": environment.version_differences(plan.agents),

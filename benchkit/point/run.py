@@ -15,20 +15,19 @@ from benchkit import environment, record
 from benchkit.api.registry import start_fork_server
 from benchkit.api.schema import RunConfig
 from benchkit.errors import HostBusy, Unavailable
-from benchkit.point import agents as crew
 from benchkit.point import outcome as verdict
 from benchkit.point import placement, recording
-from benchkit.point.agents import Crew
+from benchkit.point.agents import WAIT, AgentGroup, current_agents
 from benchkit.point.claim import POINT_FILE, claimed
 from benchkit.point.outcome import error_report
-from benchkit.point.placement import Layout
+from benchkit.point.placement import Placement
 from benchkit.point.point import Point, Report
 from benchkit.rank.assignment import Assignment, by_mps
 from benchkit.rank.rendezvous import Rendezvous
 from launch import signals
 from launch.agents import clock_sync
 from launch.agents.clock_sync import Offset
-from launch.agents.group import STEP_S
+from launch.agents.group import EXCHANGE_TIMEOUT_S
 from launch.agents.member import Lost, SweepEnds
 from launch.ranks import start
 from launch.ranks.private_network import PrivateNetwork
@@ -44,7 +43,7 @@ CAUSE_S = 0.5
 
 def run_and_report(point: Point, report: Report) -> str:
     """Runs one point and returns its status; agent 0 also reports its record."""
-    agents = crew.crew().agents
+    agents = current_agents().agents
     try:
         make_folder(point.folder)
         held = claimed(point.folder, POINT_FILE, anywhere=True) if agents.first else contextlib.nullcontext()
@@ -74,8 +73,8 @@ def make_folder(folder: Path) -> None:
 def run_point(point: Point) -> dict[str, Any]:
     """Runs one point and returns its record, which agent 0 writes from the start, first as `running`."""
     began_s = time.perf_counter()
-    here = crew.crew()
-    plan = placement.lay_out(point.config, here)
+    here = current_agents()
+    plan = placement.place_ranks(point.config, here)
     result = recording.new_record(point, plan)
     if here.agents.first:
         result["attempt"] = recording.set_aside(point.folder)
@@ -88,8 +87,8 @@ def run_point(point: Point) -> dict[str, Any]:
         if lost.nodes:
             raise SweepEnds(str(lost)) from None
     except KeyboardInterrupt as error:
-        signals.heed_no_more()
-        told = signals.as_stopped(error)
+        signals.ignore_signals()
+        told = signals.to_stop_request(error)
         result |= {"status": told.status, "error": error_report(str(told))}
         recording.save(result, point.folder, here)  # at once: what follows a signal may be SIGKILL
         here.agents.stop(told)
@@ -98,7 +97,7 @@ def run_point(point: Point) -> dict[str, Any]:
         raise
     finally:
         phases_s = result["phases_s"]
-        phases_s["total"] = round(time.perf_counter() - began_s - phases_s.get(crew.WAIT, 0.0), 6)
+        phases_s["total"] = round(time.perf_counter() - began_s - phases_s.get(WAIT, 0.0), 6)
         result["finished_at"] = recording.now()
         kept = recording.save(result, point.folder, here)
     if kept:
@@ -106,49 +105,51 @@ def run_point(point: Point) -> dict[str, Any]:
     return result
 
 
-def attempt(point: Point, crew: Crew, plan: Layout, result: dict[str, Any]) -> dict[str, Any]:
+def attempt(point: Point, group: AgentGroup, plan: Placement, result: dict[str, Any]) -> dict[str, Any]:
     """Runs the ranks of one point, in step with the other agents; returns what that adds to the record."""
-    agents, config = crew.agents, point.config
-    if problem := next(filter(None, agents.exchange(recording.save(result, point.folder, crew), STEP_S)), ""):
+    agents, config = group.agents, point.config
+    if problem := next(
+        filter(None, agents.exchange(recording.save(result, point.folder, group), EXCHANGE_TIMEOUT_S)), ""
+    ):
         raise SweepEnds(problem)
     if plan.problem:
         return {"status": "unavailable", "error": error_report(plan.problem)}
-    waiting = crew.hosts_to_ourselves(config.host_wait_s, result["phases_s"])
-    with crew.rendezvous() as rendezvous, waiting as warnings:
-        crew.clock.look(agents)
-        used, forked_s, oom_kills = crew.clock.offset(), time.perf_counter(), environment.oom_kills()
-        outcome = fork_ranks(config, crew, plan, point.folder, rendezvous, used)
+    waiting = group.hosts_to_ourselves(config.host_wait_s, result["phases_s"])
+    with group.rendezvous() as rendezvous, waiting as warnings:
+        group.clock.look(agents)
+        used, forked_s, oom_kills = group.clock.offset(), time.perf_counter(), environment.oom_kills()
+        outcome = fork_ranks(config, group, plan, point.folder, rendezvous, used)
         own = {
             "failure": asdict(outcome.failure) if outcome.failure else None,
             "out_of_memory": environment.oom_kills() > oom_kills,
         }
         told = agents.exchange(own, forked_s + config.timeout_s + ENDING_S - time.perf_counter())
-        crew.clock.look(agents)
-        errors_s = agents.exchange(crew.clock.error_s(used), STEP_S)
-    estimator = clock_sync.SHARED if crew.clock_is_shared else clock_sync.ESTIMATOR
+        group.clock.look(agents)
+        errors_s = agents.exchange(group.clock.error_s(used), EXCHANGE_TIMEOUT_S)
+    estimator = clock_sync.SHARED if group.clock_is_shared else clock_sync.ESTIMATOR
     reported = verdict.report(outcome.results.get(0), told, forked_s)
     return reported | {
-        "private_network": network_of(config, crew) is not None,
+        "private_network": network_of(config, group) is not None,
         "start_clock": {"estimator": estimator, "uncertainty_s": max(errors_s)},
         "phases_s": result["phases_s"] | reported.get("phases_s", {}),
         "warnings": [*result["warnings"], *warnings, *reported.get("warnings", ())],
     }
 
 
-def network_of(config: RunConfig, crew: Crew) -> PrivateNetwork | None:
+def network_of(config: RunConfig, group: AgentGroup) -> PrivateNetwork | None:
     """The network that the ranks of a point use; None: the host's, as GPUs' libraries expect."""
-    return crew.network if config.private_network and config.hardware.device == "cpu" else None
+    return group.network if config.private_network and config.hardware.device == "cpu" else None
 
 
 def fork_ranks(
-    config: RunConfig, crew: Crew, plan: Layout, folder: Path, rendezvous: Rendezvous, offset: Offset
+    config: RunConfig, group: AgentGroup, plan: Placement, folder: Path, rendezvous: Rendezvous, offset: Offset
 ) -> Outcome:  # fmt: skip
     """Starts this agent's ranks of one point and waits for their end, or that of others; never raises an Exception."""
-    agents, host = crew.agents, crew.agents.me.host
+    agents, host = group.agents, group.agents.me.host
     try:
         if config.start_method == "forkserver":
             start_fork_server([config.suite])
-        with mps.daemon(by_mps(config, plan.slowdown), len(crew.on_host_of(agents.me))) as shares:
+        with mps.daemon(by_mps(config, plan.slowdown), len(group.on_host_of(agents.me))) as shares:
             outcome = start.run_ranks(
                 "benchkit.rank.main:run_rank",
                 [
@@ -164,7 +165,7 @@ def fork_ranks(
                 start_method=config.start_method,
                 first_rank=plan.places[0].rank,
                 agents=agents,
-                network=network_of(config, crew),
+                network=network_of(config, group),
             )
     except (Unavailable, mps.MpsUnavailable) as error:
         outcome = Outcome(failure=Failure(None, "exception", str(error), type=type(error).__name__))

@@ -1,4 +1,4 @@
-"""How slow each rank really is: a matrix product timed with and without its brake, on all ranks at once."""
+"""How slow each rank really is: a matrix product timed with and without its throttle, on all ranks at once."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -9,15 +9,15 @@ import numpy as np
 import torch
 
 from benchkit.measure.clocks import Clock
-from launch.slowdown.throttle import MECHANISMS, Brake
+from launch.slowdown.throttle import MECHANISMS, Throttle
 
 TRIES, TURNS, PROBE_TURNS = 3, 5, 7
 CLOSE_ENOUGH, WARN_BEYOND = 0.05, 0.15
-"""Off by less than the first, a brake is left as it is; by more than the second, the row carries a warning."""
+"""Off by less than the first, a throttle is left as it is; by more than the second, the row carries a warning."""
 SLOWED_TURN, UNSLOWED_TURN = 0.1, 0.02
 """Least length of a turn at full speed where a rank is slowed, and where none is: shares of `measure.probe_seconds`."""
 LONGEST_TURN, LONGEST_PROBE = 1.5, 30.0
-"""Upper limits, as shares of the same: of a turn that a brake has stretched, and of all turns together."""
+"""Upper limits, as shares of the same: of a turn that a throttle has stretched, and of all turns together."""
 SIZES = {"cpu": 256, "cuda": 4096}
 
 
@@ -30,33 +30,33 @@ class Peers(Protocol):
 
 
 @dataclass
-class Pedal:
-    """One rank's brake, the factor asked for, and the force found to give it."""
+class ThrottleController:
+    """One rank's throttle, the factor asked for, and the setting found to give it."""
 
-    brake: Brake
+    throttle: Throttle
     factor: float
-    force: float
+    setting: float
 
-    def press(self) -> None:
+    def apply(self) -> None:
         if self.factor > 1:
-            self.brake.press(self.force)
+            self.throttle.apply(self.setting)
 
     def release(self) -> None:
         if self.factor > 1:
-            self.brake.release()
+            self.throttle.release()
 
     def set_for(self, unslowed: bool) -> None:
-        """Let go for a case that is to run at full speed, else pressed."""
+        """Releases the throttle for a case that runs at full speed, else applies it."""
         if unslowed:
             self.release()
         else:
-            self.press()
+            self.apply()
 
     def correct(self, measured: float) -> None:
-        """Presses harder or softer in proportion to what was missed, at most twice or half as hard: it may be noise."""
+        """Corrects the setting in proportion to what was missed, by a factor of two at most: it may be noise."""
         if self.factor > 1 and miss(measured, self.factor) > CLOSE_ENOUGH:
             missing = (self.factor - 1) / (measured - 1) if measured > 1 else math.inf
-            self.force = 1 + (self.force - 1) * min(2.0, max(0.5, missing))
+            self.setting = 1 + (self.setting - 1) * min(2.0, max(0.5, missing))
 
 
 @dataclass(frozen=True)
@@ -81,10 +81,10 @@ class Slowdown:
 
 @dataclass(frozen=True)
 class Prober:
-    """Times calls on all ranks together, pressed or not; for calibration and cost models, not for results."""
+    """Times calls on all ranks together, slowed or not; for calibration and cost models, not for results."""
 
     rank: int
-    pedal: Pedal
+    controller: ThrottleController
     worst: float  # the largest factor of all ranks
     clock: Clock
     peers: Peers
@@ -93,7 +93,7 @@ class Prober:
     def seconds_of(
         self, *calls: Callable[[], object], turn: float = UNSLOWED_TURN, turns: int = PROBE_TURNS
     ) -> list[list[float]]:
-        """Median seconds per call, as [call][rank], with the brakes on; the calls take turns, as cases do.
+        """Median seconds per call, as [call][rank], with the throttles applied; the calls take turns, as cases do.
 
         Args:
             calls: what to time; all ranks make the same calls together.
@@ -103,20 +103,20 @@ class Prober:
         """
         counts, turns_s = zip(*[self.count(call, turn) for call in calls], strict=True)
         num_turns = max(1, min(turns, int(LONGEST_PROBE * self.budget_s / (self.worst * sum(turns_s)))))
-        self.pedal.press()
+        self.controller.apply()
         rounds = [[self.turn(*each) for each in zip(calls, counts, strict=True)] for _ in range(num_turns)]
-        self.pedal.release()
+        self.controller.release()
         medians = self.peers.exchange([float(median) for median in np.median(rounds, axis=0)])
         return [list(column) for column in zip(*medians, strict=True)]
 
     def slowdown_of(self, call: Callable[[], object]) -> list[float]:
-        """Per rank the median ratio of braked to free time, of neighbouring turns."""
+        """Per rank the median ratio of throttled to free time, of neighbouring turns."""
         (count, _), ratios = self.count(call), []
         for _ in range(TURNS):
             free_s = self.turn(call, count)
-            self.pedal.press()
+            self.controller.apply()
             ratios.append(self.turn(call, count) / free_s)
-            self.pedal.release()
+            self.controller.release()
         return [row[0] for row in self.peers.exchange([float(np.median(ratios))])]
 
     def count(self, call: Callable[[], object], turn: float = UNSLOWED_TURN) -> tuple[int, float]:
@@ -145,14 +145,14 @@ def miss(measured: float, asked: float) -> float:
 
 
 def calibrate(prober: Prober, asked: Sequence[float], device: torch.device) -> Slowdown:
-    """Adjusts the brakes until each rank's factor is the one asked for, as far as it can be; all ranks together.
+    """Adjusts the throttles until each rank's factor is the one asked for, as far as it can be; all ranks together.
 
-    Each rank keeps the force that came nearest, and its reading with that is what is told.
+    Each rank keeps the setting that came nearest, and reports its reading with that.
     """
     matrix = torch.ones(SIZES[device.type], SIZES[device.type], device=device)
     call = lambda: torch.mm(matrix, matrix)  # noqa: E731
-    brake, peers = prober.pedal.brake, prober.peers
-    kinds = [int(row[0]) for row in peers.exchange([float(MECHANISMS.index(brake.mechanism))])]
+    throttle, peers = prober.controller.throttle, prober.peers
+    kinds = [int(row[0]) for row in peers.exchange([float(MECHANISMS.index(throttle.mechanism))])]
     mechanism = "+".join(dict.fromkeys(MECHANISMS[kind] for kind in kinds if kind))
     if "mps" in mechanism:  # nothing can be let go of here, so the rank slowed least is taken at its word
         if len(set(asked)) == 1:
@@ -160,16 +160,16 @@ def calibrate(prober: Prober, asked: Sequence[float], device: torch.device) -> S
         [times] = prober.seconds_of(call)
         least = asked.index(min(asked))
         return Slowdown(mechanism, list(asked), [time / times[least] * asked[least] for time in times])
-    forces, readings = [], []
+    settings, readings = [], []
     for _ in range(TRIES):
-        forces.append(prober.pedal.force)
+        settings.append(prober.controller.setting)
         readings.append(prober.slowdown_of(call))
         if all(miss(*each) <= CLOSE_ENOUGH for each in zip(readings[-1], asked, strict=True)):
             break  # on all ranks at once, for all know all readings
-        prober.pedal.correct(readings[-1][prober.rank])
+        prober.controller.correct(readings[-1][prober.rank])
     nearest = [
         min(range(len(readings)), key=lambda attempt: miss(readings[attempt][rank], wanted))
         for rank, wanted in enumerate(asked)
     ]
-    prober.pedal.force = forces[nearest[prober.rank]]
+    prober.controller.setting = settings[nearest[prober.rank]]
     return Slowdown(mechanism, list(asked), [readings[attempt][rank] for rank, attempt in enumerate(nearest)])

@@ -15,12 +15,12 @@ from benchkit.api.schema import RunConfig
 from benchkit.measure.clocks import Clock, CudaClock, HostClock
 from benchkit.rank import backends
 from benchkit.rank.assignment import Assignment, by_mps
-from benchkit.rank.calibration import Pedal, Prober, calibrate
+from benchkit.rank.calibration import Prober, ThrottleController, calibrate
 from benchkit.rank.control_group import Group
 from benchkit.rank.profiling import record_traces, trace_file
 from benchkit.rank.run_cases import Stopwatch, run_cases
 from launch.agents.clock_sync import Offset
-from launch.slowdown.throttle import NoBrake, make_brake
+from launch.slowdown.throttle import NoThrottle, make_throttle
 
 
 def run_rank(assignment: Assignment) -> dict[str, Any] | None:
@@ -32,8 +32,8 @@ def run_rank(assignment: Assignment) -> dict[str, Any] | None:
     device = backends.join(config, assignment.place, assignment.world_size, assignment.rendezvous)
     group = Group(backends.control_group(backends.group_timeout(config)), assignment.world_size)
     clock = make_clock(device, assignment.offset)
-    pedal, worst = make_pedal(assignment), max(assignment.slowdown)
-    prober = Prober(assignment.place.rank, pedal, worst, clock, group, config.measure.probe_seconds)
+    controller, worst = make_controller(assignment), max(assignment.slowdown)
+    prober = Prober(assignment.place.rank, controller, worst, clock, group, config.measure.probe_seconds)
     slowdown = None
     if max(assignment.slowdown) > 1 or by_mps(config, assignment.slowdown):
         stopwatch.enter("calibrate")
@@ -43,12 +43,12 @@ def run_rank(assignment: Assignment) -> dict[str, Any] | None:
     cases = load_suites()[config.suite].build(config, rank)
     require_sound(cases, config)
     with marked_by(clock.region):
-        reports = run_cases(cases, config, clock, group, stopwatch, prober.pedal)
+        reports = run_cases(cases, config, clock, group, stopwatch, prober.controller)
     if config.profile:
         stopwatch.enter("profile")
         measured = [case for case, report in zip(cases, reports, strict=True) if report["status"] == "ok"]
         path = trace_file(assignment.folder, assignment.place.rank)
-        record_traces(measured, group.barrier, prober.pedal, device, path)
+        record_traces(measured, group.barrier, prober.controller, device, path)
     stopwatch.enter("exit")
     group.barrier()  # then the process ends: destroying a gloo group takes another 20 ms, and nothing outlives it
     if assignment.place.rank:
@@ -87,14 +87,14 @@ def describe_rank(assignment: Assignment, device: torch.device, group: Group, pr
     )
 
 
-def make_pedal(assignment: Assignment) -> Pedal:
-    """This rank's brake, not yet pressed."""
+def make_controller(assignment: Assignment) -> ThrottleController:
+    """This rank's throttle, not yet applied."""
     config, slowdown = assignment.config, assignment.slowdown
     factor = slowdown[assignment.place.rank]
     if by_mps(config, slowdown):  # where nobody is slowed there is nothing to let go of
-        return Pedal(NoBrake("mps", switchable=max(slowdown) == 1), factor, factor)
-    brake = make_brake(config.hardware.slow_by, assignment.threads, factor) if factor > 1 else NoBrake()
-    return Pedal(brake, factor, factor)
+        return ThrottleController(NoThrottle("mps", switchable=max(slowdown) == 1), factor, factor)
+    throttle = make_throttle(config.hardware.slow_by, assignment.threads, factor) if factor > 1 else NoThrottle()
+    return ThrottleController(throttle, factor, factor)
 
 
 def make_clock(device: torch.device, offset: Offset) -> Clock:

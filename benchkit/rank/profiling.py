@@ -8,7 +8,7 @@ from torch.profiler import ProfilerActivity, profile, record_function, schedule
 
 from benchkit.api.case import Case
 from benchkit.api.regions import marked_by
-from benchkit.rank.calibration import Pedal
+from benchkit.rank.calibration import ThrottleController
 
 UNSEEN, WARM_UP, ACTIVE = 1, 1, 3
 """Steps before the profiler is on, steps of each case that are traced as warm-up, and steps labelled as the case's."""
@@ -21,7 +21,7 @@ def trace_file(folder: Path, rank: int) -> Path:
 
 
 def record_traces(
-    cases: Sequence[Case], barrier: Callable[[], None], pedal: Pedal, device: torch.device, path: Path
+    cases: Sequence[Case], barrier: Callable[[], None], controller: ThrottleController, device: torch.device, path: Path
 ) -> None:
     """Runs each case WARM_UP + ACTIVE times and writes what they did; all ranks together, after measuring."""
     if not cases:
@@ -38,7 +38,7 @@ def record_traces(
         marked_by(record_function),
     ):
         for case, label in planned:
-            pedal.set_for(case.unslowed)
+            controller.set_for(case.unslowed)
             case.reset()
             barrier()
             with record_function(label):
@@ -46,4 +46,4 @@ def record_traces(
                 if device.type == "cuda":
                     torch.cuda.synchronize(device)
             profiler.step()
-    pedal.release()
+    controller.release()

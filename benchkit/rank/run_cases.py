@@ -10,7 +10,7 @@ from benchkit.errors import InvalidResult, starved
 from benchkit.measure.clocks import Clock, HostClock
 from benchkit.measure.measurement import Measurement
 from benchkit.measure.timer import measure
-from benchkit.rank.calibration import Pedal
+from benchkit.rank.calibration import ThrottleController
 from benchkit.rank.control_group import Finding, Group
 
 
@@ -25,12 +25,17 @@ class Stopwatch:
 
 
 def run_cases(
-    cases: list[Case], config: RunConfig, clock: Clock, group: Group, stopwatch: Stopwatch, pedal: Pedal
+    cases: list[Case],
+    config: RunConfig,
+    clock: Clock,
+    group: Group,
+    stopwatch: Stopwatch,
+    controller: ThrottleController,
 ) -> list[dict[str, Any]]:
     """Verifies, times and verifies again; a case that any rank skips or finds wrong is not timed."""
     stopwatch.enter("verify")
     lacking = group.first_reason([case.unavailable for case in cases])
-    short = group.first_reason([case.skip or stays_slowed(case, pedal) for case in cases])
+    short = group.first_reason([case.skip or stays_slowed(case, controller) for case in cases])
     findings = [one if one.reason else other for one, other in zip(lacking, short, strict=True)]
     statuses = [
         "unavailable" if one.reason else "skipped" if other.reason else "ok"
@@ -46,10 +51,10 @@ def run_cases(
         barrier=group.barrier,
         exchange=group.exchange,
         seed=config.seed,
-        before=lambda case: pedal.set_for(case.unslowed),
+        before=lambda case: controller.set_for(case.unslowed),
         single_rank=group.world_size == 1,
     )
-    pedal.release()
+    controller.release()
     for index, measurement in zip(timed, measurements, strict=True):
         if measurement.starved:
             statuses[index], findings[index] = "oom", Finding(measurement.starved, 0)
@@ -62,9 +67,9 @@ def run_cases(
     ]
 
 
-def stays_slowed(case: Case, pedal: Pedal) -> str:
+def stays_slowed(case: Case, controller: ThrottleController) -> str:
     """Why a case that is to run at full speed cannot; "" where it can, or need not."""
-    if not case.unslowed or pedal.brake.switchable:
+    if not case.unslowed or controller.throttle.switchable:
         return ""
     return "a share of a GPU cannot be lifted within a job: compare with hardware.slowdown=1"
 

@@ -21,7 +21,7 @@ from benchkit.sweep.launchers import Launcher
 from benchkit.sweep.manifest import Manifest
 from benchkit.sweep.resume import Resume
 from launch.agents.group import Agents
-from launch.topology import Started
+from launch.topology import LaunchContext
 
 SHOWN = 20
 log = logging.getLogger("benchkit")
@@ -111,7 +111,7 @@ def resumed(folder: Path, wanted: Manifest, world_sizes: Sequence[int | None], a
     return Agenda(folder, folders, is_open, list(filter(None, statuses)), differing)
 
 
-def made_with(started: Started, agents: Agents, launcher: Launcher) -> dict[str, str]:
+def made_with(started: LaunchContext, agents: Agents, launcher: Launcher) -> dict[str, str]:
     """Software, hosts and launcher that a resumed sweep must share with its beginning."""
     known = checkout()
     runs_by = started.by if launcher.runs_here else type(launcher).__name__

@@ -14,7 +14,7 @@ from benchkit.api.schema import RunConfig
 from benchkit.errors import ConfigError
 from benchkit.point.point import Point, Report
 from benchkit.point.run import run_and_report
-from launch.topology import Started
+from launch.topology import LaunchContext
 
 
 class Launcher(launcher.Launcher):
@@ -32,7 +32,7 @@ class Launcher(launcher.Launcher):
         """Hydra's own way to run points, which composes each again."""
         raise ConfigError("hydra/sweeper: benchkit's launchers run under benchkit's sweeper only")
 
-    def check(self, config: RunConfig, started: Started) -> None:
+    def check(self, config: RunConfig, started: LaunchContext) -> None:
         """Raises ConfigError where the ranks of a point do not divide over the agents that will run it."""
         if config.world_size != "auto" and int(config.world_size) % started.count:
             raise ConfigError(

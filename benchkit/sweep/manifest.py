@@ -84,7 +84,7 @@ def entries(keys: Sequence[str], folders: Sequence[str], overrides: Sequence[lis
 def key_of(config: dict[str, Any]) -> str:
     """The key of a point with this configuration, as a record or a command line has it."""
     try:
-        return record.digest(record.lasting(config))
+        return record.digest(record.without_volatile(config))
     except TypeError as error:
         raise ConfigError(f"a value of the configuration cannot be stored: {error}") from None
 

@@ -18,19 +18,19 @@ import benchkit
 from benchkit import record
 from benchkit.api.registry import start_fork_server
 from benchkit.errors import ConfigError
-from benchkit.point import agents as crew
 from benchkit.point import recording
+from benchkit.point.agents import enter
 from benchkit.point.claim import POINT_FILE, claimed
 from benchkit.point.outcome import error_report
 from benchkit.point.point import Point
 from benchkit.point.run import run_and_report
 from benchkit.sweep import resume
 from launch import topology
-from launch.agents.group import STEP_S, Agents
+from launch.agents.group import EXCHANGE_TIMEOUT_S, Agents
 from launch.agents.join import join
 from launch.agents.member import Lost, SweepEnds
 from launch.agents.rendezvous import JoinError
-from launch.signals import STOPPING, Stopped, as_stopped, handle, heed_no_more
+from launch.signals import STOPPING, StopRequested, handle, ignore_signals, to_stop_request
 
 SLURM_ENDINGS = {
     "BOOT_FAIL": "crash", "CANCELLED": "cancelled", "DEADLINE": "timeout", "FAILED": "crash", "NODE_FAIL": "crash",
@@ -71,14 +71,14 @@ class Job:
         start_fork_server(point.config.suite for point in self.points)
         try:
             agents, open_points = self.join()
-            crew.enter(agents)
+            enter(agents)
             report = Progress(len(open_points)).report
             with agents.stopping_together():
                 for point in open_points:
                     run_and_report(point, report)
                 agents.wait_for_end()
         except KeyboardInterrupt as error:
-            self.leave(as_stopped(error))
+            self.leave(to_stop_request(error))
         except SweepEnds as error:
             sys.exit(f"{error}; the sweep ends, what was measured is kept")
 
@@ -87,17 +87,17 @@ class Job:
         traits = {"benchkit": benchkit.__version__, "torch": metadata.version("torch")}
         is_open = [not resume.settled_status(point.folder) for point in self.points]
         try:
-            agents = join(topology.started(), traits, self.folder, self.points[0].config.join_timeout_s)
-            return agents, list(compress(self.points, agents.exchange(is_open, STEP_S)[0]))
+            agents = join(topology.detect_launcher(), traits, self.folder, self.points[0].config.join_timeout_s)
+            return agents, list(compress(self.points, agents.exchange(is_open, EXCHANGE_TIMEOUT_S)[0]))
         except (JoinError, Lost) as error:
             for point in compress(self.points, is_open):
-                if topology.started().index == 0:
+                if topology.detect_launcher().index == 0:
                     note_end(point, "error", str(error))
             sys.exit(str(error))
 
     def stop(self, number: int, frame: Any) -> None:
         """A signal's handler: raises Stopped with what it means."""
-        heed_no_more()
+        ignore_signals()
         word, rest_s = slurm_says()
         status = "interrupted"
         if number == signal.SIGUSR2:
@@ -105,13 +105,13 @@ class Job:
             status = "timeout" if late else "preempted"
         elif word and number != signal.SIGINT:
             status = "timeout" if rest_s is not None and rest_s <= 0 else SLURM_ENDINGS.get(word, "cancelled")
-        raise Stopped(number, status, WHY[status])
+        raise StopRequested(number, status, WHY[status])
 
-    def leave(self, error: Stopped) -> None:
+    def leave(self, error: StopRequested) -> None:
         """Ends the process; where the job may run again, agent 0 queues it first."""
         job, restarts = os.environ.get("SLURM_JOB_ID"), int(os.environ.get("SLURM_RESTART_COUNT", "0"))
         again = error.status == "preempted" or (error.status == "timeout" and restarts < self.max_num_timeout)
-        if again and job and topology.started().index == 0:
+        if again and job and topology.detect_launcher().index == 0:
             log.warning("%s; queued again", error)
             subprocess.run(["scontrol", "requeue", job], check=False)
         sys.exit(128 + error.number)
@@ -151,7 +151,7 @@ def show_log() -> None:
     handler = logging.StreamHandler(sys.stdout)
     handler.setFormatter(logging.Formatter("%(message)s"))
     log.addHandler(handler)
-    log.setLevel(logging.INFO if topology.started().index == 0 else logging.WARNING)
+    log.setLevel(logging.INFO if topology.detect_launcher().index == 0 else logging.WARNING)
 
 
 def slurm_says() -> tuple[str, float | None]:

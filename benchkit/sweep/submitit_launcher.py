@@ -19,7 +19,7 @@ from benchkit.sweep import manifest
 from benchkit.sweep.launchers import Launcher
 from benchkit.sweep.slurm_job import Job
 from launch.agents.member import SweepEnds
-from launch.topology import Started
+from launch.topology import LaunchContext
 
 SHARED_WITH_LOCAL = (
     "timeout_min", "cpus_per_task", "gpus_per_node", "tasks_per_node", "mem_gb", "nodes", "name", "stderr_to_stdout",
@@ -41,7 +41,7 @@ class Submitting(Launcher):
         }
         self.num_agents = int(self._params["nodes"] * self._params["tasks_per_node"])
 
-    def check(self, config: RunConfig, started: Started) -> None:
+    def check(self, config: RunConfig, started: LaunchContext) -> None:
         """Raises ConfigError where ranks do not divide over the agents that a job will have."""
         if started.count > 1:
             raise ConfigError("launcher: what is submitted from several agents is submitted several times; start one")

@@ -21,7 +21,7 @@ from benchkit.api.schema import RunConfig, as_dict
 from benchkit.config.compose import typed
 from benchkit.config.point_composer import PointComposer
 from benchkit.errors import ConfigError
-from benchkit.point.agents import crew, enter
+from benchkit.point.agents import current_agents, enter
 from benchkit.point.placement import resolve_world_size
 from benchkit.point.point import Point
 from benchkit.sweep import folder as sweep_folder
@@ -31,7 +31,7 @@ from benchkit.sweep.launchers import Launcher
 from benchkit.sweep.manifest import Entry
 from benchkit.sweep.resume import Resume, without_settings
 from launch import topology
-from launch.agents.group import STEP_S, Agents
+from launch.agents.group import EXCHANGE_TIMEOUT_S, Agents
 from launch.agents.join import join
 from launch.agents.member import Lost, SweepEnds
 from launch.agents.rendezvous import JoinError
@@ -139,7 +139,7 @@ class Sweeper(sweeper.Sweeper):
             JoinError: the agents are about to run different things.
             ConfigError: the folder is in use, or holds another sweep.
         """
-        started = topology.started()
+        started = topology.detect_launcher()
         traits = {
             "benchkit": benchkit.__version__,
             "torch": metadata.version("torch"),
@@ -156,7 +156,7 @@ class Sweeper(sweeper.Sweeper):
         world_sizes = self.world_sizes(configs)  # agents may ask each other for it
         mine = self.prepare(wanted, world_sizes, held) if agents.first else (None, "")
         try:
-            told, problem = agents.exchange(mine, STEP_S)[0]
+            told, problem = agents.exchange(mine, EXCHANGE_TIMEOUT_S)[0]
         except Lost as lost:
             raise JoinError(f"{lost} before the first point") from None
         if problem:
@@ -179,11 +179,11 @@ class Sweeper(sweeper.Sweeper):
         """The number of ranks of each point; None where only the job that runs it will know."""
         if not (self._resume and self._launcher.runs_here and any(c.world_size == "auto" for c in configs)):
             return [None if config.world_size == "auto" else int(config.world_size) for config in configs]
-        return [resolve_world_size(config, crew()) for config in configs]
+        return [resolve_world_size(config, current_agents()) for config in configs]
 
     def compose(self, arguments: list[str]) -> tuple[list[RunConfig], list[Entry]]:
         """Composes and checks every point; raises ConfigError for the first that is wrong."""
-        composer, started = PointComposer(self._context.config_loader, self._config), topology.started()
+        composer, started = PointComposer(self._context.config_loader, self._config), topology.detect_launcher()
         own = [f"{name}={value}" for name, value in self._params.items()]
         composed, configs = [], []
         for number, overrides in enumerate(composer.product([*own, *arguments])):

@@ -14,7 +14,7 @@ from benchkit.point.point import Point, Report
 from benchkit.sweep.schedulers import Queue, State
 from benchkit.sweep.slurm_job import note_end
 
-LOOK_S = (0.5, 10.0)
+POLL_INTERVAL_S = (0.5, 10.0)
 """Seconds between two looks: at first, and after a while."""
 SETTLING_S = 15.0
 """After a job's end, how long a shared file system may take to show what it wrote."""
@@ -40,7 +40,7 @@ def follow(
     """
     waiting = [(job, point) for job, group in enumerate(points) for point in group]
     total, ended_at = len(waiting), dict[int, float]()
-    said, pause_s = "", LOOK_S[0]
+    said, pause_s = "", POLL_INTERVAL_S[0]
     try:
         while True:
             states = queue.states()
@@ -48,7 +48,7 @@ def follow(
                 if found := conclusion(point, job, states[job], ended_at, queue, stale):
                     report(found)
                     waiting.remove((job, point))
-                    pause_s = LOOK_S[0]
+                    pause_s = POLL_INTERVAL_S[0]
                     yield str(found["status"])
             if not waiting:
                 return
@@ -56,7 +56,7 @@ def follow(
                 log.info("%s: %s", queue.name, saying)
                 said = saying
             time.sleep(pause_s)
-            pause_s = min(LOOK_S[1], pause_s * 1.1)
+            pause_s = min(POLL_INTERVAL_S[1], pause_s * 1.1)
     except (KeyboardInterrupt, GeneratorExit):
         log.warning("%d of %d points have ended; %s", total - len(waiting), total, queue.interrupt())
         raise

@@ -22,7 +22,7 @@ KEEPALIVE = {"TCP_KEEPIDLE": 4, "TCP_KEEPINTVL": 2, "TCP_KEEPCNT": 3, "TCP_USER_
 """A host that vanishes without a word is noticed after 10 s (seconds, seconds, probes, milliseconds)."""
 
 
-class Gone(Exception):
+class PeerLost(Exception):
     """The other end is gone. `silently`: its host does not answer; otherwise the process ended."""
 
     def __init__(self, silently: bool) -> None:
@@ -30,7 +30,7 @@ class Gone(Exception):
         self.silently = silently
 
 
-class Wire:
+class Channel:
     """One end of a connection."""
 
     def __init__(self, stream: socket.socket) -> None:
@@ -80,9 +80,9 @@ class Wire:
             kind, value = json.loads(message)
             return str(kind), value
         except (EOFError, ConnectionResetError, BrokenPipeError):
-            raise Gone(silently=self._given_up) from None
+            raise PeerLost(silently=self._given_up) from None
         except (OSError, ValueError, TypeError, RecursionError):  # unreachable; or no JSON pair
-            raise Gone(silently=True) from None
+            raise PeerLost(silently=True) from None
 
     def receive(self, timeout_s: float) -> tuple[str, Any]:
         """The next message's kind and value.
@@ -95,7 +95,7 @@ class Wire:
             if self._incoming.begun and not begun:
                 begun, deadline = True, time.monotonic() + WHOLE_S
             if not wait_for([self.connection], max(0.0, deadline - time.monotonic())):
-                raise Gone(silently=True)
+                raise PeerLost(silently=True)
         return message
 
     def close(self) -> None:

@@ -11,28 +11,28 @@ from dataclasses import asdict
 from typing import Any
 
 from launch.agents.address import LOOPBACK
-from launch.agents.channel import Gone, Wire
-from launch.agents.member import Lost, Member, SweepEnds, this_member
-from launch.signals import Stopped, as_stopped, wait_for
+from launch.agents.channel import Channel, PeerLost
+from launch.agents.member import AgentInfo, Lost, SweepEnds, this_member
+from launch.signals import StopRequested, to_stop_request, wait_for
 
 SLACK_S = 5.0
 """How much longer than agent 0 the others wait, so that it is agent 0 that says who is missing."""
 END_S = 600.0
 """How long agent 0 may take to end, once all points have run: it prints a table."""
-STEP_S = 120.0
+EXCHANGE_TIMEOUT_S = 120.0
 """How long agents in step may take to the next one where nothing is measured or waited for; to import torch, say."""
 
 
 class Agents:
     """All agents that live, as seen by one of them. Agent 0 has a wire to each, the others one to agent 0."""
 
-    def __init__(self, me: Member, members: Sequence[Member], wires: Mapping[int, Wire], hub: str) -> None:
+    def __init__(self, me: AgentInfo, members: Sequence[AgentInfo], wires: Mapping[int, Channel], hub: str) -> None:
         self.me = me
         self.members = list(members)
         self.hub = hub  # the name under which this agent reaches agent 0's host
         self._wires = dict(wires)
         self._early: dict[int, Any] = {}
-        self._gone: dict[int, Gone] = {}
+        self._gone: dict[int, PeerLost] = {}
         self._stopping = False
 
     @property
@@ -75,7 +75,7 @@ class Agents:
             ready = wait_for(self.connections, max(0.0, deadline - time.monotonic()))
             if not ready:
                 for index in missing:
-                    self._lose(index, Gone(silently=True))
+                    self._lose(index, PeerLost(silently=True))
             self.hear(ready)
         early, self._early = self._early, {}
         if self._gone:
@@ -90,11 +90,11 @@ class Agents:
             return None
         deadline = time.monotonic() + patience_s
         while not self._gone and self._wires and (rest := deadline - time.monotonic()) > 0:
-            with contextlib.suppress(Stopped):  # told the same: not the cause
+            with contextlib.suppress(StopRequested):  # told the same: not the cause
                 self.hear(wait_for(self.connections, rest))
         return self._forget(self._tell_lost()) if self._gone else None
 
-    def stop(self, told: Stopped) -> None:
+    def stop(self, told: StopRequested) -> None:
         """Tells all others to stop as well, unless they told us, or know."""
         if not (told.relayed or self._stopping):
             self._stopping = True
@@ -106,7 +106,7 @@ class Agents:
         try:
             yield
         except KeyboardInterrupt as error:
-            self.stop(as_stopped(error))
+            self.stop(to_stop_request(error))
             with contextlib.suppress(SweepEnds):
                 self.wait_for_end(SLACK_S)
             raise
@@ -121,7 +121,7 @@ class Agents:
         try:
             while not self.first and self._wires:
                 self._wires[0].receive(max(0.0, deadline - time.monotonic()))
-        except Gone as gone:
+        except PeerLost as gone:
             if gone.silently:
                 raise SweepEnds(f"{self.members[0]} {gone} after the last point") from None
 
@@ -131,24 +131,24 @@ class Agents:
         for _ in range(rounds):
             sent = time.perf_counter()
             self._wires[0].send("ping")
-            _, there = self._receive(0, self._wires[0], STEP_S)
+            _, there = self._receive(0, self._wires[0], EXCHANGE_TIMEOUT_S)
             answers.append((sent, float(there), time.perf_counter()))
         return answers
 
-    def pong(self, member: Member, rounds: int) -> None:
+    def pong(self, member: AgentInfo, rounds: int) -> None:
         """Agent 0's side of ping()."""
         for _ in range(rounds):
             if member.index not in self._wires:
                 return
-            self._receive(member.index, self._wires[member.index], STEP_S)
+            self._receive(member.index, self._wires[member.index], EXCHANGE_TIMEOUT_S)
             if member.index in self._wires:
                 self._wires[member.index].send("time", time.perf_counter())
 
-    def _receive(self, index: int, wire: Wire, timeout_s: float = STEP_S) -> tuple[str, Any]:
+    def _receive(self, index: int, wire: Channel, timeout_s: float = EXCHANGE_TIMEOUT_S) -> tuple[str, Any]:
         """One message; on agent 0 the loss of another is an alarm, elsewhere that of agent 0 is the end."""
         try:
             kind, value = wire.receive(timeout_s)
-        except Gone as gone:
+        except PeerLost as gone:
             if not self.first:
                 raise SweepEnds(f"{self.members[0]} {gone}: nobody is left to write records") from None
             self._lose(index, gone)
@@ -158,7 +158,7 @@ class Agents:
             if self.first:
                 self._wires.pop(index)  # it says goodbye: its end is no loss
             number, status, why = value
-            raise Stopped(number, status, why, relayed=True)
+            raise StopRequested(number, status, why, relayed=True)
         return kind, value
 
     def _ask(self, value: Any, timeout_s: float) -> list[Any]:
@@ -169,7 +169,7 @@ class Agents:
             if kind == "values":
                 return list(answer)
             if kind == "lost":
-                raise self._forget(Lost([Member(**lost) for lost in answer["members"]], answer["nodes"]))
+                raise self._forget(Lost([AgentInfo(**lost) for lost in answer["members"]], answer["nodes"]))
 
     def _tell(self, kind: str, value: Any, but: int | None = None) -> None:
         """Says something to everybody at the other end of a wire, `but` to one: who said it first."""
@@ -177,7 +177,7 @@ class Agents:
             if index != but:
                 wire.send(kind, value)
 
-    def _lose(self, index: int, gone: Gone) -> None:
+    def _lose(self, index: int, gone: PeerLost) -> None:
         self._gone[index] = gone
         self._early.pop(index, None)
         self._wires.pop(index).close()

@@ -17,7 +17,7 @@ import time
 from collections.abc import Generator
 from typing import Any
 
-from launch.agents.channel import Gone, Wire
+from launch.agents.channel import Channel, PeerLost
 from launch.signals import wait_for
 
 NONCE_BYTES = PROOF_BYTES = 32
@@ -49,13 +49,13 @@ class Caller:
         self.deadline = time.monotonic() + HELLO_S
         self._stream, self._secret = stream, secret
         self._nonce, self._answer = secrets.token_bytes(NONCE_BYTES), bytearray()
-        self._wire: Wire | None = None  # as soon as it has proved itself
+        self._wire: Channel | None = None  # as soon as it has proved itself
         stream.send(self._nonce)
 
     def fileno(self) -> int:
         return (self._wire.connection if self._wire else self._stream).fileno()
 
-    def hear(self) -> tuple[Wire, Any] | None:
+    def hear(self) -> tuple[Channel, Any] | None:
         """The wire and the hello of a caller that has said all; None where more must come.
 
         Raises Stranger.
@@ -67,7 +67,7 @@ class Caller:
             said = self._wire.take(HELLO_BYTES)
         except BlockingIOError:
             return None
-        except (OSError, Gone) as error:
+        except (OSError, PeerLost) as error:
             raise Stranger from error
         return said and (self._wire, said[1])
 
@@ -84,14 +84,14 @@ class Caller:
         if not hmac.compare_digest(expected, bytes(self._answer[:PROOF_BYTES])):
             raise Stranger
         self._stream.send(proof(self._secret, AGENT_0, self._nonce, nonce))
-        self._wire = Wire(self._stream)
+        self._wire = Channel(self._stream)
         return True
 
     def close(self) -> None:
         (self._wire or self._stream).close()
 
 
-def callers(listener: socket.socket, secret: str, deadline: float) -> Generator[tuple[Wire, Any], None, None]:
+def callers(listener: socket.socket, secret: str, deadline: float) -> Generator[tuple[Channel, Any], None, None]:
     """For agent 0: each connection that proves that it knows the secret, with its hello.
 
     It ends at the deadline. All connections are served at once: a stranger that is silent or slow
@@ -145,7 +145,7 @@ def accept(listener: socket.socket, secret: str, waiting: list[Caller]) -> None:
             drop(waiting, waiting[0])
 
 
-def call(stream: socket.socket, secret: str) -> Wire:
+def call(stream: socket.socket, secret: str) -> Channel:
     """A caller's part: a wire to agent 0. Raises Stranger where somebody else is there."""
     deadline = time.monotonic() + HELLO_S
     try:
@@ -157,7 +157,7 @@ def call(stream: socket.socket, secret: str) -> Wire:
         raise Stranger from error
     if not hmac.compare_digest(proof(secret, AGENT_0, nonce_0, nonce), answer):
         raise Stranger
-    return Wire(stream)
+    return Channel(stream)
 
 
 def read_exactly(stream: socket.socket, count: int, deadline: float) -> bytes:

@@ -10,17 +10,17 @@ from pathlib import Path
 from typing import Any
 
 from launch.agents.address import LOOPBACK, Address
-from launch.agents.channel import Gone, Wire
+from launch.agents.channel import Channel, PeerLost
 from launch.agents.group import Agents, alone
 from launch.agents.handshake import HELLO_S, Stranger, call, callers
-from launch.agents.member import Member, parse_member, this_member
+from launch.agents.member import AgentInfo, parse_member, this_member
 from launch.agents.rendezvous import JoinError, Meeting, until
-from launch.topology import Started
+from launch.topology import LaunchContext
 
 log = logging.getLogger(__name__)
 
 
-def join(started: Started, traits: Mapping[str, str], folder: Path, timeout_s: float) -> Agents:
+def join(started: LaunchContext, traits: Mapping[str, str], folder: Path, timeout_s: float) -> Agents:
     """Brings the agents of one start together, within `timeout_s` seconds.
 
     traits: what all must have in common, by name. folder: shared by all nodes, where they meet by a file.
@@ -31,7 +31,7 @@ def join(started: Started, traits: Mapping[str, str], folder: Path, timeout_s: f
     meeting, deadline = Meeting(started, folder), time.monotonic() + timeout_s
     me = this_member(started.index)
     if started.index:
-        return visit(meeting, me, traits, deadline, timeout_s)
+        return join_as_peer(meeting, me, traits, deadline, timeout_s)
     listener, address = meeting.listen()
     try:
         return receive_all(listener, address, me, started.count, traits, deadline, timeout_s)
@@ -41,12 +41,12 @@ def join(started: Started, traits: Mapping[str, str], folder: Path, timeout_s: f
 
 
 def receive_all(
-    listener: socket.socket, address: Address, me: Member, count: int, traits: Mapping[str, str], deadline: float,
+    listener: socket.socket, address: Address, me: AgentInfo, count: int, traits: Mapping[str, str], deadline: float,
     timeout_s: float,
 ) -> Agents:  # fmt: skip
     """Agent 0's part of join(): lets the others in, compares, and tells them who is there."""
     members, differences = {0: me}, list[str]()
-    wires: dict[int, Wire] = {}
+    wires: dict[int, Channel] = {}
     with contextlib.closing(callers(listener, address.token, deadline)) as proved:
         for wire, hello in proved:
             try:
@@ -77,7 +77,7 @@ def receive_all(
     return Agents(me, listed, dict(sorted(wires.items())), LOOPBACK)
 
 
-def parse_hello(hello: Any, count: int) -> tuple[Member, dict[str, str]]:
+def parse_hello(hello: Any, count: int) -> tuple[AgentInfo, dict[str, str]]:
     """Who an agent is, and what it must have in common with all.
 
     Raises ValueError where it is none of `count` agents, or says something else.
@@ -92,7 +92,7 @@ def parse_hello(hello: Any, count: int) -> tuple[Member, dict[str, str]]:
     return member, traits
 
 
-def disagreement(mine: Member, traits: Mapping[str, str], other: Member, theirs: Mapping[str, str]) -> list[str]:
+def disagreement(mine: AgentInfo, traits: Mapping[str, str], other: AgentInfo, theirs: Mapping[str, str]) -> list[str]:
     """The first trait that two agents do not share, in words."""
     for name, value in traits.items():
         if theirs.get(name) != value:
@@ -100,10 +100,12 @@ def disagreement(mine: Member, traits: Mapping[str, str], other: Member, theirs:
     return []
 
 
-def visit(meeting: Meeting, me: Member, traits: Mapping[str, str], deadline: float, timeout_s: float) -> Agents:
+def join_as_peer(
+    meeting: Meeting, me: AgentInfo, traits: Mapping[str, str], deadline: float, timeout_s: float
+) -> Agents:
     """Another agent's part of join()."""
     refused: list[str] = []
-    found = until(deadline, lambda: knock(meeting, me, traits, deadline, refused))
+    found = until(deadline, lambda: connect(meeting, me, traits, deadline, refused))
     if found is None and refused:
         raise JoinError(f"connection refused at {refused[-1]}: start agent 0 first ({me} tried for {timeout_s:g} s)")
     if found is None:
@@ -115,7 +117,7 @@ def visit(meeting: Meeting, me: Member, traits: Mapping[str, str], deadline: flo
         _, welcome = wire.receive(max(HELLO_S, deadline + HELLO_S - time.monotonic()))
         problem, count = str(welcome["problem"]), meeting.count
         members = [parse_member(member, count) for member in welcome["members"]]
-    except Gone as gone:
+    except PeerLost as gone:
         raise JoinError(f"agent 0 at {host} {gone} before all agents had joined") from None
     except (KeyError, TypeError, ValueError) as error:
         said = f"agent 0 at {host} answers what this benchkit does not know ({error!r})"
@@ -125,9 +127,9 @@ def visit(meeting: Meeting, me: Member, traits: Mapping[str, str], deadline: flo
     return Agents(me, members, {0: wire}, host)
 
 
-def knock(
-    meeting: Meeting, me: Member, traits: Mapping[str, str], deadline: float, refused: list[str]
-) -> tuple[Wire, str] | None:
+def connect(
+    meeting: Meeting, me: AgentInfo, traits: Mapping[str, str], deadline: float, refused: list[str]
+) -> tuple[Channel, str] | None:
     """Tries every name of agent 0 once; a wire to it and the name that led there, or None.
 
     refused: takes the addresses at which nobody listens.

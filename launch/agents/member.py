@@ -8,7 +8,7 @@ from launch.topology import namespace, node_name, usable_cores
 
 
 @dataclass(frozen=True)
-class Member:
+class AgentInfo:
     """An agent as the others know it; hosts are the same where `network` is, and so are clocks where `clock` is."""
 
     index: int
@@ -21,7 +21,7 @@ class Member:
         return f"agent {self.index} on {self.host}"
 
 
-def parse_member(plain: Any, count: int) -> Member:
+def parse_member(plain: Any, count: int) -> AgentInfo:
     """A member from plain JSON. Raises ValueError where that is none among `count` agents."""
     texts, numbers = ("host", "network", "clock"), ("index", "cores")
     if not isinstance(plain, dict) or set(plain) != {*texts, *numbers}:
@@ -33,11 +33,11 @@ def parse_member(plain: Any, count: int) -> Member:
         raise ValueError("cores: allowed is a list of numbers")
     if type(plain["index"]) is not int or not 0 <= plain["index"] < count:
         raise ValueError(f"index: allowed are 0 to {count - 1}")
-    return Member(**plain)
+    return AgentInfo(**plain)
 
 
-def this_member(index: int) -> Member:
-    return Member(index, node_name(), namespace("net"), namespace("time"), usable_cores())
+def this_member(index: int) -> AgentInfo:
+    return AgentInfo(index, node_name(), namespace("net"), namespace("time"), usable_cores())
 
 
 class SweepEnds(BaseException):
@@ -47,7 +47,7 @@ class SweepEnds(BaseException):
 class Lost(Exception):
     """Agents are gone. `nodes`: they do not answer, and nobody knows what else is broken on their nodes."""
 
-    def __init__(self, members: Sequence[Member], nodes: bool) -> None:
+    def __init__(self, members: Sequence[AgentInfo], nodes: bool) -> None:
         how = "does not answer" if nodes else "is gone"
         super().__init__(f"{' and '.join(map(str, members))} {how}")
         self.members = list(members)

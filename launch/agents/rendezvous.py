@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from launch.agents.address import ADDRESS_BYTES, LOOPBACK, Address, own_address, parse_address
-from launch.topology import Started
+from launch.topology import LaunchContext
 
 POLL_S = 0.1
 BACKLOG = 512
@@ -35,7 +35,7 @@ class JoinError(Exception):
 class Meeting:
     """The meeting place of one run's agents."""
 
-    def __init__(self, started: Started, folder: Path) -> None:
+    def __init__(self, started: LaunchContext, folder: Path) -> None:
         """`folder`: where the file goes that they share, where it takes one."""
         self.count = started.count
         self._started = started
@@ -109,7 +109,7 @@ class Meeting:
         return TCPStore(os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"]), is_master=False, timeout=timeout)
 
 
-def fixed_address(started: Started) -> Address | None:
+def fixed_address(started: LaunchContext) -> Address | None:
     """What MASTER_ADDR and MASTER_PORT say, which torch's users set by hand."""
     host, port = os.environ.get("MASTER_ADDR"), os.environ.get("MASTER_PORT")
     if not host or not port:

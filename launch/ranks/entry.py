@@ -24,7 +24,7 @@ from launch.framing import REPORT_BYTES, framed
 from launch.ranks import stack_dump
 from launch.ranks.logs import shorten
 from launch.ranks.private_network import PrivateNetwork
-from launch.signals import heed_no_more
+from launch.signals import ignore_signals
 
 MEETING_FILE = "BENCHKIT_MEETING_FILE"
 """Environment variable: the file in which ranks on one host meet, as this rank has it open."""
@@ -109,7 +109,7 @@ def isolate() -> None:
     Slurm sends a signal to all processes of a job: a rank that died of it would look like a crash.
     """
     os.setsid()
-    heed_no_more()
+    ignore_signals()
     with suppress(OSError):  # Linux only
         Path("/proc/self/oom_score_adj").write_text("1000")
 

@@ -16,7 +16,7 @@ from contextlib import contextmanager, suppress
 from multiprocessing import forkserver, resource_tracker
 from pathlib import Path
 
-from launch.signals import uninterrupted
+from launch.signals import defer_signals
 
 ANSWER_S = 30.0
 """How long a fork server that has forked before may take to fork all ranks of a point."""
@@ -47,7 +47,7 @@ def start_fork_server(preload: Sequence[str] | None = None) -> None:
     os.environ["PYTHONPATH"] = os.pathsep.join(path or os.getcwd() for path in sys.path)
     try:
         resource_tracker.ensure_running()  # it lets signals through again when it starts: before, then
-        with uninterrupted():  # inherited: what tells us to stop is not for the server, nor for its ranks
+        with defer_signals():  # inherited: what tells us to stop is not for the server, nor for its ranks
             forkserver.ensure_running()
     except OSError as error:
         if "AF_UNIX path too long" not in str(error):

@@ -24,7 +24,7 @@ from launch.ranks.fork_server import start_fork_server as start_fork_server
 from launch.ranks.logs import log_file, shorten_log
 from launch.ranks.private_network import PrivateNetwork
 from launch.ranks.watch import Outcome, Rank, watch
-from launch.signals import uninterrupted
+from launch.signals import defer_signals
 
 DEATH_S = 5.0
 """How long a killed rank may take to be gone."""
@@ -65,7 +65,7 @@ def run_ranks(
                 ranks.append(start_rank(start_method, index, given))
         return watch(ranks, folder, timeout_s, agents or alone())
     finally:
-        with uninterrupted():
+        with defer_signals():
             for rank in ranks:
                 kill(rank)
                 shorten_log(log_file(folder, rank.index))

@@ -118,7 +118,7 @@ class CpuQuota:
             self._folder.rmdir()
             raise QuotaUnavailable(f"no process may move into {self._folder}: {error.strerror}") from None
 
-    def press(self, factor: float) -> None:
+    def apply(self, factor: float) -> None:
         cores = self._threads / factor
         try:
             limit(self._folder, self._version, cores)

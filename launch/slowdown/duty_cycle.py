@@ -18,7 +18,7 @@ SHORTEST_S = 0.001
 
 
 class DutyCycle:
-    """The brake's handle, in the process that is slowed down."""
+    """The throttle's handle, in the process that is slowed down."""
 
     mechanism, switchable = "duty_cycle", True
 
@@ -27,7 +27,7 @@ class DutyCycle:
             [sys.executable, "-S", "-E", __file__, str(pid)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0
         )
 
-    def press(self, factor: float) -> None:
+    def apply(self, factor: float) -> None:
         self._tell(factor)
 
     def release(self) -> None:

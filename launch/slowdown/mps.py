@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from launch.signals import uninterrupted
+from launch.signals import defer_signals
 from launch.topology import namespace
 
 CONTROL = "nvidia-cuda-mps-control"
@@ -51,7 +51,7 @@ def daemon(needed: bool, agents_here: int = 1) -> Iterator[dict[str, str]]:
         start(folder)
         yield pipes(folder)
     finally:
-        with uninterrupted():
+        with defer_signals():
             stop(folder)
 
 

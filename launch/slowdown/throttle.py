@@ -1,4 +1,4 @@
-"""The brake of one process: applied and let go by the process itself, whatever mechanism there is for it."""
+"""The throttle of one process: applied and let go by the process itself, whatever mechanism there is for it."""
 
 import os
 from typing import Protocol
@@ -9,13 +9,13 @@ from launch.slowdown.duty_cycle import DutyCycle
 MECHANISMS = ("none", "mps", "cgroup", "duty_cycle")
 
 
-class Brake(Protocol):
+class Throttle(Protocol):
     """Slows this process down by a factor >= 1; `mechanism` names how."""
 
     mechanism: str
     switchable: bool
 
-    def press(self, factor: float) -> None:
+    def apply(self, factor: float) -> None:
         """From now on everything takes about `factor` times as long."""
         ...
 
@@ -24,21 +24,21 @@ class Brake(Protocol):
         ...
 
 
-class NoBrake:
+class NoThrottle:
     """Of a process that runs at full speed, or whose share of a GPU was set before it began (MPS)."""
 
     def __init__(self, mechanism: str = "none", switchable: bool = True) -> None:
         self.mechanism, self.switchable = mechanism, switchable
 
-    def press(self, factor: float) -> None:
+    def apply(self, factor: float) -> None:
         pass
 
     def release(self) -> None:
         pass
 
 
-def make_brake(mechanism: str, threads: int, factor: float) -> Brake:
-    """The brake of this process, which computes with so many threads; `auto`: a CPU quota where one may be set.
+def make_throttle(mechanism: str, threads: int, factor: float) -> Throttle:
+    """The throttle of this process, which computes with so many threads; `auto`: a CPU quota where one may be set.
 
     Raises QuotaUnavailable where a CPU quota is asked for and cannot be had.
     """

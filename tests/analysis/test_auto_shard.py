@@ -105,7 +105,7 @@ SLOW = {
     phase: {"create": 0.5, "compute": 4.0, "communicate": 0.0, "fetch": 0.5, phase: 9.0} for phase in scaling.PHASES
 }
 """On two devices ideal but for one phase."""
-WHOLE = "x whole; w1 rows gathered, by everywhere; out whole"
+REPLICATED = "x whole; w1 rows gathered, by everywhere; out whole"
 
 
 @pytest.mark.parametrize(
@@ -143,7 +143,7 @@ def test_the_serial_share_is_a_share_and_weighs_all_counts():
         ("communicate", {"latency_s": 5.0}, "too small: messages", "larger matrices"),
         ("fetch", {}, "communication-bound: fetching", "fetch less"),
         ("create", {}, "creating operands", "resident"),
-        ("create", {"plan": WHOLE}, "operands are created whole", "sharded"),
+        ("create", {"plan": REPLICATED}, "operands are created whole", "sharded"),
         ("create", {"plan": "x rows; w1 whole, by rows; out rows"}, "operands are created whole", "sharded"),
         ("create", {"plan": "x rows; w1 rows gathered, by rows; out whole"}, "creating operands", "resident"),
         ("create", {"plan": "x rows; w1 whole, by rows; out rows", "workload": "mlp_64x64x64"}, "creating", "resident"),

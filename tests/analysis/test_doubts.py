@@ -44,7 +44,7 @@ def test_a_peak_of_a_data_sheet_was_not_measured_beside_anything():
 
 
 def test_the_suite_calls_a_measured_peak_so():
-    assert f'"{MEASURED_PEAK}"' in (ROOT / "benchkit" / "models" / "transformer" / "peaks.py").read_text()
+    assert f'"{MEASURED_PEAK}"' in (ROOT / "benchkit" / "suites" / "transformer" / "peak_flops.py").read_text()
 
 
 def test_the_table_and_the_text_tell_it():

@@ -149,7 +149,7 @@ def test_a_figure_that_cannot_be_saved_and_a_table_that_fails_cost_themselves_al
     monkeypatch.setattr("analysis.report.sentences.describe", lambda table: [].pop())
     assert main([str(tmp_path)]) == 0
     lines = capsys.readouterr().err.splitlines()
-    assert "analysis: left out tables of link: KeyError: 'none'" in lines
+    assert "analysis: left out tables of collective.table: KeyError: 'none'" in lines
     assert "analysis: left out analysis.txt: IndexError: pop from empty list" in lines
     assert len(lines) == 5
     written = {path.name for path in (tmp_path / "analysis").iterdir()}

@@ -8,7 +8,7 @@ import torch
 from benchkit.errors import InvalidResult
 from benchkit.suites.auto_shard.config import MOST_LAYERS
 from benchkit.suites.auto_shard.operands import NONZEROS, Exact, Random, part_of, shard, size_of
-from benchkit.suites.auto_shard.plans import LAYOUTS, WHOLE
+from benchkit.suites.auto_shard.plans import LAYOUTS, REPLICATED
 from benchkit.suites.auto_shard.workloads import parse
 from launch.ranks import start
 from tests.support import auto_shard_bodies as bodies
@@ -33,7 +33,7 @@ def on_ranks(body, tasks, folder):
 
 
 def everything(shape):
-    return part_of(shape, WHOLE, 1, 0)
+    return part_of(shape, REPLICATED, 1, 0)
 
 
 def multiplied(exact):
@@ -117,7 +117,7 @@ def test_shards_are_those_of_torch_chunk(length, devices):
     for layout in LAYOUTS:
         sizes = [size_of(part_of((length, 3), layout, devices, index)) for index in range(devices)]
         total = sum(rows * columns for rows, columns in sizes)
-        assert total == 3 * length * (devices if layout == WHOLE else 1)
+        assert total == 3 * length * (devices if layout == REPLICATED else 1)
 
 
 def test_weights_that_are_there_beforehand_keep_values_in_range():

@@ -8,14 +8,14 @@ import pytest
 
 from benchkit.errors import ConfigError
 from benchkit.suites.auto_shard.planner import Planner, choices
-from benchkit.suites.auto_shard.plans import COLUMNS, LAYOUTS, MOVES, ROWS, SUMMANDS, WHOLE, Costs, Link
+from benchkit.suites.auto_shard.plans import COLUMNS, LAYOUTS, MOVES, PARTIAL, REPLICATED, ROWS, Costs, Link
 from benchkit.suites.auto_shard.workloads import Workload, parse
 
 FREE, DEAR = Link(0, 0), Link(1e-3, 1e-6)
 
 
 def costs(devices=4, flop_s=1e-9, create_s=0.0, link=DEAR, sums=DEAR):
-    moves = {move: sums if move[0] == SUMMANDS else link for move in MOVES}
+    moves = {move: sums if move[0] == PARTIAL else link for move in MOVES}
     return Costs(devices, 4, flop_s, create_s, 0.0, moves, dict.fromkeys((ROWS, COLUMNS), link))
 
 
@@ -80,7 +80,7 @@ def test_creating_a_weight_in_shards_and_gathering_it_may_be_faster_than_creatin
     slow_to_create = costs(create_s=1e-5, link=Link(0, 1e-9))
     best = planner("matmul_64x64x64", slow_to_create, end_to_end=True).best()
     assert str(best) == "x rows; w1 rows gathered, by rows; out rows"
-    assert planner("matmul_64x64x64", slow_to_create).best().layers[0].weight_at_rest == WHOLE
+    assert planner("matmul_64x64x64", slow_to_create).best().layers[0].weight_at_rest == REPLICATED
 
 
 def test_uneven_shards_cost_what_the_busiest_device_has():
@@ -147,8 +147,8 @@ def test_alternatives_are_the_best_plan_of_each_way_to_begin():
 def test_without_sharding_each_device_does_all_of_it(name):
     plans = planner(name)
     plan = plans.everywhere()
-    assert (plan.at_start, plan.layout, plan.communicate_s) == (WHOLE, WHOLE, 0)
-    assert [(layer.mode.name, layer.weight_at_rest) for layer in plan.layers] == [("everywhere", WHOLE)] * len(
+    assert (plan.at_start, plan.layout, plan.communicate_s) == (REPLICATED, REPLICATED, 0)
+    assert [(layer.mode.name, layer.weight_at_rest) for layer in plan.layers] == [("everywhere", REPLICATED)] * len(
         plans.workload.weights
     )
     assert plan.compute_s == pytest.approx(1e-9 * plans.workload.flops)
@@ -181,7 +181,7 @@ PRICED = Costs(4, 4, 1e-9, 1e-3, 1e-2, dict.fromkeys(MOVES, DEAR), dict.fromkeys
 def test_what_an_elementwise_workload_takes_is_counted_by_hand():
     """8 x 6 elements over four devices: two rows of six on each."""
     plans = planner("relu_8x6", PRICED, end_to_end=True)
-    rows, whole = plans.start(ROWS), plans.start(WHOLE)
+    rows, whole = plans.start(ROWS), plans.start(REPLICATED)
     assert (rows.create_s, rows.compute_s) == pytest.approx((12e-3, 0.12))
     assert (rows.busiest_flops, rows.executed_flops) == (24, 2 * 48)
     assert (rows.at_rest_elements, rows.passing_elements) == (12, 24)

@@ -8,10 +8,10 @@ import torch
 from benchkit.api.case import Case
 from benchkit.point.placement import Place
 from benchkit.rank.assignment import Assignment
-from benchkit.rank.calibration import TURNS, Pedal, Prober, Slowdown, calibrate
-from benchkit.rank.main import make_pedal
+from benchkit.rank.calibration import TURNS, Prober, Slowdown, ThrottleController, calibrate
+from benchkit.rank.main import make_controller
 from benchkit.rank.run_cases import stays_slowed
-from launch.slowdown.throttle import NoBrake
+from launch.slowdown.throttle import NoThrottle
 from tests.support.configs import config
 from tests.support.fakes import FakeClock
 
@@ -24,7 +24,7 @@ class Weak:
     def __init__(self, strength):
         self.strength, self.effect, self.presses = strength, 1.0, 0
 
-    def press(self, factor):
+    def apply(self, factor):
         self.presses += 1
         self.effect = 1 + (factor - 1) * self.strength
 
@@ -58,9 +58,9 @@ class Echo:
         return [values]
 
 
-def prober(brake, factor, *others):
-    clock = FakeClock(lambda: 0.01 * getattr(brake, "effect", 1.0))
-    return Prober(1, Pedal(brake, factor, factor), factor, clock, Alone(*others), budget_s=1.0)
+def prober(throttle, factor, *others):
+    clock = FakeClock(lambda: 0.01 * getattr(throttle, "effect", 1.0))
+    return Prober(1, ThrottleController(throttle, factor, factor), factor, clock, Alone(*others), budget_s=1.0)
 
 
 def test_a_brake_that_is_too_weak_is_pressed_harder_until_it_is_right():
@@ -69,18 +69,18 @@ def test_a_brake_that_is_too_weak_is_pressed_harder_until_it_is_right():
     assert slowdown.measured == [1.0, pytest.approx(3.0)]
     assert slowdown.mechanism == "cgroup"
     assert slowdown.warnings() == []
-    assert probe.pedal.force == pytest.approx(5.0)
-    assert probe.pedal.brake.effect == 1.0  # released
+    assert probe.controller.setting == pytest.approx(5.0)
+    assert probe.controller.throttle.effect == 1.0  # released
 
 
 @pytest.mark.parametrize(
-    ("measured", "force"),
+    ("measured", "setting"),
     [(1.01, 1.5), (1.0, 1.5), (0.9, 1.5), (3.0, 1.125), (1.2, 1.25), (1.3, 1.25), (1.4, 1.15625)],
 )
-def test_one_reading_changes_a_force_by_no_more_than_twice_or_half_and_not_for_a_trifle(measured, force):
-    pedal = Pedal(NoBrake(), 1.25, 1.25)
-    pedal.correct(measured)
-    assert pedal.force == pytest.approx(force)
+def test_one_reading_changes_a_setting_by_no_more_than_twice_or_half_and_not_for_a_trifle(measured, setting):
+    controller = ThrottleController(NoThrottle(), 1.25, 1.25)
+    controller.correct(measured)
+    assert controller.setting == pytest.approx(setting)
 
 
 class Erratic(Weak):
@@ -90,7 +90,7 @@ class Erratic(Weak):
         super().__init__(1.0)
         self.effects = effects
 
-    def press(self, factor):
+    def apply(self, factor):
         self.presses += 1
         self.effect = self.effects[(self.presses - 1) // TURNS]
 
@@ -98,13 +98,13 @@ class Erratic(Weak):
 def test_the_force_that_came_nearest_is_kept_and_told():
     probe = prober(Erratic(1.8, 2.9, 1.5), 2.0, 0.0, 1.0)
     assert calibrate(probe, (1.0, 2.0), torch.device("cpu")).measured == [1.0, pytest.approx(1.8)]
-    assert probe.pedal.force == 2.0
+    assert probe.controller.setting == 2.0
 
 
 def test_a_rank_that_is_right_is_left_as_it_is_while_another_is_not():
     probe = prober(Weak(1.08), 2.0, 0.0, 1.3, 1.0)
     assert calibrate(probe, (1.0, 2.0), torch.device("cpu")).measured == [1.0, pytest.approx(2.08)]
-    assert probe.pedal.force == 2.0
+    assert probe.controller.setting == 2.0
 
 
 class Pair:
@@ -128,35 +128,37 @@ def test_all_ranks_make_the_same_calls_and_come_to_the_same():
     pair, asked = Pair(), (2.0, 3.0)
 
     def calibrated(rank):
-        brake = Weak(1.0) if rank == 0 else Erratic(1.5, 2.4, 4.5)
-        clock = FakeClock(lambda: 0.01 * brake.effect)
-        probe = Prober(rank, Pedal(brake, asked[rank], asked[rank]), max(asked), clock, pair.of(rank), 1.0)
-        return calibrate(probe, asked, torch.device("cpu")).measured, probe.pedal.force
+        throttle = Weak(1.0) if rank == 0 else Erratic(1.5, 2.4, 4.5)
+        clock = FakeClock(lambda: 0.01 * throttle.effect)
+        probe = Prober(
+            rank, ThrottleController(throttle, asked[rank], asked[rank]), max(asked), clock, pair.of(rank), 1.0
+        )
+        return calibrate(probe, asked, torch.device("cpu")).measured, probe.controller.setting
 
     with ThreadPoolExecutor(2) as threads:
-        (first, force), (second, _) = threads.map(calibrated, (0, 1))
+        (first, setting), (second, _) = threads.map(calibrated, (0, 1))
     assert first == second == [pytest.approx(2.0), pytest.approx(2.4)]
-    assert force == 2.0
+    assert setting == 2.0
 
 
-def pedal_on_gpu(*slowdown, slow_by):
+def controller_on_gpu(*slowdown, slow_by):
     asked = config(device="cuda", ranks_per_device=2, slowdown=list(slowdown))
     asked.hardware.slow_by = slow_by
-    return make_pedal(Assignment(asked, Place(0, 0, 2, 0), 2, 1, slowdown, None, None, None))
+    return make_controller(Assignment(asked, Place(0, 0, 2, 0), 2, 1, slowdown, None, None, None))
 
 
 def test_a_case_runs_at_full_speed_but_on_a_share_of_a_gpu_that_is_less_than_others():
     unslowed = Case(unslowed=True)
-    assert stays_slowed(unslowed, Pedal(Weak(1.0), 2.0, 2.0)) == ""
-    assert stays_slowed(unslowed, pedal_on_gpu(1.0, 1.0, slow_by="mps")) == ""
-    assert stays_slowed(Case(), pedal_on_gpu(1.0, 2.0, slow_by="mps")) == ""
+    assert stays_slowed(unslowed, ThrottleController(Weak(1.0), 2.0, 2.0)) == ""
+    assert stays_slowed(unslowed, controller_on_gpu(1.0, 1.0, slow_by="mps")) == ""
+    assert stays_slowed(Case(), controller_on_gpu(1.0, 2.0, slow_by="mps")) == ""
     for slow_by in ("auto", "mps"):
-        assert "cannot be lifted" in stays_slowed(unslowed, pedal_on_gpu(1.0, 2.0, slow_by=slow_by))
+        assert "cannot be lifted" in stays_slowed(unslowed, controller_on_gpu(1.0, 2.0, slow_by=slow_by))
 
 
 @pytest.mark.parametrize(("slow_by", "mechanism"), [("auto", "none"), ("mps", "mps")])
 def test_equal_ranks_of_a_gpu_have_shares_where_that_is_asked(slow_by, mechanism):
-    assert pedal_on_gpu(1.0, 1.0, slow_by=slow_by).brake.mechanism == mechanism
+    assert controller_on_gpu(1.0, 1.0, slow_by=slow_by).throttle.mechanism == mechanism
 
 
 def test_what_stays_wrong_is_a_warning_that_names_the_rank():
@@ -176,7 +178,14 @@ def test_shares_of_a_gpu_are_measured_against_the_rank_with_the_largest():
         def exchange(self, values):
             return [[1.0], [1.0]] if values == [1.0] else [[0.004], [0.011]]
 
-    probe = Prober(1, Pedal(NoBrake("mps", switchable=False), 2.0, 2.0), 2.0, FakeClock(lambda: 0.011), Shares(), 1.0)
+    probe = Prober(
+        1,
+        ThrottleController(NoThrottle("mps", switchable=False), 2.0, 2.0),
+        2.0,
+        FakeClock(lambda: 0.011),
+        Shares(),
+        1.0,
+    )
     slowdown = calibrate(probe, (1.0, 2.0), torch.device("cpu"))
     assert slowdown.mechanism == "mps"
     assert slowdown.measured == [1.0, pytest.approx(2.75)]
@@ -184,29 +193,31 @@ def test_shares_of_a_gpu_are_measured_against_the_rank_with_the_largest():
 
 
 def test_who_runs_at_full_speed_is_never_braked():
-    brake = Weak(1.0)
-    pedal = Pedal(brake, 1.0, 1.0)
-    pedal.press()
-    pedal.correct(1.3)
-    assert (brake.presses, pedal.force) == (0, 1.0)
+    throttle = Weak(1.0)
+    controller = ThrottleController(throttle, 1.0, 1.0)
+    controller.apply()
+    controller.correct(1.3)
+    assert (throttle.presses, controller.setting) == (0, 1.0)
 
 
 def test_calls_are_timed_in_turns_with_the_brake_on_and_it_is_let_go():
-    brake = Weak(1.0)
-    probe = prober(brake, 4.0, 0.25)
+    throttle = Weak(1.0)
+    probe = prober(throttle, 4.0, 0.25)
     made = []
     calls = [lambda: made.append("a"), lambda: made.append("b")]
     assert [times[1] for times in probe.seconds_of(*calls)] == [pytest.approx(0.04)] * 2
     turns = "".join(call for call, _ in itertools.groupby(made))
     assert turns == "ab" * 8  # counted, and then seven turns each
-    assert brake.effect == 1.0
+    assert throttle.effect == 1.0
 
 
 @pytest.mark.parametrize("worst", [1.0, 4.0])
 def test_probing_takes_a_tenth_of_the_time_with_a_tenth_of_the_budget(worst):
     def spent_s(budget_s):
         clock = FakeClock(lambda: 1e-5)
-        Prober(0, Pedal(NoBrake(), 1.0, 1.0), worst, clock, Echo(), budget_s).seconds_of(lambda: None, lambda: None)
+        Prober(0, ThrottleController(NoThrottle(), 1.0, 1.0), worst, clock, Echo(), budget_s).seconds_of(
+            lambda: None, lambda: None
+        )
         return clock.seconds
 
     assert spent_s(1.0) == pytest.approx(2 * 7 * (0.02 if worst == 1 else 0.1), rel=0.01)
@@ -215,5 +226,7 @@ def test_probing_takes_a_tenth_of_the_time_with_a_tenth_of_the_budget(worst):
 
 def test_few_long_calls_stay_within_thirty_budgets():
     clock = FakeClock(lambda: 6.0)
-    Prober(0, Pedal(NoBrake(), 1.0, 1.0), 1.0, clock, Echo(), 1.0).seconds_of(lambda: None, lambda: None)
+    Prober(0, ThrottleController(NoThrottle(), 1.0, 1.0), 1.0, clock, Echo(), 1.0).seconds_of(
+        lambda: None, lambda: None
+    )
     assert clock.repeats == [1] * (2 + 2 * 2)  # each once to count, then two turns of both

@@ -6,10 +6,10 @@ import torch
 from benchkit import checkout, environment
 from benchkit.api import memory
 from benchkit.point import recording
-from benchkit.point.placement import lay_out
+from benchkit.point.placement import place_ranks
 from benchkit.point.point import Point
 from launch import topology
-from tests.support.configs import config, crew
+from tests.support.configs import agent_group, config
 
 
 def test_it_tells_what_a_reader_needs():
@@ -39,7 +39,7 @@ def test_gpus_are_read_from_nvidia_smi(monkeypatch):
 )
 def test_visible_gpus_have_names_that_two_processes_share(monkeypatch, chosen, visible):
     there = [{"uuid": f"GPU-{letter}"} for letter in "abc"]
-    monkeypatch.setattr(environment, "lasting", lambda: {"gpus": there})
+    monkeypatch.setattr(environment, "static_environment", lambda: {"gpus": there})
     monkeypatch.setattr(environment, "num_usable_gpus", lambda: len(visible))
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     if chosen is not None:
@@ -48,7 +48,7 @@ def test_visible_gpus_have_names_that_two_processes_share(monkeypatch, chosen, v
 
 
 def test_without_nvidia_smi_gpus_are_numbers(monkeypatch):
-    monkeypatch.setattr(environment, "lasting", lambda: {"gpus": []})
+    monkeypatch.setattr(environment, "static_environment", lambda: {"gpus": []})
     monkeypatch.setattr(environment, "num_usable_gpus", lambda: 2)
     assert environment.visible_gpus() == ["0", "1"]
 
@@ -82,13 +82,13 @@ def test_cores_are_cut_to_the_quota(monkeypatch):
 
 
 def test_kernel_and_nccl_are_told_and_a_cpu_build_has_no_nccl(monkeypatch):
-    monkeypatch.setattr(environment, "torch_build", lambda: {"cuda": None})
+    monkeypatch.setattr(environment, "torch_build", lambda: {"__version__": "2", "cuda": None})
     assert environment.nccl_version() is None
-    monkeypatch.setattr(environment, "torch_build", lambda: {"cuda": "13.0"})
+    monkeypatch.setattr(environment, "torch_build", lambda: {"__version__": "2", "cuda": "13.0"})
     monkeypatch.setattr(torch.cuda.nccl, "version", lambda: (2, 29, 7))
     monkeypatch.setattr(torch.cuda, "init", lambda: pytest.fail("CUDA was started"))
     assert environment.nccl_version() == "2.29.7"
-    assert environment.lasting()["kernel"] == platform.release()
+    assert environment.static_environment()["kernel"] == platform.release()
 
 
 def test_the_build_of_torch_is_read_without_importing_it(monkeypatch):
@@ -105,7 +105,7 @@ def test_git_and_nvidia_smi_are_called_once_per_process(monkeypatch):
     for module in (environment, checkout):
         monkeypatch.setattr(module, "output", lambda *command: calls.append(command) or "")
     monkeypatch.setattr(environment.shutil, "which", lambda name: name)
-    cached = (environment.lasting, checkout.checkout)
+    cached = (environment.static_environment, checkout.checkout)
     for each in cached:
         each.cache_clear()
     try:
@@ -127,10 +127,10 @@ def test_every_agent_tells_of_its_own_environment():
 
 
 def test_hosts_with_different_software_are_named_in_a_warning(tmp_path):
-    two = crew("n0", "n1", "n2", "n2")
+    two = agent_group("n0", "n1", "n2", "n2")
     for index, version in enumerate(("2.13.0", "2.12.0", "2.13.0", "2.13.0")):
         two.facts[index] |= {"torch": version, "nccl": None, "kernel": "6.1"}
-    record = recording.new_record(Point(config(), tmp_path, []), lay_out(config(), two))
+    record = recording.new_record(Point(config(), tmp_path, []), place_ranks(config(), two))
     assert record["warnings"] == ["n0, n2 have torch 2.13.0, n1 has 2.12.0"]
     assert record["agents"][1]["torch"] == "2.12.0"
     assert environment.version_differences([{"host": "a"}, {"host": "b", "torch": "2.13.0"}]) == []

@@ -1,35 +1,35 @@
 import pytest
 
-from benchkit.point.placement import lay_out, rank_environment
-from tests.support.configs import config, crew
+from benchkit.point.placement import place_ranks, rank_environment
+from tests.support.configs import agent_group, config
 
 
 def test_auto_is_two_alone_and_one_per_agent_otherwise():
-    assert lay_out(config(), crew("n1")).world_size == 2
-    assert lay_out(config(), crew("n1", "n1")).world_size == 2
-    assert lay_out(config(), crew("n1", "n1", "n2", "n2")).world_size == 4
-    assert lay_out(config(world_size=6), crew("n1", "n2")).world_size == 6
+    assert place_ranks(config(), agent_group("n1")).world_size == 2
+    assert place_ranks(config(), agent_group("n1", "n1")).world_size == 2
+    assert place_ranks(config(), agent_group("n1", "n1", "n2", "n2")).world_size == 4
+    assert place_ranks(config(world_size=6), agent_group("n1", "n2")).world_size == 6
 
 
 def test_auto_on_gpus_is_the_places_on_those_visible():
     three = ["a", "b", "c"]
-    assert lay_out(config(device="cuda"), crew("n1", gpus=[three])).world_size == 3
-    assert lay_out(config(device="cuda", ranks_per_device=2), crew("n1", gpus=[three])).world_size == 6
-    assert lay_out(config(device="cuda"), crew("n1", "n2", gpus=[three, ["d", "e"]])).world_size == 4
-    all_seen = crew(*["n1"] * 3, gpus=[three] * 3)
-    assert lay_out(config(device="cuda"), all_seen).world_size == 3
-    one_each = crew(*["n1"] * 3, gpus=[["a"], ["b"], ["c"]])
-    assert lay_out(config(device="cuda"), one_each).world_size == 3
+    assert place_ranks(config(device="cuda"), agent_group("n1", gpus=[three])).world_size == 3
+    assert place_ranks(config(device="cuda", ranks_per_device=2), agent_group("n1", gpus=[three])).world_size == 6
+    assert place_ranks(config(device="cuda"), agent_group("n1", "n2", gpus=[three, ["d", "e"]])).world_size == 4
+    all_seen = agent_group(*["n1"] * 3, gpus=[three] * 3)
+    assert place_ranks(config(device="cuda"), all_seen).world_size == 3
+    one_each = agent_group(*["n1"] * 3, gpus=[["a"], ["b"], ["c"]])
+    assert place_ranks(config(device="cuda"), one_each).world_size == 3
 
 
 def test_ranks_are_shared_out_in_order_of_agents():
     hosts = ("n1", "n1", "n2", "n2")
     for me in range(4):
-        places = lay_out(config(world_size=8), crew(*hosts, me=me)).places
+        places = place_ranks(config(world_size=8), agent_group(*hosts, me=me)).places
         assert [place.rank for place in places] == [2 * me, 2 * me + 1]
         assert [place.local_rank for place in places] == [2 * (me % 2), 2 * (me % 2) + 1]
         assert {place.local_world_size for place in places} == {4}
-    told = lay_out(config(world_size=8), crew(*hosts)).agents
+    told = place_ranks(config(world_size=8), agent_group(*hosts)).agents
     assert [(agent["host"], agent["ranks"]) for agent in told][2] == ("n2", [4, 5])
     assert "visible_gpus" not in told[0]
 
@@ -38,40 +38,54 @@ def test_agents_that_see_the_same_gpus_take_different_ones():
     same = [["a", "b", "c", "d"]] * 2
     own = [["a", "b"], ["c", "d"]]
     for gpus, expected in ((same, [2, 3]), (own, [0, 1])):
-        places = lay_out(config(device="cuda", world_size=4), crew("n1", "n1", me=1, gpus=gpus)).places
+        places = place_ranks(config(device="cuda", world_size=4), agent_group("n1", "n1", me=1, gpus=gpus)).places
         assert [place.device_index for place in places] == expected
-    shared = lay_out(config(device="cuda", world_size=4, ranks_per_device=2), crew("n1", gpus=[["a", "b"]])).places
+    shared = place_ranks(
+        config(device="cuda", world_size=4, ranks_per_device=2), agent_group("n1", gpus=[["a", "b"]])
+    ).places
     assert [place.device_index for place in shared] == [0, 0, 1, 1]
 
 
 @pytest.mark.parametrize(
     ("changes", "where", "problem"),
     [
-        ({"world_size": 3}, crew("n1", "n2"), "3 ranks do not divide over 2 agents"),
-        ({"device": "cuda", "world_size": 4}, crew("n1", gpus=[["a"]]), "needs 4 GPUs for 4 ranks on n1, 1 visible"),
-        ({"device": "cuda", "world_size": 7, "ranks_per_device": 2}, crew("n1", gpus=[["a"]]), "needs 4 GPUs for 7 ra"),
-        ({"device": "cuda", "world_size": 2}, crew("n1", "n2", gpus=[["a"], []]), "needs 1 GPUs for 1 ranks on n2, 0"),
+        ({"world_size": 3}, agent_group("n1", "n2"), "3 ranks do not divide over 2 agents"),
+        (
+            {"device": "cuda", "world_size": 4},
+            agent_group("n1", gpus=[["a"]]),
+            "needs 4 GPUs for 4 ranks on n1, 1 visible",
+        ),
+        (
+            {"device": "cuda", "world_size": 7, "ranks_per_device": 2},
+            agent_group("n1", gpus=[["a"]]),
+            "needs 4 GPUs for 7 ra",
+        ),
+        (
+            {"device": "cuda", "world_size": 2},
+            agent_group("n1", "n2", gpus=[["a"], []]),
+            "needs 1 GPUs for 1 ranks on n2, 0",
+        ),
     ],
 )
 def test_what_cannot_be_laid_out_is_said(changes, where, problem):
-    plan = lay_out(config(**changes), where)
+    plan = place_ranks(config(**changes), where)
     assert problem in plan.problem
     assert plan.places == []
 
 
 def test_threads_are_an_equal_share_of_a_hosts_cores():
-    assert lay_out(config(world_size=2), crew("n1")).threads == 2
-    assert lay_out(config(world_size=8), crew("n1")).threads == 1
-    assert lay_out(config(world_size=4), crew("n1", "n1")).threads == 1  # both may use the same four
-    bound = crew("n1", "n1", cores=[[0, 1], [2, 3]])
-    assert lay_out(config(world_size=2), bound).threads == 2
-    assert lay_out(config(world_size=2), crew("n1", available=3)).threads == 1  # a quota
-    assert lay_out(config(world_size=2), crew("n1", "n2", cores=[[0, 1, 2, 3], [0, 1]])).threads == 2
-    assert lay_out(config(threads_per_rank=5), crew("n1")).threads == 5
+    assert place_ranks(config(world_size=2), agent_group("n1")).threads == 2
+    assert place_ranks(config(world_size=8), agent_group("n1")).threads == 1
+    assert place_ranks(config(world_size=4), agent_group("n1", "n1")).threads == 1  # both may use the same four
+    bound = agent_group("n1", "n1", cores=[[0, 1], [2, 3]])
+    assert place_ranks(config(world_size=2), bound).threads == 2
+    assert place_ranks(config(world_size=2), agent_group("n1", available=3)).threads == 1  # a quota
+    assert place_ranks(config(world_size=2), agent_group("n1", "n2", cores=[[0, 1, 2, 3], [0, 1]])).threads == 2
+    assert place_ranks(config(threads_per_rank=5), agent_group("n1")).threads == 5
 
 
 def test_a_rank_has_the_environment_that_torchrun_gives():
-    plan = lay_out(config(world_size=4), crew("n1", "n2", me=1))
+    plan = place_ranks(config(world_size=4), agent_group("n1", "n2", me=1))
     environment = rank_environment(config(), plan.places[1], plan)
     assert environment["RANK"] == "3"
     assert environment["LOCAL_RANK"] == "1"
@@ -81,10 +95,10 @@ def test_a_rank_has_the_environment_that_torchrun_gives():
 
 
 def test_a_slowdown_is_the_last_ranks_or_one_for_each():
-    assert lay_out(config(), crew("n1")).slowdown == (1.0, 1.0)
-    assert lay_out(config(world_size=3, slowdown=4), crew("n1")).slowdown == (1.0, 1.0, 4.0)
-    assert lay_out(config(slowdown=[3, 1.5]), crew("n1")).slowdown == (3, 1.5)
-    wrong = lay_out(config(slowdown=[1, 2, 3]), crew("n1"))
+    assert place_ranks(config(), agent_group("n1")).slowdown == (1.0, 1.0)
+    assert place_ranks(config(world_size=3, slowdown=4), agent_group("n1")).slowdown == (1.0, 1.0, 4.0)
+    assert place_ranks(config(slowdown=[3, 1.5]), agent_group("n1")).slowdown == (3, 1.5)
+    wrong = place_ranks(config(slowdown=[1, 2, 3]), agent_group("n1"))
     assert wrong.problem == "hardware.slowdown=[1, 2, 3] names 3 ranks, and there are 2"
     assert wrong.places == []
 
@@ -94,11 +108,11 @@ def test_ranks_of_a_slowed_gpu_get_shares_of_it_and_others_do_not():
     for slowdown, slow_by, expected in shared:
         asked = config(device="cuda", world_size=2, ranks_per_device=2, slowdown=slowdown)
         asked.hardware.slow_by = slow_by
-        layout = lay_out(asked, crew("n1", gpus=[["a"]]))
+        layout = place_ranks(asked, agent_group("n1", gpus=[["a"]]))
         shares = [
             rank_environment(asked, place, layout).get("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE") for place in layout.places
         ]
         assert shares == expected
     on_cpu = config(slowdown=2)
-    layout = lay_out(on_cpu, crew("n1"))
+    layout = place_ranks(on_cpu, agent_group("n1"))
     assert "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE" not in rank_environment(on_cpu, layout.places[1], layout)

@@ -48,12 +48,14 @@ def test_several_cases_have_a_line_each():
 
 
 def test_points_of_a_sweep_are_counted():
-    progress = Progress()
-    progress.start(12)
+    progress = Progress(12)
     assert progress.line(record()).startswith("[ 1/12] ")
     assert progress.line(record()).startswith("[ 2/12] ")
     progress.stop()
-    assert progress.line(record()).startswith("allreduce")
+
+
+def test_a_point_alone_has_no_number():
+    assert Progress().line(record()).startswith("allreduce")
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from benchkit.errors import ConfigError, InvalidResult
 from benchkit.suites.ring_attention import cases, ring, splits, torch_reference
 from benchkit.suites.ring_attention import planner as rebalance
 from benchkit.suites.ring_attention.attention import Exact, Layer, attend, merge
-from benchkit.suites.ring_attention.cases import Running, Shared
+from benchkit.suites.ring_attention.cases import RingCase, RingJob
 from benchkit.suites.ring_attention.config import STRATEGIES, read_table
 from benchkit.suites.ring_attention.planner import Online, Planner, fit_cost
 from benchkit.suites.ring_attention.ring import Block, Ring, blocks
@@ -118,7 +118,7 @@ def shared(causal=True, dtype=torch.float32, table=None, slowdown=(1.0,)):
         CostModel(causal=causal),
         [1 / factor for factor in slowdown],
     )
-    return Shared(0, made, x, causal, planner, Exact(made, x, causal))
+    return RingJob(0, made, x, causal, planner, Exact(made, x, causal))
 
 
 def test_torchs_shards_are_of_one_size_whatever_the_alignment(monkeypatch):
@@ -126,11 +126,11 @@ def test_torchs_shards_are_of_one_size_whatever_the_alignment(monkeypatch):
     for causal in (True, False):
         made = shared(causal, slowdown=(1.0, 3.0))
         uneven_by_align = replace(made, x=tokens(1000), planner=replace(made.planner, seq_len=1000, align=64))
-        assert Running(uneven_by_align, "torch")._split.tokens == [500, 500]
+        assert RingCase(uneven_by_align, "torch")._split.tokens == [500, 500]
 
 
 def test_a_wrong_output_is_seen(monkeypatch):
-    running = Running(shared(), "even")
+    running = RingCase(shared(), "even")
     running.verify()
     monkeypatch.setattr(ring, "attend", lambda query, key, value, causal: attend(query, key, value, False))
     with pytest.raises(InvalidResult, match=r"output of token \d+ is off by"):
@@ -139,7 +139,7 @@ def test_a_wrong_output_is_seen(monkeypatch):
 
 @pytest.mark.parametrize("dtype", sorted(set(cases.TOLERANCES) - {torch.float16}, key=str))
 def test_one_wrong_key_is_seen_in_every_dtype_that_a_cpu_has(dtype, monkeypatch):
-    running = Running(shared(dtype=dtype), "even")
+    running = RingCase(shared(dtype=dtype), "even")
     running.verify()
 
     def one_off(query, key, value, causal):

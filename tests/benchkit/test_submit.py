@@ -17,8 +17,8 @@ from benchkit.sweep.schedulers import State, slurm_state
 from benchkit.sweep.slurm_job import Job, in_seconds
 from benchkit.sweep.submitit_launcher import Submitting
 from benchkit.sweep.wait import follow, summary
-from launch.signals import Stopped
-from launch.topology import Started
+from launch.signals import StopRequested
+from launch.topology import LaunchContext
 from tests.support.cli import PATIENCE_S, ROOT
 from tests.support.configs import config
 
@@ -69,7 +69,7 @@ def test_without_slurm_it_says_what_to_use_instead(cli, tmp_path):
 def test_launcher_values_out_of_range_are_one_line(wrong):
     [(name, value)] = wrong.items()
     with pytest.raises(ConfigError, match=f"hydra.launcher.{name}={value}: allowed is >= 1"):
-        Submitting(**({"nodes": 1, "tasks_per_node": 1} | wrong)).check(config(), Started("plain", 0, 1))
+        Submitting(**({"nodes": 1, "tasks_per_node": 1} | wrong)).check(config(), LaunchContext("plain", 0, 1))
 
 
 @pytest.mark.parametrize(
@@ -118,8 +118,8 @@ def test_slurms_lengths_of_time(text, seconds):
 )
 def test_a_signal_means_what_slurm_says(monkeypatch, number, says, status):
     monkeypatch.setattr(slurm_job, "slurm_says", lambda: says)
-    monkeypatch.setattr(slurm_job, "heed_no_more", lambda: None)
-    with pytest.raises(Stopped) as told:
+    monkeypatch.setattr(slurm_job, "ignore_signals", lambda: None)
+    with pytest.raises(StopRequested) as told:
         Job([], Path(), 60, 0).stop(number, None)
     assert (told.value.number, told.value.status) == (number, status)
 
@@ -135,7 +135,7 @@ def test_a_job_is_queued_again_where_that_helps(monkeypatch, status, restarts, a
     monkeypatch.setenv("SLURM_JOB_ID", "7")
     monkeypatch.setenv("SLURM_RESTART_COUNT", str(restarts))
     with pytest.raises(SystemExit) as left:
-        Job([], Path(), 60, allowed).leave(Stopped(signal.SIGUSR2, status))
+        Job([], Path(), 60, allowed).leave(StopRequested(signal.SIGUSR2, status))
     assert left.value.code == 128 + signal.SIGUSR2
     assert commands == ([["scontrol", "requeue", "7"]] if again else [])
 
@@ -174,7 +174,7 @@ def write(point, status):
 
 @pytest.fixture
 def at_once(monkeypatch):
-    monkeypatch.setattr(following, "LOOK_S", (0.0, 0.0))
+    monkeypatch.setattr(following, "POLL_INTERVAL_S", (0.0, 0.0))
     monkeypatch.setattr(following, "SETTLING_S", 0.0)
 
 

@@ -5,15 +5,15 @@ from types import SimpleNamespace
 import pytest
 
 from benchkit import record
+from benchkit.point import agents, run
 from benchkit.point import outcome as verdict
-from benchkit.point import run
-from benchkit.point.placement import lay_out
+from benchkit.point.placement import place_ranks
 from benchkit.point.point import Point
 from launch.agents.clock_sync import Offset
-from launch.agents.member import Lost, Member
+from launch.agents.member import AgentInfo, Lost
 from launch.ranks.watch import Failure
 from launch.slowdown.mps import MpsUnavailable
-from tests.support.configs import config, crew
+from tests.support.configs import agent_group, config
 
 
 @pytest.mark.parametrize(
@@ -79,7 +79,7 @@ def test_what_fails_in_the_agent_itself_is_a_record_too(tmp_path, monkeypatch):
     def no_more_processes(*_, **__):
         raise BlockingIOError("Resource temporarily unavailable")
 
-    monkeypatch.setattr(run.ranks, "run_ranks", no_more_processes)
+    monkeypatch.setattr(run.start, "run_ranks", no_more_processes)
     result = run.run_point(Point(config(), tmp_path, []))
     assert result["status"] == "error"
     assert result["error"]["message"] == "the agent failed: Resource temporarily unavailable"
@@ -87,7 +87,7 @@ def test_what_fails_in_the_agent_itself_is_a_record_too(tmp_path, monkeypatch):
     assert record.read(tmp_path / record.FILE_NAME)["status"] == "error"
 
 
-@pytest.mark.parametrize("lost", [None, Lost([Member(1, "n2", "n2", "n2", [0])], nodes=False)])
+@pytest.mark.parametrize("lost", [None, Lost([AgentInfo(1, "n2", "n2", "n2", [0])], nodes=False)])
 def test_waiting_for_the_host_is_a_phase_and_no_part_of_the_total(tmp_path, monkeypatch, lost):
     """An hour in which another run measures, whether the host becomes free or another agent goes meanwhile."""
     now_s = [0.0]
@@ -101,9 +101,9 @@ def test_waiting_for_the_host_is_a_phase_and_no_part_of_the_total(tmp_path, monk
         now_s[0] += 60
         raise BlockingIOError("Resource temporarily unavailable")
 
-    monkeypatch.setattr(run.crew.HostLock, "acquire", taken_for_an_hour)
-    monkeypatch.setattr(run.ranks, "run_ranks", ranks_for_a_minute)
-    for module in (run, run.crew):
+    monkeypatch.setattr(agents.HostLock, "acquire", taken_for_an_hour)
+    monkeypatch.setattr(run.start, "run_ranks", ranks_for_a_minute)
+    for module in (run, agents):
         monkeypatch.setattr(module, "time", SimpleNamespace(perf_counter=lambda: now_s[0]))
     phases = run.run_point(Point(config(), tmp_path, []))["phases_s"]
     assert phases == {"wait_for_host": 3600, "total": 0 if lost else 60}
@@ -120,7 +120,7 @@ def test_shares_of_a_gpu_need_a_daemon_which_is_told_how_many_agents_the_host_ha
     monkeypatch.setattr(run.mps, "daemon", refuse)
     wanted = config(device="cuda", world_size=3, ranks_per_device=2, start_method="spawn")
     wanted.hardware.slow_by = "mps"
-    where = crew("n1", "n1", "n2", gpus=[["a"]] * 3)
-    outcome = run.fork_ranks(wanted, where, lay_out(wanted, where), tmp_path, "", Offset())
+    where = agent_group("n1", "n1", "n2", gpus=[["a"]] * 3)
+    outcome = run.fork_ranks(wanted, where, place_ranks(wanted, where), tmp_path, "", Offset())
     assert asked == [(True, 2)]
     assert verdict.failure_status(outcome.failure) == "unavailable"

@@ -43,7 +43,7 @@ def test_strategies_are_compared_with_even_only_where_it_is_among_them(shortage,
     """Skipped or not: here every strategy says why it cannot run."""
     shared = SimpleNamespace(obstacle=lambda strategy: shortage)
     running = SimpleNamespace(step=None, verify=None, observe=None, details=None)
-    monkeypatch.setattr("benchkit.suites.ring_attention.cases.Running", lambda shared, strategy: running)
+    monkeypatch.setattr("benchkit.suites.ring_attention.cases.RingCase", lambda shared, strategy: running)
     for strategies, baseline in ((["even", "zigzag"], "even"), (["uneven", "zigzag"], "")):
         cases = [suite.case_of(shared, name, strategies) for name in strategies]
         require_sound(cases, configs.config())
@@ -53,9 +53,9 @@ def test_strategies_are_compared_with_even_only_where_it_is_among_them(shortage,
 
 def test_a_pass_that_does_not_fit_can_be_referred_to():
     """The step of one rank alone does not fit beside the one that all share; the latter is still compared with it."""
-    from benchkit.suites.transformer.cases import Training
+    from benchkit.suites.transformer.cases import TransformerJob
 
-    training = Training.__new__(Training)
+    training = TransformerJob.__new__(TransformerJob)
     model = SimpleNamespace(num_heads=2, d_ff=4)
     training.config = SimpleNamespace(parallel="ddp", passes=["forward"])
     training.rank, training.model, training.shared = SimpleNamespace(world_size=2, index=0), model, True

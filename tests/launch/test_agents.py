@@ -16,8 +16,8 @@ from launch.agents.group import Agents, alone
 from launch.agents.join import join
 from launch.agents.member import Lost, SweepEnds
 from launch.agents.rendezvous import JoinError
-from launch.signals import Stopped
-from launch.topology import Started
+from launch.signals import StopRequested
+from launch.topology import LaunchContext
 
 TRAITS = {"version": "1"}
 
@@ -28,7 +28,7 @@ def together(count: int, folder: Path, act: Callable[[Agents], Any], job: str = 
 
     def live(index: int) -> None:
         try:
-            agents = join(Started("srun", index, count, job), (traits or {}).get(index, TRAITS), folder, 5.0)
+            agents = join(LaunchContext("srun", index, count, job), (traits or {}).get(index, TRAITS), folder, 5.0)
             results[index] = act(agents)
         except BaseException as error:
             results[index] = error
@@ -127,11 +127,11 @@ def test_without_agent_0_it_is_the_end(tmp_path):
 def test_to_stop_one_is_to_stop_all(tmp_path, who):
     def act(agents: Agents):
         if agents.me.index == who:
-            agents.stop(Stopped(15, "preempted"))
+            agents.stop(StopRequested(15, "preempted"))
             return None
         agents.exchange("x", 5)
 
-    stopped = [error for error in together(3, tmp_path, act) if isinstance(error, Stopped)]
+    stopped = [error for error in together(3, tmp_path, act) if isinstance(error, StopRequested)]
     assert len(stopped) == 2
     assert f"agent {who} on " in str(stopped[0])
     assert "stopped by SIGTERM" in str(stopped[0])
@@ -180,13 +180,13 @@ def test_strangers_and_an_address_of_yesterday_do_no_harm(tmp_path, monkeypatch)
     late: list[Any] = []
 
     def second() -> None:
-        late.append(join(Started("srun", 1, 2, "j"), TRAITS, tmp_path, 10).exchange(1, 5))
+        late.append(join(LaunchContext("srun", 1, 2, "j"), TRAITS, tmp_path, 10).exchange(1, 5))
 
     threads = [threading.Thread(target=second), threading.Thread(target=visitor)]
     for thread in threads:
         thread.start()
     time.sleep(0.5)
-    mine = join(Started("srun", 0, 2, "j"), TRAITS, tmp_path, 10).exchange(0, 5)
+    mine = join(LaunchContext("srun", 0, 2, "j"), TRAITS, tmp_path, 10).exchange(0, 5)
     for thread in threads:
         thread.join(10)
     stranger.close()
@@ -200,7 +200,7 @@ def test_a_port_that_is_taken_is_one_line(tmp_path, monkeypatch):
         monkeypatch.setenv("MASTER_ADDR", "127.0.0.1")
         monkeypatch.setenv("MASTER_PORT", str(taken.getsockname()[1]))
         with pytest.raises(JoinError, match="agent 0 cannot listen at port"):
-            join(Started("srun", 0, 2, "j"), TRAITS, tmp_path, 1)
+            join(LaunchContext("srun", 0, 2, "j"), TRAITS, tmp_path, 1)
     monkeypatch.setenv("MASTER_PORT", "abc")
     with pytest.raises(JoinError, match="MASTER_PORT=abc: allowed is a port's number"):
-        join(Started("srun", 0, 2, "j"), TRAITS, tmp_path, 1)
+        join(LaunchContext("srun", 0, 2, "j"), TRAITS, tmp_path, 1)

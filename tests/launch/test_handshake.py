@@ -18,7 +18,7 @@ from launch.agents.join import join, parse_hello
 from launch.agents.member import this_member
 from launch.agents.rendezvous import JoinError, Meeting, open_listener, read_own, write_whole
 from launch.framing import framed
-from launch.topology import Started
+from launch.topology import LaunchContext
 from tests.support.cli import wait_until
 
 TRAITS = {"version": "1"}
@@ -126,7 +126,7 @@ def test_strangers_do_not_delay_a_join(tmp_path, strangers):
 
     def live(index: int) -> None:
         try:
-            agents = join(Started("srun", index, 2, "j"), TRAITS, tmp_path, 15)
+            agents = join(LaunchContext("srun", index, 2, "j"), TRAITS, tmp_path, 15)
             results[index] = agents.exchange(index, 5)
         except BaseException as error:
             results[index] = error
@@ -206,7 +206,7 @@ def test_the_secret_of_a_fixed_address_is_given_or_the_jobs_name(monkeypatch, tm
         port = free.getsockname()[1]
     at_fixed_address(monkeypatch, str(port))
     with caplog.at_level(logging.WARNING):
-        listener, address = Meeting(Started("srun", 0, 2, "7.0"), tmp_path).listen()
+        listener, address = Meeting(LaunchContext("srun", 0, 2, "7.0"), tmp_path).listen()
         listener.close()
     assert address.token == "7.0"
     assert caplog.messages == [
@@ -214,7 +214,7 @@ def test_the_secret_of_a_fixed_address_is_given_or_the_jobs_name(monkeypatch, tm
         "set BENCHKIT_SECRET to the same word on every node"
     ]
     monkeypatch.setenv(rendezvous.SECRET_VARIABLE, "word")
-    listener, address = Meeting(Started("srun", 0, 2, "7.0"), tmp_path).listen()
+    listener, address = Meeting(LaunchContext("srun", 0, 2, "7.0"), tmp_path).listen()
     listener.close()
     assert address.token == "word"
     assert len(caplog.messages) == 1
@@ -223,23 +223,23 @@ def test_the_secret_of_a_fixed_address_is_given_or_the_jobs_name(monkeypatch, tm
 def test_a_fixed_address_without_any_secret_is_refused(monkeypatch, tmp_path):
     at_fixed_address(monkeypatch)
     with pytest.raises(JoinError, match="set BENCHKIT_SECRET to the same word on every node"):
-        Meeting(Started("mpich", 0, 2, ""), tmp_path)
+        Meeting(LaunchContext("mpich", 0, 2, ""), tmp_path)
 
 
 @pytest.mark.parametrize("port", ["0", "65536", "²", "-1"])
 def test_what_is_no_port_is_one_line(monkeypatch, tmp_path, port):
     at_fixed_address(monkeypatch, port)
     with pytest.raises(JoinError, match=r"MASTER_PORT=.*allowed is a port's number, 1 to 65535"):
-        Meeting(Started("srun", 0, 2, "j"), tmp_path)
+        Meeting(LaunchContext("srun", 0, 2, "j"), tmp_path)
 
 
 def test_agents_of_one_host_listen_on_loopback_alone(tmp_path, monkeypatch):
-    listener, address = Meeting(Started("srun", 0, 2, "j", local=True), tmp_path).listen()
+    listener, address = Meeting(LaunchContext("srun", 0, 2, "j", local=True), tmp_path).listen()
     with listener:
         assert listener.getsockname()[0] == "127.0.0.1"
     assert address.hosts == ["127.0.0.1"]
     at_fixed_address(monkeypatch)
-    here = Meeting(Started("srun", 1, 2, "j", local=True), tmp_path)
+    here = Meeting(LaunchContext("srun", 1, 2, "j", local=True), tmp_path)
     assert str(here) == "127.0.0.1:29500"
 
 
@@ -271,7 +271,7 @@ def planted_for_all(path: Path) -> None:
 
 @pytest.mark.parametrize("plant", [planted_by_link, planted_for_all])
 def test_a_meeting_file_that_others_may_have_written_is_ignored(tmp_path, caplog, plant):
-    place = Meeting(Started("srun", 1, 2, "j"), tmp_path)
+    place = Meeting(LaunchContext("srun", 1, 2, "j"), tmp_path)
     plant(tmp_path / ".agents-srun-j")
     assert place.find(time.monotonic()) is None
     assert place.find(time.monotonic()) is None
@@ -288,4 +288,4 @@ def test_a_meeting_file_that_others_may_have_written_is_ignored(tmp_path, caplog
 )  # fmt: skip
 def test_a_meeting_file_without_an_address_is_none_yet(tmp_path, text):
     write_whole(tmp_path / ".agents-srun-j", text.decode())
-    assert Meeting(Started("srun", 1, 2, "j"), tmp_path).find(time.monotonic()) is None
+    assert Meeting(LaunchContext("srun", 1, 2, "j"), tmp_path).find(time.monotonic()) is None

@@ -33,29 +33,29 @@ def state(pid: int) -> str:
 
 
 def test_a_duty_cycle_stops_and_continues_until_it_is_told_not_to(busy):
-    brake = DutyCycle(busy.pid)
-    brake.press(4.0)
+    throttle = DutyCycle(busy.pid)
+    throttle.apply(4.0)
     assert wait_until(lambda: state(busy.pid) == "T")
     assert wait_until(lambda: state(busy.pid) == "R")
-    brake.press(2.0)
+    throttle.apply(2.0)
     assert wait_until(lambda: state(busy.pid) == "T")
-    brake.release()
+    throttle.release()
     assert {state(busy.pid) for _ in range(2000)} == {"R"}
-    brake._beside.stdin.close()
-    assert brake._beside.wait(10) == 0
-    brake._beside.stdout.close()
+    throttle._beside.stdin.close()
+    assert throttle._beside.wait(10) == 0
+    throttle._beside.stdout.close()
 
 
 def test_what_stops_a_process_ends_with_it(busy):
-    brake = DutyCycle(busy.pid)
-    brake.press(2.0)
+    throttle = DutyCycle(busy.pid)
+    throttle.apply(2.0)
     busy.kill()
     busy.wait()
-    assert brake._beside.wait(10) == 0
+    assert throttle._beside.wait(10) == 0
     with pytest.raises(RuntimeError, match="has ended"):
-        brake.press(2.0)
-    brake._beside.stdin.close()
-    brake._beside.stdout.close()
+        throttle.apply(2.0)
+    throttle._beside.stdin.close()
+    throttle._beside.stdout.close()
 
 
 @pytest.fixture
@@ -94,18 +94,18 @@ def test_without_control_groups_there_is_a_duty_cycle_and_a_clear_line(tree, mon
     tree(2)
     assert cgroup.find_room(0.5) is None
     with pytest.raises(QuotaUnavailable, match="no control group"):
-        throttle.make_brake("cgroup", 1, 2.0)
+        throttle.make_throttle("cgroup", 1, 2.0)
     assert mechanism_of_auto(1, 2.0) == "duty_cycle"
 
 
 def mechanism_of_auto(threads: int, factor: float) -> str:
     """What `auto` comes to; ends the process beside this one where that is a duty cycle."""
-    brake = throttle.make_brake("auto", threads, factor)
-    if isinstance(brake, DutyCycle):
-        brake._beside.stdin.close()
-        brake._beside.wait(10)
-        brake._beside.stdout.close()
-    return brake.mechanism
+    made = throttle.make_throttle("auto", threads, factor)
+    if isinstance(made, DutyCycle):
+        made._beside.stdin.close()
+        made._beside.wait(10)
+        made._beside.stdout.close()
+    return made.mechanism
 
 
 def test_a_quota_that_the_kernel_refuses_is_not_tried_and_is_a_clear_line(tree, monkeypatch):
@@ -117,11 +117,11 @@ def test_a_quota_that_the_kernel_refuses_is_not_tried_and_is_a_clear_line(tree, 
 
     monkeypatch.setattr(cgroup, "limit", of_one_core)
     with pytest.raises(QuotaUnavailable, match="takes a CPU quota of 2 cores"):
-        throttle.make_brake("cgroup", 4, 2.0)
+        throttle.make_throttle("cgroup", 4, 2.0)
     assert mechanism_of_auto(4, 2.0) == "duty_cycle"
-    brake = throttle.make_brake("cgroup", 4, 8.0)
+    refused = throttle.make_throttle("cgroup", 4, 8.0)
     with pytest.raises(QuotaUnavailable, match=r"2 cores in .*: Invalid argument"):
-        brake.press(2.0)
+        refused.apply(2.0)
 
 
 def test_a_group_that_takes_no_process_is_left_for_a_duty_cycle_or_a_clear_line(tmp_path, monkeypatch):
@@ -131,7 +131,7 @@ def test_a_group_that_takes_no_process_is_left_for_a_duty_cycle_or_a_clear_line(
     monkeypatch.setattr(throttle, "find_room", lambda cores: Room(tmp_path, 2))
     monkeypatch.setattr(cgroup.Path, "write_text", denied)
     with pytest.raises(QuotaUnavailable, match="Permission denied"):
-        throttle.make_brake("cgroup", 1, 2.0)
+        throttle.make_throttle("cgroup", 1, 2.0)
     assert mechanism_of_auto(1, 2.0) == "duty_cycle"
     assert list(tmp_path.iterdir()) == []
 
@@ -143,12 +143,12 @@ def test_a_quota_is_threads_over_factor_and_no_less_than_the_kernel_allows(tmp_p
     two = CpuQuota(Room(tmp_path, 2), threads=2)
     folder = tmp_path / f"benchkit-{os.getpid()}"
     assert (folder / "cgroup.procs").read_text() == str(os.getpid())
-    two.press(factor)
+    two.apply(factor)
     assert (folder / "cpu.max").read_text() == f"{quota} {period}"
     two.release()
     assert (folder / "cpu.max").read_text().startswith("max ")
     one = CpuQuota(Room(tmp_path, 1), threads=2)
-    one.press(factor)
+    one.apply(factor)
     assert (folder / "cpu.cfs_quota_us").read_text() == str(quota)
     assert (folder / "cpu.cfs_period_us").read_text() == str(period)
     one.release()
@@ -171,16 +171,16 @@ def test_a_quota_throttles_and_lets_go(busy, monkeypatch):
         assert mechanism_of_auto(1, 4.0) == "duty_cycle"
         return
     monkeypatch.setattr(os, "getpid", lambda: busy.pid)
-    brake = CpuQuota(room, threads=1)
+    throttle = CpuQuota(room, threads=1)
     folder = room.folder / f"benchkit-{busy.pid}"
 
     def throttled() -> int:
         lines = (folder / "cpu.stat").read_text().splitlines()
         return int(dict(line.split() for line in lines)["nr_throttled"])
 
-    brake.press(4.0)
+    throttle.apply(4.0)
     assert wait_until(lambda: throttled() > 3)
-    brake.release()
+    throttle.release()
     seen = throttled()
     for _ in range(10**6):
         pass

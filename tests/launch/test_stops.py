@@ -7,14 +7,14 @@ from multiprocessing import Pipe
 
 import pytest
 
-from launch.signals import Stopped, uninterrupted, wait_for
+from launch.signals import StopRequested, defer_signals, wait_for
 from tests.support.cli import PATIENCE_S
 
 
 @pytest.fixture
 def stopping():
     def stop(number, frame):
-        raise Stopped(number)
+        raise StopRequested(number)
 
     before = signal.signal(signal.SIGUSR2, stop)
     yield
@@ -26,7 +26,7 @@ def test_a_signal_that_another_thread_caught_ends_the_waiting(stopping):
     other = threading.Timer(0.2, lambda: signal.pthread_kill(threading.get_ident(), signal.SIGUSR2))
     other.start()
     began = time.monotonic()
-    with pytest.raises(Stopped):
+    with pytest.raises(StopRequested):
         wait_for([ours], 20)
     other.join()
     assert time.monotonic() - began < 10
@@ -54,8 +54,8 @@ def caught_by_a_thread():
 
 def test_what_must_be_done_to_its_end_is_even_where_another_thread_gets_the_signal(stopping):
     done = []
-    with pytest.raises(Stopped):  # noqa: PT012 (that it comes at the end is the point)
-        with uninterrupted():
+    with pytest.raises(StopRequested):  # noqa: PT012 (that it comes at the end is the point)
+        with defer_signals():
             library = threading.Thread(target=caught_by_a_thread)
             library.start()
             library.join()
@@ -63,14 +63,14 @@ def test_what_must_be_done_to_its_end_is_even_where_another_thread_gets_the_sign
             done.append("quit")
         done.append("not reached")
     assert done == ["quit"]
-    with pytest.raises(Stopped):
+    with pytest.raises(StopRequested):
         signal.raise_signal(signal.SIGUSR2)  # the handler is back
 
 
 def test_an_ignored_signal_stays_ignored():
     before = signal.signal(signal.SIGUSR2, signal.SIG_IGN)
     try:
-        with uninterrupted():
+        with defer_signals():
             assert signal.getsignal(signal.SIGUSR2) is signal.SIG_IGN
             signal.raise_signal(signal.SIGUSR2)
     finally:

@@ -5,42 +5,42 @@ from unittest import mock
 import pytest
 
 from launch import topology
-from launch.topology import Started, started
+from launch.topology import LaunchContext, detect_launcher
 
 
 @pytest.mark.parametrize(
     ("environment", "expected"),
     [
-        ({}, Started("plain", 0, 1)),
-        ({"RANK": "3", "WORLD_SIZE": "4"}, Started("plain", 0, 1)),  # somebody's leftovers
+        ({}, LaunchContext("plain", 0, 1)),
+        ({"RANK": "3", "WORLD_SIZE": "4"}, LaunchContext("plain", 0, 1)),  # somebody's leftovers
         (
             {"TORCHELASTIC_RUN_ID": "none", "TORCHELASTIC_RESTART_COUNT": "2", "RANK": "1", "WORLD_SIZE": "4"},
-            Started("torchrun", 1, 4, "none.2"),
+            LaunchContext("torchrun", 1, 4, "none.2"),
         ),
         (
             {"OMPI_COMM_WORLD_SIZE": "2", "OMPI_COMM_WORLD_RANK": "1", "PMIX_NAMESPACE": "77"},
-            Started("openmpi", 1, 2, "77"),
+            LaunchContext("openmpi", 1, 2, "77"),
         ),
         (
             {"MPI_LOCALNRANKS": "2", "PMI_RANK": "1", "PMI_SIZE": "2"},
-            Started("mpich", 1, 2, f"parent-{os.getppid()}", local=True),
+            LaunchContext("mpich", 1, 2, f"parent-{os.getppid()}", local=True),
         ),
-        ({"MPI_LOCALNRANKS": "2", "PMI_RANK": "3", "PMI_SIZE": "4"}, Started("mpich", 3, 4, "")),  # two hosts
+        ({"MPI_LOCALNRANKS": "2", "PMI_RANK": "3", "PMI_SIZE": "4"}, LaunchContext("mpich", 3, 4, "")),  # two hosts
         (
             {"SLURM_JOB_ID": "7", "SLURM_STEP_ID": "0", "SLURM_PROCID": "1", "SLURM_STEP_NUM_TASKS": "3",
              "PMI_RANK": "1", "PMI_SIZE": "3"},
-            Started("srun", 1, 3, "7.0"),
+            LaunchContext("srun", 1, 3, "7.0"),
         ),
         (  # MPICH's daemons are a step of their own, one task per node
             {"SLURM_JOB_ID": "7", "SLURM_STEP_ID": "0", "SLURM_PROCID": "1", "SLURM_STEP_NUM_TASKS": "2",
              "MPI_LOCALNRANKS": "2", "PMI_RANK": "3", "PMI_SIZE": "4"},
-            Started("mpich", 3, 4, "7.0"),
+            LaunchContext("mpich", 3, 4, "7.0"),
         ),
-        ({"SLURM_JOB_ID": "7", "SLURM_PROCID": "0", "SLURM_NTASKS": "8"}, Started("plain", 0, 1)),  # a batch script
+        ({"SLURM_JOB_ID": "7", "SLURM_PROCID": "0", "SLURM_NTASKS": "8"}, LaunchContext("plain", 0, 1)),  # a batch script
     ],
 )  # fmt: skip
 def test_who_started_us(environment, expected):
-    assert started(environment) == expected
+    assert detect_launcher(environment) == expected
 
 
 @pytest.mark.parametrize(
@@ -58,7 +58,7 @@ def test_who_started_us(environment, expected):
     ],
 )
 def test_whether_all_processes_are_on_this_host(environment, local):
-    assert started(environment).local is local
+    assert detect_launcher(environment).local is local
 
 
 def test_a_node_has_the_name_that_its_cluster_gives_it(monkeypatch):

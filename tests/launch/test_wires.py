@@ -8,16 +8,16 @@ from collections.abc import Iterator
 import pytest
 
 from launch.agents import channel
-from launch.agents.channel import Gone, Wire
+from launch.agents.channel import Channel, PeerLost
 from launch.framing import HEAD, framed
 
 
 @pytest.fixture
-def ends() -> Iterator[tuple[Wire, socket.socket]]:
+def ends() -> Iterator[tuple[Channel, socket.socket]]:
     """A wire and the bare other end of it."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         there = socket.create_connection(listener.getsockname())
-        wire = Wire(listener.accept()[0])
+        wire = Channel(listener.accept()[0])
     yield wire, there
     wire.close()
     there.close()
@@ -25,7 +25,7 @@ def ends() -> Iterator[tuple[Wire, socket.socket]]:
 
 def test_messages_arrive_whole_and_in_order(ends):
     wire, there = ends
-    other = Wire(there)
+    other = Channel(there)
     sent = [["x" * 300_000, 1], {"a": None}, 2.5]
     thread = threading.Thread(target=lambda: [wire.send("value", value) for value in sent])
     thread.start()
@@ -46,7 +46,7 @@ def test_a_message_must_be_whole_in_time_however_its_bytes_come(ends, monkeypatc
     thread = threading.Thread(target=drip)
     thread.start()
     try:
-        with pytest.raises(Gone) as gone:
+        with pytest.raises(PeerLost) as gone:
             wire.receive(10)
     finally:
         over.set()
@@ -61,7 +61,7 @@ def test_a_message_must_be_whole_in_time_however_its_bytes_come(ends, monkeypatc
 def test_what_is_no_message_of_ours_is_the_end_of_a_connection(ends, message):
     wire, there = ends
     there.sendall(message)
-    with pytest.raises(Gone):
+    with pytest.raises(PeerLost):
         wire.receive(10)
 
 
@@ -69,7 +69,7 @@ def test_an_end_that_hangs_up_in_the_middle_of_a_message_has_ended(ends):
     wire, there = ends
     there.sendall(framed(b'["value", 1]')[:-1])
     there.shutdown(socket.SHUT_RDWR)
-    with pytest.raises(Gone) as gone:
+    with pytest.raises(PeerLost) as gone:
         wire.receive(10)
     assert not gone.value.silently
 
@@ -78,7 +78,7 @@ def test_an_end_that_does_not_read_is_gone_and_blocks_nobody(ends, monkeypatch):
     monkeypatch.setattr(channel, "WHOLE_S", 0.3)
     wire, _ = ends
     wire.send("value", "x" * (1 << 25))
-    with pytest.raises(Gone) as gone:
+    with pytest.raises(PeerLost) as gone:
         wire.receive(10)
     assert gone.value.silently
 
@@ -96,7 +96,7 @@ def test_a_message_that_a_signal_cuts_off_is_completed_before_the_next(ends, mon
         patch.setattr(channel, "is_writable", told)
         with pytest.raises(Told):
             wire.send("value", "x" * (1 << 24))
-    other, received = Wire(there), []
+    other, received = Channel(there), []
     thread = threading.Thread(target=lambda: received.extend(other.receive(10) for _ in range(2)))
     thread.start()
     wire.send("stop", 1)
@@ -112,11 +112,11 @@ def test_a_message_that_the_other_end_would_refuse_is_refused_here(ends, monkeyp
 
 def test_an_end_that_is_silent_is_told_from_one_that_has_ended(ends):
     wire, there = ends
-    with pytest.raises(Gone) as gone:
+    with pytest.raises(PeerLost) as gone:
         wire.receive(0.01)
     assert gone.value.silently
     there.close()
     time.sleep(0.01)
-    with pytest.raises(Gone) as gone:
+    with pytest.raises(PeerLost) as gone:
         wire.receive(10)
     assert not gone.value.silently

@@ -2,9 +2,9 @@
 
 from benchkit.api.registry import load_suites
 from benchkit.api.schema import BackendConfig, HardwareConfig, RunConfig
-from benchkit.point.agents import Crew
+from benchkit.point.agents import AgentGroup
 from launch.agents.group import Agents
-from launch.agents.member import Member
+from launch.agents.member import AgentInfo
 
 
 def own_suites():
@@ -25,14 +25,14 @@ def config(backend="gloo", device="cpu", ranks_per_device=1, slowdown=1, **chang
     return RunConfig(**(settings | changes))
 
 
-def crew(*hosts, me=0, gpus=None, cores=None, available=None):
+def agent_group(*hosts, me=0, gpus=None, cores=None, available=None):
     """Agents on these hosts; per agent the GPUs and cores that it sees."""
     cores = cores or [[0, 1, 2, 3]] * len(hosts)
     gpus = gpus or [[]] * len(hosts)
-    members = [Member(index, host, host, host, cores[index]) for index, host in enumerate(hosts)]
+    members = [AgentInfo(index, host, host, host, cores[index]) for index, host in enumerate(hosts)]
     facts = {
         index: {"host": hosts[index], "cpu": "cpu", "gpus": [], "visible_gpus": gpus[index],
                 "store_file": ["/nowhere", 0], "available_cores": available or len(cores[index])}
         for index in range(len(hosts))
     }  # fmt: skip
-    return Crew(Agents(members[me], members, {}, "127.0.0.1"), facts)
+    return AgentGroup(Agents(members[me], members, {}, "127.0.0.1"), facts)

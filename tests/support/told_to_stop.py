@@ -2,19 +2,19 @@
 
 import signal
 
-from launch.signals import Stopped, handle, uninterrupted, wait_for
+from launch.signals import StopRequested, defer_signals, handle, wait_for
 
 
 def stop(number, frame):
-    raise Stopped(number)
+    raise StopRequested(number)
 
 
 if __name__ == "__main__":
     handle((signal.SIGINT, signal.SIGHUP, signal.SIGTERM), stop)
-    with uninterrupted():
+    with defer_signals():
         pass
     try:
         print("ready", flush=True)
         wait_for([], 300)
-    except Stopped as told:
+    except StopRequested as told:
         print(told)

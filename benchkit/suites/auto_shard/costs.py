@@ -7,10 +7,10 @@ import torch
 from torch import Tensor
 from torch.distributed.device_mesh import DeviceMesh
 
-from benchkit.api.case import nothing
+from benchkit.api.case import noop
 from benchkit.suites.auto_shard.dtensor_program import distributed, fetched, moved
 from benchkit.suites.auto_shard.operands import part_of, size_of
-from benchkit.suites.auto_shard.plans import COLUMNS, MOVES, ROWS, SUMMANDS, WHOLE, Costs, Link
+from benchkit.suites.auto_shard.plans import COLUMNS, MOVES, PARTIAL, REPLICATED, ROWS, Costs, Link
 from benchkit.suites.auto_shard.workloads import Workload
 
 SecondsOf = Callable[..., list[list[float]]]
@@ -32,7 +32,7 @@ def measure_costs(
     moves = [(source, target, side) for source, target in MOVES for side in (SMALL, large)]
     fetches = [(layout, side) for layout in (ROWS, COLUMNS) for side in (SMALL, large)]
     m, k, n = (min(size, most) for size in (-(-workload.rows // devices), *largest(workload)))
-    calls: Sequence[Callable[[], object]] = [nothing] * (len(moves) + len(fetches) + 3)
+    calls: Sequence[Callable[[], object]] = [noop] * (len(moves) + len(fetches) + 3)
     if member:
         left, right, block = (torch.randn(shape, device=device, dtype=dtype) for shape in ((m, k), (k, n), (m, n)))
         calls = [
@@ -68,7 +68,7 @@ def matrix_bytes(side: int, dtype: torch.dtype) -> int:
 def matrix(side: int, layout: str, mesh: DeviceMesh, dtype: torch.dtype) -> Tensor:
     """A square one of ones."""
     shape = (side, side)
-    held = WHOLE if layout == SUMMANDS else layout
+    held = REPLICATED if layout == PARTIAL else layout
     part = part_of(shape, held, mesh.size(), mesh.get_local_rank())
     return distributed(torch.ones(size_of(part), dtype=dtype, device=mesh.device_type), shape, layout, mesh)
 

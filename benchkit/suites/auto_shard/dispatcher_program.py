@@ -13,7 +13,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 from benchkit.api.regions import region
-from benchkit.suites.auto_shard.plans import ROWS, WHOLE
+from benchkit.suites.auto_shard.plans import REPLICATED, ROWS
 from benchkit.suites.auto_shard.program import COMMUNICATE, COMPUTE, Program
 
 DTYPES = (torch.float16, torch.bfloat16, torch.float32, torch.float64, torch.int32, torch.int64)
@@ -108,7 +108,7 @@ class Dispatched(Program):
 
     def whole_weight(self, weight: Tensor, layout: str) -> Tensor:
         """The weight as a whole: gathered on the dispatcher, received from it elsewhere."""
-        if layout == WHOLE:
+        if layout == REPLICATED:
             return weight
         with region(COMMUNICATE):
             whole = self.gathered(weight)
@@ -122,6 +122,6 @@ class Dispatched(Program):
         return torch.cat([part.cpu(), *(self.receive(worker) for worker in self.workers)])
 
     def fetch(self, output: Tensor) -> Tensor | None:
-        if self.plan.layout == WHOLE:
+        if self.plan.layout == REPLICATED:
             return None if self.index else output.cpu()
         return self.gathered(output)

@@ -11,10 +11,10 @@ from torch.distributed.tensor import DTensor, Partial, Placement, Replicate, Sha
 from benchkit.api import p2p
 from benchkit.api.regions import region
 from benchkit.suites.auto_shard.operands import part_of
-from benchkit.suites.auto_shard.plans import COLUMNS, ROWS, SUMMANDS, WHOLE, Layer
+from benchkit.suites.auto_shard.plans import COLUMNS, PARTIAL, REPLICATED, ROWS, Layer
 from benchkit.suites.auto_shard.program import COMMUNICATE, COMPUTE, Program
 
-PLACEMENTS: dict[str, Placement] = {ROWS: Shard(0), COLUMNS: Shard(1), WHOLE: Replicate(), SUMMANDS: Partial()}
+PLACEMENTS: dict[str, Placement] = {ROWS: Shard(0), COLUMNS: Shard(1), REPLICATED: Replicate(), PARTIAL: Partial()}
 
 
 @dataclass
@@ -72,7 +72,7 @@ def fetched(matrix: DTensor, layout: str) -> Tensor | None:
     mesh, shape, part = matrix.device_mesh, (matrix.shape[0], matrix.shape[1]), matrix.to_local()
     ranks: list[int] = mesh.mesh.tolist()
     me, group = mesh.get_local_rank(), mesh.get_group()
-    if layout == WHOLE:
+    if layout == REPLICATED:
         return None if me else part.cpu()
     if me:
         sending, _ = p2p.start([(part.contiguous(), ranks[0])] if part.numel() else [], [], group)

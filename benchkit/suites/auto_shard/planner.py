@@ -9,7 +9,18 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from benchkit.suites.auto_shard.plans import BY_NAME, LAYOUTS, MODES, ROWS, SUMMANDS, WHOLE, Costs, Layer, Move, Plan
+from benchkit.suites.auto_shard.plans import (
+    BY_NAME,
+    LAYOUTS,
+    MODES,
+    PARTIAL,
+    REPLICATED,
+    ROWS,
+    Costs,
+    Layer,
+    Move,
+    Plan,
+)
 from benchkit.suites.auto_shard.workloads import Workload
 
 
@@ -43,7 +54,7 @@ class Planner:
         """GT's rule: all is sharded along axis 0, or whole where that does not divide; weights are gathered first."""
 
         def at_rest(length: int) -> str:
-            return WHOLE if length % self.costs.devices else ROWS
+            return REPLICATED if length % self.costs.devices else ROWS
 
         plan = self.start(at_rest(self.workload.rows))
         for index, (inner, _) in enumerate(self.workload.weights):
@@ -53,9 +64,9 @@ class Planner:
 
     def everywhere(self) -> Plan:
         """Nothing is sharded: each device does all of it."""
-        plan = self.start(WHOLE)
+        plan = self.start(REPLICATED)
         for index in range(len(self.workload.weights)):
-            plan = self.after(plan, index, Layer(BY_NAME["everywhere"], WHOLE, WHOLE))
+            plan = self.after(plan, index, Layer(BY_NAME["everywhere"], REPLICATED, REPLICATED))
         return self.finished(plan)
 
     @cached_property
@@ -68,7 +79,7 @@ class Planner:
         plans = [self.start(layout) for layout in LAYOUTS]
         for index in range(len(self.workload.weights)):
             further = [self.after(plan, index, layer) for plan in plans for layer in choices()]
-            plans = unbeaten(further, heeding_memory)
+            plans = pareto_front(further, heeding_memory)
         return [self.finished(plan) for plan in plans]
 
     def held_elements(self, plan: Plan) -> int:
@@ -97,7 +108,7 @@ class Planner:
 
     def copies(self, layout: str) -> int:
         """How often the devices together do what yields a matrix of this layout."""
-        return self.costs.devices if layout == WHOLE else 1
+        return self.costs.devices if layout == REPLICATED else 1
 
     def after(self, plan: Plan, index: int, layer: Layer) -> Plan:
         """One more product."""
@@ -112,7 +123,7 @@ class Planner:
         at_rest, output = costs.elements(inner, outer, layer.weight_at_rest), costs.elements(rows, outer, layer.leaves)
         given = costs.elements(rows, outer, mode.gives)
         passing = costs.elements(rows, inner, mode.enters) + costs.elements(inner, outer, mode.weight) + given + output
-        busiest = 2.0 * given * (costs.share(inner) if mode.gives == SUMMANDS else inner)
+        busiest = 2.0 * given * (costs.share(inner) if mode.gives == PARTIAL else inner)
         created = self.end_to_end and self.workload.creates_weights
         compute_s = costs.flop_s * busiest + (costs.touch_s * output if self.workload.activation else 0.0)
         return replace(
@@ -146,17 +157,17 @@ class Planner:
 def choices() -> Iterator[Layer]:
     """Every way to do one product: a weight that is wanted whole may also lie in rows until then."""
     for mode in MODES:
-        for at_rest in (WHOLE, ROWS) if mode.weight == WHOLE else (mode.weight,):
+        for at_rest in (REPLICATED, ROWS) if mode.weight == REPLICATED else (mode.weight,):
             for leaves in mode.leaves:
                 yield Layer(mode, at_rest, leaves)
 
 
-def unbeaten(plans: Sequence[Plan], heeding_memory: bool) -> list[Plan]:
+def pareto_front(plans: Sequence[Plan], heeding_memory: bool) -> list[Plan]:
     """Those that may still become the best, or the best with their first product."""
     kept: list[Plan] = []
     for plan in sorted(plans, key=lambda plan: plan.total_s):
         rivals = [other for other in kept if (other.layout, first(other)) == (plan.layout, first(plan))]
-        beaten = any(plan.beaten_by(other) for other in rivals) if heeding_memory else bool(rivals)
+        beaten = any(plan.dominated_by(other) for other in rivals) if heeding_memory else bool(rivals)
         if not beaten:
             kept.append(plan)
     return kept

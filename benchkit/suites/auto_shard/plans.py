@@ -6,14 +6,14 @@ Knows no torch.
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-ROWS, COLUMNS, WHOLE, SUMMANDS = "rows", "columns", "whole", "summands"
-LAYOUTS = (ROWS, COLUMNS, WHOLE)
+ROWS, COLUMNS, REPLICATED, PARTIAL = "rows", "columns", "whole", "summands"
+LAYOUTS = (ROWS, COLUMNS, REPLICATED)
 """How a matrix lies on the devices: sharded along its first or its second dimension, or all of it on each. `summands`:
 what each device has must be added up."""
 Move = tuple[str, str]
 MOVES: tuple[Move, ...] = (
-    (ROWS, WHOLE), (COLUMNS, WHOLE), (ROWS, COLUMNS), (COLUMNS, ROWS),
-    (SUMMANDS, ROWS), (SUMMANDS, COLUMNS), (SUMMANDS, WHOLE),
+    (ROWS, REPLICATED), (COLUMNS, REPLICATED), (ROWS, COLUMNS), (COLUMNS, ROWS),
+    (PARTIAL, ROWS), (PARTIAL, COLUMNS), (PARTIAL, REPLICATED),
 )  # fmt: skip
 """Changes of layout that take messages: all-gather, all-to-all, reduce-scatter, all-reduce."""
 
@@ -30,10 +30,10 @@ class Mode:
 
 
 MODES = (
-    Mode("rows", ROWS, WHOLE, ROWS, (ROWS,)),
-    Mode("columns", WHOLE, COLUMNS, COLUMNS, (COLUMNS,)),
-    Mode("inner", COLUMNS, ROWS, SUMMANDS, LAYOUTS),
-    Mode("everywhere", WHOLE, WHOLE, WHOLE, (WHOLE,)),
+    Mode("rows", ROWS, REPLICATED, ROWS, (ROWS,)),
+    Mode("columns", REPLICATED, COLUMNS, COLUMNS, (COLUMNS,)),
+    Mode("inner", COLUMNS, ROWS, PARTIAL, LAYOUTS),
+    Mode("everywhere", REPLICATED, REPLICATED, REPLICATED, (REPLICATED,)),
 )
 """`inner`: along the dimension that is summed over. Of equal choices the first is taken."""
 BY_NAME = {mode.name: mode for mode in MODES}
@@ -95,7 +95,7 @@ class Plan:
     devices: int
     at_start: str
     layers: tuple[Layer, ...] = ()
-    layout: str = WHOLE
+    layout: str = REPLICATED
     create_s: float = 0.0
     compute_s: float = 0.0
     communicate_s: float = 0.0
@@ -115,7 +115,7 @@ class Plan:
         """The most that one device has at a time."""
         return self.at_rest_elements + self.passing_elements
 
-    def beaten_by(self, other: "Plan") -> bool:
+    def dominated_by(self, other: "Plan") -> bool:
         """Whether another that leaves the same layout is no worse in anything that matters later."""
         return (
             other.total_s <= self.total_s
@@ -137,4 +137,4 @@ def gathered(layer: Layer) -> str:
 
 
 def left(layer: Layer) -> str:
-    return f", summed to {layer.leaves}" if layer.mode.gives == SUMMANDS else ""
+    return f", summed to {layer.leaves}" if layer.mode.gives == PARTIAL else ""

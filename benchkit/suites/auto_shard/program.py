@@ -8,7 +8,7 @@ from torch import Tensor
 
 from benchkit.api.regions import region
 from benchkit.suites.auto_shard.operands import Exact, Part, Random, Source, part_of
-from benchkit.suites.auto_shard.plans import WHOLE, Plan
+from benchkit.suites.auto_shard.plans import REPLICATED, Plan
 from benchkit.suites.auto_shard.workloads import Workload
 
 CREATE, COMPUTE, COMMUNICATE, FETCH = "create", "compute", "communicate", "fetch"
@@ -103,7 +103,7 @@ class Program:
 
     def produced(self) -> Part:
         """What `output` is of the result."""
-        return self.part(self.workload.output, WHOLE if self.end_to_end else self.plan.layout)
+        return self.part(self.workload.output, REPLICATED if self.end_to_end else self.plan.layout)
 
     def verify(self) -> None:
         """Runs a step on exact operands of this turn alone; raises InvalidResult where an element is wrong."""

@@ -20,7 +20,7 @@ SAMPLED_ROWS = 6
 
 
 @dataclass(frozen=True)
-class Shared:
+class RingJob:
     """What the strategies of one job share."""
 
     rank: int
@@ -39,10 +39,10 @@ class Shared:
         return missing(len(self.x), len(self.planner.speeds), self.x.dtype) if strategy == "torch" else ""
 
 
-class Running:
+class RingCase:
     """The case of one strategy on one rank."""
 
-    def __init__(self, shared: Shared, strategy: str) -> None:
+    def __init__(self, shared: RingJob, strategy: str) -> None:
         self._shared, self._strategy, self._turn = shared, strategy, 0
         self._online = Online(shared.planner, p2p.exchange_device(shared.x.device)) if strategy == "online" else None
         if strategy == "torch":

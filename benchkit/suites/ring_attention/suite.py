@@ -10,7 +10,7 @@ from benchkit.api.registry import suite
 from benchkit.suites.ring_attention.config import BASELINE, RingAttentionConfig, read_table
 
 if TYPE_CHECKING:
-    from benchkit.suites.ring_attention.cases import Shared
+    from benchkit.suites.ring_attention.cases import RingJob
 
 PRELOAD = ("benchkit.suites.ring_attention.cases", "torch.distributed.tensor")
 
@@ -21,7 +21,7 @@ def ring_attention(config: RingAttentionConfig, rank: Rank) -> list[Case]:
     import torch
 
     from benchkit.suites.ring_attention.attention import Exact, Layer
-    from benchkit.suites.ring_attention.cases import Shared
+    from benchkit.suites.ring_attention.cases import RingJob
     from benchkit.suites.ring_attention.planner import Planner, fit_cost
 
     width, dtype = config.num_heads * config.head_dim, getattr(torch, config.dtype)
@@ -35,22 +35,22 @@ def ring_attention(config: RingAttentionConfig, rank: Rank) -> list[Case]:
     cost, speeds = fit_cost(layer, x, config.causal, rank.seconds_of)
     table = read_table(config.lut, config.seq_len, config.dtype) if config.lut else lut.Table({}, config.seq_len)
     planner = Planner(config.seq_len, config.align, rank.shares, table.performance, cost, speeds)
-    shared = Shared(rank.index, layer, x, config.causal, planner, Exact(layer, x, config.causal))
+    shared = RingJob(rank.index, layer, x, config.causal, planner, Exact(layer, x, config.causal))
     doubts = table.doubts(rank.shares, torch.get_num_threads() if rank.device.type == "cpu" else None)
     warnings = {"lut": tuple(f"strategy lut: {doubt}" for doubt in doubts)}
     cases = [case_of(shared, strategy, config.strategies) for strategy in config.strategies]
     return [replace(case, warnings=warnings.get(case.name, ())) for case in cases]
 
 
-def case_of(shared: "Shared", strategy: str, strategies: Sequence[str]) -> Case:
+def case_of(shared: "RingJob", strategy: str, strategies: Sequence[str]) -> Case:
     """The case of one strategy; compared with the even split where that is one of the job's strategies."""
-    from benchkit.suites.ring_attention.cases import Running
+    from benchkit.suites.ring_attention.cases import RingCase
     from benchkit.suites.ring_attention.ring import REGIONS
 
     labels = {"strategy": strategy}
     if why := shared.obstacle(strategy):
         return Case(labels=labels, name=strategy, skip=why)
-    running = Running(shared, strategy)
+    running = RingCase(shared, strategy)
     return Case(
         step=running.step,
         labels=labels,

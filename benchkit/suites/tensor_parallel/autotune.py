@@ -5,7 +5,7 @@ from dataclasses import asdict, dataclass
 
 SecondsOf = Callable[..., list[list[float]]]
 Options = Mapping[str, str | int]
-TRIED, FORETOLD = (1, 2), (4, 8)
+MEASURED, EXTRAPOLATED = (1, 2), (4, 8)
 """Numbers of chunks that are timed, and those of which the model tells by them."""
 MOST_FINALISTS, NEAR = 5, 1.15
 """So many at most, and none that should take longer than this times the best, are timed again."""
@@ -23,7 +23,7 @@ class Trial:
 def overlapping() -> Iterator[tuple[str, Options]]:
     """Every way to overlap the parts, in each number of chunks to try."""
     for name in ("pipeline", "p2p_pipeline"):
-        for chunks in TRIED:
+        for chunks in MEASURED:
             yield name, {"chunks": chunks}
 
 
@@ -48,11 +48,11 @@ class Costs:
         found = [(trial.seconds, trial.options) for trial in trials]
         by_options = {tuple(trial.options.items()): trial for trial in trials}
         for one in trials:
-            two = by_options.get(tuple({**one.options, "chunks": TRIED[1]}.items()))
-            if one.options.get("chunks") != TRIED[0] or two is None:
+            two = by_options.get(tuple({**one.options, "chunks": MEASURED[1]}.items()))
+            if one.options.get("chunks") != MEASURED[0] or two is None:
                 continue
             exposed_s = 2 * (one.seconds - two.seconds + self.latency_s)
-            for chunks in FORETOLD:
+            for chunks in EXTRAPOLATED:
                 seconds = two.seconds + (chunks - 2) * self.latency_s - exposed_s * (1 / 2 - 1 / chunks)
                 found.append((max(seconds, two.limit_s), {**one.options, "chunks": chunks}))
         return sorted(found, key=lambda each: each[0])

@@ -10,11 +10,11 @@ import torch.distributed as dist
 from torch import Tensor
 
 from benchkit.api import verification
-from benchkit.api.case import Work
+from benchkit.api.case import Work, noop
 from benchkit.suites.tensor_parallel import columnwise, symmetric_memory
 from benchkit.suites.tensor_parallel.autotune import choose, measure_costs, overlapping
 from benchkit.suites.tensor_parallel.columnwise import Columnwise, Step
-from benchkit.suites.tensor_parallel.primitive import Built, Details, Primitive, ignored
+from benchkit.suites.tensor_parallel.primitive import Details, Implementation, Primitive
 from benchkit.suites.tensor_parallel.references import Options
 
 ORDERS = ("AG_before", "AG_after")
@@ -45,7 +45,7 @@ class ColumnwiseCases(Primitive):
         if self.needs_whole:
             self.whole_a.copy_(a)
 
-    def build(self, options: Options, group: dist.ProcessGroup | None) -> Built:
+    def build(self, options: Options, group: dist.ProcessGroup | None) -> Implementation:
         """One implementation with its output: all of C, but for the bounds."""
         job = Columnwise(self.rows, self.rank.index, group, self.a, self.b, self.c, self.scratch)
         kind, order = options["implementation"], str(options.get("order", ""))
@@ -56,10 +56,10 @@ class ColumnwiseCases(Primitive):
             own = self.rows.of(job.rank)
             work = Work(useful_flops=self.flops / size, executed_flops=self.flops)
             step = columnwise.compute_sharded(job)
-            return Built(step, work, lambda: job.place(job.rank), lambda a, b: (a[own], b, own.start))
+            return Implementation(step, work, lambda: job.place(job.rank), lambda a, b: (a[own], b, own.start))
         if kind == "compute_only":
             step = functools.partial(torch.mm, self.whole_a, self.b, out=self.c)
-            return Built(step, Work(useful_flops=self.flops, executed_flops=self.flops * size), lambda: self.c)
+            return Implementation(step, Work(useful_flops=self.flops, executed_flops=self.flops * size), lambda: self.c)
         if kind == "symmetric_memory":
             return symmetric_memory.all_gather_matmul(
                 job, self.work("AG_before"), parts({"order": "AG_before", **options, "backend": "default"})
@@ -69,7 +69,7 @@ class ColumnwiseCases(Primitive):
             options, details = self.choose(job, str(options["backend"]))
         order = str(options["order"])
         step = self.step(options, job)
-        return Built(step, self.work(order), lambda: self.c, parts=parts(options), details=details)
+        return Implementation(step, self.work(order), lambda: self.c, parts=parts(options), details=details)
 
     def step(self, options: Options, job: Columnwise) -> Step:
         """What a fixed choice does."""
@@ -94,13 +94,13 @@ class ColumnwiseCases(Primitive):
             wire_bytes=self.gathered_bytes(order) * (size - 1) // size,
         )
 
-    def communication(self, job: Columnwise, by_peers: bool, order: str) -> Built:
+    def communication(self, job: Columnwise, by_peers: bool, order: str) -> Implementation:
         """What an order sends, alone: by the all-gather, or by its peers in one chunk."""
         size, most, before = self.rows.world_size, self.rows.most, order == "AG_before"
         like = job.a if before else job.c
         if by_peers and not before:
             blocks = [job.place(rank) for rank in range(size)]
-            step = check = columnwise.rows_to_all_peers(job, 1, ignored)
+            step = check = columnwise.rows_to_all_peers(job, 1, noop)
             part = blocks[job.rank]
         else:
             part, whole = job.new(most, like), job.new(most * size, like)
@@ -108,7 +108,7 @@ class ColumnwiseCases(Primitive):
             step = check = functools.partial(job.gather, whole, part)
             if by_peers:
                 used, keep = self.scratch.used, lambda rows, owner, first: blocks[owner].copy_(rows)
-                step = columnwise.shards_round_the_ring(replace(job, a=part), 1, ignored)
+                step = columnwise.shards_round_the_ring(replace(job, a=part), 1, noop)
                 self.scratch.used = used  # in the same memory, since it is one or the other
                 check = columnwise.shards_round_the_ring(replace(job, a=part), 1, keep)
 
@@ -122,7 +122,7 @@ class ColumnwiseCases(Primitive):
                 verification.require_tiled(block.view(-1), expected)
 
         part.zero_()
-        return Built(step, Work(wire_bytes=self.work(order).wire_bytes), verify=verify)
+        return Implementation(step, Work(wire_bytes=self.work(order).wire_bytes), verify=verify)
 
     def choose(self, job: Columnwise, backend: str) -> tuple[Options, Details]:
         """What should be fastest, and what says so."""

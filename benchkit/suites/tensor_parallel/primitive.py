@@ -10,7 +10,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from benchkit.api.case import Case, Parts, Rank, Work, nothing
+from benchkit.api.case import Case, Parts, Rank, Work, noop
 from benchkit.api.regions import COMPUTE, WAIT
 from benchkit.errors import Unavailable
 from benchkit.suites.tensor_parallel.config import TensorParallelConfig
@@ -37,7 +37,7 @@ class Buffers:
 
 
 @dataclass(frozen=True)
-class Built:
+class Implementation:
     """One implementation, ready to run.
 
     output: where `step` leaves what is checked. prepare: called after new operands were loaded. factors: of whole A and
@@ -52,7 +52,7 @@ class Built:
     parts: tuple[Options, Options] | None = None
     details: Details = field(default_factory=dict)
     verify: Callable[[int], None] | None = None
-    prepare: Callable[[], object] = nothing
+    prepare: Callable[[], object] = noop
 
 
 class Primitive:
@@ -87,7 +87,7 @@ class Primitive:
         """Puts this rank's parts of whole A and B where all implementations read them."""
         raise NotImplementedError
 
-    def build(self, options: Options, group: dist.ProcessGroup | None) -> Built:
+    def build(self, options: Options, group: dist.ProcessGroup | None) -> Implementation:
         """One implementation; raises Unavailable where it cannot run here."""
         raise NotImplementedError
 
@@ -121,10 +121,10 @@ class Primitive:
         self.scratch = Scratch(self.new(scratch))
         self.load(*self.timed)
         built = [self.attempt(options) for options in self.chosen]
-        there = [options for options, each in zip(self.chosen, built, strict=True) if isinstance(each, Built)]
+        there = [options for options, each in zip(self.chosen, built, strict=True) if isinstance(each, Implementation)]
         return [self.case(options, each, there) for options, each in zip(self.chosen, built, strict=True)]
 
-    def attempt(self, options: Options) -> Built | str:
+    def attempt(self, options: Options) -> Implementation | str:
         """One implementation, or why it cannot run here."""
         try:
             group = self.rank.group(str(options.get("backend", "default")))
@@ -135,7 +135,7 @@ class Primitive:
         built.prepare()
         return built
 
-    def case(self, options: Options, built: Built | str, there: Sequence[Options]) -> Case:
+    def case(self, options: Options, built: Implementation | str, there: Sequence[Options]) -> Case:
         """The case of one implementation. there: the options of all that can run here."""
         if isinstance(built, str):
             return Case(labels=labels_of(options), name=name_of(options), unavailable=built)
@@ -154,13 +154,13 @@ class Primitive:
             against=name_of(baseline),
         )
 
-    def parts(self, built: Built, there: Sequence[Options]) -> Parts:
+    def parts(self, built: Implementation, there: Sequence[Options]) -> Parts:
         """The bounds that can run here; none on one rank, which sends nothing."""
         if built.parts is None or self.rank.world_size == 1:
             return Parts()
         return Parts(*(name_of(counterpart(part, there, self.backend)) for part in built.parts))
 
-    def verify(self, built: Built) -> None:
+    def verify(self, built: Implementation) -> None:
         """Runs on matrices of this turn alone and checks every element, or sampled rows of real numbers."""
         turn = next(self.turns)
         self.scratch.memory.fill_(float("nan"))
@@ -184,7 +184,3 @@ class Primitive:
     def timed(self) -> tuple[Tensor, Tensor]:
         """What is timed: real numbers in either mode, since a GPU multiplies zeros faster."""
         return self.factory.real(TIMED)
-
-
-def ignored(*_: object) -> None:
-    """What communication alone does with what arrives."""

@@ -8,12 +8,12 @@ import torch.distributed as dist
 from torch import Tensor
 
 from benchkit.api import verification
-from benchkit.api.case import Work
+from benchkit.api.case import Work, noop
 from benchkit.suites.tensor_parallel import rowwise
 from benchkit.suites.tensor_parallel.autotune import choose, measure_costs, overlapping
 from benchkit.suites.tensor_parallel.columnwise import Step
 from benchkit.suites.tensor_parallel.operands import Shards
-from benchkit.suites.tensor_parallel.primitive import Built, Details, Primitive, ignored
+from benchkit.suites.tensor_parallel.primitive import Details, Implementation, Primitive
 from benchkit.suites.tensor_parallel.references import Options
 from benchkit.suites.tensor_parallel.rowwise import Rowwise
 
@@ -52,7 +52,7 @@ class RowwiseCases(Primitive):
             self.whole[0].copy_(a)
             self.whole[1].copy_(b)
 
-    def build(self, options: Options, group: dist.ProcessGroup | None) -> Built:
+    def build(self, options: Options, group: dist.ProcessGroup | None) -> Implementation:
         """One implementation with its output: this rank's rows of C, but for the bounds."""
         job = Rowwise(self.rows, self.rank.index, group, self.a, self.b, self.c, self.scratch)
         kind, size = options["implementation"], self.rank.world_size
@@ -62,12 +62,14 @@ class RowwiseCases(Primitive):
             summand = job.new(len(self.a))
             step = functools.partial(torch.mm, self.a, self.b, out=summand)
             work = Work(useful_flops=self.flops / size, executed_flops=self.flops)
-            return Built(
+            return Implementation(
                 step, work, lambda: summand[self.rows.unpadded], lambda a, b: (a[:, self.inner], b[self.inner], 0)
             )
         if kind == "compute_only":
             step = functools.partial(torch.mm, self.whole[0], self.whole[1], out=self.whole[2])
-            return Built(step, Work(useful_flops=self.flops, executed_flops=self.flops * size), lambda: self.whole[2])
+            return Implementation(
+                step, Work(useful_flops=self.flops, executed_flops=self.flops * size), lambda: self.whole[2]
+            )
         details: Details = {}
         if kind == "auto":
             options, details = self.choose(job, str(options["backend"]))
@@ -75,7 +77,7 @@ class RowwiseCases(Primitive):
         own = self.rows.of(job.rank)
         output = lambda: self.c[: self.rows.sizes[job.rank]]  # noqa: E731
         factors = lambda a, b: (a[own], b, own.start)  # noqa: E731
-        return Built(self.step(options, job), self.work(collective), output, factors, parts(options), details)
+        return Implementation(self.step(options, job), self.work(collective), output, factors, parts(options), details)
 
     def step(self, options: Options, job: Rowwise) -> Step:
         """What a fixed choice does."""
@@ -97,7 +99,7 @@ class RowwiseCases(Primitive):
         """What every rank has to be summed, padding included."""
         return int(self.rows.most * self.rank.world_size * self.shape[1] * self.dtype.itemsize)
 
-    def communication(self, job: Rowwise, collective: str) -> Built:
+    def communication(self, job: Rowwise, collective: str) -> Implementation:
         """The sum over ranks alone, by a collective or by the ring of peers; each rank checks all that it gets.
 
         Timed are sums of whatever is in memory, and of sums: they overflow, which takes no longer.
@@ -112,7 +114,7 @@ class RowwiseCases(Primitive):
             got = dict(enumerate(blocks))
         elif collective == PEERS:
             used, fill = self.scratch.used, lambda rows, into, owner: into.copy_(blocks[owner])
-            step = rowwise.sums_round_the_ring(job, 1, ignored)
+            step = rowwise.sums_round_the_ring(job, 1, noop)
             self.scratch.used = used  # in the same memory, since it is one or the other
             check = rowwise.sums_round_the_ring(job, 1, fill)
         draw: dict[str, Any] = {
@@ -128,7 +130,7 @@ class RowwiseCases(Primitive):
                 expected = verification.reduced(turn=turn * size + index, **draw)
                 verification.require_tiled(result.view(-1), self.on_device(expected))
 
-        return Built(step, Work(wire_bytes=self.work(collective).wire_bytes), verify=verify)
+        return Implementation(step, Work(wire_bytes=self.work(collective).wire_bytes), verify=verify)
 
     def choose(self, job: Rowwise, backend: str) -> tuple[Options, Details]:
         """What should be fastest, and what says so."""

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from benchkit.api.case import Work
 from benchkit.errors import Unavailable
-from benchkit.suites.tensor_parallel.primitive import Built
+from benchkit.suites.tensor_parallel.primitive import Implementation
 from benchkit.suites.tensor_parallel.references import Options
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ def fused(shard: Tensor, b: Tensor, group_name: str) -> Tensor:
     return product
 
 
-def all_gather_matmul(job: "Columnwise", work: Work, parts: tuple[Options, Options] | None) -> Built:
+def all_gather_matmul(job: "Columnwise", work: Work, parts: tuple[Options, Options] | None) -> Implementation:
     """The fused product; its shard is a copy of A's, made outside the clock. Raises Unavailable."""
     if why := obstacle(job):
         raise Unavailable(why)
@@ -58,4 +58,4 @@ def all_gather_matmul(job: "Columnwise", work: Work, parts: tuple[Options, Optio
     def step() -> None:
         product[0] = fused(shard, job.b, name)
 
-    return Built(step, work, lambda: product[0], parts=parts, prepare=lambda: shard.copy_(job.a))
+    return Implementation(step, work, lambda: product[0], parts=parts, prepare=lambda: shard.copy_(job.a))

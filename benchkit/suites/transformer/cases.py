@@ -32,7 +32,7 @@ SPARE_BYTES = 300 * 10**6
 """Beyond what is counted: buffers of the kernels, and what the allocator cannot use."""
 
 
-class Training:
+class TransformerJob:
     """The cases of one job; models are built when a case that fits needs them. All ranks make them in one order."""
 
     def __init__(self, config: TransformerConfig, rank: Rank) -> None:
