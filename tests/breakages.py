@@ -27,103 +27,127 @@ class Breakage(NamedTuple):
 
 BREAKAGES = [
     Breakage(
-        "benchkit/statistics/intervals.py", "2 * float(np.minimum", "0 * float(np.minimum", "benchkit/test_statistics"
+        "benchkit/statistics/intervals.py", "2 * float(np.minimum", "0 * float(np.minimum", "unit/test_statistics"
     ),
     Breakage(
         "benchkit/statistics/summary.py",
         "np.float64).max(axis=0)",
         "np.float64).min(axis=0)",
-        "benchkit/test_statistics",
+        "unit/test_statistics",
     ),
     Breakage(
-        "benchkit/measure/timer.py", "case.reset()\n            self.barrier()", "case.reset()", "benchkit/test_measure"
+        "benchkit/measure/timer.py",
+        "case.reset()\n            self.barrier()",
+        "case.reset()",
+        "unit/measure/test_timer",
     ),
-    Breakage("benchkit/rank/run_cases.py", 'again")\n    note_invalid(', 'again")\n    print(', "test_faults"),
+    Breakage("benchkit/rank/run_cases.py", 'again")\n    note_invalid(', 'again")\n    print(', "cli/test_faults"),
     Breakage(
-        "benchkit/point/outcome.py", "failed.signal == signal.SIGKILL and starved", "starved", "benchkit/test_verdict"
+        "benchkit/point/outcome.py", "failed.signal == signal.SIGKILL and starved", "starved", "unit/point/test_outcome"
     ),
     Breakage(
-        "benchkit/api/verification.py", "(body == period).all()", "(body == period).any()", "benchkit/test_verification"
+        "benchkit/api/verification.py", "(body == period).all()", "(body == period).any()", "unit/api/test_verification"
     ),
-    Breakage("benchkit/record.py", '"timeout_s", "join', '"timeout_s", "data_size", "join', "benchkit/test_record"),
-    Breakage("benchkit/sweep/resume.py", "1 + max(numbers, default=0)", "1 + len(numbers)", "benchkit/test_resume"),
-    Breakage("benchkit/point/claim.py", "os.O_CLOEXEC, 0o600)", "os.O_CLOEXEC, 0o644)", "benchkit/test_resume"),
-    Breakage("benchkit/sweep/manifest.py", "seen[key] += 1", "seen[key] += 0", "benchkit/test_resume"),
+    Breakage("benchkit/record.py", '"timeout_s", "join', '"timeout_s", "data_size", "join', "unit/test_record"),
+    Breakage("benchkit/sweep/resume.py", "1 + max(numbers, default=0)", "1 + len(numbers)", "unit/sweep/test_resume"),
+    Breakage("benchkit/point/claim.py", "os.O_CLOEXEC, 0o600)", "os.O_CLOEXEC, 0o644)", "unit/sweep/test_resume"),
+    Breakage("benchkit/sweep/manifest.py", "seen[key] += 1", "seen[key] += 0", "unit/sweep/test_resume"),
     Breakage(
         "launch/agents/handshake.py",
         'secret.encode(errors="surrogatepass"), role + ',
         'b"", role + ',
-        "launch/test_handshake",
+        "unit/launch/agents/test_handshake",
     ),
     Breakage(
-        "benchkit/point/placement.py", "max(1, int(cores))", "max(1, int(cores) * world_size)", "benchkit/test_layout"
+        "benchkit/point/placement.py",
+        "max(1, int(cores))",
+        "max(1, int(cores) * world_size)",
+        "unit/point/test_placement",
     ),
-    Breakage("benchkit/cli.py", "return EXIT_FAILED if failed", "return EXIT_OK if failed", "test_cli"),
+    Breakage("benchkit/cli.py", "return EXIT_FAILED if failed", "return EXIT_OK if failed", "cli/test_cli"),
     Breakage(
         "benchkit/sweep/sweeper.py",
         "for overrides in points]\n        for",
         "for overrides in points[:1]]\n        for",
-        "test_cli",
+        "cli/test_cli",
     ),
     Breakage(
         "benchkit/suites/ring_attention/attention.py",
         "sigmoid(other[1] - lse)",
         "sigmoid(lse - other[1])",
-        "benchkit/test_ring",
+        "suites/test_ring_attention",
     ),
     Breakage(
-        "benchkit/suites/ring_attention/ring.py", "(self.rank - turn) %", "(self.rank + turn) %", "benchkit/test_ring"
+        "benchkit/suites/ring_attention/ring.py",
+        "(self.rank - turn) %",
+        "(self.rank + turn) %",
+        "suites/test_ring_attention",
     ),
     Breakage(
         "benchkit/suites/tensor_parallel/rowwise.py",
         "summand[job.rank * most : (job.rank + 1) * most]",
         "summand[:most]",
-        "benchkit/test_tensor_parallel",
+        "suites/test_tensor_parallel",
     ),
+    Breakage("benchkit/suites/transformer/flops.py", "else 3 * forward", "else 2 * forward", "suites/test_transformer"),
     Breakage(
-        "benchkit/suites/transformer/flops.py", "else 3 * forward", "else 2 * forward", "benchkit/test_transformer"
-    ),
-    Breakage(
-        "benchkit/suites/auto_shard/planner.py", "fastest = min(", "fastest = max(", "benchkit/test_auto_shard_planner"
+        "benchkit/suites/auto_shard/planner.py", "fastest = min(", "fastest = max(", "suites/test_auto_shard_planner"
     ),
     Breakage(
         "benchkit/suites/collective/sizes.py",
         "return 2 * (world_size - 1)",
         "return (world_size - 1)",
-        "benchkit/test_collective",
+        "suites/test_collective",
     ),
     Breakage(
         "benchkit/suites/ring_attention/suite.py",
         "return lut.read(path, seq_len,",
         "return lut.read(path, 1,",
-        "benchkit/test_ring",
+        "suites/test_ring_attention",
     ),
-    Breakage("launch/ranks/entry.py", "F_SETSIG, signal.SIGKILL", "F_SETSIG, signal.SIGWINCH", "launch/test_ranks"),
-    Breakage("launch/ranks/watch.py", "cause = min(failures", "cause = max(failures", "launch/test_ranks"),
+    Breakage(
+        "launch/ranks/entry.py", "F_SETSIG, signal.SIGKILL", "F_SETSIG, signal.SIGWINCH", "unit/launch/ranks/test_start"
+    ),
+    Breakage("launch/ranks/watch.py", "cause = min(failures", "cause = max(failures", "unit/launch/ranks/test_start"),
     Breakage(
         "launch/agents/host_lock.py",
         "                raise\n            return False",
         "                raise\n            return True",
-        "launch/test_host_lock",
+        "unit/launch/agents/test_host_lock",
     ),
     Breakage(
-        "launch/topology.py", '"OMPI_COMM_WORLD_RANK", "OMPI', '"OMPI_COMM_WORLD_SIZE", "OMPI', "launch/test_topology"
+        "launch/topology.py",
+        '"OMPI_COMM_WORLD_RANK", "OMPI',
+        '"OMPI_COMM_WORLD_SIZE", "OMPI',
+        "unit/launch/test_topology",
     ),
-    Breakage("launch/slowdown/cgroup.py", "self._threads / factor", "self._threads * factor", "launch/test_slowdown"),
+    Breakage(
+        "launch/slowdown/cgroup.py", "self._threads / factor", "self._threads * factor", "unit/launch/test_slowdown"
+    ),
     Breakage(
         "analysis/records/metrics.py",
         "return count / median_s if count",
         "return count * median_s if count",
-        "analysis/test_transformer",
+        "suites/test_transformer_analysis",
     ),
-    Breakage("analysis/records/metrics.py", "(peak * 1e12) if", "(peak * 1e9) if", "analysis/test_transformer"),
-    Breakage("analysis/suites/collective/line.py", "1e-9 / self.byte_s", "1e-6 / self.byte_s", "analysis/test_link"),
+    Breakage("analysis/records/metrics.py", "(peak * 1e12) if", "(peak * 1e9) if", "suites/test_transformer_analysis"),
     Breakage(
-        "analysis/records/comparisons.py", "/ min(rivals) - 1", "/ max(rivals) - 1", "analysis/test_tensor_parallel"
+        "analysis/suites/collective/line.py",
+        "1e-9 / self.byte_s",
+        "1e-6 / self.byte_s",
+        "suites/test_collective_analysis",
     ),
-    Breakage("analysis/suites/collective/nccl_tests.py", "time_us * 1e-6,", "time_us * 1e-3,", "analysis/test_imports"),
-    Breakage("hydra_plugins/benchkit_sweeper.py", '        "params": None,\n', "", "test_cli"),
-    Breakage("conf/measure/quick.yaml", "max_iterations: 20 ", "max_iterations: 21 ", "test_cli"),
+    Breakage(
+        "analysis/records/comparisons.py",
+        "/ min(rivals) - 1",
+        "/ max(rivals) - 1",
+        "suites/test_tensor_parallel_analysis",
+    ),
+    Breakage(
+        "analysis/suites/collective/nccl_tests.py", "time_us * 1e-6,", "time_us * 1e-3,", "unit/analysis/test_imports"
+    ),
+    Breakage("hydra_plugins/benchkit_sweeper.py", '        "params": None,\n', "", "cli/test_cli"),
+    Breakage("conf/measure/quick.yaml", "max_iterations: 20 ", "max_iterations: 21 ", "cli/test_cli"),
 ]
 
 

@@ -3,6 +3,7 @@
 import os
 import signal
 import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -39,6 +40,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> Iterator[None]:
 def pytest_xdist_auto_num_workers() -> int:
     """Workers for `-n auto`: whole commands wait for a third of their time; each worker loads torch for itself."""
     return min(12, 3 * len(os.sched_getaffinity(0)) // 2)
+
+
+@pytest.fixture(autouse=True)
+def _figures_are_closed() -> Iterator[None]:
+    yield
+    if pyplot := sys.modules.get("matplotlib.pyplot"):
+        pyplot.close("all")
 
 
 @pytest.fixture

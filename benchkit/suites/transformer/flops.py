@@ -66,7 +66,7 @@ class Footprint:
     autocast: bool = False
 
     def of(self, name: str) -> int:
-        """What a pass needs at its peak; within some 20 %, measured (tests/benchkit/test_transformer.py)."""
+        """What a pass needs at its peak; within some 20 %, measured (tests/suites/test_transformer.py)."""
         weights = parameters(self.model) * self.weight // self.shards + self.gathered * self.weight
         copied = 2 * parameters(self.model) if self.autocast else 0
         if name == "forward":

@@ -142,7 +142,7 @@ def test_predictions_and_imports_survive_a_damaged_record(several):
 @settings(max_examples=100, **PLAIN)
 @given(st.sampled_from(SAMPLES), st.data())
 def test_imports_survive_damaged_output(name, data):
-    content = bytearray((ROOT / "tests" / "analysis" / "samples" / name).read_bytes())
+    content = bytearray((ROOT / "tests" / "unit" / "analysis" / "samples" / name).read_bytes())
     for place in data.draw(st.lists(st.integers(0, len(content) - 1), max_size=8)):
         content[place] = data.draw(st.integers(0, 255))
     folder = Path(tempfile.mkdtemp(dir=lay_beside_good.root))
