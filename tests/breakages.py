@@ -49,7 +49,9 @@ BREAKAGES = [
         "benchkit/api/verification.py", "(body == period).all()", "(body == period).any()", "unit/api/test_verification"
     ),
     Breakage("benchkit/record.py", '"timeout_s", "join', '"timeout_s", "data_size", "join', "unit/test_record"),
-    Breakage("benchkit/sweep/resume.py", "1 + max(numbers, default=0)", "1 + len(numbers)", "unit/sweep/test_resume"),
+    Breakage(
+        "benchkit/point/recording.py", "1 + max(numbers, default=0)", "1 + len(numbers)", "unit/sweep/test_resume"
+    ),
     Breakage("benchkit/point/claim.py", "os.O_CLOEXEC, 0o600)", "os.O_CLOEXEC, 0o644)", "unit/sweep/test_resume"),
     Breakage("benchkit/sweep/manifest.py", "seen[key] += 1", "seen[key] += 0", "unit/sweep/test_resume"),
     Breakage(
@@ -66,9 +68,9 @@ BREAKAGES = [
     ),
     Breakage("benchkit/cli.py", "return EXIT_FAILED if failed", "return EXIT_OK if failed", "cli/test_cli"),
     Breakage(
-        "benchkit/sweep/sweeper.py",
-        "for overrides in points]\n        for",
-        "for overrides in points[:1]]\n        for",
+        "benchkit/config/point_composer.py",
+        "split_arguments(parsed, None)[0]]",
+        "split_arguments(parsed, None)[0][:1]]",
         "cli/test_cli",
     ),
     Breakage(
@@ -100,7 +102,7 @@ BREAKAGES = [
         "suites/test_collective",
     ),
     Breakage(
-        "benchkit/suites/ring_attention/suite.py",
+        "benchkit/suites/ring_attention/config.py",
         "return lut.read(path, seq_len,",
         "return lut.read(path, 1,",
         "suites/test_ring_attention",

@@ -166,7 +166,8 @@ def test_the_command_line_is_understood_without_torch_or_pandas():
 def test_an_agent_prepares_a_point_without_torch():
     program = (
         "import sys, benchkit.point.run\nfrom benchkit import environment\nfrom benchkit.point import agents\n"
-        "agents.current_agents(), environment.describe()\nprint('torch' in sys.modules, environment.torch_build()['cuda'])"
+        "agents.current_agents(), environment.describe()\n"
+        "print('torch' in sys.modules, environment.torch_build()['cuda'])"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, cwd=ROOT, check=True)
     if done.stdout.split()[1] != "None":

@@ -1,6 +1,7 @@
 """Verifies, times and verifies again the cases of one job, and reports each as the record stores it."""
 
 import time
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -34,13 +35,7 @@ def run_cases(
 ) -> list[dict[str, Any]]:
     """Verifies, times and verifies again; a case that any rank skips or finds wrong is not timed."""
     stopwatch.enter("verify")
-    lacking = group.first_reason([case.unavailable for case in cases])
-    short = group.first_reason([case.skip or stays_slowed(case, controller) for case in cases])
-    findings = [one if one.reason else other for one, other in zip(lacking, short, strict=True)]
-    statuses = [
-        "unavailable" if one.reason else "skipped" if other.reason else "ok"
-        for one, other in zip(lacking, short, strict=True)
-    ]
+    statuses, findings = known_beforehand(cases, group, controller)
     note_invalid(cases, statuses, findings, group)
     timed = passing(statuses)
     stopwatch.enter("measure")
@@ -65,6 +60,19 @@ def run_cases(
         case_report(case, status, finding, measured.get(index), clock)
         for index, (case, status, finding) in enumerate(zip(cases, statuses, findings, strict=True))
     ]
+
+
+def known_beforehand(
+    cases: Sequence[Case], group: Group, controller: ThrottleController
+) -> tuple[list[str], list[Finding]]:
+    """Per case its status before anything of it has run, and the first rank's reason; the same on all ranks."""
+    lacking = group.first_reason([case.unavailable for case in cases])
+    short = group.first_reason([case.skip or stays_slowed(case, controller) for case in cases])
+    statuses = [
+        "unavailable" if lack.reason else "skipped" if skip.reason else "ok"
+        for lack, skip in zip(lacking, short, strict=True)
+    ]
+    return statuses, [lack if lack.reason else skip for lack, skip in zip(lacking, short, strict=True)]
 
 
 def stays_slowed(case: Case, controller: ThrottleController) -> str:

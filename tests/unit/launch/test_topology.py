@@ -36,7 +36,7 @@ from launch.topology import LaunchContext, detect_launcher
              "MPI_LOCALNRANKS": "2", "PMI_RANK": "3", "PMI_SIZE": "4"},
             LaunchContext("mpich", 3, 4, "7.0"),
         ),
-        ({"SLURM_JOB_ID": "7", "SLURM_PROCID": "0", "SLURM_NTASKS": "8"}, LaunchContext("plain", 0, 1)),  # a batch script
+        ({"SLURM_JOB_ID": "7", "SLURM_PROCID": "0", "SLURM_NTASKS": "8"}, LaunchContext("plain", 0, 1)),  # sbatch
     ],
 )  # fmt: skip
 def test_who_started_us(environment, expected):

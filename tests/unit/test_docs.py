@@ -1,0 +1,22 @@
+"""Pages name files, and tests, that are there."""
+
+import re
+
+import pytest
+
+from tests.support.cli import ROOT
+
+PAGES = [path for path in sorted(ROOT.rglob("*.md")) if not {".venv", "outputs"} & set(path.parts)]
+FILE = re.compile(r"(?<![\w/.-])((?:benchkit|launch|analysis|tests|conf|hydra_plugins)/[a-z0-9_/]+\.(?:py|yaml|txt))")
+TEST = re.compile(r"(tests/[\w/]+\.py)::(\w+)")
+TO_BE_MADE = {"benchkit/suites/broadcast/suite.py", "conf/suite/broadcast.yaml"}
+"""By the recipes of CONTRIBUTING.md."""
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_page_names_files_that_exist(page):
+    text = page.read_text()
+    named = set(FILE.findall(text)) - TO_BE_MADE
+    assert sorted(name for name in named if not (ROOT / name).exists()) == []
+    tests = [(file, name) for file, name in TEST.findall(text) if (ROOT / file).exists()]
+    assert [name for file, name in tests if f"def {name}" not in (ROOT / file).read_text()] == []
