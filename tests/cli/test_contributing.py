@@ -40,3 +40,17 @@ def test_what_the_recipe_verifies_would_be_seen_wrong(cli: Cli):
     assert cli("+suite=broadcast", "measure=quick").returncode == 1
     assert cli.records()[0]["status"] == "invalid"
     assert cli.records()[0]["error"]["rank"] == 1
+
+
+def test_foreign_suite_has_its_own_table_and_plot(cli: Cli):
+    cli.environment["BENCHKIT_SUITES"] = "tests.support.foreign.suite"
+    done = cli("+suite=vector_sum", "world_size=1")
+    assert done.returncode == 0, done.stdout + done.stderr
+    [record] = cli.records()
+    assert [case["labels"] for case in record["cases"]] == [{"length": 1000}, {"length": 100000}]
+    assert cli("outputs/latest", module="analysis").returncode == 0
+    written = cli.folder / "outputs" / "latest" / "analysis"
+    assert (written / "vector_sum.png").stat().st_size > 10_000
+    table = (written / "vector_sum.md").read_text()
+    assert table.count("\n") == 4
+    assert "100000" in table

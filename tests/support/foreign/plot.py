@@ -1,0 +1,23 @@
+"""The plot of vector_sum."""
+
+from functools import partial
+
+import pandas as pd
+from matplotlib.figure import Figure
+
+from analysis.report import style
+from analysis.report.discover import Drawings
+from analysis.speedup import Baseline
+
+
+def draw(table: pd.DataFrame, baseline: Baseline | None) -> Drawings:
+    rows = table[table["suite"] == "vector_sum"]
+    return {} if rows.empty else {"vector_sum.png": partial(time_over_length, rows)}
+
+
+def time_over_length(rows: pd.DataFrame) -> Figure:
+    figure, (axis,) = style.panels(1)
+    axis.plot(rows["length"], 1e6 * rows["median_s"], "o-")
+    axis.set_xlabel("elements")
+    axis.set_ylabel("time of a sum [µs]")
+    return figure

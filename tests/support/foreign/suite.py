@@ -1,0 +1,32 @@
+"""A suite outside of benchkit, with its own table and plot: sums of vectors."""
+
+from dataclasses import dataclass
+
+from benchkit.api.case import Case, Rank, Work
+from benchkit.api.keys import key
+from benchkit.api.registry import suite
+from benchkit.api.schema import RunConfig
+from benchkit.errors import InvalidResult
+
+
+@dataclass
+class VectorSumConfig(RunConfig):
+    lengths: list[int] = key("elements of a vector, each length a case", at_least=1)
+
+
+@suite
+def vector_sum(config: VectorSumConfig, rank: Rank) -> list[Case]:
+    """Time of the sum of a vector on every rank."""
+    import torch
+
+    def case(length: int) -> Case:
+        ones = torch.ones(length, device=rank.device)
+
+        def verify() -> None:
+            if (got := ones.sum().item()) != length:
+                raise InvalidResult(f"the sum of {length} ones is {got}")
+
+        work = Work(useful_flops=float(length * rank.world_size))
+        return Case(step=ones.sum, labels={"length": length}, verify=verify, work=work)
+
+    return [case(length) for length in config.lengths]
