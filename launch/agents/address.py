@@ -1,4 +1,4 @@
-"""Where agent 0 listens, as the other agents are told."""
+"""The address of agent 0, which the other agents need to connect to it."""
 
 import contextlib
 import json
@@ -10,14 +10,18 @@ from launch.topology import namespace, node_name
 
 LOOPBACK = "127.0.0.1"
 ADDRESS_BYTES = 1 << 16
-"""More than any address takes as JSON."""
+"""Upper limit for an address as JSON; real ones are much smaller."""
 
 
 @dataclass(frozen=True)
 class Address:
-    """Where agent 0 listens: names, a port, and the network whose loopback reaches it.
+    """The place where agent 0 listens, and the secret that callers must know.
 
-    token: the secret by which the agents of one run know each other.
+    Attributes:
+        hosts: names and IP addresses of agent 0's host.
+        port: TCP port.
+        network: network namespace of agent 0, whose loopback reaches it.
+        token: the secret by which the agents of one run recognize each other.
     """
 
     hosts: list[str]
@@ -26,23 +30,25 @@ class Address:
     token: str
 
     def candidates(self) -> list[str]:
-        """The hosts in the order to try: loopback first where it is ours too."""
+        """Returns the hosts in the order to try: loopback first if agent 0 shares our network."""
         if self.network != namespace("net"):
             return self.hosts
         return list(dict.fromkeys([LOOPBACK, *self.hosts]))
 
 
 def own_address(port: int, local: bool) -> Address:
-    """The address under which others find a socket of this process.
+    """Returns the address under which others find a socket of this process.
 
-    local: all of them are on this host.
+    Args:
+        port: TCP port of the socket.
+        local: whether all other agents are on this host.
     """
     hosts = [LOOPBACK] if local else [node_name(), socket.gethostname(), *own_ip()]
     return Address(list(dict.fromkeys(hosts)), port, namespace("net"), secrets.token_hex(32))
 
 
 def own_ip() -> list[str]:
-    """The address of the interface that leads out; nothing is sent."""
+    """Returns the IP address of the interface that leads out, if there is one; sends nothing."""
     with contextlib.suppress(OSError), socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         probe.connect(("192.0.2.1", 9))  # a documentation address (RFC 5737)
         return [str(probe.getsockname()[0])]
@@ -50,15 +56,20 @@ def own_ip() -> list[str]:
 
 
 def parse_address(text: bytes) -> Address:
-    """An address from JSON. Raises ValueError where it is none."""
+    """Parses an address from JSON.
+
+    Raises:
+        ValueError: the text is not an address.
+    """
     try:
         plain = json.loads(text)
     except RecursionError:
         raise ValueError("nested too deeply") from None
     if not isinstance(plain, dict) or set(plain) != {"hosts", "port", "network", "token"}:
         raise ValueError("not the fields of an address")
-    hosts, texts = plain["hosts"], (plain["network"], plain["token"])
-    if not isinstance(hosts, list) or not all(isinstance(text, str) for text in (*hosts, *texts)):
+    hosts = plain["hosts"]
+    others = [plain["network"], plain["token"]]
+    if not isinstance(hosts, list) or not all(isinstance(field, str) for field in hosts + others):
         raise ValueError("hosts, network, token: allowed is text")
     if type(plain["port"]) is not int or not 0 < plain["port"] < 1 << 16:
         raise ValueError("port: allowed are 1 to 65535")

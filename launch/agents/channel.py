@@ -1,6 +1,7 @@
-"""One connection between two agents: whole JSON messages, and the kernel's word when the other end is gone.
+"""A channel between two agents carries whole JSON messages and notices when a peer is lost.
 
-Nobody polls: a message, the death of the other process and the loss of its host all make the connection readable.
+It needs no polling: a message, the death of the other process and the loss of its host all make
+the connection readable.
 """
 
 import json
@@ -15,15 +16,19 @@ from launch.framing import Pieces, framed
 from launch.signals import wait_for
 
 MESSAGE_BYTES = 1 << 26
-"""More than any outcome with its tracebacks."""
+"""Upper limit for a message, above any outcome with its tracebacks."""
 WHOLE_S = 10.0
-"""Seconds that a message which has begun may take to be received, or to be sent."""
+"""Seconds that a message may take to be received once it has begun, or to be sent."""
 KEEPALIVE = {"TCP_KEEPIDLE": 4, "TCP_KEEPINTVL": 2, "TCP_KEEPCNT": 3, "TCP_USER_TIMEOUT": 10_000}
-"""A host that vanishes without a word is noticed after 10 s (seconds, seconds, probes, milliseconds)."""
+"""Options that report a silent host after 10 s; units: seconds, seconds, probes, milliseconds."""
 
 
 class PeerLost(Exception):
-    """The other end is gone. `silently`: its host does not answer; otherwise the process ended."""
+    """The process or the host at the other end of a channel is lost.
+
+    Attributes:
+        silently: True if the host does not answer, False if the process ended.
+    """
 
     def __init__(self, silently: bool) -> None:
         super().__init__("does not answer" if silently else "ended")
@@ -31,7 +36,7 @@ class PeerLost(Exception):
 
 
 class Channel:
-    """One end of a connection."""
+    """One end of a connection between two agents."""
 
     def __init__(self, stream: socket.socket) -> None:
         stream.setblocking(False)
@@ -40,16 +45,19 @@ class Channel:
         for name, value in KEEPALIVE.items():
             if hasattr(socket, name):
                 stream.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
-        self.connection = Connection(stream.detach())  # closes itself where it is given up
+        self.connection = Connection(stream.detach())  # closes itself when it is discarded
         self._incoming = Pieces(self.connection)
-        self._unsent = bytearray()  # kept where a signal ends send(): the next message follows it
+        # If a signal interrupts send(), the rest stays here and the next message follows it.
+        self._unsent = bytearray()
         self._given_up = False
 
     def send(self, kind: str, value: Any = None) -> None:
-        """Sends one message; to an end that is gone, nothing: receive() will tell.
+        """Sends one message, or nothing if the peer is lost, which receive() reports.
 
-        An end that does not read for WHOLE_S counts as gone. Raises ValueError where the message
-        is longer than MESSAGE_BYTES, which the other end would refuse.
+        A peer that does not read for WHOLE_S counts as lost.
+
+        Raises:
+            ValueError: the message is longer than MESSAGE_BYTES, so the peer would refuse it.
         """
         text = json.dumps([kind, value]).encode()
         if len(text) > MESSAGE_BYTES:
@@ -69,9 +77,13 @@ class Channel:
             self._unsent.clear()
 
     def take(self, limit: int = MESSAGE_BYTES) -> tuple[str, Any] | None:
-        """The next message's kind and value if it is here; None where more of it must come.
+        """Returns the kind and value of the next message, or None while it is incomplete.
 
-        Raises Gone, silently where what came is no message of ours.
+        Args:
+            limit: longest message to accept, in bytes.
+
+        Raises:
+            PeerLost: the peer is lost, or it sent something else than our messages (silently).
         """
         try:
             message = self._incoming.take(limit)
@@ -81,19 +93,24 @@ class Channel:
             return str(kind), value
         except (EOFError, ConnectionResetError, BrokenPipeError):
             raise PeerLost(silently=self._given_up) from None
-        except (OSError, ValueError, TypeError, RecursionError):  # unreachable; or no JSON pair
+        except (OSError, ValueError, TypeError, RecursionError):  # unreachable, or no JSON pair
             raise PeerLost(silently=True) from None
 
     def receive(self, timeout_s: float) -> tuple[str, Any]:
-        """The next message's kind and value.
+        """Waits for the next message and returns its kind and value.
 
-        It begins within `timeout_s` seconds and is then whole within WHOLE_S. Raises Gone,
-        silently where none of ours came in time.
+        Args:
+            timeout_s: seconds until the message must begin; it must be whole WHOLE_S after that.
+
+        Raises:
+            PeerLost: the peer is lost, or no message of ours came in time (silently).
         """
-        deadline, begun = time.monotonic() + timeout_s, False
+        deadline = time.monotonic() + timeout_s
+        begun = False
         while (message := self.take()) is None:
             if self._incoming.begun and not begun:
-                begun, deadline = True, time.monotonic() + WHOLE_S
+                begun = True
+                deadline = time.monotonic() + WHOLE_S
             if not wait_for([self.connection], max(0.0, deadline - time.monotonic())):
                 raise PeerLost(silently=True)
         return message
@@ -102,7 +119,7 @@ class Channel:
         self.connection.close()
 
     def _give_up(self) -> None:
-        """Makes the connection readable, and what is read the end."""
+        """Shuts the connection down, which makes it readable and its next read the end."""
         self._given_up = True
         self._unsent.clear()
         with socket.socket(fileno=os.dup(self.connection.fileno())) as stream:
@@ -110,7 +127,7 @@ class Channel:
 
 
 def is_writable(stream: Connection, timeout_s: float) -> bool:
-    """Waits until a socket takes more bytes, or its other end is gone; False if neither in time."""
+    """Waits until a socket accepts more bytes or its peer is lost; returns False on a timeout."""
     poll = select.poll()
     poll.register(stream.fileno(), select.POLLOUT)
     return bool(poll.poll(max(0.0, timeout_s) * 1000))

@@ -1,8 +1,9 @@
-"""One point at a time on a host: what runs beside a measurement is measured with it.
+"""A lock lets one point run at a time on a host: what runs beside it would be measured with it.
 
-The lock is a name in the kernel's abstract socket namespace: every user's processes see it, whatever private /tmp a
-cluster gives them, it is gone with the process that holds it, and whoever waits sleeps until then. Any user can take
-the name, and keep it: hence a limit to the wait, and the holder's name for whoever waits.
+The lock is a name in the kernel's abstract socket namespace. The processes of every user see it,
+whatever private /tmp a cluster gives them, and it disappears with the process that holds it.
+Processes that wait for it sleep until then. Any user can take the name and keep it, so the wait
+has a limit and the message names the holder.
 """
 
 import contextlib
@@ -22,21 +23,28 @@ from launch.signals import wait_for
 
 NAME = "benchkit-measures"
 LOCK_VARIABLE = "BENCHKIT_HOST_LOCK"
-"""Environment variable with another name for the lock: for tests, never for measuring. Runs under different names
-disturb each other."""
+"""Environment variable with another name for the lock, for tests and never for measurements.
+
+Runs under different names disturb each other.
+"""
 
 LONGEST_NAME = 107
 """Bytes of a name in the abstract namespace (unix(7))."""
 LONGEST_S = 7 * 24 * 3600.0
 RETRY_S = 0.5
-"""Seconds between two looks at a holder that lets nobody connect, so that its end is not felt."""
+"""Seconds between two checks of a holder that refuses connections, whose end does not wake us."""
 SHOWN_COMMAND = 100
 """Characters of a holder's command line that are shown."""
 
 
 @dataclass(frozen=True)
 class Holder:
-    """The process that holds the lock; `pid` and `uid` are None where it lets nobody connect."""
+    """The process that holds the lock.
+
+    Attributes:
+        pid: its process number; None if it refuses connections.
+        uid: its user's number; None if it refuses connections.
+    """
 
     pid: int | None = None
     uid: int | None = None
@@ -49,17 +57,19 @@ class Holder:
     def __str__(self) -> str:
         if self.pid is None or self.uid is None:
             return "a process that does not say which it is"
-        user, command = str(self.uid), ""
+        user = str(self.uid)
         with contextlib.suppress(KeyError):
             user = pwd.getpwuid(self.uid).pw_name
+        command = b""
         with contextlib.suppress(OSError):
-            command = Path(f"/proc/{self.pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
-        shown = "".join(c for c in command.strip() if c.isprintable())[:SHOWN_COMMAND]
+            command = Path(f"/proc/{self.pid}/cmdline").read_bytes().replace(b"\0", b" ")
+        text = command.decode(errors="replace").strip()
+        shown = "".join(char for char in text if char.isprintable())[:SHOWN_COMMAND]
         return f"process {self.pid} of user {user}" + (f" ({shown})" if shown else "")
 
 
 class HostTaken(Exception):
-    """Another process holds the lock, and we have waited for as long as we may."""
+    """Another process holds the lock, and the limit of our wait has passed."""
 
     def __init__(self, holder: Holder, waited_s: float) -> None:
         super().__init__(f"held by {holder}, waited for {waited_s:g} s")
@@ -67,10 +77,14 @@ class HostTaken(Exception):
 
 
 class HostLock:
-    """Held from acquire() to release(), or to the end of the process."""
+    """A lock of this host, held from acquire() to release() or to the end of the process."""
 
     def __init__(self, name: str | None = None) -> None:
-        """Takes the name that all who share a host agree on; by default that of BENCHKIT_HOST_LOCK, or NAME."""
+        """Chooses the name that all processes on a host agree on.
+
+        Args:
+            name: by default that of BENCHKIT_HOST_LOCK, or NAME.
+        """
         chosen = name or os.environ.get(LOCK_VARIABLE) or NAME
         self._name = b"\0" + os.fsencode(chosen)[:LONGEST_NAME]
         self._held: socket.socket | None = None
@@ -84,30 +98,34 @@ class HostLock:
         """Waits until no other process on this host holds the lock, and takes it.
 
         Args:
-            say: is given each new holder that we wait for.
-            agents: are heard meanwhile; what that raises is raised here.
-            limit: how long we wait in all, in seconds, while this process holds the lock.
+            say: receives each new holder for which we wait.
+            agents: agents whose messages are read meanwhile; what that raises is raised here.
+            limit: returns the limit of the whole wait for a holder, in seconds.
 
         Raises:
             HostTaken: a process holds the lock when its limit has passed.
         """
-        agents, holder, asked_s = agents or alone(), None, time.monotonic()
-        while sys.platform == "linux" and not self._take():  # elsewhere there is no abstract namespace, and no lock
+        agents = agents or alone()
+        holder: Holder | None = None
+        asked_s = time.monotonic()
+        # Only Linux has an abstract namespace; elsewhere there is no lock.
+        while sys.platform == "linux" and not self._take():
             with socket.socket(socket.AF_UNIX) as waiting:
                 found, refused = self._ask(waiting)
                 if found is None:
-                    continue  # it ended meanwhile
+                    continue  # The holder ended meanwhile.
                 if found != holder:
                     holder = found
                     say(holder)
                 left_s = asked_s + limit(holder) - time.monotonic()
                 if left_s <= 0:
                     raise HostTaken(holder, limit(holder))
-                things = agents.connections if refused else [waiting, *agents.connections]
-                ready = wait_for(things, min(left_s, RETRY_S) if refused else left_s)
+                sources = agents.connections if refused else [waiting, *agents.connections]
+                ready = wait_for(sources, min(left_s, RETRY_S) if refused else left_s)
                 if not (ready or refused):
                     raise HostTaken(holder, limit(holder))
-                agents.hear(ready)  # nobody writes to `waiting`: it is ready at the end of the holder's socket
+                # Nothing is sent to `waiting`: it becomes ready when the holder's socket closes.
+                agents.hear(ready)
 
     def release(self) -> None:
         if self._held is not None:
@@ -115,7 +133,7 @@ class HostLock:
             self._held = None
 
     def _take(self) -> bool:
-        """Takes the name; False where somebody has it."""
+        """Takes the name; returns False if another process has it."""
         mine = socket.socket(socket.AF_UNIX)
         try:
             mine.bind(self._name)
@@ -129,10 +147,13 @@ class HostLock:
         return True
 
     def _ask(self, waiting: socket.socket) -> tuple[Holder | None, bool]:
-        """Who holds the name, None where nobody does any more; and whether that process refuses the connection.
+        """Connects to the holder of the name and asks the kernel which process that is.
 
-        It does where it does not listen, or so many wait that its queue is full; a blocking connect would then wait
-        without a limit.
+        A holder refuses the connection if it does not listen, or if so many processes wait that
+        its queue is full; a blocking connect would then wait without a limit.
+
+        Returns:
+            The holder, None if there is none any more; and whether it refuses the connection.
         """
         waiting.setblocking(False)
         try:
@@ -141,13 +162,15 @@ class HostLock:
             if error.errno == errno.EAGAIN:
                 return Holder(), True
             return (Holder(), True) if self._is_bound() else (None, False)
-        credentials = waiting.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
+        size = struct.calcsize("3i")
+        credentials = waiting.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, size)
         pid, uid, _ = struct.unpack("3i", credentials)
         return Holder(pid, uid), False
 
     def _is_bound(self) -> bool:
         """Whether any process has bound the name, by the kernel's list."""
-        name = b"@" + self._name[1:]
+        entry = b" @" + self._name[1:]
         with contextlib.suppress(OSError):
-            return any(line.endswith(b" " + name) for line in Path("/proc/net/unix").read_bytes().splitlines())
+            lines = Path("/proc/net/unix").read_bytes().splitlines()
+            return any(line.endswith(entry) for line in lines)
         return True

@@ -1,4 +1,4 @@
-"""How the agents of one start come together: agent 0 lets the others in, and all must be about to run the same."""
+"""Joins the agents of one start: agent 0 accepts the others, and all must be about to run the same."""
 
 import contextlib
 import logging
@@ -20,15 +20,24 @@ from launch.topology import LaunchContext
 log = logging.getLogger(__name__)
 
 
-def join(started: LaunchContext, traits: Mapping[str, str], folder: Path, timeout_s: float) -> Agents:
-    """Brings the agents of one start together, within `timeout_s` seconds.
+def join(
+    started: LaunchContext, traits: Mapping[str, str], folder: Path, timeout_s: float
+) -> Agents:
+    """Joins the agents of one start.
 
-    traits: what all must have in common, by name. folder: shared by all nodes, where they meet by a file.
-    Raises JoinError on every side where one does not come, or has another trait.
+    Args:
+        started: the launcher of this process, its index and the number of agents.
+        traits: what all agents must have in common, by name.
+        folder: a folder shared by all nodes, where agents meet by a file.
+        timeout_s: limit of the whole join, in seconds.
+
+    Raises:
+        JoinError: an agent does not come or has another trait; raised on every agent.
     """
     if started.count == 1:
         return alone()
-    meeting, deadline = Meeting(started, folder), time.monotonic() + timeout_s
+    meeting = Meeting(started, folder)
+    deadline = time.monotonic() + timeout_s
     me = this_member(started.index)
     if started.index:
         return join_as_peer(meeting, me, traits, deadline, timeout_s)
@@ -41,46 +50,66 @@ def join(started: LaunchContext, traits: Mapping[str, str], folder: Path, timeou
 
 
 def receive_all(
-    listener: socket.socket, address: Address, me: AgentInfo, count: int, traits: Mapping[str, str], deadline: float,
+    listener: socket.socket,
+    address: Address,
+    me: AgentInfo,
+    count: int,
+    traits: Mapping[str, str],
+    deadline: float,
     timeout_s: float,
-) -> Agents:  # fmt: skip
-    """Agent 0's part of join(): lets the others in, compares, and tells them who is there."""
-    members, differences = {0: me}, list[str]()
-    wires: dict[int, Channel] = {}
+) -> Agents:
+    """Performs join() on agent 0: accepts the others, compares traits and announces the group."""
+    members = {0: me}
+    channels: dict[int, Channel] = {}
+    differences: list[str] = []
     with contextlib.closing(callers(listener, address.token, deadline)) as proved:
-        for wire, hello in proved:
+        for channel, hello in proved:
             try:
                 member, their_traits = parse_hello(hello, count)
             except ValueError as error:
                 log.debug("a stranger that knows the secret: %s", error)
-                wire.close()
+                channel.close()
                 continue
-            if member.index in wires:
-                wires[member.index].close()
-            members[member.index], wires[member.index] = member, wire
+            if member.index in channels:
+                channels[member.index].close()
+            members[member.index] = member
+            channels[member.index] = channel
             differences += disagreement(me, traits, member, their_traits)
             if len(members) == count:
                 break
     problem = differences[0] if differences else ""
     if len(members) < count:
-        missing = ", ".join(str(index) for index in range(count) if index not in members)
-        came = ", ".join(str(member) for member in members.values())
-        problem = (
-            f"{'no workers: ' if len(members) == 1 else ''}{len(members)} of {count} agents joined "
-            f"{address.hosts[0]}:{address.port} within {timeout_s:g} s ({came}); missing: agent {missing}"
-        )
+        problem = describe_missing(members, count, address, timeout_s)
     listed = [members[index] for index in sorted(members)]
-    for wire in wires.values():
-        wire.send("welcome", {"problem": problem, "members": [asdict(member) for member in listed]})
+    welcome = {"problem": problem, "members": [asdict(member) for member in listed]}
+    for channel in channels.values():
+        channel.send("welcome", welcome)
     if problem:
         raise JoinError(problem)
-    return Agents(me, listed, dict(sorted(wires.items())), LOOPBACK)
+    return Agents(me, listed, dict(sorted(channels.items())), LOOPBACK)
+
+
+def describe_missing(
+    members: Mapping[int, AgentInfo], count: int, address: Address, timeout_s: float
+) -> str:
+    """Returns the message that says which agents joined and which are missing."""
+    joined = ", ".join(str(member) for member in members.values())
+    missing = ", ".join(str(index) for index in range(count) if index not in members)
+    return (
+        f"{'no workers: ' if len(members) == 1 else ''}{len(members)} of {count} agents joined "
+        f"{address.hosts[0]}:{address.port} within {timeout_s:g} s ({joined}); "
+        f"missing: agent {missing}"
+    )
 
 
 def parse_hello(hello: Any, count: int) -> tuple[AgentInfo, dict[str, str]]:
-    """Who an agent is, and what it must have in common with all.
+    """Parses the hello of an agent other than 0.
 
-    Raises ValueError where it is none of `count` agents, or says something else.
+    Returns:
+        The AgentInfo of the agent, and the traits that it must share with all.
+
+    Raises:
+        ValueError: the value is not the hello of one of `count` agents.
     """
     if not isinstance(hello, dict) or set(hello) != {"member", "traits"}:
         raise ValueError("not the fields of a hello")
@@ -92,8 +121,10 @@ def parse_hello(hello: Any, count: int) -> tuple[AgentInfo, dict[str, str]]:
     return member, traits
 
 
-def disagreement(mine: AgentInfo, traits: Mapping[str, str], other: AgentInfo, theirs: Mapping[str, str]) -> list[str]:
-    """The first trait that two agents do not share, in words."""
+def disagreement(
+    mine: AgentInfo, traits: Mapping[str, str], other: AgentInfo, theirs: Mapping[str, str]
+) -> list[str]:
+    """Describes the first trait that two agents do not share; returns [] if they share all."""
     for name, value in traits.items():
         if theirs.get(name) != value:
             return [f"agents disagree on {name}: {value} on {mine}, {theirs.get(name)} on {other}"]
@@ -103,38 +134,46 @@ def disagreement(mine: AgentInfo, traits: Mapping[str, str], other: AgentInfo, t
 def join_as_peer(
     meeting: Meeting, me: AgentInfo, traits: Mapping[str, str], deadline: float, timeout_s: float
 ) -> Agents:
-    """Another agent's part of join()."""
+    """Performs join() on an agent other than 0."""
     refused: list[str] = []
     found = until(deadline, lambda: connect(meeting, me, traits, deadline, refused))
     if found is None and refused:
-        raise JoinError(f"connection refused at {refused[-1]}: start agent 0 first ({me} tried for {timeout_s:g} s)")
+        raise JoinError(
+            f"connection refused at {refused[-1]}: "
+            f"start agent 0 first ({me} tried for {timeout_s:g} s)"
+        )
     if found is None:
         raise JoinError(
-            f"{me} found no agent 0 within {timeout_s:g} s at {meeting}: is it started, and can it be reached?"
+            f"{me} found no agent 0 within {timeout_s:g} s at {meeting}: "
+            "is it started, and can it be reached?"
         )
-    wire, host = found
+    channel, host = found
     try:
-        _, welcome = wire.receive(max(HELLO_S, deadline + HELLO_S - time.monotonic()))
-        problem, count = str(welcome["problem"]), meeting.count
-        members = [parse_member(member, count) for member in welcome["members"]]
-    except PeerLost as gone:
-        raise JoinError(f"agent 0 at {host} {gone} before all agents had joined") from None
+        _, welcome = channel.receive(max(HELLO_S, deadline + HELLO_S - time.monotonic()))
+        problem = str(welcome["problem"])
+        members = [parse_member(member, meeting.count) for member in welcome["members"]]
+    except PeerLost as error:
+        raise JoinError(f"agent 0 at {host} {error} before all agents had joined") from None
     except (KeyError, TypeError, ValueError) as error:
-        said = f"agent 0 at {host} answers what this benchkit does not know ({error!r})"
-        raise JoinError(f"{said}: is it of the same version?") from None
+        answer = f"agent 0 at {host} answers what this benchkit does not know ({error!r})"
+        raise JoinError(f"{answer}: is it of the same version?") from None
     if problem:
         raise JoinError(problem)
-    return Agents(me, members, {0: wire}, host)
+    return Agents(me, members, {0: channel}, host)
 
 
 def connect(
     meeting: Meeting, me: AgentInfo, traits: Mapping[str, str], deadline: float, refused: list[str]
 ) -> tuple[Channel, str] | None:
-    """Tries every name of agent 0 once; a wire to it and the name that led there, or None.
+    """Tries each name of agent 0 once.
 
-    refused: takes the addresses at which nobody listens.
+    Args:
+        refused: replaced by the addresses that refuse the connection in this try.
+
+    Returns:
+        The channel to agent 0 and the name that led to it, or None if no name did.
     """
-    refused.clear()  # what an earlier try met says nothing of now
+    refused.clear()  # An earlier try says nothing about this one.
     address = meeting.find(deadline)
     if address is None:
         return None
@@ -144,13 +183,13 @@ def connect(
         except ConnectionRefusedError:
             refused.append(f"{host}:{address.port}")
             continue
-        except (OSError, UnicodeError):  # UnicodeError: no name of a host
+        except (OSError, UnicodeError):  # UnicodeError: not the name of a host
             continue
         try:
-            wire = call(stream, address.token)
-        except Stranger:  # the address is an old one
+            channel = call(stream, address.token)
+        except Stranger:  # The address is from an earlier run.
             stream.close()
             continue
-        wire.send("hello", {"member": asdict(me), "traits": dict(traits)})
-        return wire, host
+        channel.send("hello", {"member": asdict(me), "traits": dict(traits)})
+        return channel, host
     return None

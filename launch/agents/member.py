@@ -1,4 +1,4 @@
-"""An agent as the others know it, and what its loss means."""
+"""The facts about an agent that the others know, and the exceptions for a lost agent."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,7 +9,15 @@ from launch.topology import namespace, node_name, usable_cores
 
 @dataclass(frozen=True)
 class AgentInfo:
-    """An agent as the others know it; hosts are the same where `network` is, and so are clocks where `clock` is."""
+    """An agent as the others know it.
+
+    Attributes:
+        index: number of the agent, from 0.
+        host: name of its node.
+        network: agents with the same value are on the same host.
+        clock: agents with the same value share a clock.
+        cores: numbers of the processor cores that its process may run on.
+    """
 
     index: int
     host: str
@@ -22,7 +30,11 @@ class AgentInfo:
 
 
 def parse_member(plain: Any, count: int) -> AgentInfo:
-    """A member from plain JSON. Raises ValueError where that is none among `count` agents."""
+    """Parses an AgentInfo from plain JSON.
+
+    Raises:
+        ValueError: the value is not the AgentInfo of one of `count` agents.
+    """
     texts, numbers = ("host", "network", "clock"), ("index", "cores")
     if not isinstance(plain, dict) or set(plain) != {*texts, *numbers}:
         raise ValueError("not the fields of an agent")
@@ -37,15 +49,21 @@ def parse_member(plain: Any, count: int) -> AgentInfo:
 
 
 def this_member(index: int) -> AgentInfo:
+    """Returns the AgentInfo of this process as agent `index`."""
     return AgentInfo(index, node_name(), namespace("net"), namespace("time"), usable_cores())
 
 
 class SweepEnds(BaseException):
-    """Nothing more can be measured: agent 0 or a whole node is gone."""
+    """Nothing more can be measured: agent 0 or a whole node is lost."""
 
 
 class Lost(Exception):
-    """Agents are gone. `nodes`: they do not answer, and nobody knows what else is broken on their nodes."""
+    """Agents are lost.
+
+    Attributes:
+        members: the AgentInfo of each lost agent.
+        nodes: whether they do not answer, so that what else is broken on their nodes is unknown.
+    """
 
     def __init__(self, members: Sequence[AgentInfo], nodes: bool) -> None:
         how = "does not answer" if nodes else "is gone"

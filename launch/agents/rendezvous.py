@@ -1,4 +1,4 @@
-"""Where agents find agent 0: in torchrun's store, at MASTER_ADDR:MASTER_PORT, or by a file that they share."""
+"""Agents find agent 0 by torchrun's store, at MASTER_ADDR:MASTER_PORT, or by a file they share."""
 
 import contextlib
 import errno
@@ -20,23 +20,31 @@ from launch.topology import LaunchContext
 
 POLL_S = 0.1
 BACKLOG = 512
-"""Connections that the kernel holds until agent 0 accepts them."""
+"""Connections that the kernel queues until agent 0 accepts them."""
 SECRET_VARIABLE = "BENCHKIT_SECRET"
-"""Environment variable: the word that agents at a fixed address must all know."""
+"""Environment variable with the secret of agents that meet at a fixed address."""
 ADVICE = "set MASTER_ADDR and MASTER_PORT, to a host and a free port of agent 0"
 SAME_WORD = f"set {SECRET_VARIABLE} to the same word on every node"
 log = logging.getLogger(__name__)
 
 
 class JoinError(Exception):
-    """The agents of a run did not come together; says who came, who did not and what to do."""
+    """The agents of a run did not join; the message says who joined, who did not and what to do."""
 
 
 class Meeting:
-    """The meeting place of one run's agents."""
+    """The meeting place of the agents of one run."""
 
     def __init__(self, started: LaunchContext, folder: Path) -> None:
-        """`folder`: where the file goes that they share, where it takes one."""
+        """Chooses the meeting place.
+
+        Args:
+            started: how this process was started, and by which launcher.
+            folder: location of the shared file, if agents meet by a file.
+
+        Raises:
+            JoinError: neither the launcher nor the environment gives agents a place to meet.
+        """
         self.count = started.count
         self._started = started
         self._file = folder / f".agents-{started.by}-{started.job}"
@@ -54,12 +62,17 @@ class Meeting:
         return "torchrun's store" if self._started.by == "torchrun" else str(self._file)
 
     def listen(self) -> tuple[socket.socket, Address]:
-        """Opens agent 0's socket and lets the others know."""
+        """Opens agent 0's socket and publishes its address.
+
+        Raises:
+            JoinError: agent 0 cannot listen, or cannot publish its address.
+        """
         port = self._fixed.port if self._fixed else 0
         try:
             listener = open_listener(port, self._started.local)
         except OSError as error:
-            raise JoinError(f"agent 0 cannot listen at port {port}: {error.strerror or error}; {ADVICE}") from None
+            reason = error.strerror or error
+            raise JoinError(f"agent 0 cannot listen at port {port}: {reason}; {ADVICE}") from None
         address = self._fixed or own_address(listener.getsockname()[1], self._started.local)
         text = json.dumps(asdict(address))
         try:
@@ -70,18 +83,20 @@ class Meeting:
             elif not os.environ.get(SECRET_VARIABLE):
                 warning = "anyone who reaches %s and guesses the job's name can join; %s"
                 log.warning(warning, self, SAME_WORD)
-        except (OSError, RuntimeError) as error:  # torch's errors are RuntimeErrors
+        except (OSError, RuntimeError) as error:  # torch raises RuntimeErrors
             listener.close()
-            raise JoinError(f"agent 0 cannot leave its address at {self}: {error}; {ADVICE}") from None
+            problem = f"agent 0 cannot leave its address at {self}: {error}"
+            raise JoinError(f"{problem}; {ADVICE}") from None
         return listener, address
 
     def find(self, deadline: float) -> Address | None:
-        """Agent 0's address as far as is known now; None where it has not come yet."""
+        """Returns agent 0's address, or None while agent 0 has not published it."""
         if self._fixed:
             return self._fixed
         try:
             if self._started.by == "torchrun":
-                text = self._store(timedelta(seconds=max(1.0, deadline - time.monotonic()))).get(self._key())
+                timeout = timedelta(seconds=max(1.0, deadline - time.monotonic()))
+                text = self._store(timeout).get(self._key())
             else:
                 text = read_own(self._file)
             return parse_address(text)
@@ -90,11 +105,11 @@ class Meeting:
                 self._distrusted = str(error)
                 log.warning("%s", error)
             return None
-        except (OSError, RuntimeError, ValueError):  # not there yet; RuntimeErrors are torch's
+        except (OSError, RuntimeError, ValueError):  # not published yet; torch raises RuntimeErrors
             return None
 
     def leave(self) -> None:
-        """Agent 0 takes its address away again: all have come, or will not."""
+        """Removes agent 0's address when all agents have joined or the join has failed."""
         if not self._fixed and self._started.by != "torchrun":
             with contextlib.suppress(OSError):
                 self._file.unlink(missing_ok=True)
@@ -103,14 +118,19 @@ class Meeting:
         return f"benchkit/agents/{self._started.job}"
 
     def _store(self, timeout: timedelta) -> Any:
-        """torchrun's own store, which lives in its agent on the first node."""
+        """Connects to torchrun's own store, which lives in its agent on the first node."""
         from torch.distributed import TCPStore
 
-        return TCPStore(os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"]), is_master=False, timeout=timeout)
+        host, port = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
+        return TCPStore(host, port, is_master=False, timeout=timeout)
 
 
 def fixed_address(started: LaunchContext) -> Address | None:
-    """What MASTER_ADDR and MASTER_PORT say, which torch's users set by hand."""
+    """Reads the address from MASTER_ADDR and MASTER_PORT, which torch's users set by hand.
+
+    Raises:
+        JoinError: MASTER_PORT is not a port, or the agents have no secret.
+    """
     host, port = os.environ.get("MASTER_ADDR"), os.environ.get("MASTER_PORT")
     if not host or not port:
         return None
@@ -124,27 +144,24 @@ def fixed_address(started: LaunchContext) -> Address | None:
 
 
 def open_listener(port: int, local: bool) -> socket.socket:
-    """A socket that listens on all interfaces, or on loopback where all agents are `local`."""
+    """Opens a socket that listens on all interfaces, or on loopback if all agents are `local`."""
     if local:
         return socket.create_server((LOOPBACK, port), backlog=BACKLOG)
     if socket.has_dualstack_ipv6():
         try:
             return socket.create_server(
-                ("", port),
-                family=socket.AF_INET6,
-                backlog=BACKLOG,
-                dualstack_ipv6=True,
+                ("", port), family=socket.AF_INET6, backlog=BACKLOG, dualstack_ipv6=True
             )
-        except OSError as error:  # there is IPv6, but not in this network namespace
+        except OSError as error:  # The kernel has IPv6, but this network namespace has not.
             if error.errno not in (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT):
                 raise
     return socket.create_server(("", port), backlog=BACKLOG)
 
 
 def write_whole(path: Path, text: str) -> None:
-    """Writes a file that only we may read, and that a reader sees whole or not at all.
+    """Writes a file that only this user may read, and that a reader sees whole or not at all.
 
-    The folder may be shared with others: the file is a new one (O_EXCL, 0600), whatever is there.
+    Others may share the folder, so the file is always a new one (O_EXCL, 0600).
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     descriptor, part = tempfile.mkstemp(dir=path.parent, prefix=".agents-part-")
@@ -158,19 +175,25 @@ def write_whole(path: Path, text: str) -> None:
 
 
 def read_own(path: Path) -> bytes:
-    """What write_whole wrote; raises PermissionError where somebody else may have written it."""
+    """Reads a file that write_whole() wrote.
+
+    Raises:
+        PermissionError: another user may have written the file.
+    """
     descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
     with open(descriptor, "rb") as file:
-        found = os.fstat(descriptor)
-        if found.st_uid != os.geteuid() or not stat.S_ISREG(found.st_mode) or found.st_mode & 0o022:
+        status = os.fstat(descriptor)
+        is_ours = status.st_uid == os.geteuid() and not status.st_mode & 0o022
+        if not is_ours or not stat.S_ISREG(status.st_mode):
             allowed = "a file of this user that no other may write"
             raise PermissionError(f"{path}: ignored; allowed is {allowed}")
         return file.read(ADDRESS_BYTES)
 
 
 def until(deadline: float, attempt: Callable[[], Any]) -> Any:
-    """What `attempt` gives as soon as it gives something; None where it gave nothing in time."""
+    """Repeats `attempt` until its result is not None; returns None if that takes too long."""
     while True:
-        if (found := attempt()) is not None or time.monotonic() > deadline:
-            return found
+        result = attempt()
+        if result is not None or time.monotonic() > deadline:
+            return result
         time.sleep(POLL_S)
