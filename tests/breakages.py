@@ -110,7 +110,7 @@ BREAKAGES = [
     Breakage(
         "launch/ranks/entry.py", "F_SETSIG, signal.SIGKILL", "F_SETSIG, signal.SIGWINCH", "unit/launch/ranks/test_start"
     ),
-    Breakage("launch/ranks/watch.py", "cause = min(failures", "cause = max(failures", "unit/launch/ranks/test_start"),
+    Breakage("launch/ranks/failure.py", "cause = min(failures", "cause = max(failures", "unit/launch/ranks/test_start"),
     Breakage(
         "launch/agents/host_lock.py",
         "                raise\n            return False",

@@ -9,7 +9,7 @@ from typing import Any
 from benchkit.errors import InvalidResult, Unavailable, is_out_of_memory
 from launch import topology
 from launch.agents.clock_sync import Offset
-from launch.ranks.watch import Failure, root_cause
+from launch.ranks.failure import Failure, root_cause
 from launch.slowdown.cgroup import QuotaUnavailable
 from launch.slowdown.mps import MpsUnavailable
 

@@ -30,8 +30,9 @@ from launch.agents.clock_sync import Offset
 from launch.agents.group import EXCHANGE_TIMEOUT_S
 from launch.agents.member import Lost, SweepEnds
 from launch.ranks import start
+from launch.ranks.failure import Failure
 from launch.ranks.private_network import PrivateNetwork
-from launch.ranks.watch import Failure, Outcome
+from launch.ranks.watch import Outcome
 from launch.slowdown import cgroup, mps
 
 log = logging.getLogger("benchkit")

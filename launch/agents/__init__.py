@@ -1,1 +1,1 @@
-"""The agents of one run: how they meet, talk, keep one time and take turns on their hosts."""
+"""The agents of one run: they join, exchange messages, compare clocks and take turns on hosts."""

@@ -1,7 +1,7 @@
 """A lock lets one point run at a time on a host: what runs beside it would be measured with it.
 
 The lock is a name in the kernel's abstract socket namespace. The processes of every user see it,
-whatever private /tmp a cluster gives them, and it disappears with the process that holds it.
+also if a cluster gives them a private /tmp, and it disappears with the process that holds it.
 Processes that wait for it sleep until then. Any user can take the name and keep it, so the wait
 has a limit and the message names the holder.
 """

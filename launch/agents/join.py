@@ -1,4 +1,4 @@
-"""Joins the agents of one start: agent 0 accepts the others, and all must be about to run the same."""
+"""Joins the agents of one start: agent 0 accepts the others, and all must run the same."""
 
 import contextlib
 import logging

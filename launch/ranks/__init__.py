@@ -1,1 +1,1 @@
-"""The ranks of one point: how they are started, watched and ended."""
+"""The ranks of one point: their processes are started, watched and ended here."""

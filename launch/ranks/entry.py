@@ -1,7 +1,8 @@
-"""The first lines of a rank's life: apart from its parent's terminal, sure to die with it, its output in a file.
+"""The entry point of a rank: it detaches from the agent's terminal and logs its output to a file.
 
-Imports nothing heavy, and `argument` travels pickled, so that under `spawn` the environment is set before any library
-reads it. Under `forkserver` torch is loaded already: what it reads on loading is as the agent's environment has it.
+The rank is sure to end with its agent. This module imports nothing heavy, and `argument` travels
+pickled, so that under `spawn` the environment is set before any library reads it. Under
+`forkserver` torch is loaded already and has read the environment of the agent.
 """
 
 import faulthandler
@@ -27,7 +28,7 @@ from launch.ranks.private_network import PrivateNetwork
 from launch.signals import ignore_signals
 
 MEETING_FILE = "BENCHKIT_MEETING_FILE"
-"""Environment variable: the file in which ranks on one host meet, as this rank has it open."""
+"""Environment variable with the file in which ranks on one host meet, as this rank has it open."""
 
 
 def rank_main(
@@ -39,7 +40,17 @@ def rank_main(
     pipe: Connection,
     lifeline: Connection,
 ) -> None:
-    """Runs "module:function" with the pickled `argument` and reports its result or its exception through `pipe`."""
+    """Runs a function in this process and reports its result or its exception.
+
+    Args:
+        target: the function, as "module:function".
+        argument: its argument, pickled.
+        environment: environment variables to set.
+        log: the file for standard output and error.
+        network: the network to enter, or None for the host's.
+        pipe: where the report is written.
+        lifeline: a pipe whose other end the agent holds.
+    """
     isolate()
     die_with(lifeline)
     os.environ.update(environment)
@@ -49,7 +60,7 @@ def rank_main(
     try:
         keep_open(MEETING_FILE)
         if network:
-            network.enter()  # before anything starts a thread
+            network.enter()  # must precede the first thread
         module, function = target.split(":")
         result = getattr(importlib.import_module(module), function)(pickle.loads(argument))
         report, code = as_json(result), 0
@@ -57,19 +68,24 @@ def rank_main(
         raised_at = time.monotonic()
         traceback.print_exc()
         report, code = exception_report(error, raised_at), 1
-    with suppress(OSError):  # the agent has given this rank up
+    with suppress(OSError):  # The agent no longer reads the pipe.
         send(pipe, report)
     leave(code)
 
 
 def keep_open(variable: str) -> None:
     """Opens the file that an environment variable names, and makes it name the open file."""
-    if path := os.environ.get(variable):
+    path = os.environ.get(variable)
+    if path:
         os.environ[variable] = f"/proc/self/fd/{os.open(path, os.O_RDWR)}"
 
 
 def as_json(result: Any) -> bytes:
-    """The report of a result. Raises TypeError where JSON has no such value, or it is too long."""
+    """Returns the report of a result.
+
+    Raises:
+        TypeError: JSON has no such value, or the report is longer than REPORT_BYTES.
+    """
     try:
         report = orjson.dumps({"result": result})
     except TypeError as error:
@@ -80,10 +96,15 @@ def as_json(result: Any) -> bytes:
 
 
 def exception_report(error: BaseException, raised_at: float) -> bytes:
-    """The report of an exception, shortened: the agents send it on, and the record keeps it."""
+    """Returns the report of an exception, shortened because agents send it on and records keep it.
+
+    Args:
+        error: the exception that is being handled.
+        raised_at: when it was caught, in seconds by time.monotonic().
+    """
     try:
         message = str(error)
-    except Exception:  # its own __str__ fails
+    except Exception:  # the __str__ of the exception fails
         message = ""
     texts = {
         "message": message or type(error).__name__,
@@ -97,16 +118,17 @@ def exception_report(error: BaseException, raised_at: float) -> bytes:
 
 
 def send(pipe: Connection, report: bytes) -> None:
-    """Writes a whole report; the agent reads it piece by piece."""
+    """Writes a whole report, which the agent reads piece by piece."""
     rest = memoryview(framed(report))
     while rest:
         rest = rest[os.write(pipe.fileno(), rest) :]
 
 
 def isolate() -> None:
-    """A process group of its own, deaf to what is the agent's to handle, and the OOM killer's first choice.
+    """Moves this process to its own session, ignores signals and volunteers for the OOM killer.
 
-    Slurm sends a signal to all processes of a job: a rank that died of it would look like a crash.
+    The agent handles the signals. Slurm sends a signal to all processes of a job, and a rank that
+    died of it would look like a crash.
     """
     os.setsid()
     ignore_signals()
@@ -115,39 +137,45 @@ def isolate() -> None:
 
 
 def die_with(lifeline: Connection) -> None:
-    """Lets the kernel end this process when the agent, which holds the other end and never writes, is gone.
+    """Lets the kernel end this process when the agent ends.
 
-    PR_SET_PDEATHSIG would not do: the parent is the fork server, which lives as long as its children do, because
-    they hold its pipe. So the pipe's end of file raises a signal: SIGKILL on Linux, elsewhere SIGIO, which terminates.
-    It goes to the process group, and so to all that this process has started. What has made a
-    session of its own ends after the point (launch.ranks.fork_server), but lives on where the agent is
-    killed by SIGKILL.
+    The agent holds the other end of `lifeline` and never writes to it. PR_SET_PDEATHSIG would not
+    work: the parent is the fork server, which lives as long as its children do, because they hold
+    its pipe. Instead the end of file on `lifeline` raises a signal: SIGKILL on Linux, elsewhere
+    SIGIO, which terminates.
+
+    The signal goes to the process group, and so to all that this process has started. A process
+    that has made its own session ends after the point (launch.ranks.fork_server), but survives if
+    the agent is killed by SIGKILL.
     """
     signal.signal(signal.SIGIO, signal.SIG_DFL)
-    fcntl.fcntl(lifeline, fcntl.F_SETOWN, -os.getpid())  # one owner per pipe: hence a pipe per rank
+    fcntl.fcntl(lifeline, fcntl.F_SETOWN, -os.getpid())  # One owner per pipe: a pipe per rank.
     if hasattr(fcntl, "F_SETSIG"):
         fcntl.fcntl(lifeline, fcntl.F_SETSIG, signal.SIGKILL)
     fcntl.fcntl(lifeline, fcntl.F_SETFL, fcntl.fcntl(lifeline, fcntl.F_GETFL) | os.O_ASYNC)
-    if lifeline.poll():  # it went before we listened
+    if lifeline.poll():  # The agent ended before we listened.
         leave(1)
 
 
 def redirect_output(path: Path) -> None:
-    """Sends standard output and error, those of C libraries too, to a file; nowhere where it cannot be written."""
+    """Redirects standard output and error, also of C libraries, to a file.
+
+    The output is discarded if the file cannot be written.
+    """
     try:
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
-    except OSError:  # a full disk: the agent will say so, and not each rank
+    except OSError:  # a full disk, which the agent reports once
         descriptor = os.open(os.devnull, os.O_WRONLY)
     os.dup2(descriptor, 1)
     os.dup2(descriptor, 2)
     os.close(descriptor)
-    # a text that UTF-8 lacks must not keep a rank from telling why it fails
+    # A text that UTF-8 cannot encode must not prevent a rank from reporting why it fails.
     sys.stdout = os.fdopen(1, "w", buffering=1, errors="backslashreplace", closefd=False)
     sys.stderr = os.fdopen(2, "w", buffering=1, errors="backslashreplace", closefd=False)
 
 
 def leave(code: int) -> None:
-    """Ends the process at once: interpreter teardown of torch's threads takes time and may hang."""
+    """Ends the process at once, because the teardown of torch's threads is slow and may hang."""
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(code)

@@ -1,6 +1,6 @@
-"""The process that forks ranks: started once, watched, and replaced where it does not answer.
+"""The fork server forks ranks: it is started once, watched, and replaced if it does not answer.
 
-multiprocessing has no public handle for it: whatever needs its process identifier is in this file.
+multiprocessing has no public handle for it, so all that needs its process number is in this file.
 """
 
 import logging
@@ -19,13 +19,13 @@ from pathlib import Path
 from launch.signals import defer_signals
 
 ANSWER_S = 30.0
-"""How long a fork server that has forked before may take to fork all ranks of a point."""
+"""Seconds that a fork server that has forked before may take to fork all ranks of a point."""
 LOAD_S = 300.0
-"""The same for a fresh one, which imports torch first, perhaps from a slow network file system."""
+"""The same for a fresh one, which first imports torch, perhaps from a network file system."""
 DEATH_S = 5.0
-"""How long a killed process may take to be gone."""
+"""Seconds that a killed process may take to end."""
 GONE_S = 0.5
-"""How long the kernel may take from closing a dead process's files to calling it dead."""
+"""Seconds that the kernel may take from closing a dead process's files to reporting its end."""
 OURS = ("launch.ranks.reaper", "launch.ranks.entry")
 SOCKET_NAME_BYTES = 107
 log = logging.getLogger(__name__)
@@ -34,20 +34,26 @@ _has_answered: list[int] = []
 
 
 def start_fork_server(preload: Sequence[str] | None = None) -> None:
-    """Starts the fork server where none runs; it imports `preload` while the caller goes on.
+    """Starts the fork server if none runs; it imports `preload` while the caller goes on.
 
-    preload: modules that touch no GPU; None: those of the last call. Raises OSError where the name
-    of the temporary folder is too long for its socket.
+    Args:
+        preload: modules that touch no GPU; None for those of the last call.
+
+    Raises:
+        OSError: the name of the temporary folder is too long for the server's socket.
     """
     if preload is not None:
         _preload[:] = preload
     multiprocessing.get_context("forkserver").set_forkserver_preload([*OURS, *_preload])
     before = os.environ.get("PYTHONPATH")
-    # The server finds modules by PYTHONPATH only: before Python 3.13.1 it drops our sys.path (cpython #117378).
+    # The server finds modules by PYTHONPATH only: before Python 3.13.1 it drops our sys.path
+    # (cpython #117378).
     os.environ["PYTHONPATH"] = os.pathsep.join(path or os.getcwd() for path in sys.path)
     try:
-        resource_tracker.ensure_running()  # it lets signals through again when it starts: before, then
-        with defer_signals():  # inherited: what tells us to stop is not for the server, nor for its ranks
+        # The resource tracker unblocks signals when it starts, so it must start first.
+        resource_tracker.ensure_running()
+        # The server and its ranks inherit blocked signals: requests to stop are not for them.
+        with defer_signals():
             forkserver.ensure_running()
     except OSError as error:
         if "AF_UNIX path too long" not in str(error):
@@ -64,14 +70,15 @@ def start_fork_server(preload: Sequence[str] | None = None) -> None:
 
 
 def pid() -> int | None:
-    """The fork server's process; None where none was started."""
+    """Returns the fork server's process number, or None if none was started."""
     server: int | None = forkserver._forkserver._forkserver_pid  # type: ignore[attr-defined]
     return server
 
 
 def is_gone() -> bool:
     """Whether the fork server that was started has ended."""
-    deadline, server = time.monotonic() + GONE_S, pid()
+    deadline = time.monotonic() + GONE_S
+    server = pid()
     while server is not None and time.monotonic() < deadline:
         if has_ended(server):
             return True
@@ -80,7 +87,10 @@ def is_gone() -> bool:
 
 
 def has_ended(server: int) -> bool:
-    """Whether a child of ours has ended; it is left for multiprocessing to reap, which then starts another."""
+    """Whether a child of this process has ended.
+
+    The child is left for multiprocessing to reap, which then starts another.
+    """
     with suppress(ChildProcessError):
         return os.waitid(os.P_PID, server, os.WEXITED | os.WNOWAIT | os.WNOHANG) is not None
     return False
@@ -88,22 +98,26 @@ def has_ended(server: int) -> bool:
 
 def kill() -> None:
     """Ends the fork server and its children, so that the next point starts a fresh one."""
-    if (server := pid()) is None:
+    server = pid()
+    if server is None:
         return
     end_children(spared=())
     with suppress(ProcessLookupError, ChildProcessError):
         os.kill(server, signal.SIGKILL)
-        # left for multiprocessing to reap, which then starts another
+        # The server is left for multiprocessing to reap, which then starts another.
         os.waitid(os.P_PID, server, os.WEXITED | os.WNOWAIT)
 
 
 @contextmanager
 def answering() -> Iterator[None]:
-    """Kills the fork server where what is asked of it in here takes too long.
+    """Kills the fork server if a request in this context takes too long.
 
-    Raises TimeoutError then.
+    Raises:
+        TimeoutError: the fork server did not answer in time.
+        ConnectionError: another process killed the fork server.
     """
-    server, silent = pid(), threading.Event()
+    server = pid()
+    silent = threading.Event()
     limit_s = ANSWER_S if server in _has_answered and not has_ended(server) else LOAD_S
 
     def give_up() -> None:
@@ -128,12 +142,12 @@ def answering() -> Iterator[None]:
 
 
 def end_strays() -> None:
-    """Ends what ranks have left behind in sessions of their own, and what that has started."""
+    """Ends processes that ranks have left behind in their own sessions, and their children."""
     end_children(spared={process.pid for process in multiprocessing.active_children()})
 
 
 def end_children(spared: Collection[int | None]) -> None:
-    """Kills the fork server's children but for `spared`, and whatever becomes its child by that."""
+    """Kills the fork server's children except `spared`, and orphans that it inherits meanwhile."""
     deadline = time.monotonic() + DEATH_S
     while doomed := [child for child in children() if child not in spared and not is_dead(child)]:
         if time.monotonic() > deadline:
@@ -146,7 +160,7 @@ def end_children(spared: Collection[int | None]) -> None:
 
 
 def children() -> list[int]:
-    """The fork server's children, where the kernel lists them (Linux)."""
+    """Returns the fork server's children, if the kernel lists them (Linux)."""
     found = []
     with suppress(OSError):
         for task in Path(f"/proc/{pid()}/task").iterdir():

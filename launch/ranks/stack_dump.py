@@ -1,4 +1,7 @@
-"""Where a rank that hangs is: its Python stack, written by a signal handler that needs no cooperation."""
+"""Locates a rank that hangs by its Python stack, which a signal handler writes to the rank's log.
+
+The handler needs no cooperation from the code that hangs.
+"""
 
 import faulthandler
 import re
@@ -10,12 +13,18 @@ from launch.ranks.logs import end_of_log, shorten
 
 STACK_SIGNAL = signal.SIGUSR1
 WAITING_PLACES = ("torch/distributed/",)
-"""Source files in which a rank that hangs is waiting for another one."""
+"""Source files in which a rank that hangs is waiting for another rank."""
 
 
 @dataclass(frozen=True)
 class Frame:
-    """The innermost frame of a rank's main thread; `waiting` where that is inside a collective."""
+    """The innermost frame of a rank's main thread.
+
+    Attributes:
+        place: function, file and line.
+        waiting: whether the frame is inside a collective.
+        stack: the stack as text, shortened.
+    """
 
     place: str
     waiting: bool
@@ -23,12 +32,12 @@ class Frame:
 
 
 def install() -> None:
-    """Makes STACK_SIGNAL write this process's stack to its standard error, which is the rank's log."""
+    """Makes STACK_SIGNAL write this process's stack to standard error, which is the rank's log."""
     faulthandler.register(STACK_SIGNAL, all_threads=False)
 
 
 def innermost_frame(log: Path) -> Frame:
-    """Reads the last stack in a rank's log; an unknown place where there is none."""
+    """Reads the last stack in a rank's log; the place is unknown if there is none."""
     stack = end_of_log(log).rpartition("(most recent call first):\n")[2]
     found = re.search(r'File "(.+?)", line (\d+) in (\S+)', stack)
     if found is None:

@@ -1,7 +1,7 @@
-"""Fresh processes for the ranks of one point: start them, wait without polling, and leave none behind.
+"""Starts new processes for the ranks of one point, waits without polling, and leaves none behind.
 
-A fork server that has imported torch already starts a rank in milliseconds; `spawn` starts a new interpreter.
-Why not torch's elastic launcher: docs/decisions/0001-ranks.md.
+A fork server that has imported torch already starts a rank in milliseconds; `spawn` starts a new
+interpreter. docs/decisions/0001-ranks.md says why this does not use torch's elastic launcher.
 """
 
 import contextlib
@@ -27,7 +27,7 @@ from launch.ranks.watch import Outcome, Rank, watch
 from launch.signals import defer_signals
 
 DEATH_S = 5.0
-"""How long a killed rank may take to be gone."""
+"""Seconds that a killed rank may take to end."""
 log = logging.getLogger(__name__)
 
 
@@ -43,14 +43,18 @@ def run_ranks(
     agents: Agents | None = None,
     network: PrivateNetwork | None = None,
 ) -> Outcome:
-    """Runs `target` ("module:function") once per element of `arguments`, each in a process of its own.
+    """Runs a function in one process per rank; leaves none running when it returns or raises.
 
-    The i-th is rank r = first_rank + i; it gets arguments[i] and environments[i] and writes its output to
-    folder/rank_r.log. Returns when all have ended; after a failure here or at another of the
-    `agents`, or `timeout_s` seconds, none is left running, nor when this raises (KeyboardInterrupt).
-    `network`: where they listen and connect; None: the host's.
-    What a rank returns must be plain JSON. What it has started ends with it, or after the point;
-    under `spawn` what has made a session of its own lives on.
+    Args:
+        target: the function, as "module:function"; it must return plain JSON.
+        arguments: the argument of each rank.
+        environments: the environment variables of each rank.
+        folder: where rank r writes its output to rank_r.log.
+        timeout_s: limit until all ranks have ended, in seconds.
+        start_method: "forkserver" or "spawn".
+        first_rank: number of the first rank; the others follow it.
+        agents: the agents of the run; a failure on any of them ends these ranks.
+        network: where ranks listen and connect; None for the host's.
     """
     ranks: list[Rank] = []
     forked = start_method == "forkserver"
@@ -58,46 +62,62 @@ def run_ranks(
         start_fork_server()
     try:
         with fork_server.answering() if forked else contextlib.nullcontext():
-            each = zip(arguments, environments, strict=True)
-            for index, (argument, environment) in enumerate(each, first_rank):
-                log_to = log_file(folder, index)
-                given = (target, pickle.dumps(argument), dict(environment), log_to, network)
+            inputs = zip(arguments, environments, strict=True)
+            for index, (argument, environment) in enumerate(inputs, first_rank):
+                log_path = log_file(folder, index)
+                given = (target, pickle.dumps(argument), dict(environment), log_path, network)
                 ranks.append(start_rank(start_method, index, given))
         return watch(ranks, folder, timeout_s, agents or alone())
     finally:
-        with defer_signals():
-            for rank in ranks:
-                kill(rank)
-                shorten_log(log_file(folder, rank.index))
-            if forked:
-                fork_server.end_strays()
+        end_ranks(ranks, folder, forked)
+
+
+def end_ranks(ranks: Sequence[Rank], folder: Path, forked: bool) -> None:
+    """Ends all ranks and the processes that they have started, and shortens their logs.
+
+    A process that has made its own session ends here only if its rank was forked; under `spawn` it
+    survives.
+    """
+    with defer_signals():
+        for rank in ranks:
+            kill(rank)
+            shorten_log(log_file(folder, rank.index))
+        if forked:
+            fork_server.end_strays()
 
 
 def start_rank(start_method: str, index: int, given: tuple[Any, ...]) -> Rank:
-    """Starts the process of one rank; `given`: rank_main's arguments but for its pipes."""
+    """Starts the process of one rank.
+
+    Args:
+        start_method: "forkserver" or "spawn".
+        index: number of the rank.
+        given: the arguments of rank_main without its two pipes.
+    """
     context = multiprocessing.get_context(start_method)
     with contextlib.ExitStack() as ours, contextlib.ExitStack() as theirs:
-        report, reports = context.Pipe(duplex=False)
+        report, report_writer = context.Pipe(duplex=False)
         ours.callback(report.close)
-        theirs.callback(reports.close)
-        lifeline, held = context.Pipe(duplex=False)
-        theirs.callback(lifeline.close)
-        ours.callback(held.close)
-        arguments = (*given, reports, lifeline)
+        theirs.callback(report_writer.close)
+        lifeline_reader, lifeline = context.Pipe(duplex=False)
+        theirs.callback(lifeline_reader.close)
+        ours.callback(lifeline.close)
+        arguments = (*given, report_writer, lifeline_reader)
         process = context.Process(target=rank_main, args=arguments)  # type: ignore[attr-defined]
         process.start()
         os.set_blocking(report.fileno(), False)
-        end, incoming = end_of(process, start_method), Pieces(report)
-        rank = Rank(index, process, report, held, end, incoming)
-        ours.pop_all()
+        end = end_of(process, start_method)
+        rank = Rank(index, process, report, lifeline, end, Pieces(report))
+        ours.pop_all()  # The ends of the agent stay open; those of the rank are closed here.
     return rank
 
 
 def end_of(process: Any, start_method: str) -> int:
-    """The file descriptor that becomes readable when a process has ended.
+    """Returns the file descriptor that becomes readable when a process has ended.
 
-    The sentinel of a spawned process is a pipe that its children hold open, too. That of a forked
-    one is the fork server's, which sends the exit code through it.
+    The sentinel of a spawned process is a pipe that its children hold open, too, so a pidfd is
+    better. The sentinel of a forked process belongs to the fork server, which sends the exit code
+    through it.
     """
     if start_method == "spawn" and hasattr(os, "pidfd_open"):
         with suppress(OSError):  # an old kernel
@@ -106,16 +126,17 @@ def end_of(process: Any, start_method: str) -> int:
 
 
 def kill(rank: Rank) -> None:
-    """Ends a rank and whatever it started; does nothing where it has ended."""
+    """Ends a rank and the processes that it started; does nothing if it has ended."""
     rank.lifeline.close()
     if rank.process.is_alive():
         with suppress(ProcessLookupError):
             os.kill(rank.process.pid, signal.SIGKILL)
     with suppress(ProcessLookupError, PermissionError):
-        os.killpg(rank.process.pid, signal.SIGKILL)  # a rank leads a process group of its own
+        os.killpg(rank.process.pid, signal.SIGKILL)  # A rank leads a process group.
     if rank.process.is_alive():
         connection.wait([rank.end], DEATH_S)
-    if rank.process.is_alive():  # stuck in the kernel, or the fork server that should report its end is
+    # Either the rank is stuck in the kernel, or the fork server that should report its end is.
+    if rank.process.is_alive():
         log.warning("rank %d (process %d) does not end; left behind", rank.index, rank.process.pid)
         fork_server.kill()
     rank.pipe.close()

@@ -11,7 +11,7 @@ from benchkit.point.placement import place_ranks
 from benchkit.point.point import Point
 from launch.agents.clock_sync import Offset
 from launch.agents.member import AgentInfo, Lost
-from launch.ranks.watch import Failure
+from launch.ranks.failure import Failure
 from launch.slowdown.mps import MpsUnavailable
 from tests.support.configs import agent_group, config
 
