@@ -53,7 +53,7 @@ BREAKAGES = [
         "benchkit/point/recording.py", "1 + max(numbers, default=0)", "1 + len(numbers)", "unit/sweep/test_resume"
     ),
     Breakage("benchkit/point/claim.py", "os.O_CLOEXEC, 0o600)", "os.O_CLOEXEC, 0o644)", "unit/sweep/test_resume"),
-    Breakage("benchkit/sweep/manifest.py", "seen[key] += 1", "seen[key] += 0", "unit/sweep/test_resume"),
+    Breakage("benchkit/sweep/entries.py", "seen[key] += 1", "seen[key] += 0", "unit/sweep/test_resume"),
     Breakage(
         "launch/agents/handshake.py",
         'secret.encode(errors="surrogatepass"), role + ',

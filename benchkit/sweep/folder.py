@@ -1,4 +1,4 @@
-"""What agent 0 leaves in a sweep's folder beside the points: the log, how far it is, and the table at its end."""
+"""What agent 0 writes into a sweep's folder beside the points: log, progress and final table."""
 
 import contextlib
 import datetime
@@ -14,6 +14,7 @@ import orjson
 
 from benchkit import record
 from benchkit.errors import ConfigError
+from benchkit.sweep import manifest, resume
 from launch.agents.member import SweepEnds
 
 PROGRESS_FILE = "progress.json"
@@ -23,10 +24,10 @@ log = logging.getLogger("benchkit")
 
 
 class QuietFileHandler(logging.FileHandler):
-    """Loses a line where the disk is full, in place of a traceback for each."""
+    """Drops a line when the disk is full, instead of printing a traceback for each."""
 
     def handleError(self, record: logging.LogRecord) -> None:
-        """Called by logging where a line cannot be written."""
+        """Does nothing; logging calls it when a line cannot be written."""
 
     def close(self) -> None:
         with contextlib.suppress(OSError):
@@ -34,12 +35,21 @@ class QuietFileHandler(logging.FileHandler):
 
 
 class Tally:
-    """How far a sweep is: counts its points as they end, and keeps progress.json in its folder."""
+    """Counts the points of a sweep as they end, and keeps progress.json in its folder.
 
-    def __init__(self, folder: Path, statuses_before: list[str], num_open: int, max_failures: int | None) -> None:
+    Attributes:
+        statuses: of all points that have ended, those measured before among them.
+    """
+
+    def __init__(
+        self, folder: Path, statuses_before: list[str], num_open: int, max_failures: int | None
+    ) -> None:
         """Begins with the points that are measured already.
 
         Args:
+            folder: of the sweep.
+            statuses_before: of the points that are measured already.
+            num_open: points that are still to be measured.
             max_failures: points that may fail one after another; None: any number.
         """
         self.statuses = list(statuses_before)
@@ -53,34 +63,41 @@ class Tally:
 
     @property
     def num_left(self) -> int:
-        """Points that --resume would measure: those that have not begun, and those that were cut off."""
+        """The points that --resume would measure: not begun yet, or cut off."""
         cut_off = sum(status in record.UNFINISHED for status in self.statuses)
         return self._before + self._num_open - len(self.statuses) + cut_off
 
     def add(self, status: str) -> None:
-        """Counts one more point; raises SweepEnds where too many have failed one after another."""
+        """Counts one more point; raises SweepEnds if too many have failed one after another."""
         self.statuses.append(status)
         if status not in record.UNFINISHED:
             self._failed_in_row = 0 if status in record.HARMLESS else self._failed_in_row + 1
         self._write()
         if self._max_failures and self._failed_in_row >= self._max_failures:
-            points = "1 point" if self._failed_in_row == 1 else f"{self._failed_in_row} points in a row"
+            in_row = self._failed_in_row
+            points = "1 point" if in_row == 1 else f"{in_row} points in a row"
             raise SweepEnds(f"{points} failed (max_failures={self._max_failures})")
 
     def seconds_left(self) -> float | None:
-        """What the points that are left will take if they take as long as those before; None where none has ended."""
+        """Estimates the time for the remaining points from the mean time of those that have ended.
+
+        Returns:
+            Seconds; None before the first point has ended.
+        """
         ended = len(self.statuses) - self._before
-        to_come = self._num_open - ended
-        return (time.monotonic() - self._began_s) / ended * to_come if ended else None
+        if not ended:
+            return None
+        return (time.monotonic() - self._began_s) / ended * (self._num_open - ended)
 
     def _write(self) -> None:
         left_s = self.seconds_left()
+        now = datetime.datetime.now(datetime.timezone.utc)
         content = {
             "points": self._before + self._num_open,
             "ended": len(self.statuses),
             "statuses": Counter(self.statuses),
             "seconds_left": None if left_s is None else round(left_s, 1),
-            "written_at": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
+            "written_at": now.isoformat(timespec="seconds"),
         }
         with contextlib.suppress(OSError):  # a convenience: the records say the same
             record.write_whole(self._folder / PROGRESS_FILE, orjson.dumps(content))
@@ -88,7 +105,7 @@ class Tally:
 
 @contextlib.contextmanager
 def logged(folder: Path) -> Iterator[None]:
-    """Writes benchkit's lines to the sweep's log, too, and ends with the table, however the sweep ends."""
+    """Copies benchkit's log to the sweep's folder, and prints the table however the sweep ends."""
     remember_latest(folder)
     lines = QuietFileHandler(folder / "benchkit.log")
     log.addHandler(lines)
@@ -101,14 +118,16 @@ def logged(folder: Path) -> Iterator[None]:
 
 
 def remember_latest(folder: Path) -> None:
-    """Points the link `latest` beside the folder at it, so that `python -m analysis outputs/latest` works."""
-    link, fresh = folder.parent / "latest", folder.parent / f".latest-{os.getpid()}"
+    """Links `latest` beside the folder to it, so that `python -m analysis outputs/latest` works."""
+    link = folder.parent / "latest"
+    fresh = folder.parent / f".latest-{os.getpid()}"
     try:
         fresh.symlink_to(folder.name)
         fresh.replace(link)
     except OSError:
+        # The file system has no links, or there is a folder of that name: only a convenience.
         with contextlib.suppress(OSError):
-            fresh.unlink(missing_ok=True)  # a file system without links, or a folder of that name: a convenience lost
+            fresh.unlink(missing_ok=True)
 
 
 def print_table(folder: Path) -> None:
@@ -120,20 +139,24 @@ def print_table(folder: Path) -> None:
     for line in found.remarks():
         log.warning(line)
     if found.rows:
-        table = as_text(combine(found.rows))
-        log.info("\n%s\n\nrecords: %s   tables and plots: python -m analysis %s", table, folder, folder)
+        log.info(
+            "\n%s\n\nrecords: %s   tables and plots: python -m analysis %s",
+            as_text(combine(found.rows)),
+            folder,
+            folder,
+        )
 
 
 def run_at_end(command: str, folder: Path, statuses: list[str], num_left: int) -> None:
-    """Runs the command of `on_end`, which learns by its environment what became of the sweep."""
+    """Runs the command of `on_end`; its environment says how the sweep ended."""
     failed = sum(status not in record.HARMLESS for status in statuses)
-    told = {
+    environment = os.environ | {
         "BENCHKIT_SWEEP": str(folder.absolute()),
         "BENCHKIT_FAILED": str(failed),
         "BENCHKIT_LEFT": str(num_left),
     }
     try:
-        done = subprocess.run(["sh", "-c", command], env=os.environ | told, timeout=ON_END_S, check=False)
+        done = subprocess.run(["sh", "-c", command], env=environment, timeout=ON_END_S, check=False)
         problem = f"exit code {done.returncode}" if done.returncode else ""
     except (OSError, subprocess.TimeoutExpired) as error:
         problem = str(error)
@@ -142,19 +165,21 @@ def run_at_end(command: str, folder: Path, statuses: list[str], num_left: int) -
 
 
 def require_unused(folder: Path, subfolders: list[str]) -> None:
-    """Raises ConfigError where a fresh sweep's records would overwrite others."""
-    from benchkit.sweep import manifest, resume
-
+    """Raises ConfigError if the records of a fresh sweep would overwrite others."""
     if (folder / manifest.FILE_NAME).exists():
         points = manifest.read(folder).points
         num_open = sum(not resume.settled_status(folder / point.folder) for point in points)
         if num_open:
             raise ConfigError(
-                f"hydra.sweep.dir={folder}: holds a sweep with {num_open} of {len(points)} points to be measured; "
-                f"`python -m benchkit --resume {folder}` goes on with it, else choose another folder"
+                f"hydra.sweep.dir={folder}: holds a sweep with {num_open} of {len(points)} points "
+                f"to be measured; `python -m benchkit --resume {folder}` goes on with it, "
+                "else choose another folder"
             )
-        raise ConfigError(f"hydra.sweep.dir={folder}: holds a sweep already; allowed is a folder without")
-    if any(folder.glob(f"*/{record.FILE_NAME}")) or any(
-        (folder / name / record.FILE_NAME).exists() for name in subfolders
-    ):
-        raise ConfigError(f"hydra.sweep.dir={folder}: holds records already; allowed is a folder without")
+        raise ConfigError(
+            f"hydra.sweep.dir={folder}: holds a sweep already; allowed is a folder without"
+        )
+    named = (folder / name / record.FILE_NAME for name in subfolders)
+    if any(folder.glob(f"*/{record.FILE_NAME}")) or any(path.exists() for path in named):
+        raise ConfigError(
+            f"hydra.sweep.dir={folder}: holds records already; allowed is a folder without"
+        )

@@ -1,4 +1,4 @@
-"""How the points of a sweep are run: what all of benchkit's launchers share, and the one that runs them right here."""
+"""How the points of a sweep are run: the base of benchkit's launchers, and the one in-process."""
 
 from abc import abstractmethod
 from collections.abc import Iterator, Sequence
@@ -18,26 +18,30 @@ from launch.topology import LaunchContext
 
 
 class Launcher(launcher.Launcher):
-    """A launcher of Hydra's kind that is given composed points, and tells of each as it ends."""
+    """A Hydra launcher that is given composed points and reports each as it ends."""
 
     runs_here = True
     """Whether points run in this process."""
     num_agents = 1
     """Agents that each point's job has, where points run in jobs."""
 
-    def setup(self, *, hydra_context: HydraContext, task_function: TaskFunction, config: DictConfig) -> None:
-        """Called by Hydra after the constructor."""
+    def setup(
+        self, *, hydra_context: HydraContext, task_function: TaskFunction, config: DictConfig
+    ) -> None:
+        """Does nothing; Hydra calls it after the constructor."""
 
-    def launch(self, job_overrides: Sequence[Sequence[str]], initial_job_idx: int) -> Sequence[JobReturn]:
-        """Hydra's own way to run points, which composes each again."""
+    def launch(
+        self, job_overrides: Sequence[Sequence[str]], initial_job_idx: int
+    ) -> Sequence[JobReturn]:
+        """Refuses Hydra's own way to run points, which composes each of them again."""
         raise ConfigError("hydra/sweeper: benchkit's launchers run under benchkit's sweeper only")
 
     def check(self, config: RunConfig, started: LaunchContext) -> None:
-        """Raises ConfigError where the ranks of a point do not divide over the agents that will run it."""
+        """Raises ConfigError if the ranks of a point cannot be divided evenly over its agents."""
         if config.world_size != "auto" and int(config.world_size) % started.count:
             raise ConfigError(
-                f"world_size={config.world_size}: does not divide over the {started.count} agents of "
-                f"{started.by}; allowed are multiples of {started.count}, and auto"
+                f"world_size={config.world_size}: does not divide over the {started.count} agents "
+                f"of {started.by}; allowed are multiples of {started.count}, and auto"
             )
 
     @abstractmethod
@@ -55,7 +59,7 @@ class InPlace(Launcher):
     """Runs one point after another in this process."""
 
     def __init__(self, **params: Any) -> None:
-        """Takes what `hydra.launcher` holds, which is nothing."""
+        """Accepts the parameters of `hydra.launcher`, of which there are none."""
 
     def run(self, points: Sequence[Point], folder: Path, report: Report) -> Iterator[str]:
         for point in points:

@@ -1,6 +1,6 @@
-"""Going on with a sweep that was interrupted: which of its points are still to be measured, and under what conditions.
+"""Going on with an interrupted sweep: which points are still to be measured, and how.
 
-A job that Slurm starts again goes on the same way.
+A job that Slurm starts again goes on in the same way.
 """
 
 import argparse
@@ -19,7 +19,9 @@ RETRY: Mapping[str, tuple[str, ...]] = {
     "failed": (*record.UNFINISHED, "error", "crash", "timeout", "oom", "invalid"),
     "all": tuple(status for status in record.STATUSES if status != "ok"),
 }
-"""Per value of --retry the statuses of points that are measured again."""
+"""Per value of --retry, the statuses of points that are measured again."""
+OWN_SETTING = re.compile(r"hydra\.(sweeper\.(resume|retry|force)|sweep\.dir='/.*')")
+"""An override that Resume.as_overrides() adds."""
 
 
 @dataclass(frozen=True)
@@ -29,7 +31,7 @@ class Resume:
     Attributes:
         folder: of the sweep.
         retry: which finished points are measured again; a key of RETRY.
-        force: whether other software, hosts or agents than the sweep began with are accepted.
+        force: accepts other software, hosts or agents than those that the sweep began with.
     """
 
     folder: Path
@@ -37,7 +39,7 @@ class Resume:
     force: bool = False
 
     def as_overrides(self) -> list[str]:
-        """The settings of benchkit's sweeper that say the same to Hydra."""
+        """Returns the same settings as overrides of benchkit's sweeper."""
         quoted = str(self.folder.resolve()).replace("\\", "\\\\").replace("'", "\\'")
         return [
             f"hydra.sweeper.resume='{quoted}'",
@@ -55,9 +57,10 @@ class Parser(argparse.ArgumentParser):
 
 
 def parse(arguments: Sequence[str]) -> list[str]:
-    """A command line as Hydra is to see it: --resume and its companions become settings of the sweeper.
+    """Turns --resume and its companions into settings of the sweeper, which Hydra understands.
 
-    Without overrides of its own, `--resume DIR` repeats the arguments that the sweep in DIR was started with.
+    Without overrides of its own, `--resume DIR` repeats the arguments that the sweep in DIR was
+    started with.
 
     Raises:
         ConfigError: the flags make no sense, or DIR holds no sweep.
@@ -69,38 +72,40 @@ def parse(arguments: Sequence[str]) -> list[str]:
     flags, others = parser.parse_known_args(list(arguments))
     if flags.resume is None:
         if flags.retry or flags.force:
-            raise ConfigError(f"{'--retry' if flags.retry else '--force'}: allowed only with --resume DIR")
+            flag = "--retry" if flags.retry else "--force"
+            raise ConfigError(f"{flag}: allowed only with --resume DIR")
         return list(arguments)
     if not flags.resume.is_dir():
         raise ConfigError(f"--resume {flags.resume}: no such folder")
-    if not any(is_override(each) for each in others):
+    if not any(is_override(argument) for argument in others):
         remembered = manifest.read(flags.resume).arguments
         if not remembered:
             raise ConfigError(
-                f"--resume {flags.resume}: the sweep does not say how it was started; repeat its overrides"
+                f"--resume {flags.resume}: the sweep does not say how it was started; "
+                "repeat its overrides"
             )
         others = [*others, *remembered]
-    return [*others, *Resume(flags.resume, flags.retry or "none", flags.force).as_overrides()]
+    settings = Resume(flags.resume, flags.retry or "none", flags.force)
+    return [*others, *settings.as_overrides()]
 
 
 def is_override(argument: str) -> bool:
-    """Whether an argument is for Hydra's grammar: no flag, nor a flag's value such as a folder."""
+    """Tells an override of Hydra's grammar from a flag, or a flag's value such as a folder."""
     return argument.startswith("~") or ("=" in argument and not argument.startswith("-"))
 
 
 def without_settings(arguments: Iterable[str]) -> list[str]:
-    """A command line without what as_overrides() adds."""
-    return [
-        each for each in arguments if not re.match(r"hydra\.(sweeper\.(resume|retry|force)|sweep\.dir='/.*')", each)
-    ]
+    """Returns a command line without the overrides that Resume.as_overrides() adds."""
+    return [argument for argument in arguments if not OWN_SETTING.match(argument)]
 
 
 def settled_status(folder: Path, retry: str = "none", world_size: int | None = None) -> str:
-    """How the point in a folder ended; "" where it is still to be measured, or again.
+    """Returns how the point in a folder ended; "" if it is to be measured, or measured again.
 
     Args:
+        folder: of the point.
         retry: which ends do not count; a key of RETRY.
-        world_size: the number of ranks that the point would now have; None where that is not known.
+        world_size: the number of ranks that the point would have now; None if unknown.
     """
     content = record.read_in(folder) or {}
     status = content.get("status")
@@ -112,19 +117,24 @@ def settled_status(folder: Path, retry: str = "none", world_size: int | None = N
 
 
 def differences(before: Mapping[str, str], now: Mapping[str, str]) -> dict[str, list[str]]:
-    """What a sweep began with and goes on with, by name, where they differ."""
-    return {name: [before[name], now[name]] for name in before if name in now and before[name] != now[name]}
+    """Returns what differs between the beginning of a sweep and now, as [then, now] by name."""
+    return {
+        name: [value, now[name]]
+        for name, value in before.items()
+        if name in now and value != now[name]
+    }
 
 
 def described(differing: Mapping[str, Sequence[str]]) -> str:
-    """Differences in words: "torch 2.12.0 then, 2.13.0 now"."""
+    """Puts differences into words: "torch 2.12.0 then, 2.13.0 now"."""
     return "; ".join(
-        f"{name} {before or 'none'} then, {now or 'none'} now" for name, (before, now) in differing.items()
+        f"{name} {before or 'none'} then, {now or 'none'} now"
+        for name, (before, now) in differing.items()
     )
 
 
 def finished_elsewhere(content: Mapping[str, Any], world_size: int) -> bool:
-    """Whether a finished record of `world_size: auto` is of another number of ranks than there would be now."""
+    """Tells whether a point of `world_size: auto` ran with another number of ranks than now."""
     config = content.get("config")
     asked = config.get("world_size") if isinstance(config, dict) else None
     return asked == "auto" and content.get("world_size") != world_size

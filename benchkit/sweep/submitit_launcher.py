@@ -1,7 +1,8 @@
-"""Hydra's launchers that hand the points of a sweep to submitit: on Slurm, all in one allocation, or on this machine.
+"""Hydra launchers that hand the points of a sweep to submitit, which runs them in Slurm or here.
 
-The configuration is hydra-submitit-launcher's; its own launchers give up at the first job that fails, and start
-every local job at once.
+In Slurm each point is a job, or all share one allocation. The configuration is that of
+hydra-submitit-launcher, whose own launchers give up at the first job that fails, and start every
+local job at once.
 """
 
 import os
@@ -22,13 +23,19 @@ from launch.agents.member import SweepEnds
 from launch.topology import LaunchContext
 
 SHARED_WITH_LOCAL = (
-    "timeout_min", "cpus_per_task", "gpus_per_node", "tasks_per_node", "mem_gb", "nodes", "name", "stderr_to_stdout",
+    "timeout_min", "cpus_per_task", "gpus_per_node", "tasks_per_node", "mem_gb", "nodes", "name",
+    "stderr_to_stdout",
 )  # fmt: skip
-"""submitit's parameters that every kind of executor takes; the others carry their executor's name."""
+"""submitit's parameters that every executor takes; the others have their executor's prefix."""
 
 
 class Submitting(Launcher):
-    """Submits, waits, and tells of each point as it ends."""
+    """Submits points, waits for them, and reports each as it ends.
+
+    Attributes:
+        cluster: submitit's name of the executor.
+        packed: whether one job runs all points.
+    """
 
     cluster: ClassVar[str] = ""
     packed: ClassVar[bool] = False
@@ -36,76 +43,109 @@ class Submitting(Launcher):
 
     def __init__(self, **params: Any) -> None:
         self._params: dict[str, Any] = {
-            name: OmegaConf.to_container(value, resolve=True) if OmegaConf.is_config(value) else value
+            name: OmegaConf.to_container(value, resolve=True)
+            if OmegaConf.is_config(value)
+            else value
             for name, value in params.items()
         }
         self.num_agents = int(self._params["nodes"] * self._params["tasks_per_node"])
 
     def check(self, config: RunConfig, started: LaunchContext) -> None:
-        """Raises ConfigError where ranks do not divide over the agents that a job will have."""
+        """Raises ConfigError if the ranks cannot be divided evenly over the agents of a job."""
         if started.count > 1:
-            raise ConfigError("launcher: what is submitted from several agents is submitted several times; start one")
+            raise ConfigError(
+                "launcher: what is submitted from several agents is submitted several times; "
+                "start one"
+            )
         for name in ("nodes", "tasks_per_node", "timeout_min", "array_parallelism"):
             if self._params.get(name, 1) < 1:
                 raise ConfigError(f"hydra.launcher.{name}={self._params[name]}: allowed is >= 1")
         if config.world_size != "auto" and int(config.world_size) % self.num_agents:
             raise ConfigError(
-                f"world_size={config.world_size}: does not divide over the {self.num_agents} agents of a job "
-                f"(hydra.launcher.nodes); allowed are multiples of {self.num_agents}, and auto"
+                f"world_size={config.world_size}: does not divide over the {self.num_agents} "
+                "agents of a job (hydra.launcher.nodes); "
+                f"allowed are multiples of {self.num_agents}, and auto"
             )
 
     def run(self, points: Sequence[Point], folder: Path, report: Report) -> Iterator[str]:
-        """Submits the points that no job of this sweep is still to run, and follows all."""
-        from benchkit.sweep.schedulers import Local, Slurm
+        """Submits the points that no earlier job of this sweep will run, and follows all jobs."""
+        from benchkit.sweep.local_queue import Local
+        from benchkit.sweep.slurm_queue import Slurm
         from benchkit.sweep.wait import follow, record_signature
 
-        executor = self.executor()  # refuses what is wrong before anything is touched
+        executor = self.executor()  # refuses wrong parameters before anything is touched
         if problem := record.shortage(folder):
             raise SweepEnds(problem)
         queue_of = Slurm if self.cluster == "slurm" else Local
         sweep = manifest.read(folder)
         queued = queue_of.still_there(sweep.jobs)
         waiting = {os.path.relpath(point.folder, folder.absolute()): point for point in points}
-        followed = [[waiting.pop(name) for name in job.folders if in_job(waiting.get(name))] for job in queued]
+        followed = []
+        for job in queued:
+            group = [waiting.pop(name) for name in job.folders if in_job(waiting.get(name))]
+            followed.append(group)
         rest = list(waiting.values())
         new_groups = [rest] if self.packed and rest else [[point] for point in rest]
-        warning_s, again = self._params.get("signal_delay_s", 0), self._params.get("max_num_timeout", 0)
-        jobs = [Job(group, folder.absolute(), warning_s, again) for group in new_groups]
-        stale = {point.folder: signature for point in rest if (signature := record_signature(point.folder))}
+        jobs = [self._job(group, folder) for group in new_groups]
+        signatures = {point.folder: record_signature(point.folder) for point in rest}
+        stale = {path: signature for path, signature in signatures.items() if signature}
         queue = queue_of(executor, jobs, queued)
         sweep.jobs = queue.submitted()
         sweep.write(folder)
         yield from follow([*followed, *new_groups], queue, report, stale)
 
+    def _job(self, points: list[Point], folder: Path) -> Job:
+        return Job(
+            points,
+            folder.absolute(),
+            signal_delay_s=self._params.get("signal_delay_s", 0),
+            max_num_timeout=self._params.get("max_num_timeout", 0),
+        )
+
     def executor(self) -> Any:
-        """submitit's executor with the parameters of hydra.launcher; raises ConfigError where one is wrong."""
+        """Returns submitit's executor with the parameters of hydra.launcher.
+
+        Raises:
+            ConfigError: a parameter is wrong, or there is no such executor here.
+        """
         import submitit
 
-        params = {name: value for name, value in self._params.items() if value is not None}
-        folder = params.pop("submitit_folder")
-        params.pop("max_num_timeout", None)
-        extra = params.pop("additional_parameters", {})
-        if self.cluster == "slurm":
-            bound = [f"--cpus-per-task={params['cpus_per_task']}"] if "cpus_per_task" in params else []
-            params["srun_args"] = ["--kill-on-bad-exit=0", *bound]  # agents that are left go on; srun forgets sbatch's
-            params["additional_parameters"] = {
-                name: value for name, value in extra.items() if value not in (None, False)
-            }
+        folder, params = self._executor_params()
         try:
             executor = submitit.AutoExecutor(folder=folder, cluster=self.cluster)
-            prefix = f"{self.cluster}_"
-            executor.update_parameters(
-                **{name if name in SHARED_WITH_LOCAL else prefix + name: value for name, value in params.items()}
-            )
+            executor.update_parameters(**params)
         except RuntimeError as error:
             raise ConfigError(
-                f"launcher={self.cluster}: {error} Allowed where sbatch and srun are; elsewhere submitit_local"
+                f"launcher={self.cluster}: {error} "
+                "Allowed where sbatch and srun are; elsewhere submitit_local"
             ) from None
         except (ValueError, TypeError, NameError) as error:
             raise ConfigError(f"hydra.launcher: {' '.join(str(error).split())}") from None
         return executor
 
+    def _executor_params(self) -> tuple[str, dict[str, Any]]:
+        """Returns submitit's folder, and its parameters by the names that it knows them by."""
+        params = {name: value for name, value in self._params.items() if value is not None}
+        folder = params.pop("submitit_folder")
+        params.pop("max_num_timeout", None)
+        extra = params.pop("additional_parameters", {})
+        if self.cluster == "slurm":
+            # Agents that are left go on when one has failed.
+            params["srun_args"] = ["--kill-on-bad-exit=0"]
+            if "cpus_per_task" in params:  # srun does not take it over from sbatch
+                params["srun_args"].append(f"--cpus-per-task={params['cpus_per_task']}")
+            params["additional_parameters"] = {
+                name: value for name, value in extra.items() if value not in (None, False)
+            }
+        prefix = f"{self.cluster}_"
+        return folder, {
+            name if name in SHARED_WITH_LOCAL else prefix + name: value
+            for name, value in params.items()
+        }
+
 
 def in_job(point: Point | None) -> bool:
-    """Whether a job that is still there has this point of ours before it."""
-    return point is not None and (record.read_in(point.folder) or {}).get("status") not in record.FINAL
+    """Tells whether a job submitted earlier is still to run this point; None: not of this sweep."""
+    if point is None:
+        return False
+    return (record.read_in(point.folder) or {}).get("status") not in record.FINAL

@@ -1,10 +1,8 @@
-"""The sweep as Hydra runs it: every point checked before the first one runs, the combined table at the end."""
+"""The sweep as Hydra runs it: all points are checked before the first runs, a table ends it."""
 
 import contextlib
 import logging
-import sys
 from collections.abc import Sequence
-from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -12,29 +10,23 @@ from hydra.core.plugins import Plugins
 from hydra.core.utils import configure_log
 from hydra.plugins import sweeper
 from hydra.types import HydraContext, TaskFunction
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import DictConfig
 
-import benchkit
-from benchkit import record
 from benchkit.api.registry import start_fork_server
 from benchkit.api.schema import RunConfig, as_dict
 from benchkit.config.compose import typed
 from benchkit.config.point_composer import PointComposer
 from benchkit.errors import ConfigError
-from benchkit.point.agents import current_agents, enter
-from benchkit.point.placement import resolve_world_size
 from benchkit.point.point import Point
+from benchkit.sweep import entries as sweep_entries
 from benchkit.sweep import folder as sweep_folder
-from benchkit.sweep import manifest
-from benchkit.sweep.agenda import Agenda, made_with, meeting_folder, prepared
+from benchkit.sweep.agenda import Agenda
+from benchkit.sweep.entries import Entry
 from benchkit.sweep.launchers import Launcher
-from benchkit.sweep.manifest import Entry
-from benchkit.sweep.resume import Resume, without_settings
+from benchkit.sweep.meeting import Meeting
+from benchkit.sweep.resume import Resume
 from launch import topology
-from launch.agents.group import EXCHANGE_TIMEOUT_S, Agents
-from launch.agents.join import join
-from launch.agents.member import Lost, SweepEnds
-from launch.agents.rendezvous import JoinError
+from launch.agents.member import SweepEnds
 
 log = logging.getLogger("benchkit")
 STATUSES: list[str] = []
@@ -42,7 +34,10 @@ STATUSES: list[str] = []
 
 
 class Sweeper(sweeper.Sweeper):
-    """Runs the product of all overrides, as Hydra's basic sweeper does, but checks values and ends with a table."""
+    """Runs the product of all overrides, as Hydra's basic sweeper does.
+
+    Unlike that, it checks the values of every point first, and ends with a table.
+    """
 
     def __init__(
         self,
@@ -52,47 +47,46 @@ class Sweeper(sweeper.Sweeper):
         retry: str = "none",
         force: bool = False,
     ) -> None:
-        """Takes what `hydra.sweeper` holds.
+        """Takes the parameters of `hydra.sweeper`; --resume sets the last three.
 
         Args:
-            params: overrides that a sweep's YAML brings, which the command line's follow and may replace.
+            params: overrides of a sweep's YAML; the command line's follow and may replace them.
             only_check: whether the sweep ends once every point has been checked.
-            resume: folder of a sweep to go on with; it and what follows are set by --resume.
+            resume: folder of a sweep to go on with.
             retry: which finished points are measured again; a key of resume.RETRY.
-            force: whether other software, hosts or agents than the sweep began with are accepted.
+            force: accepts other software, hosts or agents than those that the sweep began with.
         """
         self._params = params or {}
         self._only_check = only_check
         self._resume = Resume(Path(resume), retry, force) if resume else None
 
-    def setup(self, *, hydra_context: HydraContext, task_function: TaskFunction, config: DictConfig) -> None:
-        """Called by Hydra before sweep()."""
+    def setup(
+        self, *, hydra_context: HydraContext, task_function: TaskFunction, config: DictConfig
+    ) -> None:
+        """Makes the launcher; Hydra calls this before sweep()."""
         self._config = config
         self._context = hydra_context
         launcher = Plugins.instance().instantiate_launcher(
             hydra_context=hydra_context, task_function=task_function, config=config
         )
         if not isinstance(launcher, Launcher):
-            raise ConfigError("hydra/launcher: allowed are benchkit's own, by launcher=local|slurm|…")
+            raise ConfigError(
+                "hydra/launcher: allowed are benchkit's own, by launcher=local|slurm|…"
+            )
         self._launcher = launcher
 
     def sweep(self, arguments: list[str]) -> Any:
-        """Runs all points; what became of them is in STATUSES."""
+        """Runs all points; their statuses are in STATUSES afterwards."""
         configs, entries = self.compose(arguments)
         if self._only_check:
             if not self._resume:
                 folder = Path(self._config.hydra.sweep.dir)
                 sweep_folder.require_unused(folder, [entry.folder for entry in entries])
             return []
+        meeting = Meeting(self._config, self._launcher, self._resume, configs, entries)
         with contextlib.ExitStack() as held:
-            agents, agenda = self.meet(configs, entries, held)
-            points = [
-                Point(
-                    configs[index], (agenda.folder / agenda.folders[index]).absolute(), entries[index].overrides,
-                    self._launcher.num_agents, agenda.resumed_with,
-                )
-                for index in agenda.open
-            ]  # fmt: skip
+            agents, agenda = meeting.meet(held)
+            points = self._open_points(configs, entries, agenda)
             configure_log(self._config.hydra.job_logging)
             start_fork_server(point.config.suite for point in points)
             with agents.stopping_together():
@@ -104,8 +98,28 @@ class Sweeper(sweeper.Sweeper):
                 agents.wait_for_end()
         return []
 
+    def compose(self, arguments: list[str]) -> tuple[list[RunConfig], list[Entry]]:
+        """Composes and checks every point; raises ConfigError for the first that is wrong."""
+        composer = PointComposer(self._context.config_loader, self._config)
+        started = topology.detect_launcher()
+        own = [f"{name}={value}" for name, value in self._params.items()]
+        composed, configs = [], []
+        for number, overrides in enumerate(composer.product([*own, *arguments])):
+            point = composer.point(overrides, number)
+            config = typed(point.config)
+            self._launcher.check(config, started)
+            composed.append(point)
+            configs.append(config)
+        entries = sweep_entries.entries(
+            [sweep_entries.key_of(as_dict(config)) for config in configs],
+            [point.folder for point in composed],
+            [point.overrides for point in composed],
+        )
+        sweep_entries.require_folders_of_their_own(entries)
+        return configs, entries
+
     def run(self, points: Sequence[Point], agenda: Agenda, config: RunConfig) -> None:
-        """Agent 0's part: runs the points that are open, keeps the folder, and ends with the table."""
+        """Runs the open points on agent 0, keeps the sweep's folder, and ends with the table."""
         from benchkit.sweep.progress import Progress  # numpy is imported from here on
 
         folder = agenda.folder
@@ -116,84 +130,32 @@ class Sweeper(sweeper.Sweeper):
                 try:
                     for status in self._launcher.run(points, folder, progress.report):
                         tally.add(status)
-                except OSError as error:  # the disk: what is wrong with the command line was found before
+                except OSError as error:  # of the disk: a wrong command line was found before
                     raise SweepEnds(f"{folder}: {error}") from None
                 finally:
                     progress.stop()
         finally:
             STATUSES.extend(tally.statuses)
-            if tally.num_left:
-                log.warning("%d points are left; to go on: python -m benchkit --resume %s", tally.num_left, folder)
+            num_left = tally.num_left
+            if num_left:
+                log.warning(
+                    "%d points are left; to go on: python -m benchkit --resume %s",
+                    num_left,
+                    folder,
+                )
             if config.on_end:
-                sweep_folder.run_at_end(config.on_end, folder, tally.statuses, tally.num_left)
+                sweep_folder.run_at_end(config.on_end, folder, tally.statuses, num_left)
 
-    def meet(
-        self, configs: Sequence[RunConfig], entries: Sequence[Entry], held: contextlib.ExitStack
-    ) -> tuple[Agents, Agenda]:
-        """Meets the other agents of this start, where a launcher made several; all take agent 0's folder and points.
-
-        Args:
-            held: takes the claim on the folder.
-
-        Raises:
-            JoinError: the agents are about to run different things.
-            ConfigError: the folder is in use, or holds another sweep.
-        """
-        started = topology.detect_launcher()
-        traits = {
-            "benchkit": benchkit.__version__,
-            "torch": metadata.version("torch"),
-            "the command line": " ".join(sys.argv[1:]),
-            "the configuration": record.digest([as_dict(config) for config in configs]),
-        }
-        naming = str(OmegaConf.to_container(self._config.hydra.sweep, resolve=False)["dir"])  # type: ignore[index,call-overload]
-        agents = join(started, traits, meeting_folder(naming), configs[0].join_timeout_s)
-        if started.count > 1:
-            enter(agents)
-        wanted = manifest.Manifest(
-            without_settings(sys.argv[1:]), made_with(started, agents, self._launcher), list(entries)
-        )
-        world_sizes = self.world_sizes(configs)  # agents may ask each other for it
-        mine = self.prepare(wanted, world_sizes, held) if agents.first else (None, "")
-        try:
-            told, problem = agents.exchange(mine, EXCHANGE_TIMEOUT_S)[0]
-        except Lost as lost:
-            raise JoinError(f"{lost} before the first point") from None
-        if problem:
-            raise ConfigError(problem)
-        return agents, Agenda.from_json(told)
-
-    def prepare(
-        self, wanted: manifest.Manifest, world_sizes: Sequence[int | None], held: contextlib.ExitStack
-    ) -> tuple[dict[str, Any] | None, str]:
-        """Agent 0's part of meet(): takes the folder; returns the agenda as JSON, and why there is none."""
-        try:
-            folder = Path(self._config.hydra.sweep.dir)
-            agenda = prepared(folder, wanted, world_sizes, self._resume, held)
-            OmegaConf.save(self._config, folder / "multirun.yaml")
-        except (ConfigError, OSError) as error:
-            return None, str(error)
-        return agenda.to_json(), ""
-
-    def world_sizes(self, configs: Sequence[RunConfig]) -> list[int | None]:
-        """The number of ranks of each point; None where only the job that runs it will know."""
-        if not (self._resume and self._launcher.runs_here and any(c.world_size == "auto" for c in configs)):
-            return [None if config.world_size == "auto" else int(config.world_size) for config in configs]
-        return [resolve_world_size(config, current_agents()) for config in configs]
-
-    def compose(self, arguments: list[str]) -> tuple[list[RunConfig], list[Entry]]:
-        """Composes and checks every point; raises ConfigError for the first that is wrong."""
-        composer, started = PointComposer(self._context.config_loader, self._config), topology.detect_launcher()
-        own = [f"{name}={value}" for name, value in self._params.items()]
-        composed, configs = [], []
-        for number, overrides in enumerate(composer.product([*own, *arguments])):
-            composed.append(composer.point(overrides, number))
-            configs.append(typed(composed[-1].config))
-            self._launcher.check(configs[-1], started)
-        entries = manifest.entries(
-            [manifest.key_of(as_dict(config)) for config in configs],
-            [point.folder for point in composed],
-            [point.overrides for point in composed],
-        )
-        manifest.require_folders_of_their_own(entries)
-        return configs, entries
+    def _open_points(
+        self, configs: Sequence[RunConfig], entries: Sequence[Entry], agenda: Agenda
+    ) -> list[Point]:
+        return [
+            Point(
+                configs[index],
+                (agenda.folder / agenda.folders[index]).absolute(),
+                entries[index].overrides,
+                self._launcher.num_agents,
+                agenda.resumed_with,
+            )
+            for index in agenda.open
+        ]

@@ -1,4 +1,4 @@
-"""Waits for submitted points: tells of each as it ends, and writes down what a job that was killed could not."""
+"""Waits for submitted points: reports each as it ends, and records the end of killed jobs."""
 
 import logging
 import time
@@ -11,16 +11,16 @@ from typing import Any
 
 from benchkit import record
 from benchkit.point.point import Point, Report
-from benchkit.sweep.schedulers import Queue, State
+from benchkit.sweep.job_queue import Queue, State
 from benchkit.sweep.slurm_job import note_end
 
 POLL_INTERVAL_S = (0.5, 10.0)
-"""Seconds between two looks: at first, and after a while."""
+"""Seconds between two looks at the queue: at first, and after a while."""
 SETTLING_S = 15.0
-"""After a job's end, how long a shared file system may take to show what it wrote."""
+"""Seconds after a job's end in which a shared file system may still come to show what it wrote."""
 log = logging.getLogger("benchkit")
 Signature = tuple[int, int]
-"""Of a record file: its inode and when it was written."""
+"""Of a record file: its inode, and when it was written, in ns."""
 
 
 def follow(
@@ -31,45 +31,52 @@ def follow(
 ) -> Iterator[str]:
     """Yields the status of every point of every job as it ends.
 
+    After an interruption the jobs' own records are all there is, and all that is needed.
+
     Args:
         points: of each job.
+        queue: of the same jobs, in the same order.
         report: takes the record of each point that has ended.
-        stale: by a point's folder which record is of an earlier attempt, and no answer to this one.
-
-    Where nobody waits any more the jobs' own records are all there is, and all that is needed.
+        stale: by a point's folder, the record of an earlier attempt, which does not count now.
     """
     waiting = [(job, point) for job, group in enumerate(points) for point in group]
-    total, ended_at = len(waiting), dict[int, float]()
-    said, pause_s = "", POLL_INTERVAL_S[0]
+    total = len(waiting)
+    ended_at: dict[int, float] = {}
+    last_summary = ""
+    pause_s = POLL_INTERVAL_S[0]
     try:
         while True:
             states = queue.states()
             for job, point in list(waiting):
-                if found := conclusion(point, job, states[job], ended_at, queue, stale):
+                found = conclusion(point, job, states[job], ended_at, queue, stale)
+                if found:
                     report(found)
                     waiting.remove((job, point))
                     pause_s = POLL_INTERVAL_S[0]
                     yield str(found["status"])
             if not waiting:
                 return
-            if (saying := summary(states)) != said:
-                log.info("%s: %s", queue.name, saying)
-                said = saying
+            if (line := summary(states)) != last_summary:
+                log.info("%s: %s", queue.name, line)
+                last_summary = line
             time.sleep(pause_s)
             pause_s = min(POLL_INTERVAL_S[1], pause_s * 1.1)
     except (KeyboardInterrupt, GeneratorExit):
-        log.warning("%d of %d points have ended; %s", total - len(waiting), total, queue.interrupt())
+        ended = total - len(waiting)
+        log.warning("%d of %d points have ended; %s", ended, total, queue.interrupt())
         raise
 
 
 def summary(states: Sequence[State]) -> str:
-    """How many jobs are in which state, and why those wait that do: "2 running, 3 pending (Priority)"."""
-    return ", ".join(
-        f"{count} {word.lower()}" + (f" ({detail})" if detail and word == "PENDING" else "")
-        for (word, detail), count in Counter(
-            (state.word, state.detail if state.word == "PENDING" else "") for state in states if not state.status
-        ).items()
-    ) or "ended"  # fmt: skip
+    """Counts jobs by state, with the reason of pending ones: "2 running, 3 pending (Priority)"."""
+    counts: Counter[str] = Counter()
+    for state in states:
+        if state.status:
+            continue
+        is_explained = state.word == "PENDING" and state.detail
+        reason = f" ({state.detail})" if is_explained else ""
+        counts[state.word.lower() + reason] += 1
+    return ", ".join(f"{count} {text}" for text, count in counts.items()) or "ended"
 
 
 def conclusion(
@@ -80,33 +87,44 @@ def conclusion(
     queue: Queue,
     stale: Mapping[Path, Signature],
 ) -> dict[str, Any] | None:
-    """A point's record once nothing more will happen to it, else None."""
-    there = fresh_record(point, stale)
-    if there and there["status"] in record.FINAL:
-        return there
+    """Returns a point's record once nothing more will happen to it, else None.
+
+    Args:
+        point: of the job.
+        job: its number in the queue.
+        state: of the job.
+        ended_at: by job, when its end was first seen, in seconds of the monotonic clock; updated.
+        queue: of the job.
+        stale: by a point's folder, the record of an earlier attempt.
+    """
+    found = fresh_record(point, stale)
+    if found and found["status"] in record.FINAL:
+        return found
     if not state.status:
         ended_at.pop(job, None)
         return None
-    if there and there["status"] == state.status:
-        return there
+    if found and found["status"] == state.status:
+        return found
     if time.monotonic() - ended_at.setdefault(job, time.monotonic()) < SETTLING_S:
         return None
-    known = "in this point" if there else "no record of this point"
+    known = "in this point" if found else "no record of this point"
     output = f"see {queue.output(job)}" if queue.output(job).exists() else ""
-    said = " ".join(part for part in (f"{queue.name}:", state.word, state.detail) if part)
-    message = "; ".join(part for part in (said, known, output) if part)
+    cause = " ".join(filter(None, (f"{queue.name}:", state.word, state.detail)))
+    message = "; ".join(filter(None, (cause, known, output)))
     return note_end(point, state.status, message, lambda: fresh_record(point, stale))
 
 
 def fresh_record(point: Point, stale: Mapping[Path, Signature]) -> dict[str, Any] | None:
-    """The record of this attempt at a point; None where there is none yet."""
+    """Returns the record of this attempt at a point; None if there is none yet."""
     signature = record_signature(point.folder)
-    return None if signature and signature == stale.get(point.folder) else point.record()
+    if signature and signature == stale.get(point.folder):
+        return None
+    return point.record()
 
 
 def record_signature(folder: Path) -> Signature | None:
-    """What tells a record from the one that replaces it; None where there is none."""
+    """Returns what tells a record from the one that replaces it; None if there is no record."""
     with suppress(OSError):
-        told = (folder / record.FILE_NAME).stat()
-        return told.st_ino, told.st_mtime_ns
+        status = (folder / record.FILE_NAME).stat()
+        return status.st_ino, status.st_mtime_ns
     return None

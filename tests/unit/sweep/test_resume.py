@@ -13,9 +13,10 @@ from benchkit import record
 from benchkit.errors import ConfigError
 from benchkit.point import claim, recording
 from benchkit.point.claim import Owner, claimed, this_process
-from benchkit.sweep import manifest, resume
+from benchkit.sweep import entries, manifest, resume
+from benchkit.sweep.entries import Entry
 from benchkit.sweep.folder import Tally
-from benchkit.sweep.manifest import Entry, Manifest
+from benchkit.sweep.manifest import Manifest
 from launch.agents.member import SweepEnds
 from tests.support.cli import ROOT
 
@@ -111,26 +112,26 @@ def test_other_arguments_are_left_alone():
 
 
 def test_the_same_configuration_twice_is_two_points():
-    twice = manifest.entries(["k", "l", "k"], ["0", "1", "2"], [[], [], []])
+    twice = entries.entries(["k", "l", "k"], ["0", "1", "2"], [[], [], []])
     assert [entry.identity for entry in twice] == [("k", 0), ("l", 0), ("k", 1)]
 
 
 def test_points_keep_their_folders_and_new_ones_get_free_ones():
-    before = manifest.entries(["a", "b"], ["0", "1"], [["a"], ["b"]])
-    now = manifest.entries(["c", "b", "a", "b"], ["0", "1", "2", "3"], [["c"], ["b"], ["a"], ["b"]])
-    assert [(each.key, each.folder) for each in manifest.merged(before, now)] == [
+    before = entries.entries(["a", "b"], ["0", "1"], [["a"], ["b"]])
+    now = entries.entries(["c", "b", "a", "b"], ["0", "1", "2", "3"], [["c"], ["b"], ["a"], ["b"]])
+    assert [(each.key, each.folder) for each in entries.merged(before, now)] == [
         ("c", "2"), ("b", "1"), ("a", "0"), ("b", "3"),
     ]  # fmt: skip
 
 
 def test_two_points_in_one_folder_are_refused():
     with pytest.raises(ConfigError, match="a=1 and a=2 would share the folder"):
-        manifest.require_folders_of_their_own([Entry("k", 0, "same", ["a=1"]), Entry("l", 0, "./same", ["a=2"])])
+        entries.require_folders_of_their_own([Entry("k", 0, "same", ["a=1"]), Entry("l", 0, "./same", ["a=2"])])
 
 
 def test_a_manifest_is_read_as_it_was_written(tmp_path):
     job = manifest.Submitted("12_3", "12_3.err", ["/sweep/0"])
-    written = Manifest(["-m", "a=1,1"], {"torch": "2"}, manifest.entries(["k"] * 2, ["0", "1"], [["a=1"]] * 2), [job])
+    written = Manifest(["-m", "a=1,1"], {"torch": "2"}, entries.entries(["k"] * 2, ["0", "1"], [["a=1"]] * 2), [job])
     written.write(tmp_path)
     assert manifest.read(tmp_path) == written
 
@@ -141,7 +142,7 @@ def test_an_older_sweep_is_known_by_its_records(tmp_path):
     (tmp_path / "3").mkdir()
     (tmp_path / "3" / record.FILE_NAME).write_text("{half")
     found = manifest.read(tmp_path)
-    again = manifest.key_of({"seed": 1, "timeout_s": 600})
+    again = entries.key_of({"seed": 1, "timeout_s": 600})
     assert [(each.folder, each.occurrence) for each in found.points] == [("1", 0), ("2", 0), ("10", 1)]
     assert found.points[1].key == found.points[2].key == again
 
@@ -233,7 +234,7 @@ def test_an_attempt_is_never_overwritten(tmp_path):
 def test_a_point_stays_in_its_sweeps_folder(tmp_path, folder):
     entry = Entry("k", 0, folder, [])
     with pytest.raises(ConfigError, match=r"allowed is a folder below hydra\.sweep\.dir"):
-        manifest.require_folders_of_their_own([entry])
+        entries.require_folders_of_their_own([entry])
     Manifest([], {}, [entry]).write(tmp_path)
     with pytest.raises(ConfigError, match="allowed is a folder below the sweep's"):
         manifest.read(tmp_path)

@@ -10,11 +10,13 @@ import pytest
 from benchkit import record
 from benchkit.errors import ConfigError
 from benchkit.point.point import Point
-from benchkit.sweep import schedulers, slurm_job
+from benchkit.sweep import slurm_job, slurm_queue
 from benchkit.sweep import wait as following
+from benchkit.sweep.job_queue import State
 from benchkit.sweep.manifest import Submitted
-from benchkit.sweep.schedulers import State, slurm_state
-from benchkit.sweep.slurm_job import Job, in_seconds
+from benchkit.sweep.slurm_job import Job
+from benchkit.sweep.slurm_queue import slurm_state
+from benchkit.sweep.squeue import in_seconds
 from benchkit.sweep.submitit_launcher import Submitting
 from benchkit.sweep.wait import follow, summary
 from launch.signals import StopRequested
@@ -211,6 +213,6 @@ def test_a_slurm_that_does_not_answer_ends_nothing(monkeypatch):
         subprocess.CompletedProcess([], 1, "", "slurm_load_jobs error: Unable to contact slurm controller"),
         subprocess.CompletedProcess([], 1, "", "slurm_load_jobs error: Invalid job id specified"),
     ]
-    monkeypatch.setattr(schedulers.subprocess, "run", lambda *_, **__: answers.pop(0))
-    slurm = schedulers.Slurm(None, [], [Submitted("7_0", "7_0.err", [])])
+    monkeypatch.setattr(slurm_queue.subprocess, "run", lambda *_, **__: answers.pop(0))
+    slurm = slurm_queue.Slurm(None, [], [Submitted("7_0", "7_0.err", [])])
     assert [slurm.states()[0].word for _ in range(3)] == ["RUNNING", "RUNNING", "GONE"]

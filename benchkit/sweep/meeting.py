@@ -1,0 +1,133 @@
+"""The meeting of all agents before the first point: they agree on one folder and one agenda."""
+
+import contextlib
+import itertools
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+from omegaconf import DictConfig, OmegaConf
+
+import benchkit
+from benchkit import record
+from benchkit.api.schema import RunConfig, as_dict
+from benchkit.checkout import checkout
+from benchkit.errors import ConfigError
+from benchkit.point.agents import current_agents, enter
+from benchkit.point.placement import resolve_world_size
+from benchkit.sweep.agenda import Agenda, prepared
+from benchkit.sweep.entries import Entry
+from benchkit.sweep.launchers import Launcher
+from benchkit.sweep.manifest import Manifest
+from benchkit.sweep.resume import Resume, without_settings
+from launch import topology
+from launch.agents.group import EXCHANGE_TIMEOUT_S, Agents
+from launch.agents.join import join
+from launch.agents.member import Lost
+from launch.agents.rendezvous import JoinError
+from launch.topology import LaunchContext
+
+
+@dataclass(frozen=True)
+class Meeting:
+    """What one agent brings to the meeting.
+
+    Attributes:
+        hydra_config: the composed configuration, with Hydra's own node.
+        launcher: runs the points.
+        asked: what --resume asks for; None for a fresh sweep.
+        configs: of all points of the command line.
+        entries: of the same points, in the same order.
+    """
+
+    hydra_config: DictConfig
+    launcher: Launcher
+    asked: Resume | None
+    configs: Sequence[RunConfig]
+    entries: Sequence[Entry]
+
+    def meet(self, held: contextlib.ExitStack) -> tuple[Agents, Agenda]:
+        """Joins the other agents that a launcher started; all take agent 0's folder and agenda.
+
+        Args:
+            held: takes over the claim on the sweep's folder.
+
+        Raises:
+            JoinError: the agents are about to run different things.
+            ConfigError: the folder is in use, or holds another sweep.
+        """
+        started = topology.detect_launcher()
+        traits = {
+            "benchkit": benchkit.__version__,
+            "torch": metadata.version("torch"),
+            "the command line": " ".join(sys.argv[1:]),
+            "the configuration": record.digest([as_dict(config) for config in self.configs]),
+        }
+        hydra_sweep: Any = OmegaConf.to_container(self.hydra_config.hydra.sweep, resolve=False)
+        place = meeting_folder(str(hydra_sweep["dir"]))
+        agents = join(started, traits, place, self.configs[0].join_timeout_s)
+        if started.count > 1:
+            enter(agents)
+        conditions = made_with(started, agents, self.launcher)
+        wanted = Manifest(without_settings(sys.argv[1:]), conditions, list(self.entries))
+        world_sizes = self.world_sizes()  # on every agent: agents may ask each other for it
+        answer = self.prepare(wanted, world_sizes, held) if agents.first else (None, "")
+        try:
+            content, problem = agents.exchange(answer, EXCHANGE_TIMEOUT_S)[0]
+        except Lost as lost:
+            raise JoinError(f"{lost} before the first point") from None
+        if problem:
+            raise ConfigError(problem)
+        return agents, Agenda.from_json(content)
+
+    def prepare(
+        self, wanted: Manifest, world_sizes: Sequence[int | None], held: contextlib.ExitStack
+    ) -> tuple[dict[str, Any] | None, str]:
+        """Takes the folder on agent 0; returns the agenda as JSON, or None and the problem."""
+        try:
+            folder = Path(self.hydra_config.hydra.sweep.dir)
+            agenda = prepared(folder, wanted, world_sizes, self.asked, held)
+            OmegaConf.save(self.hydra_config, folder / "multirun.yaml")
+        except (ConfigError, OSError) as error:
+            return None, str(error)
+        return agenda.to_json(), ""
+
+    def world_sizes(self) -> list[int | None]:
+        """Returns each point's number of ranks; None where only the job that runs it will know."""
+        is_auto = [config.world_size == "auto" for config in self.configs]
+        if self.asked and self.launcher.runs_here and any(is_auto):
+            return [resolve_world_size(config, current_agents()) for config in self.configs]
+        return [
+            None if config.world_size == "auto" else int(config.world_size)
+            for config in self.configs
+        ]
+
+
+def made_with(started: LaunchContext, agents: Agents, launcher: Launcher) -> dict[str, str]:
+    """Returns the software, hosts and launcher that a resumed sweep must share with its start."""
+    code = checkout()
+    shared = {
+        "benchkit": benchkit.__version__,
+        "commit": "+".join(filter(None, (code["git_commit"], code["git_diff_hash"]))),
+        "torch": metadata.version("torch"),
+        "launcher": started.by if launcher.runs_here else type(launcher).__name__,
+    }
+    if not launcher.runs_here:  # Slurm chooses the hosts
+        return shared
+    hosts = " ".join(sorted({member.host for member in agents.members}))
+    return {**shared, "hosts": hosts, "agents": str(started.count)}
+
+
+def meeting_folder(naming: str) -> Path:
+    """Returns the folder where agents meet.
+
+    It is the leading part of the sweep's folder without a time stamp, which is the same for all
+    agents.
+
+    Args:
+        naming: hydra.sweep.dir before its interpolations such as ${now:…} are resolved.
+    """
+    return Path(*itertools.takewhile(lambda part: "${" not in part, Path(naming).parts))
