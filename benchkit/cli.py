@@ -16,7 +16,7 @@ from omegaconf import DictConfig
 from omegaconf.errors import OmegaConfBaseException
 from yaml import YAMLError
 
-from benchkit.config import compose
+from benchkit.config import compose, messages
 from benchkit.errors import ConfigError
 from benchkit.sweep import resume, sweeper
 from launch import topology
@@ -39,7 +39,7 @@ def main() -> int:
     try:
         compose.register()
         if {"--help", "-h"} & set(sys.argv[1:]):
-            print(compose.help_text(config_folders(sys.argv[1:])))
+            print(messages.help_text(config_folders(sys.argv[1:])))
             return EXIT_OK
         run_hydra(multirun_first(resume.parse(sys.argv[1:])))
     except BrokenPipeError:  # `--help | head`
@@ -70,7 +70,7 @@ def check(arguments: Sequence[str]) -> str:
 
 def in_one_line(refusal: Exception) -> str:
     """One line for one of REFUSALS; several for a missing suite, which lists all suites."""
-    return str(refusal) if isinstance(refusal, ConfigError | JoinError) else compose.explain(refusal)
+    return str(refusal) if isinstance(refusal, ConfigError | JoinError) else messages.explain(refusal)
 
 
 def complain(message: str) -> None:
@@ -121,7 +121,7 @@ def set_per_point(arguments: list[str]) -> list[str]:
     """
     if any(argument.startswith("+suite=") and "," not in argument for argument in arguments):
         return arguments
-    own = compose.keys_of_suites()
+    own = messages.keys_of_suites()
     parsed = [(argument, *argument.partition("=")[::2]) for argument in arguments]
     return [
         f"{key}=choice({value})" if key.split(".")[0] in own and value and not varies(argument) else argument

@@ -1,1 +1,4 @@
-"""From YAML and the command line to typed configurations. Only this package and benchkit.sweep.sweeper know Hydra."""
+"""Makes typed configurations from YAML and the command line.
+
+Only this package, benchkit.sweep and benchkit.cli know Hydra.
+"""

@@ -15,7 +15,7 @@ from hydra.core.override_parser.types import Override
 from omegaconf import DictConfig, OmegaConf, open_dict, read_write
 
 NUMBERED = "${hydra.job.num}"
-"""hydra.sweep.subdir where it is not set otherwise."""
+"""hydra.sweep.subdir if it is not set otherwise."""
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,7 @@ class Composed:
     Attributes:
         config: without Hydra's own node, which is the larger part.
         overrides: those that are not for Hydra itself, as a record stores them.
-        folder: below the sweep's, by hydra.sweep.subdir.
+        folder: relative to the sweep's folder, named by hydra.sweep.subdir.
     """
 
     config: DictConfig
@@ -35,7 +35,13 @@ class Composed:
 
 @dataclass(frozen=True)
 class Base:
-    """The points of one choice of groups, without any values: with Hydra's own node, and without."""
+    """The configuration of one choice of groups, before any values are set.
+
+    Attributes:
+        whole: with Hydra's own node.
+        own: without it.
+        naming: hydra.sweep.subdir before its interpolations are resolved.
+    """
 
     whole: DictConfig
     own: DictConfig
@@ -44,7 +50,13 @@ class Base:
 
 @dataclass(frozen=True)
 class Parsed:
-    """A point's overrides: all, what shapes it (groups, additions, deletions), and what only sets values."""
+    """The overrides of a point.
+
+    Attributes:
+        every: all of them.
+        shape: those that shape the point: groups, additions, deletions.
+        values: those that only set values.
+    """
 
     every: list[Override]
     shape: tuple[str, ...]
@@ -57,7 +69,10 @@ class Parsed:
 
 
 class PointComposer:
-    """Returns what `ConfigLoader.load_sweep_config` would, in parts; every method raises what Hydra raises."""
+    """Composes what `ConfigLoader.load_sweep_config` would, in parts.
+
+    Every method raises what Hydra raises.
+    """
 
     def __init__(self, loader: Any, master_config: DictConfig) -> None:
         self._loader = loader
@@ -65,24 +80,26 @@ class PointComposer:
         self._bases: dict[tuple[str, ...], Base] = {}
 
     def product(self, arguments: Sequence[str]) -> list[list[str]]:
-        """The overrides of every point of a sweep: all combinations of the values that its arguments list."""
-        from hydra._internal.core_plugins.basic_sweeper import BasicSweeper  # not before Hydra has found its plugins
+        """Returns the overrides of every point: all combinations of the values in the arguments."""
+        # Hydra must have found its plugins before this import.
+        from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
 
-        parsed = OverridesParser.create(config_loader=self._loader).parse_overrides(list(arguments))
+        parser = OverridesParser.create(config_loader=self._loader)
+        parsed = parser.parse_overrides(list(arguments))
         return [list(overrides) for overrides in BasicSweeper.split_arguments(parsed, None)[0]]
 
     def point(self, overrides: Sequence[str], number: int) -> Composed:
-        """The point of a sweep that has this number."""
+        """Composes the point of a sweep that has these overrides and this number."""
         parsed = self._parse(overrides)
         base = self._base(parsed.shape)
         config = copy.deepcopy(base.own)
         self._loader._apply_overrides_to_config(parsed.values, config)
-        given = [str(override.input_line) for override in parsed.own]
+        own_overrides = [str(override.input_line) for override in parsed.own]
         folder = str(number) if base.naming == NUMBERED else self._subfolder(parsed, number)
-        return Composed(config, given, folder)
+        return Composed(config, own_overrides, folder)
 
     def whole(self, overrides: Sequence[str]) -> DictConfig:
-        """A point with Hydra's own node."""
+        """Composes a point with Hydra's own node."""
         return self._whole(self._parse(overrides))
 
     def _whole(self, parsed: Parsed) -> DictConfig:
@@ -93,12 +110,15 @@ class PointComposer:
             point.hydra.sweep.dir = self._master.hydra.sweep.dir
             point.hydra.overrides.task = [override.input_line for override in parsed.own]
             point.hydra.job.override_dirname = get_overrides_dirname(
-                parsed.own, exclude_keys=naming.exclude_keys, item_sep=naming.item_sep, kv_sep=naming.kv_sep
+                parsed.own,
+                exclude_keys=naming.exclude_keys,
+                item_sep=naming.item_sep,
+                kv_sep=naming.kv_sep,
             )
         return point
 
     def _subfolder(self, parsed: Parsed, number: int) -> str:
-        """What hydra.sweep.subdir says for the point of this number."""
+        """Returns hydra.sweep.subdir resolved for the point of this number."""
         point = self._whole(parsed)
         with read_write(point), open_dict(point):
             point.hydra.job.num = number
@@ -128,10 +148,9 @@ class PointComposer:
         return Parsed(parsed, shape, values)
 
     def _sets_a_value(self, override: Override) -> bool:
-        """True for a plain `key=value`: not a choice of group, not an addition or a deletion."""
-        plain = not (override.is_add() or override.is_force_add() or override.is_delete() or override.package)
-        return (
-            plain
-            and not override.is_hydra_override()
-            and not self._loader.repository.group_exists(override.key_or_group)
-        )
+        """Tells a plain `key=value` from a choice of group, an addition or a deletion."""
+        if override.is_add() or override.is_force_add() or override.is_delete():
+            return False
+        if override.package or override.is_hydra_override():
+            return False
+        return not self._loader.repository.group_exists(override.key_or_group)
