@@ -145,7 +145,7 @@ class Submitting(Launcher):
 
 
 def in_job(point: Point | None) -> bool:
-    """Tells whether a job submitted earlier is still to run this point; None: not of this sweep."""
+    """Tells whether a job submitted earlier is still to run this point; None is no open point."""
     if point is None:
         return False
     return (record.read_in(point.folder) or {}).get("status") not in record.FINAL

@@ -31,8 +31,6 @@ def follow(
 ) -> Iterator[str]:
     """Yields the status of every point of every job as it ends.
 
-    After an interruption the jobs' own records are all there is, and all that is needed.
-
     Args:
         points: of each job.
         queue: of the same jobs, in the same order.
@@ -48,8 +46,7 @@ def follow(
         while True:
             states = queue.states()
             for job, point in list(waiting):
-                found = conclusion(point, job, states[job], ended_at, queue, stale)
-                if found:
+                if found := conclusion(point, job, states[job], ended_at, queue, stale):
                     report(found)
                     waiting.remove((job, point))
                     pause_s = POLL_INTERVAL_S[0]
@@ -62,6 +59,7 @@ def follow(
             time.sleep(pause_s)
             pause_s = min(POLL_INTERVAL_S[1], pause_s * 1.1)
     except (KeyboardInterrupt, GeneratorExit):
+        # From here on the jobs' own records are all there is, and all that is needed.
         ended = total - len(waiting)
         log.warning("%d of %d points have ended; %s", ended, total, queue.interrupt())
         raise
