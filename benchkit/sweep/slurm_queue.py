@@ -80,8 +80,9 @@ class Slurm:
             )
         except (OSError, subprocess.TimeoutExpired) as error:
             return "", str(error)
-        refused = done.returncode and "Invalid job id" not in done.stderr
-        return done.stdout, done.stderr.strip() if refused else ""
+        if done.returncode == 0 or "Invalid job id" in done.stderr:
+            return done.stdout, ""
+        return "", done.stderr.strip() or f"squeue ended with {done.returncode}"
 
 
 def described(submitted: Sequence[Any], jobs: Sequence[Job]) -> list[Submitted]:

@@ -211,8 +211,9 @@ def test_a_slurm_that_does_not_answer_ends_nothing(monkeypatch):
     answers = [
         subprocess.CompletedProcess([], 0, "7_0|RUNNING|None|n1\n", ""),
         subprocess.CompletedProcess([], 1, "", "slurm_load_jobs error: Unable to contact slurm controller"),
+        subprocess.CompletedProcess([], -signal.SIGKILL, "", ""),
         subprocess.CompletedProcess([], 1, "", "slurm_load_jobs error: Invalid job id specified"),
     ]
     monkeypatch.setattr(slurm_queue.subprocess, "run", lambda *_, **__: answers.pop(0))
     slurm = slurm_queue.Slurm(None, [], [Submitted("7_0", "7_0.err", [])])
-    assert [slurm.states()[0].word for _ in range(3)] == ["RUNNING", "RUNNING", "GONE"]
+    assert [slurm.states()[0].word for _ in range(4)] == ["RUNNING", "RUNNING", "RUNNING", "GONE"]
