@@ -1,4 +1,4 @@
-"""Whether a pass computed what it should: logits, loss and gradients by the definition, the update by AdamW's rule."""
+"""Checks what a pass computed: logits, loss and gradients by the definition, updates by AdamW."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -13,11 +13,14 @@ from benchkit.suites.transformer.passes import IGNORED, Steps, local
 from benchkit.suites.transformer.reference import whole
 
 TOKENS = 64
-"""How many are checked, the first of a sequence."""
+"""How many tokens are checked, the first of a sequence."""
 TOLERANCE = {"float32": 1e-3, "tf32": 1e-2, "bfloat16": 6e-2, "autocast": 6e-2}
 """Relative error allowed of a row of logits, and of the loss, by dtype."""
 GRADIENT_TOLERANCE = {"float32": 1e-3, "tf32": 5e-2, "bfloat16": 0.2, "autocast": 0.2}
-"""The same of the gradient by a whole weight: those of queries and keys are small differences of large numbers."""
+"""Relative error allowed of the gradient by a whole weight, by dtype.
+
+The gradients of queries and keys are small differences of large numbers.
+"""
 VERIFYING_RATE = 1e-4
 WATCHED = 64
 """Elements of a weight whose update is computed again."""
@@ -25,9 +28,15 @@ WATCHED = 64
 
 @dataclass(frozen=True)
 class Checks:
-    """Checks passes on one batch. mean: over the ranks that have other batches and average their gradients.
+    """Checks passes on one batch.
 
-    Every rank goes through all of a check before it says what is wrong: others may wait for its part.
+    Every rank completes a check before it reports an error, since others may wait for its part.
+
+    Attributes:
+        steps: the passes.
+        dtype: the dtype as the suite names it.
+        mean: averages a gradient over the ranks that have other batches and average their
+            gradients.
     """
 
     steps: Steps
@@ -35,22 +44,32 @@ class Checks:
     mean: Callable[[Tensor], Tensor]
 
     def forward(self, inputs: Tensor) -> None:
-        """Raises InvalidResult where a row of logits is not the definition's."""
+        """Compares each row of logits with the definition.
+
+        Raises:
+            InvalidResult: a row of logits is wrong.
+        """
         found = self.steps.forward(inputs)[0, :TOKENS].double()
         expected = reference.inputs_of(self.steps.network, inputs[0, :TOKENS])[-1]
         errors = ((found - expected).norm(dim=1) / expected.norm(dim=1)).nan_to_num(torch.inf)
         worst = int(errors.argmax())
-        require(float(errors[worst]), TOLERANCE[self.dtype], f"logits of token {worst} of the first sequence")
+        what = f"logits of token {worst} of the first sequence"
+        require(float(errors[worst]), TOLERANCE[self.dtype], what)
 
     def gradients(self, inputs: Tensor, targets: Tensor) -> None:
-        """Raises InvalidResult where the loss, or the gradient by any weight, is not that of the definition."""
-        network, wanted = self.steps.network, targets[0, :TOKENS]
+        """Compares the loss, and the gradient by each weight, with the definition.
+
+        Raises:
+            InvalidResult: the loss or a gradient is wrong.
+        """
+        network = self.steps.network
+        checked_targets = targets[0, :TOKENS]
         found = self.steps.forward_backward(inputs, of_few(targets)).double()
         stages = reference.inputs_of(network, inputs[0, :TOKENS])
-        expected = reference.loss(stages[-1], wanted)
+        expected = reference.loss(stages[-1], checked_targets)
         names = {weight: name for name, weight in network.named_parameters()}
         errors = {}
-        for weight, exact in reference.gradients(network, stages, wanted):
+        for weight, exact in reference.gradients(network, stages, checked_targets):
             exact = self.mean(exact)
             missed = exact if weight.grad is None else whole(weight.grad) - exact
             errors[names[weight]] = float((missed.norm() / exact.norm()).nan_to_num(torch.inf))
@@ -59,7 +78,11 @@ class Checks:
         require(errors[worst], GRADIENT_TOLERANCE[self.dtype], f"the gradient by {worst}")
 
     def update(self, inputs: Tensor, targets: Tensor) -> None:
-        """Raises InvalidResult where a training step does not move the weights by their gradients as AdamW does."""
+        """Compares how a training step moves the weights with AdamW's rule.
+
+        Raises:
+            InvalidResult: a step does not move the weights by their gradients as AdamW does.
+        """
         with self.steps.learning(VERIFYING_RATE):
             update = Update(self.steps.network.named_parameters(), self.steps.optimizer)
             self.steps.train_step(inputs, of_few(targets))
@@ -72,38 +95,54 @@ def require(error: float, tolerance: float, what: str) -> None:
 
 
 class Update:
-    """A few elements of each weight and of AdamW's state before a step, to compute the step again."""
+    """A few elements of each weight and of AdamW's state before a step, to repeat the step."""
 
-    def __init__(self, weights: Iterator[tuple[str, nn.Parameter]], optimizer: torch.optim.AdamW) -> None:
+    def __init__(
+        self, weights: Iterator[tuple[str, nn.Parameter]], optimizer: torch.optim.AdamW
+    ) -> None:
         self._optimizer = optimizer
         self._before = [(name, weight, *self._now(weight)) for name, weight in weights]
 
     def _now(self, weight: nn.Parameter) -> tuple[Tensor, Tensor, Tensor, float]:
-        """Weight, first and second moment, and the number of steps taken."""
+        """Returns the weight, its first and second moment, and the number of steps taken."""
         state = self._optimizer.state.get(weight, {})
-        nothing = torch.zeros_like(few(weight))
-        moments = [few(state[name]) if name in state else nothing for name in ("exp_avg", "exp_avg_sq")]
-        return few(weight), moments[0], moments[1], float(state.get("step", 0.0))
+        value = few(weight)
+        mean = few(state["exp_avg"]) if "exp_avg" in state else torch.zeros_like(value)
+        square = few(state["exp_avg_sq"]) if "exp_avg_sq" in state else torch.zeros_like(value)
+        return value, mean, square, float(state.get("step", 0.0))
 
     def check(self) -> None:
-        """Raises InvalidResult where a weight is not where AdamW (1711.05101, algorithm 2) moves it."""
+        """Repeats the step by AdamW's rule (1711.05101, algorithm 2).
+
+        Raises:
+            InvalidResult: a weight is not where the rule moves it.
+        """
         options = self._optimizer.param_groups[0]
-        rate, decay, eps, (first, second) = (options[name] for name in ("lr", "weight_decay", "eps", "betas"))
+        rate, decay, eps = options["lr"], options["weight_decay"], options["eps"]
+        first, second = options["betas"]
         for name, weight, value, mean, square, steps in self._before:
             gradient = few(as_shared(weight.grad, weight))
-            mean = (first * mean + (1 - first) * gradient) / (1 - first ** (steps + 1))
-            square = (second * square + (1 - second) * gradient.square()) / (1 - second ** (steps + 1))
+            mean = first * mean + (1 - first) * gradient
+            mean = mean / (1 - first ** (steps + 1))
+            square = second * square + (1 - second) * gradient.square()
+            square = square / (1 - second ** (steps + 1))
             expected = value * (1 - rate * decay) - rate * mean / (square.sqrt() + eps)
             rounding = 4 * torch.finfo(weight.dtype).eps
-            wrong = (few(weight) - expected).abs() > rounding * value.abs() + max(0.01, 4 * rounding) * rate
+            tolerance = rounding * value.abs() + max(0.01, 4 * rounding) * rate
+            wrong = (few(weight) - expected).abs() > tolerance
             if wrong.any():
                 element = int(wrong.nonzero()[0])
                 got, want = float(few(weight)[element]), float(expected[element])
-                raise InvalidResult(f"{name}, element {element}: {got:.9g} after a step, expected {want:.9g}")
+                raise InvalidResult(
+                    f"{name}, element {element}: {got:.9g} after a step, expected {want:.9g}"
+                )
 
 
 def as_shared(gradient: Tensor | None, weight: Tensor) -> Tensor:
-    """A gradient shared out as its weight is; tensor parallel's of the embedding comes whole to every rank."""
+    """Shards a gradient as its weight is.
+
+    In tensor parallelism every rank has the whole gradient by the embedding.
+    """
     assert gradient is not None
     if isinstance(gradient, DTensor) and isinstance(weight, DTensor):
         return gradient.redistribute(placements=weight.placements)
@@ -111,12 +150,12 @@ def as_shared(gradient: Tensor | None, weight: Tensor) -> Tensor:
 
 
 def few(tensor: Tensor) -> Tensor:
-    """The first elements of what this rank has of a tensor, in float64."""
+    """Returns the first elements of this rank's part of a tensor, in float64."""
     return local(tensor.detach()).flatten()[:WATCHED].double()
 
 
 def of_few(targets: Tensor) -> Tensor:
-    """Targets [B, s] of which all but the first tokens of the first sequence are passed over."""
+    """Masks targets [B, s]: only the first tokens of the first sequence count in the loss."""
     masked = torch.full_like(targets, IGNORED)
     masked[0, :TOKENS] = targets[0, :TOKENS]
     return masked

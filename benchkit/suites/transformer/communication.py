@@ -1,4 +1,4 @@
-"""What the passes of a model that ranks share send to each other, without what they compute."""
+"""The messages of the passes of a model that ranks share, without the computation."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -15,15 +15,30 @@ FIRST_BUCKET_BYTES = 2**20
 
 
 def communicates(kind: str, name: str) -> bool:
-    """Whether the ranks of a kind of parallelism communicate in a pass: replicas (ddp) average gradients alone."""
+    """Whether ranks communicate in a pass; replicas (ddp) only average gradients.
+
+    Args:
+        kind: the kind of parallelism.
+        name: the pass.
+    """
     return not (kind == "ddp" and name == "forward")
 
 
 @dataclass
 class Communication:
-    """The same messages, one after another, in one pair of buffers for all passes.
+    """Sends the messages of a pass one after another, from buffers that all passes share.
 
-    weight: the dtype of weights, and so of gradients; activation: of what flows through the network.
+    Attributes:
+        kind: the kind of parallelism: ddp, fsdp or tp.
+        model: the sizes of the model.
+        tokens: tokens of one batch.
+        world_size: the number of ranks.
+        bucket_mib: size of ddp's buckets of gradients, in MiB.
+        weight: dtype of the weights, and so of the gradients.
+        activation: dtype of the activations.
+        device: where the buffers are.
+        checkpointing: whether backward computes each layer's forward again.
+        buffers: the buffers allocated so far, by name.
     """
 
     kind: str
@@ -38,7 +53,7 @@ class Communication:
     buffers: dict[str, Tensor] = field(default_factory=dict)
 
     def of(self, name: str) -> Callable[[], object] | None:
-        """A pass's communication; None where it has none."""
+        """Returns a call that does the communication of a pass; None where it has none."""
         if not communicates(self.kind, name):
             return None
         if self.kind == "ddp":
@@ -47,43 +62,50 @@ class Communication:
         return self.weights(forward) if self.kind == "fsdp" else self.activations(forward)
 
     def nbytes(self) -> int:
-        """The memory that its buffers take."""
+        """Returns the bytes that the buffers need."""
+        widest = max(self.model.d_model, self.model.vocab_size)
         sizes = {
             "ddp": parameters(self.model) * self.weight.itemsize,
             "fsdp": 2 * max(self.groups()) * self.weight.itemsize,
-            "tp": 2 * self.tokens * max(self.model.d_model, self.model.vocab_size) * self.activation.itemsize,
+            "tp": 2 * self.tokens * widest * self.activation.itemsize,
         }
         return int(sizes[self.kind])
 
     def allocated(self) -> int:
-        """The memory that they take so far."""
+        """Returns the bytes of the buffers allocated so far."""
         return sum(buffer.nbytes for buffer in self.buffers.values())
 
     def buffer(self, name: str, size: int, dtype: torch.dtype) -> Tensor:
-        """A buffer of that name, the same each time; zeros, which no sum makes infinite."""
+        """Returns the buffer of a name, allocated once; it holds zeros, whose sums stay finite."""
         if name not in self.buffers:
             self.buffers[name] = torch.zeros(size, dtype=dtype, device=self.device)
         return self.buffers[name]
 
     def gradients(self) -> Callable[[], object]:
-        """DDP: every bucket of gradients all-reduced, all of them under way at once."""
+        """DDP: all-reduces every bucket of gradients, all buckets at once."""
         buffer = self.buffer("gradients", parameters(self.model), self.weight)
-        first, size = (int(nbytes) // self.weight.itemsize for nbytes in (FIRST_BUCKET_BYTES, self.bucket_mib * 2**20))
-        buckets = [buffer[: min(first, size)], *buffer[min(first, size) :].split(max(1, size))]
+        size = int(self.bucket_mib * 2**20) // self.weight.itemsize
+        first = min(FIRST_BUCKET_BYTES // self.weight.itemsize, size)
+        buckets = [buffer[:first], *buffer[first:].split(max(1, size))]
 
         def step() -> None:
-            for under_way in [dist.all_reduce(bucket, async_op=True) for bucket in buckets]:
-                under_way.wait()
+            works = [dist.all_reduce(bucket, async_op=True) for bucket in buckets]
+            for work in works:
+                work.wait()
 
         return step
 
     def groups(self) -> list[int]:
-        """Elements of each group of weights that FSDP gathers as one; those of the root last."""
+        """Returns the elements of each group of weights that FSDP gathers as one, root last."""
         table = self.model.vocab_size * self.model.d_model
-        return [table, *[layer_parameters(self.model)] * self.model.num_layers, table + self.model.d_model]
+        layers = [layer_parameters(self.model)] * self.model.num_layers
+        return [table, *layers, table + self.model.d_model]
 
     def weights(self, forward: bool) -> Callable[[], object]:
-        """FSDP: each group gathered, for backward all but the root once more, and their gradients reduce-scattered."""
+        """FSDP: gathers each group of weights and reduce-scatters their gradients.
+
+        Backward gathers all groups but the root once more.
+        """
         most = -(-max(self.groups()) // self.world_size)
         shard = self.buffer("shard", most, self.weight)
         gathered = self.buffer("gathered", most * self.world_size, self.weight)
@@ -97,22 +119,24 @@ class Communication:
             for group in groups if forward else [*groups, *groups[:-1]]:
                 dist.all_gather_into_tensor(*views(group))
             for group in () if forward else groups:
-                into, part = views(group)
-                dist.reduce_scatter_tensor(part, into)
+                whole, part = views(group)
+                dist.reduce_scatter_tensor(part, whole)
 
         return step
 
     def all_reduces(self, forward: bool) -> int:
-        """Tensor parallel: one at the embedding, one after each half layer; backward one before each, one at the head.
+        """Tensor parallel: counts the all-reduces of a pass.
 
-        With checkpointing backward computes the first half again, and what that sends.
+        Forward has one at the embedding and one after each half layer. Backward has one before
+        each half layer and one at the head. With checkpointing, backward computes the first half
+        of each layer again, with its all-reduce.
         """
         layers = self.model.num_layers
         once = 2 * layers + 1
         return once if forward else 2 * once + (layers if self.checkpointing else 0)
 
     def activations(self, forward: bool) -> Callable[[], object]:
-        """Tensor parallel: all-reduces of [T, d], and a gather of the logits."""
+        """Tensor parallel: all-reduces activations [T, d] and gathers the logits."""
         stream = self.buffer("stream", self.tokens * self.model.d_model, self.activation)
         share = -(-self.model.vocab_size // self.world_size)
         part = self.buffer("part", self.tokens * share, self.activation)

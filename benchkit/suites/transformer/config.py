@@ -1,4 +1,4 @@
-"""Step time, memory and utilisation of a decoder-only language model, by pass, over sizes and contexts."""
+"""Configures the transformer suite: step time, memory and utilisation of a language model."""
 
 from dataclasses import dataclass
 
@@ -15,7 +15,9 @@ COMPILE = ("none", "default", "reduce-overhead", "max-autotune")
 @dataclass
 class TransformerConfig(RunConfig):
     context_length: int = key("tokens of a sequence", unit="tokens", at_least=1)
-    batch_size: int = key("sequences per step of each copy of the model", unit="sequences", at_least=1)
+    batch_size: int = key(
+        "sequences per step of each copy of the model", unit="sequences", at_least=1
+    )
     dtype: str = key(
         "of weights and computation; autocast: float32 weights, bfloat16 products",
         choices=("float32", "tf32", "bfloat16", "autocast"),
@@ -30,17 +32,19 @@ class TransformerConfig(RunConfig):
 
     def check(self) -> None:
         super().check()
-        model, on_cpu = self.model, self.hardware.device == "cpu"
+        model = self.model
         if model is None:
             raise ConfigError("model=null: choose a size, such as model=small")
         if model.d_model % model.num_heads or model.d_model // model.num_heads % 2:
             raise ConfigError(
-                f"model.num_heads={model.num_heads}: allowed are numbers that divide model.d_model={model.d_model} "
-                "into heads of even width"
+                f"model.num_heads={model.num_heads}: allowed are numbers that divide "
+                f"model.d_model={model.d_model} into heads of even width"
             )
-        if on_cpu and self.dtype == "tf32":
+        if self.hardware.device == "cpu" and self.dtype == "tf32":
             raise ConfigError("dtype=tf32: allowed on a cpu are float32, bfloat16 and autocast")
         if self.parallel != "none" and self.world_size == 1:
-            raise ConfigError(f"parallel={self.parallel}: allowed with world_size=1 is none; choose more ranks")
+            raise ConfigError(
+                f"parallel={self.parallel}: allowed with world_size=1 is none; choose more ranks"
+            )
         if self.data_path is not None:
             check_ids(self.data_path, self.context_length, model.vocab_size)

@@ -1,4 +1,4 @@
-"""Token ids to train on: drawn at random, or cut out of a file of uint16 ids, raw or .npy."""
+"""Token ids to train on: random, or from a file of uint16 ids, raw or .npy."""
 
 import functools
 from pathlib import Path
@@ -13,7 +13,12 @@ IDS_AT_ONCE = 2**24
 
 
 def open_ids(path: str) -> Any:
-    """The ids of a file as an array that stays on disk; raises OSError or ValueError for what is none."""
+    """Opens a file of ids as an array that stays on disk.
+
+    Raises:
+        OSError: the file cannot be read.
+        ValueError: the file holds no ids in one row.
+    """
     import numpy as np
 
     if path.endswith(".npy"):
@@ -27,45 +32,72 @@ def open_ids(path: str) -> Any:
 
 
 def check_ids(path: str, context_length: int, vocab_size: int) -> None:
-    """Raises ConfigError where the file is missing, too short, no file of ids, or has ids beyond the vocabulary."""
+    """Checks a file of ids before anything runs.
+
+    Raises:
+        ConfigError: the file is missing, is too short, is no file of ids, or has ids beyond the
+            vocabulary.
+    """
     try:
         ids = open_ids(path)
     except (OSError, ValueError) as error:
         why = getattr(error, "strerror", None) or " ".join(str(error).split())
-        raise ConfigError(f"data_path={path}: {why}; allowed are raw uint16 ids, and .npy of integers") from None
+        allowed = "allowed are raw uint16 ids, and .npy of integers"
+        raise ConfigError(f"data_path={path}: {why}; {allowed}") from None
     if len(ids) <= context_length:
-        raise ConfigError(f"data_path={path}: {len(ids)} tokens; allowed are more than context_length={context_length}")
+        allowed = f"allowed are more than context_length={context_length}"
+        raise ConfigError(f"data_path={path}: {len(ids)} tokens; {allowed}")
     lowest, highest = extremes(path, Path(path).stat().st_mtime_ns)
     if lowest < 0 or highest >= vocab_size:
         wrong = lowest if lowest < 0 else highest
-        raise ConfigError(f"data_path={path}: has id {wrong}; allowed are 0 to model.vocab_size - 1 = {vocab_size - 1}")
+        allowed = f"allowed are 0 to model.vocab_size - 1 = {vocab_size - 1}"
+        raise ConfigError(f"data_path={path}: has id {wrong}; {allowed}")
 
 
 @functools.cache
 def extremes(path: str, modified: int) -> tuple[int, int]:
-    """The lowest and the highest id of a file, which a sweep asks for at each of its points."""
+    """Returns the lowest and the highest id of a file; cached, since every point of a sweep asks.
+
+    Args:
+        path: the file.
+        modified: when it was last modified, in ns; a modified file is read again.
+    """
     ids = open_ids(path)
     chunks = [ids[start : start + IDS_AT_ONCE] for start in range(0, len(ids), IDS_AT_ONCE)]
-    return min(int(chunk.min()) for chunk in chunks), max(int(chunk.max()) for chunk in chunks)
+    lowest = min(int(chunk.min()) for chunk in chunks)
+    highest = max(int(chunk.max()) for chunk in chunks)
+    return lowest, highest
 
 
 class Batches:
-    """Batches of `batch_size` sequences, each with what follows every token of it; renewed in place."""
+    """A batch of sequences, renewed in place.
+
+    Attributes:
+        inputs: token ids [batch_size, context_length].
+        targets: the token that follows each of them, of the same shape.
+    """
 
     def __init__(
-        self, batch_size: int, context_length: int, vocab_size: int, path: str | None, device: "torch.device", seed: int
+        self,
+        batch_size: int,
+        context_length: int,
+        vocab_size: int,
+        path: str | None,
+        device: "torch.device",
+        seed: int,
     ) -> None:
         import torch
 
         self._ids = open_ids(path) if path else None
-        self._vocab_size, self._shape = vocab_size, (batch_size, context_length + 1)
+        self._vocab_size = vocab_size
+        self._shape = (batch_size, context_length + 1)
         self._generator = torch.Generator().manual_seed(seed)
         self.inputs = torch.zeros(batch_size, context_length, dtype=torch.long, device=device)
         self.targets = torch.zeros_like(self.inputs)
         self.draw()
 
     def draw(self) -> None:
-        """Puts the next batch into `inputs` and `targets`."""
+        """Writes the next batch into `inputs` and `targets`."""
         drawn = self._random() if self._ids is None else self._cut(self._ids)
         self.inputs.copy_(drawn[:, :-1])
         self.targets.copy_(drawn[:, 1:])
@@ -80,5 +112,6 @@ class Batches:
         import torch
 
         rows, length = self._shape
-        starts = torch.randint(len(ids) - length + 1, (rows,), generator=self._generator).tolist()
-        return torch.from_numpy(np.stack([ids[start : start + length].astype(np.int64) for start in starts]))
+        starts = torch.randint(len(ids) - length + 1, (rows,), generator=self._generator)
+        sequences = [ids[start : start + length].astype(np.int64) for start in starts.tolist()]
+        return torch.from_numpy(np.stack(sequences))

@@ -1,4 +1,4 @@
-"""Which attention kernels and compilers this machine has, and how a model is made to use them."""
+"""Finds which attention kernels and compilers this machine has, and selects the kernel."""
 
 import importlib.util
 import os
@@ -19,16 +19,24 @@ BACKENDS = {
 }
 COMPILERS = {"cpu": ("g++", "clang++"), "cuda": ("gcc", "clang", "cc")}
 TF32_FROM = (8, 0)
-"""Compute capability: Ampere."""
+"""The compute capability from which GPUs have TF32: Ampere."""
 
 
 def chosen(attention: str) -> AbstractContextManager[object]:
-    """Within, attention runs by the kernel of that name."""
+    """Returns a context in which attention runs by the kernel of this name."""
     return sdpa_kernel([BACKENDS[attention]]) if attention in BACKENDS else nullcontext()
 
 
 def missing(attention: str, dtype: str, head_dim: int, compiled: bool, device: torch.device) -> str:
-    """What is not here of what is asked for, in words; "" where all is. dtype: as the suite names it."""
+    """Describes what the machine lacks for a configuration; "" where it has everything.
+
+    Args:
+        attention: the kernel, as the suite names it.
+        dtype: the dtype, as the suite names it.
+        head_dim: width of a head.
+        compiled: whether torch.compile is used.
+        device: where the model runs.
+    """
     on_gpu = device.type == "cuda"
     if dtype == "tf32" and on_gpu and torch.cuda.get_device_capability(device) < TF32_FROM:
         return f"no TF32 on {torch.cuda.get_device_name(device)}"
@@ -38,18 +46,21 @@ def missing(attention: str, dtype: str, head_dim: int, compiled: bool, device: t
         return ""
     if on_gpu and not importlib.util.find_spec("triton"):
         return "torch.compile needs triton on GPUs"
-    variable, names = "CC" if on_gpu else "CXX", COMPILERS[device.type]
-    found = os.environ.get(variable) or any(map(shutil.which, names))
-    return "" if found else f"torch.compile needs a compiler: {variable}, {' or '.join(names)}"
+    variable = "CC" if on_gpu else "CXX"
+    names = COMPILERS[device.type]
+    if os.environ.get(variable) or any(map(shutil.which, names)):
+        return ""
+    return f"torch.compile needs a compiler: {variable}, {' or '.join(names)}"
 
 
 def can_attend(attention: str, dtype: str, head_dim: int, device: torch.device) -> bool:
-    """Whether a kernel takes such heads, forward and backward: some take fewer backward."""
+    """Whether a kernel supports these heads forward and backward; some support fewer backward."""
     real = torch.bfloat16 if dtype in ("bfloat16", "autocast") else torch.float32
     example = torch.zeros(1, 1, 16, head_dim, dtype=real, device=device, requires_grad=True)
     try:
         with chosen(attention):
-            F.scaled_dot_product_attention(example, example, example, is_causal=True).sum().backward()
+            out = F.scaled_dot_product_attention(example, example, example, is_causal=True)
+            out.sum().backward()
     except RuntimeError as error:
         if is_out_of_memory(type(error).__name__, str(error)):
             raise

@@ -1,4 +1,4 @@
-"""Several ranks to one model, by torch's own means: data parallel, sharded data parallel (FSDP2), tensor parallel."""
+"""Shares a model over ranks with torch: data parallel, sharded (FSDP2) or tensor parallel."""
 
 from collections.abc import Callable
 
@@ -21,23 +21,41 @@ from benchkit.suites.transformer.model import Layer, Network
 
 
 def plan() -> dict[str, ParallelStyle]:
-    """Of a layer: heads and inner features are shared out, one all-reduce after each half (Megatron, 1909.08053)."""
-    inward = ("attention.query", "attention.key", "attention.value", "feed_forward.gate", "feed_forward.up")
-    outward = ("attention.out", "feed_forward.down")
-    entered = {  # once for all that they enter, so that backward adds up their gradients before it sends them
+    """Returns the tensor-parallel styles of the modules of a layer (Megatron, 1909.08053).
+
+    Heads and inner features are sharded. One all-reduce follows each half of the layer.
+    """
+    # The input of each half is prepared once for all projections that it enters, so that backward
+    # adds up their gradients before it sends them.
+    whole = Replicate()
+    attention_layouts = (whole, None, None)
+    styles: dict[str, ParallelStyle] = {
         "attention": PrepareModuleInput(
-            input_layouts=(Replicate(), None, None), desired_input_layouts=(Replicate(), None, None)
+            input_layouts=attention_layouts, desired_input_layouts=attention_layouts
         ),
-        "feed_forward": PrepareModuleInput(input_layouts=Replicate(), desired_input_layouts=Replicate()),
+        "feed_forward": PrepareModuleInput(input_layouts=whole, desired_input_layouts=whole),
     }
-    return entered | {name: ColwiseParallel() for name in inward} | {name: RowwiseParallel() for name in outward}
+    for name in ("attention.query", "attention.key", "attention.value"):
+        styles[name] = ColwiseParallel()
+    for name in ("feed_forward.gate", "feed_forward.up"):
+        styles[name] = ColwiseParallel()
+    for name in ("attention.out", "feed_forward.down"):
+        styles[name] = RowwiseParallel()
+    return styles
 
 
-def sharding(kind: str, mesh: DeviceMesh) -> Callable[[nn.Module], object]:
-    """What to do to each part of a network as soon as it has weights."""
+def sharding(kind: str, mesh: DeviceMesh | None) -> Callable[[nn.Module], object]:
+    """Returns a function that shards a part of a network, called as soon as it has weights.
+
+    Args:
+        kind: the kind of parallelism; all but fsdp and tp leave the parts as they are.
+        mesh: the mesh of all ranks; None where the ranks share nothing.
+    """
 
     def by_fsdp(part: nn.Module) -> object:
-        return fully_shard(part, mesh=mesh) if isinstance(part, Layer | nn.Embedding) else None
+        if isinstance(part, Layer | nn.Embedding):
+            return fully_shard(part, mesh=mesh)
+        return None
 
     def by_tp(part: nn.Module) -> object:
         if isinstance(part, Layer):
@@ -55,8 +73,15 @@ def mesh_of(device: torch.device, world_size: int) -> DeviceMesh:
     return init_device_mesh(device.type, (world_size,))
 
 
-def wrapped(kind: str, network: Network, mesh: DeviceMesh, bucket_mib: float) -> nn.Module:
-    """What is called in place of the network."""
+def wrapped(kind: str, network: Network, mesh: DeviceMesh | None, bucket_mib: float) -> nn.Module:
+    """Returns the module to call in place of the network.
+
+    Args:
+        kind: the kind of parallelism; all but ddp and fsdp return the network itself.
+        network: the network, its parts sharded.
+        mesh: the mesh of all ranks; None where the ranks share nothing.
+        bucket_mib: size of ddp's buckets of gradients, in MiB.
+    """
     if kind == "ddp":
         return DistributedDataParallel(
             network, bucket_cap_mb=bucket_mib, gradient_as_bucket_view=True, broadcast_buffers=False
@@ -65,7 +90,7 @@ def wrapped(kind: str, network: Network, mesh: DeviceMesh, bucket_mib: float) ->
 
 
 def averaged_over_ranks(value: Tensor) -> Tensor:
-    """The mean over all ranks, which call this together."""
+    """Returns the mean over all ranks, which call this together."""
     result = value.clone()
     dist.all_reduce(result)
     return result / dist.get_world_size()

@@ -1,4 +1,4 @@
-"""One pass of one model, as a case calls it."""
+"""One pass over one model, as a case calls it."""
 
 from collections.abc import Mapping
 from typing import Any, Protocol
@@ -12,7 +12,7 @@ from benchkit.suites.transformer.passes import Steps
 
 
 class Job(Protocol):
-    """What a pass needs to know of its job."""
+    """What a pass needs of its job."""
 
     config: TransformerConfig
     rank: Rank
@@ -24,12 +24,22 @@ class Job(Protocol):
 
 
 class PassCase:
-    """The callables of a case, and what it tells of itself (`told`)."""
+    """The callables of one case.
 
-    def __init__(self, job: Job, name: str, steps: Steps, alone: bool, told: dict[str, Any]) -> None:
-        self._name, self._steps, self._memory = name, steps, job.rank.memory
-        self._models, self._sent_bytes = job.models, job.sent_bytes
-        self._batches, self.told = job.batches(), told
+    Attributes:
+        told: the details that the case reports.
+    """
+
+    def __init__(
+        self, job: Job, name: str, steps: Steps, alone: bool, told: dict[str, Any]
+    ) -> None:
+        self._name = name
+        self._steps = steps
+        self._memory = job.rank.memory
+        self._models = job.models
+        self._sent_bytes = job.sent_bytes
+        self._batches = job.batches()
+        self.told = told
         self._trusts_gradients = "forward_backward" in job.config.passes
         self._rows = job.config.batch_size if job.config.compile != "none" else 1
         averaged = job.shared and not alone and job.config.parallel != "tp"
@@ -37,30 +47,39 @@ class PassCase:
         self._checks = Checks(steps, job.config.dtype, mean)
 
     def step(self) -> object:
+        inputs, targets = self._batches.inputs, self._batches.targets
         if self._name == "forward":
-            return self._steps.forward(self._batches.inputs)
-        pass_ = self._steps.forward_backward if self._name == "forward_backward" else self._steps.train_step
-        return pass_(self._batches.inputs, self._batches.targets)
+            return self._steps.forward(inputs)
+        if self._name == "forward_backward":
+            return self._steps.forward_backward(inputs, targets)
+        return self._steps.train_step(inputs, targets)
 
     def reset(self) -> None:
         self._batches.draw()
         for steps in self._models():
             steps.forget_gradients()
-        if "peak_bytes" not in self.told:  # once, in the warm-up: it disturbs
+        if "peak_bytes" not in self.told:  # only once, in the warm-up, since it disturbs timing
             self._memory.reset()
 
     def observe(self, regions_s: Mapping[str, float]) -> None:
-        """Memory at its peak, less what is only there for the other cases of this job."""
+        """Reports the peak memory, without what only other cases of this job need."""
         if "peak_bytes" in self.told:
             return
-        others = sum(steps.held_bytes() for steps in self._models() if steps is not self._steps) + self._sent_bytes()
-        unused = 0 if self._name == "train_step" else self._steps.state_bytes()
-        self.told["peak_bytes"] = self._memory.peak_bytes() - others - unused
+        others = [steps for steps in self._models() if steps is not self._steps]
+        unused = sum(steps.held_bytes() for steps in others) + self._sent_bytes()
+        if self._name != "train_step":
+            unused += self._steps.state_bytes()
+        self.told["peak_bytes"] = self._memory.peak_bytes() - unused
 
     def verify(self) -> None:
-        """On a fresh batch: one sequence, since a pass treats all alike; compiled code is made for the whole batch."""
+        """Checks the pass on one sequence of a fresh batch.
+
+        One is enough, since a pass treats all sequences alike. Compiled code is made for the whole
+        batch and gets all of it.
+        """
         self._batches.draw()
-        inputs, targets = self._batches.inputs[: self._rows], self._batches.targets[: self._rows]
+        inputs = self._batches.inputs[: self._rows]
+        targets = self._batches.targets[: self._rows]
         if self._name == "forward":
             self._checks.forward(inputs)
         elif self._name == "forward_backward":

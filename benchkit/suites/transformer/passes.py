@@ -1,4 +1,4 @@
-"""The passes over one model: forward, forward and backward, and a whole training step."""
+"""The passes over one model: forward, forward and backward, a whole training step."""
 
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -21,15 +21,20 @@ REGIONS = {
 }
 WEIGHT_DECAY = 0.1
 IGNORED = -100
-"""The target that cross-entropy passes over, as torch has it."""
+"""The target that cross-entropy ignores, torch's default."""
 Context = Callable[[], AbstractContextManager[object]]
 
 
 class Steps:
-    """network: holds the weights. model: what is called, the network or what wraps it.
+    """The passes over one model.
 
-    kernel: what all runs in, backward too, since it may compute forward again. precision: what forward runs in, e.g.
-    autocast. no_graph: what forward alone runs in.
+    Args:
+        network: holds the weights.
+        model: the module that is called, the network or its wrapper.
+        kernel: makes the context of every pass; backward is in it, too, since it may compute
+            forward again.
+        precision: makes the context of the forward computation, e.g. autocast.
+        no_graph: makes the context of the pass `forward`, which needs no graph.
     """
 
     def __init__(
@@ -40,28 +45,34 @@ class Steps:
         precision: Context = nullcontext,
         no_graph: Context = torch.inference_mode,
     ) -> None:
-        self.network, self._model = network, model
-        self._kernel, self._precision, self._no_graph = kernel, precision, no_graph
+        self.network = network
+        self._model = model
+        self._kernel = kernel
+        self._precision = precision
+        self._no_graph = no_graph
         self._optimizer: torch.optim.AdamW | None = None
 
     @property
     def optimizer(self) -> torch.optim.AdamW:
-        """AdamW, fused; weights that ranks share and weights that they do not cannot go through one kernel.
+        """Fused AdamW, made at its first use.
 
-        While steps are timed it learns at rate 0: the same work, and all passes stay those of the same weights.
+        One kernel cannot update both sharded and unsharded weights, so they are separate groups.
+        While steps are timed, the learning rate is 0: the work is the same, and all passes use the
+        same weights.
         """
         if self._optimizer is None:
             weights = list(self.network.parameters())
-            groups = [[each for each in weights if isinstance(each, DTensor) is shared] for shared in (False, True)]
+            unsharded = [weight for weight in weights if not isinstance(weight, DTensor)]
+            sharded = [weight for weight in weights if isinstance(weight, DTensor)]
+            groups = [{"params": group} for group in (unsharded, sharded) if group]
             self._optimizer = torch.optim.AdamW(
-                [{"params": group} for group in groups if group],
-                lr=0.0, weight_decay=WEIGHT_DECAY, fused=True,
-            )  # fmt: skip
+                groups, lr=0.0, weight_decay=WEIGHT_DECAY, fused=True
+            )
         return self._optimizer
 
     @contextmanager
     def learning(self, rate: float) -> Iterator[None]:
-        """Within, training steps move the weights."""
+        """Returns a context in which training steps move the weights."""
         for group in self.optimizer.param_groups:
             group["lr"] = rate
         try:
@@ -71,45 +82,54 @@ class Steps:
                 group["lr"] = 0.0
 
     def state_bytes(self) -> int:
-        """What this rank keeps of AdamW's state."""
+        """Returns the bytes of AdamW's state on this rank."""
         states = self._optimizer.state.values() if self._optimizer else ()
-        return sum(local(each).nbytes for state in states for each in state.values() if isinstance(each, Tensor))
+        values = [value for state in states for value in state.values()]
+        return sum(local(value).nbytes for value in values if isinstance(value, Tensor))
 
     def held_bytes(self) -> int:
-        """What this rank keeps between passes: that, weights, and gradients, for which DDP has room at all times."""
+        """Returns the bytes that this rank keeps between passes: AdamW's state, weights, gradients.
+
+        DDP keeps memory for gradients at all times.
+        """
         reserved = isinstance(self._model, DistributedDataParallel)
         total = self.state_bytes()
         for weight in self.network.parameters():
-            there = local(weight.detach()).nbytes
-            total += there + (there if reserved or weight.grad is not None else 0)
+            nbytes = local(weight.detach()).nbytes
+            has_gradient = reserved or weight.grad is not None
+            total += 2 * nbytes if has_gradient else nbytes
         return total
 
     def forget_gradients(self) -> None:
         self.network.zero_grad(set_to_none=True)
 
     def forward(self, inputs: Tensor) -> Tensor:
-        """Logits [B, s, V], without a graph."""
+        """Returns logits [B, s, V], without a graph."""
         with self._no_graph(), self._kernel(), self._precision(), region(FORWARD):
             logits: Tensor = self._model(inputs)
             if isinstance(self._model, FSDPModule):
-                self._model.reshard()  # backward would; till then zero_grad() misses the gradients of what is gathered
+                # Backward would reshard. Until then zero_grad() misses the gradients of weights
+                # that are gathered.
+                self._model.reshard()
         return logits
 
     def forward_backward(self, inputs: Tensor, targets: Tensor) -> Tensor:
-        """Gradients of the mean cross-entropy, which it returns."""
+        """Computes the gradients of the mean cross-entropy and returns the latter."""
         self.forget_gradients()
         with self._kernel():
             with self._precision(), region(FORWARD):
                 logits = self._model(inputs)
             with region(LOSS):
-                loss = F.cross_entropy(logits.flatten(0, 1).float(), targets.flatten(), ignore_index=IGNORED)
-            del logits  # backward needs their log-softmax alone
+                loss = F.cross_entropy(
+                    logits.flatten(0, 1).float(), targets.flatten(), ignore_index=IGNORED
+                )
+            del logits  # backward needs only their log-softmax
             with region(BACKWARD):
                 loss.backward()
         return loss.detach()
 
     def train_step(self, inputs: Tensor, targets: Tensor) -> Tensor:
-        """The same, and the weights moved."""
+        """Computes gradients, moves the weights and returns the loss."""
         loss = self.forward_backward(inputs, targets)
         with region(OPTIMIZER):
             self.optimizer.step()
@@ -117,5 +137,5 @@ class Steps:
 
 
 def local(tensor: Tensor) -> Tensor:
-    """What this rank has of a tensor."""
+    """Returns this rank's part of a tensor."""
     return tensor.to_local() if isinstance(tensor, DTensor) else tensor

@@ -1,4 +1,7 @@
-"""The rate that utilisation is told against: of the data sheet where conf/hardware knows the GPU, else measured."""
+"""The peak rate that utilisation refers to: of the data sheet, or measured.
+
+The data sheet counts where conf/hardware has an entry for the GPU.
+"""
 
 import re
 from collections.abc import Mapping
@@ -12,47 +15,66 @@ from benchkit.api.gather import gather_json
 from benchkit.api.schema import ModelConfig
 
 SQUARE = {"cpu": 2048, "cuda": 8192}
-
-
+"""Rows and columns of the square product that is measured, by type of device."""
 OTHERS = ("MIG", "Laptop", "Ti", "D", "SUPER", "Max-Q")
-"""Words that make a name another GPU's, or a slice of one, where an entry does not have them."""
+"""Words that mark another GPU, or a slice of one, where an entry does not have them."""
 
 
 @dataclass(frozen=True)
 class Peak:
-    """FLOP/s of each rank while all compute, of the first alone, and in words where they are from."""
+    """The peak rates of the ranks.
+
+    Attributes:
+        flop_per_s: FLOP/s of each rank while all compute.
+        alone: FLOP/s of the first rank while it computes alone.
+        source: where the rates are from, in words.
+    """
 
     flop_per_s: list[float]
     alone: float
     source: str
 
     def of(self, ranks: int) -> float:
-        """Of so many ranks together: all, or the first alone."""
+        """Returns the FLOP/s of all ranks together, or of the first alone where `ranks` is 1."""
         return self.alone if ranks == 1 else sum(self.flop_per_s)
 
 
 def peak(config: Any, tokens: int, rank: Rank) -> Peak:
-    """What each rank could do at most in the dtype of the suite; all ranks together."""
+    """Returns the peak rate of each rank in the dtype of the suite; all ranks call this together.
+
+    Args:
+        config: the configuration of the suite.
+        tokens: tokens of one batch.
+        rank: the rank that calls.
+    """
     table: Mapping[str, Mapping[str, float]] = config.hardware.peak_tflop_per_s
     name = torch.cuda.get_device_name(rank.device) if rank.device.type == "cuda" else ""
     entry = entry_of(table, name)
-    mine = table[entry].get("bfloat16" if config.dtype == "autocast" else config.dtype) if entry else None
-    told = gather_json([entry, mine])  # the ranks' GPUs may be unlike
-    rates = [rate * 1e12 for _, rate in told if rate]
+    dtype = "bfloat16" if config.dtype == "autocast" else config.dtype
+    mine = table[entry].get(dtype) if entry else None
+    entries = gather_json([entry, mine])  # the GPUs of the ranks may differ
+    rates = [rate * 1e12 for _, rate in entries if rate]
     if len(rates) == rank.world_size:
         flop_per_s = [rate * share / 100 for rate, share in zip(rates, rank.shares, strict=True)]
-        unshared = rank.sharers if max(rank.shares) * rank.sharers >= 100 else 1  # MPS keeps its share even so
-        sheets = " and ".join(dict.fromkeys(entry for entry, _ in told))
+        # A rank alone has the whole device, but MPS limits it to its share even then.
+        unshared = rank.sharers if max(rank.shares) * rank.sharers >= 100 else 1
+        sheets = " and ".join(dict.fromkeys(entry for entry, _ in entries))
         return Peak(flop_per_s, flop_per_s[0] * unshared, f"data sheet of {sheets}")
     measured = best_matmul(config.dtype, config.model, tokens, rank)
     return Peak(measured, measured[0], "best matrix product here")
 
 
 def entry_of(table: Mapping[str, Any], device_name: str) -> str:
-    """The longest entry whose words stand in a device's name: "A100" in "NVIDIA A100-SXM4-80GB"; "" where none does."""
+    """Returns the longest entry whose words are in the name of a device; "" where there is none.
+
+    "A100" is in "NVIDIA A100-SXM4-80GB".
+    """
     found = [entry for entry in table if has_words(entry, device_name)]
     best = max(found, key=len, default="")
-    return "" if any(has_words(word, device_name) and not has_words(word, best) for word in OTHERS) else best
+    for word in OTHERS:
+        if has_words(word, device_name) and not has_words(word, best):
+            return ""
+    return best
 
 
 def has_words(words: str, text: str) -> bool:
@@ -60,10 +82,17 @@ def has_words(words: str, text: str) -> bool:
 
 
 def best_matmul(dtype: str, model: ModelConfig, tokens: int, rank: Rank) -> list[float]:
-    """FLOP/s of each rank at the best of the model's own products and a square one, while all ranks multiply."""
+    """Measures matrix products on all ranks at once and returns each rank's best FLOP/s.
+
+    The products are two of the model's own and a square one.
+    """
     real = torch.bfloat16 if dtype in ("bfloat16", "autocast") else torch.float32
     size = SQUARE[rank.device.type]
-    shapes = {(tokens, model.d_model, model.d_ff), (tokens, model.d_model, model.vocab_size), (size, size, size)}
+    shapes = {
+        (tokens, model.d_model, model.d_ff),
+        (tokens, model.d_model, model.vocab_size),
+        (size, size, size),
+    }
     best = [0.0] * rank.world_size
     for rows, inner, columns in sorted(shapes):
         left = torch.randn(rows, inner, device=rank.device).to(real)

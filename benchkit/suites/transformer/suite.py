@@ -14,15 +14,21 @@ PRELOAD = ("benchkit.suites.transformer.cases",)
 
 @suite
 def transformer(config: TransformerConfig, rank: Rank) -> list[Case]:
-    """Time of a language model's forward pass, backward pass and training step, with its memory and utilisation."""
+    """Time, memory and utilisation of a language model's forward, backward and training step."""
     from benchkit.suites.transformer.cases import TransformerJob
 
-    training = TransformerJob(config, rank)
-    return [case for name in config.passes for case in cases_of(training, name)]
+    job = TransformerJob(config, rank)
+    cases: list[Case] = []
+    for name in config.passes:
+        cases += cases_of(job, name)
+    return cases
 
 
 def cases_of(training: "TransformerJob", name: str) -> list[Case]:
-    """A pass on all ranks; where they share its work also on one alone, and what they send alone."""
+    """Returns the cases of one pass: on all ranks and, where they share its work, its baselines.
+
+    The baselines are the pass on one rank alone, and its communication alone.
+    """
     cases = [training.case(name, training.rank.world_size)]
     if training.config.parallel != "none" and training.rank.world_size > 1:
         cases += [training.case(name, 1), *training.communication(name)]
