@@ -1,4 +1,7 @@
-"""The same program on one device and on several: how it is sharded, how well that scales, and why not better."""
+"""Configures the auto_shard suite: the same program on one device and on several.
+
+It shows how the program is sharded, how well that scales, and why not better.
+"""
 
 from dataclasses import dataclass
 from typing import Any
@@ -9,15 +12,22 @@ from benchkit.errors import ConfigError
 from benchkit.suites.auto_shard.workloads import parse
 
 MOST_LAYERS = {"bfloat16": 4, "float16": 6, "float32": 14, "float64": 32}
-"""Of an MLP whose result is still exact where it is checked: values may treble with each layer."""
+"""The most layers of an MLP whose checked result is still exact: values may triple per layer."""
 
 
 @dataclass
 class AutoShardConfig(RunConfig):
-    devices: list[int] = key("numbers of devices, each a rank, to compare", unit="ranks", at_least=1)
+    devices: list[int] = key(
+        "numbers of devices, each a rank, to compare", unit="ranks", at_least=1
+    )
     workload: str = key("matmul_MxKxN, mlp_ROWSxWIDTHxWIDTH… or relu_ROWSxCOLUMNS")
-    workloads: dict[str, Any] = key("which ones to sweep over where none is given, by hardware.device")
-    scaling: str = key("the same workload on all numbers of devices, or rows times devices", choices=("strong", "weak"))
+    workloads: dict[str, Any] = key(
+        "which ones to sweep over where none is given, by hardware.device"
+    )
+    scaling: str = key(
+        "the same workload on all numbers of devices, or rows times devices",
+        choices=("strong", "weak"),
+    )
     dtype: str = key("element type", choices=tuple(MOST_LAYERS))
     engine: Any = key("who carries plans out, one or a list", choices=("dtensor", "dispatcher"))
     planner: Any = key("who plans for dtensor, one or a list", choices=("auto", "axis0"))
@@ -27,18 +37,21 @@ class AutoShardConfig(RunConfig):
         workload = parse(self.workload)
         if len(set(self.devices)) < len(self.devices) or not self.devices:
             raise ConfigError(f"devices={self.devices}: allowed are different numbers >= 1")
-        if self.world_size == "auto" or int(self.world_size) < max(self.devices):
+        most_devices = max(self.devices)
+        if self.world_size == "auto" or int(self.world_size) < most_devices:
             raise ConfigError(
-                f"world_size={self.world_size}: allowed with devices={self.devices} is {max(self.devices)}"
+                f"world_size={self.world_size}: "
+                f"allowed with devices={self.devices} is {most_devices}"
             )
-        if len(workload.weights) > MOST_LAYERS[self.dtype]:
-            most = MOST_LAYERS[self.dtype]
-            raise ConfigError(f"workload={self.workload}: allowed with dtype={self.dtype} are {most} layers")
+        most_layers = MOST_LAYERS[self.dtype]
+        if len(workload.weights) > most_layers:
+            raise ConfigError(
+                f"workload={self.workload}: "
+                f"allowed with dtype={self.dtype} are {most_layers} layers"
+            )
 
     def shardings(self) -> list[str]:
-        """What shards on several devices: the planners of DTensor, the dispatcher."""
+        """Returns the rules that shard over several devices: DTensor's planners, the dispatcher."""
         engines = as_list(self.engine)
-        return [
-            *(as_list(self.planner) if "dtensor" in engines else []),
-            *(name for name in engines if name != "dtensor"),
-        ]
+        planners = as_list(self.planner) if "dtensor" in engines else []
+        return [*planners, *(name for name in engines if name != "dtensor")]

@@ -1,4 +1,4 @@
-"""What things cost here, for the planner: changes of layout as DTensor makes them, products, creating, touching."""
+"""Measures costs for the planner: DTensor's changes of layout, products, creating and touching."""
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
@@ -15,50 +15,82 @@ from benchkit.suites.auto_shard.workloads import Workload
 
 SecondsOf = Callable[..., list[list[float]]]
 SMALL = 64
-"""Rows and columns of the matrix whose moves cost little but latency."""
+"""Rows and columns of the matrix whose moves cost little beyond latency."""
 LARGEST = {"cpu": 1024, "cuda": 8192}
-"""Rows and columns of the largest matrix that is moved or multiplied to learn the rates of a device."""
+"""Rows and columns of the largest matrix that is moved or multiplied, by type of device."""
+FETCHED = (ROWS, COLUMNS)
+"""The layouts whose fetching is measured."""
 
 
 def measure_costs(
-    workload: Workload, mesh: DeviceMesh, member: bool, device: torch.device, dtype: torch.dtype, seconds_of: SecondsOf
+    workload: Workload,
+    mesh: DeviceMesh,
+    member: bool,
+    device: torch.device,
+    dtype: torch.dtype,
+    seconds_of: SecondsOf,
 ) -> Costs:
-    """Times everything on the devices of a mesh at once, the slowest counts. All ranks call this together.
+    """Times every operation and message on all devices at once; the slowest device counts.
 
-    member: whether this rank is one of the mesh; the others take part in the exchange of times alone.
+    All ranks call this together.
+
+    Args:
+        workload: determines the sizes of what is timed.
+        mesh: the devices.
+        member: whether this rank is in the mesh; the others only exchange times.
+        device: the device of this rank.
+        dtype: of the operands.
+        seconds_of: `Rank.seconds_of`, which times calls on every rank.
     """
-    devices, most = mesh.size(), LARGEST[device.type]
+    most = LARGEST[device.type]
     large = min(most, max(workload.rows, *workload.widths, 4 * SMALL))
-    moves = [(source, target, side) for source, target in MOVES for side in (SMALL, large)]
-    fetches = [(layout, side) for layout in (ROWS, COLUMNS) for side in (SMALL, large)]
-    m, k, n = (min(size, most) for size in (-(-workload.rows // devices), *largest(workload)))
-    calls: Sequence[Callable[[], object]] = [noop] * (len(moves) + len(fetches) + 3)
+    sizes = (-(-workload.rows // mesh.size()), *largest(workload))
+    m, k, n = (min(size, most) for size in sizes)
+    calls: list[Callable[[], object]] = [noop] * (2 * (len(MOVES) + len(FETCHED)) + 3)
     if member:
-        left, right, block = (torch.randn(shape, device=device, dtype=dtype) for shape in ((m, k), (k, n), (m, n)))
-        calls = [
-            *(partial(move, matrix(side, source, mesh, dtype), target) for source, target, side in moves),
-            *(partial(fetched, matrix(side, layout, mesh, dtype), layout) for layout, side in fetches),
-            partial(torch.mm, left, right),
-            partial(torch.randn, m, n, device=device, dtype=dtype),
-            block.relu,
-        ]
+        calls = messages((SMALL, large), mesh, dtype) + computations(m, k, n, device, dtype)
     with torch.no_grad():
         times = iter([max(per_rank) for per_rank in seconds_of(*calls)])
-    bytes_of = partial(matrix_bytes, dtype=dtype)
+    small_bytes, large_bytes = matrix_bytes(SMALL, dtype), matrix_bytes(large, dtype)
     return Costs(
-        devices=devices,
+        devices=mesh.size(),
         itemsize=dtype.itemsize,
-        moves={move: link(times, bytes_of(SMALL), bytes_of(large)) for move in MOVES},
-        fetch={layout: link(times, bytes_of(SMALL), bytes_of(large)) for layout in (ROWS, COLUMNS)},
+        moves={move: link(times, small_bytes, large_bytes) for move in MOVES},
+        fetch={layout: link(times, small_bytes, large_bytes) for layout in FETCHED},
         flop_s=next(times) / (2.0 * m * k * n),
         create_s=next(times) / (m * n),
         touch_s=next(times) / (m * n),
     )
 
 
+def messages(
+    sides: Sequence[int], mesh: DeviceMesh, dtype: torch.dtype
+) -> list[Callable[[], object]]:
+    """Returns the calls that move and fetch square matrices of each side."""
+    calls: list[Callable[[], object]] = []
+    for source, target in MOVES:
+        calls += [partial(move, matrix(side, source, mesh, dtype), target) for side in sides]
+    for layout in FETCHED:
+        calls += [partial(fetched, matrix(side, layout, mesh, dtype), layout) for side in sides]
+    return calls
+
+
+def computations(
+    m: int, k: int, n: int, device: torch.device, dtype: torch.dtype
+) -> list[Callable[[], object]]:
+    """Returns the calls that multiply [m, k] by [k, n], create [m, n], and apply relu to it."""
+    left = torch.randn(m, k, device=device, dtype=dtype)
+    right = torch.randn(k, n, device=device, dtype=dtype)
+    block = torch.randn(m, n, device=device, dtype=dtype)
+    create = partial(torch.randn, m, n, device=device, dtype=dtype)
+    return [partial(torch.mm, left, right), create, block.relu]
+
+
 def largest(workload: Workload) -> tuple[int, int]:
-    """Sizes of the weight with the most work; of something where there is none."""
-    return max(workload.weights, key=lambda shape: shape[0] * shape[1], default=(SMALL, workload.widths[0]))
+    """Returns the sizes of the weight with the most work; without weights, placeholder sizes."""
+    if not workload.weights:
+        return SMALL, workload.widths[0]
+    return max(workload.weights, key=lambda shape: shape[0] * shape[1])
 
 
 def matrix_bytes(side: int, dtype: torch.dtype) -> int:
@@ -66,11 +98,12 @@ def matrix_bytes(side: int, dtype: torch.dtype) -> int:
 
 
 def matrix(side: int, layout: str, mesh: DeviceMesh, dtype: torch.dtype) -> Tensor:
-    """A square one of ones."""
+    """Returns a square matrix of ones in a layout."""
     shape = (side, side)
     held = REPLICATED if layout == PARTIAL else layout
     part = part_of(shape, held, mesh.size(), mesh.get_local_rank())
-    return distributed(torch.ones(size_of(part), dtype=dtype, device=mesh.device_type), shape, layout, mesh)
+    ones = torch.ones(size_of(part), dtype=dtype, device=mesh.device_type)
+    return distributed(ones, shape, layout, mesh)
 
 
 def move(of: Tensor, layout: str) -> None:
@@ -78,7 +111,7 @@ def move(of: Tensor, layout: str) -> None:
 
 
 def link(times: Iterator[float], small_bytes: int, large_bytes: int) -> Link:
-    """The line through the next two times."""
+    """Fits a line through the next two times, of a small and of a large matrix."""
     small_s, large_s = next(times), next(times)
     byte_s = max(0.0, large_s - small_s) / (large_bytes - small_bytes)
     return Link(max(0.0, small_s - byte_s * small_bytes), byte_s)

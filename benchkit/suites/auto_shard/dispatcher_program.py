@@ -1,9 +1,10 @@
-"""GT's architecture, for comparison: all data goes through one process as messages, and worker waits for worker.
+"""Runs a workload in GT's architecture, for comparison: all data passes through one dispatcher.
 
-Shards lie along axis 0. For a product the dispatcher gathers all shards of the weight, concatenates them, and sends the
-whole to one worker after another, each of which multiplies and answers before the next one's turn (bwasti/gt2 at
-31a8a34, as its sources do it; there pickled, over ZeroMQ). The first rank is dispatcher, client and worker at once, so
-what it sends to itself costs nothing here.
+Shards lie along axis 0. For a product the dispatcher gathers all shards of the weight, concatenates
+them, and sends the whole to one worker after another. Each worker multiplies and answers before the
+next one's turn. This is how the sources of bwasti/gt2 at 31a8a34 do it; there messages are pickled,
+over ZeroMQ. The first rank is dispatcher, client and worker at once, so what it sends to itself
+costs nothing here.
 """
 
 from dataclasses import dataclass
@@ -18,25 +19,30 @@ from benchkit.suites.auto_shard.program import COMMUNICATE, COMPUTE, Program
 
 DTYPES = (torch.float16, torch.bfloat16, torch.float32, torch.float64, torch.int32, torch.int64)
 DONE = len(DTYPES)
-"""In place of a dtype's number: a message without a tensor."""
+"""Stands for the number of a dtype in a message without a tensor."""
 MOST_DIMENSIONS = 4
 
 
 @dataclass
 class Dispatched(Program):
-    """One rank's side; `group` carries messages of host memory."""
+    """One rank's part of the program.
+
+    Attributes:
+        group: the process group that carries messages of host memory.
+    """
 
     group: dist.ProcessGroup | None
 
     @property
     def workers(self) -> range:
-        """All but the dispatcher itself."""
+        """All ranks but the dispatcher."""
         return range(1, self.plan.devices)
 
     def send(self, message: Tensor | None, rank: int) -> None:
-        """Sends a tensor, copied into a message of bytes as pickling does, or the word that something is done.
+        """Sends a tensor, or with None the message that something is done.
 
-        A header goes before it: the number of its dtype, the number of its dimensions, and these.
+        The tensor is copied into a message of bytes, as pickling does. A header precedes it: the
+        number of its dtype, the number of its dimensions, and the dimensions.
         """
         shape = [] if message is None else list(message.shape)
         kind = DONE if message is None else DTYPES.index(message.dtype)
@@ -47,7 +53,7 @@ class Dispatched(Program):
             dist.send(content, dst=rank, group=self.group)
 
     def receive(self, rank: int) -> Tensor:
-        """The tensor that comes from a rank, copied out of its message; empty where something is done."""
+        """Receives a tensor, copied out of its message; empty where something is done."""
         header = torch.empty(2 + MOST_DIMENSIONS, dtype=torch.int64)
         dist.recv(header, src=rank, group=self.group)
         kind, dimensions, *shape = header.tolist()
@@ -64,13 +70,13 @@ class Dispatched(Program):
         self.answered()
 
     def done(self) -> None:
-        """A worker's answer: what it was told is done, on its device, too."""
+        """Answers the dispatcher that this worker's task is done, on its device, too."""
         if self.device.type == "cuda":
             torch.cuda.synchronize(self.device)
         self.send(None, 0)
 
     def answered(self) -> None:
-        """Each worker says that it has done what it was told."""
+        """Waits on the dispatcher for every worker's answer; answers on a worker."""
         if self.index:
             return self.done()
         for worker in self.workers:
@@ -91,7 +97,10 @@ class Dispatched(Program):
         return result
 
     def in_turns(self, x: Tensor, weight: Tensor, layout: str) -> Tensor:
-        """A product: the weight comes whole from the dispatcher, which waits for the answer."""
+        """Computes a product, worker after worker.
+
+        The whole weight comes from the dispatcher, which waits for each answer.
+        """
         whole = self.whole_weight(weight, layout)
         with region(COMPUTE):
             result = self.activated(x @ whole)
@@ -107,19 +116,24 @@ class Dispatched(Program):
         return result
 
     def whole_weight(self, weight: Tensor, layout: str) -> Tensor:
-        """The weight as a whole: gathered on the dispatcher, received from it elsewhere."""
+        """Returns the whole weight, gathered on the dispatcher, received from it elsewhere."""
         if layout == REPLICATED:
             return weight
         with region(COMMUNICATE):
             whole = self.gathered(weight)
-            return (self.receive(0) if whole is None else whole).to(self.device)
+            if whole is None:
+                whole = self.receive(0)
+            return whole.to(self.device)
 
     def gathered(self, part: Tensor) -> Tensor | None:
-        """All ranks' parts, one below the other, on the dispatcher; None elsewhere."""
+        """Returns all ranks' parts, one below the other, on the dispatcher; None elsewhere."""
         if self.index:
             self.send(part.cpu(), 0)
             return None
-        return torch.cat([part.cpu(), *(self.receive(worker) for worker in self.workers)])
+        parts = [part.cpu()]
+        for worker in self.workers:
+            parts.append(self.receive(worker))
+        return torch.cat(parts)
 
     def fetch(self, output: Tensor) -> Tensor | None:
         if self.plan.layout == REPLICATED:

@@ -1,4 +1,4 @@
-"""A plan carried out by torch's DTensor: parts of operands, changes of layout, products of parts."""
+"""Executes a plan with torch's DTensor: parts of operands, changes of layout, local products."""
 
 from dataclasses import dataclass
 from typing import cast
@@ -14,12 +14,17 @@ from benchkit.suites.auto_shard.operands import part_of
 from benchkit.suites.auto_shard.plans import COLUMNS, PARTIAL, REPLICATED, ROWS, Layer
 from benchkit.suites.auto_shard.program import COMMUNICATE, COMPUTE, Program
 
-PLACEMENTS: dict[str, Placement] = {ROWS: Shard(0), COLUMNS: Shard(1), REPLICATED: Replicate(), PARTIAL: Partial()}
+PLACEMENTS: dict[str, Placement] = {
+    ROWS: Shard(0),
+    COLUMNS: Shard(1),
+    REPLICATED: Replicate(),
+    PARTIAL: Partial(),
+}
 
 
 @dataclass
 class Sharded(Program):
-    """One rank's side of a plan on the devices of a mesh."""
+    """One rank's part of a plan on the devices of a mesh."""
 
     mesh: DeviceMesh
 
@@ -28,7 +33,7 @@ class Sharded(Program):
         return distributed(super().operand(number), self.shape(number), layout, self.mesh)
 
     def run(self, operands: list[Tensor]) -> Tensor:
-        """What the plan says; where layouts are as wanted, nothing moves."""
+        """Executes the plan; nothing moves where layouts are as the plan needs them."""
         if not self.workload.weights:
             return super().run(operands)
         x, *weights = operands
@@ -38,7 +43,8 @@ class Sharded(Program):
 
     def product(self, x: Tensor, weight: Tensor, layer: Layer) -> Tensor:
         with region(COMMUNICATE):
-            x, weight = moved(x, layer.mode.enters), moved(weight, layer.mode.weight)
+            x = moved(x, layer.mode.enters)
+            weight = moved(weight, layer.mode.weight)
         with region(COMPUTE):
             x = x @ weight
         with region(COMMUNICATE):
@@ -54,42 +60,54 @@ class Sharded(Program):
 
 
 def distributed(part: Tensor, shape: tuple[int, int], layout: str, mesh: DeviceMesh) -> DTensor:
-    """This rank's part of a matrix [rows, columns] as a DTensor."""
+    """Returns this rank's part of a matrix of a shape [rows, columns] as a DTensor."""
     return DTensor.from_local(
-        part, mesh, [PLACEMENTS[layout]], run_check=False, shape=torch.Size(shape), stride=(shape[1], 1)
+        part,
+        mesh,
+        [PLACEMENTS[layout]],
+        run_check=False,
+        shape=torch.Size(shape),
+        stride=(shape[1], 1),
     )
 
 
 def moved(matrix: Tensor, layout: str) -> Tensor:
-    """In another layout; done when this returns."""
+    """Returns a matrix in another layout; the move is done when this returns."""
     assert isinstance(matrix, DTensor)
     placement = PLACEMENTS[layout]
-    return matrix if matrix.placements == (placement,) else matrix.redistribute(placements=[placement])
+    if matrix.placements == (placement,):
+        return matrix
+    return matrix.redistribute(placements=[placement])
 
 
 def fetched(matrix: DTensor, layout: str) -> Tensor | None:
-    """The whole matrix in the host memory of the mesh's first rank, None on the others; parts go straight there."""
-    mesh, shape, part = matrix.device_mesh, (matrix.shape[0], matrix.shape[1]), matrix.to_local()
+    """Returns the whole matrix in host memory on the mesh's first rank; None on the others.
+
+    Each rank sends its part directly to the first.
+    """
+    mesh, part = matrix.device_mesh, matrix.to_local()
+    shape = (matrix.shape[0], matrix.shape[1])
     ranks: list[int] = mesh.mesh.tolist()
     me, group = mesh.get_local_rank(), mesh.get_group()
     if layout == REPLICATED:
         return None if me else part.cpu()
     if me:
-        sending, _ = p2p.start([(part.contiguous(), ranks[0])] if part.numel() else [], [], group)
+        outgoing = [(part.contiguous(), ranks[0])] if part.numel() else []
+        sending, _ = p2p.start(outgoing, [], group)
         for work in sending:
             work.wait()
         return None
     whole = part.new_empty(shape)
     places = [whole[part_of(shape, layout, len(ranks), index)] for index in range(len(ranks))]
-    landing = [(place if layout == ROWS else place.new_empty(place.shape)) for place in places]
-    arriving = [
-        (buffer, rank) for buffer, rank in zip(landing, ranks, strict=True) if rank != ranks[0] and buffer.numel()
-    ]
+    # Rows are received in place. Columns are not contiguous there and need buffers.
+    buffers = [place if layout == ROWS else place.new_empty(place.shape) for place in places]
+    others = zip(buffers[1:], ranks[1:], strict=True)
+    arriving = [(buffer, rank) for buffer, rank in others if buffer.numel()]
     _, works = p2p.start([], arriving, group)
     places[0].copy_(part)
     for work in works:
         work.wait()
     if layout == COLUMNS:
-        for place, buffer in zip(places[1:], landing[1:], strict=True):
+        for place, buffer in zip(places[1:], buffers[1:], strict=True):
             place.copy_(buffer)
     return whole.cpu()

@@ -1,6 +1,6 @@
-"""Layouts of matrices on devices, what changing them costs, and plans: how each product of a chain is shared out.
+"""Layouts of matrices on devices, the costs of changing them, and plans for chains of products.
 
-Knows no torch.
+Imports no torch.
 """
 
 from collections.abc import Mapping
@@ -8,8 +8,10 @@ from dataclasses import dataclass
 
 ROWS, COLUMNS, REPLICATED, PARTIAL = "rows", "columns", "whole", "summands"
 LAYOUTS = (ROWS, COLUMNS, REPLICATED)
-"""How a matrix lies on the devices: sharded along its first or its second dimension, or all of it on each. `summands`:
-what each device has must be added up."""
+"""How a matrix lies on the devices: sharded along its first or second dimension, or replicated.
+
+In the layout PARTIAL the matrix is the sum of what the devices have.
+"""
 Move = tuple[str, str]
 MOVES: tuple[Move, ...] = (
     (ROWS, REPLICATED), (COLUMNS, REPLICATED), (ROWS, COLUMNS), (COLUMNS, ROWS),
@@ -20,7 +22,15 @@ MOVES: tuple[Move, ...] = (
 
 @dataclass(frozen=True)
 class Mode:
-    """A way to multiply: the layouts of input and weight that it wants, and of the output that it may leave."""
+    """A way to multiply.
+
+    Attributes:
+        name: how the plan names it.
+        enters: the layout of the input that it needs.
+        weight: the layout of the weight that it needs.
+        gives: the layout of the output that the product has.
+        leaves: the layouts that the output may then be moved to.
+    """
 
     name: str
     enters: str
@@ -35,13 +45,18 @@ MODES = (
     Mode("inner", COLUMNS, ROWS, PARTIAL, LAYOUTS),
     Mode("everywhere", REPLICATED, REPLICATED, REPLICATED, (REPLICATED,)),
 )
-"""`inner`: along the dimension that is summed over. Of equal choices the first is taken."""
+"""`inner` shards the dimension that is summed over. Of equal choices the first is taken."""
 BY_NAME = {mode.name: mode for mode in MODES}
 
 
 @dataclass(frozen=True)
 class Link:
-    """Seconds of a message: a latency, and seconds per byte of the whole matrix."""
+    """The time of a message.
+
+    Attributes:
+        latency_s: seconds of a message without bytes.
+        byte_s: seconds per byte of the whole matrix.
+    """
 
     latency_s: float
     byte_s: float
@@ -52,9 +67,16 @@ class Link:
 
 @dataclass(frozen=True)
 class Costs:
-    """What things cost on each of `devices`. create_s: per element; touch_s: of relu, per element.
+    """The costs of operations and messages on each device.
 
-    moves: of a layout into another. fetch: of bringing a layout's matrix to one device.
+    Attributes:
+        devices: the number of devices.
+        itemsize: bytes of an element.
+        flop_s: seconds per floating-point operation of a product.
+        create_s: seconds per element that is created.
+        touch_s: seconds per element of relu.
+        moves: the time to change one layout into another.
+        fetch: the time to bring a matrix in a layout to one device.
     """
 
     devices: int
@@ -66,18 +88,27 @@ class Costs:
     fetch: Mapping[str, Link]
 
     def share(self, length: int) -> int:
-        """The most that one device has of a dimension; shards are torch.chunk's."""
+        """Returns the longest shard of a dimension; shards are those of torch.chunk."""
         return -(-length // self.devices)
 
     def elements(self, rows: int, columns: int, layout: str) -> int:
-        """The most that one device has of a matrix."""
-        rows = self.share(rows) if layout == ROWS else rows
-        return rows * (self.share(columns) if layout == COLUMNS else columns)
+        """Returns the most elements of a matrix that one device has."""
+        if layout == ROWS:
+            return self.share(rows) * columns
+        if layout == COLUMNS:
+            return rows * self.share(columns)
+        return rows * columns
 
 
 @dataclass(frozen=True)
 class Layer:
-    """One product. weight_at_rest: how the weight lies there before it is needed. leaves: the output's layout."""
+    """One product of a plan.
+
+    Attributes:
+        mode: how it is multiplied.
+        weight_at_rest: the layout of the weight before it is needed.
+        leaves: the layout of the output.
+    """
 
     mode: Mode
     weight_at_rest: str
@@ -88,8 +119,20 @@ class Layer:
 class Plan:
     """A way to run a chain, with its predicted seconds.
 
-    latency_s: what of these is latency. busiest_flops: of the device with the most work; executed_flops: of all.
-    at_rest_elements, passing_elements: on one device, of all operands, and the most that comes and goes besides.
+    Attributes:
+        devices: the number of devices.
+        at_start: the layout of the input.
+        layers: the products so far.
+        layout: the layout of the output so far.
+        create_s: seconds to create operands.
+        compute_s: seconds to compute.
+        communicate_s: seconds to change layouts.
+        fetch_s: seconds to fetch the result.
+        latency_s: the latency in these seconds.
+        busiest_flops: operations of the device with the most work.
+        executed_flops: operations of all devices.
+        at_rest_elements: elements of all operands on one device.
+        passing_elements: the most elements that one device has besides, at a time.
     """
 
     devices: int
@@ -112,11 +155,11 @@ class Plan:
 
     @property
     def elements(self) -> int:
-        """The most that one device has at a time."""
+        """The most elements that one device has at a time."""
         return self.at_rest_elements + self.passing_elements
 
     def dominated_by(self, other: "Plan") -> bool:
-        """Whether another that leaves the same layout is no worse in anything that matters later."""
+        """Whether another plan to the same layout is no worse in anything that matters later."""
         return (
             other.total_s <= self.total_s
             and other.at_rest_elements <= self.at_rest_elements
@@ -124,7 +167,10 @@ class Plan:
         )
 
     def __str__(self) -> str:
-        """ "x rows; w1 rows gathered, by rows; out rows": each operand's layout, and how each product is shared out."""
+        """Describes the layout of each operand, and how each product is sharded.
+
+        An example is "x rows; w1 rows gathered, by rows; out rows".
+        """
         products = [
             f"w{number} {layer.weight_at_rest}{gathered(layer)}, by {layer.mode.name}{left(layer)}"
             for number, layer in enumerate(self.layers, 1)

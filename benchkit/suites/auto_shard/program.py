@@ -1,4 +1,4 @@
-"""A workload as one rank runs it: its operands, the phases of a step, and the check of what came out."""
+"""A workload as one rank runs it: its operands, the phases of a step, the check of the result."""
 
 from dataclasses import dataclass, field
 from itertools import count
@@ -13,15 +13,29 @@ from benchkit.suites.auto_shard.workloads import Workload
 
 CREATE, COMPUTE, COMMUNICATE, FETCH = "create", "compute", "communicate", "fetch"
 PHASES = (CREATE, COMPUTE, COMMUNICATE, FETCH)
-"""Of a step end to end; where operands and result stay where they are, the two in the middle."""
+"""The phases of a step end to end.
+
+Where operands and result stay on the devices, a step has the two in the middle.
+"""
 
 
 @dataclass
 class Program:
-    """One rank's side. A step creates its operands where `end_to_end`, else finds them there, and runs the chain.
+    """One rank's part of a workload.
 
-    Subclasses say how operands lie, how the chain runs and how a result is fetched. After a step `output` is what this
-    rank has of the result, its part as `produced` says, or None.
+    Subclasses define how operands lie, how the chain runs and how a result is fetched.
+
+    Attributes:
+        workload: the chain of products.
+        plan: how it is sharded.
+        device: the device of this rank.
+        dtype: of all operands.
+        index: which device of the plan this is.
+        seed: determines the operands.
+        end_to_end: whether a step creates its operands; otherwise they are there beforehand.
+        source: where operands come from.
+        held: this rank's parts of the operands that a step does not create.
+        output: after a step, this rank's part of the result, as produced() describes, or None.
     """
 
     workload: Workload
@@ -42,20 +56,22 @@ class Program:
         self.load(self.random)
 
     def load(self, source: Source) -> None:
-        """Takes operands from another source, and puts those there that a step does not create."""
-        self.source, self.held, self.output = source, [], None
-        created = self.num_created()
-        self.held = [self.operand(number) for number in range(created, 1 + len(self.plan.layers))]
+        """Takes operands from another source, and creates those that a step does not create."""
+        self.source = source
+        self.held = []  # the old operands free their memory before the new ones need it
+        self.output = None
+        num_operands = 1 + len(self.plan.layers)
+        self.held = [self.operand(number) for number in range(self.num_created(), num_operands)]
 
     def num_created(self) -> int:
-        """How many operands a step creates itself: none, the input, or all."""
+        """Counts the operands that a step creates itself: none, the input, or all."""
         if not self.end_to_end:
             return 0
         return 1 + len(self.plan.layers) if self.workload.creates_weights else 1
 
     def step(self) -> None:
-        """Computing and communicating; end to end also creating the operands before and fetching the result after."""
-        self.output = None  # a step needs no room for two
+        """Computes and communicates; end to end also creates operands and fetches the result."""
+        self.output = None  # a step has no memory for two results
         with torch.no_grad():
             if not self.end_to_end:
                 self.output = self.run(self.held)
@@ -68,14 +84,14 @@ class Program:
                 self.output = self.fetch(output)
 
     def operand(self, number: int) -> Tensor:
-        """This rank's part of an operand, 0 being the input."""
+        """Returns this rank's part of an operand; operand 0 is the input."""
         return self.source(number, self.part(self.shape(number), self.layout_at_rest(number)))
 
     def all_created(self) -> None:
-        """Called when a step has created its operands."""
+        """Is called when a step has created its operands."""
 
     def run(self, operands: list[Tensor]) -> Tensor:
-        """The chain."""
+        """Runs the chain and returns this rank's part of its output."""
         with region(COMPUTE):
             x = operands[0]
             if not self.workload.weights:
@@ -88,12 +104,14 @@ class Program:
         return x.relu() if self.workload.activation else x
 
     def fetch(self, output: Tensor) -> Tensor | None:
-        """The whole result in the first rank's host memory; None elsewhere."""
+        """Returns the whole result in the first rank's host memory; None elsewhere."""
         return output.cpu()
 
     def shape(self, number: int) -> tuple[int, int]:
-        """Of an operand as a whole."""
-        return self.workload.weights[number - 1] if number else (self.workload.rows, self.workload.widths[0])
+        """Returns the shape of a whole operand."""
+        if number == 0:
+            return self.workload.rows, self.workload.widths[0]
+        return self.workload.weights[number - 1]
 
     def layout_at_rest(self, number: int) -> str:
         return self.plan.layers[number - 1].weight_at_rest if number else self.plan.at_start
@@ -102,11 +120,15 @@ class Program:
         return part_of(shape, layout, self.plan.devices, self.index)
 
     def produced(self) -> Part:
-        """What `output` is of the result."""
+        """Returns which part of the result `output` is."""
         return self.part(self.workload.output, REPLICATED if self.end_to_end else self.plan.layout)
 
     def verify(self) -> None:
-        """Runs a step on exact operands of this turn alone; raises InvalidResult where an element is wrong."""
+        """Runs a step on exact operands that are new in each turn.
+
+        Raises:
+            InvalidResult: an element of the output is wrong.
+        """
         exact = Exact(self.workload, self.device, self.dtype, self.seed, next(self.turns))
         self.load(exact)
         try:
@@ -117,5 +139,5 @@ class Program:
             self.load(self.random)
 
     def result(self, output: Tensor) -> Tensor:
-        """An output as a plain tensor."""
+        """Returns an output as a plain tensor."""
         return output

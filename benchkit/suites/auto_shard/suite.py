@@ -9,7 +9,7 @@ PRELOAD = ("benchkit.suites.auto_shard.cases",)
 
 @suite
 def auto_shard(config: AutoShardConfig, rank: Rank) -> list[Case]:
-    """Matrix products, MLPs and element-wise work on one device and sharded over several, with every phase apart."""
+    """Matrix products, MLPs and element-wise work on one device and on several, phase by phase."""
     from benchkit.suites.auto_shard.cases import AutoShard
 
     return AutoShard(config, rank).cases()

@@ -1,4 +1,7 @@
-"""Workloads by name: `matmul_MxKxN`, `mlp_ROWSxWIDTHxWIDTH…`, `relu_ROWSxCOLUMNS`. Knows no torch."""
+"""Workloads by name: `matmul_MxKxN`, `mlp_ROWSxWIDTHxWIDTH…` and `relu_ROWSxCOLUMNS`.
+
+Imports no torch.
+"""
 
 import re
 from dataclasses import dataclass, replace
@@ -6,15 +9,22 @@ from dataclasses import dataclass, replace
 from benchkit.errors import ConfigError
 
 KINDS = ("matmul", "mlp", "relu")
-ALLOWED = "allowed are matmul_MxKxN, mlp_ROWSxWIDTHxWIDTH (one more x WIDTH per layer) and relu_ROWSxCOLUMNS"
+ALLOWED = (
+    "allowed are matmul_MxKxN, mlp_ROWSxWIDTHxWIDTH (one more x WIDTH per layer) "
+    "and relu_ROWSxCOLUMNS"
+)
 
 
 @dataclass(frozen=True)
 class Workload:
-    """A chain: an input [rows, widths[0]] times a weight [widths[i], widths[i + 1]] after another.
+    """A chain: an input [rows, widths[0]] times weights [widths[i], widths[i + 1]], one by one.
 
-    matmul: one product of two operands, both created by the program. mlp: after each product relu; the weights are
-    there before the program runs. relu: no product, 2 relu(x).
+    Attributes:
+        kind: "matmul" is one product of two operands, both created by the program. "mlp" applies
+            relu after each product; the weights are there before the program runs. "relu" has no
+            product, only 2 relu(x).
+        rows: rows of the input.
+        widths: columns of the input and of the output of each product.
     """
 
     kind: str
@@ -32,13 +42,13 @@ class Workload:
 
     @property
     def flops(self) -> float:
-        """Operations of the products, 2 m k n each; without one the two operations per element."""
+        """Operations of the products, 2 m k n each; without products two per element."""
         products = sum(2.0 * self.rows * k * n for k, n in self.weights)
         return products or 2.0 * self.rows * self.widths[0]
 
     @property
     def creates_weights(self) -> bool:
-        """Whether a run creates its weights, too, or finds them there."""
+        """Whether a run creates its weights, too; otherwise they are there beforehand."""
         return self.kind == "matmul"
 
     @property
@@ -47,16 +57,22 @@ class Workload:
         return self.kind == "mlp"
 
     def times(self, factor: int) -> "Workload":
-        """With so many times the rows."""
+        """Returns the workload with its rows multiplied by a factor."""
         return replace(self, rows=self.rows * factor)
 
 
 def parse(name: str) -> Workload:
-    """Raises ConfigError where a name is none."""
+    """Returns the workload of a name.
+
+    Raises:
+        ConfigError: there is no workload of this name.
+    """
     kind, _, sizes = name.partition("_")
     if kind not in KINDS or not re.fullmatch(r"[1-9]\d*(x[1-9]\d*)+", sizes):
         raise ConfigError(f"workload={name}: no such workload; {ALLOWED}")
     rows, *widths = map(int, sizes.split("x"))
-    if (kind, len(widths)) not in (("matmul", 2), ("relu", 1)) and not (kind == "mlp" and len(widths) > 1):
-        raise ConfigError(f"workload={name}: {len(widths) + 1} sizes; {ALLOWED}")
+    count = len(widths)
+    is_complete = count > 1 if kind == "mlp" else count == {"matmul": 2, "relu": 1}[kind]
+    if not is_complete:
+        raise ConfigError(f"workload={name}: {count + 1} sizes; {ALLOWED}")
     return Workload(kind, rows, tuple(widths))
