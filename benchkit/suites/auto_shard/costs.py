@@ -17,7 +17,10 @@ SecondsOf = Callable[..., list[list[float]]]
 SMALL = 64
 """Rows and columns of the matrix whose moves cost little beyond latency."""
 LARGEST = {"cpu": 1024, "cuda": 8192}
-"""Rows and columns of the largest matrix that is moved or multiplied, by type of device."""
+"""Rows and columns of the largest matrix that is moved or multiplied, by type of device.
+
+It is large enough to learn the rates of the device.
+"""
 FETCHED = (ROWS, COLUMNS)
 """The layouts whose fetching is measured."""
 

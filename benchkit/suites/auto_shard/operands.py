@@ -122,7 +122,7 @@ class Exact:
         return self.drawn[1]
 
     def result(self, part: Part) -> Tensor:
-        """Returns a part of the output on the CPU, in float64 where that is the dtype, else float32."""
+        """Returns a part of the output on the CPU, in float32, or float64 if that is the dtype."""
         rows, columns = part
         values = self.input[rows].to(self.wide)
         if not self.workload.weights:
@@ -137,7 +137,7 @@ class Exact:
         """Compares a part of the output with the exact result.
 
         Raises:
-            InvalidResult: an element is wrong; the message names the first.
+            InvalidResult: the shape or an element is wrong; the message names the first element.
         """
         expected = self.result(part)
         got = output.cpu().to(self.wide)

@@ -15,7 +15,7 @@ CREATE, COMPUTE, COMMUNICATE, FETCH = "create", "compute", "communicate", "fetch
 PHASES = (CREATE, COMPUTE, COMMUNICATE, FETCH)
 """The phases of a step end to end.
 
-Where operands and result stay on the devices, a step has the two in the middle.
+Where operands and result stay on the devices, a step has only the two in the middle.
 """
 
 
@@ -71,7 +71,7 @@ class Program:
 
     def step(self) -> None:
         """Computes and communicates; end to end also creates operands and fetches the result."""
-        self.output = None  # a step has no memory for two results
+        self.output = None  # so that a step needs no memory for two results
         with torch.no_grad():
             if not self.end_to_end:
                 self.output = self.run(self.held)

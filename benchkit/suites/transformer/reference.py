@@ -1,7 +1,7 @@
 """The reference: the model by its definition, in float64, written independently of the network.
 
 In a causal model the first tokens depend on nothing after them. So logits are checked on the first
-tokens of one sequence, and gradients by a loss of these tokens alone, whatever the size of the
+tokens of one sequence, and gradients by a loss of these tokens alone, regardless of the size of the
 batch. Only one layer's weights at a time are in memory in float64.
 """
 
