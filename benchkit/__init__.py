@@ -1,6 +1,6 @@
 """benchkit: distributed deep-learning benchmarks from one command.
 
-Nothing heavy is imported here: `--help` and configuration errors must answer without torch.
+This module imports nothing heavy: `--help` and configuration errors must answer without torch.
 """
 
 __version__ = "0.1.0"

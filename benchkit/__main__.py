@@ -1,4 +1,7 @@
-"""`python -m benchkit`. Every rank imports this file again, so it holds nothing but its guard."""
+"""Runs `python -m benchkit`.
+
+Every rank imports this file again, so it holds nothing but its guard.
+"""
 
 if __name__ == "__main__":
     import sys

@@ -1,4 +1,4 @@
-"""Which version of benchkit's own source this is, by git."""
+"""Finds by git which version of benchkit's own source is running."""
 
 import functools
 import hashlib
@@ -9,9 +9,13 @@ from typing import Any
 
 @functools.cache
 def checkout() -> dict[str, Any]:
-    """Commit of benchkit's own checkout, whether tracked files differ from it, and a hash of the difference.
+    """Returns the commit of benchkit's own checkout and what differs from it.
 
-    All are None where this file is not tracked: a package installed below somebody's repository is not part of it.
+    Returns:
+        `git_commit`, the hash of the commit; `git_dirty`, whether tracked files differ from it; and
+        `git_diff_hash`, 12 hexadecimal digits of the hash of the difference, or None without one.
+        All three are None where git does not track this file: a package that is installed below
+        somebody's repository is not part of that repository.
     """
     commit = git("rev-parse", "HEAD") if git("ls-files", "--", Path(__file__).name) else ""
     if not commit:
@@ -22,12 +26,12 @@ def checkout() -> dict[str, Any]:
 
 
 def git(*arguments: str) -> str:
-    """Asks git about the checkout that this code lies in; "" where it lies in none."""
+    """Returns what git prints about the checkout of this file; "" outside a checkout."""
     return output("git", "-C", str(Path(__file__).parent), *arguments)
 
 
 def output(*command: str) -> str:
-    """What a short command prints, or "" where it fails or does not exist."""
+    """Returns what a short command prints; "" where the command fails or does not exist."""
     try:
         done = subprocess.run(command, capture_output=True, timeout=10, check=False)
     except (OSError, subprocess.TimeoutExpired):

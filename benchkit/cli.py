@@ -1,4 +1,4 @@
-"""The command line: Hydra in front, one point or a sweep behind, an exit code at the end."""
+"""Runs the command line: Hydra in front, one point or a sweep behind, an exit code at the end."""
 
 import contextlib
 import itertools
@@ -25,15 +25,24 @@ from launch.agents.rendezvous import JoinError
 from launch.signals import StopRequested, handle, to_stop_request
 
 EXIT_OK, EXIT_FAILED, EXIT_CONFIG = 0, 1, 2
-REFUSALS = (ConfigError, JoinError, HydraException, OmegaConfBaseException, YAMLError, OSError, ValueError)
-"""What is raised where the configuration is wrong, by us, by Hydra and by what Hydra reads."""
+REFUSALS = (
+    ConfigError,
+    JoinError,
+    HydraException,
+    OmegaConfBaseException,
+    YAMLError,
+    OSError,
+    ValueError,
+)
+"""Exceptions that a wrong configuration raises in benchkit, in Hydra and in what Hydra reads."""
 
 
 def main() -> int:
-    """Runs what the command line says.
+    """Runs the points that the command line describes.
 
-    Returns 0 where all is well, 1 where a point failed or none was measured, 2 where the configuration is wrong,
-    and 128 + N where signal N ended it.
+    Returns:
+        The exit code: 0 for success, 1 where a point failed or none was measured, 2 for a wrong
+        configuration, and 128 + N where signal N ended the run.
     """
     handle((signal.SIGTERM, signal.SIGHUP), terminate)
     try:
@@ -59,7 +68,10 @@ def main() -> int:
 
 
 def check(arguments: Sequence[str]) -> str:
-    """Why a command line is refused, as `main` says it; "" where it would run. Starts and writes nothing."""
+    """Returns why `main` would refuse a command line, in its words; "" where the points would run.
+
+    The check starts no process and writes no file.
+    """
     try:
         compose.register()
         run_hydra([*multirun_first(resume.parse(arguments)), "hydra.sweeper.only_check=true"])
@@ -69,26 +81,32 @@ def check(arguments: Sequence[str]) -> str:
 
 
 def in_one_line(refusal: Exception) -> str:
-    """One line for one of REFUSALS; several for a missing suite, which lists all suites."""
-    return str(refusal) if isinstance(refusal, ConfigError | JoinError) else messages.explain(refusal)
+    """Returns one of REFUSALS as one line; a missing suite takes several, which list all suites."""
+    if isinstance(refusal, ConfigError | JoinError):
+        return str(refusal)
+    return messages.explain(refusal)
 
 
 def complain(message: str) -> None:
-    """One line on standard error; where there are several agents it says whose."""
+    """Prints a message to standard error; agents other than agent 0 add their index and host."""
     me = topology.detect_launcher()
     agent = f"agent {me.index} on {topology.node_name()}: " if me.index else ""
     print(f"benchkit: {agent}{message}", file=sys.stderr)
 
 
 def multirun_first(arguments: list[str]) -> list[str]:
-    """Moves -m/--multirun to the front: Hydra 1.3 takes no override after a flag (hydra #3053, fixed in 1.4)."""
+    """Moves -m and --multirun to the front.
+
+    Hydra 1.3 accepts no override after a flag (hydra #3053, fixed in 1.4).
+    """
     flags = [argument for argument in arguments if argument in ("-m", "--multirun")]
     return flags[:1] + [argument for argument in arguments if argument not in flags]
 
 
 def run_hydra(arguments: list[str]) -> None:
     """Runs all points; raises one of REFUSALS where the configuration is wrong."""
-    start = hydra.main(config_path=str(config_folder()), config_name="config", version_base="1.3")(run_job)
+    folder = str(config_folder())
+    start = hydra.main(config_path=folder, config_name="config", version_base="1.3")(run_job)
     try:
         with hydra_sees(arguments):
             start()
@@ -102,35 +120,41 @@ def run_hydra(arguments: list[str]) -> None:
 
 @contextlib.contextmanager
 def hydra_sees(arguments: list[str]) -> Iterator[None]:
-    """Gives Hydra these arguments, and makes it raise errors, which it would else print before it exits."""
-    given, wanted = sys.argv[1:], os.environ.get("HYDRA_FULL_ERROR")
-    sys.argv[1:], os.environ["HYDRA_FULL_ERROR"] = arguments, "1"
+    """Gives Hydra these arguments, and makes it raise its errors instead of exiting."""
+    typed = sys.argv[1:]
+    full_error = os.environ.get("HYDRA_FULL_ERROR")
+    sys.argv[1:] = arguments
+    os.environ["HYDRA_FULL_ERROR"] = "1"
     try:
         yield
     finally:
-        sys.argv[1:] = given
+        sys.argv[1:] = typed
         del os.environ["HYDRA_FULL_ERROR"]
-        if wanted is not None:
-            os.environ["HYDRA_FULL_ERROR"] = wanted
+        if full_error is not None:
+            os.environ["HYDRA_FULL_ERROR"] = full_error
 
 
 def set_per_point(arguments: list[str]) -> list[str]:
-    """Values of suites' own keys as sweeps of one value, where no single suite is chosen here.
+    """Turns values of suites' own keys into sweeps of one value, unless one suite is chosen.
 
-    Hydra sets what does not vary before a sweep chooses its suites, when nothing has such a key yet.
+    Hydra applies what does not vary before the sweep chooses a suite, when no such key exists yet.
     """
     if any(argument.startswith("+suite=") and "," not in argument for argument in arguments):
         return arguments
-    own = messages.keys_of_suites()
-    parsed = [(argument, *argument.partition("=")[::2]) for argument in arguments]
-    return [
-        f"{key}=choice({value})" if key.split(".")[0] in own and value and not varies(argument) else argument
-        for argument, key, value in parsed
-    ]
+    suite_keys = messages.keys_of_suites()
+    return [as_choice(argument, suite_keys) for argument in arguments]
+
+
+def as_choice(argument: str, suite_keys: set[str]) -> str:
+    """Returns an override of one of `suite_keys` as a sweep of one value; others as they are."""
+    key, _, value = argument.partition("=")
+    if key.split(".")[0] in suite_keys and value and not varies(argument):
+        return f"{key}=choice({value})"
+    return argument
 
 
 def varies(argument: str) -> bool:
-    """Whether an override is a sweep already, or none that Hydra understands."""
+    """Returns whether an override is a sweep already, or is not understood by Hydra."""
     try:
         return bool(OverridesParser.create().parse_override(argument).is_sweep_override())
     except HydraException:
@@ -138,18 +162,19 @@ def varies(argument: str) -> bool:
 
 
 def config_folder() -> Path:
-    """conf/ inside the installed package, or beside it in a checkout."""
+    """Returns conf/ inside the installed package, or beside the package in a checkout."""
     package = Path(__file__).resolve().parent
     return package / "conf" if (package / "conf").is_dir() else package.parent / "conf"
 
 
 def config_folders(arguments: list[str]) -> list[Path]:
-    """benchkit's own YAML, and the folder that --config-dir adds."""
+    """Returns the folder of benchkit's own YAML, and the one that --config-dir adds."""
+    folders = [config_folder()]
     words = [part for argument in arguments for part in argument.split("=", 1)]
-    return [
-        config_folder(),
-        *(Path(value) for flag, value in itertools.pairwise(words) if flag in ("--config-dir", "-cd")),
-    ]
+    for flag, value in itertools.pairwise(words):
+        if flag in ("--config-dir", "-cd"):
+            folders.append(Path(value))
+    return folders
 
 
 def terminate(number: int, frame: Any) -> None:
@@ -157,7 +182,7 @@ def terminate(number: int, frame: Any) -> None:
 
 
 def exit_code(statuses: list[str]) -> int:
-    """1 where any point failed, or where points ran and none was measured."""
+    """Returns 1 where a point failed, or where points ran and none was measured; else 0."""
     from benchkit.record import HARMLESS
 
     failed = any(status not in HARMLESS for status in statuses)
@@ -165,5 +190,8 @@ def exit_code(statuses: list[str]) -> int:
 
 
 def run_job(composed: DictConfig) -> None:
-    """What Hydra would run for each point; benchkit's sweeper does that itself."""
-    raise ConfigError("hydra.mode and hydra/sweeper are benchkit's: one point is a sweep of one, and checked first")
+    """Refuses to run a point for Hydra, because benchkit's sweeper runs all points itself."""
+    raise ConfigError(
+        "hydra.mode and hydra/sweeper are benchkit's: one point is a sweep of one, "
+        "and checked first"
+    )

@@ -1,4 +1,4 @@
-"""What a reader of a record must know of the machine: versions, processor, GPUs, limits, load, the code's commit."""
+"""Describes the machine for a record: versions, processor, GPUs, limits, load, the code's commit."""
 
 import functools
 import importlib.util
@@ -19,11 +19,11 @@ from launch.topology import available_cores, cpu_quota, node_name, read_text
 VERSIONS = ("torch", "cuda", "nccl", "kernel", "python", "git_commit", "git_diff_hash")
 """Software that can differ between the hosts of one run."""
 OF_AGENT = ("host", "cpu", "available_cores", "gpus", *VERSIONS)
-"""What can differ between the hosts of one run and does not change while a process lives."""
+"""Keys that can differ between the hosts of one run and do not change while a process lives."""
 
 
 def describe() -> dict[str, Any]:
-    """The environment of a point, as the record stores it."""
+    """Returns the environment of a point, as the record stores it."""
     return {
         **static_environment(),
         "load_average": list(os.getloadavg()),
@@ -33,7 +33,7 @@ def describe() -> dict[str, Any]:
 
 @functools.cache
 def static_environment() -> dict[str, Any]:
-    """What does not change while this process lives; read once for a whole sweep."""
+    """Returns what does not change while this process lives; read once for a whole sweep."""
     return {
         "host": node_name(),
         "benchkit": benchkit.__version__,
@@ -55,30 +55,46 @@ def static_environment() -> dict[str, Any]:
 
 
 def of_agent() -> dict[str, Any]:
-    """The environment of this agent's host, as the record stores it per agent."""
-    known = static_environment()
-    return {**{name: known[name] for name in OF_AGENT}, "load_average": list(os.getloadavg())}
+    """Returns the environment of this agent's host, as the record stores it per agent."""
+    environment = static_environment()
+    of_host = {name: environment[name] for name in OF_AGENT}
+    return {**of_host, "load_average": list(os.getloadavg())}
 
 
 def version_differences(agents: Sequence[Mapping[str, Any]]) -> list[str]:
-    """One line for each of VERSIONS in which agents differ: "n0 has torch 2.13.0, n1 has 2.12.0"."""
+    """Returns one line for each of VERSIONS in which hosts differ.
+
+    Args:
+        agents: per agent its `host` and some of VERSIONS, as `of_agent` returns them.
+    """
     lines = []
     for name in VERSIONS:
-        hosts: dict[Any, list[str]] = {}
+        hosts_by_version: dict[Any, list[str]] = {}
         for agent in agents:
-            if name in agent and agent["host"] not in hosts.setdefault(agent[name], []):
-                hosts[agent[name]].append(agent["host"])
-        if len(hosts) > 1:
-            holders = [f"{', '.join(held)} {'has' if len(held) == 1 else 'have'}" for held in hosts.values()]
-            versions = [str(value or "none") for value in hosts]
-            versions[0] = f"{name} {versions[0]}"
-            lines.append(", ".join(map(" ".join, zip(holders, versions, strict=True))))
+            if name in agent:
+                hosts_by_version.setdefault(agent[name], []).append(agent["host"])
+        if len(hosts_by_version) > 1:
+            lines.append(difference(name, hosts_by_version))
     return lines
+
+
+def difference(name: str, hosts_by_version: Mapping[Any, Sequence[str]]) -> str:
+    """Returns which hosts have which version: "n0 has torch 2.13.0, n1 has 2.12.0"."""
+    clauses = []
+    for version, hosts in hosts_by_version.items():
+        unique = list(dict.fromkeys(hosts))
+        verb = "has" if len(unique) == 1 else "have"
+        software = "" if clauses else f"{name} "
+        clauses.append(f"{', '.join(unique)} {verb} {software}{version or 'none'}")
+    return ", ".join(clauses)
 
 
 @functools.cache
 def torch_build() -> dict[str, Any]:
-    """What torch/version.py defines: `__version__`, `cuda`, `hip`. To import torch takes seconds."""
+    """Returns what torch/version.py defines, such as `__version__`, `cuda` and `hip`.
+
+    The file is run by itself, because an import of torch takes seconds.
+    """
     spec = importlib.util.find_spec("torch")
     if spec is None or spec.origin is None:
         raise ModuleNotFoundError("torch is not installed")
@@ -86,7 +102,7 @@ def torch_build() -> dict[str, Any]:
 
 
 def nccl_version() -> str | None:
-    """The version of NCCL that torch is built with, as "2.27.5"; None where it has none. Starts no CUDA."""
+    """Returns the version of torch's NCCL, such as "2.27.5", or None; starts no CUDA."""
     if torch_build()["cuda"] is None:
         return None
     import torch.cuda.nccl
@@ -98,7 +114,7 @@ def nccl_version() -> str | None:
 
 
 def cpu_model() -> str:
-    """The processor's name, from /proc/cpuinfo where there is one."""
+    """Returns the processor's name, from /proc/cpuinfo where that file exists."""
     for line in read_text("/proc/cpuinfo").splitlines():
         if line.startswith("model name"):
             return line.split(":", 1)[1].strip()
@@ -106,7 +122,10 @@ def cpu_model() -> str:
 
 
 def gpus() -> list[dict[str, str]]:
-    """Every GPU by nvidia-smi, which leaves no context on it: name, memory, driver, power limit."""
+    """Returns name, memory, driver, power limit, highest clock and UUID of every GPU.
+
+    nvidia-smi tells them and leaves no context on the GPUs.
+    """
     if shutil.which("nvidia-smi") is None:
         return []
     keys = ("name", "memory.total", "driver_version", "power.limit", "clocks.max.sm", "uuid")
@@ -115,16 +134,26 @@ def gpus() -> list[dict[str, str]]:
 
 
 def visible_gpus() -> list[str]:
-    """The GPUs that this process's CUDA can use, by UUID where nvidia-smi tells; nothing of CUDA is started for it."""
+    """Returns the GPUs that CUDA can use in this process, without starting CUDA.
+
+    They are named by UUID where nvidia-smi tells it, by index elsewhere.
+    """
     usable = num_usable_gpus()
-    there = [gpu["uuid"] for gpu in static_environment()["gpus"]] or [str(index) for index in range(usable)]
-    chosen = [name.strip() for name in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if name.strip()]
-    named = [there[int(name)] if name.isdigit() and int(name) < len(there) else name for name in chosen]
-    return (named or there)[:usable]
+    uuids = [gpu["uuid"] for gpu in static_environment()["gpus"]]
+    installed = uuids or [str(index) for index in range(usable)]
+    variable = os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",")
+    chosen = [gpu_named(name.strip(), installed) for name in variable if name.strip()]
+    return (chosen or installed)[:usable]
+
+
+def gpu_named(name: str, installed: Sequence[str]) -> str:
+    """Returns the installed GPU at the index that `name` holds; any other name as it is."""
+    is_index = name.isdigit() and int(name) < len(installed)
+    return installed[int(name)] if is_index else name
 
 
 def num_usable_gpus() -> int:
-    """The GPUs that torch can use here; without a build for GPUs it is not asked."""
+    """Returns how many GPUs torch can use here; imports torch only where it is built for GPUs."""
     if not (torch_build()["cuda"] or torch_build().get("hip")):
         return 0
     import torch
@@ -133,6 +162,6 @@ def num_usable_gpus() -> int:
 
 
 def oom_kills() -> int:
-    """How many processes of this machine the kernel has killed for want of memory since it started."""
+    """Returns how many processes the kernel has killed for lack of memory since it started."""
     counts = dict(line.split() for line in read_text("/proc/vmstat").splitlines())
     return int(counts.get("oom_kill", 0))

@@ -1,6 +1,7 @@
-"""record.json: everything about one point, written by its agent, read by analysis; hence no torch and no hydra here.
+"""Writes and reads record.json, which holds everything about one point.
 
-Keys and their meaning are documented in docs/record.md; SCHEMA_VERSION rises when one changes its meaning or goes.
+An agent writes the record and `analysis` reads it, so this module imports neither torch nor Hydra.
+docs/record.md documents the keys. SCHEMA_VERSION rises when a key changes its meaning or goes.
 """
 
 import contextlib
@@ -17,28 +18,28 @@ READABLE_VERSIONS = (1, 2)
 """Version 1 has `block_iterations`, the length of all blocks of a case, in place of `blocks`."""
 FILE_NAME = "record.json"
 STATUSES = (
-    "running",      # the agent is at it, or was killed before it could say more
+    "running",      # the agent works on it, or was killed before it could store another status
     "ok",
     "invalid",      # a wrong result
     "oom",          # out of memory
     "timeout",
     "crash",        # a rank died by a signal
     "error",        # a rank raised an exception
-    "unavailable",  # no such backend or device here
-    "skipped",      # known beforehand not to fit
-    "interrupted",  # Ctrl-C, or SIGTERM
-    "preempted",    # by Slurm, for a job that matters more
+    "unavailable",  # this machine has no such backend or device
+    "skipped",      # known before the run not to fit
+    "interrupted",  # by Ctrl-C or SIGTERM
+    "preempted",    # by Slurm, for a job of higher priority
     "cancelled",    # by scancel
 )  # fmt: skip
 UNFINISHED = ("running", "interrupted", "preempted", "cancelled")
-"""Statuses of a point that was cut off: it runs again when its job starts again or its sweep is resumed."""
+"""Statuses of a point that was cut off; it runs again when its job restarts or its sweep resumes."""
 FINAL = tuple(status for status in STATUSES if status not in ("running", "preempted", "cancelled"))
-"""Statuses that a submitted point keeps unless somebody resumes the sweep."""
+"""Statuses that a submitted point keeps until the sweep is resumed."""
 HARMLESS = ("ok", "unavailable", "skipped")
 """Statuses that do not make a sweep fail."""
 
 FREE_BYTES = 16 * 2**20
-"""Room on the disk that a point is started with; a record takes some 50 KB per 1,000 samples."""
+"""Free disk space that a point needs to start; a record takes about 50 KB per 1,000 samples."""
 VOLATILE_KEYS = (
     "timeout_s", "join_timeout_s", "host_wait_s", "max_failures", "on_end", "private_network",
     "hardware.peak_tflop_per_s", "explain", "workloads",
@@ -47,12 +48,22 @@ VOLATILE_KEYS = (
 
 
 def point_id(config: dict[str, Any], world_size: int) -> str:
-    """The identity of a point: 12 hexadecimal digits of the hash of its resolved configuration."""
+    """Returns the identity of a point: 12 hexadecimal digits of the hash of its configuration.
+
+    Args:
+        config: the resolved configuration; volatile keys do not count.
+        world_size: number of ranks, which `config` may leave to `auto`.
+    """
     return digest({**without_volatile(config), "world_size": world_size})
 
 
 def without_volatile(config: dict[str, Any], prefix: str = "") -> dict[str, Any]:
-    """A configuration without its volatile keys."""
+    """Returns a configuration without VOLATILE_KEYS.
+
+    Args:
+        config: the configuration, or a group of it.
+        prefix: dotted name of that group, such as "hardware."; "" for the whole configuration.
+    """
     return {
         name: without_volatile(value, f"{prefix}{name}.") if isinstance(value, dict) else value
         for name, value in config.items()
@@ -61,18 +72,27 @@ def without_volatile(config: dict[str, Any], prefix: str = "") -> dict[str, Any]
 
 
 def digest(value: Any) -> str:
-    """12 hexadecimal digits of the hash of plain data."""
+    """Returns 12 hexadecimal digits of the SHA-256 hash of plain data."""
     return hashlib.sha256(orjson.dumps(value, option=orjson.OPT_SORT_KEYS)).hexdigest()[:12]
 
 
 def write(record: dict[str, Any], folder: Path) -> Path:
-    """Writes the record into a point's folder; raises OSError, and TypeError for what JSON cannot hold."""
+    """Writes a record into a point's folder and returns its path.
+
+    Raises:
+        OSError: the file cannot be written.
+        TypeError: the record holds a value that JSON cannot represent.
+    """
     write_whole(folder / FILE_NAME, orjson.dumps(record))
     return folder / FILE_NAME
 
 
 def write_whole(path: Path, content: bytes) -> None:
-    """Writes a file so that a reader, or a machine that crashes, has the old one or the new one, never half of one."""
+    """Writes a file atomically.
+
+    A reader finds the old content or the new one and never half of it, even after the machine
+    has crashed.
+    """
     part = path.with_name(f".{path.name}-{os.getpid()}")
     try:
         with part.open("wb") as file:
@@ -88,7 +108,7 @@ def write_whole(path: Path, content: bytes) -> None:
 
 
 def flush_names(folder: Path) -> None:
-    """Makes the names of the files in a folder survive a crash of the machine, where the file system can."""
+    """Flushes the file names of a folder to disk, where the file system supports that."""
     with contextlib.suppress(OSError):
         descriptor = os.open(folder, os.O_RDONLY)
         try:
@@ -98,7 +118,11 @@ def flush_names(folder: Path) -> None:
 
 
 def read(path: Path) -> dict[str, Any]:
-    """Reads a record; raises ValueError that says why where the file is none of ours."""
+    """Reads a record.
+
+    Raises:
+        ValueError: the file is not readable, or not a record; the message says why.
+    """
     try:
         content = path.read_bytes()
     except OSError as error:
@@ -107,14 +131,22 @@ def read(path: Path) -> dict[str, Any]:
 
 
 def read_in(folder: Path) -> dict[str, Any] | None:
-    """The record in a point's folder; None where there is none that can be read."""
+    """Returns the record in a point's folder; None without a readable one."""
     with contextlib.suppress(ValueError):
         return read(folder / FILE_NAME)
     return None
 
 
 def parse(content: bytes, path: Path) -> dict[str, Any]:
-    """The record that a file holds; raises ValueError that says why where it is none of ours."""
+    """Parses the content of a record's file.
+
+    Args:
+        content: what the file holds.
+        path: the file, for the message of an error.
+
+    Raises:
+        ValueError: the content is not a record of a readable version; the message says why.
+    """
     try:
         record = orjson.loads(content)
     except orjson.JSONDecodeError as error:
@@ -123,18 +155,20 @@ def parse(content: bytes, path: Path) -> dict[str, Any]:
         raise ValueError(f"{path}: not a benchkit record (no schema_version)")
     if record["schema_version"] not in READABLE_VERSIONS:
         allowed = ", ".join(map(str, READABLE_VERSIONS))
-        raise ValueError(f"{path}: record version {record['schema_version']}, this benchkit reads {allowed}")
+        version = record["schema_version"]
+        raise ValueError(f"{path}: record version {version}, this benchkit reads {allowed}")
     return record
 
 
 def by_number(path: Path) -> list[tuple[int, str]]:
-    """Sorts paths so that the folder 2 comes before the folder 10."""
+    """Returns a sorting key of a path that places the folder 2 before the folder 10."""
     return [(int(part), "") if part.isdecimal() else (-1, part) for part in path.parts]
 
 
 def shortage(folder: Path) -> str:
-    """Why there is too little room for another point in a folder; "" where there is enough."""
+    """Returns why a folder has too little disk space for another point; "" where it has enough."""
     free = shutil.disk_usage(folder).free
     if free >= FREE_BYTES:
         return ""
-    return f"{folder}: {free / 2**20:.1f} MiB of disk are free; a point needs {FREE_BYTES / 2**20:.0f} MiB"
+    needed = f"{FREE_BYTES / 2**20:.0f} MiB"
+    return f"{folder}: {free / 2**20:.1f} MiB of disk are free; a point needs {needed}"
