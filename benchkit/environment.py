@@ -1,4 +1,4 @@
-"""Describes the machine for a record: versions, processor, GPUs, limits, load, the code's commit."""
+"""Describes a host for its records: versions, processor, GPUs, limits, load, commit of the code."""
 
 import functools
 import importlib.util

@@ -32,7 +32,7 @@ STATUSES = (
     "cancelled",    # by scancel
 )  # fmt: skip
 UNFINISHED = ("running", "interrupted", "preempted", "cancelled")
-"""Statuses of a point that was cut off; it runs again when its job restarts or its sweep resumes."""
+"""Statuses of a point that was cut off; it runs again with its job, or with its resumed sweep."""
 FINAL = tuple(status for status in STATUSES if status not in ("running", "preempted", "cancelled"))
 """Statuses that a submitted point keeps until the sweep is resumed."""
 HARMLESS = ("ok", "unavailable", "skipped")

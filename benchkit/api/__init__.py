@@ -1,1 +1,1 @@
-"""All that a suite imports: its configuration's schema, cases, regions, verification, transfers between peers."""
+"""Holds all that a suite imports: schema, keys, cases, regions, verification, transfers, memory."""

@@ -1,4 +1,7 @@
-"""The case: one labelled thing that is timed inside a job. Every suite is a list of these and nothing more."""
+"""Defines the case: one labelled thing that is timed inside a job.
+
+Every suite returns a list of cases and nothing more.
+"""
 
 from __future__ import annotations
 
@@ -16,22 +19,29 @@ if TYPE_CHECKING:
 
 
 def noop(*_: object) -> None:
-    """Does nothing: the default of a case's callables."""
+    """Does nothing; the default of a case's callables."""
 
 
 def no_details() -> Mapping[str, Any]:
-    """The default of `details`."""
+    """Returns no details; the default of `Case.details`."""
     return {}
 
 
 @dataclass(frozen=True)
 class Work:
-    """What one call moves or computes, from which rates are derived; None where it does not apply.
+    """What one call moves or computes, from which rates are derived.
 
-    payload_bytes: size S of nccl-tests' convention (for all-reduce one rank's buffer).
-    bus_factor: busbw = algbw x bus_factor (nccl-tests PERFORMANCE.md); None on one rank, which has no bandwidth.
-    useful_flops: floating-point operations of the result as it is defined (2 m n k of a matmul), all ranks together.
-    executed_flops: those that the ranks execute together. wire_bytes: what each rank must send at least.
+    Every attribute is None where it does not apply.
+
+    Attributes:
+        payload_bytes: message size S in the convention of nccl-tests, in bytes; the buffer of one
+            rank for an all-reduce. The algorithm bandwidth is S over the median time.
+        bus_factor: ratio of bus bandwidth to algorithm bandwidth, busbw = algbw x bus_factor
+            (nccl-tests, PERFORMANCE.md). None on one rank, which has no bandwidth to report.
+        useful_flops: floating-point operations of the result as it is defined, summed over all
+            ranks; 2 m n k for the product of matrices [m, k] and [k, n].
+        executed_flops: floating-point operations that the ranks execute, summed over all ranks.
+        wire_bytes: bytes that each rank must send at least.
     """
 
     payload_bytes: int | None = None
@@ -43,7 +53,12 @@ class Work:
 
 @dataclass(frozen=True)
 class Parts:
-    """The names of the cases that time a case's computation and its communication alone; "" where there is none."""
+    """Names of the cases that time the components of another case in isolation.
+
+    Attributes:
+        computation: `Case.name` of the case that only computes; "" for none.
+        communication: `Case.name` of the case that only communicates; "" for none.
+    """
 
     computation: str = ""
     communication: str = ""
@@ -51,23 +66,39 @@ class Parts:
 
 @dataclass(frozen=True)
 class Case:
-    """One thing to time.
+    """One thing to time: the call, how to check its result, and what its record says.
 
-    step: the timed call. reset: renews inputs before each sample, outside the clock. verify: computes on fresh
-    inputs and raises InvalidResult with the first wrong index; called on all ranks together, before and after timing.
-    labels: what sets this case apart inside its job. skip: why this case cannot run here, e.g. "needs 54 GB, 24 GB
-    there". fill_seconds: a sample is as many calls back to back as fill this; 0: as many as `measure` says. estimator:
-    what an iteration's time is, as in `statistics.iteration_times`.
+    The harness verifies all cases of a job, times them in interleaved blocks, and verifies them
+    again. Cases refer to each other by name (`against`, `parts`).
 
-    regions: the names that its step marks by `region`, each timed on each rank. observe: told after each sample,
-    outside the clock, how long this rank was in each (s per call). details: what the record should say of the case
-    after it was timed; a list with one entry per rank is shown per rank. against: the name of the
-    case that this one is compared with. ranks: how many ranks take part, None for all; the others' step does nothing.
-    unslowed: runs at full speed on ranks that are slowed down (`hardware.slowdown`).
-
-    unavailable: what this machine lacks for this case. name: what other cases of the job refer to this one by. bound:
-    this is no way to do it, but a part alone. parts: the bounds that this case is made of, from which its share of
-    communication and its overlap are computed. warnings: what readers of its figures must know, for the record.
+    Attributes:
+        step: the timed call. On a CPU it returns when its work is done; on a GPU the work that it
+            queues on the current stream is timed.
+        labels: what sets this case apart inside its job, such as {"strategy": "even"}.
+        reset: renews the inputs before each sample, outside the clock.
+        verify: computes on fresh inputs and raises InvalidResult with the first wrong index. All
+            ranks call it together, before and after timing.
+        work: what one call moves or computes, from which bandwidths and computing rates follow.
+        fill_seconds: length of one sample in seconds; the sample is as many calls back to back as
+            fill it. With 0 the configuration group `measure` sets the number of calls.
+        estimator: what the time of an iteration is, see `statistics.summary.iteration_times`.
+        skip: why this case cannot run here, such as "needs 54 GB, 24 GB there"; "" if it can.
+        regions: names of the regions that `step` marks by `region`; each is timed on each rank.
+        observe: receives the seconds per call that this rank spent in each of `regions`. It is
+            called after each sample, outside the clock.
+        details: returns what the record should say of the case after timing. A list with one
+            entry per rank is shown per rank.
+        against: name of the case that this one is compared with, its baseline; "" for none.
+        ranks: number of ranks that take part, the first ones; None for all. On the other ranks
+            `step` does nothing.
+        unslowed: whether this case runs at full speed on ranks that `hardware.slowdown` slows down.
+        unavailable: what this machine lacks for this case; "" if it lacks nothing.
+        name: what other cases refer to this one by, unique in its job; "" if none does.
+        bound: whether this case times one component, computation or communication, in isolation.
+            It does not do the whole work, so it is left out of rankings.
+        parts: names of the `bound` cases that time the components of this one. The share of
+            communication and the overlap of this case are computed from them.
+        warnings: what readers of this case's figures must know, one line each, for the record.
     """
 
     step: Callable[[], object] = noop
@@ -93,18 +124,31 @@ class Case:
 
 @dataclass(frozen=True)
 class Rank:
-    """What a suite may know of the rank it runs on. The process group is up: torch.distributed works.
+    """What a suite may know of the rank it runs on.
 
-    available_bytes: free memory where it is scantiest, read once, so that all ranks decide alike. memory: tells the
-    most that is in use meanwhile. shares: percent of a device that each rank is to have. seconds_of: of some calls how
-    long each takes on each rank, slowed as it is, while all ranks make them together: medians, [call][rank], of turns
-    that they take; for cost models, not results. group: the process group of all ranks over a backend ("default": the
-    job's own); raises Unavailable.
+    The process group is initialized, so torch.distributed works.
+
+    Attributes:
+        index: number of this rank in the job, from 0 to world_size - 1.
+        world_size: number of ranks of the job.
+        sharers: number of ranks that draw on the same memory as this one, itself included. Alike
+            on all ranks.
+        device: where the tensors of this rank live.
+        seed: seed of inputs, alike on all ranks.
+        available_bytes: free bytes where memory is scarcest among all ranks. It is read once, so
+            that all ranks decide alike.
+        memory: measures the peak of the memory in use, in bytes, since its `reset()`.
+        shares: percent of a device that each rank is to have: [rank].
+        seconds_of: times calls that all ranks make together, each rank slowed down as configured.
+            Takes one callable per call and returns the median seconds of each: [call][rank]. The
+            calls take turns. For cost models, not for results.
+        group: returns the process group of all ranks over a backend such as "gloo", or None for
+            "default", the job's own group. All ranks call it together. Raises Unavailable.
     """
 
     index: int
     world_size: int
-    sharers: int  # ranks that draw on the same memory as this one
+    sharers: int
     device: torch.device
     seed: int
     available_bytes: float
@@ -114,9 +158,13 @@ class Rank:
     group: Callable[[str], dist.ProcessGroup | None]
 
     def memory_shortage(self, needed_bytes: int) -> str:
-        """Why `needed_bytes` on every rank do not fit in this machine's (or GPU's) free memory; "" where they do."""
-        there = self.available_bytes
-        if needed_bytes * self.sharers <= there:
+        """Returns why `needed_bytes` do not fit in free memory; "" where they do.
+
+        Args:
+            needed_bytes: bytes that every rank allocates on its machine or GPU.
+        """
+        available = self.available_bytes
+        if needed_bytes * self.sharers <= available:
             return ""
         ranks = f"{self.sharers} ranks x " if self.sharers > 1 else ""
-        return f"needs {ranks}{needed_bytes / 1e9:.4g} GB, {there / 1e9:.4g} GB there"
+        return f"needs {ranks}{needed_bytes / 1e9:.4g} GB, {available / 1e9:.4g} GB there"

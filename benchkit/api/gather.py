@@ -1,4 +1,4 @@
-"""Plain data of every rank, on every rank, outside of what is timed."""
+"""Gathers plain data of every rank on every rank, outside of what is timed."""
 
 from typing import Any
 
@@ -8,9 +8,13 @@ import torch.distributed as dist
 
 
 def gather_json(value: Any, group: dist.ProcessGroup | None = None) -> list[Any]:
-    """Every rank's value, plain JSON data, in order of ranks; all ranks of the group call this together.
+    """Returns every rank's value: [rank]; all ranks of the group call this together.
 
-    In place of `all_gather_object`, which unpickles, and so runs, what the other ranks send.
+    It replaces `all_gather_object`, which unpickles, and so executes, what the other ranks send.
+
+    Args:
+        value: plain JSON data of this rank.
+        group: the process group; None for the default one.
     """
     device = torch.device("cuda" if dist.get_backend(group) == "nccl" else "cpu")
     mine = torch.frombuffer(bytearray(orjson.dumps(value)), dtype=torch.uint8).to(device)

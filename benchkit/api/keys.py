@@ -1,4 +1,4 @@
-"""Configuration keys: what each means and may be, kept with the field of the schema that declares it."""
+"""Defines configuration keys: the meaning and the range of each, kept with the schema's field."""
 
 import math
 from dataclasses import dataclass, field, fields, is_dataclass
@@ -11,7 +11,16 @@ from benchkit.errors import ConfigError
 
 @dataclass(frozen=True)
 class Key:
-    """What a configuration key means, its unit, and the values it may take."""
+    """What a configuration key means, its unit, and the values it may take.
+
+    Attributes:
+        doc: the meaning, as help and error messages show it.
+        unit: unit of the value, such as "MiB"; "" for none.
+        choices: words that the value may be.
+        above: exclusive lower bound of a number, or None.
+        at_least: inclusive lower bound of a number, or None.
+        below: exclusive upper bound of a number, or None.
+    """
 
     doc: str
     unit: str = ""
@@ -21,7 +30,7 @@ class Key:
     below: float | None = None
 
     def allowed(self) -> str:
-        """The allowed values in words: "auto or >= 1", "> 0 MiB"."""
+        """Returns the allowed values in words: "auto or >= 1", "> 0 MiB"."""
         bounds = [("> ", self.above), (">= ", self.at_least), ("< ", self.below)]
         interval = " and ".join(f"{sign}{bound:g}" for sign, bound in bounds if bound is not None)
         if interval and self.unit:
@@ -29,7 +38,10 @@ class Key:
         return " or ".join(part for part in ("|".join(self.choices), interval) if part)
 
     def accepts(self, value: Any) -> bool:
-        """True where the value is one of the choices or a number within the bounds."""
+        """Returns whether a value is one of the choices or a finite number within the bounds.
+
+        A list is accepted where it is not empty and all of its items are accepted.
+        """
         bounded = any(bound is not None for bound in (self.above, self.at_least, self.below))
         if not self.choices and not bounded:
             return True
@@ -47,12 +59,17 @@ class Key:
 
 
 def key(doc: str, **limits: Any) -> Any:
-    """Declares a configuration key: a dataclass field without a value, with its meaning and its limits."""
+    """Declares a configuration key: a dataclass field without a value.
+
+    Args:
+        doc: what the key means.
+        **limits: the other attributes of Key.
+    """
     return field(default=MISSING, metadata={"key": Key(doc, **limits)})
 
 
 def described_keys(schema: type, prefix: str = "") -> dict[str, tuple[Key, Any]]:
-    """Every key below a schema, dotted, with its description and its type."""
+    """Returns every key below a schema by its dotted name, with its description and its type."""
     found: dict[str, tuple[Key, Any]] = {}
     for item in fields(schema):
         nested = nested_schema(item.type)
@@ -64,7 +81,7 @@ def described_keys(schema: type, prefix: str = "") -> dict[str, tuple[Key, Any]]
 
 
 def nested_schema(annotation: Any) -> type | None:
-    """The dataclass in an annotation such as `ModelConfig | None`, or None."""
+    """Returns the dataclass in an annotation such as `ModelConfig | None`, or None without one."""
     for candidate in (annotation, *getattr(annotation, "__args__", ())):
         if isinstance(candidate, type) and is_dataclass(candidate):
             return candidate
@@ -72,23 +89,29 @@ def nested_schema(annotation: Any) -> type | None:
 
 
 def is_optional(annotation: Any) -> bool:
-    """True for `ModelConfig | None`."""
+    """Returns whether an annotation allows None, such as `ModelConfig | None`."""
     return type(None) in getattr(annotation, "__args__", ())
 
 
 def check_ranges(config: Any, prefix: str = "") -> None:
-    """Raises ConfigError for the first value outside its range; a None was allowed by its type already."""
+    """Raises ConfigError for the first value outside its range.
+
+    A value of None passes, because the types of the schema have been checked before. Only a group
+    that must be chosen is refused.
+    """
     for item in fields(config):
         value = getattr(config, item.name)
         described: Key = item.metadata["key"]
+        name = prefix + item.name
         if is_dataclass(value):
-            check_ranges(value, f"{prefix}{item.name}.")
+            check_ranges(value, f"{name}.")
         elif nested_schema(item.type) and value is None and not is_optional(item.type):
-            raise ConfigError(f"{prefix}{item.name}=null: {described.doc}; choose an option of it")
+            raise ConfigError(f"{name}=null: {described.doc}; choose an option of it")
         elif value is not None and not described.accepts(value):
-            raise ConfigError(f"{prefix}{item.name}={value}: allowed is {described.allowed()} ({described.doc})")
+            allowed = described.allowed()
+            raise ConfigError(f"{name}={value}: allowed is {allowed} ({described.doc})")
 
 
 def as_list(value: Any) -> list[Any]:
-    """The values of a key that takes one or a list of them."""
+    """Returns the values of a key that takes one value or a list of values."""
     return list(value) if isinstance(value, list | tuple) else [value]

@@ -1,4 +1,7 @@
-"""Tables of performance by compute share, for the suite and for `analysis plan`: hence no torch and no hydra here."""
+"""Reads look-up tables of performance by compute share.
+
+Suites and `analysis plan` read them, so this module imports neither torch nor Hydra.
+"""
 
 import csv
 import math
@@ -7,23 +10,25 @@ from dataclasses import dataclass
 from pathlib import Path
 
 LATENCIES = ("mps_pct", "latency_ms")
+"""Columns of a table of latencies: compute share in percent, latency in ms."""
 MATMULS = ("mps_pct", "size", "dtype", "bg_streams", "tflops")
+"""Columns of a table of square matrix products, among them the rate in TFLOP/s."""
 THREADS = "# threads per rank:"
-"""Begins the comment that says with how many threads a table was measured."""
+"""Start of the comment that says with how many threads a table was measured."""
 
 SHARE_DIGITS = 3
-"""To which a table of ours has shares rounded."""
+"""Decimal digits of the shares in a table that benchkit wrote."""
 
 
 @dataclass(frozen=True)
 class Table:
-    """What was looked up, and what tells how well it fits.
+    """Performance looked up by compute share, and what tells how well it fits.
 
     Attributes:
-        performance: by compute share (percent), in any unit.
-        seq_len: tokens that it was looked up for.
-        sizes: rows of the square matmuls that the table has; none in a table of latencies.
-        threads: per rank, as the table tells it: "1"; "" where it does not.
+        performance: performance in any unit, by compute share in percent.
+        seq_len: sequence length in tokens that was looked up.
+        sizes: numbers of rows of the square matrices in the table; empty for a table of latencies.
+        threads: threads per rank that the table was measured with, such as "1"; "" if unknown.
     """
 
     performance: Mapping[float, float]
@@ -32,31 +37,41 @@ class Table:
     threads: str = ""
 
     def doubts(self, shares: Sequence[float], threads: int | None = None) -> list[str]:
-        """Why it may not fit, one line each.
+        """Returns why the table may not fit, one line each.
 
         Args:
-            shares: of compute, in percent, that are looked up.
-            threads: per rank, of those that look it up; None where they do not matter.
+            shares: compute shares that are looked up, in percent.
+            threads: threads per rank of the job; None where they do not matter.
         """
         found = []
-        low, high = min(self.performance, default=0.0), max(self.performance, default=math.inf)
-        for share in sorted({share for share in shares if not low <= round(share, SHARE_DIGITS) <= high}):
-            found.append(f"shares {low:g} to {high:g} % do not reach {share:g} %; that of the nearest is taken")
+        low = min(self.performance, default=0.0)
+        high = max(self.performance, default=math.inf)
+        outside = {share for share in shares if not low <= round(share, SHARE_DIGITS) <= high}
+        for share in sorted(outside):
+            covered = f"shares {low:g} to {high:g} %"
+            found.append(f"{covered} do not reach {share:g} %; that of the nearest is taken")
         if self.sizes and not min(self.sizes) <= self.seq_len <= max(self.sizes):
-            held = f"sizes {min(self.sizes):g} to {max(self.sizes):g}"
-            found.append(f"{held} do not reach {self.seq_len} tokens; {nearest(self.sizes, self.seq_len):g} is taken")
+            covered = f"sizes {min(self.sizes):g} to {max(self.sizes):g}"
+            taken = nearest(self.sizes, self.seq_len)
+            found.append(f"{covered} do not reach {self.seq_len} tokens; {taken:g} is taken")
         if self.threads and threads is not None and self.threads != str(threads):
             found.append(f"measured with {self.threads} threads per rank, here {threads}")
         return found
 
 
 def read(path: str, seq_len: int, dtype: str) -> Table:
-    """Reads a table of latencies or of matmuls.
+    """Reads a table of latencies or of square matrix products (CSV).
 
-    Of matmuls, those of the dtype and without background streams count, of the size nearest to the sequence length.
+    Of matrix products, those of the dtype and without background streams count, at the size that
+    is nearest to the sequence length.
+
+    Args:
+        path: the table's file.
+        seq_len: sequence length in tokens.
+        dtype: element type, by its name in torch.
 
     Raises:
-        ValueError: says what is wrong, and leaves it to the caller to say where.
+        ValueError: the table cannot be used; the message says why, and the caller adds where.
     """
     try:
         lines = Path(path).read_text().splitlines()
@@ -65,43 +80,54 @@ def read(path: str, seq_len: int, dtype: str) -> Table:
         raise ValueError(f"not a table ({type(error).__name__}: {error})") from None
     columns = set(rows[0]) if rows else set()
     if columns.issuperset(LATENCIES):
-        return Table({number(row, "mps_pct"): 1 / number(row, "latency_ms") for row in rows}, seq_len)
+        performance = {number(row, "mps_pct"): 1 / number(row, "latency_ms") for row in rows}
+        return Table(performance, seq_len)
     if not columns.issuperset(MATMULS):
         raise ValueError(f"not a table of {' and '.join(LATENCIES)}, or of {', '.join(MATMULS)}")
+    alone = matmuls_alone(rows)
+    if not alone:
+        raise ValueError(
+            "bg_streams is > 0 throughout: allowed are tables with rows without background streams"
+        )
+    if dtype not in alone:
+        raise ValueError(f"dtype={dtype}: allowed are {', '.join(alone)} (those of the table)")
+    sizes = [size for size, *_ in alone[dtype]]
+    chosen = nearest(sizes, seq_len)
+    performance = {share: rate for size, share, rate in alone[dtype] if size == chosen}
+    return Table(performance, seq_len, sizes, threads_of(lines))
+
+
+def matmuls_alone(rows: Sequence[dict[str, str]]) -> dict[str, list[tuple[float, float, float]]]:
+    """Returns (size, share in %, TFLOP/s) of the rows without background streams, by dtype."""
     alone: dict[str, list[tuple[float, float, float]]] = {}
     for row in rows:
         size, share, rate = (number(row, name) for name in ("size", "mps_pct", "tflops"))
         if number(row, "bg_streams", allow_0=True) == 0:
             alone.setdefault(row["dtype"], []).append((size, share, rate))
-    if not alone:
-        raise ValueError("bg_streams is > 0 throughout: allowed are tables with rows without background streams")
-    if dtype not in alone:
-        raise ValueError(f"dtype={dtype}: allowed are {', '.join(alone)} (those of the table)")
-    sizes = [size for size, *_ in alone[dtype]]
-    performance = {share: rate for size, share, rate in alone[dtype] if size == nearest(sizes, seq_len)}
-    return Table(performance, seq_len, sizes, threads_of(lines))
+    return alone
 
 
 def nearest(sizes: Sequence[float], seq_len: int) -> float:
-    """The size that is nearest to the sequence length."""
+    """Returns the size that is nearest to the sequence length."""
     return min(sizes, key=lambda size: abs(size - seq_len))
 
 
 def threads_of(lines: Sequence[str]) -> str:
-    """ "1", or "1, 2" where several were mixed; "" where no comment says it."""
-    told = next((line.removeprefix(THREADS) for line in lines if line.startswith(THREADS)), "").split(",")
+    """Returns the threads per rank of a table: "1", "1, 2" for several, or "" if unknown."""
+    comment = next((line for line in lines if line.startswith(THREADS)), "")
     try:
-        return ", ".join(f"{float(each):g}" for each in told)
+        return ", ".join(f"{float(count):g}" for count in comment.removeprefix(THREADS).split(","))
     except ValueError:
         return ""
 
 
 def number(row: Mapping[str, str | None], column: str, allow_0: bool = False) -> float:
-    """A cell; raises ValueError that says which and what is allowed."""
+    """Returns the number in a cell; raises ValueError that names the column and what is allowed."""
     try:
         value = float(row[column] or "")
     except ValueError:
         value = math.nan
     if math.isfinite(value) and (value > 0 or (allow_0 and value == 0)):
         return value
-    raise ValueError(f"{column}={row[column]}: allowed are finite numbers {'>=' if allow_0 else '>'} 0")
+    sign = ">=" if allow_0 else ">"
+    raise ValueError(f"{column}={row[column]}: allowed are finite numbers {sign} 0")

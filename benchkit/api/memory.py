@@ -1,4 +1,4 @@
-"""How much memory there is, and how much was in use at most."""
+"""Measures how much memory is free, and how much was in use at most."""
 
 import ctypes
 import importlib
@@ -14,18 +14,27 @@ if TYPE_CHECKING:
     import torch
 
 MEMORY_LIMITS = (
-    ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory.current", "/sys/fs/cgroup/memory.stat", "inactive_file"),
     (
-        "/sys/fs/cgroup/memory/memory.limit_in_bytes", "/sys/fs/cgroup/memory/memory.usage_in_bytes",
-        "/sys/fs/cgroup/memory/memory.stat", "total_inactive_file",
+        "/sys/fs/cgroup/memory.max",
+        "/sys/fs/cgroup/memory.current",
+        "/sys/fs/cgroup/memory.stat",
+        "inactive_file",
     ),
-)  # fmt: skip
-"""Of cgroups v2 and v1: the limit, what is in use, and what of that are files that the kernel would drop."""
+    (
+        "/sys/fs/cgroup/memory/memory.limit_in_bytes",
+        "/sys/fs/cgroup/memory/memory.usage_in_bytes",
+        "/sys/fs/cgroup/memory/memory.stat",
+        "total_inactive_file",
+    ),
+)
+"""For cgroups v2 and v1: files of the limit, of the usage and of the statistics, and the key in the
+statistics for that part of the usage which is file cache that the kernel would drop."""
 RESET_PEAK = "5"
+"""What resets VmHWM when written to clear_refs (proc(5))."""
 
 
 def available_bytes(device: "torch.device") -> int:
-    """Free memory of a device."""
+    """Returns the free memory of a device, in bytes."""
     if device.type == "cuda":
         import torch
 
@@ -34,36 +43,45 @@ def available_bytes(device: "torch.device") -> int:
 
 
 def host_available_bytes() -> int:
-    """Free memory of this machine, cut to what the cgroup's limit leaves."""
+    """Returns the free memory of this machine in bytes, at most what the cgroup's limit leaves."""
     free = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     for line in read_text("/proc/meminfo").splitlines():
         if line.startswith("MemAvailable:"):
             free = int(line.split()[1]) * 1024
-    for limit, usage, listed, files in MEMORY_LIMITS:
-        if (there := read_text(limit)).isdigit() and (used := read_text(usage)).isdigit():
-            told = dict(line.split() for line in read_text(listed).splitlines())
-            free = min(free, int(there) - int(used) + int(told.get(files, 0)))
+    for limit_file, usage_file, statistics_file, cache_key in MEMORY_LIMITS:
+        limit, usage = read_text(limit_file), read_text(usage_file)
+        if limit.isdigit() and usage.isdigit():
+            statistics = dict(line.split() for line in read_text(statistics_file).splitlines())
+            free = min(free, int(limit) - int(usage) + int(statistics.get(cache_key, 0)))
     return free
 
 
 class PeakMemory:
-    """The most memory in use since reset(): allocated on a GPU, or resident in this process, its libraries included."""
+    """Measures the peak of the memory in use since reset().
+
+    On a GPU it counts what torch has allocated; on a CPU what is resident in this process, its
+    libraries included.
+    """
 
     def __init__(self, device: "torch.device") -> None:
         self._device = device
         self._cuda = importlib.import_module("torch.cuda") if device.type == "cuda" else None
 
     def reset(self) -> None:
-        """Begins anew. On a CPU the allocator first gives back what it keeps, which the next call has to ask for."""
+        """Starts a new peak.
+
+        On a CPU the allocator first returns what it keeps, so that the next call has to ask for it.
+        """
         if self._cuda:
             self._cuda.reset_peak_memory_stats(self._device)
             return
-        with suppress(AttributeError):  # glibc alone has it
+        with suppress(AttributeError):  # only glibc has it
             ctypes.CDLL(None).malloc_trim(0)
-        with suppress(OSError):  # else the peak is of the whole life of the process
+        with suppress(OSError):  # without it the peak is that of the whole life of the process
             Path("/proc/self/clear_refs").write_text(RESET_PEAK)
 
     def peak_bytes(self) -> int:
+        """Returns the peak since reset(), in bytes."""
         if self._cuda:
             return int(self._cuda.max_memory_allocated(self._device))
         for line in read_text("/proc/self/status").splitlines():

@@ -1,18 +1,20 @@
-"""Named stretches of a step: `with region("comm_wait"):`. What that does is the harness's choice, not the suite's.
+"""Marks named regions of a step: `with region("comm_wait"):`.
 
-While a case is timed each region is, too; while it is profiled, it is a label in the trace; else it is nothing.
+The harness chooses what a region does. While a case is timed, its regions are timed too. While it
+is profiled, they are labels in the trace. At any other time they do nothing.
 """
 
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 
 COMPUTE, WAIT = "compute_block", "comm_wait"
-"""Regions that several suites have."""
+"""Names of regions that several suites have."""
 Marker = Callable[[str], AbstractContextManager[object]]
+"""Returns what a region of a name does."""
 
 
 def unmarked(name: str) -> AbstractContextManager[object]:
-    """What a region is where nobody looks."""
+    """Does nothing; the marker of regions that are neither timed nor profiled."""
     return nullcontext()
 
 
@@ -20,13 +22,13 @@ _marker: list[Marker] = [unmarked]
 
 
 def region(name: str) -> AbstractContextManager[object]:
-    """Marks a stretch of a step; a case names its regions in `Case.regions`, lest they be measured in vain."""
+    """Marks a region of a step; only the regions that `Case.regions` names reach the record."""
     return _marker[-1](name)
 
 
 @contextmanager
 def marked_by(marker: Marker) -> Iterator[None]:
-    """Within, regions of this process are what `marker` makes of their names."""
+    """Makes `marker` decide, within this context, what the regions of this process do."""
     _marker.append(marker)
     try:
         yield

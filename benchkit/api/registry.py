@@ -1,7 +1,7 @@
-"""The suites there are: each a function `(config, rank) -> list[Case]`, found by its decorator.
+"""Registers the suites: each is a function `(config, rank) -> list[Case]`, found by its decorator.
 
-A suite's file imports torch inside its functions only: its dataclass is read to check the command line,
-which must answer at once.
+The file of a suite imports torch only inside its functions, because its dataclass is read to check
+the command line, which must answer at once.
 """
 
 import importlib
@@ -18,7 +18,7 @@ from benchkit.errors import ConfigError
 from launch.ranks import start
 
 EXTRA_SUITES = "BENCHKIT_SUITES"
-"""Environment variable: comma-separated modules outside benchkit.suites that define suites of your own."""
+"""Environment variable: comma-separated modules outside benchkit.suites that define suites."""
 
 
 @dataclass(frozen=True)
@@ -26,9 +26,12 @@ class Suite:
     """A suite as the registry holds it.
 
     Attributes:
+        name: name of the function, which is the suite's name on the command line.
+        config: dataclass of the suite's configuration.
+        build: the function, which returns the cases of a rank.
         summary: first line of the function's docstring.
-        preload: modules that every rank would import; they start no thread and touch no GPU. From the constant PRELOAD
-            of the suite's module, where it has one.
+        preload: modules that every rank would import; they start no thread and touch no GPU. They
+            come from the constant PRELOAD of the suite's module, where it has one.
     """
 
     name: str
@@ -42,7 +45,7 @@ SUITES: dict[str, Suite] = {}
 
 
 def suite(build: Callable[[Any, Any], list[Any]]) -> Callable[[Any, Any], list[Any]]:
-    """Registers a suite under its function's name, typed by the annotation of its first parameter."""
+    """Registers a function as a suite, configured by the type of its first parameter."""
     config = next(iter(typing.get_type_hints(build).values()))
     summary = (build.__doc__ or "").strip().splitlines()[0]
     preload = getattr(sys.modules[build.__module__], "PRELOAD", ())
@@ -51,27 +54,36 @@ def suite(build: Callable[[Any, Any], list[Any]]) -> Callable[[Any, Any], list[A
 
 
 def suite_modules() -> list[str]:
-    """The names of all modules that define suites."""
+    """Returns the names of all modules that define suites."""
     found = importlib.import_module("benchkit.suites").__path__
-    own = [f"benchkit.suites.{each.name}.suite" for each in pkgutil.iter_modules(found)]
+    own = [f"benchkit.suites.{package.name}.suite" for package in pkgutil.iter_modules(found)]
     return own + [name for name in os.environ.get(EXTRA_SUITES, "").split(",") if name]
 
 
 def load_suites() -> dict[str, Suite]:
-    """Imports every suite module and returns the registry."""
+    """Imports every suite's module and returns the registry, sorted by name.
+
+    Raises:
+        ConfigError: a module that EXTRA_SUITES names does not exist.
+    """
     for name in suite_modules():
         try:
             importlib.import_module(name)
         except ModuleNotFoundError as error:
             if error.name not in (name, name.split(".")[0]):
                 raise
-            raise ConfigError(f"{EXTRA_SUITES}={name}: no such module; allowed are importable modules") from None
-    for name in sorted(SUITES):  # whichever was imported first
+            reason = "no such module; allowed are importable modules"
+            raise ConfigError(f"{EXTRA_SUITES}={name}: {reason}") from None
+    for name in sorted(SUITES):  # the order must not depend on which was imported first
         SUITES[name] = SUITES.pop(name)
     return SUITES
 
 
 def start_fork_server(names: Iterable[str]) -> None:
-    """Starts the server that forks ranks; it loads torch and what these suites need while the caller goes on."""
+    """Starts the server that forks ranks.
+
+    The server loads torch and what the named suites need while the caller goes on.
+    """
     needed = dict.fromkeys(module for name in names for module in load_suites()[name].preload)
-    start.start_fork_server(["torch", "torch.distributed", "benchkit.rank.main", *suite_modules(), *needed])
+    always = ["torch", "torch.distributed", "benchkit.rank.main"]
+    start.start_fork_server([*always, *suite_modules(), *needed])

@@ -1,7 +1,7 @@
-"""The typed configuration of one run: the schemas that YAML is checked against, and their ranges.
+"""Types the configuration of one run: the schemas that YAML is checked against, and their ranges.
 
-Schemas hold no values: every field is MISSING here and set in conf/. (A default in a schema would silently
-reset what a group had chosen, because the suite's schema merges last.)
+Schemas hold no values: every field is MISSING here and set in conf/. A default in a schema would
+silently reset what a group had chosen, because the suite's schema merges last.
 """
 
 import dataclasses
@@ -23,7 +23,9 @@ class BackendConfig:
 class HardwareConfig:
     device: str = key("where tensors live", choices=("cpu", "cuda"))
     ranks_per_device: int = key("ranks that share one GPU; cpu ignores it", at_least=1)
-    slowdown: Any = key("how many times slower: the last rank, or [one factor per rank]", at_least=1)
+    slowdown: Any = key(
+        "how many times slower: the last rank, or [one factor per rank]", at_least=1
+    )
     peak_tflop_per_s: dict[str, Any] = key(
         "of GPUs by name and dtype, dense; what is not there is measured", unit="TFLOP/s"
     )
@@ -32,21 +34,33 @@ class HardwareConfig:
 
 @dataclass
 class MeasureConfig:
-    mode: str = key("one call per sample, or a loop of calls_per_sample", choices=("per_iteration", "loop"))
-    calls_per_sample: Any = key(  # OmegaConf 2.3 fails on unions in a group
-        "calls in one sample of mode=loop; auto: as many calls as fill block_seconds", choices=("auto",), at_least=1
+    mode: str = key(
+        "one call per sample, or a loop of calls_per_sample", choices=("per_iteration", "loop")
     )
-    warmup_iterations: int = key("samples taken and set aside before measuring, at least", at_least=0)
-    max_warmup_seconds: float = key("the warm-up goes on so long where calls still get faster", unit="s", at_least=0)
+    calls_per_sample: Any = key(  # OmegaConf 2.3 fails on unions in a group
+        "calls in one sample of mode=loop; auto: as many calls as fill block_seconds",
+        choices=("auto",),
+        at_least=1,
+    )
+    warmup_iterations: int = key(
+        "samples taken and set aside before measuring, at least", at_least=0
+    )
+    max_warmup_seconds: float = key(
+        "the warm-up goes on so long where calls still get faster", unit="s", at_least=0
+    )
     target_rel_ci: float | None = key(
-        "stop when the half-width of the 95 % interval is below this share of the median", above=0, below=1
+        "stop when the half-width of the 95 % interval is below this share of the median",
+        above=0,
+        below=1,
     )
     max_iterations: int = key("samples per case at most", at_least=1)
     max_seconds: float = key("measuring time per case at most", unit="s", above=0)
     min_blocks: int = key("turns of each case at least, unless max_seconds ends it", at_least=1)
     block_seconds: float = key("length of one block of samples of one case", unit="s", above=0)
     probe_seconds: float = key(
-        "probing per call before measuring, for cost models and the calibration of slowdowns", unit="s", above=0
+        "probing per call before measuring, for cost models and the calibration of slowdowns",
+        unit="s",
+        above=0,
     )
 
 
@@ -62,54 +76,87 @@ class ModelConfig:
 
 @dataclass
 class RunConfig:
-    """What every suite's configuration has; a suite's dataclass adds its own keys."""
+    """The keys that every suite's configuration has; the dataclass of a suite adds its own."""
 
     suite: str = key("name of the suite")
     seed: int = key("seed of inputs and of the order of cases", at_least=0, below=2**63)
     world_size: Union[int, str] = key(  # noqa: UP007 (OmegaConf 2.3 reads typing.Union only)
-        "number of ranks; auto: the visible GPUs, on CPUs one per agent, or 2", choices=("auto",), at_least=1
+        "number of ranks; auto: the visible GPUs, on CPUs one per agent, or 2",
+        choices=("auto",),
+        at_least=1,
     )
     threads_per_rank: Union[int, str] = key(  # noqa: UP007
         "CPU threads of one rank; auto: cores / ranks", choices=("auto",), at_least=1
     )
     start_method: str = key("how rank processes start", choices=("forkserver", "spawn"))
-    timeout_s: float = key("time allowed to one point from fork to exit", unit="s", above=0, below=1e6)
-    join_timeout_s: float = key("time allowed to a launcher's agents to come together", unit="s", above=0, below=1e6)
+    timeout_s: float = key(
+        "time allowed to one point from fork to exit", unit="s", above=0, below=1e6
+    )
+    join_timeout_s: float = key(
+        "time allowed to a launcher's agents to come together", unit="s", above=0, below=1e6
+    )
     host_wait_s: float = key(
-        "time that a point waits for other runs on each of its hosts", unit="s", at_least=0, below=1e6
+        "time that a point waits for other runs on each of its hosts",
+        unit="s",
+        at_least=0,
+        below=1e6,
     )
     backend: BackendConfig = key("group: how ranks communicate")
     hardware: HardwareConfig = key("group: what they run on")
     measure: MeasureConfig = key("group: how long, and until when, a case is timed")
     model: ModelConfig | None = key("group: a model size, for suites that use one")
-    max_failures: int | None = key("points that may fail one after another before the sweep ends", at_least=1)
+    max_failures: int | None = key(
+        "points that may fail one after another before the sweep ends", at_least=1
+    )
     on_end: str | None = key("shell command that runs when the sweep ends")
-    private_network: bool = key("whether CPU ranks on one host get a network of their own, where its kernel gives one")
+    private_network: bool = key(
+        "whether CPU ranks on one host get a network of their own, where its kernel gives one"
+    )
     profile: bool = key("whether a few more steps of each case are traced by torch.profiler")
-    explain: bool = key("whether what each case tells of itself (a plan, a split) is printed below it")
+    explain: bool = key(
+        "whether what each case tells of itself (a plan, a split) is printed below it"
+    )
 
     @classmethod
     def unknown(cls, name: str, rest: str) -> str:
-        """Why key `name` has no `rest` below it, and what it has; "" where the suite has nothing to say to that."""
+        """Returns why key `name` has no `rest` below it, and what it has; "" by default.
+
+        Args:
+            name: a key of the suite.
+            rest: the part of an unknown key after `name`.
+        """
         return ""
 
     def check(self) -> None:
-        """Raises ConfigError where keys contradict each other; suites with such rules of their own extend it."""
-        if self.measure.mode == "per_iteration" and self.measure.calls_per_sample != 1:
-            calls = self.measure.calls_per_sample
-            raise ConfigError(f"measure.calls_per_sample={calls}: allowed is 1, or more with measure.mode=loop")
-        hardware = self.hardware
-        if hardware.slowdown is None:
-            raise ConfigError("hardware.slowdown=null: allowed is >= 1, or [one factor per rank]")
-        if hardware.slow_by not in ("auto", *(("mps",) if hardware.device == "cuda" else ("cgroup", "duty_cycle"))):
-            raise ConfigError(f"hardware.slow_by={hardware.slow_by}: cannot slow hardware.device={hardware.device}")
-        for name, rates in hardware.peak_tflop_per_s.items():
-            if not isinstance(rates, dict) or not all(isinstance(r, int | float) and r > 0 for r in rates.values()):
-                raise ConfigError(f"hardware.peak_tflop_per_s.{name}={rates}: allowed is a rate > 0 for each dtype")
-        if isinstance(hardware.slowdown, list) and self.world_size not in ("auto", len(hardware.slowdown)):
-            raise ConfigError(f"hardware.slowdown={hardware.slowdown}: allowed is one per rank of {self.world_size}")
+        """Raises ConfigError where keys contradict each other; suites add rules of their own."""
+        calls = self.measure.calls_per_sample
+        if self.measure.mode == "per_iteration" and calls != 1:
+            allowed = "1, or more with measure.mode=loop"
+            raise ConfigError(f"measure.calls_per_sample={calls}: allowed is {allowed}")
+        check_hardware(self.hardware, self.world_size)
+
+
+def check_hardware(hardware: HardwareConfig, world_size: int | str) -> None:
+    """Raises ConfigError where keys of `hardware` contradict each other or the world size."""
+    slowdown, device, slow_by = hardware.slowdown, hardware.device, hardware.slow_by
+    if slowdown is None:
+        raise ConfigError("hardware.slowdown=null: allowed is >= 1, or [one factor per rank]")
+    mechanisms = ("mps",) if device == "cuda" else ("cgroup", "duty_cycle")
+    if slow_by not in ("auto", *mechanisms):
+        raise ConfigError(f"hardware.slow_by={slow_by}: cannot slow hardware.device={device}")
+    for name, rates in hardware.peak_tflop_per_s.items():
+        if not isinstance(rates, dict) or not all(map(is_rate, rates.values())):
+            key_name = f"hardware.peak_tflop_per_s.{name}"
+            raise ConfigError(f"{key_name}={rates}: allowed is a rate > 0 for each dtype")
+    if isinstance(slowdown, list) and world_size not in ("auto", len(slowdown)):
+        raise ConfigError(f"hardware.slowdown={slowdown}: allowed is one per rank of {world_size}")
+
+
+def is_rate(value: Any) -> bool:
+    """Returns whether a value is a number above 0."""
+    return isinstance(value, int | float) and value > 0
 
 
 def as_dict(config: RunConfig) -> dict[str, Any]:
-    """The configuration as plain dictionaries, as a record stores it."""
+    """Returns the configuration as plain dictionaries, as a record stores it."""
     return dataclasses.asdict(config)

@@ -1,9 +1,11 @@
-"""Inputs whose reductions are exact in every dtype and order, so that a correct output is known to the bit.
+"""Draws inputs whose reductions are exact in every dtype and order, and checks outputs to the bit.
 
-Values are small integers (or powers of two for products) drawn per (seed, round, rank) and repeated with a prime
-period, so that a swapped, shifted, missing or stale chunk shows. The idea of exactly predictable inputs is nccl-tests'.
+Values are small integers, or powers of two for products. They are drawn per (seed, round, rank) and
+repeated with a prime period, so that a swapped, shifted, missing or stale chunk shows. The idea of
+exactly predictable inputs is that of nccl-tests.
 """
 
+import functools
 import math
 from typing import TYPE_CHECKING
 
@@ -12,17 +14,38 @@ from benchkit.errors import InvalidResult
 if TYPE_CHECKING:
     import torch
 
-PERIOD = 65537  # prime: no power-of-two chunking lines up with it
-ROWS_PER_CHECK = 64  # compares 16 MiB of float32 at a time, to need little memory
+PERIOD = 65537
+"""Elements of one period. It is prime, so that no chunks of a power of two line up with it."""
+ROWS_PER_CHECK = 64
+"""Periods that are compared at a time: 16 MiB of float32, to need little memory."""
 
 
 def pattern(
-    *, seed: int, turn: int, rank: int, world_size: int, dtype: "torch.dtype", op: str, length: int = PERIOD
+    *,
+    seed: int,
+    turn: int,
+    rank: int,
+    world_size: int,
+    dtype: "torch.dtype",
+    op: str,
+    length: int = PERIOD,
 ) -> "torch.Tensor":
-    """One period of rank's input as int64 on the CPU: [min(length, PERIOD)], values in -2..2 (avg: times world_size).
+    """Returns one period of a rank's input.
 
-    length: elements of the buffer to be filled; a shorter one needs no whole period. At each index only so many ranks
-    contribute more than the neutral element that the reduction stays exact.
+    At each index only so many ranks contribute more than the neutral element that the reduction
+    stays exact.
+
+    Args:
+        seed: seed of the run.
+        turn: number of the round; each round has inputs of its own.
+        rank: whose input it is.
+        world_size: number of ranks that are reduced.
+        dtype: element type of the buffers, which sets what is exact.
+        op: reduction: sum, avg, min, max or product.
+        length: elements of the buffer to fill; a short one needs no whole period.
+
+    Returns:
+        int64 on the CPU: [min(length, PERIOD)], values in -2..2 (for avg times `world_size`).
     """
     import torch
 
@@ -40,7 +63,10 @@ def pattern(
 
 
 def window(dtype: "torch.dtype", op: str, world_size: int) -> int:
-    """How many ranks may contribute at one index: each adds at most 2 (avg: 2 x world_size), or doubles a product."""
+    """Returns how many ranks may contribute at one index.
+
+    Each rank adds at most 2 (for avg 2 x world_size), or doubles a product.
+    """
     exponent, exact = exact_range(dtype)
     if op == "product":
         return min(exponent, 62) - 1  # reduced() multiplies in int64
@@ -48,7 +74,7 @@ def window(dtype: "torch.dtype", op: str, world_size: int) -> int:
 
 
 def exact_range(dtype: "torch.dtype") -> tuple[int, int]:
-    """(e, n): powers of two up to 2^e and all integers up to n are representable."""
+    """Returns (e, n): powers of two up to 2^e and all integers up to n are representable."""
     import torch
 
     if dtype.is_floating_point:
@@ -60,7 +86,11 @@ def exact_range(dtype: "torch.dtype") -> tuple[int, int]:
 def reduced(
     seed: int, turn: int, world_size: int, dtype: "torch.dtype", op: str, length: int = PERIOD
 ) -> "torch.Tensor":
-    """One period of the exact reduction of all ranks' patterns: int64, [min(length, PERIOD)]."""
+    """Returns one period of the exact reduction of all ranks' patterns.
+
+    Returns:
+        int64 on the CPU: [min(length, PERIOD)].
+    """
     import torch
 
     combine = {
@@ -70,25 +100,27 @@ def reduced(
         "max": torch.maximum,
         "product": torch.mul,
     }
-    result = None
-    for rank in range(world_size):
-        values = pattern(seed=seed, turn=turn, rank=rank, world_size=world_size, dtype=dtype, op=op, length=length)
-        result = values if result is None else combine[op](result, values)
-    assert result is not None
+    pattern_of = functools.partial(
+        pattern, seed=seed, turn=turn, world_size=world_size, dtype=dtype, op=op, length=length
+    )
+    patterns = (pattern_of(rank=rank) for rank in range(world_size))
+    result = functools.reduce(combine[op], patterns)
     return result // world_size if op == "avg" else result
 
 
 def tile(buffer: "torch.Tensor", period: "torch.Tensor") -> None:
-    """Fills a flat buffer with repetitions of `period` (same dtype and device)."""
+    """Fills a flat buffer [n] with repetitions of `period` [p], of the same dtype and device."""
     rows = len(buffer) // len(period)
-    buffer[: rows * len(period)].view(rows, len(period)).copy_(period.expand(rows, -1))
-    buffer[rows * len(period) :].copy_(period[: len(buffer) - rows * len(period)])
+    whole = rows * len(period)
+    buffer[:whole].view(rows, len(period)).copy_(period.expand(rows, -1))
+    buffer[whole:].copy_(period[: len(buffer) - whole])
 
 
 def tolerance(world_size: int, dtype: "torch.dtype", op: str) -> float:
-    """0, for exact equality, but for averages over a number of ranks that is no power of two.
+    """Returns the absolute difference that a correct output may have; 0 means exact equality.
 
-    NCCL multiplies each input by 1/n, rounded: each of the contributing values, of at most 2, is off by that much.
+    Only averages over a number of ranks n that is no power of two may differ. NCCL multiplies each
+    input by the rounded 1/n, so each contributing value, of at most 2, has that rounding error.
     """
     import torch
 
@@ -98,18 +130,26 @@ def tolerance(world_size: int, dtype: "torch.dtype", op: str) -> float:
 
 
 def require_tiled(output: "torch.Tensor", period: "torch.Tensor", atol: float = 0.0) -> None:
-    """Raises InvalidResult with the first index at which a flat output differs from repetitions of `period`.
+    """Checks that a flat output consists of repetitions of a period.
 
-    atol: absolute difference that is let pass; 0 means equal to the bit.
+    Args:
+        output: [n].
+        period: [p]; the output may end in the middle of a repetition.
+        atol: absolute difference that passes; 0 means equal to the bit.
+
+    Raises:
+        InvalidResult: the message names the first index that differs.
     """
     for start in range(0, len(output), ROWS_PER_CHECK * len(period)):
         part = output[start : start + ROWS_PER_CHECK * len(period)]
         rows = len(part) // len(period)
-        body, rest = part[: rows * len(period)].view(rows, len(period)), part[rows * len(period) :]
+        body = part[: rows * len(period)].view(rows, len(period))
+        rest = part[rows * len(period) :]
         if (body == period).all() and (rest == period[: len(rest)]).all():
             continue
         expected = period.repeat(rows + 1)[: len(part)]
-        wrong = ~((part - expected).abs() <= atol) if atol else part != expected  # NaN is wrong either way
+        # Both comparisons count NaN as wrong.
+        wrong = ~((part - expected).abs() <= atol) if atol else part != expected
         if wrong.any():
             first = int(wrong.nonzero()[0])
             raise InvalidResult(

@@ -1,1 +1,1 @@
-"""From raw samples to the figures that are reported. Pure functions of arrays; times in seconds."""
+"""Computes the reported figures from raw samples by pure functions of arrays; times in seconds."""

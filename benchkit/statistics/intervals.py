@@ -1,8 +1,8 @@
-"""95 % confidence intervals of medians that hold where neighbouring values resemble each other.
+"""Computes 95 % confidence intervals of medians that hold for autocorrelated series.
 
-Times of calls are no independent draws: what slows one call down often slows the next one too. The
-width of an interval follows the number of independent values that a series is worth. Coverage by
-simulation: tests/perf/coverage.py, docs/results/coverage.md.
+Times of calls are not independent draws: what slows one call down often slows the next one too. So
+the width of an interval follows the effective number of independent values in a series. Simulations
+measure the coverage: tests/perf/coverage.py, docs/results/coverage.md.
 """
 
 import math
@@ -14,20 +14,26 @@ import numpy.typing as npt
 Array = npt.NDArray[np.float64]
 CONFIDENCE = 0.95
 FEWEST_SAMPLES = 400
-"""Samples of one case below which no interval is given: with fewer, a run that stays in one of two
-modes, each some 50 samples long, looks in more than one of ten runs as if there were no other."""
+"""Fewest samples of one case that have an interval. With fewer, a run that stays in one of two
+modes, each about 50 samples long, looks in more than one of ten runs as if there were no other."""
 FEWEST_ROUNDS = 100
-"""The same for ratios of two cases that take turns, where both must be in unlike modes to mislead."""
+"""The same for ratios of two cases that take turns; they mislead only in different modes."""
 FEWEST_INDEPENDENT = 15
-"""Independent values that a series must be worth; with fewer, how many they are is a guess."""
+"""Fewest independent values in a series that has an interval; fewer cannot be estimated well."""
 
 
 def median_interval(values: Array) -> tuple[float, float] | None:
-    """Confidence interval of the median of independent values, or None with fewer than 6 values.
+    """Returns the confidence interval of the median of independent values.
 
-    The k-th smallest and k-th largest, with the largest k for which the binomial tail P(X < k),
-    X ~ B(n, 1/2), is at most (1 - CONFIDENCE) / 2 (Conover, Practical Nonparametric Statistics,
-    section 3.2). Assumes no distribution.
+    It reaches from the k-th smallest to the k-th largest value, with the largest k for which the
+    binomial tail P(X < k), X ~ B(n, 1/2), is at most (1 - CONFIDENCE) / 2 (Conover, Practical
+    Nonparametric Statistics, section 3.2). It assumes no distribution.
+
+    Args:
+        values: [n], in any order.
+
+    Returns:
+        The lower and the upper end in the unit of the values; None with fewer than 6 values.
     """
     k = order_below(len(values))
     if k == 0:
@@ -37,14 +43,19 @@ def median_interval(values: Array) -> tuple[float, float] | None:
 
 
 def series_interval(times: Array, fewest: int = FEWEST_SAMPLES) -> tuple[float, float] | None:
-    """Confidence interval of the median of a series in order of time; None where it tells too little.
+    """Returns the confidence interval of the median of a time series.
 
-    The order statistics that `median_interval` would take of as many independent values as the
-    series is worth, at the same quantiles of the series. Always contains the series' median.
+    `median_interval` takes two order statistics of independent values. This function takes the same
+    quantiles of the series, for its effective number of independent values. The interval always
+    contains the median of the series.
 
     Args:
         times: [n], in the order in which they were taken.
-        fewest: values below which there is no interval.
+        fewest: fewest values that have an interval.
+
+    Returns:
+        The lower and the upper end in the unit of `times`; None where the series is too short, or
+        has fewer than FEWEST_INDEPENDENT independent values.
     """
     n = len(times)
     if n < max(1, fewest):
@@ -59,7 +70,7 @@ def series_interval(times: Array, fewest: int = FEWEST_SAMPLES) -> tuple[float, 
 
 
 def order_below(n: int) -> int:
-    """The k of `median_interval` for n values; 0 where there is none."""
+    """Returns the k of `median_interval` for n values; 0 where no k is small enough."""
     tail, k = 0.0, 0
     while (tail := tail + math.exp(log_binomial(n, k) - n * math.log(2))) <= (1 - CONFIDENCE) / 2:
         k += 1
@@ -67,16 +78,18 @@ def order_below(n: int) -> int:
 
 
 def log_binomial(n: int, k: int) -> float:
+    """Returns the natural logarithm of n over k."""
     return math.lgamma(n + 1) - math.lgamma(k + 1) - math.lgamma(n - k + 1)
 
 
 def correlation_length(times: Array) -> float:
-    """How many values of a series are worth one independent value, >= 1, on the safe side.
+    """Returns how many values of a series count as one independent value, >= 1, on the safe side.
 
-    The integrated autocorrelation time 1 + 2 (r1 + r2 + ...) of the values' ranks, which outliers do
-    not move, up to where the sum of two neighbouring terms is no longer positive (Geyer, Practical
-    Markov Chain Monte Carlo, 1992), and one standard error more (Sokal, 1997: the variance of the
-    estimate is 2 (2 m + 1) / n of its square, for a sum over m lags).
+    This is the integrated autocorrelation time 1 + 2 (r1 + r2 + ...) plus one standard error. It is
+    computed from the ranks of the values in their order of size, which outliers do not move. The sum
+    ends where two neighbouring terms together are no longer positive (Geyer, Practical Markov Chain
+    Monte Carlo, 1992). For a sum over m lags of n values the variance of the estimate is
+    2 (2 m + 1) / n of its square (Sokal, 1997).
     """
     correlations = autocorrelation(np.unique(times, return_inverse=True)[1])
     pairs = correlations[: len(correlations) // 2 * 2].reshape(-1, 2).sum(axis=1)
@@ -88,9 +101,11 @@ def correlation_length(times: Array) -> float:
 
 
 def autocorrelation(values: npt.NDArray[Any]) -> Array:
-    """r0 = 1, r1, ... of a series; no correlation where all values are equal."""
+    """Returns r0 = 1, r1, ... of a series: [n]; without correlation where all values are equal."""
     n = len(values)
     centred = values - values.mean()
     spectrum = np.fft.rfft(centred, 2 * n)
     products = np.fft.irfft(spectrum * np.conj(spectrum))[:n]
-    return np.asarray(products / products[0] if products[0] > 0 else np.eye(1, n)[0])
+    if products[0] > 0:
+        return np.asarray(products / products[0])
+    return np.asarray(np.eye(1, n)[0])

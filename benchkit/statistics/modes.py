@@ -1,4 +1,4 @@
-"""Times that come in two kinds, as where a call meets the scheduler's tick or not."""
+"""Finds two modes in times, such as those of calls with and without a tick of the scheduler."""
 
 from dataclasses import dataclass
 
@@ -7,17 +7,23 @@ import numpy as np
 from benchkit.statistics.intervals import Array
 
 FEWEST, PER_BIN, MOST_BINS = 100, 10, 40
-"""Samples that tell two modes apart, samples per bin of the histogram on average, bins at most."""
+"""Fewest samples that can show two modes, average samples per bin of the histogram, most bins."""
 LEAST_RATIO = 1.1
-"""Modes that differ by less are one: of short times, the clock's resolution alone makes peaks."""
+"""Smallest ratio of two modes; for short times the resolution of the clock alone makes peaks."""
 VALLEY, LEAST_SHARE = 0.5, 0.1
-"""Two peaks are two modes where the valley between them is below this share of the lower peak and
-each side holds so large a share of all samples."""
+"""Two peaks are two modes where the valley between them is below VALLEY times the lower peak, and
+each side holds at least LEAST_SHARE of all samples."""
 
 
 @dataclass(frozen=True)
 class Modes:
-    """The medians of the faster and of the slower times (s), and the share of the slower ones."""
+    """Two modes of the times of a case.
+
+    Attributes:
+        fast_s: median of the faster times, in seconds.
+        slow_s: median of the slower times, in seconds.
+        slow_share: share of the slower times among all, from 0 to 1.
+    """
 
     fast_s: float
     slow_s: float
@@ -25,9 +31,13 @@ class Modes:
 
 
 def find_modes(times: Array) -> Modes | None:
-    """The two modes of times [n] in seconds; None where there is one, or too few times to tell.
+    """Returns the two modes of times; None where there is one, or too few times to tell.
 
-    Peaks of the smoothed histogram of the logarithms, and the lowest bin between them.
+    The modes are peaks of the smoothed histogram of the times' logarithms, separated at the lowest
+    bin between them.
+
+    Args:
+        times: [n], in seconds.
     """
     edge = valley_between_modes(times)
     if edge is None:
@@ -38,7 +48,7 @@ def find_modes(times: Array) -> Modes | None:
 
 
 def valley_between_modes(times: Array) -> float | None:
-    """The time in seconds that parts two modes; None where there is one."""
+    """Returns the time in seconds that separates two modes; None where there is one mode."""
     if len(times) < FEWEST or times.min() <= 0:
         return None
     logs = np.log(times)
@@ -58,4 +68,7 @@ def valley_between_modes(times: Array) -> float | None:
         deep = smooth[valley] < VALLEY * smooth[peak]
         if deep and min(above, 1 - above) >= LEAST_SHARE:
             valleys.append((float(smooth[peak]), valley))
-    return float(np.exp(edges[max(valleys)[1] + 1])) if valleys else None
+    if not valleys:
+        return None
+    _, deepest = max(valleys)
+    return float(np.exp(edges[deepest + 1]))
