@@ -5,7 +5,8 @@ from typing import Any
 
 import numpy as np
 
-from benchkit.statistics.summary import paired_overlap, paired_speedup, slowest_rank
+from benchkit.statistics.paired import paired_overlap, paired_speedup
+from benchkit.statistics.summary import slowest_rank
 
 Case = Mapping[str, Any]
 FIGURES = (

@@ -1,1 +1,1 @@
-"""Times the cases of one job."""
+"""Times the cases of one job: warm-up, blocks, clocks, samples, disturbances."""

@@ -1,4 +1,4 @@
-"""How one call is timed: by the host's monotonic clock, or by events on the GPU's stream."""
+"""Times one call by the host's monotonic clock, or by events on the GPU's stream."""
 
 import time
 from collections import defaultdict
@@ -7,34 +7,48 @@ from contextlib import AbstractContextManager, contextmanager
 from typing import Any, Protocol
 
 ON_HOST = "_on_host"
+"""Ending of the names of regions that the host's clock times, on a GPU too."""
 
 
 class Clock(Protocol):
-    """Times a call; `name` says in the record by what means."""
+    """Times calls and the regions of calls.
+
+    Attributes:
+        name: how the calls are timed, for the record.
+    """
 
     name: str
 
     def now(self) -> float:
-        """Seconds on the monotonic clock by which all ranks' starts are told."""
+        """Returns seconds on the monotonic clock that the starts of all ranks refer to."""
         ...
 
     def time(self, call: Callable[[], object], repeat: int) -> tuple[float, float]:
-        """Calls `repeat` times; returns now() before (s) and the duration of them all (s)."""
+        """Makes a call several times.
+
+        Returns:
+            now() before the first call and the duration of all calls together, in seconds.
+        """
         ...
 
     def region(self, name: str) -> AbstractContextManager[object]:
-        """Times a stretch of a call."""
+        """Times a region of a call."""
         ...
 
     def take_regions(self) -> dict[str, float]:
-        """Seconds in each region since this was last asked; after time(), hence with all work done."""
+        """Returns the seconds in each region since the last take_regions().
+
+        It is called after time(), so all work is done.
+        """
         ...
 
 
 class HostClock:
-    """perf_counter: CLOCK_MONOTONIC on Linux. For calls that return when their work is done.
+    """Times calls that return when their work is done, by perf_counter (CLOCK_MONOTONIC on Linux).
 
-    `shift` gives what to add to a start here (s) to have it on the clock by which all ranks' starts are told.
+    Args:
+        shift: returns the seconds to add to a start on this host's clock, so that it is on the
+            clock that the starts of all ranks refer to.
     """
 
     name = "perf_counter"
@@ -44,8 +58,8 @@ class HostClock:
         self._regions_s: dict[str, float] = defaultdict(float)
 
     def now(self) -> float:
-        here = time.perf_counter()
-        return here + self._shift(here)
+        on_this_host = time.perf_counter()
+        return on_this_host + self._shift(on_this_host)
 
     def time(self, call: Callable[[], object], repeat: int) -> tuple[float, float]:
         if repeat == 1:
@@ -74,21 +88,27 @@ class HostClock:
 
 
 class CudaClock:
-    """A pair of events on the current stream.
+    """Times calls by a pair of events on the current stream.
 
-    `align` is queued before the first event: a tiny collective on the measured group, so that all GPUs begin together
-    and have the call queued before they begin. Without it the event would fire on an idle stream, and the launch
-    latency and the hosts' skew would be counted.
+    A tiny collective on the measured group is queued before the first event. Thus all GPUs begin
+    together, and the call is queued before they begin. Without the collective the event would fire
+    on an idle stream, and the launch latency and the skew of the hosts would be counted.
     """
 
     name = "cuda_event"
     now = staticmethod(time.perf_counter)
 
     def __init__(self, cuda: Any, align: Callable[[], object]) -> None:
-        """`cuda` is torch.cuda, or what stands in for it in a test."""
+        """Creates the events.
+
+        Args:
+            cuda: torch.cuda, or what replaces it in a test.
+            align: queues the tiny collective.
+        """
         self._align = align
         self._event: Callable[[], Any] = lambda: cuda.Event(enable_timing=True)
-        self._begin, self._end = self._event(), self._event()
+        self._begin = self._event()
+        self._end = self._event()
         self._synchronize = cuda.synchronize
         self._regions: list[tuple[str, Any, Any]] = []
         self._host = HostClock()
@@ -106,12 +126,16 @@ class CudaClock:
 
     @contextmanager
     def region(self, name: str) -> Iterator[None]:
-        """By events; where its name ends with ON_HOST, by the host's clock: what the host does there is meant."""
+        """Times a region by events.
+
+        Where its name ends with ON_HOST, the host's clock times what the host does in it.
+        """
         if name.endswith(ON_HOST):
             with self._host.region(name):
                 yield
             return
-        begin, end = self._event(), self._event()
+        begin = self._event()
+        end = self._event()
         begin.record()
         try:
             yield

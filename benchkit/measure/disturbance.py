@@ -1,4 +1,4 @@
-"""What the kernel counts of work that takes a rank's cores away: read before and after a block of samples."""
+"""Reads the kernel's counters of work that disturbs a rank, before and after a block of samples."""
 
 import functools
 import os
@@ -7,22 +7,35 @@ from pathlib import Path
 
 from launch.topology import read_text
 
-COUNTERS = ("steal_s", "throttled_s", "pressure_s", "host_busy_s", "own_busy_s", "involuntary_switches")
-"""steal_s: time that the hypervisor gave to other machines, and host_busy_s: time in which processes
-ran, both summed over the host's cores (/proc/stat). throttled_s: time that the control group of the
-rank was held back by its quota (cpu.stat). pressure_s: time in which some task of the host waited for
-a core (/proc/pressure/cpu). own_busy_s: time in which this process ran, and involuntary_switches: how
-often another task took a core from it (getrusage)."""
-BUSY, STEAL = slice(0, 3), 7
-"""Places among the numbers of the first line of /proc/stat: user, nice and system time; steal (proc(5))."""
+COUNTERS = (
+    "steal_s",
+    "throttled_s",
+    "pressure_s",
+    "host_busy_s",
+    "own_busy_s",
+    "involuntary_switches",
+)
+"""Names of the counters; those that end with _s are seconds.
 
+steal_s: time that the hypervisor gave to other machines, summed over the host's cores (/proc/stat).
+throttled_s: time in which its quota held back the control group of the rank (cpu.stat).
+pressure_s: time in which some task of the host waited for a core (/proc/pressure/cpu).
+host_busy_s: time in which processes ran, summed over the host's cores (/proc/stat).
+own_busy_s: time in which this process ran (getrusage).
+involuntary_switches: how often another task took a core from this process (getrusage)."""
+BUSY = slice(0, 3)
+"""Places of user, nice and system time among the numbers of the first line of /proc/stat (proc(5))."""
+STEAL = 7
+"""Place of the stolen time in the same line."""
 PROCESSOR = 36
-"""Place of the core's number in /proc/self/stat, after the process's name in brackets (proc(5), field 39)."""
+"""Place of the core's number in /proc/self/stat after the process's name in brackets (proc(5),
+field 39)."""
 
 
 def read_counters() -> list[float]:
-    """COUNTERS of this process and its host; 0 where the kernel does not tell."""
-    ticks, own = numbers_after(Path("/proc/stat"), "cpu "), resource.getrusage(resource.RUSAGE_SELF)
+    """Returns COUNTERS of this process and its host; 0 where the kernel does not count."""
+    ticks = numbers_after(Path("/proc/stat"), "cpu ")
+    own = resource.getrusage(resource.RUSAGE_SELF)
     [throttled_us] = numbers_after(cpu_stat(), "throttled_usec") or [0.0]
     return [
         ticks[STEAL] / ticks_per_second() if len(ticks) > STEAL else 0.0,
@@ -35,7 +48,7 @@ def read_counters() -> list[float]:
 
 
 def numbers_after(path: Path, start: str) -> list[float]:
-    """The numbers of the line that begins with `start`; [] where there is none."""
+    """Returns the numbers of the line that begins with `start`; [] where no line does."""
     line = next((line for line in read_text(str(path)).splitlines() if line.startswith(start)), "")
     try:
         return [float(word) for word in line.split()[1:]]
@@ -44,7 +57,10 @@ def numbers_after(path: Path, start: str) -> list[float]:
 
 
 def pressure_s(path: Path) -> float:
-    """Seconds in which some task waited, from a file as Linux 4.20 and later have it; 0 where there is none."""
+    """Returns the seconds in which some task waited; 0 without the file.
+
+    Linux 4.20 and later have such files.
+    """
     try:
         return float(read_text(str(path)).partition("\n")[0].rpartition("total=")[2]) / 1e6
     except ValueError:
@@ -52,7 +68,10 @@ def pressure_s(path: Path) -> float:
 
 
 def core_ghz() -> float:
-    """Frequency of the core that this process ran on last, in GHz; 0 where the kernel does not tell, as in most VMs."""
+    """Returns the frequency of the core that this process ran on last, in GHz.
+
+    It is 0 where the kernel does not tell, as in most virtual machines.
+    """
     after_name = read_text("/proc/self/stat").rpartition(")")[2].split()
     if len(after_name) <= PROCESSOR:
         return 0.0
@@ -60,7 +79,7 @@ def core_ghz() -> float:
 
 
 def ghz_of(cpufreq: Path) -> float:
-    """The present frequency by a core's folder of cpufreq; 0 where there is none."""
+    """Returns the present frequency of a core in GHz from its folder of cpufreq; 0 without one."""
     khz = read_text(str(cpufreq / "scaling_cur_freq"))
     return int(khz) / 1e6 if khz.isdecimal() else 0.0
 
@@ -72,7 +91,10 @@ def ticks_per_second() -> int:
 
 @functools.cache
 def cpu_stat() -> Path:
-    """The cpu.stat of this process's control group (version 2); that of the host's root where there is none."""
+    """Returns the cpu.stat of this process's control group (version 2).
+
+    It is that of the host's root where the process has no such group.
+    """
     lines = read_text("/proc/self/cgroup").splitlines()
-    group = next((line.removeprefix("0::/") for line in lines if line.startswith("0::/")), "")
-    return Path("/sys/fs/cgroup") / group / "cpu.stat"
+    group = next((line for line in lines if line.startswith("0::/")), "")
+    return Path("/sys/fs/cgroup") / group.removeprefix("0::/") / "cpu.stat"

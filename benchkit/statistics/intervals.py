@@ -17,7 +17,7 @@ FEWEST_SAMPLES = 400
 """Fewest samples of one case that have an interval. With fewer, a run that stays in one of two
 modes, each about 50 samples long, looks in more than one of ten runs as if there were no other."""
 FEWEST_ROUNDS = 100
-"""The same for ratios of two cases that take turns; they mislead only in different modes."""
+"""The same for ratios of two cases that take turns; they mislead only if their modes differ."""
 FEWEST_INDEPENDENT = 15
 """Fewest independent values in a series that has an interval; fewer cannot be estimated well."""
 
@@ -86,8 +86,8 @@ def correlation_length(times: Array) -> float:
     """Returns how many values of a series count as one independent value, >= 1, on the safe side.
 
     This is the integrated autocorrelation time 1 + 2 (r1 + r2 + ...) plus one standard error. It is
-    computed from the ranks of the values in their order of size, which outliers do not move. The sum
-    ends where two neighbouring terms together are no longer positive (Geyer, Practical Markov Chain
+    computed from the ranks of the values in order of size, which outliers do not move. The sum ends
+    where two neighbouring terms together are no longer positive (Geyer, Practical Markov Chain
     Monte Carlo, 1992). For a sum over m lags of n values the variance of the estimate is
     2 (2 m + 1) / n of its square (Sokal, 1997).
     """

@@ -70,5 +70,5 @@ def valley_between_modes(times: Array) -> float | None:
             valleys.append((float(smooth[peak]), valley))
     if not valleys:
         return None
-    _, deepest = max(valleys)
-    return float(np.exp(edges[deepest + 1]))
+    _, valley = max(valleys)  # the valley before the highest of the other peaks
+    return float(np.exp(edges[valley + 1]))

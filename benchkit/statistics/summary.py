@@ -1,4 +1,4 @@
-"""From raw samples to the figures that are reported. Pure functions of arrays; all times in seconds."""
+"""Computes the reported figures from raw samples by pure functions of arrays; times in seconds."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -6,21 +6,35 @@ from typing import Any
 import numpy as np
 
 from benchkit.statistics.estimators import LAST_ARRIVAL, SLOWEST_RANK
-from benchkit.statistics.intervals import FEWEST_ROUNDS, Array, correlation_length, series_interval
+from benchkit.statistics.intervals import Array, correlation_length, series_interval
+
+CaseRecord = Mapping[str, Any]
+"""A case as the record stores it, see docs/record.md."""
+Summary = dict[str, float | int | None]
+"""Figures of a case by name, in the unit that ends the name; None where a figure does not exist."""
+ARRIVAL_FIGURES = ("start_skew_s", "makespan_s", "straggler_rank", "straggler_share")
 
 
 def slowest_rank(samples: Any) -> Array:
-    """Max over ranks of each iteration: [rank][iteration] -> [iteration]. A collective is as slow as its slowest."""
+    """Returns the maximum over ranks of each iteration: [rank][iteration] -> [iteration].
+
+    A collective is as slow as its slowest rank.
+    """
     slowest: Array = np.asarray(samples, dtype=np.float64).max(axis=0)
     return slowest
 
 
 def iteration_times(samples: Any, starts: Any, estimator: str = SLOWEST_RANK) -> Array:
-    """One time per iteration, from samples and starts [rank][iteration] on one clock (None: not known).
+    """Returns one time per iteration: [iteration], in seconds.
 
-    SLOWEST_RANK: the longest call of all ranks. LAST_ARRIVAL: from the last rank's start to the last
-    rank's end, so that no rank's waiting for another to begin is counted; the slowest rank's call
-    where starts are not known.
+    SLOWEST_RANK takes the longest call of all ranks. LAST_ARRIVAL takes the time from the last
+    rank's start to the last rank's end, which leaves out how long ranks wait for others to begin.
+    Where starts are not known, it takes the longest call too.
+
+    Args:
+        samples: seconds per call, [rank][iteration].
+        starts: start of each call in seconds on one clock, [rank][iteration]; None if not known.
+        estimator: SLOWEST_RANK or LAST_ARRIVAL.
     """
     if estimator != LAST_ARRIVAL or starts is None:
         return slowest_rank(samples)
@@ -28,71 +42,35 @@ def iteration_times(samples: Any, starts: Any, estimator: str = SLOWEST_RANK) ->
     return np.asarray((began + np.asarray(samples)).max(axis=0) - began.max(axis=0))
 
 
-def round_medians(case: Mapping[str, Any]) -> Array:
-    """The median of each block of samples, in which the cases of a job take turns."""
-    times = slowest_rank(case["samples_s"])
-    lengths = case.get("blocks") or [case["block_iterations"]] * (len(times) // case["block_iterations"])
-    ends = np.cumsum(lengths, dtype=int)
-    return np.array([np.median(block) for block in np.split(times[: ends[-1]], ends[:-1])] if len(ends) else [])
-
-
 def relative_half_width(interval: tuple[float, float] | None, centre: float) -> float | None:
-    """Half the width of an interval as a share of its centre; None where there is no interval."""
-    return None if interval is None or centre == 0 else (interval[1] - interval[0]) / 2 / centre
+    """Returns half the width of an interval as a share of its centre; None without an interval."""
+    if interval is None or centre == 0:
+        return None
+    low, high = interval
+    return (high - low) / 2 / centre
 
 
-Estimate = tuple[float, float | None, float | None]
-"""A value and its 95 % interval, None where there are too few independent rounds."""
+def summarize(samples: Any, start_offsets: Any, estimator: str = SLOWEST_RANK) -> Summary:
+    """Returns every figure of one case.
 
+    `median_s` and its interval are computed from the same times. `osu_mean_s` is the mean of all
+    samples of all ranks, which the OSU micro-benchmarks print. `independent_samples` is the
+    effective number of independent samples.
 
-def paired_speedup(baseline: Mapping[str, Any], case: Mapping[str, Any]) -> Estimate:
-    """How many times faster a case is than another of its job.
-
-    The median of the ratios of their block medians, round by round: cases are timed in turns, so that
-    what disturbs the machine for a while meets both.
-    """
-    reference, own = aligned(baseline, case)
-    return estimated(reference / own)
-
-
-def paired_overlap(compute: Mapping[str, Any], communicate: Mapping[str, Any], case: Mapping[str, Any]) -> Estimate:
-    """(T_comp + T_comm - T) / min(T_comp, T_comm), 1 where the shorter is hidden, round by round.
-
-    The shorter part is the one with the smaller median, in all rounds: the smaller of two noisy times
-    would be too small, and the overlap too large. Below 0 the parts hinder each other.
-    """
-    computing, communicating, both = aligned(compute, communicate, case)
-    shorter = min(computing, communicating, key=lambda medians: float(np.median(medians)))
-    return estimated((computing + communicating - both) / shorter)
-
-
-def aligned(*cases: Mapping[str, Any]) -> list[Array]:
-    """The block medians of cases, in the rounds that all of them took part in."""
-    medians = [round_medians(case) for case in cases]
-    rounds = min(map(len, medians))
-    return [each[:rounds] for each in medians]
-
-
-def estimated(rounds: Array) -> Estimate:
-    low, high = series_interval(rounds, FEWEST_ROUNDS) or (None, None)
-    return float(np.median(rounds)), low, high
-
-
-def summarize(
-    samples: Any, start_offsets: Any, estimator: str = SLOWEST_RANK
-) -> dict[str, float | int | None]:  # fmt: skip
-    """Every figure of one case from samples and start offsets [rank][iteration] (None: not known).
-
-    median_s and its interval are of the same times. osu_mean_s: the mean of all samples of all ranks,
-    which is what the OSU micro-benchmarks print. independent_samples: how many independent samples
-    the times are worth.
+    Args:
+        samples: seconds per call, [rank][iteration].
+        start_offsets: starts in seconds on one clock, [rank][iteration]; None if not known.
+        estimator: what the time of an iteration is, see `iteration_times`.
     """
     samples = np.asarray(samples, dtype=np.float64)
     times = iteration_times(samples, start_offsets, estimator)
-    low, high = series_interval(times) or (None, None)
+    interval = series_interval(times)
+    low, high = interval or (None, None)
     quartile, median, p95, p99 = (float(q) for q in np.percentile(times, [25, 50, 95, 99]))
-    interval = None if low is None or high is None else (low, high)
-    summary: dict[str, float | int | None] = {
+    arrivals: Summary = dict.fromkeys(ARRIVAL_FIGURES)
+    if start_offsets is not None:
+        arrivals = arrival_summary(samples, start_offsets)
+    return {
         "median_s": median,
         "ci_low_s": low,
         "ci_high_s": high,
@@ -107,43 +85,59 @@ def summarize(
         "p99_s": p99,
         "num_samples": len(times),
         "independent_samples": max(1, int(len(times) / correlation_length(times))),
-        "start_skew_s": None,
-        "makespan_s": None,
-        "straggler_rank": None,
-        "straggler_share": None,
+        **arrivals,
     }
-    return summary if start_offsets is None else summary | arrival_summary(samples, start_offsets)
 
 
-def algorithm_bandwidth(case: Mapping[str, Any], summary: Mapping[str, Any]) -> float | None:
-    """GB/s (10^9 bytes): payload over the median time, never a mean of rates; None on one rank."""
+def algorithm_bandwidth(case: CaseRecord, summary: Mapping[str, Any]) -> float | None:
+    """Returns the payload over the median time in GB/s (10^9 bytes); None on one rank.
+
+    It is never a mean of rates.
+    """
     if not case.get("payload_bytes") or case.get("bus_factor") is None or not summary["median_s"]:
         return None
     return float(case["payload_bytes"] / summary["median_s"] / 1e9)
 
 
-def computing_rate(case: Mapping[str, Any], summary: Mapping[str, Any], what: str = "useful_flops") -> float | None:
-    """TFLOP/s (10^12 operations) of the useful, or executed, work at the median time; None where nothing is counted."""
+def computing_rate(
+    case: CaseRecord, summary: Mapping[str, Any], what: str = "useful_flops"
+) -> float | None:
+    """Returns the rate of work at the median time in TFLOP/s (10^12 floating-point operations).
+
+    Args:
+        case: the case as the record stores it.
+        summary: its figures, of which `median_s` counts.
+        what: useful_flops or executed_flops; the rate is None where the case counts none.
+    """
     if not case.get(what) or not summary["median_s"]:
         return None
     return float(case[what] / summary["median_s"] / 1e12)
 
 
-def bus_bandwidth(case: Mapping[str, Any], summary: Mapping[str, Any]) -> float | None:
-    """GB/s of nccl-tests' convention: algorithm bandwidth times the collective's factor; None on one rank."""
+def bus_bandwidth(case: CaseRecord, summary: Mapping[str, Any]) -> float | None:
+    """Returns the algorithm bandwidth times the collective's factor in GB/s; None on one rank.
+
+    This is the convention of nccl-tests.
+    """
     algbw = algorithm_bandwidth(case, summary)
     return None if algbw is None else algbw * float(case["bus_factor"])
 
 
-def arrival_summary(samples: Array, start_offsets: Any) -> dict[str, float | int | None]:
-    """Figures that need the ranks' starts on one clock.
+def arrival_summary(samples: Array, start_offsets: Any) -> Summary:
+    """Returns ARRIVAL_FIGURES, which need the starts of all ranks on one clock.
 
-    start_skew_s: median of last minus first start. makespan_s: median of last end minus last start. straggler_rank:
-    the rank that ended last most often, and straggler_share how often (1 / ranks where none stands out); an
-    iteration in which several ended together has no straggler.
+    `start_skew_s` is the median of last minus first start, and `makespan_s` that of last end minus
+    last start. `straggler_rank` is the rank that ended last most often, and `straggler_share` how
+    often it did: 1 / ranks where no rank stands out. An iteration in which several ranks ended
+    together has no straggler.
+
+    Args:
+        samples: seconds per call, [rank][iteration].
+        start_offsets: starts in seconds on one clock, [rank][iteration].
     """
     starts = np.asarray(start_offsets, dtype=np.float64)
-    ends, last = starts + samples, last_shares(samples, starts)
+    ends = starts + samples
+    last = last_shares(samples, starts)
     straggler = int(last.argmax()) if len(samples) > 1 and last.any() else None
     return {
         "start_skew_s": float(np.median(starts.max(axis=0) - starts.min(axis=0))),
@@ -154,7 +148,12 @@ def arrival_summary(samples: Array, start_offsets: Any) -> dict[str, float | int
 
 
 def last_shares(samples: Array, starts: Array) -> Array:
-    """Per rank the share of iterations in which it alone ended last; of samples and starts [rank][iteration]."""
+    """Returns per rank the share of iterations in which it alone ended last: [rank].
+
+    Args:
+        samples: seconds per call, [rank][iteration].
+        starts: starts in seconds on one clock, [rank][iteration].
+    """
     ends = starts + samples
     alone = (ends == ends.max(axis=0)).sum(axis=0) == 1
     counts = np.bincount(ends.argmax(axis=0)[alone], minlength=len(samples))

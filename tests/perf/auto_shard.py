@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from benchkit import record
-from benchkit.statistics.summary import paired_speedup
+from benchkit.statistics.paired import paired_speedup
 from tests.support.cli import ROOT
 
 SCOPES = ("resident", "end_to_end")

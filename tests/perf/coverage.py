@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from benchkit.statistics.intervals import series_interval
-from benchkit.statistics.summary import paired_speedup
+from benchkit.statistics.paired import paired_speedup
 
 Array = npt.NDArray[np.float64]
 Process = Callable[[np.random.Generator, int, int], Array]

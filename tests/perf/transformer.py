@@ -12,7 +12,8 @@ import tempfile
 from pathlib import Path
 
 from benchkit import record
-from benchkit.statistics.summary import paired_speedup, slowest_rank
+from benchkit.statistics.paired import paired_speedup
+from benchkit.statistics.summary import slowest_rank
 from tests.support.cli import ROOT
 
 

@@ -15,7 +15,7 @@ from analysis.report.sentences import describe
 from analysis.suites.matmul_lut import table as matmul_lut
 from analysis.suites.ring_attention import table as rebalance
 from benchkit.statistics.intervals import FEWEST_ROUNDS
-from benchkit.statistics.summary import paired_speedup
+from benchkit.statistics.paired import paired_speedup
 from tests.support.records import make_record, tabulate_records, write_all
 
 

@@ -14,7 +14,7 @@ from analysis.report.sentences import describe
 from analysis.suites.tensor_parallel import ddlb_csv
 from analysis.suites.tensor_parallel import table as tensor_parallel
 from benchkit.statistics.intervals import FEWEST_ROUNDS
-from benchkit.statistics.summary import paired_overlap
+from benchkit.statistics.paired import paired_overlap
 from tests.support.records import make_record, tabulate_records
 
 TIMES = {
