@@ -1,4 +1,4 @@
-"""The only place that Hydra takes plugins from: benchkit's launchers; conf/launcher names them."""
+"""Registers benchkit's launchers with Hydra, which finds plugins only here; see conf/launcher."""
 
 from hydra.core.config_store import ConfigStore
 
@@ -6,27 +6,30 @@ from benchkit.sweep import launchers, submitit_launcher
 
 
 class InPlace(launchers.InPlace):
-    """One point after another in this process."""
+    """Runs one point after another in this process."""
 
 
 class Slurm(submitit_launcher.Submitting):
-    """Each point a job of an array."""
+    """Submits each point as a job of a Slurm array."""
 
     cluster = "slurm"
 
 
 class PackedSlurm(Slurm):
-    """All points in one allocation."""
+    """Runs all points in one Slurm allocation."""
 
     packed = True
 
 
 class Local(submitit_launcher.Submitting):
-    """Each point a job of its own on this machine."""
+    """Runs each point as a job of its own on this machine."""
 
     cluster = "local"
 
 
 ConfigStore.instance().store(
-    group="hydra/launcher", name="benchkit", node={"_target_": f"{__name__}.InPlace"}, provider="benchkit"
+    group="hydra/launcher",
+    name="benchkit",
+    node={"_target_": f"{__name__}.InPlace"},
+    provider="benchkit",
 )

@@ -1,4 +1,4 @@
-"""The only place that Hydra takes plugins from: benchkit's sweeper as hydra/sweeper=benchkit."""
+"""Registers hydra/sweeper=benchkit with Hydra, which finds plugins only in this package."""
 
 from hydra.core.config_store import ConfigStore
 
@@ -6,7 +6,7 @@ from benchkit.sweep import sweeper
 
 
 class Sweeper(sweeper.Sweeper):
-    """benchkit.sweep.sweeper.Sweeper under the name that Hydra accepts."""
+    """Names benchkit.sweep.sweeper.Sweeper as Hydra requires it of a plugin."""
 
 
 ConfigStore.instance().store(

@@ -24,7 +24,7 @@ host_busy_s: time in which processes ran, summed over the host's cores (/proc/st
 own_busy_s: time in which this process ran (getrusage).
 involuntary_switches: how often another task took a core from this process (getrusage)."""
 BUSY = slice(0, 3)
-"""Places of user, nice and system time among the numbers of the first line of /proc/stat (proc(5))."""
+"""Places of user, nice and system time in the numbers of the first line of /proc/stat (proc(5))."""
 STEAL = 7
 """Place of the stolen time in the same line."""
 PROCESSOR = 36

@@ -10,7 +10,7 @@ Estimate = tuple[float, float | None, float | None]
 
 
 def round_medians(case: CaseRecord) -> Array:
-    """Returns the median of each block in seconds: [block]; the cases of a job take turns in blocks."""
+    """Returns the median of each block in seconds: [block]; cases of a job take turns in blocks."""
     times = slowest_rank(case["samples_s"])
     lengths = case.get("blocks")
     if not lengths:  # a record of version 1
