@@ -80,7 +80,7 @@ def version_differences(agents: Sequence[Mapping[str, Any]]) -> list[str]:
 
 def difference(name: str, hosts_by_version: Mapping[Any, Sequence[str]]) -> str:
     """Returns which hosts have which version: "n0 has torch 2.13.0, n1 has 2.12.0"."""
-    clauses = []
+    clauses: list[str] = []
     for version, hosts in hosts_by_version.items():
         unique = list(dict.fromkeys(hosts))
         verb = "has" if len(unique) == 1 else "have"
@@ -124,7 +124,7 @@ def cpu_model() -> str:
 def gpus() -> list[dict[str, str]]:
     """Returns name, memory, driver, power limit, highest clock and UUID of every GPU.
 
-    nvidia-smi tells them and leaves no context on the GPUs.
+    The source is nvidia-smi, which leaves no context on the GPUs.
     """
     if shutil.which("nvidia-smi") is None:
         return []
@@ -136,7 +136,7 @@ def gpus() -> list[dict[str, str]]:
 def visible_gpus() -> list[str]:
     """Returns the GPUs that CUDA can use in this process, without starting CUDA.
 
-    They are named by UUID where nvidia-smi tells it, by index elsewhere.
+    They are named by UUID where nvidia-smi lists them, by index elsewhere.
     """
     usable = num_usable_gpus()
     uuids = [gpu["uuid"] for gpu in static_environment()["gpus"]]

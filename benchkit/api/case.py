@@ -131,8 +131,8 @@ class Rank:
     Attributes:
         index: number of this rank in the job, from 0 to world_size - 1.
         world_size: number of ranks of the job.
-        sharers: number of ranks that draw on the same memory as this one, itself included. Alike
-            on all ranks.
+        sharers: number of ranks that draw on the same memory as this one, itself included; where
+            hosts differ the largest such number, alike on all ranks.
         device: where the tensors of this rank live.
         seed: seed of inputs, alike on all ranks.
         available_bytes: free bytes where memory is scarcest among all ranks. It is read once, so

@@ -21,8 +21,8 @@ class Measurement:
         blocks: number of iterations of each block, in order. Between blocks other cases had
             their turns.
         warmup_s: samples of the warm-up, set aside, in seconds per call: [rank][iteration].
-        steady: whether the warm-up went on until calls got no faster; None where it had a fixed
-            length.
+        steady: whether the warm-up went on until calls got no faster; None where that was not
+            tried.
         samples_s: all samples, in seconds per call: [rank][iteration]. None is dropped.
         start_offsets_s: start of each rank's sample in seconds after the first rank's start of
             the same iteration: [rank][iteration].
@@ -83,10 +83,8 @@ class Measurement:
         first_starts = [min(iteration) for iteration in zip(*starts, strict=True)]
         for rank, durations in enumerate(samples):
             self.samples_s[rank] += durations
-            offsets = (
-                start - first for start, first in zip(starts[rank], first_starts, strict=True)
-            )
-            self.start_offsets_s[rank] += offsets
+            pairs = zip(starts[rank], first_starts, strict=True)
+            self.start_offsets_s[rank] += [start - first for start, first in pairs]
             for name, spent in regions.items():
                 self.regions_s[name][rank] += spent[rank]
 

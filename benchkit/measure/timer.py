@@ -76,7 +76,7 @@ def skip_on_oom(measurement: Measurement, single_rank: bool) -> Iterator[None]:
 
 @dataclass(frozen=True)
 class Timer:
-    """Takes samples by the arguments of `measure`: resets and barriers are outside the clock."""
+    """Takes samples of cases: reset and barrier outside the clock, step inside; see `measure`."""
 
     config: MeasureConfig
     clock: Clock
@@ -92,7 +92,7 @@ class Timer:
             with skip_on_oom(measurement, self.single_rank):
                 self.warm_up(case, measurement)
         order = random.Random(seed)  # the same on all ranks
-        active = [index for index, started in enumerate(measurements) if not started.starved]
+        active = [index for index in range(len(cases)) if not measurements[index].starved]
         while active:
             single_case = len(active) == 1  # it takes turns with no other
             for index in order.sample(active, len(active)):
@@ -108,7 +108,9 @@ class Timer:
         measurement.calls_per_sample = self.calls(case)
         measurement.estimator = case.estimator
         measurement.ranks = case.ranks
-        window, count, spent_s = None, self.config.warmup_iterations, 0.0
+        window: Array | None = None
+        count = self.config.warmup_iterations
+        spent_s = 0.0
         while count:
             times, elapsed_s = self.warm_up_window(case, measurement, count)
             spent_s += elapsed_s
