@@ -1,4 +1,4 @@
-"""A collective as a case: filled, called, waited for and checked."""
+"""A collective as a case: its buffers are filled, it is called, waited for and checked."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -14,43 +14,55 @@ from benchkit.api.case import Case, Rank, Work
 from benchkit.api.regions import WAIT, region
 from benchkit.errors import InvalidResult, Unavailable
 from benchkit.statistics.estimators import BACK_TO_BACK, LAST_ARRIVAL, LATENCY, SLOWEST_RANK
+from benchkit.suites.collective.call import Drawn, Operation
 from benchkit.suites.collective.config import CollectiveConfig
-from benchkit.suites.collective.operations import Collective, Drawn, Operation
+from benchkit.suites.collective.operations import Collective
 from benchkit.suites.collective.sizes import bus_factor, part_sizes
 
 ISSUE = "issue_on_host"
-"""Region: until an asynchronous call has returned, by the host's clock on a GPU, too."""
+"""Region of an asynchronous call until it returns, by the host's clock even on a GPU."""
 LATE_S = 0.02
-"""How long one rank keeps the others waiting where a barrier is checked."""
+"""How long one rank keeps the others waiting when a barrier is checked."""
 POISON = -77
 SHORT_S = 0.01
-"""Calls shorter than this are asked both; of longer ones, the answers are alike."""
+"""Calls shorter than this are timed alone and back to back; longer ones take as long either way."""
+Step = Callable[[], None]
 TIMED = -1
 """The turn whose inputs are timed; checks draw others."""
 
 
 def cases_of(config: CollectiveConfig, rank: Rank) -> list[Case]:
-    """The cases of a job: back to back, and where a call is short also the latency of one by itself.
-
-    One case says why where the collective does not fit the memory, or is not there.
-    """
-    dtype, name, size = getattr(torch, config.dtype), config.collective, rank.world_size
+    """Returns the cases of a job, or one that says why it cannot run here."""
+    name = config.collective
+    dtype = getattr(torch, config.dtype)
     num_elements = max(1, round(float(config.data_size) * 2**20 / dtype.itemsize))
-    parts = part_sizes(name, size, num_elements, config.ragged)
+    parts = part_sizes(name, rank.world_size, num_elements, config.ragged)
     payload_bytes = sum(parts) * dtype.itemsize
-    if shortage := rank.memory_shortage(2 * payload_bytes if name != "all_to_all" else 3 * payload_bytes):
+    num_buffers = 3 if name == "all_to_all" else 2
+    if shortage := rank.memory_shortage(num_buffers * payload_bytes):
         return [Case(skip=shortage)]
-    collective = Collective(name, parts, rank.index, size, dtype, rank.device, config.reduce_op, config.ragged)
+    size, op = rank.world_size, config.reduce_op
+    collective = Collective(name, parts, rank.index, size, dtype, rank.device, op, config.ragged)
     try:
         operation = collective.operation()
     except Unavailable as error:
         return [Case(unavailable=str(error))]
     step = partial(asynchronously if config.async_op else synchronously, operation)
+    check = Check(collective, operation, step, rank.seed)
+    return timed_cases(config, rank, payload_bytes, step, check)
+
+
+def timed_cases(
+    config: CollectiveConfig, rank: Rank, payload_bytes: int, step: Step, check: "Check"
+) -> list[Case]:
+    """Returns the case of calls back to back, and first the latency of one call if it is short."""
+    name = config.collective
+    work = work_of(name, payload_bytes, rank.world_size)
     alone = Case(
         step=step,
         labels={"timing": LATENCY},
-        verify=Check(collective, operation, step, rank.seed),
-        work=Work(payload_bytes=work_of(name, payload_bytes, size).payload_bytes),
+        verify=check,
+        work=Work(payload_bytes=work.payload_bytes),
         regions=(ISSUE, WAIT) if config.async_op else (),
         ranks=2 if name == "send_recv" else None,
         estimator=LAST_ARRIVAL if rank.device.type == "cpu" else SLOWEST_RANK,
@@ -58,17 +70,20 @@ def cases_of(config: CollectiveConfig, rank: Rank) -> list[Case]:
     in_a_row = replace(
         alone,
         labels={"timing": BACK_TO_BACK},
-        work=work_of(name, payload_bytes, size),
+        work=work,
         fill_seconds=SHORT_S if config.measure.mode == "per_iteration" else 0.0,
         estimator=SLOWEST_RANK,
     )
-    if config.measure.mode == "loop":
+    if config.measure.mode == "loop" or not is_short(step, rank):
         return [in_a_row]
-    return [alone, in_a_row] if is_short(step, rank) else [in_a_row]
+    return [alone, in_a_row]
 
 
-def is_short(step: Callable[[], None], rank: Rank) -> bool:
-    """Whether a call takes less than SHORT_S on the slowest rank; of a long one, few are made to find out."""
+def is_short(step: Step, rank: Rank) -> bool:
+    """Whether a call takes less than SHORT_S on the slowest rank.
+
+    One turn is enough to recognize a long call.
+    """
     [seconds] = rank.seconds_of(step, turns=1)
     if max(seconds) < 5 * SHORT_S:
         [seconds] = rank.seconds_of(step)
@@ -80,7 +95,7 @@ def synchronously(operation: Operation) -> None:
 
 
 def asynchronously(operation: Operation) -> None:
-    """The time to return beside the time to finish."""
+    """Times the return of a call and the wait for its end as separate regions."""
     with region(ISSUE):
         work = operation.start(True)
     if work is not None:
@@ -89,26 +104,29 @@ def asynchronously(operation: Operation) -> None:
 
 
 def work_of(name: str, payload_bytes: int, world_size: int) -> Work:
-    """The payload S of nccl-tests' table, per call; there and back again for send_recv."""
+    """Returns the payload S of nccl-tests' table per call, in both directions for send_recv."""
     if name == "barrier":
         return Work()
-    return Work(payload_bytes * (2 if name == "send_recv" else 1), bus_factor=bus_factor(name, world_size))
+    directions = 2 if name == "send_recv" else 1
+    return Work(payload_bytes * directions, bus_factor=bus_factor(name, world_size))
 
 
 def fill(collective: Collective, operation: Operation, turn: int, seed: int) -> None:
-    """Puts a turn's inputs into the buffers; those that are timed are left as they are by any number of calls."""
-    for held in operation.gives:
-        values = collective.inputs(held, turn, seed)
-        verification.tile(held.buffer, collective.repeatable(values) if turn == TIMED else values)
+    """Writes a turn's inputs into the buffers; timed inputs keep their size over any calls."""
+    for drawn in operation.gives:
+        values = collective.inputs(drawn, turn, seed)
+        if turn == TIMED:
+            values = collective.repeatable(values)
+        verification.tile(drawn.buffer, values)
 
 
 @dataclass
 class Check:
-    """Each time on inputs of its own: every element of every buffer that the call is to fill."""
+    """Checks every element of every buffer that the call must fill, with new inputs each time."""
 
     collective: Collective
     operation: Operation
-    step: Callable[[], None]
+    step: Step
     seed: int
     turns: Iterator[int] = field(default_factory=count)
 
@@ -124,33 +142,40 @@ class Check:
         fill(self.collective, self.operation, turn, self.seed)
         try:
             self.step()
-            for held in self.operation.gets:
-                self.require(held, turn)
+            for drawn in self.operation.gets:
+                self.require(drawn, turn)
         finally:
             fill(self.collective, self.operation, TIMED, self.seed)
         return None
 
     def require(self, held: Drawn, turn: int) -> None:
-        """Raises InvalidResult where a stretch of a buffer is not what it should be."""
-        collective, reduced = self.collective, held.rank is None
-        atol = verification.tolerance(collective.world_size, collective.dtype, collective.op) if reduced else 0.0
+        """Raises InvalidResult where a stretch of a buffer differs from its expected values."""
+        collective = self.collective
+        source, atol = f"rank {held.rank}", 0.0
+        if held.rank is None:
+            source = "all ranks"
+            atol = verification.tolerance(collective.world_size, collective.dtype, collective.op)
+        expected = collective.inputs(held, turn, self.seed)
         try:
-            verification.require_tiled(held.buffer, collective.inputs(held, turn, self.seed), atol)
+            verification.require_tiled(held.buffer, expected, atol)
         except InvalidResult as error:
-            source = "all ranks" if reduced else f"rank {held.rank}"
             raise InvalidResult(f"part {held.part} of {source}: {error}") from None
 
     def nobody_leaves_early(self, turn: int) -> None:
-        """All ranks count themselves in before the barrier, the last one late; who leaves it must find all there.
+        """Raises InvalidResult where this rank leaves the barrier before all ranks entered it.
 
-        The last one waits until the others are in, so that those have all of LATE_S to leave a barrier that holds none.
+        All ranks count themselves in before the barrier. The last rank waits until the others are
+        in and then for LATE_S more, which is the time that the others have to leave a barrier that
+        does not hold them.
         """
-        store, size = dist.distributed_c10d._get_default_store(), self.collective.world_size
-        if self.collective.rank == size - 1:
-            while store.add(f"barrier/{turn}", 0) < size - 1:
+        store = dist.distributed_c10d._get_default_store()
+        rank, size = self.collective.rank, self.collective.world_size
+        entry = f"barrier/{turn}"
+        if rank == size - 1:
+            while store.add(entry, 0) < size - 1:
                 time.sleep(1e-3)
             time.sleep(LATE_S)
-        store.add(f"barrier/{turn}", 1)
+        store.add(entry, 1)
         self.step()
-        if (entered := store.add(f"barrier/{turn}", 0)) < size:
-            raise InvalidResult(f"rank {self.collective.rank} left after {entered} of {size} ranks had entered")
+        if (entered := store.add(entry, 0)) < size:
+            raise InvalidResult(f"rank {rank} left after {entered} of {size} ranks had entered")

@@ -1,4 +1,4 @@
-"""Sizes as people write them, and payloads as nccl-tests counts them. Knows no torch."""
+"""Parses message sizes and counts payloads as nccl-tests does; imports no torch."""
 
 import re
 
@@ -6,30 +6,42 @@ from benchkit.errors import ConfigError
 
 UNITS = {"B": 2.0**-20, "KiB": 2.0**-10, "MiB": 1.0, "GiB": 2.0**10}
 COLLECTIVES = (
-    "all_reduce", "all_gather", "reduce_scatter", "broadcast", "reduce", "gather", "scatter", "all_to_all",
-    "send_recv", "barrier",
+    "all_reduce", "all_gather", "reduce_scatter", "broadcast", "reduce", "gather", "scatter",
+    "all_to_all", "send_recv", "barrier",
 )  # fmt: skip
 REDUCTIONS = ("all_reduce", "reduce_scatter", "reduce")
 SHARED_OUT = ("all_gather", "reduce_scatter", "gather", "scatter", "all_to_all")
-"""Their payload consists of a part per rank."""
+"""Collectives whose payload has one part per rank."""
 RAGGED = ("all_gather", "reduce_scatter", "all_to_all")
-"""Those that torch has with parts of unlike sizes."""
+"""Collectives for which torch supports parts of different sizes."""
 
 
 def mebibytes(size: float | str) -> float:
-    """A size in MiB: a number is one, "4B", "1KiB", "16 MiB" or "2GiB" says its unit. Raises ConfigError."""
+    """Converts a size to MiB.
+
+    Args:
+        size: a number of MiB, or a number with its unit: "4B", "1KiB", "16 MiB" or "2GiB".
+
+    Raises:
+        ConfigError: for anything that is not a finite size > 0.
+    """
     found = re.fullmatch(r"([0-9.eE+-]+?)\s*(B|KiB|MiB|GiB)?", str(size))
     try:
         value = float(found[1]) * UNITS[found[2] or "MiB"] if found else 0.0
     except ValueError:
         value = 0.0
     if not 0 < value < float("inf"):
-        raise ConfigError(f"data_size={size}: allowed are MiB > 0, or a size with its unit: 4B, 1KiB, 16MiB, 2GiB")
+        raise ConfigError(
+            f"data_size={size}: allowed are MiB > 0, or a size with its unit: 4B, 1KiB, 16MiB, 2GiB"
+        )
     return value
 
 
 def bus_factor(collective: str, world_size: int) -> float | None:
-    """busbw = algbw x this (nccl-tests, doc/PERFORMANCE.md); None on one rank, which moves nothing."""
+    """Returns f in busbw = algbw x f (nccl-tests, doc/PERFORMANCE.md).
+
+    One rank moves nothing and a barrier has no payload, so both have None.
+    """
     if world_size == 1 or collective == "barrier":
         return None
     if collective == "all_reduce":
@@ -38,10 +50,14 @@ def bus_factor(collective: str, world_size: int) -> float | None:
 
 
 def part_sizes(collective: str, world_size: int, num_elements: int, ragged: bool) -> list[int]:
-    """Elements of each rank's part: equal, or growing with the rank by a third of the mean from first to last."""
+    """Returns the number of elements of each rank's part.
+
+    Parts are equal, or ragged: they then grow linearly with the rank, from 2/3 to 4/3 of the mean.
+    """
     if collective not in SHARED_OUT:
         return [num_elements]
     mean = max(1, round(num_elements / world_size))
     if not ragged or world_size == 1:
         return [mean] * world_size
-    return [max(1, round(mean * (1 + (2 * rank / (world_size - 1) - 1) / 3))) for rank in range(world_size)]
+    slopes = [2 * rank / (world_size - 1) - 1 for rank in range(world_size)]
+    return [max(1, round(mean * (1 + slope / 3))) for slope in slopes]

@@ -1,4 +1,4 @@
-"""Time and bandwidth of the collectives of torch.distributed."""
+"""The suite collective: the collectives of torch.distributed."""
 
 from benchkit.api.case import Case, Rank
 from benchkit.api.registry import suite

@@ -1,4 +1,4 @@
-"""One square matrix product, on as many ranks as there are."""
+"""One square matrix product as a case; every rank multiplies matrices of its own."""
 
 import torch
 
@@ -10,24 +10,30 @@ CHECKED_ROWS = 16
 
 
 def matmul(size: int, config: MatmulLutConfig, rank: Rank) -> Case:
-    """The product of two matrices [size, size] of -1, 0 and 1: exact in every dtype, up to one rounding."""
+    """Builds the case of one size.
+
+    The matrices [size, size] hold -1, 0 and 1, so the product is exact in every dtype, up to one
+    rounding.
+    """
     labels = {"size": size}
     dtype = getattr(torch, config.dtype)
-    needed = (3 + config.bg_streams) * size**2 * dtype.itemsize + 8 * size**2  # the check multiplies in float64
-    if shortage := rank.memory_shortage(needed):
+    check_bytes = 8 * size**2  # the check multiplies in float64
+    needed_bytes = (3 + config.bg_streams) * size**2 * dtype.itemsize + check_bytes
+    if shortage := rank.memory_shortage(needed_bytes):
         return Case(labels=labels, skip=shortage)
     generator = torch.Generator().manual_seed(rank.seed + rank.index)
 
     def draw() -> torch.Tensor:
-        return torch.randint(-1, 2, (size, size), generator=generator, dtype=torch.int8).to(rank.device, dtype)
+        values = torch.randint(-1, 2, (size, size), generator=generator, dtype=torch.int8)
+        return values.to(rank.device, dtype)
 
     left, right = draw(), draw()
     product = torch.empty_like(left)
     streams = [torch.cuda.Stream(rank.device) for _ in range(config.bg_streams)]
-    others = [torch.empty_like(left) for _ in streams]
+    background = [torch.empty_like(left) for _ in streams]
 
     def step() -> None:
-        for stream, other in zip(streams, others, strict=True):
+        for stream, other in zip(streams, background, strict=True):
             with torch.cuda.stream(stream):
                 torch.mm(left, right, out=other)
         torch.mm(left, right, out=product)
@@ -36,11 +42,21 @@ def matmul(size: int, config: MatmulLutConfig, rank: Rank) -> Case:
         left.copy_(draw())
         product.fill_(float("nan"))
         step()
-        rows = torch.randint(size, (min(size, CHECKED_ROWS),), generator=generator).to(rank.device)
-        expected = (left[rows].double() @ right.double()).to(dtype)
-        if (wrong := product[rows] != expected).any():
-            first, column = wrong.nonzero()[0].tolist()
-            got, want = product[rows][first, column].item(), expected[first, column].item()
-            raise InvalidResult(f"element [{int(rows[first])}, {column}]: {got}, expected {want}")
+        rows = torch.randint(size, (min(size, CHECKED_ROWS),), generator=generator)
+        require_rows(product, left, right, rows.to(rank.device))
 
-    return Case(step=step, labels=labels, verify=verify, work=Work(useful_flops=2.0 * size**3 * rank.world_size))
+    work = Work(useful_flops=2.0 * size**3 * rank.world_size)
+    return Case(step=step, labels=labels, verify=verify, work=work)
+
+
+def require_rows(
+    product: torch.Tensor, left: torch.Tensor, right: torch.Tensor, rows: torch.Tensor
+) -> None:
+    """Raises InvalidResult where some rows of a product differ from float64."""
+    expected = (left[rows].double() @ right.double()).to(product.dtype)
+    wrong = product[rows] != expected
+    if wrong.any():
+        first, column = wrong.nonzero()[0].tolist()
+        got = product[rows][first, column].item()
+        want = expected[first, column].item()
+        raise InvalidResult(f"element [{int(rows[first])}, {column}]: {got}, expected {want}")

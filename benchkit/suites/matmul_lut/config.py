@@ -1,4 +1,7 @@
-"""The look-up table: square matrix products over sizes, on the share of compute that `hardware.slowdown` leaves."""
+"""The configuration of the look-up table of square matrix products.
+
+The products run over sizes, on the share of compute that `hardware.slowdown` leaves.
+"""
 
 from dataclasses import dataclass
 
@@ -9,11 +12,18 @@ from benchkit.errors import ConfigError
 
 @dataclass
 class MatmulLutConfig(RunConfig):
-    sizes: list[int] = key("rows and columns of the matrices, each size a case of the job", at_least=1)
+    sizes: list[int] = key(
+        "rows and columns of the matrices, each size a case of the job", at_least=1
+    )
     dtype: str = key("element type", choices=("float16", "bfloat16", "float32", "float64"))
-    bg_streams: int = key("further CUDA streams that multiply the same matrices meanwhile", at_least=0)
+    bg_streams: int = key(
+        "further CUDA streams that multiply the same matrices meanwhile", at_least=0
+    )
 
     def check(self) -> None:
         super().check()
         if self.bg_streams and self.hardware.device != "cuda":
-            raise ConfigError(f"bg_streams={self.bg_streams}: allowed is 0 with hardware.device={self.hardware.device}")
+            device = self.hardware.device
+            raise ConfigError(
+                f"bg_streams={self.bg_streams}: allowed is 0 with hardware.device={device}"
+            )

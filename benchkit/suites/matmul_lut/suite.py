@@ -1,4 +1,4 @@
-"""Square matrix products on each share of a device."""
+"""The suite matmul_lut: square matrix products on each share of a device."""
 
 from benchkit.api.case import Case, Rank
 from benchkit.api.registry import suite
@@ -9,7 +9,7 @@ PRELOAD = ("benchkit.suites.matmul_lut.cases",)
 
 @suite
 def matmul_lut(config: MatmulLutConfig, rank: Rank) -> list[Case]:
-    """Time and TFLOP/s of square matrix products on each share of a device, as a table to look speeds up in."""
+    """Time and TFLOP/s of square matrix products on each share of a device, as a look-up table."""
     from benchkit.suites.matmul_lut.cases import matmul
 
     return [matmul(size, config, rank) for size in config.sizes]

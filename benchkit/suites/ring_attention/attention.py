@@ -1,6 +1,7 @@
-"""One multi-head self-attention layer with rotary positions, in the parts that ring attention is made of.
+"""One multi-head self-attention layer with rotary positions, in the parts of ring attention.
 
-Shapes: one sequence of N tokens, L of them on this rank; H heads of D; model width E = H x D; no biases.
+Shapes: one sequence of N tokens, L of them on this rank; H heads of width D; model width
+E = H x D; no biases.
 """
 
 from dataclasses import dataclass
@@ -9,14 +10,25 @@ import torch
 from torch import Tensor
 
 Partial = tuple[Tensor, Tensor]
-"""Attention over some of the keys: output [1, H, L, D] and log-sum-exp of the scores [1, H, L], float32 or wider."""
+"""Attention over some of the keys, in float32 or wider.
+
+The output [1, H, L, D], and the log-sum-exp of the scores [1, H, L].
+"""
 
 
 @dataclass(frozen=True)
 class Layer:
-    """Weights query [E, E], key_value [E, 2E] and out [E, E]; rotations [N, 1, D / 2], complex, of each position.
+    """The weights of a layer and its rotary positions.
 
-    Rotary positions: Su et al., RoFormer, 2104.09864, neighbouring components paired as there.
+    Rotary positions follow Su et al., RoFormer, 2104.09864, with neighbouring components paired
+    as there.
+
+    Attributes:
+        query: weights [E, E].
+        key_value: weights [E, 2E].
+        out: weights [E, E].
+        rotations: of each position, complex [N, 1, D / 2].
+        head_dim: width D of a head.
     """
 
     query: Tensor
@@ -27,22 +39,41 @@ class Layer:
 
     @staticmethod
     def random(
-        seq_len: int, num_heads: int, head_dim: int, *, dtype: torch.dtype, device: torch.device, seed: int
+        seq_len: int,
+        num_heads: int,
+        head_dim: int,
+        *,
+        dtype: torch.dtype,
+        device: torch.device,
+        seed: int,
     ) -> "Layer":
-        """The same on every rank: drawn on the CPU, of variance 1 / E."""
-        width, generator = num_heads * head_dim, torch.Generator().manual_seed(seed)
-        weights = [torch.randn(width, n * width, generator=generator) / width**0.5 for n in (1, 2, 1)]
+        """Draws the same layer on every rank: on the CPU, with weights of variance 1 / E."""
+        width = num_heads * head_dim
+        generator = torch.Generator().manual_seed(seed)
+
+        def draw(columns: int) -> Tensor:
+            weight = torch.randn(width, columns, generator=generator) / width**0.5
+            return weight.to(device, dtype)
+
+        query, key_value, out = draw(width), draw(2 * width), draw(width)
         frequencies = 10000.0 ** (-torch.arange(0, head_dim, 2, dtype=torch.float64) / head_dim)
-        angles = torch.outer(torch.arange(seq_len, dtype=torch.float64), frequencies).unsqueeze(1)
+        positions = torch.arange(seq_len, dtype=torch.float64)
+        angles = torch.outer(positions, frequencies).unsqueeze(1)
         rotations = torch.polar(torch.ones_like(angles), angles).to(device)
-        exact = dtype == torch.float64
-        query, key_value, out = (weight.to(device, dtype) for weight in weights)
-        return Layer(query, key_value, out, rotations if exact else rotations.to(torch.complex64), head_dim)
+        if dtype != torch.float64:
+            rotations = rotations.to(torch.complex64)
+        return Layer(query, key_value, out, rotations, head_dim)
 
     def project(self, x: Tensor, positions: Tensor) -> tuple[Tensor, Tensor]:
-        """Of tokens x [L, E] at their positions [L]: rotated queries [L, H, D], and what is sent [L, 2, H, D].
+        """Projects tokens to queries, keys and values.
 
-        The latter holds rotated keys and values, contiguous.
+        Args:
+            x: tokens [L, E].
+            positions: of these tokens in the sequence [L].
+
+        Returns:
+            The rotated queries [L, H, D], and the block to send: rotated keys and values
+            [L, 2, H, D], contiguous.
         """
         query = (x @ self.query).unflatten(-1, (-1, self.head_dim))
         key_value = (x @ self.key_value).unflatten(-1, (2, -1, self.head_dim))
@@ -52,12 +83,12 @@ class Layer:
         return query, key_value
 
     def finish(self, attended: Tensor) -> Tensor:
-        """The output projection of [1, H, L, D]: [L, E]."""
+        """Applies the output projection to attention [1, H, L, D]; returns [L, E]."""
         return attended[0].transpose(0, 1).flatten(1).to(self.out.dtype) @ self.out
 
 
 def rotate(x: Tensor, rotations: Tensor) -> None:
-    """Rotates neighbouring components of [L, H, D] in place, which needs no copy in float32 and float64."""
+    """Rotates neighbouring components of [L, H, D] in place; float32 and float64 need no copy."""
     wide = x.to(torch.promote_types(x.dtype, torch.float32))
     torch.view_as_complex(wide.unflatten(-1, (-1, 2))).mul_(rotations)
     if wide is not x:
@@ -65,28 +96,35 @@ def rotate(x: Tensor, rotations: Tensor) -> None:
 
 
 def by_head(x: Tensor) -> Tensor:
-    """[L, H, D] as the kernels want it, without a copy: [1, H, L, D]."""
+    """Views [L, H, D] as the kernels expect it: [1, H, L, D]."""
     return x.transpose(0, 1).unsqueeze(0)
 
 
 def attend(query: Tensor, key: Tensor, value: Tensor, causal: bool) -> Partial:
-    """Attention by the device's fused kernel, whose work is in proportion to the keys that are seen.
+    """Computes attention by the device's fused kernel, with work in proportion to visible keys.
 
-    The kernels are the ones behind torch's scaled_dot_product_attention; unlike it they give the log-sum-exp, too.
+    The kernels are the ones behind torch's scaled_dot_product_attention. Unlike it, they also
+    return the log-sum-exp.
     """
     aten = torch.ops.aten
     if query.device.type == "cpu":
-        out, lse = aten._scaled_dot_product_flash_attention_for_cpu(query, key, value, 0.0, causal)
+        kernel = aten._scaled_dot_product_flash_attention_for_cpu
+        out, lse = kernel(query, key, value, 0.0, causal)
     elif query.dtype in (torch.float16, torch.bfloat16):
-        out, lse = aten._scaled_dot_product_flash_attention(query, key, value, 0.0, causal)[:2]
+        kernel = aten._scaled_dot_product_flash_attention
+        out, lse = kernel(query, key, value, 0.0, causal)[:2]
     else:
-        out, lse = aten._scaled_dot_product_efficient_attention(query, key, value, None, True, 0.0, causal)[:2]
-        lse = lse[..., : query.shape[2]]  # it is padded
+        kernel = aten._scaled_dot_product_efficient_attention
+        out, lse = kernel(query, key, value, None, True, 0.0, causal)[:2]
+        lse = lse[..., : query.shape[2]]  # the kernel pads it
     return out.to(torch.promote_types(out.dtype, torch.float32)), lse
 
 
 def merge(into: Partial, other: Partial) -> None:
-    """Adds attention over further keys, in place (online softmax: Milakov and Gimelshein, 1805.02867)."""
+    """Adds attention over further keys to `into`, in place.
+
+    This is the online softmax of Milakov and Gimelshein, 1805.02867.
+    """
     out, lse = into
     weight = torch.sigmoid(other[1] - lse).unsqueeze(-1)
     out.lerp_(other[0], weight.to(out.dtype))
@@ -94,22 +132,35 @@ def merge(into: Partial, other: Partial) -> None:
 
 
 class Exact:
-    """The layer by its definition, in float64, to check single rows of an output; keys and values are computed once."""
+    """The layer by its definition in float64, to check single rows of an output.
+
+    Keys and values are computed only once.
+    """
 
     def __init__(self, layer: Layer, x: Tensor, causal: bool) -> None:
         weights = (layer.query.double(), layer.key_value.double(), layer.out.double())
         self._layer = Layer(*weights, layer.rotations.to(torch.complex128), layer.head_dim)
-        self._x, self._causal = x.double(), causal
-        self._everywhere = torch.arange(len(x), device=x.device)
-        self._key_value = self._layer.project(self._x, self._everywhere)[1]
+        self._x = x.double()
+        self._causal = causal
+        self._positions = torch.arange(len(x), device=x.device)
+        _, self._key_value = self._layer.project(self._x, self._positions)
 
     def rows(self, positions: Tensor, signs: Tensor) -> Tensor:
-        """The output at some positions [R] for the tokens times their signs [N] of +1 and -1: [R, E]."""
+        """Computes the output at some positions, for tokens that are multiplied by signs.
+
+        Args:
+            positions: of the rows to compute [R].
+            signs: +1 or -1 for every token [N].
+
+        Returns:
+            The output [R, E].
+        """
         signed = signs.double()
         x = self._x[positions] * signed[positions].unsqueeze(-1)
         query = by_head(self._layer.project(x, positions)[0])
-        key, value = (by_head(self._key_value[:, i] * signed[:, None, None]) for i in (0, 1))  # linear in x
+        key_value = self._key_value * signed[:, None, None, None]  # both are linear in x
+        key, value = by_head(key_value[:, 0]), by_head(key_value[:, 1])
         scores = query @ key.transpose(-1, -2) / self._layer.head_dim**0.5
         if self._causal:
-            scores.masked_fill_(self._everywhere > positions.unsqueeze(-1), float("-inf"))
+            scores.masked_fill_(self._positions > positions.unsqueeze(-1), float("-inf"))
         return self._layer.finish(scores.softmax(-1) @ value)

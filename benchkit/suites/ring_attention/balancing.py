@@ -1,4 +1,7 @@
-"""The split whose slowest rank is done first, and when each rank of a ring is done. Pure arithmetic."""
+"""Finds the split whose slowest rank finishes first, by the finish times of a ring's ranks.
+
+This module is pure arithmetic.
+"""
 
 from collections.abc import Callable, Sequence
 from itertools import pairwise
@@ -6,14 +9,20 @@ from itertools import pairwise
 from benchkit.suites.ring_attention.splits import CostModel, Piece, Split, contiguous, even, predict
 
 EXPOSED = 0.01
-"""Where waiting makes the ring longer than its busiest rank by more than this, the split is sought anew."""
+"""Relative time by which waiting may prolong the ring beyond its busiest rank.
+
+If it prolongs the ring by more, `balanced` searches for a better split.
+"""
 MOST_TRIES = 2000
 PRECISION = 1e-9
-"""Times that differ by a smaller share are equal."""
+"""Times are equal if their relative difference is smaller than this."""
 
 
 def visible_pairs(queries: Piece, keys: Piece, cost: CostModel) -> float:
-    """Query-key pairs that are computed for a piece's queries and the keys of a piece; they are the same or apart."""
+    """Returns how many query-key pairs are computed for two pieces.
+
+    The pieces are the same or do not overlap.
+    """
     height, width = queries[1] - queries[0], keys[1] - keys[0]
     if not cost.causal or keys[0] < queries[0]:
         return float(height * width)
@@ -22,21 +31,30 @@ def visible_pairs(queries: Piece, keys: Piece, cost: CostModel) -> float:
     return width * (width + 1) / 2 if cost.skips else float(width * width)
 
 
-def ring_s(split: Split, speeds: Sequence[float], cost: CostModel) -> list[float]:
-    """Seconds after which each rank of ring attention is done, its waiting for keys included.
-
-    In turn t a rank computes with the keys of the rank t before it while they go on to the next, which they reach
-    pass_s per token after both are ready; keys go no further than somebody sees them.
-    """
-    size, tokens = len(speeds), split.tokens
-    block_s = [[0.0] * size for _ in range(size)]  # of a rank, with an owner's keys
+def blocks_s(split: Split, speeds: Sequence[float], cost: CostModel) -> list[list[float]]:
+    """Returns the seconds that each rank computes with each owner's keys: [rank][owner]."""
+    size = len(speeds)
+    block_s = [[0.0] * size for _ in range(size)]
     for rank, queries in enumerate(split.pieces):
         for owner, keys in enumerate(split.pieces):
             pairs = sum(visible_pairs(query, key, cost) for query in queries for key in keys)
             block_s[rank][owner] = cost.pair_s * pairs / speeds[rank]
-    reach = [
-        max((far for far in range(1, size) if block_s[(owner + far) % size][owner]), default=0) for owner in range(size)
-    ]
+    return block_s
+
+
+def ring_s(split: Split, speeds: Sequence[float], cost: CostModel) -> list[float]:
+    """Returns the seconds after which each rank of ring attention finishes, waiting included.
+
+    In turn t a rank computes with the keys of the rank t places before it. Meanwhile these keys go
+    on to the next rank, which they reach pass_s per token after both ranks are ready. Keys go no
+    further than the last rank that sees them.
+    """
+    size, tokens = len(speeds), split.tokens
+    block_s = blocks_s(split, speeds, cost)
+    reach = []
+    for owner in range(size):
+        seen = [far for far in range(1, size) if block_s[(owner + far) % size][owner]]
+        reach.append(max(seen, default=0))
     done = [cost.token_s * count / speed for count, speed in zip(tokens, speeds, strict=True)]
     for turn in range(size):
         began = done
@@ -50,15 +68,26 @@ def ring_s(split: Split, speeds: Sequence[float], cost: CostModel) -> list[float
 
 
 def balanced(seq_len: int, speeds: Sequence[float], cost: CostModel, align: int = 1) -> Split:
-    """The contiguous split whose slowest rank is done first, among those with boundaries at multiples of `align`.
+    """Finds the contiguous split whose slowest rank finishes first.
 
-    By busy time it is found exactly: for a given time each rank in turn takes as many tokens as it can do; since who
-    starts later also ends later, the sequence is covered in that time by some split only if it is by this one.
-    Bisection finds the least such time. A rank too slow for a single tile gets nothing. Where ranks would wait for
-    keys nevertheless, boundaries are moved as long as that makes the ring faster (a local optimum).
+    By busy time the search is exact. For a given time, each rank in turn takes as many tokens as
+    it can process. A rank that starts later also ends later, so if any split covers the sequence
+    in that time, this one does. Bisection finds the least such time. A rank too slow for a single
+    tile gets nothing.
+
+    Where ranks would still wait for keys, boundaries are moved as long as that makes the ring
+    faster, which gives a local optimum.
+
+    Args:
+        seq_len: tokens of the sequence.
+        speeds: of each rank.
+        cost: what a rank of speed 1 takes.
+        align: boundaries are multiples of this number of tokens.
     """
-    low, high = 0.0, max(predict(even(seq_len, speeds), speeds, cost))
-    high = max(high, cost.seconds([(0, seq_len)], seq_len) / max(speeds))
+    slowest_even_s = max(predict(even(seq_len, speeds), speeds, cost))
+    fastest_alone_s = cost.seconds([(0, seq_len)], seq_len) / max(speeds)
+    low = 0.0
+    high = max(slowest_even_s, fastest_alone_s)
     high *= 1 + PRECISION  # a quotient may round down, and the last tile would be left out
     best = boundaries_within(high, seq_len, speeds, cost, align)
     for _ in range(100):
@@ -79,40 +108,49 @@ def balanced(seq_len: int, speeds: Sequence[float], cost: CostModel, align: int 
     return Split("balanced", contiguous(best))
 
 
-def moved(boundaries: Sequence[int], seconds: Callable[[Sequence[int]], float], align: int) -> list[int]:
-    """Boundaries moved one at a time, by ever fewer tiles, while that is faster."""
-    best, best_s, tries = list(boundaries), seconds(boundaries), 0
+def moved(
+    boundaries: Sequence[int], seconds: Callable[[Sequence[int]], float], align: int
+) -> list[int]:
+    """Moves boundaries one at a time, by fewer and fewer tiles, while that is faster."""
+    best, best_s = list(boundaries), seconds(boundaries)
+    tries = 0
     stride = align * max(1, best[-1] // (4 * align * (len(best) - 1)))
     while stride >= align and tries < MOST_TRIES:
         found = False
         for index in range(1, len(best) - 1):
             for step in (-stride, stride):
-                trial = [*best[:index], (best[index] + step) // align * align, *best[index + 1 :]]
+                trial = best.copy()
+                trial[index] = (best[index] + step) // align * align
                 if any(left > right for left, right in pairwise(trial)):
                     continue
                 tries += 1
-                if (trial_s := seconds(trial)) < best_s * (1 - PRECISION):
+                trial_s = seconds(trial)
+                if trial_s < best_s * (1 - PRECISION):
                     best, best_s, found = trial, trial_s, True
         if not found:
             stride = stride // align // 2 * align
     return best
 
 
-def boundaries_within(limit_s: float, seq_len: int, speeds: Sequence[float], cost: CostModel, align: int) -> list[int]:
-    """How far each rank gets in `limit_s` when all before it went as far as they could: boundaries, 0 first."""
+def boundaries_within(
+    limit_s: float, seq_len: int, speeds: Sequence[float], cost: CostModel, align: int
+) -> list[int]:
+    """Returns the boundaries, 0 first, if each rank in turn takes all it can do in `limit_s`."""
     boundaries = [0]
     for speed in speeds:
         start = boundaries[-1]
-        tiles = -(-(seq_len - start) // align)
-        fits: Callable[[int], bool] = lambda count, start=start, speed=speed: (  # type: ignore[misc] # noqa: E731
-            cost.seconds([(start, min(seq_len, start + count * align))], seq_len) <= limit_s * speed
-        )
-        boundaries.append(min(seq_len, start + align * largest(tiles, fits)))
+
+        def fits(tiles: int, start: int = start, speed: float = speed) -> bool:
+            end = min(seq_len, start + tiles * align)
+            return cost.seconds([(start, end)], seq_len) <= limit_s * speed
+
+        tiles_left = -(-(seq_len - start) // align)
+        boundaries.append(min(seq_len, start + align * largest(tiles_left, fits)))
     return boundaries
 
 
 def largest(limit: int, fits: Callable[[int], bool]) -> int:
-    """The largest number up to `limit` that fits, where all smaller ones do; 0 where not even 1 does."""
+    """Returns the largest number up to `limit` that fits, or 0; all smaller numbers must fit too."""
     low, high = 0, limit
     while low < high:
         middle = (low + high + 1) // 2

@@ -1,4 +1,4 @@
-"""Ring attention over ranks of unequal speed: one causal (or full) attention layer, its sequence split by strategy."""
+"""The configuration of ring attention: one causal or full layer, its sequence split by strategy."""
 
 from dataclasses import dataclass
 
@@ -8,7 +8,10 @@ from benchkit.api.schema import RunConfig
 from benchkit.errors import ConfigError
 
 BASELINE = "even"
-STRATEGIES = ("reference", "even", "uneven", "lut", "formula", "balanced", "zigzag", "online", "torch")
+DTYPES = ("float16", "bfloat16", "float32", "float64")
+STRATEGIES = (
+    "reference", "even", "uneven", "lut", "formula", "balanced", "zigzag", "online", "torch",
+)  # fmt: skip
 
 
 @dataclass
@@ -16,11 +19,15 @@ class RingAttentionConfig(RunConfig):
     seq_len: int = key("tokens of the whole sequence", unit="tokens", at_least=1)
     num_heads: int = key("attention heads", at_least=1)
     head_dim: int = key("width of a head; even, for rotary positions", at_least=2)
-    dtype: str = key("of weights, inputs and what is sent", choices=("float16", "bfloat16", "float32", "float64"))
+    dtype: str = key("of weights, inputs and what is sent", choices=DTYPES)
     causal: bool = key("whether a query sees only what comes before it")
     align: int = key("splits are at multiples of so many tokens", unit="tokens", at_least=1)
-    strategies: list[str] = key("how the sequence is split, each a case of the job", choices=STRATEGIES)
-    lut: str | None = key("table for strategy lut, performance by compute share: CSV of matmul_lut, or of latencies")
+    strategies: list[str] = key(
+        "how the sequence is split, each a case of the job", choices=STRATEGIES
+    )
+    lut: str | None = key(
+        "table for strategy lut, performance by compute share: CSV of matmul_lut, or of latencies"
+    )
 
     def check(self) -> None:
         super().check()
@@ -35,7 +42,7 @@ class RingAttentionConfig(RunConfig):
 
 
 def read_table(path: str, seq_len: int, dtype: str) -> lut.Table:
-    """As lut.read, but raises ConfigError that names the key."""
+    """Reads a table as lut.read does, but raises ConfigError that names the key."""
     try:
         return lut.read(path, seq_len, dtype)
     except ValueError as error:
