@@ -150,7 +150,7 @@ def boundaries_within(
 
 
 def largest(limit: int, fits: Callable[[int], bool]) -> int:
-    """Returns the largest number up to `limit` that fits, or 0; all smaller numbers must fit too."""
+    """Returns the largest number up to `limit` that fits, or 0; all smaller ones must fit too."""
     low, high = 0, limit
     while low < high:
         middle = (low + high + 1) // 2

@@ -1,4 +1,4 @@
-"""Splits of a sequence by strategy, and the cost model that ours go by, measured with the kernels they are for."""
+"""Plans the split of each strategy with a cost model that is measured with the real kernels."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -18,48 +18,73 @@ from benchkit.suites.ring_attention.splits import CostModel, Split
 SecondsOf = Callable[..., list[list[float]]]
 PROBE_QUERIES, LONGEST_PROBE = 512, 8192
 TURNS: Mapping[str, Any] = {"turn": 0.05, "turns": 21}
-"""All of `measure.probe_seconds` for each call: with a third of it, the cost of a pair varied by 22 % (std)."""
+"""Each call gets all of `measure.probe_seconds`.
+
+With a third of it, the cost of a pair varied by 22 % (std).
+"""
 WORTH_MOVING = 0.05
-"""A split moves only where its slowest rank would be faster by more than this: each measured time is a little off."""
+"""A split moves only if its slowest rank gains more than this, since measured times have noise."""
 ALIKE = 0.05
-"""Ranks that differ by less count as equally fast: a split that follows the noise of a probe is slower than even."""
+"""Ranks whose times differ by less count as equally fast.
+
+A split that follows the noise of a probe is slower than an even one.
+"""
 LEAST_TRUST = 0.2
-"""The weight of the last step in what is believed of a rank's speed; the first steps are averaged, the first is all."""
+"""Least weight of the last step in the estimate of a rank's speed; the first steps are averaged."""
 
 
-def fit_cost(layer: Layer, x: Tensor, causal: bool, seconds_of: SecondsOf) -> tuple[CostModel, list[float]]:
-    """Cost per pair and per token on the fastest rank, and every rank's speed in relation to it.
+def fit_cost(
+    layer: Layer, x: Tensor, causal: bool, seconds_of: SecondsOf
+) -> tuple[CostModel, list[float]]:
+    """Measures the cost model of a layer and the relative speed of each rank.
 
-    Three probes: the whole layer over a short sequence, the attention of some queries over many keys, and keys and
-    values passed on round the ring.
+    There are three probes: the whole layer over a short sequence, the attention of some queries
+    over many keys, and keys and values passed on round the ring.
+
+    Args:
+        layer: the layer.
+        x: all tokens [N, E].
+        causal: whether a query sees only the positions before it.
+        seconds_of: times calls on each rank, as `Rank.seconds_of` does.
+
+    Returns:
+        The cost per pair and per token on the fastest rank, and every rank's speed relative to it.
     """
-    length, num_keys = min(len(x), 2048), min(max(len(x) // 2, 1), LONGEST_PROBE)
+    length = min(len(x), 2048)
+    num_keys = min(max(len(x) // 2, 1), LONGEST_PROBE)
     alone = Ring(layer, x[:length], splits.even(length, [1.0]), 0, causal)
-    positions = torch.arange(num_keys, device=x.device)
-    queries, key_value = layer.project(x[:num_keys], positions)
-    query, key, value = by_head(queries[:PROBE_QUERIES]), by_head(key_value[:, 0]), by_head(key_value[:, 1])
+    queries, key_value = layer.project(x[:num_keys], torch.arange(num_keys, device=x.device))
+    query = by_head(queries[:PROBE_QUERIES])
+    key, value = by_head(key_value[:, 0]), by_head(key_value[:, 1])
     into = attend(query, key, value, False)
     passed = key_value[: max(1, len(x) // dist.get_world_size())]
 
-    layer_s, block_s, pass_s = seconds_of(
-        alone.step, lambda: merge(into, attend(query, key, value, False)), passing_on(passed), **TURNS
-    )
-    fastest = min(layer_s)
-    pair_s = block_s[layer_s.index(fastest)] / (query.shape[2] * num_keys)
+    def attend_block() -> None:
+        merge(into, attend(query, key, value, False))
+
+    layer_s, block_s, pass_s = seconds_of(alone.step, attend_block, passing_on(passed), **TURNS)
+    fastest_s = min(layer_s)
+    pair_s = block_s[layer_s.index(fastest_s)] / (query.shape[2] * num_keys)
     pairs = CostModel(causal=causal).pairs((0, length), length)
-    token_s = max(0.0, fastest - pair_s * pairs) / length
+    token_s = max(0.0, fastest_s - pair_s * pairs) / length
     cost = CostModel(pair_s, token_s, causal, pass_s=max(pass_s) / len(passed))
-    return cost, [1.0 if time <= (1 + ALIKE) * fastest else fastest / time for time in layer_s]
+    equal_s = (1 + ALIKE) * fastest_s
+    return cost, [1.0 if seconds <= equal_s else fastest_s / seconds for seconds in layer_s]
 
 
 def passing_on(block: Tensor) -> Callable[[], None]:
-    """Sends a block to the next rank and receives one from the rank before; nothing where there is but one."""
-    rank, size, incoming = dist.get_rank(), dist.get_world_size(), torch.empty_like(block)
+    """Returns a call that sends a block to the next rank and receives one from the rank before.
+
+    On one rank the call does nothing.
+    """
+    rank, size = dist.get_rank(), dist.get_world_size()
+    after, before = (rank + 1) % size, (rank - 1) % size
+    incoming = torch.empty_like(block)
     in_flight = InFlight(1)
 
     def step() -> None:
         if size > 1:
-            in_flight.start(0, [(block, (rank + 1) % size)], [(incoming, (rank - 1) % size)], None)
+            in_flight.start(0, [(block, after)], [(incoming, before)], None)
             in_flight.wait(0)
 
     return step
@@ -67,7 +92,16 @@ def passing_on(block: Tensor) -> Callable[[], None]:
 
 @dataclass(frozen=True)
 class Planner:
-    """What is known before a split is made. shares: percent of a device per rank; speeds: the measured ones."""
+    """What is known before a split is made.
+
+    Attributes:
+        seq_len: tokens of the sequence.
+        align: boundaries are multiples of this number of tokens.
+        shares: of a device per rank, in percent.
+        table: performance by compute share in percent, for the strategy lut.
+        cost: the measured costs.
+        speeds: the measured speeds, relative to the fastest rank.
+    """
 
     seq_len: int
     align: int
@@ -77,7 +111,7 @@ class Planner:
     speeds: Sequence[float]
 
     def split(self, strategy: str) -> Split:
-        """The split of one strategy; `online` starts even, `reference` stays so."""
+        """Makes the split of one strategy; `online` starts even, and `reference` stays even."""
         if strategy == "uneven":
             return splits.uneven(self.seq_len, self.shares, self.align)
         if strategy == "lut":
@@ -91,19 +125,19 @@ class Planner:
         return splits.even(self.seq_len, self.speeds)
 
     def busy_s(self, split: Split) -> list[float]:
-        """Seconds that each rank should be busy."""
+        """Predicts the seconds that each rank is busy."""
         return splits.predict(split, self.speeds, self.cost)
 
     def step_s(self, split: Split) -> float:
-        """Seconds that a step should take, waiting included."""
+        """Predicts the seconds of a step, waiting included."""
         return max(balancing.ring_s(split, self.speeds, self.cost))
 
     def at_full_speed(self) -> "Planner":
-        """The same where nobody is slowed down: all as fast as the fastest."""
+        """Returns the planner of ranks without slowdown: all are as fast as the fastest."""
         return replace(self, speeds=[1.0] * len(self.speeds))
 
     def ideal_s(self) -> float:
-        """All the work over all the speed."""
+        """Returns all the work divided by the total speed."""
         return splits.ideal_s(self.seq_len, self.speeds, self.cost)
 
 
@@ -121,20 +155,23 @@ class Online:
         self.current = self.planner.split("even")
 
     def observe(self, regions_s: Mapping[str, float]) -> bool:
-        """Takes in this rank's busy time of a step, exchanges it, and says whether the split moved."""
-        busy = torch.tensor([regions_s[PROJECT] + regions_s[COMPUTE]], dtype=torch.float64, device=self.device)
-        gathered = [torch.empty_like(busy) for _ in self.planner.speeds]
-        dist.all_gather(gathered, busy)
-        return self.follow([float(each) for each in gathered])
+        """Exchanges this rank's busy time of a step and returns whether the split moved."""
+        busy_s = regions_s[PROJECT] + regions_s[COMPUTE]
+        own = torch.tensor([busy_s], dtype=torch.float64, device=self.device)
+        gathered = [torch.empty_like(own) for _ in self.planner.speeds]
+        dist.all_gather(gathered, own)
+        return self.follow([float(value) for value in gathered])
 
     def follow(self, busy_s: Sequence[float]) -> bool:
-        """Moves the split where the busy times of all ranks say that it is worth it."""
+        """Moves the split if that gains enough by the busy times of all ranks; says whether it did."""
         self.steps += 1
-        old, trust = self.planner.speeds, max(LEAST_TRUST, 1 / self.steps)
+        trust = max(LEAST_TRUST, 1 / self.steps)
+        old = self.planner.speeds
         seen = splits.measured_speeds(self.current, busy_s, self.planner.cost, old)
-        self.planner = replace(self.planner, speeds=[a + trust * (b - a) for a, b in zip(old, seen, strict=True)])
+        speeds = [a + trust * (b - a) for a, b in zip(old, seen, strict=True)]
+        self.planner = replace(self.planner, speeds=speeds)
         better = self.planner.split("balanced")
-        stay_s, move_s = (self.planner.step_s(split) for split in (self.current, better))
+        stay_s, move_s = self.planner.step_s(self.current), self.planner.step_s(better)
         if move_s > (1 - WORTH_MOVING) * stay_s:
             return False
         self.current = replace(better, strategy="online")

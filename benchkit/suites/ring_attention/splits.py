@@ -1,7 +1,9 @@
-"""How a sequence is shared out over ranks of unequal speed, and how long each should take. Pure arithmetic.
+"""Splits a sequence over ranks of unequal speed and predicts the time of each rank.
 
-A rank's work in causal attention is not its tokens but its queries times the keys they see, so that equal tokens are
-unequal work: of two equal ranks the one with the later half does three times as much. All positions count from 0.
+In causal attention a rank's work is its queries times the keys that they see, so equal numbers of
+tokens are unequal work: of two equal ranks, the one with the later half does three times as much.
+
+All positions count from 0. This module is pure arithmetic.
 """
 
 import math
@@ -15,24 +17,33 @@ Piece = tuple[int, int]
 
 @dataclass(frozen=True)
 class Split:
-    """Which positions each rank owns: one piece per rank where it is contiguous, two for zigzag."""
+    """The positions that each rank owns.
+
+    Attributes:
+        strategy: how the split was made.
+        pieces: of each rank; one piece in a contiguous split, two in a zigzag split.
+    """
 
     strategy: str
     pieces: tuple[tuple[Piece, ...], ...]
 
     @property
     def tokens(self) -> list[int]:
-        """Positions per rank."""
+        """Number of positions per rank."""
         return [sum(end - start for start, end in rank) for rank in self.pieces]
 
 
 @dataclass(frozen=True)
 class CostModel:
-    """Seconds on a rank of speed 1: per query-key pair, and per token for all that is linear in it.
+    """What attention costs on a rank of speed 1.
 
-    pass_s: seconds to pass a token's keys and values on to the next rank, however slow that is. causal: a query sees
-    itself and what is before it, else everything. skips: tiles that lie in the future are not computed; without, a
-    piece's own block is computed as a full square.
+    Attributes:
+        pair_s: seconds per query-key pair.
+        token_s: seconds per token, for all work that is linear in the tokens.
+        causal: a query sees itself and the positions before it; otherwise it sees all.
+        skips: tiles in the future are not computed; otherwise a piece's own block is computed as a
+            full square.
+        pass_s: seconds per token to pass keys and values on to the next rank, whatever its speed.
     """
 
     pair_s: float = 1.0
@@ -42,7 +53,7 @@ class CostModel:
     pass_s: float = 0.0
 
     def pairs(self, piece: Piece, seq_len: int) -> float:
-        """Query-key pairs that are computed for a piece's queries."""
+        """Returns how many query-key pairs are computed for a piece's queries."""
         start, end = piece
         if not self.causal:
             return float((end - start) * seq_len)
@@ -51,39 +62,55 @@ class CostModel:
         return (end * (end + 1) - start * (start + 1)) / 2
 
     def seconds(self, pieces: Sequence[Piece], seq_len: int) -> float:
-        """Time of one rank's pieces at speed 1."""
-        return sum(self.pair_s * self.pairs(piece, seq_len) + self.token_s * (piece[1] - piece[0]) for piece in pieces)
+        """Returns the time of one rank's pieces at speed 1."""
+
+        def piece_s(piece: Piece) -> float:
+            num_tokens = piece[1] - piece[0]
+            return self.pair_s * self.pairs(piece, seq_len) + self.token_s * num_tokens
+
+        return sum(piece_s(piece) for piece in pieces)
 
 
 def predict(split: Split, speeds: Sequence[float], cost: CostModel) -> list[float]:
-    """Seconds that each rank should be busy."""
+    """Predicts the seconds that each rank is busy."""
     seq_len = sum(split.tokens)
-    return [cost.seconds(pieces, seq_len) / speed for pieces, speed in zip(split.pieces, speeds, strict=True)]
+    work_s = [cost.seconds(pieces, seq_len) for pieces in split.pieces]
+    return [seconds / speed for seconds, speed in zip(work_s, speeds, strict=True)]
 
 
 def ideal_s(seq_len: int, speeds: Sequence[float], cost: CostModel) -> float:
-    """All the work that must be done over all the speed there is: no split is faster."""
+    """Returns the necessary work divided by the total speed, which no split can beat."""
     needed = CostModel(cost.pair_s, cost.token_s, cost.causal)
     return needed.seconds([(0, seq_len)], seq_len) / sum(speeds)
 
 
 def even(seq_len: int, speeds: Sequence[float]) -> Split:
-    """The same number of tokens on every rank, to one token."""
+    """Gives every rank the same number of tokens, to one token."""
     return Split("even", proportional(seq_len, [1.0] * len(speeds)))
 
 
 def uneven(seq_len: int, speeds: Sequence[float], align: int = 1) -> Split:
-    """Tokens in proportion to speed: right where work is proportional to tokens."""
+    """Gives tokens in proportion to speed, which is right if work is proportional to tokens."""
     return Split("uneven", proportional(seq_len, speeds, align))
 
 
-def looked_up(seq_len: int, shares: Sequence[float], table: Mapping[float, float], align: int = 1) -> Split:
-    """Tokens in proportion to what a table says of each rank's compute share (percent -> performance, any unit)."""
-    return Split("lut", proportional(seq_len, [interpolate(table, share) for share in shares], align))
+def looked_up(
+    seq_len: int, shares: Sequence[float], table: Mapping[float, float], align: int = 1
+) -> Split:
+    """Gives tokens in proportion to the performance that a table has for each rank's share.
+
+    Args:
+        seq_len: tokens of the sequence.
+        shares: compute share of each rank, in percent.
+        table: performance in any unit, by compute share in percent.
+        align: inner boundaries are multiples of this number of tokens.
+    """
+    weights = [interpolate(table, share) for share in shares]
+    return Split("lut", proportional(seq_len, weights, align))
 
 
 def interpolate(table: Mapping[float, float], share: float) -> float:
-    """A table's value at a share, on the line between its neighbours; beyond its ends, the value at the end."""
+    """Interpolates a table linearly at a share; beyond an end, returns the value at that end."""
     points = sorted(table.items())
     if share <= points[0][0]:
         return points[0][1]
@@ -94,56 +121,70 @@ def interpolate(table: Mapping[float, float], share: float) -> float:
 
 
 def formula(seq_len: int, shares: Sequence[float], align: int = 1) -> Split:
-    """Tokens in proportion to a polynomial's guess at the performance of each rank's compute share (percent).
+    """Gives tokens in proportion to a polynomial that estimates performance from compute share.
 
-    The polynomial was fitted to matmuls of an L40 (hpml_testing, Columbia, 2025; R^2 = 0.92) for sizes 1024 to 16384
-    and shares 10 to 100; beyond those it is taken at the end, and never below 1 percent, where it would go negative.
+    The polynomial was fitted to matmuls of an L40 (hpml_testing, Columbia, 2025; R^2 = 0.92) for
+    sizes 1024 to 16384 and shares of 10 to 100 percent. Sizes and shares beyond these are clamped.
+    The estimate is at least 1 percent where the polynomial would become negative.
     """
     size = math.log10(min(max(seq_len, 1024), 16384))
     weights = []
-    for share in (min(max(share, 10.0), 100.0) for share in shares):
-        linear = -662.478 + 365.074 * size + 0.195907 * share
-        weights.append(max(1.0, linear - 49.6378 * size**2 + 0.337949 * size * share - 0.00710625 * share**2))
+    for share in shares:
+        clamped = min(max(share, 10.0), 100.0)
+        linear = -662.478 + 365.074 * size + 0.195907 * clamped
+        guess = linear - 49.6378 * size**2 + 0.337949 * size * clamped - 0.00710625 * clamped**2
+        weights.append(max(1.0, guess))
     return Split("formula", proportional(seq_len, weights, align))
 
 
-def proportional(seq_len: int, weights: Sequence[float], align: int = 1) -> tuple[tuple[Piece, ...], ...]:
-    """Contiguous pieces in proportion to weights, inner boundaries at multiples of `align` tokens.
+def proportional(
+    seq_len: int, weights: Sequence[float], align: int = 1
+) -> tuple[tuple[Piece, ...], ...]:
+    """Makes contiguous pieces in proportion to weights, with inner boundaries aligned to tiles.
 
-    Nobody goes without a tile where there are enough: whether that is better, only a cost model can tell.
+    A tile is `align` tokens. If there are enough tiles, every rank gets one; only a cost model can
+    tell whether it would be better to leave a rank idle.
     """
     total = sum(weights)
     marks = [align * round(seq_len * done / total / align) for done in accumulate(weights)][:-1]
     if seq_len >= align * len(weights):
         for index in range(len(marks)):
-            marks[index] = max(marks[index], align + (marks[index - 1] if index else 0))
+            start = marks[index - 1] if index else 0
+            marks[index] = max(marks[index], start + align)
         for index in reversed(range(len(marks))):
-            ends = [*marks, seq_len][index + 1]
-            marks[index] = min(marks[index], (ends - align) // align * align)
+            end = [*marks, seq_len][index + 1]
+            marks[index] = min(marks[index], (end - align) // align * align)
     return contiguous([0, *(min(seq_len, mark) for mark in marks), seq_len])
 
 
 def contiguous(boundaries: Sequence[int]) -> tuple[tuple[Piece, ...], ...]:
-    """One piece per rank, in order, between neighbouring boundaries."""
+    """Makes one piece per rank, in order, between neighbouring boundaries."""
     return tuple(((start, end),) for start, end in pairwise(boundaries))
 
 
 def zigzag(seq_len: int, speeds: Sequence[float], align: int = 1) -> Split:
-    """Two pieces per rank, equally far from both ends, in proportion to speed.
+    """Gives each rank two pieces, equally far from both ends, in proportion to speed.
 
-    A piece of l tokens at p and one at N - p - l see l(p + l/2) + l(N - p - l/2) = l N keys together, wherever p is:
-    work is in proportion to tokens, so that proportion to speed balances it (the idea of zigzag ring attention).
+    A piece of l tokens at p and one at N - p - l together see l(p + l/2) + l(N - p - l/2) = l N
+    keys for any p. So work is in proportion to tokens, and giving tokens in proportion to speed
+    balances it. This is the idea of zigzag ring attention.
     """
     half = seq_len // 2
     fronts = [rank[0] for rank in proportional(half, speeds, align)]
     backs = [(seq_len - end, seq_len - start) for start, end in fronts]
     backs[-1] = (fronts[-1][1], backs[-1][1])  # the middle, and an odd token with it
-    return Split("zigzag", tuple((front, back) for front, back in zip(fronts, backs, strict=True)))
+    return Split("zigzag", tuple(zip(fronts, backs, strict=True)))
 
 
-def measured_speeds(split: Split, busy_s: Sequence[float], cost: CostModel, before: Sequence[float]) -> list[float]:
-    """Each rank's speed by its busy time in one step; a rank that had no tokens keeps the speed `before`."""
-    at_one = predict(split, [1.0] * len(split.pieces), cost)
-    return [
-        work / busy if work > 0 and busy > 0 else old for work, busy, old in zip(at_one, busy_s, before, strict=True)
-    ]
+def measured_speeds(
+    split: Split, busy_s: Sequence[float], cost: CostModel, before: Sequence[float]
+) -> list[float]:
+    """Returns each rank's speed by its busy time in one step.
+
+    A rank that had no tokens keeps its speed of `before`.
+    """
+    at_speed_1 = predict(split, [1.0] * len(split.pieces), cost)
+    speeds = []
+    for work_s, seconds, old in zip(at_speed_1, busy_s, before, strict=True):
+        speeds.append(work_s / seconds if work_s > 0 and seconds > 0 else old)
+    return speeds
