@@ -10,7 +10,8 @@ from benchkit.errors import ConfigError, InvalidResult, Unavailable
 from benchkit.rank.main import require_references
 from benchkit.suites.tensor_parallel import symmetric_memory
 from benchkit.suites.tensor_parallel.autotune import Costs, Trial, choose, measure_costs
-from benchkit.suites.tensor_parallel.columnwise import Columnwise, chunks_of
+from benchkit.suites.tensor_parallel.buffers import chunks_of
+from benchkit.suites.tensor_parallel.columnwise import Columnwise
 from benchkit.suites.tensor_parallel.columnwise_cases import ColumnwiseCases
 from benchkit.suites.tensor_parallel.config import TpColumnwiseConfig, TpRowwiseConfig
 from benchkit.suites.tensor_parallel.operands import Factory, Shards, require_close, require_exact

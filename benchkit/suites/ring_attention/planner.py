@@ -163,7 +163,7 @@ class Online:
         return self.follow([float(value) for value in gathered])
 
     def follow(self, busy_s: Sequence[float]) -> bool:
-        """Moves the split if that gains enough by the busy times of all ranks; says whether it did."""
+        """Moves the split if all ranks' busy times promise enough gain; returns whether it did."""
         self.steps += 1
         trust = max(LEAST_TRUST, 1 / self.steps)
         old = self.planner.speeds

@@ -92,7 +92,7 @@ class Ring:
         self.reach = [self._reach(split, owner, causal) for owner in range(self.world_size)]
 
     def _reach(self, split: Split, owner: int, causal: bool) -> int:
-        """Returns the distance from an owner to the last rank that sees its keys; 0 if none does."""
+        """Returns the distance from an owner to the last rank that sees its keys, or 0."""
         for distance in range(self.world_size - 1, 0, -1):
             peer = (owner + distance) % self.world_size
             if blocks(split.pieces[peer], split.pieces[owner], causal):

@@ -1,4 +1,4 @@
-"""Every implementation of the columnwise product as a case: its memory, its work, its check and its bounds."""
+"""Every implementation of the columnwise product as a case: its memory, work, check and bounds."""
 
 import functools
 import itertools
@@ -11,34 +11,40 @@ from torch import Tensor
 
 from benchkit.api import verification
 from benchkit.api.case import Work, noop
-from benchkit.suites.tensor_parallel import columnwise, symmetric_memory
+from benchkit.suites.tensor_parallel import columnwise, columnwise_pipelines, symmetric_memory
 from benchkit.suites.tensor_parallel.autotune import choose, measure_costs, overlapping
-from benchkit.suites.tensor_parallel.columnwise import Columnwise, Step
-from benchkit.suites.tensor_parallel.primitive import Details, Implementation, Primitive
+from benchkit.suites.tensor_parallel.buffers import Step
+from benchkit.suites.tensor_parallel.columnwise import Columnwise
+from benchkit.suites.tensor_parallel.implementation import Details, Implementation
+from benchkit.suites.tensor_parallel.primitive import Primitive
 from benchkit.suites.tensor_parallel.references import Options
 
 ORDERS = ("AG_before", "AG_after")
 
 
 class ColumnwiseCases(Primitive):
-    """One rank's side of a job."""
+    """One rank's part of a job of tp_columnwise."""
 
     baseline: ClassVar[Options] = {"implementation": "pytorch", "order": "AG_before"}
 
     def allocate(self) -> None:
         m, n, k = self.shape
-        self.a, self.b, self.c = self.new(self.rows.most, k), self.new(k, n), self.new(m, n)
+        self.a = self.new(self.rows.most, k)
+        self.b = self.new(k, n)
+        self.c = self.new(m, n)
         if self.needs_whole:
             self.whole_a = self.new(m, k)
 
     def numbers(self) -> tuple[int, int]:
         m, n, k = self.shape
         most, size = self.rows.most, self.rank.world_size
-        operands = most * k + k * n + m * n + (m * k if self.needs_whole else 0)
+        operands = most * k + k * n + m * n
+        if self.needs_whole:
+            operands += m * k
         return operands, max((size + 3) * most * k, (size + 1) * most * n)
 
     def load(self, a: Tensor, b: Tensor) -> None:
-        """This rank's rows of A, and B."""
+        """Copies this rank's rows of A, and B."""
         own = a[self.rows.of(self.rank.index)]
         self.a[: len(own)].copy_(own)
         self.b.copy_(b)
@@ -46,47 +52,61 @@ class ColumnwiseCases(Primitive):
             self.whole_a.copy_(a)
 
     def build(self, options: Options, group: dist.ProcessGroup | None) -> Implementation:
-        """One implementation with its output: all of C, but for the bounds."""
+        """Builds one implementation, whose output is all of C, except for the bounds."""
         job = Columnwise(self.rows, self.rank.index, group, self.a, self.b, self.c, self.scratch)
-        kind, order = options["implementation"], str(options.get("order", ""))
-        if kind in ("comm_only", "p2p_comm_only"):
-            return self.communication(job, kind == "p2p_comm_only", order)
-        size = self.rows.world_size
-        if kind == "compute_only" and options["size"] == "sharded":
-            own = self.rows.of(job.rank)
-            work = Work(useful_flops=self.flops / size, executed_flops=self.flops)
-            step = columnwise.compute_sharded(job)
-            return Implementation(step, work, lambda: job.place(job.rank), lambda a, b: (a[own], b, own.start))
+        kind = options["implementation"]
         if kind == "compute_only":
-            step = functools.partial(torch.mm, self.whole_a, self.b, out=self.c)
-            return Implementation(step, Work(useful_flops=self.flops, executed_flops=self.flops * size), lambda: self.c)
+            return self.computation(job, str(options["size"]))
+        if kind in ("comm_only", "p2p_comm_only"):
+            return self.communication(job, kind == "p2p_comm_only", str(options["order"]))
         if kind == "symmetric_memory":
-            return symmetric_memory.all_gather_matmul(
-                job, self.work("AG_before"), parts({"order": "AG_before", **options, "backend": "default"})
-            )
+            gathers_a: Options = {"order": "AG_before", **options, "backend": "default"}
+            return symmetric_memory.all_gather_matmul(job, self.work("AG_before"), parts(gathers_a))
         details: Details = {}
         if kind == "auto":
             options, details = self.choose(job, str(options["backend"]))
-        order = str(options["order"])
         step = self.step(options, job)
-        return Implementation(step, self.work(order), lambda: self.c, parts=parts(options), details=details)
+        work = self.work(str(options["order"]))
+        return Implementation(step, work, lambda: self.c, parts=parts(options), details=details)
+
+    def computation(self, job: Columnwise, size: str) -> Implementation:
+        """Builds the matmul alone: with the own rows of A if `size` is sharded, else with whole A."""
+        world_size = self.rows.world_size
+        if size == "unsharded":
+            step: Step = functools.partial(torch.mm, self.whole_a, self.b, out=self.c)
+            work = Work(useful_flops=self.flops, executed_flops=self.flops * world_size)
+            return Implementation(step, work, lambda: self.c)
+        own = self.rows.of(job.rank)
+        return Implementation(
+            step=columnwise.compute_sharded(job),
+            work=Work(useful_flops=self.flops / world_size, executed_flops=self.flops),
+            output=lambda: job.place(job.rank),
+            factors=lambda a, b: (a[own], b, own.start),
+        )
 
     def step(self, options: Options, job: Columnwise) -> Step:
-        """What a fixed choice does."""
-        before, chunks = options["order"] == "AG_before", int(options.get("chunks", 1))
+        """Builds the step of an implementation with fixed options."""
+        gathers_a = options["order"] == "AG_before"
+        chunks = int(options.get("chunks", 1))
         if options["implementation"] == "p2p_pipeline":
-            return (columnwise.shards_round_the_ring if before else columnwise.rows_to_all_peers)(job, chunks)
+            if gathers_a:
+                return columnwise_pipelines.shards_round_the_ring(job, chunks)
+            return columnwise_pipelines.rows_to_all_peers(job, chunks)
         if options["implementation"] == "pipeline":
-            return (columnwise.gather_in_chunks if before else columnwise.multiply_in_chunks)(job, chunks)
-        return (columnwise.gather_then_multiply if before else columnwise.multiply_then_gather)(job)
+            if gathers_a:
+                return columnwise_pipelines.gather_in_chunks(job, chunks)
+            return columnwise_pipelines.multiply_in_chunks(job, chunks)
+        if gathers_a:
+            return columnwise.gather_then_multiply(job)
+        return columnwise.multiply_then_gather(job)
 
     def gathered_bytes(self, order: str) -> int:
-        """The buffer of an order's all-gather, padding included."""
+        """Returns the size of the buffer of an order's all-gather, padding included."""
         width = self.shape[2 if order == "AG_before" else 1]
         return int(self.rows.most * self.rows.world_size * width * self.dtype.itemsize)
 
     def work(self, order: str) -> Work:
-        """Useful and executed operations of all ranks, and what each rank sends at least."""
+        """Returns the operations of all ranks, and the bytes that each rank must send at least."""
         size = self.rows.world_size
         return Work(
             useful_flops=self.flops,
@@ -95,58 +115,77 @@ class ColumnwiseCases(Primitive):
         )
 
     def communication(self, job: Columnwise, by_peers: bool, order: str) -> Implementation:
-        """What an order sends, alone: by the all-gather, or by its peers in one chunk."""
-        size, most, before = self.rows.world_size, self.rows.most, order == "AG_before"
-        like = job.a if before else job.c
-        if by_peers and not before:
+        """Builds the communication of an order alone: the all-gather, or the peers in one chunk."""
+        size, most = self.rows.world_size, self.rows.most
+        like = job.a if order == "AG_before" else job.c
+        step: Step
+        if by_peers and order == "AG_after":
             blocks = [job.place(rank) for rank in range(size)]
-            step = check = columnwise.rows_to_all_peers(job, 1, noop)
             part = blocks[job.rank]
+            step = check = columnwise_pipelines.rows_to_all_peers(job, 1, noop)
         else:
             part, whole = job.new(most, like), job.new(most * size, like)
             blocks = list(whole.chunk(size))
             step = check = functools.partial(job.gather, whole, part)
             if by_peers:
-                used, keep = self.scratch.used, lambda rows, owner, first: blocks[owner].copy_(rows)
-                step = columnwise.shards_round_the_ring(replace(job, a=part), 1, noop)
-                self.scratch.used = used  # in the same memory, since it is one or the other
-                check = columnwise.shards_round_the_ring(replace(job, a=part), 1, keep)
+                step, check = self.ring_steps(replace(job, a=part), blocks)
+        draw = functools.partial(
+            verification.pattern,
+            seed=self.rank.seed,
+            world_size=size,
+            dtype=self.dtype,
+            op="max",
+            length=most * like.shape[1],
+        )
 
         def verify(turn: int) -> None:
-            draw = functools.partial(verification.pattern, world_size=size, dtype=self.dtype, op="max", turn=turn)
-            length = most * like.shape[1]
-            drawn = [self.on_device(draw(seed=self.rank.seed, rank=rank, length=length)) for rank in range(size)]
+            drawn = [self.on_device(draw(turn=turn, rank=rank)) for rank in range(size)]
             verification.tile(part.view(-1), drawn[job.rank])
             check()
             for block, expected in zip(blocks, drawn, strict=True):
                 verification.require_tiled(block.view(-1), expected)
 
         part.zero_()
-        return Implementation(step, Work(wire_bytes=self.work(order).wire_bytes), verify=verify)
+        work = Work(wire_bytes=self.work(order).wire_bytes)
+        return Implementation(step, work, verify=verify)
+
+    def ring_steps(self, job: Columnwise, blocks: list[Tensor]) -> tuple[Step, Step]:
+        """Builds a ring that only communicates, and one that also keeps its shards in blocks."""
+
+        def keep(rows: Tensor, owner: int, first: int) -> None:
+            blocks[owner].copy_(rows)
+
+        used = self.scratch.used
+        step = columnwise_pipelines.shards_round_the_ring(job, 1, noop)
+        self.scratch.used = used  # both use the same memory, since only one runs at a time
+        return step, columnwise_pipelines.shards_round_the_ring(job, 1, keep)
 
     def choose(self, job: Columnwise, backend: str) -> tuple[Options, Details]:
-        """What should be fastest, and what says so."""
-        wider = job.a if self.gathered_bytes("AG_before") > self.gathered_bytes("AG_after") else job.c
-        part, size = job.new(self.rows.most, wider), self.rows.world_size
-        whole = job.new(self.rows.most * size, wider)
+        """Chooses the options that should be fastest, with details for the record."""
+        size, most = self.rows.world_size, self.rows.most
+        gathers_more_a = self.gathered_bytes("AG_before") > self.gathered_bytes("AG_after")
+        wider = job.a if gathers_more_a else job.c
+        part, whole = job.new(most, wider), job.new(most * size, wider)
 
         def gather(rows: int) -> tuple[int, Step]:
             into = whole[: rows * size]
             return into.nbytes, functools.partial(job.gather, into, part[:rows])
 
         local = (self.flops / size, columnwise.compute_sharded(job))
-        costs = measure_costs(self.rank.seconds_of, gather(1), gather(self.rows.most), local)
+        costs = measure_costs(self.rank.seconds_of, gather(1), gather(most), local)
         kinds: list[tuple[Options, float]] = []
         for order, (name, chunked) in itertools.product(ORDERS, [("pytorch", {}), *overlapping()]):
             flops = self.flops if order == "AG_before" else self.flops / size
-            limit_s = costs.limit_s(flops, 0 if name == "p2p_pipeline" else self.gathered_bytes(order))
-            kinds.append(({"implementation": name, "order": order, **chunked, "backend": backend}, limit_s))
+            num_bytes = 0 if name == "p2p_pipeline" else self.gathered_bytes(order)
+            options = {"implementation": name, "order": order, **chunked, "backend": backend}
+            kinds.append((options, costs.limit_s(flops, num_bytes)))
         return choose(costs, kinds, functools.partial(self.timed_s, job=job))
 
 
 def parts(options: Options) -> tuple[Options, Options]:
-    """The bounds of an implementation: its computation and its communication."""
-    order, by_peers = options["order"], options.get("implementation") == "p2p_pipeline"
+    """Returns the options of an implementation's bounds: its computation and its communication."""
+    order = options["order"]
+    by_peers = options.get("implementation") == "p2p_pipeline"
     communication = "p2p_comm_only" if by_peers else "comm_only"
     size = "unsharded" if order == "AG_before" else "sharded"
     return (

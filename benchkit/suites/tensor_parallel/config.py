@@ -1,4 +1,4 @@
-"""What the tensor-parallel suites have in common in their configuration. Knows no torch."""
+"""The configurations of the tensor-parallel suites; imports no torch."""
 
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -9,7 +9,7 @@ from benchkit.errors import ConfigError
 from benchkit.suites.tensor_parallel.options import Allowed, expand
 
 BACKENDS = ("default", "gloo", "nccl", "ucc", "ucc/tl/nccl", "ucc/tl/cuda", "ucc/tl/ucp")
-"""Of a single case; `default`: that of the job."""
+"""Backends of a single case; `default` is the job's."""
 ORDERS = ("AG_before", "AG_after")
 COLLECTIVES = ("reduce_scatter", "all_reduce")
 
@@ -21,9 +21,12 @@ class TensorParallelConfig(RunConfig):
     k: int = key("columns of A and rows of B", at_least=1)
     dtype: str = key("element type", choices=("float16", "bfloat16", "float32", "float64"))
     inputs: str = key(
-        "how results are checked: exact integers to the bit, real numbers to rounding", choices=("exact", "real")
+        "how results are checked: exact integers to the bit, real numbers to rounding",
+        choices=("exact", "real"),
     )
-    implementations: dict[str, Any] = key("each with its options; lists multiply out, null takes one out")
+    implementations: dict[str, Any] = key(
+        "each with its options; lists multiply out, null takes one out"
+    )
 
     allowed: ClassVar[Allowed] = {}
 

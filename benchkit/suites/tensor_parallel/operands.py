@@ -1,4 +1,4 @@
-"""The matrices of one rank: filled for timing or for checking, and checked element for element."""
+"""Draws the matrices of a product, divides them over ranks, and checks the results."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -9,17 +9,26 @@ from torch import Tensor
 from benchkit.errors import InvalidResult
 
 VECTORS = 2
-"""Random vectors of a check: each misses a wrong row with a chance of one in two thousand at most."""
+"""Random vectors of a check; each misses a wrong row with a probability of at most 1 in 2000."""
 WEIGHTS = 1000
 REAL = 1
-"""Draws real numbers apart from the integers of a turn. No word, since each process hashes words in its own way."""
+"""Separates the seed of real numbers from that of a turn's integers.
+
+It is a number, since each process hashes strings differently.
+"""
 NONZEROS = 64
-"""Of a row of A in exact inputs: sums of so many ±1 are exact in every dtype, whatever the order and wherever added."""
+"""Nonzero elements in a row of A of exact inputs.
+
+Sums of this many ±1 are exact in every dtype, in any order and on any rank.
+"""
 
 
 @dataclass(frozen=True)
 class Shards:
-    """How many of `total` rows (or columns) each rank has: as even as can be, the first ones one more."""
+    """Divides `total` rows (or columns) over ranks as evenly as possible.
+
+    The first ranks have one more than the others.
+    """
 
     total: int
     world_size: int
@@ -39,32 +48,39 @@ class Shards:
 
     @property
     def unpadded(self) -> list[int]:
-        """Where all are in parts that are padded to the most, one after another."""
-        return [rank * self.most + index for rank, size in enumerate(self.sizes) for index in range(size)]
+        """Indices of all rows in consecutive parts that are padded to the largest."""
+        indices: list[int] = []
+        for rank, size in enumerate(self.sizes):
+            indices.extend(range(rank * self.most, rank * self.most + size))
+        return indices
 
     def of(self, rank: int) -> slice:
-        """Where a rank's are among all."""
+        """Returns the range of a rank's rows among all."""
         start = sum(self.sizes[:rank])
         return slice(start, start + self.sizes[rank])
 
 
 @dataclass
 class Scratch:
-    """One stretch of memory that all implementations of a job cut their buffers from, since they run in turns."""
+    """Memory in which all implementations of a job have their buffers, since they run in turns."""
 
     memory: Tensor
     used: int = 0
 
     def new(self, rows: int, columns: int) -> Tensor:
-        """The next [rows, columns] of it."""
-        start, self.used = self.used, self.used + rows * columns
+        """Allocates the next [rows, columns]."""
+        start = self.used
+        self.used += rows * columns
         assert self.used <= len(self.memory), "scratch memory is too small for an implementation"
         return self.memory[start : self.used].view(rows, columns)
 
 
 @dataclass(frozen=True)
 class Factory:
-    """Draws the same whole matrices on every rank, of which each keeps its part. Kept on the CPU in small integers."""
+    """Draws the same whole matrices on every rank, of which each rank keeps its part.
+
+    The matrices are on the CPU, and exact ones are small integers.
+    """
 
     m: int
     n: int
@@ -72,7 +88,7 @@ class Factory:
     seed: int
 
     def exact(self, turn: int) -> tuple[Tensor, Tensor]:
-        """A [m, k] with at most NONZEROS of ±1 in a row and B [k, n] of -1, 0, 1: int8."""
+        """Draws A [m, k] with at most NONZEROS of ±1 in a row, and B [k, n] of -1, 0, 1: int8."""
         generator = torch.Generator().manual_seed(hash((self.seed, turn)) % 2**63)
         a = torch.zeros(self.m, self.k, dtype=torch.int8)
         columns = torch.randint(self.k, (self.m, min(self.k, NONZEROS)), generator=generator)
@@ -81,20 +97,28 @@ class Factory:
         return a, torch.randint(-1, 2, (self.k, self.n), generator=generator, dtype=torch.int8)
 
     def real(self, turn: int) -> tuple[Tensor, Tensor]:
-        """Both uniform in [-1, 1): float32."""
+        """Draws A [m, k] and B [k, n] uniformly from [-1, 1), in float32."""
         generator = torch.Generator().manual_seed(hash((self.seed, turn, REAL)) % 2**63)
         a = torch.rand(self.m, self.k, generator=generator) * 2 - 1
         return a, torch.rand(self.k, self.n, generator=generator) * 2 - 1
 
 
 def require_exact(output: Tensor, a: Tensor, b: Tensor, first_row: int, seed: int) -> None:
-    """Raises InvalidResult unless output [rows, n] equals rows of A [rows, k] times B [k, n], all integers, to the bit.
+    """Raises InvalidResult unless an output of integers equals A times B to the bit.
 
-    Freivalds (1977): output x = A (B x) for random integer vectors x, exactly, in float64. Every element counts, at the
-    price of three matrix-vector products.
+    Freivalds (1977): output x = A (B x) for random integer vectors x, exactly, in float64. Every
+    element counts, and the check costs only three matrix-vector products.
+
+    Args:
+        output: the product [rows, n].
+        a: rows of A [rows, k].
+        b: B [k, n].
+        first_row: number of the first row in C, for the error message.
+        seed: of the random vectors.
     """
     generator = torch.Generator().manual_seed(seed)
-    x = torch.randint(-WEIGHTS, WEIGHTS + 1, (b.shape[1], VECTORS), generator=generator).to(output.device).double()
+    vectors = torch.randint(-WEIGHTS, WEIGHTS + 1, (b.shape[1], VECTORS), generator=generator)
+    x = vectors.to(output.device).double()
     wide = b.to(output.device).double()
     wrong = (output.double() @ x != a.to(output.device).double() @ (wide @ x)).any(1)
     if wrong.any():
@@ -104,29 +128,38 @@ def require_exact(output: Tensor, a: Tensor, b: Tensor, first_row: int, seed: in
         column = int(columns[0]) if len(columns) else 0
         got, want = output[row, column].item(), expected[column].item()
         raise InvalidResult(
-            f"element [{first_row + row}, {column}]: {got}, expected {want} ({int(wrong.sum())} rows wrong)"
+            f"element [{first_row + row}, {column}]: {got}, expected {want} "
+            f"({int(wrong.sum())} rows wrong)"
         )
 
 
 def require_close(output: Tensor, a: Tensor, b: Tensor, first_row: int, seed: int) -> None:
-    """Raises InvalidResult where sampled rows are further from float64 than rounding can bring them.
+    """Raises InvalidResult where sampled rows differ from float64 by more than rounding explains.
 
-    The error of k products of values up to 1, added in any order and sent in the output's dtype, is about sqrt(k) eps
-    (Higham, Accuracy and Stability of Numerical Algorithms, section 2.8); eight times that is let pass.
+    The error of k products of values up to 1, added in any order and sent in the output's dtype,
+    is about sqrt(k) eps (Higham, Accuracy and Stability of Numerical Algorithms, section 2.8).
+    Eight times that is accepted.
+
+    Args:
+        output: the product [rows, n].
+        a: rows of A [rows, k].
+        b: B [k, n].
+        first_row: number of the first row in C, for the error message.
+        seed: of the sample.
     """
     generator = torch.Generator().manual_seed(seed)
-    rows = (
-        torch.randint(len(output), (min(len(output), 16),), generator=generator)
-        if len(output)
-        else torch.zeros(0).long()
-    )
-    inputs = (part.to(output.device, output.dtype).double() for part in (a[rows], b))
-    expected = torch.matmul(*inputs)
+    rows = torch.zeros(0).long()
+    if len(output):
+        rows = torch.randint(len(output), (min(len(output), 16),), generator=generator)
+    left = a[rows].to(output.device, output.dtype).double()
+    right = b.to(output.device, output.dtype).double()
+    expected = left @ right
     error = (output[rows.to(output.device)].double() - expected).abs()
     bound = 8 * torch.finfo(output.dtype).eps * (a.shape[1] ** 0.5 + expected.abs())
-    if (wrong := ~(error <= bound)).any():
+    wrong = ~(error <= bound)
+    if wrong.any():
         row, column = wrong.nonzero()[0].tolist()
         raise InvalidResult(
-            f"element [{first_row + int(rows[row])}, {column}] is off by {error[row, column].item():.3g}, "
-            f"rounding explains {bound[row, column].item():.3g}"
+            f"element [{first_row + int(rows[row])}, {column}] is off by "
+            f"{error[row, column].item():.3g}, rounding explains {bound[row, column].item():.3g}"
         )

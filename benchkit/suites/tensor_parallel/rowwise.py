@@ -1,4 +1,7 @@
-"""Rowwise: each rank has columns of A and rows of B; its product is one summand, and it wants its rows of the sum."""
+"""The rowwise product: each rank has columns of A and rows of B and needs its rows of C.
+
+A rank's product is one summand of C, and ranks sum their summands.
+"""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -9,19 +12,23 @@ from torch import Tensor
 
 from benchkit.api.p2p import InFlight
 from benchkit.api.regions import COMPUTE, WAIT, region
-from benchkit.suites.tensor_parallel.columnwise import Step, Work, chunks_of
-from benchkit.suites.tensor_parallel.primitive import Buffers
+from benchkit.suites.tensor_parallel.buffers import Buffers, Step, Work, chunks_of
 
 
 @dataclass(frozen=True)
 class Rowwise(Buffers):
-    """One rank's buffers. a: its columns of A, what each rank wants padded to the most, [world_size x most, k_r].
+    """One rank's buffers.
 
-    b: its rows of B [k_r, n]. c: its rows of C [most, n], padding last. scratch: for all else.
+    Attributes:
+        a: its columns of A [world_size x most, k_r], with the rows that each rank needs padded to
+            the most.
+        b: its rows of B [k_r, n].
+        c: its rows of C [most, n], padding last.
+        scratch: memory for everything else.
     """
 
     def block(self, rank: int, piece: slice | None = None) -> Tensor:
-        """The rows of A that a rank wants, or a piece of them."""
+        """Returns the rows of A that a rank needs, or a piece of them."""
         most = self.rows.most
         piece = piece or slice(0, most)
         return self.a[rank * most + piece.start : rank * most + piece.stop]
@@ -30,17 +37,17 @@ class Rowwise(Buffers):
         return self.scratch.new(rows, self.c.shape[1])
 
     def start_scatter(self, into: Tensor, summands: Tensor) -> Work:
-        """The sum over ranks of [world_size x rows, n], each rank getting its rows; under way when this returns."""
+        """Starts to sum [world_size x rows, n] over ranks, each of which gets its rows."""
         work: Work = dist.reduce_scatter_tensor(into, summands, group=self.group, async_op=True)
         return work
 
     def scatter(self, into: Tensor, summands: Tensor) -> None:
-        """The same, done when this returns."""
+        """Sums [world_size x rows, n] over ranks, each of which gets its rows."""
         with region(WAIT):
             dist.reduce_scatter_tensor(into, summands, group=self.group)
 
     def reduce(self, summands: Tensor) -> None:
-        """The sum over ranks, on all of them."""
+        """Sums over ranks, on all of them."""
         with region(WAIT):
             dist.all_reduce(summands, group=self.group)
 
@@ -57,8 +64,9 @@ def multiply_then_scatter(job: Rowwise) -> Step:
 
 
 def multiply_then_all_reduce(job: Rowwise) -> Step:
-    """Every rank gets all of C, and keeps its rows."""
-    summand, most = job.new(len(job.a)), job.rows.most
+    """Every rank gets all of C and keeps its rows."""
+    summand = job.new(len(job.a))
+    most = job.rows.most
 
     def step() -> None:
         with region(COMPUTE):
@@ -70,8 +78,9 @@ def multiply_then_all_reduce(job: Rowwise) -> Step:
 
 
 def scatter_in_chunks(job: Rowwise, chunks: int) -> Step:
-    """A chunk of every rank's rows at a time: its sum is on its way while the next is multiplied."""
-    pieces, size = chunks_of(job.rows.most, chunks), job.rows.world_size
+    """Multiplies a chunk of every rank's rows at a time, and sums it during the next chunk."""
+    pieces = chunks_of(job.rows.most, chunks)
+    size = job.rows.world_size
     stages = [job.new((piece.stop - piece.start) * size) for piece in pieces]
 
     def step() -> None:
@@ -80,7 +89,8 @@ def scatter_in_chunks(job: Rowwise, chunks: int) -> Step:
             length = piece.stop - piece.start
             with region(COMPUTE):
                 for rank in range(size):
-                    torch.mm(job.block(rank, piece), job.b, out=stage[rank * length : (rank + 1) * length])
+                    target = stage[rank * length : (rank + 1) * length]
+                    torch.mm(job.block(rank, piece), job.b, out=target)
             works.append(job.start_scatter(job.c[piece], stage))
         with region(WAIT):
             for work in works:
@@ -89,16 +99,29 @@ def scatter_in_chunks(job: Rowwise, chunks: int) -> Step:
     return step
 
 
-def sums_round_the_ring(job: Rowwise, chunks: int, multiply: Callable[..., object] | None = None) -> Step:
-    """Peer to peer: sums go round in chunks and each rank adds its summand; the rank's own rows come last, complete.
+def sums_round_the_ring(
+    job: Rowwise, chunks: int, multiply: Callable[..., object] | None = None
+) -> Step:
+    """Peer to peer: sums go round the ring in chunks, and each rank adds its summand.
 
-    In turn t a rank multiplies the rows of rank - 1 - t, which the rank before it multiplied in turn t - 1.
-    multiply: what is done instead with rows of A, where their product should be and who wants it.
+    In turn t a rank multiplies the rows of rank - 1 - t, which the rank before it multiplied in
+    turn t - 1. The rank's own rows come last and are complete.
+
+    Args:
+        job: the buffers.
+        chunks: pieces of a sum that are sent separately.
+        multiply: called instead of the product with rows of A, its memory and the rank it is for.
     """
-    size, rank, pieces = job.rows.world_size, job.rank, chunks_of(job.rows.most, chunks)
+
+    def product(rows: Tensor, into: Tensor, owner: int) -> None:
+        torch.mm(rows, job.b, out=into)
+
+    multiply = multiply or product
+    size, rank = job.rows.world_size, job.rank
+    pieces = chunks_of(job.rows.most, chunks)
     after, before = (rank + 1) % size, (rank - 1) % size
-    sums, arriving = ([job.new(job.rows.most) for _ in range(2)] for _ in range(2))
-    multiply = multiply or (lambda rows, into, owner: torch.mm(rows, job.b, out=into))
+    sums = [job.new(job.rows.most) for _ in range(2)]
+    arriving = [job.new(job.rows.most) for _ in range(2)]
 
     def step() -> None:
         in_flight = InFlight(len(pieces))
@@ -112,6 +135,7 @@ def sums_round_the_ring(job: Rowwise, chunks: int, multiply: Callable[..., objec
                 if turn:
                     target.add_(arriving[(turn - 1) % 2][piece])
                 if not last:
-                    in_flight.start(index, [(target, after)], [(arriving[turn % 2][piece], before)], job.group)
+                    receives = [(arriving[turn % 2][piece], before)]
+                    in_flight.start(index, [(target, after)], receives, job.group)
 
     return step

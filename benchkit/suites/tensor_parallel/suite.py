@@ -1,8 +1,8 @@
-"""The suites tp_columnwise and tp_rowwise: C = A B with A [m, k] and B [k, n], shared out over the ranks.
+"""The suites tp_columnwise and tp_rowwise: C = A B with A [m, k] and B [k, n] split over ranks.
 
-Columnwise, the rows of A are shared out, B is on every rank, and every rank wants all of C: all-gather and matmul in
-either order. Rowwise, the columns of A and the rows of B are shared out, and each rank wants its rows of C: matmul and
-reduce-scatter or all-reduce.
+Columnwise, the rows of A are sharded, B is on every rank, and every rank needs all of C: all-gather
+and matmul in either order. Rowwise, the columns of A and the rows of B are sharded, and each rank
+needs its rows of C: matmul and reduce-scatter or all-reduce.
 """
 
 from benchkit.api.case import Case, Rank
@@ -18,15 +18,17 @@ PRELOAD = (
 
 @suite
 def tp_columnwise(config: TpColumnwiseConfig, rank: Rank) -> list[Case]:
-    """All-gather and matmul with the rows of A shared out: orders, overlap, and how near the limit they come."""
+    """All-gather and matmul with A's rows sharded: orders, overlap, and the gap to the limit."""
     from benchkit.suites.tensor_parallel.columnwise_cases import ColumnwiseCases
 
-    return ColumnwiseCases(config, rank, expand(config.implementations, config.allowed)).cases()
+    chosen = expand(config.implementations, config.allowed)
+    return ColumnwiseCases(config, rank, chosen).cases()
 
 
 @suite
 def tp_rowwise(config: TpRowwiseConfig, rank: Rank) -> list[Case]:
-    """Matmul and reduce-scatter with A's columns shared out: collectives, overlap, and how near the limit they come."""
+    """Matmul and reduce-scatter with A's columns sharded: overlap, and the gap to the limit."""
     from benchkit.suites.tensor_parallel.rowwise_cases import RowwiseCases
 
-    return RowwiseCases(config, rank, expand(config.implementations, config.allowed)).cases()
+    chosen = expand(config.implementations, config.allowed)
+    return RowwiseCases(config, rank, chosen).cases()
