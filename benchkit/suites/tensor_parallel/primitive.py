@@ -148,7 +148,7 @@ class Primitive:
     def verify(self, built: Implementation) -> None:
         """Runs on new matrices and checks the output.
 
-        Exact inputs allow to check every element; of real numbers, sampled rows are checked.
+        With exact inputs every element is checked, and with real numbers sampled rows.
         """
         turn = next(self.turns)
         self.scratch.memory.fill_(float("nan"))
