@@ -43,7 +43,7 @@ class CostModel:
         causal: a query sees itself and the positions before it; otherwise it sees all.
         skips: tiles in the future are not computed; otherwise a piece's own block is computed as a
             full square.
-        pass_s: seconds per token to pass keys and values on to the next rank, whatever its speed.
+        pass_s: seconds per token to pass keys and values on to the next rank at any speed.
     """
 
     pair_s: float = 1.0

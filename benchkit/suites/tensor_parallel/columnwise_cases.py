@@ -70,7 +70,7 @@ class ColumnwiseCases(Primitive):
         return Implementation(step, work, lambda: self.c, parts=parts(options), details=details)
 
     def computation(self, job: Columnwise, size: str) -> Implementation:
-        """Builds the matmul alone: the own rows of A if `size` is sharded, else all of A, times B."""
+        """Builds the matmul alone: own rows of A times B if `size` is sharded, else A times B."""
         world_size = self.rows.world_size
         if size == "unsharded":
             step: Step = functools.partial(torch.mm, self.whole_a, self.b, out=self.c)
