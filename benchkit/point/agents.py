@@ -1,4 +1,4 @@
-"""The agents of this run as benchkit sees them: what each has, one clock, and every host to ourselves."""
+"""The agents of this run as benchkit uses them: their facts, one clock and exclusive hosts."""
 
 import contextlib
 import functools
@@ -26,18 +26,26 @@ log = logging.getLogger("benchkit")
 
 @dataclass
 class AgentGroup:
-    """The agents of this run and what each has told of itself, by its index."""
+    """The agents of this run and what each one reports about itself.
+
+    Attributes:
+        agents: the agents, in step with each other.
+        facts: what each agent reports about itself, by its index.
+        store_port: port of agent 0's TCPStore if agents are on several hosts; None if ranks meet
+            by a file.
+        network: network of the ranks alone, on one host whose kernel provides it; else None.
+        clock: what this agent knows of agent 0's clock.
+        _given_up: uids of other users who once held a host for too long. The group does not wait
+            for them again.
+    """
 
     agents: Agents
     facts: dict[int, dict[str, Any]]
     store_port: int | None = None
-    """Of agent 0's TCPStore, where agents are on several hosts; None where ranks meet by a file."""
     network: PrivateNetwork | None = None
-    """Of the ranks alone, on one host, where its kernel gives one."""
     clock: OffsetTracker = field(default_factory=OffsetTracker)
     _points: Iterator[int] = field(default_factory=itertools.count)
     _given_up: set[int | None] = field(default_factory=set)
-    """Other users who kept a host for too long once: they are not waited for again."""
 
     @property
     def clock_is_shared(self) -> bool:
@@ -46,7 +54,10 @@ class AgentGroup:
 
     @contextlib.contextmanager
     def rendezvous(self) -> Iterator[Rendezvous]:
-        """Where the ranks of the next point meet; the same on all agents, which go through the points in step."""
+        """Yields where the ranks of the next point meet.
+
+        All agents go through the points in step and get the same rendezvous.
+        """
         prefix = f"point/{next(self._points)}"
         if self.store_port is not None:
             yield Rendezvous(prefix, host=self.agents.hub, port=self.store_port)
@@ -59,24 +70,27 @@ class AgentGroup:
                 file.clear()
 
     def on_host_of(self, member: AgentInfo) -> list[AgentInfo]:
-        """The agents that share a member's host, itself among them."""
+        """Returns the agents on a member's host, including the member."""
         return [other for other in self.agents.members if other.network == member.network]
 
     @contextlib.contextmanager
     def hosts_to_ourselves(self, limit_s: float, phases_s: dict[str, float]) -> Iterator[list[str]]:
-        """Holds the lock of every host; taken in the order of their names, so that no two runs wait for each other.
+        """Holds the lock of every host and yields warnings for the record.
 
-        Yields warnings for the record. The wait for other runs is a phase of its own: it says nothing about this point.
+        The locks are taken in the order of the hosts' names, so no two runs wait for each other.
+        The wait for other runs is a phase of its own, because it says nothing about this point.
 
         Args:
-            limit_s: how long other runs are waited for on each host, in seconds.
-            phases_s: takes the seconds of the wait.
+            limit_s: how long to wait for other runs on each host, in seconds.
+            phases_s: receives the duration of the wait, in seconds.
 
         Raises:
-            HostBusy: on all agents, where a process of our own user holds a host for longer. Other users cannot stop
-                us so: a host that one of them holds is measured on, with a warning.
+            HostBusy: on all agents, if a process of our own user holds a host for longer than
+                `limit_s`. Other users cannot stop a run this way: if one of them holds a host,
+                the point is measured there with a warning.
         """
-        lock, asked_s = HostLock(), time.perf_counter()
+        lock = HostLock()
+        asked_s = time.perf_counter()
         try:
             try:
                 warnings = self.take_turns(lock, limit_s)
@@ -87,7 +101,7 @@ class AgentGroup:
             lock.release()
 
     def take_turns(self, lock: HostLock, limit_s: float) -> list[str]:
-        """Waits until no other run measures on any host; returns what is to be warned of."""
+        """Waits until no other run measures on any host; returns the warnings."""
         me = self.agents.me
         taken: list[tuple[str, bool]] = []
         for host in sorted({member.network for member in self.agents.members}):
@@ -101,7 +115,11 @@ class AgentGroup:
         return [f"measured beside another run: {text}" for text, _ in taken]
 
     def acquire(self, lock: HostLock, limit_s: float) -> tuple[str, bool] | None:
-        """Takes this host's lock; where that fails, returns why and whether its holder is of our own user."""
+        """Takes this host's lock.
+
+        Returns:
+            None if the lock is taken; else the reason, and whether its holder is our own user.
+        """
         me = self.agents.me
 
         def say(holder: Holder) -> None:
@@ -130,14 +148,15 @@ def enter(agents: Agents) -> None:
 
 @functools.cache
 def current_agents() -> AgentGroup:
-    """The agents that entered, each asked for its facts; this process alone where none did."""
+    """Returns the agents that entered, with their facts, or this process alone if none did."""
     agents = _joined[0] if _joined else alone()
-    told = exchanged(agents, own_facts(agents))
-    facts = {member.index: each for member, each in zip(agents.members, told, strict=True)}
+    reports = exchanged(agents, own_facts(agents))
+    facts = {member.index: report for member, report in zip(agents.members, reports, strict=True)}
     one_host = len({member.network for member in agents.members}) == 1
-    file, network = MemoryFile(*facts[0]["store_file"]), PrivateNetwork(*map(tuple, facts[0]["network"]))
+    file = MemoryFile(*facts[0]["store_file"])
+    network = PrivateNetwork(*map(tuple, facts[0]["network"]))
     reached = exchanged(agents, [one_host and file.can_be_opened(), network.can_be_entered()])
-    if all(by_file for by_file, _ in reached):
+    if all(opened for opened, _ in reached):
         enterable = bool(network.paths) and all(entered for _, entered in reached)
         return AgentGroup(agents, facts, network=network if enterable else None)
     port = exchanged(agents, tcp_store().port if agents.first else None)[0]
@@ -145,7 +164,7 @@ def current_agents() -> AgentGroup:
 
 
 def exchanged(agents: Agents, value: Any) -> list[Any]:
-    """What every agent tells, before the first point; agents that are lost meanwhile are left out."""
+    """Returns the value of every agent before the first point, without agents lost meanwhile."""
     while True:
         try:
             return agents.exchange(value, EXCHANGE_TIMEOUT_S)
@@ -156,10 +175,14 @@ def exchanged(agents: Agents, value: Any) -> list[Any]:
 
 
 def own_facts(agents: Agents) -> dict[str, Any]:
-    """What the others must know of this agent."""
-    return {
+    """Returns what the other agents must know of this one."""
+    facts = {
         **environment.of_agent(),
         "visible_gpus": environment.visible_gpus(),
-        "store_file": astuple(memory_file()) if agents.first else None,
-        "network": astuple(private_network.make() or PrivateNetwork((), ())) if agents.first else None,
+        "store_file": None,
+        "network": None,
     }
+    if agents.first:
+        facts["store_file"] = astuple(memory_file())
+        facts["network"] = astuple(private_network.make() or PrivateNetwork((), ()))
+    return facts

@@ -1,4 +1,4 @@
-"""One sweep at a time in a folder: two that write into one folder would overwrite each other's records."""
+"""One sweep at a time in a folder: two would overwrite each other's records."""
 
 import contextlib
 import errno
@@ -32,7 +32,7 @@ class Owner:
 
 
 def this_process() -> Owner:
-    """The owner that this process would be."""
+    """Returns this process as an owner."""
     return Owner(node_name(), boot_id(), os.getpid())
 
 
@@ -40,45 +40,50 @@ def this_process() -> Owner:
 def claimed(folder: Path, name: str = FILE_NAME, anywhere: bool = False) -> Iterator[None]:
     """Holds a folder for this process.
 
-    The kernel's lock on a file tells the living from the dead. Not every shared file system hands locks from host to
-    host, and some know none, so the file also names its owner: one on another host may be alive.
+    The kernel's lock on a file tells a live owner from a dead one. Not every shared file system
+    passes locks from host to host, and some have none. Therefore the file also names its owner:
+    an owner on another host may be alive.
 
     Args:
-        folder: exists.
-        name: of the file.
+        folder: an existing folder.
+        name: name of the lock file.
         anywhere: whether an owner on another host counts as dead.
 
     Raises:
         ConfigError: another process works in the folder, or may do so.
-        OSError: the folder cannot be written to.
+        OSError: the folder is not writable.
     """
-    path, me = folder / name, this_process()
+    path = folder / name
+    me = this_process()
     with locked(path) as file:
         if file is None:
-            raise ConfigError(
-                f"{folder}: {owner_of(path) or 'another process'} works in it; allowed is a folder of its own"
-            )
+            owner = owner_of(path) or "another process"
+            raise ConfigError(f"{folder}: {owner} works in it; allowed is a folder of its own")
         before = owner_of(path)
         if before and before.host != me.host and not anywhere:
-            raise ConfigError(f"{folder}: {before} may still work in it; if that has ended, remove {path}")
+            raise ConfigError(
+                f"{folder}: {before} may still work in it; if that has ended, remove {path}"
+            )
         file.truncate(0)
         file.write(json.dumps(asdict(me)))
         file.flush()
         try:
             yield
         finally:
+            # The lock is still held here, so the file cannot be another process's.
             with contextlib.suppress(OSError):
-                path.unlink()  # while we hold the lock: nobody else can have taken it
+                path.unlink()
 
 
 @contextlib.contextmanager
 def locked(path: Path) -> Iterator[TextIO | None]:
-    """The file, created where it is not there and locked; None where another process has locked it.
+    """Yields the locked file, created if missing, or None if another process has locked it.
 
-    Nobody else may open it: to lock a file, it is enough to read it.
+    Only its user may open the file, because a process that can read a file can also lock it.
     """
+    flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW
     while True:
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        descriptor = os.open(path, flags | os.O_CLOEXEC, 0o600)
         with open(descriptor, "a+") as file:
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -96,20 +101,24 @@ def locked(path: Path) -> Iterator[TextIO | None]:
 
 
 def is_alive(owner: Owner | None) -> bool:
-    """Whether an owner's process runs on this host since it wrote its name."""
-    me = this_process()
-    return owner is not None and owner.boot_id == me.boot_id and Path(f"/proc/{owner.pid}").exists()
+    """Returns whether an owner's process still runs on this host, by boot and process number."""
+    if owner is None or owner.boot_id != this_process().boot_id:
+        return False
+    return Path(f"/proc/{owner.pid}").exists()
 
 
 def is_still(path: Path, file: TextIO) -> bool:
-    """Whether a path still leads to an open file; its owner may have removed it while we waited for the lock."""
+    """Returns whether a path still leads to an open file.
+
+    The file's owner may have removed it while this process waited for the lock.
+    """
     with contextlib.suppress(FileNotFoundError):
         return os.path.samestat(path.stat(), os.fstat(file.fileno()))
     return False
 
 
 def owner_of(path: Path) -> Owner | None:
-    """The owner that a file names; None where it names none."""
+    """Returns the owner that a file names, or None if it names none."""
     try:
         return Owner(**json.loads(path.read_text()))
     except (OSError, ValueError, TypeError):

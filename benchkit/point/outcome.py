@@ -1,4 +1,4 @@
-"""What the end of the ranks says of a point: its status in a word, and why."""
+"""What the end of the ranks means for a point: its status and the reason for it."""
 
 import signal
 import time
@@ -14,27 +14,26 @@ from launch.slowdown.cgroup import QuotaUnavailable
 from launch.slowdown.mps import MpsUnavailable
 
 
-def report(answer: dict[str, Any] | None, told: Sequence[dict[str, Any]], forked_s: float) -> dict[str, Any]:
-    """What the ranks' end adds to the record.
+def classify(
+    answer: dict[str, Any] | None, told: Sequence[dict[str, Any]], forked_s: float
+) -> dict[str, Any]:
+    """Returns what the end of the ranks adds to the record.
 
-    answer: what rank 0 returned; None on other agents. told: each agent's `failure` (as a dictionary, or None) and
-    whether the kernel killed a process there for want of memory meanwhile (`out_of_memory`).
+    Args:
+        answer: what rank 0 returned; None on other agents.
+        told: the report of each agent: `failure` (as a dictionary, or None), and `out_of_memory`,
+            whether the kernel killed a process there for lack of memory meanwhile.
+        forked_s: when the agent began to start its ranks, by perf_counter.
     """
-    failures = [Failure(**each["failure"]) for each in told if each["failure"]]
-    failed = root_cause(failures)
+    failed = root_cause([Failure(**report["failure"]) for report in told if report["failure"]])
     if failed is not None:
-        starved = any(each["out_of_memory"] for each in told if (each["failure"] or {}).get("host") == failed.host)
-        details = {"type": failed.type, "signal": failed.signal, "traceback": failed.traceback}
-        status = "oom" if failed.signal == signal.SIGKILL and starved else failure_status(failed)
-        return {"status": status, "error": error_report(failed.message, failed.rank, failed.host, details=details)}
+        return classify_failure(failed, told)
     if answer is None:
         return {"status": "ok"}
-    failed_cases = [case for case in answer["cases"] if case["status"] in ("invalid", "oom")]
-    measured = any(case["status"] == "ok" for case in answer["cases"])
-    worst = failed_cases[0] if failed_cases else None if measured else answer["cases"][0]
+    status, error = classify_cases(answer["cases"])
     return {
-        "status": worst["status"] if worst else "ok",
-        "error": error_report(worst["reason"], worst["rank"] if failed_cases else None) if worst else None,
+        "status": status,
+        "error": error,
         "clock": answer["clock"],
         **({"slowdown": answer["slowdown"]} if answer["slowdown"] else {}),
         "warnings": answer["warnings"],
@@ -43,20 +42,55 @@ def report(answer: dict[str, Any] | None, told: Sequence[dict[str, Any]], forked
     }
 
 
+def classify_failure(failed: Failure, told: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """Returns the status and the error of a point by the failure that caused its end.
+
+    SIGKILL means "oom" if the kernel ran out of memory on the host of the failure.
+    """
+    starved = any(
+        report["out_of_memory"]
+        for report in told
+        if report["failure"] and report["failure"]["host"] == failed.host
+    )
+    status = "oom" if failed.signal == signal.SIGKILL and starved else failure_status(failed)
+    details = {"type": failed.type, "signal": failed.signal, "traceback": failed.traceback}
+    error = error_report(failed.message, failed.rank, failed.host, details=details)
+    return {"status": status, "error": error}
+
+
+def classify_cases(cases: Sequence[dict[str, Any]]) -> tuple[str, dict[str, Any] | None]:
+    """Returns the status and the error of a point whose ranks all ended well.
+
+    The first case that is invalid or out of memory decides. Otherwise the point is ok if any case
+    was measured; if none was, it has the status of the first case.
+    """
+    failed_cases = [case for case in cases if case["status"] in ("invalid", "oom")]
+    if failed_cases:
+        worst = failed_cases[0]
+        return worst["status"], error_report(worst["reason"], worst["rank"])
+    if any(case["status"] == "ok" for case in cases):
+        return "ok", None
+    return cases[0]["status"], error_report(cases[0]["reason"])
+
+
 def placed(failure: Failure, host: str, offset: Offset) -> Failure:
-    """A failure with the name of its host, and its time told by agent 0's clock."""
+    """Returns a failure with the name of its host and its time on agent 0's clock."""
     raised_at = failure.raised_at
     return replace(failure, host=host, raised_at=raised_at and raised_at + offset.at(raised_at))
 
 
 def durations(began_s: dict[str, float]) -> dict[str, float]:
-    """The length of each phase, from when each began; the last entry only ends the one before."""
-    names, times = list(began_s), list(began_s.values())
+    """Returns the duration of each phase in seconds, from when each began.
+
+    The last entry only ends the phase before it.
+    """
+    names = list(began_s)
+    times = list(began_s.values())
     return {name: round(times[i + 1] - times[i], 6) for i, name in enumerate(names[:-1])}
 
 
 def failure_status(failure: Failure) -> str:
-    """The word for how a rank failed."""
+    """Returns the status of a point in which a rank failed this way."""
     if failure.kind == "timeout":
         return "timeout"
     if failure.kind in ("signal", "exit"):
@@ -69,9 +103,16 @@ def failure_status(failure: Failure) -> str:
 
 
 def error_report(
-    message: str, rank: int | None = None, host: str = "", *, details: Mapping[str, Any] | None = None
+    message: str,
+    rank: int | None = None,
+    host: str = "",
+    *,
+    details: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """What went wrong as the record stores it; `log` is the file beside the record that holds the rank's output."""
+    """Returns an error as the record stores it.
+
+    Its `log` is the file beside the record that holds the rank's output.
+    """
     details = details or {}
     return {
         "message": message,

@@ -1,5 +1,6 @@
-"""Which ranks run where: what each agent takes of a point's ranks, and the threads and devices they get."""
+"""Which ranks run where: each agent's share of a point's ranks, with their threads and devices."""
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,12 +11,22 @@ from launch.agents.member import AgentInfo
 from launch.slowdown import mps
 
 TO_OTHER_AGENTS = ("visible_gpus", "store_file", "network")
-"""Facts that agents tell each other and no record."""
+"""Facts that agents tell each other and do not store in a record."""
 
 
 @dataclass(frozen=True)
 class Placement:
-    """The ranks of one point. `places` are this agent's; `problem` says why there are none."""
+    """The ranks of one point.
+
+    Attributes:
+        world_size: number of ranks on all agents.
+        threads: threads of each rank.
+        cores_per_rank: cores that each rank has on the host with the fewest per rank.
+        slowdown: how many times slower each rank is to be, by rank.
+        places: where the ranks of this agent run; empty if there is a problem.
+        agents: what the record says of each agent, with the numbers of its ranks.
+        problem: why the ranks cannot run; "" if they can.
+    """
 
     world_size: int
     threads: int
@@ -27,40 +38,65 @@ class Placement:
 
 
 def place_ranks(config: RunConfig, group: AgentGroup) -> Placement:
-    """Gives each agent its share of the ranks, in order of agents. The same on all agents."""
-    members = group.agents.members
+    """Gives each agent its share of the ranks, in order of agents.
+
+    All agents compute the same shares.
+    """
+    num_agents = len(group.agents.members)
     world_size = resolve_world_size(config, group)
-    share, left_over = divmod(world_size, len(members))
+    share, left_over = divmod(world_size, num_agents)
     slowdown = factors(config, world_size)
-    problem = uneven(world_size, len(members)) if left_over else missing_gpus(config, group, share)
-    problem = unsuited(config) or problem
     if len(slowdown) != world_size:
-        problem = f"hardware.slowdown={list(slowdown)} names {len(slowdown)} ranks, and there are {world_size}"
-    listed = [
-        {name: value for name, value in group.facts[member.index].items() if name not in TO_OTHER_AGENTS}
-        | {"ranks": list(range(position * share, (position + 1) * share))}
-        for position, member in enumerate(members)
-    ]
+        problem = (
+            f"hardware.slowdown={list(slowdown)} names {len(slowdown)} ranks, "
+            f"and there are {world_size}"
+        )
+    elif unsuitable := unsuited(config):
+        problem = unsuitable
+    elif left_over:
+        problem = uneven(world_size, num_agents)
+    else:
+        problem = missing_gpus(config, group, share)
     places = [] if problem else my_places(config, group, share)
+    agents = recorded_agents(group, share)
     cores = cores_per_rank(group, share)
-    threads = max(1, int(cores)) if config.threads_per_rank == "auto" else int(config.threads_per_rank)
-    return Placement(world_size, threads, cores, slowdown, places, listed, problem)
+    auto_threads = config.threads_per_rank == "auto"
+    threads = max(1, int(cores)) if auto_threads else int(config.threads_per_rank)
+    return Placement(world_size, threads, cores, slowdown, places, agents, problem)
+
+
+def recorded_agents(group: AgentGroup, share: int) -> list[dict[str, Any]]:
+    """Returns what the record says of each agent: its facts and the numbers of its ranks."""
+    agents = []
+    for position, member in enumerate(group.agents.members):
+        facts = group.facts[member.index].items()
+        stored = {name: value for name, value in facts if name not in TO_OTHER_AGENTS}
+        ranks = range(position * share, (position + 1) * share)
+        agents.append(stored | {"ranks": list(ranks)})
+    return agents
 
 
 def unsuited(config: RunConfig) -> str:
-    """Why the backend cannot serve the devices; "" where it can, if torch is built with it."""
-    backend, hardware = config.backend, config.hardware
+    """Returns why the backend does not fit the devices; "" if it fits.
+
+    Only the ranks check whether torch is built with the backend.
+    """
+    backend = config.backend
+    hardware = config.hardware
     if hardware.device not in backend.devices:
-        return f"{backend.name} communicates {'/'.join(backend.devices)} tensors, not {hardware.device}"
+        supported = "/".join(backend.devices)
+        return f"{backend.name} communicates {supported} tensors, not {hardware.device}"
     if backend.name == "nccl" and hardware.ranks_per_device > 1:
         return "nccl refuses ranks that share a GPU; gloo does not"
     return ""
 
 
 def factors(config: RunConfig, world_size: int) -> tuple[float, ...]:
-    """How many times slower each rank is to be; a single number is the last rank's."""
+    """Returns how many times slower each rank is to be; a single number is the last rank's."""
     asked = config.hardware.slowdown
-    return tuple(asked) if isinstance(asked, list) else (1.0,) * (world_size - 1) + (float(asked),)
+    if isinstance(asked, list):
+        return tuple(asked)
+    return (1.0,) * (world_size - 1) + (float(asked),)
 
 
 def uneven(world_size: int, num_agents: int) -> str:
@@ -68,67 +104,91 @@ def uneven(world_size: int, num_agents: int) -> str:
 
 
 def my_places(config: RunConfig, group: AgentGroup, share: int) -> list[Place]:
-    """This agent's ranks. Agents that see the same GPUs of a host take different ones of them."""
+    """Returns where this agent's ranks run.
+
+    Agents that see the same GPUs of a host take different ones of them.
+    """
     me = group.agents.me
     here = group.on_host_of(me)
-    before = here.index(me) * share
-    shared = all(group.facts[other.index]["visible_gpus"] == group.facts[me.index]["visible_gpus"] for other in here)
-    first, per_device = group.agents.members.index(me) * share, config.hardware.ranks_per_device
+    gpus = group.facts[me.index]["visible_gpus"]
+    gpus_are_shared = all(group.facts[other.index]["visible_gpus"] == gpus for other in here)
+    first_rank = group.agents.members.index(me) * share
+    first_local_rank = here.index(me) * share
+    first_slot = first_local_rank if gpus_are_shared else 0
     return [
-        Place(first + i, before + i, share * len(here), ((before if shared else 0) + i) // per_device)
+        Place(
+            rank=first_rank + i,
+            local_rank=first_local_rank + i,
+            local_world_size=share * len(here),
+            device_index=(first_slot + i) // config.hardware.ranks_per_device,
+        )
         for i in range(share)
     ]
 
 
 def resolve_world_size(config: RunConfig, group: AgentGroup) -> int:
-    """`auto`: on GPUs one rank per place on those visible; on CPUs one per agent, and 2 where there is one agent."""
+    """Returns the number of ranks.
+
+    `auto` on GPUs is one rank per place on the visible GPUs. On CPUs it is one rank per agent, and
+    two ranks if there is only one agent.
+    """
     if config.world_size != "auto":
         return int(config.world_size)
     num_agents = len(group.agents.members)
     if config.hardware.device != "cuda":
         return max(2, num_agents)
-    shares = [
-        len(gpus_of_host(group, member)) * config.hardware.ranks_per_device // len(group.on_host_of(member))
-        for member in group.agents.members
-    ]
+    shares = []
+    for member in group.agents.members:
+        slots = len(gpus_of_host(group, member)) * config.hardware.ranks_per_device
+        shares.append(slots // len(group.on_host_of(member)))
     return int(max(1, min(shares)) * num_agents)
 
 
 def gpus_of_host(group: AgentGroup, member: AgentInfo) -> set[str]:
-    """All GPUs that the agents on a member's host see together."""
-    return {gpu for other in group.on_host_of(member) for gpu in group.facts[other.index]["visible_gpus"]}
+    """Returns all GPUs that the agents on a member's host see together."""
+    here = group.on_host_of(member)
+    return set().union(*(group.facts[other.index]["visible_gpus"] for other in here))
 
 
 def missing_gpus(config: RunConfig, group: AgentGroup, share: int) -> str:
-    """Why a point cannot have the GPUs it asks for; "" where it can, or asks for none."""
+    """Returns why a point lacks the GPUs that it asks for; "" if it has them or asks for none."""
     if config.hardware.device != "cuda":
         return ""
     for member in group.agents.members:
         ranks = share * len(group.on_host_of(member))
-        needed, there = -(-ranks // config.hardware.ranks_per_device), len(gpus_of_host(group, member))
-        if needed > there:
-            return f"needs {needed} GPUs for {ranks} ranks on {member.host}, {there} visible"
+        needed = math.ceil(ranks / config.hardware.ranks_per_device)
+        visible = len(gpus_of_host(group, member))
+        if needed > visible:
+            return f"needs {needed} GPUs for {ranks} ranks on {member.host}, {visible} visible"
     return ""
 
 
 def cores_per_rank(group: AgentGroup, share: int) -> float:
-    """What each rank has of its host's cores where all share them equally; of the scantiest host."""
+    """Returns each rank's equal share of its host's cores, on the host with the smallest share."""
     shares = []
     for member in group.agents.members:
         here = group.on_host_of(member)
         usable = [group.facts[other.index]["available_cores"] for other in here]
-        together = {core for other in here for core in other.cores}
-        bound = any(set(other.cores) != together for other in here)  # a launcher gave each agent cores of its own
+        together: set[int] = set().union(*(other.cores for other in here))
+        # The cores of agents differ if a launcher gave each agent cores of its own.
+        bound = any(set(other.cores) != together for other in here)
         cores = min(sum(usable), len(together)) if bound else min(usable)
         shares.append(cores / max(1, share * len(here)))
     return float(min(shares))
 
 
 def rank_environment(config: RunConfig, place: Place, layout: Placement) -> dict[str, str]:
-    """The environment of one rank: the backend's own variables, threads, and the names that torchrun uses."""
-    factor, sharers = layout.slowdown[place.rank], config.hardware.ranks_per_device
+    """Returns the environment of one rank.
+
+    It holds the share of a GPU, the backend's own variables, the number of threads and the names
+    that torchrun uses.
+    """
+    share = {}
+    if by_mps(config, layout.slowdown):
+        factor = layout.slowdown[place.rank]
+        share = mps.share_environment(factor, config.hardware.ranks_per_device)
     return {
-        **(mps.share_environment(factor, sharers) if by_mps(config, layout.slowdown) else {}),
+        **share,
         **config.backend.env,
         "OMP_NUM_THREADS": str(layout.threads),
         "RANK": str(place.rank),

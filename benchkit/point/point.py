@@ -1,4 +1,4 @@
-"""One point of a sweep as it is handed to whoever runs it: an agent here, or a job of Slurm's."""
+"""One point of a sweep, as handed to an agent here or to a Slurm job."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -18,10 +18,12 @@ class Point:
     """One point of a sweep.
 
     Attributes:
+        config: the typed configuration of this point.
         folder: where its record goes.
-        overrides: as the record stores them.
-        num_agents: agents that will run it, where a launcher starts them.
-        resumed_with: software and hosts that differ from those the sweep began with, as [then, now] by name.
+        overrides: its overrides, as the record stores them.
+        num_agents: number of agents that will run it, if a launcher starts them.
+        resumed_with: software and hosts that differ from those at the start of the sweep, as
+            [then, now] by name.
     """
 
     config: RunConfig
@@ -31,14 +33,15 @@ class Point:
     resumed_with: dict[str, list[str]] = field(default_factory=dict)
 
     def unplaced(self) -> Placement:
-        """Its ranks as far as they are known before anybody runs them."""
-        given = self.config.world_size
-        world_size = max(2, self.num_agents) if given == "auto" else int(given)
-        threads = 1 if self.config.threads_per_rank == "auto" else int(self.config.threads_per_rank)
-        nobody = [{"host": "nowhere", "ranks": []}] * self.num_agents
-        return Placement(world_size, threads, 1.0, factors(self.config, world_size), [], nobody)
+        """Returns its placement as far as it is known before any agent runs it."""
+        config = self.config
+        auto_size = config.world_size == "auto"
+        world_size = max(2, self.num_agents) if auto_size else int(config.world_size)
+        threads = 1 if config.threads_per_rank == "auto" else int(config.threads_per_rank)
+        agents = [{"host": "nowhere", "ranks": []}] * self.num_agents
+        return Placement(world_size, threads, 1.0, factors(config, world_size), [], agents)
 
     def record(self) -> dict[str, Any] | None:
-        """Its record as far as there is one that can be read and says what became of the point."""
+        """Returns its record; None if it is missing, unreadable or lacks the keys of a point."""
         found = record.read_in(self.folder)
         return found if found and {"status", "agents", "config", "cases"} <= found.keys() else None

@@ -1,4 +1,4 @@
-"""A point's record as its agent begins and stores it, on a disk that may be full or may have become read-only."""
+"""A point's record as its agent begins and stores it, even on a disk that is full or read-only."""
 
 import contextlib
 import datetime
@@ -20,10 +20,9 @@ RETRY_AFTER_S = (0.1, 1.0, 3.0)
 
 
 def set_aside(folder: Path) -> int:
-    """Renames what an earlier attempt at a point left in its folder, and returns the number of the next attempt."""
-    numbers = [
-        int(found[1]) for path in folder.glob("attempt_*.json") if (found := re.match(r"attempt_(\d+)\.", path.name))
-    ]
+    """Renames the files of an earlier attempt at a point; returns the number of the next one."""
+    names = [re.match(r"attempt_(\d+)\.", path.name) for path in folder.glob("attempt_*.json")]
+    numbers = [int(name[1]) for name in names if name]
     number = 1 + max(numbers, default=0)
     if not (folder / record.FILE_NAME).exists():
         return number
@@ -31,16 +30,17 @@ def set_aside(folder: Path) -> int:
     for path in list(folder.glob("*rank_*")):  # logs and traces
         if not path.name.startswith("attempt_"):
             path.rename(folder / f"{prefix}_{path.name}")
-    (folder / record.FILE_NAME).rename(folder / f"{prefix}.json")  # the last: where it is, all have been renamed
+    # The record goes last: once it has its new name, so have all other files.
+    (folder / record.FILE_NAME).rename(folder / f"{prefix}.json")
     return number + 1
 
 
 def store(result: dict[str, Any], folder: Path) -> None:
-    """Writes a record, in a folder that may be gone, and tries again for some seconds where that fails.
+    """Writes a record to a folder that may be gone; on failure it retries for some seconds.
 
     Raises:
-        OSError: it cannot be written.
-        TypeError: it holds a value that JSON lacks.
+        OSError: the record cannot be written.
+        TypeError: the record holds a value that JSON lacks.
     """
     for pause_s in RETRY_AFTER_S:
         try:
@@ -53,31 +53,36 @@ def store(result: dict[str, Any], folder: Path) -> None:
 
 
 def keep_elsewhere(result: dict[str, Any]) -> Path | None:
-    """Writes a record that its folder does not take to the folder for temporary files; None where that fails too."""
+    """Writes a record to a new temporary folder; returns its path, or None if that fails too."""
     with contextlib.suppress(OSError):
         return record.write(result, Path(tempfile.mkdtemp(prefix="benchkit-record-")))
     return None
 
 
 def save(result: dict[str, Any], folder: Path, group: AgentGroup) -> str:
-    """Writes the record, on agent 0; returns "", or why it cannot be written and where it is kept instead."""
+    """Writes the record on agent 0.
+
+    Returns:
+        "" on success; else why the record cannot be written and where it is kept instead.
+    """
     if not group.agents.first:
         return ""
     try:
         store(result, folder)
     except TypeError as error:  # a value that JSON lacks: the point's own fault
         result |= {"status": "error", "error": error_report(f"cannot be stored as JSON: {error}")}
-        for name in ("cases", "warnings", "slowdown", "phases_s"):  # all that the ranks had a say in
+        for name in ("cases", "warnings", "slowdown", "phases_s"):  # all that ranks contribute to
             result[name] = type(result[name])()
         return save(result, folder, group)
     except OSError as error:
         kept = keep_elsewhere(result)
-        return f"{folder}: record not written: {error.strerror or error}" + (f"; it is in {kept}" if kept else "")
+        where = f"; it is in {kept}" if kept else ""
+        return f"{folder}: record not written: {error.strerror or error}{where}"
     return ""
 
 
 def new_record(point: Point, plan: Placement) -> dict[str, Any]:
-    """The record as it stands before anything has run."""
+    """Returns the record as it stands before any rank runs."""
     config = point.config
     plain = as_dict(config)
     return {

@@ -5,8 +5,8 @@ from types import SimpleNamespace
 import pytest
 
 from benchkit import record
-from benchkit.point import agents, run
-from benchkit.point import outcome as verdict
+from benchkit.point import agents, local_ranks, run
+from benchkit.point.outcome import classify, durations, failure_status, placed
 from benchkit.point.placement import place_ranks
 from benchkit.point.point import Point
 from launch.agents.clock_sync import Offset
@@ -33,11 +33,11 @@ from tests.support.configs import agent_group, config
     ],
 )
 def test_failures_have_their_words(failure, status):
-    assert verdict.failure_status(failure) == status
+    assert failure_status(failure) == status
 
 
 def test_phases_last_until_the_next_begins():
-    assert verdict.durations({"spawn": 1.0, "init": 1.5, "": 4.0}) == {"spawn": 0.5, "init": 2.5}
+    assert durations({"spawn": 1.0, "init": 1.5, "": 4.0}) == {"spawn": 0.5, "init": 2.5}
 
 
 def told(*failures, out_of_memory=False):
@@ -46,31 +46,31 @@ def told(*failures, out_of_memory=False):
 
 def test_a_kill_while_the_kernel_ran_out_of_memory_is_oom():
     killed = Failure(1, "signal", "killed by SIGKILL", signal=signal.SIGKILL)
-    assert verdict.report(None, told(killed, out_of_memory=True), 0.0)["status"] == "oom"
-    assert verdict.report(None, told(killed), 0.0)["status"] == "crash"
+    assert classify(None, told(killed, out_of_memory=True), 0.0)["status"] == "oom"
+    assert classify(None, told(killed), 0.0)["status"] == "crash"
     segfault = Failure(1, "signal", "killed by SIGSEGV", signal=signal.SIGSEGV)
-    assert verdict.report(None, told(segfault, out_of_memory=True), 0.0)["status"] == "crash"
+    assert classify(None, told(segfault, out_of_memory=True), 0.0)["status"] == "crash"
 
 
 def test_memory_that_another_host_lacks_does_not_explain_a_kill():
     killed = Failure(1, "signal", "killed by SIGKILL", signal=signal.SIGKILL, host="n1")
     raised = Failure(2, "exception", "connection closed", host="n2", raised_at=1.0)
     both = [*told(killed), *told(raised, out_of_memory=True)]
-    report = verdict.report(None, both, 0.0)
+    report = classify(None, both, 0.0)
     assert (report["status"], report["error"]["rank"], report["error"]["host"]) == ("crash", 1, "n1")
 
 
 def test_the_first_exception_of_all_hosts_is_the_cause_by_one_clock():
-    later = verdict.placed(Failure(0, "exception", "connection closed", raised_at=50.0), "n1", Offset())
-    first = verdict.placed(Failure(3, "exception", "deliberate", raised_at=1000.0), "n2", Offset(at_s=-951.0))
-    report = verdict.report(None, told(later, None, first), 0.0)
+    later = placed(Failure(0, "exception", "connection closed", raised_at=50.0), "n1", Offset())
+    first = placed(Failure(3, "exception", "deliberate", raised_at=1000.0), "n2", Offset(at_s=-951.0))
+    report = classify(None, told(later, None, first), 0.0)
     assert (report["error"]["rank"], report["error"]["host"]) == (3, "n2")
 
 
 def test_time_outs_of_all_hosts_become_one_that_names_the_culprit():
     waits = Failure(None, "timeout", "no end within 5 s: rank 0 in all_reduce", host="n1", traceback="a")
     hangs = Failure(1, "timeout", "no end within 5 s: rank 1 in step", host="n2", traceback="b")
-    error = verdict.report(None, told(waits, hangs), 0.0)["error"]
+    error = classify(None, told(waits, hangs), 0.0)["error"]
     assert (error["rank"], error["host"]) == (1, "n2")
     assert error["message"] == "no end within 5 s: rank 0 in all_reduce, rank 1 in step"
 
@@ -79,7 +79,7 @@ def test_what_fails_in_the_agent_itself_is_a_record_too(tmp_path, monkeypatch):
     def no_more_processes(*_, **__):
         raise BlockingIOError("Resource temporarily unavailable")
 
-    monkeypatch.setattr(run.start, "run_ranks", no_more_processes)
+    monkeypatch.setattr(local_ranks.start, "run_ranks", no_more_processes)
     result = run.run_point(Point(config(), tmp_path, []))
     assert result["status"] == "error"
     assert result["error"]["message"] == "the agent failed: Resource temporarily unavailable"
@@ -102,7 +102,7 @@ def test_waiting_for_the_host_is_a_phase_and_no_part_of_the_total(tmp_path, monk
         raise BlockingIOError("Resource temporarily unavailable")
 
     monkeypatch.setattr(agents.HostLock, "acquire", taken_for_an_hour)
-    monkeypatch.setattr(run.start, "run_ranks", ranks_for_a_minute)
+    monkeypatch.setattr(local_ranks.start, "run_ranks", ranks_for_a_minute)
     for module in (run, agents):
         monkeypatch.setattr(module, "time", SimpleNamespace(perf_counter=lambda: now_s[0]))
     phases = run.run_point(Point(config(), tmp_path, []))["phases_s"]
@@ -117,10 +117,10 @@ def test_shares_of_a_gpu_need_a_daemon_which_is_told_how_many_agents_the_host_ha
         asked.append((needed, agents_here))
         raise MpsUnavailable("none runs")
 
-    monkeypatch.setattr(run.mps, "daemon", refuse)
+    monkeypatch.setattr(local_ranks.mps, "daemon", refuse)
     wanted = config(device="cuda", world_size=3, ranks_per_device=2, start_method="spawn")
     wanted.hardware.slow_by = "mps"
     where = agent_group("n1", "n1", "n2", gpus=[["a"]] * 3)
-    outcome = run.fork_ranks(wanted, where, place_ranks(wanted, where), tmp_path, "", Offset())
+    outcome = local_ranks.fork_ranks(wanted, where, place_ranks(wanted, where), tmp_path, "", Offset())
     assert asked == [(True, 2)]
-    assert verdict.failure_status(outcome.failure) == "unavailable"
+    assert failure_status(outcome.failure) == "unavailable"
