@@ -1,4 +1,4 @@
-"""What an agent sends to the process of each rank. Knows no torch, which only ranks load."""
+"""What an agent sends to the process of each rank. Imports no torch, which only ranks load."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,7 +11,14 @@ from launch.agents.clock_sync import Offset
 
 @dataclass(frozen=True)
 class Place:
-    """Where one rank runs. `device_index` counts the GPUs that its agent sees."""
+    """Where one rank runs.
+
+    Attributes:
+        rank: its number among all ranks of the point.
+        local_rank: its number among the ranks on its host.
+        local_world_size: number of ranks on its host.
+        device_index: its GPU, counted among those that its agent sees.
+    """
 
     rank: int
     local_rank: int
@@ -21,7 +28,18 @@ class Place:
 
 @dataclass(frozen=True)
 class Assignment:
-    """One rank's part in one point."""
+    """One rank's part in one point.
+
+    Attributes:
+        config: the configuration of the point.
+        place: where this rank runs.
+        world_size: number of ranks of the point.
+        threads: number of threads of this rank.
+        slowdown: how many times slower each rank is to be, by rank.
+        rendezvous: where the ranks meet.
+        offset: offset of this host's clock to agent 0's.
+        folder: where the record goes.
+    """
 
     config: RunConfig
     place: Place
@@ -34,5 +52,9 @@ class Assignment:
 
 
 def by_mps(config: RunConfig, slowdown: Sequence[float]) -> bool:
-    """Whether ranks get shares of GPUs by MPS: where one is slowed, and where equal shares are asked for to compare."""
-    return config.hardware.device == "cuda" and (config.hardware.slow_by == "mps" or max(slowdown) > 1)
+    """Returns whether ranks get shares of GPUs by MPS.
+
+    They do if a rank is slowed down, and if `hardware.slow_by` asks for equal shares to compare.
+    """
+    on_gpus = config.hardware.device == "cuda"
+    return on_gpus and (config.hardware.slow_by == "mps" or max(slowdown) > 1)

@@ -1,4 +1,4 @@
-"""Which backends exist here, and how a rank joins its process group."""
+"""The backends of this torch build, and how a rank joins its process group."""
 
 import os
 from collections.abc import Callable, Iterator
@@ -15,7 +15,7 @@ from benchkit.rank.rendezvous import STORE_TIMEOUT, Rendezvous
 
 
 def require_built(name: str) -> None:
-    """Raises Unavailable where this torch build lacks the backend."""
+    """Raises Unavailable if this torch build lacks the backend."""
     if not dist.is_backend_available(name):
         raise Unavailable(f"torch {torch.__version__} here is built without {name}")
 
@@ -24,7 +24,7 @@ def join(config: RunConfig, place: Place, world_size: int, rendezvous: Rendezvou
     """Joins the process group of one point and returns this rank's device.
 
     Raises:
-        Unavailable: on all ranks alike, as require_built() does.
+        Unavailable: on all ranks alike, as in require_built().
     """
     require_built(config.backend.name)
     device = torch.device("cpu")
@@ -42,17 +42,31 @@ def join(config: RunConfig, place: Place, world_size: int, rendezvous: Rendezvou
 
 
 def group_timeout(config: RunConfig) -> timedelta:
-    """Longer than the point's: the agent ends what hangs, with a better message."""
+    """Returns the timeout of process groups.
+
+    It is longer than the point's timeout: the agent ends what hangs, with a better message.
+    """
     return timedelta(seconds=config.timeout_s + STORE_TIMEOUT.total_seconds())
 
 
 def side_group(
     name: str, device: torch.device, timeout: timedelta, first_reason: Callable[[str], str]
 ) -> dist.ProcessGroup | None:
-    """A group of all ranks over another backend, e.g. gloo or ucc/tl/cuda; None for `default`, the job's own.
+    """Makes a group of all ranks over another backend; all ranks call it together.
 
-    Called by all ranks alike. Raises Unavailable on all of them where one cannot have it: some backends say so at the
-    first collective only. first_reason: of all ranks' reasons the first that is not empty.
+    Some backends fail only at their first collective, so this function runs one.
+
+    Args:
+        name: a backend, for example gloo or ucc/tl/cuda, or `default` for the job's own.
+        device: the device whose tensors the group communicates.
+        timeout: the timeout of the group.
+        first_reason: takes this rank's reason and returns the first non-empty one of all ranks.
+
+    Returns:
+        The group; None for `default`.
+
+    Raises:
+        Unavailable: on all ranks, if one of them cannot have the group.
     """
     if name == "default":
         return None
@@ -76,13 +90,14 @@ def side_group(
 
 @contextmanager
 def only_over(layer: str) -> Iterator[None]:
-    """Within, UCC makes its connections over one transport layer, and a group shares none with groups over others.
+    """Restricts UCC's connections to one transport layer while the context lasts.
 
-    UCC reads this when a group makes its first call (ProcessGroupUCC.cpp).
+    A group made within shares no connections with groups over other layers. UCC reads these
+    variables when a group makes its first call (ProcessGroupUCC.cpp).
     """
-    chosen = {"UCC_CL_BASIC_TLS": layer, "TORCH_UCC_SHARED_COMM": "0"} if layer else {}
-    before = {name: os.environ.get(name) for name in chosen}
-    os.environ.update(chosen)
+    variables = {"UCC_CL_BASIC_TLS": layer, "TORCH_UCC_SHARED_COMM": "0"} if layer else {}
+    before = {name: os.environ.get(name) for name in variables}
+    os.environ.update(variables)
     try:
         yield
     finally:
@@ -94,5 +109,10 @@ def only_over(layer: str) -> Iterator[None]:
 
 
 def control_group(timeout: timedelta) -> dist.ProcessGroup | None:
-    """A group for barriers and samples on the CPU: the default group where that is gloo, else one beside it."""
-    return None if dist.get_backend() == "gloo" else dist.new_group(backend="gloo", timeout=timeout)
+    """Returns a group for barriers and samples on the CPU.
+
+    It is the default group (None) if that is gloo, else a new one beside it.
+    """
+    if dist.get_backend() == "gloo":
+        return None
+    return dist.new_group(backend="gloo", timeout=timeout)

@@ -1,4 +1,4 @@
-"""The ranks' control channel, beside what is measured."""
+"""The ranks' control channel, separate from what is measured."""
 
 from dataclasses import dataclass
 
@@ -10,7 +10,7 @@ from benchkit.api.gather import gather_json
 
 @dataclass(frozen=True)
 class Finding:
-    """Why a case is not ok, and which rank said so first."""
+    """Why a case is not ok, and the first rank that says so."""
 
     reason: str = ""
     rank: int | None = None
@@ -18,7 +18,7 @@ class Finding:
 
 @dataclass(frozen=True)
 class Group:
-    """The ranks' control channel: CPU tensors over gloo, whatever backend is measured."""
+    """The ranks' control channel: CPU tensors over gloo, whichever backend is measured."""
 
     handle: dist.ProcessGroup | None
     world_size: int
@@ -27,16 +27,21 @@ class Group:
         dist.barrier(group=self.handle)
 
     def exchange(self, values: list[float]) -> list[list[float]]:
-        """Every rank's list of numbers, in order of ranks."""
+        """Returns every rank's list of numbers, in order of ranks."""
         mine = torch.tensor(values, dtype=torch.float64)
         gathered = [torch.empty_like(mine) for _ in range(self.world_size)]
         dist.all_gather(gathered, mine, group=self.handle)
         return [row.tolist() for row in gathered]
 
     def first_reason(self, reasons: list[str]) -> list[Finding]:
-        """Per case, the first rank's reason that is not empty; the same on all ranks."""
-        columns = zip(*gather_json(reasons, self.handle), strict=True)
-        return [
-            next((Finding(reason, rank) for rank, reason in enumerate(column) if reason), Finding())
-            for column in columns
-        ]
+        """Returns the first non-empty reason of each case, by rank; the same on all ranks."""
+        by_case = zip(*gather_json(reasons, self.handle), strict=True)
+        return [first_finding(reasons_of_ranks) for reasons_of_ranks in by_case]
+
+
+def first_finding(reasons: tuple[str, ...]) -> Finding:
+    """Returns the first non-empty reason, given one reason per rank."""
+    for rank, reason in enumerate(reasons):
+        if reason:
+            return Finding(reason, rank)
+    return Finding()

@@ -1,4 +1,4 @@
-"""What one rank does with one point: join, build the cases, verify, measure, verify again, report."""
+"""What one rank does with one point: joins, builds the cases, verifies, measures and reports."""
 
 import functools
 from dataclasses import asdict, fields
@@ -15,16 +15,18 @@ from benchkit.api.schema import RunConfig
 from benchkit.measure.clocks import Clock, CudaClock, HostClock
 from benchkit.rank import backends
 from benchkit.rank.assignment import Assignment, by_mps
-from benchkit.rank.calibration import Prober, ThrottleController, calibrate
+from benchkit.rank.calibration import Slowdown, calibrate
 from benchkit.rank.control_group import Group
+from benchkit.rank.prober import Prober
 from benchkit.rank.profiling import record_traces, trace_file
 from benchkit.rank.run_cases import Stopwatch, run_cases
+from benchkit.rank.throttle_controller import ThrottleController
 from launch.agents.clock_sync import Offset
-from launch.slowdown.throttle import NoThrottle, make_throttle
+from launch.slowdown.throttle import NoThrottle, Throttle, make_throttle
 
 
 def run_rank(assignment: Assignment) -> dict[str, Any] | None:
-    """The body of a rank; rank 0 returns the cases as the record stores them, others None."""
+    """Runs one rank; rank 0 returns its report to the agent, other ranks return None."""
     stopwatch = Stopwatch()
     stopwatch.enter("init")
     torch.set_num_threads(assignment.threads)
@@ -32,8 +34,7 @@ def run_rank(assignment: Assignment) -> dict[str, Any] | None:
     device = backends.join(config, assignment.place, assignment.world_size, assignment.rendezvous)
     group = Group(backends.control_group(backends.group_timeout(config)), assignment.world_size)
     clock = make_clock(device, assignment.offset)
-    controller, worst = make_controller(assignment), max(assignment.slowdown)
-    prober = Prober(assignment.place.rank, controller, worst, clock, group, config.measure.probe_seconds)
+    prober = make_prober(assignment, clock, group)
     slowdown = None
     if max(assignment.slowdown) > 1 or by_mps(config, assignment.slowdown):
         stopwatch.enter("calibrate")
@@ -46,33 +47,64 @@ def run_rank(assignment: Assignment) -> dict[str, Any] | None:
         reports = run_cases(cases, config, clock, group, stopwatch, prober.controller)
     if config.profile:
         stopwatch.enter("profile")
-        measured = [case for case, report in zip(cases, reports, strict=True) if report["status"] == "ok"]
-        path = trace_file(assignment.folder, assignment.place.rank)
+        pairs = zip(cases, reports, strict=True)
+        measured = [case for case, report in pairs if report["status"] == "ok"]
+        path = trace_file(assignment.folder, rank.index)
         record_traces(measured, group.barrier, prober.controller, device, path)
     stopwatch.enter("exit")
-    group.barrier()  # then the process ends: destroying a gloo group takes another 20 ms, and nothing outlives it
-    if assignment.place.rank:
+    # The process ends after this barrier and nothing outlives it. Destroying a gloo group would
+    # take another 20 ms.
+    group.barrier()
+    if rank.index:
         return None
     return {
         "cases": reports,
         "clock": clock.name,
         "began_s": stopwatch.began_s,
         "slowdown": slowdown.as_dict() if slowdown else None,
-        "warnings": [
-            *(slowdown.warnings() if slowdown else []),
-            *(warning for case in cases for warning in case.warnings),
-        ],
+        "warnings": collect_warnings(slowdown, cases),
     }
 
 
-def describe_rank(assignment: Assignment, device: torch.device, group: Group, prober: Prober) -> Rank:
-    """What the suite may know; all ranks together."""
-    config, place = assignment.config, assignment.place
+def collect_warnings(slowdown: Slowdown | None, cases: list[Case]) -> list[str]:
+    """Returns the warnings of the calibration, if there was one, and those of all cases."""
+    warnings = slowdown.warnings() if slowdown else []
+    for case in cases:
+        warnings += case.warnings
+    return warnings
+
+
+def make_prober(assignment: Assignment, clock: Clock, group: Group) -> Prober:
+    """Returns the prober of this rank, with its throttle not yet applied."""
+    return Prober(
+        rank=assignment.place.rank,
+        controller=make_controller(assignment),
+        worst=max(assignment.slowdown),
+        clock=clock,
+        peers=group,
+        budget_s=assignment.config.measure.probe_seconds,
+    )
+
+
+def describe_rank(
+    assignment: Assignment, device: torch.device, group: Group, prober: Prober
+) -> Rank:
+    """Returns what the suite may know of this rank; all ranks call this together."""
+    config = assignment.config
+    place = assignment.place
+    timeout = backends.group_timeout(config)
     on_device = config.hardware.ranks_per_device if device.type == "cuda" else 1
     sharers = on_device if device.type == "cuda" else place.local_world_size
-    first_reason = lambda reason: group.first_reason([reason])[0].reason  # noqa: E731
-    side_group = lambda name: backends.side_group(name, device, backends.group_timeout(config), first_reason)  # noqa: E731
-    memory = group.exchange([float(available_bytes(device)), float(sharers)])  # alike on all ranks, to decide alike
+
+    def first_reason(reason: str) -> str:
+        return group.first_reason([reason])[0].reason
+
+    @functools.cache
+    def side_group(name: str) -> dist.ProcessGroup | None:
+        return backends.side_group(name, device, timeout, first_reason)
+
+    # All ranks exchange their values so that they decide alike.
+    memory = group.exchange([float(available_bytes(device)), float(sharers)])
     return Rank(
         index=place.rank,
         world_size=assignment.world_size,
@@ -83,22 +115,30 @@ def describe_rank(assignment: Assignment, device: torch.device, group: Group, pr
         memory=PeakMemory(device),
         shares=tuple(100 / on_device / factor for factor in assignment.slowdown),
         seconds_of=prober.seconds_of,
-        group=functools.cache(side_group),
+        group=side_group,
     )
 
 
 def make_controller(assignment: Assignment) -> ThrottleController:
-    """This rank's throttle, not yet applied."""
-    config, slowdown = assignment.config, assignment.slowdown
+    """Returns the controller of this rank's throttle, which is not yet applied."""
+    hardware = assignment.config.hardware
+    slowdown = assignment.slowdown
     factor = slowdown[assignment.place.rank]
-    if by_mps(config, slowdown):  # where nobody is slowed there is nothing to let go of
-        return ThrottleController(NoThrottle("mps", switchable=max(slowdown) == 1), factor, factor)
-    throttle = make_throttle(config.hardware.slow_by, assignment.threads, factor) if factor > 1 else NoThrottle()
+    throttle: Throttle = NoThrottle()
+    if by_mps(assignment.config, slowdown):
+        # If no rank is slowed down, there is nothing to release: the throttle counts as switchable.
+        throttle = NoThrottle("mps", switchable=max(slowdown) == 1)
+    elif factor > 1:
+        throttle = make_throttle(hardware.slow_by, assignment.threads, factor)
     return ThrottleController(throttle, factor, factor)
 
 
 def make_clock(device: torch.device, offset: Offset) -> Clock:
-    """Events for a GPU, aligned by a tiny collective of the measured backend; the host's clock for a CPU."""
+    """Returns the clock that times calls on a device.
+
+    A CPU has the host's clock. A GPU has events that a tiny collective of the measured backend
+    aligns.
+    """
     if device.type == "cpu":
         return HostClock(offset.at)
     token = torch.zeros(1, device=device)
@@ -106,14 +146,21 @@ def make_clock(device: torch.device, offset: Offset) -> Clock:
 
 
 def require_sound(cases: list[Case], config: RunConfig) -> None:
-    """Raises ValueError where a suite returned no case, a label that is the name of a key or of a column, or a
-    reference between cases that leads nowhere."""
+    """Checks the cases that a suite returned.
+
+    Raises:
+        ValueError: there is no case, a label has the name of a key or of a column, or a reference
+            between cases leads nowhere.
+    """
     if not cases:
         raise ValueError(f"suite {config.suite} returned no case")
     taken = {item.name for item in fields(config)} | {"status", "device"}
     for case in cases:
         if clash := taken & set(case.labels):
-            raise ValueError(f"suite {config.suite}: a label cannot be named {min(clash)}, which is a key or a column")
+            raise ValueError(
+                f"suite {config.suite}: a label cannot be named {min(clash)}, "
+                "which is a key or a column"
+            )
     try:
         require_references(cases)
     except ValueError as error:
@@ -121,13 +168,19 @@ def require_sound(cases: list[Case], config: RunConfig) -> None:
 
 
 def require_references(cases: list[Case]) -> None:
-    """Raises ValueError where two cases have one name, or a case refers to one that is not in the list."""
+    """Checks the names of cases and their references to each other.
+
+    Raises:
+        ValueError: two cases have one name, or a case refers to a name that is not in the list.
+    """
     names = [case.name for case in cases if case.name]
     if twice := sorted({name for name in names if names.count(name) > 1}):
         raise ValueError(f"two cases are named {twice[0]}; allowed are names that differ")
     for case in cases:
-        wanted = {"against": case.against, **{f"parts.{role}": name for role, name in asdict(case.parts).items()}}
-        for where, name in wanted.items():
+        references = {"against": case.against}
+        references |= {f"parts.{role}": name for role, name in asdict(case.parts).items()}
+        for key, name in references.items():
             if name and name not in names:
                 known = ", ".join(names) or "none: no case has a name"
-                raise ValueError(f"case {case.name or dict(case.labels)}: {where}={name}: allowed are {known}")
+                label = case.name or dict(case.labels)
+                raise ValueError(f"case {label}: {key}={name}: allowed are {known}")

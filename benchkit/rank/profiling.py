@@ -1,4 +1,4 @@
-"""Traces of a few steps of each case, by torch.profiler: one file per rank, which Perfetto opens."""
+"""Traces of a few steps of each case by torch.profiler: one file per rank, which Perfetto opens."""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -8,12 +8,16 @@ from torch.profiler import ProfilerActivity, profile, record_function, schedule
 
 from benchkit.api.case import Case
 from benchkit.api.regions import marked_by
-from benchkit.rank.calibration import ThrottleController
+from benchkit.rank.throttle_controller import ThrottleController
 
-UNSEEN, WARM_UP, ACTIVE = 1, 1, 3
-"""Steps before the profiler is on, steps of each case that are traced as warm-up, and steps labelled as the case's."""
+UNSEEN = 1
+"""Steps before the profiler is on."""
+WARM_UP = 1
+"""Steps of each case that are traced as warm-up."""
+ACTIVE = 3
+"""Steps of each case that are labelled as the case's."""
 STEP = "step "
-"""Begins the label of a step; the case's labels follow. (analysis/commands/traces.py reads it.)"""
+"""Start of a step's label; the case's labels follow. (analysis/commands/traces.py reads it.)"""
 
 
 def trace_file(folder: Path, rank: int) -> Path:
@@ -21,23 +25,40 @@ def trace_file(folder: Path, rank: int) -> Path:
 
 
 def record_traces(
-    cases: Sequence[Case], barrier: Callable[[], None], controller: ThrottleController, device: torch.device, path: Path
+    cases: Sequence[Case],
+    barrier: Callable[[], None],
+    controller: ThrottleController,
+    device: torch.device,
+    path: Path,
 ) -> None:
-    """Runs each case WARM_UP + ACTIVE times and writes what they did; all ranks together, after measuring."""
+    """Runs each case WARM_UP + ACTIVE times and writes a trace; all ranks together.
+
+    This happens after the cases were measured.
+
+    Args:
+        cases: what to run; without cases no trace is written.
+        barrier: waits for all ranks, before each step.
+        controller: this rank's throttle, applied for the cases that are slowed down.
+        device: the device whose work is traced beside that of the CPU.
+        path: the file to write.
+    """
     if not cases:
         return
-    activities = [ProfilerActivity.CPU] + ([ProfilerActivity.CUDA] if device.type == "cuda" else [])
-    steps = schedule(wait=UNSEEN, warmup=WARM_UP, active=(WARM_UP + ACTIVE) * len(cases))
-    save = lambda profiler: profiler.export_chrome_trace(str(path))  # noqa: E731
-    planned = [(cases[0], "warm-up")] * (UNSEEN + WARM_UP)
-    for case in cases:
-        label = STEP + " ".join(f"{name}={value}" for name, value in case.labels.items())
-        planned += [(case, "warm-up")] * WARM_UP + [(case, label)] * ACTIVE
+    activities = [ProfilerActivity.CPU]
+    if device.type == "cuda":
+        activities.append(ProfilerActivity.CUDA)
+    steps = plan_steps(cases)
+    traced_steps = (WARM_UP + ACTIVE) * len(cases)
     with (
-        profile(activities=activities, schedule=steps, on_trace_ready=save, record_shapes=True) as profiler,
+        profile(
+            activities=activities,
+            schedule=schedule(wait=UNSEEN, warmup=WARM_UP, active=traced_steps),
+            on_trace_ready=lambda profiler: profiler.export_chrome_trace(str(path)),
+            record_shapes=True,
+        ) as profiler,
         marked_by(record_function),
     ):
-        for case, label in planned:
+        for case, label in steps:
             controller.set_for(case.unslowed)
             case.reset()
             barrier()
@@ -47,3 +68,12 @@ def record_traces(
                     torch.cuda.synchronize(device)
             profiler.step()
     controller.release()
+
+
+def plan_steps(cases: Sequence[Case]) -> list[tuple[Case, str]]:
+    """Returns the steps of all cases in order, each with the label of its trace."""
+    steps = [(cases[0], "warm-up")] * (UNSEEN + WARM_UP)
+    for case in cases:
+        label = STEP + " ".join(f"{name}={value}" for name, value in case.labels.items())
+        steps += [(case, "warm-up")] * WARM_UP + [(case, label)] * ACTIVE
+    return steps

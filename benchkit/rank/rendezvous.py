@@ -1,4 +1,4 @@
-"""Where the ranks of one point find each other: a private file on one host, agent 0's TCPStore across hosts."""
+"""Where the ranks of one point meet: a private file on one host, else agent 0's TCPStore."""
 
 import functools
 import os
@@ -22,14 +22,15 @@ LOOPBACK_INTERFACE = Path("/sys/class/net/lo")
 class Rendezvous:
     """Where the ranks of one point meet.
 
-    On one host that is a file that only our user can open: no other user can join or mislead the ranks. Ranks on
-    several hosts meet in agent 0's TCPStore, which knows no password: whoever reaches its port is trusted.
+    On one host they meet by a file that only our user can open, so no other user can join or
+    mislead them. On several hosts they meet in agent 0's TCPStore. It has no password: every
+    process that reaches its port is trusted.
 
     Attributes:
-        file: a path, on one host; else "".
+        prefix: prefix of this point's keys.
+        file: path of the file, on one host; else "".
         host: agent 0's host as this agent reaches it.
-        port: of agent 0's store.
-        prefix: of this point's keys.
+        port: port of agent 0's store.
     """
 
     prefix: str
@@ -38,7 +39,7 @@ class Rendezvous:
     port: int = 0
 
     def store(self) -> "dist.Store":
-        """Opens the store, in a rank."""
+        """Opens the store in a rank."""
         import torch.distributed as dist
 
         if self.file:
@@ -49,45 +50,58 @@ class Rendezvous:
         return dist.PrefixStore(self.prefix, shared)
 
     def environment(self) -> dict[str, str]:
-        """What ranks on one host need: the file, and that gloo listens on loopback, out of the network's reach."""
+        """Returns the environment variables that ranks on one host need.
+
+        They name the file, and make gloo listen on loopback, out of the network's reach.
+        """
         if not self.file:
             return {}
-        chosen = GLOO_INTERFACE in os.environ or not LOOPBACK_INTERFACE.exists()
-        return {MEETING_FILE: self.file} | ({} if chosen else {GLOO_INTERFACE: LOOPBACK_INTERFACE.name})
+        variables = {MEETING_FILE: self.file}
+        if GLOO_INTERFACE not in os.environ and LOOPBACK_INTERFACE.exists():
+            variables[GLOO_INTERFACE] = LOOPBACK_INTERFACE.name
+        return variables
 
 
 @dataclass(frozen=True)
 class MemoryFile:
-    """A file that lies in agent 0's memory and has no name: it goes with agent 0, however that ends.
+    """A nameless file in agent 0's memory, which disappears with agent 0, however that ends.
 
-    The kernel lets those open it who may trace agent 0: processes of its own user, and root's.
+    The kernel lets a process open it that may trace agent 0: those of the same user, and root's.
+
+    Attributes:
+        path: path below /proc by which other processes open it.
+        inode: inode of the file, which tells it from another file with that path.
     """
 
     path: str
     inode: int
 
     def can_be_opened(self) -> bool:
-        """Whether the path leads to the file here; it does not on another host, or among other process numbers."""
+        """Returns whether the path leads to the file here.
+
+        It does not on another host or in another PID namespace.
+        """
         try:
-            return os.stat(self.path).st_ino == self.inode and os.access(self.path, os.R_OK | os.W_OK)
+            same_file = os.stat(self.path).st_ino == self.inode
+            return same_file and os.access(self.path, os.R_OK | os.W_OK)
         except OSError:
             return False
 
     def clear(self) -> None:
-        """Removes its content, once no rank of the point lives."""
+        """Removes its content, once no rank of the point is alive."""
         os.truncate(self.path, 0)
 
 
 @functools.cache
 def memory_file() -> MemoryFile:
-    """Agent 0's file, for all points of its sweep."""
+    """Returns agent 0's file, for all points of its sweep."""
     descriptor = os.memfd_create("benchkit-ranks-meet")
     return MemoryFile(f"/proc/{os.getpid()}/fd/{descriptor}", os.fstat(descriptor).st_ino)
 
 
 @functools.cache
 def tcp_store() -> "dist.TCPStore":
-    """Agent 0's store, on a port that the system chose."""
+    """Returns agent 0's store, on a port that the system chose."""
     import torch.distributed as dist
 
     return dist.TCPStore(LOOPBACK, 0, is_master=True, wait_for_workers=False)

@@ -8,9 +8,11 @@ import torch
 from benchkit.api.case import Case
 from benchkit.point.placement import Place
 from benchkit.rank.assignment import Assignment
-from benchkit.rank.calibration import TURNS, Prober, Slowdown, ThrottleController, calibrate
+from benchkit.rank.calibration import Slowdown, calibrate
 from benchkit.rank.main import make_controller
+from benchkit.rank.prober import TURNS, Prober
 from benchkit.rank.run_cases import stays_slowed
+from benchkit.rank.throttle_controller import ThrottleController
 from launch.slowdown.throttle import NoThrottle
 from tests.support.configs import config
 from tests.support.fakes import FakeClock
