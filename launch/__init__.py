@@ -1,1 +1,1 @@
-"""Brings ranks to life, watches them and puts them to rest. Knows nothing of benchmarks."""
+"""Starts ranks, watches them and ends them. Knows nothing about benchmarks."""

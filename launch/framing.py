@@ -1,7 +1,7 @@
-"""Messages that arrive in pieces: a length of eight bytes, then so many bytes.
+"""Messages that arrive in pieces: a length of eight bytes, followed by that many bytes.
 
-A reader takes what is there and never waits for the rest, so that a writer that stops in the
-middle of a message delays nothing else.
+A reader takes the bytes that have arrived and never waits for the rest. Therefore a writer that
+stops in the middle of a message delays nothing else.
 """
 
 import os
@@ -15,15 +15,15 @@ REPORT_BYTES = 1 << 30
 
 
 def framed(message: bytes) -> bytes:
-    """A message as it is sent."""
+    """Returns a message with its length before it, as it is sent."""
     return HEAD.pack(len(message)) + message
 
 
 class Pieces:
-    """Puts the messages together that arrive at a non-blocking connection.
+    """Assembles the messages that arrive at a non-blocking connection.
 
-    It never reads beyond the message that it collects: what follows stays in the kernel, where
-    select sees it.
+    It never reads beyond the current message: what follows stays in the kernel, where select sees
+    it.
     """
 
     def __init__(self, source: Connection) -> None:
@@ -33,14 +33,22 @@ class Pieces:
 
     @property
     def begun(self) -> bool:
-        """Whether a part of a message is here, and the rest is not."""
+        """Whether a message has arrived in part only."""
         return bool(self._held) or self._length is not None
 
     def take(self, limit: int) -> bytes | None:
-        """The message that has become complete; None where more of it must come.
+        """Takes the bytes that have arrived.
 
-        Raises EOFError at the end of the stream, ValueError where a message is longer than
-        `limit` bytes, and OSError as the kernel does.
+        Args:
+            limit: the longest message allowed, in bytes.
+
+        Returns:
+            The message, once it is complete; None if more of it must arrive.
+
+        Raises:
+            EOFError: the stream has ended.
+            ValueError: a message is longer than `limit`.
+            OSError: the kernel cannot read from the connection.
         """
         while True:
             missing = (HEAD.size if self._length is None else self._length) - len(self._held)

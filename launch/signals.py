@@ -1,4 +1,4 @@
-"""Being told to stop, by a signal to this process or by another agent that was; handled as Ctrl-C is."""
+"""Requests to stop, by a signal to this process or to another agent; handled like Ctrl-C."""
 
 import contextlib
 import functools
@@ -14,9 +14,17 @@ STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR2)
 
 
 class StopRequested(KeyboardInterrupt):
-    """We were told to stop. `status`: the word for the point that it met; `relayed`: by another agent."""
+    """A signal asked this run to stop.
 
-    def __init__(self, number: int, status: str = "interrupted", why: str = "", relayed: bool = False) -> None:
+    Attributes:
+        number: number of the signal.
+        status: status of the point that the request interrupts.
+        relayed: whether another agent passed the request on.
+    """
+
+    def __init__(
+        self, number: int, status: str = "interrupted", why: str = "", relayed: bool = False
+    ) -> None:
         super().__init__(why or f"stopped by {signal.Signals(number).name}")
         self.number = number
         self.status = status
@@ -24,15 +32,17 @@ class StopRequested(KeyboardInterrupt):
 
 
 def to_stop_request(error: KeyboardInterrupt) -> StopRequested:
-    """A KeyboardInterrupt of Python's own, as from Ctrl-C, in our words."""
-    return error if isinstance(error, StopRequested) else StopRequested(signal.SIGINT, why="stopped by Ctrl-C")
+    """Returns a KeyboardInterrupt, such as Python's own from Ctrl-C, as a StopRequested."""
+    if isinstance(error, StopRequested):
+        return error
+    return StopRequested(signal.SIGINT, why="stopped by Ctrl-C")
 
 
 def handle(numbers: Iterable[int], handler: Callable[[int, Any], Any]) -> None:
     """Installs a handler for signals, except for those that are ignored.
 
-    `nohup` makes a process ignore SIGHUP, and a shell without job control SIGINT what it starts in
-    the background: such a process must go on.
+    `nohup` makes a process ignore SIGHUP. A shell without job control makes the processes that it
+    starts in the background ignore SIGINT. Such a process must go on.
     """
     for number in numbers:
         if signal.getsignal(number) is not signal.SIG_IGN:
@@ -40,23 +50,29 @@ def handle(numbers: Iterable[int], handler: Callable[[int, Any], Any]) -> None:
 
 
 def ignore_signals() -> None:
-    """From now on further signals change nothing: launchers send several, and the first is being written down."""
+    """Ignores further signals to stop from now on.
+
+    Launchers send several, and the first one is being recorded.
+    """
     for number in STOPPING:
         signal.signal(number, signal.SIG_IGN)
 
 
 @contextlib.contextmanager
 def defer_signals() -> Iterator[None]:
-    """Holds signals back while something must be done to its end.
+    """Defers signals to stop until the end of work that must be complete.
 
-    They are blocked, which processes started meanwhile inherit; and since the kernel may hand them to a thread of some
-    library, which blocks nothing, the handlers do no more than note them.
+    The signals are blocked, which processes started meanwhile inherit. The kernel may still deliver
+    them to a library's thread, which blocks nothing. Therefore the handlers meanwhile only note
+    them.
     """
     noted: list[int] = []
     before = signal.pthread_sigmask(signal.SIG_BLOCK, STOPPING)
-    handlers = {number: handler for number in STOPPING if callable(handler := signal.getsignal(number))}
-    if threading.current_thread() is not threading.main_thread():
-        handlers.clear()  # it alone runs handlers
+    handlers: dict[signal.Signals, Any] = {}
+    if threading.current_thread() is threading.main_thread():  # only this thread runs handlers
+        for number in STOPPING:
+            if callable(handler := signal.getsignal(number)):
+                handlers[number] = handler
     for number in handlers:
         signal.signal(number, lambda number, frame: noted.append(number))
     try:
@@ -70,10 +86,17 @@ def defer_signals() -> Iterator[None]:
 
 
 def wait_for(things: Sequence[Any], timeout_s: float | None = None) -> list[Any]:
-    """multiprocessing.connection.wait that every signal ends, so that its handler can raise.
+    """Waits like multiprocessing.connection.wait, and wakes up for handlers of signals to run.
 
-    The kernel may hand a signal to a thread of some library (BLAS, TCPStore): Python notes it, and its main thread,
-    which alone runs handlers, would sleep on.
+    The kernel may deliver a signal to a library's thread (BLAS, TCPStore). Python then notes it,
+    but its main thread, the only one that runs handlers, would stay asleep.
+
+    Args:
+        things: the connections to wait for.
+        timeout_s: how long to wait, in seconds; None for no limit.
+
+    Returns:
+        Those that are ready; none after the timeout.
     """
     if threading.current_thread() is not threading.main_thread():
         return connection.wait(things, timeout_s)
@@ -88,8 +111,8 @@ def wait_for(things: Sequence[Any], timeout_s: float | None = None) -> list[Any]
 
 @functools.cache
 def arrivals() -> socket.socket:
-    """Becomes readable whenever a signal with a handler of Python's comes to this process."""
-    here, there = socket.socketpair()
-    there.setblocking(False)
-    signal.set_wakeup_fd(there.detach(), warn_on_full_buffer=False)
-    return here
+    """Returns a socket that becomes readable when a signal with a Python handler arrives."""
+    reader, writer = socket.socketpair()
+    writer.setblocking(False)
+    signal.set_wakeup_fd(writer.detach(), warn_on_full_buffer=False)
+    return reader

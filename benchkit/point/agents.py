@@ -118,7 +118,7 @@ class AgentGroup:
         """Takes this host's lock.
 
         Returns:
-            None if the lock is taken; else the reason, and whether its holder is our own user.
+            None on success; else the reason, and whether our own user holds the lock.
         """
         me = self.agents.me
 

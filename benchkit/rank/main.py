@@ -1,4 +1,4 @@
-"""What one rank does with one point: joins, builds the cases, verifies, measures and reports."""
+"""What one rank does: joins, builds the cases, verifies, measures, verifies again and reports."""
 
 import functools
 from dataclasses import asdict, fields

@@ -31,9 +31,7 @@ def record_traces(
     device: torch.device,
     path: Path,
 ) -> None:
-    """Runs each case WARM_UP + ACTIVE times and writes a trace; all ranks together.
-
-    This happens after the cases were measured.
+    """Traces WARM_UP + ACTIVE steps of each case, after measuring, on all ranks together.
 
     Args:
         cases: what to run; without cases no trace is written.
@@ -62,12 +60,17 @@ def record_traces(
             controller.set_for(case.unslowed)
             case.reset()
             barrier()
-            with record_function(label):
-                case.step()
-                if device.type == "cuda":
-                    torch.cuda.synchronize(device)
+            run_step(case, label, device)
             profiler.step()
     controller.release()
+
+
+def run_step(case: Case, label: str, device: torch.device) -> None:
+    """Runs one step under a label that lasts until the device has done the work."""
+    with record_function(label):
+        case.step()
+        if device.type == "cuda":
+            torch.cuda.synchronize(device)
 
 
 def plan_steps(cases: Sequence[Case]) -> list[tuple[Case, str]]:

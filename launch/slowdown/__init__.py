@@ -1,1 +1,1 @@
-"""Makes a process slower than its machine, to stand for one of unequal speed: MPS shares, CPU quotas, duty cycles."""
+"""Slows a process down to stand for a slower one: MPS shares, CPU quotas, duty cycles."""

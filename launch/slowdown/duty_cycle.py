@@ -1,8 +1,8 @@
-"""Slows a process by stopping it most of the time: for whoever may set no quota.
+"""Slows a process down by stopping it most of the time, where no quota may be set.
 
-A small process beside it stops and continues it: of every cycle it runs 1 / factor. It hears of a new factor by a line
-on its standard input ("2.5", or "1" for full speed) and answers each with a line; it ends with the process, or with
-the end of its input.
+A small helper process stops and continues it: the process runs for 1 / factor of every cycle. The
+helper reads a new factor as a line on its standard input ("2.5", or "1" for full speed) and
+answers each with a line. It ends with the slowed process, or with the end of its input.
 """
 
 import os
@@ -14,17 +14,21 @@ import time
 from contextlib import suppress
 
 SHORTEST_S = 0.001
-"""The shorter of running and standing in a cycle: much shorter, and waking up would be most of it."""
+"""The shorter of running and standing in a cycle; wake-ups would dominate a much shorter one."""
 
 
 class DutyCycle:
-    """The throttle's handle, in the process that is slowed down."""
+    """The throttle's handle in the process that is slowed down."""
 
-    mechanism, switchable = "duty_cycle", True
+    mechanism = "duty_cycle"
+    switchable = True
 
     def __init__(self, pid: int) -> None:
         self._beside = subprocess.Popen(
-            [sys.executable, "-S", "-E", __file__, str(pid)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0
+            [sys.executable, "-S", "-E", __file__, str(pid)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            bufsize=0,
         )
 
     def apply(self, factor: float) -> None:
@@ -43,7 +47,7 @@ class DutyCycle:
 
 
 def cycle(pid: int) -> None:
-    """Stops and continues a process for as long as it lives and somebody listens."""
+    """Stops and continues a process until it ends or standard input does."""
     factor = 1.0
     while True:
         runs_s = max(SHORTEST_S, SHORTEST_S / (factor - 1)) if factor > 1 else None
@@ -56,7 +60,7 @@ def cycle(pid: int) -> None:
             os.write(1, b"ok\n")
             continue
         os.kill(pid, signal.SIGSTOP)
-        time.sleep((time.perf_counter() - began) * (factor - 1))  # after how long it really ran
+        time.sleep((time.perf_counter() - began) * (factor - 1))  # by how long it really ran
         os.kill(pid, signal.SIGCONT)
 
 

@@ -1,7 +1,8 @@
 """Shares of a GPU by NVIDIA's Multi-Process Service (docs.nvidia.com/deploy/mps).
 
-A daemon that runs already is used; else one of our own, in folders of its own, is started and stopped, which needs no
-root where the driver lets users. A process's share must be in its environment before it touches CUDA.
+A daemon that already runs is used. Otherwise benchkit starts and stops its own in a separate
+folder, which needs no root if the driver lets users do so. A process must have its share in its
+environment before it touches CUDA.
 """
 
 import hashlib
@@ -21,7 +22,7 @@ CONTROL = "nvidia-cuda-mps-control"
 PREFIX = "benchkit-mps-"
 ANSWER_S = 10.0
 LISTENS_S = 1.0
-"""How long a daemon whose start was cut off may take to hear that it is to quit."""
+"""How long a daemon whose start was interrupted may take until it receives the order to quit."""
 
 
 class MpsUnavailable(Exception):
@@ -30,21 +31,32 @@ class MpsUnavailable(Exception):
 
 @contextmanager
 def daemon(needed: bool, agents_here: int = 1) -> Iterator[dict[str, str]]:
-    """An MPS daemon while this lasts, where one is needed; yields what its clients must have in their environment.
+    """Provides an MPS daemon while the context lasts; yields the environment of its clients.
 
-    agents_here: the agents on this host, this one among them. Raises MpsUnavailable.
+    Args:
+        needed: whether a daemon is needed; otherwise the environment is empty.
+        agents_here: number of agents on this host, including this one.
+
+    Raises:
+        MpsUnavailable: there is no MPS here, it does not start, or several agents on this host
+            would each start a daemon.
     """
     if not needed:
         yield {}
         return
     if shutil.which(CONTROL) is None:
-        raise MpsUnavailable(f"hardware.slowdown on GPUs needs {CONTROL}, which is not installed here")
+        raise MpsUnavailable(
+            f"hardware.slowdown on GPUs needs {CONTROL}, which is not installed here"
+        )
     if ask(os.environ).returncode == 0:
-        yield {name: os.environ[name] for name in ("CUDA_MPS_PIPE_DIRECTORY",) if name in os.environ}
+        names = ("CUDA_MPS_PIPE_DIRECTORY",)
+        yield {name: os.environ[name] for name in names if name in os.environ}
         return
-    if agents_here > 1:  # shares of a GPU are those of one daemon's clients
+    if agents_here > 1:  # the clients that share a GPU must be those of one daemon
         how = f"start one daemon for all before ({CONTROL} -d), or one agent per host"
-        raise MpsUnavailable(f"{agents_here} agents on this host need an MPS daemon, and none runs: {how}")
+        raise MpsUnavailable(
+            f"{agents_here} agents on this host need an MPS daemon, and none runs: {how}"
+        )
     quit_abandoned()
     folder = Path(tempfile.mkdtemp(prefix=f"{prefix()}{os.getpid()}-"))
     try:
@@ -56,28 +68,40 @@ def daemon(needed: bool, agents_here: int = 1) -> Iterator[dict[str, str]]:
 
 
 def prefix() -> str:
-    """How the folders begin whose process numbers are of this kernel, and of this container."""
+    """Returns the start of the folders' names, unique to this kernel and container.
+
+    The process numbers that follow it belong to the same PID namespace.
+    """
     return f"{PREFIX}{hashlib.sha256(namespace('pid').encode()).hexdigest()[:8]}-"
 
 
 def pipes(folder: Path) -> dict[str, str]:
-    """The environment of a daemon of our own, and of its clients."""
+    """Returns the environment of a daemon of our own and of its clients."""
     return {"CUDA_MPS_PIPE_DIRECTORY": str(folder), "CUDA_MPS_LOG_DIRECTORY": str(folder)}
 
 
 def start(folder: Path) -> None:
+    """Starts a daemon with its pipes and logs in a folder.
+
+    Raises:
+        MpsUnavailable: it does not start, or does not answer.
+    """
     environment = {**os.environ, **pipes(folder)}
     started = run([CONTROL, "-d"], environment)
     if started.returncode or ask(environment).returncode:
-        said = (started.stderr or started.stdout).strip().splitlines() or ["it does not answer"]
-        raise MpsUnavailable(f"{CONTROL} -d: {said[-1]}")
+        lines = (started.stderr or started.stdout).strip().splitlines()
+        raise MpsUnavailable(f"{CONTROL} -d: {lines[-1] if lines else 'it does not answer'}")
 
 
 def stop(folder: Path) -> None:
-    """Tells the daemon there to quit, and removes its folder; says nothing where there is no daemon, or it hangs."""
+    """Tells the daemon of a folder to quit and removes the folder.
+
+    No error is raised if there is no daemon, or if it hangs.
+    """
+    environment = {**os.environ, **pipes(folder)}
     deadline = time.monotonic() + LISTENS_S
-    with suppress(MpsUnavailable):  # what was measured counts, and so does a Ctrl-C
-        while run([CONTROL], {**os.environ, **pipes(folder)}, "quit -t 1\n").returncode:
+    with suppress(MpsUnavailable):  # an error must hide neither results nor a Ctrl-C
+        while run([CONTROL], environment, "quit -t 1\n").returncode:
             if time.monotonic() > deadline:
                 break
             time.sleep(0.05)
@@ -85,26 +109,43 @@ def stop(folder: Path) -> None:
 
 
 def quit_abandoned() -> None:
-    """Stops the daemons of agents that were killed; whose one was is in its folder's name."""
+    """Stops the daemons of agents that were killed; a folder's name holds its agent's pid."""
     for folder in Path(tempfile.gettempdir()).glob(f"{prefix()}[0-9]*-*"):
-        if not Path("/proc", folder.name.removeprefix(prefix()).partition("-")[0]).exists():
+        pid = folder.name.removeprefix(prefix()).partition("-")[0]
+        if not Path("/proc", pid).exists():
             stop(folder)
 
 
 def ask(environment: Mapping[str, str]) -> "subprocess.CompletedProcess[str]":
-    """Whether a daemon answers."""
+    """Asks a daemon for its servers; the exit code is 0 if one answers."""
     return run([CONTROL], environment, "get_server_list\n")
 
 
-def run(command: list[str], environment: Mapping[str, str], text: str = "") -> "subprocess.CompletedProcess[str]":
+def run(
+    command: list[str], environment: Mapping[str, str], text: str = ""
+) -> "subprocess.CompletedProcess[str]":
+    """Runs a command with `text` on its standard input.
+
+    Raises:
+        MpsUnavailable: it does not start, or does not end within ANSWER_S.
+    """
     try:
         return subprocess.run(
-            command, env=dict(environment), input=text, capture_output=True, text=True, timeout=ANSWER_S, check=False
+            command,
+            env=dict(environment),
+            input=text,
+            capture_output=True,
+            text=True,
+            timeout=ANSWER_S,
+            check=False,
         )
     except (OSError, subprocess.TimeoutExpired) as error:
         raise MpsUnavailable(f"{command[0]}: {error}") from None
 
 
 def share_environment(factor: float, ranks_per_device: int) -> dict[str, str]:
-    """A process's share: of the part of a GPU that each of its ranks has, 1 / factor (in percent, at most 100)."""
+    """Returns the environment that gives a process its share of a GPU.
+
+    The share is 1 / factor of the part that each rank of the GPU has, in percent, at most 100.
+    """
     return {"CUDA_MPS_ACTIVE_THREAD_PERCENTAGE": f"{100 / ranks_per_device / factor:g}"}

@@ -1,4 +1,4 @@
-"""The throttle of one process: applied and let go by the process itself, whatever mechanism there is for it."""
+"""The throttle of one process, which the process itself applies and releases."""
 
 import os
 from typing import Protocol
@@ -10,25 +10,31 @@ MECHANISMS = ("none", "mps", "cgroup", "duty_cycle")
 
 
 class Throttle(Protocol):
-    """Slows this process down by a factor >= 1; `mechanism` names how."""
+    """Slows this process down by a factor >= 1.
+
+    Attributes:
+        mechanism: how, one of MECHANISMS.
+        switchable: whether release() gives full speed.
+    """
 
     mechanism: str
     switchable: bool
 
     def apply(self, factor: float) -> None:
-        """From now on everything takes about `factor` times as long."""
+        """Makes everything take about `factor` times as long from now on."""
         ...
 
     def release(self) -> None:
-        """Full speed again, from the return of this call on."""
+        """Gives full speed again, from the return of this call on."""
         ...
 
 
 class NoThrottle:
-    """Of a process that runs at full speed, or whose share of a GPU was set before it began (MPS)."""
+    """The throttle of a process at full speed, or whose GPU share was set before it began (MPS)."""
 
     def __init__(self, mechanism: str = "none", switchable: bool = True) -> None:
-        self.mechanism, self.switchable = mechanism, switchable
+        self.mechanism = mechanism
+        self.switchable = switchable
 
     def apply(self, factor: float) -> None:
         pass
@@ -38,11 +44,19 @@ class NoThrottle:
 
 
 def make_throttle(mechanism: str, threads: int, factor: float) -> Throttle:
-    """The throttle of this process, which computes with so many threads; `auto`: a CPU quota where one may be set.
+    """Makes the throttle of this process.
 
-    Raises QuotaUnavailable where a CPU quota is asked for and cannot be had.
+    Args:
+        mechanism: `auto`, `cgroup` or `duty_cycle`; `auto` is a CPU quota if one may be set, else
+            a duty cycle.
+        threads: number of threads that this process computes with.
+        factor: how many times slower the process is to be.
+
+    Raises:
+        QuotaUnavailable: a CPU quota is asked for and none may be set.
     """
-    room = find_room(threads / factor) if mechanism in ("auto", "cgroup") else None
+    cores = threads / factor
+    room = find_room(cores) if mechanism in ("auto", "cgroup") else None
     if room:
         try:
             return CpuQuota(room, threads)
@@ -50,5 +64,7 @@ def make_throttle(mechanism: str, threads: int, factor: float) -> Throttle:
             if mechanism == "cgroup":
                 raise
     if mechanism == "cgroup":
-        raise QuotaUnavailable(f"no control group here takes a CPU quota of {threads / factor:g} cores from this user")
+        raise QuotaUnavailable(
+            f"no control group here takes a CPU quota of {cores:g} cores from this user"
+        )
     return DutyCycle(os.getpid())
