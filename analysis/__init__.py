@@ -1,1 +1,4 @@
-"""Turns records into tables, plots and sentences. Reads files only: no torch, no hydra."""
+"""Turns records into tables, plots and sentences.
+
+Reads files only: no torch, no hydra.
+"""

@@ -1,4 +1,7 @@
-"""`python -m analysis DIR...`: from record files to tables, plots and sentences; for its subcommands see --help."""
+"""`python -m analysis DIR...` turns record files into tables, plots and sentences.
+
+`python -m analysis --help` names the subcommands.
+"""
 
 import argparse
 import os
@@ -23,41 +26,59 @@ SUBCOMMANDS: dict[str, Callable[[list[str]], int]] = {
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Returns 0; 1 where there is no record to read; 2 for arguments that make no sense."""
-    given = sys.argv[1:] if arguments is None else arguments
-    if given and (subcommand := SUBCOMMANDS.get(given[0])):
-        return printed(lambda: subcommand(given[1:]))
-    options = parser().parse_args(given)
+    """Write the report of some folders, or run a subcommand.
+
+    Args:
+        arguments: of the command line; those of this process by default.
+
+    Returns:
+        0; 1 where there is no record to read; 2 for invalid arguments.
+    """
+    arguments = sys.argv[1:] if arguments is None else arguments
+    subcommand = SUBCOMMANDS.get(arguments[0]) if arguments else None
+    if subcommand is not None:
+        return printed(lambda: subcommand(arguments[1:]))
+    options = parser().parse_args(arguments)
     if why := missing(options.places):
-        print(f"analysis: {why}", file=sys.stderr)
+        warn(why)
         return 2
     found = harvest(options.places)
     for line in found.remarks():
-        print(f"analysis: {line}", file=sys.stderr)
+        warn(line)
     if not found.rows:
         places = printable(", ".join(map(str, options.places)))
         what = "readable record.json" if found.num_files else "record.json"
-        print(f"analysis: no {what} at or below {places}; run `python -m benchkit` first", file=sys.stderr)
+        warn(f"no {what} at or below {places}; run `python -m benchkit` first")
         return 1
-    first = options.places[0]
-    folder = options.output_dir or (first if first.is_dir() else first.parent) / "analysis"
     table = combine(found.rows)
     try:
         if options.baseline:
-            speedups(table, options.baseline)  # refused before anything is written
+            speedups(table, options.baseline)  # An invalid baseline is refused before any file.
             if why := unpaired(table, options.baseline):
-                print(f"analysis: {why}", file=sys.stderr)
+                warn(why)
+        folder = output_folder(options)
         written = list(write_report(table, folder, options.baseline, found.ranks))
     except (BaselineError, OSError) as error:
-        print(f"analysis: {error}", file=sys.stderr)
+        warn(error)
         return 2
     text = or_left_out("table on screen", lambda: as_text(table)) or ""
     lines = [text, "", *(printable(f"wrote {path}") for path in written)]
     return printed(lambda: print("\n".join(lines)) or 0)
 
 
+def warn(message: object) -> None:
+    """Print a message on stderr, with the name of the program."""
+    print(f"analysis: {message}", file=sys.stderr)
+
+
+def output_folder(options: argparse.Namespace) -> Path:
+    """Return the folder of the report: the one asked for, or analysis/ in the first place."""
+    first: Path = options.places[0]
+    return options.output_dir or (first if first.is_dir() else first.parent) / "analysis"
+
+
 def printed(show: Callable[[], int]) -> int:
-    """What `show` returns, or 0 where its reader leaves early, as `| head` does."""
+    """Return what `show` returns, or 0 where the reader of stdout exits early, as in `| head`."""
     with suppress(BrokenPipeError):
         code = show()
         sys.stdout.flush()
@@ -70,18 +91,30 @@ def parser() -> argparse.ArgumentParser:
     result = argparse.ArgumentParser(
         prog="python -m analysis",
         description="Tables, plots and text of all records below any number of folders.",
-        epilog="Also `python -m analysis import --help`: results of nccl-tests and OSU beside ours; "
-        "`python -m analysis plan --help`: a sequence split over ranks of unequal speed, on paper; "
-        "`python -m analysis profile --help`: what the traces of profile=true say; "
+        epilog="Also `python -m analysis import --help`: results of nccl-tests and OSU beside "
+        "ours; `python -m analysis plan --help`: a sequence split over ranks of unequal speed, on "
+        "paper; `python -m analysis profile --help`: what the traces of profile=true say; "
         "`python -m analysis predict --help`: collectives on more ranks.",
     )
-    result.add_argument("places", metavar="DIR", nargs="+", type=Path, help="folders of records, or record files")
-    result.add_argument("--output-dir", metavar="D", type=Path, help="where to write (default: analysis/ in the first)")
+    result.add_argument(
+        "places",
+        metavar="DIR",
+        nargs="+",
+        type=Path,
+        help="folders of records, or record files",
+    )
+    result.add_argument(
+        "--output-dir",
+        metavar="D",
+        type=Path,
+        help="where to write (default: analysis/ in the first)",
+    )
     result.add_argument(
         "--baseline",
         metavar="KEY=VALUE[,KEY=VALUE]",
         type=Baseline.parse,
-        help="what speedups compare with, e.g. world_size=2 (default: the smallest of several ranks)",
+        help="what speedups compare with, e.g. world_size=2 (default: the smallest of several "
+        "ranks)",
     )
     return result
 

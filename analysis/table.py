@@ -1,138 +1,125 @@
-"""The combined table: one row per case of every record, failed ones included, with a fixed order of columns."""
+"""The combined table: one row per case of every record, failed ones included.
 
-import re
-from collections.abc import Iterator, Mapping, Sequence
+The order of its columns is fixed.
+"""
+
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pandas as pd
 
-from analysis.records.metrics import METRICS
-from analysis.records.rows import DETAILS, DIMENSIONS, MODEL
+from analysis.records.conditions import DIMENSIONS, MODEL
+from analysis.records.metrics import METRICS, Metric
+from analysis.records.rows import DETAILS
 from analysis.text import named, render_table, shortened
 
 SETTINGS = ("suite", "status", "backend", "device", "world_size", "model")
 HARDWARE_AND_SOFTWARE = ("device_name", "torch", "cuda", "nccl", "commit", "kernel")
 CONDITIONS = (
-    "host", *HARDWARE_AND_SOFTWARE, "launched_by", "num_agents", "start_method", "threads", "ranks_per_device",
-    "backend_env", "slowdown", "seed", "mode", "calls_per_sample", "warmup_iterations",
+    "host", *HARDWARE_AND_SOFTWARE, "launched_by", "num_agents", "start_method", "threads",
+    "ranks_per_device", "backend_env", "slowdown", "seed", "mode", "calls_per_sample",
+    "warmup_iterations",
 )  # fmt: skip
-"""Part of what a row is, since medians differ by it, but shown only where rows differ in it."""
+"""Part of a row's identity, since medians differ by it, but shown only where rows differ in it."""
 PROVENANCE = (
-    "run", "load", "warning", "doubt", "bound", "unslowed", "contest", *DIMENSIONS, "measured_slowdown",
-    "slowed_by", "calls", "estimator", "stopped_by", "converged", "steady", "disturbed", "clock", "start_clock",
-    "start_uncertainty_s", "threads_per_rank", "cores_per_rank", "reason", "failed_rank", "point_id",
-    "started_at", "total_s", "path",
+    "run", "load", "warning", "doubt", "bound", "unslowed", "contest", *DIMENSIONS,
+    "measured_slowdown", "slowed_by", "calls", "estimator", "stopped_by", "converged", "steady",
+    "disturbed", "clock", "start_clock", "start_uncertainty_s", "threads_per_rank",
+    "cores_per_rank", "reason", "failed_rank", "point_id", "started_at", "total_s", "path",
 )  # fmt: skip
 
 NUMBERS = ("threads_per_rank", "cores_per_rank", "start_uncertainty_s", "failed_rank")
-"""Those of them that are compared or printed as numbers."""
+"""The columns of PROVENANCE that are compared or printed as numbers."""
 
 
 def combine(rows: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
-    """All rows. Columns: settings, suites' own keys and labels, conditions, metrics, what suites told, provenance."""
-    told = [row.get(DETAILS, {}) for row in rows]
+    """Make one table of all rows.
+
+    Returns:
+        A table whose columns are, in this order: settings, the suites' own keys and labels,
+        conditions, metrics, the details that suites report, provenance.
+    """
+    details = [row.get(DETAILS, {}) for row in rows]
     metrics = [metric.name for metric in METRICS]
     taken = {*SETTINGS, *CONDITIONS, *metrics, *PROVENANCE, DETAILS}
-    details = dict.fromkeys(name for each in told for name in each if name not in taken)
-    own = dict.fromkeys(name for row in rows for name in row if not (name in taken or name in details))
-    columns = [*SETTINGS, *own, *CONDITIONS, *metrics, *details, *PROVENANCE]
-    table = pd.DataFrame([{**each, **row} for each, row in zip(told, rows, strict=True)], columns=columns)
-    numbers = [*metrics, *NUMBERS]  # where no row has a figure there would be objects
+    reported = dict.fromkeys(name for cells in details for name in cells if name not in taken)
+    known = {*taken, *reported}
+    own = dict.fromkeys(name for row in rows for name in row if name not in known)
+    columns = [*SETTINGS, *own, *CONDITIONS, *metrics, *reported, *PROVENANCE]
+    cells = [{**extra, **row} for extra, row in zip(details, rows, strict=True)]
+    table = pd.DataFrame(cells, columns=columns)
+    numbers = [*metrics, *NUMBERS]  # A column without any figure would be one of objects.
     table[numbers] = table[numbers].apply(pd.to_numeric)
     return table.assign(model=full_names(table))
 
 
 def full_names(table: pd.DataFrame) -> pd.Series:
-    """The models' names; where one name stands for unlike models, with what is unlike: "small vocab_size=32000"."""
+    """Return the models' names, with the differing sizes of models that share one name.
+
+    For example "small vocab_size=32000".
+    """
     names = table["model"].copy()
     for _, rows in table.groupby("model"):
         for dimension in DIMENSIONS:
-            if rows[dimension].nunique() > 1:
-                what = dimension.removeprefix(MODEL)
-                names.loc[rows.index] += rows[dimension].map(lambda value, what=what: f" {what}={value:g}")
+            sizes = rows[dimension]
+            if sizes.nunique() > 1:
+                key = dimension.removeprefix(MODEL)
+                names.loc[rows.index] += sizes.map(lambda size, key=key: f" {key}={size:g}")
     return names
 
 
 def own_columns(table: pd.DataFrame) -> list[str]:
-    """The columns that are the suites' own keys and labels."""
+    """Return the columns that are the suites' own keys and labels."""
     columns = list(table.columns)
     return columns[len(SETTINGS) : columns.index(CONDITIONS[0])]
 
 
 def identity_columns(table: pd.DataFrame) -> list[str]:
-    """The columns that say what was measured, apart from how it went."""
+    """Return the columns that say what was measured, apart from how it went."""
     return [name for name in [*SETTINGS, *own_columns(table), *CONDITIONS] if name != "status"]
 
 
 def is_repeated(table: pd.DataFrame) -> bool:
-    """Whether several runs measured the same, so that rows are told apart by their run alone."""
+    """Return whether several runs measured the same, so that only the run tells rows apart."""
     return table["run"].nunique() > 1 and bool(table.duplicated(identity_columns(table)).any())
 
 
 def subjects(table: pd.DataFrame) -> pd.Series:
-    """What each row is about: of the suite of collectives the collective, else the suite."""
+    """Return what each row is about: the collective in the suite of collectives, else the suite."""
     if "collective" not in table:
         return table["suite"]
     return table["collective"].where(table["suite"] == "collective", table["suite"])
 
 
-def alike(rows: pd.DataFrame, *without: str) -> list[tuple[str, pd.DataFrame]]:
-    """Rows that may stand in one plot or table: equal in all that says what was measured but the columns named.
-
-    Each group with a suffix for its file's name, "" where there is but one.
-    """
-    apart = [name for name in identity_columns(rows) if name not in without and rows[name].nunique(dropna=False) > 1]
-    if not apart:
-        return [("", rows)]
-    found = []
-    for values, group in rows.groupby(apart, dropna=False):
-        words = [re.sub("[^0-9A-Za-z.]+", "-", str(value)) for value in values]
-        pairs = "_".join(f"{name}-{word}" for name, word in zip(apart, words, strict=True))
-        found.append((f"_{pairs}", group))
-    return found
-
-
-def by_mechanism(rows: pd.DataFrame, *without: str) -> Iterator[tuple[str, pd.DataFrame]]:
-    """As `alike`, and a group for each mechanism where several slowed ranks down.
-
-    Rows that nobody slows have no mechanism and belong to each group: they are what the others are compared with. So
-    the mechanism cannot be one of the columns by which all that is alike is found.
-    """
-    for suffix, group in alike(rows, *without):
-        mechanisms = list(group["slowed_by"].dropna().unique())
-        if len(mechanisms) < 2:
-            yield suffix, group
-            continue
-        for name in mechanisms:
-            yield f"{suffix}_slowed_by-{name}", group[group["slowed_by"].isna() | (group["slowed_by"] == name)]
-
-
 INTERVAL = "95 % interval [ms]"
-"""Of the median, within the run: "[0.9, 1.4]"."""
+"""The interval of the median, within the run: "[0.9, 1.4]"."""
 PRINTED = (
     "median_s", INTERVAL, "mean_s", "p25_s", "p95_s", "start_skew_s", "paired_speedup", "overlap",
     "limit_share", "behind_best", "scaling_efficiency", "comm_share", "predicted_s",
-    "efficiency", "tokens_per_second", "mfu_full", "useful_tflop_per_s", "algbw_gb_per_s", "busbw_gb_per_s",
+    "efficiency", "tokens_per_second", "mfu_full", "useful_tflop_per_s", "algbw_gb_per_s",
+    "busbw_gb_per_s",
 )  # fmt: skip
 
 
 def for_print(table: pd.DataFrame) -> pd.DataFrame:
-    """The columns a person wants to see, scaled to the unit in their heads, less those that say nothing."""
-    shown = pd.DataFrame()
+    """Select the columns that matter to a reader, scaled to the units in their heads.
+
+    Columns without any value are left out.
+    """
+    metrics = {metric.name: metric for metric in METRICS}
     differing = [name for name in CONDITIONS if table[name].nunique(dropna=False) > 1]
+    shown = pd.DataFrame()
     for name in [*SETTINGS, *own_columns(table), *differing, *PRINTED, "num_samples"]:
-        metric = next((metric for metric in METRICS if metric.name == name), None)
         column = intervals(table) if name == INTERVAL else table[name]
         if column.isna().all():
             continue
         if name == "data_size":
             shown[name] = column.map(lambda size: named("data_size", size), na_action="ignore")
-        elif metric is None:
-            shown[name] = column
+        elif name in metrics:
+            metric = metrics[name]
+            shown[head_of(metric)] = pd.to_numeric(column) * metric.scale
         else:
-            bare = name.removesuffix("_gb_per_s").removesuffix("_tflop_per_s").removesuffix("_s")
-            head = bare + (f" [{metric.unit}]" if metric.unit else "")
-            shown[head] = pd.to_numeric(column) * metric.scale
+            shown[name] = column
     if is_repeated(table):
         shown["run"] = table["run"]
     for name in ("warning", "doubt"):
@@ -144,8 +131,17 @@ def for_print(table: pd.DataFrame) -> pd.DataFrame:
     return shown
 
 
+def head_of(metric: Metric) -> str:
+    """Return the head of a metric's column: "median [ms]"."""
+    bare = metric.name.removesuffix("_gb_per_s").removesuffix("_tflop_per_s").removesuffix("_s")
+    return bare + (f" [{metric.unit}]" if metric.unit else "")
+
+
 def intervals(table: pd.DataFrame) -> pd.Series:
-    """The interval of each median in ms as text; of few runs their range; "too few" where there are too few samples."""
+    """Format the interval of each median in ms.
+
+    Of few runs it is their range; with too few samples it is "too few".
+    """
 
     def text(row: Any) -> str | None:
         if pd.isna(row["median_s"]):
@@ -153,21 +149,30 @@ def intervals(table: pd.DataFrame) -> pd.Series:
         if pd.notna(row["ci_low_s"]):
             return f"[{1e3 * row['ci_low_s']:.4g}, {1e3 * row['ci_high_s']:.4g}]"
         if row.get("num_runs", 1) > 1:
-            return f"{row['num_runs']:g} runs: {1e3 * row['range_low_s']:.4g} to {1e3 * row['range_high_s']:.4g}"
+            low, high = 1e3 * row["range_low_s"], 1e3 * row["range_high_s"]
+            return f"{row['num_runs']:g} runs: {low:.4g} to {high:.4g}"
         return "too few"
 
     return table.apply(text, axis=1)
 
 
 def as_text(table: pd.DataFrame) -> str:
-    """The combined table for a terminal: what all rows share stands once, above it."""
+    """Render the combined table for a terminal; what all rows share is printed once, above it."""
     shown = for_print(table)
     settings = [name for name in identity_columns(table) if name in shown]
-    shared = [name for name in settings if len(table) > 1 and shown[name].nunique(dropna=False) == 1]
+    shared = []
+    if len(table) > 1:
+        shared = [name for name in settings if shown[name].nunique(dropna=False) == 1]
     head = ", ".join(f"{name} {shown[name].iloc[0]}" for name in shared)
-    return (f"All rows: {head}\n\n" if head else "") + render_table(shown.drop(columns=shared), "simple")
+    text = render_table(shown.drop(columns=shared), "simple")
+    return f"All rows: {head}\n\n{text}" if head else text
 
 
 def as_markdown(table: pd.DataFrame, shaped: bool = False) -> str:
-    """The combined table in Markdown; `shaped` where the columns are meant for a reader already."""
+    """Render the combined table in Markdown.
+
+    Args:
+        table: what to render.
+        shaped: whether the columns are meant for a reader already.
+    """
     return render_table(table if shaped else for_print(table), "github")

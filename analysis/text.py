@@ -1,4 +1,4 @@
-"""Values and tables as text."""
+"""Formats values and tables as text."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -8,7 +8,7 @@ from tabulate import tabulate
 
 
 def readable(num_bytes: float) -> str:
-    """A size with a unit that suits it: "4 B", "1 KiB", "16 MiB"."""
+    """Format a size in bytes with a suitable unit: "4 B", "1 KiB", "16 MiB"."""
     for unit, factor in (("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10)):
         if num_bytes >= factor:
             return f"{num_bytes / factor:.4g} {unit}"
@@ -16,26 +16,26 @@ def readable(num_bytes: float) -> str:
 
 
 def named(column: str, value: Any) -> str:
-    """A setting as a sentence or a label has it."""
+    """Format a setting for a sentence or a label; a data_size is in MiB."""
     if column == "data_size":
         return readable(value * 2**20)
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 
 def shortened(reason: str) -> str:
-    """The first line of a reason or a warning, cut to what a table bears."""
+    """Cut a reason or a warning to its first line, and that to the width of a table's column."""
     line = str(reason).split("\n")[0]
     return line if len(line) <= 80 else line[:77] + "..."
 
 
 def render_table(shown: pd.DataFrame, style: str) -> str:
-    """Empty where there is nothing, four digits where there is a number."""
+    """Render a table in a style of tabulate: numbers with four digits, missing values empty."""
     text = shown.astype(object).where(shown.notna(), "")
     return tabulate(text.to_dict("list"), headers="keys", tablefmt=style, floatfmt=".4g")
 
 
 def format_settings(rows: pd.DataFrame, names: Iterable[str]) -> str:
-    """ "dtype float32, ranks 2": settings that all of the rows share."""
+    """Format settings that all of the rows share: "dtype float32, ranks 2"."""
     return ", ".join(f"{name} {'/'.join(map(str, rows[name].unique()))}" for name in names)
 
 

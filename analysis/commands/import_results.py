@@ -58,11 +58,21 @@ def readings(place: Path, ranks: int | None) -> Reading:
         found = nccl_tests.read(str(place), text) or osu.read(str(place), text, ranks)
     except RanksMissing:
         raise
-    except (OSError, LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError) as error:
+    except (
+        OSError,
+        LookupError,
+        TypeError,
+        ValueError,
+        AttributeError,
+        ArithmeticError,
+        RecursionError,
+    ) as error:
         why = f"{place}: cannot be read ({type(error).__name__}: {error})"
         return Reading(passed_over=[one_line(why)])
     if found is None:
-        return Reading(passed_over=[f"{place}: neither nccl-tests nor OSU output nor a folder of records"])
+        return Reading(
+            passed_over=[f"{place}: neither nccl-tests nor OSU output nor a folder of records"]
+        )
     if not found.rows and not found.passed_over:
         found.passed_over.append(f"{place}: no whole row of results in it")
     return found
@@ -71,7 +81,9 @@ def readings(place: Path, ranks: int | None) -> Reading:
 def combined(rows: Sequence[Row]) -> pd.DataFrame:
     """All rows; the same collective, size and number of ranks side by side."""
     table = pd.DataFrame([asdict(row) for row in rows], columns=[each.name for each in fields(Row)])
-    return table.astype({"world_size": "Int64", "payload_bytes": "Int64"}).sort_values(ORDER, ignore_index=True)
+    return table.astype({"world_size": "Int64", "payload_bytes": "Int64"}).sort_values(
+        ORDER, ignore_index=True
+    )
 
 
 def write(table: pd.DataFrame, folder: Path) -> list[Path]:
@@ -106,8 +118,13 @@ def as_text(table: pd.DataFrame, style: str) -> str:
         }
     ).dropna(axis=1, how="all")
     ways = table.assign(number=number).drop_duplicates("number")
-    lines = [f"{way.number}. {way.source}: {way.estimator}; {way.conversion}" for way in ways.itertuples()]
-    return "\n".join([render_table(shown, style), "", "How (1 GB = 10^9 bytes, S: payload):", "", *lines])
+    lines = [
+        f"{way.number}. {way.source}: {way.estimator}; {way.conversion}"
+        for way in ways.itertuples()
+    ]
+    return "\n".join(
+        [render_table(shown, style), "", "How (1 GB = 10^9 bytes, S: payload):", "", *lines]
+    )
 
 
 def wrong(options: argparse.Namespace) -> str:
@@ -122,10 +139,19 @@ def wrong(options: argparse.Namespace) -> str:
 def parser() -> argparse.ArgumentParser:
     result = argparse.ArgumentParser(prog="python -m analysis import", description=__doc__)
     result.add_argument(
-        "places", metavar="FILE|DIR", nargs="+", type=Path, help="output of nccl-tests (text, JSON) or OSU; our records"
+        "places",
+        metavar="FILE|DIR",
+        nargs="+",
+        type=Path,
+        help="output of nccl-tests (text, JSON) or OSU; our records",
     )
-    result.add_argument("--ranks", type=int, metavar="N", help="how many ranks OSU ran on, which it does not print")
     result.add_argument(
-        "--output-dir", metavar="D", type=Path, help="where to write (default: analysis/ beside the first)"
+        "--ranks", type=int, metavar="N", help="how many ranks OSU ran on, which it does not print"
+    )
+    result.add_argument(
+        "--output-dir",
+        metavar="D",
+        type=Path,
+        help="where to write (default: analysis/ beside the first)",
     )
     return result

@@ -39,7 +39,9 @@ def main(arguments: list[str]) -> int:
         ideal_ms = 1e3 * splits.ideal_s(options.seq_len, options.speeds, cost)
         table, ideal = table.assign(time=ideal_ms * table["time"]), f"{ideal_ms:.4g} ms"
         table = table.rename(columns={"time": "time [ms]"})
-    print(f"{options.seq_len} tokens on ranks of speed {', '.join(f'{speed:g}' for speed in options.speeds)}\n")
+    print(
+        f"{options.seq_len} tokens on ranks of speed {', '.join(f'{speed:g}' for speed in options.speeds)}\n"
+    )
     print(render_table(table, "simple"))
     print(f"\ntime: of the slowest rank, where the ideal (all work over all speed) is {ideal}")
     for doubt in table_read.doubts(shares_of(options.speeds)) if table_read else ():
@@ -55,7 +57,11 @@ def cost_of(options: argparse.Namespace) -> CostModel:
 
 
 def plan(
-    seq_len: int, speeds: list[float], align: int, cost: CostModel, performance: Mapping[float, float] | None = None
+    seq_len: int,
+    speeds: list[float],
+    align: int,
+    cost: CostModel,
+    performance: Mapping[float, float] | None = None,
 ) -> pd.DataFrame:
     """One row per strategy: tokens per rank, time and efficiency against the ideal, speedup over even.
 
@@ -73,7 +79,10 @@ def plan(
     ideal_s = splits.ideal_s(seq_len, speeds, cost)
     slowest_s = [max(balancing.ring_s(split, speeds, cost)) for split in candidates]
     return pd.DataFrame(
-        [row(split, time, ideal_s, slowest_s[0]) for split, time in zip(candidates, slowest_s, strict=True)]
+        [
+            row(split, time, ideal_s, slowest_s[0])
+            for split, time in zip(candidates, slowest_s, strict=True)
+        ]
     )
 
 
@@ -112,14 +121,27 @@ def speeds(text: str) -> list[float]:
 
 def parser() -> argparse.ArgumentParser:
     result = argparse.ArgumentParser(prog="python -m analysis plan", description=__doc__)
-    result.add_argument("--seq-len", type=int, required=True, metavar="N", help="tokens of the sequence")
     result.add_argument(
-        "--speeds", type=speeds, required=True, metavar="S,S,...", help="of each rank; 1,0.5: half as fast"
+        "--seq-len", type=int, required=True, metavar="N", help="tokens of the sequence"
     )
-    result.add_argument("--align", type=int, default=ALIGN, help=f"boundaries at multiples of so many tokens ({ALIGN})")
+    result.add_argument(
+        "--speeds",
+        type=speeds,
+        required=True,
+        metavar="S,S,...",
+        help="of each rank; 1,0.5: half as fast",
+    )
+    result.add_argument(
+        "--align",
+        type=int,
+        default=ALIGN,
+        help=f"boundaries at multiples of so many tokens ({ALIGN})",
+    )
     result.add_argument("--lut", metavar="FILE", help="table for strategy lut")
     result.add_argument("--dtype", default=DTYPE, help=f"of the matmuls in that table ({DTYPE})")
-    result.add_argument("--token-cost", type=float, default=0.0, metavar="N", help="work per token, in pairs (0)")
+    result.add_argument(
+        "--token-cost", type=float, default=0.0, metavar="N", help="work per token, in pairs (0)"
+    )
     result.add_argument(
         "--pass-cost",
         type=float,
@@ -127,7 +149,11 @@ def parser() -> argparse.ArgumentParser:
         metavar="N",
         help="to pass a token's keys on takes as long as N pairs (0)",
     )
-    result.add_argument("--pair-ns", type=float, metavar="NS", help="ns per query-key pair on a rank of speed 1")
-    result.add_argument("--no-skip", action="store_true", help="future tiles are computed, too, and masked")
+    result.add_argument(
+        "--pair-ns", type=float, metavar="NS", help="ns per query-key pair on a rank of speed 1"
+    )
+    result.add_argument(
+        "--no-skip", action="store_true", help="future tiles are computed, too, and masked"
+    )
     result.add_argument("--non-causal", action="store_true", help="every query sees every key")
     return result

@@ -52,9 +52,16 @@ def main(arguments: list[str]) -> int:
     print(NOTE)
     for suffix, series in groups:
         models = models_of(series)
-        table = pd.DataFrame([row for model in models for row in rows_of(model, options.world_size)])
+        table = pd.DataFrame(
+            [row for model in models for row in rows_of(model, options.world_size)]
+        )
         told = [line for model in models for line in remarks(model, options.world_size)]
-        print(*([suffix.lstrip("_")] if suffix else []), render_table(table, "simple"), sep="\n", end="\n\n")
+        print(
+            *([suffix.lstrip("_")] if suffix else []),
+            render_table(table, "simple"),
+            sep="\n",
+            end="\n\n",
+        )
         print(*(f"- {line}" for line in told), sep="\n", end="\n\n" if told else "")
     return 0
 
@@ -81,8 +88,14 @@ def models_of(series: list[Series]) -> list[Model]:
     """One per collective that was measured on several ranks and whose algorithms are known."""
     found = []
     for name in dict.fromkeys(each.collective for each in series):
-        measured = {each.world_size: each for each in series if each.collective == name and each.world_size > 1}
-        times = {n: list(zip(each.sizes, each.times_s, strict=True)) for n, each in measured.items()}
+        measured = {
+            each.world_size: each
+            for each in series
+            if each.collective == name and each.world_size > 1
+        }
+        times = {
+            n: list(zip(each.sizes, each.times_s, strict=True)) for n, each in measured.items()
+        }
         if times and (known := messages(name, times)):
             found.append(Model(name, times, known))
     return found
@@ -97,11 +110,18 @@ def rows_of(model: Model, world_sizes: list[int]) -> Iterator[dict[str, object]]
     if len(model.rivals) > 1:
         for size in some_of(model.sizes):
             cells = [span(model, n, size) for n in world_sizes]
-            yield row(model, f"any of the first {len(model.rivals)}", None, size, world_sizes, cells)
+            yield row(
+                model, f"any of the first {len(model.rivals)}", None, size, world_sizes, cells
+            )
 
 
 def row(
-    model: Model, algorithm: str, misses: float | None, size: float, world_sizes: list[int], cells: list[str]
+    model: Model,
+    algorithm: str,
+    misses: float | None,
+    size: float,
+    world_sizes: list[int],
+    cells: list[str],
 ) -> dict[str, object]:
     return {
         "collective": model.collective,
@@ -130,7 +150,11 @@ def remarks(model: Model, world_sizes: list[int]) -> Iterator[str]:
     """What the table cannot be asked: which algorithm it is, and what contradicts the measurement."""
     if len(model.rivals) > 1:
         names = ", ".join(message.algorithm for message in model.rivals)
-        least = f"times on {next(iter(model.times))} ranks alone" if len(model.times) == 1 else "measured times"
+        least = (
+            f"times on {next(iter(model.times))} ranks alone"
+            if len(model.times) == 1
+            else "measured times"
+        )
         yield f"{model.collective}: the {least} do not tell {names} apart; their order says nothing."
     for message in model.messages:
         if (found := contradiction(model, message, world_sizes)) is not None:
@@ -145,7 +169,9 @@ def contradiction(model: Model, message: Message, world_sizes: list[int]) -> str
         for more in (count for count in world_sizes if count > n):
             there = message.seconds(model.collective, more, size)
             _, most = message.interval(model.collective, more, size) or (0.0, math.inf)
-            if there > here and most < time and there / time < worst:  # not where the cost is the same
+            if (
+                there > here and most < time and there / time < worst
+            ):  # not where the cost is the same
                 worst = there / time
                 told = (
                     f"{1e3 * there:.4g} ms predicted for {readable(size)} on {more} ranks, "
@@ -165,8 +191,14 @@ def numbers(text: str) -> list[int]:
 
 def parser() -> argparse.ArgumentParser:
     result = argparse.ArgumentParser(prog="python -m analysis predict", description=__doc__)
-    result.add_argument("places", metavar="DIR", nargs="+", type=Path, help="folders of records of suite collective")
     result.add_argument(
-        "--world-size", type=numbers, required=True, metavar="N,N,...", help="numbers of ranks to predict for"
+        "places", metavar="DIR", nargs="+", type=Path, help="folders of records of suite collective"
+    )
+    result.add_argument(
+        "--world-size",
+        type=numbers,
+        required=True,
+        metavar="N,N,...",
+        help="numbers of ranks to predict for",
     )
     return result

@@ -38,7 +38,10 @@ def main(arguments: list[str]) -> int:
         print(f"analysis profile: {line}", file=sys.stderr)
     if not any(trace.steps() for _, trace in found):
         places = ", ".join(map(str, options.places))
-        print(f"analysis profile: no trace with steps at or below {places}; run with profile=true", file=sys.stderr)
+        print(
+            f"analysis profile: no trace with steps at or below {places}; run with profile=true",
+            file=sys.stderr,
+        )
         return 1
     print(render_table(per_rank(found), "simple"), end="\n\n")
     for title, table in top_kernels(found, options.top_n):
@@ -62,10 +65,17 @@ def per_rank(found: list[tuple[Path, Trace]]) -> pd.DataFrame:
             row["step [ms]"] = traces.length(step.interval for step in steps) / len(steps)
             row |= {f"{name} [ms]": time for name, time in trace.regions(steps, HOST).items()}
             row["overlap [%]"] = overlap_on_host(trace, steps)
-            row |= {f"{name} on device [ms]": time for name, time in trace.regions(steps, DEVICE).items()}
+            row |= {
+                f"{name} on device [ms]": time
+                for name, time in trace.regions(steps, DEVICE).items()
+            }
             row["overlap on device [%]"] = overlap_on_device(trace, steps)
             rows.append(row)
-    return pd.DataFrame(rows).sort_values([*(["run"] if several else []), "case", "rank"]).dropna(axis=1, how="all")
+    return (
+        pd.DataFrame(rows)
+        .sort_values([*(["run"] if several else []), "case", "rank"])
+        .dropna(axis=1, how="all")
+    )
 
 
 def overlap_on_host(trace: Trace, steps: list[Event]) -> float | None:
@@ -80,15 +90,22 @@ def overlap_on_host(trace: Trace, steps: list[Event]) -> float | None:
 def overlap_on_device(trace: Trace, steps: list[Event]) -> float | None:
     """Of the time in which the GPU communicated, the share in which it computed, too; None where it did not."""
     kernels = trace.within(steps, KERNELS)
-    moving = traces.union(event.interval for event in kernels if COMMUNICATING in event.name.lower())
-    computing = traces.union(event.interval for event in kernels if COMMUNICATING not in event.name.lower())
+    moving = traces.union(
+        event.interval for event in kernels if COMMUNICATING in event.name.lower()
+    )
+    computing = traces.union(
+        event.interval for event in kernels if COMMUNICATING not in event.name.lower()
+    )
     whole = traces.length(moving)
     return 100 * traces.common(moving, computing) / whole if whole else None
 
 
 def top_kernels(found: list[tuple[Path, Trace]], count: int) -> Iterator[tuple[str, pd.DataFrame]]:
     """The kernels with the most time in all labelled steps; where there was no GPU, operators by their own time."""
-    for title, kinds in (("Top kernels", KERNELS), ("Top operators of the host, by their own time", ("cpu_op",))):
+    for title, kinds in (
+        ("Top kernels", KERNELS),
+        ("Top operators of the host, by their own time", ("cpu_op",)),
+    ):
         spent: dict[str, float] = {}
         for _, trace in found:
             steps = [step for each in trace.steps().values() for step in each]
@@ -105,6 +122,10 @@ def top_kernels(found: list[tuple[Path, Trace]], count: int) -> Iterator[tuple[s
 
 def parser() -> argparse.ArgumentParser:
     result = argparse.ArgumentParser(prog="python -m analysis profile", description=__doc__)
-    result.add_argument("places", metavar="DIR", nargs="+", type=Path, help="folders of traces, or trace files")
-    result.add_argument("--top-n", metavar="N", type=int, default=10, help="how many kernels to list (10)")
+    result.add_argument(
+        "places", metavar="DIR", nargs="+", type=Path, help="folders of traces, or trace files"
+    )
+    result.add_argument(
+        "--top-n", metavar="N", type=int, default=10, help="how many kernels to list (10)"
+    )
     return result

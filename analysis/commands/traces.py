@@ -78,12 +78,26 @@ def read(path: Path) -> Trace:
     try:
         content = path.read_bytes()
         told = orjson.loads(gzip.decompress(content) if path.suffix == ".gz" else content)
-        events = [as_event(event) for event in told["traceEvents"] if event.get("ph") == "X" and "cat" in event]
+        events = [
+            as_event(event)
+            for event in told["traceEvents"]
+            if event.get("ph") == "X" and "cat" in event
+        ]
         rank = told.get("distributedInfo", {}).get("rank")
         numbered = re.search(r"rank_?(\d+)", path.name)
         number = int(rank if rank is not None else numbered[1] if numbered else 0)
-    except (OSError, EOFError, ValueError, LookupError, TypeError, AttributeError, zlib.error) as error:
-        raise ValueError(f"{path}: not a trace of torch.profiler ({type(error).__name__}: {error})") from None
+    except (
+        OSError,
+        EOFError,
+        ValueError,
+        LookupError,
+        TypeError,
+        AttributeError,
+        zlib.error,
+    ) as error:
+        raise ValueError(
+            f"{path}: not a trace of torch.profiler ({type(error).__name__}: {error})"
+        ) from None
     return Trace(number, events)
 
 

@@ -1,1 +1,1 @@
-"""From record files to rows: found, checked, and given their derived figures."""
+"""Turns record files into rows: finds them, checks them, and derives their figures."""

@@ -1,39 +1,56 @@
-"""What only a job's cases together tell: speedup over another, scaling, overlap, how near the limit and the best."""
+"""Derives the figures of a case that need other cases of its job.
+
+They are speedup over another case, scaling, overlap, and the distance to the limit and to the best.
+"""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from benchkit.statistics.paired import paired_overlap, paired_speedup
+from benchkit.statistics.paired import Estimate, paired_overlap, paired_speedup
 from benchkit.statistics.summary import slowest_rank
 
 Case = Mapping[str, Any]
 FIGURES = (
-    "paired_speedup", "paired_speedup_low", "paired_speedup_high", "overlap", "overlap_low", "overlap_high",
+    "paired_speedup", "paired_speedup_low", "paired_speedup_high",
+    "overlap", "overlap_low", "overlap_high",
     "scaling_efficiency", "comm_share", "limit_share", "behind_best",
 )  # fmt: skip
-"""paired_speedup: of the rate of useful work. scaling_efficiency: that, per rank. comm_share: the time of communication
-alone over the time of a case. limit_share: the longer of computation and communication alone over the time of both.
-behind_best: how much slower than the fastest that is compared with the same case, over whichever backend, as a share of
-its time; bounds and unslowed cases do not count."""
+"""
+- paired_speedup: the ratio of the rates of useful work.
+- scaling_efficiency: paired_speedup per rank.
+- comm_share: the time of communication alone, as a share of the time of the case.
+- limit_share: the longer of computation alone and communication alone, as a share of the time of
+  the case, which does both.
+- behind_best: how much slower a case is than the fastest case compared with the same case, over any
+  backend, as a share of the fastest time. Bounds and unslowed cases do not count.
+"""
 
 BACKEND = "comm_backend"
 """Label of cases that do the same work over backends of their own."""
 
 
 def figures(case: Case, cases: Sequence[Case]) -> dict[str, float | None]:
-    """All FIGURES of a measured case among those of its job, None where they do not apply."""
+    """Compute all FIGURES of a measured case.
+
+    Args:
+        case: a measured case.
+        cases: all cases of its job.
+
+    Returns:
+        The figures by name, None where they do not apply.
+    """
     found: dict[str, float | None] = dict.fromkeys(FIGURES)
     measured = [other for other in cases if other["status"] == "ok"]
     named = {other["name"]: other for other in measured if other.get("name")}
-    other = named.get(case.get("against", ""))
-    if other is not None:
-        more_work = (case.get("useful_flops") or 1.0) / (other.get("useful_flops") or 1.0)
-        speedup = scaled(paired_speedup(other, case), more_work)
+    baseline = named.get(case.get("against", ""))
+    if baseline is not None:
+        more_work = (case.get("useful_flops") or 1.0) / (baseline.get("useful_flops") or 1.0)
+        speedup = scaled(paired_speedup(baseline, case), more_work)
         found |= with_interval("paired_speedup", speedup)
-        if case.get("ranks") != other.get("ranks"):
-            found["scaling_efficiency"] = speedup[0] * num_ranks(other) / num_ranks(case)
+        if case.get("ranks") != baseline.get("ranks"):
+            found["scaling_efficiency"] = speedup[0] * num_ranks(baseline) / num_ranks(case)
     computation, communication = (named.get(name) for name in parts_of(case))
     if communication is not None:
         found["comm_share"] = median(communication) / median(case)
@@ -49,9 +66,10 @@ def figures(case: Case, cases: Sequence[Case]) -> dict[str, float | None]:
 
 
 def parts_of(case: Case) -> tuple[str, str]:
-    """The names of the cases that are its computation and its communication alone, "" for none.
+    """Return the names of the cases that time its computation and its communication alone.
 
-    Records once had a list instead: of both in this order, or of the communication alone.
+    A name is "" where there is no such case. Old records have a list instead: of both in this
+    order, or of the communication alone.
     """
     parts = case.get("parts") or {}
     if isinstance(parts, Mapping):
@@ -61,40 +79,49 @@ def parts_of(case: Case) -> tuple[str, str]:
 
 
 def labels_by_name(cases: Sequence[Case]) -> dict[str, Mapping[str, Any]]:
-    """The labels of a job's cases, by the names that others refer to them by."""
+    """Return the labels of a job's cases, by the names that other cases refer to."""
     return {other["name"]: other["labels"] for other in cases if other.get("name")}
 
 
 def contest(case: Case, labels: Mapping[str, Mapping[str, Any]]) -> tuple[str, int] | None:
-    """What the cases that do the same work on the same ranks share; None for one that is no way to do any.
+    """Return what is common to the cases that do the same work on the same ranks.
 
-    They are compared with the same case, or with that case on their own backend. labels: those of the job's cases.
+    These cases are compared with the same case, or with that case on their own backend.
+
+    Args:
+        case: a case of a job.
+        labels: of the job's cases, by name.
+
+    Returns:
+        The work and the number of ranks; None for a case that is no way to do any work.
     """
     aim = case.get("against") or case.get("name")
     if not aim or case.get("bound") or case.get("unslowed"):
         return None
-    work = {name: value for name, value in labels.get(aim, {"name": aim}).items() if name != BACKEND}
+    aim_labels = labels.get(aim, {"name": aim})
+    work = {name: value for name, value in aim_labels.items() if name != BACKEND}
     return str(work), num_ranks(case)
 
 
 def contest_name(case: Case, cases: Sequence[Case]) -> str | None:
-    """The same as text, for a column: "even, 2 ranks"; None for a case that nothing is compared with."""
+    """Return the contest of a case as text for a column: "even, 2 ranks".
+
+    It is None for a case that nothing is compared with.
+    """
     found = contest(case, labels_by_name(cases)) if case.get("samples_s") else None
     return found and f"{found[0]}, {found[1]} ranks"
 
 
-def with_interval(name: str, values: tuple[float, float | None, float | None]) -> dict[str, float | None]:
+def with_interval(name: str, values: Estimate) -> dict[str, float | None]:
     return dict(zip((name, f"{name}_low", f"{name}_high"), values, strict=True))
 
 
 def num_ranks(case: Case) -> int:
-    """How many ranks take part in a case."""
+    """Return how many ranks take part in a case."""
     return int(case.get("ranks") or len(case["samples_s"]))
 
 
-def scaled(
-    values: tuple[float, float | None, float | None], factor: float
-) -> tuple[float, float | None, float | None]:  # fmt: skip
+def scaled(values: Estimate, factor: float) -> Estimate:
     value, low, high = values
     return value * factor, low and low * factor, high and high * factor
 

@@ -1,4 +1,4 @@
-"""What took cores away from a case while it was timed, told in words where it was enough to matter."""
+"""Describes what took cores away from a case while it was timed, where it was enough to matter."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -8,19 +8,28 @@ LIMITS = {
     "throttled_s": (0.01, "held back by a CPU quota for {:.1%} of the time"),
     "others_s": (0.1, "other processes used {:.0%} of a core"),
 }
-"""The share of the measuring time beyond which it is told. That tasks wait for a core is recorded
-(`pressure_s`) and not told: the ranks' own threads do."""
+"""By counter: the share of the measuring time beyond which it is reported, and the words for it.
+The time that tasks wait for a core is recorded (`pressure_s`) but not reported, because the ranks'
+own threads wait too."""
 MOST_FALLEN = 0.9
-"""A lowest frequency below this share of the highest is told."""
+"""A lowest frequency below this share of the highest is reported."""
 LEAST_S = 0.05
-"""Less than this is told in no case: the kernel counts in ticks of a hundredth of a second."""
+"""Less than this is never reported, because the kernel counts in ticks of a hundredth of a second.
+"""
 
 
 def describe(case: Mapping[str, Any], slowed_by: str = "", num_hosts: int = 1) -> str:
-    """What disturbed the rank that was disturbed most; "" where nothing did, or no counter tells.
+    """Describe what disturbed the most disturbed rank.
 
-    slowed_by: what slows ranks down on purpose; a quota that does is no disturbance. num_hosts: what
-    other processes did is known of one host alone, where all ranks are.
+    Args:
+        case: a case of a record.
+        slowed_by: the mechanism that slows ranks down on purpose; a quota that does this is no
+            disturbance.
+        num_hosts: of the job. What other processes did is known only where all ranks are on one
+            host.
+
+    Returns:
+        The disturbances; "" where there is none, or where no counter was recorded.
     """
     elapsed_s, counted = case.get("elapsed_s"), case.get("disturbance") or {}
     if not elapsed_s or not counted:
@@ -36,7 +45,11 @@ def describe(case: Mapping[str, Any], slowed_by: str = "", num_hosts: int = 1) -
         if taken.get(name, 0.0) > max(LEAST_S, limit * elapsed_s)
     ]
     ranges = zip(counted.get("lowest_ghz", ()), counted.get("highest_ghz", ()), strict=True)
-    lowest, highest = min(ranges, key=lambda ghz: ghz[0] - MOST_FALLEN * ghz[1], default=(0.0, 0.0))
+    lowest, highest = min(
+        ranges,
+        key=lambda ghz: ghz[0] - MOST_FALLEN * ghz[1],
+        default=(0.0, 0.0),
+    )
     if lowest < MOST_FALLEN * highest:
         found.append(f"a core's frequency was between {lowest:.2f} and {highest:.2f} GHz")
     return "; ".join(found)

@@ -1,37 +1,47 @@
-"""Impossible figures and their likely causes. No other module judges whether a figure can be."""
+"""Finds impossible figures and names their likely causes.
+
+No other module judges whether a figure is possible.
+"""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 MEASURED_PEAK = "best matrix product here"
-"""How a case says that its peak rate is not a data sheet's."""
+"""The `peak_from` of a case whose peak rate is not that of a data sheet."""
 UTILISATIONS = ("mfu_full", "mfu_causal", "hfu_full")
 WIDEST = 1.0
-"""Half-width of an interval, as a share of the median: beyond, the median is hardly known."""
+"""Half-width of an interval, as a share of the median. Beyond it the median is hardly known."""
 ROUNDING = 1e-9
-"""Shares are quotients: one of exactly 100 % is in order."""
+"""Tolerance of shares, which are quotients: exactly 100 % is possible."""
 
 
 def doubt_of(figures: Mapping[str, Any], details: Mapping[str, Any]) -> str | None:
-    """What is impossible among the figures of a case, and why it may be so; None where nothing is.
+    """Describe the impossible figures of a case and their likely causes.
 
     Args:
-        figures: metrics by name; shares of 1, None where they do not apply.
-        details: what the suite tells of the case, of which `peak_from`, the source of its peak rate.
+        figures: metrics by name; shares are fractions of 1, and None where they do not apply.
+        details: what the suite reports of the case. Of these `peak_from` is read, the source of the
+            peak rate.
+
+    Returns:
+        The doubts, None where no figure is impossible.
     """
     return "; ".join(found_in(figures, details)) or None
 
 
 def found_in(figures: Mapping[str, Any], details: Mapping[str, Any]) -> Iterator[str]:
-    """One sentence per cause."""
+    """Yield one sentence per cause."""
     if above := beyond_whole(figures, UTILISATIONS):
-        measured = details.get("peak_from") == MEASURED_PEAK
-        why = "the peak was measured beside it, on a busy machine" if measured else "the peak is too low"
+        why = "the peak is too low"
+        if details.get("peak_from") == MEASURED_PEAK:
+            why = "the peak was measured beside it, on a busy machine"
         yield f"{above}: {why}"
     if above := beyond_whole(figures, ("efficiency",)):
-        yield f"{above}: the probe saw a slower machine than the measurement, or the cost model is wrong"
+        why = "the probe saw a slower machine than the measurement, or the cost model is wrong"
+        yield f"{above}: {why}"
     if above := beyond_whole(figures, ("limit_share", "comm_share")):
-        yield f"{above}: a part alone took longer than the whole; it was disturbed, or runs faster within"
+        why = "a part alone took longer than the whole; it was disturbed, or runs faster within"
+        yield f"{above}: {why}"
     overlap = figures.get("overlap")
     if overlap is not None:
         low, high = (value(figures, f"overlap_{end}", overlap) for end in ("low", "high"))
@@ -47,7 +57,7 @@ def found_in(figures: Mapping[str, Any], details: Mapping[str, Any]) -> Iterator
 
 
 def beyond_whole(figures: Mapping[str, Any], names: tuple[str, ...]) -> str:
-    """ "mfu_full 100.1 %": the shares above 1, "" where none is."""
+    """List the shares above 1: "mfu_full 100.1 %"; "" where there is none."""
     above = [name for name in names if value(figures, name, 0.0) > 1 + ROUNDING]
     return ", ".join(f"{name} {percent(figures[name])}" for name in above)
 

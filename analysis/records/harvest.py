@@ -1,4 +1,7 @@
-"""Reads every record below any number of folders into rows; what is broken or foreign is named, not fatal."""
+"""Reads every record below any number of folders into rows.
+
+Broken and foreign files are named and skipped; they are not fatal.
+"""
 
 import hashlib
 import os
@@ -15,20 +18,25 @@ from analysis.records.validate import validate
 from benchkit import record
 
 PATTERN = "*record.json"
-"""Also `gpu_record.json`: what somebody renamed to keep apart."""
+"""Matches renamed copies too, such as `gpu_record.json`."""
 SWEEP_FILE = "multirun.yaml"
-"""What a sweep leaves in its folder."""
+"""The file that a sweep leaves in its folder."""
 MOST_BYTES = 10**9
 """A larger file is no record, and would not fit in memory several times over."""
 MOST_LINES = 20
-"""Files passed over that are named; of more, only how many they are."""
+"""How many skipped files are named; further ones are only counted."""
 
 
 @dataclass
 class Harvest:
-    """The rows of all records found, those of their ranks, and one line for each file passed over.
+    """The content of all records found.
 
-    num_files: all that looked like records. num_copies: those with the same content as another.
+    Attributes:
+        rows: one per case of every record.
+        ranks: one per rank and case.
+        passed_over: one line for each file that was skipped.
+        num_files: how many files looked like records.
+        num_copies: how many of these have the same content as another one.
     """
 
     rows: list[dict[str, Any]] = field(default_factory=list)
@@ -38,7 +46,7 @@ class Harvest:
     num_copies: int = 0
 
     def remarks(self) -> Iterator[str]:
-        """Which files are not in the rows, and why: a line each, of many the first."""
+        """Yield lines on files that are not in the rows, and why; of many only the first ones."""
         for line in self.passed_over[:MOST_LINES]:
             yield f"passed over {line}"
         if (more := len(self.passed_over) - MOST_LINES) > 0:
@@ -52,10 +60,10 @@ class Harvest:
 
 
 def harvest(places: Iterable[Path]) -> Harvest:
-    """Reads all records in folders (at any depth) and files; the same file is read once."""
+    """Read all records in files and in folders of any depth; the same file is read once."""
     found = Harvest()
     folders: list[Path] = []
-    met: set[bytes] = set()
+    known: set[bytes] = set()
     files = (os.path.realpath(path) for place in places for path in record_files(place))
     for path in map(Path, dict.fromkeys(files)):
         found.num_files += 1
@@ -63,17 +71,18 @@ def harvest(places: Iterable[Path]) -> Harvest:
             require_regular(path)
             content = path.read_bytes()
             digest = hashlib.sha256(content).digest()
-            if digest in met:
+            if digest in known:
                 found.num_copies += 1
                 continue
-            add_record(found, content, path, folder := run_folder(path))
+            folder = run_folder(path)
+            add_record(found, content, path, folder)
         except (ValueError, OSError) as error:
             found.passed_over.append(one_line(error))
         except (LookupError, TypeError, AttributeError, ArithmeticError) as error:
             why = f"not a whole record ({type(error).__name__}: {error})"
             found.passed_over.append(one_line(f"{path}: {why}"))
         else:
-            met.add(digest)
+            known.add(digest)
             folders.append(folder)
     names = run_names(folders)
     for row in (*found.rows, *found.ranks):
@@ -82,7 +91,12 @@ def harvest(places: Iterable[Path]) -> Harvest:
 
 
 def add_record(found: Harvest, content: bytes, path: Path, folder: Path) -> None:
-    """Adds the rows of one record. Raises ValueError, KeyError, … for a file that is none."""
+    """Add the rows of one record.
+
+    Raises:
+        ValueError, LookupError, TypeError, AttributeError, ArithmeticError: for a file that is no
+            record. Nothing is added then.
+    """
     parsed = record.parse(content, path)
     try:
         validate(parsed)
@@ -95,9 +109,13 @@ def add_record(found: Harvest, content: bytes, path: Path, folder: Path) -> None
 
 
 def require_regular(path: Path) -> None:
-    """Raises ValueError for what is no file or too large, OSError for what is not there.
+    """Check that a file can be read into memory.
 
-    A pipe or a device is never opened: a reader may wait for it for ever.
+    A pipe or a device is never opened, because a reader may wait for it forever.
+
+    Raises:
+        ValueError: for what is not a regular file or is too large.
+        OSError: for what does not exist.
     """
     status = path.stat()
     if not stat.S_ISREG(status.st_mode):
@@ -108,25 +126,29 @@ def require_regular(path: Path) -> None:
 
 
 def one_line(text: object) -> str:
-    """The text of a message without line breaks."""
+    """Return the text of a message without line breaks."""
     return printable(" ".join(str(text).split()))
 
 
 def printable(text: str) -> str:
-    """A path with bytes that are no text, such as an old file name, as text that can be written."""
+    """Escape what cannot be written in a path: bytes that are no text, as in old file names."""
     return text.encode(errors="backslashreplace").decode()
 
 
 def run_folder(path: Path) -> Path:
-    """The folder of the sweep that a record is of.
+    """Return the folder of the sweep that a record belongs to.
 
-    It is the nearest above that has the sweep's configuration, else that of SWEEP/NUMBER/record.json.
+    It is the nearest folder above that has the sweep's configuration. Where there is none, it is
+    SWEEP of SWEEP/NUMBER/record.json.
     """
-    return next((folder for folder in path.parents if (folder / SWEEP_FILE).exists()), path.parent.parent)
+    for folder in path.parents:
+        if (folder / SWEEP_FILE).exists():
+            return folder
+    return path.parent.parent
 
 
 def run_names(folders: Iterable[Path]) -> dict[str, str]:
-    """Each folder's name, with as many folders above it as tell it from all others."""
+    """Name each folder, with the parent folders that are needed to tell it from all others."""
     unnamed = {folder: folder.parts for folder in folders}
     every = list(unnamed.values())
     names: dict[str, str] = {}
@@ -142,7 +164,7 @@ def run_names(folders: Iterable[Path]) -> dict[str, str]:
 
 
 def missing(places: Iterable[Path]) -> str:
-    """The first place that is not there or may not be seen, and why; "" where all are."""
+    """Name the first place that does not exist or is not accessible, and why; "" without any."""
     for place in places:
         try:
             if not place.exists():
@@ -153,7 +175,7 @@ def missing(places: Iterable[Path]) -> str:
 
 
 def record_files(place: Path) -> Iterator[Path]:
-    """The record files at or below a place, in the order of their folders' numbers."""
+    """Yield the record files at or below a place, in the order of their folders' numbers."""
     if place.is_dir():
         yield from sorted(place.rglob(PATTERN), key=record.by_number)
     else:

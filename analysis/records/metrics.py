@@ -1,4 +1,4 @@
-"""What is derived from a case and its samples: the columns that are figures, with their units and formulae."""
+"""The metrics of a case: the columns derived from it and its samples, with units and formulae."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -8,72 +8,90 @@ from typing import Any
 import numpy as np
 
 from analysis.records import comparisons, noise
-from benchkit.statistics.summary import algorithm_bandwidth, bus_bandwidth, computing_rate, slowest_rank
+from benchkit.statistics.summary import (
+    algorithm_bandwidth,
+    bus_bandwidth,
+    computing_rate,
+    slowest_rank,
+)
 
 Summary = Mapping[str, Any]
+Formula = Callable[[Mapping[str, Any], Summary], float | int | None]
+"""Computes a figure from a case and its summary; None where it does not apply."""
 
 
 @dataclass(frozen=True)
 class Metric:
-    """A column derived from a case and its summary; None where it does not apply. `scale` is for printing only."""
+    """A column derived from a case and its summary.
+
+    Attributes:
+        name: of the column.
+        unit: in which it is printed.
+        formula: returns the figure in seconds, shares of 1, or in the unit that the name ends with.
+        scale: from the figure to the printed unit; it is for printing only.
+    """
 
     name: str
     unit: str
-    formula: Callable[[Mapping[str, Any], Summary], float | int | None]
+    formula: Formula
     scale: float = 1.0
 
 
-def from_summary(name: str) -> Callable[[Mapping[str, Any], Summary], Any]:
+def from_summary(name: str) -> Formula:
     return lambda case, summary: summary[name]
 
 
-def from_details(name: str) -> Callable[[Mapping[str, Any], Summary], Any]:
+def from_details(name: str) -> Formula:
     return lambda case, summary: case.get("details", {}).get(name)
 
 
 def osu_mean(case: Mapping[str, Any], summary: Summary) -> float | None:
-    """Mean over iterations and ranks of calls that follow a barrier, as the OSU micro-benchmarks have it."""
+    """Return the mean over iterations and ranks of calls that each follow a barrier.
+
+    This is the mean that the OSU micro-benchmarks report.
+    """
     return summary["osu_mean_s"] if case.get("calls_per_sample", 1) == 1 else None
 
 
 def efficiency(case: Mapping[str, Any], summary: Summary) -> float | None:
-    """The ideal time, in which all work is spread over all speed, as a share of the median."""
-    ideal_s, median_s = case.get("details", {}).get("ideal_s"), summary["median_s"]
+    """Return the ideal time, with all work spread over all speed, as a share of the median."""
+    ideal_s = case.get("details", {}).get("ideal_s")
+    median_s = summary["median_s"]
     return ideal_s / median_s if ideal_s and median_s else None
 
 
-def per_second(name: str) -> Callable[[Mapping[str, Any], Summary], float | None]:
-    """What `details` counts of a call, over the median."""
+def per_second(name: str) -> Formula:
+    """Make the formula of a rate: what `details` counts per call, over the median."""
 
     def formula(case: Mapping[str, Any], summary: Summary) -> float | None:
-        count, median_s = from_details(name)(case, summary), summary["median_s"]
+        count = from_details(name)(case, summary)
+        median_s = summary["median_s"]
         return count / median_s if count and median_s else None
 
     return formula
 
 
-def utilisation(flops: Callable[[Mapping[str, Any], Summary], Any]) -> Callable[[Mapping[str, Any], Summary], Any]:
-    """Operations per second over the peak rate that the case tells of."""
+def utilisation(flops: Formula) -> Formula:
+    """Make the formula of operations per second over the peak rate that the case reports."""
 
     def formula(case: Mapping[str, Any], summary: Summary) -> float | None:
-        count, peak, median_s = (
-            flops(case, summary),
-            from_details("peak_tflop_per_s")(case, summary),
-            summary["median_s"],
-        )
+        count = flops(case, summary)
+        peak = from_details("peak_tflop_per_s")(case, summary)
+        median_s = summary["median_s"]
         return count / median_s / (peak * 1e12) if count and peak and median_s else None
 
     return formula
 
 
 def backward_over_forward(case: Mapping[str, Any], summary: Summary) -> float | None:
-    """How many times as long as forward backward takes, where both are regions."""
+    """Return the time of backward as a multiple of that of forward, where both are regions."""
     spent = region_medians(case)
-    return spent["backward_s"] / spent["forward_s"] if spent.get("forward_s") and "backward_s" in spent else None
+    forward_s, backward_s = spent.get("forward_s"), spent.get("backward_s")
+    return backward_s / forward_s if forward_s and backward_s is not None else None
 
 
 def region_medians(case: Mapping[str, Any]) -> dict[str, float]:
-    """Of each region the median over iterations of the rank that was longest in it, in seconds."""
+    """Return each region's median in seconds, over iterations, of the rank longest in it."""
     regions = case.get("regions_s") or {}
     return {f"{name}_s": float(np.median(slowest_rank(spent))) for name, spent in regions.items()}
 
@@ -85,8 +103,8 @@ METRICS = (
     )),
     Metric("osu_mean_s", "ms", osu_mean, 1e3),
     Metric("rel_ci", "%", from_summary("rel_ci"), 100),
-    *(Metric(name, "" if "speedup" in name else "%", from_summary(name), 1 if "speedup" in name else 100)
-      for name in comparisons.FIGURES),
+    *(Metric(name, "", from_summary(name), 1) if "speedup" in name
+      else Metric(name, "%", from_summary(name), 100) for name in comparisons.FIGURES),
     Metric("predicted_s", "ms", from_details("predicted_s"), 1e3),
     Metric("ideal_s", "ms", from_details("ideal_s"), 1e3),
     Metric("efficiency", "%", efficiency, 100),
@@ -103,8 +121,8 @@ METRICS = (
     Metric("busbw_gb_per_s", "GB/s", bus_bandwidth),
     Metric("straggler_rank", "", from_summary("straggler_rank")),
     Metric("straggler_share", "%", from_summary("straggler_share"), 100),
-    *(Metric(name, "" if "ratio" in name else "%", from_summary(name), 1 if "ratio" in name else 100)
-      for name in noise.FIGURES),
+    *(Metric(name, "", from_summary(name), 1) if "ratio" in name
+      else Metric(name, "%", from_summary(name), 100) for name in noise.FIGURES),
     Metric("num_samples", "", from_summary("num_samples")),
     Metric("independent_samples", "", from_summary("independent_samples")),
 )  # fmt: skip

@@ -1,4 +1,4 @@
-"""What disturbs the samples of a case: spikes that hit all ranks or only some, and times that come in two kinds."""
+"""Describes the noise in the samples of a case: spikes on all ranks or on some, and slow modes."""
 
 from typing import Any
 
@@ -8,16 +8,24 @@ from benchkit.statistics.intervals import Array
 from benchkit.statistics.modes import find_modes
 
 SPIKE = 5.0
-"""A rank's sample beyond so many times its median."""
+"""A spike is a sample of a rank beyond this multiple of the rank's median."""
 FIGURES = ("spikes_all_share", "spikes_some_share", "slow_mode_ratio", "slow_mode_share")
 
 
 def figures(samples: Any, iterations: Array) -> dict[str, float | None]:
-    """From samples[rank][iteration] and the time of each iteration, in seconds.
+    """Compute the FIGURES of a case.
 
-    spikes_all_share: of the iterations, in which every rank had a spike, as when the machine was busy;
-    spikes_some_share: in which some had, but not all. slow_mode_ratio: where times come in two kinds, how many times
-    as long the slower take, and slow_mode_share how many they are.
+    Args:
+        samples: [rank][iteration], in seconds.
+        iterations: [iteration], the time of each iteration in seconds.
+
+    Returns:
+        spikes_all_share: the share of iterations in which every rank had a spike, as when the
+            machine was busy.
+        spikes_some_share: the share of iterations in which some ranks had a spike, but not all.
+        slow_mode_ratio: how many times as long the slower iterations take, where the times have two
+            modes; else None.
+        slow_mode_share: the share of the slower iterations; None as above.
     """
     times = np.asarray(samples, dtype=np.float64)
     spikes = times > SPIKE * np.median(times, axis=1, keepdims=True)

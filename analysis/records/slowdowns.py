@@ -1,4 +1,4 @@
-"""How ranks were slowed down, as the table tells it: one factor for the last rank, or a list with one per rank."""
+"""Reads the column `slowdown`: one factor for the last rank, or a list with one factor per rank."""
 
 import json
 from dataclasses import dataclass
@@ -11,9 +11,10 @@ import pandas as pd
 class Slowdown:
     """How many times slower each rank is.
 
+    Slowdowns are ordered by `lost_speed`, then by `factors`: a harsher slowdown comes later.
+
     Attributes:
-        lost_speed: of all ranks together, in ranks at full speed; in order of this, and of the factors where it is
-            the same, a harsher slowdown comes later.
+        lost_speed: of all ranks together, in ranks at full speed.
         factors: one per rank, 1 at full speed.
     """
 
@@ -22,9 +23,12 @@ class Slowdown:
 
     @staticmethod
     def of(cell: Any, world_size: int) -> "Slowdown":
-        """Reads a cell of the column `slowdown`: 2, "2" or "[1, 2, 4]"."""
-        given = json.loads(str(cell))
-        factors = [float(each) for each in given] if isinstance(given, list) else [1.0] * (world_size - 1) + [given]
+        """Read a cell of the column `slowdown`: 2, "2" or "[1, 2, 4]"."""
+        parsed = json.loads(str(cell))
+        if isinstance(parsed, list):
+            factors = [float(factor) for factor in parsed]
+        else:
+            factors = [1.0] * (world_size - 1) + [parsed]
         return Slowdown(sum(1 - 1 / factor for factor in factors), tuple(factors))
 
     @property
@@ -33,10 +37,12 @@ class Slowdown:
         return set(self.factors[:-1]) <= {1.0}
 
     def __str__(self) -> str:
-        """ "4" where only the last rank is slowed, else the factor of each: "1, 2, 4"."""
-        return ", ".join(f"{factor:g}" for factor in (self.factors[-1:] if self.last_alone else self.factors))
+        """Return "4" where only the last rank is slowed, else the factor of each: "1, 2, 4"."""
+        factors = self.factors[-1:] if self.last_alone else self.factors
+        return ", ".join(f"{factor:g}" for factor in factors)
 
 
 def slowdowns(rows: pd.DataFrame) -> list[Slowdown]:
-    """The slowdown of each row."""
-    return [Slowdown.of(cell, int(size)) for cell, size in zip(rows["slowdown"], rows["world_size"], strict=True)]
+    """Return the slowdown of each row."""
+    cells = zip(rows["slowdown"], rows["world_size"], strict=True)
+    return [Slowdown.of(cell, int(size)) for cell, size in cells]

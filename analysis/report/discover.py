@@ -36,7 +36,9 @@ def draw_all(
 ) -> Iterator[tuple[str, Figure]]:
     """Every plot that the table has data for; each is an attempt of its own."""
     for name, module in modules_with("draw"):
-        drawings: Drawings | None = attempt(f"plots of {name}", partial(module.draw, table, baseline))
+        drawings: Drawings | None = attempt(
+            f"plots of {name}", partial(module.draw, table, baseline)
+        )
         for file_name, draw in (drawings or {}).items():
             figure = attempt(f"plot {file_name}", draw)
             if figure is not None:
@@ -60,7 +62,9 @@ def own_modules() -> list[str]:
 
 def foreign_modules() -> list[str]:
     """The modules `table` and `plot` of suites outside benchkit, as far as these are packages that have them."""
-    suites = [name.removesuffix(".suite") for name in os.environ.get(EXTRA_SUITES, "").split(",") if name]
+    suites = [
+        name.removesuffix(".suite") for name in os.environ.get(EXTRA_SUITES, "").split(",") if name
+    ]
     found = []
     for name in (f"{suite}.{part}" for suite in suites for part in ("table", "plot")):
         try:

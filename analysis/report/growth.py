@@ -24,14 +24,24 @@ def growth(measured: pd.DataFrame, axis: str, told: Callable[[float], str]) -> I
         return
     name = Namer(over_runs(measured, *identity_columns(measured)), axis)
     rest = [column for column in identity_columns(measured) if column != axis]
-    per_run = over_runs(measured[pd.to_numeric(measured[axis], errors="coerce") > 0], *rest, axis, "run")
+    per_run = over_runs(
+        measured[pd.to_numeric(measured[axis], errors="coerce") > 0], *rest, axis, "run"
+    )
     for _, rows in per_run.groupby(rest, dropna=False):
         if rows[axis].nunique() < 2:
             continue
-        spans = [ends_of(run, axis) for _, run in rows.groupby("run", dropna=False) if run[axis].nunique() > 1]
+        spans = [
+            ends_of(run, axis)
+            for _, run in rows.groupby("run", dropna=False)
+            if run[axis].nunique() > 1
+        ]
         basis = "" if spans else f"; {ACROSS}"
         if not spans:
-            spans = [ends_of(rows.assign(median_s=rows.groupby(axis)["median_s"].transform("median")), axis)]
+            spans = [
+                ends_of(
+                    rows.assign(median_s=rows.groupby(axis)["median_s"].transform("median")), axis
+                )
+            ]
         for least, most in sorted({(first[axis], last[axis]) for first, last in spans}):
             alike = [span for span in spans if (span[0][axis], span[1][axis]) == (least, most)]
             more = f"{told(least)} to {told(most)} ({most / least:,.4g} times)"
@@ -47,7 +57,9 @@ def ends_of(rows: pd.DataFrame, axis: str) -> tuple[Any, Any]:
 def how_long(spans: list[tuple[Any, Any]]) -> str:
     """ "3.2 times as long (2 ms to 6.4 ms", with what the runs say where they are several; the parenthesis is open."""
     ratios = pd.Series([last["median_s"] / first["median_s"] for first, last in spans])
-    first_s, last_s = (pd.Series([span[end]["median_s"] for span in spans]).median() for end in (0, 1))
+    first_s, last_s = (
+        pd.Series([span[end]["median_s"] for span in spans]).median() for end in (0, 1)
+    )
     times = f"{milliseconds(first_s)} to {milliseconds(last_s)}"
     if len(spans) == 1:
         return f"{ratios.median():,.3g} times as long ({times}"

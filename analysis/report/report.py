@@ -24,7 +24,10 @@ MOST_LETTERS = 200
 
 
 def write_report(
-    table: pd.DataFrame, folder: Path, baseline: Baseline | None = None, per_rank: Sequence[Mapping[str, Any]] = ()
+    table: pd.DataFrame,
+    folder: Path,
+    baseline: Baseline | None = None,
+    per_rank: Sequence[Mapping[str, Any]] = (),
 ) -> Iterator[Path]:
     """Yields each file as it is written; one that cannot be made is left out, which stderr tells.
 
@@ -54,7 +57,10 @@ def texts_of(
     """The files that are of no suite alone: their names, and what makes their text (None: there is none)."""
     yield "combined.csv", partial(table.to_csv, index=False)
     yield "full_results.md", lambda: "# Full results\n\n" + UNITS + as_markdown(table)
-    yield "summary_by_config.md", lambda: "# Summary by configuration\n\n" + summary_by_config(table)
+    yield (
+        "summary_by_config.md",
+        lambda: "# Summary by configuration\n\n" + summary_by_config(table),
+    )
     yield "analysis.txt", partial(sentences.describe, table)
     if per_rank:
         yield "per_rank.csv", partial(pd.DataFrame(per_rank).to_csv, index=False)
@@ -90,7 +96,9 @@ UNITS = (
 )
 
 
-RANK_UNITS = "Medians over the samples; busy is what is left of a call when its waiting is taken away.\n\n"
+RANK_UNITS = (
+    "Medians over the samples; busy is what is left of a call when its waiting is taken away.\n\n"
+)
 
 
 def write(path: Path, text: str) -> Path:
@@ -121,6 +129,8 @@ def summary_by_config(table: pd.DataFrame) -> str:
             row["widest rel_ci [%]"] = pd.to_numeric(measured["rel_ci"]).max() * 100
             for metric in METRICS:
                 if metric.unit == "GB/s" and measured[metric.name].notna().any():
-                    row[f"highest {metric.name.removesuffix('_gb_per_s')} [GB/s]"] = measured[metric.name].max()
+                    row[f"highest {metric.name.removesuffix('_gb_per_s')} [GB/s]"] = measured[
+                        metric.name
+                    ].max()
         rows.append(row)
     return as_markdown(pd.DataFrame(rows), shaped=True)

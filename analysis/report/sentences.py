@@ -8,10 +8,11 @@ import pandas as pd
 
 from analysis.records.noise import SPIKE
 from analysis.records.rows import MAX_START_UNCERTAINTY
-from analysis.repetitions import WITHIN, over_runs, told_of_runs
+from analysis.repetitions import over_runs
 from analysis.report.contests import contests, whole_work
 from analysis.report.growth import growth
 from analysis.report.naming import Namer, milliseconds, settings
+from analysis.run_spread import WITHIN, told_of_runs
 from analysis.table import identity_columns, own_columns
 from analysis.text import named, shortened
 
@@ -35,8 +36,14 @@ def describe(table: pd.DataFrame) -> str:
             ("Overview", overview(table)),
             ("Runs", told_of_runs(points, Namer(points))),
             ("Fastest and widest", extremes(points)),
-            ("Growth with size", growth(measured, "data_size", lambda size: named("data_size", size))),
-            ("Growth with ranks", growth(communicating(measured), "world_size", lambda ranks: f"{ranks:g} ranks")),
+            (
+                "Growth with size",
+                growth(measured, "data_size", lambda size: named("data_size", size)),
+            ),
+            (
+                "Growth with ranks",
+                growth(communicating(measured), "world_size", lambda ranks: f"{ranks:g} ranks"),
+            ),
             ("Doubtful figures", doubtful(measured)),
             ("Noise", noise(measured)),
             ("Clocks", clocks(measured)),
@@ -58,7 +65,9 @@ def as_paragraph(title: str, lines: Iterable[str]) -> str:
 
 def overview(table: pd.DataFrame) -> Iterator[str]:
     """How many points, where and when."""
-    counts = ", ".join(f"{count} {status}" for status, count in table["status"].value_counts().items())
+    counts = ", ".join(
+        f"{count} {status}" for status, count in table["status"].value_counts().items()
+    )
     hosts = ", ".join(sorted(table["host"].dropna().unique()))
     first, last = table["started_at"].min(), table["started_at"].max()
     yield f"{len(table)} rows ({counts}) from {hosts}, started {first} to {last}."
@@ -78,7 +87,9 @@ def winner(alternatives: pd.DataFrame, name: Namer) -> str:
     """Which of several alternatives is the fastest, and by how much."""
     first, second = (row for _, row in alternatives.nsmallest(2, "median_s").iterrows())
     ways = [column for column in name.columns if alternatives[column].nunique(dropna=False) > 1]
-    ahead = f"{second['median_s'] / first['median_s']:.3g} times as fast as {settings(second, ways)}"
+    ahead = (
+        f"{second['median_s'] / first['median_s']:.3g} times as fast as {settings(second, ways)}"
+    )
     doubt = ", which their intervals do not tell apart"
     if pd.isna(first["ci_high_s"]) or pd.isna(second["ci_low_s"]):
         doubt = "; without an interval of both, that may be chance"
@@ -92,7 +103,9 @@ def winner(alternatives: pd.DataFrame, name: Namer) -> str:
 
 def communicating(measured: pd.DataFrame) -> pd.DataFrame:
     """Without the single ranks of suites that measure a bandwidth: they communicate nothing."""
-    has_rate = measured.groupby("suite")["busbw_gb_per_s"].transform(lambda rates: rates.notna().any())
+    has_rate = measured.groupby("suite")["busbw_gb_per_s"].transform(
+        lambda rates: rates.notna().any()
+    )
     return measured[~(has_rate.astype(bool) & (measured["world_size"] == 1))]
 
 
@@ -106,7 +119,9 @@ def doubtful(measured: pd.DataFrame) -> Iterator[str]:
 def noise(measured: pd.DataFrame) -> Iterator[str]:
     """Crowded cores, medians that are not known well or did not converge, ranks that everybody waits for."""
     crowded = measured[measured["threads_per_rank"] > measured["cores_per_rank"]]
-    for (ranks, cores), rows in crowded[crowded["device"] == "cpu"].groupby(["world_size", "cores_per_rank"]):
+    for (ranks, cores), rows in crowded[crowded["device"] == "cpu"].groupby(
+        ["world_size", "cores_per_rank"]
+    ):
         yield f"{ranks} ranks had {cores:.2g} cores each in {len(rows)} points, which time the scheduler, too."
     name = Namer(measured)
     for _, row in measured.iterrows():
@@ -134,7 +149,11 @@ def disturbances(name: str, row: Any) -> Iterator[str]:
         yield f"{name}: calls still got faster when the warm-up ended; raise measure.max_warmup_seconds."
     everywhere, some = row["spikes_all_share"], row["spikes_some_share"]
     if everywhere + some > SPIKY_SHARE:
-        where = f" on all ranks at once, {100 * some:.1f} % on some only" if row["world_size"] > 1 else ""
+        where = (
+            f" on all ranks at once, {100 * some:.1f} % on some only"
+            if row["world_size"] > 1
+            else ""
+        )
         yield f"{name}: {100 * everywhere:.1f} % of the samples took over {SPIKE:g} times the median{where}."
     if pd.notna(row["slow_mode_ratio"]):
         share = 100 * row["slow_mode_share"]
@@ -144,7 +163,10 @@ def disturbances(name: str, row: Any) -> Iterator[str]:
 def clocks(measured: pd.DataFrame) -> Iterator[str]:
     """Where hosts' clocks are known too roughly to tell starts apart."""
     name = Namer(measured)
-    rough = pd.to_numeric(measured["start_uncertainty_s"]) > MAX_START_UNCERTAINTY * measured["median_s"]
+    rough = (
+        pd.to_numeric(measured["start_uncertainty_s"])
+        > MAX_START_UNCERTAINTY * measured["median_s"]
+    )
     for _, row in measured[rough].iterrows():
         error = milliseconds(row["start_uncertainty_s"])
         yield f"{name(row)}: the hosts' clocks are known to {error} only, so there is no makespan, skew or straggler."

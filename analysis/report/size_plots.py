@@ -7,9 +7,10 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from analysis.repetitions import bars_of, over_runs, with_ranges
+from analysis.repetitions import over_runs
 from analysis.report import style
 from analysis.report.discover import Drawings
+from analysis.run_spread import bars_of, with_ranges
 from analysis.speedup import Baseline
 from analysis.table import HARDWARE_AND_SOFTWARE, identity_columns, subjects
 
@@ -24,7 +25,9 @@ def draw(table: pd.DataFrame, baseline: Baseline | None) -> Drawings:
     if "data_size" not in table:
         return {}
     drawings: Drawings = {}
-    measured = table[(table["status"] == "ok") & (pd.to_numeric(table["data_size"], errors="coerce") > 0)]
+    measured = table[
+        (table["status"] == "ok") & (pd.to_numeric(table["data_size"], errors="coerce") > 0)
+    ]
     for name, rows in measured.groupby(subjects(measured)):
         drawings |= suite_drawings(str(name), with_ranges(over_runs(rows, *identity_columns(rows))))
     return drawings
@@ -32,11 +35,19 @@ def draw(table: pd.DataFrame, baseline: Baseline | None) -> Drawings:
 
 def suite_drawings(suite: str, rows: pd.DataFrame) -> Drawings:
     """Time over size; where anything is moved between ranks, bandwidth over size and by backend."""
-    varied = [name for name in identity_columns(rows) if name not in AXES and rows[name].nunique(dropna=False) > 1]
+    varied = [
+        name
+        for name in identity_columns(rows)
+        if name not in AXES and rows[name].nunique(dropna=False) > 1
+    ]
     rows["place"] = rows["backend"] + " on " + rows["device"]
-    named = pd.DataFrame({name: rows[name].map(lambda value, name=name: label_of(name, value)) for name in varied})
+    named = pd.DataFrame(
+        {name: rows[name].map(lambda value, name=name: label_of(name, value)) for name in varied}
+    )
     rows["variant"] = named.agg(", ".join, axis=1) if varied else ""
-    rows["series"] = rows.groupby(["world_size", "variant"]).ngroup()  # the same colour in every figure
+    rows["series"] = rows.groupby(
+        ["world_size", "variant"]
+    ).ngroup()  # the same colour in every figure
     drawings: Drawings = {f"{suite}_time_vs_datasize.png": partial(time_over_size, suite, rows)}
     moving = rows[rows["busbw_gb_per_s"].notna()]  # one rank moves nothing
     if not moving.empty:
@@ -71,7 +82,13 @@ def time_over_size(suite: str, rows: pd.DataFrame) -> Figure:
             bars = style.interval_bars(times, "median_s", "ci_low_s", "ci_high_s")
             axis.errorbar(line["data_size"], times["median_s"], bars, capsize=3, **look)
             if not crowded:
-                axis.fill_between(line["data_size"], times["min_s"], times["p95_s"], alpha=0.15, color=look["color"])
+                axis.fill_between(
+                    line["data_size"],
+                    times["min_s"],
+                    times["p95_s"],
+                    alpha=0.15,
+                    color=look["color"],
+                )
         style.log_values(axis)
         finish(axis, rows, place)
     first = next(iter(axes.values()))
@@ -80,7 +97,8 @@ def time_over_size(suite: str, rows: pd.DataFrame) -> Figure:
     style.caption(
         figure,
         f"{suite}: time",
-        f"median, {bars_of(rows)}" + ("" if crowded else f"\nband: fastest sample to 95th percentile{of_a_run}"),
+        f"median, {bars_of(rows)}"
+        + ("" if crowded else f"\nband: fastest sample to 95th percentile{of_a_run}"),
         rows,
     )
     return figure
@@ -91,12 +109,19 @@ def bandwidth_over_size(suite: str, rows: pd.DataFrame) -> Figure:
     figure, axes = place_panels(rows)
     for place, axis in axes.items():
         for line, look in lines(rows[rows["place"] == place]):
-            axis.errorbar(line["data_size"], line["busbw_gb_per_s"], rate_bars(line), capsize=3, **look)
+            axis.errorbar(
+                line["data_size"], line["busbw_gb_per_s"], rate_bars(line), capsize=3, **look
+            )
         axis.set_ylim(bottom=0)
         finish(axis, rows, place)
     first = next(iter(axes.values()))
     first.set_ylabel("bus bandwidth [GB/s, 10⁹ bytes]")
-    style.caption(figure, f"{suite}: bus bandwidth", f"payload / median time × bus factor; {bars_of(rows)}", rows)
+    style.caption(
+        figure,
+        f"{suite}: bus bandwidth",
+        f"payload / median time × bus factor; {bars_of(rows)}",
+        rows,
+    )
     return figure
 
 
@@ -104,7 +129,9 @@ def rate_bars(rows: pd.DataFrame) -> list[list[float]] | None:
     """Bars of the bus bandwidth: its interval is that of the time."""
     rate = rows["busbw_gb_per_s"]
     moved = rate * rows["median_s"]
-    shown = pd.DataFrame({"rate": rate, "low": moved / rows["ci_high_s"], "high": moved / rows["ci_low_s"]})
+    shown = pd.DataFrame(
+        {"rate": rate, "low": moved / rows["ci_high_s"], "high": moved / rows["ci_low_s"]}
+    )
     return style.interval_bars(shown, "rate", "low", "high")
 
 
@@ -121,8 +148,18 @@ def backends_at(suite: str, rows: pd.DataFrame, size: float) -> Figure:
         bars = style.interval_bars(milliseconds, "median_s", "ci_low_s", "ci_high_s")
         label = f"{place}, {variant}" if variant else place
         times.bar(at, milliseconds["median_s"], width, yerr=bars, capsize=3, label=label)
-        rates.bar(at, group["busbw_gb_per_s"].fillna(0), width, yerr=rate_bars(group), capsize=3, label=label)
-    for axis, name in ((times, "time of one call [ms]"), (rates, "bus bandwidth [GB/s, 10⁹ bytes]")):
+        rates.bar(
+            at,
+            group["busbw_gb_per_s"].fillna(0),
+            width,
+            yerr=rate_bars(group),
+            capsize=3,
+            label=label,
+        )
+    for axis, name in (
+        (times, "time of one call [ms]"),
+        (rates, "bus bandwidth [GB/s, 10⁹ bytes]"),
+    ):
         axis.set_xticks(range(len(ranks)), [str(n) for n in ranks])
         axis.set_xlabel("ranks")
         axis.set_ylabel(name)

@@ -5,9 +5,10 @@ from functools import partial
 import pandas as pd
 from matplotlib.figure import Figure
 
-from analysis.repetitions import FEWEST_RUNS, WITHIN
+from analysis.repetitions import FEWEST_RUNS
 from analysis.report import style
 from analysis.report.discover import Drawings
+from analysis.run_spread import WITHIN
 from analysis.speedup import ACROSS, Baseline, compared
 from analysis.table import identity_columns
 from analysis.text import named
@@ -34,10 +35,15 @@ def speedup_figure(rows: pd.DataFrame, baseline: Baseline, suite: str) -> Figure
     figure, (axis,) = style.panels(1, width=max(5.0, 1.5 + room * len(points)))
     for index, name in enumerate(series):
         group = rows[rows["series"] == name]
-        at = [points.index(point) + 0.6 * ((index + 0.5) / len(series) - 0.5) for point in group["point"]]
+        at = [
+            points.index(point) + 0.6 * ((index + 0.5) / len(series) - 0.5)
+            for point in group["point"]
+        ]
         bars = bars_around(group)
         marker = style.MARKERS[index % len(style.MARKERS)]
-        axis.errorbar(at, group["speedup"], bars, marker=marker, linestyle="", capsize=3, label=name)
+        axis.errorbar(
+            at, group["speedup"], bars, marker=marker, linestyle="", capsize=3, label=name
+        )
     axis.axhline(1, color="black", linewidth=1)
     axis.set_xticks(range(len(points)), points)
     axis.set_xlabel(" / ".join(inner))
@@ -50,7 +56,9 @@ def speedup_figure(rows: pd.DataFrame, baseline: Baseline, suite: str) -> Figure
 
 def bars_around(rows: pd.DataFrame) -> list[pd.Series]:
     """Lengths below and above of the interval, or of the range over runs; NaN, hence no bar, where there is neither."""
-    low, high = (rows[f"speedup_{end}"].fillna(rows[f"speedup_range_{end}"]) for end in ("low", "high"))
+    low, high = (
+        rows[f"speedup_{end}"].fillna(rows[f"speedup_range_{end}"]) for end in ("low", "high")
+    )
     return [(rows["speedup"] - low).clip(lower=0), (high - rows["speedup"]).clip(lower=0)]
 
 
@@ -73,5 +81,10 @@ def note_on(rows: pd.DataFrame) -> str:
 
 def joined(rows: pd.DataFrame, columns: list[str], separator: str) -> pd.Series:
     """The values of some columns as one label per row."""
-    told = [rows[name].map(lambda value, name=name: named(name, value) if pd.notna(value) else "-") for name in columns]
-    return pd.Series([separator.join(texts) for texts in zip(*told, strict=True)] or "", index=rows.index)
+    told = [
+        rows[name].map(lambda value, name=name: named(name, value) if pd.notna(value) else "-")
+        for name in columns
+    ]
+    return pd.Series(
+        [separator.join(texts) for texts in zip(*told, strict=True)] or "", index=rows.index
+    )

@@ -41,14 +41,18 @@ def apply() -> None:
     })  # fmt: skip
 
 
-def panels(count: int, width: float = 4.8, height: float = 3.8, share: bool = True) -> tuple[Figure, list[Axes]]:
+def panels(
+    count: int, width: float = 4.8, height: float = 3.8, share: bool = True
+) -> tuple[Figure, list[Axes]]:
     """A figure with `count` panels, at most three in a row, none empty."""
     columns = min(count, 3)
     rows = -(-count // columns)
     if max(width * columns, height * rows) > MOST_INCHES:
         size = f"{width * columns:.0f} x {height * rows:.0f} inches"
         raise ValueError(f"{count} panels on {size}; at most {MOST_INCHES} are drawn")
-    figure, grid = plt.subplots(rows, columns, figsize=(width * columns, height * rows), squeeze=False, sharey=share)
+    figure, grid = plt.subplots(
+        rows, columns, figsize=(width * columns, height * rows), squeeze=False, sharey=share
+    )
     axes = list(grid.flat)
     for unused in axes[count:]:
         unused.remove()
@@ -57,7 +61,13 @@ def panels(count: int, width: float = 4.8, height: float = 3.8, share: bool = Tr
 
 def named(column: str, value: object) -> str:
     """A setting as a legend has it: words speak for themselves, numbers need their name."""
-    return value if isinstance(value, str) else f"{column} {value:g}" if isinstance(value, int | float) else str(value)
+    return (
+        value
+        if isinstance(value, str)
+        else f"{column} {value:g}"
+        if isinstance(value, int | float)
+        else str(value)
+    )
 
 
 def require_few_series(count: int) -> None:

@@ -8,9 +8,9 @@ from statistics import median
 import pytest
 
 from analysis.records import comparisons
-from analysis.repetitions import ONE_RUN
 from analysis.report.discover import draw_all
 from analysis.report.sentences import describe
+from analysis.run_spread import ONE_RUN
 from analysis.suites.tensor_parallel import ddlb_csv
 from analysis.suites.tensor_parallel import table as tensor_parallel
 from benchkit.statistics.intervals import FEWEST_ROUNDS

@@ -6,9 +6,9 @@ from typing import Any
 
 import pandas as pd
 
-from analysis.repetitions import by_fewest_ranks, over_runs
+from analysis.groups import alike, by_fewest_ranks
+from analysis.repetitions import over_runs
 from analysis.suites.auto_shard.scaling import PHASES, Row
-from analysis.table import alike
 
 SUITE, RESIDENT, END_TO_END = "auto_shard", "resident", "end_to_end"
 
@@ -60,7 +60,7 @@ class Group:
 
 
 def groups_of(table: pd.DataFrame) -> list[Group]:
-    """All that was tried, by what is alike but for the case (analysis.table.alike)."""
+    """All that was tried, by what is alike but for the case (analysis.groups.alike)."""
     rows = table[table["suite"] == SUITE]
     if rows.empty:
         return []

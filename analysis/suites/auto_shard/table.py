@@ -6,7 +6,7 @@ from typing import Any
 
 import pandas as pd
 
-from analysis.repetitions import told_of_runs
+from analysis.run_spread import told_of_runs
 from analysis.suites.auto_shard.rows import (
     END_TO_END,
     INDEPENDENT,

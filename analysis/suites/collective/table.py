@@ -7,10 +7,12 @@ from functools import cached_property
 
 import pandas as pd
 
-from analysis.repetitions import over_runs, told_of_runs
+from analysis.groups import alike
+from analysis.repetitions import over_runs
+from analysis.run_spread import told_of_runs
 from analysis.suites.collective.fit import FAR_OFF, FEWEST, MOST, Fit, fit, left_out
 from analysis.suites.collective.line import Line
-from analysis.table import alike, as_markdown
+from analysis.table import as_markdown
 from analysis.text import readable
 from benchkit.statistics.estimators import LATENCY
 

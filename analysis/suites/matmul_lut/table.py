@@ -2,9 +2,10 @@
 
 import pandas as pd
 
+from analysis.groups import by_mechanism
 from analysis.records.slowdowns import slowdowns
-from analysis.repetitions import counted, over_runs
-from analysis.table import by_mechanism
+from analysis.repetitions import over_runs
+from analysis.run_spread import counted
 
 SUITE = "matmul_lut"
 SOURCE = ["host", "device_name", "slowed_by", "threads_per_rank"]

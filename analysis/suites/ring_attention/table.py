@@ -5,10 +5,12 @@ from statistics import geometric_mean
 
 import pandas as pd
 
+from analysis.groups import by_mechanism
 from analysis.records.comparisons import FIGURES
 from analysis.records.slowdowns import Slowdown, slowdowns
-from analysis.repetitions import over_runs, told_of_runs
-from analysis.table import as_markdown, by_mechanism
+from analysis.repetitions import over_runs
+from analysis.run_spread import told_of_runs
+from analysis.table import as_markdown
 
 SUITE = "ring_attention"
 RIVALS = ("even", "uneven", "lut", "formula")

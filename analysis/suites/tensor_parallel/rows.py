@@ -5,8 +5,8 @@ from typing import Any
 
 import pandas as pd
 
+from analysis.groups import alike
 from analysis.repetitions import over_runs
-from analysis.table import alike
 
 SUITES = ("tp_columnwise", "tp_rowwise")
 OPTIONS = ("size", "order", "collective", "chunks", "comm_backend")

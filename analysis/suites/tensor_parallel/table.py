@@ -6,7 +6,7 @@ from typing import Any
 
 import pandas as pd
 
-from analysis.repetitions import WITHIN, told_of_runs
+from analysis.run_spread import WITHIN, told_of_runs
 from analysis.suites.tensor_parallel.rows import BOUNDS, SHAPE, groups_of, shape_of, title_of
 from analysis.table import as_markdown
 

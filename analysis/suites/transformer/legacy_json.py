@@ -9,8 +9,8 @@ from typing import Any
 
 import pandas as pd
 
+from analysis.groups import alike
 from analysis.suites.transformer.rows import CASE, LABELS, whole_passes
-from analysis.table import alike
 from benchkit import record
 from benchkit.statistics.summary import slowest_rank
 

@@ -8,12 +8,12 @@ import matplotlib.pyplot as plt
 import pandas as pd
 from matplotlib.figure import Figure
 
-from analysis.repetitions import bars_of, with_ranges
+from analysis.groups import alike
 from analysis.report import style
 from analysis.report.discover import Drawings
+from analysis.run_spread import bars_of, with_ranges
 from analysis.speedup import Baseline
 from analysis.suites.transformer.rows import CASE, PASSES, SUITE, rows_of, varying
-from analysis.table import alike
 from analysis.text import format_settings
 
 SHARED = ("device", "device_name", "dtype", "batch_size", "parallel", "ranks")

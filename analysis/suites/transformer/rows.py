@@ -71,5 +71,5 @@ def in_order(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def varying(rows: pd.DataFrame) -> list[str]:
-    """Settings beyond a case's own in which rows differ: those that analysis.table.alike tells apart."""
+    """Settings beyond a case's own in which rows differ: those that analysis.groups.alike tells apart."""
     return [name for name in identity_columns(rows) if name not in CASE and rows[name].nunique(dropna=False) > 1]

@@ -4,9 +4,10 @@ from collections.abc import Callable, Iterable, Iterator
 
 import pandas as pd
 
-from analysis.repetitions import told_of_runs
+from analysis.groups import alike
+from analysis.run_spread import told_of_runs
 from analysis.suites.transformer.rows import ANY_PASS, CASE, PASSES, PHASES, rows_of, varying
-from analysis.table import INTERVAL, alike, as_markdown, identity_columns, intervals, own_columns
+from analysis.table import INTERVAL, as_markdown, identity_columns, intervals, own_columns
 from analysis.text import digits, format_settings, shortened
 from benchkit.record import HARMLESS
 

@@ -7,9 +7,10 @@ import pandas as pd
 import pytest
 
 from analysis.__main__ import main
-from analysis.repetitions import ONE_RUN, bars_of, over_runs, with_ranges
+from analysis.repetitions import over_runs
 from analysis.report import sentences
 from analysis.report.discover import draw_all
+from analysis.run_spread import ONE_RUN, bars_of, with_ranges
 from analysis.speedup import UNKNOWN, Baseline, speedups
 from analysis.table import identity_columns
 from tests.support.records import having, make_record, tabulate_records, write_all

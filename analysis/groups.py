@@ -1,0 +1,65 @@
+"""Groups rows that are comparable, so that they may stand in one plot or one table.
+
+Each group has a suffix for the name of its file. The suffix is "" where there is only one group.
+"""
+
+import re
+from collections.abc import Iterable, Iterator
+
+import pandas as pd
+
+from analysis.table import identity_columns
+
+
+def alike(rows: pd.DataFrame, *without: str) -> list[tuple[str, pd.DataFrame]]:
+    """Group rows that are equal in all identity columns except the columns named."""
+    apart = [
+        name
+        for name in identity_columns(rows)
+        if name not in without and rows[name].nunique(dropna=False) > 1
+    ]
+    if not apart:
+        return [("", rows)]
+    found = []
+    for values, group in rows.groupby(apart, dropna=False):
+        words = [re.sub("[^0-9A-Za-z.]+", "-", str(value)) for value in values]
+        pairs = "_".join(f"{name}-{word}" for name, word in zip(apart, words, strict=True))
+        found.append((f"_{pairs}", group))
+    return found
+
+
+def by_mechanism(rows: pd.DataFrame, *without: str) -> Iterator[tuple[str, pd.DataFrame]]:
+    """Group as `alike` does, and by mechanism where several mechanisms slowed ranks down.
+
+    Rows without a slowdown have no mechanism. They belong to each group, because the other rows are
+    compared with them. For the same reason `slowed_by` cannot be one of the columns of `alike`.
+    """
+    for suffix, group in alike(rows, *without):
+        slowed_by = group["slowed_by"]
+        mechanisms = list(slowed_by.dropna().unique())
+        if len(mechanisms) < 2:
+            yield suffix, group
+            continue
+        for name in mechanisms:
+            yield f"{suffix}_slowed_by-{name}", group[slowed_by.isna() | (slowed_by == name)]
+
+
+def by_fewest_ranks(
+    groups: Iterable[tuple[str, pd.DataFrame]],
+) -> Iterator[tuple[str, pd.DataFrame]]:
+    """Add `base_ranks` to rows, the fewest ranks of their workload and scope in their job.
+
+    Speedups are over those ranks. Jobs of a workload that differ in them are therefore separated
+    into groups of their own, each with a further suffix. Jobs that failed as a whole have no known
+    ranks and belong to each group.
+    """
+    job = ["run", "point_id", "started_at", "workload", "scope"]
+    for suffix, rows in groups:
+        rows = rows.assign(base_ranks=rows.groupby(job, dropna=False)["ranks"].transform("min"))
+        base_ranks = rows["base_ranks"]
+        if rows.groupby("workload")["base_ranks"].nunique().max() < 2:
+            yield suffix, rows
+            continue
+        for number in sorted(base_ranks.dropna().unique()):
+            name = f"{suffix}_base_ranks-{number:g}"
+            yield name, rows[base_ranks.isna() | (base_ranks == number)]
