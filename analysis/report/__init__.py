@@ -1,1 +1,1 @@
-"""What `python -m analysis FOLDER` writes: tables, sentences, plots that every suite has."""
+"""What `python -m analysis FOLDER` writes: tables, sentences and plots."""

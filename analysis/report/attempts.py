@@ -1,4 +1,4 @@
-"""Parts of a report that may fail without costing the others."""
+"""Makes parts of a report, each of which may fail without affecting the others."""
 
 import sys
 from collections.abc import Callable
@@ -8,20 +8,26 @@ Made = TypeVar("Made")
 
 
 class Attempt(Protocol):
-    """How a part of a report is made. what: its name, for the message where it fails."""
+    """Makes a part of a report.
+
+    Args:
+        what: the name of the part, for the message where it fails.
+        make: returns the part.
+    """
 
     def __call__(self, what: str, make: Callable[[], Made]) -> Made | None: ...
 
 
 def directly(what: str, make: Callable[[], Made]) -> Made | None:
-    """What `make` returns; its exceptions pass."""
+    """Return what `make` returns, and let its exceptions pass."""
     return make()
 
 
 def or_left_out(what: str, make: Callable[[], Made]) -> Made | None:
-    """What `make` returns; None, and a line on stderr, where it fails.
+    """Return what `make` returns; where it fails, print a line on stderr and return None.
 
-    Raises OSError: a folder that cannot be written to is no fault of one part.
+    Raises:
+        OSError: where a file cannot be written, which is no fault of one part.
     """
     try:
         return make()

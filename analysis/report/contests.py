@@ -1,4 +1,4 @@
-"""Which rows are alternatives: several ways to do the same work, one of which is the fastest."""
+"""Finds alternatives: rows that do the same work in several ways, one of which is the fastest."""
 
 from collections.abc import Iterator
 
@@ -8,27 +8,31 @@ from analysis.repetitions import over_runs
 from analysis.table import identity_columns
 
 WAYS = ("backend", "device", "host", "backend_env", "threads", "launched_by", "start_method")
-"""Settings that change how the work is done; every other one is a size or a kind of work."""
+"""Settings that change how the work is done. Every other setting is a size or a kind of work."""
 
 
 def whole_work(measured: pd.DataFrame) -> pd.DataFrame:
-    """Without parts that are timed alone and without what ran unslowed beside slowed ranks."""
+    """Leave out parts that are timed alone, and what ran unslowed beside slowed ranks."""
     return measured[~(measured["bound"].eq(True) | measured["unslowed"].eq(True))]
 
 
 def contests(rows: pd.DataFrame) -> Iterator[pd.DataFrame]:
-    """Groups of two or more alternatives among the rows of one suite; what is repeated counts once.
+    """Yield groups of two or more alternatives among the rows of one suite.
 
-    Alternatives differ in WAYS only. So do the jobs of cases that are alternatives because they are
-    compared with the same case on as many ranks.
+    Repeated points count once. Alternatives differ in WAYS only. Cases of a job are alternatives
+    too, where they are compared with the same case on the same number of ranks; their jobs differ
+    in WAYS only.
     """
     rows = over_runs(whole_work(rows), *identity_columns(rows))
     settings = [name for name in identity_columns(rows) if name not in WAYS]
-    compared = rows[rows["contest"].notna()]
+    has_contest = rows["contest"].notna()
+    compared, others = rows[has_contest], rows[~has_contest]
     jobs = compared.groupby(["point_id", "started_at"], dropna=False)
     labels = {name for name in settings if (jobs[name].nunique(dropna=False) > 1).any()}
     of_jobs = [*(name for name in settings if name not in labels), "contest"]
-    for part, columns in ((compared, of_jobs), (rows[rows["contest"].isna()], settings)):
-        for _, group in part.groupby(columns, dropna=False, sort=False) if len(part) else []:
+    for part, columns in ((compared, of_jobs), (others, settings)):
+        if part.empty:
+            continue
+        for _, group in part.groupby(columns, dropna=False, sort=False):
             if len(group) > 1:
                 yield group

@@ -1,7 +1,9 @@
-"""Finds tables and plots: a module in a suite's folder that defines `write` or `draw`.
+"""Finds tables and plots: the modules in the suites' folders that define `write` or `draw`.
 
-`write(table) -> dict[file name, text]` and `draw(table, baseline) -> dict[file name, what draws it]` are empty where
-the table has no data for them. A suite of your own (BENCHKIT_SUITES) has them in modules `table` and `plot` beside it.
+`write(table) -> dict[file name, text]` and `draw(table, baseline) -> dict[file name, drawing]`
+return an empty dictionary where the table has no data for them. A drawing is a function that
+returns a figure. A suite of your own (BENCHKIT_SUITES) has both in modules `table` and `plot`
+beside it.
 """
 
 import importlib
@@ -19,26 +21,26 @@ from analysis.report.attempts import Attempt, directly
 from analysis.speedup import Baseline
 
 Drawings = dict[str, Callable[[], Figure]]
-"""By file name; drawn one by one, since one may fail and the others be drawn."""
+"""By file name. Figures are drawn one by one, so that one failure does not affect the others."""
 OF_EVERY_SUITE = ("analysis.report.size_plots", "analysis.report.speedup_plot")
 EXTRA_SUITES = "BENCHKIT_SUITES"
 
 
 def write_all(table: pd.DataFrame, attempt: Attempt = directly) -> Iterator[tuple[str, str]]:
-    """Every table of a suite's own that there is data for; each module's are an attempt of their own."""
+    """Yield the file names and texts of all suites' own tables; each module is one attempt."""
     for name, module in modules_with("write"):
-        texts: dict[str, str] | None = attempt(f"tables of {name}", partial(module.write, table))
+        make = partial(module.write, table)
+        texts: dict[str, str] | None = attempt(f"tables of {name}", make)
         yield from (texts or {}).items()
 
 
 def draw_all(
     table: pd.DataFrame, baseline: Baseline | None, attempt: Attempt = directly
 ) -> Iterator[tuple[str, Figure]]:
-    """Every plot that the table has data for; each is an attempt of its own."""
+    """Yield the file names and figures of all plots with data; each plot is one attempt."""
     for name, module in modules_with("draw"):
-        drawings: Drawings | None = attempt(
-            f"plots of {name}", partial(module.draw, table, baseline)
-        )
+        make = partial(module.draw, table, baseline)
+        drawings: Drawings | None = attempt(f"plots of {name}", make)
         for file_name, draw in (drawings or {}).items():
             figure = attempt(f"plot {file_name}", draw)
             if figure is not None:
@@ -46,7 +48,7 @@ def draw_all(
 
 
 def modules_with(function: str) -> Iterator[tuple[str, ModuleType]]:
-    """The modules that define a function of this name, each with a name for messages."""
+    """Yield the modules that define a function of this name, each with a name for messages."""
     for name in [*OF_EVERY_SUITE, *own_modules(), *foreign_modules()]:
         module = importlib.import_module(name)
         if hasattr(module, function):
@@ -54,21 +56,20 @@ def modules_with(function: str) -> Iterator[tuple[str, ModuleType]]:
 
 
 def own_modules() -> list[str]:
-    """The modules in the folders of analysis.suites."""
+    """Return the names of the modules in the folders of analysis.suites."""
     folders = importlib.import_module("analysis.suites").__path__
     found = pkgutil.walk_packages(folders, "analysis.suites.")
-    return [each.name for each in found if not each.ispkg]
+    return [module.name for module in found if not module.ispkg]
 
 
 def foreign_modules() -> list[str]:
-    """The modules `table` and `plot` of suites outside benchkit, as far as these are packages that have them."""
-    suites = [
-        name.removesuffix(".suite") for name in os.environ.get(EXTRA_SUITES, "").split(",") if name
-    ]
+    """Return the modules `table` and `plot` of those suites outside benchkit that have them."""
+    suites = [name for name in os.environ.get(EXTRA_SUITES, "").split(",") if name]
+    packages = [name.removesuffix(".suite") for name in suites]
     found = []
-    for name in (f"{suite}.{part}" for suite in suites for part in ("table", "plot")):
+    for name in (f"{package}.{part}" for package in packages for part in ("table", "plot")):
         try:
             found += [name] if importlib.util.find_spec(name) else []
-        except ModuleNotFoundError:  # no package, or none that is installed here
+        except ModuleNotFoundError:  # The suite is no package, or none that is installed here.
             continue
     return found

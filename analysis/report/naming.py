@@ -1,4 +1,4 @@
-"""How sentences call a row, and what it took."""
+"""Names rows and formats times for sentences."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -10,7 +10,12 @@ from analysis.text import named
 
 
 class Namer:
-    """Names rows by what sets them apart within one table: "allreduce (world_size=2, data_size=100)"."""
+    """Names rows by what sets them apart within one table: "allreduce (world_size=2)".
+
+    Args:
+        among: the table.
+        without: columns that are not in the names.
+    """
 
     def __init__(self, among: pd.DataFrame, *without: str) -> None:
         ignored = ("suite", *without)
@@ -25,10 +30,10 @@ class Namer:
 
 
 def settings(row: Any, columns: Iterable[str]) -> str:
-    """ "world_size=2, data_size=100 MiB"."""
+    """Format the known settings of a row: "world_size=2, data_size=100 MiB"."""
     return ", ".join(f"{name}={named(name, row[name])}" for name in columns if pd.notna(row[name]))
 
 
 def milliseconds(seconds: float) -> str:
-    """ "1.234 ms"."""
+    """Format a time in ms: "1.234 ms"."""
     return f"{seconds * 1e3:.4g} ms"

@@ -20,7 +20,16 @@ from analysis.table import as_markdown, identity_columns, is_repeated
 
 CONFIGURATION = ["suite", "backend", "device", "world_size"]
 MOST_LETTERS = 200
-"""Of a file's name; file systems allow 255 bytes."""
+"""The longest name of a file; file systems allow 255 bytes."""
+UNITS = (
+    "Times are of the slowest rank, per call, latencies from the last rank's start to the last "
+    "rank's end; the 95 % interval of the median is within the run; too few: too few independent "
+    "samples for one. "
+    "GB/s are 10^9 bytes per second; `data_size` is in MiB (2^20 bytes).\n\n"
+)
+RANK_UNITS = (
+    "Medians over the samples; busy is what is left of a call when its waiting is taken away.\n\n"
+)
 
 
 def write_report(
@@ -29,11 +38,16 @@ def write_report(
     baseline: Baseline | None = None,
     per_rank: Sequence[Mapping[str, Any]] = (),
 ) -> Iterator[Path]:
-    """Yields each file as it is written; one that cannot be made is left out, which stderr tells.
+    """Yield each file as it is written; one that cannot be made is left out with a line on stderr.
 
-    Raises OSError where the folder cannot be written to.
+    Args:
+        table: the combined table.
+        folder: where to write.
+        baseline: what speedups compare with; by default each suite has its own.
+        per_rank: one row per rank and case, of the cases that report their ranks.
 
-    per_rank: one row per rank and case, of those that tell of their ranks.
+    Raises:
+        OSError: where the folder cannot be written to.
     """
     folder.mkdir(parents=True, exist_ok=True)
     for name, make in texts_of(table, baseline, per_rank):
@@ -46,7 +60,8 @@ def write_report(
         return
     style.apply()
     for name, figure in draw_all(table, baseline, or_left_out):
-        path = or_left_out(f"plot {name}", partial(style.save, figure, folder / file_name(name)))
+        save = partial(style.save, figure, folder / file_name(name))
+        path = or_left_out(f"plot {name}", save)
         if path is not None:
             yield path
 
@@ -54,68 +69,55 @@ def write_report(
 def texts_of(
     table: pd.DataFrame, baseline: Baseline | None, per_rank: Sequence[Mapping[str, Any]]
 ) -> Iterator[tuple[str, Callable[[], str | None]]]:
-    """The files that are of no suite alone: their names, and what makes their text (None: there is none)."""
+    """Yield the files that belong to no single suite.
+
+    Yields:
+        The name of a file, and a function that makes its text. Where that returns None, there is no
+        such file.
+    """
+
+    def full_results() -> str:
+        return "# Full results\n\n" + UNITS + as_markdown(table)
+
+    def summary() -> str:
+        return "# Summary by configuration\n\n" + summary_by_config(table)
+
+    def rank_results() -> str:
+        rank_table = as_markdown(ranks.for_print(per_rank), shaped=True)
+        return "# Per rank\n\n" + RANK_UNITS + rank_table
+
     yield "combined.csv", partial(table.to_csv, index=False)
-    yield "full_results.md", lambda: "# Full results\n\n" + UNITS + as_markdown(table)
-    yield (
-        "summary_by_config.md",
-        lambda: "# Summary by configuration\n\n" + summary_by_config(table),
-    )
+    yield "full_results.md", full_results
+    yield "summary_by_config.md", summary
     yield "analysis.txt", partial(sentences.describe, table)
     if per_rank:
         yield "per_rank.csv", partial(pd.DataFrame(per_rank).to_csv, index=False)
-        yield "per_rank.md", lambda: "# Per rank\n\n" + RANK_UNITS + per_rank_table(per_rank)
+        yield "per_rank.md", rank_results
     yield "speedups.csv", partial(speedups_csv, table, baseline)
 
 
-def per_rank_table(per_rank: Sequence[Mapping[str, Any]]) -> str:
-    return as_markdown(ranks.for_print(per_rank), shaped=True)
-
-
 def speedups_csv(table: pd.DataFrame, baseline: Baseline | None) -> str | None:
-    """Speedups of all suites; None where nothing is compared."""
+    """Return the speedups of all suites as CSV; None where nothing is compared."""
     found = [rows.assign(baseline=str(chosen)) for _, chosen, rows in compared(table, baseline)]
     return speedups_of(pd.concat(found)).to_csv(index=False) if found else None
 
 
-def file_name(name: str) -> str:
-    """A name that a file can have: what a record calls things may hold anything, and be long."""
-    inner = "json/" if name.startswith("json/") else ""
-    kept = re.sub(r"[^\w.-]+", "-", name.removeprefix(inner), flags=re.ASCII).lstrip(".")
-    if len(kept) > MOST_LETTERS:
-        stem, _, kind = kept.rpartition(".")
-        digest = hashlib.sha256(name.encode()).hexdigest()[:12]
-        kept = f"{stem[: MOST_LETTERS - 20]}_{digest}.{kind[:4]}"
-    return inner + kept
-
-
-UNITS = (
-    "Times are of the slowest rank, per call, latencies from the last rank's start to the last rank's end; the 95 % "
-    "interval of the median is within the run; too few: too few independent samples for one. "
-    "GB/s are 10^9 bytes per second; `data_size` is in MiB (2^20 bytes).\n\n"
-)
-
-
-RANK_UNITS = (
-    "Medians over the samples; busy is what is left of a call when its waiting is taken away.\n\n"
-)
-
-
-def write(path: Path, text: str) -> Path:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(text.rstrip() + "\n", encoding="utf-8")
-    return path
-
-
 def speedups_of(rows: pd.DataFrame) -> pd.DataFrame:
-    """What was compared, with what, and how far the ratio can be trusted (analysis.speedup.speedups)."""
+    """Select what was compared, with what, and how far the ratio can be trusted.
+
+    See analysis.speedup.speedups for the columns.
+    """
     limits = ["speedup_low", "speedup_high", "speedup_range_low", "speedup_range_high"]
-    told = ["baseline", "median_s", "median_s_baseline", "speedup", *limits, "speedup_basis", "run"]
-    return rows[[*identity_columns(rows), *told]]
+    times = ["median_s", "median_s_baseline"]
+    columns = ["baseline", *times, "speedup", *limits, "speedup_basis", "run"]
+    return rows[[*identity_columns(rows), *columns]]
 
 
 def summary_by_config(table: pd.DataFrame) -> str:
-    """Per configuration how many points there are, how they went, and the extremes; nothing unlike is averaged."""
+    """Summarize each configuration: how many points it has, how they went, and their extremes.
+
+    Unlike points are never averaged.
+    """
     rows = []
     for values, group in table.groupby(CONFIGURATION, dropna=False):
         ok = group[group["status"] == "ok"]
@@ -128,9 +130,26 @@ def summary_by_config(table: pd.DataFrame) -> str:
             row["slowest [ms]"] = measured["median_s"].max() * 1e3
             row["widest rel_ci [%]"] = pd.to_numeric(measured["rel_ci"]).max() * 100
             for metric in METRICS:
-                if metric.unit == "GB/s" and measured[metric.name].notna().any():
-                    row[f"highest {metric.name.removesuffix('_gb_per_s')} [GB/s]"] = measured[
-                        metric.name
-                    ].max()
+                rates = measured[metric.name]
+                if metric.unit == "GB/s" and rates.notna().any():
+                    bare = metric.name.removesuffix("_gb_per_s")
+                    row[f"highest {bare} [GB/s]"] = rates.max()
         rows.append(row)
     return as_markdown(pd.DataFrame(rows), shaped=True)
+
+
+def file_name(name: str) -> str:
+    """Return a valid file name: the names in a record may be long and have any characters."""
+    inner = "json/" if name.startswith("json/") else ""
+    kept = re.sub(r"[^\w.-]+", "-", name.removeprefix(inner), flags=re.ASCII).lstrip(".")
+    if len(kept) > MOST_LETTERS:
+        stem, _, kind = kept.rpartition(".")
+        digest = hashlib.sha256(name.encode()).hexdigest()[:12]
+        kept = f"{stem[: MOST_LETTERS - 20]}_{digest}.{kind[:4]}"
+    return inner + kept
+
+
+def write(path: Path, text: str) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text.rstrip() + "\n", encoding="utf-8")
+    return path

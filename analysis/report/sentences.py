@@ -17,45 +17,39 @@ from analysis.table import identity_columns, own_columns
 from analysis.text import named, shortened
 
 NOISY_REL_CI = 0.05
-"""A median known no better than this is called noisy."""
+"""A median with a wider rel_ci than this is called noisy."""
 STRAGGLING_SHARE = 0.75
-"""A rank that ends last in this share of the samples is named; by chance it would be 1 / ranks."""
+"""A rank that ends last in more than this share of the samples is named. By chance the share would
+be 1 / ranks."""
 SPIKY_SHARE = 0.01
-"""More spikes than this are named."""
+"""A larger share of spikes than this is reported."""
 MOST_LINES = 20
-"""Per paragraph; a report of thousands of points is read by its table."""
+"""The longest paragraph. Of a report of thousands of points the table is read instead."""
 
 
 def describe(table: pd.DataFrame) -> str:
-    """All findings, one paragraph per question."""
+    """Describe all findings, with one paragraph per question."""
     measured = table[table["status"] == "ok"]
     points = over_runs(measured, *identity_columns(measured))
-    return "\n\n".join(
-        paragraph
-        for title, lines in (
-            ("Overview", overview(table)),
-            ("Runs", told_of_runs(points, Namer(points))),
-            ("Fastest and widest", extremes(points)),
-            (
-                "Growth with size",
-                growth(measured, "data_size", lambda size: named("data_size", size)),
-            ),
-            (
-                "Growth with ranks",
-                growth(communicating(measured), "world_size", lambda ranks: f"{ranks:g} ranks"),
-            ),
-            ("Doubtful figures", doubtful(measured)),
-            ("Noise", noise(measured)),
-            ("Clocks", clocks(measured)),
-            ("Warnings", warnings(measured)),
-            ("Failures", failures(table)),
-        )
-        if (paragraph := as_paragraph(title, lines))
+    with_size = growth(measured, "data_size", lambda size: named("data_size", size))
+    with_ranks = growth(communicating(measured), "world_size", lambda ranks: f"{ranks:g} ranks")
+    paragraphs = (
+        as_paragraph("Overview", overview(table)),
+        as_paragraph("Runs", told_of_runs(points, Namer(points))),
+        as_paragraph("Fastest and widest", extremes(points)),
+        as_paragraph("Growth with size", with_size),
+        as_paragraph("Growth with ranks", with_ranks),
+        as_paragraph("Doubtful figures", doubtful(measured)),
+        as_paragraph("Noise", noise(measured)),
+        as_paragraph("Clocks", clocks(measured)),
+        as_paragraph("Warnings", warnings(measured)),
+        as_paragraph("Failures", failures(table)),
     )
+    return "\n\n".join(filter(None, paragraphs))
 
 
 def as_paragraph(title: str, lines: Iterable[str]) -> str:
-    """A title and its sentences, "" where there are none."""
+    """Return a title and its sentences; "" where there are none."""
     remaining = iter(lines)
     shown = [f"- {line}" for line in islice(remaining, MOST_LINES)]
     if more := sum(1 for _ in remaining):
@@ -64,32 +58,30 @@ def as_paragraph(title: str, lines: Iterable[str]) -> str:
 
 
 def overview(table: pd.DataFrame) -> Iterator[str]:
-    """How many points, where and when."""
-    counts = ", ".join(
-        f"{count} {status}" for status, count in table["status"].value_counts().items()
-    )
+    """Say how many rows there are, and where and when they were measured."""
+    statuses = table["status"].value_counts()
+    counts = ", ".join(f"{count} {status}" for status, count in statuses.items())
     hosts = ", ".join(sorted(table["host"].dropna().unique()))
     first, last = table["started_at"].min(), table["started_at"].max()
     yield f"{len(table)} rows ({counts}) from {hosts}, started {first} to {last}."
 
 
 def extremes(measured: pd.DataFrame) -> Iterator[str]:
-    """Per suite the highest bandwidth, and the fastest of each group of alternatives."""
+    """Yield each suite's highest bandwidth, and the fastest of each group of alternatives."""
     for _, rows in whole_work(communicating(measured)).groupby("suite"):
         name, rates = Namer(rows), pd.to_numeric(rows["busbw_gb_per_s"])
         if rates.notna().any():
             best = rows.loc[rates.idxmax()]
-            yield f"The highest bus bandwidth is {best['busbw_gb_per_s']:.3g} GB/s, by {name(best)}."
+            rate = best["busbw_gb_per_s"]
+            yield f"The highest bus bandwidth is {rate:.3g} GB/s, by {name(best)}."
         yield from (winner(group, name) for group in contests(rows))
 
 
 def winner(alternatives: pd.DataFrame, name: Namer) -> str:
-    """Which of several alternatives is the fastest, and by how much."""
+    """Say which of several alternatives is the fastest, and by how much."""
     first, second = (row for _, row in alternatives.nsmallest(2, "median_s").iterrows())
     ways = [column for column in name.columns if alternatives[column].nunique(dropna=False) > 1]
-    ahead = (
-        f"{second['median_s'] / first['median_s']:.3g} times as fast as {settings(second, ways)}"
-    )
+    ratio = second["median_s"] / first["median_s"]
     doubt = ", which their intervals do not tell apart"
     if pd.isna(first["ci_high_s"]) or pd.isna(second["ci_low_s"]):
         doubt = "; without an interval of both, that may be chance"
@@ -97,83 +89,101 @@ def winner(alternatives: pd.DataFrame, name: Namer) -> str:
         doubt = ""
     return (
         f"{name(first, *ways)}: the fastest of {len(alternatives)} is {settings(first, ways)} "
-        f"with {milliseconds(first['median_s'])}, {ahead}{doubt}."
+        f"with {milliseconds(first['median_s'])}, "
+        f"{ratio:.3g} times as fast as {settings(second, ways)}{doubt}."
     )
 
 
 def communicating(measured: pd.DataFrame) -> pd.DataFrame:
-    """Without the single ranks of suites that measure a bandwidth: they communicate nothing."""
-    has_rate = measured.groupby("suite")["busbw_gb_per_s"].transform(
-        lambda rates: rates.notna().any()
-    )
-    return measured[~(has_rate.astype(bool) & (measured["world_size"] == 1))]
+    """Leave out single ranks of suites that measure a bandwidth: they communicate nothing."""
+    rates = measured.groupby("suite")["busbw_gb_per_s"]
+    has_rate = rates.transform(lambda values: values.notna().any()).astype(bool)
+    return measured[~(has_rate & (measured["world_size"] == 1))]
 
 
 def doubtful(measured: pd.DataFrame) -> Iterator[str]:
-    """Figures that cannot be, and what may be wrong with them."""
+    """Yield the impossible figures, and what may be wrong with them."""
     name = Namer(measured)
     for _, row in measured[measured["doubt"].notna()].iterrows():
         yield f"{name(row)}: {row['doubt']}."
 
 
 def noise(measured: pd.DataFrame) -> Iterator[str]:
-    """Crowded cores, medians that are not known well or did not converge, ranks that everybody waits for."""
+    """Yield crowded cores, uncertain medians, stragglers and disturbances."""
     crowded = measured[measured["threads_per_rank"] > measured["cores_per_rank"]]
-    for (ranks, cores), rows in crowded[crowded["device"] == "cpu"].groupby(
-        ["world_size", "cores_per_rank"]
-    ):
-        yield f"{ranks} ranks had {cores:.2g} cores each in {len(rows)} points, which time the scheduler, too."
+    on_cpu = crowded[crowded["device"] == "cpu"]
+    for (ranks, cores), rows in on_cpu.groupby(["world_size", "cores_per_rank"]):
+        yield (
+            f"{ranks} ranks had {cores:.2g} cores each in {len(rows)} points, "
+            "which time the scheduler, too."
+        )
     name = Namer(measured)
     for _, row in measured.iterrows():
-        width = 100 * row["rel_ci"] if pd.notna(row["rel_ci"]) else None
-        if width is None:
-            limit = row["stopped_by"] if row["stopped_by"] == "max_iterations" else "max_seconds"
-            yield f"{name(row)}: no interval, too few independent samples; raise measure.{limit}."
-        elif row["rel_ci"] > NOISY_REL_CI:
-            low, high = (milliseconds(row[side]) for side in ("ci_low_s", "ci_high_s"))
-            tail = row["p99_s"] / row["median_s"]
-            yield f"{name(row)}: the median is known to [{low}, {high}] only {WITHIN}; p99 is {tail:.1f} times it."
-        elif pd.notna(row["converged"]) and not row["converged"]:
-            yield f"{name(row)}: stopped by {row['stopped_by']} at ±{width:.1f} %, before its target."
-        if row["world_size"] > 1 and (row["straggler_share"] or 0) > STRAGGLING_SHARE:
-            share = 100 * row["straggler_share"]
-            yield f"{name(row)}: rank {row['straggler_rank']:.0f} ends last in {share:.0f} % of the samples."
-        yield from disturbances(name(row), row)
+        row_name = name(row)
+        yield from uncertainty(row_name, row)
+        yield from straggling(row_name, row)
+        yield from disturbances(row_name, row)
+
+
+def uncertainty(name: str, row: Any) -> Iterator[str]:
+    """Yield that a median has no interval, or a wide one, or did not reach its target."""
+    if pd.isna(row["rel_ci"]):
+        limit = row["stopped_by"] if row["stopped_by"] == "max_iterations" else "max_seconds"
+        yield f"{name}: no interval, too few independent samples; raise measure.{limit}."
+    elif row["rel_ci"] > NOISY_REL_CI:
+        low, high = (milliseconds(row[side]) for side in ("ci_low_s", "ci_high_s"))
+        tail = row["p99_s"] / row["median_s"]
+        yield (
+            f"{name}: the median is known to [{low}, {high}] only {WITHIN}; "
+            f"p99 is {tail:.1f} times it."
+        )
+    elif pd.notna(row["converged"]) and not row["converged"]:
+        width = 100 * row["rel_ci"]
+        yield f"{name}: stopped by {row['stopped_by']} at ±{width:.1f} %, before its target."
+
+
+def straggling(name: str, row: Any) -> Iterator[str]:
+    """Yield which rank all others wait for."""
+    if row["world_size"] > 1 and (row["straggler_share"] or 0) > STRAGGLING_SHARE:
+        rank, share = row["straggler_rank"], 100 * row["straggler_share"]
+        yield f"{name}: rank {rank:.0f} ends last in {share:.0f} % of the samples."
 
 
 def disturbances(name: str, row: Any) -> Iterator[str]:
-    """What took cores away, spikes on all ranks or on some, and times of two kinds."""
+    """Yield what took cores away, a warm-up that was too short, spikes, and slow modes."""
     if pd.notna(row["disturbed"]):
         yield f"{name}: disturbed: {row['disturbed']}."
     if pd.notna(row["steady"]) and not row["steady"]:
-        yield f"{name}: calls still got faster when the warm-up ended; raise measure.max_warmup_seconds."
-    everywhere, some = row["spikes_all_share"], row["spikes_some_share"]
-    if everywhere + some > SPIKY_SHARE:
-        where = (
-            f" on all ranks at once, {100 * some:.1f} % on some only"
-            if row["world_size"] > 1
-            else ""
+        yield (
+            f"{name}: calls still got faster when the warm-up ended; "
+            "raise measure.max_warmup_seconds."
         )
-        yield f"{name}: {100 * everywhere:.1f} % of the samples took over {SPIKE:g} times the median{where}."
+    everywhere, some = 100 * row["spikes_all_share"], 100 * row["spikes_some_share"]
+    if row["spikes_all_share"] + row["spikes_some_share"] > SPIKY_SHARE:
+        several = row["world_size"] > 1
+        where = f" on all ranks at once, {some:.1f} % on some only" if several else ""
+        share = f"{everywhere:.1f} % of the samples"
+        yield f"{name}: {share} took over {SPIKE:g} times the median{where}."
     if pd.notna(row["slow_mode_ratio"]):
-        share = 100 * row["slow_mode_share"]
-        yield f"{name}: times are of two kinds; {share:.0f} % take {row['slow_mode_ratio']:.3g} times as long."
+        ratio, share = row["slow_mode_ratio"], 100 * row["slow_mode_share"]
+        yield f"{name}: times are of two kinds; {share:.0f} % take {ratio:.3g} times as long."
 
 
 def clocks(measured: pd.DataFrame) -> Iterator[str]:
-    """Where hosts' clocks are known too roughly to tell starts apart."""
+    """Yield where hosts' clocks are known too imprecisely to tell starts apart."""
     name = Namer(measured)
-    rough = (
-        pd.to_numeric(measured["start_uncertainty_s"])
-        > MAX_START_UNCERTAINTY * measured["median_s"]
-    )
+    limit_s = MAX_START_UNCERTAINTY * measured["median_s"]
+    rough = pd.to_numeric(measured["start_uncertainty_s"]) > limit_s
     for _, row in measured[rough].iterrows():
         error = milliseconds(row["start_uncertainty_s"])
-        yield f"{name(row)}: the hosts' clocks are known to {error} only, so there is no makespan, skew or straggler."
+        yield (
+            f"{name(row)}: the hosts' clocks are known to {error} only, "
+            "so there is no makespan, skew or straggler."
+        )
 
 
 def warnings(measured: pd.DataFrame) -> Iterator[str]:
-    """What a point was warned of, once per point and run."""
+    """Yield the warnings of each point and run, once each."""
     name = Namer(measured, *own_columns(measured))
     warned = measured[measured["warning"].notna()].drop_duplicates(["point_id", "run", "warning"])
     for _, row in warned.iterrows():
@@ -181,7 +191,7 @@ def warnings(measured: pd.DataFrame) -> Iterator[str]:
 
 
 def failures(table: pd.DataFrame) -> Iterator[str]:
-    """Every row that is not ok, and why."""
+    """Yield every row that is not ok, and why."""
     name = Namer(table)
     for _, row in table[table["status"] != "ok"].iterrows():
         rank = "" if pd.isna(row["failed_rank"]) else f" on rank {row['failed_rank']:.0f}"

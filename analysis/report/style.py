@@ -1,4 +1,4 @@
-"""One look for every plot: readable in print, by colour-blind readers, and in black and white (markers differ)."""
+"""One look for every plot: readable in print, for colour-blind readers, and in black and white."""
 
 import textwrap
 import warnings
@@ -18,41 +18,53 @@ from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormat
 
 from analysis.text import readable
 
-MARKERS = "osD^vP*X"
+MARKERS = "osD^vP*X"  # They tell series apart in black and white.
 DOTS_PER_INCH = 200
-MANY, LEGEND_INCHES = 4, 3.6
-"""More series than this need room of their own, and how much."""
-TITLE_LETTERS, TEXT_LETTERS = 8.5, 13
-"""Per inch, of titles and of small print."""
-MOST_SERIES, MOST_INCHES = 100, 150
+MANY = 4
+LEGEND_INCHES = 3.6
+"""The legend of more series than MANY stands beside the panel and is this wide."""
+TITLE_LETTERS = 8.5
+TEXT_LETTERS = 13
+"""Letters per inch of titles and of small print."""
+MOST_SERIES = 100
+MOST_INCHES = 150
 """A plot of more series, or one wider or higher, shows nothing and takes minutes to draw."""
-SHORT, TICKS = 10, 6
-"""An axis from a value to less than so many times it has ticks at equal distances, at most so many."""
+SHORT = 10
+TICKS = 6
+"""A y axis whose ends have a smaller ratio than SHORT has up to TICKS ticks at equal distances."""
 
 
 def apply() -> None:
-    """Sets the theme; called once before plots are drawn."""
+    """Set the theme; call it once before plots are drawn."""
     sns.set_theme(context="paper", style="whitegrid", palette="colorblind", font_scale=1.15)
     mpl.rcParams.update({
         "legend.frameon": True,
         "figure.constrained_layout.use": True,
-        "text.parse_math": False,  # a label of a suite may have a $ in it
-        "figure.max_open_warning": 0,  # a plot module may have dozens, which are saved and closed one by one
+        "text.parse_math": False,  # A label of a suite may contain a $.
+        "figure.max_open_warning": 0,  # Each figure is closed when it is saved.
     })  # fmt: skip
 
 
 def panels(
     count: int, width: float = 4.8, height: float = 3.8, share: bool = True
 ) -> tuple[Figure, list[Axes]]:
-    """A figure with `count` panels, at most three in a row, none empty."""
+    """Make a figure with `count` panels, at most three in a row and none empty.
+
+    Args:
+        count: of panels.
+        width, height: of a panel, in inches.
+        share: whether the panels have one y axis.
+
+    Raises:
+        ValueError: for a figure larger than MOST_INCHES.
+    """
     columns = min(count, 3)
     rows = -(-count // columns)
-    if max(width * columns, height * rows) > MOST_INCHES:
-        size = f"{width * columns:.0f} x {height * rows:.0f} inches"
+    figsize = (width * columns, height * rows)
+    if max(figsize) > MOST_INCHES:
+        size = f"{figsize[0]:.0f} x {figsize[1]:.0f} inches"
         raise ValueError(f"{count} panels on {size}; at most {MOST_INCHES} are drawn")
-    figure, grid = plt.subplots(
-        rows, columns, figsize=(width * columns, height * rows), squeeze=False, sharey=share
-    )
+    figure, grid = plt.subplots(rows, columns, figsize=figsize, squeeze=False, sharey=share)
     axes = list(grid.flat)
     for unused in axes[count:]:
         unused.remove()
@@ -60,30 +72,24 @@ def panels(
 
 
 def named(column: str, value: object) -> str:
-    """A setting as a legend has it: words speak for themselves, numbers need their name."""
-    return (
-        value
-        if isinstance(value, str)
-        else f"{column} {value:g}"
-        if isinstance(value, int | float)
-        else str(value)
-    )
+    """Format a setting for a legend: a word stands alone, a number has the name of its column."""
+    return f"{column} {value:g}" if isinstance(value, int | float) else str(value)
 
 
 def require_few_series(count: int) -> None:
-    """Raises ValueError for more series than one plot can show."""
+    """Raise ValueError for more series than one plot can show."""
     if count > MOST_SERIES:
         raise ValueError(f"{count} series; at most {MOST_SERIES} are drawn in one plot")
 
 
 def look(index: int) -> dict[str, Any]:
-    """Colour and marker of the series of that number, the same in every plot."""
+    """Return colour and marker of the series of that number, which are the same in every plot."""
     require_few_series(index + 1)
     return {"color": f"C{index % 10}", "marker": MARKERS[index % len(MARKERS)], "capsize": 3}
 
 
 def legend(axes: Axes) -> None:
-    """The legend: inside where the entries are few, else beside the panel, where it hides no line."""
+    """Draw the legend: inside the panel for few entries, else beside it, where it hides no line."""
     if len(axes.get_legend_handles_labels()[0]) > MANY:
         axes.legend(loc="center left", bbox_to_anchor=(1.02, 0.5))
         figure = axes.get_figure(root=True)
@@ -94,7 +100,7 @@ def legend(axes: Axes) -> None:
 
 
 def shared_legend(figure: Figure, axes: Axes) -> None:
-    """One legend for all panels, beside them; inside where it has but one entry."""
+    """Draw one legend for all panels: beside them, or inside where it has only one entry."""
     handles, labels = axes.get_legend_handles_labels()
     if len(handles) < 2:
         axes.legend()
@@ -104,9 +110,15 @@ def shared_legend(figure: Figure, axes: Axes) -> None:
 
 
 def caption(figure: Figure, title: str, text: str, rows: pd.DataFrame | None = None) -> None:
-    """A title above and, in small print below, how to read the plot; of `rows` the hardware.
+    """Draw a title above the plot and, below it in small print, how to read it.
 
-    Both are wrapped to the figure's width, so it must have its final size.
+    Both are wrapped to the figure's width, so the figure must have its final size.
+
+    Args:
+        figure: the plot.
+        title: of the plot.
+        text: the small print.
+        rows: what was drawn; their hardware is added to the small print.
     """
     lines = [*text.split("\n"), hardware(rows) if rows is not None else ""]
     width = figure.get_figwidth()
@@ -116,13 +128,13 @@ def caption(figure: Figure, title: str, text: str, rows: pd.DataFrame | None = N
 
 
 def hardware(rows: pd.DataFrame) -> str:
-    """ "on AMD EPYC 7B13": the processors or GPUs that the rows were measured on, "" where none is known."""
+    """Name the processors or GPUs of the rows: "on AMD EPYC 7B13"; "" where none is known."""
     names = ", ".join(rows["device_name"].dropna().unique())
     return f"on {names}" if names else ""
 
 
 def log_sizes(axes: Axes, sizes: Sequence[float]) -> None:
-    """A logarithmic x axis of sizes, labelled with the sizes that were measured where they are few."""
+    """Make the x axis logarithmic; where the measured sizes are few, they are its labels."""
     axes.set_xscale("log")
     if len(sizes) <= 8:
         axes.set_xticks(list(sizes))
@@ -131,16 +143,21 @@ def log_sizes(axes: Axes, sizes: Sequence[float]) -> None:
 
 
 def log_bytes(axes: Axes, unit_bytes: float) -> None:
-    """A logarithmic x axis of sizes in some unit, labelled at powers of two: "64 KiB"."""
+    """Make the x axis, in some unit, logarithmic with labels at powers of two: "64 KiB"."""
     axes.set_xscale("log", base=2)
     axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: readable(value * unit_bytes)))
     axes.tick_params(axis="x", rotation=30)
 
 
 def log_values(axes: Axes, shown: Callable[[float], str] = "{:g}".format) -> None:
-    """A logarithmic y axis with plain numbers; where the range is small, between the decades too.
+    """Make the y axis logarithmic, with plain numbers as labels.
 
-    Called when everything is drawn, since the ticks depend on the limits.
+    Where the range is small, there are labels between the decades too. Call it when everything is
+    drawn, because the ticks depend on the limits.
+
+    Args:
+        axes: the panel.
+        shown: formats a label.
     """
     axes.set_yscale("log")
     low, high = axes.get_ylim()
@@ -153,7 +170,7 @@ def log_values(axes: Axes, shown: Callable[[float], str] = "{:g}".format) -> Non
 
 
 def readable_time(seconds: float) -> str:
-    """A time with a unit that suits it: "100 µs"."""
+    """Format a time with a suitable unit: "100 µs"."""
     for unit, factor in (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6)):
         if seconds >= factor * (1 - 1e-9):
             return f"{seconds / factor:.4g} {unit}"
@@ -161,18 +178,20 @@ def readable_time(seconds: float) -> str:
 
 
 def interval_bars(rows: pd.DataFrame, value: str, low: str, high: str) -> list[list[float]] | None:
-    """Lengths below and above for matplotlib's error bars; NaN where there is no interval, which draws nothing.
+    """Return the lengths below and above of matplotlib's error bars.
 
-    None where no row has one: so a legend shows no bar either.
+    Without an interval the lengths are NaN, which draws nothing. Where no row has an interval, the
+    result is None, so that the legend shows no bar either.
     """
-    below, above = (rows[value] - rows[low]).clip(lower=0), (rows[high] - rows[value]).clip(lower=0)
+    below = (rows[value] - rows[low]).clip(lower=0)
+    above = (rows[high] - rows[value]).clip(lower=0)
     return [below.tolist(), above.tolist()] if (below.notna() & above.notna()).any() else None
 
 
 def save(figure: Figure, path: Path) -> Path:
-    """Writes the figure and lets go of it."""
+    """Write the figure and close it."""
     try:
-        with warnings.catch_warnings():  # such as a letter that the font lacks, or a crowded layout
+        with warnings.catch_warnings():  # The font lacks a letter, or the layout is crowded.
             warnings.simplefilter("ignore", UserWarning)
             figure.savefig(path, dpi=DOTS_PER_INCH)
     finally:
