@@ -1,4 +1,4 @@
-"""`python -m analysis import`: results of nccl-tests and of the OSU micro-benchmarks beside our own records."""
+"""`python -m analysis import` shows results of nccl-tests and OSU beside our own records."""
 
 import argparse
 import sys
@@ -14,25 +14,33 @@ from analysis.suites.collective.imported import RanksMissing, Reading, Row, reco
 from analysis.text import render_table
 
 ORDER = ["collective", "payload_bytes", "world_size", "source", "file", "in_place"]
-"""So that what should be compared stands together."""
+"""The order of the rows, with comparable rows next to each other."""
 HOW = ["source", "estimator", "conversion"]
+UNREADABLE = (
+    OSError, LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError,
+)  # fmt: skip
+"""What reading a broken file may raise."""
 
 
 def main(arguments: list[str]) -> int:
-    """Returns 0; 2 for arguments that make no sense, and where nothing could be read."""
+    """Print and write one table of all results.
+
+    Returns:
+        0; 2 for invalid arguments, and where nothing could be read.
+    """
     options = parser().parse_args(arguments)
     if problem := wrong(options):
-        print(f"analysis import: {problem}", file=sys.stderr)
+        warn(problem)
         return 2
     rows: list[Row] = []
     for place in options.places:
         try:
             found = readings(place, options.ranks)
         except RanksMissing as error:
-            print(f"analysis import: {error}; add --ranks N", file=sys.stderr)
+            warn(f"{error}; add --ranks N")
             return 2
         for line in found.passed_over:
-            print(f"analysis import: {line}", file=sys.stderr)
+            warn(line)
         rows += found.rows
     if not rows:
         return 2
@@ -42,48 +50,52 @@ def main(arguments: list[str]) -> int:
     try:
         written = write(table, folder)
     except OSError as error:
-        print(f"analysis import: {error}", file=sys.stderr)
+        warn(error)
         return 2
     print(as_text(table, "simple"), "", *(f"wrote {path}" for path in written), sep="\n")
     return 0
 
 
+def warn(message: object) -> None:
+    """Print a message on stderr, with the name of the command."""
+    print(f"analysis import: {message}", file=sys.stderr)
+
+
 def readings(place: Path, ranks: int | None) -> Reading:
-    """What is in a place, or one line that says why nothing is. Raises RanksMissing."""
+    """Read the results in a place; where nothing is readable, one line says why.
+
+    Args:
+        place: a file of results, or a folder of records.
+        ranks: how many ranks OSU ran on, where they are known.
+
+    Raises:
+        RanksMissing: for results that do not say how many ranks they are of.
+    """
     try:
         if place.is_dir() or place.match(PATTERN):
             return recorded(place)
-        require_regular(place)  # a pipe would be waited for
+        require_regular(place)  # Reading a pipe would block.
         text = place.read_text(errors="replace")
         found = nccl_tests.read(str(place), text) or osu.read(str(place), text, ranks)
     except RanksMissing:
         raise
-    except (
-        OSError,
-        LookupError,
-        TypeError,
-        ValueError,
-        AttributeError,
-        ArithmeticError,
-        RecursionError,
-    ) as error:
+    except UNREADABLE as error:
         why = f"{place}: cannot be read ({type(error).__name__}: {error})"
         return Reading(passed_over=[one_line(why)])
     if found is None:
-        return Reading(
-            passed_over=[f"{place}: neither nccl-tests nor OSU output nor a folder of records"]
-        )
+        why = f"{place}: neither nccl-tests nor OSU output nor a folder of records"
+        return Reading(passed_over=[why])
     if not found.rows and not found.passed_over:
         found.passed_over.append(f"{place}: no whole row of results in it")
     return found
 
 
 def combined(rows: Sequence[Row]) -> pd.DataFrame:
-    """All rows; the same collective, size and number of ranks side by side."""
-    table = pd.DataFrame([asdict(row) for row in rows], columns=[each.name for each in fields(Row)])
-    return table.astype({"world_size": "Int64", "payload_bytes": "Int64"}).sort_values(
-        ORDER, ignore_index=True
-    )
+    """Make one table, with equal collectives, sizes and numbers of ranks next to each other."""
+    columns = [column.name for column in fields(Row)]
+    table = pd.DataFrame([asdict(row) for row in rows], columns=columns)
+    table = table.astype({"world_size": "Int64", "payload_bytes": "Int64"})
+    return table.sort_values(ORDER, ignore_index=True)
 
 
 def write(table: pd.DataFrame, folder: Path) -> list[Path]:
@@ -95,7 +107,7 @@ def write(table: pd.DataFrame, folder: Path) -> list[Path]:
 
 
 def as_text(table: pd.DataFrame, style: str) -> str:
-    """The table for a person, and below it how each row was measured and converted, by number."""
+    """Render the table, with numbered notes on how rows were measured and converted."""
     number = table.groupby(HOW, sort=False).ngroup() + 1
     shown = pd.DataFrame(
         {
@@ -117,18 +129,14 @@ def as_text(table: pd.DataFrame, style: str) -> str:
             "how": number,
         }
     ).dropna(axis=1, how="all")
-    ways = table.assign(number=number).drop_duplicates("number")
-    lines = [
-        f"{way.number}. {way.source}: {way.estimator}; {way.conversion}"
-        for way in ways.itertuples()
-    ]
-    return "\n".join(
-        [render_table(shown, style), "", "How (1 GB = 10^9 bytes, S: payload):", "", *lines]
-    )
+    lines = [render_table(shown, style), "", "How (1 GB = 10^9 bytes, S: payload):", ""]
+    for way in table.assign(number=number).drop_duplicates("number").itertuples():
+        lines.append(f"{way.number}. {way.source}: {way.estimator}; {way.conversion}")
+    return "\n".join(lines)
 
 
 def wrong(options: argparse.Namespace) -> str:
-    """What is wrong with the arguments, and what is allowed; "" where nothing is."""
+    """Say what is wrong with the arguments, and what is allowed; "" where all is right."""
     if why := missing(options.places):
         return why
     if options.ranks is not None and options.ranks < 2:
@@ -137,7 +145,11 @@ def wrong(options: argparse.Namespace) -> str:
 
 
 def parser() -> argparse.ArgumentParser:
-    result = argparse.ArgumentParser(prog="python -m analysis import", description=__doc__)
+    result = argparse.ArgumentParser(
+        prog="python -m analysis import",
+        description="`python -m analysis import`: results of nccl-tests and of the OSU "
+        "micro-benchmarks beside our own records.",
+    )
     result.add_argument(
         "places",
         metavar="FILE|DIR",
@@ -146,7 +158,10 @@ def parser() -> argparse.ArgumentParser:
         help="output of nccl-tests (text, JSON) or OSU; our records",
     )
     result.add_argument(
-        "--ranks", type=int, metavar="N", help="how many ranks OSU ran on, which it does not print"
+        "--ranks",
+        type=int,
+        metavar="N",
+        help="how many ranks OSU ran on, which it does not print",
     )
     result.add_argument(
         "--output-dir",

@@ -1,4 +1,4 @@
-"""`python -m analysis plan`: what each strategy would make of a sequence on ranks of given speeds, by arithmetic."""
+"""`python -m analysis plan` compares strategies that split a sequence over ranks, by arithmetic."""
 
 import argparse
 import math
@@ -14,45 +14,61 @@ from benchkit.api import lut
 from benchkit.suites.ring_attention import balancing, splits
 from benchkit.suites.ring_attention.splits import CostModel, Split
 
-ALIGN, DTYPE = 32, "float32"
-"""As in conf/suite/ring_attention.yaml."""
+ALIGN = 32
+DTYPE = "float32"
+"""Both as in conf/suite/ring_attention.yaml."""
 
 
 def main(arguments: list[str]) -> int:
-    """Returns 0, or 2 for arguments that make no sense."""
+    """Print a table of all strategies.
+
+    Returns:
+        0, or 2 for invalid arguments.
+    """
     options = parser().parse_args(arguments)
     if problem := wrong(options):
         print(f"analysis plan: {problem}", file=sys.stderr)
         return 2
     try:
-        if options.lut and Path(options.lut).exists():
-            require_regular(Path(options.lut))  # a pipe would be waited for
-        table_read = lut.read(options.lut, options.seq_len, options.dtype) if options.lut else None
+        lut_table = read_lut(options)
     except (ValueError, OSError, TypeError) as error:  # TypeError: a line with too few cells
         print(f"analysis plan: --lut {options.lut}: {one_line(error)}", file=sys.stderr)
         return 2
     cost = cost_of(options)
-    performance = table_read.performance if table_read else None
+    performance = lut_table.performance if lut_table else None
     table = plan(options.seq_len, options.speeds, options.align, cost, performance)
     ideal = "1"
     if options.pair_ns is not None:
         ideal_ms = 1e3 * splits.ideal_s(options.seq_len, options.speeds, cost)
-        table, ideal = table.assign(time=ideal_ms * table["time"]), f"{ideal_ms:.4g} ms"
-        table = table.rename(columns={"time": "time [ms]"})
-    print(
-        f"{options.seq_len} tokens on ranks of speed {', '.join(f'{speed:g}' for speed in options.speeds)}\n"
-    )
+        ideal = f"{ideal_ms:.4g} ms"
+        table = table.assign(time=ideal_ms * table["time"]).rename(columns={"time": "time [ms]"})
+    speed_list = ", ".join(f"{speed:g}" for speed in options.speeds)
+    print(f"{options.seq_len} tokens on ranks of speed {speed_list}\n")
     print(render_table(table, "simple"))
     print(f"\ntime: of the slowest rank, where the ideal (all work over all speed) is {ideal}")
-    for doubt in table_read.doubts(shares_of(options.speeds)) if table_read else ():
+    for doubt in lut_table.doubts(shares_of(options.speeds)) if lut_table else ():
         print(f"lut: {doubt}")
     return 0
 
 
+def read_lut(options: argparse.Namespace) -> lut.Table | None:
+    """Read the look-up table, if there is one.
+
+    Raises:
+        ValueError, OSError, TypeError: for a file that is no look-up table.
+    """
+    if not options.lut:
+        return None
+    if Path(options.lut).exists():
+        require_regular(Path(options.lut))  # Reading a pipe would block.
+    return lut.read(options.lut, options.seq_len, options.dtype)
+
+
 def cost_of(options: argparse.Namespace) -> CostModel:
-    """In seconds where it is known what a pair takes, else in pairs."""
+    """Return the costs in seconds where the time of a pair is known, else in pairs."""
     pair_s = 1.0 if options.pair_ns is None else 1e-9 * options.pair_ns
-    token_s, pass_s = pair_s * options.token_cost, pair_s * options.pass_cost
+    token_s = pair_s * options.token_cost
+    pass_s = pair_s * options.pass_cost
     return CostModel(pair_s, token_s, not options.non_causal, not options.no_skip, pass_s)
 
 
@@ -63,31 +79,35 @@ def plan(
     cost: CostModel,
     performance: Mapping[float, float] | None = None,
 ) -> pd.DataFrame:
-    """One row per strategy: tokens per rank, time and efficiency against the ideal, speedup over even.
+    """Make one row per strategy: tokens per rank, time, efficiency, and speedup over even.
 
-    performance: of a look-up table, by compute share in percent; without, there is no strategy lut.
+    Time and efficiency are against the ideal, in which all work is spread over all speed.
+
+    Args:
+        seq_len: tokens of the sequence.
+        speeds: of each rank.
+        align: boundaries are at multiples of this many tokens.
+        cost: of pairs, tokens and passes.
+        performance: of a look-up table, by compute share in percent; without it there is no
+            strategy lut.
     """
     shares = shares_of(speeds)
-    candidates = [
-        splits.even(seq_len, speeds),
-        splits.uneven(seq_len, speeds, align),
-        *([splits.looked_up(seq_len, shares, performance, align)] if performance else []),
-        splits.formula(seq_len, shares, align),
-        balancing.balanced(seq_len, speeds, cost, align),
-        *([splits.zigzag(seq_len, speeds, align)] if cost.causal else []),
-    ]
+    candidates = [splits.even(seq_len, speeds), splits.uneven(seq_len, speeds, align)]
+    if performance:
+        candidates.append(splits.looked_up(seq_len, shares, performance, align))
+    candidates.append(splits.formula(seq_len, shares, align))
+    candidates.append(balancing.balanced(seq_len, speeds, cost, align))
+    if cost.causal:
+        candidates.append(splits.zigzag(seq_len, speeds, align))
     ideal_s = splits.ideal_s(seq_len, speeds, cost)
     slowest_s = [max(balancing.ring_s(split, speeds, cost)) for split in candidates]
-    return pd.DataFrame(
-        [
-            row(split, time, ideal_s, slowest_s[0])
-            for split, time in zip(candidates, slowest_s, strict=True)
-        ]
-    )
+    even_s = slowest_s[0]
+    pairs = zip(candidates, slowest_s, strict=True)
+    return pd.DataFrame([row(split, time_s, ideal_s, even_s) for split, time_s in pairs])
 
 
 def shares_of(speeds: list[float]) -> list[float]:
-    """Percent of the fastest rank's speed."""
+    """Return the speeds in percent of the fastest rank's."""
     return [100 * speed / max(speeds) for speed in speeds]
 
 
@@ -102,12 +122,14 @@ def row(split: Split, slowest_s: float, ideal_s: float, even_s: float) -> dict[s
 
 
 def wrong(options: argparse.Namespace) -> str:
-    """What is wrong with the arguments, and what is allowed; "" where nothing is."""
+    """Say what is wrong with the arguments, and what is allowed; "" where all is right."""
     if options.seq_len < 1 or options.align < 1:
-        return f"--seq-len {options.seq_len} --align {options.align}: allowed are numbers >= 1"
-    if not all(math.isfinite(speed) and speed > 0 for speed in options.speeds):
-        return f"--speeds {','.join(f'{speed:g}' for speed in options.speeds)}: allowed are finite numbers > 0"
-    if options.pair_ns is not None and not (math.isfinite(options.pair_ns) and options.pair_ns > 0):
+        numbers = f"--seq-len {options.seq_len} --align {options.align}"
+        return f"{numbers}: allowed are numbers >= 1"
+    if not all(is_positive(speed) for speed in options.speeds):
+        speed_list = ",".join(f"{speed:g}" for speed in options.speeds)
+        return f"--speeds {speed_list}: allowed are finite numbers > 0"
+    if options.pair_ns is not None and not is_positive(options.pair_ns):
         return f"--pair-ns {options.pair_ns:g}: allowed are finite numbers > 0"
     for name, value in (("--token-cost", options.token_cost), ("--pass-cost", options.pass_cost)):
         if not (math.isfinite(value) and value >= 0):
@@ -115,45 +137,34 @@ def wrong(options: argparse.Namespace) -> str:
     return ""
 
 
+def is_positive(value: float) -> bool:
+    return math.isfinite(value) and value > 0
+
+
 def speeds(text: str) -> list[float]:
     return [float(part) for part in text.split(",")]
 
 
 def parser() -> argparse.ArgumentParser:
-    result = argparse.ArgumentParser(prog="python -m analysis plan", description=__doc__)
-    result.add_argument(
-        "--seq-len", type=int, required=True, metavar="N", help="tokens of the sequence"
+    result = argparse.ArgumentParser(
+        prog="python -m analysis plan",
+        description="`python -m analysis plan`: what each strategy would make of a sequence on "
+        "ranks of given speeds, by arithmetic.",
     )
-    result.add_argument(
-        "--speeds",
-        type=speeds,
-        required=True,
-        metavar="S,S,...",
-        help="of each rank; 1,0.5: half as fast",
-    )
-    result.add_argument(
-        "--align",
-        type=int,
-        default=ALIGN,
-        help=f"boundaries at multiples of so many tokens ({ALIGN})",
-    )
-    result.add_argument("--lut", metavar="FILE", help="table for strategy lut")
-    result.add_argument("--dtype", default=DTYPE, help=f"of the matmuls in that table ({DTYPE})")
-    result.add_argument(
-        "--token-cost", type=float, default=0.0, metavar="N", help="work per token, in pairs (0)"
-    )
-    result.add_argument(
-        "--pass-cost",
-        type=float,
-        default=0.0,
-        metavar="N",
-        help="to pass a token's keys on takes as long as N pairs (0)",
-    )
-    result.add_argument(
-        "--pair-ns", type=float, metavar="NS", help="ns per query-key pair on a rank of speed 1"
-    )
-    result.add_argument(
-        "--no-skip", action="store_true", help="future tiles are computed, too, and masked"
-    )
-    result.add_argument("--non-causal", action="store_true", help="every query sees every key")
+    add = result.add_argument
+    add("--seq-len", type=int, required=True, metavar="N", help="tokens of the sequence")
+    speeds_help = "of each rank; 1,0.5: half as fast"
+    add("--speeds", type=speeds, required=True, metavar="S,S,...", help=speeds_help)
+    align_help = f"boundaries at multiples of so many tokens ({ALIGN})"
+    add("--align", type=int, default=ALIGN, help=align_help)
+    add("--lut", metavar="FILE", help="table for strategy lut")
+    add("--dtype", default=DTYPE, help=f"of the matmuls in that table ({DTYPE})")
+    token_help = "work per token, in pairs (0)"
+    add("--token-cost", type=float, default=0.0, metavar="N", help=token_help)
+    pass_help = "to pass a token's keys on takes as long as N pairs (0)"
+    add("--pass-cost", type=float, default=0.0, metavar="N", help=pass_help)
+    pair_help = "ns per query-key pair on a rank of speed 1"
+    add("--pair-ns", type=float, metavar="NS", help=pair_help)
+    add("--no-skip", action="store_true", help="future tiles are computed, too, and masked")
+    add("--non-causal", action="store_true", help="every query sees every key")
     return result

@@ -1,4 +1,7 @@
-"""A trace of torch.profiler, as far as the labels of steps and regions go; host and device apart. Times in ms."""
+"""Reads a trace of torch.profiler, as far as the labels of steps and regions go.
+
+Host and device are kept apart. All times are in ms.
+"""
 
 import gzip
 import re
@@ -12,22 +15,37 @@ from typing import Any
 import orjson
 
 STEP = "step "
-"""Begins the label of a step; the case's labels follow. (benchkit/rank/profiling.py writes it.)"""
+"""Begins the label of a step; the case's labels follow. benchkit/rank/profiling.py writes it."""
 IN_FLIGHT = re.compile(r"(gloo|nccl|mpi|ucc):")
 """Host labels that torch gives to a collective from its call to its end."""
-HOST, DEVICE = "user_annotation", "gpu_user_annotation"
-"""Kinds of labels. The device has one for each stream that worked under it, and none where nothing did."""
+HOST = "user_annotation"
+DEVICE = "gpu_user_annotation"
+"""Kinds of labels. The device has one label for each stream that worked under it, and none where no
+stream did."""
 OURS = re.compile(r"step |warm-up|ProfilerStep")
 
-LONGEST_MS, LATEST_MS = 1e12, 1e18
-"""Times beyond are none."""
+LONGEST_MS = 1e12
+LATEST_MS = 1e18
+"""Durations and starts beyond these are invalid."""
+UNREADABLE = (
+    OSError, EOFError, ValueError, LookupError, TypeError, AttributeError, zlib.error,
+)  # fmt: skip
+"""What reading a file that is no trace may raise."""
 
 Interval = tuple[float, float]
 
 
 @dataclass(frozen=True)
 class Event:
-    """A complete event: milliseconds on the trace's clock."""
+    """A complete event.
+
+    Attributes:
+        name: or label.
+        kind: the category of torch.profiler.
+        thread: on which it ran, as "process/thread".
+        start: in ms on the trace's clock.
+        end: in ms on the trace's clock.
+    """
 
     name: str
     kind: str
@@ -48,7 +66,10 @@ class Trace:
     events: list[Event]
 
     def steps(self) -> dict[str, list[Event]]:
-        """The steps of each case, by the case's labels, on the host, which waits for the device at the end of each."""
+        """Return the steps of each case, by the case's labels.
+
+        They are those on the host, which waits for the device at the end of each step.
+        """
         found: dict[str, list[Event]] = defaultdict(list)
         for event in self.events:
             if event.kind == HOST and event.name.startswith(STEP):
@@ -56,7 +77,7 @@ class Trace:
         return found
 
     def within(self, steps: Sequence[Event], kinds: Iterable[str]) -> list[Event]:
-        """The events of some kinds that begin in any of these steps."""
+        """Return the events of some kinds that begin in any of these steps."""
         wanted = set(kinds)
         return [
             event
@@ -65,7 +86,12 @@ class Trace:
         ]
 
     def regions(self, steps: Sequence[Event], kind: str) -> dict[str, float]:
-        """Time per step in each region of these steps, on the host or on any stream of the device."""
+        """Return the time per step in each region, on the host or on any stream of the device.
+
+        Args:
+            steps: of one case.
+            kind: HOST or DEVICE.
+        """
         found: dict[str, list[Interval]] = defaultdict(list)
         for event in self.within(steps, (kind,)):
             if not (OURS.match(event.name) or IN_FLIGHT.match(event.name)):
@@ -74,43 +100,38 @@ class Trace:
 
 
 def read(path: Path) -> Trace:
-    """Raises ValueError that says why where the file is no trace."""
+    """Read a trace, compressed or not.
+
+    Raises:
+        ValueError: where the file is no trace; the message says why.
+    """
     try:
         content = path.read_bytes()
-        told = orjson.loads(gzip.decompress(content) if path.suffix == ".gz" else content)
-        events = [
-            as_event(event)
-            for event in told["traceEvents"]
-            if event.get("ph") == "X" and "cat" in event
-        ]
-        rank = told.get("distributedInfo", {}).get("rank")
-        numbered = re.search(r"rank_?(\d+)", path.name)
-        number = int(rank if rank is not None else numbered[1] if numbered else 0)
-    except (
-        OSError,
-        EOFError,
-        ValueError,
-        LookupError,
-        TypeError,
-        AttributeError,
-        zlib.error,
-    ) as error:
-        raise ValueError(
-            f"{path}: not a trace of torch.profiler ({type(error).__name__}: {error})"
-        ) from None
-    return Trace(number, events)
+        parsed = orjson.loads(gzip.decompress(content) if path.suffix == ".gz" else content)
+        events = []
+        for event in parsed["traceEvents"]:
+            if event.get("ph") == "X" and "cat" in event:
+                events.append(as_event(event))
+        rank = parsed.get("distributedInfo", {}).get("rank")
+        if rank is None:
+            numbered = re.search(r"rank_?(\d+)", path.name)
+            rank = numbered[1] if numbered else 0
+        return Trace(int(rank), events)
+    except UNREADABLE as error:
+        why = f"not a trace of torch.profiler ({type(error).__name__}: {error})"
+        raise ValueError(f"{path}: {why}") from None
 
 
 def as_event(event: dict[str, Any]) -> Event:
-    start, took = float(event["ts"]) / 1e3, float(event["dur"]) / 1e3
-    if not 0 <= took <= LONGEST_MS or abs(start) > LATEST_MS:
-        raise ValueError(f"an event that begins at {start:g} ms and takes {took:g} ms")
+    start, duration = float(event["ts"]) / 1e3, float(event["dur"]) / 1e3
+    if not 0 <= duration <= LONGEST_MS or abs(start) > LATEST_MS:
+        raise ValueError(f"an event that begins at {start:g} ms and takes {duration:g} ms")
     thread = f"{event.get('pid')}/{event.get('tid')}"
-    return Event(str(event["name"]), str(event["cat"]), thread, start, start + took)
+    return Event(str(event["name"]), str(event["cat"]), thread, start, start + duration)
 
 
 def union(intervals: Iterable[Interval]) -> list[Interval]:
-    """The same stretches of time, without overlaps, in order."""
+    """Merge overlapping intervals, and return them in order."""
     merged: list[Interval] = []
     for start, end in sorted(intervals):
         if merged and start <= merged[-1][1]:
@@ -125,12 +146,12 @@ def length(intervals: Iterable[Interval]) -> float:
 
 
 def common(first: Sequence[Interval], second: Sequence[Interval]) -> float:
-    """How long both are at once; each without overlaps of its own."""
+    """Return the time in which both are active; neither has overlaps within itself."""
     return length(first) + length(second) - length(union([*first, *second]))
 
 
 def self_times(events: Sequence[Event]) -> dict[str, float]:
-    """Time in each kind of event less what events inside it take, thread by thread."""
+    """Return the time in events of each name without that of events inside them, per thread."""
     own: dict[str, float] = defaultdict(float)
     open_events: dict[str, list[Event]] = defaultdict(list)
     for event in sorted(events, key=lambda event: (event.start, -event.end)):
