@@ -10,11 +10,12 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
+from analysis.baseline import Baseline, BaselineError
 from analysis.commands import import_results, plan, predict, profile
 from analysis.records.harvest import harvest, missing, printable
 from analysis.report.attempts import or_left_out
 from analysis.report.report import write_report
-from analysis.speedup import Baseline, BaselineError, speedups, unpaired
+from analysis.speedup import speedups, unpaired
 from analysis.table import as_text, combine
 
 SUBCOMMANDS: dict[str, Callable[[list[str]], int]] = {

@@ -1,16 +1,26 @@
 """Speedup of each row over the row that differs from it only in the keys of the baseline.
 
+The column `speedup` is the baseline's median / the row's own median. Ratios are formed within each
+run. The column `speedup_basis` says how far one can be trusted:
+
+- "within the run": baseline and row were measured in one run alone. speedup_low and speedup_high
+  are the extremes that the 95 % intervals of the two medians allow together. Rows of one run are
+  different jobs: their samples are not paired, and this interval contains neither the spread
+  between processes nor the spread between runs.
+- "N runs": the median of the ratios of N runs, with the 95 % order-statistic interval of that
+  median. With fewer than 6 runs there is no interval; speedup_range_low and speedup_range_high are
+  the extremes of the ratios.
+- "across runs: …": no run has both. The ratio is that of the medians over runs. It has an interval
+  only where each side has 6 runs or more: the extremes that the two intervals between runs allow.
+
 Every function is a pure function of the table.
 """
 
-import argparse
 from collections.abc import Iterator
-from dataclasses import dataclass
-from functools import partial
-from typing import Any
 
 import pandas as pd
 
+from analysis.baseline import Baseline, BaselineError, default_baseline
 from analysis.repetitions import FEWEST_RUNS, over_runs
 from analysis.run_spread import WITHIN
 from analysis.table import identity_columns, subjects
@@ -20,66 +30,8 @@ ACROSS = "across runs"
 UNKNOWN = f"{ACROSS}: spread between runs unknown"
 
 
-class BaselineError(Exception):
-    """The baseline names a column or a value that the table does not have."""
-
-
-@dataclass(frozen=True)
-class Baseline:
-    """Marks the rows to compare with.
-
-    Attributes:
-        values: by column, as text: {"world_size": "2"}.
-    """
-
-    values: dict[str, str]
-
-    @staticmethod
-    def parse(text: str) -> "Baseline":
-        """Read `key=value[,key=value]`."""
-        pairs = [item.partition("=") for item in text.split(",")]
-        if not all(name and sign and value for name, sign, value in pairs):
-            usage = "expected KEY=VALUE[,KEY=VALUE], e.g. world_size=2"
-            raise argparse.ArgumentTypeError(f"{text!r}: {usage}")
-        return Baseline({name: value for name, _, value in pairs})
-
-    def holds(self, rows: pd.DataFrame) -> pd.Series:
-        """Return which rows are the baseline."""
-        chosen = pd.Series(True, index=rows.index)
-        for name, value in self.values.items():
-            chosen &= rows[name].map(partial(same, name, value=value)).astype(bool)
-        return chosen
-
-    def __str__(self) -> str:
-        return ", ".join(f"{name}={value}" for name, value in self.values.items())
-
-
-def default_baseline(table: pd.DataFrame) -> Baseline:
-    """Choose the smallest world size that was measured.
-
-    One rank communicates nothing, so it is chosen only where no other world size was measured.
-    """
-    sizes = table.loc[table["status"] == "ok", "world_size"]
-    several = sizes[sizes > 1]
-    return Baseline({"world_size": str((sizes if several.empty else several).min())})
-
-
 def speedups(table: pd.DataFrame, baseline: Baseline) -> pd.DataFrame:
     """Compute the speedup of all measured rows that have a partner in the baseline.
-
-    The column `speedup` is the baseline's median / the row's own median. Ratios are formed
-    within each run. The column `speedup_basis` says how far one can be trusted:
-
-    - "within the run": baseline and row were measured in one run alone. speedup_low and
-      speedup_high are the extremes that the 95 % intervals of the two medians allow together. Rows
-      of one run are different jobs: their samples are not paired, and this interval contains
-      neither the spread between processes nor the spread between runs.
-    - "N runs": the median of the ratios of N runs, with the 95 % order-statistic interval of that
-      median. With fewer than 6 runs there is no interval; speedup_range_low and speedup_range_high
-      are the extremes of the ratios.
-    - "across runs: …": no run has both. The ratio is that of the medians over runs. It has an
-      interval only where each side has 6 runs or more: the extremes that the two intervals between
-      runs allow.
 
     Args:
         table: the combined table, or rows of it.
@@ -194,16 +146,3 @@ def unpaired(table: pd.DataFrame, baseline: Baseline) -> str:
     also = f"; name what differs, too: {', '.join(apart)}" if apart else ""
     keys = " and ".join(baseline.values)
     return f"--baseline {baseline}: no row differs from it in {keys} alone{also}"
-
-
-def same(column: str, held: Any, value: str) -> bool:
-    """Return whether a cell holds what the user typed.
-
-    Numbers compare as numbers, and torch "2.13.0" includes 2.13.0+cpu.
-    """
-    if column == "torch" and str(held).partition("+")[0] == value:
-        return True
-    try:
-        return float(held) == float(value)
-    except (TypeError, ValueError):
-        return str(held) == value

@@ -26,7 +26,7 @@ LAYERS = (
     ("benchkit.rank",),
     ("benchkit.point",),
     ("analysis.records", "analysis.text", "analysis.table", "analysis.groups", "analysis.repetitions"),
-    ("analysis.run_spread", "analysis.speedup"),
+    ("analysis.run_spread", "analysis.baseline", "analysis.speedup"),
     ("analysis.suites", "analysis.report"),
     ("analysis.commands",),
     ("benchkit.sweep",),

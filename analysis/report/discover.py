@@ -17,8 +17,8 @@ from types import ModuleType
 import pandas as pd
 from matplotlib.figure import Figure
 
+from analysis.baseline import Baseline
 from analysis.report.attempts import Attempt, directly
-from analysis.speedup import Baseline
 
 Drawings = dict[str, Callable[[], Figure]]
 """By file name. Figures are drawn one by one, so that one failure does not affect the others."""

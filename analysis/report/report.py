@@ -9,13 +9,14 @@ from typing import Any
 
 import pandas as pd
 
+from analysis.baseline import Baseline
 from analysis.records import per_rank as ranks
 from analysis.records.metrics import METRICS
 from analysis.repetitions import over_runs
 from analysis.report import sentences, style
 from analysis.report.attempts import or_left_out
 from analysis.report.discover import draw_all, write_all
-from analysis.speedup import Baseline, compared
+from analysis.speedup import compared
 from analysis.table import as_markdown, identity_columns, is_repeated
 
 CONFIGURATION = ["suite", "backend", "device", "world_size"]
@@ -105,7 +106,7 @@ def speedups_csv(table: pd.DataFrame, baseline: Baseline | None) -> str | None:
 def speedups_of(rows: pd.DataFrame) -> pd.DataFrame:
     """Select what was compared, with what, and how far the ratio can be trusted.
 
-    See analysis.speedup.speedups for the columns.
+    See analysis.speedup for the columns.
     """
     limits = ["speedup_low", "speedup_high", "speedup_range_low", "speedup_range_high"]
     times = ["median_s", "median_s_baseline"]

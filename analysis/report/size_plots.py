@@ -7,12 +7,12 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from analysis.baseline import Baseline
 from analysis.repetitions import over_runs
 from analysis.report import style
 from analysis.report.backend_plot import backends_at, rate_bars
 from analysis.report.discover import Drawings
 from analysis.run_spread import bars_of, with_ranges
-from analysis.speedup import Baseline
 from analysis.table import HARDWARE_AND_SOFTWARE, identity_columns, subjects
 
 AXES = ("suite", "backend", "device", "world_size", "data_size")

@@ -6,11 +6,12 @@ from typing import Any
 import pandas as pd
 from matplotlib.figure import Figure
 
+from analysis.baseline import Baseline
 from analysis.repetitions import FEWEST_RUNS
 from analysis.report import style
 from analysis.report.discover import Drawings
 from analysis.run_spread import WITHIN
-from analysis.speedup import ACROSS, Baseline, compared
+from analysis.speedup import ACROSS, compared
 from analysis.table import identity_columns
 from analysis.text import named
 

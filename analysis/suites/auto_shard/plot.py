@@ -9,10 +9,10 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
+from analysis.baseline import Baseline
 from analysis.report import style
 from analysis.report.discover import Drawings
 from analysis.run_spread import bars_of, with_ranges
-from analysis.speedup import Baseline
 from analysis.suites.auto_shard.rows import END_TO_END, LIMITS, ONE, SHARDINGS, SUITE, Group, groups_of
 from analysis.suites.auto_shard.scaling import PHASES, amdahl, counted, serial_share
 from analysis.suites.auto_shard.table import SCOPES, TOLD

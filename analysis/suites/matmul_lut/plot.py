@@ -5,12 +5,12 @@ from functools import partial
 import pandas as pd
 from matplotlib.figure import Figure
 
+from analysis.baseline import Baseline
 from analysis.groups import by_mechanism
 from analysis.repetitions import over_runs
 from analysis.report import style
 from analysis.report.discover import Drawings
 from analysis.run_spread import bars_of, with_ranges
-from analysis.speedup import Baseline
 from analysis.suites.matmul_lut.table import SUITE, measured, shares
 
 MOST_TICKS = 40

@@ -11,10 +11,10 @@ import seaborn as sns
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from analysis.baseline import Baseline
 from analysis.report import style
 from analysis.report.discover import Drawings
 from analysis.run_spread import bars_of, with_ranges
-from analysis.speedup import Baseline
 from analysis.suites.ring_attention.table import SUITE, cells_of
 
 OTHERS = ("reference", "torch")

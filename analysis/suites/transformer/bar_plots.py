@@ -4,9 +4,9 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from analysis.baseline import Baseline
 from analysis.report import style
 from analysis.report.discover import Drawings
-from analysis.speedup import Baseline
 from analysis.suites.transformer.plot import Group, Kinds, drawn, explain
 from analysis.suites.transformer.rows import PHASES
 

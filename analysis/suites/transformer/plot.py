@@ -8,11 +8,11 @@ import matplotlib.pyplot as plt
 import pandas as pd
 from matplotlib.figure import Figure
 
+from analysis.baseline import Baseline
 from analysis.groups import alike
 from analysis.report import style
 from analysis.report.discover import Drawings
 from analysis.run_spread import bars_of, with_ranges
-from analysis.speedup import Baseline
 from analysis.suites.transformer.rows import CASE, PASSES, SUITE, rows_of, varying
 from analysis.text import format_settings
 

@@ -7,11 +7,12 @@ import pandas as pd
 import pytest
 
 from analysis.__main__ import main
+from analysis.baseline import Baseline
 from analysis.repetitions import over_runs
 from analysis.report import sentences
 from analysis.report.discover import draw_all
 from analysis.run_spread import ONE_RUN, bars_of, with_ranges
-from analysis.speedup import UNKNOWN, Baseline, speedups
+from analysis.speedup import UNKNOWN, speedups
 from analysis.table import identity_columns
 from tests.support.records import having, make_record, tabulate_records, write_all
 

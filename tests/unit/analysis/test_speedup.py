@@ -2,7 +2,8 @@ import argparse
 
 import pytest
 
-from analysis.speedup import Baseline, BaselineError, default_baseline, speedups, unpaired
+from analysis.baseline import Baseline, BaselineError, default_baseline
+from analysis.speedup import speedups, unpaired
 from tests.support.records import grid, having, make_record, tabulate_records
 
 
