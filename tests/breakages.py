@@ -146,7 +146,7 @@ BREAKAGES = [
         "suites/test_tensor_parallel_analysis",
     ),
     Breakage(
-        "analysis/suites/collective/nccl_tests.py", "time_us * 1e-6,", "time_us * 1e-3,", "unit/analysis/test_imports"
+        "analysis/suites/collective/nccl_rows.py", "time_us * 1e-6,", "time_us * 1e-3,", "unit/analysis/test_imports"
     ),
     Breakage("hydra_plugins/benchkit_sweeper.py", '        "params": None,\n', "", "cli/test_cli"),
     Breakage("conf/measure/quick.yaml", "max_iterations: 20 ", "max_iterations: 21 ", "cli/test_cli"),

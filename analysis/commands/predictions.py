@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from analysis.suites.collective.fit import Message, Times, messages
+from analysis.suites.collective.algorithms import Message, Times, messages
 from analysis.suites.collective.table import Series
 from analysis.text import readable
 

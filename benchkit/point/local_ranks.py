@@ -14,8 +14,8 @@ from benchkit.rank.assignment import Assignment, by_mps
 from benchkit.rank.rendezvous import Rendezvous
 from launch.agents.clock_sync import Offset
 from launch.ranks import start
-from launch.ranks.private_network import PrivateNetwork
 from launch.ranks.failure import Failure
+from launch.ranks.private_network import PrivateNetwork
 from launch.ranks.watch import Outcome
 from launch.slowdown import cgroup, mps
 

@@ -9,7 +9,16 @@ import pytest
 from benchkit.errors import ConfigError
 from benchkit.suites.auto_shard.plan_space import choices
 from benchkit.suites.auto_shard.planner import Planner
-from benchkit.suites.auto_shard.plans import COLUMNS, LAYOUTS, MOVES, PARTIAL, REPLICATED, ROWS, Costs, Link
+from benchkit.suites.auto_shard.plans import (
+    COLUMNS,
+    LAYOUTS,
+    MOVES,
+    PARTIAL,
+    REPLICATED,
+    ROWS,
+    Costs,
+    Link,
+)
 from benchkit.suites.auto_shard.workloads import Workload, parse
 
 FREE, DEAR = Link(0, 0), Link(1e-3, 1e-6)

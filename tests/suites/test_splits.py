@@ -8,7 +8,16 @@ import pytest
 
 from benchkit.suites.ring_attention import splits
 from benchkit.suites.ring_attention.balancing import balanced, ring_s
-from benchkit.suites.ring_attention.splits import CostModel, Split, even, ideal_s, looked_up, predict, uneven, zigzag
+from benchkit.suites.ring_attention.splits import (
+    CostModel,
+    Split,
+    even,
+    ideal_s,
+    looked_up,
+    predict,
+    uneven,
+    zigzag,
+)
 
 N = 65536
 SKIPS, FULL = CostModel(), CostModel(skips=False)

@@ -13,7 +13,13 @@ from benchkit.suites.transformer import kernels, passes, peak_flops
 from benchkit.suites.transformer import model as network
 from benchkit.suites.transformer.checks import Checks
 from benchkit.suites.transformer.data import Batches, check_ids
-from benchkit.suites.transformer.flops import Footprint, forward_flops, parameters, pass_flops, recomputed_flops
+from benchkit.suites.transformer.flops import (
+    Footprint,
+    forward_flops,
+    parameters,
+    pass_flops,
+    recomputed_flops,
+)
 from benchkit.suites.transformer.model import Network, build
 from benchkit.suites.transformer.passes import Steps
 from launch.ranks import start

@@ -1,7 +1,12 @@
 import numpy as np
 import pytest
 
-from benchkit.statistics.intervals import FEWEST_ROUNDS, correlation_length, median_interval, series_interval
+from benchkit.statistics.intervals import (
+    FEWEST_ROUNDS,
+    correlation_length,
+    median_interval,
+    series_interval,
+)
 from benchkit.statistics.paired import paired_overlap, paired_speedup, round_medians
 from benchkit.statistics.summary import (
     arrival_summary,

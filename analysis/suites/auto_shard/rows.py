@@ -1,7 +1,8 @@
-"""Rows of auto_shard that may stand in one table: cases, their bases and speedups."""
+"""Groups rows of auto_shard that may stand in one table, with their bases and speedups."""
 
 from dataclasses import dataclass
 from functools import cached_property
+from operator import itemgetter
 from typing import Any
 
 import pandas as pd
@@ -10,42 +11,47 @@ from analysis.groups import alike, by_fewest_ranks
 from analysis.repetitions import over_runs
 from analysis.suites.auto_shard.scaling import PHASES, Row
 
-SUITE, RESIDENT, END_TO_END = "auto_shard", "resident", "end_to_end"
-
-
+SUITE = "auto_shard"
+RESIDENT = "resident"
+END_TO_END = "end_to_end"
 CASE = ("workload", "sharding", "ranks", "scope")
-
-
-SHARDINGS, ONE, INDEPENDENT = ("auto", "axis0", "dispatcher"), "none", "independent"
-
-
+SHARDINGS = ("auto", "axis0", "dispatcher")
+ONE = "none"
+INDEPENDENT = "independent"
 LIMITS = ["paired_speedup_low", "paired_speedup_high"]
-
-
 NUMBERS = (
-    "ranks", "median_s", "useful_tflop_per_s", "scaling_efficiency", "work_share", "latency_s", "paired_speedup",
-    *LIMITS, *(f"{phase}_s" for phase in PHASES),
+    "ranks", "median_s", "useful_tflop_per_s", "scaling_efficiency", "work_share", "latency_s",
+    "paired_speedup", *LIMITS, *(f"{phase}_s" for phase in PHASES),
 )  # fmt: skip
 
 
 @dataclass(frozen=True)
 class Group:
-    """Rows that may stand in one table, as `compared` makes them."""
+    """Rows that may stand in one table, as `compared` makes them.
+
+    Attributes:
+        suffix: of the names of files, "" where there is but one group.
+        rows: one per case.
+    """
 
     suffix: str
     rows: pd.DataFrame
 
     @cached_property
     def cases(self) -> dict[tuple[Any, ...], Row]:
-        return {tuple(row[name] for name in CASE): row for row in self.rows.to_dict("records")}
+        """The rows by the values of CASE."""
+        case_of = itemgetter(*CASE)
+        return {case_of(row): row for row in self.rows.to_dict("records")}
 
     @cached_property
     def bases(self) -> dict[tuple[str, str], Row]:
-        """By workload and scope the case that the others are compared with."""
-        return {(row["workload"], row["scope"]): row for row in self.cases.values() if row["is_base"]}
+        """By workload and scope: the case that the others are compared with."""
+        bases = [row for row in self.cases.values() if row["is_base"]]
+        return {(row["workload"], row["scope"]): row for row in bases}
 
     @property
     def counts(self) -> list[int]:
+        """The numbers of devices, ascending."""
         return sorted(int(count) for count in self.rows["ranks"].dropna().unique())
 
     @property
@@ -56,23 +62,30 @@ class Group:
     @property
     def further(self) -> pd.DataFrame:
         """Cases that have a speedup over fewer devices."""
-        return self.rows[self.rows["speedup"].notna() & (self.rows["ranks"] > self.rows["base_ranks"])]
+        more = self.rows["ranks"] > self.rows["base_ranks"]
+        return self.rows[self.rows["speedup"].notna() & more]
 
 
 def groups_of(table: pd.DataFrame) -> list[Group]:
-    """All that was tried, by what is alike but for the case (analysis.groups.alike)."""
+    """Group all cases that were tried; rows of a group differ in the case alone (`alike`)."""
     rows = table[table["suite"] == SUITE]
     if rows.empty:
         return []
     rows = rows.reindex(columns=list(dict.fromkeys((*rows, *CASE, *NUMBERS, "plan"))))
-    rows = rows.assign(**{name: pd.to_numeric(rows[name], errors="coerce") for name in NUMBERS})
-    return [Group(suffix, compared(part)) for suffix, part in by_fewest_ranks(alike(rows, *CASE))]
+    numbers = {name: pd.to_numeric(rows[name], errors="coerce") for name in NUMBERS}
+    rows = rows.assign(**numbers)
+    groups = by_fewest_ranks(alike(rows, *CASE))
+    return [Group(suffix, compared(part)) for suffix, part in groups]
 
 
 def compared(rows: pd.DataFrame) -> pd.DataFrame:
-    """A row per case over all runs, with its `speedup` over that of its job on the fewest devices, which has 1."""
+    """Reduce the rows to one per case over all runs, with its `speedup`.
+
+    The speedup is over the case of its job on the fewest devices, which has 1.
+    """
     rows = over_runs(rows, *CASE)
-    fewest = rows[rows["ranks"] == rows["base_ranks"]]  # of these the one that is compared with none
+    fewest = rows[rows["ranks"] == rows["base_ranks"]]
+    # The base is the one of these that has no paired speedup, since it is compared with no other.
     first = fewest.sort_values("paired_speedup", na_position="first", kind="stable")
     is_base = rows.index.isin(first.drop_duplicates(["workload", "scope"]).index)
     speedup = rows["paired_speedup"].mask(is_base & (rows["status"] == "ok"), 1.0)

@@ -1,4 +1,7 @@
-"""How well the same work runs on more devices: bands, Amdahl's law, why a speedup is not higher. Pure arithmetic."""
+"""Computes how well the same work scales over devices: bands, Amdahl's law, reasons for a loss.
+
+This module is pure arithmetic.
+"""
 
 import math
 from collections.abc import Mapping
@@ -9,13 +12,16 @@ BANDS = ((6 / 7, "near perfect"), (4 / 7, "good"), (1 / 7, "poor"))
 """Least gains: at 8 devices speedups of 7, 5 and 2, as in GT (bwasti/gt2)."""
 NO_BAND = "none"
 SMALL_LOSS = 0.05
-"""Of the time: what is lost below this needs no reason."""
+"""A loss below this share of the time needs no reason."""
 MOST_OF_IT = 0.5
-"""Of the computing time that is lost: where devices that share no work lose so much, they hinder each other."""
+"""A share of the computing time that is lost.
+
+Where devices that share no work lose this much, they hinder each other.
+"""
 EVEN = 1.05
-"""Times its share of the work: what the busiest device may have."""
+"""The busiest device may have this many times its share of the work."""
 NEARLY_ALL = 0.95
-"""Of the whole work: at least this is done by each device where nothing is sharded."""
+"""Where nothing is sharded, each device does at least this share of the whole work."""
 ROUNDING = 1e-9
 """Gains are quotients: a speedup of exactly 5 is to count as 5."""
 Row = Mapping[str, Any]
@@ -24,30 +30,39 @@ Finding = tuple[str, str]
 
 
 def gain(speedup: float, devices: float, base: float) -> float:
-    """The share of what the further devices could add: 0 where they add nothing, 1 where the speedup is ideal."""
+    """Compute the share of what the further devices could add.
+
+    It is 0 where they add nothing, and 1 where the speedup is ideal.
+    """
     return (speedup - 1) / (devices / base - 1)
 
 
 def band(speedup: float, devices: float, base: float) -> str:
-    """A word for the gain: GT's bands of speedup on 8 devices, for any number of them."""
+    """Name the gain: GT's bands of speedup on 8 devices, for any number of them."""
     reached = gain(speedup, devices, base) + ROUNDING
     return next((word for least, word in BANDS if reached >= least), NO_BAND)
 
 
 def serial_share(speedups: Mapping[int, float], base: int = 1) -> float:
-    """Amdahl's serial share of the time on one device, from speedups over `base` devices by number of devices.
+    """Fit Amdahl's serial share of the time on one device.
 
-    T(n) / T(base) = p + (1 - p) base / n is linear in p, the serial share of the time on `base` devices, which is
-    fitted by least squares and clipped to what a share can be.
+    T(n) / T(base) = p + (1 - p) base / n is linear in p, the serial share of the time on `base`
+    devices. It is fitted by least squares and clipped to what a share can be.
+
+    Args:
+        speedups: over `base` devices, by number of devices.
+        base: the number of devices that the speedups are over.
     """
-    terms = [(1 - base / devices, 1 / speedup - base / devices) for devices, speedup in speedups.items()]
-    fitted = sum(factor * value for factor, value in terms) / sum(factor**2 for factor, _ in terms)
-    of_base = min(1.0, max(0.0, fitted))
+    factors = [1 - base / devices for devices in speedups]
+    values = [1 / speedup - base / devices for devices, speedup in speedups.items()]
+    products = sum(factor * value for factor, value in zip(factors, values, strict=True))
+    squares = sum(factor**2 for factor in factors)
+    of_base = min(1.0, max(0.0, products / squares))
     return of_base / (of_base + base * (1 - of_base))
 
 
 def amdahl(serial: float, devices: float, base: int = 1) -> float:
-    """The speedup over `base` devices by Amdahl's law."""
+    """Compute the speedup over `base` devices by Amdahl's law."""
 
     def relative_time(count: float) -> float:
         return serial + (1 - serial) / count
@@ -56,14 +71,17 @@ def amdahl(serial: float, devices: float, base: int = 1) -> float:
 
 
 def further_counts(measured: int) -> list[int]:
-    """Numbers of devices to predict for: powers of two beyond the most that were measured."""
+    """List the numbers of devices to predict for: powers of two beyond the most measured."""
     return [2**power for power in range(1, 7) if 2**power > measured]
 
 
 def reason(row: Row, base: Row, independent: Row | None) -> Finding:
-    """Why a row is slower than its ideal, and what to try; the phase that loses most decides.
+    """Find why a row is slower than its ideal, and what to try; the phase that loses most decides.
 
-    base: the row on the fewest devices. independent: each of as many devices with a whole workload of its own.
+    Args:
+        row: the case.
+        base: the row on the fewest devices.
+        independent: as many devices, each with a whole workload of its own.
     """
     if row["status"] in ("oom", "skipped"):
         return "out of memory", "more devices, smaller sizes or a smaller dtype"
@@ -88,7 +106,7 @@ def counted(devices: float) -> str:
 
 
 def seconds(row: Row, phase: str) -> float:
-    """Of a phase; none where the case does not have it."""
+    """Return the time of a phase; 0 where the case does not have it."""
     value = row.get(f"{phase}_s")
     return 0.0 if value is None or math.isnan(value) else float(value)
 
@@ -109,14 +127,18 @@ def of_fetch(row: Row) -> Finding:
 
 def of_create(row: Row) -> Finding:
     if "whole" in created_layouts(row):
-        return "operands are created whole on each device", "operands that are sharded or resident, fewer devices"
+        return (
+            "operands are created whole on each device",
+            "operands that are sharded or resident, fewer devices",
+        )
     return "creating operands", "resident operands, or a cheaper source of them"
 
 
 def created_layouts(row: Row) -> list[str]:
-    """How the operands lie that a step creates: "x rows; w1 whole, by rows; out rows" names them, then the result.
+    """Read from the plan how the operands lie that a step creates.
 
-    Of an MLP that is the input alone: its weights are there before.
+    The plan "x rows; w1 whole, by rows; out rows" names the operands, then the result. An MLP
+    creates its input alone, because its weights are there before.
     """
     *operands, _ = str(row.get("plan") or "").split("; ")
     layouts = [operand.split()[1].rstrip(",") for operand in operands]
@@ -124,15 +146,33 @@ def created_layouts(row: Row) -> list[str]:
 
 
 def of_compute(row: Row, independent: Row | None, lost_share: float) -> Finding:
+    """Find why computing takes longer than its ideal.
+
+    Args:
+        row: the case.
+        independent: as many devices, each with a whole workload of its own.
+        lost_share: the share of the computing time that is lost.
+    """
     share = row.get("work_share") or 0.0
     if share >= NEARLY_ALL * row["ranks"]:
-        return "too small: each device does all of it, since sharding would cost more", "larger matrices"
-    if share > EVEN:
-        return f"uneven: the busiest device has {share:.3g} times its share", "sizes that the devices divide evenly"
-    reached = (independent or {}).get("scaling_efficiency")
-    if reached is not None and 1 - reached >= MOST_OF_IT * lost_share:  # NaN is not
         return (
-            f"the devices share something: alone each, they reach {100 * reached:.0f} % of the ideal",
+            "too small: each device does all of it, since sharding would cost more",
+            "larger matrices",
+        )
+    if share > EVEN:
+        return (
+            f"uneven: the busiest device has {share:.3g} times its share",
+            "sizes that the devices divide evenly",
+        )
+    reached = (independent or {}).get("scaling_efficiency")
+    # A reached efficiency of NaN fails the comparison.
+    if reached is not None and 1 - reached >= MOST_OF_IT * lost_share:
+        percent = f"{100 * reached:.0f} %"
+        return (
+            f"the devices share something: alone each, they reach {percent} of the ideal",
             "no sharding can do better here; memory bandwidth and turbo clocks are often shared",
         )
-    return "slower kernels: smaller shards run at a lower rate", "larger shards: larger matrices, or fewer devices"
+    return (
+        "slower kernels: smaller shards run at a lower rate",
+        "larger shards: larger matrices, or fewer devices",
+    )

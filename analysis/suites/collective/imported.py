@@ -1,4 +1,4 @@
-"""What measurements of all sources have in common: a row of one table. Our own records as such rows."""
+"""Defines the row that results of all sources share, and reads our own records as such rows."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -10,18 +10,29 @@ from benchkit.statistics.estimators import LAST_ARRIVAL
 from benchkit.suites.collective.sizes import REDUCTIONS, SHARED_OUT
 
 SUITE = "collective"
-IN_PLACE = {**dict.fromkeys(("all_reduce", "broadcast", "reduce"), True), **dict.fromkeys(SHARED_OUT, False)}
-"""Whether our suite calls them on one buffer."""
+IN_PLACE = {
+    **dict.fromkeys(("all_reduce", "broadcast", "reduce"), True),
+    **dict.fromkeys(SHARED_OUT, False),
+}
+"""Whether our suite calls a collective on one buffer."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Row:
-    """One measurement. payload_bytes: S of nccl-tests' doc/PERFORMANCE.md; bandwidths in 10^9 bytes/s.
+    """One measurement. For send_recv, time and payload are those of the way there and back.
 
-    osu_mean_s: mean over iterations and ranks, of calls that follow a barrier; None where that was not measured.
-
-    For send_recv, time and payload are those of the way there and back. status: ok, invalid, unchecked where the tool
-    did not look at the results, or what else a record says.
+    Attributes:
+        source: the tool that measured.
+        world_size: the number of ranks.
+        payload_bytes: S of nccl-tests' doc/PERFORMANCE.md.
+        osu_mean_s: the mean over iterations and ranks, of calls that follow a barrier; None where
+            that was not measured.
+        algbw_gb_per_s: algorithm bandwidth in 10^9 bytes/s.
+        busbw_gb_per_s: bus bandwidth in 10^9 bytes/s.
+        status: ok, invalid, unchecked where the tool did not check the results, or the status of a
+            record.
+        estimator: what the time is, in words.
+        conversion: how time and bandwidth were taken over.
     """
 
     source: str
@@ -43,7 +54,11 @@ class Row:
     conversion: str
 
     def __post_init__(self) -> None:
-        """Raises ValueError for what cannot be in a table."""
+        """Check the whole numbers.
+
+        Raises:
+            ValueError: a number cannot be in a table.
+        """
         for name, most in (("world_size", 10**6), ("payload_bytes", 10**18)):
             value = getattr(self, name)
             if value is not None and not (isinstance(value, int) and 0 <= value <= most):
@@ -59,21 +74,24 @@ class Reading:
 
 
 class RanksMissing(ValueError):
-    """How many ranks there were is needed, and nobody said."""
+    """The number of ranks is needed but not known."""
 
 
 def whole_lines(text: str) -> Iterator[str]:
-    """The lines that end as lines do: of the last of a file that was cut off, nobody knows what is missing."""
+    """Yield the lines that end in a line break.
+
+    A file that was cut off lacks an unknown part of its last line.
+    """
     yield from (line for line in text.splitlines(keepends=True) if line.endswith("\n"))
 
 
 def unfinished(text: str) -> int:
-    """How many lines `whole_lines` leaves out at the end: 0 or 1."""
+    """Count the lines that `whole_lines` leaves out at the end: 0 or 1."""
     return 0 if text.endswith("\n") else 1
 
 
 def number(text: Any) -> float | None:
-    """A figure; None for what is none: N/A, nan, inf, null, words."""
+    """Convert a figure; None for N/A, nan, inf, null and words."""
     try:
         value = float(text)
     except (TypeError, ValueError):
@@ -82,27 +100,32 @@ def number(text: Any) -> float | None:
 
 
 def recorded(place: Path) -> Reading:
-    """Our records of the suite `collective` at or below a place."""
+    """Read our records of the suite `collective` at or below a place."""
     found = harvest([place])
-    rows, strange = [], []
+    rows = []
+    remarks = [*found.remarks()]
     for row in found.rows:
         if row["suite"] == SUITE:
             try:
                 rows.append(row_of(row))
             except (LookupError, TypeError, ValueError) as error:
                 why = f"not a record of a collective ({type(error).__name__}: {error})"
-                strange.append(f"{row['path']}: {why}")
-    told = [*found.remarks(), *strange]
-    return Reading(rows, told or ([] if rows else [f"{place}: no record of suite {SUITE} there"]))
+                remarks.append(f"{row['path']}: {why}")
+    if not rows and not remarks:
+        remarks.append(f"{place}: no record of suite {SUITE} there")
+    return Reading(rows, remarks)
 
 
 def row_of(row: Mapping[str, Any]) -> Row:
-    """A row of ours; the payload of one that was not measured is what was asked for."""
-    collective, calls = str(row["collective"]), row.get("calls") or row["calls_per_sample"]
+    """Convert a row of a record; where nothing was measured, the payload is the one asked for."""
+    collective = str(row["collective"])
+    calls = row.get("calls") or row["calls_per_sample"]
     payload_bytes = round(row.get("payload_bytes") or row["data_size"] * 2**20)
-    special = [
-        word for key, word in (("async_op", "asynchronous"), ("ragged", "parts of unlike sizes")) if row.get(key)
-    ]
+    remarks = ["as recorded"]
+    if row.get("async_op"):
+        remarks.append("asynchronous")
+    if row.get("ragged"):
+        remarks.append("parts of unlike sizes")
     return Row(
         source="benchkit",
         file=str(Path(row["path"]).parent),
@@ -120,12 +143,13 @@ def row_of(row: Mapping[str, Any]) -> Row:
         in_place=IN_PLACE.get(collective),
         status=row["status"],
         estimator=estimator_of(row.get("estimator"), calls),
-        conversion=", ".join(["as recorded", *special]),
+        conversion=", ".join(remarks),
     )
 
 
 def estimator_of(estimator: str | None, calls: Any) -> str:
-    """What our time is, in words."""
+    """Describe what our time is, in words."""
     if estimator == LAST_ARRIVAL:
         return "median over iterations, last arrival to last exit"
-    return f"median over {'iterations' if calls == 1 else f'samples of {calls} calls'} of the slowest rank"
+    samples = "iterations" if calls == 1 else f"samples of {calls} calls"
+    return f"median over {samples} of the slowest rank"

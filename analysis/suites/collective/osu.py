@@ -1,13 +1,21 @@
-"""Text of the OSU micro-benchmarks, with and without -f. They print no number of ranks."""
+"""Reads text of the OSU micro-benchmarks, with and without -f; they print no number of ranks."""
 
 import re
 from dataclasses import dataclass, replace
 
-from analysis.suites.collective.imported import RanksMissing, Reading, Row, number, unfinished, whole_lines
+from analysis.suites.collective.imported import (
+    RanksMissing,
+    Reading,
+    Row,
+    number,
+    unfinished,
+    whole_lines,
+)
 from benchkit.suites.collective.sizes import REDUCTIONS, SHARED_OUT, bus_factor
 
 TITLE = re.compile(
-    r"# OSU (?P<backend>[A-Z]+)(?:-(?P<accelerator>CUDA MANAGED|[A-Z]+))?[ _](?P<test>.+?)(?: v[\d.]+\S*)?\s*$"
+    r"# OSU (?P<backend>[A-Z]+)(?:-(?P<accelerator>CUDA MANAGED|[A-Z]+))?"
+    r"[ _](?P<test>.+?)(?: v[\d.]+\S*)?\s*$"
 )
 BUFFERS = re.compile(r"# Send Buffer on (\w+).* and Receive Buffer on (\w+)")
 DATATYPE = re.compile(r"# Datatype: (\w+)")
@@ -25,7 +33,10 @@ COLLECTIVES = {
     "Barrier Latency Test": "barrier",
 }
 SIZED_BY_PART = ("all_gather", "gather", "scatter", "all_to_all")
-"""Of which OSU prints the size of one rank's part; of reduce_scatter it prints that of all parts."""
+"""Collectives of which OSU prints the size of one rank's part.
+
+For reduce_scatter it prints the size of all parts.
+"""
 TIMES = ("Avg Latency(us)", "Latency (us)")
 TYPES = {"MPI_CHAR": "int8", "MPI_INT": "int32", "MPI_FLOAT": "float32"}
 CHECKED = {"Pass": "ok", "Fail": "invalid"}
@@ -33,7 +44,11 @@ CHECKED = {"Pass": "ok", "Fail": "invalid"}
 
 @dataclass(frozen=True)
 class Run:
-    """What the lines before a table say of it. columns: the heads of the table, () before it."""
+    """What the lines before a table say about it.
+
+    Attributes:
+        columns: the heads of the table, () before the table begins.
+    """
 
     collective: str
     backend: str
@@ -43,16 +58,27 @@ class Run:
 
 
 def read(file: str, text: str, ranks: int | None) -> Reading | None:
-    """All results in a text, None where no line is a title of OSU's; ranks: how many there were, None: not known.
+    """Read all results in a text; None where no line is a title of OSU's.
 
-    Raises RanksMissing.
+    Args:
+        file: where the text is from.
+        text: the output of one or several benchmarks.
+        ranks: how many ranks there were; None where that is not known.
+
+    Raises:
+        RanksMissing: a result needs the number of ranks.
     """
-    found, run, titled, torn = Reading(), None, False, unfinished(text)
+    found = Reading()
+    run = None
+    titled = False
+    torn = unfinished(text)
     for line in whole_lines(text):
         if title := TITLE.match(line):
-            titled, run = True, started(title)
+            titled = True
+            run = started(title)
             if run is None:
-                found.passed_over.append(f"{file}: OSU's {title['test']!r} is none of {', '.join(COLLECTIVES)}")
+                known = ", ".join(COLLECTIVES)
+                found.passed_over.append(f"{file}: OSU's {title['test']!r} is none of {known}")
         elif run and line.startswith("#"):
             run = described(run, line)
         elif run and run.columns and line.lstrip()[:1].isdigit():
@@ -66,18 +92,24 @@ def read(file: str, text: str, ranks: int | None) -> Reading | None:
 
 
 def started(title: re.Match[str]) -> Run | None:
-    """The run that a title begins; None for a benchmark that has no counterpart here.
+    """Begin the run of a title; None for a benchmark that has no counterpart here.
 
-    Where `-d` names an accelerator, collectives use its memory; between two ranks, another line says who does.
+    Where `-d` names an accelerator, collectives use its memory. Between two ranks, another line
+    says which of them use it.
     """
     if title["test"] not in COLLECTIVES:
         return None
-    collective, on_host = COLLECTIVES[title["test"]], title["backend"] == "MPI" and not title["accelerator"]
-    unclear = collective == "send_recv" and title["backend"] == "MPI" and not on_host
-    return Run(collective, title["backend"].lower(), None if unclear else "cpu" if on_host else "cuda")
+    collective = COLLECTIVES[title["test"]]
+    device: str | None = "cuda"
+    if title["backend"] == "MPI" and not title["accelerator"]:
+        device = "cpu"
+    elif title["backend"] == "MPI" and collective == "send_recv":
+        device = None
+    return Run(collective, title["backend"].lower(), device)
 
 
 def described(run: Run, line: str) -> Run:
+    """Add what a line of comment says: the type, the place of the buffers, or the columns."""
     if found := DATATYPE.match(line):
         return replace(run, dtype=TYPES.get(found[1], found[1]))
     if found := BUFFERS.match(line):
@@ -90,7 +122,13 @@ def described(run: Run, line: str) -> Run:
 
 @dataclass(frozen=True)
 class Figures:
-    """What a line of a table says: bytes (0 of a barrier), microseconds, Pass or Fail (None: not looked at)."""
+    """The figures in a line of a table.
+
+    Attributes:
+        size: in bytes, as OSU counts it; 0 for a barrier.
+        latency_us: in microseconds.
+        validation: Pass or Fail; None where the results were not checked.
+    """
 
     size: int
     latency_us: float
@@ -98,22 +136,27 @@ class Figures:
 
 
 def figures_of(columns: tuple[str, ...], words: list[str]) -> Figures | None:
-    """None where the line is not whole."""
+    """Read the figures of a line; None where the line is not whole."""
     cells = dict(zip(columns, words, strict=False))
-    size, latency_us = (
-        number(cells.get("Size", 0)),
-        number(next((cells[name] for name in TIMES if name in cells), None)),
-    )
+    size = number(cells.get("Size", 0))
+    latency_us = number(next((cells[name] for name in TIMES if name in cells), None))
     if len(words) != len(columns) or size is None or latency_us is None:
         return None
     return Figures(int(size), latency_us, cells.get("Validation"))
 
 
 def row_of(file: str, run: Run, figures: Figures, ranks: int | None) -> Row:
-    """A line of a table. Raises RanksMissing where payload or bus bandwidth depend on the number of ranks."""
-    name, both_ways = run.collective, run.collective == "send_recv"
+    """Make a row of a line of a table.
+
+    Raises:
+        RanksMissing: payload or bus bandwidth depend on the number of ranks, which is not known.
+    """
+    name = run.collective
+    both_ways = name == "send_recv"
     if ranks is None and (name in SHARED_OUT or name == "all_reduce"):
-        raise RanksMissing(f"{file}: OSU prints no number of ranks, without which {name} has no bus bandwidth")
+        raise RanksMissing(
+            f"{file}: OSU prints no number of ranks, without which {name} has no bus bandwidth"
+        )
     world_size = 2 if both_ways else ranks
     times = world_size if world_size and (both_ways or name in SIZED_BY_PART) else 1
     payload_bytes = None if name == "barrier" else figures.size * times
@@ -142,9 +185,13 @@ def row_of(file: str, run: Run, figures: Figures, ranks: int | None) -> Row:
 
 
 def conversion(collective: str, times: int) -> str:
+    """Describe how size and time were converted; the payload is `times` OSU's size."""
     if collective == "barrier":
         return "time as printed"
     if collective == "send_recv":
-        return "OSU's latency is half a round trip, ours a round trip: time and S x 2; bandwidth = S / time"
+        return (
+            "OSU's latency is half a round trip, ours a round trip: "
+            "time and S x 2; bandwidth = S / time"
+        )
     part = f"OSU's size is one rank's part: S = size x {times}" if times > 1 else "S = OSU's size"
     return f"{part}; time as printed; bandwidth = S / time"

@@ -1,4 +1,4 @@
-"""Measured times of collectives over sizes, with the fitted lines drawn over them."""
+"""Plots the times of collectives over payloads, with the fitted lines."""
 
 from functools import partial
 
@@ -16,48 +16,59 @@ from analysis.suites.collective.table import Series, groups_of
 
 
 def draw(table: pd.DataFrame, baseline: Baseline | None) -> Drawings:
-    """A panel per collective, a line per number of ranks."""
+    """Draw a figure per group: a panel per collective, a line per number of ranks."""
     return {f"link{suffix}.png": partial(figure_of, series) for suffix, series in groups_of(table)}
 
 
 def figure_of(series: list[Series]) -> Figure:
-    names = list(dict.fromkeys(each.collective for each in series))
-    counts = sorted({each.world_size for each in series})
+    names = list(dict.fromkeys(one.collective for one in series))
+    counts = sorted({one.world_size for one in series})
     figure, axes = style.panels(len(names))
     for name, axis in zip(names, axes, strict=True):
-        for each in series:
-            if each.collective == name:
-                draw_series(axis, each, counts.index(each.world_size))
+        for one in series:
+            if one.collective == name:
+                draw_series(axis, one, counts.index(one.world_size))
         axis.set_title(name)
         finish(axis)
     for axis in axes[:: min(3, len(axes))]:
         axis.set_ylabel("time of one call")
-    style.shared_legend(figure, max(axes, key=lambda axis: len(axis.get_legend_handles_labels()[0])))
-    measured = pd.concat([each.rows for each in series])
+    style.shared_legend(figure, max(axes, key=num_labels))
+    measured = pd.concat([one.rows for one in series])
     what = (
-        f"median, {bars_of(measured)}; dashed: fitted latency + bytes / bandwidth, shaded: its 95 % interval; "
-        f"circled: more than {FAR_OFF:.0%} off"
+        f"median, {bars_of(measured)}; dashed: fitted latency + bytes / bandwidth, "
+        f"shaded: its 95 % interval; circled: more than {FAR_OFF:.0%} off"
     )
     style.caption(figure, "Collectives: time over payload", what, measured)
     return figure
 
 
+def num_labels(axis: Axes) -> int:
+    return len(axis.get_legend_handles_labels()[0])
+
+
 def draw_series(axis: Axes, series: Series, index: int) -> None:
+    """Draw the measured times, the fit, and circles around times far from it."""
     times = with_ranges(series.rows)[["median_s", "ci_low_s", "ci_high_s"]].astype(float)
     bars = style.interval_bars(times, "median_s", "ci_low_s", "ci_high_s")
+    look = style.look(index)
     label = f"{series.world_size} ranks"
-    axis.errorbar(series.sizes, times["median_s"], bars, linestyle="", label=label, **style.look(index))
-    for line, stop in zip(series.fit.lines, [each.low_bytes for each in series.fit.lines[1:]] + [None], strict=True):
-        start = line.low_bytes or min(series.sizes)
-        along = np.geomspace(start, stop or max(series.sizes), 50)
-        colour = f"C{index % 10}"
+    axis.errorbar(series.sizes, times["median_s"], bars, linestyle="", label=label, **look)
+    draw_fit(axis, series, f"C{index % 10}")
+    points = zip(series.sizes, series.times_s, series.errors, strict=True)
+    far = [(size, time) for size, time, error in points if abs(error) > FAR_OFF]
+    if far:
+        axis.plot(*zip(*far, strict=True), "o", color="black", fillstyle="none", markersize=11)
+
+
+def draw_fit(axis: Axes, series: Series, colour: str) -> None:
+    """Draw each line of the fit, dashed, with its interval shaded."""
+    starts = [line.low_bytes or min(series.sizes) for line in series.fit.lines]
+    stops = [*starts[1:], max(series.sizes)]
+    for line, start, stop in zip(series.fit.lines, starts, stops, strict=True):
+        along = np.geomspace(start, stop, 50)
         axis.plot(along, [line.seconds(size) for size in along], "--", color=colour, linewidth=1)
         ends = np.array([line.interval(1, size) or (np.nan, np.nan) for size in along])
         axis.fill_between(along, ends[:, 0], ends[:, 1], color=colour, alpha=0.15, linewidth=0)
-    far = [abs(error) > FAR_OFF for error in series.errors]
-    marked = [(size, time) for size, time, off in zip(series.sizes, series.times_s, far, strict=True) if off]
-    if marked:
-        axis.plot(*zip(*marked, strict=True), "o", color="black", fillstyle="none", markersize=11)
 
 
 def finish(axis: Axes) -> None:

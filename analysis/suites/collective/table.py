@@ -1,4 +1,4 @@
-"""Collectives over sizes: the fitted latency and bandwidth of the link, and where the model does not hold."""
+"""Tabulates the latency and bandwidth that fit collectives, and the sizes where the fit fails."""
 
 import math
 from collections.abc import Iterator
@@ -20,11 +20,11 @@ SUITE = "collective"
 SERIES = ["collective", "world_size"]
 UNKNOWN = (0.0, math.inf)
 HALVED = ("payload_bytes", "median_s", "ci_low_s", "ci_high_s")
-"""Of a ping-pong, which is measured there and back: a link is told of by one message."""
+"""Columns that are halved for a ping-pong: it is measured there and back, a link by one message."""
 NOTE = (
     "Of calls back to back: latency + bytes / bandwidth (Hockney), least squares of logarithms; "
-    "two lines where the times "
-    "change their slope with the size; send_recv one way. In brackets the 95 % interval; < and >: "
+    "two lines where the times change their slope with the size; send_recv one way. "
+    "In brackets the 95 % interval; < and >: "
     "the times cannot tell the latency, or the time per byte, from none, and this is the bound. "
     "Bandwidth is of the payload as nccl-tests counts it (algbw). R² is of the logarithms. Left "
     "out: how far off the line through the other sizes is, at worst, for sizes between the "
@@ -32,14 +32,14 @@ NOTE = (
 )
 
 THINNED = (
-    f"Of more than {MOST} sizes, where to split the line and what is left out rest on {MOST} at most, "
-    "about evenly apart in their logarithms."
+    f"Of more than {MOST} sizes, where to split the line and what is left out rest on {MOST} "
+    "at most, about evenly apart in their logarithms."
 )
 
 
 @dataclass(frozen=True)
 class Series:
-    """One collective on one number of ranks, over sizes in bytes, with its fit."""
+    """One collective on one number of ranks, measured over payloads in bytes, with its fit."""
 
     collective: str
     world_size: int
@@ -56,17 +56,23 @@ class Series:
 
     @cached_property
     def errors(self) -> list[float]:
-        """Of each time, how far off the fit is."""
+        """How far the fit is from each time, as a share of that time."""
         return self.fit.errors(self.sizes, self.times_s)
 
     @cached_property
     def apart(self) -> list[float | None]:
-        """Of each time, how far off the fit to all others is."""
+        """How far the fit to all other sizes is from each time; None at both ends."""
         return left_out(self.sizes, self.times_s)
 
 
 def groups_of(table: pd.DataFrame) -> list[tuple[str, list[Series]]]:
-    """All that has sizes enough for a line, by what is alike but for collective, ranks and size."""
+    """Group all series with enough sizes for a line.
+
+    Series of a group were measured alike, apart from collective, ranks and size.
+
+    Returns:
+        A suffix for names of files, and the series, of each group.
+    """
     rows = table[(table["suite"] == SUITE) & (table["status"] == "ok")]
     if "timing" in rows:
         rows = rows[rows["timing"] != LATENCY]
@@ -75,9 +81,10 @@ def groups_of(table: pd.DataFrame) -> list[tuple[str, list[Series]]]:
     sizes = pd.to_numeric(rows["payload_bytes"])
     rows = rows.assign(payload_bytes=sizes, median_s=pd.to_numeric(rows["median_s"]))
     rows = rows[rows["payload_bytes"] > 0]
-    there_and_back = rows["collective"] == "send_recv"
-    rows = rows.assign(**{name: rows[name].where(~there_and_back, rows[name] / 2) for name in HALVED})
-    found = [(suffix, list(series_of(group))) for suffix, group in alike(rows, *SERIES, "data_size")]
+    one_way = rows["collective"] != "send_recv"
+    rows = rows.assign(**{name: rows[name].where(one_way, rows[name] / 2) for name in HALVED})
+    groups = alike(rows, *SERIES, "data_size")
+    found = [(suffix, list(series_of(group))) for suffix, group in groups]
     return [(suffix, series) for suffix, series in found if series]
 
 
@@ -94,18 +101,24 @@ def write(table: pd.DataFrame) -> dict[str, str]:
 
 
 def text_of(series: list[Series]) -> str:
-    lines = pd.DataFrame([line for each in series for line in lines_of(each)])
-    runs = " ".join(told_of_runs(pd.concat([each.rows for each in series])))
-    note = f"{NOTE} {THINNED}" if any(len(each.rows) > MOST for each in series) else NOTE
+    lines = pd.DataFrame([line for one in series for line in lines_of(one)])
+    runs = " ".join(told_of_runs(pd.concat([one.rows for one in series])))
+    note = f"{NOTE} {THINNED}" if any(len(one.rows) > MOST for one in series) else NOTE
     parts = ["# What the link does", note, runs, as_markdown(lines, shaped=True)]
-    if marked := [line for each in series for line in marks(each)]:
+    if marked := [line for one in series for line in marks(one)]:
         parts += [f"## More than {FAR_OFF:.0%} off", "\n".join(f"- {line}" for line in marked)]
     return "\n\n".join(parts)
 
 
 def lines_of(series: Series) -> Iterator[dict[str, object]]:
-    """A row per line of the fit."""
+    """Yield a row per line of the fit; the first has the figures of the whole fit, too."""
     apart = [abs(error) for error in series.apart if error is not None]
+    whole = {
+        "R²": series.fit.r_squared(series.sizes, series.times_s),
+        "worst [%]": 100 * max(map(abs, series.errors)),
+        "left out, worst [%]": 100 * max(apart) if apart else None,
+        "sizes": len(series.sizes),
+    }
     for number, line in enumerate(series.fit.lines):
         yield {
             "collective": series.collective,
@@ -114,21 +127,23 @@ def lines_of(series: Series) -> Iterator[dict[str, object]]:
             "latency [µs]": latency_us(line),
             "bandwidth [GB/s]": bandwidth(line),
             "half of it at": half_bandwidth(line),
-            "R²": series.fit.r_squared(series.sizes, series.times_s) if not number else None,
-            "worst [%]": 100 * max(map(abs, series.errors)) if not number else None,
-            "left out, worst [%]": 100 * max(apart) if apart and not number else None,
-            "sizes": len(series.sizes) if not number else None,
+            **(whole if number == 0 else dict.fromkeys(whole)),
         }
 
 
 def latency_us(line: Line) -> str:
-    """ "100 [90, 110]"; "< 12" where the times cannot tell it from none."""
+    """Format "100 [90, 110]"; "< 12" where the times cannot tell the latency from none."""
     low, high = line.interval(1, 0) or UNKNOWN
-    return f"{1e6 * line.latency_s:.4g} [{1e6 * low:.3g}, {1e6 * high:.3g}]" if low else f"< {1e6 * high:.3g}"
+    if not low:
+        return f"< {1e6 * high:.3g}"
+    return f"{1e6 * line.latency_s:.4g} [{1e6 * low:.3g}, {1e6 * high:.3g}]"
 
 
 def bandwidth(line: Line) -> str:
-    """ "1.25 [1.2, 1.3]" in 10^9 bytes per second; "> 3" where the times cannot tell that bytes cost any."""
+    """Format "1.25 [1.2, 1.3]" in 10^9 bytes per second.
+
+    It is "> 3" where the times cannot tell the time per byte from none.
+    """
     low, high = line.interval(0, 1) or UNKNOWN
     if not low:
         return f"> {1e-9 / high:.3g}" if high else ""
@@ -136,19 +151,31 @@ def bandwidth(line: Line) -> str:
 
 
 def half_bandwidth(line: Line) -> str:
-    """The size at which half the bandwidth is reached, "" where latency or bandwidth have a bound alone."""
-    known = [ends is not None and ends[0] > 0 for ends in (line.interval(1, 0), line.interval(0, 1))]
+    """Format the size that reaches half the bandwidth.
+
+    It is "" where only a bound of the latency or of the bandwidth is known.
+    """
+    intervals = (line.interval(1, 0), line.interval(0, 1))
+    known = all(ends is not None and ends[0] > 0 for ends in intervals)
     half = line.half_bandwidth_bytes
-    return readable(half) if half and all(known) else ""
+    return readable(half) if half and known else ""
 
 
 def marks(series: Series) -> Iterator[str]:
-    """Where a size is far from the fit to all, or from the fit to the others."""
-    for size, error, alone in zip(series.sizes, series.errors, series.apart, strict=True):
-        told = [
-            f"{what} is {abs(100 * value):.0f} % {'below' if value < 0 else 'above'} what was measured"
-            for value, what in ((error, "the line"), (alone, "the line through the others"))
+    """Yield a sentence for each size that is far from the fit to all sizes, or to the others."""
+    points = zip(series.sizes, series.errors, series.apart, strict=True)
+    for size, error, error_apart in points:
+        errors = {"the line": error, "the line through the others": error_apart}
+        far = [
+            describe_error(model, value)
+            for model, value in errors.items()
             if value is not None and abs(value) > FAR_OFF
         ]
-        if told:
-            yield f"{series.collective} on {series.world_size} ranks, {readable(size)}: {'; '.join(told)}."
+        if far:
+            where = f"{series.collective} on {series.world_size} ranks, {readable(size)}"
+            yield f"{where}: {'; '.join(far)}."
+
+
+def describe_error(model: str, error: float) -> str:
+    side = "below" if error < 0 else "above"
+    return f"{model} is {abs(100 * error):.0f} % {side} what was measured"

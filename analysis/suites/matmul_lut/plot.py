@@ -1,4 +1,4 @@
-"""The look-up table of matmul_lut: time over size for each share, and what a share is worth."""
+"""Plots the look-up table of matmul_lut: time over size for each share, performance over share."""
 
 from functools import partial
 
@@ -14,13 +14,16 @@ from analysis.run_spread import bars_of, with_ranges
 from analysis.suites.matmul_lut.table import SUITE, measured, shares
 
 MOST_TICKS = 40
-"""Sizes named on the axis; of more, every second, third, … one."""
+"""Sizes named on the axis at most; of more sizes, every second, third, … is named."""
 
 
 def draw(table: pd.DataFrame, baseline: Baseline | None) -> Drawings:
-    """Two figures for what is alike but for size and share."""
-    rows, drawings = measured(table), Drawings()
-    for suffix, group in by_mechanism(rows, "size", "slowdown") if len(rows) else []:
+    """Draw two figures for each group of rows that differ in size and share alone."""
+    rows = measured(table)
+    drawings = Drawings()
+    if rows.empty:
+        return drawings
+    for suffix, group in by_mechanism(rows, "size", "slowdown"):
         points = with_ranges(over_runs(group.assign(share=shares(group)), "share", "size"))
         drawings[f"{SUITE}_time{suffix}.png"] = partial(time_over_size, points)
         if points["share"].nunique() > 1:
@@ -30,11 +33,13 @@ def draw(table: pd.DataFrame, baseline: Baseline | None) -> Drawings:
 
 def time_over_size(rows: pd.DataFrame) -> Figure:
     figure, (axis,) = style.panels(1)
-    for index, (share, line) in enumerate(sorted(rows.groupby("share"), key=lambda item: -item[0])):
+    by_share = sorted(rows.groupby("share"), key=lambda item: -item[0])
+    for index, (share, line) in enumerate(by_share):
         line = line.sort_values("size")
         times = line[["median_s", "ci_low_s", "ci_high_s"]] * 1e3
         bars = style.interval_bars(times, "median_s", "ci_low_s", "ci_high_s")
-        axis.errorbar(line["size"], times["median_s"], bars, label=f"{share:g} %", **style.look(index))
+        label = f"{share:g} %"
+        axis.errorbar(line["size"], times["median_s"], bars, label=label, **style.look(index))
     axis.set_xscale("log", base=2)
     sizes = sorted(rows["size"].unique())
     shown = sizes[:: -(-len(sizes) // MOST_TICKS)]
@@ -49,7 +54,7 @@ def time_over_size(rows: pd.DataFrame) -> Figure:
 
 
 def performance_over_share(rows: pd.DataFrame) -> Figure:
-    """Time at the largest share over time at each, so that the ideal is the share itself."""
+    """Plot time at the largest share over time at each, so that the ideal is the share itself."""
     figure, (axis,) = style.panels(1)
     whole = rows["share"].max()
     axis.plot([0, whole], [0, 1], color="black", linewidth=1, linestyle="--", label="ideal")
@@ -57,9 +62,9 @@ def performance_over_share(rows: pd.DataFrame) -> Figure:
         line = line.sort_values("share")
         full_s = line.loc[line["share"] == whole, "median_s"]
         if not full_s.empty:
-            axis.errorbar(
-                line["share"], full_s.iloc[0] / line["median_s"], label=f"n = {size:.0f}", **style.look(index)
-            )
+            performance = full_s.iloc[0] / line["median_s"]
+            label = f"n = {size:.0f}"
+            axis.errorbar(line["share"], performance, label=label, **style.look(index))
     axis.set_xlabel("share of the device asked for [%]")
     axis.set_ylabel(f"performance, of that at {whole:g} %")
     axis.set_ylim(bottom=0)

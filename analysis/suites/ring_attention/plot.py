@@ -1,4 +1,4 @@
-"""Strategies of splitting against slowdown, a panel per sequence length; and who wins where."""
+"""Plots strategies of splitting a sequence over slowdown and length, and which is the fastest."""
 
 import textwrap
 from collections.abc import Callable
@@ -16,18 +16,19 @@ from analysis.report import style
 from analysis.report.discover import Drawings
 from analysis.run_spread import bars_of, with_ranges
 from analysis.suites.ring_attention.table import SUITE, cells_of
+from analysis.suites.ring_attention.token_plot import tokens
 
 OTHERS = ("reference", "torch")
-"""Measured beside the strategies, and no answer to unequal speeds."""
+"""Measured beside the strategies, but not meant for ranks of unequal speed."""
 
 
 def draw(table: pd.DataFrame, baseline: Baseline | None) -> Drawings:
-    """Five figures for what is alike but for strategy, length and slowdown."""
-    return {
-        f"{SUITE}_{name}{suffix}.png": drawing
-        for suffix, rows in cells_of(table)
-        for name, drawing in drawings_of(with_ranges(rows)).items()
-    }
+    """Draw up to five figures per group of rows that differ in strategy, length and slowdown."""
+    drawings: Drawings = {}
+    for suffix, rows in cells_of(table):
+        for name, drawing in drawings_of(with_ranges(rows)).items():
+            drawings[f"{SUITE}_{name}{suffix}.png"] = drawing
+    return drawings
 
 
 def drawings_of(rows: pd.DataFrame) -> Drawings:
@@ -45,7 +46,7 @@ def drawings_of(rows: pd.DataFrame) -> Drawings:
 
 
 def by_length(rows: pd.DataFrame, draw_panel: Callable[[Axes, pd.DataFrame], None]) -> Figure:
-    """A panel per sequence length."""
+    """Draw a panel per sequence length."""
     lengths = sorted(rows["seq_len"].unique())
     figure, axes = style.panels(len(lengths))
     label = label_of(rows)
@@ -58,7 +59,7 @@ def by_length(rows: pd.DataFrame, draw_panel: Callable[[Axes, pd.DataFrame], Non
 
 
 def label_of(rows: pd.DataFrame) -> str:
-    """What an axis of slowdowns is called."""
+    """Name an axis of slowdowns."""
     alone = all(slowdown.last_alone for slowdown in rows["slowdown"])
     return "slowdown of the last rank" if alone else "slowdown of each rank, or of the last"
 
@@ -66,7 +67,15 @@ def label_of(rows: pd.DataFrame) -> str:
 def over_slowdown(
     axis: Axes, rows: pd.DataFrame, names: list[str], columns: tuple[str, str, str], scale: float
 ) -> None:
-    """A line per strategy over the slowdown, with intervals; slowdowns at equal distances."""
+    """Draw a line per strategy over the slowdown, with intervals.
+
+    Args:
+        axis: where to draw; slowdowns are at equal distances.
+        rows: of one sequence length.
+        names: the strategies.
+        columns: a value and both ends of its interval.
+        scale: what all three are multiplied by.
+    """
     factors = sorted(rows["slowdown"].unique())
     for index, name in enumerate(names):
         line = rows[rows["strategy"] == name]
@@ -94,12 +103,14 @@ def speedup_over_even(rows: pd.DataFrame, strategies: list[str]) -> Figure:
 
 
 def efficiency(rows: pd.DataFrame, strategies: list[str]) -> Figure:
+    columns = ("efficiency", "efficiency_low", "efficiency_high")
     at_limits = rows.assign(
-        efficiency_low=rows["ideal_s"] / rows["ci_high_s"], efficiency_high=rows["ideal_s"] / rows["ci_low_s"]
+        efficiency_low=rows["ideal_s"] / rows["ci_high_s"],
+        efficiency_high=rows["ideal_s"] / rows["ci_low_s"],
     )
 
     def panel(axis: Axes, part: pd.DataFrame) -> None:
-        over_slowdown(axis, part, strategies, ("efficiency", "efficiency_low", "efficiency_high"), 100)
+        over_slowdown(axis, part, strategies, columns, 100)
         axis.axhline(100, color="black", linewidth=1)
         axis.set_ylim(bottom=0)
 
@@ -111,12 +122,14 @@ def efficiency(rows: pd.DataFrame, strategies: list[str]) -> Figure:
 
 
 def latency_scaling(rows: pd.DataFrame, strategies: list[str]) -> Figure:
-    """Time over length, a panel per slowdown."""
+    """Plot time over length, a panel per slowdown."""
+    names = [*strategies, *(name for name in OTHERS if name in set(rows["strategy"]))]
     factors = sorted(rows["slowdown"].unique())
     figure, axes = style.panels(len(factors))
     for factor, axis in zip(factors, axes, strict=True):
-        for index, name in enumerate([*strategies, *(name for name in OTHERS if name in set(rows["strategy"]))]):
-            line = rows[(rows["slowdown"] == factor) & (rows["strategy"] == name)].sort_values("seq_len")
+        for index, name in enumerate(names):
+            line = rows[(rows["slowdown"] == factor) & (rows["strategy"] == name)]
+            line = line.sort_values("seq_len")
             times = line[["median_s", "ci_low_s", "ci_high_s"]].astype(float) * 1e3
             bars = style.interval_bars(times, "median_s", "ci_low_s", "ci_high_s")
             axis.errorbar(line["seq_len"], times["median_s"], bars, label=name, **style.look(index))
@@ -131,24 +144,16 @@ def latency_scaling(rows: pd.DataFrame, strategies: list[str]) -> Figure:
 
 
 def winners(rows: pd.DataFrame) -> Figure:
-    """The fastest strategy of each cell and its speedup over even, with those whose intervals reach its own."""
-    cells = rows.groupby(["seq_len", "slowdown"])
-    named, gained = {}, {}
-    for cell, group in cells:
-        best = group.loc[group["median_s"].idxmin()]
-        gains = group[["paired_speedup", "paired_speedup_low", "paired_speedup_high"]].astype(float)
-        gains[group["strategy"] == "even"] = 1.0
-        # without an interval nothing tells a strategy from others
-        gain, low, _ = gains.loc[best.name].fillna({"paired_speedup": 1.0, "paired_speedup_low": 0.0})
-        highs = gains["paired_speedup_high"].fillna(float("inf"))
-        tied = group.loc[(highs >= low) & (group.index != best.name), "strategy"]
-        text = textwrap.fill("≈ " + ", ".join(tied), 18) if len(tied) else ""
-        named[cell], gained[cell] = f"{best['strategy']}\n{gain:.2f}×\n{text}".strip(), gain
-    values, texts = pd.Series(gained).unstack(), pd.Series(named).unstack()
-    figure, axis = plt.subplots(figsize=(2.6 + 1.9 * values.shape[1], 1.9 + 1.1 * values.shape[0]))
+    """Map the fastest strategy of each cell, with its ties and its speedup over even."""
+    gains, texts = {}, {}
+    for cell, group in rows.groupby(["seq_len", "slowdown"]):
+        gains[cell], texts[cell] = winner_of(group)
+    values = pd.Series(gains).unstack()
+    size = (2.6 + 1.9 * values.shape[1], 1.9 + 1.1 * values.shape[0])
+    figure, axis = plt.subplots(figsize=size)
     options: dict[str, Any] = {"cmap": "crest", "fmt": "", "annot_kws": {"size": "small"}}
     bar = {"cbar": values.size > 1, "cbar_kws": {"label": "speedup over even"}}
-    sns.heatmap(values, annot=texts, ax=axis, **bar, **options)
+    sns.heatmap(values, annot=pd.Series(texts).unstack(), ax=axis, **bar, **options)
     axis.set_xlabel(label_of(rows))
     axis.set_ylabel("tokens")
     axis.set_xticklabels([f"{factor}" for factor in values.columns])
@@ -158,24 +163,20 @@ def winners(rows: pd.DataFrame) -> Figure:
     return figure
 
 
-def tokens(rows: pd.DataFrame) -> Figure:
-    """How each strategy shares out the longest sequence, a panel per slowdown."""
-    longest = rows[rows["seq_len"] == rows["seq_len"].max()]
-    factors = sorted(longest["slowdown"].unique())
-    figure, axes = style.panels(len(factors), width=4.0)
-    for factor, axis in zip(factors, axes, strict=True):
-        part = longest[longest["slowdown"] == factor]
-        counts = [[float(count) for count in str(text).strip("[]").split(",")] for text in part["tokens"]]
-        left = [0.0] * len(counts)
-        for rank in range(max(map(len, counts))):
-            shares = [100 * count[rank] / sum(count) for count in counts]
-            axis.barh(part["strategy"], shares, left=left, label=f"rank {rank}", color=f"C{rank % 10}")
-            left = [before + share for before, share in zip(left, shares, strict=True)]
-        axis.set_title(f"slowdown {factor}")
-        axis.set_xlabel("share of the tokens [%]")
-        axis.invert_yaxis()
-        axis.grid(axis="y", visible=False)
-    style.shared_legend(figure, axes[-1])
-    note = "of the latest run" if longest["num_runs"].max() > 1 else ""
-    style.caption(figure, f"Ring attention: tokens per rank of {longest['seq_len'].max():g}", note, rows)
-    return figure
+def winner_of(cell: pd.DataFrame) -> tuple[float, str]:
+    """Find the fastest strategy of a cell.
+
+    Returns:
+        Its speedup over even, and a text: its name, the speedup, and the strategies whose intervals
+        reach its own.
+    """
+    best = cell.loc[cell["median_s"].idxmin()]
+    gains = cell[["paired_speedup", "paired_speedup_low", "paired_speedup_high"]].astype(float)
+    gains[cell["strategy"] == "even"] = 1.0
+    # Without an interval, nothing tells a strategy from others.
+    unknown = {"paired_speedup": 1.0, "paired_speedup_low": 0.0}
+    gain, low, _ = gains.loc[best.name].fillna(unknown)
+    highs = gains["paired_speedup_high"].fillna(float("inf"))
+    tied = cell.loc[(highs >= low) & (cell.index != best.name), "strategy"]
+    text = textwrap.fill("≈ " + ", ".join(tied), 18) if len(tied) else ""
+    return gain, f"{best['strategy']}\n{gain:.2f}×\n{text}".strip()

@@ -1,6 +1,6 @@
-"""Strategies of ring attention at the harshest slowdown, and what ours gain over all cells."""
+"""Tabulates strategies of ring attention at the largest slowdown, and our gains over all cells."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from statistics import geometric_mean
 
 import pandas as pd
@@ -16,14 +16,18 @@ SUITE = "ring_attention"
 RIVALS = ("even", "uneven", "lut", "formula")
 OURS = ("balanced", "zigzag", "online")
 CELL = ["seq_len", "slowdown"]
+Cell = Mapping[str, Mapping[str, float]]
+"""The rows of one length and slowdown, by strategy."""
 NEAR = 0.1
-"""Within this of the ideal, or of the prediction, counts as near."""
+"""A time within this share of the ideal, or of the prediction, counts as near."""
 
 
 def cells_of(table: pd.DataFrame) -> list[tuple[str, pd.DataFrame]]:
-    """The measured rows by what was alike but for strategy, length and slowdown, and by mechanism.
+    """Group the measured rows that differ in strategy, length and slowdown alone, by mechanism.
 
-    `slowdown` is a Slowdown. A row per cell and strategy, over all runs.
+    Returns:
+        A suffix for names of files, and the rows, of each group. There is a row per cell and
+        strategy, over all runs. `slowdown` is a Slowdown.
     """
     rows = table[(table["suite"] == SUITE) & (table["status"] == "ok")]
     if rows.empty:
@@ -43,7 +47,8 @@ def write(table: pd.DataFrame) -> dict[str, str]:
 
 def text_of(rows: pd.DataFrame) -> str:
     factor = rows["slowdown"].max()
-    title = f"# Ring attention, {'last rank' if factor.last_alone else 'ranks'} slowed {factor} times"
+    slowed = "last rank" if factor.last_alone else "ranks"
+    title = f"# Ring attention, {slowed} slowed {factor} times"
     parts = [title, " ".join(told_of_runs(rows)), as_markdown(harshest(rows, factor), shaped=True)]
     if lines := list(summary(rows)):
         parts += ["## All cells", "\n".join(f"- {line}" for line in lines)]
@@ -51,7 +56,7 @@ def text_of(rows: pd.DataFrame) -> str:
 
 
 def harshest(rows: pd.DataFrame, factor: Slowdown) -> pd.DataFrame:
-    """A row per strategy: time, speedup over even and efficiency at each length."""
+    """Make a row per strategy: time, speedup over even and efficiency at each length."""
     found: dict[str, dict[str, float | str]] = {}
     for _, row in rows[rows["slowdown"] == factor].iterrows():
         line = found.setdefault(row["strategy"], {"strategy": row["strategy"]})
@@ -65,30 +70,41 @@ def harshest(rows: pd.DataFrame, factor: Slowdown) -> pd.DataFrame:
 
 
 def summary(rows: pd.DataFrame) -> Iterator[str]:
-    """What each of our strategies gains over all cells in which it and its rivals were measured."""
-    cells = [dict(zip(cell["strategy"], cell.to_dict("records"), strict=True)) for _, cell in rows.groupby(CELL)]
+    """Yield what each of our strategies gains over all cells in which it and even were measured."""
+    cells = [
+        dict(zip(cell["strategy"], cell.to_dict("records"), strict=True))
+        for _, cell in rows.groupby(CELL)
+    ]
     for name in OURS:
-        with_even = [cell for cell in cells if name in cell and "even" in cell]
-        if not with_even:
-            continue
-        over_even = [cell[name]["paired_speedup"] for cell in with_even]
-        over_best = [best_rival(cell) / cell[name]["median_s"] for cell in with_even]
-        foretold = [cell[name] for cell in with_even if pd.notna(cell[name]["predicted_s"])]
-        near = sum(abs(row["predicted_s"] / row["median_s"] - 1) <= NEAR for row in foretold)
-        highs = [high for cell in with_even if pd.notna(high := cell[name]["paired_speedup_high"])]
-        unknown = len(with_even) - len(highs)
-        yield (
-            f"{name}: {geometric_mean(over_even):.2f} times as fast as even, {geometric_mean(over_best):.2f} times as "
-            f"fast as the best of {', '.join(rival for rival in RIVALS if any(rival in cell for cell in with_even))} "
-            f"in each cell (geometric means of {len(with_even)}); slower than even beyond its interval in "
-            f"{sum(high < 1 for high in highs)} of {len(highs)}"
-            + (f", {unknown} without an interval" if unknown else "")
-            + f"; within {NEAR:.0%} of the ideal in "
-            f"{sum(abs(cell[name]['efficiency'] - 1) <= NEAR for cell in with_even)} of {len(with_even)}"
-            + (f", of the prediction in {near} of {len(foretold)}." if foretold else ".")
-        )
+        compared = [cell for cell in cells if name in cell and "even" in cell]
+        if compared:
+            yield summary_of(name, compared)
 
 
-def best_rival(cell: Mapping[str, Mapping[str, float]]) -> float:
-    """Time of the fastest strategy that is not ours."""
+def summary_of(name: str, cells: Sequence[Cell]) -> str:
+    """Summarise one of our strategies in one sentence."""
+    own = [cell[name] for cell in cells]
+    over_even = geometric_mean([row["paired_speedup"] for row in own])
+    over_best = geometric_mean([best_rival(cell) / cell[name]["median_s"] for cell in cells])
+    measured = set().union(*cells)
+    rivals = ", ".join(rival for rival in RIVALS if rival in measured)
+    highs = [row["paired_speedup_high"] for row in own if pd.notna(row["paired_speedup_high"])]
+    slower = f"{sum(high < 1 for high in highs)} of {len(highs)}"
+    if len(highs) < len(cells):
+        slower += f", {len(cells) - len(highs)} without an interval"
+    near = f"{sum(abs(row['efficiency'] - 1) <= NEAR for row in own)} of {len(cells)}"
+    predicted = [row for row in own if pd.notna(row["predicted_s"])]
+    if predicted:
+        hits = sum(abs(row["predicted_s"] / row["median_s"] - 1) <= NEAR for row in predicted)
+        near += f", of the prediction in {hits} of {len(predicted)}"
+    return (
+        f"{name}: {over_even:.2f} times as fast as even, {over_best:.2f} times as fast as "
+        f"the best of {rivals} in each cell (geometric means of {len(cells)}); "
+        f"slower than even beyond its interval in {slower}; "
+        f"within {NEAR:.0%} of the ideal in {near}."
+    )
+
+
+def best_rival(cell: Cell) -> float:
+    """Return the time of the fastest strategy that is not ours."""
     return min(cell[name]["median_s"] for name in RIVALS if name in cell)

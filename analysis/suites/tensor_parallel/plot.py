@@ -1,4 +1,4 @@
-"""Tensor-parallel products: implementations beside each other, speedup over the baseline, and maps over shapes."""
+"""Plots implementations of tensor-parallel products: times, speedups, and maps over shapes."""
 
 from functools import partial
 from typing import Any
@@ -16,27 +16,28 @@ from analysis.run_spread import bars_of, with_ranges
 from analysis.suites.tensor_parallel.rows import BOUNDS, SHAPE, groups_of, shape_of, title_of
 
 MOST_PANELS = 6
-"""More shapes than this are told by the maps alone."""
+"""More shapes than this are shown in the maps alone."""
 
 
 def draw(table: pd.DataFrame, baseline: Baseline | None) -> Drawings:
-    """Per suite, and what is alike but for shape and implementation."""
-    return {
-        f"{suite}_{name}{suffix}.png": drawing
-        for suite, suffix, rows in groups_of(table)
-        for name, drawing in drawings_of(with_ranges(rows), title_of(rows)).items()
-    }
+    """Draw figures per suite and group of rows that differ in shape and implementation alone."""
+    drawings: Drawings = {}
+    for suite, suffix, rows in groups_of(table):
+        for name, drawing in drawings_of(with_ranges(rows), title_of(rows)).items():
+            drawings[f"{suite}_{name}{suffix}.png"] = drawing
+    return drawings
 
 
 def drawings_of(part: pd.DataFrame, title: str) -> Drawings:
     drawings: Drawings = {}
     rivals = part[~part["implementation"].isin(BOUNDS)]
+    compared = rivals[rivals["paired_speedup"].notna()]
     if part.groupby(SHAPE).ngroups <= MOST_PANELS:
         drawings["time"] = partial(bars, part, title, "median_s", "time of one product [ms]", 1e3)
-        if rivals["paired_speedup"].notna().any():
-            compared = rivals[rivals["paired_speedup"].notna()]
-            drawings["speedup"] = partial(bars, compared, title, "paired_speedup", "time of baseline / time", 1)
-    if rivals["paired_speedup"].notna().any():
+        if not compared.empty:
+            label = "time of baseline / time"
+            drawings["speedup"] = partial(bars, compared, title, "paired_speedup", label, 1)
+    if not compared.empty:
         drawings["best"] = partial(best_map, rivals, title)
     if rivals["limit_share"].notna().any():
         drawings["limit"] = partial(limit_map, rivals, title)
@@ -44,10 +45,21 @@ def drawings_of(part: pd.DataFrame, title: str) -> Drawings:
 
 
 def bars(rows: pd.DataFrame, title: str, value: str, label: str, scale: float) -> Figure:
-    """A bar with its interval per implementation, a panel per shape."""
+    """Plot a bar with its interval per implementation, a panel per shape.
+
+    Args:
+        rows: one per shape and implementation.
+        title: of the figure.
+        value: the column to show, median_s or paired_speedup.
+        label: of the horizontal axis.
+        scale: what the column is multiplied by.
+    """
     shapes = list(rows.groupby(SHAPE))
-    figure, axes = style.panels(len(shapes), width=6.0, height=1.2 + 0.28 * rows["name"].nunique(), share=False)
-    low, high = ("ci_low_s", "ci_high_s") if value == "median_s" else (f"{value}_low", f"{value}_high")
+    height = 1.2 + 0.28 * rows["name"].nunique()
+    figure, axes = style.panels(len(shapes), width=6.0, height=height, share=False)
+    low, high = f"{value}_low", f"{value}_high"
+    if value == "median_s":
+        low, high = "ci_low_s", "ci_high_s"
     for (shape, part), axis in zip(shapes, axes, strict=True):
         values = part[[value, low, high]] * scale
         errors = style.interval_bars(values, value, low, high)
@@ -66,37 +78,47 @@ def bars(rows: pd.DataFrame, title: str, value: str, label: str, scale: float) -
 
 
 def best_map(rows: pd.DataFrame, title: str) -> Figure:
-    """The fastest implementation of each shape, `auto` apart, and its speedup over the baseline."""
+    """Map the fastest implementation of each shape, without `auto`, and its speedup."""
     fixed = rows[rows["implementation"] != "auto"]
-    best = fixed.loc[fixed.groupby(SHAPE)["median_s"].idxmin()]
-    known = fixed.groupby(SHAPE)["paired_speedup"].transform(lambda part: part.notna().any())  # the rest is baseline
+    shapes = fixed.groupby(SHAPE)
+    best = fixed.loc[shapes["median_s"].idxmin()]
+    # Where others of a shape have a speedup, a row without one is the baseline.
+    known = shapes["paired_speedup"].transform(lambda part: part.notna().any())
     gain = best["paired_speedup"].fillna(1.0).where(known)
-    texts = [f"{name}\n{speedup:.2f}×".replace(" ", "\n", 1) for name, speedup in zip(best["name"], gain, strict=True)]
-    return shape_map(best.assign(value=gain, text=texts), f"{title}: the fastest", "speedup over the baseline")
+    texts = []
+    for name, speedup in zip(best["name"], gain, strict=True):
+        texts.append(f"{name}\n{speedup:.2f}×".replace(" ", "\n", 1))
+    cells = best.assign(value=gain, text=texts)
+    return shape_map(cells, f"{title}: the fastest", "speedup over the baseline")
 
 
 def limit_map(rows: pd.DataFrame, title: str) -> Figure:
-    """How near the limit the fastest comes: the longer of its computation and communication alone, over its time."""
+    """Map how near the fastest implementation of each shape comes to its limit.
+
+    The limit is the longer of its computation and its communication alone. The map shows the limit
+    over the time of the implementation.
+    """
     rows = rows[rows["limit_share"].notna()]
     best = rows.loc[rows.groupby(SHAPE)["median_s"].idxmin()]
     share = 100 * best["limit_share"]
-    texts = [f"{value:.0f} %" for value in share]
-    return shape_map(best.assign(value=share, text=texts), f"{title}: how near the limit", "share of the limit [%]")
+    cells = best.assign(value=share, text=[f"{value:.0f} %" for value in share])
+    return shape_map(cells, f"{title}: how near the limit", "share of the limit [%]")
 
 
 def shape_map(rows: pd.DataFrame, title: str, label: str) -> Figure:
-    """m down, n and k across."""
+    """Draw a map of `value` and `text`, with m down, n and k across."""
     index, columns = "m", ["n", "k"]
-    values, texts = (
-        rows.pivot_table(index=index, columns=columns, values="value"),
-        rows.set_index([index, *columns])["text"].unstack(columns),
-    )
-    figure, axis = plt.subplots(figsize=(2.5 + 1.5 * values.shape[1], 2.0 + 1.0 * values.shape[0]))
+    values = rows.pivot_table(index=index, columns=columns, values="value")
+    texts = rows.set_index([index, *columns])["text"].unstack(columns)
+    size = (2.5 + 1.5 * values.shape[1], 2.0 + 1.0 * values.shape[0])
+    figure, axis = plt.subplots(figsize=size)
     annotate(axis, values, texts, label)
     axis.set_xticklabels([f"{n:.0f}, {k:.0f}" for n, k in values.columns])
     axis.set_yticklabels([f"{m:.0f}" for m in values.index])
     axis.set_xlabel("n, k")
-    style.caption(figure, title, label if values.size == 1 else "", rows)  # one cell has no colour bar to tell it
+    # One cell has no colour bar, whose label would say what the figure is.
+    note = label if values.size == 1 else ""
+    style.caption(figure, title, note, rows)
     return figure
 
 

@@ -1,4 +1,4 @@
-"""What tables and plots of tensor-parallel products share: which rows they are, and how these are called."""
+"""Selects and names the rows that tables and plots of tensor-parallel products show."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -13,14 +13,22 @@ OPTIONS = ("size", "order", "collective", "chunks", "comm_backend")
 BOUNDS = ["compute_only", "comm_only", "p2p_comm_only"]
 SHAPE = ["m", "n", "k"]
 FIGURES = (
-    "median_s", "ci_low_s", "ci_high_s", "paired_speedup", "paired_speedup_low", "paired_speedup_high", "limit_share",
-)  # fmt: skip
+    "median_s",
+    "ci_low_s",
+    "ci_high_s",
+    "paired_speedup",
+    "paired_speedup_low",
+    "paired_speedup_high",
+    "limit_share",
+)
 
 
 def groups_of(table: pd.DataFrame) -> Iterator[tuple[str, str, pd.DataFrame]]:
-    """Measured rows that are alike but for shape and implementation: their suite, a suffix for file names, the rows.
+    """Group the measured rows that differ in shape and implementation alone.
 
-    The rows, one per shape and implementation over all runs, have a further column `name`, and FIGURES as numbers.
+    Yields:
+        The suite, a suffix for names of files, and the rows of each group: one per shape and
+        implementation over all runs, with a further column `name`, and FIGURES as numbers.
     """
     for suite in SUITES:
         rows = table[(table["suite"] == suite) & (table["status"] == "ok")]
@@ -33,17 +41,21 @@ def groups_of(table: pd.DataFrame) -> Iterator[tuple[str, str, pd.DataFrame]]:
 
 
 def title_of(rows: pd.DataFrame) -> str:
-    """ "tp_rowwise: 4 ranks, float32"."""
+    """Format "tp_rowwise: 4 ranks, float32"."""
     first = rows.iloc[0]
     return f"{first['suite']}: {first['world_size']} ranks, {first['dtype']}"
 
 
 def name_of(row: Any) -> str:
-    """ "pipeline AG_before 4": an implementation with its options."""
-    options = [row[name] for name in OPTIONS if name in row and pd.notna(row[name]) and row[name] != "default"]
-    return " ".join([row["implementation"], *(f"{v:g}" if isinstance(v, float) else str(v) for v in options)])
+    """Format "pipeline AG_before 4": an implementation with its options."""
+    words = [row["implementation"]]
+    for name in OPTIONS:
+        if name in row and pd.notna(row[name]) and row[name] != "default":
+            value = row[name]
+            words.append(f"{value:g}" if isinstance(value, float) else str(value))
+    return " ".join(words)
 
 
 def shape_of(values: tuple[Any, ...]) -> str:
-    """ "m 512 × n 1024 × k 512"."""
+    """Format "m 512 × n 1024 × k 512"."""
     return " × ".join(f"{name} {size:.0f}" for name, size in zip(SHAPE, values, strict=True))

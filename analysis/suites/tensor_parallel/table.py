@@ -1,4 +1,7 @@
-"""Tensor-parallel products shape by shape: the plain orders, the fastest, what `auto` took, and how good that was."""
+"""Tabulates tensor-parallel products by shape.
+
+The table compares the plain orders, the fastest implementation, and what `auto` chose.
+"""
 
 from collections.abc import Iterator
 from statistics import geometric_mean
@@ -10,49 +13,60 @@ from analysis.run_spread import WITHIN, told_of_runs
 from analysis.suites.tensor_parallel.rows import BOUNDS, SHAPE, groups_of, shape_of, title_of
 from analysis.table import as_markdown
 
-PLAIN, AUTO = "pytorch", "auto"
+PLAIN = "pytorch"
+AUTO = "auto"
 Row = dict[str, Any]
 Shapes = dict[tuple[Any, ...], dict[str, Row]]
-"""By shape, and by the name of an implementation, its row."""
+"""Rows by shape and by name of the implementation."""
 
 
 def write(table: pd.DataFrame) -> dict[str, str]:
-    return {f"{suite}_summary{suffix}.md": text_of(rows) for suite, suffix, rows in groups_of(table)}
+    texts = {}
+    for suite, suffix, rows in groups_of(table):
+        texts[f"{suite}_summary{suffix}.md"] = text_of(rows)
+    return texts
 
 
 def text_of(rows: pd.DataFrame) -> str:
     rivals = rows[~rows["implementation"].isin(BOUNDS)]
-    shapes = {
-        shape: {row["name"]: row for row in part.to_dict("records")}
-        for shape, part in rivals.groupby(SHAPE)
-    }  # fmt: skip
+    shapes: Shapes = {}
+    for shape, part in rivals.groupby(SHAPE):
+        shapes[shape] = {row["name"]: row for row in part.to_dict("records")}
     parts = [f"# {title_of(rows)}", " ".join(told_of_runs(rows))]
     if lines := [line_of(shape, named) for shape, named in shapes.items()]:
         parts.append(as_markdown(pd.DataFrame(lines), shaped=True))
-    autos = rivals.loc[rivals["implementation"] == AUTO, "name"].unique()
-    if told := [*(line for name in autos for line in told_of_auto(shapes, name)), *told_of_overlap(shapes)]:
-        parts += ["## All shapes", "\n".join(f"- {line}" for line in told)]
+    remarks: list[str] = []
+    for name in rivals.loc[rivals["implementation"] == AUTO, "name"].unique():
+        remarks += told_of_auto(shapes, name)
+    remarks += told_of_overlap(shapes)
+    if remarks:
+        parts += ["## All shapes", "\n".join(f"- {remark}" for remark in remarks)]
     return "\n\n".join(parts)
 
 
 def line_of(shape: tuple[Any, ...], named: dict[str, Row]) -> Row:
-    """The plain orders, the fastest and its speedup over the baseline, and `auto`, of one shape."""
+    """Make the row of a shape: the plain orders, the fastest with its speedup, and `auto`."""
     line: Row = {"shape": shape_of(shape)}
-    line |= {f"{name} [ms]": row["median_s"] * 1e3 for name, row in named.items() if row["implementation"] == PLAIN}
+    for name, row in named.items():
+        if row["implementation"] == PLAIN:
+            line[f"{name} [ms]"] = row["median_s"] * 1e3
     if fixed := fixed_of(named):
         best = fastest(fixed)
-        line |= {"fastest": best["name"], "fastest [ms]": best["median_s"] * 1e3, "over the baseline": gain(best)}
+        line["fastest"] = best["name"]
+        line["fastest [ms]"] = best["median_s"] * 1e3
+        line["over the baseline"] = gain(best)
         line["of the limit [%]"] = 100 * best["limit_share"]
         if pd.notna(best["doubt"]):
             line["doubt"] = best["doubt"]
-    for row in named.values():
+    for name, row in named.items():
         if row["implementation"] == AUTO:
-            line |= {f"{row['name']} [ms]": row["median_s"] * 1e3, f"{row['name']} took": row.get("chosen")}
+            line[f"{name} [ms]"] = row["median_s"] * 1e3
+            line[f"{name} took"] = row.get("chosen")
     return line
 
 
 def fixed_of(named: dict[str, Row]) -> list[Row]:
-    """All but `auto`."""
+    """Select all implementations but `auto`."""
     return [row for row in named.values() if row["implementation"] != AUTO]
 
 
@@ -61,39 +75,58 @@ def fastest(rows: list[Row]) -> Row:
 
 
 def gain(row: Row) -> str:
-    """ "1.11 [1.06, 1.19]": the paired speedup and its interval; "" for the baseline, and where it was not measured."""
+    """Format the paired speedup and its interval as "1.11 [1.06, 1.19]".
+
+    It is "" for the baseline, and where the speedup was not measured.
+    """
     if pd.isna(row["paired_speedup"]):
         return ""
-    interval = f" [{row['paired_speedup_low']:.3g}, {row['paired_speedup_high']:.3g}]"
-    return f"{row['paired_speedup']:.3g}" + (interval if pd.notna(row["paired_speedup_low"]) else "")
+    text = f"{row['paired_speedup']:.3g}"
+    if pd.notna(row["paired_speedup_low"]):
+        text += f" [{row['paired_speedup_low']:.3g}, {row['paired_speedup_high']:.3g}]"
+    return text
 
 
 def told_of_auto(shapes: Shapes, auto: str) -> Iterator[str]:
-    """`auto` beside the fastest of each shape, and beside each choice that could be made once for all shapes."""
+    """Compare `auto` with the fastest of each shape, and with each choice made for all shapes."""
     with_auto = [named for named in shapes.values() if auto in named and fixed_of(named)]
     if not with_auto:
         return
     ratios = [named[auto]["median_s"] / fastest(fixed_of(named))["median_s"] for named in with_auto]
     yield (
-        f"{auto} took {geometric_mean(ratios):.3f} times as long as the fastest fixed choice of each shape (geometric "
-        f"mean of {len(ratios)}; at most {max(ratios):.3f}). The fastest of many is a little too fast by chance."
+        f"{auto} took {geometric_mean(ratios):.3f} times as long as the fastest fixed choice of "
+        f"each shape (geometric mean of {len(ratios)}; at most {max(ratios):.3f}). "
+        "The fastest of many is a little too fast by chance."
     )
-    everywhere = set.intersection(*({row["name"] for row in fixed_of(named)} for named in with_auto))
-    over = {
-        name: geometric_mean([named[auto]["median_s"] / named[name]["median_s"] for named in with_auto])
-        for name in sorted(everywhere)
-    }
+    measured_everywhere = set.intersection(*map(names_of_fixed, with_auto))
+    over = {}
+    for name in sorted(measured_everywhere):
+        over_name = [named[auto]["median_s"] / named[name]["median_s"] for named in with_auto]
+        over[name] = geometric_mean(over_name)
     if over:
         name = max(over, key=lambda name: over[name])
-        yield f"Of the choices made once for all shapes {name} is best; {auto} took {over[name]:.3f} times as long."
+        yield (
+            f"Of the choices made once for all shapes {name} is best; "
+            f"{auto} took {over[name]:.3f} times as long."
+        )
+
+
+def names_of_fixed(named: dict[str, Row]) -> set[str]:
+    return {row["name"] for row in fixed_of(named)}
 
 
 def told_of_overlap(shapes: Shapes) -> Iterator[str]:
-    """Where what overlaps beats every plain order beyond their intervals."""
+    """Name the shapes where an overlap beats every plain order beyond their intervals."""
     for shape, named in shapes.items():
         plain = [row for row in named.values() if row["implementation"] == PLAIN]
         others = [row for row in fixed_of(named) if row["implementation"] != PLAIN]
+        if not plain or not others:
+            continue
+        best = fastest(others)
         lows = [row["ci_low_s"] for row in plain]
-        if lows and others and all(pd.notna(low) and fastest(others)["ci_high_s"] < low for low in lows):
-            kind = WITHIN if fastest(others)["num_runs"] == 1 else "between runs"
-            yield f"{shape_of(shape)}: {fastest(others)['name']} beats all plain orders beyond their intervals {kind}."
+        if all(pd.notna(low) and best["ci_high_s"] < low for low in lows):
+            kind = WITHIN if best["num_runs"] == 1 else "between runs"
+            yield (
+                f"{shape_of(shape)}: {best['name']} beats all plain orders "
+                f"beyond their intervals {kind}."
+            )

@@ -1,4 +1,7 @@
-"""Language models in bars: utilisation, phases of a step, scaling efficiency; a bar per model and context."""
+"""Plots utilisation, phases of a step and scaling efficiency of language models as bars.
+
+There is a bar per model and context.
+"""
 
 import pandas as pd
 from matplotlib.axes import Axes
@@ -17,14 +20,29 @@ def draw(table: pd.DataFrame, baseline: Baseline | None) -> Drawings:
     return drawn(table, KINDS)
 
 
-def by_pass(group: Group, columns: list[str], least: float = 0) -> tuple[Figure, list[tuple[Axes, pd.DataFrame]]]:
-    """A panel per pass with a place for each cell, and the columns in %, by place. least: how far to show at least."""
-    cells = list(dict.fromkeys(zip(group.rows["model"], group.rows["context_length"], strict=True)))
+def by_pass(
+    group: Group, columns: list[str], least: float = 0
+) -> tuple[Figure, list[tuple[Axes, pd.DataFrame]]]:
+    """Make a panel per pass with a place for each cell.
+
+    Args:
+        group: whose passes and cells to show.
+        columns: shares of 1.
+        least: the share in % up to which the axis reaches at least.
+
+    Returns:
+        The figure, and each panel with the columns in %, in the order of the places.
+    """
+    contexts = zip(group.rows["model"], group.rows["context_length"], strict=True)
+    cells = list(dict.fromkeys(contexts))
+    names = [f"{model}, {context} tokens" for model, context in cells]
     figure, axes = style.panels(len(group.passes), width=4.2, height=1.8 + 0.35 * len(cells))
-    panels, most = [], 100 * group.rows[columns].max(axis=None)
+    most = 100 * group.rows[columns].max(axis=None)
+    panels = []
     for name, axis in zip(group.passes, axes, strict=True):
-        values = group.rows[group.rows["pass"] == name].set_index(CELL)[columns].reindex(cells) * 100
-        places(axis, [f"{model}, {context} tokens" for model, context in cells])
+        rows = group.rows[group.rows["pass"] == name]
+        values = rows.set_index(CELL)[columns].reindex(cells) * 100
+        places(axis, names)
         axis.set_title(name)
         axis.set_xlim(0, 1.05 * max(most, least))
         panels.append((axis, values))
@@ -40,9 +58,8 @@ def places(axis: Axes, names: list[str]) -> None:
 def utilisation(group: Group) -> Figure:
     figure, panels = by_pass(group, ["mfu_full", "mfu_causal"])
     for axis, values in panels:
-        at = range(len(values))
-        axis.barh(at, values["mfu_full"], color="C0", label="every pair of tokens")
-        axis.plot(values["mfu_causal"], at, "k|", markersize=12, markeredgewidth=2, label="pairs seen")
+        axis.barh(range(len(values)), values["mfu_full"], color="C0", label="every pair of tokens")
+        draw_marks(axis, values["mfu_causal"], "pairs seen")
         axis.set_xlabel("MFU [%]")
     style.shared_legend(figure, panels[-1][0])
     peaks = " or ".join(dict.fromkeys(group.rows["peak_from"].dropna()))
@@ -50,40 +67,55 @@ def utilisation(group: Group) -> Figure:
     return explain(figure, "model FLOP/s utilisation", note, group)
 
 
+def draw_marks(axis: Axes, values: pd.Series, label: str) -> None:
+    """Draw a black mark on each bar."""
+    at = range(len(values))
+    axis.plot(values, at, "k|", markersize=12, markeredgewidth=2, label=label)
+
+
 def scaling(group: Group) -> Figure:
-    figure, panels = by_pass(group, ["scaling_efficiency", "comm_share"], least=100)
+    labels = {"scaling_efficiency": "efficiency", "comm_share": "communication"}
+    figure, panels = by_pass(group, list(labels), least=100)
     for axis, values in panels:
-        for index, (column, label) in enumerate(zip(values, ("efficiency", "communication"), strict=True)):
+        for index, (column, label) in enumerate(labels.items()):
             at = [place - 0.2 + 0.4 * index for place in range(len(values))]
             axis.barh(at, values[column], height=0.4, color=f"C{index}", label=label)
         axis.axvline(100, color="black", linewidth=1)
         axis.set_xlabel("share [%]")
     style.shared_legend(figure, panels[-1][0])
-    note = "efficiency: speedup over one rank alone, per rank; communication: what a step sends, alone, over its time"
+    note = (
+        "efficiency: speedup over one rank alone, per rank; "
+        "communication: what a step sends, alone, over its time"
+    )
     return explain(figure, "scaling", note, group)
 
 
 def phases(group: Group) -> Figure:
-    """Of the largest pass: a panel per model, since their times differ by orders of magnitude."""
+    """Plot the phases of the largest pass.
+
+    There is a panel per model, because times of models differ by orders of magnitude.
+    """
     largest = group.passes[-1]
     rows = group.rows[group.rows["pass"] == largest]
-    models, contexts = list(rows["model"].unique()), sorted(rows["context_length"].unique())
+    models = list(rows["model"].unique())
+    contexts = sorted(rows["context_length"].unique())
+    shown = [phase for phase in PHASES if rows[f"{phase}_s"].notna().any()]
     figure, axes = style.panels(len(models), height=1.8 + 0.35 * len(contexts), share=False)
     for model, axis in zip(models, axes, strict=True):
         part = rows[rows["model"] == model].set_index("context_length").reindex(contexts)
-        at = range(len(contexts))
         places(axis, [f"{context} tokens" for context in contexts])
         left = pd.Series(0.0, part.index)
-        for index, phase in enumerate(PHASES):
+        for phase in shown:
             times = part[f"{phase}_s"].fillna(0) * 1e3
-            if rows[f"{phase}_s"].notna().any():
-                axis.barh(at, times, left=left, color=f"C{index}", label=phase)
+            colour = f"C{PHASES.index(phase)}"
+            axis.barh(range(len(contexts)), times, left=left, color=colour, label=phase)
             left += times
-        axis.plot(part["median_s"] * 1e3, at, "k|", markersize=12, markeredgewidth=2, label="whole step")
+        draw_marks(axis, part["median_s"] * 1e3, "whole step")
         axis.set_title(model)
         axis.set_xlabel("time [ms]")
     style.shared_legend(figure, axes[-1])
-    return explain(figure, f"phases of {largest}", "medians of the rank that was longest in each", group)
+    note = "medians of the rank that was longest in each"
+    return explain(figure, f"phases of {largest}", note, group)
 
 
 KINDS: Kinds = {

@@ -1,4 +1,4 @@
-"""Language models in the JSON of an older script: one file per configuration and pass, for whoever reads those."""
+"""Writes language models in the JSON of an older script: one file per configuration and pass."""
 
 import json
 import re
@@ -18,17 +18,18 @@ PASSES = {"forward": "fwd", "forward_backward": "fwd_bwd", "train_step": "train"
 
 
 def write(table: pd.DataFrame) -> dict[str, str]:
-    return {
-        f"json/{name}.json": json.dumps(content, indent=2)
-        for suffix, part in alike(whole_passes(table), *CASE)
-        for name, content in files_of(part[part["status"] == "ok"], suffix)
-    }
+    texts = {}
+    for suffix, part in alike(whole_passes(table), *CASE):
+        for name, content in files_of(part[part["status"] == "ok"], suffix):
+            texts[f"json/{name}.json"] = json.dumps(content, indent=2)
+    return texts
 
 
 def files_of(rows: pd.DataFrame, suffix: str) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Samples are in no table: each row's record is read once more.
+    """Yield the name and the content of each file.
 
-    What was measured several times has a file for each, in order of time: NAME.json, NAME_2.json, …
+    Each row's record is read once more, because tables hold no samples. What was measured several
+    times has a file for each time, in order of time: NAME.json, NAME_2.json, …
     """
     met: Counter[str] = Counter()
     for path, mine in rows.sort_values("started_at", kind="stable").groupby("path", sort=False):
@@ -39,11 +40,12 @@ def files_of(rows: pd.DataFrame, suffix: str) -> Iterator[tuple[str, dict[str, A
             name = f"bench_{row['model']}_ctx{row['context_length']}_{PASSES[row['pass']]}{suffix}"
             name = re.sub("[^0-9A-Za-z._-]", "-", name)
             met[name] += 1
-            yield name + (f"_{met[name]}" if met[name] > 1 else ""), content_of(row, case)
+            number = f"_{met[name]}" if met[name] > 1 else ""
+            yield name + number, content_of(row, case)
 
 
 def content_of(row: Mapping[str, Any], case: Mapping[str, Any]) -> dict[str, Any]:
-    """A trial there is a loop of num_steps steps: here one sample."""
+    """Make the content of a file; its trial, a loop of num_steps steps, is one sample here."""
     times = slowest_rank(case["samples_s"]) * case["calls_per_sample"] * 1e3
     sizes = ("d_model", "d_ff", "num_layers", "num_heads")
     return {

@@ -1,4 +1,7 @@
-"""Language models over their context: step time, tokens per second and memory, a panel per pass, a line per model."""
+"""Plots step time, tokens per second and memory of language models over their context.
+
+Each figure has a panel per pass and a line per model.
+"""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -17,17 +20,23 @@ from analysis.suites.transformer.rows import CASE, PASSES, SUITE, rows_of, varyi
 from analysis.text import format_settings
 
 SHARED = ("device", "device_name", "dtype", "batch_size", "parallel", "ranks")
-"""Settings that every figure tells, be they the same in all."""
+"""Settings that every figure names, even where they are the same in all."""
 VALUES = ("value", "low", "high")
-MARGIN, LEAST_RANGE = 1.3, 6.0
-"""Factors: around all points; from the lowest value shown to the highest, so that several have labels."""
+MARGIN = 1.3
+"""Factor from the outermost points to the ends of an axis."""
+LEAST_RANGE = 6.0
+"""Least factor from the lowest value shown to the highest, so that several ticks have labels."""
 
 
 @dataclass(frozen=True)
 class Group:
-    """Measured rows that may stand in one figure, with what they share in a file's name and in words.
+    """Measured rows that may stand in one figure.
 
-    known: the models of all groups, so that each looks the same in all.
+    Attributes:
+        suffix: what they share, in the name of a file.
+        setting: what they share, in words.
+        rows: of one or several models, contexts and passes.
+        known: the models of all groups, so that each model looks the same in all figures.
     """
 
     suffix: str
@@ -44,16 +53,16 @@ class Group:
         return sorted(self.rows["context_length"].unique())
 
     def having(self, column: str) -> "Group":
-        """Of the rows those that have a number there."""
+        """Select the rows that have a positive number in a column."""
         return replace(self, rows=self.rows[self.rows[column] > 0])
 
 
 Kinds = Mapping[str, tuple[str, Callable[[Group], Figure]]]
-"""Names of figures, with the column that each cannot be drawn without."""
+"""Names of figures; each with the column that it needs, and the function that draws it."""
 
 
 def drawn(table: pd.DataFrame, kinds: Kinds) -> Drawings:
-    """Figures of all kinds that there is data for, for each group."""
+    """Draw figures of all kinds that there is data for, per group."""
     drawings: Drawings = {}
     for group in groups_of(table):
         for name, (column, figure_of) in kinds.items():
@@ -64,27 +73,36 @@ def drawn(table: pd.DataFrame, kinds: Kinds) -> Drawings:
 
 
 def closed(figure_of: Callable[[Group], Figure], group: Group) -> Figure:
-    """A figure that pyplot has let go of: it can be saved all the same, and pyplot warns of many that are open."""
+    """Draw a figure and close it in pyplot, which warns of many open figures.
+
+    A closed figure can still be saved.
+    """
     figure = figure_of(group)
     plt.close(figure)
     return figure
 
 
 def groups_of(table: pd.DataFrame) -> list[Group]:
-    """All that was measured, by what is alike but for model, context and pass."""
+    """Group all measured rows that differ in model, context and pass alone."""
     rows = rows_of(table)
     if rows.empty:
         return []
-    rows = rows[rows["ranks"] == rows["world_size"]]  # what one rank did alone tells scaling only
-    told = [name for name in dict.fromkeys((*SHARED, *varying(rows))) if name in rows and rows[name].notna().all()]
+    # What one rank did alone is for the figure of scaling only.
+    rows = rows[rows["ranks"] == rows["world_size"]]
+    names = [name for name in dict.fromkeys((*SHARED, *varying(rows))) if name in rows]
+    shown = [name for name in names if rows[name].notna().all()]
     rows = with_ranges(rows)
-    found = [(suffix, part[part["status"] == "ok"]) for suffix, part in alike(rows, *CASE)]
-    known = list(rows["model"].unique())
-    return [Group(suffix, format_settings(part, told), part, known) for suffix, part in found if not part.empty]
+    models = list(rows["model"].unique())
+    groups = []
+    for suffix, part in alike(rows, *CASE):
+        measured = part[part["status"] == "ok"]
+        if not measured.empty:
+            groups.append(Group(suffix, format_settings(measured, shown), measured, models))
+    return groups
 
 
 def explain(figure: Figure, title: str, note: str, group: Group) -> Figure:
-    """Title above; below how to read the plot, and what all of it was measured with."""
+    """Write the title above; below, how to read the plot and the settings of what was measured."""
     style.caption(figure, f"Language model: {title}", f"{note}\n{group.setting}")
     return figure
 
@@ -100,16 +118,25 @@ def step_time(group: Group) -> Figure:
 
 
 def throughput(group: Group) -> Figure:
+    """Plot tokens per second; the upper limit of the time gives the lower limit of the rate."""
     rows = group.rows
     tokens = rows["tokens_per_second"] * rows["median_s"]
-    limits = {name: tokens / rows[f"ci_{other}_s"] for name, other in (("low", "high"), ("high", "low"))}
-    figure = over_context(group, pd.DataFrame({"value": rows["tokens_per_second"], **limits}), "tokens per second")
-    return explain(figure, "throughput", f"tokens of a step over its median time, {bars_of(group.rows)}", group)
+    values = pd.DataFrame(
+        {
+            "value": rows["tokens_per_second"],
+            "low": tokens / rows["ci_high_s"],
+            "high": tokens / rows["ci_low_s"],
+        }
+    )
+    figure = over_context(group, values, "tokens per second")
+    note = f"tokens of a step over its median time, {bars_of(rows)}"
+    return explain(figure, "throughput", note, group)
 
 
 def memory(group: Group) -> Figure:
     peaks = pd.DataFrame({"value": group.rows["peak_bytes"] / 1e9}).reindex(columns=VALUES)
-    return explain(over_context(group, peaks, "peak memory [GB]"), "peak memory", "of one rank", group)
+    figure = over_context(group, peaks, "peak memory [GB]")
+    return explain(figure, "peak memory", "of one rank", group)
 
 
 KINDS: Kinds = {
@@ -120,22 +147,29 @@ KINDS: Kinds = {
 
 
 def over_context(group: Group, values: pd.DataFrame, label: str) -> Figure:
-    """A line per model over the context, with intervals; both axes logarithmic."""
+    """Plot a line per model over the context, a panel per pass; both axes are logarithmic.
+
+    Args:
+        group: whose models, contexts and passes to show.
+        values: the columns VALUES of each row, of which both limits may be NaN.
+        label: of the vertical axis.
+    """
     figure, axes = style.panels(len(group.passes))
     for name, axis in zip(group.passes, axes, strict=True):
         rows = group.rows[group.rows["pass"] == name]
-        for model in group.rows["model"].unique():  # one that lacks this pass is in the legend all the same
-            line = rows[rows["model"] == model]
-            mine = values.loc[line.index]
+        # A model that lacks this pass is drawn without points, so that the legend has it.
+        for model in group.rows["model"].unique():
+            contexts = rows.loc[rows["model"] == model, "context_length"]
+            line = values.loc[contexts.index]
+            bars = style.interval_bars(line, *VALUES)
             look = style.look(group.known.index(model))
-            axis.errorbar(
-                line["context_length"], mine["value"], style.interval_bars(mine, *VALUES), label=model, **look
-            )
+            axis.errorbar(contexts, line["value"], bars, label=model, **look)
         axis.set_title(name)
         axis.set_xlabel("context [tokens]")
     low, high = values.min(axis=None), values.max(axis=None)
     margin = max(MARGIN, (LEAST_RANGE * low / high) ** 0.5)
-    for axis in axes:  # only now: a logarithmic axis that others share collapses around one value
+    # Scales come last, because a logarithmic axis that others share collapses around one value.
+    for axis in axes:
         style.log_sizes(axis, group.contexts)
         axis.set_xlim(group.contexts[0] / MARGIN, group.contexts[-1] * MARGIN)
         axis.set_ylim(low / margin, high * margin)

@@ -1,4 +1,4 @@
-"""Step times of language models: the rows that its tables and plots are made of, and as raw numbers."""
+"""Selects the rows of language models for tables and plots, and writes them as raw numbers."""
 
 import pandas as pd
 
@@ -9,29 +9,35 @@ SUITE = "transformer"
 CASE = ("model", "context_length", "pass")
 PASSES = ("forward", "forward_backward", "train_step")
 ANY_PASS = "all"
-"""Of a job that failed as a whole."""
+"""The pass of a job that failed as a whole."""
 PHASES = ("forward", "loss", "backward", "optimizer")
 FIGURES = (
-    "median_s", "ci_low_s", "ci_high_s", "rel_ci", "mean_s", "std_s", "min_s", "max_s", "num_samples",
-    *(f"{phase}_s" for phase in PHASES), "backward_over_forward", "tokens_per_second", "useful_tflop_per_s",
-    "mfu_full", "mfu_causal", "hfu_full", "peak_bytes", "scaling_efficiency", "comm_share",
+    "median_s", "ci_low_s", "ci_high_s", "rel_ci", "mean_s", "std_s", "min_s", "max_s",
+    "num_samples", *(f"{phase}_s" for phase in PHASES), "backward_over_forward",
+    "tokens_per_second", "useful_tflop_per_s", "mfu_full", "mfu_causal", "hfu_full", "peak_bytes",
+    "scaling_efficiency", "comm_share",
 )  # fmt: skip
 LABELS = ("pass", "ranks", "part")
 
 
 def write(table: pd.DataFrame) -> dict[str, str]:
-    """All that says what was measured, and plain numbers: seconds, bytes, shares of 1."""
+    """Write what was measured as plain numbers: seconds, bytes, shares of 1."""
     rows = rows_of(table)
     if rows.empty:
         return {}
     first = ("model", "parameters", "context_length", "batch_size", "pass")
-    told = [name for name in identity_columns(rows) if name not in ("suite", "part") and rows[name].notna().any()]
-    columns = dict.fromkeys((*first, *told, *FIGURES, "peak_from", "doubt", "status", "reason"))
+    named = [name for name in identity_columns(rows) if name not in ("suite", "part")]
+    known = [name for name in named if rows[name].notna().any()]
+    last = ("peak_from", "doubt", "status", "reason")
+    columns = dict.fromkeys((*first, *known, *FIGURES, *last))
     return {"transformer.csv": rows[list(columns)].to_csv(index=False)}
 
 
 def rows_of(table: pd.DataFrame) -> pd.DataFrame:
-    """Each point over all runs, whole passes alone, small models first; all columns named here are there."""
+    """Reduce whole passes to one row per point over all runs, small models first.
+
+    All columns that are named in this module are in the result.
+    """
     rows = whole_passes(table)
     if rows.empty:
         return rows
@@ -40,36 +46,55 @@ def rows_of(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def whole_passes(table: pd.DataFrame) -> pd.DataFrame:
-    """As `rows_of`, each run by itself and in the table's order; jobs that failed as a whole are of ANY_PASS."""
+    """Select the rows of whole passes as `rows_of`, but each run by itself, in the table's order.
+
+    Jobs that failed as a whole have the pass ANY_PASS.
+    """
     rows = table[table["suite"] == SUITE]
     if rows.empty:
         return rows
-    rows = rows.reindex(columns=list(dict.fromkeys((*rows, *LABELS, *FIGURES, "parameters", "peak_from"))))
-    words = {"pass": ANY_PASS, "part": "whole"}
+    columns = dict.fromkeys((*rows, *LABELS, *FIGURES, "parameters", "peak_from"))
+    rows = rows.reindex(columns=list(columns))
+    numbers = {name: pd.to_numeric(rows[name]) for name in (*FIGURES, "parameters")}
     rows = rows.assign(
-        **{name: pd.to_numeric(rows[name]) for name in (*FIGURES, "parameters")},
-        **{name: rows[name].astype(object).where(rows[name].notna(), word) for name, word in words.items()},
+        **numbers,
+        **{"pass": known_or(rows["pass"], ANY_PASS)},
+        part=known_or(rows["part"], "whole"),
         ranks=pd.to_numeric(rows["ranks"]).fillna(rows["world_size"]),
     )
-    floats = rows[identity_columns(rows)].select_dtypes("float")  # as whole numbers become beside rows of other suites
+    # Whole numbers become floats beside rows of other suites.
+    floats = rows[identity_columns(rows)].select_dtypes("float")
     rows = rows.astype({name: int for name in floats if (floats[name] % 1 == 0).all()})
     return rows[rows["part"] == "whole"]
 
 
+def known_or(column: pd.Series, word: str) -> pd.Series:
+    return column.astype(object).where(column.notna(), word)
+
+
 def in_order(rows: pd.DataFrame) -> pd.DataFrame:
-    """By the model's size, context and pass."""
-    layers, width, inner, vocabulary = (
-        rows[f"model.{name}"] for name in ("num_layers", "d_model", "d_ff", "vocab_size")
-    )
+    """Sort by the model's size, context and pass.
+
+    Where the number of parameters was not counted, the model's dimensions give it.
+    """
+    layers = rows["model.num_layers"]
+    width = rows["model.d_model"]
+    inner = rows["model.d_ff"]
+    vocabulary = rows["model.vocab_size"]
     counted = layers * width * (4 * width + 3 * inner) + 2 * vocabulary * width
     turns = {name: turn for turn, name in enumerate((*PASSES, ANY_PASS))}
     keys = rows[list(CASE)].assign(
-        size=rows["parameters"].fillna(counted),  # nobody counted it
+        size=rows["parameters"].fillna(counted),
         turn=rows["pass"].map(turns),
     )
-    return rows.loc[keys.sort_values(["size", "model", "context_length", "turn"], kind="stable").index]
+    order = ["size", "model", "context_length", "turn"]
+    return rows.loc[keys.sort_values(order, kind="stable").index]
 
 
 def varying(rows: pd.DataFrame) -> list[str]:
-    """Settings beyond a case's own in which rows differ: those that analysis.groups.alike tells apart."""
-    return [name for name in identity_columns(rows) if name not in CASE and rows[name].nunique(dropna=False) > 1]
+    """List the settings, apart from a case's own, in which rows differ.
+
+    These are the settings that analysis.table.alike tells apart.
+    """
+    settings = [name for name in identity_columns(rows) if name not in CASE]
+    return [name for name in settings if rows[name].nunique(dropna=False) > 1]

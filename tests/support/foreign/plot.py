@@ -5,9 +5,9 @@ from functools import partial
 import pandas as pd
 from matplotlib.figure import Figure
 
+from analysis.baseline import Baseline
 from analysis.report import style
 from analysis.report.discover import Drawings
-from analysis.speedup import Baseline
 
 
 def draw(table: pd.DataFrame, baseline: Baseline | None) -> Drawings:

@@ -1,0 +1,135 @@
+"""Costs of collective algorithms, which explain measured times and predict other numbers of ranks.
+
+Costs are those of Thakur, Rabenseifner and Gropp, Optimization of Collective Communication
+Operations in MPICH (2005).
+"""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from analysis.suites.collective.fit import EXACT
+from analysis.suites.collective.line import Line, solved, student
+
+Cost = Callable[[int], tuple[float, float]]
+"""Maps n ranks to the longest path: its latencies, and its bytes as a multiple of the payload."""
+
+
+def rounds(n: int) -> int:
+    """Count the steps in which doubling reaches n ranks."""
+    return math.ceil(math.log2(n))
+
+
+ALGORITHMS: Mapping[str, Mapping[str, Cost]] = {
+    "all_reduce": {
+        "ring": lambda n: (2 * (n - 1), 2 * (n - 1) / n),
+        "recursive halving and doubling": lambda n: (2 * rounds(n), 2 * (n - 1) / n),
+        "recursive doubling": lambda n: (rounds(n), rounds(n)),
+        "tree": lambda n: (2 * rounds(n), 2 * rounds(n)),
+    },
+    "all_gather": {
+        "ring": lambda n: (n - 1, (n - 1) / n),
+        "recursive doubling": lambda n: (rounds(n), (n - 1) / n),
+    },
+    "reduce_scatter": {
+        "ring": lambda n: (n - 1, (n - 1) / n),
+        "recursive halving": lambda n: (rounds(n), (n - 1) / n),
+    },
+    "broadcast": {
+        "tree": lambda n: (rounds(n), rounds(n)),
+        "scatter and ring": lambda n: (rounds(n) + n - 1, 2 * (n - 1) / n),
+    },
+    "reduce": {
+        "tree": lambda n: (rounds(n), rounds(n)),
+        "ring": lambda n: (2 * (n - 1), 2 * (n - 1) / n),
+    },
+    "gather": {
+        "linear": lambda n: (n - 1, (n - 1) / n),
+        "tree": lambda n: (rounds(n), (n - 1) / n),
+    },
+    "scatter": {
+        "linear": lambda n: (n - 1, (n - 1) / n),
+        "tree": lambda n: (rounds(n), (n - 1) / n),
+    },
+    "all_to_all": {
+        "pairwise": lambda n: (n - 1, (n - 1) / n),
+        "recursive doubling": lambda n: (rounds(n), rounds(n) / 2),
+    },
+    "send_recv": {"ping-pong": lambda n: (1, 1)},
+}
+
+
+@dataclass(frozen=True)
+class Message:
+    """One message of a collective, fitted as the cost of an algorithm explains measured times.
+
+    Attributes:
+        algorithm: its name in ALGORITHMS.
+        line: latency and time per byte of one message.
+        off: the largest distance from a measured time, as a share of that time.
+        likely: whether this may be the algorithm, as far as the measured times tell.
+    """
+
+    algorithm: str
+    line: Line
+    off: float
+    likely: bool
+
+    def seconds(self, collective: str, world_size: int, num_bytes: float) -> float:
+        latencies, times_over = ALGORITHMS[collective][self.algorithm](world_size)
+        return latencies * self.line.latency_s + times_over * num_bytes * self.line.byte_s
+
+    def interval(
+        self, collective: str, world_size: int, num_bytes: float
+    ) -> tuple[float, float] | None:
+        """Compute the 95 % interval of `seconds`, given this algorithm; None where unknown."""
+        latencies, times_over = ALGORITHMS[collective][self.algorithm](world_size)
+        return self.line.interval(latencies, times_over * num_bytes)
+
+
+Times = Mapping[int, Sequence[tuple[float, float]]]
+"""By number of ranks: payloads in bytes with their measured seconds."""
+
+
+def messages(collective: str, times: Times) -> list[Message]:
+    """Fit one message per algorithm of a collective.
+
+    An algorithm is likely if it leaves hardly more unexplained than the best one: as much as a
+    parameter within its 95 % interval does.
+
+    Returns:
+        The likely algorithms in the order of ALGORITHMS, then the others by their misses (`off`).
+    """
+    measured = measurements(times)
+    found: list[tuple[float, Message]] = []
+    for name, cost in ALGORITHMS.get(collective, {}).items():
+        message = Message(name, message_of(cost, times), 0.0, True)
+        ratios = [message.seconds(collective, n, size) / time for n, size, time in measured]
+        off = max(abs(ratio - 1) for ratio in ratios)
+        missed = sum(math.log(ratio) ** 2 for ratio in ratios)
+        found.append((missed, replace(message, off=off)))
+    freedom = max(1, len(measured) - 2)
+    least = min((missed for missed, _ in found), default=0.0)
+    limit = least * (1 + student(freedom) ** 2 / freedom) + EXACT
+    judged = [replace(message, likely=missed <= limit) for missed, message in found]
+    likely = [message for message in judged if message.likely]
+    unlikely = [message for message in judged if not message.likely]
+    return [*likely, *sorted(unlikely, key=lambda message: message.off)]
+
+
+def message_of(cost: Cost, times: Times) -> Line:
+    """Fit latency and time per byte of one message to all sizes and numbers of ranks at once."""
+    latencies: list[float] = []
+    sizes: list[float] = []
+    times_s: list[float] = []
+    for n, size, time in measurements(times):
+        steps, times_over = cost(n)
+        latencies.append(steps)
+        sizes.append(times_over * size)
+        times_s.append(time)
+    return solved(latencies, sizes, times_s)
+
+
+def measurements(times: Times) -> list[tuple[int, float, float]]:
+    """List the number of ranks, the bytes and the seconds of each measurement."""
+    return [(n, size, time) for n, points in times.items() for size, time in points]
