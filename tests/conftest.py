@@ -8,10 +8,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-
 from benchkit import cli as app
 from launch.agents.host_lock import LOCK_VARIABLE
 from launch.ranks import start
+
 from tests.support.cli import ROOT, SUITES, Cli, cleaned
 
 TIERS = ("slow", "cluster")

@@ -1,1 +1,1 @@
-"""One file per suite: the dataclass of its keys and one `@suite` function that returns its cases."""
+"""One folder per suite: its keys, its `@suite` function, and the cases that this returns."""

@@ -7,11 +7,11 @@ import subprocess
 import sys
 
 import pytest
-from hydra import compose, initialize_config_dir
-
 from benchkit import cli as app
 from benchkit.cli import config_folder, exit_code, multirun_first, set_per_point
 from benchkit.config import compose as composition
+from hydra import compose, initialize_config_dir
+
 from tests.support.cli import ROOT, Cli
 from tests.support.configs import own_suites
 

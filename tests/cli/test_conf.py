@@ -5,13 +5,13 @@ import re
 
 import pytest
 import yaml
-from hydra import compose, initialize_config_dir
-from omegaconf import MISSING
-
 from benchkit.api.keys import described_keys, nested_schema
 from benchkit.api.registry import load_suites
 from benchkit.api.schema import RunConfig
 from benchkit.config import compose as composition
+from hydra import compose, initialize_config_dir
+from omegaconf import MISSING
+
 from tests.support.cli import ROOT
 
 CONF = ROOT / "conf"

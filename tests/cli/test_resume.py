@@ -5,8 +5,8 @@ import signal
 from pathlib import Path
 
 import pytest
-
 from benchkit.sweep import manifest
+
 from tests.support.cli import PATIENCE_S, Cli, wait_until
 
 QUICK = ("measure=fixed", "measure.max_iterations=3", "hydra.sweep.dir=outputs/s")

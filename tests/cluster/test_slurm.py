@@ -9,8 +9,8 @@ from datetime import datetime, timedelta
 from pathlib import Path
 
 import pytest
-
 from benchkit import record
+
 from tests.support.cli import PATIENCE_S, Cli, wait_until
 
 pytestmark = pytest.mark.usefixtures("slurm")

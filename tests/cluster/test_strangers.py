@@ -8,8 +8,8 @@ import subprocess
 from pathlib import Path
 
 import pytest
-
 from launch.agents.host_lock import LOCK_VARIABLE
+
 from tests.support.cli import PATIENCE_S, ROOT, ends, wait_until
 
 NOBODY = 65534
@@ -110,7 +110,9 @@ def test_a_user_without_rights_can_make_a_network(python):
     allowed = Path("/proc/sys/user/max_user_namespaces")
     if not allowed.exists() or allowed.read_text().strip() == "0":
         pytest.skip("no user namespaces here")
-    code = "import sys; sys.path[:0] = ['.']; from launch.ranks import private_network as n; print(n.make() is not None)"
+    code = (
+        "import sys; sys.path[:0] = ['.']; from launch.ranks import private_network as n; print(n.make() is not None)"
+    )
     done = subprocess.run(
         [python, "-B", "-c", code], cwd=ROOT, user=NOBODY, group=NOBODY, extra_groups=[], check=True,
         capture_output=True, text=True,

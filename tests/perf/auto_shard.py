@@ -14,6 +14,7 @@ from typing import Any
 
 from benchkit import record
 from benchkit.statistics.paired import paired_speedup
+
 from tests.support.cli import ROOT
 
 SCOPES = ("resident", "end_to_end")

@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-
 from benchkit.api.case import Case, Rank
 from benchkit.api.regions import marked_by
 from benchkit.api.registry import SUITES, Suite

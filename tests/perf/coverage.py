@@ -12,7 +12,6 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 import numpy.typing as npt
-
 from benchkit.statistics.intervals import series_interval
 from benchkit.statistics.paired import paired_speedup
 

@@ -16,8 +16,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
-
 from benchkit.statistics.intervals import median_interval
+
 from tests.perf.bare import OUTPUT, ROUNDS
 from tests.support.cli import ROOT
 

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from analysis.records.harvest import harvest
 from analysis.table import as_text, combine
+
 from tests.support.records import make_record, write_all
 
 

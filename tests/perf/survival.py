@@ -20,6 +20,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from benchkit.sweep import entries, manifest
+
 from tests.support.cli import ROOT
 
 POINTS = 60

@@ -14,6 +14,7 @@ from pathlib import Path
 from benchkit import record
 from benchkit.statistics.paired import paired_speedup
 from benchkit.statistics.summary import slowest_rank
+
 from tests.support.cli import ROOT
 
 

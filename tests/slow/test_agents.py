@@ -6,8 +6,8 @@ import signal
 import time
 
 import pytest
-
 from launch.agents.host_lock import HostLock
+
 from tests.support.cli import PATIENCE_S, begun, ends, wait_until
 
 POINT = ("+suite=faulty", "measure.max_iterations=10", "timeout_s=120")

@@ -7,8 +7,8 @@ import sys
 import pytest
 import torch
 import torch.nn.functional as F
-
 from benchkit.suites.collective.sizes import COLLECTIVES, RAGGED
+
 from tests.support import transformer_bodies as bodies
 from tests.support.cli import ROOT, Cli
 

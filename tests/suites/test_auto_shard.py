@@ -4,13 +4,13 @@ from itertools import pairwise
 
 import pytest
 import torch
-
 from benchkit.errors import InvalidResult
 from benchkit.suites.auto_shard.config import MOST_LAYERS
 from benchkit.suites.auto_shard.operands import NONZEROS, Exact, Random, part_of, shard, size_of
 from benchkit.suites.auto_shard.plans import LAYOUTS, REPLICATED
 from benchkit.suites.auto_shard.workloads import parse
 from launch.ranks import start
+
 from tests.support import auto_shard_bodies as bodies
 from tests.support.cli import Cli
 from tests.support.records import dangling

@@ -3,11 +3,11 @@
 import json
 
 import pytest
-
 from analysis.__main__ import main
 from analysis.report.discover import draw_all
 from analysis.suites.auto_shard import scaling, table
 from benchkit.statistics.intervals import FEWEST_SAMPLES
+
 from tests.support.markdown import section
 from tests.support.records import make_record, tabulate_records, write_all
 

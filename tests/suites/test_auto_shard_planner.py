@@ -5,7 +5,6 @@ import math
 import random
 
 import pytest
-
 from benchkit.errors import ConfigError
 from benchkit.suites.auto_shard.plan_space import choices
 from benchkit.suites.auto_shard.planner import Planner

@@ -4,12 +4,12 @@ import functools
 
 import pytest
 import torch
-
 from benchkit.api import verification
 from benchkit.errors import ConfigError
 from benchkit.suites.collective.cases import TIMED
 from benchkit.suites.collective.operations import Collective
 from benchkit.suites.collective.sizes import COLLECTIVES, bus_factor, mebibytes, part_sizes
+
 from tests.support.cli import Cli
 
 QUICK = ["measure=few"]

@@ -4,13 +4,13 @@ import random
 
 import numpy as np
 import pytest
-
 from analysis.__main__ import main
 from analysis.report.discover import draw_all
 from analysis.suites.collective import fit as link
 from analysis.suites.collective import table as link_tables
 from analysis.suites.collective.algorithms import ALGORITHMS, messages
 from analysis.suites.collective.fit import Line, fit, left_out, line_through
+
 from tests.support.records import make_record, tabulate_records, write_all
 
 SIZES = [4.0**exponent for exponent in range(1, 13)]

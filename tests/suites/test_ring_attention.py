@@ -7,7 +7,6 @@ from types import SimpleNamespace
 import pytest
 import torch
 import yaml
-
 from benchkit.errors import ConfigError, InvalidResult
 from benchkit.suites.ring_attention import cases, ring, splits, torch_reference
 from benchkit.suites.ring_attention import planner as rebalance
@@ -17,6 +16,7 @@ from benchkit.suites.ring_attention.config import STRATEGIES, read_table
 from benchkit.suites.ring_attention.planner import Online, Planner, fit_cost
 from benchkit.suites.ring_attention.ring import Block, Ring, blocks
 from benchkit.suites.ring_attention.splits import CostModel, Split
+
 from tests.support.cli import ROOT, Cli
 from tests.support.records import dangling
 

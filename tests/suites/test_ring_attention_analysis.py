@@ -6,7 +6,6 @@ from statistics import geometric_mean
 
 import numpy as np
 import pytest
-
 from analysis.__main__ import main
 from analysis.records import per_rank
 from analysis.report.discover import draw_all
@@ -16,6 +15,7 @@ from analysis.suites.matmul_lut import table as matmul_lut
 from analysis.suites.ring_attention import table as rebalance
 from benchkit.statistics.intervals import FEWEST_ROUNDS
 from benchkit.statistics.paired import paired_speedup
+
 from tests.support.records import make_record, tabulate_records, write_all
 
 

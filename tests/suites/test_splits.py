@@ -5,7 +5,6 @@ import math
 import random
 
 import pytest
-
 from benchkit.suites.ring_attention import splits
 from benchkit.suites.ring_attention.balancing import balanced, ring_s
 from benchkit.suites.ring_attention.splits import (

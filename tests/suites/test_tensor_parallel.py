@@ -4,7 +4,6 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-
 from benchkit.api.case import Parts, Work
 from benchkit.errors import ConfigError, InvalidResult, Unavailable
 from benchkit.rank.main import require_references
@@ -17,6 +16,7 @@ from benchkit.suites.tensor_parallel.config import TpColumnwiseConfig, TpRowwise
 from benchkit.suites.tensor_parallel.operands import Factory, Shards, require_close, require_exact
 from benchkit.suites.tensor_parallel.options import expand
 from benchkit.suites.tensor_parallel.rowwise_cases import RowwiseCases
+
 from tests.support.cli import Cli
 from tests.support.records import dangling
 

@@ -6,7 +6,6 @@ import random
 from statistics import median
 
 import pytest
-
 from analysis.records import comparisons
 from analysis.report.discover import draw_all
 from analysis.report.sentences import describe
@@ -15,6 +14,7 @@ from analysis.suites.tensor_parallel import ddlb_csv
 from analysis.suites.tensor_parallel import table as tensor_parallel
 from benchkit.statistics.intervals import FEWEST_ROUNDS
 from benchkit.statistics.paired import paired_overlap
+
 from tests.support.records import make_record, tabulate_records
 
 TIMES = {

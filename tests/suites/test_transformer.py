@@ -4,8 +4,6 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
-from torch.utils.flop_counter import FlopCounterMode
-
 from benchkit.api.memory import PeakMemory
 from benchkit.api.schema import ModelConfig
 from benchkit.errors import ConfigError, InvalidResult
@@ -23,6 +21,8 @@ from benchkit.suites.transformer.flops import (
 from benchkit.suites.transformer.model import Network, build
 from benchkit.suites.transformer.passes import Steps
 from launch.ranks import start
+from torch.utils.flop_counter import FlopCounterMode
+
 from tests.support import transformer_bodies as bodies
 from tests.support.cli import ROOT, Cli
 from tests.support.records import dangling

@@ -7,7 +7,6 @@ import re
 
 import numpy as np
 import pytest
-
 from analysis.__main__ import main
 from analysis.records.harvest import harvest
 from analysis.report.discover import draw_all
@@ -18,6 +17,7 @@ from analysis.suites.transformer import rows as transformer
 from analysis.suites.transformer import table as transformer_summary
 from analysis.table import combine
 from benchkit.statistics.intervals import FEWEST_SAMPLES
+
 from tests.support.markdown import section
 from tests.support.records import make_record, tabulate_records, write_all
 

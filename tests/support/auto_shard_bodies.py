@@ -5,8 +5,6 @@ import math
 
 import torch
 import torch.distributed as dist
-from torch.distributed.device_mesh import DeviceMesh
-
 from benchkit.errors import InvalidResult
 from benchkit.suites.auto_shard.costs import measure_costs
 from benchkit.suites.auto_shard.dispatcher_program import Dispatched
@@ -16,6 +14,7 @@ from benchkit.suites.auto_shard.planner import Planner
 from benchkit.suites.auto_shard.plans import COLUMNS, LAYOUTS, MOVES, ROWS, Costs, Link
 from benchkit.suites.auto_shard.program import Program
 from benchkit.suites.auto_shard.workloads import parse
+from torch.distributed.device_mesh import DeviceMesh
 
 CPU = torch.device("cpu")
 LINK = Link(1e-5, 1e-9)

@@ -34,11 +34,10 @@ FAULTS = (
 def inject(fault: str, rank: Rank) -> Callable[[Callable[[], object]], None]:
     """What runs a call with the fault in place."""
     import torch
+    from benchkit.suites.auto_shard.dispatcher_program import Dispatched
     from torch._C._distributed_c10d import FakeWork, Work
     from torch.distributed.tensor import DTensor
     from torch.utils._python_dispatch import TorchDispatchMode
-
-    from benchkit.suites.auto_shard.dispatcher_program import Dispatched
 
     last = rank.index == rank.world_size - 1
     first_results: dict[Any, torch.Tensor] = {}

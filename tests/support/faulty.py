@@ -39,7 +39,6 @@ def faulty(config: FaultyConfig, rank: Rank) -> list[Case]:
     """A sound case and one that goes wrong after a few calls."""
     import torch
     import torch.distributed as dist
-
     from benchkit.api import verification
 
     here = rank.index == config.on_rank

@@ -7,8 +7,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch import Tensor, nn
-
 from benchkit.api.case import Case, Rank
 from benchkit.api.keys import key
 from benchkit.api.registry import suite
@@ -17,6 +15,7 @@ from benchkit.errors import InvalidResult
 from benchkit.suites.transformer.data import Batches
 from benchkit.suites.transformer.model import NORM_EPS, ROTARY_BASE, Network, build
 from benchkit.suites.transformer.passes import Steps
+from torch import Tensor, nn
 
 OF_OURS = {
     "embedding": "model.embed_tokens", "norm": "model.norm", "head": "lm_head", "layers": "model.layers",

@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
-
 from analysis.records.rows import rows_of
 from analysis.table import combine
 from benchkit import record

@@ -5,14 +5,13 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
-from torch.distributed.tensor.debug import CommDebugMode
-
 from benchkit.api.schema import ModelConfig
 from benchkit.suites.transformer import parallel
 from benchkit.suites.transformer.communication import Communication
 from benchkit.suites.transformer.model import Network, build
 from benchkit.suites.transformer.passes import Steps
 from benchkit.suites.transformer.reference import whole
+from torch.distributed.tensor.debug import CommDebugMode
 
 MODEL = ModelConfig(name="test", d_model=16, d_ff=24, num_layers=2, num_heads=4, vocab_size=31)
 

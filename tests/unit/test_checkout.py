@@ -3,7 +3,6 @@
 import subprocess
 
 import pytest
-
 from benchkit import checkout as checkout_of
 
 

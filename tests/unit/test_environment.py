@@ -2,13 +2,13 @@ import platform
 
 import pytest
 import torch
-
 from benchkit import checkout, environment
 from benchkit.api import memory
 from benchkit.point import recording
 from benchkit.point.placement import place_ranks
 from benchkit.point.point import Point
 from launch import topology
+
 from tests.support.configs import agent_group, config
 
 

@@ -1,6 +1,5 @@
 import numpy as np
 import pytest
-
 from benchkit.statistics.intervals import (
     FEWEST_ROUNDS,
     correlation_length,

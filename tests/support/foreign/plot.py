@@ -3,11 +3,10 @@
 from functools import partial
 
 import pandas as pd
-from matplotlib.figure import Figure
-
 from analysis.baseline import Baseline
 from analysis.report import style
 from analysis.report.discover import Drawings
+from matplotlib.figure import Figure
 
 
 def draw(table: pd.DataFrame, baseline: Baseline | None) -> Drawings:

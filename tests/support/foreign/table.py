@@ -1,7 +1,6 @@
 """The table of vector_sum."""
 
 import pandas as pd
-
 from analysis.table import as_markdown
 
 

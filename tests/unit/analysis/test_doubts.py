@@ -1,10 +1,10 @@
 """Figures that cannot be are told as such, with their likely cause."""
 
 import pytest
-
 from analysis.records.doubts import MEASURED_PEAK, doubt_of
 from analysis.report import sentences
 from analysis.table import as_markdown
+
 from tests.support.cli import ROOT
 from tests.support.records import grid, make_record, tabulate_records
 

@@ -7,13 +7,13 @@ from pathlib import Path
 from unittest import mock
 
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
-
 from analysis.__main__ import main
 from analysis.records.harvest import harvest
 from analysis.report import sentences, style
 from analysis.table import as_text, combine
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
 from tests.support.cli import ROOT
 from tests.support.mutations import STRANGE, as_bytes, mutated, paths_of
 from tests.support.records import make_record, make_rich_record, write_all

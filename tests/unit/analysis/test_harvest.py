@@ -1,10 +1,10 @@
 import copy
 
 import pytest
-
 from analysis.records.harvest import harvest
 from analysis.report import sentences
 from analysis.table import as_text, combine
+
 from tests.support.records import grid, make_record, write_all
 
 

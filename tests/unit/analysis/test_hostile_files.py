@@ -7,13 +7,13 @@ import shutil
 
 import pandas as pd
 import pytest
-
 from analysis.__main__ import main
 from analysis.records import harvest as harvesting
 from analysis.records.harvest import harvest
 from analysis.report import size_plots, style
 from analysis.report.report import file_name
 from analysis.suites.collective import table as link
+
 from tests.support.records import grid, make_record, make_rich_record, write_all
 
 

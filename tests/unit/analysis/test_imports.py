@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
-
 from analysis.__main__ import main
 from benchkit.suites.collective import sizes
+
 from tests.support.records import make_record, write_all
 
 SAMPLES = Path(__file__).parent / "samples"

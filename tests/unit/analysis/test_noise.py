@@ -4,12 +4,12 @@ import re
 
 import numpy as np
 import pytest
-
 from analysis.records import per_rank
 from analysis.records.noise import figures
 from analysis.report import sentences
 from benchkit.statistics.modes import find_modes
 from benchkit.statistics.summary import last_shares
+
 from tests.support.records import make_record, tabulate_records
 
 

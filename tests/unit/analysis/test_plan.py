@@ -1,9 +1,9 @@
 import pytest
 import yaml
-
 from analysis.__main__ import main
 from analysis.commands.plan import ALIGN, DTYPE, plan
 from benchkit.suites.ring_attention.splits import CostModel
+
 from tests.support.cli import ROOT
 
 STRATEGIES = {"even", "uneven", "lut", "formula", "balanced", "zigzag"}

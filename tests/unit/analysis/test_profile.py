@@ -4,7 +4,6 @@ import gzip
 import json
 
 import pytest
-
 from analysis.__main__ import main
 from analysis.commands import traces
 

@@ -5,7 +5,6 @@ import re
 import numpy as np
 import pandas as pd
 import pytest
-
 from analysis.__main__ import main
 from analysis.baseline import Baseline
 from analysis.repetitions import over_runs
@@ -14,6 +13,7 @@ from analysis.report.discover import draw_all
 from analysis.run_spread import ONE_RUN, bars_of, with_ranges
 from analysis.speedup import UNKNOWN, speedups
 from analysis.table import identity_columns
+
 from tests.support.records import having, make_record, tabulate_records, write_all
 
 MONDAY = {1: 0.9e-3, 2: 1.194e-3, 4: 7.863e-3}

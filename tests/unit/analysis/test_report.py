@@ -3,12 +3,12 @@ import sys
 
 import pandas as pd
 import pytest
-
 from analysis.__main__ import main
 from analysis.baseline import Baseline
 from analysis.report import sentences
 from analysis.report.discover import draw_all
 from analysis.report.size_plots import comparison_size
+
 from tests.support.cli import ROOT
 from tests.support.records import grid, make_record, tabulate_records, write_all
 

@@ -1,9 +1,9 @@
 import argparse
 
 import pytest
-
 from analysis.baseline import Baseline, BaselineError, default_baseline
 from analysis.speedup import speedups, unpaired
+
 from tests.support.records import grid, having, make_record, tabulate_records
 
 

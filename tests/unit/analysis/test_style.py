@@ -5,7 +5,6 @@ import math
 import matplotlib.pyplot as plt
 import pandas as pd
 import pytest
-
 from analysis.report import style
 
 COLUMNS = ("value", "low", "high")

@@ -2,7 +2,6 @@ import dataclasses
 
 import pandas as pd
 import pytest
-
 from analysis.records import rows
 from analysis.records.metrics import METRICS
 from analysis.repetitions import over_runs
@@ -10,6 +9,7 @@ from analysis.report.sentences import describe
 from analysis.table import as_markdown, as_text, identity_columns, own_columns
 from benchkit.api.schema import RunConfig
 from benchkit.statistics.intervals import FEWEST_SAMPLES
+
 from tests.support.cli import ROOT
 from tests.support.records import grid, having, make_record, tabulate_records
 

@@ -1,11 +1,11 @@
 """Records that are not what they should be: one line each, never the end of a report."""
 
 import pytest
-
 from analysis.records.harvest import harvest
 from analysis.records.validate import validate
 from analysis.report import sentences
 from analysis.table import as_text, combine
+
 from tests.support.mutations import FEW, as_bytes, mutated, paths_of
 from tests.support.records import make_record, make_rich_record, write_all
 

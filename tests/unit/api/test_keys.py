@@ -1,9 +1,9 @@
 from dataclasses import replace
 
 import pytest
-
 from benchkit.api.keys import Key, check_ranges
 from benchkit.errors import ConfigError
+
 from tests.support.fakes import plan
 
 

@@ -2,6 +2,7 @@ from benchkit.api.case import Case
 from benchkit.api.regions import marked_by, region
 from benchkit.measure.clocks import CudaClock, HostClock
 from benchkit.measure.timer import measure
+
 from tests.support.fakes import FakeCuda, plan
 
 

@@ -1,6 +1,5 @@
 import pytest
 import torch
-
 from benchkit.api import verification
 from benchkit.errors import InvalidResult
 

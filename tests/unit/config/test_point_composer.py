@@ -1,6 +1,8 @@
 """A point composed from a base is the point that Hydra composes."""
 
 import pytest
+from benchkit.config import compose
+from benchkit.config.point_composer import PointComposer
 from hydra._internal.config_loader_impl import ConfigLoaderImpl
 from hydra._internal.utils import create_config_search_path
 from hydra.core.utils import setup_globals
@@ -8,8 +10,6 @@ from hydra.errors import ConfigCompositionException, HydraException
 from hydra.types import RunMode
 from omegaconf import OmegaConf
 
-from benchkit.config import compose
-from benchkit.config.point_composer import PointComposer
 from tests.support.cli import ROOT
 
 

@@ -6,8 +6,8 @@ import time
 from multiprocessing import Pipe
 
 import pytest
-
 from launch.signals import StopRequested, defer_signals, wait_for
+
 from tests.support.cli import PATIENCE_S
 
 

@@ -11,10 +11,10 @@ import tempfile
 from pathlib import Path
 
 import pytest
-
 from launch.slowdown import cgroup, mps, throttle
 from launch.slowdown.cgroup import CpuQuota, QuotaUnavailable, Room
 from launch.slowdown.duty_cycle import DutyCycle
+
 from tests.support.cli import wait_until
 
 

@@ -3,7 +3,6 @@ import socket
 from unittest import mock
 
 import pytest
-
 from launch import topology
 from launch.topology import LaunchContext, detect_launcher
 

@@ -1,6 +1,7 @@
 import time
 
 from benchkit.measure.clocks import CudaClock, HostClock
+
 from tests.support.fakes import FakeCuda
 
 

@@ -8,6 +8,7 @@ from analysis.report import sentences
 from benchkit.measure import disturbance
 from benchkit.measure.disturbance import COUNTERS, numbers_after, pressure_s, read_counters
 from benchkit.measure.measurement import Measurement
+
 from tests.support.records import make_record, tabulate_records
 
 

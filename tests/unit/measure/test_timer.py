@@ -2,13 +2,13 @@ import gc
 from dataclasses import replace
 
 import pytest
-
 from benchkit.api.case import Case
 from benchkit.measure.budget import block_size
 from benchkit.measure.disturbance import COUNTERS
 from benchkit.measure.measurement import Measurement
 from benchkit.measure.timer import measure
 from benchkit.statistics.intervals import FEWEST_SAMPLES
+
 from tests.support.fakes import FakeClock, alone, cycle, noise, plan
 
 

@@ -3,7 +3,6 @@ from dataclasses import asdict
 from types import SimpleNamespace
 
 import pytest
-
 from benchkit import record
 from benchkit.point import agents, local_ranks, run
 from benchkit.point.outcome import classify, durations, failure_status, placed
@@ -13,6 +12,7 @@ from launch.agents.clock_sync import Offset
 from launch.agents.member import AgentInfo, Lost
 from launch.ranks.failure import Failure
 from launch.slowdown.mps import MpsUnavailable
+
 from tests.support.configs import agent_group, config
 
 

@@ -1,6 +1,6 @@
 import pytest
-
 from benchkit.point.placement import place_ranks, rank_environment
+
 from tests.support.configs import agent_group, config
 
 

@@ -3,10 +3,10 @@ from datetime import timedelta
 
 import pytest
 import torch
-
 from benchkit.errors import Unavailable
 from benchkit.point import placement
 from benchkit.rank import backends
+
 from tests.support.configs import config
 
 

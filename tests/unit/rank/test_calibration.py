@@ -4,7 +4,6 @@ from threading import Barrier
 
 import pytest
 import torch
-
 from benchkit.api.case import Case
 from benchkit.point.placement import Place
 from benchkit.rank.assignment import Assignment
@@ -14,6 +13,7 @@ from benchkit.rank.prober import TURNS, Prober
 from benchkit.rank.run_cases import stays_slowed
 from benchkit.rank.throttle_controller import ThrottleController
 from launch.slowdown.throttle import NoThrottle
+
 from tests.support.configs import config
 from tests.support.fakes import FakeClock
 

@@ -3,11 +3,11 @@
 from types import SimpleNamespace
 
 import pytest
-
 from benchkit.api.case import Case, Parts
 from benchkit.rank.main import require_sound
 from benchkit.suites.ring_attention import suite
 from benchkit.suites.transformer import suite as transformer
+
 from tests.support import configs
 
 EVEN = Case(name="even")

@@ -1,5 +1,4 @@
 import pytest
-
 from benchkit.statistics.modes import Modes
 from benchkit.sweep.progress import Progress, point_line, readable, time_text
 

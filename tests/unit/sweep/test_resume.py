@@ -8,7 +8,6 @@ import sys
 from dataclasses import asdict
 
 import pytest
-
 from benchkit import record
 from benchkit.errors import ConfigError
 from benchkit.point import claim, recording
@@ -18,6 +17,7 @@ from benchkit.sweep.entries import Entry
 from benchkit.sweep.folder import Tally
 from benchkit.sweep.manifest import Manifest
 from launch.agents.member import SweepEnds
+
 from tests.support.cli import ROOT
 
 

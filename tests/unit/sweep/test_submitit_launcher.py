@@ -6,7 +6,6 @@ import subprocess
 from pathlib import Path
 
 import pytest
-
 from benchkit import record
 from benchkit.errors import ConfigError
 from benchkit.point.point import Point
@@ -21,6 +20,7 @@ from benchkit.sweep.submitit_launcher import Submitting
 from benchkit.sweep.wait import follow, summary
 from launch.signals import StopRequested
 from launch.topology import LaunchContext
+
 from tests.support.cli import PATIENCE_S, ROOT
 from tests.support.configs import config
 

@@ -6,7 +6,6 @@ import time
 from collections.abc import Iterator
 
 import pytest
-
 from launch.agents import channel
 from launch.agents.channel import Channel, PeerLost
 from launch.framing import HEAD, framed

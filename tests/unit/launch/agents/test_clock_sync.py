@@ -1,5 +1,4 @@
 import pytest
-
 from launch.agents.clock_sync import Estimate, Offset, OffsetTracker, best
 
 

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
 from launch.agents import handshake
 from launch.agents.group import Agents, alone
 from launch.agents.join import join

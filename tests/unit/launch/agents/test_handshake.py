@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
 from launch.agents import handshake, rendezvous
 from launch.agents.handshake import AGENT_0, CALLER, NONCE_BYTES, PROOF_BYTES, Stranger, call, proof
 from launch.agents.join import join, parse_hello
@@ -19,6 +18,7 @@ from launch.agents.member import this_member
 from launch.agents.rendezvous import JoinError, Meeting, open_listener, read_own, write_whole
 from launch.framing import framed
 from launch.topology import LaunchContext
+
 from tests.support.cli import wait_until
 
 TRAITS = {"version": "1"}

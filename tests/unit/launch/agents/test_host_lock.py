@@ -6,8 +6,8 @@ import threading
 import time
 
 import pytest
-
 from launch.agents.host_lock import LOCK_VARIABLE, Holder, HostLock, HostTaken
+
 from tests.support.cli import ROOT, wait_until
 
 HOLDER = """

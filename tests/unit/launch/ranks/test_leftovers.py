@@ -4,8 +4,8 @@ import os
 import signal
 
 import pytest
-
 from launch.ranks import fork_server
+
 from tests.support.cli import PATIENCE_S, wait_until
 from tests.support.launch_bodies import is_zombie, run
 

@@ -3,10 +3,10 @@
 from pathlib import Path
 
 import pytest
-
 from launch.ranks import logs
 from launch.ranks.logs import LAST_BYTES, TEXT_CHARS, shorten, shorten_log
 from launch.ranks.stack_dump import innermost_frame
+
 from tests.support.launch_bodies import run
 
 

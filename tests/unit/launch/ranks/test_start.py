@@ -8,9 +8,9 @@ import time
 from pathlib import Path
 
 import pytest
-
 from launch.ranks import fork_server, start, watch
 from launch.ranks.failure import Failure, root_cause
+
 from tests.support import launch_bodies as bodies
 from tests.support.cli import ROOT, wait_until
 from tests.support.launch_bodies import is_zombie, pids_in, run
