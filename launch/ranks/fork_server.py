@@ -134,7 +134,7 @@ def answering() -> Iterator[None]:
             raise ConnectionError("the fork server was killed while it started ranks") from None
         if not silent.is_set():
             raise
-        watchdog.join()  # The next caller must not take a server that is about to end for a live one.
+        watchdog.join()  # The next caller must not take a dying server for a live one.
         raise TimeoutError(f"the fork server did not answer within {limit_s:g} s") from None
     finally:
         watchdog.cancel()
