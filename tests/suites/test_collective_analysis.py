@@ -379,3 +379,9 @@ def test_a_link_is_told_of_by_calls_back_to_back_alone():
         records.append(record)
     [(_, [series])] = link_tables.groups_of(tabulate_records(records))
     assert series.times_s == pytest.approx([1e-3, 4e-3, 16e-3, 64e-3])
+
+
+def test_sizes_in_two_tight_clusters_get_one_line():
+    sizes = [1.0, *(1e9 + index for index in range(100))]
+    found = fit(sizes, [1e-5 + 1e-9 * size for size in sizes])
+    assert len(found.lines) == 1

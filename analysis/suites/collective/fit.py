@@ -75,7 +75,9 @@ def fit(sizes: Sequence[float], times_s: Sequence[float]) -> Fit:
     kept_time = [time[place] for place in kept]
     cuts = range(FEWEST, len(kept) - FEWEST + 1)
     pairs = [split_at(kept_size, kept_time, cut) for cut in cuts]
-    two = min(pairs, key=lambda pair: unexplained(pair, kept_size, kept_time), default=one)
+    if not pairs:
+        return one
+    two = min(pairs, key=lambda pair: unexplained(pair, kept_size, kept_time))
     if len(kept) < len(size):
         two = split_at(size, time, size.index(two.lines[-1].low_bytes))
     if unexplained(one, size, time) > PAYS * unexplained(two, size, time) + EXACT:
