@@ -84,8 +84,10 @@ def test_a_preempted_job_is_queued_again_and_goes_on_where_it_was(cli):
     assert wait_until(lambda: statuses(cli) == ["ok", "preempted"])
     assert cli.records()[1]["error"]["message"] == "preempted by Slurm"
     (cli.folder / "outputs" / "latest" / "1" / "rank_1.log").unlink()
-    update = ["scontrol", "update", f"JobId={job_of(cli)}", "StartTime=now"]  # Slurm holds what it requeues for 2 min
-    assert wait_until(lambda: bool(subprocess.run(update, capture_output=True, check=False)) and begun(cli, 1))
+    # Slurm holds what it requeues for 2 min; a node refuses a job in the second in which it was killed there.
+    update = ["scontrol", "update", f"JobId={job_of(cli)}", "StartTime=now+3"]
+    assert wait_until(lambda: subprocess.run(update, capture_output=True, check=False).returncode == 0)
+    assert wait_until(lambda: begun(cli, 1))
     assert statuses(cli) == ["ok", "running"]
     assert cli.records()[0]["finished_at"] == first
     scancel(job_of(cli))
