@@ -6,7 +6,7 @@ import pytest
 
 from tests.support.cli import ROOT
 
-PAGES = [path for path in sorted(ROOT.rglob("*.md")) if not {".venv", "outputs"} & set(path.parts)]
+PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
 FILE = re.compile(r"(?<![\w/.-])((?:benchkit|launch|analysis|tests|conf|hydra_plugins)/[a-z0-9_/]+\.(?:py|yaml|txt))")
 TEST = re.compile(r"(tests/[\w/]+\.py)::(\w+)")
 TO_BE_MADE = {"benchkit/suites/broadcast/suite.py", "conf/suite/broadcast.yaml"}
