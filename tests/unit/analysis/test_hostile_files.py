@@ -4,6 +4,7 @@ import gzip
 import json
 import os
 import shutil
+from pathlib import Path
 
 import pandas as pd
 import pytest
@@ -13,6 +14,7 @@ from analysis.records.harvest import harvest
 from analysis.report import size_plots, style
 from analysis.report.report import file_name
 from analysis.suites.collective import table as link
+from benchkit.record import by_number
 
 from tests.support.records import grid, make_record, make_rich_record, write_all
 
@@ -91,6 +93,7 @@ def test_a_pipe_given_by_its_name_is_not_waited_for(tmp_path, capsys):
 def test_folders_named_by_no_decimal_are_sorted(tmp_path):
     write_all(tmp_path / "²", [make_record()])
     assert len(harvest([tmp_path]).rows) == 1
+    assert by_number(Path("²")) == [(-1, "²")]
 
 
 def test_a_folder_whose_name_is_no_text_is_reported(tmp_path, capsys):
