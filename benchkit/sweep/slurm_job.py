@@ -78,7 +78,7 @@ class Job:
         try:
             agents, open_points = self.join()
             enter(agents)
-            report = Progress(len(open_points)).report
+            report = Progress().report
             with agents.stopping_together():
                 for point in open_points:
                     run_and_report(point, report)
