@@ -8,6 +8,7 @@ import os
 import sys
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
 from analysis.baseline import Baseline, BaselineError
@@ -17,6 +18,9 @@ from analysis.report.attempts import or_left_out
 from analysis.report.report import write_report
 from analysis.speedup import speedups, unpaired
 from analysis.table import as_text, combine
+from analysis.text import complain
+
+warn = partial(complain, "analysis")
 
 SUBCOMMANDS: dict[str, Callable[[list[str]], int]] = {
     "import": import_results.main,
@@ -65,11 +69,6 @@ def main(arguments: list[str] | None = None) -> int:
     text = or_left_out("table on screen", lambda: as_text(table)) or ""
     lines = [text, "", *(printable(f"wrote {path}") for path in written)]
     return printed(lambda: print("\n".join(lines)) or 0)
-
-
-def warn(message: object) -> None:
-    """Print a message on stderr, with the name of the program."""
-    print(f"analysis: {message}", file=sys.stderr)
 
 
 def output_folder(options: argparse.Namespace) -> Path:

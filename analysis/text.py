@@ -1,5 +1,6 @@
 """Formats values and tables as text."""
 
+import sys
 from collections.abc import Iterable
 from typing import Any
 
@@ -41,3 +42,8 @@ def format_settings(rows: pd.DataFrame, names: Iterable[str]) -> str:
 
 def digits(value: float) -> str:
     return f"{value:.4g}" if value < 1e4 else f"{value:.0f}"
+
+
+def complain(program: str, message: object) -> None:
+    """Prints a message on stderr, with the name of the program."""
+    print(f"{program}: {message}", file=sys.stderr)

@@ -1,9 +1,9 @@
 """`python -m analysis import` shows results of nccl-tests and OSU beside our own records."""
 
 import argparse
-import sys
 from collections.abc import Sequence
 from dataclasses import asdict, fields
+from functools import partial
 from pathlib import Path
 
 import pandas as pd
@@ -11,7 +11,9 @@ import pandas as pd
 from analysis.records.harvest import PATTERN, missing, one_line, require_regular
 from analysis.suites.collective import nccl_tests, osu
 from analysis.suites.collective.imported import RanksMissing, Reading, Row, recorded
-from analysis.text import render_table
+from analysis.text import complain, render_table
+
+warn = partial(complain, "analysis import")
 
 ORDER = ["collective", "payload_bytes", "world_size", "source", "file", "in_place"]
 """The order of the rows, with comparable rows next to each other."""
@@ -54,11 +56,6 @@ def main(arguments: list[str]) -> int:
         return 2
     print(as_text(table, "simple"), "", *(f"wrote {path}" for path in written), sep="\n")
     return 0
-
-
-def warn(message: object) -> None:
-    """Print a message on stderr, with the name of the command."""
-    print(f"analysis import: {message}", file=sys.stderr)
 
 
 def readings(place: Path, ranks: int | None) -> Reading:

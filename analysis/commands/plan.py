@@ -2,17 +2,19 @@
 
 import argparse
 import math
-import sys
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 
 import pandas as pd
 
 from analysis.records.harvest import one_line, require_regular
-from analysis.text import render_table
+from analysis.text import complain, render_table
 from benchkit.api import lut
 from benchkit.suites.ring_attention import balancing, splits
 from benchkit.suites.ring_attention.splits import CostModel, Split
+
+warn = partial(complain, "analysis plan")
 
 ALIGN = 32
 DTYPE = "float32"
@@ -27,12 +29,12 @@ def main(arguments: list[str]) -> int:
     """
     options = parser().parse_args(arguments)
     if problem := wrong(options):
-        print(f"analysis plan: {problem}", file=sys.stderr)
+        warn(problem)
         return 2
     try:
         lut_table = read_lut(options)
     except (ValueError, OSError, TypeError) as error:  # TypeError: a line with too few cells
-        print(f"analysis plan: --lut {options.lut}: {one_line(error)}", file=sys.stderr)
+        warn(f"--lut {options.lut}: {one_line(error)}")
         return 2
     cost = cost_of(options)
     performance = lut_table.performance if lut_table else None

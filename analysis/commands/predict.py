@@ -1,7 +1,7 @@
 """`python -m analysis predict DIR... --world-size N,N` predicts collectives on more ranks."""
 
 import argparse
-import sys
+from functools import partial
 from pathlib import Path
 
 import pandas as pd
@@ -10,7 +10,9 @@ from analysis.commands.predictions import models_of, remarks, rows_of
 from analysis.records.harvest import harvest, missing
 from analysis.suites.collective.table import Series, groups_of
 from analysis.table import combine
-from analysis.text import render_table
+from analysis.text import complain, render_table
+
+warn = partial(complain, "analysis predict")
 
 NOTE = (
     "Predicted, not measured, of calls back to back: latency and time per byte of one message, as\n"
@@ -53,11 +55,6 @@ def main(arguments: list[str]) -> int:
     for suffix, series in groups:
         print_predictions(suffix.lstrip("_"), series, options.world_size)
     return 0
-
-
-def warn(message: str) -> None:
-    """Print a message on stderr, with the name of the command."""
-    print(f"analysis predict: {message}", file=sys.stderr)
 
 
 def print_predictions(title: str, series: list[Series], world_sizes: list[int]) -> None:

@@ -1,8 +1,8 @@
 """`python -m analysis profile DIR...` shows traces of `profile=true` per case, rank and step."""
 
 import argparse
-import sys
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,9 @@ from analysis.commands import traces
 from analysis.commands.traces import DEVICE, HOST, Event, Trace
 from analysis.records.harvest import Harvest, missing, one_line, require_regular
 from analysis.records.per_rank import WAITING
-from analysis.text import render_table
+from analysis.text import complain, render_table
+
+warn = partial(complain, "analysis profile")
 
 PATTERN = "*trace*rank*.json*"
 KERNELS = ("kernel", "gpu_memcpy", "gpu_memset")
@@ -54,11 +56,6 @@ def main(arguments: list[str]) -> int:
     for title, table in top_kernels(found, options.top_n):
         print(title, render_table(table, "simple"), sep="\n", end="\n\n")
     return 0
-
-
-def warn(message: str) -> None:
-    """Print a message on stderr, with the name of the command."""
-    print(f"analysis profile: {message}", file=sys.stderr)
 
 
 def trace_files(places: list[Path]) -> Iterator[Path]:

@@ -1,8 +1,9 @@
 """Makes parts of a report, each of which may fail without affecting the others."""
 
-import sys
 from collections.abc import Callable
 from typing import Protocol, TypeVar
+
+from analysis.text import complain
 
 Made = TypeVar("Made")
 
@@ -35,5 +36,5 @@ def or_left_out(what: str, make: Callable[[], Made]) -> Made | None:
         raise
     except Exception as error:
         lines = str(error).splitlines() or [""]
-        print(f"analysis: left out {what}: {type(error).__name__}: {lines[0]}", file=sys.stderr)
+        complain("analysis", f"left out {what}: {type(error).__name__}: {lines[0]}")
         return None
