@@ -81,9 +81,9 @@ class Measurement:
             self.regions_s = {name: [[] for _ in samples] for name in regions}
         self.blocks.append(len(samples[0]))
         first_starts = [min(iteration) for iteration in zip(*starts, strict=True)]
-        for rank, durations in enumerate(samples):
+        for rank, (durations, began) in enumerate(zip(samples, starts, strict=True)):
             self.samples_s[rank] += durations
-            pairs = zip(starts[rank], first_starts, strict=True)
+            pairs = zip(began, first_starts, strict=True)
             self.start_offsets_s[rank] += [start - first for start, first in pairs]
             for name, spent in regions.items():
                 self.regions_s[name][rank] += spent[rank]
