@@ -1,29 +1,38 @@
 """Compares cases of one job round by round: speedup and overlap from medians of their blocks."""
 
+from collections.abc import Sequence
+from typing import Protocol
+
 import numpy as np
 
 from benchkit.statistics.intervals import FEWEST_ROUNDS, Array, series_interval
-from benchkit.statistics.summary import CaseRecord, slowest_rank
+from benchkit.statistics.summary import slowest_rank
 
 Estimate = tuple[float, float | None, float | None]
 """A value and its 95 % interval, which is None where there are too few independent rounds."""
 
 
-def round_medians(case: CaseRecord) -> Array:
+class Timed(Protocol):
+    """A case with its samples [rank][iteration] in seconds, and the lengths of its blocks."""
+
+    @property
+    def samples_s(self) -> Sequence[Sequence[float]]: ...
+
+    @property
+    def blocks(self) -> Sequence[int]: ...
+
+
+def round_medians(case: Timed) -> Array:
     """Returns the median of each block in seconds: [block]; cases of a job take turns in blocks."""
-    times = slowest_rank(case["samples_s"])
-    lengths = case.get("blocks")
-    if not lengths:  # a record of version 1
-        length = case["block_iterations"]
-        lengths = [length] * (len(times) // length)
-    ends = np.cumsum(lengths, dtype=int)
+    times = slowest_rank(case.samples_s)
+    ends = np.cumsum(case.blocks, dtype=int)
     if len(ends) == 0:
         return np.array([])
     blocks = np.split(times[: ends[-1]], ends[:-1])
     return np.array([np.median(block) for block in blocks])
 
 
-def paired_speedup(baseline: CaseRecord, case: CaseRecord) -> Estimate:
+def paired_speedup(baseline: Timed, case: Timed) -> Estimate:
     """Returns how many times faster a case is than the baseline, another case of its job.
 
     It is the median over rounds of the ratio of both block medians. Cases are timed in turns, so a
@@ -33,7 +42,7 @@ def paired_speedup(baseline: CaseRecord, case: CaseRecord) -> Estimate:
     return estimated(reference / own)
 
 
-def paired_overlap(compute: CaseRecord, communicate: CaseRecord, case: CaseRecord) -> Estimate:
+def paired_overlap(compute: Timed, communicate: Timed, case: Timed) -> Estimate:
     """Returns the share of the shorter component that is hidden behind the other.
 
     It is the median over rounds of (T_comp + T_comm - T) / min(T_comp, T_comm): 1 where the shorter
@@ -51,7 +60,7 @@ def paired_overlap(compute: CaseRecord, communicate: CaseRecord, case: CaseRecor
     return estimated((computing + communicating - both) / shorter)
 
 
-def aligned(*cases: CaseRecord) -> list[Array]:
+def aligned(*cases: Timed) -> list[Array]:
     """Returns the block medians of each case in the rounds that all cases took part in: [round]."""
     medians_by_case = [round_medians(case) for case in cases]
     rounds = min(map(len, medians_by_case))

@@ -1,6 +1,5 @@
 """Computes the reported figures from raw samples by pure functions of arrays; times in seconds."""
 
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -8,8 +7,6 @@ import numpy as np
 from benchkit.statistics.estimators import LAST_ARRIVAL, SLOWEST_RANK
 from benchkit.statistics.intervals import Array, correlation_length, series_interval
 
-CaseRecord = Mapping[str, Any]
-"""A case as the record stores it, see docs/record.md."""
 Summary = dict[str, float | int | None]
 """Figures of a case by name, in the unit that ends the name; None where a figure does not exist."""
 ARRIVAL_FIGURES = ("start_skew_s", "makespan_s", "straggler_rank", "straggler_share")
@@ -89,38 +86,36 @@ def summarize(samples: Any, start_offsets: Any, estimator: str = SLOWEST_RANK) -
     }
 
 
-def algorithm_bandwidth(case: CaseRecord, summary: Mapping[str, Any]) -> float | None:
-    """Returns the payload over the median time in GB/s (10^9 bytes); None on one rank.
-
-    It is never a mean of rates.
-    """
-    if not case.get("payload_bytes") or case.get("bus_factor") is None or not summary["median_s"]:
-        return None
-    return float(case["payload_bytes"] / summary["median_s"] / 1e9)
-
-
-def computing_rate(
-    case: CaseRecord, summary: Mapping[str, Any], what: str = "useful_flops"
+def algorithm_bandwidth(
+    payload_bytes: int | None, bus_factor: float | None, median_s: float | None
 ) -> float | None:
-    """Returns the rate of work at the median time in TFLOP/s (10^12 floating-point operations).
+    """Returns the payload over the median time in GB/s (10^9 bytes); it is never a mean of rates.
 
     Args:
-        case: the case as the record stores it.
-        summary: its figures, of which `median_s` counts.
-        what: useful_flops or executed_flops; the rate is None where the case counts none.
+        payload_bytes: message size S of nccl-tests; None where there is no message.
+        bus_factor: ratio of bus bandwidth to algorithm bandwidth; None on one rank, which has
+            neither.
+        median_s: of an iteration, in seconds.
     """
-    if not case.get(what) or not summary["median_s"]:
+    if not payload_bytes or bus_factor is None or not median_s:
         return None
-    return float(case[what] / summary["median_s"] / 1e12)
+    return payload_bytes / median_s / 1e9
 
 
-def bus_bandwidth(case: CaseRecord, summary: Mapping[str, Any]) -> float | None:
+def bus_bandwidth(
+    payload_bytes: int | None, bus_factor: float | None, median_s: float | None
+) -> float | None:
     """Returns the algorithm bandwidth times the collective's factor in GB/s; None on one rank.
 
-    This is the convention of nccl-tests.
+    This is the convention of nccl-tests; the arguments are those of `algorithm_bandwidth`.
     """
-    algbw = algorithm_bandwidth(case, summary)
-    return None if algbw is None else algbw * float(case["bus_factor"])
+    algbw = algorithm_bandwidth(payload_bytes, bus_factor, median_s)
+    return None if algbw is None or bus_factor is None else algbw * bus_factor
+
+
+def computing_rate(flops: float | None, median_s: float | None) -> float | None:
+    """Returns floating-point operations over the median time in TFLOP/s (10^12 operations)."""
+    return flops / median_s / 1e12 if flops and median_s else None
 
 
 def arrival_summary(samples: Array, start_offsets: Any) -> Summary:

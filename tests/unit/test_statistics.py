@@ -15,29 +15,30 @@ from benchkit.statistics.summary import (
     summarize,
 )
 
+from tests.support.records import as_case
 
-def test_the_slowest_rank_of_each_iteration_counts():
+
+def test_slowest_rank_sets_iteration_time():
     assert slowest_rank([[1, 5, 2], [3, 4, 6]]).tolist() == [3, 5, 6]
 
 
-def test_rounds_are_the_blocks_in_which_cases_take_turns():
-    samples = {"samples_s": [[1.0, 2, 3, 10, 20, 30, 99], [0.0] * 7]}
-    assert round_medians({**samples, "blocks": [3, 3, 1]}).tolist() == [2, 20, 99]
-    assert round_medians({**samples, "block_iterations": 3}).tolist() == [2, 20]  # a record of before
+def test_rounds_follow_blocks():
+    samples = [[1.0, 2, 3, 10, 20, 30, 99], [0.0] * 7]
+    assert round_medians(as_case(samples_s=samples, blocks=[3, 3, 1])).tolist() == [2, 20, 99]
 
 
 @pytest.mark.parametrize(
     ("n", "ranks"),
     [(5, None), (6, (1, 6)), (8, (1, 8)), (9, (2, 8)), (10, (2, 9)), (20, (6, 15)), (25, (8, 18)), (100, (40, 61))],
 )
-def test_the_interval_takes_the_order_statistics_of_the_published_tables(n, ranks):
+def test_median_interval_matches_published_tables(n, ranks):
     """Ranks as in Conover's and Hahn & Meeker's tables for a 95 % interval of the median."""
     values = np.arange(1.0, n + 1)
     np.random.default_rng(0).shuffle(values)
     assert median_interval(values) == ranks
 
 
-def test_the_interval_covers_the_median_as_often_as_it_says():
+def test_median_interval_has_stated_coverage():
     generator = np.random.default_rng(1)
     covered = 0
     for _ in range(2000):
@@ -46,20 +47,20 @@ def test_the_interval_covers_the_median_as_often_as_it_says():
     assert 0.95 <= covered / 2000 <= 0.98  # order statistics of 15 cover 96.5 %
 
 
-def test_relative_half_width():
+def test_relative_half_width_divides_by_median():
     assert relative_half_width((0.9, 1.1), 1.0) == pytest.approx(0.1)
     assert relative_half_width(None, 1.0) is None
     assert relative_half_width((0.0, 0.0), 0.0) is None
 
 
-def test_ends_together_have_no_straggler():
+def test_tied_ends_have_no_straggler():
     tied = summarize([[1.0] * 6, [1.0] * 6], [[0.0] * 6, [0.0] * 6])
     assert (tied["straggler_rank"], tied["straggler_share"]) == (None, None)
     once = summarize([[1.0] * 6, [1.0] * 5 + [2.0]], [[0.0] * 6, [0.0] * 6])
     assert (once["straggler_rank"], once["straggler_share"]) == (1, pytest.approx(1 / 6))
 
 
-def test_a_summary_by_hand():
+def test_summary_matches_hand_calculation():
     samples = [[1.0, 1.0, 1.0, 1.0], [2.0, 4.0, 1.0, 3.0]]
     offsets = [[0.0, 0.5, 0.0, 0.0], [0.5, 0.0, 0.5, 0.5]]
     summary = summarize(samples, offsets)
@@ -75,7 +76,7 @@ def test_a_summary_by_hand():
     assert (summary["straggler_rank"], summary["straggler_share"]) == (1, 1.0)
 
 
-def test_without_a_common_clock_there_is_no_skew():
+def test_summary_without_clock_has_no_skew():
     summary = summarize([[1.0] * 6], None)
     assert summary["start_skew_s"] is None
     assert (summary["median_s"], summary["rel_ci"]) == (1.0, None)
@@ -85,7 +86,7 @@ def test_one_rank_has_no_straggler():
     assert summarize([[1.0, 2.0]], [[0.0, 0.0]])["straggler_rank"] is None
 
 
-def test_arrivals_by_hand():
+def test_arrival_summary_matches_hand_calculation():
     """Iteration 1: starts 0 and 2, ends 5 and 4. Iteration 2: starts 1 and 0, ends 2 and 6. Iteration 3: alike."""
     starts, samples = [[0.0, 1.0, 0.0], [2.0, 0.0, 0.0]], np.array([[5.0, 1.0, 3.0], [2.0, 6.0, 3.0]])
     found = arrival_summary(samples, starts)
@@ -94,7 +95,7 @@ def test_arrivals_by_hand():
     assert found["straggler_share"] == pytest.approx(1 / 3)
 
 
-def test_two_samples_have_a_standard_deviation_and_one_has_none():
+def test_std_needs_two_samples():
     assert summarize([[1.0, 3.0]], None)["std_s"] == pytest.approx(2**0.5)
     assert summarize([[1.0]], None)["std_s"] is None
 
@@ -108,7 +109,7 @@ def autoregressive(rho: float, size: int, generator) -> np.ndarray:
 
 
 @pytest.mark.parametrize("rho", [0.0, 0.5, 0.9])
-def test_an_interval_holds_however_long_neighbours_resemble_each_other(rho):
+def test_series_interval_handles_correlation(rho):
     """Blocks of five warm-up samples' length covered 77 % at rho = 0.9 and 700 samples."""
     generator, covered = np.random.default_rng(3), 0
     for _ in range(200):
@@ -117,7 +118,7 @@ def test_an_interval_holds_however_long_neighbours_resemble_each_other(rho):
     assert covered / 200 >= 0.94
 
 
-def test_a_series_that_tells_too_little_has_no_interval():
+def test_uninformative_series_has_no_interval():
     generator = np.random.default_rng(4)
     assert series_interval(generator.lognormal(size=399)) is None  # too few
     assert series_interval(np.repeat(generator.lognormal(size=10), 50)) is None  # worth ten
@@ -125,7 +126,7 @@ def test_a_series_that_tells_too_little_has_no_interval():
     assert series_interval(np.ones(400)) == (1.0, 1.0)
 
 
-def test_the_median_lies_in_its_own_interval():
+def test_interval_contains_median():
     """In two modes that last, the interval of block medians left out the median in 16 % of runs."""
     generator = np.random.default_rng(5)
     for _ in range(50):
@@ -135,18 +136,18 @@ def test_the_median_lies_in_its_own_interval():
         assert found is None or found[0] <= np.median(times) <= found[1]
 
 
-def test_a_correlation_length_is_that_of_the_process():
+def test_correlation_length_matches_process():
     generator = np.random.default_rng(6)
     assert correlation_length(generator.standard_normal(5000)) == pytest.approx(1.0, abs=0.15)
     assert correlation_length(autoregressive(0.5, 20000, generator)) == pytest.approx(3.0, rel=0.15)
 
 
 def case(medians):
-    return {"samples_s": [list(medians)], "blocks": [1] * len(medians)}
+    return as_case(samples_s=[list(medians)], blocks=[1] * len(medians))
 
 
 @pytest.mark.parametrize("rho", [0.0, 0.9])
-def test_identical_code_is_seldom_called_faster(rho):
+def test_identical_code_rarely_gets_speedup(rho):
     generator, alarms = np.random.default_rng(7), 0
     for _ in range(150):
         _, low, high = paired_speedup(*(case(autoregressive(rho, 300, generator)) for _ in range(2)))
@@ -154,12 +155,12 @@ def test_identical_code_is_seldom_called_faster(rho):
     assert alarms / 150 <= 0.07
 
 
-def test_a_speedup_of_few_rounds_has_no_interval():
+def test_speedup_of_few_rounds_has_no_interval():
     even, odd = case([2.0] * (FEWEST_ROUNDS - 1)), case([1.0] * (FEWEST_ROUNDS - 1))
     assert paired_speedup(even, odd) == (2.0, None, None)
 
 
-def test_the_shorter_part_is_one_and_the_same_in_all_rounds():
+def test_overlap_fixes_shorter_part_over_rounds():
     """The smaller of two noisy times in each round gave 1.063 for a true overlap of 1."""
     generator = np.random.default_rng(8)
     found = [paired_overlap(*(case(generator.lognormal(sigma=0.1, size=300)) for _ in range(3))) for _ in range(60)]
@@ -167,7 +168,7 @@ def test_the_shorter_part_is_one_and_the_same_in_all_rounds():
     assert sum(low <= 1.0 <= high for _, low, high in found) >= 54
 
 
-def test_latency_is_from_the_last_start_to_the_last_end():
+def test_latency_spans_last_start_to_last_end():
     samples, starts = [[5.0, 1.0], [2.0, 6.0]], [[0.0, 1.0], [2.0, 0.0]]
     assert iteration_times(samples, starts, "last_arrival_to_last_exit").tolist() == [3.0, 5.0]
     assert iteration_times(samples, None, "last_arrival_to_last_exit").tolist() == [5.0, 6.0]

@@ -1,0 +1,73 @@
+"""Looks that are declared before, and what they do to the error rate."""
+
+import math
+from statistics import NormalDist
+
+import numpy as np
+import pytest
+from benchkit.statistics.compare.looks import LEVELS, Plan, auto_plan, fixed_plan
+from benchkit.statistics.compare.verdicts import FASTER, SAME, SLOWER, UNCLEAR, judge
+
+
+@pytest.mark.parametrize(
+    ("max_pairs", "looks"),
+    [
+        (6, (6,)),
+        (19, (19,)),
+        (20, (10, 20)),
+        (25, (12, 25)),
+        (30, (10, 20, 30)),
+        (50, (10, 20, 30, 40, 50)),
+        (200, (40, 80, 120, 160, 200)),
+    ],
+)
+def test_looks_are_equally_spaced(max_pairs, looks):
+    plan = auto_plan(max_pairs)
+    assert (plan.looks, plan.level) == (looks, LEVELS[len(looks) - 1])
+
+
+def test_levels_match_pocock_table():
+    """The constants of Jennison and Turnbull, table 2.1."""
+    for level, constant in zip(LEVELS, (1.960, 2.178, 2.289, 2.361, 2.413), strict=True):
+        assert 2 * NormalDist().cdf(-constant) == pytest.approx(level, abs=1e-4)
+
+
+def test_comparison_stops_at_answered_look():
+    plan = auto_plan(20)
+    assert plan.goes_on(0, [])
+    assert plan.goes_on(7, [SAME])  # not a look
+    assert plan.goes_on(10, [SAME, UNCLEAR])
+    assert not plan.goes_on(10, [SAME, FASTER, SLOWER])
+    assert not plan.goes_on(20, [UNCLEAR])
+
+
+def test_fixed_plan_has_one_look():
+    plan = fixed_plan(20)
+    assert plan == Plan((20,), 0.05)
+    assert plan.goes_on(19, [SAME])
+    assert not plan.goes_on(20, [UNCLEAR])
+
+
+def words_of(plan, logs, fail_on):
+    """The word at the end of a comparison, and its pairs."""
+    for look in plan.looks:
+        [verdict] = judge([logs[:look]], [None], fail_on=fail_on, level=plan.level)
+        if not plan.goes_on(look, [verdict.word]):
+            return verdict.word, look
+    raise AssertionError("the last look ends it")
+
+
+@pytest.mark.parametrize("max_pairs", [20, 50])
+def test_looks_keep_error_rate(max_pairs):
+    """Looks at 0.05 each are wrong in 8 and 14 %."""
+    generator, plan = np.random.default_rng(11), auto_plan(max_pairs)
+    found = [words_of(plan, generator.normal(0, 0.1, max_pairs), 0.0)[0] for _ in range(800)]
+    assert 0.01 < 1 - found.count(UNCLEAR) / 800 < 0.065
+    found = [words_of(plan, generator.normal(math.log(1.05), 0.05, max_pairs), 0.05)[0] for _ in range(800)]
+    assert found.count(SAME) / 800 < 0.035
+
+
+def test_large_change_is_found_early():
+    generator, plan = np.random.default_rng(12), auto_plan(50)
+    found = [words_of(plan, generator.normal(math.log(1.5), 0.1, 50), 0.05) for _ in range(50)]
+    assert set(found) == {(SLOWER, 10)}
