@@ -5,11 +5,13 @@ BIN := $(VENV)/bin
 READY := $(VENV)/ready
 
 TESTS ?= tests
+SELECT ?=
+FLOOR ?= 0
 PACKAGES := benchkit benchkit/suites launch analysis hydra_plugins
 QUICK := -m 'not slow and not cluster'
 PARALLEL := -n auto --dist loadgroup
 
-.PHONY: help demo test test-all coverage mutants lint check perf wheel clean
+.PHONY: help demo test test-all coverage coverage-quick mutants lint check perf wheel clean
 
 help: ## this list
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 16
@@ -24,12 +26,16 @@ test: $(READY) ## all tests that need neither root, nor Debian packages, nor man
 test-all: $(READY) ## all tests: also slow ones, and those of launchers, Slurm and namespaces
 	$(BIN)/python -m pytest $(PARALLEL)
 
-coverage: $(READY) ## share of statements that the tests run, per package (TESTS="..." chooses tests)
-	COVERAGE_FILE=$(CURDIR)/.coverage $(BIN)/python -m pytest $(PARALLEL) --cov --cov-report= $(TESTS)
+coverage: $(READY) ## share of statements that the tests run, per package (TESTS="..." chooses tests, FLOOR=95 fails below)
+	COVERAGE_FILE=$(CURDIR)/.coverage $(BIN)/python -m pytest $(PARALLEL) $(SELECT) --cov --cov-report= $(TESTS)
 	@for package in $(PACKAGES); do \
 	    printf '%-20s %s %%\n' $$package $$($(BIN)/coverage report --format=total --include="$$package/*"); \
 	done
 	@printf '%-20s %s %%\n' all $$($(BIN)/coverage report --format=total --include="benchkit/*,launch/*,analysis/*,hydra_plugins/*")
+	@$(BIN)/coverage report --include="benchkit/*,launch/*,analysis/*,hydra_plugins/*" --fail-under=$(FLOOR) >/dev/null
+
+coverage-quick: ## coverage of the tests of `make test`, which may not fall below 90 %
+	$(MAKE) coverage SELECT="$(QUICK)" FLOOR=90
 
 mutants: $(READY) ## changes to the pure modules that no test sees
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[mutants]'

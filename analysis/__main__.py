@@ -12,8 +12,9 @@ from functools import partial
 from pathlib import Path
 
 from analysis.baseline import Baseline, BaselineError
-from analysis.commands import import_results, plan, predict, profile
+from analysis.commands import compare, import_results, plan, predict, profile
 from analysis.records.harvest import harvest, missing, printable
+from analysis.repetitions import over_repetitions
 from analysis.report.attempts import or_left_out
 from analysis.report.report import write_report
 from analysis.speedup import speedups, unpaired
@@ -23,6 +24,7 @@ from analysis.text import complain
 warn = partial(complain, "analysis")
 
 SUBCOMMANDS: dict[str, Callable[[list[str]], int]] = {
+    "compare": compare.main,
     "import": import_results.main,
     "plan": plan.main,
     "predict": predict.main,
@@ -66,7 +68,7 @@ def main(arguments: list[str] | None = None) -> int:
     except (BaselineError, OSError) as error:
         warn(error)
         return 2
-    text = or_left_out("table on screen", lambda: as_text(table)) or ""
+    text = or_left_out("table on screen", lambda: as_text(over_repetitions(table))) or ""
     lines = [text, "", *(printable(f"wrote {path}") for path in written)]
     return printed(lambda: print("\n".join(lines)) or 0)
 
@@ -91,7 +93,8 @@ def parser() -> argparse.ArgumentParser:
     result = argparse.ArgumentParser(
         prog="python -m analysis",
         description="Tables, plots and text of all records below any number of folders.",
-        epilog="Also `python -m analysis import --help`: results of nccl-tests and OSU beside "
+        epilog="Also `python -m analysis compare --help`: two folders of records, point by point; "
+        "`python -m analysis import --help`: results of nccl-tests and OSU beside "
         "ours; `python -m analysis plan --help`: a sequence split over ranks of unequal speed, on "
         "paper; `python -m analysis profile --help`: what the traces of profile=true say; "
         "`python -m analysis predict --help`: collectives on more ranks.",

@@ -4,7 +4,7 @@ Each group has a suffix for the name of its file. The suffix is "" where there i
 """
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
 import pandas as pd
 
@@ -42,24 +42,3 @@ def by_mechanism(rows: pd.DataFrame, *without: str) -> Iterator[tuple[str, pd.Da
             continue
         for name in mechanisms:
             yield f"{suffix}_slowed_by-{name}", group[slowed_by.isna() | (slowed_by == name)]
-
-
-def by_fewest_ranks(
-    groups: Iterable[tuple[str, pd.DataFrame]],
-) -> Iterator[tuple[str, pd.DataFrame]]:
-    """Add `base_ranks` to rows, the fewest ranks of their workload and scope in their job.
-
-    Speedups are over those ranks. Jobs of a workload that differ in them are therefore separated
-    into groups of their own, each with a further suffix. Jobs that failed as a whole have no known
-    ranks and belong to each group.
-    """
-    job = ["run", "point_id", "started_at", "workload", "scope"]
-    for suffix, rows in groups:
-        rows = rows.assign(base_ranks=rows.groupby(job, dropna=False)["ranks"].transform("min"))
-        base_ranks = rows["base_ranks"]
-        if rows.groupby("workload")["base_ranks"].nunique().max() < 2:
-            yield suffix, rows
-            continue
-        for number in sorted(base_ranks.dropna().unique()):
-            name = f"{suffix}_base_ranks-{number:g}"
-            yield name, rows[base_ranks.isna() | (base_ranks == number)]

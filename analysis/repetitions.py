@@ -1,7 +1,8 @@
 """Merges points that were measured several times into one row each.
 
-The unit is the run: one sweep of fresh processes. Samples of several runs are never pooled, because
-runs of identical code differ by more than the interval within any one of them.
+The unit is the run: a sweep, or one repetition within a sweep of `repeat=5`, in fresh processes.
+Samples of several runs are never pooled, because runs of identical code differ by more than the
+interval within any one of them.
 """
 
 import math
@@ -18,7 +19,7 @@ INTERVALS = {
     "median_s": ("ci_low_s", "ci_high_s", "range_low_s", "range_high_s"),
     **{
         name: (f"{name}_low", f"{name}_high", f"{name}_range_low", f"{name}_range_high")
-        for name in ("paired_speedup", "overlap", "speedup")
+        for name in ("paired_speedup", "overlap", "speedup", "turns_ratio")
     },
 }
 """Figures with the two ends of their interval, and the two ends of their range over runs."""
@@ -31,6 +32,8 @@ they are never a median of rates."""
 SPREADS = frozenset(("rel_ci", *(name for names in INTERVALS.values() for name in names)))
 """Columns that over several runs are computed from all of them, or are empty. The value of the
 latest run alone is never shown."""
+REPETITION = r"#\d+$"
+"""Ends the names of later repetitions of a sweep (`analysis.records.harvest.run_of`)."""
 NO_FIGURES = ("straggler_rank", "num_runs", "num_points")
 
 
@@ -54,7 +57,7 @@ def over_runs(rows: pd.DataFrame, *columns: str) -> pd.DataFrame:
     """
     rows = with_run_columns(rows).sort_values("started_at", kind="stable")
     if not rows.duplicated(list(columns)).any():
-        return rows
+        return rows.copy()  # one piece of memory: pandas warns of columns added to many pieces
     point = rows.groupby(list(columns), dropna=False, sort=False).ngroup()
     measured = rows["status"] == "ok"
     latest_failure = ~measured.groupby(point).transform("any") & ~point.duplicated(keep="last")
@@ -70,6 +73,26 @@ def over_runs(rows: pd.DataFrame, *columns: str) -> pd.DataFrame:
     latest_point = point[latest.index]
     result = with_figures(latest, latest_point, merged)
     return result.iloc[latest_point.argsort(kind="stable")].copy()
+
+
+def over_repetitions(table: pd.DataFrame) -> pd.DataFrame:
+    """Merge the repetitions of a point within each sweep into one row, for tables.
+
+    Returns:
+        The table, in its order. Where sweeps have repetitions, with the columns `within_share`
+        (`rel_ci` within a run, at the median of the runs) and `between_share` (half the range of
+        the medians of all runs, as a share of their median).
+    """
+    sweeps = table["run"].astype("string").str.replace(REPETITION, "", regex=True)
+    if sweeps.equals(table["run"].astype("string")):
+        return table
+    columns = [*identity_columns(table), "sweep"]
+    named = table.assign(sweep=sweeps, within_share=table["rel_ci"])
+    rows = over_runs(named, *columns)
+    between = (rows["range_high_s"] - rows["range_low_s"]) / 2 / rows["median_s"]
+    place = named.groupby(columns, dropna=False, sort=False).ngroup()[rows.index]
+    found = rows.assign(run=rows["sweep"], between_share=between).drop(columns="sweep")
+    return found.iloc[place.argsort(kind="stable")].copy()
 
 
 def range_columns(rows: pd.DataFrame) -> list[str]:

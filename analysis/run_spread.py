@@ -10,8 +10,9 @@ from analysis.repetitions import FEWEST_RUNS, INTERVALS
 WITHIN = "within the run"
 ONE_RUN = (
     "Each figure is of one run; how much it varies from run to run is not known "
-    "(repeat the sweep, and give analysis all folders)."
+    "(measure with repeat=5, or give analysis the folders of several sweeps)."
 )
+NO_FLOOR = "no noise floor{share}: run `python -m benchkit selftest`{hint}"
 BELOW = f" Below {FEWEST_RUNS} runs there is no interval between runs, only their range."
 
 
@@ -47,7 +48,7 @@ def counted(numbers: pd.Series) -> str:
     return str(least) if least == most else f"{least} to {most}"
 
 
-def told_of_runs(rows: pd.DataFrame, name: Callable[[Any], str] | None = None) -> Iterator[str]:
+def describe_runs(rows: pd.DataFrame, name: Callable[[Any], str] | None = None) -> Iterator[str]:
     """Yield sentences on the spread between runs, or one that says it is not known.
 
     Args:
@@ -74,3 +75,18 @@ def told_of_runs(rows: pd.DataFrame, name: Callable[[Any], str] | None = None) -
         yield (
             "The other points are of one run each; how much they vary from run to run is not known."
         )
+
+
+def describe_floor(table: pd.DataFrame) -> str:
+    """Say how much identical runs differ on the machine of some rows; "" where none is measured."""
+    measured = table[table["status"] == "ok"]
+    known = measured["noise_floor"].dropna()
+    lines = []
+    if len(known) > 0:
+        floors = ", ".join(known.unique())
+        lines.append(f"noise floor of this machine: identical runs differ by {floors}")
+    if num_left := len(measured) - len(known):
+        share = f" for {num_left} of {len(measured)} rows" if len(known) else ""
+        hint = " (--ranks, --backend)" if len(known) else ""
+        lines.append(NO_FLOOR.format(share=share, hint=hint))
+    return "; ".join(lines)

@@ -23,7 +23,7 @@ import pandas as pd
 from analysis.baseline import Baseline, BaselineError, default_baseline
 from analysis.repetitions import FEWEST_RUNS, over_runs
 from analysis.run_spread import WITHIN
-from analysis.table import identity_columns, subjects
+from analysis.table import identity_columns
 
 TIMES = ["median_s", "ci_low_s", "ci_high_s"]
 ACROSS = "across runs"
@@ -106,24 +106,24 @@ def across_runs(
 def compared(
     table: pd.DataFrame, baseline: Baseline | None
 ) -> Iterator[tuple[str, Baseline, pd.DataFrame]]:
-    """Yield the speedups of each suite or collective, without the rows of the baseline itself.
+    """Yield the speedups of each title, without the rows of the baseline itself.
 
     Args:
         table: the combined table, or rows of it.
         baseline: marks the rows to compare with. By default each suite has its own.
 
     Yields:
-        The suite or collective, its baseline, and its rows; only where there are such rows.
+        The title, its baseline, and its rows; only where there are such rows.
     """
     measured = table[table["status"] == "ok"]
-    for subject, rows in measured.groupby(subjects(measured)):
+    for title, rows in measured.groupby("title"):
         chosen = baseline or default_baseline(rows)
         if not chosen.holds(rows).any():
             continue
         found = speedups(rows, chosen)
         found = found[~chosen.holds(found)]
         if not found.empty:
-            yield str(subject), chosen, found
+            yield str(title), chosen, found
 
 
 def unpaired(table: pd.DataFrame, baseline: Baseline) -> str:

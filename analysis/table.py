@@ -22,13 +22,17 @@ CONDITIONS = (
 )  # fmt: skip
 """Part of a row's identity, since medians differ by it, but shown only where rows differ in it."""
 PROVENANCE = (
-    "run", "load", "warning", "doubt", "bound", "unslowed", "contest", *DIMENSIONS,
+    "run", "load", "warning", "noise_floor", "identical_runs", "doubt", "is_component", "unslowed",
+    "contest", *DIMENSIONS,
     "measured_slowdown", "slowed_by", "calls", "estimator", "stopped_by", "converged", "steady",
     "disturbed", "clock", "start_clock", "start_uncertainty_s", "threads_per_rank",
     "cores_per_rank", "reason", "failed_rank", "point_id", "started_at", "total_s", "path",
+    "title",
 )  # fmt: skip
 
-NUMBERS = ("threads_per_rank", "cores_per_rank", "start_uncertainty_s", "failed_rank")
+NUMBERS = (
+    "threads_per_rank", "cores_per_rank", "start_uncertainty_s", "failed_rank", "identical_runs",
+)  # fmt: skip
 """The columns of PROVENANCE that are compared or printed as numbers."""
 
 
@@ -84,20 +88,15 @@ def is_repeated(table: pd.DataFrame) -> bool:
     return table["run"].nunique() > 1 and bool(table.duplicated(identity_columns(table)).any())
 
 
-def subjects(table: pd.DataFrame) -> pd.Series:
-    """Return what each row is about: the collective in the suite of collectives, else the suite."""
-    if "collective" not in table:
-        return table["suite"]
-    return table["collective"].where(table["suite"] == "collective", table["suite"])
-
-
 INTERVAL = "95 % interval [ms]"
-"""The interval of the median, within the run: "[0.9, 1.4]"."""
+"""The interval of the median, within the run or between several: "[0.9, 1.4]"."""
+SPREADS = {"within_share": "within a run [±%]", "between_share": "between runs [±%]"}
+"""Heads of what `analysis.repetitions.over_repetitions` adds."""
 PRINTED = (
-    "median_s", INTERVAL, "mean_s", "p25_s", "p95_s", "start_skew_s", "paired_speedup", "overlap",
-    "limit_share", "behind_best", "scaling_efficiency", "comm_share", "predicted_s",
-    "efficiency", "tokens_per_second", "mfu_full", "useful_tflop_per_s", "algbw_gb_per_s",
-    "busbw_gb_per_s",
+    "median_s", INTERVAL, *SPREADS, "mean_s", "p25_s", "p95_s", "start_skew_s", "paired_speedup",
+    "turns_ratio", "overlap", "limit_share", "regret", "scaling_efficiency", "comm_share",
+    "predicted_s", "efficiency", "tokens_per_second", "mfu_full", "useful_tflop_per_s",
+    "algbw_gb_per_s", "busbw_gb_per_s",
 )  # fmt: skip
 
 
@@ -110,14 +109,16 @@ def for_print(table: pd.DataFrame) -> pd.DataFrame:
     differing = [name for name in CONDITIONS if table[name].nunique(dropna=False) > 1]
     shown = pd.DataFrame()
     for name in [*SETTINGS, *own_columns(table), *differing, *PRINTED, "num_samples"]:
-        column = intervals(table) if name == INTERVAL else table[name]
-        if column.isna().all():
+        column = intervals(table) if name == INTERVAL else table.get(name)
+        if column is None or column.isna().all():
             continue
         if name == "data_size":
             shown[name] = column.map(lambda size: named("data_size", size), na_action="ignore")
         elif name in metrics:
             metric = metrics[name]
             shown[head_of(metric)] = pd.to_numeric(column) * metric.scale
+        elif name in SPREADS:
+            shown[SPREADS[name]] = 100 * column
         else:
             shown[name] = column
     if is_repeated(table):

@@ -18,7 +18,7 @@ def readable(num_bytes: float) -> str:
 
 def named(column: str, value: Any) -> str:
     """Format a setting for a sentence or a label; a data_size is in MiB."""
-    if column == "data_size":
+    if column == "data_size" and isinstance(value, int | float):
         return readable(value * 2**20)
     return f"{value:g}" if isinstance(value, float) else str(value)
 

@@ -11,6 +11,8 @@ from typing import Any
 def checkout() -> dict[str, Any]:
     """Returns the commit of benchkit's own checkout and what differs from it.
 
+    It is read once, because what runs is the code that was there when this process began.
+
     Returns:
         `git_commit`, the hash of the commit; `git_dirty`, whether tracked files differ from it; and
         `git_diff_hash`, 12 hexadecimal digits of the hash of the difference, or None without one.

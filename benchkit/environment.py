@@ -8,71 +8,63 @@ import runpy
 import shutil
 import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
 import benchkit
 from benchkit.api.memory import host_available_bytes
 from benchkit.checkout import checkout, output
-from launch.topology import available_cores, cpu_quota, node_name, read_text
-
-VERSIONS = ("torch", "cuda", "nccl", "kernel", "python", "git_commit", "git_diff_hash")
-"""Software that can differ between the hosts of one run."""
-OF_AGENT = ("host", "cpu", "available_cores", "gpus", *VERSIONS)
-"""Keys that can differ between the hosts of one run and do not change while a process lives."""
+from benchkit.record.environment import VERSIONS, AgentReport, Environment, HostReport
+from launch.topology import available_cores, cpu_quota, node_name, printable, read_text
 
 
-def describe() -> dict[str, Any]:
-    """Returns the environment of a point, as the record stores it."""
-    return {
-        **static_environment(),
-        "load_average": list(os.getloadavg()),
-        "available_bytes": host_available_bytes(),
-    }
+def describe() -> Environment:
+    """Returns the environment of a point."""
+    return replace(
+        static_environment(),
+        load_average=list(os.getloadavg()),
+        available_bytes=host_available_bytes(),
+    )
 
 
 @functools.cache
-def static_environment() -> dict[str, Any]:
+def static_environment() -> Environment:
     """Returns what does not change while this process lives; read once for a whole sweep."""
-    return {
-        "host": node_name(),
-        "benchkit": benchkit.__version__,
-        "python": platform.python_version(),
-        "torch": torch_build()["__version__"],
-        "cuda": torch_build()["cuda"],
-        "nccl": nccl_version(),
-        "platform": platform.platform(),
-        "kernel": platform.release(),
-        "cpu": cpu_model(),
-        "cores": os.cpu_count(),
-        "available_cores": available_cores(),
-        "cpu_quota": cpu_quota(),
-        "governor": read_text("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor") or None,
-        "gpus": gpus(),
+    return Environment(
+        host=node_name(),
+        benchkit=benchkit.__version__,
+        python=platform.python_version(),
+        torch=torch_build()["__version__"],
+        cuda=torch_build()["cuda"],
+        nccl=nccl_version(),
+        platform=platform.platform(),
+        kernel=platform.release(),
+        cpu=cpu_model(),
+        cores=os.cpu_count(),
+        available_cores=available_cores(),
+        cpu_quota=cpu_quota(),
+        governor=read_text("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor") or None,
+        gpus=gpus(),
         **checkout(),
-        "command": [Path(sys.argv[0]).name, *sys.argv[1:]],
-    }
+        command=list(map(printable, [Path(sys.argv[0]).name, *sys.argv[1:]])),
+    )
 
 
-def of_agent() -> dict[str, Any]:
-    """Returns the environment of this agent's host, as the record stores it per agent."""
+def of_agent() -> AgentReport:
+    """Returns what this agent reports of its host; its ranks are not known yet."""
     environment = static_environment()
-    of_host = {name: environment[name] for name in OF_AGENT}
-    return {**of_host, "load_average": list(os.getloadavg())}
+    of_host = {item.name: getattr(environment, item.name) for item in fields(HostReport)}
+    return AgentReport(**{**of_host, "load_average": list(os.getloadavg())})
 
 
-def version_differences(agents: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Returns one line for each of VERSIONS in which hosts differ.
-
-    Args:
-        agents: per agent its `host` and some of VERSIONS, as `of_agent` returns them.
-    """
+def version_differences(agents: Sequence[AgentReport]) -> list[str]:
+    """Returns one line for each of VERSIONS in which hosts differ."""
     lines = []
     for name in VERSIONS:
         hosts_by_version: dict[Any, list[str]] = {}
         for agent in agents:
-            if name in agent:
-                hosts_by_version.setdefault(agent[name], []).append(agent["host"])
+            hosts_by_version.setdefault(getattr(agent, name), []).append(agent.host)
         if len(hosts_by_version) > 1:
             lines.append(difference(name, hosts_by_version))
     return lines
@@ -93,7 +85,8 @@ def difference(name: str, hosts_by_version: Mapping[Any, Sequence[str]]) -> str:
 def torch_build() -> dict[str, Any]:
     """Returns what torch/version.py defines, such as `__version__`, `cuda` and `hip`.
 
-    The file is run by itself, because an import of torch takes seconds.
+    The file is run by itself, because an import of torch takes seconds; once per process, which has
+    one torch.
     """
     spec = importlib.util.find_spec("torch")
     if spec is None or spec.origin is None:
@@ -139,7 +132,7 @@ def visible_gpus() -> list[str]:
     They are named by UUID where nvidia-smi lists them, by index elsewhere.
     """
     usable = num_usable_gpus()
-    uuids = [gpu["uuid"] for gpu in static_environment()["gpus"]]
+    uuids = [gpu["uuid"] for gpu in static_environment().gpus]
     installed = uuids or [str(index) for index in range(usable)]
     variable = os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",")
     chosen = [gpu_named(name.strip(), installed) for name in variable if name.strip()]

@@ -111,7 +111,10 @@ def wait_for(things: Sequence[Any], timeout_s: float | None = None) -> list[Any]
 
 @functools.cache
 def arrivals() -> socket.socket:
-    """Returns a socket that becomes readable when a signal with a Python handler arrives."""
+    """Returns a socket that becomes readable when a signal with a Python handler arrives.
+
+    It is process-wide because Python writes to one wake-up descriptor per process.
+    """
     reader, writer = socket.socketpair()
     writer.setblocking(False)
     signal.set_wakeup_fd(writer.detach(), warn_on_full_buffer=False)

@@ -43,12 +43,15 @@ BREAKAGES = [
     ),
     Breakage("benchkit/rank/run_cases.py", 'again")\n    note_invalid(', 'again")\n    print(', "cli/test_faults"),
     Breakage(
-        "benchkit/point/outcome.py", "failed.signal == signal.SIGKILL and starved", "starved", "unit/point/test_outcome"
+        "benchkit/point/outcome.py",
+        "failed.signal == signal.SIGKILL and out_of_memory",
+        "out_of_memory",
+        "unit/point/test_outcome",
     ),
     Breakage(
         "benchkit/api/verification.py", "(body == period).all()", "(body == period).any()", "unit/api/test_verification"
     ),
-    Breakage("benchkit/record.py", '"timeout_s", "join', '"timeout_s", "data_size", "join', "unit/test_record"),
+    Breakage("benchkit/config/identity.py", "and not item.metadata", "and item.metadata", "unit/config/test_identity"),
     Breakage(
         "benchkit/point/recording.py", "1 + max(numbers, default=0)", "1 + len(numbers)", "unit/sweep/test_resume"
     ),
@@ -68,7 +71,7 @@ BREAKAGES = [
     ),
     Breakage("benchkit/cli.py", "return EXIT_FAILED if failed", "return EXIT_OK if failed", "cli/test_cli"),
     Breakage(
-        "benchkit/config/point_composer.py",
+        "benchkit/config/hydra_internals.py",
         "split_arguments(parsed, None)[0]]",
         "split_arguments(parsed, None)[0][:1]]",
         "cli/test_cli",

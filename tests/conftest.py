@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from benchkit import cli as app
 from launch.agents.host_lock import LOCK_VARIABLE
-from launch.ranks import start
+from launch.ranks.fork_server import start_fork_server
 
 from tests.support.cli import ROOT, SUITES, Cli, cleaned
 
@@ -19,6 +19,7 @@ TIERS = ("slow", "cluster")
 
 os.environ["OMP_NUM_THREADS"] = "1"  # workers share the cores: threads that spin for each other would take all of them
 os.environ[LOCK_VARIABLE] = f"benchkit-test-{os.getpid()}"  # other runs on this host measure, or test, beside these
+os.environ["XDG_STATE_HOME"] = os.devnull  # no noise floor of the machine that the tests run on
 for number in (signal.SIGINT, signal.SIGHUP):
     if signal.getsignal(number) is signal.SIG_IGN:  # as under `nohup make test &`: what tests start would inherit it
         signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
@@ -71,7 +72,7 @@ def check(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., str]
 @pytest.fixture(scope="session")
 def fork_server() -> None:
     """Ranks started by this process find torch loaded."""
-    start.start_fork_server(["torch", "torch.distributed.tensor"])
+    start_fork_server(["torch", "torch.distributed.tensor"])
 
 
 @pytest.fixture(scope="session")

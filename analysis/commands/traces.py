@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import orjson
+import msgspec
 
 STEP = "step "
 """Begins the label of a step; the case's labels follow. benchkit/rank/profiling.py writes it."""
@@ -28,7 +28,8 @@ LONGEST_MS = 1e12
 LATEST_MS = 1e18
 """Durations and starts beyond these are invalid."""
 UNREADABLE = (
-    OSError, EOFError, ValueError, LookupError, TypeError, AttributeError, zlib.error,
+    OSError, EOFError, ValueError, LookupError, TypeError, AttributeError, RecursionError,
+    zlib.error,
 )  # fmt: skip
 """What reading a file that is no trace may raise."""
 
@@ -107,7 +108,7 @@ def read(path: Path) -> Trace:
     """
     try:
         content = path.read_bytes()
-        parsed = orjson.loads(gzip.decompress(content) if path.suffix == ".gz" else content)
+        parsed = msgspec.json.decode(gzip.decompress(content) if path.suffix == ".gz" else content)
         events = []
         for event in parsed["traceEvents"]:
             if event.get("ph") == "X" and "cat" in event:

@@ -1,7 +1,13 @@
 """The columns of a record that say how it was measured, and where it comes from."""
 
-from collections.abc import Iterable, Mapping
+import contextlib
+import datetime
+from collections.abc import Iterable
 from typing import Any
+
+from benchkit.record.environment import AgentReport
+from benchkit.record.record import Record
+from benchkit.statistics.compare.spread import difference_of_runs, percent
 
 MODEL = "model."
 DIMENSIONS = tuple(
@@ -12,66 +18,72 @@ one name. They have the prefix of their keys because a suite has keys of its own
 such as num_heads of ring_attention."""
 
 
-def conditions(record: Mapping[str, Any]) -> dict[str, Any]:
+def conditions(record: Record) -> dict[str, Any]:
     """Return how a record was measured, as far as that affects the result."""
-    config, agents = record["config"], agents_of(record)
-    on_cpu = config["hardware"]["device"] == "cpu"
-    processors = [agent.get("cpu") if on_cpu else gpu_name(agent) for agent in agents]
-    environment_variables = config["backend"]["env"].items()
-    measure = config["measure"]
+    settings, agents = record.settings, record.agents
+    hardware, measure = settings.hardware, settings.measure
+    on_cpu = hardware.device == "cpu"
+    variables = settings.backend.env.items()
     return {
-        "host": "+".join(dict.fromkeys(agent["host"] for agent in agents)),
-        "device_name": distinct(processors),
-        **{
-            name: distinct(agent.get(name) for agent in agents)
-            for name in ("torch", "cuda", "nccl")
-        },
+        "host": "+".join(dict.fromkeys(agent.host for agent in agents)),
+        "device_name": distinct(agent.cpu if on_cpu else gpu_name(agent) for agent in agents),
+        "torch": distinct(agent.torch for agent in agents),
+        "cuda": distinct(agent.cuda for agent in agents),
+        "nccl": distinct(agent.nccl for agent in agents),
         "commit": distinct(map(code_of, agents)),
-        "kernel": distinct(agent.get("kernel") for agent in agents),
-        "launched_by": record.get("launched_by", "plain"),
+        "kernel": distinct(agent.kernel for agent in agents),
+        "launched_by": record.launched_by,
         "num_agents": len(agents),
-        "start_method": config["start_method"],
-        "threads": str(config["threads_per_rank"]),
-        "ranks_per_device": config["hardware"]["ranks_per_device"],
-        "slowdown": config["hardware"].get("slowdown", 1),
-        "backend_env": " ".join(f"{name}={value}" for name, value in environment_variables),
-        "seed": config["seed"],
-        **{name: measure[name] for name in ("mode", "calls_per_sample", "warmup_iterations")},
+        "start_method": settings.start_method,
+        "threads": str(settings.threads_per_rank),
+        "ranks_per_device": hardware.ranks_per_device,
+        "slowdown": hardware.slowdown,
+        "backend_env": " ".join(f"{name}={value}" for name, value in variables),
+        "seed": settings.seed,
+        "mode": measure.mode,
+        "calls_per_sample": measure.calls_per_sample,
+        "warmup_iterations": measure.warmup_iterations,
     }
 
 
-def provenance(record: Mapping[str, Any]) -> dict[str, Any]:
-    """Return where a row comes from."""
-    start_clock, slowdown = record.get("start_clock") or {}, record.get("slowdown") or {}
-    model = record["config"]["model"] or {}
-    loads = [agent["load_average"][0] for agent in agents_of(record) if agent.get("load_average")]
-    factors = " ".join(f"{factor:.3g}" for factor in slowdown.get("measured") or ())
+def provenance(record: Record) -> dict[str, Any]:
+    """Return where a row comes from, but for its file and its run."""
+    clock, model, noise = record.start_clock, record.settings.model, record.noise_floor
+    factors = " ".join(f"{factor:.3g}" for factor in record.slowdown.measured or ())
+    loads = [agent.load_average[0] for agent in record.agents if agent.load_average]
     return {
-        "run": record.get("run"),
         "load": max(loads, default=None),
-        **{name: model.get(name.removeprefix(MODEL)) for name in DIMENSIONS},
-        "slowed_by": slowdown.get("mechanism"),
+        **{name: getattr(model, name.removeprefix(MODEL), None) for name in DIMENSIONS},
+        "slowed_by": record.slowdown.mechanism,
         "measured_slowdown": factors or None,
-        "warning": "; ".join(record.get("warnings", ())) or None,
-        "clock": record["clock"],
-        "start_clock": start_clock.get("estimator"),
-        "start_uncertainty_s": start_clock.get("uncertainty_s"),
-        "threads_per_rank": record["threads_per_rank"],
-        "cores_per_rank": cores_per_rank(record),
-        "point_id": record["point_id"],
-        "started_at": str(record["started_at"]),
-        "total_s": record["phases_s"].get("total"),
-        "path": record.get("path"),
+        "warning": "; ".join(record.warnings) or None,
+        "noise_floor": noise_text(record),
+        "identical_runs": difference_of_runs(noise.sigma_run) if noise else None,
+        "clock": record.clock,
+        "start_clock": clock.estimator if clock else None,
+        "start_uncertainty_s": clock.uncertainty_s if clock else None,
+        "threads_per_rank": record.threads_per_rank,
+        "cores_per_rank": record.cores_per_rank,
+        "point_id": record.point_id,
+        "started_at": record.started_at,
+        "total_s": record.phases_s.get("total"),
+        "title": record.title,
     }
 
 
-def agents_of(record: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """Return what each agent recorded of its host.
+def noise_text(record: Record) -> str | None:
+    """Return how much identical runs differ: "± 4 % at all_reduce 1 MiB (selftest of 2026-11-20)".
 
-    What old records do not have per agent is taken from agent 0's environment.
+    The result is None where no noise floor applied.
     """
-    environment = record["environment"]
-    return [{**environment, **agent} for agent in record.get("agents") or [{}]]
+    noise = record.noise_floor
+    if noise is None:
+        return None
+    day = ""
+    with contextlib.suppress(ValueError, OverflowError):
+        ended = datetime.datetime.fromisoformat(record.finished_at or record.started_at)
+        day = f" of {(ended - datetime.timedelta(seconds=noise.age_s)).date()}"
+    return f"± {percent(difference_of_runs(noise.sigma_run))} at {noise.at} (selftest{day})"
 
 
 def distinct(values: Iterable[Any]) -> str | None:
@@ -82,24 +94,13 @@ def distinct(values: Iterable[Any]) -> str | None:
     return " / ".join(dict.fromkeys(str(value) for value in values if value)) or None
 
 
-def gpu_name(agent: Mapping[str, Any]) -> str | None:
+def gpu_name(agent: AgentReport) -> str | None:
     """Return the name of the first GPU of an agent's host."""
-    name = (agent.get("gpus") or [{}])[0].get("name")
-    return str(name) if name else None
+    return agent.gpus[0].get("name") if agent.gpus else None
 
 
-def code_of(agent: Mapping[str, Any]) -> str | None:
-    """Return the first 12 digits of the commit; for changed code also "+" and the change's hash.
-
-    Old records lack the hash and have "dirty" in its place.
-    """
-    if not agent.get("git_commit"):
+def code_of(agent: AgentReport) -> str | None:
+    """Return the first 12 digits of the commit; for changed code also "+" and the change's hash."""
+    if not agent.git_commit:
         return None
-    change = agent.get("git_diff_hash", "dirty" if agent.get("git_dirty") else None)
-    return str(agent["git_commit"])[:12] + (f"+{change}" if change else "")
-
-
-def cores_per_rank(record: Mapping[str, Any]) -> float:
-    """Return the cores of a host over the ranks on it."""
-    one_host = record["environment"]["available_cores"] / record["world_size"]
-    return float(record.get("cores_per_rank", one_host))
+    return agent.git_commit[:12] + (f"+{agent.git_diff_hash}" if agent.git_diff_hash else "")

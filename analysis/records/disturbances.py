@@ -1,7 +1,6 @@
 """Describes what took cores away from a case while it was timed, where it was enough to matter."""
 
-from collections.abc import Mapping
-from typing import Any
+from benchkit.record.case import CaseRecord
 
 LIMITS = {
     "steal_s": (0.01, "other machines of the host took {:.1%} of a core"),
@@ -18,7 +17,7 @@ LEAST_S = 0.05
 """
 
 
-def describe(case: Mapping[str, Any], slowed_by: str = "", num_hosts: int = 1) -> str:
+def describe(case: CaseRecord, slowed_by: str = "", num_hosts: int = 1) -> str:
     """Describe what disturbed the most disturbed rank.
 
     Args:
@@ -31,7 +30,7 @@ def describe(case: Mapping[str, Any], slowed_by: str = "", num_hosts: int = 1) -
     Returns:
         The disturbances; "" where there is none, or where no counter was recorded.
     """
-    elapsed_s, counted = case.get("elapsed_s"), case.get("disturbance") or {}
+    elapsed_s, counted = case.elapsed_s, case.disturbance
     if not elapsed_s or not counted:
         return ""
     taken = {name: max(counted.get(name, [0.0])) for name in ("steal_s", "throttled_s")}

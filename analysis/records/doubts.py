@@ -6,8 +6,8 @@ No other module judges whether a figure is possible.
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-MEASURED_PEAK = "best matrix product here"
-"""The `peak_from` of a case whose peak rate is not that of a data sheet."""
+from benchkit.api.details import MEASURED_PEAK, PEAK_FROM
+
 UTILISATIONS = ("mfu_full", "mfu_causal", "hfu_full")
 WIDEST = 1.0
 """Half-width of an interval, as a share of the median. Beyond it the median is hardly known."""
@@ -20,7 +20,7 @@ def doubt_of(figures: Mapping[str, Any], details: Mapping[str, Any]) -> str | No
 
     Args:
         figures: metrics by name; shares are fractions of 1, and None where they do not apply.
-        details: what the suite reports of the case. Of these `peak_from` is read, the source of the
+        details: what the suite reports of the case. Of these PEAK_FROM is read, the source of the
             peak rate.
 
     Returns:
@@ -33,7 +33,7 @@ def found_in(figures: Mapping[str, Any], details: Mapping[str, Any]) -> Iterator
     """Yield one sentence per cause."""
     if above := beyond_whole(figures, UTILISATIONS):
         why = "the peak is too low"
-        if details.get("peak_from") == MEASURED_PEAK:
+        if details.get(PEAK_FROM) == MEASURED_PEAK:
             why = "the peak was measured beside it, on a busy machine"
         yield f"{above}: {why}"
     if above := beyond_whole(figures, ("efficiency",)):

@@ -12,10 +12,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from analysis.records.environments import Facts, environment_of
 from analysis.records.per_rank import rank_rows
 from analysis.records.rows import rows_of
 from analysis.records.validate import validate
-from benchkit import record
+from benchkit.record import files
 
 PATTERN = "*record.json"
 """Matches renamed copies too, such as `gpu_record.json`."""
@@ -34,6 +35,7 @@ class Harvest:
     Attributes:
         rows: one per case of every record.
         ranks: one per rank and case.
+        environments: one per record.
         passed_over: one line for each file that was skipped.
         num_files: how many files looked like records.
         num_copies: how many of these have the same content as another one.
@@ -41,6 +43,7 @@ class Harvest:
 
     rows: list[dict[str, Any]] = field(default_factory=list)
     ranks: list[dict[str, Any]] = field(default_factory=list)
+    environments: list[Facts] = field(default_factory=list)
     passed_over: list[str] = field(default_factory=list)
     num_files: int = 0
     num_copies: int = 0
@@ -62,7 +65,7 @@ class Harvest:
 def harvest(places: Iterable[Path]) -> Harvest:
     """Read all records in files and in folders of any depth; the same file is read once."""
     found = Harvest()
-    folders: list[Path] = []
+    runs: dict[str, tuple[Path, int]] = {}
     known: set[bytes] = set()
     files = (os.path.realpath(path) for place in places for path in record_files(place))
     for path in map(Path, dict.fromkeys(files)):
@@ -75,37 +78,45 @@ def harvest(places: Iterable[Path]) -> Harvest:
                 found.num_copies += 1
                 continue
             folder = run_folder(path)
-            add_record(found, content, path, folder)
+            repetition = add_record(found, content, path, folder)
         except (ValueError, OSError) as error:
             found.passed_over.append(one_line(error))
-        except (LookupError, TypeError, AttributeError, ArithmeticError) as error:
-            why = f"not a whole record ({type(error).__name__}: {error})"
-            found.passed_over.append(one_line(f"{path}: {why}"))
         else:
             known.add(digest)
-            folders.append(folder)
-    names = run_names(folders)
+            runs[run_of(folder, repetition)] = (folder, repetition)
+    names = run_names({folder for folder, _ in runs.values()})
     for row in (*found.rows, *found.ranks):
-        row["run"] = printable(names[row["run"]])
+        folder, repetition = runs[row["run"]]
+        row["run"] = printable(run_of(names[str(folder)], repetition))
     return found
 
 
-def add_record(found: Harvest, content: bytes, path: Path, folder: Path) -> None:
+def run_of(sweep: object, repetition: int) -> str:
+    """Name the run of a sweep: "SWEEP" of its first repetition, "SWEEP#2" of its second."""
+    return f"{sweep}#{repetition + 1}" if repetition else str(sweep)
+
+
+def add_record(found: Harvest, content: bytes, path: Path, folder: Path) -> int:
     """Add the rows of one record.
 
+    Returns:
+        Which repetition of its sweep the record is of, from 0 on.
+
     Raises:
-        ValueError, LookupError, TypeError, AttributeError, ArithmeticError: for a file that is no
-            record. Nothing is added then.
+        ValueError: for a file that is no record. Nothing is added then.
     """
-    parsed = record.parse(content, path)
+    record = files.parse(content, path)
     try:
-        validate(parsed)
+        validate(record)
     except ValueError as error:
         raise ValueError(f"{path}: {error}") from None
-    parsed |= {"path": printable(str(path)), "run": str(folder)}
-    rows, ranks = rows_of(parsed), rank_rows(parsed)
+    run = run_of(folder, record.repetition)
+    rows = rows_of(record, printable(str(path)), run)
+    ranks = rank_rows(record, run)
     found.rows += rows
     found.ranks += ranks
+    found.environments.append(environment_of(record))
+    return record.repetition
 
 
 def require_regular(path: Path) -> None:
@@ -177,6 +188,6 @@ def missing(places: Iterable[Path]) -> str:
 def record_files(place: Path) -> Iterator[Path]:
     """Yield the record files at or below a place, in the order of their folders' numbers."""
     if place.is_dir():
-        yield from sorted(place.rglob(PATTERN), key=record.by_number)
+        yield from sorted(place.rglob(PATTERN), key=files.by_number)
     else:
         yield place

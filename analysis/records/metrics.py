@@ -1,13 +1,25 @@
-"""The metrics of a case: the columns derived from it and its samples, with units and formulae."""
+"""The metrics of a case: the columns derived from it and its samples, with units and formulae.
+
+A formula reads what a case of any suite may have (benchkit.api.case.Case), and knows no suite.
+"""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import numpy as np
 
-from analysis.records import comparisons, noise
+from analysis.records import comparisons, noise, turns
+from benchkit.api.details import (
+    BACKWARD,
+    CAUSAL_FLOPS,
+    FORWARD,
+    IDEAL_S,
+    PEAK_TFLOP_PER_S,
+    PREDICTED_S,
+    TOKENS_PER_CALL,
+)
+from benchkit.record.case import CaseRecord
 from benchkit.statistics.summary import (
     algorithm_bandwidth,
     bus_bandwidth,
@@ -16,7 +28,7 @@ from benchkit.statistics.summary import (
 )
 
 Summary = Mapping[str, Any]
-Formula = Callable[[Mapping[str, Any], Summary], float | int | None]
+Formula = Callable[[CaseRecord, Summary], float | int | None]
 """Computes a figure from a case and its summary; None where it does not apply."""
 
 
@@ -42,20 +54,20 @@ def from_summary(name: str) -> Formula:
 
 
 def from_details(name: str) -> Formula:
-    return lambda case, summary: case.get("details", {}).get(name)
+    return lambda case, summary: case.details.get(name)
 
 
-def osu_mean(case: Mapping[str, Any], summary: Summary) -> float | None:
+def osu_mean(case: CaseRecord, summary: Summary) -> float | None:
     """Return the mean over iterations and ranks of calls that each follow a barrier.
 
     This is the mean that the OSU micro-benchmarks report.
     """
-    return summary["osu_mean_s"] if case.get("calls_per_sample", 1) == 1 else None
+    return summary["osu_mean_s"] if case.calls_per_sample == 1 else None
 
 
-def efficiency(case: Mapping[str, Any], summary: Summary) -> float | None:
+def efficiency(case: CaseRecord, summary: Summary) -> float | None:
     """Return the ideal time, with all work spread over all speed, as a share of the median."""
-    ideal_s = case.get("details", {}).get("ideal_s")
+    ideal_s = case.details.get(IDEAL_S)
     median_s = summary["median_s"]
     return ideal_s / median_s if ideal_s and median_s else None
 
@@ -63,7 +75,7 @@ def efficiency(case: Mapping[str, Any], summary: Summary) -> float | None:
 def per_second(name: str) -> Formula:
     """Make the formula of a rate: what `details` counts per call, over the median."""
 
-    def formula(case: Mapping[str, Any], summary: Summary) -> float | None:
+    def formula(case: CaseRecord, summary: Summary) -> float | None:
         count = from_details(name)(case, summary)
         median_s = summary["median_s"]
         return count / median_s if count and median_s else None
@@ -71,29 +83,39 @@ def per_second(name: str) -> Formula:
     return formula
 
 
+def rate_of(flops: str) -> Formula:
+    """Make the formula of floating-point operations per second; `flops` names their number."""
+    return lambda case, summary: computing_rate(getattr(case, flops), summary["median_s"])
+
+
+def bandwidth(formula: Callable[..., float | None]) -> Formula:
+    """Make a metric of algorithm_bandwidth or bus_bandwidth."""
+    return lambda case, summary: formula(case.payload_bytes, case.bus_factor, summary["median_s"])
+
+
 def utilisation(flops: Formula) -> Formula:
     """Make the formula of operations per second over the peak rate that the case reports."""
 
-    def formula(case: Mapping[str, Any], summary: Summary) -> float | None:
+    def formula(case: CaseRecord, summary: Summary) -> float | None:
         count = flops(case, summary)
-        peak = from_details("peak_tflop_per_s")(case, summary)
+        peak = from_details(PEAK_TFLOP_PER_S)(case, summary)
         median_s = summary["median_s"]
         return count / median_s / (peak * 1e12) if count and peak and median_s else None
 
     return formula
 
 
-def backward_over_forward(case: Mapping[str, Any], summary: Summary) -> float | None:
+def backward_over_forward(case: CaseRecord, summary: Summary) -> float | None:
     """Return the time of backward as a multiple of that of forward, where both are regions."""
     spent = region_medians(case)
-    forward_s, backward_s = spent.get("forward_s"), spent.get("backward_s")
+    forward_s, backward_s = spent.get(f"{FORWARD}_s"), spent.get(f"{BACKWARD}_s")
     return backward_s / forward_s if forward_s and backward_s is not None else None
 
 
-def region_medians(case: Mapping[str, Any]) -> dict[str, float]:
+def region_medians(case: CaseRecord) -> dict[str, float]:
     """Return each region's median in seconds, over iterations, of the rank longest in it."""
-    regions = case.get("regions_s") or {}
-    return {f"{name}_s": float(np.median(slowest_rank(spent))) for name, spent in regions.items()}
+    spent_in = case.regions_s.items()
+    return {f"{name}_s": float(np.median(slowest_rank(spent))) for name, spent in spent_in}
 
 
 METRICS = (
@@ -105,20 +127,22 @@ METRICS = (
     Metric("rel_ci", "%", from_summary("rel_ci"), 100),
     *(Metric(name, "", from_summary(name), 1) if "speedup" in name
       else Metric(name, "%", from_summary(name), 100) for name in comparisons.FIGURES),
-    Metric("predicted_s", "ms", from_details("predicted_s"), 1e3),
-    Metric("ideal_s", "ms", from_details("ideal_s"), 1e3),
+    Metric("alone_s", "ms", from_summary("alone_s"), 1e3),
+    *(Metric(name, "", from_summary(name)) for name in turns.RATIO),
+    Metric("predicted_s", "ms", from_details(PREDICTED_S), 1e3),
+    Metric("ideal_s", "ms", from_details(IDEAL_S), 1e3),
     Metric("efficiency", "%", efficiency, 100),
-    Metric("useful_tflop_per_s", "TFLOP/s", computing_rate),
-    Metric("executed_tflop_per_s", "TFLOP/s", partial(computing_rate, what="executed_flops")),
-    Metric("tokens_per_second", "", per_second("tokens_per_call")),
-    Metric("mfu_full", "%", utilisation(lambda case, _: case.get("useful_flops")), 100),
-    Metric("mfu_causal", "%", utilisation(from_details("causal_flops")), 100),
-    Metric("hfu_full", "%", utilisation(lambda case, _: case.get("executed_flops")), 100),
+    Metric("useful_tflop_per_s", "TFLOP/s", rate_of("useful_flops")),
+    Metric("executed_tflop_per_s", "TFLOP/s", rate_of("executed_flops")),
+    Metric("tokens_per_second", "", per_second(TOKENS_PER_CALL)),
+    Metric("mfu_full", "%", utilisation(lambda case, _: case.useful_flops), 100),
+    Metric("mfu_causal", "%", utilisation(from_details(CAUSAL_FLOPS)), 100),
+    Metric("hfu_full", "%", utilisation(lambda case, _: case.executed_flops), 100),
     Metric("backward_over_forward", "", backward_over_forward),
-    Metric("wire_bytes", "", lambda case, summary: case.get("wire_bytes")),
-    Metric("payload_bytes", "", lambda case, summary: case.get("payload_bytes")),
-    Metric("algbw_gb_per_s", "GB/s", algorithm_bandwidth),
-    Metric("busbw_gb_per_s", "GB/s", bus_bandwidth),
+    Metric("wire_bytes", "", lambda case, _: case.wire_bytes),
+    Metric("payload_bytes", "", lambda case, _: case.payload_bytes),
+    Metric("algbw_gb_per_s", "GB/s", bandwidth(algorithm_bandwidth)),
+    Metric("busbw_gb_per_s", "GB/s", bandwidth(bus_bandwidth)),
     Metric("straggler_rank", "", from_summary("straggler_rank")),
     Metric("straggler_share", "%", from_summary("straggler_share"), 100),
     *(Metric(name, "", from_summary(name), 1) if "ratio" in name

@@ -8,7 +8,9 @@ import pandas as pd
 
 from analysis.records.conditions import conditions
 from analysis.records.noise import SPIKE
-from analysis.records.rows import MAX_START_UNCERTAINTY, labels, plain, settings, taking_part
+from analysis.records.rows import plain, renamed, settings, starts_of
+from benchkit.record.case import CaseRecord
+from benchkit.record.record import Record
 from benchkit.statistics.summary import last_shares
 
 WAITING = "_wait"
@@ -16,7 +18,7 @@ WAITING = "_wait"
 such a region neither time is known."""
 
 
-def rank_rows(record: Mapping[str, Any]) -> list[dict[str, Any]]:
+def rank_rows(record: Record, run: str | None = None) -> list[dict[str, Any]]:
     """Make one row per rank and measured case; times are medians in seconds.
 
     Cases of a single rank have a row only where they mark regions or report details of the rank.
@@ -27,42 +29,38 @@ def rank_rows(record: Mapping[str, Any]) -> list[dict[str, Any]]:
     - late_s: how long after the first rank it began.
     - spike_share: the share of its samples beyond SPIKE times its median.
     """
-    uncertainty_s = (record.get("start_clock") or {}).get("uncertainty_s") or 0.0
-    described = settings(record) | conditions(record) | {"run": record.get("run")}
-    world_size = int(record["world_size"])
+    described = settings(record) | conditions(record) | {"run": run}
     rows = []
-    for case in record["cases"]:
-        if case["status"] == "ok":
-            case_labels = labels(record, case)
-            for row in rows_of_case(case, world_size, uncertainty_s):
-                cells = described | case_labels | row
+    for case in record.cases:
+        if case.status == "ok":
+            labels = renamed(record, case.labels)
+            for row in rows_of_case(case, record):
+                cells = described | labels | row
                 rows.append({name: plain(value) for name, value in cells.items()})
     return rows
 
 
-def rows_of_case(
-    case: Mapping[str, Any], world_size: int, uncertainty_s: float
-) -> list[dict[str, Any]]:
-    samples = np.asarray(case["samples_s"])
+def rows_of_case(case: CaseRecord, record: Record) -> list[dict[str, Any]]:
+    samples = np.asarray(case.samples_s)
     regions = marked_regions(case)
     details = {
         name: value
-        for name, value in case.get("details", {}).items()
-        if isinstance(value, list) and len(value) == world_size
+        for name, value in case.details.items()
+        if isinstance(value, list) and len(value) == record.world_size
     }
-    if world_size == 1 and not (regions or details):
+    if record.world_size == 1 and not (regions or details):
         return []
     waits = [spent for name, spent in regions.items() if name.endswith(WAITING)]
     waited = np.sum(waits, axis=0) if waits else None
     columns = {
-        **arrivals(case, samples, uncertainty_s),
+        **arrivals(case, record),
         "spike_share": (samples > SPIKE * np.median(samples, axis=1, keepdims=True)).mean(axis=1),
         "busy_s": None if waited is None else np.median(samples - waited, axis=1),
         "wait_s": None if waited is None else np.median(waited, axis=1),
         **{f"{name}_s": np.median(spent, axis=1) for name, spent in regions.items()},
     }
     rows = []
-    for rank in range(len(taking_part(case)[0])):
+    for rank in range(len(case.samples_taking_part)):
         row: dict[str, Any] = {"rank": rank}
         for name, values in columns.items():
             row[name] = None if values is None else float(values[rank])
@@ -70,20 +68,19 @@ def rows_of_case(
     return rows
 
 
-def marked_regions(case: Mapping[str, Any]) -> dict[str, Any]:
+def marked_regions(case: CaseRecord) -> dict[str, Any]:
     """Return the regions [rank][iteration] in which any time was spent."""
-    regions = {name: np.asarray(spent) for name, spent in (case.get("regions_s") or {}).items()}
+    regions = {name: np.asarray(spent) for name, spent in case.regions_s.items()}
     return {name: spent for name, spent in regions.items() if spent.any()}
 
 
-def arrivals(case: Mapping[str, Any], samples: Any, uncertainty_s: float) -> dict[str, Any]:
+def arrivals(case: CaseRecord, record: Record) -> dict[str, Any]:
     """Return who began and ended when, where the ranks' clocks are known well enough."""
-    taking, starts = taking_part(case)
-    limit_s = MAX_START_UNCERTAINTY * float(np.median(samples.max(axis=0)))
-    if starts is None or uncertainty_s > limit_s:
+    starts = starts_of(case, record)
+    if starts is None:
         return {}
     return {
-        "last_share": last_shares(np.asarray(taking), np.asarray(starts)),
+        "last_share": last_shares(np.asarray(case.samples_taking_part), np.asarray(starts)),
         "late_s": np.median(starts, axis=1),
     }
 

@@ -3,12 +3,16 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from analysis.records import comparisons, disturbances, noise
+import numpy as np
+
+from analysis.records import comparisons, disturbances, noise, turns
 from analysis.records.conditions import conditions, provenance
 from analysis.records.doubts import doubt_of
 from analysis.records.metrics import METRICS, region_medians
+from benchkit.record.case import CaseRecord
+from benchkit.record.record import Record
 from benchkit.statistics.estimators import SLOWEST_RANK
-from benchkit.statistics.summary import iteration_times, summarize
+from benchkit.statistics.summary import iteration_times, slowest_rank, summarize
 
 DETAILS = "details"
 """Key of a row for what the suite reports of the case, by name. Each detail becomes a column of its
@@ -18,45 +22,57 @@ MAX_START_UNCERTAINTY = 0.1
 makespan, skew or straggler."""
 SHARED_KEYS = frozenset((
     "suite", "seed", "world_size", "threads_per_rank", "start_method", "timeout_s",
-    "join_timeout_s", "host_wait_s", "max_failures", "on_end", "private_network", "backend",
-    "hardware", "measure", "model", "profile", "explain",
+    "join_timeout_s", "host_wait_s", "repeat", "max_failures", "on_end", "private_network",
+    "backend", "hardware", "measure", "model", "profile", "explain",
 ))  # fmt: skip
 """Keys that every suite has. A suite's own lists and dictionaries are no columns either: they
 choose cases, which are told apart by their labels."""
 OUTCOMES = ("status", "reason", "failed_rank", "stopped_by", "converged", DETAILS)
 """Columns that say how a case went."""
+OF_FILE = ("path", "run")
 
 
-def rows_of(record: Mapping[str, Any]) -> list[dict[str, Any]]:
+def rows_of(
+    record: Record, path: str | None = None, run: str | None = None
+) -> list[dict[str, Any]]:
     """Make one row per case of a record, or one row for a record without cases.
 
     All times are in seconds.
 
-    Raises:
-        LookupError, TypeError, ValueError, AttributeError, ArithmeticError: for an incomplete
-            record.
+    Args:
+        record: of a point.
+        path: of its file.
+        run: of its sweep.
     """
-    failed = failure(record)
     shared = settings(record) | conditions(record) | provenance(record)
-    cases = record["cases"]
-    uncertainty_s = (record.get("start_clock") or {}).get("uncertainty_s") or 0.0
-    slowed_by = (record.get("slowdown") or {}).get("mechanism") or ""
-    num_hosts = len(shared["host"].split("+"))
+    shared |= {"path": path, "run": run}
+    if not record.cases:
+        return [plain_row(shared | failure(record))]
+    slowed_by, num_hosts = record.slowdown.mechanism or "", len(shared["host"].split("+"))
+    contests = comparisons.contests(record.cases)
     rows = []
-    for case in cases:
+    for case, contest in zip(record.cases, contests, strict=True):
+        row = outcome(case) | {"contest": contest and f"{contest[0]}, {contest[1]} ranks"}
+        if case.status == "ok":
+            rivals = [
+                other
+                for other, its in zip(record.cases, contests, strict=True)
+                if contest and its == contest
+            ]
+            row |= measured_cells(case, record, rivals)
         disturbed = disturbances.describe(case, slowed_by, num_hosts) or None
-        row = labels(record, case) | case_row(case, uncertainty_s, cases)
-        rows.append(plain_row(shared | row | {"disturbed": disturbed}))
-    return rows or [plain_row(shared | failed)]
+        labels = renamed(record, case.labels)
+        rows.append(plain_row(shared | labels | row | {"disturbed": disturbed}))
+    return rows
 
 
-def failure(record: Mapping[str, Any]) -> dict[str, Any]:
+def failure(record: Record) -> dict[str, Any]:
     """Return the cells of a record without cases: how it ended."""
-    error = record["error"] or {}
+    error = record.error
     return {
-        "status": record["status"],
-        "reason": error.get("message"),
-        "failed_rank": error.get("rank"),
+        "status": record.status,
+        "reason": error.message if error else None,
+        "failed_rank": error.rank if error else None,
     }
 
 
@@ -72,88 +88,87 @@ def plain(value: Any) -> Any:
     return value if isinstance(value, str | int | float | None) else str(value)
 
 
-def settings(record: Mapping[str, Any]) -> dict[str, Any]:
+def settings(record: Record) -> dict[str, Any]:
     """Return what was measured: the suite, where it ran, and the suite's own keys."""
     own = {
         name: value
-        for name, value in record["config"].items()
+        for name, value in record.config.items()
         if name not in SHARED_KEYS and not isinstance(value, list | dict)
     }
     return shared_settings(record) | renamed(record, own)
 
 
-def shared_settings(record: Mapping[str, Any]) -> dict[str, Any]:
+def shared_settings(record: Record) -> dict[str, Any]:
     """Return the settings that every suite has."""
-    config = record["config"]
+    shared = record.settings
     return {
-        "suite": record["suite"],
-        "backend": config["backend"]["name"],
-        "device": config["hardware"]["device"],
-        "world_size": int(record["world_size"]),
-        "model": (config["model"] or {}).get("name"),
+        "suite": record.suite,
+        "backend": shared.backend.name,
+        "device": shared.hardware.device,
+        "world_size": record.world_size,
+        "model": shared.model.name if shared.model else None,
     }
 
 
-def labels(record: Mapping[str, Any], case: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what sets a case apart within its job."""
-    return renamed(record, case["labels"])
-
-
-def renamed(record: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a suite's keys or labels as columns.
+def renamed(record: Record, own: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a suite's keys, or a case's labels, as columns.
 
     One with the name of a column that every table has gets the suite's name as prefix.
     """
     described = {**shared_settings(record), **conditions(record), **provenance(record)}
-    taken = {*described, *OUTCOMES, *(metric.name for metric in METRICS)}
-    suite = record["suite"]
-    return {f"{suite}.{name}" if name in taken else name: value for name, value in own.items()}
+    taken = {*described, *OF_FILE, *OUTCOMES, *(metric.name for metric in METRICS)}
+    return {f"{record.suite}.{name}" if name in taken else name: own[name] for name in own}
 
 
-def taking_part(case: Mapping[str, Any]) -> tuple[Any, Any]:
-    """Return samples and start offsets (or None) of the ranks that take part in a case.
+def outcome(case: CaseRecord) -> dict[str, Any]:
+    """Return the cells that say what a case is, how it ended and how it was timed."""
+    row: dict[str, Any] = {
+        "is_component": case.is_component,
+        "unslowed": case.unslowed,
+        "status": case.status,
+        "reason": case.reason or None,
+        "failed_rank": case.rank,
+    }
+    if case.samples_s:
+        row |= {
+            "stopped_by": case.stopped_by,
+            "converged": case.converged,
+            "calls": case.calls_per_sample,
+            "steady": case.steady,
+        }
+    return row
 
-    These are the first ranks; the others are idle.
+
+def starts_of(case: CaseRecord, record: Record) -> list[list[float]] | None:
+    """Return the start offsets [rank][iteration] of a measured case where they are precise enough.
+
+    They are None where the clocks of several hosts are known less precisely than
+    MAX_START_UNCERTAINTY.
     """
-    count, starts = case.get("ranks"), case["start_offsets_s"]
-    return case["samples_s"][:count], starts[:count] if starts is not None else None
+    uncertainty_s = record.start_clock.uncertainty_s if record.start_clock else 0.0
+    median_s = float(np.median(slowest_rank(case.samples_taking_part)))
+    return case.starts_taking_part if uncertainty_s <= MAX_START_UNCERTAINTY * median_s else None
 
 
-def case_row(
-    case: Mapping[str, Any], start_uncertainty_s: float, cases: Sequence[Mapping[str, Any]]
+def measured_cells(
+    case: CaseRecord, record: Record, rivals: Sequence[CaseRecord]
 ) -> dict[str, Any]:
-    """Return the cells of a row that belong to the case alone.
+    """Return the figures of a measured case.
 
     Args:
-        case: a case of a record.
-        start_uncertainty_s: how precisely the hosts' clocks are known. Where this is too imprecise
-            (MAX_START_UNCERTAINTY), there are no figures of starts.
-        cases: all cases of the record.
+        case: of the record.
+        record: of the point.
+        rivals: cases of the same contest.
     """
-    row: dict[str, Any] = {
-        "bound": bool(case.get("bound")),
-        "unslowed": bool(case.get("unslowed")),
-        "contest": comparisons.contest_name(case, cases),
-        "status": case["status"],
-        "reason": case["reason"] or None,
-        "failed_rank": case["rank"],
-    }
-    if not case.get("samples_s"):
-        return row
-    row |= {name: case[name] for name in ("stopped_by", "converged")}
-    row |= {"calls": case["calls_per_sample"], "steady": case.get("steady")}
-    if case["status"] != "ok":
-        return row
-    samples, starts = taking_part(case)
-    estimator = case.get("estimator", SLOWEST_RANK)
-    summary = summarize(samples, starts, estimator)
-    if start_uncertainty_s > MAX_START_UNCERTAINTY * float(summary["median_s"] or 0):
-        starts = None
-        summary = summarize(samples, None, estimator)
-    times = iteration_times(samples, starts, estimator)
-    row["estimator"] = estimator if starts is not None else SLOWEST_RANK
-    summary |= comparisons.figures(case, cases) | noise.figures(samples, times)
+    samples, starts = case.samples_taking_part, starts_of(case, record)
+    summary = summarize(samples, starts, case.estimator)
+    times = iteration_times(samples, starts, case.estimator)
+    summary |= comparisons.figures(case, record.cases, rivals) | noise.figures(samples, times)
+    summary |= turns.figures(case, record.alone, summary["median_s"])
     metrics = {metric.name: metric.formula(case, summary) for metric in METRICS}
-    details = case.get("details", {})
-    row |= {DETAILS: details | region_medians(case), "doubt": doubt_of(metrics, details)}
-    return row | metrics
+    return {
+        "estimator": case.estimator if starts is not None else SLOWEST_RANK,
+        DETAILS: case.details | region_medians(case),
+        "doubt": doubt_of(metrics, case.details),
+        **metrics,
+    }

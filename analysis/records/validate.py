@@ -1,115 +1,91 @@
-"""Checks all that analysis reads of a record, so that later code can trust types and values."""
+"""Checks what types cannot: shapes of samples, and values that a suite chooses the names of."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-import numpy as np
-
-from analysis.records.fields import (
-    AGENT_OPTIONAL,
-    CASE_OPTIONAL,
-    CASE_REQUIRED,
-    COUNT,
-    FIGURE,
-    LONGEST_S,
-    OPTIONAL,
-    REQUIRED,
-    Kind,
-    list_of,
+from benchkit.api.details import (
+    CAUSAL_FLOPS,
+    IDEAL_S,
+    PEAK_TFLOP_PER_S,
+    PREDICTED_S,
+    TOKENS_PER_CALL,
 )
-from benchkit.statistics.estimators import SLOWEST_RANK
+from benchkit.record.case import CaseRecord
+from benchkit.record.record import Record
 from benchkit.statistics.summary import iteration_times, slowest_rank
 
 SHORTEST_S = 1e-12
-"""A shorter time is no measurement. Within both limits no ratio of two times overflows."""
+"""A shorter time is no measurement. Within this and the longest time no ratio overflows."""
+Range = tuple[float, float]
+SIZES: Mapping[str, Range] = {"data_size": (0, 1e12)}
+"""Keys and labels of any suite that are printed as sizes, in MiB."""
+FIGURES: Mapping[str, Range] = {
+    **dict.fromkeys((PREDICTED_S, IDEAL_S), (-1e18, 1e18)),
+    **dict.fromkeys((TOKENS_PER_CALL, PEAK_TFLOP_PER_S, CAUSAL_FLOPS), (0, 1e30)),
+}
+"""Details of any suite that metrics are computed from."""
 
 
-def validate(record: Mapping[str, Any]) -> None:
-    """Check all fields of a record that analysis reads.
+def validate(record: Record) -> None:
+    """Check all that later code relies on beyond the types of a record.
 
     Raises:
-        ValueError: for the first field that is wrong; the message says what it holds, and what is
-            allowed.
+        ValueError: for the first field that is wrong; the message says what is allowed.
     """
     for fault in faults_of(record):
         raise ValueError(fault)
 
 
-def faults_of(record: Mapping[str, Any]) -> Iterator[str]:
+def faults_of(record: Record) -> Iterator[str]:
     """Yield one line per field that is wrong."""
-    yield from faults(record, REQUIRED, OPTIONAL)
-    for index, agent in enumerate([record["environment"], *(record.get("agents") or ())]):
-        where = f"agents[{index - 1}]." if index else "environment."
-        yield from faults(agent, {}, AGENT_OPTIONAL, where)
-    for index, case in enumerate(record["cases"]):
-        where = f"cases[{index}]."
-        yield from faults(case, CASE_REQUIRED, CASE_OPTIONAL, where)
-        if case["status"] == "ok":
-            yield from (f"{where}{line}" for line in measured_faults(case))
+    yield from wrong_numbers("config", record.config, SIZES)
+    if record.status == "ok" and not record.cases:
+        yield "cases: allowed is at least one where the status is ok"
+    for index, case in enumerate(record.cases):
+        where = f"cases[{index}]"
+        yield from wrong_numbers(f"{where}.labels", case.labels, SIZES)
+        yield from wrong_numbers(f"{where}.details", case.details, FIGURES)
+        if case.status == "ok":
+            yield from (f"{where}.{fault}" for fault in wrong_samples(case))
 
 
-def faults(
-    content: Mapping[str, Any],
-    required: Mapping[str, Kind],
-    optional: Mapping[str, Kind],
-    where: str = "",
+def wrong_numbers(
+    where: str, values: Mapping[str, Any], ranges: Mapping[str, Range]
 ) -> Iterator[str]:
-    """Yield one line per path whose value is not of its kind."""
-    for path, kind in (*required.items(), *optional.items()):
-        value: Any = content
-        for name in path.split("."):
-            value = value.get(name) if value is not None else None
-        if not (kind.holds(value) or (value is None and path in optional)):
-            yield f"{where}{path}: {shown(value)}; allowed is {kind.allowed}"
+    """Yield which of the values with a range is neither null nor a number within it."""
+    for name, (low, high) in ranges.items():
+        value = values.get(name)
+        known = isinstance(value, int | float) and not isinstance(value, bool)
+        if value is not None and not (known and low <= value <= high):
+            shown = f"{value!r:.40}"
+            yield f"{where}.{name}: {shown}; allowed is a number from {low:g} to {high:g}"
 
 
-def measured_faults(case: Mapping[str, Any]) -> Iterator[str]:
+def wrong_samples(case: CaseRecord) -> Iterator[str]:
     """Yield what is wrong with the samples of a case that is ok."""
-    samples = matrix(case.get("samples_s"), 0.0, LONGEST_S)
-    if samples is None:
-        yield f"samples_s: allowed are equally many seconds, 0 to {LONGEST_S:g}, of each rank"
+    shape = shape_of(case.samples_s)
+    if shape is None:
+        yield "samples_s: allowed are equally many seconds of each rank"
         return
-    num_ranks = case.get("ranks")
-    starts = case.get("start_offsets_s")
-    if starts is not None:
-        starts = matrix(starts, -LONGEST_S, LONGEST_S)
-        if starts is None or starts.shape != samples.shape:
-            yield "start_offsets_s: allowed are null, or seconds as many as samples"
-            return
-        starts = starts[:num_ranks]
-    taking = samples[:num_ranks]
-    times = iteration_times(taking, starts, case.get("estimator") or SLOWEST_RANK)
-    if min(times.min(), slowest_rank(taking).min()) < SHORTEST_S:
+    if case.start_offsets_s is not None and shape_of(case.start_offsets_s) != shape:
+        yield "start_offsets_s: allowed are null, or seconds as many as samples"
+        return
+    samples, starts = case.samples_taking_part, case.starts_taking_part
+    times = iteration_times(samples, starts, case.estimator)
+    if min(times.min(), slowest_rank(samples).min()) < SHORTEST_S:
         yield f"samples_s: an iteration takes less than {SHORTEST_S:g} s"
-    for name, spent in (case.get("regions_s") or {}).items():
-        region = matrix(spent, 0.0, LONGEST_S)
-        if region is None or region.shape != samples.shape:
+    for name, spent in case.regions_s.items():
+        if shape_of(spent) != shape:
             yield f"regions_s.{name}: allowed are seconds as many as samples"
-    for name, counted in (case.get("disturbance") or {}).items():
-        if not list_of(FIGURE, 1).holds(counted):
+    for name, counted in case.disturbance.items():
+        if not counted:
             yield f"disturbance.{name}: allowed is a number per rank"
-    lengths = case.get("blocks") or [case.get("block_iterations")]
-    if not list_of(COUNT, 1).holds(lengths) or sum(lengths) > samples.shape[1]:
-        yield f"blocks: allowed are numbers from 1 on, {samples.shape[1]} together"
+    if not case.blocks or sum(case.blocks) > shape[1]:
+        yield f"blocks: allowed are numbers from 1 on, {shape[1]} together"
 
 
-def matrix(rows: Any, low: float, high: float) -> Any:
-    """Return equally long lists of numbers within limits as an array; None for anything else."""
-    try:
-        found = np.asarray(rows)
-    except ValueError:  # rows of unequal length
-        return None
-    usable = found.ndim == 2 and found.size and found.dtype.kind in "iuf"
-    return found if usable and found.min() >= low and found.max() <= high else None
-
-
-def shown(value: Any) -> str:
-    """Format a value for a message, cut to 40 characters."""
-    if value is None:
-        return "null or absent"
-    if isinstance(value, list):
-        return f"a list of {len(value)}"
-    if isinstance(value, dict):
-        return f"an object of {len(value)}"
-    text = repr(value)
-    return text if len(text) <= 40 else f"{text[:37]}..."
+def shape_of(rows: list[list[float]]) -> tuple[int, int] | None:
+    """Return the numbers of ranks and iterations; None where there is none, or they differ."""
+    lengths = {len(row) for row in rows}
+    length = lengths.pop() if len(lengths) == 1 else 0
+    return (len(rows), length) if length else None

@@ -9,11 +9,11 @@ from analysis.report import style
 from analysis.run_spread import bars_of
 
 
-def backends_at(suite: str, rows: pd.DataFrame, size: float) -> Figure:
+def backends_at(title: str, rows: pd.DataFrame, size: float) -> Figure:
     """Draw time and bandwidth of every backend over the number of ranks.
 
     Args:
-        suite: the suite or collective, for the caption.
+        title: of the rows, for the caption.
         rows: one per point of this size, with their `place` and `variant`.
         size: data_size in MiB, for the caption.
     """
@@ -38,7 +38,7 @@ def backends_at(suite: str, rows: pd.DataFrame, size: float) -> Figure:
         axis.set_xlabel("ranks")
         axis.grid(axis="x", visible=False)
     style.legend(rates if len(series) > style.MANY else times)
-    style.caption(figure, f"{suite}: {size:g} MiB by backend", f"median, {bars_of(rows)}", rows)
+    style.caption(figure, f"{title}: {size:g} MiB by backend", f"median, {bars_of(rows)}", rows)
     return figure
 
 

@@ -1,11 +1,13 @@
-"""Finds alternatives: rows that do the same work in several ways, one of which is the fastest."""
+"""Finds alternatives, rows that do the same work in several ways, and names the fastest."""
 
 from collections.abc import Iterator
 
 import pandas as pd
 
 from analysis.repetitions import over_runs
+from analysis.report.naming import Namer, milliseconds, settings
 from analysis.table import identity_columns
+from benchkit.statistics.compare.spread import percent
 
 WAYS = ("backend", "device", "host", "backend_env", "threads", "launched_by", "start_method")
 """Settings that change how the work is done. Every other setting is a size or a kind of work."""
@@ -13,7 +15,7 @@ WAYS = ("backend", "device", "host", "backend_env", "threads", "launched_by", "s
 
 def whole_work(measured: pd.DataFrame) -> pd.DataFrame:
     """Leave out parts that are timed alone, and what ran unslowed beside slowed ranks."""
-    return measured[~(measured["bound"].eq(True) | measured["unslowed"].eq(True))]
+    return measured[~(measured["is_component"].eq(True) | measured["unslowed"].eq(True))]
 
 
 def contests(rows: pd.DataFrame) -> Iterator[pd.DataFrame]:
@@ -36,3 +38,23 @@ def contests(rows: pd.DataFrame) -> Iterator[pd.DataFrame]:
         for _, group in part.groupby(columns, dropna=False, sort=False):
             if len(group) > 1:
                 yield group
+
+
+def winner(alternatives: pd.DataFrame, name: Namer) -> str:
+    """Say which of several alternatives is the fastest, and by how much."""
+    best = alternatives.nsmallest(2, "median_s")
+    first, second = (row for _, row in best.iterrows())
+    ways = [column for column in name.columns if alternatives[column].nunique(dropna=False) > 1]
+    ratio = second["median_s"] / first["median_s"]
+    doubt = ", which their intervals do not tell apart"
+    if pd.isna(first["ci_high_s"]) or pd.isna(second["ci_low_s"]):
+        doubt = "; without an interval of both, that may be chance"
+    elif first["ci_high_s"] < second["ci_low_s"]:
+        floor = best["identical_runs"].max()
+        is_below = best["num_runs"].max() == 1 and ratio - 1 < floor
+        doubt = f", less than identical runs differ by (± {percent(floor)})" if is_below else ""
+    return (
+        f"{name(first, *ways)}: the fastest of {len(alternatives)} is {settings(first, ways)} "
+        f"with {milliseconds(first['median_s'])}, "
+        f"{ratio:.3g} times as fast as {settings(second, ways)}{doubt}."
+    )

@@ -16,7 +16,7 @@ from benchkit.statistics.intervals import median_interval
 ACROSS = "of different runs, whose spread is not known"
 
 
-def growth(measured: pd.DataFrame, axis: str, told: Callable[[float], str]) -> Iterator[str]:
+def growth(measured: pd.DataFrame, axis: str, describe: Callable[[float], str]) -> Iterator[str]:
     """Yield how the time grows from the least to the most of one axis, with everything else equal.
 
     A ratio is formed within each run. For several runs with the same least and most, the sentence
@@ -26,7 +26,7 @@ def growth(measured: pd.DataFrame, axis: str, told: Callable[[float], str]) -> I
     Args:
         measured: rows of the combined table.
         axis: a column of numbers.
-        told: formats a value of the axis.
+        describe: formats a value of the axis.
     """
     if axis not in measured:
         return
@@ -46,7 +46,7 @@ def growth(measured: pd.DataFrame, axis: str, told: Callable[[float], str]) -> I
             spans = [ends_of(rows.assign(median_s=medians), axis)]
         for least, most in sorted({(first[axis], last[axis]) for first, last in spans}):
             alike = [span for span in spans if (span[0][axis], span[1][axis]) == (least, most)]
-            more = f"{told(least)} to {told(most)} ({most / least:,.4g} times)"
+            more = f"{describe(least)} to {describe(most)} ({most / least:,.4g} times)"
             yield f"{name(alike[0][0])}: {more} takes {how_long(alike)}{basis})."
 
 

@@ -12,8 +12,8 @@ import pandas as pd
 from analysis.baseline import Baseline
 from analysis.records import per_rank as ranks
 from analysis.records.metrics import METRICS
-from analysis.repetitions import over_runs
-from analysis.report import sentences, style
+from analysis.repetitions import FEWEST_RUNS, over_repetitions, over_runs
+from analysis.report import sentences, style, turns
 from analysis.report.attempts import or_left_out
 from analysis.report.discover import draw_all, write_all
 from analysis.speedup import compared
@@ -25,7 +25,9 @@ MOST_LETTERS = 200
 UNITS = (
     "Times are of the slowest rank, per call, latencies from the last rank's start to the last "
     "rank's end; the 95 % interval of the median is within the run; too few: too few independent "
-    "samples for one. "
+    "samples for one. Of a point that ran several times in one sweep it is between the runs, below "
+    f"{FEWEST_RUNS} runs their range; `within a run` is half the width of the interval within a "
+    "run, `between runs` half the range of the runs, both as a share of the median. "
     "GB/s are 10^9 bytes per second; `data_size` is in MiB (2^20 bytes).\n\n"
 )
 RANK_UNITS = (
@@ -78,7 +80,7 @@ def texts_of(
     """
 
     def full_results() -> str:
-        return "# Full results\n\n" + UNITS + as_markdown(table)
+        return "# Full results\n\n" + UNITS + as_markdown(over_repetitions(table))
 
     def summary() -> str:
         return "# Summary by configuration\n\n" + summary_by_config(table)
@@ -94,6 +96,7 @@ def texts_of(
     if per_rank:
         yield "per_rank.csv", partial(pd.DataFrame(per_rank).to_csv, index=False)
         yield "per_rank.md", rank_results
+    yield "turns.md", partial(turns.describe, table)
     yield "speedups.csv", partial(speedups_csv, table, baseline)
 
 

@@ -9,10 +9,10 @@ import pandas as pd
 from analysis.records.noise import SPIKE
 from analysis.records.rows import MAX_START_UNCERTAINTY
 from analysis.repetitions import over_runs
-from analysis.report.contests import contests, whole_work
+from analysis.report.contests import contests, whole_work, winner
 from analysis.report.growth import growth
-from analysis.report.naming import Namer, milliseconds, settings
-from analysis.run_spread import WITHIN, told_of_runs
+from analysis.report.naming import Namer, milliseconds
+from analysis.run_spread import WITHIN, describe_floor, describe_runs
 from analysis.table import identity_columns, own_columns
 from analysis.text import named, shortened
 
@@ -35,7 +35,7 @@ def describe(table: pd.DataFrame) -> str:
     with_ranks = growth(communicating(measured), "world_size", lambda ranks: f"{ranks:g} ranks")
     paragraphs = (
         as_paragraph("Overview", overview(table)),
-        as_paragraph("Runs", told_of_runs(points, Namer(points))),
+        as_paragraph("Runs", spread(points)),
         as_paragraph("Fastest and widest", extremes(points)),
         as_paragraph("Growth with size", with_size),
         as_paragraph("Growth with ranks", with_ranks),
@@ -66,6 +66,13 @@ def overview(table: pd.DataFrame) -> Iterator[str]:
     yield f"{len(table)} rows ({counts}) from {hosts}, started {first} to {last}."
 
 
+def spread(points: pd.DataFrame) -> Iterator[str]:
+    """Yield how much runs differ: those of the report, and identical ones on this machine."""
+    yield from describe_runs(points, Namer(points))
+    if line := describe_floor(points):
+        yield f"{line[0].upper()}{line[1:]}."
+
+
 def extremes(measured: pd.DataFrame) -> Iterator[str]:
     """Yield each suite's highest bandwidth, and the fastest of each group of alternatives."""
     for _, rows in whole_work(communicating(measured)).groupby("suite"):
@@ -75,23 +82,6 @@ def extremes(measured: pd.DataFrame) -> Iterator[str]:
             rate = best["busbw_gb_per_s"]
             yield f"The highest bus bandwidth is {rate:.3g} GB/s, by {name(best)}."
         yield from (winner(group, name) for group in contests(rows))
-
-
-def winner(alternatives: pd.DataFrame, name: Namer) -> str:
-    """Say which of several alternatives is the fastest, and by how much."""
-    first, second = (row for _, row in alternatives.nsmallest(2, "median_s").iterrows())
-    ways = [column for column in name.columns if alternatives[column].nunique(dropna=False) > 1]
-    ratio = second["median_s"] / first["median_s"]
-    doubt = ", which their intervals do not tell apart"
-    if pd.isna(first["ci_high_s"]) or pd.isna(second["ci_low_s"]):
-        doubt = "; without an interval of both, that may be chance"
-    elif first["ci_high_s"] < second["ci_low_s"]:
-        doubt = ""
-    return (
-        f"{name(first, *ways)}: the fastest of {len(alternatives)} is {settings(first, ways)} "
-        f"with {milliseconds(first['median_s'])}, "
-        f"{ratio:.3g} times as fast as {settings(second, ways)}{doubt}."
-    )
 
 
 def communicating(measured: pd.DataFrame) -> pd.DataFrame:

@@ -1,4 +1,4 @@
-"""Plots time and bandwidth over size, for every suite that has a data_size."""
+"""Plots time and bandwidth over size, for every suite that has a key or label `data_size`."""
 
 from functools import partial
 from typing import Any
@@ -13,7 +13,7 @@ from analysis.report import style
 from analysis.report.backend_plot import backends_at, rate_bars
 from analysis.report.discover import Drawings
 from analysis.run_spread import bars_of, with_ranges
-from analysis.table import HARDWARE_AND_SOFTWARE, identity_columns, subjects
+from analysis.table import HARDWARE_AND_SOFTWARE, identity_columns
 
 AXES = ("suite", "backend", "device", "world_size", "data_size")
 """What panels, lines and x axes show; any other column that varies is written into the labels."""
@@ -22,32 +22,32 @@ FEW_SIZES = 8
 
 
 def draw(table: pd.DataFrame, baseline: Baseline | None) -> Drawings:
-    """Return up to three figures per suite or collective."""
+    """Return up to three figures per title."""
     if "data_size" not in table:
         return {}
     drawings: Drawings = {}
     has_size = pd.to_numeric(table["data_size"], errors="coerce") > 0
     measured = table[(table["status"] == "ok") & has_size]
-    for name, rows in measured.groupby(subjects(measured)):
+    for title, rows in measured.groupby("title"):
         points = with_ranges(over_runs(rows, *identity_columns(rows)))
-        drawings |= suite_drawings(str(name), points)
+        drawings |= title_drawings(str(title), points)
     return drawings
 
 
-def suite_drawings(suite: str, rows: pd.DataFrame) -> Drawings:
+def title_drawings(title: str, rows: pd.DataFrame) -> Drawings:
     """Return time over size and, where ranks exchange data, bandwidth over size and by backend."""
     rows["place"] = rows["backend"] + " on " + rows["device"]
     rows["variant"] = variants(rows)
     # Numbered here, so that a series has the same colour in every figure.
     rows["series"] = rows.groupby(["world_size", "variant"]).ngroup()
-    drawings: Drawings = {f"{suite}_time_vs_datasize.png": partial(time_over_size, suite, rows)}
+    drawings: Drawings = {f"{title}_time_vs_datasize.png": partial(time_over_size, title, rows)}
     moving = rows[rows["busbw_gb_per_s"].notna()]  # A single rank moves nothing.
     if not moving.empty:
         size = comparison_size(moving)
-        drawings[f"{suite}_bandwidth_vs_datasize.png"] = partial(bandwidth_over_size, suite, moving)
+        drawings[f"{title}_bandwidth_vs_datasize.png"] = partial(bandwidth_over_size, title, moving)
         at_size = moving[moving["data_size"] == size]
-        name = f"{suite}_backend_comparison_{size:g}mb.png"
-        drawings[name] = partial(backends_at, suite, at_size, size)
+        name = f"{title}_backend_comparison_{size:g}mb.png"
+        drawings[name] = partial(backends_at, title, at_size, size)
     return drawings
 
 
@@ -76,7 +76,7 @@ def comparison_size(rows: pd.DataFrame) -> float:
     return float(places[places == places.max()].index.max())
 
 
-def time_over_size(suite: str, rows: pd.DataFrame) -> Figure:
+def time_over_size(title: str, rows: pd.DataFrame) -> Figure:
     """Draw the median time over size.
 
     Its bars are the 95 % interval; a band goes from the fastest sample to the 95th percentile.
@@ -100,11 +100,11 @@ def time_over_size(suite: str, rows: pd.DataFrame) -> Figure:
     if not crowded:
         of_a_run = ", medians over the runs" if rows["num_runs"].max() > 1 else ""
         text += f"\nband: fastest sample to 95th percentile{of_a_run}"
-    style.caption(figure, f"{suite}: time", text, rows)
+    style.caption(figure, f"{title}: time", text, rows)
     return figure
 
 
-def bandwidth_over_size(suite: str, rows: pd.DataFrame) -> Figure:
+def bandwidth_over_size(title: str, rows: pd.DataFrame) -> Figure:
     """Draw the bus bandwidth at the median time over size; its interval is that of the time."""
     figure, axes = place_panels(rows)
     for place, axis in axes.items():
@@ -116,7 +116,7 @@ def bandwidth_over_size(suite: str, rows: pd.DataFrame) -> Figure:
     first = next(iter(axes.values()))
     first.set_ylabel("bus bandwidth [GB/s, 10⁹ bytes]")
     text = f"payload / median time × bus factor; {bars_of(rows)}"
-    style.caption(figure, f"{suite}: bus bandwidth", text, rows)
+    style.caption(figure, f"{title}: bus bandwidth", text, rows)
     return figure
 
 

@@ -17,14 +17,14 @@ from analysis.text import named
 
 
 def draw(table: pd.DataFrame, baseline: Baseline | None) -> Drawings:
-    """Return one figure per suite or collective that measured more than the baseline."""
+    """Return one figure per title that measured more than the baseline."""
     return {
-        f"{suite}_speedup.png": partial(speedup_figure, rows, chosen, suite)
-        for suite, chosen, rows in compared(table, baseline)
+        f"{title}_speedup.png": partial(speedup_figure, rows, chosen, title)
+        for title, chosen, rows in compared(table, baseline)
     }
 
 
-def speedup_figure(rows: pd.DataFrame, baseline: Baseline, suite: str) -> Figure:
+def speedup_figure(rows: pd.DataFrame, baseline: Baseline, title: str) -> Figure:
     """Draw the speedup of every point, with a marker per value of the baseline's keys.
 
     The axis is logarithmic, so that speedups of 2 and 1/2 are equally far from 1.
@@ -51,7 +51,7 @@ def speedup_figure(rows: pd.DataFrame, baseline: Baseline, suite: str) -> Figure
     axis.set_ylabel(f"time of {baseline} / time")
     style.log_values(axis)
     axis.legend(title=", ".join(outer))
-    style.caption(figure, f"{suite}: speedup over {baseline}", note_on(rows), rows)
+    style.caption(figure, f"{title}: speedup over {baseline}", note_on(rows), rows)
     return figure
 
 

@@ -52,29 +52,32 @@ class Work:
 
 
 @dataclass(frozen=True)
-class Parts:
-    """Names of the cases that time the components of another case in isolation.
+class Components:
+    """The cases that time the components of another case in isolation.
 
     Attributes:
-        computation: `Case.name` of the case that only computes; "" for none.
-        communication: `Case.name` of the case that only communicates; "" for none.
+        computation: the case that only computes, or None.
+        communication: the case that only communicates, or None.
     """
 
-    computation: str = ""
-    communication: str = ""
+    computation: Case | None = None
+    communication: Case | None = None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Case:
     """One thing to time: the call, how to check its result, and what its record says.
 
     The harness verifies all cases of a job, times them in interleaved blocks, and verifies them
-    again. Cases refer to each other by name (`against`, `parts`).
+    again. A case may refer to other cases of the same list (`baseline`, `components`), so two
+    cases are equal only if they are the same object.
 
     Attributes:
         step: the timed call. On a CPU it returns when its work is done; on a GPU the work that it
             queues on the current stream is timed.
-        labels: what sets this case apart inside its job, such as {"strategy": "even"}.
+        labels: what sets this case apart inside its job, such as {"strategy": "even"}. Of any
+            suite, `data_size` is a size in MiB, and `comm_backend` the backend of a case that has
+            its own (`Rank.group`).
         reset: renews the inputs before each sample, outside the clock.
         verify: computes on fresh inputs and raises InvalidResult with the first wrong index. All
             ranks call it together, before and after timing.
@@ -87,17 +90,17 @@ class Case:
         observe: receives the seconds per call that this rank spent in each of `regions`. It is
             called after each sample, outside the clock.
         details: returns what the record should say of the case after timing. A list with one
-            entry per rank is shown per rank.
-        against: name of the case that this one is compared with, its baseline; "" for none.
+            entry per rank is shown per rank. Of any suite, analysis derives figures from those
+            that benchkit/api/details.py names.
+        baseline: the case that this one is compared with, or None.
         ranks: number of ranks that take part, the first ones; None for all. On the other ranks
             `step` does nothing.
         unslowed: whether this case runs at full speed on ranks that `hardware.slowdown` slows down.
         unavailable: what this machine lacks for this case; "" if it lacks nothing.
-        name: what other cases refer to this one by, unique in its job; "" if none does.
-        bound: whether this case times one component, computation or communication, in isolation.
-            It does not do the whole work, so it is left out of rankings.
-        parts: names of the `bound` cases that time the components of this one. The share of
-            communication and the overlap of this case are computed from them.
+        is_component: times one component (compute or communication) in isolation; left out of
+            rankings.
+        components: the cases that time the components of this one. The share of communication and
+            the overlap of this case are computed from them.
         warnings: what readers of this case's figures must know, one line each, for the record.
     """
 
@@ -112,13 +115,12 @@ class Case:
     regions: tuple[str, ...] = ()
     observe: Callable[[Mapping[str, float]], None] = noop
     details: Callable[[], Mapping[str, Any]] = no_details
-    against: str = ""
+    baseline: Case | None = None
     ranks: int | None = None
     unslowed: bool = False
     unavailable: str = ""
-    name: str = ""
-    bound: bool = False
-    parts: Parts = Parts()
+    is_component: bool = False
+    components: Components = Components()
     warnings: tuple[str, ...] = ()
 
 

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-import orjson
+import msgspec
 import torch
 import torch.distributed as dist
 
@@ -17,7 +17,7 @@ def gather_json(value: Any, group: dist.ProcessGroup | None = None) -> list[Any]
         group: the process group; None for the default one.
     """
     device = torch.device("cuda" if dist.get_backend(group) == "nccl" else "cpu")
-    mine = torch.frombuffer(bytearray(orjson.dumps(value)), dtype=torch.uint8).to(device)
+    mine = torch.frombuffer(bytearray(msgspec.json.encode(value)), dtype=torch.uint8).to(device)
     size = torch.tensor([mine.numel()], device=device)
     sizes = [torch.empty_like(size) for _ in range(dist.get_world_size(group))]
     dist.all_gather(sizes, size, group=group)
@@ -26,4 +26,4 @@ def gather_json(value: Any, group: dist.ProcessGroup | None = None) -> list[Any]
     gathered = [torch.empty_like(padded) for _ in sizes]
     dist.all_gather(gathered, padded, group=group)
     rows = [row.cpu().numpy().tobytes() for row in gathered]
-    return [orjson.loads(row[: int(size)]) for row, size in zip(rows, sizes, strict=True)]
+    return [msgspec.json.decode(row[: int(size)]) for row, size in zip(rows, sizes, strict=True)]

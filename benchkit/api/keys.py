@@ -4,6 +4,7 @@ import math
 from dataclasses import dataclass, field, fields, is_dataclass
 from typing import Any
 
+import msgspec
 from omegaconf import MISSING
 
 from benchkit.errors import ConfigError
@@ -20,6 +21,8 @@ class Key:
         above: exclusive lower bound of a number, or None.
         at_least: inclusive lower bound of a number, or None.
         below: exclusive upper bound of a number, or None.
+        identity: whether the value belongs to a point's identity, because it changes what is
+            measured.
     """
 
     doc: str
@@ -28,6 +31,7 @@ class Key:
     above: float | None = None
     at_least: float | None = None
     below: float | None = None
+    identity: bool = True
 
     def allowed(self) -> str:
         """Returns the allowed values in words: "auto or >= 1", "> 0 MiB"."""
@@ -94,7 +98,7 @@ def is_optional(annotation: Any) -> bool:
 
 
 def check_ranges(config: Any, prefix: str = "") -> None:
-    """Raises ConfigError for the first value outside its range.
+    """Raises ConfigError for the first value outside its range, or one that a record cannot hold.
 
     A value of None passes, because the types of the schema have been checked before. Only a group
     that must be chosen is refused.
@@ -110,6 +114,16 @@ def check_ranges(config: Any, prefix: str = "") -> None:
         elif value is not None and not described.accepts(value):
             allowed = described.allowed()
             raise ConfigError(f"{name}={value}: allowed is {allowed} ({described.doc})")
+        else:
+            require_storable(name, value)
+
+
+def require_storable(name: str, value: Any) -> None:
+    """Raises ConfigError for a value without its like in JSON, such as a text that is not UTF-8."""
+    try:
+        msgspec.json.encode(value)
+    except (TypeError, ValueError) as error:
+        raise ConfigError(f"{name}={value!a}: a record cannot hold it ({error})") from None
 
 
 def as_list(value: Any) -> list[Any]:

@@ -9,13 +9,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-LATENCIES = ("mps_pct", "latency_ms")
+SHARE, LATENCY, RATE = "mps_pct", "latency_ms", "tflops"
+SIZE, DTYPE, STREAMS = "size", "dtype", "bg_streams"
+"""Columns of tables; SIZE is a label of the cases of matmul_lut, too."""
+LATENCIES = (SHARE, LATENCY)
 """Columns of a table of latencies: compute share in percent, latency in ms."""
-MATMULS = ("mps_pct", "size", "dtype", "bg_streams", "tflops")
+MATMULS = (SHARE, SIZE, DTYPE, STREAMS, RATE)
 """Columns of a table of square matrix products, among them the rate in TFLOP/s."""
-THREADS = "# threads per rank:"
-"""Start of the comment that says with how many threads a table was measured."""
-
+THREADS = "threads per rank"
+"""Begins the comment that says with how many threads a table was measured."""
 SHARE_DIGITS = 3
 """Decimal digits of the shares in a table that benchkit wrote."""
 
@@ -80,7 +82,7 @@ def read(path: str, seq_len: int, dtype: str) -> Table:
         raise ValueError(f"not a table ({type(error).__name__}: {error})") from None
     columns = set(rows[0]) if rows else set()
     if columns.issuperset(LATENCIES):
-        performance = {number(row, "mps_pct"): 1 / number(row, "latency_ms") for row in rows}
+        performance = {number(row, SHARE): 1 / number(row, LATENCY) for row in rows}
         return Table(performance, seq_len)
     if not columns.issuperset(MATMULS):
         raise ValueError(f"not a table of {' and '.join(LATENCIES)}, or of {', '.join(MATMULS)}")
@@ -101,9 +103,9 @@ def matmuls_alone(rows: Sequence[dict[str, str]]) -> dict[str, list[tuple[float,
     """Returns (size, share in %, TFLOP/s) of the rows without background streams, by dtype."""
     alone: dict[str, list[tuple[float, float, float]]] = {}
     for row in rows:
-        size, share, rate = (number(row, name) for name in ("size", "mps_pct", "tflops"))
-        if number(row, "bg_streams", allow_0=True) == 0:
-            alone.setdefault(row["dtype"], []).append((size, share, rate))
+        size, share, rate = (number(row, name) for name in (SIZE, SHARE, RATE))
+        if number(row, STREAMS, allow_0=True) == 0:
+            alone.setdefault(row[DTYPE], []).append((size, share, rate))
     return alone
 
 
@@ -114,9 +116,10 @@ def nearest(sizes: Sequence[float], seq_len: int) -> float:
 
 def threads_of(lines: Sequence[str]) -> str:
     """Returns the threads per rank of a table: "1", "1, 2" for several, or "" if unknown."""
-    comment = next((line for line in lines if line.startswith(THREADS)), "")
+    start = f"# {THREADS}:"
+    comment = next((line for line in lines if line.startswith(start)), "")
     try:
-        return ", ".join(f"{float(count):g}" for count in comment.removeprefix(THREADS).split(","))
+        return ", ".join(f"{float(count):g}" for count in comment.removeprefix(start).split(","))
     except ValueError:
         return ""
 

@@ -19,6 +19,11 @@ def unmarked(name: str) -> AbstractContextManager[object]:
 
 
 _marker: list[Marker] = [unmarked]
+"""What regions do now, last.
+
+It is process-wide because a step marks regions deep inside its own calls, where nothing of the
+harness is handed down.
+"""
 
 
 def region(name: str) -> AbstractContextManager[object]:

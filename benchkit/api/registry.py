@@ -1,4 +1,4 @@
-"""Registers the suites: each is a function `(config, rank) -> list[Case]`, found by its decorator.
+"""Finds the suites: each is a function `(config, rank) -> list[Case]`, marked by a decorator.
 
 The file of a suite imports torch only inside its functions, because its dataclass is read to check
 the command line, which must answer at once.
@@ -9,13 +9,12 @@ import os
 import pkgutil
 import sys
 import typing
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from benchkit.api.schema import RunConfig
 from benchkit.errors import ConfigError
-from launch.ranks import start
 
 EXTRA_SUITES = "BENCHKIT_SUITES"
 """Environment variable: comma-separated modules outside benchkit.suites that define suites."""
@@ -23,7 +22,7 @@ EXTRA_SUITES = "BENCHKIT_SUITES"
 
 @dataclass(frozen=True)
 class Suite:
-    """A suite as the registry holds it.
+    """A suite, which its decorator leaves in place of the function.
 
     Attributes:
         name: name of the function, which is the suite's name on the command line.
@@ -32,6 +31,8 @@ class Suite:
         summary: first line of the function's docstring.
         preload: modules that every rank would import; they start no thread and touch no GPU. They
             come from the constant PRELOAD of the suite's module, where it has one.
+        resolvers: functions that the suite's YAML calls, by name: `${name:argument}`. They come
+            from the constant RESOLVERS of the suite's module, where it has one.
     """
 
     name: str
@@ -39,51 +40,55 @@ class Suite:
     build: Callable[[Any, Any], list[Any]]
     summary: str
     preload: tuple[str, ...] = ()
+    resolvers: Mapping[str, Callable[..., Any]] = field(default_factory=dict)
 
 
-SUITES: dict[str, Suite] = {}
-
-
-def suite(build: Callable[[Any, Any], list[Any]]) -> Callable[[Any, Any], list[Any]]:
-    """Registers a function as a suite, configured by the type of its first parameter."""
+def suite(build: Callable[[Any, Any], list[Any]]) -> Suite:
+    """Makes a function a suite, configured by the type of its first parameter."""
     config = next(iter(typing.get_type_hints(build).values()))
     summary = (build.__doc__ or "").strip().splitlines()[0]
-    preload = getattr(sys.modules[build.__module__], "PRELOAD", ())
-    SUITES[build.__name__] = Suite(build.__name__, config, build, summary, preload)
-    return build
+    module = sys.modules[build.__module__]
+    preload, resolvers = getattr(module, "PRELOAD", ()), getattr(module, "RESOLVERS", {})
+    return Suite(build.__name__, config, build, summary, preload, resolvers)
+
+
+def own_modules() -> list[str]:
+    """Returns the names of benchkit's own modules that define suites."""
+    found = importlib.import_module("benchkit.suites").__path__
+    return [f"benchkit.suites.{package.name}.suite" for package in pkgutil.iter_modules(found)]
 
 
 def suite_modules() -> list[str]:
     """Returns the names of all modules that define suites."""
-    found = importlib.import_module("benchkit.suites").__path__
-    own = [f"benchkit.suites.{package.name}.suite" for package in pkgutil.iter_modules(found)]
-    return own + [name for name in os.environ.get(EXTRA_SUITES, "").split(",") if name]
+    return own_modules() + [name for name in os.environ.get(EXTRA_SUITES, "").split(",") if name]
 
 
 def load_suites() -> dict[str, Suite]:
-    """Imports every suite's module and returns the registry, sorted by name.
+    """Returns all suites by name, sorted; of one name, that of the last module.
 
     Raises:
         ConfigError: a module that EXTRA_SUITES names does not exist.
     """
-    for name in suite_modules():
+    return suites_in(suite_modules())
+
+
+def suites_in(modules: Iterable[str]) -> dict[str, Suite]:
+    """Imports modules and returns the suites that they define."""
+    found: dict[str, Suite] = {}
+    for name in modules:
         try:
-            importlib.import_module(name)
+            module = importlib.import_module(name)
         except ModuleNotFoundError as error:
             if error.name not in (name, name.split(".")[0]):
                 raise
             reason = "no such module; allowed are importable modules"
             raise ConfigError(f"{EXTRA_SUITES}={name}: {reason}") from None
-    for name in sorted(SUITES):  # the order must not depend on which was imported first
-        SUITES[name] = SUITES.pop(name)
-    return SUITES
+        found |= {each.name: each for each in vars(module).values() if isinstance(each, Suite)}
+    return dict(sorted(found.items()))
 
 
-def start_fork_server(names: Iterable[str]) -> None:
-    """Starts the server that forks ranks.
-
-    The server loads torch and what the named suites need while the caller goes on.
-    """
-    needed = dict.fromkeys(module for name in names for module in load_suites()[name].preload)
-    always = ["torch", "torch.distributed", "benchkit.rank.main"]
-    start.start_fork_server([*always, *suite_modules(), *needed])
+def preload_for(names: Iterable[str]) -> list[str]:
+    """Returns the modules that the fork server loads for the ranks of the named suites."""
+    suites = load_suites()
+    needed = dict.fromkeys(module for name in names for module in suites[name].preload)
+    return ["torch", "torch.distributed", "benchkit.rank.main", *suite_modules(), *needed]

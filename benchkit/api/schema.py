@@ -27,7 +27,9 @@ class HardwareConfig:
         "how many times slower: the last rank, or [one factor per rank]", at_least=1
     )
     peak_tflop_per_s: dict[str, Any] = key(
-        "of GPUs by name and dtype, dense; what is not there is measured", unit="TFLOP/s"
+        "of GPUs by name and dtype, dense; what is not there is measured",
+        unit="TFLOP/s",
+        identity=False,
     )
     slow_by: str = key("what slows a rank down", choices=("auto", "mps", "cgroup", "duty_cycle"))
 
@@ -62,6 +64,11 @@ class MeasureConfig:
         unit="s",
         above=0,
     )
+    alone: bool = key(
+        "whether the baseline and the best of several cases are timed again, each alone in fresh "
+        "ranks",
+        identity=False,
+    )
 
 
 @dataclass
@@ -90,31 +97,44 @@ class RunConfig:
     )
     start_method: str = key("how rank processes start", choices=("forkserver", "spawn"))
     timeout_s: float = key(
-        "time allowed to one point from fork to exit", unit="s", above=0, below=1e6
+        "time allowed to one point from fork to exit", unit="s", above=0, below=1e6, identity=False
     )
     join_timeout_s: float = key(
-        "time allowed to a launcher's agents to come together", unit="s", above=0, below=1e6
+        "time allowed to a launcher's agents to come together",
+        unit="s",
+        above=0,
+        below=1e6,
+        identity=False,
     )
     host_wait_s: float = key(
         "time that a point waits for other runs on each of its hosts",
         unit="s",
         at_least=0,
         below=1e6,
+        identity=False,
     )
     backend: BackendConfig = key("group: how ranks communicate")
     hardware: HardwareConfig = key("group: what they run on")
     measure: MeasureConfig = key("group: how long, and until when, a case is timed")
     model: ModelConfig | None = key("group: a model size, for suites that use one")
-    max_failures: int | None = key(
-        "points that may fail one after another before the sweep ends", at_least=1
+    repeat: int = key(
+        "runs of each point in fresh processes, in a shuffled order",
+        at_least=1,
+        below=10_000,
+        identity=False,
     )
-    on_end: str | None = key("shell command that runs when the sweep ends")
+    max_failures: int | None = key(
+        "points that may fail one after another before the sweep ends", at_least=1, identity=False
+    )
+    on_end: str | None = key("shell command that runs when the sweep ends", identity=False)
     private_network: bool = key(
-        "whether CPU ranks on one host get a network of their own, where its kernel gives one"
+        "whether CPU ranks on one host get a network of their own, where its kernel gives one",
+        identity=False,
     )
     profile: bool = key("whether a few more steps of each case are traced by torch.profiler")
     explain: bool = key(
-        "whether what each case tells of itself (a plan, a split) is printed below it"
+        "whether what each case tells of itself (a plan, a split) is printed below it",
+        identity=False,
     )
 
     @classmethod
@@ -126,6 +146,10 @@ class RunConfig:
             rest: the part of an unknown key after `name`.
         """
         return ""
+
+    def title(self) -> str:
+        """Returns what is measured, for heads of lines and plots; the suite's name by default."""
+        return self.suite
 
     def check(self) -> None:
         """Raises ConfigError where keys contradict each other; suites add rules of their own."""

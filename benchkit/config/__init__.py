@@ -1,4 +1,4 @@
 """Makes typed configurations from YAML and the command line.
 
-Only this package, benchkit.sweep and benchkit.cli know Hydra.
+Only this package and benchkit.sweep know Hydra; hydra_internals has all that is private to it.
 """

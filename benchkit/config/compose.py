@@ -1,21 +1,16 @@
 """What Hydra needs to know of benchkit, and the typed configurations made from what it composes."""
 
 import dataclasses
-from collections.abc import Callable
-from typing import Any, cast
 
 from hydra.core.config_store import ConfigStore
 from omegaconf import DictConfig, OmegaConf
 
 from benchkit.api.keys import check_ranges
-from benchkit.api.registry import SUITES, load_suites
-from benchkit.api.schema import ModelConfig, RunConfig
+from benchkit.api.registry import load_suites
+from benchkit.api.schema import RunConfig
 from benchkit.config.messages import suite_list, unknown_key
-from benchkit.environment import visible_gpus
+from benchkit.config.resolvers import collect_resolvers
 from benchkit.errors import ConfigError
-from benchkit.suites.transformer.flops import parameters
-
-ITEM_BYTES = {"float16": 2, "bfloat16": 2, "float32": 4, "float64": 8, "int32": 4, "int64": 8}
 
 
 def register() -> None:
@@ -24,37 +19,8 @@ def register() -> None:
     store.store(group="schema", name="run", node=RunConfig)
     for suite in load_suites().values():
         store.store(group="schema/suite", name=suite.name, node=suite.config)
-    resolvers: dict[str, Callable[..., Any]] = {
-        "gradient_mib": gradient_mib,
-        "matmul_sizes": matmul_sizes,
-        "largest": lambda numbers: max([1, *numbers]),
-        "commas": ",".join,
-        "counts_of_gpus": counts_of_gpus,
-    }
-    for name, resolver in resolvers.items():
+    for name, resolver in collect_resolvers().items():
         OmegaConf.register_new_resolver(name, resolver, replace=True)
-
-
-def gradient_mib(model: DictConfig | None, dtype: str) -> float:
-    """Returns the MiB of all gradients of a model; 1 without a model."""
-    if model is None:
-        return 1.0
-    return float(parameters(cast(ModelConfig, model)) * ITEM_BYTES.get(dtype, 4) / 2**20)
-
-
-def matmul_sizes(device: str) -> list[int]:
-    """Returns powers of two from 64 up to what the kind of device multiplies in about a second."""
-    largest_exponent = 15 if device == "cuda" else 10
-    return [2**exponent for exponent in range(6, largest_exponent + 1)]
-
-
-def counts_of_gpus() -> str:
-    """Returns those of 2, 4 and 6 for which there are GPUs.
-
-    With fewer than 2 GPUs it still returns 2; such a point then says that they are missing.
-    """
-    num_gpus = len(visible_gpus())
-    return ",".join(str(count) for count in (2, 4, 6) if count <= max(2, num_gpus))
 
 
 def typed(composed: DictConfig) -> RunConfig:
@@ -65,8 +31,8 @@ def typed(composed: DictConfig) -> RunConfig:
     """
     if OmegaConf.is_missing(composed, "suite"):
         raise ConfigError("choose a suite with +suite=NAME:\n" + suite_list())
-    if composed.suite not in SUITES:
-        raise ConfigError(f"suite={composed.suite}: no such suite; available: {', '.join(SUITES)}")
+    if composed.suite not in (suites := load_suites()):
+        raise ConfigError(f"suite={composed.suite}: no such suite; available: {', '.join(suites)}")
     refuse_unknown_keys(composed)
     config = OmegaConf.to_object(composed)
     assert isinstance(config, RunConfig)

@@ -4,30 +4,31 @@ import difflib
 import re
 import types
 import typing
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from omegaconf.errors import OmegaConfBaseException
-
 from benchkit.api.keys import Key, described_keys
-from benchkit.api.registry import SUITES
+from benchkit.api.registry import load_suites
 from benchkit.api.schema import RunConfig
 
 UNIONS = (typing.Union, types.UnionType)
 NO_SUCH_OPTION = re.compile(
     r"Could not find '(.+)/(.+?)' Available options in '.*?': (.*?) Config search path"
 )
-NO_SUCH_KEY = re.compile(r"Could not override '(.+?)'\.")
+NULL_GROUP = re.compile("Config group override must be a string")
+NO_SUCH_KEY = re.compile(r"Could not override '(.+?)'\.(?: To append to your config use \+(.+))?")
 WRONG_VALUE = re.compile(r"Error merging override (\S+)")
 NOT_IN_SCHEMA = re.compile(r"In '(.+?)': .*?Key '(.+?)' not in")
-HYDRA_ADVICE = "See https://hydra.cc/docs/1.2/advanced/override_grammar/basic for details"
+ADVICE = re.compile(r" See https://hydra\.cc/\S+ for details$")
 HELP = """benchkit: distributed deep-learning benchmarks from one command
 
   python -m benchkit +suite=allreduce data_size=100                one point
   python -m benchkit +suite=allreduce -m data_size=1,10,100,1000   a sweep: commas where values vary
   python -m benchkit sweep=gloo_cpu                                a whole study by name
   python -m analysis outputs/latest                                tables, plots and text of it
+  python -m benchkit selftest                                      what this machine can tell
+  python -m benchkit compare ARM ARM …                             is one faster? (compare --help)
 
 Suites and their keys (key=value)
 {suites}
@@ -48,7 +49,7 @@ configuration; --hydra-help lists all flags. Exit code: 0 all is well, \
 def suite_list() -> str:
     """Returns one line per suite: its name, what it measures, its keys with their units."""
     lines = []
-    for suite in SUITES.values():
+    for suite in load_suites().values():
         names = [
             f"{name} [{key.unit}]" if key.unit else name
             for name, key in own_keys(suite.config).items()
@@ -65,7 +66,9 @@ def own_keys(schema: type[RunConfig]) -> dict[str, Key]:
 
 def keys_of_suites() -> set[str]:
     """Returns the keys that only some suites have, without the part after the first dot."""
-    return {name.split(".")[0] for suite in SUITES.values() for name in own_keys(suite.config)}
+    return {
+        name.split(".")[0] for suite in load_suites().values() for name in own_keys(suite.config)
+    }
 
 
 def key_rows(keys: dict[str, Key]) -> str:
@@ -87,7 +90,7 @@ def help_text(folders: Iterable[Path]) -> str:
     """
     suites = [
         f"  +suite={suite.name}   {suite.summary}\n{key_rows(own_keys(suite.config))}"
-        for suite in SUITES.values()
+        for suite in load_suites().values()
     ]
     shared = {name: key for name, (key, _) in described_keys(RunConfig).items() if name != "suite"}
     options: dict[str, set[str]] = {}
@@ -100,8 +103,8 @@ def help_text(folders: Iterable[Path]) -> str:
     )
 
 
-def explain(error: Exception) -> str:
-    """Explains a configuration error of Hydra or OmegaConf in one line.
+def explain(error: Exception, arguments: Sequence[str]) -> str:
+    """Explains in one line the error that a command line raises in Hydra or OmegaConf.
 
     The line has the key, the given value, and what is allowed.
     """
@@ -110,32 +113,46 @@ def explain(error: Exception) -> str:
         group, name, options = found.groups()
         available = ", ".join(sorted(options.split()))
         return f"{group}={name}: no such {group}; available: {available}"
-    if "Config group override must be a string" in text:
+    if NULL_GROUP.search(text):
         return (
             "a group cannot be null here; choose one of its options "
             "(`python -m benchkit --help` lists them)"
         )
     if found := NO_SUCH_KEY.search(text):
-        return unknown_key(found[1])
+        return set_before_suite(found[2] or "", arguments) or unknown_key(found[1])
     if found := WRONG_VALUE.search(text):
-        cause = error.__cause__ if isinstance(error.__cause__, OmegaConfBaseException) else error
-        return wrong_type(found[1], " ".join(str(cause).split()))
+        return wrong_type(found[1], " ".join(str(error.__cause__).split()))
     if found := NOT_IN_SCHEMA.search(text):
         return f"conf {found[1]}: {unknown_key(found[2])}"
-    return text.removesuffix(HYDRA_ADVICE).strip()
+    return ADVICE.sub("", text)
+
+
+def set_before_suite(override: str, arguments: Sequence[str]) -> str:
+    """Explains one value for a suite's own key where several suites are chosen; "" otherwise.
+
+    Hydra sets what does not vary before the sweep chooses a suite, when no such key exists yet.
+    """
+    suites = [given for given in arguments if re.match(r"\+suite=.*[,(]", given)]
+    name, _, value = override.partition("=")
+    if not suites or override not in arguments or name.split(".")[0] not in keys_of_suites():
+        return ""
+    return (
+        f"{override}: a suite's own key is not set once for several suites ({suites[0]}); "
+        f"type one suite per command, or {name}=choice({value})"
+    )
 
 
 def unknown_key(name: str) -> str:
     """Explains a key that no schema has, and suggests the nearest one, in one line."""
     if name == "suite":
-        return f"suite: takes a plus: +suite={'|'.join(SUITES)}"
+        return f"suite: takes a plus: +suite={'|'.join(load_suites())}"
     if name == "backend.env":
         return "backend.env: takes variables one by one: +backend.env.NAME=value"
     if explained := explained_by_suites(name):
         return explained
     keys: set[str] = set()
     having = []
-    for suite in SUITES.values():
+    for suite in load_suites().values():
         described = described_keys(suite.config)
         keys |= described.keys()
         if name in described:
@@ -152,7 +169,7 @@ def explained_by_suites(name: str) -> str:
     """Returns what suites say about an unknown key below one of their own keys; "" if nothing."""
     parent, _, rest = name.partition(".")
     suite_of_line = {}
-    for suite in SUITES.values():
+    for suite in load_suites().values():
         line = suite.config.unknown(parent, rest)
         if line:
             suite_of_line[line] = suite.name
@@ -165,7 +182,7 @@ def wrong_type(override: str, reason: str) -> str:
     """Explains, in one line, a value that its key's type refuses."""
     name = override.split("=")[0].lstrip("+~")
     described: dict[str, tuple[Key, Any]] = {}
-    for suite in SUITES.values():
+    for suite in load_suites().values():
         described |= described_keys(suite.config)
     if name not in described:
         return f"{override}: {reason}"

@@ -8,11 +8,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from hydra._internal.config_loader_impl import get_overrides_dirname
-from hydra.core.hydra_config import HydraConfig
-from hydra.core.override_parser.overrides_parser import OverridesParser
-from hydra.core.override_parser.types import Override
 from omegaconf import DictConfig, OmegaConf, open_dict, read_write
+
+from benchkit.config import hydra_internals
+from benchkit.config.hydra_internals import Overrides
 
 NUMBERED = "${hydra.job.num}"
 """hydra.sweep.subdir if it is not set otherwise."""
@@ -48,26 +47,6 @@ class Base:
     naming: str
 
 
-@dataclass(frozen=True)
-class Parsed:
-    """The overrides of a point.
-
-    Attributes:
-        every: all of them.
-        shape: those that shape the point: groups, additions, deletions.
-        values: those that only set values.
-    """
-
-    every: list[Override]
-    shape: tuple[str, ...]
-    values: list[Override]
-
-    @property
-    def own(self) -> list[Override]:
-        """Those that are not for Hydra itself."""
-        return [override for override in self.every if not override.is_hydra_override()]
-
-
 class PointComposer:
     """Composes what `ConfigLoader.load_sweep_config` would, in parts.
 
@@ -79,57 +58,35 @@ class PointComposer:
         self._master = master_config
         self._bases: dict[tuple[str, ...], Base] = {}
 
-    def product(self, arguments: Sequence[str]) -> list[list[str]]:
-        """Returns the overrides of every point: all combinations of the values in the arguments."""
-        # Hydra must have found its plugins before this import.
-        from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
-
-        parser = OverridesParser.create(config_loader=self._loader)
-        parsed = parser.parse_overrides(list(arguments))
-        return [list(overrides) for overrides in BasicSweeper.split_arguments(parsed, None)[0]]
-
     def point(self, overrides: Sequence[str], number: int) -> Composed:
         """Composes the point of a sweep that has these overrides and this number."""
-        parsed = self._parse(overrides)
+        parsed = hydra_internals.parse(self._loader, overrides)
         base = self._base(parsed.shape)
         config = copy.deepcopy(base.own)
-        self._loader._apply_overrides_to_config(parsed.values, config)
-        own_overrides = [str(override.input_line) for override in parsed.own]
+        parsed.set_values(self._loader, config)
         folder = str(number) if base.naming == NUMBERED else self._subfolder(parsed, number)
-        return Composed(config, own_overrides, folder)
+        return Composed(config, parsed.lines(), folder)
 
     def whole(self, overrides: Sequence[str]) -> DictConfig:
         """Composes a point with Hydra's own node."""
-        return self._whole(self._parse(overrides))
+        return self._whole(hydra_internals.parse(self._loader, overrides))
 
-    def _whole(self, parsed: Parsed) -> DictConfig:
+    def _whole(self, parsed: Overrides) -> DictConfig:
         point = copy.deepcopy(self._base(parsed.shape).whole)
-        self._loader._apply_overrides_to_config(parsed.values, point)
-        naming = point.hydra.job.config.override_dirname
+        parsed.set_values(self._loader, point)
         with open_dict(point.hydra):
             point.hydra.sweep.dir = self._master.hydra.sweep.dir
-            point.hydra.overrides.task = [override.input_line for override in parsed.own]
-            point.hydra.job.override_dirname = get_overrides_dirname(
-                parsed.own,
-                exclude_keys=naming.exclude_keys,
-                item_sep=naming.item_sep,
-                kv_sep=naming.kv_sep,
-            )
+            point.hydra.overrides.task = parsed.lines()
+            point.hydra.job.override_dirname = parsed.dirname(point)
         return point
 
-    def _subfolder(self, parsed: Parsed, number: int) -> str:
+    def _subfolder(self, parsed: Overrides, number: int) -> str:
         """Returns hydra.sweep.subdir resolved for the point of this number."""
         point = self._whole(parsed)
         with read_write(point), open_dict(point):
             point.hydra.job.num = number
             point.hydra.job.id = str(number)
-        instance = HydraConfig.instance()
-        before = instance.cfg
-        instance.set_config(point)  # for ${hydra:…}
-        try:
-            return str(point.hydra.sweep.subdir)
-        finally:
-            instance.cfg = before
+        return hydra_internals.subfolder(point)
 
     def _base(self, shape: tuple[str, ...]) -> Base:
         if shape not in self._bases:
@@ -140,17 +97,3 @@ class PointComposer:
             sweep: Any = OmegaConf.to_container(whole.hydra.sweep, resolve=False)
             self._bases[shape] = Base(whole, own, sweep["subdir"])
         return self._bases[shape]
-
-    def _parse(self, overrides: Sequence[str]) -> Parsed:
-        parsed = OverridesParser.create().parse_overrides(list(overrides))
-        values = [override for override in parsed if self._sets_a_value(override)]
-        shape = tuple(str(override.input_line) for override in parsed if override not in values)
-        return Parsed(parsed, shape, values)
-
-    def _sets_a_value(self, override: Override) -> bool:
-        """Tells a plain `key=value` from a choice of group, an addition or a deletion."""
-        if override.is_add() or override.is_force_add() or override.is_delete():
-            return False
-        if override.package or override.is_hydra_override():
-            return False
-        return not self._loader.repository.group_exists(override.key_or_group)

@@ -6,8 +6,12 @@ import numpy as np
 
 from benchkit.api.schema import MeasureConfig
 from benchkit.measure.measurement import Measurement
-from benchkit.statistics.intervals import series_interval
+from benchkit.statistics.intervals import FEWEST_SAMPLES, series_interval
 from benchkit.statistics.summary import relative_half_width
+
+FEWEST_TO_STOP = 2 * FEWEST_SAMPLES
+"""Fewest samples of a case that its target ends. Looking after each block picks the series whose
+interval is narrow by chance, and chance is greatest where samples are few."""
 
 
 def block_size(typical_s: float, config: MeasureConfig) -> int:
@@ -42,7 +46,8 @@ def stop(measurement: Measurement, config: MeasureConfig, single_case: bool) -> 
         width = relative_half_width(series_interval(times), float(np.median(times)))
         measurement.converged = width is not None and width <= config.target_rel_ci
         has_enough_blocks = single_case or len(measurement.blocks) >= config.min_blocks
-        if measurement.converged and has_enough_blocks:
+        has_enough_samples = measurement.num_samples() >= FEWEST_TO_STOP
+        if measurement.converged and has_enough_blocks and has_enough_samples:
             measurement.stopped_by = "target_rel_ci"
             return True
     if measurement.num_samples() >= config.max_iterations:

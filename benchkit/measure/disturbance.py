@@ -27,6 +27,7 @@ BUSY = slice(0, 3)
 """Places of user, nice and system time in the numbers of the first line of /proc/stat (proc(5))."""
 STEAL = 7
 """Place of the stolen time in the same line."""
+TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
 PROCESSOR = 36
 """Place of the core's number in /proc/self/stat after the process's name in brackets (proc(5),
 field 39)."""
@@ -38,10 +39,10 @@ def read_counters() -> list[float]:
     own = resource.getrusage(resource.RUSAGE_SELF)
     [throttled_us] = numbers_after(cpu_stat(), "throttled_usec") or [0.0]
     return [
-        ticks[STEAL] / ticks_per_second() if len(ticks) > STEAL else 0.0,
+        ticks[STEAL] / TICKS_PER_SECOND if len(ticks) > STEAL else 0.0,
         throttled_us / 1e6,
         pressure_s(Path("/proc/pressure/cpu")),
-        sum(ticks[BUSY]) / ticks_per_second(),
+        sum(ticks[BUSY]) / TICKS_PER_SECOND,
         own.ru_utime + own.ru_stime,
         float(own.ru_nivcsw),
     ]
@@ -85,15 +86,11 @@ def ghz_of(cpufreq: Path) -> float:
 
 
 @functools.cache
-def ticks_per_second() -> int:
-    return os.sysconf("SC_CLK_TCK")
-
-
-@functools.cache
 def cpu_stat() -> Path:
     """Returns the cpu.stat of this process's control group (version 2).
 
-    It is that of the host's root where the process has no such group.
+    It is that of the host's root where the process has no such group. It is looked up once, so that
+    a block's counters cost little; a rank stays in its group while it measures.
     """
     lines = read_text("/proc/self/cgroup").splitlines()
     group = next((line for line in lines if line.startswith("0::/")), "")

@@ -38,7 +38,7 @@ class Measurement:
         estimator: what the time of an iteration is, see `statistics.summary.iteration_times`.
         typical_s: seconds that one iteration takes, with reset and barrier, as known so far. It
             sets the size of the next block.
-        starved: why the case was given up for lack of memory; "" if it was not.
+        oom_reason: why the case was skipped for lack of memory; "" if it was not.
     """
 
     calls_per_sample: int = 1
@@ -55,7 +55,7 @@ class Measurement:
     ranks: int | None = None
     estimator: str = SLOWEST_RANK
     typical_s: float = 0.0
-    starved: str = ""
+    oom_reason: str = ""
 
     def num_samples(self) -> int:
         """Returns the number of iterations so far, without the warm-up."""

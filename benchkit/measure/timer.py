@@ -15,7 +15,7 @@ import numpy as np
 
 from benchkit.api.case import Case
 from benchkit.api.schema import MeasureConfig
-from benchkit.errors import starved
+from benchkit.errors import oom_reason
 from benchkit.measure.budget import block_size, fitting, stop
 from benchkit.measure.clocks import Clock
 from benchkit.measure.disturbance import COUNTERS, core_ghz, read_counters
@@ -50,8 +50,8 @@ def measure(
         exchange: shares numbers among all ranks.
         seed: sets the order in which cases take turns; alike on all ranks.
         before: called before each series of samples of a case.
-        single_rank: whether there is one rank only. Then a case that runs out of memory is given
-            up, and the others are timed. With several ranks the other ranks would wait for it.
+        single_rank: whether there is one rank only. Then a case that runs out of memory is
+            skipped, and the others are timed. With several ranks the other ranks would wait for it.
     """
     timer = Timer(config, clock, barrier, exchange, before, single_rank)
     collecting = gc.isenabled()
@@ -69,8 +69,8 @@ def skip_on_oom(measurement: Measurement, single_rank: bool) -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        measurement.starved = starved(error) if single_rank else ""
-        if not measurement.starved:
+        measurement.oom_reason = oom_reason(error) if single_rank else ""
+        if not measurement.oom_reason:
             raise
 
 
@@ -92,14 +92,14 @@ class Timer:
             with skip_on_oom(measurement, self.single_rank):
                 self.warm_up(case, measurement)
         order = random.Random(seed)  # the same on all ranks
-        active = [index for index in range(len(cases)) if not measurements[index].starved]
+        active = [index for index in range(len(cases)) if not measurements[index].oom_reason]
         while active:
             single_case = len(active) == 1  # it takes turns with no other
             for index in order.sample(active, len(active)):
                 measurement = measurements[index]
                 with skip_on_oom(measurement, self.single_rank):
                     self.run_block(cases[index], measurement, single_case)
-                if measurement.starved or stop(measurement, self.config, single_case):
+                if measurement.oom_reason or stop(measurement, self.config, single_case):
                     active.remove(index)
         return measurements
 

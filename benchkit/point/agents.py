@@ -1,27 +1,48 @@
 """The agents of this run as benchkit uses them: their facts, one clock and exclusive hosts."""
 
 import contextlib
-import functools
 import itertools
 import logging
 import time
 from collections.abc import Iterator
-from dataclasses import astuple, dataclass, field
-from typing import Any
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import msgspec
 
 from benchkit import environment
 from benchkit.errors import HostBusy
 from benchkit.rank.rendezvous import MemoryFile, Rendezvous, memory_file, tcp_store
+from benchkit.record.environment import AgentReport
 from launch.agents.clock_sync import OffsetTracker
-from launch.agents.group import EXCHANGE_TIMEOUT_S, Agents, alone
+from launch.agents.group import EXCHANGE_TIMEOUT_S, Agents
 from launch.agents.host_lock import Holder, HostLock, HostTaken
 from launch.agents.member import AgentInfo, Lost, SweepEnds
 from launch.ranks import private_network
 from launch.ranks.private_network import PrivateNetwork
 
+if TYPE_CHECKING:
+    import torch.distributed as dist
+
 WAIT = "wait_for_host"
 """Name of the phase in which other runs measure on the hosts."""
 log = logging.getLogger("benchkit")
+
+
+NO_NETWORK = PrivateNetwork((), ())
+
+
+@dataclass(frozen=True)
+class AgentFacts:
+    """What an agent tells the others of itself.
+
+    Attributes:
+        report: of its host, as the record stores it.
+        visible_gpus: the GPUs that CUDA can use there, by UUID where known.
+    """
+
+    report: AgentReport
+    visible_gpus: list[str]
 
 
 @dataclass
@@ -31,8 +52,9 @@ class AgentGroup:
     Attributes:
         agents: the agents, in step with each other.
         facts: what each agent reports about itself, by its index.
-        store_port: port of agent 0's TCPStore if agents are on several hosts; None if ranks meet
-            by a file.
+        file: where ranks on one host meet; None if agents are on several hosts.
+        store_port: port of agent 0's TCPStore, where ranks on several hosts meet.
+        store: the store itself on agent 0, which lives as long as this object.
         network: network of the ranks alone, on one host whose kernel provides it; else None.
         clock: what this agent knows of agent 0's clock.
         _given_up: uids of other users who once held a host for too long. The group does not wait
@@ -40,8 +62,10 @@ class AgentGroup:
     """
 
     agents: Agents
-    facts: dict[int, dict[str, Any]]
-    store_port: int | None = None
+    facts: dict[int, AgentFacts]
+    file: MemoryFile | None = None
+    store_port: int = 0
+    store: "dist.TCPStore | None" = None
     network: PrivateNetwork | None = None
     clock: OffsetTracker = field(default_factory=OffsetTracker)
     _points: Iterator[int] = field(default_factory=itertools.count)
@@ -59,15 +83,14 @@ class AgentGroup:
         All agents go through the points in step and get the same rendezvous.
         """
         prefix = f"point/{next(self._points)}"
-        if self.store_port is not None:
+        if self.file is None:
             yield Rendezvous(prefix, host=self.agents.hub, port=self.store_port)
             return
-        file = MemoryFile(*self.facts[0]["store_file"])
         try:
-            yield Rendezvous(prefix, file=file.path)
+            yield Rendezvous(prefix, file=self.file.path)
         finally:
             if self.agents.first:
-                file.clear()
+                self.file.clear()
 
     def on_host_of(self, member: AgentInfo) -> list[AgentInfo]:
         """Returns the agents on a member's host, including the member."""
@@ -137,30 +160,32 @@ class AgentGroup:
         return None
 
 
-_joined: list[Agents] = []
+def form_group(agents: Agents) -> AgentGroup:
+    """Gathers facts and agrees where the ranks of all points meet; all agents call this together.
 
-
-def enter(agents: Agents) -> None:
-    """Makes these the agents of all points from now on."""
-    _joined[:] = [agents]
-    current_agents.cache_clear()
-
-
-@functools.cache
-def current_agents() -> AgentGroup:
-    """Returns the agents that entered, with their facts, or this process alone if none did."""
-    agents = _joined[0] if _joined else alone()
-    reports = exchanged(agents, own_facts(agents))
-    facts = {member.index: report for member, report in zip(agents.members, reports, strict=True)}
+    Agent 0 makes what ranks on one host need to meet; the others tell whether it reaches them.
+    """
+    facts = gather_facts(agents)
+    made = None
+    if agents.first:
+        made = msgspec.to_builtins((memory_file(), private_network.make() or NO_NETWORK))
+    told = exchanged(agents, made)[0]
+    file, network = msgspec.convert(told, tuple[MemoryFile, PrivateNetwork])
     one_host = len({member.network for member in agents.members}) == 1
-    file = MemoryFile(*facts[0]["store_file"])
-    network = PrivateNetwork(*map(tuple, facts[0]["network"]))
     reached = exchanged(agents, [one_host and file.can_be_opened(), network.can_be_entered()])
     if all(opened for opened, _ in reached):
         enterable = bool(network.paths) and all(entered for _, entered in reached)
-        return AgentGroup(agents, facts, network=network if enterable else None)
-    port = exchanged(agents, tcp_store().port if agents.first else None)[0]
-    return AgentGroup(agents, facts, store_port=port)
+        return AgentGroup(agents, facts, file=file, network=network if enterable else None)
+    store = tcp_store() if agents.first else None
+    port = exchanged(agents, store.port if store else None)[0]
+    return AgentGroup(agents, facts, store_port=port, store=store)
+
+
+def gather_facts(agents: Agents) -> dict[int, AgentFacts]:
+    """Returns what each agent reports about itself, by its index; all agents call this together."""
+    own = AgentFacts(environment.of_agent(), environment.visible_gpus())
+    reports = msgspec.convert(exchanged(agents, msgspec.to_builtins(own)), list[AgentFacts])
+    return {member.index: report for member, report in zip(agents.members, reports, strict=True)}
 
 
 def exchanged(agents: Agents, value: Any) -> list[Any]:
@@ -169,20 +194,6 @@ def exchanged(agents: Agents, value: Any) -> list[Any]:
         try:
             return agents.exchange(value, EXCHANGE_TIMEOUT_S)
         except Lost as lost:
-            if lost.nodes:
+            if lost.host_is_silent:
                 raise SweepEnds(str(lost)) from None
             log.warning("%s; the others go on", lost)
-
-
-def own_facts(agents: Agents) -> dict[str, Any]:
-    """Returns what the other agents must know of this one."""
-    facts = {
-        **environment.of_agent(),
-        "visible_gpus": environment.visible_gpus(),
-        "store_file": None,
-        "network": None,
-    }
-    if agents.first:
-        facts["store_file"] = astuple(memory_file())
-        facts["network"] = astuple(private_network.make() or PrivateNetwork((), ()))
-    return facts

@@ -1,9 +1,10 @@
 """The ranks of one point that this agent starts and waits for."""
 
 import traceback
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from benchkit.api.registry import start_fork_server
+from benchkit.api.registry import preload_for
 from benchkit.api.schema import RunConfig
 from benchkit.errors import Unavailable
 from benchkit.point import placement
@@ -12,11 +13,12 @@ from benchkit.point.outcome import placed
 from benchkit.point.placement import Placement
 from benchkit.rank.assignment import Assignment, by_mps
 from benchkit.rank.rendezvous import Rendezvous
+from benchkit.record.case import Labels
 from launch.agents.clock_sync import Offset
 from launch.ranks import start
 from launch.ranks.failure import Failure
 from launch.ranks.private_network import PrivateNetwork
-from launch.ranks.watch import Outcome
+from launch.ranks.watch import RankEnds
 from launch.slowdown import cgroup, mps
 
 
@@ -28,75 +30,92 @@ def network_of(config: RunConfig, group: AgentGroup) -> PrivateNetwork | None:
     return group.network if config.private_network and config.hardware.device == "cpu" else None
 
 
-def fork_ranks(
-    config: RunConfig,
-    group: AgentGroup,
-    plan: Placement,
-    folder: Path,
-    rendezvous: Rendezvous,
-    offset: Offset,
-) -> Outcome:
-    """Runs this agent's ranks of one point until they end, or until another agent's ranks fail.
+@dataclass(frozen=True)
+class LocalRanks:
+    """The ranks of one point on this agent.
 
-    An Exception never leaves this function: it becomes the failure of the outcome.
+    Attributes:
+        config: of the point.
+        group: of the agents.
+        plan: which rank runs where.
+        folder: of the point; the ranks write their logs there.
+        rendezvous: where all ranks of the point meet.
+        offset: from this agent's clock to that of agent 0.
+        only: labels of the one case that they time; None for all cases.
     """
-    try:
-        outcome = run_ranks(config, group, plan, folder, rendezvous, offset)
-    except (Unavailable, mps.MpsUnavailable) as error:
-        outcome = Outcome(failure=Failure(None, "exception", str(error), type=type(error).__name__))
-    except Exception as error:
-        # The fault is the agent's or the machine's, for example if it can start no process.
-        # The next point may do better.
-        text = f"the agent failed: {error}"
-        name = type(error).__name__
-        trace = traceback.format_exc()
-        outcome = Outcome(failure=Failure(None, "exception", text, type=name, traceback=trace))
-    finally:
-        if max(plan.slowdown) > 1:
-            cgroup.remove_abandoned()
-    if outcome.failure:
-        group.agents.alarm(outcome.failure.kind)
-        outcome.failure = placed(outcome.failure, group.agents.me.host, offset)
-    return outcome
+
+    config: RunConfig
+    group: AgentGroup
+    plan: Placement
+    folder: Path
+    rendezvous: Rendezvous
+    offset: Offset
+    only: Labels | None = None
+
+    def run(self) -> RankEnds:
+        """Runs the ranks until they end, or until another agent's ranks fail.
+
+        An Exception never leaves this function: it becomes the failure of the ends.
+        """
+        try:
+            ends = self.run_or_raise()
+        except (Unavailable, mps.MpsUnavailable) as error:
+            ends = RankEnds(failure=exception_of(error, str(error)))
+        except Exception as error:
+            # The fault is the agent's or the machine's, for example if it can start no process.
+            # The next point may do better.
+            failure = exception_of(error, f"the agent failed: {error}")
+            ends = RankEnds(failure=replace(failure, traceback=traceback.format_exc()))
+        finally:
+            if max(self.plan.slowdown) > 1:
+                cgroup.remove_abandoned()
+        agents = self.group.agents
+        if ends.failure:
+            agents.alarm(ends.failure.kind)
+            ends.failure = placed(ends.failure, agents.me.host, self.offset)
+        return ends
+
+    def run_or_raise(self) -> RankEnds:
+        """Starts one process per rank, with its assignment and environment, and waits for all."""
+        config, plan, agents = self.config, self.plan, self.group.agents
+        with mps.daemon(
+            by_mps(config, plan.slowdown), len(self.group.on_host_of(agents.me))
+        ) as shares:
+            common = shares | self.rendezvous.environment()
+            return start.run_ranks(
+                "benchkit.rank.main:run_rank",
+                self.assignments(),
+                environments=[
+                    common | placement.rank_environment(config, place, plan)
+                    for place in plan.places
+                ],
+                folder=self.folder,
+                timeout_s=config.timeout_s,
+                start_method=config.start_method,
+                preload=preload_for([config.suite]),
+                first_rank=plan.places[0].rank,
+                agents=agents,
+                network=network_of(config, self.group),
+            )
+
+    def assignments(self) -> list[Assignment]:
+        """Returns what each rank of this agent has to do."""
+        return [
+            Assignment(
+                config=self.config,
+                place=place,
+                world_size=self.plan.world_size,
+                threads=self.plan.threads,
+                slowdown=self.plan.slowdown,
+                rendezvous=self.rendezvous,
+                offset=self.offset,
+                folder=self.folder,
+                only=self.only,
+            )
+            for place in self.plan.places
+        ]
 
 
-def run_ranks(
-    config: RunConfig,
-    group: AgentGroup,
-    plan: Placement,
-    folder: Path,
-    rendezvous: Rendezvous,
-    offset: Offset,
-) -> Outcome:
-    """Starts one process per rank of this agent, with its assignment and environment."""
-    if config.start_method == "forkserver":
-        start_fork_server([config.suite])
-    assignments = [
-        Assignment(
-            config=config,
-            place=place,
-            world_size=plan.world_size,
-            threads=plan.threads,
-            slowdown=plan.slowdown,
-            rendezvous=rendezvous,
-            offset=offset,
-            folder=folder,
-        )
-        for place in plan.places
-    ]
-    agents_here = len(group.on_host_of(group.agents.me))
-    with mps.daemon(by_mps(config, plan.slowdown), agents_here) as shares:
-        common = shares | rendezvous.environment()
-        return start.run_ranks(
-            "benchkit.rank.main:run_rank",
-            assignments,
-            environments=[
-                common | placement.rank_environment(config, place, plan) for place in plan.places
-            ],
-            folder=folder,
-            timeout_s=config.timeout_s,
-            start_method=config.start_method,
-            first_rank=plan.places[0].rank,
-            agents=group.agents,
-            network=network_of(config, group),
-        )
+def exception_of(error: Exception, message: str) -> Failure:
+    """Returns the failure of an exception that this agent raised, which no rank is to blame for."""
+    return Failure(None, "exception", message, type=type(error).__name__)

@@ -2,11 +2,13 @@
 
 import signal
 import time
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 from benchkit.errors import InvalidResult, Unavailable, is_out_of_memory
+from benchkit.rank.report import RankReport
+from benchkit.record.case import CaseRecord
+from benchkit.record.record import ErrorReport, Outcome
 from launch import topology
 from launch.agents.clock_sync import Offset
 from launch.ranks.failure import Failure, root_cause
@@ -14,63 +16,75 @@ from launch.slowdown.cgroup import QuotaUnavailable
 from launch.slowdown.mps import MpsUnavailable
 
 
-def classify(
-    answer: dict[str, Any] | None, told: Sequence[dict[str, Any]], forked_s: float
-) -> dict[str, Any]:
+@dataclass(frozen=True)
+class AgentEnd:
+    """How the ranks of one agent ended.
+
+    Attributes:
+        failure: of its ranks; None where all ended well.
+        out_of_memory: whether the kernel killed a process there meanwhile for lack of memory.
+    """
+
+    failure: Failure | None
+    out_of_memory: bool
+
+
+def classify(report: RankReport | None, ends: Sequence[AgentEnd], forked_s: float) -> Outcome:
     """Returns what the end of the ranks adds to the record.
 
     Args:
-        answer: what rank 0 returned; None on other agents.
-        told: the report of each agent: `failure` (as a dictionary, or None), and `out_of_memory`,
-            whether the kernel killed a process there for lack of memory meanwhile.
+        report: of rank 0; None on other agents.
+        ends: of all agents.
         forked_s: when the agent began to start its ranks, by perf_counter.
     """
-    failed = root_cause([Failure(**report["failure"]) for report in told if report["failure"]])
+    failed = root_cause([end.failure for end in ends if end.failure])
     if failed is not None:
-        return classify_failure(failed, told)
-    if answer is None:
-        return {"status": "ok"}
-    status, error = classify_cases(answer["cases"])
-    return {
-        "status": status,
-        "error": error,
-        "clock": answer["clock"],
-        **({"slowdown": answer["slowdown"]} if answer["slowdown"] else {}),
-        "warnings": answer["warnings"],
-        "phases_s": durations({"spawn": forked_s, **answer["began_s"], "": time.perf_counter()}),
-        "cases": answer["cases"],
-    }
+        return classify_failure(failed, ends)
+    if report is None:
+        return Outcome(status="ok")
+    status, error = classify_cases(report.cases)
+    return Outcome(
+        status=status,
+        error=error,
+        cases=report.cases,
+        clock=report.clock,
+        slowdown=report.slowdown,
+        warnings=report.warnings,
+        phases_s=durations({"spawn": forked_s, **report.began_s, "": time.perf_counter()}),
+    )
 
 
-def classify_failure(failed: Failure, told: Sequence[dict[str, Any]]) -> dict[str, Any]:
+def classify_failure(failed: Failure, ends: Sequence[AgentEnd]) -> Outcome:
     """Returns the status and the error of a point by the failure that caused its end.
 
     SIGKILL means "oom" if the kernel ran out of memory on the host of the failure.
     """
-    starved = any(
-        report["out_of_memory"]
-        for report in told
-        if report["failure"] and report["failure"]["host"] == failed.host
+    out_of_memory = any(
+        end.out_of_memory for end in ends if end.failure and end.failure.host == failed.host
     )
-    status = "oom" if failed.signal == signal.SIGKILL and starved else failure_status(failed)
-    details = {"type": failed.type, "signal": failed.signal, "traceback": failed.traceback}
-    error = error_report(failed.message, failed.rank, failed.host, details=details)
-    return {"status": status, "error": error}
+    status = "oom" if failed.signal == signal.SIGKILL and out_of_memory else failure_status(failed)
+    error = error_report(failed.message, failed.rank, failed.host)
+    error = replace(
+        error,
+        type=failed.type or None,
+        signal=failed.signal,
+        traceback=failed.traceback or None,
+    )
+    return Outcome(status=status, error=error)
 
 
-def classify_cases(cases: Sequence[dict[str, Any]]) -> tuple[str, dict[str, Any] | None]:
+def classify_cases(cases: Sequence[CaseRecord]) -> tuple[str, ErrorReport | None]:
     """Returns the status and the error of a point whose ranks all ended well.
 
     The first case that is invalid or out of memory decides. Otherwise the point is ok if any case
     was measured; if none was, it has the status of the first case.
     """
-    failed_cases = [case for case in cases if case["status"] in ("invalid", "oom")]
-    if failed_cases:
-        worst = failed_cases[0]
-        return worst["status"], error_report(worst["reason"], worst["rank"])
-    if any(case["status"] == "ok" for case in cases):
+    for case in cases:
+        if case.status in ("invalid", "oom"):
+            return case.status, error_report(case.reason, case.rank)
+    if any(case.status == "ok" for case in cases):
         return "ok", None
-    return cases[0]["status"], error_report(cases[0]["reason"])
+    return cases[0].status, error_report(cases[0].reason)
 
 
 def placed(failure: Failure, host: str, offset: Offset) -> Failure:
@@ -102,24 +116,7 @@ def failure_status(failure: Failure) -> str:
     return "invalid" if failure.type == InvalidResult.__name__ else "error"
 
 
-def error_report(
-    message: str,
-    rank: int | None = None,
-    host: str = "",
-    *,
-    details: Mapping[str, Any] | None = None,
-) -> dict[str, Any]:
-    """Returns an error as the record stores it.
-
-    Its `log` is the file beside the record that holds the rank's output.
-    """
-    details = details or {}
-    return {
-        "message": message,
-        "rank": rank,
-        "host": host or topology.node_name(),
-        "type": details.get("type") or None,
-        "signal": details.get("signal"),
-        "traceback": details.get("traceback") or None,
-        "log": None if rank is None else f"rank_{rank}.log",
-    }
+def error_report(message: str, rank: int | None = None, host: str = "") -> ErrorReport:
+    """Returns an error of this host, or of another one, without an exception's details."""
+    log = None if rank is None else f"rank_{rank}.log"
+    return ErrorReport(message=message, rank=rank, host=host or topology.node_name(), log=log)

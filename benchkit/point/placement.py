@@ -1,17 +1,14 @@
 """Which ranks run where: each agent's share of a point's ranks, with their threads and devices."""
 
 import math
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
 
 from benchkit.api.schema import RunConfig
 from benchkit.point.agents import AgentGroup
 from benchkit.rank.assignment import Place, by_mps
+from benchkit.record.environment import AgentReport
 from launch.agents.member import AgentInfo
 from launch.slowdown import mps
-
-TO_OTHER_AGENTS = ("visible_gpus", "store_file", "network")
-"""Facts that agents tell each other and do not store in a record."""
 
 
 @dataclass(frozen=True)
@@ -33,7 +30,7 @@ class Placement:
     cores_per_rank: float
     slowdown: tuple[float, ...]
     places: list[Place]
-    agents: list[dict[str, Any]]
+    agents: list[AgentReport]
     problem: str = ""
 
 
@@ -65,15 +62,15 @@ def place_ranks(config: RunConfig, group: AgentGroup) -> Placement:
     return Placement(world_size, threads, cores, slowdown, places, agents, problem)
 
 
-def recorded_agents(group: AgentGroup, share: int) -> list[dict[str, Any]]:
-    """Returns what the record says of each agent: its facts and the numbers of its ranks."""
-    agents = []
-    for position, member in enumerate(group.agents.members):
-        facts = group.facts[member.index].items()
-        stored = {name: value for name, value in facts if name not in TO_OTHER_AGENTS}
-        ranks = range(position * share, (position + 1) * share)
-        agents.append(stored | {"ranks": list(ranks)})
-    return agents
+def recorded_agents(group: AgentGroup, share: int) -> list[AgentReport]:
+    """Returns what the record says of each agent, with the numbers of its ranks."""
+    return [
+        replace(
+            group.facts[member.index].report,
+            ranks=list(range(position * share, (position + 1) * share)),
+        )
+        for position, member in enumerate(group.agents.members)
+    ]
 
 
 def unsuited(config: RunConfig) -> str:
@@ -110,8 +107,8 @@ def my_places(config: RunConfig, group: AgentGroup, share: int) -> list[Place]:
     """
     me = group.agents.me
     here = group.on_host_of(me)
-    gpus = group.facts[me.index]["visible_gpus"]
-    gpus_are_shared = all(group.facts[other.index]["visible_gpus"] == gpus for other in here)
+    gpus = group.facts[me.index].visible_gpus
+    gpus_are_shared = all(group.facts[other.index].visible_gpus == gpus for other in here)
     first_rank = group.agents.members.index(me) * share
     first_local_rank = here.index(me) * share
     first_slot = first_local_rank if gpus_are_shared else 0
@@ -147,7 +144,7 @@ def resolve_world_size(config: RunConfig, group: AgentGroup) -> int:
 def gpus_of_host(group: AgentGroup, member: AgentInfo) -> set[str]:
     """Returns all GPUs that the agents on a member's host see together."""
     here = group.on_host_of(member)
-    return set().union(*(group.facts[other.index]["visible_gpus"] for other in here))
+    return set().union(*(group.facts[other.index].visible_gpus for other in here))
 
 
 def missing_gpus(config: RunConfig, group: AgentGroup, share: int) -> str:
@@ -168,7 +165,7 @@ def cores_per_rank(group: AgentGroup, share: int) -> float:
     shares = []
     for member in group.agents.members:
         here = group.on_host_of(member)
-        usable = [group.facts[other.index]["available_cores"] for other in here]
+        usable = [group.facts[other.index].report.available_cores or 1 for other in here]
         together: set[int] = set().union(*(other.cores for other in here))
         # The cores of agents differ if a launcher gave each agent cores of its own.
         bound = any(set(other.cores) != together for other in here)

@@ -3,13 +3,14 @@
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
-from benchkit import record
 from benchkit.api.schema import RunConfig
 from benchkit.point.placement import Placement, factors
+from benchkit.record import files
+from benchkit.record.environment import AgentReport
+from benchkit.record.record import Record
 
-Report = Callable[[dict[str, Any]], None]
+Report = Callable[[Record], None]
 """Takes the record of a point that has ended."""
 
 
@@ -24,6 +25,7 @@ class Point:
         num_agents: number of agents that will run it, if a launcher starts them.
         resumed_with: software and hosts that differ from those at the start of the sweep, as
             [then, now] by name.
+        repetition: 0 for the first run of its configuration in the sweep, 1 for the second.
     """
 
     config: RunConfig
@@ -31,6 +33,7 @@ class Point:
     overrides: list[str]
     num_agents: int = 1
     resumed_with: dict[str, list[str]] = field(default_factory=dict)
+    repetition: int = 0
 
     def unplaced(self) -> Placement:
         """Returns its placement as far as it is known before any agent runs it."""
@@ -38,10 +41,9 @@ class Point:
         auto_size = config.world_size == "auto"
         world_size = max(2, self.num_agents) if auto_size else int(config.world_size)
         threads = 1 if config.threads_per_rank == "auto" else int(config.threads_per_rank)
-        agents = [{"host": "nowhere", "ranks": []}] * self.num_agents
+        agents = [AgentReport(host="nowhere")] * self.num_agents
         return Placement(world_size, threads, 1.0, factors(config, world_size), [], agents)
 
-    def record(self) -> dict[str, Any] | None:
-        """Returns its record; None if it is missing, unreadable or lacks the keys of a point."""
-        found = record.read_in(self.folder)
-        return found if found and {"status", "agents", "config", "cases"} <= found.keys() else None
+    def record(self) -> Record | None:
+        """Returns its record; None if it is missing or not readable."""
+        return files.read_in(self.folder)

@@ -6,22 +6,28 @@ All agents of a run go through the same points in step; only agent 0 writes.
 import contextlib
 import logging
 import time
-from dataclasses import asdict
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
-from benchkit import environment, record
+import msgspec
+
+from benchkit import environment
 from benchkit.errors import HostBusy
-from benchkit.point import placement, recording
-from benchkit.point.agents import WAIT, AgentGroup, current_agents
+from benchkit.point import alone, placement, recording
+from benchkit.point.agents import WAIT, AgentGroup, form_group
 from benchkit.point.claim import POINT_FILE, claimed
-from benchkit.point.local_ranks import fork_ranks, network_of
-from benchkit.point.outcome import classify, error_report
+from benchkit.point.local_ranks import LocalRanks, network_of
+from benchkit.point.outcome import AgentEnd, classify, error_report
 from benchkit.point.placement import Placement
 from benchkit.point.point import Point, Report
+from benchkit.rank.report import RankReport
+from benchkit.record import files
+from benchkit.record.case import Labels
+from benchkit.record.record import Outcome, Record, StartClock
 from launch import signals
 from launch.agents import clock_sync
-from launch.agents.group import EXCHANGE_TIMEOUT_S
+from launch.agents.group import EXCHANGE_TIMEOUT_S, Agents
 from launch.agents.member import Lost, SweepEnds
 
 log = logging.getLogger("benchkit")
@@ -31,16 +37,24 @@ CAUSE_S = 0.5
 """How long after a signal to wait for news of another agent's death, which may be its cause."""
 
 
-def run_and_report(point: Point, report: Report) -> str:
+def run_points(points: Sequence[Point], agents: Agents, report: Report) -> Iterator[str]:
+    """Runs points one after another and yields the status of each as it ends."""
+    if points:
+        group = form_group(agents)
+        for point in points:
+            yield run_and_report(point, report, group)
+
+
+def run_and_report(point: Point, report: Report, group: AgentGroup) -> str:
     """Runs one point and returns its status; agent 0 also reports its record."""
-    agents = current_agents().agents
+    agents = group.agents
     try:
         make_folder(point.folder)
         held: contextlib.AbstractContextManager[None] = contextlib.nullcontext()
         if agents.first:  # an earlier attempt may still run in another job
             held = claimed(point.folder, POINT_FILE, anywhere=True)
         with held:
-            result = run_point(point)
+            result = run_point(point, group)
     except Exception as error:
         if len(agents.members) > 1:  # the others must not wait for this agent at the next point
             raise SweepEnds(f"{agents.me} failed: {error!r}") from error
@@ -48,7 +62,7 @@ def run_and_report(point: Point, report: Report) -> str:
         return "error"
     if agents.first:
         report(result)
-    return str(result["status"])
+    return result.status
 
 
 def make_folder(folder: Path) -> None:
@@ -59,45 +73,45 @@ def make_folder(folder: Path) -> None:
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        problem = record.shortage(folder)
+        problem = files.shortage(folder)
     except OSError as error:
         problem = f"{folder}: {error.strerror}"
     if problem:
         raise SweepEnds(problem)
 
 
-def run_point(point: Point) -> dict[str, Any]:
+def run_point(point: Point, group: AgentGroup) -> Record:
     """Runs one point and returns its record.
 
     Agent 0 writes the record from the start, first with the status `running`.
     """
     began_s = time.perf_counter()
-    group = current_agents()
     plan = placement.place_ranks(point.config, group)
     result = recording.new_record(point, plan)
     if group.agents.first:
-        result["attempt"] = recording.set_aside(point.folder)
+        result = replace(result, attempt=recording.set_aside(point.folder))
+    phases_s: dict[str, float] = {}
     try:
-        result |= attempt(point, group, plan, result)
+        result = result.ended(attempt(point, group, plan, result, phases_s))
     except HostBusy as busy:
-        result |= {"status": "error", "error": error_report(str(busy))}
+        result = result.ended(Outcome(status="error", error=error_report(str(busy))))
     except Lost as lost:
-        result |= lost_report(lost)
-        if lost.nodes:
+        result = result.ended(lost_outcome(lost))
+        if lost.host_is_silent:
             raise SweepEnds(str(lost)) from None
     except KeyboardInterrupt as error:
         signals.ignore_signals()
         stop = signals.to_stop_request(error)
-        result |= {"status": stop.status, "error": error_report(str(stop))}
+        result = result.ended(Outcome(status=stop.status, error=error_report(str(stop))))
         recording.save(result, point.folder, group)  # at once: SIGKILL may follow
         group.agents.stop(stop)
         if cause := group.agents.lost_now(CAUSE_S):
-            result |= lost_report(cause)
+            result = result.ended(lost_outcome(cause))
         raise
     finally:
-        phases_s = result["phases_s"]
-        phases_s["total"] = round(time.perf_counter() - began_s - phases_s.get(WAIT, 0.0), 6)
-        result["finished_at"] = recording.now()
+        total_s = time.perf_counter() - began_s - phases_s.get(WAIT, 0.0)
+        phases_s["total"] = round(total_s, 6)
+        result = recording.finished(result, phases_s)
         problem = recording.save(result, point.folder, group)
     if problem:
         raise SweepEnds(problem)
@@ -105,46 +119,68 @@ def run_point(point: Point) -> dict[str, Any]:
 
 
 def attempt(
-    point: Point, group: AgentGroup, plan: Placement, result: dict[str, Any]
-) -> dict[str, Any]:
-    """Runs the ranks of one point in step with the other agents.
+    point: Point,
+    group: AgentGroup,
+    plan: Placement,
+    begun: Record,
+    phases_s: dict[str, float],
+) -> Outcome:
+    """Runs the ranks of one point in step with the other agents, once the hosts are free.
 
-    Returns:
-        What the attempt adds to the record `result`.
+    Args:
+        point: to run.
+        group: of the agents.
+        plan: which rank runs where.
+        begun: the record as it stands, which agent 0 stores first.
+        phases_s: receives how long the agent waited for its hosts, in seconds.
     """
-    agents = group.agents
-    config = point.config
-    unsaved = recording.save(result, point.folder, group)
-    problems = agents.exchange(unsaved, EXCHANGE_TIMEOUT_S)
+    unsaved = recording.save(begun, point.folder, group)
+    problems = group.agents.exchange(unsaved, EXCHANGE_TIMEOUT_S)
     if problem := next(filter(None, problems), ""):
         raise SweepEnds(problem)
     if plan.problem:
-        return {"status": "unavailable", "error": error_report(plan.problem)}
-    waiting = group.hosts_to_ourselves(config.host_wait_s, result["phases_s"])
-    with group.rendezvous() as rendezvous, waiting as warnings:
+        return Outcome(status="unavailable", error=error_report(plan.problem))
+    with group.hosts_to_ourselves(point.config.host_wait_s, phases_s) as warnings:
+        outcome = run_ranks_together(point, group, plan)
+        if point.config.measure.alone:
+
+            def run_alone(only: Labels, number: int) -> Outcome:
+                folder = point.folder / f"alone_{number}"
+                folder.mkdir(exist_ok=True)
+                return run_ranks_together(replace(point, folder=folder), group, plan, only)
+
+            outcome = alone.with_alone(outcome, group.agents, run_alone)
+    return replace(outcome, warnings=[*warnings, *outcome.warnings])
+
+
+def run_ranks_together(
+    point: Point, group: AgentGroup, plan: Placement, only: Labels | None = None
+) -> Outcome:
+    """Runs the ranks of all agents and returns how they ended; the same on all agents.
+
+    They time all cases, or the one with the labels `only`.
+    """
+    agents, config = group.agents, point.config
+    with group.rendezvous() as rendezvous:
         group.clock.look(agents)
         offset = group.clock.offset()
         forked_s = time.perf_counter()
         oom_kills = environment.oom_kills()
-        outcome = fork_ranks(config, group, plan, point.folder, rendezvous, offset)
-        own = {
-            "failure": asdict(outcome.failure) if outcome.failure else None,
-            "out_of_memory": environment.oom_kills() > oom_kills,
-        }
+        ends = LocalRanks(config, group, plan, point.folder, rendezvous, offset, only).run()
+        own = AgentEnd(ends.failure, environment.oom_kills() > oom_kills)
         deadline_s = forked_s + config.timeout_s + ENDING_S
-        reports = agents.exchange(own, deadline_s - time.perf_counter())
+        reports = agents.exchange(msgspec.to_builtins(own), deadline_s - time.perf_counter())
         group.clock.look(agents)
         errors_s = agents.exchange(group.clock.error_s(offset), EXCHANGE_TIMEOUT_S)
     estimator = clock_sync.SHARED if group.clock_is_shared else clock_sync.ESTIMATOR
-    classified = classify(outcome.results.get(0), reports, forked_s)
-    return classified | {
-        "private_network": network_of(config, group) is not None,
-        "start_clock": {"estimator": estimator, "uncertainty_s": max(errors_s)},
-        "phases_s": result["phases_s"] | classified.get("phases_s", {}),
-        "warnings": [*result["warnings"], *warnings, *classified.get("warnings", ())],
-    }
+    answer = msgspec.convert(ends.results.get(0), RankReport | None)
+    return replace(
+        classify(answer, msgspec.convert(reports, list[AgentEnd]), forked_s),
+        private_network=network_of(config, group) is not None,
+        start_clock=StartClock(estimator, max(errors_s)),
+    )
 
 
-def lost_report(lost: Lost) -> dict[str, Any]:
+def lost_outcome(lost: Lost) -> Outcome:
     """Returns what the loss of agents in the middle of a point adds to its record."""
-    return {"status": "crash", "error": error_report(str(lost), host=lost.members[0].host)}
+    return Outcome(status="crash", error=error_report(str(lost), host=lost.members[0].host))

@@ -1,11 +1,13 @@
 """What an agent sends to the process of each rank. Imports no torch, which only ranks load."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
+from benchkit.api.case import Case, Components
 from benchkit.api.schema import RunConfig
 from benchkit.rank.rendezvous import Rendezvous
+from benchkit.record.case import Labels
 from launch.agents.clock_sync import Offset
 
 
@@ -39,6 +41,7 @@ class Assignment:
         rendezvous: where the ranks meet.
         offset: offset of this host's clock to agent 0's.
         folder: where the record goes.
+        only: labels of the one case that is verified and timed; None for all cases.
     """
 
     config: RunConfig
@@ -49,6 +52,7 @@ class Assignment:
     rendezvous: Rendezvous
     offset: Offset
     folder: Path
+    only: Labels | None = None
 
 
 def by_mps(config: RunConfig, slowdown: Sequence[float]) -> bool:
@@ -58,3 +62,17 @@ def by_mps(config: RunConfig, slowdown: Sequence[float]) -> bool:
     """
     on_gpus = config.hardware.device == "cuda"
     return on_gpus and (config.hardware.slow_by == "mps" or max(slowdown) > 1)
+
+
+def keep_alone(cases: list[Case], labels: Labels) -> Case:
+    """Returns the case with these labels, which then refers to no other case.
+
+    What the other cases hold is freed where nothing else holds it.
+
+    Raises:
+        ValueError: these ranks built no such case.
+    """
+    found = next((case for case in cases if dict(case.labels) == labels), None)
+    if found is None:
+        raise ValueError(f"fresh ranks built no case {labels}")
+    return replace(found, baseline=None, components=Components())

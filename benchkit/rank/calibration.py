@@ -1,13 +1,12 @@
 """How slow each rank really is: a matrix product with and without throttles, on all ranks."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
-from typing import Any
 
 import torch
 
 from benchkit.rank.prober import Prober
 from benchkit.rank.throttle_controller import CLOSE_ENOUGH, miss
+from benchkit.record.record import SlowdownReport
 from launch.slowdown.throttle import MECHANISMS
 
 TRIES = 3
@@ -18,35 +17,17 @@ SIZES = {"cpu": 256, "cuda": 4096}
 """Rows and columns of the matrix, by device."""
 
 
-@dataclass(frozen=True)
-class Slowdown:
-    """Factor asked for and factor measured of each rank.
-
-    Attributes:
-        mechanism: the mechanisms in use, joined by "+".
-        asked: by rank, how many times slower it is to be.
-        measured: by rank, how many times slower it is; None if there is nothing to measure
-            against.
-    """
-
-    mechanism: str
-    asked: list[float]
-    measured: list[float] | None
-
-    def warnings(self) -> list[str]:
-        """Returns one line per rank whose factor is not the one asked for."""
-        pairs = zip(self.asked, self.measured or self.asked, strict=True)
-        return [
-            f"rank {rank} is slowed {measured:.3g} times by {self.mechanism}, asked {asked:g}"
-            for rank, (asked, measured) in enumerate(pairs)
-            if miss(measured, asked) > WARN_BEYOND
-        ]
-
-    def as_dict(self) -> dict[str, Any]:
-        return asdict(self)
+def warnings(slowdown: SlowdownReport) -> list[str]:
+    """Returns one line per rank whose measured factor is not the one asked for."""
+    pairs = zip(slowdown.asked, slowdown.measured or slowdown.asked, strict=True)
+    return [
+        f"rank {rank} is slowed {measured:.3g} times by {slowdown.mechanism}, asked {asked:g}"
+        for rank, (asked, measured) in enumerate(pairs)
+        if miss(measured, asked) > WARN_BEYOND
+    ]
 
 
-def calibrate(prober: Prober, asked: Sequence[float], device: torch.device) -> Slowdown:
+def calibrate(prober: Prober, asked: Sequence[float], device: torch.device) -> SlowdownReport:
     """Adjusts the throttles until each rank has the factor asked for, as far as possible.
 
     All ranks call this together. Each rank keeps the setting that came nearest, and the slowdown
@@ -59,7 +40,8 @@ def calibrate(prober: Prober, asked: Sequence[float], device: torch.device) -> S
 
     mechanism = mechanisms_in_use(prober)
     if "mps" in mechanism:
-        return Slowdown(mechanism, list(asked), compare_shares(prober, asked, multiply))
+        shares = compare_shares(prober, asked, multiply)
+        return SlowdownReport(asked=list(asked), mechanism=mechanism, measured=shares)
     settings = []
     readings: list[list[float]] = []
     for _ in range(TRIES):
@@ -73,7 +55,7 @@ def calibrate(prober: Prober, asked: Sequence[float], device: torch.device) -> S
     nearest = nearest_attempts(readings, asked)
     prober.controller.setting = settings[nearest[prober.rank]]
     kept = [readings[attempt][rank] for rank, attempt in enumerate(nearest)]
-    return Slowdown(mechanism, list(asked), kept)
+    return SlowdownReport(asked=list(asked), mechanism=mechanism, measured=kept)
 
 
 def mechanisms_in_use(prober: Prober) -> str:

@@ -17,7 +17,7 @@ class Finding:
 
 
 @dataclass(frozen=True)
-class Group:
+class ControlGroup:
     """The ranks' control channel: CPU tensors over gloo, whichever backend is measured."""
 
     handle: dist.ProcessGroup | None

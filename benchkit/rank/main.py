@@ -1,8 +1,7 @@
 """What one rank does: joins, builds the cases, verifies, measures, verifies again and reports."""
 
 import functools
-from dataclasses import asdict, fields
-from typing import Any
+from dataclasses import fields
 
 import torch
 import torch.distributed as dist
@@ -13,42 +12,43 @@ from benchkit.api.regions import marked_by
 from benchkit.api.registry import load_suites
 from benchkit.api.schema import RunConfig
 from benchkit.measure.clocks import Clock, CudaClock, HostClock
-from benchkit.rank import backends
-from benchkit.rank.assignment import Assignment, by_mps
-from benchkit.rank.calibration import Slowdown, calibrate
-from benchkit.rank.control_group import Group
+from benchkit.rank import backends, calibration
+from benchkit.rank.assignment import Assignment, by_mps, keep_alone
+from benchkit.rank.control_group import ControlGroup
 from benchkit.rank.prober import Prober
 from benchkit.rank.profiling import record_traces, trace_file
+from benchkit.rank.report import RankReport
 from benchkit.rank.run_cases import Stopwatch, run_cases
 from benchkit.rank.throttle_controller import ThrottleController
+from benchkit.record.record import SlowdownReport
 from launch.agents.clock_sync import Offset
 from launch.slowdown.throttle import NoThrottle, Throttle, make_throttle
 
 
-def run_rank(assignment: Assignment) -> dict[str, Any] | None:
+def run_rank(assignment: Assignment) -> RankReport | None:
     """Runs one rank; rank 0 returns its report to the agent, other ranks return None."""
     stopwatch = Stopwatch()
     stopwatch.enter("init")
     torch.set_num_threads(assignment.threads)
     config = assignment.config
     device = backends.join(config, assignment.place, assignment.world_size, assignment.rendezvous)
-    group = Group(backends.control_group(backends.group_timeout(config)), assignment.world_size)
+    handle = backends.control_group(backends.group_timeout(config))
+    group = ControlGroup(handle, assignment.world_size)
     clock = make_clock(device, assignment.offset)
     prober = make_prober(assignment, clock, group)
     slowdown = None
     if max(assignment.slowdown) > 1 or by_mps(config, assignment.slowdown):
         stopwatch.enter("calibrate")
-        slowdown = calibrate(prober, assignment.slowdown, device)
+        slowdown = calibration.calibrate(prober, assignment.slowdown, device)
     rank = describe_rank(assignment, device, group, prober)
     stopwatch.enter("build")
-    cases = load_suites()[config.suite].build(config, rank)
-    require_sound(cases, config)
+    cases = build_cases(assignment, rank)
     with marked_by(clock.region):
         reports = run_cases(cases, config, clock, group, stopwatch, prober.controller)
-    if config.profile:
+    if config.profile and assignment.only is None:
         stopwatch.enter("profile")
         pairs = zip(cases, reports, strict=True)
-        measured = [case for case, report in pairs if report["status"] == "ok"]
+        measured = [case for case, report in pairs if report.status == "ok"]
         path = trace_file(assignment.folder, rank.index)
         record_traces(measured, group.barrier, prober.controller, device, path)
     stopwatch.enter("exit")
@@ -57,24 +57,32 @@ def run_rank(assignment: Assignment) -> dict[str, Any] | None:
     group.barrier()
     if rank.index:
         return None
-    return {
-        "cases": reports,
-        "clock": clock.name,
-        "began_s": stopwatch.began_s,
-        "slowdown": slowdown.as_dict() if slowdown else None,
-        "warnings": collect_warnings(slowdown, cases),
-    }
+    return RankReport(
+        cases=reports,
+        clock=clock.name,
+        began_s=stopwatch.began_s,
+        slowdown=slowdown,
+        warnings=collect_warnings(slowdown, cases),
+    )
 
 
-def collect_warnings(slowdown: Slowdown | None, cases: list[Case]) -> list[str]:
+def build_cases(assignment: Assignment, rank: Rank) -> list[Case]:
+    """Returns the suite's cases, or the one that is timed alone."""
+    config = assignment.config
+    cases = load_suites()[config.suite].build(config, rank)
+    require_sound(cases, config)
+    return cases if assignment.only is None else [keep_alone(cases, assignment.only)]
+
+
+def collect_warnings(slowdown: SlowdownReport | None, cases: list[Case]) -> list[str]:
     """Returns the warnings of the calibration, if there was one, and those of all cases."""
-    warnings = slowdown.warnings() if slowdown else []
+    warnings = calibration.warnings(slowdown) if slowdown else []
     for case in cases:
         warnings += case.warnings
     return warnings
 
 
-def make_prober(assignment: Assignment, clock: Clock, group: Group) -> Prober:
+def make_prober(assignment: Assignment, clock: Clock, group: ControlGroup) -> Prober:
     """Returns the prober of this rank, with its throttle not yet applied."""
     return Prober(
         rank=assignment.place.rank,
@@ -87,7 +95,7 @@ def make_prober(assignment: Assignment, clock: Clock, group: Group) -> Prober:
 
 
 def describe_rank(
-    assignment: Assignment, device: torch.device, group: Group, prober: Prober
+    assignment: Assignment, device: torch.device, group: ControlGroup, prober: Prober
 ) -> Rank:
     """Returns what the suite may know of this rank; all ranks call this together."""
     config = assignment.config
@@ -168,19 +176,18 @@ def require_sound(cases: list[Case], config: RunConfig) -> None:
 
 
 def require_references(cases: list[Case]) -> None:
-    """Checks the names of cases and their references to each other.
+    """Checks that each case is in the list once and refers only to cases of the list.
 
     Raises:
-        ValueError: two cases have one name, or a case refers to a name that is not in the list.
+        ValueError: a case is in the list twice, or refers to a case that is not in the list.
     """
-    names = [case.name for case in cases if case.name]
-    if twice := sorted({name for name in names if names.count(name) > 1}):
-        raise ValueError(f"two cases are named {twice[0]}; allowed are names that differ")
     for case in cases:
-        references = {"against": case.against}
-        references |= {f"parts.{role}": name for role, name in asdict(case.parts).items()}
-        for key, name in references.items():
-            if name and name not in names:
-                known = ", ".join(names) or "none: no case has a name"
-                label = case.name or dict(case.labels)
-                raise ValueError(f"case {label}: {key}={name}: allowed are {known}")
+        if cases.count(case) > 1:
+            raise ValueError(f"case {dict(case.labels)} is returned twice; allowed is once")
+        references: dict[str, Case | None] = {"baseline": case.baseline, **vars(case.components)}
+        for role, other in references.items():
+            if other is not None and other not in cases:
+                raise ValueError(
+                    f"case {dict(case.labels)}: its {role} {dict(other.labels)} is not returned; "
+                    "allowed are returned cases"
+                )

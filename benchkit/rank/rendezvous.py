@@ -1,6 +1,5 @@
 """Where the ranks of one point meet: a private file on one host, else agent 0's TCPStore."""
 
-import functools
 import os
 from dataclasses import dataclass
 from datetime import timedelta
@@ -92,16 +91,14 @@ class MemoryFile:
         os.truncate(self.path, 0)
 
 
-@functools.cache
 def memory_file() -> MemoryFile:
-    """Returns agent 0's file, for all points of its sweep."""
+    """Makes a file of agent 0, which lives as long as this process."""
     descriptor = os.memfd_create("benchkit-ranks-meet")
     return MemoryFile(f"/proc/{os.getpid()}/fd/{descriptor}", os.fstat(descriptor).st_ino)
 
 
-@functools.cache
 def tcp_store() -> "dist.TCPStore":
-    """Returns agent 0's store, on a port that the system chose."""
+    """Makes agent 0's store, on a port that the system chooses."""
     import torch.distributed as dist
 
     return dist.TCPStore(LOOPBACK, 0, is_master=True, wait_for_workers=False)

@@ -2,17 +2,17 @@
 
 import time
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
-from typing import Any
+from dataclasses import asdict, dataclass, field, replace
 
 from benchkit.api.case import Case
 from benchkit.api.schema import RunConfig
-from benchkit.errors import InvalidResult, starved
+from benchkit.errors import InvalidResult, oom_reason
 from benchkit.measure.clocks import Clock, HostClock
 from benchkit.measure.measurement import Measurement
 from benchkit.measure.timer import measure
-from benchkit.rank.control_group import Finding, Group
+from benchkit.rank.control_group import ControlGroup, Finding
 from benchkit.rank.throttle_controller import ThrottleController
+from benchkit.record.case import CaseRecord, ComponentPositions
 
 
 @dataclass
@@ -29,10 +29,10 @@ def run_cases(
     cases: list[Case],
     config: RunConfig,
     clock: Clock,
-    group: Group,
+    group: ControlGroup,
     stopwatch: Stopwatch,
     controller: ThrottleController,
-) -> list[dict[str, Any]]:
+) -> list[CaseRecord]:
     """Verifies, times and verifies again; returns the cases as the record stores them.
 
     A case that any rank skips or finds wrong is not timed.
@@ -55,20 +55,20 @@ def run_cases(
     controller.release()
     measured = {}
     for index, measurement in zip(timed, measurements, strict=True):
-        if measurement.starved:
-            statuses[index], findings[index] = "oom", Finding(measurement.starved, 0)
+        if measurement.oom_reason:
+            statuses[index], findings[index] = "oom", Finding(measurement.oom_reason, 0)
         else:
             measured[index] = measurement
     stopwatch.enter("verify_again")
     note_invalid(cases, statuses, findings, group)
     return [
-        case_report(case, statuses[index], findings[index], measured.get(index), clock)
+        case_record(case, cases, statuses[index], findings[index], measured.get(index), clock)
         for index, case in enumerate(cases)
     ]
 
 
 def known_beforehand(
-    cases: Sequence[Case], group: Group, controller: ThrottleController
+    cases: Sequence[Case], group: ControlGroup, controller: ThrottleController
 ) -> tuple[list[str], list[Finding]]:
     """Returns each case's status before it has run, and the first rank's reason for it.
 
@@ -100,7 +100,7 @@ def passing(statuses: list[str]) -> list[int]:
 
 
 def note_invalid(
-    cases: list[Case], statuses: list[str], findings: list[Finding], group: Group
+    cases: list[Case], statuses: list[str], findings: list[Finding], group: ControlGroup
 ) -> None:
     """Verifies the cases that are ok so far, on all ranks together.
 
@@ -115,7 +115,7 @@ def note_invalid(
         except InvalidResult as error:
             reason = str(error) or "a wrong result"
         except Exception as error:
-            shortage = starved(error)
+            shortage = oom_reason(error)
             if group.world_size > 1 or not shortage:
                 raise  # the other ranks wait in verify()
             statuses[index], findings[index] = "oom", Finding(shortage, 0)
@@ -125,37 +125,70 @@ def note_invalid(
             statuses[index], findings[index] = "invalid", finding
 
 
-def case_report(
-    case: Case, status: str, finding: Finding, measurement: Measurement | None, clock: Clock
-) -> dict[str, Any]:
-    """Returns one case as the record stores it, with times rounded to the clock's nanosecond.
+def case_record(
+    case: Case,
+    cases: Sequence[Case],
+    status: str,
+    finding: Finding,
+    measurement: Measurement | None,
+    clock: Clock,
+) -> CaseRecord:
+    """Returns one case as the record stores it.
+
+    Args:
+        case: of the job.
+        cases: all cases of the job; references are stored as positions among them.
+        status: of the case.
+        finding: why it is not ok, and the rank that says so.
+        measurement: its samples; None if it was not timed.
+        clock: that timed it.
+    """
+    described = CaseRecord(
+        labels=dict(case.labels),
+        status=status,
+        reason=finding.reason,
+        rank=finding.rank,
+        **asdict(case.work),
+        baseline=position_of(case.baseline, cases),
+        is_component=case.is_component,
+        unslowed=case.unslowed,
+        components=ComponentPositions(
+            computation=position_of(case.components.computation, cases),
+            communication=position_of(case.components.communication, cases),
+        ),
+        ranks=case.ranks,
+        estimator=case.estimator,
+    )
+    return described if measurement is None else with_samples(described, case, measurement, clock)
+
+
+def with_samples(
+    described: CaseRecord, case: Case, measurement: Measurement, clock: Clock
+) -> CaseRecord:
+    """Returns a case that was timed, with times rounded to the clock's nanosecond.
 
     Starts are stored only if the host's clock gave them: its starts and durations can be added up.
     """
-    report: dict[str, Any] = {
-        "labels": dict(case.labels),
-        "status": status,
-        **asdict(finding),
-        **asdict(case.work),
-        "name": case.name,
-        "against": case.against,
-        "ranks": case.ranks,
-        "bound": case.bound,
-        "unslowed": case.unslowed,
-        "parts": asdict(case.parts),
-        "details": {} if measurement is None else dict(case.details()),
-    }
-    if measurement is None:
-        return report
-    report |= asdict(measurement)
-    for name in ("warmup_s", "samples_s", "start_offsets_s"):
-        report[name] = nanoseconds(report[name])
-    for name, spent_s in report["regions_s"].items():
-        report["regions_s"][name] = nanoseconds(spent_s)
-    if clock.name != HostClock.name:
-        report["start_offsets_s"] = None
-    del report["typical_s"], report["starved"]
-    return report
+    starts_s = nanoseconds(measurement.start_offsets_s)
+    return replace(
+        described,
+        details=dict(case.details()),
+        calls_per_sample=measurement.calls_per_sample,
+        blocks=measurement.blocks,
+        warmup_s=nanoseconds(measurement.warmup_s),
+        steady=measurement.steady,
+        samples_s=nanoseconds(measurement.samples_s),
+        start_offsets_s=starts_s if clock.name == HostClock.name else None,
+        regions_s={name: nanoseconds(rows) for name, rows in measurement.regions_s.items()},
+        disturbance=measurement.disturbance,
+        elapsed_s=measurement.elapsed_s,
+        stopped_by=measurement.stopped_by,
+        converged=measurement.converged,
+    )
+
+
+def position_of(case: Case | None, cases: Sequence[Case]) -> int | None:
+    return None if case is None else cases.index(case)
 
 
 def nanoseconds(rows: list[list[float]]) -> list[list[float]]:

@@ -42,8 +42,8 @@ class Agenda:
         return asdict(self) | {"folder": str(self.folder)}
 
     @classmethod
-    def from_json(cls, told: dict[str, Any]) -> "Agenda":
-        return cls(**told | {"folder": Path(told["folder"])})
+    def from_json(cls, content: dict[str, Any]) -> "Agenda":
+        return cls(**content | {"folder": Path(content["folder"])})
 
 
 def prepared(

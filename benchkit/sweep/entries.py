@@ -6,11 +6,12 @@ is two points with one key.
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from random import Random
 from typing import Any
 
-from benchkit import record
+from benchkit.config.identity import digest, identity_of
 from benchkit.errors import ConfigError
 
 
@@ -19,16 +20,18 @@ class Entry:
     """One point of a sweep.
 
     Attributes:
-        key: digest of its configuration without volatile keys; `world_size: auto` stays `auto`.
+        key: digest of what identifies its configuration; `world_size: auto` stays `auto`.
         occurrence: 0 for the first point with this key, 1 for the second.
         folder: relative to the sweep's folder.
         overrides: as the record stores them.
+        repetition: 0 for the first run of the point, 1 for the second.
     """
 
     key: str
     occurrence: int
     folder: str
     overrides: list[str]
+    repetition: int = 0
 
     @property
     def identity(self) -> tuple[str, int]:
@@ -47,12 +50,44 @@ def entries(
     return found
 
 
+def repeated(points: Sequence[Entry], repeats: Sequence[int], seed: int) -> list[tuple[int, Entry]]:
+    """Returns all runs of the points in the order in which they are measured.
+
+    Every point runs once before any runs again. Each repetition has an order of its own, so that
+    no point always follows the same one. Without repetitions the order is that of the points.
+
+    Args:
+        points: one entry each, numbered by `entries`.
+        repeats: of each point, how often it runs; at least once.
+        seed: decides the orders.
+
+    Returns:
+        The position of the point and the entry of the run. The first repetition is in the folders
+        of the points; later ones are in folders of their own.
+    """
+    same_key = Counter(entry.key for entry in points)
+    runs = []
+    for repetition in range(max(repeats)):
+        positions = [number for number, count in enumerate(repeats) if count > repetition]
+        if max(repeats) > 1:
+            Random(f"{seed} {repetition}").shuffle(positions)
+        for position in positions:
+            point = points[position]
+            occurrence = point.occurrence + repetition * same_key[point.key]
+            folder = point.folder
+            if folder == str(position):
+                folder = str(repetition * len(points) + position)
+            elif repetition:
+                folder += f"_repetition_{repetition + 1}"
+            runs.append(
+                (position, Entry(point.key, occurrence, folder, point.overrides, repetition))
+            )
+    return runs
+
+
 def key_of(config: dict[str, Any]) -> str:
     """Returns the key of a point from its configuration, be it of a record or a command line."""
-    try:
-        return record.digest(record.without_volatile(config))
-    except TypeError as error:
-        raise ConfigError(f"a value of the configuration cannot be stored: {error}") from None
+    return digest(identity_of(config))
 
 
 def merged(before: Iterable[Entry], now: Sequence[Entry]) -> list[Entry]:
@@ -71,7 +106,7 @@ def merged(before: Iterable[Entry], now: Sequence[Entry]) -> list[Entry]:
             continue
         folder = entry.folder if entry.folder not in taken else free_folder(taken)
         taken.add(folder)
-        found.append(Entry(entry.key, entry.occurrence, folder, entry.overrides))
+        found.append(replace(entry, folder=folder))
     return found
 
 

@@ -10,10 +10,12 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
-import orjson
+import msgspec
 
-from benchkit import record
 from benchkit.errors import ConfigError
+from benchkit.record import files
+from benchkit.record.statuses import HARMLESS, UNFINISHED
+from benchkit.selftest import lookup
 from benchkit.sweep import manifest, resume
 from launch.agents.member import SweepEnds
 
@@ -64,14 +66,14 @@ class Tally:
     @property
     def num_left(self) -> int:
         """The points that --resume would measure: not begun yet, or cut off."""
-        cut_off = sum(status in record.UNFINISHED for status in self.statuses)
+        cut_off = sum(status in UNFINISHED for status in self.statuses)
         return self._before + self._num_open - len(self.statuses) + cut_off
 
     def add(self, status: str) -> None:
         """Counts one more point; raises SweepEnds if too many have failed one after another."""
         self.statuses.append(status)
-        if status not in record.UNFINISHED:
-            self._failed_in_row = 0 if status in record.HARMLESS else self._failed_in_row + 1
+        if status not in UNFINISHED:
+            self._failed_in_row = 0 if status in HARMLESS else self._failed_in_row + 1
         self._write()
         if self._max_failures and self._failed_in_row >= self._max_failures:
             in_row = self._failed_in_row
@@ -100,7 +102,7 @@ class Tally:
             "written_at": now.isoformat(timespec="seconds"),
         }
         with contextlib.suppress(OSError):  # a convenience: the records say the same
-            record.write_whole(self._folder / PROGRESS_FILE, orjson.dumps(content))
+            files.write_whole(self._folder / PROGRESS_FILE, msgspec.json.encode(content))
 
 
 @contextlib.contextmanager
@@ -133,15 +135,23 @@ def remember_latest(folder: Path) -> None:
 def print_table(folder: Path) -> None:
     """Prints the combined table of all records below the sweep's folder."""
     from analysis.records.harvest import harvest
+    from analysis.repetitions import over_repetitions
+    from analysis.run_spread import describe_floor
     from analysis.table import as_text, combine
 
     found = harvest([folder])
     for line in found.remarks():
         log.warning(line)
+    if problem := lookup.problem():
+        log.warning(problem)
     if found.rows:
+        table = combine(found.rows)
+        if floor := describe_floor(table):
+            floor = f"\n\n{floor}"
         log.info(
-            "\n%s\n\nrecords: %s   tables and plots: python -m analysis %s",
-            as_text(combine(found.rows)),
+            "\n%s%s\n\nrecords: %s   tables and plots: python -m analysis %s",
+            as_text(over_repetitions(table)),
+            floor,
             folder,
             folder,
         )
@@ -149,7 +159,7 @@ def print_table(folder: Path) -> None:
 
 def run_at_end(command: str, folder: Path, statuses: list[str], num_left: int) -> None:
     """Runs the command of `on_end`; its environment says how the sweep ended."""
-    failed = sum(status not in record.HARMLESS for status in statuses)
+    failed = sum(status not in HARMLESS for status in statuses)
     environment = os.environ | {
         "BENCHKIT_SWEEP": str(folder.absolute()),
         "BENCHKIT_FAILED": str(failed),
@@ -178,8 +188,8 @@ def require_unused(folder: Path, subfolders: list[str]) -> None:
         raise ConfigError(
             f"hydra.sweep.dir={folder}: holds a sweep already; allowed is a folder without"
         )
-    named = (folder / name / record.FILE_NAME for name in subfolders)
-    if any(folder.glob(f"*/{record.FILE_NAME}")) or any(path.exists() for path in named):
+    named = (folder / name / files.FILE_NAME for name in subfolders)
+    if any(folder.glob(f"*/{files.FILE_NAME}")) or any(path.exists() for path in named):
         raise ConfigError(
             f"hydra.sweep.dir={folder}: holds records already; allowed is a folder without"
         )

@@ -13,7 +13,8 @@ from omegaconf import DictConfig
 from benchkit.api.schema import RunConfig
 from benchkit.errors import ConfigError
 from benchkit.point.point import Point, Report
-from benchkit.point.run import run_and_report
+from benchkit.point.run import run_points
+from launch.agents.group import Agents
 from launch.topology import LaunchContext
 
 
@@ -45,12 +46,15 @@ class Launcher(launcher.Launcher):
             )
 
     @abstractmethod
-    def run(self, points: Sequence[Point], folder: Path, report: Report) -> Iterator[str]:
+    def run(
+        self, points: Sequence[Point], folder: Path, agents: Agents, report: Report
+    ) -> Iterator[str]:
         """Runs points and yields the status of each as it ends.
 
         Args:
             points: composed and checked.
             folder: of the sweep.
+            agents: of this start, in whose processes points run where `runs_here`.
             report: takes the record of each point that has ended.
         """
 
@@ -61,6 +65,7 @@ class InPlace(Launcher):
     def __init__(self, **params: Any) -> None:
         """Accepts the parameters of `hydra.launcher`, of which there are none."""
 
-    def run(self, points: Sequence[Point], folder: Path, report: Report) -> Iterator[str]:
-        for point in points:
-            yield run_and_report(point, report)
+    def run(
+        self, points: Sequence[Point], folder: Path, agents: Agents, report: Report
+    ) -> Iterator[str]:
+        return run_points(points, agents, report)

@@ -12,11 +12,11 @@ from typing import Any
 from omegaconf import DictConfig, OmegaConf
 
 import benchkit
-from benchkit import record
 from benchkit.api.schema import RunConfig, as_dict
 from benchkit.checkout import checkout
+from benchkit.config.identity import digest
 from benchkit.errors import ConfigError
-from benchkit.point.agents import current_agents, enter
+from benchkit.point.agents import AgentGroup, gather_facts
 from benchkit.point.placement import resolve_world_size
 from benchkit.sweep.agenda import Agenda, prepared
 from benchkit.sweep.entries import Entry
@@ -64,16 +64,14 @@ class Meeting:
             "benchkit": benchkit.__version__,
             "torch": metadata.version("torch"),
             "the command line": " ".join(sys.argv[1:]),
-            "the configuration": record.digest([as_dict(config) for config in self.configs]),
+            "the configuration": digest([as_dict(config) for config in self.configs]),
         }
         hydra_sweep: Any = OmegaConf.to_container(self.hydra_config.hydra.sweep, resolve=False)
         place = meeting_folder(str(hydra_sweep["dir"]))
         agents = join(started, traits, place, self.configs[0].join_timeout_s)
-        if started.count > 1:
-            enter(agents)
         conditions = made_with(started, agents, self.launcher)
         wanted = Manifest(without_settings(sys.argv[1:]), conditions, list(self.entries))
-        world_sizes = self.world_sizes()  # on every agent: agents may ask each other for it
+        world_sizes = self.world_sizes(agents)
         answer = self.prepare(wanted, world_sizes, held) if agents.first else (None, "")
         try:
             content, problem = agents.exchange(answer, EXCHANGE_TIMEOUT_S)[0]
@@ -95,11 +93,15 @@ class Meeting:
             return None, str(error)
         return agenda.to_json(), ""
 
-    def world_sizes(self) -> list[int | None]:
-        """Returns each point's number of ranks; None where only the job that runs it will know."""
+    def world_sizes(self, agents: Agents) -> list[int | None]:
+        """Returns each point's number of ranks; None where only the job that runs it will know.
+
+        All agents call this together.
+        """
         is_auto = [config.world_size == "auto" for config in self.configs]
         if self.asked and self.launcher.runs_here and any(is_auto):
-            return [resolve_world_size(config, current_agents()) for config in self.configs]
+            group = AgentGroup(agents, gather_facts(agents))
+            return [resolve_world_size(config, group) for config in self.configs]
         return [
             None if config.world_size == "auto" else int(config.world_size)
             for config in self.configs

@@ -10,7 +10,8 @@ from typing import Any
 
 from tqdm import tqdm
 
-from benchkit.statistics.estimators import SLOWEST_RANK
+from benchkit.record.case import CaseRecord
+from benchkit.record.record import ErrorReport, Record
 from benchkit.statistics.modes import Modes, find_modes
 from benchkit.statistics.summary import (
     algorithm_bandwidth,
@@ -22,10 +23,9 @@ from benchkit.statistics.summary import (
 LONG_SWEEP = 5
 """Points from which a sweep gets a bar."""
 IN_HEAD = (
-    "hydra.", "suite=", "collective=", "backend=", "hardware=", "world_size=", "sweep=",
-    "launcher=",
+    "hydra.", "suite=", "backend=", "hardware=", "world_size=", "sweep=", "launcher=", "repeat=",
 )  # fmt: skip
-"""Overrides that the head of a point's line says already."""
+"""Overrides that the head of a point's line says already, beside that of the key in its title."""
 log = logging.getLogger("benchkit")
 
 
@@ -62,11 +62,11 @@ class Progress:
             mininterval=0,
         )
 
-    def report(self, record: dict[str, Any]) -> None:
+    def report(self, record: Record) -> None:
         """Prints the line of a point that has ended."""
         log.info(self.line(record))
 
-    def line(self, record: dict[str, Any]) -> str:
+    def line(self, record: Record) -> str:
         """Counts one more point and returns its line."""
         self.done += 1
         self.bar.update()
@@ -81,59 +81,57 @@ class Progress:
         self.bar.close()
 
 
-def point_line(record: dict[str, Any]) -> str:
+def point_line(record: Record) -> str:
     """Returns one line per case: settings, median, spread and rate, or how the point failed."""
     head = point_head(record)
-    if record["status"] != "ok" and not any(case["status"] == "ok" for case in record["cases"]):
+    if record.status != "ok" and not any(case.status == "ok" for case in record.cases):
         return f"{head}  {failure_text(record)}"
     lines = []
-    for case in record["cases"]:
+    for case in record.cases:
         lines.append(case_line(case))
-        if record["config"].get("explain"):
-            lines.extend(told(case))
-    if len(record["cases"]) == 1:
+        if record.settings.explain:
+            lines.extend(detail_lines(case))
+    if len(record.cases) == 1:
         lines[0] = f"{head}  {lines[0]}"
     else:
         lines.insert(0, head)
-    lines += [f"warning: {text}" for text in record.get("warnings", ())]
+    lines += [f"warning: {text}" for text in record.warnings]
     return "\n    ".join(lines)
 
 
-def point_head(record: dict[str, Any]) -> str:
+def point_head(record: Record) -> str:
     """Returns what is measured, where, and with which other settings."""
-    config = record["config"]
-    measured = config.get("collective") or record["suite"]
-    device = config["hardware"]["device"]
-    overrides = [text.lstrip("+") for text in record["overrides"]]
-    settings = " ".join(text for text in overrides if not text.startswith(IN_HEAD))
-    head = f"{measured} {config['backend']['name']} {device} x{record['world_size']}"
-    return f"{head}  {settings}" if settings else head
+    backend, device = record.settings.backend.name, record.settings.hardware.device
+    overrides = [text.lstrip("+") for text in record.overrides]
+    others = [text for text in overrides if not text.startswith(IN_HEAD)]
+    settings = " ".join(text for text in others if not text.endswith(f"={record.title}"))
+    head = f"{record.title} {backend} {device} x{record.world_size}"
+    if record.settings.repeat > 1:
+        settings += f" (run {record.repetition + 1} of {record.settings.repeat})"
+    return f"{head}  {settings.strip()}" if settings else head
 
 
-def failure_text(record: dict[str, Any]) -> str:
+def failure_text(record: Record) -> str:
     """Says how a point failed: "CRASH on rank 1: killed by SIGKILL (rank_1.log)"."""
-    error = record["error"] or {}
-    rank = "" if error.get("rank") is None else f" on rank {error['rank']}"
-    message = (error.get("message") or "").split("\n")[0]
-    log_name = f" ({error['log']})" if error.get("log") else ""
-    return f"{record['status'].upper()}{rank}: {message}{log_name}"
+    error = record.error or ErrorReport(message="")
+    rank = "" if error.rank is None else f" on rank {error.rank}"
+    message = error.message.split("\n")[0]
+    log_name = f" ({error.log})" if error.log else ""
+    return f"{record.status.upper()}{rank}: {message}{log_name}"
 
 
-def case_line(case: dict[str, Any]) -> str:
+def case_line(case: CaseRecord) -> str:
     """Returns a case's labels, time, mean and bandwidth; or why it has none."""
-    labels = " ".join(f"{name}={value}" for name, value in case["labels"].items())
-    if case["status"] != "ok":
-        return f"{labels}  {case['status'].upper()}: {case['reason']}".strip()
-    estimator = case.get("estimator", SLOWEST_RANK)
-    num_ranks = case.get("ranks")  # that took part; None for all
-    samples = case["samples_s"] and case["samples_s"][:num_ranks]
-    starts = case["start_offsets_s"] and case["start_offsets_s"][:num_ranks]
-    times = iteration_times(samples, starts, estimator)
-    summary = summarize(samples, starts, estimator)
-    calls = f" of {case['calls_per_sample']} calls" if case["calls_per_sample"] > 1 else ""
+    labels = " ".join(f"{name}={value}" for name, value in case.labels.items())
+    if case.status != "ok":
+        return f"{labels}  {case.status.upper()}: {case.reason}".strip()
+    samples, starts = case.samples_taking_part, case.starts_taking_part
+    times = iteration_times(samples, starts, case.estimator)
+    summary = summarize(samples, starts, case.estimator)
+    calls = f" of {case.calls_per_sample} calls" if case.calls_per_sample > 1 else ""
     text = f"{labels}  {time_text(summary, find_modes(times))}  ({len(times)} samples{calls})"
-    algbw = algorithm_bandwidth(case, summary)
-    busbw = bus_bandwidth(case, summary)
+    rated = (case.payload_bytes, case.bus_factor, summary["median_s"])
+    algbw, busbw = algorithm_bandwidth(*rated), bus_bandwidth(*rated)
     if algbw is not None:
         text += f"  algbw {algbw:.3g} GB/s  busbw {busbw:.3g} GB/s"
     return text.strip()
@@ -162,9 +160,9 @@ def time_text(summary: Mapping[str, Any], modes: Modes | None) -> str:
     return f"{text}  mean {mean}  p25 {quartile}  p95 {p95} {unit}"
 
 
-def told(case: dict[str, Any]) -> Iterator[str]:
+def detail_lines(case: CaseRecord) -> Iterator[str]:
     """Yields a line per detail of a case that is not zero or empty: "  plan: x rows; …"."""
-    for name, value in case["details"].items():
+    for name, value in case.details.items():
         if not value:
             continue
         shown = value

@@ -8,16 +8,19 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import NoReturn
 
-from benchkit import record
 from benchkit.errors import ConfigError
+from benchkit.record import files
+from benchkit.record.record import Record
+from benchkit.record.statuses import STATUSES, UNFINISHED
 from benchkit.sweep import manifest
+from launch import topology
 
 RETRY: Mapping[str, tuple[str, ...]] = {
-    "none": record.UNFINISHED,
-    "failed": (*record.UNFINISHED, "error", "crash", "timeout", "oom", "invalid"),
-    "all": tuple(status for status in record.STATUSES if status != "ok"),
+    "none": UNFINISHED,
+    "failed": (*UNFINISHED, "error", "crash", "timeout", "oom", "invalid"),
+    "all": tuple(status for status in STATUSES if status != "ok"),
 }
 """Per value of --retry, the statuses of points that are measured again."""
 OWN_SETTING = re.compile(r"hydra\.(sweeper\.(resume|retry|force)|sweep\.dir='/.*')")
@@ -63,13 +66,16 @@ def parse(arguments: Sequence[str]) -> list[str]:
     started with.
 
     Raises:
-        ConfigError: the flags make no sense, or DIR holds no sweep.
+        ConfigError: the flags make no sense, DIR holds no sweep, or an argument is no text.
     """
     parser = Parser(add_help=False, allow_abbrev=False)
     parser.add_argument("--resume", metavar="DIR", type=Path)
     parser.add_argument("--retry", choices=RETRY, default=None)
     parser.add_argument("--force", action="store_true")
     flags, others = parser.parse_known_args(list(arguments))
+    for argument in others:
+        if (shown := topology.printable(argument)) != argument:
+            raise ConfigError(f"{shown}: allowed is text in UTF-8")
     if flags.resume is None:
         if flags.retry or flags.force:
             flag = "--retry" if flags.retry else "--force"
@@ -107,13 +113,12 @@ def settled_status(folder: Path, retry: str = "none", world_size: int | None = N
         retry: which ends do not count; a key of RETRY.
         world_size: the number of ranks that the point would have now; None if unknown.
     """
-    content = record.read_in(folder) or {}
-    status = content.get("status")
-    if status not in record.STATUSES or status in RETRY[retry]:
+    found = files.read_in(folder)
+    if found is None or found.status not in STATUSES or found.status in RETRY[retry]:
         return ""
-    if world_size is not None and finished_elsewhere(content, world_size):
+    if world_size is not None and finished_elsewhere(found, world_size):
         return ""
-    return str(status)
+    return found.status
 
 
 def differences(before: Mapping[str, str], now: Mapping[str, str]) -> dict[str, list[str]]:
@@ -133,8 +138,6 @@ def described(differing: Mapping[str, Sequence[str]]) -> str:
     )
 
 
-def finished_elsewhere(content: Mapping[str, Any], world_size: int) -> bool:
+def finished_elsewhere(found: Record, world_size: int) -> bool:
     """Tells whether a point of `world_size: auto` ran with another number of ranks than now."""
-    config = content.get("config")
-    asked = config.get("world_size") if isinstance(config, dict) else None
-    return asked == "auto" and content.get("world_size") != world_size
+    return found.config.get("world_size") == "auto" and found.world_size != world_size

@@ -9,22 +9,22 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import metadata
 from itertools import compress
 from pathlib import Path
 from typing import Any
 
 import benchkit
-from benchkit import record
-from benchkit.api.registry import start_fork_server
+from benchkit.api.registry import preload_for
 from benchkit.errors import ConfigError
 from benchkit.point import recording
-from benchkit.point.agents import enter
 from benchkit.point.claim import POINT_FILE, claimed
 from benchkit.point.outcome import error_report
 from benchkit.point.point import Point
-from benchkit.point.run import run_and_report
+from benchkit.point.run import run_points
+from benchkit.record.record import Record
+from benchkit.record.statuses import FINAL
 from benchkit.sweep import resume
 from benchkit.sweep.squeue import SLURM_ENDINGS, slurm_says
 from launch import topology
@@ -32,6 +32,7 @@ from launch.agents.group import EXCHANGE_TIMEOUT_S, Agents
 from launch.agents.join import join
 from launch.agents.member import Lost, SweepEnds
 from launch.agents.rendezvous import JoinError
+from launch.ranks.fork_server import start_fork_server
 from launch.signals import STOPPING, StopRequested, handle, ignore_signals, to_stop_request
 
 WHY = {
@@ -74,14 +75,11 @@ class Job:
         signal.signal(signal.SIGCONT, signal.SIG_DFL)
         from benchkit.sweep.progress import Progress  # numpy is imported from here on
 
-        start_fork_server(point.config.suite for point in self.points)
+        start_fork_server(preload_for(point.config.suite for point in self.points))
         try:
             agents, open_points = self.join()
-            enter(agents)
-            report = Progress().report
             with agents.stopping_together():
-                for point in open_points:
-                    run_and_report(point, report)
+                list(run_points(open_points, agents, Progress().report))
                 agents.wait_for_end()
         except KeyboardInterrupt as error:
             self.leave(to_stop_request(error))
@@ -137,8 +135,8 @@ def note_end(
     point: Point,
     status: str,
     message: str,
-    current: Callable[[], dict[str, Any] | None] = lambda: None,
-) -> dict[str, Any] | None:
+    current: Callable[[], Record | None] = lambda: None,
+) -> Record | None:
     """Writes how a point ended into the record that was left unfinished, or never begun.
 
     Args:
@@ -154,15 +152,14 @@ def note_end(
     try:
         with claimed(point.folder, POINT_FILE, anywhere=True):
             begun = current()
-            if begun and begun["status"] in record.FINAL:
+            if begun and begun.status in FINAL:
                 return None
-            result = begun or recording.new_record(point, point.unplaced())
             if not begun:
-                result["attempt"] = recording.set_aside(point.folder)
-            hosts = dict.fromkeys(agent["host"] for agent in result["agents"])
-            result["status"] = status
-            result["finished_at"] = recording.now()
-            result["error"] = error_report(message, host="+".join(hosts))
+                begun = recording.new_record(point, point.unplaced())
+                begun = replace(begun, attempt=recording.set_aside(point.folder))
+            hosts = dict.fromkeys(agent.host for agent in begun.agents)
+            error = error_report(message, host="+".join(hosts))
+            result = replace(begun, status=status, error=error, finished_at=recording.now())
             recording.store(result, point.folder)
     except ConfigError:
         return None

@@ -12,13 +12,15 @@ from typing import Any, ClassVar
 
 from omegaconf import OmegaConf
 
-from benchkit import record
 from benchkit.api.schema import RunConfig
 from benchkit.errors import ConfigError
 from benchkit.point.point import Point, Report
+from benchkit.record import files
+from benchkit.record.statuses import FINAL
 from benchkit.sweep import manifest
 from benchkit.sweep.launchers import Launcher
 from benchkit.sweep.slurm_job import Job
+from launch.agents.group import Agents
 from launch.agents.member import SweepEnds
 from launch.topology import LaunchContext
 
@@ -67,14 +69,16 @@ class Submitting(Launcher):
                 f"allowed are multiples of {self.num_agents}, and auto"
             )
 
-    def run(self, points: Sequence[Point], folder: Path, report: Report) -> Iterator[str]:
+    def run(
+        self, points: Sequence[Point], folder: Path, agents: Agents, report: Report
+    ) -> Iterator[str]:
         """Submits the points that no earlier job of this sweep will run, and follows all jobs."""
         from benchkit.sweep.local_queue import Local
         from benchkit.sweep.slurm_queue import Slurm
         from benchkit.sweep.wait import follow, record_signature
 
         executor = self.executor()  # refuses wrong parameters before anything is touched
-        if problem := record.shortage(folder):
+        if problem := files.shortage(folder):
             raise SweepEnds(problem)
         queue_of = Slurm if self.cluster == "slurm" else Local
         sweep = manifest.read(folder)
@@ -148,4 +152,5 @@ def in_job(point: Point | None) -> bool:
     """Tells whether a job submitted earlier is still to run this point; None is no open point."""
     if point is None:
         return False
-    return (record.read_in(point.folder) or {}).get("status") not in record.FINAL
+    found = point.record()
+    return found is None or found.status not in FINAL

@@ -12,9 +12,11 @@ from hydra.plugins import sweeper
 from hydra.types import HydraContext, TaskFunction
 from omegaconf import DictConfig
 
-from benchkit.api.registry import start_fork_server
+from benchkit.api.registry import preload_for
 from benchkit.api.schema import RunConfig, as_dict
+from benchkit.config import hydra_internals
 from benchkit.config.compose import typed
+from benchkit.config.hydra_internals import SweepTask
 from benchkit.config.point_composer import PointComposer
 from benchkit.errors import ConfigError
 from benchkit.point.point import Point
@@ -26,11 +28,11 @@ from benchkit.sweep.launchers import Launcher
 from benchkit.sweep.meeting import Meeting
 from benchkit.sweep.resume import Resume
 from launch import topology
+from launch.agents.group import Agents
 from launch.agents.member import SweepEnds
+from launch.ranks.fork_server import start_fork_server
 
 log = logging.getLogger("benchkit")
-STATUSES: list[str] = []
-"""How the points of this process's sweep ended, those of earlier attempts among them."""
 
 
 class Sweeper(sweeper.Sweeper):
@@ -63,7 +65,15 @@ class Sweeper(sweeper.Sweeper):
     def setup(
         self, *, hydra_context: HydraContext, task_function: TaskFunction, config: DictConfig
     ) -> None:
-        """Makes the launcher; Hydra calls this before sweep()."""
+        """Makes the launcher; Hydra calls this before sweep().
+
+        Args:
+            hydra_context: loads the configuration of each point.
+            task_function: takes the statuses of the points.
+            config: composed from the command line.
+        """
+        assert isinstance(task_function, SweepTask)
+        self._task = task_function
         self._config = config
         self._context = hydra_context
         launcher = Plugins.instance().instantiate_launcher(
@@ -76,7 +86,7 @@ class Sweeper(sweeper.Sweeper):
         self._launcher = launcher
 
     def sweep(self, arguments: list[str]) -> Any:
-        """Runs all points; their statuses are in STATUSES afterwards."""
+        """Runs all points; their statuses are in the task afterwards."""
         configs, entries = self.compose(arguments)
         if self._only_check:
             if not self._resume:
@@ -88,37 +98,47 @@ class Sweeper(sweeper.Sweeper):
             agents, agenda = meeting.meet(held)
             points = self._open_points(configs, entries, agenda)
             configure_log(self._config.hydra.job_logging)
-            start_fork_server(point.config.suite for point in points)
+            start_fork_server(preload_for(point.config.suite for point in points))
             with agents.stopping_together():
                 if agents.first:
-                    self.run(points, agenda, configs[0])
+                    self.run(points, agenda, agents, configs[0])
                     return []
                 log.setLevel(logging.WARNING)
-                list(self._launcher.run(points, agenda.folder, report=lambda record: None))
+                list(self._launcher.run(points, agenda.folder, agents, lambda record: None))
                 agents.wait_for_end()
         return []
 
     def compose(self, arguments: list[str]) -> tuple[list[RunConfig], list[Entry]]:
-        """Composes and checks every point; raises ConfigError for the first that is wrong."""
-        composer = PointComposer(self._context.config_loader, self._config)
+        """Composes and checks every point; returns an item per run, in the order of measuring.
+
+        Raises:
+            ConfigError: the first point that is wrong.
+        """
+        loader = self._context.config_loader
+        composer = PointComposer(loader, self._config)
         started = topology.detect_launcher()
         own = [f"{name}={value}" for name, value in self._params.items()]
         composed, configs = [], []
-        for number, overrides in enumerate(composer.product([*own, *arguments])):
+        for number, overrides in enumerate(hydra_internals.product(loader, [*own, *arguments])):
             point = composer.point(overrides, number)
             config = typed(point.config)
             self._launcher.check(config, started)
             composed.append(point)
             configs.append(config)
-        entries = sweep_entries.entries(
+        points = sweep_entries.entries(
             [sweep_entries.key_of(as_dict(config)) for config in configs],
             [point.folder for point in composed],
             [point.overrides for point in composed],
         )
+        repeats = [config.repeat for config in configs]
+        runs = sweep_entries.repeated(points, repeats, configs[0].seed)
+        entries = [entry for _, entry in runs]
         sweep_entries.require_folders_of_their_own(entries)
-        return configs, entries
+        return [configs[position] for position, _ in runs], entries
 
-    def run(self, points: Sequence[Point], agenda: Agenda, config: RunConfig) -> None:
+    def run(
+        self, points: Sequence[Point], agenda: Agenda, agents: Agents, config: RunConfig
+    ) -> None:
         """Runs the open points on agent 0, keeps the sweep's folder, and ends with the table."""
         from benchkit.sweep.progress import Progress  # numpy is imported from here on
 
@@ -128,14 +148,14 @@ class Sweeper(sweeper.Sweeper):
             with sweep_folder.logged(folder):
                 progress = Progress(len(agenda.folders), len(agenda.statuses))
                 try:
-                    for status in self._launcher.run(points, folder, progress.report):
+                    for status in self._launcher.run(points, folder, agents, progress.report):
                         tally.add(status)
                 except OSError as error:  # of the disk: a wrong command line was found before
                     raise SweepEnds(f"{folder}: {error}") from None
                 finally:
                     progress.stop()
         finally:
-            STATUSES.extend(tally.statuses)
+            self._task.statuses.extend(tally.statuses)
             num_left = tally.num_left
             if num_left:
                 log.warning(
@@ -156,6 +176,7 @@ class Sweeper(sweeper.Sweeper):
                 entries[index].overrides,
                 self._launcher.num_agents,
                 agenda.resumed_with,
+                entries[index].repetition,
             )
             for index in agenda.open
         ]

@@ -7,10 +7,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
 
-from benchkit import record
 from benchkit.point.point import Point, Report
+from benchkit.record import files
+from benchkit.record.record import Record
+from benchkit.record.statuses import FINAL
 from benchkit.sweep.job_queue import Queue, State
 from benchkit.sweep.slurm_job import note_end
 
@@ -50,7 +51,7 @@ def follow(
                     report(found)
                     waiting.remove((job, point))
                     pause_s = POLL_INTERVAL_S[0]
-                    yield str(found["status"])
+                    yield found.status
             if not waiting:
                 return
             if (line := summary(states)) != last_summary:
@@ -84,7 +85,7 @@ def conclusion(
     ended_at: dict[int, float],
     queue: Queue,
     stale: Mapping[Path, Signature],
-) -> dict[str, Any] | None:
+) -> Record | None:
     """Returns a point's record once nothing more will happen to it, else None.
 
     Args:
@@ -96,12 +97,12 @@ def conclusion(
         stale: by a point's folder, the record of an earlier attempt.
     """
     found = fresh_record(point, stale)
-    if found and found["status"] in record.FINAL:
+    if found and found.status in FINAL:
         return found
     if not state.status:
         ended_at.pop(job, None)
         return None
-    if found and found["status"] == state.status:
+    if found and found.status == state.status:
         return found
     if time.monotonic() - ended_at.setdefault(job, time.monotonic()) < SETTLING_S:
         return None
@@ -112,7 +113,7 @@ def conclusion(
     return note_end(point, state.status, message, lambda: fresh_record(point, stale))
 
 
-def fresh_record(point: Point, stale: Mapping[Path, Signature]) -> dict[str, Any] | None:
+def fresh_record(point: Point, stale: Mapping[Path, Signature]) -> Record | None:
     """Returns the record of this attempt at a point; None if there is none yet."""
     signature = record_signature(point.folder)
     if signature and signature == stale.get(point.folder):
@@ -123,6 +124,6 @@ def fresh_record(point: Point, stale: Mapping[Path, Signature]) -> dict[str, Any
 def record_signature(folder: Path) -> Signature | None:
     """Returns what tells a record from the one that replaces it; None if there is no record."""
     with suppress(OSError):
-        status = (folder / record.FILE_NAME).stat()
+        status = (folder / files.FILE_NAME).stat()
         return status.st_ino, status.st_mtime_ns
     return None

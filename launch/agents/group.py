@@ -171,7 +171,7 @@ class Agents(Peers):
                 return list(answer)
             if kind == "lost":
                 members = [AgentInfo(**plain) for plain in answer["members"]]
-                raise self._forget(Lost(members, answer["nodes"]))
+                raise self._forget(Lost(members, answer["host_is_silent"]))
 
 
 def alone() -> Agents:

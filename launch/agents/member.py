@@ -62,11 +62,12 @@ class Lost(Exception):
 
     Attributes:
         members: the AgentInfo of each lost agent.
-        nodes: whether they do not answer, so that what else is broken on their nodes is unknown.
+        host_is_silent: True if there is no answer from a lost agent's host, whose state is then
+            unknown; False if only the agents' processes ended.
     """
 
-    def __init__(self, members: Sequence[AgentInfo], nodes: bool) -> None:
-        how = "does not answer" if nodes else "is gone"
+    def __init__(self, members: Sequence[AgentInfo], host_is_silent: bool) -> None:
+        how = "does not answer" if host_is_silent else "is gone"
         super().__init__(f"{' and '.join(map(str, members))} {how}")
         self.members = list(members)
-        self.nodes = nodes
+        self.host_is_silent = host_is_silent

@@ -77,10 +77,12 @@ class Peers:
     def _tell_lost(self) -> Lost:
         """Tells the remaining peers which agents are lost."""
         members = [member for member in self.members if member.index in self._lost]
-        nodes = any(error.silently for error in self._lost.values())
-        self._tell("lost", {"members": [asdict(member) for member in members], "nodes": nodes})
+        is_silent = any(error.silently for error in self._lost.values())
+        self._tell(
+            "lost", {"members": [asdict(member) for member in members], "host_is_silent": is_silent}
+        )
         self._lost = {}
-        return Lost(members, nodes)
+        return Lost(members, is_silent)
 
     def _forget(self, lost: Lost) -> Lost:
         """Removes lost agents from `members`."""

@@ -17,14 +17,11 @@ import traceback
 from contextlib import suppress
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Any
 
-import orjson
-
-from launch.framing import REPORT_BYTES, framed
+from launch.framing import framed
 from launch.ranks import stack_dump
-from launch.ranks.logs import shorten
 from launch.ranks.private_network import PrivateNetwork
+from launch.ranks.report import exception_report, result_report
 from launch.signals import ignore_signals
 
 MEETING_FILE = "BENCHKIT_MEETING_FILE"
@@ -63,7 +60,7 @@ def rank_main(
             network.enter()  # must precede the first thread
         module, function = target.split(":")
         result = getattr(importlib.import_module(module), function)(pickle.loads(argument))
-        report, code = as_json(result), 0
+        report, code = result_report(result), 0
     except BaseException as error:
         raised_at = time.monotonic()
         traceback.print_exc()
@@ -78,43 +75,6 @@ def keep_open(variable: str) -> None:
     path = os.environ.get(variable)
     if path:
         os.environ[variable] = f"/proc/self/fd/{os.open(path, os.O_RDWR)}"
-
-
-def as_json(result: Any) -> bytes:
-    """Returns the report of a result.
-
-    Raises:
-        TypeError: JSON has no such value, or the report is longer than REPORT_BYTES.
-    """
-    try:
-        report = orjson.dumps({"result": result})
-    except TypeError as error:
-        raise TypeError(f"result cannot be stored: {error}") from None
-    if len(report) > REPORT_BYTES:
-        raise TypeError(f"result cannot be stored: {len(report)} bytes; allowed are {REPORT_BYTES}")
-    return report
-
-
-def exception_report(error: BaseException, raised_at: float) -> bytes:
-    """Returns the report of an exception, shortened because agents send it on and records keep it.
-
-    Args:
-        error: the exception that is being handled.
-        raised_at: when it was caught, in seconds by time.monotonic().
-    """
-    try:
-        message = str(error)
-    except Exception:  # the __str__ of the exception fails
-        message = ""
-    texts = {
-        "message": message or type(error).__name__,
-        "type": type(error).__qualname__,
-        "traceback": traceback.format_exc(),
-    }
-    storable: dict[str, Any] = {"raised_at": raised_at}
-    for name, text in texts.items():
-        storable[name] = shorten(text).encode(errors="backslashreplace").decode()
-    return orjson.dumps({"exception": storable})
 
 
 def send(pipe: Connection, report: bytes) -> None:

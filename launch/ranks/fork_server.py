@@ -1,6 +1,7 @@
 """The fork server forks ranks: it is started once, watched, and replaced if it does not answer.
 
-multiprocessing has no public handle for it, so all that needs its process number is in this file.
+multiprocessing has no public handle for it, so all that relies on how multiprocessing works inside
+is in this file; tests/unit/launch/ranks/test_fork_server.py pins it.
 """
 
 import logging
@@ -26,25 +27,29 @@ DEATH_S = 5.0
 """Seconds that a killed process may take to end."""
 GONE_S = 0.5
 """Seconds that the kernel may take from closing a dead process's files to reporting its end."""
+LOST_EXIT_CODE = 255
+"""The exit code that multiprocessing gives to a process whose end its fork server cannot report."""
 OURS = ("launch.ranks.reaper", "launch.ranks.entry")
 SOCKET_NAME_BYTES = 107
 log = logging.getLogger(__name__)
-_preload: list[str] = []
 _has_answered: list[int] = []
+"""The process number of the fork server if it has forked ranks before.
+
+It is process-wide because multiprocessing has one fork server per process and hands out no object
+of it that could remember.
+"""
 
 
-def start_fork_server(preload: Sequence[str] | None = None) -> None:
+def start_fork_server(preload: Sequence[str] = ()) -> None:
     """Starts the fork server if none runs; it imports `preload` while the caller goes on.
 
     Args:
-        preload: modules that touch no GPU; None for those of the last call.
+        preload: modules that start no thread and touch no GPU.
 
     Raises:
         OSError: the name of the temporary folder is too long for the server's socket.
     """
-    if preload is not None:
-        _preload[:] = preload
-    multiprocessing.get_context("forkserver").set_forkserver_preload([*OURS, *_preload])
+    multiprocessing.get_context("forkserver").set_forkserver_preload([*OURS, *preload])
     before = os.environ.get("PYTHONPATH")
     # The server finds modules by PYTHONPATH only: before Python 3.13.1 it drops our sys.path
     # (cpython #117378).

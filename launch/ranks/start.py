@@ -20,10 +20,9 @@ from launch.agents.group import Agents, alone
 from launch.framing import Pieces
 from launch.ranks import fork_server
 from launch.ranks.entry import rank_main
-from launch.ranks.fork_server import start_fork_server as start_fork_server
 from launch.ranks.logs import log_file, shorten_log
 from launch.ranks.private_network import PrivateNetwork
-from launch.ranks.watch import Outcome, Rank, watch
+from launch.ranks.watch import RankEnds, RankProcess, watch
 from launch.signals import defer_signals
 
 DEATH_S = 5.0
@@ -39,27 +38,28 @@ def run_ranks(
     folder: Path,
     timeout_s: float,
     start_method: str = "forkserver",
+    preload: Sequence[str] = (),
     first_rank: int = 0,
     agents: Agents | None = None,
     network: PrivateNetwork | None = None,
-) -> Outcome:
+) -> RankEnds:
     """Runs a function in one process per rank; leaves none running when it returns or raises.
 
     Args:
-        target: the function, as "module:function"; it must return plain JSON.
+        target: the function, as "module:function", which returns plain JSON.
         arguments: the argument of each rank.
         environments: the environment variables of each rank.
         folder: where rank r writes its output to rank_r.log.
         timeout_s: limit until all ranks have ended, in seconds.
         start_method: "forkserver" or "spawn".
+        preload: modules that a fork server loads if it must be started.
         first_rank: number of the first rank; the others follow it.
         agents: the agents of the run; a failure on any of them ends these ranks.
         network: where ranks listen and connect; None for the host's.
     """
-    ranks: list[Rank] = []
-    forked = start_method == "forkserver"
-    if forked:
-        start_fork_server()
+    ranks: list[RankProcess] = []
+    if forked := start_method == "forkserver":
+        fork_server.start_fork_server(preload)
     try:
         with fork_server.answering() if forked else contextlib.nullcontext():
             inputs = zip(arguments, environments, strict=True)
@@ -72,7 +72,7 @@ def run_ranks(
         end_ranks(ranks, folder, forked)
 
 
-def end_ranks(ranks: Sequence[Rank], folder: Path, forked: bool) -> None:
+def end_ranks(ranks: Sequence[RankProcess], folder: Path, forked: bool) -> None:
     """Ends all ranks and the processes that they have started, and shortens their logs.
 
     A process that has made its own session ends here only if its rank was forked; under `spawn` it
@@ -86,7 +86,7 @@ def end_ranks(ranks: Sequence[Rank], folder: Path, forked: bool) -> None:
             fork_server.end_strays()
 
 
-def start_rank(start_method: str, index: int, given: tuple[Any, ...]) -> Rank:
+def start_rank(start_method: str, index: int, given: tuple[Any, ...]) -> RankProcess:
     """Starts the process of one rank.
 
     Args:
@@ -107,7 +107,7 @@ def start_rank(start_method: str, index: int, given: tuple[Any, ...]) -> Rank:
         process.start()
         os.set_blocking(report.fileno(), False)
         end = end_of(process, start_method)
-        rank = Rank(index, process, report, lifeline, end, Pieces(report))
+        rank = RankProcess(index, process, report, lifeline, end, Pieces(report))
         ours.pop_all()  # The ends of the agent stay open; those of the rank are closed here.
     return rank
 
@@ -125,7 +125,7 @@ def end_of(process: Any, start_method: str) -> int:
     return int(process.sentinel)
 
 
-def kill(rank: Rank) -> None:
+def kill(rank: RankProcess) -> None:
     """Ends a rank and the processes that it started; does nothing if it has ended."""
     rank.lifeline.close()
     if rank.process.is_alive():

@@ -9,7 +9,7 @@ from multiprocessing import connection
 from pathlib import Path
 from typing import Any
 
-import orjson
+import msgspec
 
 from launch.agents.group import Agents
 from launch.framing import REPORT_BYTES, Pieces
@@ -21,18 +21,16 @@ from launch.signals import wait_for
 
 GRACE_S = 1.0
 """Seconds after the first exception in which another rank may report the one that caused it."""
-SILENT = ("signal", "exit", "lost")
+DIED_WITHOUT_REPORT = ("signal", "exit", "lost")
 """Kinds of failure without a report, of a rank or its agent.
 
-Such a failure causes those of the other ranks, so there is no wait for their reports.
+Such a failure causes those of the other ranks, so nothing waits for their reports.
 """
 STACK_DUMP_S = 0.3
-FORK_SERVER_LOST = 255
-"""The exit code that multiprocessing gives to a process if the fork server cannot report it."""
 
 
 @dataclass
-class Outcome:
+class RankEnds:
     """The results of the ranks of one point, or the failure that explains the others.
 
     Attributes:
@@ -45,7 +43,7 @@ class Outcome:
 
 
 @dataclass
-class Rank:
+class RankProcess:
     """One running rank as its agent sees it.
 
     Attributes:
@@ -67,74 +65,76 @@ class Rank:
     reported: bool = False
 
 
-def watch(ranks: list[Rank], folder: Path, timeout_s: float, agents: Agents) -> Outcome:
+def watch(ranks: list[RankProcess], folder: Path, timeout_s: float, agents: Agents) -> RankEnds:
     """Blocks until all ranks have ended, or one has failed here or elsewhere, or time is up.
 
     After an exception the other ranks get GRACE_S to report theirs.
     """
-    outcome = Outcome()
+    rank_ends = RankEnds()
     failures: list[Failure] = []
     running = list(ranks)
     alarmed = False
     deadline = time.monotonic() + timeout_s
-    while running:
-        ends = [rank.end for rank in running]
+    while running:  # First way out: all ranks have ended.
+        exits = [rank.end for rank in running]
         pipes = [rank.pipe for rank in running if not rank.reported]
-        sources = [*ends, *pipes, *agents.connections]
+        sources = [*exits, *pipes, *agents.connections]
         ready = wait_for(sources, max(0.0, deadline - time.monotonic()))
         heard = agents.hear(ready)
-        late = not failures and (heard == "timeout" or not (ready or alarmed))
-        if late:
+        if not failures and (heard == "timeout" or not (ready or alarmed)):
             agents.alarm("timeout")  # The others must report now, too, where their ranks are.
             failures.append(timed_out(running, folder, timeout_s))
-        if late or not ready:
-            break
+            break  # Second way out: time was up, here or on another agent.
+        if not ready:
+            break  # Third way out: after a failure, no further report came in time.
         for rank in list(running):
             if rank.pipe in ready and not rank.reported:
-                receive(rank, outcome, failures)
+                receive(rank, rank_ends, failures)
             if rank.end in ready:
                 running.remove(rank)
-                note_exit(rank, outcome, failures)
+                note_exit(rank, rank_ends, failures)
         if failures or heard:
-            explained = heard in SILENT or any(failure.kind in SILENT for failure in failures)
-            deadline = min(deadline, time.monotonic() + (0.0 if explained else GRACE_S))
+            kinds = {heard, *(failure.kind for failure in failures)}
+            grace_s = 0.0 if kinds.intersection(DIED_WITHOUT_REPORT) else GRACE_S
+            deadline = min(deadline, time.monotonic() + grace_s)
             if not (alarmed or heard):
                 agents.alarm(failures[0].kind)
             alarmed = True
-    outcome.failure = root_cause(failures)
-    return outcome
+    rank_ends.failure = root_cause(failures)
+    return rank_ends
 
 
-def receive(rank: Rank, outcome: Outcome, failures: list[Failure]) -> None:
+def receive(rank: RankProcess, rank_ends: RankEnds, failures: list[Failure]) -> None:
     """Reads what has come of a rank's report: {"result": value} or {"exception": details}."""
     try:
         report = rank.incoming.take(REPORT_BYTES)
         if report is None:
             return  # The rest may come until the rank ends or time is up.
-        content = orjson.loads(report)
+        content = msgspec.json.decode(report)
         if "result" in content:
-            outcome.results[rank.index] = content["result"]
+            rank_ends.results[rank.index] = content["result"]
         else:
-            failures.append(Failure(rank.index, "exception", **content["exception"]))
-    except (EOFError, OSError, ValueError, TypeError, KeyError):
+            details = content["exception"] | {"rank": rank.index, "kind": "exception"}
+            failures.append(msgspec.convert(details, Failure))
+    except (EOFError, OSError, ValueError, TypeError, KeyError, RecursionError):
         pass  # The report is incomplete or not a report: note_exit() reads the exit code.
     rank.reported = True
 
 
-def note_exit(rank: Rank, outcome: Outcome, failures: list[Failure]) -> None:
+def note_exit(rank: RankProcess, rank_ends: RankEnds, failures: list[Failure]) -> None:
     """Reads a dead rank's report; an exit that no report explains becomes a failure."""
     if not rank.reported:
-        receive(rank, outcome, failures)
+        receive(rank, rank_ends, failures)
     rank.process.join()
     code = rank.process.exitcode
-    if rank.index in outcome.results or any(failure.rank == rank.index for failure in failures):
+    if rank.index in rank_ends.results or any(failure.rank == rank.index for failure in failures):
         return
     if code < 0:
         message = f"killed by {signal_name(-code)}"
         failures.append(Failure(rank.index, "signal", message, signal=-code))
         return
     message = f"exited with code {code} and no report"
-    if code == FORK_SERVER_LOST and fork_server.is_gone():
+    if code == fork_server.LOST_EXIT_CODE and fork_server.is_gone():
         message = "lost with the fork server, which somebody killed"
     failures.append(Failure(rank.index, "exit", message))
 
@@ -147,7 +147,7 @@ def signal_name(number: int) -> str:
         return f"signal {number}"
 
 
-def timed_out(running: list[Rank], folder: Path, timeout_s: float) -> Failure:
+def timed_out(running: list[RankProcess], folder: Path, timeout_s: float) -> Failure:
     """Returns a failure that names the only rank that hangs outside a collective, if there is one.
 
     A rank hangs if its frame is the same in two stack dumps.
@@ -165,7 +165,7 @@ def timed_out(running: list[Rank], folder: Path, timeout_s: float) -> Failure:
     )
 
 
-def ask_for_frames(running: list[Rank], folder: Path) -> dict[int, Frame]:
+def ask_for_frames(running: list[RankProcess], folder: Path) -> dict[int, Frame]:
     """Returns the innermost frame of each rank now."""
     for rank in running:
         with suppress(ProcessLookupError):

@@ -10,7 +10,7 @@ from tests.support.cli import begun, ends, wait_until
 POINT = ("+suite=faulty", "measure.max_iterations=10", "timeout_s=120")
 
 
-def test_two_agents_run_every_point_together_and_agent_0_writes(cli):
+def test_two_agents_share_every_point(cli):
     (code, out, err), (other_code, other_out, other_err) = ends(cli.agents(2, *POINT, "world_size=2,4"))
     assert (code, err) == (0, "")
     assert (other_code, other_out, other_err) == (0, "", "")
@@ -27,7 +27,7 @@ def test_two_agents_run_every_point_together_and_agent_0_writes(cli):
     assert "[2/2]" in out
 
 
-def test_ranks_that_do_not_divide_are_refused_on_every_side(cli):
+def test_agents_refuse_indivisible_world_size(cli):
     for index, (code, out, err) in enumerate(ends(cli.agents(2, *POINT, "world_size=3"))):
         assert (code, out) == (2, "")
         assert err.count("\n") == 1
@@ -36,7 +36,7 @@ def test_ranks_that_do_not_divide_are_refused_on_every_side(cli):
     assert not (cli.folder / "outputs").exists()
 
 
-def test_agents_that_disagree_say_so_on_every_side(cli):
+def test_agents_report_config_mismatch(cli):
     variables = {"OMPI_COMM_WORLD_SIZE": "2", "PMIX_NAMESPACE": cli.mark}
     processes = [
         cli.start(*POINT, f"seed={index}", **variables, OMPI_COMM_WORLD_RANK=str(index), SLURMD_NODENAME=f"n{index}")
@@ -50,7 +50,7 @@ def test_agents_that_disagree_say_so_on_every_side(cli):
         assert "seed=1 on agent 1 on n1" in err
 
 
-def test_an_agent_that_never_comes_is_named_in_time(cli):
+def test_join_timeout_names_missing_agent(cli):
     three = {"OMPI_COMM_WORLD_SIZE": "3", "PMIX_NAMESPACE": cli.mark}
     processes = [
         cli.start(*POINT, "join_timeout_s=3", **three, OMPI_COMM_WORLD_RANK=str(index), SLURMD_NODENAME=f"n{index}")
@@ -63,7 +63,7 @@ def test_an_agent_that_never_comes_is_named_in_time(cli):
         )
 
 
-def test_agent_0_alone_says_that_no_workers_came_and_where_it_waited(cli):
+def test_agent_0_reports_no_workers(cli):
     four = {"OMPI_COMM_WORLD_SIZE": "4", "OMPI_COMM_WORLD_RANK": "0", "PMIX_NAMESPACE": "x"}
     alone = cli(*POINT, "join_timeout_s=1", **four)
     assert alone.returncode == 2
@@ -71,7 +71,7 @@ def test_agent_0_alone_says_that_no_workers_came_and_where_it_waited(cli):
     assert alone.stderr.count("\n") == 1
 
 
-def test_without_agent_0_the_others_say_where_they_looked(cli):
+def test_worker_reports_missing_agent_0(cli):
     alone = cli(*POINT, "join_timeout_s=1", OMPI_COMM_WORLD_SIZE="2", OMPI_COMM_WORLD_RANK="1", PMIX_NAMESPACE="x")
     assert alone.returncode == 2
     assert "found no agent 0 within 1 s at outputs/.agents-openmpi-x" in alone.stderr
@@ -81,13 +81,13 @@ def test_without_agent_0_the_others_say_where_they_looked(cli):
     assert by_port.stderr.count("\n") == 1
 
 
-def test_processes_that_nothing_holds_together_are_told_what_to_set(cli):
+def test_missing_job_name_asks_for_master_addr(cli):
     done = cli(*POINT, OMPI_COMM_WORLD_SIZE="2", OMPI_COMM_WORLD_RANK="0")
     assert done.returncode == 2
     assert "set MASTER_ADDR and MASTER_PORT" in done.stderr
 
 
-def test_a_rank_that_fails_elsewhere_has_its_name_and_the_next_point_runs(cli):
+def test_remote_rank_failure_names_rank_and_host(cli):
     [(code, _, _), (other, _, _)] = ends(cli.agents(2, *POINT[:2], "timeout_s=12", "fault=sigkill,raise,hang,none"))
     assert (code, other) == (1, 0)
     *failed, sound = cli.records()
@@ -99,7 +99,7 @@ def test_a_rank_that_fails_elsewhere_has_its_name_and_the_next_point_runs(cli):
     assert wait_until(lambda: not cli.processes())
 
 
-def test_a_dead_agent_is_named_and_those_left_measure_the_next_point(cli):
+def test_sweep_continues_without_dead_agent(cli):
     processes = cli.agents(3, *POINT[:2], "timeout_s=600", "fault=hang,none", "world_size=6", "on_rank=3")
     assert wait_until(lambda: begun(cli, 0, 3))
     processes[1].kill()
@@ -114,7 +114,7 @@ def test_a_dead_agent_is_named_and_those_left_measure_the_next_point(cli):
 
 
 @pytest.mark.parametrize("told", [pytest.param(0, marks=pytest.mark.slow), 1])
-def test_a_signal_to_one_agent_stops_all_and_is_recorded(cli, told):
+def test_signal_to_one_agent_stops_all(cli, told):
     processes = cli.agents(2, *POINT[:2], "timeout_s=600", "fault=hang,none")
     assert wait_until(lambda: begun(cli, 0) and begun(cli, 0, 1))
     processes[told].send_signal(signal.SIGTERM)
@@ -128,7 +128,7 @@ def test_a_signal_to_one_agent_stops_all_and_is_recorded(cli, told):
     assert wait_until(lambda: not cli.processes())
 
 
-def test_a_folder_that_cannot_be_made_is_one_line(cli):
+def test_agent_refuses_unwritable_folder(cli):
     done = cli(
         *POINT, "hydra.sweep.dir=/proc/none/x", OMPI_COMM_WORLD_SIZE="2", OMPI_COMM_WORLD_RANK="0", PMIX_NAMESPACE="x"
     )

@@ -8,8 +8,10 @@ import sys
 
 import pytest
 from benchkit import cli as app
-from benchkit.cli import config_folder, exit_code, multirun_first, set_per_point
+from benchkit.cli import config_folder, exit_code
+from benchkit.compare import command as compare_command
 from benchkit.config import compose as composition
+from benchkit.config.hydra_internals import multirun_first
 from hydra import compose, initialize_config_dir
 
 from tests.support.cli import ROOT, Cli
@@ -25,7 +27,7 @@ def sweep(module_cli: Cli):
     return module_cli, module_cli(*arguments)
 
 
-def test_the_mandated_line_runs_every_point(sweep):
+def test_command_runs_every_point(sweep):
     cli, done = sweep
     assert done.returncode == 0, done.stdout + done.stderr
     records = cli.records()
@@ -33,7 +35,7 @@ def test_the_mandated_line_runs_every_point(sweep):
     assert sorted(points) == [(2, 0.001, "ok"), (2, 0.01, "ok"), (3, 0.001, "ok"), (3, 0.01, "ok")]
 
 
-def test_one_line_per_point_then_the_table_and_the_same_in_a_log(sweep):
+def test_output_has_point_lines_and_table(sweep):
     cli, done = sweep
     lines = [line for line in done.stdout.splitlines() if re.match(r"^\[\d/4\] all_reduce gloo cpu x", line)]
     assert len(lines) == 4
@@ -42,7 +44,7 @@ def test_one_line_per_point_then_the_table_and_the_same_in_a_log(sweep):
     assert set(lines) <= set((cli.folder / "outputs/latest/benchkit.log").read_text().splitlines())
 
 
-def test_a_record_is_complete_in_itself(sweep):
+def test_record_is_complete(sweep):
     record = sweep[0].records()[-1]
     case = record["cases"][-1]
     assert len(case["samples_s"]) == record["world_size"] == 3
@@ -59,7 +61,7 @@ def test_a_record_is_complete_in_itself(sweep):
     assert record["overrides"][0] == "+suite=allreduce"
 
 
-def test_the_keys_of_a_record_are_what_its_readers_rely_on(sweep):
+def test_record_keys_match_golden_file(sweep):
     """A key that goes or changes its meaning raises record.SCHEMA_VERSION; then this file changes with it."""
     record = sweep[0].records()[0]
     keys = [*record, *(f"cases.{name}" for name in record["cases"][0])]
@@ -67,13 +69,13 @@ def test_the_keys_of_a_record_are_what_its_readers_rely_on(sweep):
     assert sorted(keys) == (ROOT / "tests" / "golden" / "record_keys.txt").read_text().split()
 
 
-def test_every_reduction_is_verified_and_repeated_as_often_as_asked(cli):
+def test_loop_mode_runs_every_reduction(cli):
     done = cli("+suite=allreduce", "reduce_op=sum,avg,min,max,product", "measure=loop", *QUICK[1:], "seed=3")
     assert done.returncode == 0, done.stdout + done.stderr
     assert [record["cases"][0]["calls_per_sample"] for record in cli.records()] == [20] * 5
 
 
-def test_dtypes_and_what_is_not_here(cli):
+def test_dtypes_run_and_nccl_is_unavailable(cli):
     types = "float16,bfloat16,float32,float64,int32,int64"
     done = cli("+suite=allreduce", *QUICK, "measure.mode=loop", "-m", f"dtype={types}", "backend=gloo,nccl")
     statuses = [record["status"] for record in cli.records()]
@@ -83,7 +85,7 @@ def test_dtypes_and_what_is_not_here(cli):
     assert "nccl communicates cuda tensors, not cpu" in done.stdout
 
 
-def test_too_large_a_buffer_is_skipped_with_the_numbers_and_nothing_measured_is_exit_1(cli):
+def test_oversized_buffer_is_skipped(cli):
     done = cli("+suite=allreduce", "data_size=1e9")
     [record] = cli.records()
     assert record["status"] == "skipped"
@@ -104,6 +106,7 @@ WRONG = [
     (["+suite=allreduce", "-m", "data_size=1,-3"], "data_size=-3: allowed are MiB > 0", ""),
     (["+suite=allreduce", "data_size=nan"], "data_size=nan: allowed are MiB > 0", ""),
     (["+suite=allreduce", "world_size=0"], "world_size=0: allowed is auto or >= 1", ""),
+    (["+suite=allreduce", "repeat=0"], "repeat=0: allowed is >= 1 and < 10000", "fresh processes"),
     (["+suite=allreduce", "world_size=some"], "world_size=some: allowed is auto or >= 1", ""),
     (["+suite=allreduce", "-m", "dtype=float32,float31"], "dtype=float31: allowed is float16|bfloat16", ""),
     (["+suite=allreduce", "dtype=int32", "reduce_op=avg"], "reduce_op=avg: allowed with a floating-point", ""),
@@ -119,12 +122,24 @@ WRONG = [
     (["+suite=allreduce", "measure.calls_per_sample=5"], "measure.calls_per_sample=5: allowed is 1", "mode=loop"),
     (["+suite=allreduce", "hydra.sweep.subdir=x", "-m", "seed=1,2"], "hydra.sweep.subdir: the points", "job.num"),
     (["sweep=ddlb", "m=4", "implementations.pytorch.ordre=AG_after"], "implementations.pytorch.ordre: no such", ""),
+    (["+suite=tp_columnwise,tp_rowwise", "m=512", "-m"], "m=512: a suite's own key", "per command, or m=choice(512)"),
+    (["+suite=tp_columnwise,allreduce", "m=512"], "m=512: a suite's own key", "(+suite=tp_columnwise,allreduce)"),
+    (["+suite=tp_columnwise,tp_rowwise", "implementations.auto=null"], "implementations.auto=null: a", "choice(null)"),
+    (["+suite=glob(tp_*)", "m=512"], "m=512: a suite's own key", "(+suite=glob(tp_*))"),
+    (["+suite=tp_columnwise,tp_rowwise", "mm=512"], "mm: no such key", ""),
+    (["+suite=tp_columnwise,allreduce", "m=4,8"], "m: a key of suite tp_columnwise and tp_rowwise, which is not", ""),
+    (["+suite=allreduce", "data_size=1,10", "timeout_s=abc"], "timeout_s=abc: expected float", ""),
     (["+suite=allreduce", "seed=99999999999999999999"], "seed=99999999999999999999: allowed is >= 0", ""),
+    (["+suite=allreduce", "on_end=\udcff"], "on_end=\\udcff: allowed is text in UTF-8", ""),
+    (["+suite=allreduce", "hydra.sweep.dir='\udcff'"], "hydra.sweep.dir='\\udcff': allowed is text", "UTF-8"),
+    (["+suite=allreduce", "on_end=${oc.env:NO_TEXT}"], "on_end='x\\udcff': a record cannot hold it ('utf-8'", ""),
+    (["+suite=allreduce", "+backend.env.A=${oc.env:NO_TEXT}"], "backend.env={'A': 'x\\udcff'}: a record cannot", ""),
 ]  # fmt: skip
 
 
 @pytest.mark.parametrize(("arguments", "said", "allowed"), WRONG, ids=[" ".join(wrong[0]) or "none" for wrong in WRONG])
-def test_a_wrong_configuration_is_refused_in_one_line(check, tmp_path, arguments, said, allowed):
+def test_check_refuses_wrong_configuration(check, tmp_path, monkeypatch, arguments, said, allowed):
+    monkeypatch.setenv("NO_TEXT", "x\udcff")
     refusal = check(*arguments)
     assert refusal.startswith(said)
     assert allowed in refusal
@@ -135,7 +150,7 @@ def test_a_wrong_configuration_is_refused_in_one_line(check, tmp_path, arguments
 
 
 @pytest.mark.parametrize("given", ["", "data_size=1,10", "--multirun seed=1,2 world_size=2"])
-def test_what_is_right_is_not_refused_and_leaves_everything_as_it_was(check, tmp_path, monkeypatch, given):
+def test_check_accepts_without_side_effects(check, tmp_path, monkeypatch, given):
     monkeypatch.setenv("HYDRA_FULL_ERROR", "0")
     before = sys.argv, dict(os.environ)
     assert check("+suite=allreduce", *given.split()) == ""
@@ -143,8 +158,8 @@ def test_what_is_right_is_not_refused_and_leaves_everything_as_it_was(check, tmp
     assert not list(tmp_path.iterdir())
 
 
-def test_a_sweep_over_suites_takes_keys_that_only_they_have(check):
-    assert check("sweep=tensor_parallel", "world_size=1", "m=6", "n=2", "k=4") == ""
+def test_check_accepts_swept_suite_keys(check):
+    assert check("+suite=tp_columnwise,tp_rowwise", "world_size=1", "m=choice(6)", "k=4,8") == ""
 
 
 @pytest.mark.parametrize(
@@ -153,9 +168,10 @@ def test_a_sweep_over_suites_takes_keys_that_only_they_have(check):
         ([], "choose a suite with +suite=NAME"),
         (["+suite=allreduce", "-m", "data_size=1,-3"], "data_size=-3: allowed are MiB > 0"),
         (["+suite=allreduce", "hydra.sweep.dir=/dev/null"], "[Errno"),
+        (["+suite=allreduce", "on_end=\udcff"], "on_end=\\udcff: allowed is text in UTF-8\n"),
     ],
 )
-def test_a_refused_command_line_ends_with_2_and_nothing_runs(cli, arguments, said):
+def test_refused_command_exits_2(cli, arguments, said):
     done = cli(*arguments)
     assert done.returncode == 2
     assert done.stderr.startswith(f"benchkit: {said}")
@@ -165,7 +181,7 @@ def test_a_refused_command_line_ends_with_2_and_nothing_runs(cli, arguments, sai
     assert not (cli.folder / "outputs").exists()
 
 
-def test_a_folder_that_holds_records_is_not_written_over(cli):
+def test_run_refuses_folder_with_records(cli):
     (cli.folder / "results" / "0").mkdir(parents=True)
     (cli.folder / "results" / "0" / "record.json").write_text("{}")
     again = cli("+suite=allreduce", "hydra.sweep.dir=results", *QUICK)
@@ -173,7 +189,7 @@ def test_a_folder_that_holds_records_is_not_written_over(cli):
     assert again.stderr == "benchkit: hydra.sweep.dir=results: holds records already; allowed is a folder without\n"
 
 
-def test_a_typo_in_a_yaml_of_ones_own_is_one_line(tmp_path, monkeypatch):
+def test_check_refuses_broken_user_yaml(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     folder = tmp_path / "conf" / "measure"
     folder.mkdir(parents=True)
@@ -186,7 +202,7 @@ def test_a_typo_in_a_yaml_of_ones_own_is_one_line(tmp_path, monkeypatch):
 
 
 @pytest.mark.slow
-def test_a_reader_that_leaves_early_does_not_end_the_sweep(cli):
+def test_sweep_survives_closed_stdout(cli):
     command = f"{sys.executable} -m benchkit +suite=allreduce {' '.join(QUICK)} measure.mode=loop -m seed=1,2 | head -1"
     done = subprocess.run(command, shell=True, cwd=cli.folder, env=cli.environment, capture_output=True, text=True)
     assert [record["status"] for record in cli.records()] == ["ok"] * 2
@@ -201,18 +217,18 @@ def readme_commands():
 
 
 @pytest.mark.parametrize("command", readme_commands())
-def test_every_command_of_the_readme_composes(command):
+def test_readme_command_composes(command):
     """With its first values: what it measures is tested elsewhere."""
     composition.register()
     words = [word for word in shlex.split(command) if word not in ("-m", "…")]
+    if words[0] == "compare":
+        words = compare_command.parse(words[1:]).overrides
     first = [re.split(r",(?![^\[]*\])", word)[0] for word in words]  # a comma in brackets does not sweep
     with initialize_config_dir(str(ROOT / "conf"), version_base="1.3"):
-        swept = compose("config", first, return_hydra_config=True).hydra.sweeper.params or {}
-        suites = [f"{name}={str(values).split(',')[0]}" for name, values in swept.items() if name == "+suite"]
-        composition.typed(compose("config", [*first, *suites]))
+        composition.typed(compose("config", first))
 
 
-def test_help_lists_suites_keys_units_and_groups(cli):
+def test_help_lists_suites_and_keys(cli):
     done = cli("--help")
     assert done.returncode == 0
     for text in (
@@ -226,7 +242,7 @@ def test_help_lists_suites_keys_units_and_groups(cli):
         assert text in done.stdout
 
 
-def test_an_extra_suite_that_is_not_there_is_said(cli):
+def test_missing_extra_suite_is_refused(cli):
     cli.environment["BENCHKIT_SUITES"] = "no.such.module"
     done = cli("--help")
     assert done.returncode == 2
@@ -237,34 +253,17 @@ def test_an_extra_suite_that_is_not_there_is_said(cli):
     ("given", "expected"),
     [
         (["+suite=a", "-m", "x=1,2"], ["-m", "+suite=a", "x=1,2"]),
-        (["+suite=a", "x=1,2", "--multirun"], ["--multirun", "+suite=a", "x=1,2"]),
+        (["+suite=a", "x=1,2", "--multirun"], ["-m", "+suite=a", "x=1,2"]),
         (["-m", "+suite=a"], ["-m", "+suite=a"]),
         (["-m", "+suite=a", "--multirun"], ["-m", "+suite=a"]),
-        (["+suite=a"], ["+suite=a"]),
+        (["+suite=a"], ["-m", "+suite=a"]),
+        (["--cfg", "job", "+suite=a"], ["--cfg", "job", "+suite=a"]),
+        (["--info=config", "+suite=a"], ["--info=config", "+suite=a"]),
+        (["+suite=a", "-m", "hydra.mode=RUN"], ["+suite=a", "hydra.mode=RUN"]),
     ],
 )
-def test_multirun_may_stand_anywhere(given, expected):
+def test_multirun_flag_moves_first(given, expected):
     assert multirun_first(given) == expected
-
-
-@pytest.mark.parametrize(
-    ("given", "expected"),
-    [
-        ("+suite=tp_rowwise m=4", "+suite=tp_rowwise m=4"),
-        ("+suite=tp_rowwise,allreduce m=4", "+suite=tp_rowwise,allreduce m=choice(4)"),
-        ("sweep=tensor_parallel m=4 world_size=2", "sweep=tensor_parallel m=choice(4) world_size=2"),
-        ("sweep=ddlb m=4,8 n=", "sweep=ddlb m=4,8 n="),
-        ("sweep=ddlb implementations.auto=null", "sweep=ddlb implementations.auto=choice(null)"),
-        (
-            "sweep=ddlb implementations.pipeline.chunks=[2,4]",
-            "sweep=ddlb implementations.pipeline.chunks=choice([2,4])",
-        ),
-        ("sweep=ddlb --cfg job ~m m=]", "sweep=ddlb --cfg job ~m m=]"),
-    ],
-)
-def test_own_keys_are_set_per_point_where_suites_vary(given, expected):
-    composition.register()
-    assert set_per_point(given.split()) == expected.split()
 
 
 @pytest.mark.parametrize(
@@ -274,9 +273,9 @@ def test_own_keys_are_set_per_point_where_suites_vary(given, expected):
         (["unavailable"], 1), (["skipped", "unavailable"], 1), (["ok", "interrupted"], 1),
     ],
 )  # fmt: skip
-def test_exit_codes(statuses, code):
+def test_exit_code_follows_statuses(statuses, code):
     assert exit_code(statuses) == code
 
 
-def test_conf_is_beside_the_package_in_a_checkout():
+def test_checkout_finds_conf_folder():
     assert config_folder() == ROOT / "conf"

@@ -36,14 +36,14 @@ def suites() -> list[str]:
 
 @pytest.mark.parametrize("suite", suites())
 @pytest.mark.parametrize(("group", "option"), [(group, option) for group in GROUPS for option in options(group)])
-def test_every_option_composes_with_every_suite(suite, group, option):
+def test_option_composes_with_suite(suite, group, option):
     config = composition.typed(compose("config", [f"+suite={suite}", f"{group}={option}"]))
     assert config.suite == suite
     assert type(config) is load_suites()[suite].config  # the suite's schema typed the root
 
 
 @pytest.mark.parametrize("suite", suites())
-def test_a_suite_does_not_reset_what_was_chosen(suite):
+def test_suite_keeps_chosen_values(suite):
     """Hydra merges +suite last; a value in a schema would silently win."""
     given = ["seed=7", "model=tiny", "backend=nccl", "hardware=cuda", "measure=fixed", "measure.max_iterations=33"]
     config = composition.typed(compose("config", [f"+suite={suite}", *given]))
@@ -52,15 +52,23 @@ def test_a_suite_does_not_reset_what_was_chosen(suite):
 
 
 @pytest.mark.parametrize("name", options("sweep"))
-def test_every_sweep_names_keys_that_exist(name):
+def test_sweep_names_existing_keys(name):
     composed = compose("config", [f"sweep={name}"], return_hydra_config=True)
     parameters = dict(composed.hydra.sweeper.params)
     first = [f"{key}={str(value).split(',')[0]}" for key, value in parameters.items()]
     composition.typed(compose("config", [f"sweep={name}", *first]))
 
 
+@pytest.mark.parametrize(("columnwise", "rowwise"), [("tp_columnwise", "tp_rowwise"), ("ddlb", "ddlb_rowwise")])
+def test_primitives_have_equal_sweeps(columnwise, rowwise):
+    both = [compose("config", [f"sweep={name}"], return_hydra_config=True) for name in (columnwise, rowwise)]
+    assert [config.suite for config in both] == ["tp_columnwise", "tp_rowwise"]
+    first, second = ((config.hydra.sweeper.params, config.measure, config.timeout_s) for config in both)
+    assert first == second
+
+
 @pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(CONF)))
-def test_every_file_shows_the_command_that_uses_it(path):
+def test_yaml_shows_its_command(path):
     lines = path.read_text().splitlines()
     if path.parent.name in ("suite", "sweep", "launcher"):
         assert lines[0] == "# @package _global_"  # counts on the very first line only
@@ -71,14 +79,14 @@ def test_every_file_shows_the_command_that_uses_it(path):
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(CONF)))
-def test_every_key_is_explained(path):
+def test_yaml_key_has_comment(path):
     before_hydra = path.read_text().split("\nhydra:")[0]
     for line in before_hydra.splitlines():
         if re.match(r"^[a-z_]+: \S", line) and not re.match(r"^(suite|name): ", line):
             assert "# " in line, f"{path}: {line}"
 
 
-def test_schemas_hold_no_values():
+def test_schema_has_no_defaults():
     for schema in [RunConfig, *(suite.config for suite in load_suites().values())]:
         for item in dataclasses.fields(schema):
             assert item.default is MISSING or item.default == MISSING, f"{schema.__name__}.{item.name}"
@@ -86,7 +94,7 @@ def test_schemas_hold_no_values():
             assert nested is None or all(inner.default == MISSING for inner in dataclasses.fields(nested))
 
 
-def test_every_key_has_a_meaning_and_sizes_have_a_unit():
+def test_keys_have_doc_and_unit():
     for suite in load_suites().values():
         for name, (key, _) in described_keys(suite.config).items():
             assert len(key.doc) > 5, name
@@ -94,14 +102,14 @@ def test_every_key_has_a_meaning_and_sizes_have_a_unit():
                 assert key.unit, name
 
 
-def test_the_set_of_keys_is_what_users_rely_on():
+def test_keys_match_golden_file():
     """A key that goes or changes its name breaks command lines; then this list and the changelog change with it."""
     assert sorted(described_keys(load_suites()["collective"].config)) == yaml.safe_load(
         (ROOT / "tests" / "golden" / "keys.yaml").read_text()
     )
 
 
-def test_gradient_mib_counts_the_parameters_of_a_model():
+def test_gradient_mib_counts_model_parameters():
     config = composition.typed(compose("config", ["+suite=allreduce", "model=small"]))
     embedding, layers = 2 * 10000 * 768, 12 * (4 * 768**2 + 3 * 768 * 3072 + 2 * 768)
     assert config.data_size == pytest.approx((embedding + layers + 768) * 4 / 2**20)

@@ -2,10 +2,12 @@
 
 import re
 import textwrap
+from typing import Any
 
 import pytest
 
 from tests.support.cli import ROOT, Cli
+from tests.support.records import make_record, tabulate_records
 
 
 def snippet(language: str) -> str:
@@ -24,7 +26,7 @@ def follow(cli: Cli, python: str) -> None:
     cli.config = cli.folder / "conf"
 
 
-def test_the_suite_of_the_recipe_runs_is_verified_and_has_its_plots(cli: Cli):
+def test_recipe_suite_runs_and_is_plotted(cli: Cli):
     follow(cli, snippet("python"))
     done = cli("+suite=broadcast", "measure=quick", "-m", "data_size=0.001,0.01", "world_size=2,3")
     assert done.returncode == 0, done.stdout + done.stderr
@@ -35,14 +37,14 @@ def test_the_suite_of_the_recipe_runs_is_verified_and_has_its_plots(cli: Cli):
 
 
 @pytest.mark.slow
-def test_what_the_recipe_verifies_would_be_seen_wrong(cli: Cli):
+def test_recipe_suite_detects_wrong_result(cli: Cli):
     follow(cli, snippet("python").replace("dist.broadcast(buffer, src=0)", "dist.barrier()"))
     assert cli("+suite=broadcast", "measure=quick").returncode == 1
     assert cli.records()[0]["status"] == "invalid"
     assert cli.records()[0]["error"]["rank"] == 1
 
 
-def test_foreign_suite_has_its_own_table_and_plot(cli: Cli):
+def test_foreign_suite_has_table_and_plot(cli: Cli):
     cli.environment["BENCHKIT_SUITES"] = "tests.support.foreign.suite"
     done = cli("+suite=vector_sum", "world_size=1")
     assert done.returncode == 0, done.stdout + done.stderr
@@ -54,3 +56,34 @@ def test_foreign_suite_has_its_own_table_and_plot(cli: Cli):
     table = (written / "vector_sum.md").read_text()
     assert table.count("\n") == 4
     assert "100000" in table
+
+
+def test_foreign_suite_has_resolver_title_and_key(cli: Cli):
+    cli.environment["BENCHKIT_SUITES"] = "tests.support.foreign.suite"
+    done = cli("+suite=vector_sum", "-m", "remark=first,second", "world_size=1,2")
+    assert done.returncode == 0, done.stdout + done.stderr
+    records = cli.records()
+    assert [record["config"]["lengths"] for record in records] == [[1000, 100000]] * 4
+    ids = [record["point_id"] for record in records]
+    assert len(set(ids)) == 2
+    assert ids[:2] == ids[2:]
+    assert "[1/4] vector sums gloo cpu x1  remark=first" in done.stdout
+    assert {record["title"] for record in records} == {"vector sums"}
+    assert cli("outputs/latest", module="analysis").returncode == 0
+    written = cli.folder / "outputs" / "latest" / "analysis"
+    assert (written / "vector-sums_speedup.png").stat().st_size > 10_000
+
+
+def test_recipe_table_and_plot_are_made():
+    text = (ROOT / "CONTRIBUTING.md").read_text()
+    code = next(block for block in re.findall(r"^```python\n(.*?)^```", text, re.DOTALL | re.MULTILINE))
+    recipe: dict[str, Any] = {}
+    exec(code, recipe)
+    rows = tabulate_records([make_record(size, suite="broadcast") for size in (1, 10)])
+    [(name, table)] = recipe["write"](rows).items()
+    assert (name, table.count("broadcast")) == ("broadcast.md", 2)
+    [(name, figure_of)] = recipe["draw"](rows, None).items()
+    [axes] = figure_of().axes
+    assert (name, len(axes.lines[0].get_xdata())) == ("broadcast.png", 2)
+    others = tabulate_records([make_record()])
+    assert (recipe["write"](others), recipe["draw"](others, None)) == ({}, {})

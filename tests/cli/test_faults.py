@@ -37,7 +37,7 @@ def record_of(sweep: tuple[Cli, object], fault: str) -> dict:
         ("silent", "invalid", "a wrong result", None),
     ],
 )
-def test_a_fault_has_its_status_rank_and_reason(sweep, fault, status, reason, signal_number):
+def test_fault_has_status_rank_and_reason(sweep, fault, status, reason, signal_number):
     record = record_of(sweep, fault)
     assert record["status"] == status
     assert record["error"]["rank"] == 1
@@ -47,58 +47,58 @@ def test_a_fault_has_its_status_rank_and_reason(sweep, fault, status, reason, si
     assert record["finished_at"]
 
 
-def test_the_next_point_runs_and_is_sound(sweep):
+def test_next_point_runs_after_faults(sweep):
     records = sweep[0].records()
     assert len(records) == len(FAULTS)
     assert records[-1]["status"] == "ok"
     assert [case["status"] for case in records[-1]["cases"]] == ["ok", "ok"]
 
 
-def test_the_exit_code_is_1_and_no_process_stays(sweep):
+def test_faulty_sweep_exits_1(sweep):
     cli, done = sweep
     assert done.returncode == 1
     assert wait_until(lambda: not cli.processes())
 
 
-def test_a_traceback_is_in_the_record_and_never_on_the_terminal(sweep):
+def test_traceback_is_only_in_record(sweep):
     _, done = sweep
     assert "deliberate" in record_of(sweep, "raise")["error"]["traceback"]
     assert "Traceback" not in done.stdout + done.stderr
 
 
-def test_a_hang_says_where_each_rank_is(sweep):
+def test_hang_reports_stack_per_rank(sweep):
     error = record_of(sweep, "hang")["error"]
     assert "rank 0 in" in error["message"]
     assert "distributed" in error["traceback"]
 
 
-def test_output_of_each_rank_is_in_its_file(sweep):
+def test_rank_output_is_in_log_file(sweep):
     folder = sweep[0].folder / "outputs" / "latest" / str(len(FAULTS) - 1)
     assert [(folder / f"rank_{rank}.log").read_text() for rank in (0, 1)] == [
         f"hello from rank {rank} of 2\n" for rank in (0, 1)
     ]
 
 
-def test_a_wrong_case_leaves_its_sound_neighbour_measured(sweep):
+def test_invalid_case_keeps_other_case(sweep):
     sound, faulty = record_of(sweep, "wrong")["cases"]
     assert (sound["status"], faulty["status"]) == ("ok", "invalid")
     assert sound["samples_s"]
-    assert "samples_s" not in faulty
+    assert faulty["samples_s"] == []
 
 
-def test_a_skipped_case_is_a_row_with_its_numbers(sweep):
+def test_skipped_case_has_reason(sweep):
     record = record_of(sweep, "skip")
     assert record["status"] == "ok"
     assert record["cases"][1]["reason"] == "needs 9.00 GB, 1.00 GB there"
 
 
-def test_the_table_shows_every_failure(sweep):
+def test_table_shows_every_status(sweep):
     _, done = sweep
     for status in ("error", "crash", "timeout", "oom", "invalid", "skipped", "ok"):
         assert re.search(rf"^{status} ", done.stdout, re.MULTILINE)
 
 
-def test_ctrl_c_keeps_what_is_measured_and_leaves_nothing_running(cli):
+def test_ctrl_c_keeps_measured_points(cli):
     process = cli.start("+suite=faulty", "-m", "fault=none,hang,none", "timeout_s=600", "measure.max_iterations=10")
     assert wait_until(lambda: len(cli.records()) == 2 and (cli.folder / "outputs/latest/1/rank_1.log").exists())
     process.send_signal(signal.SIGINT)
@@ -121,7 +121,7 @@ def test_sigterm_is_recorded_by_name(cli):
     assert wait_until(lambda: not cli.processes())
 
 
-def test_ranks_die_with_an_agent_that_is_killed(cli):
+def test_ranks_end_with_killed_agent(cli):
     process = cli.start("+suite=faulty", "fault=hang", "timeout_s=600")
     assert wait_until(lambda: len(cli.records()) == 1 and (cli.folder / "outputs/latest/0/rank_1.log").exists())
     process.kill()
@@ -155,7 +155,7 @@ suite: broken
 """
 
 
-def test_a_case_that_finds_too_little_memory_does_not_take_the_others_with_it(cli):
+def test_oom_case_keeps_other_case(cli):
     cli.with_suite(STARVED, STARVED_YAML)
     done = cli("+suite=broken", "-m", "world_size=1,2")
     assert done.returncode == 1
@@ -166,3 +166,29 @@ def test_a_case_that_finds_too_little_memory_does_not_take_the_others_with_it(cl
     assert len(alone["cases"][1]["samples_s"][0]) == 20
     assert together["status"] == "oom"  # the other rank would wait: the point ends
     assert together["cases"] == []
+
+
+UNSTORABLE = """
+from benchkit.api.case import Case, Rank, Work
+from benchkit.api.schema import RunConfig
+from benchkit.api.registry import suite
+
+
+@suite
+def broken(config: RunConfig, rank: Rank) -> list[Case]:
+    \"\"\"One case of which a record cannot hold something.\"\"\"
+    if config.seed == 1:
+        return [Case(details=lambda: {"tokens": {3}})]
+    return [Case(work=Work(payload_bytes=0.5))]
+"""
+
+
+def test_unstorable_result_is_rank_error(cli):
+    cli.with_suite(UNSTORABLE, STARVED_YAML)
+    assert cli("+suite=broken", "-m", "seed=1,2", "world_size=1").returncode == 1
+    errors = [record["error"] for record in cli.records()]
+    assert [(error["rank"], error["type"], error["log"]) for error in errors] == [(0, "TypeError", "rank_0.log")] * 2
+    assert [error["message"] for error in errors] == [
+        "result cannot be stored: $.cases[0].details.tokens: JSON has no set",
+        "result cannot be stored: Expected `int | null`, got `float` - at `$.cases[0].payload_bytes`",
+    ]

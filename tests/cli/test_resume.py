@@ -37,7 +37,7 @@ def begun_in(cli: Cli, point: int) -> bool:
     return log.exists() and bool(log.read_text())
 
 
-def test_a_killed_sweep_goes_on_where_it_was(cli):
+def test_resume_continues_killed_sweep(cli):
     killed_in(cli, 2, *FAULTY, "fault=none", "seed=1,1,2,3", "measure.max_iterations=200")
     before = {path: path.read_bytes() for path in (cli.folder / "outputs" / "s").glob("[01]/record.json")}
     assert len(before) == 2
@@ -64,7 +64,7 @@ def test_a_killed_sweep_goes_on_where_it_was(cli):
 
 
 @pytest.mark.slow
-def test_a_sweep_has_one_process_at_a_time(cli):
+def test_sweep_refuses_second_process(cli):
     process = cli.start(*FAULTY, "fault=none,hang", "timeout_s=600")
     assert wait_until(lambda: begun_in(cli, 1))
     for arguments in (["--resume", "outputs/s"], [*FAULTY, "fault=raise"]):
@@ -80,7 +80,7 @@ def test_a_sweep_has_one_process_at_a_time(cli):
 
 
 @pytest.mark.slow
-def test_failed_points_are_measured_again_when_asked(cli):
+def test_retry_repeats_failed_points(cli):
     first = cli(*FAULTY, "fault=none,raise")
     assert first.returncode == 1
     assert resumed(cli).returncode == 1  # nothing is open; the sweep as a whole still has a failure
@@ -94,7 +94,7 @@ def test_failed_points_are_measured_again_when_asked(cli):
 
 
 @pytest.mark.slow
-def test_more_points_join_and_others_stay(cli):
+def test_resume_adds_points(cli):
     assert cli(*FAULTY, "fault=none", "seed=1,2").returncode == 0
     more = cli("--resume", "outputs/s", *FAULTY, "fault=none", "seed=2,3")
     assert more.returncode == 0, more.stdout + more.stderr
@@ -104,7 +104,7 @@ def test_more_points_join_and_others_stay(cli):
 
 
 @pytest.mark.slow
-def test_other_software_needs_force_and_is_told(cli):
+def test_resume_needs_force_for_other_software(cli):
     assert cli(*FAULTY, "fault=none,raise").returncode == 1
     path = cli.folder / "outputs/s/sweep.json"
     path.write_text(path.read_text().replace('"torch": "2', '"torch": "1'))
@@ -119,7 +119,7 @@ def test_other_software_needs_force_and_is_told(cli):
 
 
 @pytest.mark.slow
-def test_a_sweep_ends_after_so_many_failures_and_says_what_became_of_it(cli):
+def test_sweep_ends_after_max_failures(cli):
     command = 'on_end="echo $BENCHKIT_SWEEP $BENCHKIT_FAILED $BENCHKIT_LEFT > end.txt"'
     done = cli(*FAULTY, "fault=raise,none,raise,exit,none", "max_failures=2", command)
     assert done.returncode == 1
@@ -132,7 +132,7 @@ def test_a_sweep_ends_after_so_many_failures_and_says_what_became_of_it(cli):
 
 
 @pytest.mark.slow
-def test_agents_go_on_together(cli):
+def test_agents_resume_sweep(cli):
     arguments = ["+suite=faulty", "-m", *QUICK, "fault=none,hang,none", "timeout_s=600"]
     processes = cli.agents(2, *arguments)
     assert wait_until(lambda: begun_in(cli, 1))
@@ -148,7 +148,7 @@ def test_agents_go_on_together(cli):
     ]  # fmt: skip
 
 
-def test_folders_named_by_overrides_are_known_before_the_first_point(cli):
+def test_override_folders_are_in_manifest(cli):
     named = "hydra.sweep.subdir=${hydra.job.override_dirname}"
     done = cli("+suite=faulty", "-m", *QUICK, "fault=none", "seed=1,2", named)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -158,3 +158,20 @@ def test_folders_named_by_overrides_are_known_before_the_first_point(cli):
     same = cli("+suite=faulty", "-m", "fault=none", "seed=1,2", "hydra.sweep.subdir=x/${suite}")
     assert same.returncode == 2
     assert "would share the folder x/faulty" in same.stderr
+
+
+@pytest.mark.slow
+def test_repetitions_run_in_turn_and_resume(cli):
+    line = ("+suite=allreduce", "data_size=0.001", "measure=quick", "hydra.sweep.dir=outputs/s")
+    done = cli(*line, "repeat=3")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "[3/3] all_reduce gloo cpu x2  data_size=0.001 measure=quick (run 3 of 3)" in done.stdout
+    assert "between runs [±%]" in done.stdout
+    records = folders(cli)
+    assert [record["repetition"] for record in records.values()] == [0, 1, 2]
+    assert len({record["point_id"] for record in records.values()}) == 1
+    again = resumed(cli, *line, "repeat=4")
+    assert again.returncode == 0, again.stdout + again.stderr
+    assert "[4/4]" in again.stdout
+    assert [record["repetition"] for record in folders(cli).values()] == [0, 1, 2, 3]
+    assert sum(record["attempt"] for record in folders(cli).values()) == 4

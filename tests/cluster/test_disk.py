@@ -39,7 +39,7 @@ def fill(disk, left_mb: float) -> None:
         (disk / "filler").write_bytes(b"x" * int(free - left_mb * 2**20))
 
 
-def test_a_full_disk_ends_the_sweep_in_a_line_and_it_goes_on_when_there_is_room(cli, disk):
+def test_sweep_resumes_after_full_disk(cli, disk):
     process = cli.start(*SWEEP)
     assert wait_until(lambda: recorded(cli).count("ok") >= 2)
     fill(disk, left_mb=0)
@@ -57,7 +57,7 @@ def test_a_full_disk_ends_the_sweep_in_a_line_and_it_goes_on_when_there_is_room(
     assert recorded(cli) == ["ok"] * 40
 
 
-def test_too_little_room_is_seen_before_a_point(cli, disk):
+def test_sweep_checks_free_disk_space(cli, disk):
     fill(disk, left_mb=10)
     done = cli(*SWEEP)
     assert done.returncode == 1
@@ -77,7 +77,7 @@ def read_only(disk, tmp_path):
     subprocess.run(["umount", "--lazy", view], check=True)
 
 
-def test_a_disk_that_becomes_read_only_loses_no_measured_point(cli, disk, read_only):
+def test_sweep_resumes_after_read_only_disk(cli, disk, read_only):
     process = cli.start(*SWEEP)
     assert wait_until(lambda: recorded(cli).count("ok") >= 2)
     subprocess.run(["mount", "--bind", read_only, disk], check=True)

@@ -59,7 +59,7 @@ def table(measured: Cli) -> pd.DataFrame:
     return pd.read_csv(measured.folder / "report" / "combined.csv")
 
 
-def test_every_point_of_every_launcher_is_measured_and_verified(table):
+def test_launchers_measure_every_point(table):
     here = table[table["status"] != "unavailable"]  # of a suite's cases, what no launcher can change
     assert (here["status"] == "ok").all()
     assert here["median_s"].notna().all()
@@ -70,7 +70,7 @@ def test_every_point_of_every_launcher_is_measured_and_verified(table):
     assert (per_suite == per_suite.loc["plain"]).all(axis=None)
 
 
-def test_records_say_who_started_what_where(table):
+def test_records_name_launcher_and_hosts(table):
     for folder, rows in table.groupby(table["path"].map(lambda path: path.split("/")[-3])):
         launcher = folder.removeprefix("all-")
         expected = {"slurm": "srun", "slurm_packed": "srun", "submitit_local": "plain"}.get(launcher, launcher)
@@ -79,11 +79,11 @@ def test_records_say_who_started_what_where(table):
         assert set(rows["host"].map(lambda hosts: len(hosts.split("+")))) == {2 if expected == "srun" else 1}
 
 
-def test_nothing_is_left_running(measured):
+def test_no_process_is_left(measured):
     assert wait_until(lambda: not measured.processes())
 
 
-def test_under_mpich_a_dead_agent_leaves_what_was_measured(cli):
+def test_mpich_keeps_points_after_agent_death(cli):
     """Its mpirun kills all agents with SIGKILL: the record says running, unless agent 0 was faster."""
     process = hanging_in_the_second_point(cli, "mpich")
     os.kill(agent(cli, 1), signal.SIGKILL)
@@ -95,7 +95,7 @@ def test_under_mpich_a_dead_agent_leaves_what_was_measured(cli):
 
 
 @pytest.mark.parametrize("launcher", ["torchrun", "openmpi"])
-def test_an_agent_that_dies_ends_the_launcher_with_its_name_in_the_record(cli, launcher):
+def test_dead_agent_ends_launcher(cli, launcher):
     process = hanging_in_the_second_point(cli, launcher)
     os.kill(agent(cli, 1), signal.SIGKILL)
     process.communicate(timeout=PATIENCE_S)
@@ -128,7 +128,7 @@ def agent(cli: Cli, index: int) -> int:
     raise AssertionError("no such agent")
 
 
-def test_one_allocation_runs_a_sweep_on_the_survivors_of_a_dead_agent(cli, slurm):
+def test_srun_continues_without_dead_agent(cli, slurm):
     process = hanging_in_the_second_point(cli, "srun")
     os.kill(agent(cli, 1), signal.SIGKILL)
     process.communicate(timeout=PATIENCE_S)

@@ -11,7 +11,7 @@ from tests.support.cli import begun, ends, wait_until
 POINT = ("+suite=faulty", "measure.max_iterations=10", "timeout_s=120")
 
 
-def test_clocks_of_different_hosts_are_told_by_one(cli):
+def test_agents_align_shifted_clocks(cli):
     """Agent 1 lives where the monotonic clock is 1000 s ahead."""
     shifted = ["unshare", "--time", "--monotonic", "1000"]
     if subprocess.run([*shifted, "true"], capture_output=True, check=False).returncode:
@@ -29,7 +29,7 @@ def test_clocks_of_different_hosts_are_told_by_one(cli):
         assert max(offsets) < 1.0  # not 1000
 
 
-def test_a_node_that_vanishes_without_a_word_ends_the_sweep(cli):
+def test_lost_network_ends_sweep(cli):
     """Two network namespaces; the cable between them is cut, so that no kernel says goodbye."""
     if os.geteuid() or not Path("/sbin/ip").exists():
         pytest.skip("network namespaces need root and iproute2")

@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 from pathlib import Path
 
 import pytest
-from benchkit import record
+from benchkit.record.statuses import FINAL
 
 from tests.support.cli import PATIENCE_S, Cli, wait_until
 
@@ -39,7 +39,7 @@ def scancel(*words: str) -> None:
     subprocess.run(["scancel", *words], check=True)
 
 
-def test_failures_in_jobs_are_in_our_records_and_the_others_go_on(cli):
+def test_job_failures_are_recorded(cli):
     done = cli(*SLURM, "fault=raise,none,sigkill", "hydra.launcher.nodes=2")
     assert done.returncode == 1
     assert statuses(cli) == ["error", "ok", "crash"]
@@ -48,7 +48,7 @@ def test_failures_in_jobs_are_in_our_records_and_the_others_go_on(cli):
     assert "Traceback" not in done.stdout + done.stderr
 
 
-def test_points_that_share_a_host_take_turns(cli):
+def test_points_on_one_host_do_not_overlap(cli):
     """bk1 and bk2 are one machine: their jobs run at the same time, their measurements must not."""
     done = cli(*SLURM, "seed=1,2,3,4")
     assert done.returncode == 0
@@ -62,7 +62,7 @@ def test_points_that_share_a_host_take_turns(cli):
         assert ended <= began + timedelta(milliseconds=50)  # a record is written after the host is free again
 
 
-def test_a_job_that_is_cancelled_says_so_running_or_not(cli):
+def test_cancelled_jobs_are_recorded(cli):
     process = cli.start(*SLURM, "fault=none,hang,none", "hydra.launcher.nodes=2")
     assert wait_until(lambda: begun(cli, 1))
     job = job_of(cli)
@@ -75,7 +75,7 @@ def test_a_job_that_is_cancelled_says_so_running_or_not(cli):
     assert "CANCELLED; no record of this point" in cli.records()[2]["error"]["message"]
 
 
-def test_a_preempted_job_is_queued_again_and_goes_on_where_it_was(cli):
+def test_preempted_job_is_requeued(cli):
     """Packed: the first point is done and stays; the second meets SIGUSR2, says so, and hangs again until cancelled."""
     process = cli.start("+suite=faulty", "launcher=slurm_packed", "timeout_s=600", QUICK, "fault=none,hang")
     assert wait_until(lambda: begun(cli, 1))
@@ -95,7 +95,7 @@ def test_a_preempted_job_is_queued_again_and_goes_on_where_it_was(cli):
     assert statuses(cli) == ["ok", "cancelled"]
 
 
-def test_a_job_out_of_time_is_a_time_out(cli):
+def test_job_time_limit_is_timeout(cli):
     """The warning comes 80 s after the start, or up to a minute before that: late enough for the job to hear it."""
     done = cli(*SLURM, "fault=hang", "hydra.launcher.timeout_min=3", "hydra.launcher.signal_delay_s=100")
     assert done.returncode == 1
@@ -103,7 +103,7 @@ def test_a_job_out_of_time_is_a_time_out(cli):
     assert cli.records()[0]["error"]["message"] == "the job's time limit is near, or reached"
 
 
-def test_who_waits_may_go_and_nothing_is_lost(cli):
+def test_ctrl_c_leaves_jobs_running(cli):
     process = cli.start(*SLURM, "fault=none,hang", "hydra.launcher.nodes=2")
     assert wait_until(lambda: begun(cli, 1))
     table = cli("outputs/latest", module="analysis")
@@ -119,20 +119,20 @@ def test_who_waits_may_go_and_nothing_is_lost(cli):
     assert wait_until(lambda: statuses(cli) == ["ok", "cancelled"])
 
 
-def test_what_slurm_refuses_is_one_line(cli):
+def test_slurm_refusal_is_one_line(cli):
     done = cli(*SLURM, "hydra.launcher.partition=nowhere")
     assert done.returncode == 2
     assert done.stderr.count("\n") == 1
     assert "invalid partition specified: nowhere" in done.stderr
 
 
-def test_ranks_that_do_not_divide_over_the_nodes_are_not_submitted(cli):
+def test_submit_refuses_indivisible_world_size(cli):
     done = cli(*SLURM, "world_size=3", "hydra.launcher.nodes=2")
     assert done.returncode == 2
     assert "world_size=3: does not divide over the 2 agents of a job" in done.stderr
 
 
-def test_a_lost_slurmd_ends_the_sweep_and_the_finished_records_stay(cli):
+def test_lost_slurmd_keeps_finished_records(cli):
     """Slurm takes the node's job down after SlurmdTimeout; the queue holds what was requeued until somebody cancels."""
     process = cli.start("+suite=faulty", "launcher=slurm_packed", "timeout_s=600", QUICK, "fault=none,hang,none",
                         "hydra.launcher.nodes=2", "+hydra.launcher.additional_parameters.no-requeue=true")  # fmt: skip
@@ -147,7 +147,7 @@ def test_a_lost_slurmd_ends_the_sweep_and_the_finished_records_stay(cli):
     ended = statuses(cli)
     assert ended[0] == "ok"
     assert ended[1] in ("crash", "cancelled")
-    assert set(ended) <= set(record.FINAL)
+    assert set(ended) <= set(FINAL)
     assert wait_until(lambda: not cli.processes())
 
 
@@ -156,7 +156,7 @@ def sinfo() -> str:
     return done.stdout.strip()
 
 
-def test_a_packed_job_that_was_cancelled_goes_on_in_another(cli):
+def test_resume_replaces_cancelled_packed_job(cli):
     process = cli.start(*SLURM, "launcher=slurm_packed", "-m", "fault=none,none,hang,none", "seed=1,2", "timeout_s=20")
     assert wait_until(lambda: begun(cli, 4))
     first = job_of(cli)
@@ -171,7 +171,7 @@ def test_a_packed_job_that_was_cancelled_goes_on_in_another(cli):
     assert job_of(cli) != first
 
 
-def test_jobs_that_outlive_whoever_waited_are_followed_and_not_submitted_twice(cli):
+def test_resume_follows_running_jobs(cli):
     process = cli.start(*SLURM, "-m", "fault=none,hang", "timeout_s=25")
     assert wait_until(lambda: begun(cli, 1))
     process.kill()

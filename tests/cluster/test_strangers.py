@@ -44,7 +44,7 @@ def host(cli):
 
 
 @pytest.mark.parametrize("num_agents", [1, 2])
-def test_a_stranger_harms_nothing(cli, host, python, num_agents):
+def test_sweep_withstands_other_user(cli, host, python, num_agents):
     script = (ROOT / "tests" / "support" / "stranger.py").read_text()
     command = [*host, "setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups", python, "-c", script, "30"]
     with subprocess.Popen(command, cwd="/", stdout=subprocess.PIPE, text=True) as stranger:
@@ -64,7 +64,7 @@ def test_a_stranger_harms_nothing(cli, host, python, num_agents):
     assert [(record["status"], record["private_network"]) for record in records] == [("ok", True)] * 6
 
 
-def test_without_a_network_of_their_own_ranks_still_listen_on_loopback_only(cli, host):
+def test_ranks_listen_only_on_loopback(cli, host):
     if os.geteuid():
         pytest.skip("network namespaces need root")
     process = cli.start("+suite=faulty", "fault=hang", "timeout_s=600", "private_network=false", under=host)
@@ -78,7 +78,7 @@ def test_without_a_network_of_their_own_ranks_still_listen_on_loopback_only(cli,
     process.communicate(timeout=PATIENCE_S)
 
 
-def test_who_keeps_the_host_to_himself_stops_nobody(cli, python):
+def test_sweep_ignores_lock_of_other_user(cli, python):
     name = f"benchkit-test-stranger-{os.getpid()}"
     with subprocess.Popen([python, "-c", HOLDER, name], cwd="/", user=NOBODY, stdout=subprocess.PIPE) as stranger:
         assert stranger.stdout.readline() == b"holds\n"
@@ -93,7 +93,7 @@ def test_who_keeps_the_host_to_himself_stops_nobody(cli, python):
     assert cli.records()[1]["phases_s"]["wait_for_host"] < 0.5  # who kept it too long once is not waited for again
 
 
-def test_our_own_run_is_not_measured_beside(cli, python):
+def test_own_host_lock_fails_point(cli, python):
     name = f"benchkit-test-own-{os.getpid()}"
     with socket.socket(socket.AF_UNIX) as held:
         held.bind("\0" + name)
@@ -106,7 +106,7 @@ def test_our_own_run_is_not_measured_beside(cli, python):
     assert "host_wait_s=1" in record["error"]["message"]
 
 
-def test_a_user_without_rights_can_make_a_network(python):
+def test_unprivileged_user_makes_network(python):
     allowed = Path("/proc/sys/user/max_user_namespaces")
     if not allowed.exists() or allowed.read_text().strip() == "0":
         pytest.skip("no user namespaces here")

@@ -10,9 +10,9 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
-from benchkit import record
+from benchkit.record import files
+from benchkit.record.case import CaseRecord
 from benchkit.statistics.paired import paired_speedup
 
 from tests.support.cli import ROOT
@@ -36,9 +36,10 @@ def run(folder: Path, devices: str) -> None:
 def lines(folder: Path) -> Iterator[str]:
     """Per workload and scope: how many times as fast as each of the others the planner is, on the most devices."""
     for path in sorted(folder.glob("*/record.json"), key=lambda path: int(path.parent.name)):
-        content = record.read(path)
-        most = max(content["config"]["devices"])
-        cases = {case["name"]: case for case in content["cases"] if case["status"] == "ok"}
+        record = files.read(path)
+        most = max(record.config["devices"])
+        measured = [case for case in record.cases if case.status == "ok"]
+        cases = {" ".join(map(str, case.labels.values())): case for case in measured}
         for scope in SCOPES:
             auto = cases[f"auto {most} {scope}"]
             compared = [said(name, cases[f"{name} {most} {scope}"], auto) for name in ("axis0", "dispatcher")]
@@ -47,10 +48,10 @@ def lines(folder: Path) -> Iterator[str]:
             if independent:
                 limit = paired_speedup(cases[f"none 1 {scope}"], independent)[0]
                 compared.append(f"efficiency {efficiency:.3f}, of the limit {efficiency / limit:.3f}")
-            yield f"{content['config']['workload']:<24} {scope:<10} {', '.join(compared)}; {auto['details']['plan']}"
+            yield f"{record.config['workload']:<24} {scope:<10} {', '.join(compared)}; {auto.details['plan']}"
 
 
-def said(name: str, other: dict[str, Any], auto: dict[str, Any]) -> str:
+def said(name: str, other: CaseRecord, auto: CaseRecord) -> str:
     """ "over axis0 1.21 [1.18, 1.25]"."""
     ratio, low, high = paired_speedup(other, auto)
     interval = f" [{low:.3f}, {high:.3f}]" if low is not None else ""

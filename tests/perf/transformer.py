@@ -11,7 +11,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from benchkit import record
+from benchkit.record import files
 from benchkit.statistics.paired import paired_speedup
 from benchkit.statistics.summary import slowest_rank
 
@@ -26,8 +26,8 @@ def compare(folder: Path, model: str, samples: int) -> str:
     ]  # fmt: skip
     environment = {**os.environ, "BENCHKIT_SUITES": "tests.support.llama", "PYTHONPATH": str(ROOT)}
     subprocess.run(command, cwd=folder, check=True, stdout=subprocess.DEVNULL, env=environment)
-    ours, theirs = record.read(folder / "here" / "0" / "record.json")["cases"]
-    times = [statistics.median(slowest_rank(case["samples_s"])) for case in (ours, theirs)]
+    ours, theirs = files.read(folder / "here" / "0" / "record.json").cases
+    times = [statistics.median(slowest_rank(case.samples_s)) for case in (ours, theirs)]
     ratio, low, high = paired_speedup(theirs, ours)
     interval = f" [{low:.3f}, {high:.3f}]" if low is not None else ""
     return f"{model}: ours {times[0]:.3f} s, Llama {times[1]:.3f} s; Llama / ours {ratio:.3f}{interval}"

@@ -13,7 +13,7 @@ from tests.support.cli import PATIENCE_S, begun, ends, wait_until
 POINT = ("+suite=faulty", "measure.max_iterations=10", "timeout_s=120")
 
 
-def test_without_agent_0_the_sweep_ends_and_nothing_stays(cli):
+def test_lost_agent_0_ends_sweep(cli):
     processes = cli.agents(2, *POINT[:2], "timeout_s=600", "fault=none,hang,none")
     assert wait_until(lambda: begun(cli, 1))
     processes[0].kill()
@@ -24,7 +24,7 @@ def test_without_agent_0_the_sweep_ends_and_nothing_stays(cli):
     assert wait_until(lambda: not cli.processes())
 
 
-def test_an_agent_that_is_killed_with_its_launcher_is_still_the_cause(cli):
+def test_killed_agent_is_cause_despite_sigterm(cli):
     """mpirun and torchrun end all agents when one dies: the record names the one, not the signal that followed."""
     processes = cli.agents(2, *POINT[:2], "timeout_s=600", "fault=hang,none")
     assert wait_until(lambda: begun(cli, 0) and begun(cli, 0, 1))
@@ -34,7 +34,7 @@ def test_an_agent_that_is_killed_with_its_launcher_is_still_the_cause(cli):
     assert cli.records()[0]["error"]["message"] == "agent 1 on n1 is gone"
 
 
-def test_an_agent_that_does_not_answer_any_more_ends_the_sweep_in_bounded_time(cli):
+def test_stopped_agent_ends_sweep(cli):
     processes = cli.agents(2, *POINT[:2], "timeout_s=20", "fault=hang,none")
     assert wait_until(lambda: begun(cli, 0) and begun(cli, 0, 1))
     processes[1].send_signal(signal.SIGSTOP)
@@ -48,7 +48,7 @@ def test_an_agent_that_does_not_answer_any_more_ends_the_sweep_in_bounded_time(c
 
 
 @pytest.mark.parametrize("told", [0, 1])
-def test_a_second_signal_takes_nothing_back(cli, told):
+def test_repeated_signals_stop_once(cli, told):
     processes = cli.agents(2, *POINT[:2], "timeout_s=600", "fault=hang,none")
     assert wait_until(lambda: begun(cli, 0) and begun(cli, 0, 1))
     for _ in range(3):
@@ -59,7 +59,7 @@ def test_a_second_signal_takes_nothing_back(cli, told):
     assert wait_until(lambda: not cli.processes())
 
 
-def test_an_agent_that_dies_before_all_have_joined_is_named_on_every_side(cli):
+def test_agent_lost_during_join_is_named(cli):
     variables = {"OMPI_COMM_WORLD_SIZE": "3", "PMIX_NAMESPACE": cli.mark}
     first, dying = (
         cli.start(*POINT, **variables, OMPI_COMM_WORLD_RANK=str(i), SLURMD_NODENAME=f"n{i}") for i in (0, 1)
@@ -76,7 +76,7 @@ def test_an_agent_that_dies_before_all_have_joined_is_named_on_every_side(cli):
     assert wait_until(lambda: not cli.processes())
 
 
-def test_who_waits_for_the_host_still_hears_the_others(cli):
+def test_agent_waiting_for_host_obeys_stop(cli):
     lock = HostLock()
     lock.acquire(lambda holder: None)
     processes = cli.agents(2, *POINT)
@@ -92,7 +92,7 @@ def test_who_waits_for_the_host_still_hears_the_others(cli):
     assert [record["status"] for record in cli.records()] == ["interrupted"]
 
 
-def test_a_folder_that_holds_records_is_refused_on_every_side(cli):
+def test_agents_refuse_folder_with_sweep(cli):
     ends(cli.agents(2, *POINT, "hydra.sweep.dir=here"))
     for code, _, err in ends(cli.agents(2, *POINT, "hydra.sweep.dir=here")):
         assert code == 2
@@ -100,7 +100,7 @@ def test_a_folder_that_holds_records_is_refused_on_every_side(cli):
     assert json.loads((cli.folder / "here" / "0" / "record.json").read_text())["status"] == "ok"
 
 
-def test_ctrl_c_at_local_jobs_ends_and_records_them(cli):
+def test_ctrl_c_stops_local_jobs(cli):
     """As a terminal does it: SIGINT to everybody in the foreground."""
     process = cli.start(*POINT[:2], "launcher=submitit_local", "timeout_s=600", "fault=hang,none", under=["setsid"])
     assert wait_until(lambda: begun(cli, 0) and begun(cli, 0, 1))

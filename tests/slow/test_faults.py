@@ -12,7 +12,7 @@ from tests.support.cli import PATIENCE_S, wait_until
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
-def test_a_signal_to_every_process_is_no_crash_of_a_rank(cli, number):
+def test_signal_to_all_processes_interrupts_run(cli, number):
     """As Slurm sends it: to ranks and fork server as well, and to them first."""
     process = cli.start("+suite=faulty", "fault=hang", "timeout_s=600")
     assert wait_until(lambda: len(cli.records()) == 1 and (cli.folder / "outputs/latest/0/rank_1.log").exists())
@@ -28,13 +28,13 @@ def test_a_signal_to_every_process_is_no_crash_of_a_rank(cli, number):
     assert wait_until(lambda: not cli.processes())
 
 
-def test_all_well_is_exit_0_and_a_point_runs_under_spawn(cli):
+def test_spawn_runs_point(cli):
     done = cli("+suite=faulty", "start_method=spawn", "measure.max_iterations=10")
     assert done.returncode == 0, done.stdout + done.stderr
     assert json.loads(json.dumps(cli.records()[0]["config"]["start_method"])) == "spawn"
 
 
-def test_two_sweeps_at_once_do_not_collide(cli):
+def test_concurrent_sweeps_use_own_folders(cli):
     processes = [cli.start("+suite=faulty", "measure.max_iterations=10") for _ in range(2)]
     assert [process.wait(timeout=PATIENCE_S) for process in processes] == [0, 0]
     for process in processes:
@@ -43,7 +43,7 @@ def test_two_sweeps_at_once_do_not_collide(cli):
     assert os.path.islink(cli.folder / "outputs" / "latest")
 
 
-def test_ctrl_c_ends_a_sweep_whose_folder_is_gone(cli):
+def test_ctrl_c_ends_sweep_without_folder(cli):
     process = cli.start("+suite=faulty", "-m", "fault=hang,none", "timeout_s=600")
     assert wait_until(lambda: (cli.folder / "outputs/latest/0/rank_1.log").exists())
     shutil.rmtree((cli.folder / "outputs" / "latest").resolve())

@@ -7,7 +7,7 @@ import sys
 import pytest
 import torch
 import torch.nn.functional as F
-from benchkit.suites.collective.sizes import COLLECTIVES, RAGGED
+from benchkit.suites.collective.names import COLLECTIVES, RAGGED
 
 from tests.support import transformer_bodies as bodies
 from tests.support.cli import ROOT, Cli
@@ -23,7 +23,7 @@ def test_one_rank_has_no_bandwidth(cli: Cli):
     assert "GB/s" not in done.stdout
 
 
-def test_allreduce_is_a_preset(cli: Cli):
+def test_allreduce_selects_collective_suite(cli: Cli):
     done = cli("+suite=allreduce", "data_size=1KiB", "reduce_op=avg", *QUICK)
     assert done.returncode == 0, done.stdout + done.stderr
     [record] = cli.records()
@@ -32,20 +32,22 @@ def test_allreduce_is_a_preset(cli: Cli):
     assert done.stdout.startswith("all_reduce gloo cpu x2")
 
 
-def test_every_implementation_is_right_on_even_shapes_and_one_rank(cli: Cli):
-    done = cli(BOTH, "m=36", "n=24", "k=29", "world_size=1,4", "inputs=exact,real", *QUICK)
+def test_implementations_handle_even_shapes(cli: Cli):
+    done = cli(BOTH, "m=choice(36)", "n=choice(24)", "k=choice(29)", "world_size=1,4", "inputs=exact,real", *QUICK)
     assert done.returncode == 0, done.stdout + done.stderr
     assert len(cli.records()) == 8
 
 
-def test_every_dtype_is_right(cli: Cli):
+def test_implementations_handle_every_dtype(cli: Cli):
     types = "dtype=float16,bfloat16,float64"
-    done = cli(BOTH, "m=66", "n=24", "k=500", "world_size=3", types, "inputs=exact,real", *QUICK)
+    done = cli(
+        BOTH, "m=choice(66)", "n=choice(24)", "k=choice(500)", "world_size=3", types, "inputs=exact,real", *QUICK
+    )
     assert done.returncode == 0, done.stdout + done.stderr
     assert len(cli.records()) == 12
 
 
-def test_a_backend_that_is_not_here_is_a_row(cli: Cli):
+def test_missing_backend_is_unavailable_case(cli: Cli):
     given = "implementations={pytorch:{order:AG_after,backend:[gloo,nccl,ucc/tl/cuda]},pipeline:null,auto:null}"
     done = cli("+suite=tp_columnwise", "m=64", "n=24", "k=48", given, *QUICK)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -55,14 +57,15 @@ def test_a_backend_that_is_not_here_is_a_row(cli: Cli):
     assert "ucc" in cases["ucc/tl/cuda"]["reason"]
 
 
-def test_weak_scaling_brings_as_many_rows_as_devices(cli: Cli):
+def test_weak_scaling_multiplies_flops(cli: Cli):
     done = cli("+suite=auto_shard", "devices=[1,2]", "workload=matmul_32x16x8", "scaling=weak", *QUICK)
     assert done.returncode == 0, done.stdout + done.stderr
-    flops = {case["name"]: case["useful_flops"] for case in cli.records()[0]["cases"]}
-    assert flops["auto 2 resident"] == 2 * flops["none 1 resident"] == flops["independent 2 resident"]
+    flops = {tuple(case["labels"].values()): case["useful_flops"] for case in cli.records()[0]["cases"]}
+    alone = flops["none", 1, "resident"]
+    assert flops["auto", 2, "resident"] == 2 * alone == flops["independent", 2, "resident"]
 
 
-def test_without_a_workload_all_of_the_device_are_swept(cli: Cli):
+def test_sweep_covers_all_device_workloads(cli: Cli):
     done = cli(
         "sweep=auto_shard_quick", "workloads.cpu=[relu_8x4,matmul_8x4x4]", "planner=axis0", "engine=dtensor", *QUICK
     )
@@ -73,7 +76,7 @@ def test_without_a_workload_all_of_the_device_are_swept(cli: Cli):
     assert shardings == ["none", "axis0", "independent", "none", "axis0"]
 
 
-def test_messages_by_way_of_the_host_arrive(cli: Cli):
+def test_ring_works_with_staged_messages(cli: Cli):
     """As a GPU's go over gloo."""
     cli.environment["BENCHKIT_SUITES"] = "tests.support.broken"
     given = ["+suite=ring_attention", "strategies=[even,balanced,zigzag]", "seq_len=257", "fault=staged"]
@@ -81,13 +84,13 @@ def test_messages_by_way_of_the_host_arrive(cli: Cli):
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def test_a_list_of_slowdowns_that_fits_no_auto_world_is_unavailable(cli: Cli):
+def test_wrong_slowdown_count_is_unavailable(cli: Cli):
     done = cli("+suite=ring_attention", "hardware.slowdown=[1,2,3]")
     assert "names 3 ranks, and there are 2" in done.stdout
     assert cli.records()[0]["status"] == "unavailable"
 
 
-def test_what_cannot_run_is_a_row_with_its_reason_beside_what_can(cli: Cli):
+def test_impossible_pass_has_reason(cli: Cli):
     huge = "model.vocab_size=1000000000"
     done = cli("+suite=transformer", "-m", "model=tiny", "measure=quick", "passes=[forward],[train_step]", huge)
     assert done.returncode == 1  # nothing was measured
@@ -100,20 +103,21 @@ def test_what_cannot_run_is_a_row_with_its_reason_beside_what_can(cli: Cli):
     assert ("skipped", "1 heads and d_ff 256 do not divide over 2 ranks") in statuses
 
 
-def test_a_sweep_by_name_can_be_narrowed(cli):
+def test_named_sweep_takes_overrides(cli):
     done = cli("sweep=gloo_cpu", "data_size=0.001", "world_size=2", "measure=quick")
     assert done.returncode == 0
     assert len(cli.records()) == 1
 
 
-def test_a_sweep_over_suites_takes_their_keys(cli):
-    done = cli("sweep=tensor_parallel", "world_size=1", "m=6", "n=2", "k=4", "measure.max_iterations=3")
+def test_suite_sweep_takes_suite_keys(cli):
+    shape = ("m=choice(6)", "n=choice(2)", "k=choice(4)")
+    done = cli("+suite=tp_columnwise,tp_rowwise", "world_size=1", *shape, "measure=quick", "measure.max_iterations=3")
     assert done.returncode == 0, done.stdout + done.stderr
     told = [(record["suite"], record["config"]["m"], record["config"]["k"]) for record in cli.records()]
     assert told == [("tp_columnwise", 6, 4), ("tp_rowwise", 6, 4)]
 
 
-def test_parts_of_unlike_sizes(cli: Cli):
+def test_ragged_parts_run_except_all_gather(cli: Cli):
     done = cli(
         "+suite=collective", f"collective={','.join(RAGGED)}", "data_size=90KiB", "ragged=true", "world_size=3", *QUICK
     )
@@ -124,13 +128,13 @@ def test_parts_of_unlike_sizes(cli: Cli):
 
 
 @pytest.mark.parametrize("world_size", [1, 2])
-def test_every_strategy_of_a_ring_is_right_in_float64(cli: Cli, world_size):
+def test_ring_strategies_are_right_in_float64(cli: Cli, world_size):
     given = ["+suite=ring_attention", "causal=true,false", "dtype=float64", "seq_len=331", f"world_size={world_size}"]
     done = cli(*given, "num_heads=2", "head_dim=8", *QUICK)
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def test_the_network_is_hugging_faces_llama_with_the_same_weights():
+def test_network_matches_hugging_face_llama():
     pytest.importorskip("transformers")  # needs Python 3.11
     from tests.support.llama import Logits, llama_like, llama_name
 
@@ -145,7 +149,7 @@ def test_the_network_is_hugging_faces_llama_with_the_same_weights():
         torch.testing.assert_close(weight.grad, gradients[llama_name(name)], atol=1e-7, rtol=1e-4)
 
 
-def test_what_the_fork_server_loads_for_the_suites_starts_no_thread_and_touches_no_gpu():
+def test_preload_starts_no_thread_or_cuda():
     """A forked rank inherits neither threads nor a CUDA context."""
     program = (
         "import importlib, os, torch, torch.distributed, benchkit.rank.main\n"

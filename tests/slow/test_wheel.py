@@ -23,7 +23,7 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "site"
 
 
-def test_it_runs_and_reports_outside_the_checkout(installed, tmp_path):
+def test_wheel_runs_outside_checkout(installed, tmp_path):
     environment = {**os.environ, "PYTHONPATH": str(installed)}
     commands = (
         ["benchkit", "+suite=allreduce", "measure=quick", "-m", "data_size=0.001,0.01"],

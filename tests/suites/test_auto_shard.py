@@ -6,14 +6,13 @@ import pytest
 import torch
 from benchkit.errors import InvalidResult
 from benchkit.suites.auto_shard.config import MOST_LAYERS
+from benchkit.suites.auto_shard.layouts import LAYOUTS, REPLICATED
 from benchkit.suites.auto_shard.operands import NONZEROS, Exact, Random, part_of, shard, size_of
-from benchkit.suites.auto_shard.plans import LAYOUTS, REPLICATED
-from benchkit.suites.auto_shard.workloads import parse
+from benchkit.suites.auto_shard.workloads import Kind, parse
 from launch.ranks import start
 
 from tests.support import auto_shard_bodies as bodies
 from tests.support.cli import Cli
-from tests.support.records import dangling
 
 CPU = torch.device("cpu")
 QUICK = ["measure=few"]
@@ -44,13 +43,13 @@ def multiplied(exact):
         return 2 * x.relu()
     for number, shape in enumerate(workload.weights, 1):
         x = x @ exact(number, everything(shape)).double()
-        x = x.relu() if workload.kind == "mlp" else x
+        x = x.relu() if workload.kind == Kind.MLP else x
     return x
 
 
 @pytest.mark.parametrize("name", ["matmul_7x9x5", "mlp_6x5x8x7", "relu_5x7"])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-def test_exact_operands_have_the_result_that_multiplying_gives(name, dtype):
+def test_exact_result_matches_matmul(name, dtype):
     exact = Exact(parse(name), CPU, dtype, seed=1, turn=2)
     expected = multiplied(exact)
     assert torch.equal(exact.result(everything(expected.shape)).double(), expected)
@@ -62,7 +61,7 @@ def test_exact_operands_have_the_result_that_multiplying_gives(name, dtype):
 
 
 @pytest.mark.parametrize("dtype", MOST_LAYERS)
-def test_the_deepest_mlp_is_exact_in_every_dtype(dtype):
+def test_deepest_mlp_is_exact(dtype):
     kind = getattr(torch, dtype)
     assert 2 * NONZEROS ** MOST_LAYERS[dtype] <= 2 / torch.finfo(kind).eps
     assert 2 * NONZEROS ** (1 + MOST_LAYERS[dtype]) > 2 / torch.finfo(kind).eps
@@ -74,7 +73,7 @@ def test_the_deepest_mlp_is_exact_in_every_dtype(dtype):
         assert torch.equal(result.double(), multiplied(exact))
 
 
-def test_a_lost_shard_shows_even_where_the_output_is_one_number():
+def test_lost_shard_usually_changes_scalar_output():
     """But where what is lost adds up to zero, as one sum in some fourteen does; each case is checked twice."""
     missed = 0
     for seed in range(100):
@@ -92,7 +91,7 @@ def test_float64_is_compared_in_float64():
         exact.require(output, everything((4, 8)))
 
 
-def test_a_wrong_element_is_named_with_what_it_should_be():
+def test_require_names_wrong_element():
     exact = Exact(parse("matmul_7x9x5"), CPU, torch.float32, seed=1, turn=2)
     part = (slice(3, 7), slice(0, 5))
     output = exact.result(part)
@@ -108,7 +107,7 @@ def test_a_wrong_element_is_named_with_what_it_should_be():
 
 @pytest.mark.parametrize("length", [1, 7, 8, 9, 16])
 @pytest.mark.parametrize("devices", [1, 2, 3, 4])
-def test_shards_are_those_of_torch_chunk(length, devices):
+def test_shards_match_torch_chunk(length, devices):
     chunks = [len(chunk) for chunk in torch.arange(length).chunk(devices)]
     chunks += [0] * (devices - len(chunks))
     found = [shard(length, devices, index) for index in range(devices)]
@@ -120,7 +119,7 @@ def test_shards_are_those_of_torch_chunk(length, devices):
         assert total == 3 * length * (devices if layout == REPLICATED else 1)
 
 
-def test_weights_that_are_there_beforehand_keep_values_in_range():
+def test_random_scales_mlp_weights():
     generator = torch.Generator().manual_seed(0)
     drawn = Random(parse("mlp_4x1024x64"), generator, torch.float32)(1, everything((1024, 64)))
     assert drawn.std().item() == pytest.approx(1 / 32, rel=0.05)
@@ -129,7 +128,7 @@ def test_weights_that_are_there_beforehand_keep_values_in_range():
 
 
 @pytest.mark.parametrize("name", ["matmul_7x9x5", "mlp_6x5x8x7", "relu_5x7"])
-def test_one_device_computes_what_is_expected(name):
+def test_one_device_passes_verification(name):
     for end_to_end in (False, True):
         bodies.alone(name, end_to_end).verify()
 
@@ -138,7 +137,7 @@ def test_one_device_computes_what_is_expected(name):
     ("name", "world_size"),
     [("mlp_7x5x6", 2), ("matmul_9x8x7", 3), ("mlp_5x4x6x3", 2), ("relu_5x2", 4), ("relu_3x8", 4)],
 )
-def test_every_plan_gives_the_result_of_one_device(name, world_size, tmp_path):
+def test_every_plan_matches_one_device(name, world_size, tmp_path):
     """All layouts and moves there are, with ragged and with empty shards."""
     found = on_ranks("every_plan", [(name, rank, world_size) for rank in range(world_size)], tmp_path)
     assert found == [[]] * world_size
@@ -148,12 +147,12 @@ def test_every_plan_gives_the_result_of_one_device(name, world_size, tmp_path):
     ("name", "world_size"),
     [("matmul_9x8x7", 3), ("matmul_6x9x5", 3), ("mlp_8x6x4x2", 2), ("relu_4x3", 2), ("relu_5x3", 2)],
 )
-def test_the_dispatcher_gives_the_result_of_one_device(name, world_size, tmp_path):
+def test_dispatcher_matches_one_device(name, world_size, tmp_path):
     found = on_ranks("dispatched", [(name, rank, world_size) for rank in range(world_size)], tmp_path)
     assert found == [[]] * world_size
 
 
-def test_costs_are_those_of_the_slowest_device(tmp_path):
+def test_costs_follow_slowest_device(tmp_path):
     """Call i takes 2 i ms on the slower: 7 moves and 2 fetches in two sizes each, a product, creating, touching."""
     found = on_ranks("measured", [(rank, 3) for rank in range(3)], tmp_path)
     assert found[0] == found[1] == found[2]
@@ -179,7 +178,7 @@ def test_costs_are_those_of_the_slowest_device(tmp_path):
         (["workload=mlp_" + "x".join(["4"] * 10), "dtype=bfloat16"], "allowed with dtype=bfloat16 are 4 layers"),
     ],
 )
-def test_what_makes_no_sense_is_refused_in_a_line(check, given, said):
+def test_config_refuses_invalid_setting(check, given, said):
     refusal = check("+suite=auto_shard", *given)
     assert said in refusal
     assert "\n" not in refusal
@@ -195,19 +194,18 @@ def compared(module_cli: Cli):
 
 
 @pytest.mark.parametrize("number", range(2))
-def test_a_job_compares_every_rule_with_one_device(compared, number):
+def test_job_uses_one_device_as_baseline(compared, number):
     records, done = compared
     record = records[number]
     assert [case["status"] for case in record["cases"]] == ["ok"] * 16, done.stdout
-    assert not dangling([record])
     labels = {tuple(case["labels"].values()): case for case in record["cases"]}
     for scope in ("resident", "end_to_end"):
         base = labels["none", 1, scope]
-        assert base["against"] == ""
+        assert base["baseline"] is None
         for count in (2, 3):
             for sharding in ("auto", "axis0", "dispatcher"):
                 case = labels[sharding, count, scope]
-                assert (case["against"], case["ranks"]) == (base["name"], count)
+                assert (record["cases"][case["baseline"]], case["ranks"]) == (base, count)
                 assert case["useful_flops"] == base["useful_flops"]
                 assert "plan" in case["details"]
                 phases = {"create", "compute", "communicate", "fetch"}
@@ -224,13 +222,13 @@ SEEN = {
 }
 
 
-def test_every_fault_below_a_program_makes_its_result_invalid(cli: Cli):
+def test_faults_invalidate_affected_cases(cli: Cli):
     cli.environment["BENCHKIT_SUITES"] = "tests.support.broken"
     done = cli("+suite=auto_shard", "workload=matmul_64x48x32", f"fault={','.join(SEEN)}", *QUICK)
     assert done.returncode == 1, done.stdout + done.stderr
     for record in cli.records():
         wrong = SEEN[record["config"]["fault"]]
         for case in record["cases"]:
-            name, _, scope = case["name"].rpartition(" ")
-            if scope == "end_to_end":
+            name = "{sharding} {ranks}".format(**case["labels"])
+            if case["labels"]["scope"] == "end_to_end":
                 assert case["status"] == ("invalid" if name in wrong else "ok"), (record["overrides"], name)

@@ -7,9 +7,10 @@ from analysis.__main__ import main
 from analysis.report.discover import draw_all
 from analysis.suites.auto_shard import scaling, table
 from benchkit.statistics.intervals import FEWEST_SAMPLES
+from benchkit.suites.auto_shard.names import Phase
 
 from tests.support.markdown import section
-from tests.support.records import make_record, tabulate_records, write_all
+from tests.support.records import make_record, tabulate_records, without, write_all
 
 SERIAL = {"resident": 0.1, "end_to_end": 0.2}
 """Of auto; the other shardings take so many times as long as it:"""
@@ -28,15 +29,16 @@ SHARES = {
 """Of a step's time, by scope and whether it is sharded."""
 
 
-def case(base, sharding, ranks, scope, seconds, against, work=1.0):
-    """On so many of a job's ranks."""
+def case(base, sharding, ranks, scope, seconds, baseline, work=1.0):
+    """On so many of a job's ranks. baseline: the position of the case that it is compared with."""
     scaled = lambda share: [[share * seconds / 1e-3 * each for each in row] for row in base["samples_s"]]  # noqa: E731
     shares = SHARES[scope, ranks > 1]
     plan = {"plan": "x rows; w1 rows gathered, by rows; out rows", "work_share": 1.0, "latency_s": 1e-5}
+    plan["creates_whole"] = False
     return base | {
-        "labels": {"sharding": sharding, "ranks": ranks, "scope": scope}, "name": f"{sharding} {ranks} {scope}",
-        "against": against, "ranks": ranks, "bound": sharding == "independent", "parts": {}, "payload_bytes": None,
-        "bus_factor": None, "useful_flops": work * FLOPS, "executed_flops": work * FLOPS, "samples_s": scaled(1.0),
+        "labels": {"sharding": sharding, "ranks": ranks, "scope": scope}, "baseline": baseline, "ranks": ranks,
+        "is_component": sharding == "independent", "payload_bytes": None, "bus_factor": None,
+        "useful_flops": work * FLOPS, "executed_flops": work * FLOPS, "samples_s": scaled(1.0),
         "regions_s": {phase: scaled(share) for phase, share in shares.items()}, "details": plan if ranks > 1 else {},
     }  # fmt: skip
 
@@ -50,7 +52,7 @@ def shard_record(workload="matmul_512x512x512", counts=(1, 2, 4), slower=1.0, sa
     for scope, serial in SERIAL.items():
         time = {n: ONE_S * (1 if weak else serial + (1 - serial) / n) * (1 if n == 1 else slower) for n in counts}
         shardings = {n: ("none",) if n == 1 else tuple(TIMES_AS_LONG) for n in counts}
-        first = f"{shardings[counts[0]][0]} {counts[0]} {scope}"
+        first = len(cases)
         for n in counts:
             work = n if weak else 1.0
             cases += [
@@ -58,8 +60,8 @@ def shard_record(workload="matmul_512x512x512", counts=(1, 2, 4), slower=1.0, sa
             ]
             if n > 1 and scope == "resident":
                 cases.append(case(base, "independent", n, scope, ONE_S / LIMIT, first, n))
-    for each in cases:
-        each["against"] = each["against"] if each["name"] != each["against"] else ""
+    for position, each in enumerate(cases):
+        each["baseline"] = each["baseline"] if each["baseline"] != position else None
     settings = {name: record["config"][name] for name in record["config"] if name not in ("data_size", "reduce_op")}
     settings |= {"suite": "auto_shard", "workload": workload, "scaling": "strong", "devices": list(counts)}
     settings |= {"engine": ["dtensor", "dispatcher"], "planner": ["auto", "axis0"], "workloads": {"cpu": [workload]}}
@@ -70,7 +72,13 @@ def shard_record(workload="matmul_512x512x512", counts=(1, 2, 4), slower=1.0, sa
 def lacking(record, name, status="skipped"):
     """The same job where a case did not fit; what was compared with it has no speedup."""
     nothing = {"status": status, "reason": "needs 32 GB, 24 GB there", "samples_s": [], "details": {}, "regions_s": {}}
-    return record | {"cases": [each | (nothing if each["name"] == name else {}) for each in record["cases"]]}
+    cases = [each | (nothing if named(each) == name else {}) for each in record["cases"]]
+    return record | {"cases": cases}
+
+
+def named(case):
+    """Its labels: "auto 4 resident"."""
+    return " ".join(map(str, case["labels"].values()))
 
 
 @pytest.fixture
@@ -92,45 +100,38 @@ def lines(text, title):
 def row(spent, ranks=2, **changes):
     """A case in which phases take so many seconds."""
     settings = {"status": "ok", "scaling": "strong", "ranks": ranks, "workload": "matmul_64x64x64", "work_share": 1.0}
-    settings |= {
-        "plan": "x rows; w1 rows gathered, by rows; out rows",
-        "latency_s": 0.0,
-        "median_s": sum(spent.values()),
-    }
+    settings |= {"latency_s": 0.0, "median_s": sum(spent.values())}
     return settings | {f"{phase}_s": seconds for phase, seconds in spent.items()} | changes
 
 
 BASE = row({"create": 1.0, "compute": 8.0, "communicate": 0.0, "fetch": 1.0}, 1)
-SLOW = {
-    phase: {"create": 0.5, "compute": 4.0, "communicate": 0.0, "fetch": 0.5, phase: 9.0} for phase in scaling.PHASES
-}
+SLOW = {phase: {"create": 0.5, "compute": 4.0, "communicate": 0.0, "fetch": 0.5, phase: 9.0} for phase in Phase}
 """On two devices ideal but for one phase."""
-REPLICATED = "x whole; w1 rows gathered, by everywhere; out whole"
 
 
 @pytest.mark.parametrize(
     ("speedup", "word"),
     [(8, "near perfect"), (7, "near perfect"), (6.9, "good"), (5, "good"), (4.9, "poor"), (2, "poor"), (1.9, "none")],
 )
-def test_bands_on_eight_devices_are_those_of_gt(speedup, word):
+def test_band_follows_gt_thresholds(speedup, word):
     assert scaling.band(speedup, 8, 1) == word
     assert scaling.band(speedup, 16, 2) == word
 
 
-def test_the_gain_is_what_further_devices_add():
+def test_gain_measures_added_devices():
     assert [scaling.gain(speedup, 4, 2) for speedup in (1, 1.5, 2, 0.5)] == [0, 0.5, 1, -0.5]
 
 
 @pytest.mark.parametrize("base", [1, 2])
 @pytest.mark.parametrize("serial", [0.0, 0.07, 0.5, 1.0])
-def test_amdahl_finds_the_serial_share(serial, base):
+def test_amdahl_recovers_serial_share(serial, base):
     relative = lambda n: serial + (1 - serial) / n  # noqa: E731
     speedups = {n: relative(base) / relative(n) for n in (4, 8)}
     assert scaling.serial_share(speedups, base) == pytest.approx(serial, abs=1e-12)
     assert scaling.amdahl(serial, 64, base) == pytest.approx(relative(base) / relative(64))
 
 
-def test_the_serial_share_is_a_share_and_weighs_all_counts():
+def test_serial_share_is_clamped_and_weighted():
     assert scaling.serial_share({2: 0.5}) == 1
     assert scaling.serial_share({2: 3.0}) == 0
     assert scaling.serial_share({2: 1 / 0.6, 4: 2.0}) == pytest.approx((0.5 * 0.1 + 0.75 * 0.25) / (0.5**2 + 0.75**2))
@@ -143,29 +144,28 @@ def test_the_serial_share_is_a_share_and_weighs_all_counts():
         ("communicate", {"latency_s": 5.0}, "too small: messages", "larger matrices"),
         ("fetch", {}, "communication-bound: fetching", "fetch less"),
         ("create", {}, "creating operands", "resident"),
-        ("create", {"plan": REPLICATED}, "operands are created whole", "sharded"),
-        ("create", {"plan": "x rows; w1 whole, by rows; out rows"}, "operands are created whole", "sharded"),
-        ("create", {"plan": "x rows; w1 rows gathered, by rows; out whole"}, "creating operands", "resident"),
-        ("create", {"plan": "x rows; w1 whole, by rows; out rows", "workload": "mlp_64x64x64"}, "creating", "resident"),
+        ("create", {"creates_whole": True}, "operands are created whole", "sharded"),
+        ("create", {"creates_whole": False}, "creating operands", "resident"),
+        ("create", {"creates_whole": float("nan")}, "creating operands", "resident"),
         ("compute", {"work_share": 1.95}, "too small: each device", "larger matrices"),
         ("compute", {"work_share": 1.2}, "uneven: the busiest device has 1.2 times", "evenly"),
         ("compute", {}, "slower kernels", "larger shards"),
     ],
 )
-def test_the_phase_that_loses_most_gives_the_reason(phase, changes, reason, advice):
+def test_reason_names_costliest_phase(phase, changes, reason, advice):
     why, to_try = scaling.reason(row(SLOW[phase], **changes), BASE, None)
     assert why.startswith(reason)
     assert advice in to_try
 
 
-def test_devices_that_hinder_each_other_alone_are_told_of():
+def test_reason_names_device_interference():
     slow = row(SLOW["compute"])
     assert "reach 70 % of the ideal" in scaling.reason(slow, BASE, {"scaling_efficiency": 0.7})[0]
     for reached in (0.95, float("nan"), None):
         assert scaling.reason(slow, BASE, {"scaling_efficiency": reached})[0].startswith("slower kernels")
 
 
-def test_small_losses_need_no_reason_and_failures_have_theirs():
+def test_reason_skips_small_losses_names_failures():
     assert scaling.reason(row({"create": 0.5, "compute": 4.2, "fetch": 0.5}), BASE, None) == ("", "")
     assert scaling.reason(row({"compute": 5.4}), BASE, None)[0].startswith("slower kernels")
     weak = row({"create": 1.0, "compute": 8.2, "fetch": 1.0}, scaling="weak")
@@ -178,7 +178,7 @@ def test_small_losses_need_no_reason_and_failures_have_theirs():
     assert scaling.reason(row({"compute": 9.0}), BASE | {"status": "oom"}, None)[0].endswith("oom on 1 device")
 
 
-def test_times_and_speedups_stand_side_by_side(records):
+def test_table_shows_times_and_speedups(records):
     text = table_of(records)
     first, second = lines(text, "resident: operands and result stay on the devices: compute + communicate")
     assert first["size"] == "matmul_512x512x512"
@@ -190,7 +190,7 @@ def test_times_and_speedups_stand_side_by_side(records):
     assert first["speedup on 2"] == "1.67 [1.67, 1.67]"
 
 
-def test_the_summary_is_the_geometric_mean(records):
+def test_summary_uses_geometric_mean(records):
     rows = {(row["scope"], row["devices"], row["sharding"]): row for row in lines(table_of(records), "Summary")}
     assert len(rows) == 2 * (4 + 3)
     for sharding, longer in TIMES_AS_LONG.items():
@@ -203,13 +203,13 @@ def test_the_summary_is_the_geometric_mean(records):
     assert float(rows["resident", "2", "independent"]["average (geometric)"]) == pytest.approx(2 * LIMIT)
 
 
-def test_auto_is_compared_with_the_others(records):
+def test_table_compares_auto_with_others(records):
     rows = lines(table_of(records), "Auto against the others")
     assert len(rows) == 2 * 2 * 2
     assert {(row["over axis0"], row["over dispatcher"]) for row in rows} == {("1.25", "4")}
 
 
-def test_reasons_and_bands_of_auto_alone_are_listed(records):
+def test_reasons_cover_auto_only(records):
     rows = lines(table_of(records), "Why not more")
     assert len(rows) == 2 * 2 * 2
     assert {row["sharding"] for row in rows} == {"auto"}
@@ -217,14 +217,14 @@ def test_reasons_and_bands_of_auto_alone_are_listed(records):
     assert float(rows[1]["gain [%]"]) == pytest.approx(69.23)
 
 
-def test_phases_are_of_steps_end_to_end(records):
+def test_phases_cover_end_to_end_steps(records):
     rows = lines(table_of(records), "Phases")
     assert [(row["sharding"], row["devices"]) for row in rows[:2]] == [("none", "1"), ("auto", "2")]
-    shown = [float(rows[1][f"{phase} [ms]"]) for phase in (*scaling.PHASES, "step")]
+    shown = [float(rows[1][f"{phase} [ms]"]) for phase in (*Phase, "step")]
     assert shown == pytest.approx([0.48, 1.92, 1.44, 0.96, 4.8])
 
 
-def test_more_devices_are_predicted_for_strong_scaling_alone(records):
+def test_prediction_covers_strong_scaling_only(records):
     title = "More devices than here (predicted)"
     first, second, *_ = lines(table_of(records), title)
     assert [float(each["serial share [%]"]) for each in (first, second)] == pytest.approx([10, 20])
@@ -239,7 +239,7 @@ def test_more_devices_are_predicted_for_strong_scaling_alone(records):
     assert {row["speedup"] for row in lines(weak, "Why not more")} == {"1", "2"}  # half the rate of 2 and 4 devices
 
 
-def test_what_failed_has_its_status_and_hinders_nothing(records):
+def test_failed_case_shows_status(records):
     none = lacking(records[0], "none 1 resident")
     most = lacking(none, "auto 4 end_to_end", "oom")
     lost = shard_record("relu_64x64") | {"status": "crash", "cases": [], "error": {"message": "it fell", "rank": 1}}
@@ -263,7 +263,7 @@ def test_few_samples_have_no_interval():
     assert row["speedup on 2"] == "1.67"
 
 
-def test_runs_are_one_row_and_what_is_unlike_keeps_apart(records):
+def test_table_merges_runs_and_splits_configs(records):
     again = shard_record(slower=2.0) | {"started_at": "2026-02-01T00:00:00.000+00:00", "run": "b"}
     text = table_of([again, records[0] | {"run": "a"}])
     median = (1 / 0.55 + 1 / 1.1) / 2
@@ -280,27 +280,28 @@ def test_runs_are_one_row_and_what_is_unlike_keeps_apart(records):
     assert table.write(tabulate_records([make_record()])) == {}
 
 
-def test_jobs_with_other_fewest_devices_have_tables_of_their_own(records):
+def test_table_splits_by_base_ranks(records):
     files = table.write(tabulate_records([records[0], shard_record(counts=(2, 4)) | {"run": "b"}]))
     assert list(files) == ["auto_shard_base_ranks-1.md", "auto_shard_base_ranks-2.md"]
 
 
-def test_without_auto_the_first_sharding_is_shown():
+def test_table_falls_back_to_first_sharding():
     record = shard_record()
-    record["cases"] = [each for each in record["cases"] if each["labels"]["sharding"] != "auto"]
+    autos = [position for position, each in enumerate(record["cases"]) if each["labels"]["sharding"] == "auto"]
+    record["cases"] = without(record["cases"], *autos)
     text = table_of([record])
     assert {row["sharding"] for row in lines(text, "Why not more")} == {"axis0"}
     assert "Auto against" not in text
 
 
-def test_the_report_has_tables_and_plots(records, tmp_path):
+def test_report_has_tables_and_plots(records, tmp_path):
     place = write_all(tmp_path, records)
     assert main([str(place)]) == 0
     written = {path.name for path in (place / "analysis").iterdir()}
     assert {"auto_shard.md", *(f"auto_shard_{name}.png" for name in ("scaling", "phases", "shardings"))} <= written
 
 
-def test_plots_tell_what_the_rows_say(records):
+def test_plots_match_table_rows(records):
     figures = dict(draw_all(tabulate_records(records), None))
     panels = figures["auto_shard_scaling.png"].axes
     assert [panel.get_title() for panel in panels] == ["resident", "end_to_end"]
@@ -320,7 +321,7 @@ def test_plots_tell_what_the_rows_say(records):
     assert "4 devices" in compared.get_suptitle()
 
 
-def test_weak_scaling_is_drawn_in_percent():
+def test_weak_scaling_is_plotted_in_percent():
     figures = dict(draw_all(tabulate_records([shard_record(scaling="weak", slower=2.0)]), None))
     drawn = [list(line.get_ydata()) for line in figures["auto_shard_scaling.png"].axes[0].get_lines()]
     assert pytest.approx([100, 50, 50]) in drawn

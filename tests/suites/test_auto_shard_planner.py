@@ -6,10 +6,12 @@ import random
 
 import pytest
 from benchkit.errors import ConfigError
-from benchkit.suites.auto_shard.plan_space import choices
-from benchkit.suites.auto_shard.planner import Planner
-from benchkit.suites.auto_shard.plans import (
+from benchkit.suites.auto_shard.layouts import (
+    BY_COLUMNS,
+    BY_INNER,
+    BY_ROWS,
     COLUMNS,
+    EVERYWHERE,
     LAYOUTS,
     MOVES,
     PARTIAL,
@@ -18,7 +20,10 @@ from benchkit.suites.auto_shard.plans import (
     Costs,
     Link,
 )
-from benchkit.suites.auto_shard.workloads import Workload, parse
+from benchkit.suites.auto_shard.plan_space import choices
+from benchkit.suites.auto_shard.planner import Planner
+from benchkit.suites.auto_shard.plans import Layer
+from benchkit.suites.auto_shard.workloads import Kind, Workload, parse
 
 FREE, DEAR = Link(0, 0), Link(1e-3, 1e-6)
 
@@ -33,7 +38,7 @@ def planner(name, given=None, end_to_end=False, memory=math.inf):
 
 
 @pytest.mark.parametrize("name", ["matmul_4x5x6", "mlp_4x5x6", "mlp_4x5x6x7x8", "relu_4x5"])
-def test_names_say_what_a_workload_is(name):
+def test_parse_reads_workload_sizes(name):
     workload = parse(name)
     sizes = [int(size) for size in name.partition("_")[2].split("x")]
     assert [workload.rows, *workload.widths] == sizes
@@ -43,62 +48,67 @@ def test_names_say_what_a_workload_is(name):
 
 @pytest.mark.parametrize("name", ["matmul_4x5", "matmul_4x5x6x7", "mlp_4x5", "relu_4", "relu_4x5x6", "conv_4x5",
                                   "matmul_0x5x6", "matmul", "matmul_4xx5", "matmul_4x5x6.5"])  # fmt: skip
-def test_what_is_no_workload_is_refused_with_what_is(name):
+def test_parse_refuses_unknown_workload(name):
     with pytest.raises(ConfigError, match=rf"workload={name}.*allowed are matmul_MxKxN"):
         parse(name)
 
 
-def test_a_product_alone_is_shared_out_by_rows_without_a_message():
+def test_matmul_splits_rows_without_messages():
     best = planner("matmul_64x64x64").best()
     assert str(best) == "x rows; w1 whole, by rows; out rows"
     assert best.total_s == best.compute_s == pytest.approx(1e-9 * 2 * 64**3 / 4)
     assert best.communicate_s == 0
 
 
-def test_few_rows_are_shared_out_by_columns():
+def test_layer_text_shows_layout_and_moves():
+    assert str(Layer(BY_ROWS, ROWS, ROWS)) == "rows gathered, by rows"
+    assert str(Layer(BY_INNER, ROWS, REPLICATED)) == "rows, by inner, summed to whole"
+
+
+def test_matmul_with_few_rows_splits_columns():
     assert str(planner("matmul_2x64x64").best()) == "x whole; w1 columns, by columns; out columns"
 
 
-def test_what_neither_rows_nor_columns_share_out_is_along_the_inner_dimension():
+def test_dot_product_splits_inner_dimension():
     best = planner("matmul_1x4096x1", costs(flop_s=1e-3)).best()
-    assert best.layers[0].mode.name == "inner"
+    assert best.first == BY_INNER
     assert best.communicate_s == pytest.approx(DEAR.seconds(4))
 
 
-def test_too_small_to_be_worth_a_message_is_done_by_one():
+def test_small_product_is_not_split():
     best = planner("matmul_1x64x1", costs(flop_s=1e-9)).best()
     assert best.communicate_s == 0
     assert best.busiest_flops == 2 * 64
 
 
-def test_an_mlp_is_chained_without_a_message_between_its_layers():
+def test_mlp_chains_layers_without_messages():
     best = planner("mlp_64x32x48x32").best()
     assert best.communicate_s == 0
-    assert [layer.mode.name for layer in best.layers] == ["rows", "rows"]
+    assert [layer.mode for layer in best.layers] == [BY_ROWS, BY_ROWS]
 
 
-def test_an_mlp_whose_weights_do_not_fit_everywhere_is_megatron():
+def test_limited_memory_gives_megatron_plan():
     """Columns, then rows of the weights, one sum at the end (1909.08053)."""
     largest = 4 * 256 * 1024 // 4 + 64 * 256 * 4
     best = planner("mlp_8x256x1024x256", memory=largest).best()
-    assert [layer.mode.name for layer in best.layers] == ["columns", "inner"]
+    assert [layer.mode for layer in best.layers] == [BY_COLUMNS, BY_INNER]
     assert best.elements <= largest
 
 
-def test_creating_a_weight_in_shards_and_gathering_it_may_be_faster_than_creating_it_whole():
+def test_slow_creation_favors_sharded_weights():
     slow_to_create = costs(create_s=1e-5, link=Link(0, 1e-9))
     best = planner("matmul_64x64x64", slow_to_create, end_to_end=True).best()
     assert str(best) == "x rows; w1 rows gathered, by rows; out rows"
     assert planner("matmul_64x64x64", slow_to_create).best().layers[0].weight_at_rest == REPLICATED
 
 
-def test_uneven_shards_cost_what_the_busiest_device_has():
+def test_compute_cost_follows_busiest_device():
     best = planner("matmul_9x8x8", costs(link=FREE)).best()
     assert best.busiest_flops == min(3 * 8 * 8, 9 * 2 * 8) * 2
     assert best.executed_flops == 2 * 9 * 8 * 8
 
 
-def test_axis_0_is_gts_rule():
+def test_axis0_follows_gt_rule():
     even = planner("mlp_64x32x48").axis0()
     assert str(even) == "x rows; w1 rows gathered, by rows; out rows"
     assert even.communicate_s == pytest.approx(DEAR.seconds(4 * 32 * 48))
@@ -118,10 +128,10 @@ def brute_force(given: Planner):
 
 
 @pytest.mark.parametrize("seed", range(30))
-def test_no_plan_is_better_than_the_best_and_none_fits_where_it_does_not(seed):
+def test_best_plan_matches_brute_force(seed):
     draw = random.Random(seed)
     workload = Workload(
-        draw.choice(["matmul", "mlp"]),
+        draw.choice([Kind.MATMUL, Kind.MLP]),
         draw.randint(1, 99),
         tuple(draw.randint(1, 99) for _ in range(draw.randint(2, 4))),
     )
@@ -142,22 +152,22 @@ def test_no_plan_is_better_than_the_best_and_none_fits_where_it_does_not(seed):
     assert best.total_s <= Planner(workload, given, True).axis0().total_s * (1 + 1e-9) or memory != math.inf
 
 
-def test_alternatives_are_the_best_plan_of_each_way_to_begin():
+def test_alternatives_hold_best_plan_per_start():
     plans = planner("mlp_64x64x64")
     found = plans.alternatives()
-    assert set(found) == {plan.layers[0].mode.name for plan in plans.candidates}
-    for name, seconds in found.items():
-        assert seconds == min(plan.total_s for plan in plans.candidates if plan.layers[0].mode.name == name)
+    assert set(found) == {plan.layers[0].mode for plan in plans.candidates}
+    for mode, seconds in found.items():
+        assert seconds == min(plan.total_s for plan in plans.candidates if plan.layers[0].mode == mode)
     assert min(found.values()) == plans.best().total_s
     assert set(planner("relu_64x8").alternatives()) == {plan.at_start for plan in planner("relu_64x8").candidates}
 
 
 @pytest.mark.parametrize("name", ["matmul_8x4x16", "mlp_8x4x16x4"])
-def test_without_sharding_each_device_does_all_of_it(name):
+def test_everywhere_replicates_all_work(name):
     plans = planner(name)
     plan = plans.everywhere()
     assert (plan.at_start, plan.layout, plan.communicate_s) == (REPLICATED, REPLICATED, 0)
-    assert [(layer.mode.name, layer.weight_at_rest) for layer in plan.layers] == [("everywhere", REPLICATED)] * len(
+    assert [(layer.mode, layer.weight_at_rest) for layer in plan.layers] == [(EVERYWHERE, REPLICATED)] * len(
         plans.workload.weights
     )
     assert plan.compute_s == pytest.approx(1e-9 * plans.workload.flops)
@@ -172,22 +182,45 @@ def test_without_sharding_each_device_does_all_of_it(name):
         ("mlp_8x4x16x2", True, 4 * 16 + 16 * 2),  # the weights of an MLP are there beforehand
     ],
 )
-def test_a_device_holds_what_a_step_does_not_create(name, end_to_end, elements):
+def test_held_elements_exclude_created_operands(name, end_to_end, elements):
     plans = planner(name, end_to_end=end_to_end)
     assert plans.held_elements(plans.everywhere()) == elements
 
 
-def test_a_plan_that_just_fits_the_memory_is_taken():
+def test_plan_may_fill_memory_exactly():
     fastest = planner("mlp_64x64x64").best()
     assert planner("mlp_64x64x64", memory=fastest.elements).best() == fastest
     assert planner("mlp_64x64x64", memory=fastest.elements - 1).best().elements < fastest.elements
+
+
+@pytest.mark.parametrize(
+    ("name", "layouts", "creates_whole"),
+    [
+        ("matmul_64x64x64", (ROWS, ROWS), False),
+        ("matmul_64x64x64", (ROWS, REPLICATED), True),
+        ("matmul_64x64x64", (REPLICATED, COLUMNS), True),
+        ("mlp_64x64x64", (ROWS, REPLICATED), False),  # the weights of an MLP are there beforehand
+        ("mlp_64x64x64", (REPLICATED, COLUMNS), True),
+        ("relu_64x64", (REPLICATED,), True),
+    ],
+)
+def test_step_creates_replicated_operand_whole(name, layouts, creates_whole):
+    at_start, *weights = layouts
+    plans = planner(name, end_to_end=True)
+    plan = plans.start(at_start)
+    for index, at_rest in enumerate(weights):
+        layer = next(layer for layer in choices() if layer.weight_at_rest == at_rest)
+        plan = plans.after(plan, index, layer)
+    assert plan.at_rest == layouts
+    assert plans.creates_whole(plan) == creates_whole
+    assert not planner(name).creates_whole(plan)  # resident operands are there beforehand
 
 
 PRICED = Costs(4, 4, 1e-9, 1e-3, 1e-2, dict.fromkeys(MOVES, DEAR), dict.fromkeys((ROWS, COLUMNS), DEAR))
 """Creating an element takes 1 ms, touching one 10 ms."""
 
 
-def test_what_an_elementwise_workload_takes_is_counted_by_hand():
+def test_elementwise_costs_match_hand_count():
     """8 x 6 elements over four devices: two rows of six on each."""
     plans = planner("relu_8x6", PRICED, end_to_end=True)
     rows, whole = plans.start(ROWS), plans.start(REPLICATED)
@@ -202,12 +235,12 @@ def test_what_an_elementwise_workload_takes_is_counted_by_hand():
     assert planner("relu_8x6", PRICED).start(ROWS).create_s == 0
 
 
-def test_what_a_product_takes_is_counted_by_hand():
+def test_product_costs_match_hand_count():
     """x [8, 6] by rows, w [6, 10] gathered from rows: each device multiplies [2, 6] by [6, 10] and applies relu."""
     plans = planner("mlp_8x6x10", PRICED)
     begun = plans.start(ROWS)
     assert (begun.compute_s, begun.busiest_flops, begun.executed_flops, begun.passing_elements) == (0, 0, 0, 0)
-    by_rows = next(layer for layer in choices() if layer.mode.name == "rows" and layer.weight_at_rest == ROWS)
+    by_rows = next(layer for layer in choices() if layer.mode == BY_ROWS and layer.weight_at_rest == ROWS)
     plan = plans.after(begun, 0, by_rows)
     assert plan.compute_s == pytest.approx(1e-9 * 2 * 2 * 6 * 10 + 1e-2 * 2 * 10)
     assert plan.communicate_s == pytest.approx(DEAR.seconds(4 * 6 * 10))

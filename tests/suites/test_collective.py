@@ -7,8 +7,9 @@ import torch
 from benchkit.api import verification
 from benchkit.errors import ConfigError
 from benchkit.suites.collective.cases import TIMED
+from benchkit.suites.collective.names import COLLECTIVES
 from benchkit.suites.collective.operations import Collective
-from benchkit.suites.collective.sizes import COLLECTIVES, bus_factor, mebibytes, part_sizes
+from benchkit.suites.collective.sizes import bus_factor, mebibytes, part_sizes
 
 from tests.support.cli import Cli
 
@@ -29,17 +30,17 @@ ONE_CASE = ["measure=few", "measure.mode=loop"]
         ("1e3", 1000),
     ],
 )
-def test_sizes_are_mib_or_say_their_unit(given, mib):
+def test_mebibytes_parses_sizes(given, mib):
     assert mebibytes(given) == mib
 
 
 @pytest.mark.parametrize("given", [0, -1, "", "4MB", "B", "nan", "inf", "1 2", True, None])
-def test_what_is_no_size_is_refused(given):
+def test_mebibytes_refuses_invalid_size(given):
     with pytest.raises(ConfigError, match="allowed are MiB > 0, or a size with its unit: 4B"):
         mebibytes(given)
 
 
-def test_bus_factors_are_those_of_nccl_tests():
+def test_bus_factors_match_nccl_tests():
     factors = {name: bus_factor(name, 4) for name in COLLECTIVES}
     assert factors == {
         "all_reduce": 1.5, "all_gather": 0.75, "reduce_scatter": 0.75, "gather": 0.75, "scatter": 0.75,
@@ -48,7 +49,7 @@ def test_bus_factors_are_those_of_nccl_tests():
     assert {bus_factor(name, 1) for name in COLLECTIVES} == {None}
 
 
-def test_parts_share_out_the_payload():
+def test_part_sizes_split_payload():
     assert part_sizes("all_gather", 4, 1000, ragged=False) == [250] * 4
     assert part_sizes("all_gather", 4, 1, ragged=False) == [1] * 4
     assert part_sizes("all_reduce", 4, 1000, ragged=False) == [1000]
@@ -61,7 +62,7 @@ def payload(name, world_size, num_bytes):
 
 
 @pytest.mark.parametrize("world_size", [2, pytest.param(4, marks=pytest.mark.slow)])
-def test_every_collective_is_verified_and_counted(cli: Cli, world_size):
+def test_collectives_have_payload_and_bus_factor(cli: Cli, world_size):
     names = ",".join(COLLECTIVES)
     done = cli("+suite=collective", f"world_size={world_size}", f"collective={names}", "data_size=48KiB", *QUICK)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -76,13 +77,13 @@ def test_every_collective_is_verified_and_counted(cli: Cli, world_size):
 
 
 @pytest.mark.parametrize("data_size", [pytest.param("4B", marks=pytest.mark.slow), "1001B"])
-def test_tiny_and_odd_sizes_of_every_collective(cli: Cli, data_size):
+def test_collectives_support_tiny_and_odd_sizes(cli: Cli, data_size):
     shape = [f"data_size={data_size}", "world_size=3", "dtype=float16"]
     done = cli("+suite=collective", f"collective={','.join(COLLECTIVES)}", *shape, *ONE_CASE)
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def test_asynchronous_calls_tell_when_they_return_and_when_they_are_done(cli: Cli):
+def test_async_calls_report_issue_and_wait(cli: Cli):
     names = ",".join(name for name in COLLECTIVES if name != "send_recv")
     done = cli("+suite=collective", f"collective={names}", "data_size=1", "async_op=true", *ONE_CASE)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -107,7 +108,7 @@ def test_asynchronous_calls_tell_when_they_return_and_when_they_are_done(cli: Cl
         (["dtype=int32", "reduce_op=avg"], "reduce_op=avg: allowed with a floating-point dtype"),
     ],
 )
-def test_what_makes_no_sense_is_refused_in_a_line(check, given, said):
+def test_config_refuses_invalid_setting(check, given, said):
     refusal = check("+suite=collective", *given)
     assert said in refusal
     assert "\n" not in refusal
@@ -136,14 +137,14 @@ def broken(module_cli: Cli) -> dict[tuple[str, str], str]:
 @pytest.mark.parametrize(
     ("fault", "unseen"), [("swapped", WITHOUT_RESULT), ("lost", set()), ("absent", WITHOUT_PART_OF_THE_LAST)]
 )
-def test_a_fault_makes_every_collective_that_it_touches_invalid(broken, fault, unseen):
+def test_fault_invalidates_affected_collectives(broken, fault, unseen):
     """`lost` also finds a barrier at which no rank waits."""
     found = {name: broken[fault, name] for name in COLLECTIVES}
     assert found == {name: "ok" if name in unseen else "invalid" for name in COLLECTIVES}
 
 
 @pytest.mark.parametrize("op", ["sum", "product", "avg", "min", "max"])
-def test_timed_inputs_stay_what_they_are_however_often_they_are_reduced(op):
+def test_repeated_reduction_keeps_magnitude(op):
     collective = Collective("all_reduce", [1000], 0, 3, torch.float32, torch.device("cpu"), op)
     drawn = [
         verification.pattern(seed=1, turn=TIMED, rank=rank, world_size=3, dtype=torch.float32, op=op, length=1000)

@@ -11,7 +11,7 @@ from analysis.suites.collective import table as link_tables
 from analysis.suites.collective.algorithms import ALGORITHMS, messages
 from analysis.suites.collective.fit import Line, fit, left_out, line_through
 
-from tests.support.records import make_record, tabulate_records, write_all
+from tests.support.records import having, make_record, tabulate_records, write_all
 
 SIZES = [4.0**exponent for exponent in range(1, 13)]
 LATENCY_S, GB_PER_S = 100e-6, 1.25
@@ -21,7 +21,7 @@ def times(line, sizes=SIZES):
     return [line.seconds(size) for size in sizes]
 
 
-def test_a_line_is_found_again():
+def test_fit_recovers_line():
     found = fit(SIZES, times(Line(LATENCY_S, 1e-9 / GB_PER_S)))
     [line] = found.lines
     assert line.latency_s == pytest.approx(LATENCY_S)
@@ -31,7 +31,7 @@ def test_a_line_is_found_again():
     assert all(abs(error) < 1e-9 for error in left_out(SIZES, times(line))[1:-1])
 
 
-def test_noise_moves_a_line_but_little_and_makes_no_second():
+def test_noisy_line_is_recovered():
     draw = random.Random(1)
     noisy = [time * (1 + draw.uniform(-0.1, 0.1)) for time in times(Line(LATENCY_S, 1e-9))]
     [line] = fit(SIZES, noisy).lines
@@ -40,7 +40,7 @@ def test_noise_moves_a_line_but_little_and_makes_no_second():
 
 
 @pytest.mark.parametrize("sigma", [0.2, 0.3, 0.5])
-def test_noise_neither_flatters_the_bandwidth_nor_leaves_the_intervals(sigma):
+def test_noisy_fit_is_unbiased_and_covers_truth(sigma):
     draw, made, trials = np.random.default_rng(0), Line(LATENCY_S, 1e-9 / GB_PER_S), 600
     lines = [line_through(SIZES, draw.lognormal(np.log(times(made)), sigma)) for _ in range(trials)]
     assert np.median([line.gb_per_s for line in lines]) == pytest.approx(GB_PER_S, rel=0.02)
@@ -50,7 +50,7 @@ def test_noise_neither_flatters_the_bandwidth_nor_leaves_the_intervals(sigma):
         assert 0.92 <= sum(low <= true <= high for low, high in intervals) / trials <= 0.98
 
 
-def test_a_latency_that_the_times_cannot_tell_from_none_has_an_upper_bound_alone():
+def test_tiny_latency_has_upper_bound_only():
     draw, latency_s, trials = np.random.default_rng(0), 1e-6, 200
     large = [2.0**exponent for exponent in range(20, 28)]
     exact = times(Line(latency_s, 1e-9), large)
@@ -61,21 +61,21 @@ def test_a_latency_that_the_times_cannot_tell_from_none_has_an_upper_bound_alone
     assert sum(high > latency_s for _, high in intervals) > 0.95 * trials
 
 
-def test_two_points_make_a_line_and_no_interval():
+def test_two_points_have_no_interval():
     line = line_through([1e3, 1e6], [1e-4, 1e-3])
     assert line.seconds(1e3) == pytest.approx(1e-4)
     assert line.interval(1, 0) is None
 
 
 @pytest.mark.parametrize("count", [6, 7, 8, 12])
-def test_mere_noise_makes_a_second_line_seldom(count):
+def test_noise_rarely_adds_second_line(count):
     draw = np.random.default_rng(0)
     sizes, line = [4.0**exponent for exponent in range(1, 1 + count)], Line(LATENCY_S, 1e-9)
     trials = [[time * draw.normal(1, 0.05) for time in times(line, sizes)] for _ in range(300)]
     assert sum(len(fit(sizes, each).lines) == 2 for each in trials) <= 15
 
 
-def test_a_change_of_protocol_is_a_second_line():
+def test_protocol_change_adds_second_line():
     eager, rendezvous = Line(20e-6, 2e-9), Line(300e-6, 0.5e-9)
     switch = 4.0**9
     measured = [(eager if size < switch else rendezvous).seconds(size) for size in SIZES]
@@ -85,7 +85,7 @@ def test_a_change_of_protocol_is_a_second_line():
     assert max(map(abs, found.errors(SIZES, measured))) < 1e-6
 
 
-def test_many_sizes_are_fitted_by_some_that_are_evenly_apart(monkeypatch):
+def test_fit_thins_many_sizes_evenly(monkeypatch):
     assert link.spread(SIZES) == list(range(len(SIZES)))
     many = [float(size) for size in range(1, 10_001)]
     kept = link.spread(many)
@@ -104,7 +104,7 @@ def test_many_sizes_are_fitted_by_some_that_are_evenly_apart(monkeypatch):
     assert told == link.spread(fine)[1:-1]
 
 
-def test_a_report_says_where_only_some_sizes_decide(monkeypatch):
+def test_report_notes_thinned_sizes(monkeypatch):
     records = collective_records(counts=(2,))
     [text] = link_tables.write(tabulate_records(records)).values()
     assert link_tables.THINNED not in text
@@ -114,7 +114,7 @@ def test_a_report_says_where_only_some_sizes_decide(monkeypatch):
     assert link_tables.THINNED in text
 
 
-def test_nothing_is_faster_than_nothing():
+def test_fit_has_no_negative_slope_or_latency():
     falling = [1e-3 - 1e-11 * size for size in SIZES]
     assert line_through(SIZES, falling).byte_s == 0
     assert line_through(SIZES, falling).gb_per_s is None
@@ -122,7 +122,7 @@ def test_nothing_is_faster_than_nothing():
     assert line_through(SIZES, convex).latency_s >= 0
 
 
-def test_a_size_that_breaks_the_model_is_far_off_and_the_ends_are_not_extrapolated():
+def test_left_out_flags_outlier_but_not_ends():
     measured = times(Line(LATENCY_S, 1e-9))
     measured[6] *= 2
     apart = left_out(SIZES, measured)
@@ -133,7 +133,7 @@ def test_a_size_that_breaks_the_model_is_far_off_and_the_ends_are_not_extrapolat
 
 
 @pytest.mark.parametrize("collective", [name for name in ALGORITHMS if name != "send_recv"])
-def test_the_algorithm_that_made_the_times_explains_them_and_predicts_more_ranks(collective):
+def test_messages_recover_generating_algorithm(collective):
     message = Line(10e-6, 1e-9)
     for name, cost in ALGORITHMS[collective].items():
         times = {
@@ -147,7 +147,7 @@ def test_the_algorithm_that_made_the_times_explains_them_and_predicts_more_ranks
         assert predicted[name] == pytest.approx(expected)
 
 
-def test_costs_are_those_of_the_literature():
+def test_algorithm_costs_match_literature():
     assert ALGORITHMS["all_reduce"]["ring"](8) == (14, 1.75)
     assert ALGORITHMS["all_reduce"]["recursive doubling"](8) == (3, 3)
     assert ALGORITHMS["all_gather"]["ring"](8) == (7, 0.875)
@@ -167,7 +167,7 @@ def collective_records(name="all_reduce", counts=(2, 4), sizes=SIZES):
     return records
 
 
-def test_a_ping_pong_tells_of_one_message_and_other_reductions_stand_apart(tmp_path):
+def test_table_halves_ping_pong_and_splits_ops(tmp_path):
     records = collective_records()
     for record in collective_records(counts=(2,)):
         record["config"] |= {"collective": "send_recv"}
@@ -186,7 +186,7 @@ def test_a_ping_pong_tells_of_one_message_and_other_reductions_stand_apart(tmp_p
     assert value(cells[0][5]) == pytest.approx(value(ring[5]), rel=1e-3)
 
 
-def test_the_table_has_intervals_and_no_latency_of_none():
+def test_table_shows_intervals_and_bounds():
     draw, sizes = np.random.default_rng(3), [4.0**exponent for exponent in range(8, 14)]
     records = collective_records(counts=(2,), sizes=sizes)
     for record in records:
@@ -217,7 +217,7 @@ def of_first_line(records):
     return [cell.strip() for cell in next(line for line in text.splitlines() if "all_reduce" in line).split("|")][4:7]
 
 
-def test_the_report_has_fits_and_a_plot(tmp_path, capsys):
+def test_report_has_fits_and_plot(tmp_path, capsys):
     records = collective_records()
     far = records[5]["cases"][0]
     far["samples_s"] = [[2 * sample for sample in row] for row in far["samples_s"]]
@@ -231,10 +231,8 @@ def test_the_report_has_fits_and_a_plot(tmp_path, capsys):
     assert (folder / "analysis" / "link.png").stat().st_size > 10_000
 
 
-def test_the_plot_has_times_with_units_and_says_on_what():
-    records = collective_records(counts=(2,))
-    for record in records:
-        record["environment"]["cpu"] = "a processor"
+def test_plot_shows_units_and_hardware():
+    records = [having(record, cpu="a processor") for record in collective_records(counts=(2,))]
     figure = dict(draw_all(tabulate_records(records), None))["link.png"]
     figure.canvas.draw()
     [axis] = figure.axes
@@ -244,7 +242,7 @@ def test_the_plot_has_times_with_units_and_says_on_what():
     assert axis.get_legend() is not None  # one line needs no legend beside the panel
 
 
-def test_predictions_say_that_they_are_and_the_ring_comes_first(tmp_path, capsys):
+def test_predictions_are_marked_and_ranked(tmp_path, capsys):
     folder = write_all(tmp_path / "records", collective_records())
     assert main(["predict", str(folder), "--world-size", "8,1024"]) == 0
     out = capsys.readouterr().out
@@ -261,7 +259,7 @@ def test_predictions_say_that_they_are_and_the_ring_comes_first(tmp_path, capsys
     assert "do not rely" not in "".join(line for line in out.splitlines() if line.startswith("- all_reduce, ring"))
 
 
-def test_algorithms_that_the_times_do_not_tell_apart_have_no_order_and_a_span(tmp_path, capsys):
+def test_ambiguous_algorithms_get_unranked_span(tmp_path, capsys):
     folder = write_all(tmp_path / "records", collective_records(counts=(2,)))
     assert main(["predict", str(folder), "--world-size", "64"]) == 0
     out = capsys.readouterr().out
@@ -276,7 +274,7 @@ def test_algorithms_that_the_times_do_not_tell_apart_have_no_order_and_a_span(tm
     assert high == pytest.approx(1e3 * max(seconds), rel=0.01)
 
 
-def test_several_numbers_of_ranks_leave_open_what_noise_hides():
+def test_noise_keeps_more_algorithms_likely():
     draw = np.random.default_rng(0)
     clear, hidden = (
         {n: [(size, 1e-9 * size * cost * noise()) for size in SIZES] for n, cost in ((2, 1.0), (4, 1.5))}
@@ -288,7 +286,7 @@ def test_several_numbers_of_ranks_leave_open_what_noise_hides():
     assert len([each for each in messages("all_reduce", hidden) if each.likely]) == 4
 
 
-def test_more_ranks_predicted_faster_than_fewer_were_measured_are_named(tmp_path, capsys):
+def test_too_fast_prediction_is_flagged(tmp_path, capsys):
     records = collective_records(counts=(2,)) + collective_records(counts=(4,))
     for record in records[len(SIZES) :]:  # four ranks share two cores
         samples = record["cases"][0]["samples_s"]
@@ -301,7 +299,7 @@ def test_more_ranks_predicted_faster_than_fewer_were_measured_are_named(tmp_path
     assert "on 8 ranks, but 4 ranks took" in told[0]
 
 
-def test_noise_alone_contradicts_no_prediction(tmp_path, capsys):
+def test_noise_flags_no_prediction(tmp_path, capsys):
     records, draw = collective_records(counts=(2, 4)), np.random.default_rng(1)
     for record in records:
         factor, samples = draw.lognormal(0, 0.3), record["cases"][0]["samples_s"]
@@ -311,7 +309,7 @@ def test_noise_alone_contradicts_no_prediction(tmp_path, capsys):
     assert "- all_reduce, ring" not in capsys.readouterr().out
 
 
-def test_a_ping_pong_contradicts_nothing(tmp_path, capsys):
+def test_ping_pong_flags_no_prediction(tmp_path, capsys):
     records = collective_records(counts=(2,))
     for number, record in enumerate(records):
         record["config"] |= {"collective": "send_recv"}
@@ -330,7 +328,7 @@ def test_a_ping_pong_contradicts_nothing(tmp_path, capsys):
         (["here", "--world-size", "8"], 1, "no collective in three sizes or more"),
     ],
 )
-def test_what_cannot_be_predicted_is_said_in_a_line(arguments, code, said, tmp_path, capsys, monkeypatch):
+def test_predict_refuses_invalid_input(arguments, code, said, tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
     write_all(tmp_path / "here", collective_records(sizes=SIZES[:2]))
     assert main(["predict", *arguments]) == code
@@ -339,7 +337,7 @@ def test_what_cannot_be_predicted_is_said_in_a_line(arguments, code, said, tmp_p
     assert err.count("\n") == 1
 
 
-def test_r_squared_is_the_share_of_the_spread_of_logarithms_that_is_explained():
+def test_r_squared_explains_log_variance():
     made = fit(SIZES, times(Line(LATENCY_S, 1e-9)))
     assert made.r_squared(SIZES, times(Line(LATENCY_S, 1e-9))) == pytest.approx(1.0)
     measured = [time * (1.3 if number % 2 else 0.8) for number, time in enumerate(times(Line(LATENCY_S, 1e-9)))]
@@ -349,11 +347,11 @@ def test_r_squared_is_the_share_of_the_spread_of_logarithms_that_is_explained():
     assert made.r_squared(SIZES[:3], [1e-3] * 3) is None
 
 
-def test_a_collective_without_a_model_has_no_messages():
+def test_unmodeled_collective_has_no_messages():
     assert messages("barrier", {2: [(1024, 1e-3)]}) == []
 
 
-def test_a_line_that_would_begin_below_zero_begins_at_zero_and_one_that_would_fall_is_level():
+def test_line_clamps_latency_and_slope_at_zero():
     """With one of both at 0 the other is a geometric mean."""
     sizes, convex = [1.0, 2.0, 4.0], [1.0, 4.0, 16.0]
     line = line_through(sizes, convex, low_bytes=7.0)
@@ -365,7 +363,7 @@ def test_a_line_that_would_begin_below_zero_begins_at_zero_and_one_that_would_fa
     assert level.interval(1, 0)[0] < 2.0 < level.interval(1, 0)[1]
 
 
-def test_a_link_is_told_of_by_calls_back_to_back_alone():
+def test_link_uses_back_to_back_cases_only():
     records = []
     for size in (1.0, 4.0, 16.0, 64.0):
         record = make_record(size, 2, 1e-3 * size, suite="collective")
@@ -381,7 +379,7 @@ def test_a_link_is_told_of_by_calls_back_to_back_alone():
     assert series.times_s == pytest.approx([1e-3, 4e-3, 16e-3, 64e-3])
 
 
-def test_sizes_in_two_tight_clusters_get_one_line():
+def test_two_size_clusters_get_one_line():
     sizes = [1.0, *(1e9 + index for index in range(100))]
     found = fit(sizes, [1e-5 + 1e-9 * size for size in sizes])
     assert len(found.lines) == 1

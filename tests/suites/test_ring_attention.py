@@ -12,13 +12,13 @@ from benchkit.suites.ring_attention import cases, ring, splits, torch_reference
 from benchkit.suites.ring_attention import planner as rebalance
 from benchkit.suites.ring_attention.attention import Exact, Layer, attend, merge
 from benchkit.suites.ring_attention.cases import RingCase, RingJob
-from benchkit.suites.ring_attention.config import STRATEGIES, read_table
+from benchkit.suites.ring_attention.config import read_table
+from benchkit.suites.ring_attention.names import STRATEGIES
 from benchkit.suites.ring_attention.planner import Online, Planner, fit_cost
 from benchkit.suites.ring_attention.ring import Block, Ring, blocks
 from benchkit.suites.ring_attention.splits import CostModel, Split
 
 from tests.support.cli import ROOT, Cli
-from tests.support.records import dangling
 
 CPU = torch.device("cpu")
 
@@ -31,7 +31,7 @@ def tokens(seq_len, dtype=torch.float32):
     return torch.randn(seq_len, 16, generator=torch.Generator().manual_seed(1)).to(dtype)
 
 
-def test_blocks_are_what_is_seen_and_no_more():
+def test_blocks_exclude_hidden_pairs():
     zigzag = ((0, 10), (90, 100))
     assert blocks(((20, 30),), ((0, 20),), True) == [Block((0, 10), (0, 20), False)]
     assert blocks(((0, 20),), ((20, 30),), True) == []
@@ -43,7 +43,7 @@ def test_blocks_are_what_is_seen_and_no_more():
 
 
 @pytest.mark.parametrize("causal", [True, False])
-def test_blocks_hold_every_pair_that_is_seen_exactly_once(causal):
+def test_blocks_cover_visible_pairs_once(causal):
     split = splits.zigzag(37, [1.0, 0.4, 0.8])
     seen = torch.zeros(37, 37, dtype=torch.int)
     for mine in split.pieces:
@@ -58,7 +58,7 @@ def test_blocks_hold_every_pair_that_is_seen_exactly_once(causal):
     assert torch.equal(seen, expected.tril() if causal else expected)
 
 
-def test_partial_attentions_merge_to_the_whole_in_any_order():
+def test_partial_attentions_merge_in_any_order():
     query, key, value = (torch.randn(1, 2, length, 8, dtype=torch.float64) for length in (5, 12, 12))
     whole = attend(query, key, value, False)
     parts = [attend(query, key[:, :, a:b], value[:, :, a:b], False) for a, b in ((7, 12), (0, 3), (3, 7))]
@@ -69,7 +69,7 @@ def test_partial_attentions_merge_to_the_whole_in_any_order():
 
 
 @pytest.mark.parametrize("causal", [True, False])
-def test_the_definition_agrees_with_torch(causal):
+def test_exact_attention_matches_torch(causal):
     made, x = layer(20, torch.float64), tokens(20, torch.float64)
     query, key_value = made.project(x, torch.arange(20))
     heads = [part.transpose(0, 1).unsqueeze(0) for part in (query, key_value[:, 0], key_value[:, 1])]
@@ -92,14 +92,14 @@ def test_rotations_depend_on_distance_only():
 
 @pytest.mark.parametrize(("dtype", "limit"), [(torch.float64, 1e-12), (torch.float32, 1e-5), (torch.bfloat16, 0.1)])
 @pytest.mark.parametrize("causal", [True, False])
-def test_a_ring_of_one_is_the_layer(dtype, limit, causal):
+def test_single_rank_ring_matches_exact(dtype, limit, causal):
     made, x = layer(70, dtype), tokens(70, dtype)
     output = Ring(made, x, splits.even(70, [1.0]), 0, causal).step()
     expected = Exact(made, x, causal).rows(torch.arange(70), torch.ones(70))
     assert (output - expected).abs().max() < limit * expected.abs().max()
 
 
-def test_keys_go_no_further_than_somebody_needs_them():
+def test_keys_travel_no_further_than_needed():
     made, x = layer(40), tokens(40)
     contiguous = Ring(made, x, splits.even(40, [1.0] * 4), 1, True)
     assert contiguous.reach == [3, 2, 1, 0]  # the last rank's keys are seen by nobody before it
@@ -121,7 +121,7 @@ def shared(causal=True, dtype=torch.float32, table=None, slowdown=(1.0,)):
     return RingJob(0, made, x, causal, planner, Exact(made, x, causal))
 
 
-def test_torchs_shards_are_of_one_size_whatever_the_alignment(monkeypatch):
+def test_torch_shards_ignore_alignment(monkeypatch):
     monkeypatch.setattr(cases, "TorchRing", lambda layer, x, split, rank, causal: split)
     for causal in (True, False):
         made = shared(causal, slowdown=(1.0, 3.0))
@@ -129,7 +129,7 @@ def test_torchs_shards_are_of_one_size_whatever_the_alignment(monkeypatch):
         assert RingCase(uneven_by_align, "torch")._split.tokens == [500, 500]
 
 
-def test_a_wrong_output_is_seen(monkeypatch):
+def test_verify_rejects_wrong_output(monkeypatch):
     running = RingCase(shared(), "even")
     running.verify()
     monkeypatch.setattr(ring, "attend", lambda query, key, value, causal: attend(query, key, value, False))
@@ -138,7 +138,7 @@ def test_a_wrong_output_is_seen(monkeypatch):
 
 
 @pytest.mark.parametrize("dtype", sorted(set(cases.TOLERANCES) - {torch.float16}, key=str))
-def test_one_wrong_key_is_seen_in_every_dtype_that_a_cpu_has(dtype, monkeypatch):
+def test_verify_rejects_single_wrong_key(dtype, monkeypatch):
     running = RingCase(shared(dtype=dtype), "even")
     running.verify()
 
@@ -152,7 +152,7 @@ def test_one_wrong_key_is_seen_in_every_dtype_that_a_cpu_has(dtype, monkeypatch)
         running.verify()
 
 
-def test_what_cannot_run_says_why():
+def test_obstacle_explains_unusable_strategy():
     assert "lut=FILE" in shared().obstacle("lut")
     assert shared(table={100.0: 1.0}).obstacle("lut") == ""
     assert shared(causal=False).obstacle("zigzag")
@@ -161,7 +161,7 @@ def test_what_cannot_run_says_why():
 
 
 @pytest.mark.parametrize("changed", ["_templated_ring_attention", "_cp_options"])
-def test_torchs_own_is_skipped_where_a_torch_calls_it_otherwise(changed, monkeypatch):
+def test_changed_torch_api_skips_torch_ring(changed, monkeypatch):
     from torch.distributed.tensor.experimental._context_parallel import _attention
 
     assert torch_reference.missing(64, 2, torch.float32) == ""
@@ -184,7 +184,7 @@ def test_every_strategy_has_its_split():
     assert planner.at_full_speed().split("zigzag").tokens == [512, 512]
 
 
-def test_probes_tell_the_costs_and_the_speeds_as_far_as_they_can(monkeypatch):
+def test_probes_yield_costs_and_speeds(monkeypatch):
     monkeypatch.setattr(rebalance, "dist", SimpleNamespace(get_rank=lambda: 0, get_world_size=lambda: 3))
 
     def seconds_of(*calls, **turns):
@@ -199,7 +199,7 @@ def test_probes_tell_the_costs_and_the_speeds_as_far_as_they_can(monkeypatch):
 
 
 @pytest.mark.parametrize("speeds", [[1.0, 1.0], [1.0, 0.1], [0.5, 1.0, 0.25], [1.0, 1e-4]])
-def test_an_online_split_finds_the_balance_and_stays_there(speeds):
+def test_online_split_converges_to_balance(speeds):
     cost = CostModel(pair_s=1e-9, token_s=1e-7)
     planner = Planner(4096, 32, [100.0] * len(speeds), {}, cost, [1.0] * len(speeds))
     online = Online(planner, CPU)
@@ -209,7 +209,7 @@ def test_an_online_split_finds_the_balance_and_stays_there(speeds):
     assert online.current.strategy == "online"
 
 
-def test_an_online_split_does_not_follow_noise():
+def test_online_split_ignores_noise():
     cost = CostModel(pair_s=1e-9)
     online = Online(Planner(4096, 32, (100.0, 100.0), {}, cost, [1.0, 1.0]), CPU)
     online.follow(splits.predict(online.current, [1.0, 1.0], cost))
@@ -229,7 +229,7 @@ mps_pct,size,dtype,bg_streams,avg_ms,tflops
 """
 
 
-def test_a_table_gives_the_nearest_size_of_the_dtype(tmp_path):
+def test_read_table_picks_nearest_size(tmp_path):
     path = tmp_path / "lut.csv"
     path.write_text(MATMULS)
     assert read_table(str(path), 3000, "float32").performance == {100.0: 10.0, 50.0: 4.0}
@@ -239,7 +239,7 @@ def test_a_table_gives_the_nearest_size_of_the_dtype(tmp_path):
     assert read_table(str(path), 3000, "float32").performance == {100.0: 0.5, 50.0: 0.2}
 
 
-def test_a_table_of_another_dtype_is_refused(tmp_path):
+def test_read_table_refuses_other_dtype(tmp_path):
     path = tmp_path / "lut.csv"
     path.write_text(MATMULS)
     with pytest.raises(ConfigError, match=r"^lut=.*lut.csv: dtype=float16: allowed are float32, bfloat16 \("):
@@ -264,7 +264,7 @@ def test_a_table_of_another_dtype_is_refused(tmp_path):
         ("", 1000, 2, ["sizes 1024 to 4096 do not reach 1000 tokens; 1024 is taken"]),
     ],
 )
-def test_a_table_says_where_it_does_not_fit(tmp_path, comment, seq_len, threads, doubts):
+def test_table_doubts_name_mismatch(tmp_path, comment, seq_len, threads, doubts):
     path = tmp_path / "lut.csv"
     path.write_text(comment + MATMULS)
     assert read_table(str(path), seq_len, "float32").doubts([100, 50], threads) == doubts
@@ -274,7 +274,7 @@ def test_a_table_says_where_it_does_not_fit(tmp_path, comment, seq_len, threads,
     assert table.doubts([100, 25]) == ["shares 33.333 to 100 % do not reach 25 %; that of the nearest is taken"]
 
 
-def test_sweep_rebalance_lut_measures_what_sweep_rebalance_looks_up():
+def test_lut_sweep_covers_rebalance_sweep():
     conf = ROOT / "conf" / "sweep"
     table, sweep = (yaml.safe_load((conf / f"{name}.yaml").read_text()) for name in ("rebalance_lut", "rebalance"))
     assert (table["dtype"], table["threads_per_rank"]) == (sweep["dtype"], 1)
@@ -294,7 +294,7 @@ def test_sweep_rebalance_lut_measures_what_sweep_rebalance_looks_up():
         ("tflops", MATMULS + "20,4096,float32,0,2,{}\n"),
     ],
 )
-def test_a_share_or_a_value_that_cannot_be_is_one_line(tmp_path, column, text, value):
+def test_read_table_refuses_invalid_number(tmp_path, column, text, value):
     path = tmp_path / "lut.csv"
     path.write_text(text.format(value))
     with pytest.raises(ConfigError, match=rf"^lut=.*lut.csv: {column}={value}: allowed are finite numbers > 0$"):
@@ -302,7 +302,7 @@ def test_a_share_or_a_value_that_cannot_be_is_one_line(tmp_path, column, text, v
 
 
 @pytest.mark.parametrize("text", [None, "", "a,b\n1,2\n", "mps_pct,size\n100,1\n"])
-def test_what_is_no_table_is_one_line(tmp_path, text):
+def test_read_table_refuses_non_table(tmp_path, text):
     path = tmp_path / "lut.csv"
     if text is not None:
         path.write_text(text)
@@ -310,7 +310,7 @@ def test_what_is_no_table_is_one_line(tmp_path, text):
         read_table(str(path), 1, "float32")
 
 
-def test_every_strategy_is_right_on_even_and_ragged_lengths(cli: Cli):
+def test_strategies_pass_on_any_length(cli: Cli):
     table = cli.folder / "lut.csv"
     table.write_text(MATMULS)
     done = cli(
@@ -320,7 +320,6 @@ def test_every_strategy_is_right_on_even_and_ragged_lengths(cli: Cli):
     assert done.returncode == 0, done.stdout + done.stderr
     records = cli.records()
     assert len(records) == 4
-    assert not dangling(records)
     for record in records:
         length = record["config"]["seq_len"]
         assert record["warnings"] == [f"strategy lut: sizes 4096 to 4096 do not reach {length} tokens; 4096 is taken"]
@@ -332,12 +331,14 @@ def test_every_strategy_is_right_on_even_and_ragged_lengths(cli: Cli):
         assert statuses == {name: "skipped" if name in unable else "ok" for name in STRATEGIES}
         for case in record["cases"]:
             if case["status"] == "ok":
+                is_even = case["labels"]["strategy"] == "even"
+                assert case["baseline"] == (None if is_even else STRATEGIES.index("even"))
                 assert sum(case["details"]["tokens"]) == record["config"]["seq_len"]
                 assert len(case["regions_s"]["compute_block"]) == record["world_size"]
                 assert ("comm_wait" in case["regions_s"]) == (case["labels"]["strategy"] != "torch")
 
 
-def test_keys_that_never_arrive_make_a_split_invalid(cli: Cli):
+def test_lost_keys_invalidate_split(cli: Cli):
     cli.environment["BENCHKIT_SUITES"] = "tests.support.broken"
     given = ["+suite=ring_attention", "strategies=[even,uneven,zigzag]", "seq_len=256", "fault=lost"]
     done = cli(*given, "measure=few", "num_heads=2", "head_dim=8")
@@ -360,7 +361,7 @@ def test_keys_that_never_arrive_make_a_split_invalid(cli: Cli):
         (["lut=nowhere.csv"], "lut=nowhere.csv: not a table"),
     ],
 )
-def test_nonsense_is_one_line(check, given, said):
+def test_config_refuses_invalid_setting(check, given, said):
     refusal = check("+suite=ring_attention", *given)
     assert said in refusal
     assert "\n" not in refusal

@@ -16,11 +16,18 @@ from analysis.suites.ring_attention import table as rebalance
 from benchkit.statistics.intervals import FEWEST_ROUNDS
 from benchkit.statistics.paired import paired_speedup
 
-from tests.support.records import make_record, tabulate_records, write_all
+from tests.support.records import (
+    as_case,
+    as_record,
+    having,
+    make_record,
+    tabulate_records,
+    write_all,
+)
 
 
 def case(base, strategy, seconds, **changes):
-    """A case of a record like the given one's, with both ranks as slow."""
+    """A case of a record like the given one's, with both ranks as slow, compared with the first, which is even."""
     scale = seconds / 1e-3
     samples = [[sample * scale for sample in row] for row in base["samples_s"]]
     regions = {"compute_block": samples, "comm_wait": [[0.25 * sample for sample in row] for row in samples]}
@@ -30,7 +37,7 @@ def case(base, strategy, seconds, **changes):
     }  # fmt: skip
     return base | {
         "labels": {"strategy": strategy}, "samples_s": samples, "regions_s": regions, "details": details,
-        "name": strategy, "against": "" if strategy == "even" else "even", "payload_bytes": None, "bus_factor": None,
+        "baseline": None if strategy == "even" else 0, "payload_bytes": None, "bus_factor": None,
     } | changes  # fmt: skip
 
 
@@ -55,16 +62,16 @@ def cells():
     return [ring_record(seq_len, slowdown) for seq_len in (2048, 4096) for slowdown in (1.0, 2.0, 10.0)]
 
 
-def test_a_paired_speedup_is_blind_to_what_slows_both_down():
+def test_paired_speedup_ignores_shared_drift():
     drift = np.random.default_rng(0).uniform(1, 3, 2 * FEWEST_ROUNDS)
-    even = {"samples_s": [(2 * drift).tolist()] * 2, "blocks": [2] * FEWEST_ROUNDS}
-    ours = {"samples_s": [drift.tolist()] * 2, "blocks": [2] * FEWEST_ROUNDS}
+    even = as_case(samples_s=[(2 * drift).tolist()] * 2, blocks=[2] * FEWEST_ROUNDS)
+    ours = as_case(samples_s=[drift.tolist()] * 2, blocks=[2] * FEWEST_ROUNDS)
     assert paired_speedup(even, ours) == (2.0, 2.0, 2.0)
-    few = {"samples_s": [drift[:4].tolist()] * 2, "blocks": [2, 2]}
+    few = as_case(samples_s=[drift[:4].tolist()] * 2, blocks=[2, 2])
     assert paired_speedup(even, few) == (2.0, None, None)
 
 
-def test_rows_are_compared_with_the_baseline_of_their_job(cells):
+def test_rows_compare_with_job_baseline(cells):
     table = tabulate_records(cells).set_index(["seq_len", "slowdown", "strategy"]).sort_index()
     assert table.loc[(4096, 10.0, "balanced"), "paired_speedup"] == pytest.approx(20)
     assert table.loc[(4096, 10.0, "balanced"), "efficiency"] == pytest.approx(1)
@@ -74,7 +81,7 @@ def test_rows_are_compared_with_the_baseline_of_their_job(cells):
     assert table.loc[(2048, 2.0, "uneven"), "tokens"] == "[3000, 1096]"
 
 
-def test_what_a_suite_told_does_not_say_what_was_measured(cells):
+def test_details_are_not_identity_columns(cells):
     from analysis.table import identity_columns
 
     columns = identity_columns(tabulate_records(cells))
@@ -82,25 +89,25 @@ def test_what_a_suite_told_does_not_say_what_was_measured(cells):
     assert not {"tokens", "speed", "strategies", "busy_predicted_s"} & set(columns)
 
 
-def test_each_rank_has_its_busy_and_its_waiting_time():
-    rows = per_rank.rank_rows(ring_record())
+def test_rank_rows_have_busy_and_wait_time():
+    rows = per_rank.rank_rows(as_record(ring_record()))
     assert len(rows) == 8
     last = rows[-3]
     assert (last["strategy"], last["rank"], last["tokens"], last["speed"]) == ("balanced", 1, 1096, 0.5)
     assert last["wait_s"] == pytest.approx(0.5e-3)
     assert last["busy_s"] == pytest.approx(1.5e-3)
     assert last["compute_block_s"] == pytest.approx(2e-3)
-    assert per_rank.rank_rows(make_record(world_size=1)) == []
+    assert per_rank.rank_rows(as_record(make_record(world_size=1))) == []
     shown = per_rank.for_print(rows)
     assert "busy [ms]" in shown
     assert "seq_len" not in shown  # the same throughout
 
 
 @pytest.mark.parametrize("regions", [{}, {"compute_block": [[1e-3] * 400] * 2, "comm_wait": [[0.0] * 400] * 2}])
-def test_where_no_waiting_is_marked_nobody_knows_who_was_busy(regions):
+def test_busy_time_needs_marked_waiting(regions):
     record = ring_record()
     record["cases"][1]["regions_s"] = regions
-    rows = {(row["strategy"], row["rank"]): row for row in per_rank.rank_rows(record)}
+    rows = {(row["strategy"], row["rank"]): row for row in per_rank.rank_rows(as_record(record))}
     for rank in (0, 1):
         unknown = rows["uneven", rank]
         assert unknown["busy_s"] is None
@@ -110,7 +117,7 @@ def test_where_no_waiting_is_marked_nobody_knows_who_was_busy(regions):
     assert "busy [ms]" in per_rank.for_print(list(rows.values()))
 
 
-def test_the_harshest_slowdown_has_its_table_and_all_cells_their_means(cells):
+def test_table_shows_harshest_slowdown_and_means(cells):
     text = rebalance.write(tabulate_records(cells))["ring_attention_rebalanced.md"]
     assert "slowed 10 times" in text
     assert "| balanced" in text
@@ -122,7 +129,7 @@ def test_the_harshest_slowdown_has_its_table_and_all_cells_their_means(cells):
     assert rebalance.write(tabulate_records([make_record()])) == {}
 
 
-def test_what_predicts_nothing_is_not_said_to_have_missed(cells):
+def test_summary_omits_missing_prediction(cells):
     for record in cells:
         moving = case(record["cases"][0], "online", 2e-3)
         record["cases"] = [*record["cases"], moving | {"details": moving["details"] | {"predicted_s": None}}]
@@ -131,14 +138,14 @@ def test_what_predicts_nothing_is_not_said_to_have_missed(cells):
     assert said == {"- balanced": True, "- online": False}
 
 
-def test_what_ran_unslowed_is_never_the_fastest():
+def test_unslowed_case_is_never_fastest():
     record = ring_record(4096, 2.0, reference=1e-3)
     record["cases"][-1] |= {"unslowed": True}
     [told] = [line for line in describe(tabulate_records([record])).splitlines() if "fastest" in line]
     assert told.startswith("- ring_attention: the fastest of 3 is strategy=balanced with 2 ms, 3 times as fast as")
 
 
-def test_what_has_no_interval_is_not_told_from_the_fastest():
+def test_case_without_interval_ties_winner():
     record = ring_record(2048, 2.0)
     record["cases"] = record["cases"][:3]
     short = record["cases"][1]
@@ -149,7 +156,7 @@ def test_what_has_no_interval_is_not_told_from_the_fastest():
     assert cell == "balanced\n4.00×\n≈ uneven"
 
 
-def test_small_speedups_can_be_read_from_the_axis():
+def test_speedup_axis_resolves_small_values():
     figure = dict(draw_all(tabulate_records([ring_record(2048, 1.0, balanced=3e-3)]), None))
     [axis] = figure["ring_attention_speedup_over_even.png"].axes
     low, high = axis.get_ylim()
@@ -157,13 +164,13 @@ def test_small_speedups_can_be_read_from_the_axis():
     assert len(figure["ring_attention_winner.png"].axes) == 1  # one cell needs no colour bar
 
 
-def test_a_slower_strategy_is_counted(cells):
+def test_slower_strategy_is_counted(cells):
     cells[0] = ring_record(2048, 1.0, balanced=5e-3)
     text = rebalance.write(tabulate_records(cells))["ring_attention_rebalanced.md"]
     assert "slower than even beyond its interval in 1 of 6; within 10% of the ideal in 5 of 6" in text
 
 
-def test_every_plot_is_drawn_and_one_cell_is_enough(cells):
+def test_one_cell_gets_every_plot(cells):
     names = {f"ring_attention_{name}.png" for name in ("speedup_over_even", "efficiency", "tokens", "winner")}
     names.add("ring_attention_latency_scaling.png")
     for records in (cells, cells[:1]):
@@ -182,7 +189,7 @@ def listed_record(*factors, **seconds):
     return record | {"world_size": len(factors), "point_id": str(factors)}
 
 
-def test_a_slowdown_of_each_rank_has_its_table_and_its_plots():
+def test_per_rank_slowdown_has_table_and_plots():
     table = tabulate_records([listed_record(1, 2, 4), listed_record(1.0, 1.0, 10.0), listed_record(4, 2, 1)])
     [text] = rebalance.write(table).values()
     assert text.startswith("# Ring attention, ranks slowed 4, 2, 1 times\n")
@@ -197,7 +204,7 @@ def test_a_slowdown_of_each_rank_has_its_table_and_its_plots():
     assert [axis.get_title() for axis in panels] == [f"slowdown {label}" for label in ("10", "1, 2, 4", "4, 2, 1")]
 
 
-def test_a_list_that_slows_the_last_rank_alone_is_that_slowdown():
+def test_list_slowing_last_rank_equals_scalar():
     earlier, later = ring_record(slowdown=2.0), listed_record(1, 2)
     later["started_at"] = "2026-01-02T00:00:00.000+00:00"
     [text] = rebalance.write(tabulate_records([earlier, later])).values()
@@ -206,7 +213,7 @@ def test_a_list_that_slows_the_last_rank_alone_is_that_slowdown():
     assert "(geometric means of 1)" in text
 
 
-def test_the_winner_is_the_fastest_of_those_that_answer_to_unequal_speeds(cells):
+def test_winner_excludes_reference(cells):
     cells[0] = ring_record(2048, 1.0, reference=1e-4)
     figure = dict(draw_all(tabulate_records(cells), None))["ring_attention_winner.png"]
     texts = [text.get_text() for text in figure.axes[0].texts]
@@ -223,17 +230,17 @@ def lut_records():
         record["world_size"] = 1
         record["config"].pop("data_size")
         record["config"]["hardware"]["slowdown"] = slowdown
-        record["environment"]["cpu"] = "a processor"
         cases = [
-            case(base, "", 1e-3 * slowdown * size / 64, labels={"size": size}, useful_flops=2.0 * size**3)
+            case(base, "even", 1e-3 * slowdown * size / 64, labels={"size": size}, useful_flops=2.0 * size**3)
             for size in (64, 128)
         ]
+        record = having(record, cpu="a processor")
         record |= {"suite": "matmul_lut", "cases": cases, "point_id": f"{slowdown}", "warnings": []}
         records.append(record | {"slowdown": {"mechanism": "cgroup", "asked": [slowdown], "measured": [slowdown]}})
     return records
 
 
-def test_the_look_up_table_has_its_columns_and_where_it_is_from():
+def test_lut_has_columns_and_provenance():
     [(name, text)] = tables_of(tabulate_records(lut_records()))
     assert name == "matmul_lut.csv"
     comments = [line for line in text.splitlines() if line.startswith("#")]
@@ -251,7 +258,7 @@ def test_the_look_up_table_has_its_columns_and_where_it_is_from():
     assert {"matmul_lut_time.png", "matmul_lut_share.png"} <= set(dict(draw_all(tabulate_records(lut_records()), None)))
 
 
-def test_sizes_are_whole_numbers_in_labels_even_beside_rows_without_one():
+def test_size_labels_are_integers():
     figures = dict(draw_all(tabulate_records([*lut_records(), make_record(status="crash")]), None))
     share = figures["matmul_lut_share.png"].axes[0].get_legend_handles_labels()[1]
     assert share == ["ideal", "n = 64", "n = 128"]
@@ -259,13 +266,13 @@ def test_sizes_are_whole_numbers_in_labels_even_beside_rows_without_one():
     assert figures["matmul_lut_time.png"].get_supxlabel().endswith("\non a processor")
 
 
-def test_lengths_are_whole_numbers_in_the_map_even_beside_rows_without_one(cells):
+def test_length_labels_are_integers(cells):
     figures = dict(draw_all(tabulate_records([*cells, make_record()]), None))
     axis = figures["ring_attention_winner.png"].axes[0]
     assert [text.get_text() for text in axis.get_yticklabels()] == ["2048", "4096"]
 
 
-def test_what_is_unlike_is_never_in_one_table_or_plot(cells):
+def test_tables_and_plots_split_by_setting(cells):
     others = [ring_record(seq_len, slowdown, balanced=9e-3) for seq_len in (2048, 4096) for slowdown in (1.0, 2.0)]
     for record in others:
         record["config"]["causal"] = False
@@ -281,7 +288,7 @@ def test_what_is_unlike_is_never_in_one_table_or_plot(cells):
     )
 
 
-def test_a_look_up_table_is_of_single_ranks_whose_share_is_one_number():
+def test_lut_skips_multi_rank_and_list_slowdown():
     records = lut_records()
     records[1]["world_size"] = 2
     records[2]["config"]["hardware"]["slowdown"] = [10]
@@ -289,7 +296,7 @@ def test_a_look_up_table_is_of_single_ranks_whose_share_is_one_number():
     assert [line.split(",")[0] for line in text.splitlines() if line[0].isdigit()] == ["100", "10"] * 2
 
 
-def test_too_few_samples_for_an_interval_are_no_obstacle(cells):
+def test_table_counts_cases_without_interval(cells):
     for record in cells[:2]:
         for each in record["cases"]:
             each |= {name: [row[:3] for row in each[name]] for name in ("samples_s", "start_offsets_s")}
@@ -298,7 +305,7 @@ def test_too_few_samples_for_an_interval_are_no_obstacle(cells):
     assert "slower than even beyond its interval in 0 of 4, 2 without an interval; within" in text
 
 
-def test_what_unlike_mechanisms_slow_is_kept_apart_beside_what_nobody_slows():
+def test_table_splits_by_slowdown_mechanism():
     free, quota = ring_record(2048, 1.0, mechanism=None), ring_record(2048, 2.0)
     duty = ring_record(2048, 2.0, mechanism="duty_cycle", balanced=9e-3)
     texts = rebalance.write(tabulate_records([free, quota]))
@@ -313,9 +320,9 @@ def test_what_unlike_mechanisms_slow_is_kept_apart_beside_what_nobody_slows():
     assert "ring_attention_winner_slowed_by-cgroup.png" in dict(draw_all(table, None))
 
 
-def test_a_look_up_table_is_of_one_mechanism_and_says_what_its_own_rows_are_from():
+def test_lut_splits_by_mechanism():
     records = lut_records()
-    records[0]["slowdown"] = None
+    records[0]["slowdown"] = {"asked": [1.0]}
     records[1]["slowdown"] = records[1]["slowdown"] | {"mechanism": "duty_cycle"}
     texts = dict(tables_of(tabulate_records(records)))
     shares = {
@@ -329,7 +336,7 @@ def test_a_look_up_table_is_of_one_mechanism_and_says_what_its_own_rows_are_from
     assert {"matmul_lut_share_slowed_by-cgroup.png", "matmul_lut_time_slowed_by-duty_cycle.png"} <= set(figures)
 
 
-def test_a_look_up_table_is_of_all_runs_and_tells_of_each():
+def test_lut_takes_median_over_runs():
     old = lut_records()
     for record in old:
         record |= {"started_at": "2025-01-01T00:00:00.000+00:00", "warnings": ["rank 0 was not slowed enough"]}
@@ -346,7 +353,7 @@ def test_a_look_up_table_is_of_all_runs_and_tells_of_each():
     assert after == pytest.approx([2 * each for each in before])
 
 
-def test_the_report_has_all_of_it(cells, tmp_path, capsys):
+def test_report_writes_all_files(cells, tmp_path, capsys):
     place = write_all(tmp_path, [*cells, *lut_records()])
     assert main([str(place)]) == 0
     found = {path.name for path in (place / "analysis").iterdir()}

@@ -29,7 +29,7 @@ def slowest(split: Split, speeds, cost=SKIPS) -> float:
 @pytest.mark.parametrize(
     ("cost", "share", "gain"), [(SKIPS, math.sqrt(0.5), 1.5), (FULL, (math.sqrt(5) - 1) / 2, 1.309)]
 )
-def test_of_two_equal_ranks_the_first_takes_more(cost, share, gain):
+def test_first_of_two_equal_ranks_takes_more(cost, share, gain):
     """x^2 = 1/2 where future tiles are skipped, x^2 + x = 1 (the golden ratio) where they are not."""
     split = balanced(N, [1, 1], cost)
     assert split.tokens[0] / N == pytest.approx(share, abs=1e-4)
@@ -37,7 +37,7 @@ def test_of_two_equal_ranks_the_first_takes_more(cost, share, gain):
 
 
 @pytest.mark.parametrize("slowdown", [1, 1.25, 2, 4, 10])
-def test_a_slow_last_rank_follows_the_closed_form(slowdown):
+def test_slow_last_rank_follows_closed_form(slowdown):
     """x^2 / 2 = s (1 - x^2) / 2."""
     split = balanced(N, [1, 1 / slowdown], SKIPS)
     assert split.tokens[0] / N == pytest.approx(math.sqrt(slowdown / (1 + slowdown)), abs=1e-4)
@@ -46,7 +46,7 @@ def test_a_slow_last_rank_follows_the_closed_form(slowdown):
 
 @pytest.mark.parametrize("seed", range(30))
 @pytest.mark.parametrize("cost", [SKIPS, FULL, CostModel(1.0, 40.0), CostModel(1.0, 5.0, causal=False)])
-def test_balanced_is_the_best_of_all_aligned_contiguous_splits(seed, cost):
+def test_balanced_matches_exhaustive_search(seed, cost):
     rng = random.Random(seed)
     speeds = [rng.choice([1, 1, 0.5, 0.1, 0.013, rng.random()]) for _ in range(rng.choice([2, 3]))]
     seq_len, align = rng.randrange(100, 400), 16
@@ -61,14 +61,14 @@ def test_balanced_is_the_best_of_all_aligned_contiguous_splits(seed, cost):
 
 
 @pytest.mark.parametrize("cost", [SKIPS, CostModel(1.4e-8, 1.2e-9, causal=False), CostModel(5.4e-9, pass_s=9.6e-11)])
-def test_a_balanced_split_covers_the_sequence_however_its_times_round(cost):
+def test_rounding_never_shortens_balanced_split(cost):
     rng = random.Random(0)
     for _ in range(300):  # of one rank, one time in forty was a rounding short of its own
         assert balanced(331, [rng.uniform(0.1, 2)], cost, 32).tokens == [331]
 
 
 @pytest.mark.parametrize("seed", range(40))
-def test_every_split_covers_the_sequence_once(seed):
+def test_splits_cover_sequence_once(seed):
     rng = random.Random(seed)
     speeds = [rng.uniform(0.01, 1) for _ in range(rng.randrange(1, 9))]
     seq_len, align = rng.randrange(1, 5000), rng.choice([1, 32, 64])
@@ -89,14 +89,14 @@ def test_every_split_covers_the_sequence_once(seed):
     assert max(even(seq_len, speeds).tokens) - min(even(seq_len, speeds).tokens) <= 1
 
 
-def test_work_of_zigzag_is_in_proportion_to_tokens():
+def test_zigzag_work_is_proportional_to_tokens():
     speeds = [1, 0.5, 0.25, 1]
     split = zigzag(N, speeds)
     assert slowest(split, speeds) == pytest.approx(ideal_s(N, speeds, SKIPS), rel=1e-3)
     assert split.tokens[0] / split.tokens[2] == pytest.approx(4, rel=1e-2)
 
 
-def test_pairs_are_those_that_a_mask_would_leave():
+def test_pairs_match_mask_count():
     for start, end in [(0, 5), (3, 9), (7, 7)]:
         mask = sum(1 for query in range(start, end) for key in range(12) if key <= query)
         assert SKIPS.pairs((start, end), 12) == mask
@@ -104,18 +104,18 @@ def test_pairs_are_those_that_a_mask_would_leave():
         assert CostModel(causal=False).pairs((start, end), 12) == (end - start) * 12
 
 
-def test_a_hopeless_rank_gets_nothing_and_a_useful_one_something():
+def test_balanced_idles_only_hopeless_rank():
     assert balanced(1024, [1, 1e-6], SKIPS, 64).tokens == [1024, 0]
     assert balanced(1024, [1e-6, 1], SKIPS, 64).tokens == [0, 1024]
     assert min(balanced(1024, [1, 0.2], SKIPS, 64).tokens) > 0
 
 
-def test_tables_are_interpolated_and_clamped():
+def test_interpolation_clamps_at_ends():
     table = {100.0: 10.0, 10.0: 1.0, 50.0: 6.0}
     assert [splits.interpolate(table, share) for share in (5, 10, 30, 75, 100, 120)] == [1.0, 1.0, 3.5, 8.0, 10.0, 10.0]
 
 
-def test_speeds_are_found_from_busy_times():
+def test_measured_speeds_match_busy_times():
     speeds = [1.0, 0.25, 0.5]
     split = even(999, speeds)
     busy = predict(split, speeds, CostModel(1e-6, 1e-5))
@@ -124,14 +124,14 @@ def test_speeds_are_found_from_busy_times():
     assert splits.measured_speeds(nothing, [1.0, 0.0], SKIPS, [1, 0.3])[1] == 0.3
 
 
-def test_the_formula_never_gives_a_negative_share():
+def test_formula_gives_no_negative_share():
     for seq_len in (64, 4096, 32768, 65536, 10**6):
         for share in (1, 10, 30, 100):
             assert min(splits.formula(seq_len, [100, share]).tokens) >= 0
     assert splits.formula(4096, [100, 50]).tokens[0] > splits.formula(4096, [100, 90]).tokens[0] > 2048
 
 
-def test_a_tile_is_left_for_everybody_where_there_are_enough():
+def test_uneven_leaves_one_tile_per_rank():
     assert uneven(2048, [1, 1, 1, 1e-3], 32).tokens[-1] == 32
     assert uneven(2048, [1e-3, 1e-3, 1], 32).tokens[:2] == [32, 32]
     assert uneven(70, [1, 1e-3], 32).tokens == [32, 38]
@@ -170,7 +170,7 @@ def ring_by_clock(split: Split, speeds, cost: CostModel) -> float:
 
 @pytest.mark.parametrize("seed", range(20))
 @pytest.mark.parametrize("causal", [True, False])
-def test_a_ring_is_done_when_its_messages_and_blocks_are(seed, causal):
+def test_ring_time_matches_event_simulation(seed, causal):
     rng = random.Random(seed)
     speeds = [rng.uniform(0.1, 1) for _ in range(rng.randrange(1, 5))]
     cost = CostModel(1.0, rng.uniform(0, 20), causal, pass_s=rng.choice([0.0, 3.0, 60.0]))
@@ -181,7 +181,7 @@ def test_a_ring_is_done_when_its_messages_and_blocks_are(seed, causal):
         assert max(ring_s(split, speeds, cost)) == pytest.approx(ring_by_clock(split, speeds, cost))
 
 
-def test_a_ring_that_waits_for_nobody_is_as_long_as_its_busiest_rank():
+def test_ring_without_waits_matches_busiest_rank():
     speeds = [1, 0.3, 0.6]
     for cost in (SKIPS, CostModel(1.0, 40.0)):
         assert max(ring_s(balanced(N, [1, 0.3], cost), [1, 0.3], cost)) == pytest.approx(
@@ -191,7 +191,7 @@ def test_a_ring_that_waits_for_nobody_is_as_long_as_its_busiest_rank():
 
 
 @pytest.mark.parametrize("speeds", [[1, 0.25], [1, 1, 0.2], [0.1, 1, 1, 1]])
-def test_a_slow_link_moves_the_balance(speeds):
+def test_slow_link_shifts_balance(speeds):
     """Passing a token on takes as long as 3000 pairs: more than is computed meanwhile."""
     cost = CostModel(1.0, 10.0, pass_s=3000.0)
     blind, seeing = (balanced(4096, speeds, each, 32) for each in (CostModel(1.0, 10.0), cost))
@@ -207,7 +207,7 @@ PUBLISHED = (-662.478, 365.074, 0.195907, -49.6378, 0.337949, -0.00710625)
 
 
 @pytest.mark.parametrize("seq_len", [700, 1024, 3000, 16384, 40000])
-def test_the_formula_is_the_published_polynomial_taken_at_its_ends_beyond_them(seq_len):
+def test_formula_matches_published_polynomial(seq_len):
     shares = (5.0, 10.0, 35.0, 80.0, 100.0, 120.0)
     length = math.log10(min(max(seq_len, 1024), 16384))
     weights = []
@@ -217,7 +217,7 @@ def test_the_formula_is_the_published_polynomial_taken_at_its_ends_beyond_them(s
     assert splits.formula(seq_len, shares).pieces == splits.proportional(seq_len, weights)
 
 
-def test_splits_are_to_one_token_unless_they_are_to_be_aligned():
+def test_splits_align_only_on_request():
     table = {20.0: 2.0, 100.0: 5.0}
     assert splits.uneven(7, [2.0, 5.0]).tokens == splits.looked_up(7, [20.0, 100.0], table).tokens == [2, 5]
     assert splits.zigzag(14, [2.0, 5.0]).tokens == [4, 10]
@@ -226,12 +226,12 @@ def test_splits_are_to_one_token_unless_they_are_to_be_aligned():
         assert split.pieces[0][0][1] % 32 == 0
 
 
-def test_with_just_enough_tiles_each_rank_has_one():
+def test_proportional_gives_each_rank_one_tile():
     assert [piece for [piece] in splits.proportional(64, [1.0, 100.0], 32)] == [(0, 32), (32, 64)]
 
 
 @pytest.mark.parametrize(("tokens", "busy"), [(0, 0.0), (0, 1.0), (10, 0.0)])
-def test_a_rank_without_work_or_without_a_time_keeps_its_speed(tokens, busy):
+def test_rank_without_work_or_time_keeps_speed(tokens, busy):
     split = splits.Split("x", splits.contiguous([0, tokens, 30]))
     cost = CostModel(pair_s=1e-3)
     found = splits.measured_speeds(split, [busy, 1.0], cost, [0.7, 0.9])

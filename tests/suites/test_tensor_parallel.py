@@ -4,26 +4,26 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from benchkit.api.case import Parts, Work
+from benchkit.api import torch_internals
+from benchkit.api.case import Components, Work
 from benchkit.errors import ConfigError, InvalidResult, Unavailable
 from benchkit.rank.main import require_references
 from benchkit.suites.tensor_parallel import symmetric_memory
 from benchkit.suites.tensor_parallel.autotune import Costs, Trial, choose, measure_costs
-from benchkit.suites.tensor_parallel.buffers import chunks_of
+from benchkit.suites.tensor_parallel.buffers import chunks_of, in_turns
 from benchkit.suites.tensor_parallel.columnwise import Columnwise
 from benchkit.suites.tensor_parallel.columnwise_cases import ColumnwiseCases
 from benchkit.suites.tensor_parallel.config import TpColumnwiseConfig, TpRowwiseConfig
-from benchkit.suites.tensor_parallel.operands import Factory, Shards, require_close, require_exact
+from benchkit.suites.tensor_parallel.operands import Factory, Scratch, Shards, require_close, require_exact
 from benchkit.suites.tensor_parallel.options import expand
 from benchkit.suites.tensor_parallel.rowwise_cases import RowwiseCases
 
 from tests.support.cli import Cli
-from tests.support.records import dangling
 
 ALLOWED = TpColumnwiseConfig.allowed
 
 
-def test_options_multiply_out_and_null_takes_one_out():
+def test_expand_multiplies_options_and_drops_null():
     found = expand({"pytorch": {"order": ["AG_before", "AG_after"]}, "pipeline": None, "auto": {}}, ALLOWED)
     assert found == [
         {"implementation": "pytorch", "order": "AG_before", "backend": "default"},
@@ -33,7 +33,7 @@ def test_options_multiply_out_and_null_takes_one_out():
     assert len(expand({"pipeline": {"order": ["AG_before", "AG_after"], "chunks": [2, 3]}}, ALLOWED)) == 4
 
 
-def test_groups_of_options_multiply_out_apart():
+def test_expand_multiplies_groups_separately():
     groups = [{"order": "AG_before", "chunks": 2}, {"order": "AG_after", "chunks": [2, 4]}, {"chunks": 2}]
     found = [(each["order"], each["chunks"]) for each in expand({"pipeline": groups}, ALLOWED)]
     assert found == [("AG_before", 2), ("AG_after", 2), ("AG_after", 4)]  # the last is the first again
@@ -55,13 +55,13 @@ def test_groups_of_options_multiply_out_apart():
         ({"pytorch": None}, "implementations: none is left"),
     ],
 )
-def test_what_does_not_exist_is_named_with_what_does(given, said):
+def test_expand_refuses_invalid_options(given, said):
     with pytest.raises(ConfigError) as error:
         expand(given, ALLOWED)
     assert said in str(error.value)
 
 
-def test_shards_cover_everything_once_and_are_as_even_as_can_be():
+def test_shards_cover_range_evenly():
     for total in (1, 7, 12, 100):
         for size in (1, 2, 3, 5):
             shards = Shards(total, size)
@@ -75,7 +75,7 @@ def test_shards_cover_everything_once_and_are_as_even_as_can_be():
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
-def test_exact_inputs_have_exact_products_in_every_dtype(dtype):
+def test_exact_products_hold_in_every_dtype(dtype):
     a, b = Factory(50, 40, 5000, seed=1).exact(3)
     assert int((a != 0).sum(1).max()) <= 64
     require_exact((a.to(dtype) @ b.to(dtype)).to(dtype), a, b, 0, seed=2)
@@ -85,7 +85,7 @@ def test_exact_inputs_have_exact_products_in_every_dtype(dtype):
     assert not torch.equal(a, other)
 
 
-def test_a_single_wrong_element_is_found_and_named():
+def test_require_exact_names_wrong_element():
     a, b = Factory(30, 20, 10, seed=1).exact(0)
     product = a.double() @ b.double()
     product[17, 5] += 1
@@ -106,7 +106,7 @@ def test_swapped_rows_are_found(swap):
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32, torch.float64])
-def test_real_products_may_be_rounded_and_no_more(dtype):
+def test_require_close_allows_rounding_only(dtype):
     a, b = Factory(30, 20, 4000, seed=1).real(0)
     product = a.to(dtype) @ b.to(dtype)
     require_close(product, a, b, 0, seed=0)
@@ -126,7 +126,7 @@ def trials(one_s, two_s, limit_s=0.010):
     ]
 
 
-def test_what_two_chunks_expose_less_of_eight_expose_still_less():
+def test_costs_extrapolate_to_more_chunks():
     """10 ms each, alone: 20 in one chunk, 15 in two, and 11.25 in eight, but for what each chunk costs."""
     predicted = {options["chunks"]: seconds for seconds, options in COSTS.predicted(trials(0.02001, 0.01502))}
     assert [predicted[1], predicted[2]] == [0.02001, 0.01502]
@@ -136,12 +136,12 @@ def test_what_two_chunks_expose_less_of_eight_expose_still_less():
     assert COSTS.limit_s(flops=0, num_bytes=20e6) == pytest.approx(0.02001)
 
 
-def test_no_number_of_chunks_is_faster_than_the_longest_part():
+def test_prediction_respects_longest_part():
     predicted = COSTS.predicted(trials(0.02, 0.011, limit_s=0.0105))
     assert predicted[0] == (0.0105, {"implementation": "pipeline", "chunks": 4})
 
 
-def test_what_gains_nothing_is_not_cut_further():
+def test_costs_stop_chunking_without_gain():
     plain = Trial({"implementation": "pytorch"}, 0.0205, 0.01)
     hindered = [plain, *trials(0.020, 0.021)]
     assert COSTS.predicted(hindered)[0][1] == {"implementation": "pipeline", "chunks": 1}
@@ -151,7 +151,7 @@ def test_what_gains_nothing_is_not_cut_further():
     assert [options["chunks"] for _, options in COSTS.predicted(alone)] == [2]  # it needs both
 
 
-def test_what_is_near_the_best_is_tried_again_and_the_second_trial_decides():
+def test_choose_retries_near_best_options():
     times = {"pytorch": 0.020, "pipeline 1": 0.019, "pipeline 2": 0.0185, "p2p_pipeline 1": 0.05}
     asked: list[list[str]] = []
 
@@ -172,7 +172,7 @@ def test_what_is_near_the_best_is_tried_again_and_the_second_trial_decides():
     assert asked == [list(times), ["pipeline 2", "pipeline 4", "pipeline 1", "pipeline 8", "pytorch"]]
 
 
-def test_costs_are_those_of_the_slowest_rank():
+def test_costs_follow_slowest_rank():
     times = {"small": 1e-4, "large": 1.1e-3, "compute": 2e-3}
     calls = {name: (lambda name=name: name) for name in times}
     costs = measure_costs(
@@ -189,18 +189,32 @@ def test_one_row_has_no_cost_per_byte():
     assert (costs.byte_s, costs.latency_s) == (0.0, 2e-4)
 
 
+def test_steps_in_turns_share_scratch_memory():
+    job = Columnwise(
+        Shards(4, 1), 0, None, torch.rand(4, 3), torch.rand(3, 2), torch.zeros(4, 2), Scratch(torch.zeros(12))
+    )
+    held = job.new(1, job.a)
+    for value in (1.0, 2.0):
+        buffer = in_turns(job).new(2, job.a)
+        assert (buffer == value - 1).all()  # what the step before left
+        buffer.fill_(value)
+    assert (held == 0).all()
+    with pytest.raises(AssertionError, match="scratch memory is too small"):
+        in_turns(job).new(4, job.a)
+
+
 class Alone:
     """A group of this rank alone."""
 
     group_name = "alone"
 
 
-def test_symmetric_memory_is_loaded_outside_the_clock_and_checked(monkeypatch):
+def test_symmetric_memory_loads_in_prepare(monkeypatch):
     """All but the device's own call, which stands in for itself."""
     job = Columnwise(Shards(4, 1), 0, Alone(), torch.rand(4, 3), torch.rand(3, 2), torch.zeros(4, 2), None)
     monkeypatch.setattr(symmetric_memory, "obstacle", lambda job: "")
     monkeypatch.setattr(symmetric_memory, "place", lambda like, name: torch.empty_like(like))
-    monkeypatch.setattr(symmetric_memory, "fused", lambda shard, b, name: shard @ b)
+    monkeypatch.setattr(torch_internals, "all_gather_matmul", lambda shard, b, name: shard @ b)
     built = symmetric_memory.all_gather_matmul(job, Work(), None)
     built.prepare()
     job.a[0] = 7.0  # a later change is not seen before it is prepared again
@@ -211,7 +225,7 @@ def test_symmetric_memory_is_loaded_outside_the_clock_and_checked(monkeypatch):
     assert not torch.equal(before, built.output())
 
 
-def test_symmetric_memory_says_what_it_lacks():
+def test_symmetric_memory_requires_gpus():
     job = Columnwise(Shards(4, 1), 0, None, torch.rand(4, 3), torch.rand(3, 2), torch.zeros(4, 2), None)
     with pytest.raises(Unavailable, match="needs GPUs"):
         symmetric_memory.all_gather_matmul(job, Work(), None)
@@ -230,7 +244,12 @@ def cases_of(primitive, allowed, job_backend="gloo", size=2, **implementations):
     config = SimpleNamespace(**shape, backend=SimpleNamespace(name=job_backend))
     cases = primitive(config, rank, expand(implementations, allowed)).cases()
     require_references(cases)
-    return {case.name: case for case in cases}
+    return {name_of(case): case for case in cases}
+
+
+def name_of(case):
+    """The labels of a case as one text: "pipeline AG_before 4 default"."""
+    return case and " ".join(map(str, case.labels.values()))
 
 
 def columnwise(job_backend="gloo", **implementations):
@@ -241,81 +260,85 @@ def rowwise(**implementations):
     return cases_of(RowwiseCases, TpRowwiseConfig.allowed, **implementations)
 
 
-def test_the_baseline_runs_on_the_same_backend_where_there_is_one():
+def test_baseline_uses_same_backend():
     both = {"backend": ["default", "nccl"]}
     cases = columnwise(pytorch={"order": ["AG_before", "AG_after"], **both}, pipeline=both, symmetric_memory={})
-    assert {name: case.against for name, case in cases.items() if not case.unavailable} == {
-        "pytorch AG_before default": "",
-        "pytorch AG_before nccl": "",
+    assert {name: name_of(case.baseline) for name, case in cases.items() if not case.unavailable} == {
+        "pytorch AG_before default": None,
+        "pytorch AG_before nccl": None,
         "pytorch AG_after default": "pytorch AG_before default",
         "pytorch AG_after nccl": "pytorch AG_before nccl",
         "pipeline AG_before 4 default": "pytorch AG_before default",
         "pipeline AG_before 4 nccl": "pytorch AG_before nccl",
     }
     cases = rowwise(pytorch=both, p2p_pipeline=both)
-    assert cases["p2p_pipeline 4 nccl"].against == "pytorch reduce_scatter nccl"
-    assert cases["p2p_pipeline 4 default"].against == "pytorch reduce_scatter default"
+    assert cases["p2p_pipeline 4 nccl"].baseline is cases["pytorch reduce_scatter nccl"]
+    assert cases["p2p_pipeline 4 default"].baseline is cases["pytorch reduce_scatter default"]
 
 
-def test_without_a_baseline_on_its_backend_a_case_is_compared_with_the_first_that_runs():
+def test_baseline_falls_back_to_first_usable_case():
     cases = columnwise(pytorch={"backend": ["ucc", "nccl", "gloo"]}, pipeline={"backend": ["default", "ucc/tl/cuda"]})
-    assert cases["pipeline AG_before 4 default"].against == "pytorch AG_before gloo"  # the job's backend is gloo
+    [_, _, gloo, compared, _] = cases.values()
+    assert compared.baseline is gloo  # the job's backend is gloo
     assert cases["pytorch AG_before ucc"].unavailable == "built without ucc"
     cases = columnwise("mpi", pytorch={"backend": ["ucc", "nccl", "gloo"]}, pipeline={})
-    assert cases["pipeline AG_before 4 default"].against == "pytorch AG_before nccl"
-    assert columnwise(pipeline={})["pipeline AG_before 4 default"].against == ""
+    assert cases["pipeline AG_before 4 default"].baseline is cases["pytorch AG_before nccl"]
+    assert columnwise(pipeline={})["pipeline AG_before 4 default"].baseline is None
     cases = rowwise(pytorch={"backend": "nccl", "collective": ["all_reduce", "reduce_scatter"]})
-    assert cases["pytorch all_reduce nccl"].against == "pytorch reduce_scatter nccl"
+    assert cases["pytorch all_reduce nccl"].baseline is cases["pytorch reduce_scatter nccl"]
+    assert list(cases) == ["pytorch all_reduce nccl", "pytorch reduce_scatter nccl"]  # as asked
 
 
-def test_parts_are_those_that_the_job_has():
+def test_components_come_from_job_cases():
     bounds = {"compute_only": {"size": "unsharded"}, "comm_only": {"backend": "default"}}
     cases = columnwise(**bounds, pytorch={"backend": ["gloo", "nccl"], "order": ["AG_before", "AG_after"]})
-    assert cases["pytorch AG_before gloo"].parts == Parts("compute_only unsharded", "comm_only AG_before default")
-    assert cases["pytorch AG_before nccl"].parts == Parts("compute_only unsharded", "")
-    assert cases["pytorch AG_after gloo"].parts == Parts()
+    computation, communication = cases["compute_only unsharded"], cases["comm_only AG_before default"]
+    assert computation.is_component
+    assert cases["pytorch AG_before gloo"].components == Components(computation, communication)
+    assert cases["pytorch AG_before nccl"].components == Components(computation, None)
+    assert cases["pytorch AG_after gloo"].components == Components()
     cases = rowwise(comm_only={"collective": "all_reduce"}, pytorch={"collective": ["all_reduce", "reduce_scatter"]})
-    assert cases["pytorch all_reduce default"].parts == Parts("", "comm_only all_reduce default")
-    assert cases["pytorch reduce_scatter default"].parts == Parts()
+    assert cases["pytorch all_reduce default"].components == Components(None, cases["comm_only all_reduce default"])
+    assert cases["pytorch reduce_scatter default"].components == Components()
     alone = cases_of(ColumnwiseCases, ALLOWED, size=1, **bounds, pytorch={})
-    assert alone["pytorch AG_before default"].parts == Parts()
+    assert alone["pytorch AG_before default"].components == Components()
 
 
-def test_a_case_that_does_not_fit_keeps_its_name():
+def test_oversized_case_keeps_labels():
     rank = SimpleNamespace(index=0, world_size=2, seed=0, memory_shortage=lambda needed_bytes: "needs more")
     shape = {"m": 8, "n": 4, "k": 6, "dtype": "float32", "inputs": "exact"}
     config = SimpleNamespace(**shape, backend=SimpleNamespace(name="gloo"))
     [case] = ColumnwiseCases(config, rank, expand({"pytorch": {}}, ALLOWED)).cases()
-    assert (case.name, case.skip) == ("pytorch AG_before default", "needs more")
+    assert (name_of(case), case.skip) == ("pytorch AG_before default", "needs more")
 
 
 BOTH = "+suite=tp_columnwise,tp_rowwise"
 QUICK = ["measure=few", "threads_per_rank=1"]
 
 
-def test_every_implementation_is_right_on_ragged_shapes(cli: Cli):
-    done = cli(BOTH, "m=37", "n=24", "k=29", "world_size=3", "inputs=exact,real", *QUICK)
+def test_implementations_pass_on_ragged_shapes(cli: Cli):
+    done = cli(BOTH, "m=choice(37)", "n=choice(24)", "k=choice(29)", "world_size=3", "inputs=exact,real", *QUICK)
     assert done.returncode == 0, done.stdout + done.stderr
     records = cli.records()
     assert len(records) == 4
-    assert not dangling(records)
     several = [case for record in records if record["world_size"] > 1 for case in record["cases"]]
-    assert all(all(case["parts"].values()) for case in several if case["status"] == "ok" and not case["bound"])
+    whole = [case for case in several if case["status"] == "ok" and not case["is_component"]]
+    assert all(None not in case["components"].values() for case in whole)
     for record in records:
         for case in record["cases"]:
             unable = case["labels"]["implementation"] == "symmetric_memory"
             assert case["status"] == ("unavailable" if unable else "ok"), (record["overrides"], case)
 
 
-def test_an_unknown_option_on_the_command_line_is_one_line(check):
+def test_cli_refuses_unknown_option(check):
     refusal = check("+suite=tp_columnwise", "implementations.pytorch.ordre=AG_after")
     assert refusal.startswith("implementations.pytorch.ordre: no such option; allowed are order, backend")
 
 
-def test_every_implementation_that_is_broken_is_invalid(cli: Cli):
+def test_broken_implementations_are_invalid(cli: Cli):
     """A swapped chunk, a message that never arrives: in every implementation that communicates."""
     cli.environment["BENCHKIT_SUITES"] = "tests.support.broken"
-    done = cli(BOTH, "m=63", "n=24", "k=48", "fault=swapped,lost", *QUICK)
+    done = cli(BOTH, "m=choice(63)", "n=choice(24)", "k=choice(48)", "fault=swapped,lost", *QUICK)
     assert done.returncode == 1, done.stdout + done.stderr
     records = cli.records()
     assert len(records) == 4

@@ -6,7 +6,8 @@ import random
 from statistics import median
 
 import pytest
-from analysis.records import comparisons
+from analysis.records.comparisons import FIGURES
+from analysis.records.rows import rows_of
 from analysis.report.discover import draw_all
 from analysis.report.sentences import describe
 from analysis.run_spread import ONE_RUN
@@ -15,84 +16,102 @@ from analysis.suites.tensor_parallel import table as tensor_parallel
 from benchkit.statistics.intervals import FEWEST_ROUNDS
 from benchkit.statistics.paired import paired_overlap
 
-from tests.support.records import make_record, tabulate_records
+from tests.support.records import (
+    as_case,
+    as_record,
+    as_version_2,
+    having,
+    make_record,
+    tabulate_records,
+    without,
+)
 
 TIMES = {
     "compute_only sharded": 6e-3, "comm_only AG_after default": 4e-3, "pytorch AG_before": 14e-3,
     "pytorch AG_after": 10e-3, "pipeline AG_after": 7e-3, "auto": 7.7e-3,
 }  # fmt: skip
-PARTS = {"computation": "compute_only sharded", "communication": "comm_only AG_after default"}
+COMPUTATION, COMMUNICATION, BASELINE, *_, AUTO = range(len(TIMES))
+"""Positions of its cases."""
+COMPONENTS = {"computation": COMPUTATION, "communication": COMMUNICATION}
 
 
 def product_record(m=1024, n=512, k=256, suite="tp_columnwise", times=TIMES):
-    """A job whose parts take 6 and 4 ms: 10 one after the other, 7 in a pipeline."""
+    """A job whose components take 6 and 4 ms: 10 one after the other, 7 in a pipeline."""
     record = make_record()
     [base] = record["cases"]
     cases = []
-    for name, seconds in times.items():
+    for name in TIMES:
         implementation, *order = name.split()
-        bound = implementation.endswith("_only")
-        whole = bound or order == ["AG_before"]
+        component = implementation.endswith("_only")
+        alone = component or order == ["AG_before"]
         option = "size" if implementation == "compute_only" else "order"
-        scale = seconds / 1e-3
+        scale = times.get(name, 1.0) / 1e-3
         labels = {"implementation": implementation, "comm_backend": "default"} | ({option: order[0]} if order else {})
         labels |= {"chunks": 4} if implementation == "pipeline" else {}
         cases.append(base | {
             "labels": labels,
             "samples_s": [[scale * sample for sample in row] for row in base["samples_s"]],
-            "name": name, "bound": bound, "payload_bytes": None,
-            "against": "" if bound or name == "pytorch AG_before" else "pytorch AG_before",
-            "parts": {"computation": "", "communication": ""} if whole else PARTS,
+            "is_component": component, "payload_bytes": None,
+            "baseline": None if alone else BASELINE, "components": {} if alone else COMPONENTS,
             "useful_flops": None if implementation == "comm_only" else 2.0 * m * n * k, "bus_factor": None,
             "executed_flops": 4.0 * m * n * k, "wire_bytes": 1000, "details": {"chosen": "pipeline AG_after 4"},
         })  # fmt: skip
     record["config"] |= {"suite": suite, "m": m, "n": n, "k": k, "implementations": {"pytorch": {}}}
     record["config"].pop("data_size")
-    return record | {"suite": suite, "cases": cases, "point_id": f"{m}-{n}-{k}"}
+    unknown = [position for position, name in enumerate(TIMES) if name not in times]
+    return record | {"suite": suite, "cases": without(cases, *unknown), "point_id": f"{m}-{n}-{k}"}
 
 
-def figures(name):
-    cases = product_record()["cases"]
-    return comparisons.figures(next(case for case in cases if case["name"] == name), cases)
+def figures(record):
+    """What was derived of each case from others of its job."""
+    return [{name: row.get(name) for name in FIGURES} for row in rows_of(as_record(record))]
 
 
-def test_overlap_is_what_was_hidden_of_the_shorter_part():
-    assert figures("pipeline AG_after")["overlap"] == pytest.approx(0.75)
-    assert figures("pytorch AG_after")["overlap"] == pytest.approx(0.0)
-    assert figures("pytorch AG_before")["overlap"] is None  # its parts were not measured
-    assert figures("pipeline AG_after")["overlap_low"] <= 0.75 <= figures("pipeline AG_after")["overlap_high"]
+def test_overlap_is_hidden_share_of_shorter_part():
+    *_, before, after, pipeline, _ = figures(product_record())
+    assert pipeline["overlap"] == pytest.approx(0.75)
+    assert after["overlap"] == pytest.approx(0.0)
+    assert before["overlap"] is None  # its parts were not measured
+    assert pipeline["overlap_low"] <= 0.75 <= pipeline["overlap_high"]
 
 
-def test_overlap_is_paired_block_by_block():
+def test_overlap_is_paired_by_block():
     drift = random.Random(0).choices([1.0, 3.0], k=FEWEST_ROUNDS)
-    case = lambda scale: {"samples_s": [[scale * each for each in drift]], "blocks": [1] * len(drift)}  # noqa: E731
-    assert paired_overlap(case(6), case(4), case(7)) == (0.75, 0.75, 0.75)
+    cases = [as_case(samples_s=[[scale * each for each in drift]], blocks=[1] * len(drift)) for scale in (6, 4, 7)]
+    assert paired_overlap(*cases) == (0.75, 0.75, 0.75)
 
 
-def test_the_limit_is_the_longer_part_and_the_best_is_no_bound():
-    assert figures("pipeline AG_after")["limit_share"] == pytest.approx(6 / 7)
-    assert figures("pipeline AG_after")["behind_best"] == 0
-    assert figures("auto")["behind_best"] == pytest.approx(0.1)
-    assert figures("compute_only sharded") == dict.fromkeys(comparisons.FIGURES)
+def test_figures_give_limit_share_and_regret():
+    computation, *_, pipeline, auto = figures(product_record())
+    assert pipeline["limit_share"] == pytest.approx(6 / 7)
+    assert pipeline["regret"] == 0
+    assert auto["regret"] == pytest.approx(0.1)
+    assert computation == dict.fromkeys(FIGURES)
 
 
-def test_the_best_of_a_job_is_the_best_over_all_its_backends():
+def test_regret_spans_all_backends():
     """Each backend has its own baseline."""
+    record = product_record()
     cases = []
     for backend, factor in (("gloo", 1), ("nccl", 0.5)):
-        for case in product_record()["cases"]:
-            references = {name: f"{case[name]} {backend}" for name in ("name", "against") if case[name]}
+        first = len(cases)
+        for case in record["cases"]:
             samples = [[factor * sample for sample in row] for row in case["samples_s"]]
             labels = case["labels"] | {"comm_backend": backend}
+            components = {role: first + position for role, position in case["components"].items()}
+            baseline = None if case["baseline"] is None else first + case["baseline"]
+            references = {"baseline": baseline, "components": components}
             cases.append(case | references | {"samples_s": samples, "labels": labels})
-    found = {case["name"]: comparisons.figures(case, cases) for case in cases}
-    assert found["pipeline AG_after nccl"]["behind_best"] == 0
-    assert found["pipeline AG_after gloo"]["behind_best"] == pytest.approx(1)
-    assert found["pytorch AG_before gloo"]["behind_best"] == pytest.approx(3)
-    assert found["pipeline AG_after gloo"]["paired_speedup"] == pytest.approx(2)
+    found = figures(record | {"cases": cases})
+    gloo, nccl = (dict(zip(TIMES, some, strict=True)) for some in (found[: len(TIMES)], found[len(TIMES) :]))
+    assert nccl["pipeline AG_after"]["regret"] == 0
+    assert gloo["pipeline AG_after"]["regret"] == pytest.approx(1)
+    assert gloo["pytorch AG_before"]["regret"] == pytest.approx(3)
+    assert gloo["pipeline AG_after"]["paired_speedup"] == pytest.approx(2)
+    assert gloo["pipeline AG_after"]["overlap"] == pytest.approx(0.75)
 
 
-def test_rates_are_of_useful_and_of_executed_operations():
+def test_rates_cover_useful_and_executed_flops():
     table = tabulate_records([product_record()]).set_index("implementation")
     useful = 2 * 1024 * 512 * 256 / 7e-3 / 1e12
     assert table.loc["pipeline", "useful_tflop_per_s"] == pytest.approx(useful)
@@ -101,35 +120,62 @@ def test_rates_are_of_useful_and_of_executed_operations():
     assert table.loc["auto", "chosen"] == "pipeline AG_after 4"
 
 
-def test_a_case_that_was_not_measured_is_nobodys_part():
+def test_invalid_component_gives_no_overlap():
     record = product_record()
-    record["cases"][1] |= {"status": "invalid"}
-    assert comparisons.figures(record["cases"][4], record["cases"])["overlap"] is None
+    record["cases"][COMMUNICATION] |= {"status": "invalid"}
+    assert figures(record)[-2]["overlap"] is None
+    assert {row["contest"] for row in rows_of(as_record(record))[:2]} == {None}
 
 
-@pytest.mark.parametrize("parts", [PARTS, list(PARTS.values())])
-def test_without_its_communication_a_case_has_no_share_of_it(parts):
+def test_only_what_was_measured_is_in_a_contest():
+    record = product_record()
+    record["cases"][AUTO] |= {"status": "skipped", "samples_s": [], "blocks": []}
+    *_, pipeline, auto = rows_of(as_record(record))
+    assert (pipeline["contest"], auto["contest"]) == (
+        "{'implementation': 'pytorch', 'order': 'AG_before'}, 2 ranks",
+        None,
+    )
+
+
+def of_version_3(record):
+    return record
+
+
+def with_listed_parts(record):
+    """The record as the oldest of version 1 were: the parts of a case without their roles."""
+    old = as_version_2(record)
+    return old | {"cases": [case | {"parts": [*filter(None, case["parts"].values())]} for case in old["cases"]]}
+
+
+@pytest.mark.parametrize("as_read", [of_version_3, as_version_2, with_listed_parts])
+def test_shares_need_their_components(as_read):
     """With communication measured 4 of 7 ms; without, the computation's 6 of 7 ms must not stand for it."""
-    cases = [case | ({"parts": parts} if case["name"] == "auto" else {}) for case in product_record()["cases"]]
-    auto = cases[-1]
-    assert comparisons.figures(auto, cases)["comm_share"] == pytest.approx(4 / 7.7)
-    assert comparisons.figures(auto, cases)["limit_share"] == pytest.approx(6 / 7.7)
-    without = [case for case in cases if case["name"] != PARTS["communication"]]
-    assert comparisons.figures(auto, without)["comm_share"] is None
-    assert comparisons.figures(auto, without)["overlap"] is None
-    alone = [case for case in cases if case["name"] != PARTS["computation"]]
-    assert comparisons.figures(auto, alone)["comm_share"] == pytest.approx(4 / 7.7)
-    assert comparisons.figures(auto, alone)["limit_share"] is None
+    record = as_read(product_record())
+    *_, auto = figures(record)
+    assert auto["comm_share"] == pytest.approx(4 / 7.7)
+    assert auto["limit_share"] == pytest.approx(6 / 7.7)
+    *_, auto = figures(record | {"cases": lacking(record["cases"], COMMUNICATION)})
+    assert auto["comm_share"] is None
+    assert auto["overlap"] is None
+    *_, auto = figures(record | {"cases": lacking(record["cases"], COMPUTATION)})
+    assert auto["comm_share"] == pytest.approx(4 / 7.7)
+    assert auto["limit_share"] is None
 
 
-@pytest.mark.parametrize("parts", [["comm_only AG_after default"], {"communication": "comm_only AG_after default"}])
-def test_a_part_alone_is_the_communication(parts):
-    cases = [case | {"parts": parts} for case in product_record()["cases"]]
-    found = comparisons.figures(cases[-1], cases)
-    assert (found["comm_share"], found["overlap"]) == (pytest.approx(4 / 7.7), None)
+def lacking(cases, position):
+    """The cases without one; names of it in old records then lead nowhere."""
+    return cases[:position] + cases[position + 1 :] if "name" in cases[0] else without(cases, position)
 
 
-def test_few_shapes_have_bars_and_many_have_maps():
+@pytest.mark.parametrize("as_read", [of_version_3, as_version_2, with_listed_parts])
+def test_lone_component_is_communication(as_read):
+    record = product_record()
+    record["cases"][AUTO] |= {"components": {"communication": COMMUNICATION}}
+    *_, auto = figures(as_read(record))
+    assert (auto["comm_share"], auto["overlap"]) == (pytest.approx(4 / 7.7), None)
+
+
+def test_few_shapes_get_bars_many_get_maps():
     few = dict(draw_all(tabulate_records([product_record()]), None))
     stem = "tp_columnwise"
     assert {f"{stem}_{name}.png" for name in ("time", "speedup", "best", "limit")} <= set(few)
@@ -145,9 +191,8 @@ def test_few_shapes_have_bars_and_many_have_maps():
     assert cells == ["pipeline\nAG_after 4\n2.00×"] * 8
 
 
-def test_one_shape_has_no_colour_bar_and_its_map_says_what_and_on_what():
-    record = product_record()
-    record["environment"]["cpu"] = "a processor"
+def test_single_shape_map_has_label_not_colorbar():
+    record = having(product_record(), cpu="a processor")
     figures = dict(draw_all(tabulate_records([record]), None))
     for name, label in (("best", "speedup over the baseline"), ("limit", "share of the limit [%]")):
         figure = figures[f"tp_columnwise_{name}.png"]
@@ -157,19 +202,19 @@ def test_one_shape_has_no_colour_bar_and_its_map_says_what_and_on_what():
     assert len(several["tp_columnwise_best.png"].axes) == 2
 
 
-def test_the_baseline_of_speedups_is_no_empty_row():
+def test_speedup_plot_omits_baseline():
     [axis] = dict(draw_all(tabulate_records([product_record()]), None))["tp_columnwise_speedup.png"].axes
     assert "pytorch AG_before" not in [text.get_text() for text in axis.get_yticklabels()]
 
 
-def test_shapes_are_whole_numbers_even_beside_rows_without_one():
+def test_shape_labels_are_integers():
     table = tabulate_records([product_record(), make_record()])
     axis = dict(draw_all(table, None))["tp_columnwise_best.png"].axes[0]
     assert [text.get_text() for text in (*axis.get_xticklabels(), *axis.get_yticklabels())] == ["512, 256", "1024"]
     assert "| m 1024 × n 512 × k 256 |" in tensor_parallel.write(table)["tp_columnwise_summary.md"]
 
 
-def test_the_table_has_the_columns_of_ddlb():
+def test_csv_has_ddlb_columns():
     rows = list(csv.DictReader(io.StringIO(ddlb_csv.write(tabulate_records([product_record()]))["ddlb.csv"])))
     assert len(rows) == 6
     row = next(row for row in rows if row["implementation"] == "pipeline")
@@ -181,7 +226,7 @@ def test_the_table_has_the_columns_of_ddlb():
     assert ddlb_csv.write(tabulate_records([make_record()])) == {}
 
 
-def test_the_summary_tells_what_overlap_and_auto_are_worth():
+def test_summary_reports_overlap_and_auto():
     slow_pipeline = TIMES | {"pipeline AG_after": 12e-3, "auto": 10e-3}
     records = [product_record(), product_record(m=512, times=slow_pipeline), product_record(suite="tp_rowwise")]
     texts = tensor_parallel.write(tabulate_records(records))
@@ -202,7 +247,7 @@ def test_the_summary_tells_what_overlap_and_auto_are_worth():
     assert "m 512 × n 512 × k 256: pipeline" not in text
 
 
-def test_the_fastest_is_named_per_shape_and_is_no_part():
+def test_fastest_per_shape_excludes_components():
     table = tabulate_records([product_record(), product_record(m=512)])
     told = [line for line in describe(table).splitlines() if "fastest" in line]
     assert told == [
@@ -212,7 +257,7 @@ def test_the_fastest_is_named_per_shape_and_is_no_part():
     ]
 
 
-def test_a_summary_needs_neither_auto_nor_rivals():
+def test_summary_works_without_auto_or_rivals():
     bounds = {name: seconds for name, seconds in TIMES.items() if "_only" in name}
     alone = tensor_parallel.write(tabulate_records([product_record(times=bounds)]))
     assert alone["tp_columnwise_summary.md"].split("\n\n") == ["# tp_columnwise: 2 ranks, float32", ONE_RUN]
@@ -222,7 +267,7 @@ def test_a_summary_needs_neither_auto_nor_rivals():
     )
 
 
-def test_what_was_not_measured_is_left_blank():
+def test_unmeasured_values_are_blank():
     """No bounds, no intervals, no baseline, and `auto` over a backend of its own."""
     record = product_record(times={"pytorch AG_after": 10e-3, "pipeline AG_after": 7e-3, "auto": 8e-3})
     for case in record["cases"]:

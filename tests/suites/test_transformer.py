@@ -1,20 +1,22 @@
 """The language model: against another's code, its definition, one rank against several, and what is counted of it."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
 from benchkit.api.memory import PeakMemory
+from benchkit.api.parameters import parameters
 from benchkit.api.schema import ModelConfig
 from benchkit.errors import ConfigError, InvalidResult
-from benchkit.suites.transformer import kernels, passes, peak_flops
+from benchkit.suites.transformer import cases, kernels, passes, peak_flops
 from benchkit.suites.transformer import model as network
 from benchkit.suites.transformer.checks import Checks
 from benchkit.suites.transformer.data import Batches, check_ids
 from benchkit.suites.transformer.flops import (
     Footprint,
     forward_flops,
-    parameters,
     pass_flops,
     recomputed_flops,
 )
@@ -25,7 +27,6 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from tests.support import transformer_bodies as bodies
 from tests.support.cli import ROOT, Cli
-from tests.support.records import dangling
 
 pytestmark = pytest.mark.usefixtures("fork_server")
 CPU = torch.device("cpu")
@@ -39,7 +40,7 @@ def on_meta(model: ModelConfig, **options: bool) -> Network:
 
 
 @pytest.mark.parametrize("kind", ["ddp", "fsdp", "tp"])
-def test_two_ranks_compute_what_one_computes_on_the_joint_batch(kind, tmp_path):
+def test_two_ranks_match_one_on_joint_batch(kind, tmp_path):
     tasks = [(kind, rank, 2, str(tmp_path / "meeting")) for rank in range(2)]
     outcome = start.run_ranks(
         "tests.support.transformer_bodies:shared_out", tasks, environments=[{}, {}], folder=tmp_path, timeout_s=120
@@ -69,7 +70,7 @@ def drawn(rows: int = 2) -> tuple[torch.Tensor, torch.Tensor]:
 
 
 @pytest.mark.parametrize("options", [{}, {"naive": True}, {"checkpointing": True}])
-def test_what_is_right_passes_all_checks_again_and_again(options):
+def test_correct_network_passes_checks(options):
     checking = checked(**options)
     for _ in range(2):
         checking.forward(drawn()[0])
@@ -86,13 +87,13 @@ BREAKS = {
 
 
 @pytest.mark.parametrize("name", BREAKS)
-def test_a_broken_network_is_found_by_its_logits(name, monkeypatch):
+def test_logits_check_finds_broken_network(name, monkeypatch):
     monkeypatch.setattr(*BREAKS[name])
     with pytest.raises(InvalidResult, match="logits of token"):
         checked().forward(drawn()[0])
 
 
-def test_nonsense_for_numbers_is_found():
+def test_checks_reject_nan_logits():
     def poison(made: Network) -> None:
         made.register_forward_hook(lambda module, inputs, logits: logits * float("nan"))
 
@@ -114,12 +115,12 @@ def scaled(weight: torch.nn.Parameter, factor: float) -> None:
         (lambda made: made.norm.weight.requires_grad_(False), "the gradient by norm.weight: off by 1"),
     ],
 )
-def test_a_wrong_gradient_is_found(break_network, said):
+def test_wrong_gradient_is_found(break_network, said):
     with pytest.raises(InvalidResult, match=said):
         checked(break_network).gradients(*drawn())
 
 
-def test_a_wrong_loss_is_found(monkeypatch):
+def test_wrong_loss_is_found(monkeypatch):
     right = F.cross_entropy
     monkeypatch.setattr(passes.F, "cross_entropy", lambda *given, **named: 1.01 * right(*given, **named))
     with pytest.raises(InvalidResult, match=r"the loss: off by 0\.01"):
@@ -127,7 +128,7 @@ def test_a_wrong_loss_is_found(monkeypatch):
 
 
 @pytest.mark.parametrize("wrong", [{"lr": 2e-4}, {"weight_decay": 10.0}, {"betas": (0.5, 0.5)}])
-def test_an_update_by_other_rules_is_found(wrong, monkeypatch):
+def test_wrong_update_rule_is_found(wrong, monkeypatch):
     checking = checked()
     checking.update(*drawn())  # the state is not zero any more
     optimizer = checking.steps.optimizer
@@ -144,7 +145,7 @@ def test_an_update_by_other_rules_is_found(wrong, monkeypatch):
         checking.update(*drawn())
 
 
-def test_parameters_and_operations_are_those_of_the_network():
+def test_parameters_and_flops_match_network():
     made = on_meta(SMALL, naive=True)
     assert sum(weight.numel() for weight in made.parameters()) == parameters(SMALL) == 128_625_408
     tokens = torch.zeros(2, 128, dtype=torch.long, device="meta")
@@ -157,7 +158,7 @@ def test_parameters_and_operations_are_those_of_the_network():
     assert counter.get_total_flops() == 2 * forward == pass_flops("train_step", forward) - forward
 
 
-def test_checkpointing_computes_all_but_the_head_again():
+def test_checkpointing_recomputes_all_but_head():
     made = on_meta(SMALL, naive=True, checkpointing=True)
     tokens = torch.zeros(2, 128, dtype=torch.long, device="meta")
     forward = forward_flops(SMALL, 2, 128, causal=False)
@@ -167,14 +168,14 @@ def test_checkpointing_computes_all_but_the_head_again():
     assert counter.get_total_flops() - 2 * forward == recomputed_flops(SMALL, 2, 128, causal=False)
 
 
-def test_causal_attention_is_a_little_more_than_half():
+def test_causal_attention_costs_over_half():
     whole, causal = (forward_flops(SMALL, 1, 1024, causal=each) for each in (False, True))
     attention = SMALL.num_layers * 4 * SMALL.d_model * 1024**2
     assert whole - causal == pytest.approx(attention * (1 - 1025 / 2048))
 
 
 @pytest.mark.parametrize("options", [{}, {"naive": True}, {"checkpointing": True}])
-def test_the_estimate_of_memory_is_what_backward_keeps(options):
+def test_footprint_matches_saved_tensors(options):
     model = ModelConfig(name="middle", d_model=128, d_ff=512, num_layers=6, num_heads=4, vocab_size=1000)
     made = build(lambda: Network(model, **options), torch.float32, CPU, 0)
     weights = {weight.untyped_storage().data_ptr() for weight in made.parameters()}
@@ -199,7 +200,7 @@ def test_the_estimate_of_memory_is_what_backward_keeps(options):
     assert footprint.kept() == pytest.approx(saved, rel=0.2)
 
 
-def test_peak_memory_is_seen_and_forgotten():
+def test_peak_memory_is_tracked_and_reset():
     memory = PeakMemory(CPU)
     memory.reset()
     before = memory.peak_bytes()
@@ -219,7 +220,7 @@ def ids_file(tmp_path, ids, dtype=np.uint16, name="ids.bin") -> str:
     return write(tmp_path / name, np.asarray(ids, dtype=dtype).tobytes())
 
 
-def test_a_file_of_ids_is_checked_before_anything_runs(tmp_path):
+def test_check_ids_refuses_invalid_file(tmp_path):
     good = ids_file(tmp_path, range(100))
     check_ids(good, context_length=99, vocab_size=100)
     for path, context, vocab, said in [
@@ -243,7 +244,7 @@ def test_a_file_of_ids_is_checked_before_anything_runs(tmp_path):
 
 
 @pytest.mark.parametrize("name", ["ids.bin", "ids.npy"])
-def test_batches_are_cut_out_of_a_file_without_its_header(tmp_path, name):
+def test_batches_come_from_file_without_header(tmp_path, name):
     path = ids_file(tmp_path, range(500), name=name)
     if name.endswith(".npy"):
         np.save(path, np.arange(500, dtype=np.int32))
@@ -255,12 +256,12 @@ def test_batches_are_cut_out_of_a_file_without_its_header(tmp_path, name):
     assert torch.equal(batches.inputs[:, 1:], batches.targets[:, :-1])
 
 
-def test_a_file_just_long_enough_is_one_batch(tmp_path):
+def test_shortest_file_fills_batch(tmp_path):
     batches = Batches(2, 9, 10, ids_file(tmp_path, range(10)), CPU, 1)
     assert batches.inputs.tolist() == [list(range(9))] * 2
 
 
-def test_a_gpu_is_found_in_the_table_by_the_longest_entry_in_its_name():
+def test_gpu_matches_longest_table_entry():
     table = {"L4": 1, "H200": 2, "H200 NVL": 3, "A100": 4, "H100 80GB HBM3": 5}
     names = ["NVIDIA L4", "NVIDIA L40S", "NVIDIA H200", "NVIDIA H200 NVL", "NVIDIA A100-SXM4-80GB", "Radeon", ""]
     assert [peak_flops.entry_of(table, name) for name in names] == ["L4", "", "H200", "H200 NVL", "A100", "", ""]
@@ -268,7 +269,7 @@ def test_a_gpu_is_found_in_the_table_by_the_longest_entry_in_its_name():
     assert [peak_flops.entry_of(table, name) for name in others] == [""] * 4
 
 
-def test_what_is_missing_is_said(monkeypatch):
+def test_missing_kernel_is_named(monkeypatch):
     assert kernels.missing("flash", "float32", 16, False, CPU) == ""
     assert kernels.missing("efficient", "float32", 16, False, CPU) == "no efficient attention for float32 on cpu"
     monkeypatch.setenv("PATH", "")
@@ -288,25 +289,26 @@ def test_what_is_missing_is_said(monkeypatch):
         (["+hardware.peak_tflop_per_s.X=3"], "hardware.peak_tflop_per_s.X=3: allowed is a rate > 0 for each dtype"),
     ],
 )
-def test_what_makes_no_sense_is_one_line(given, said, check):
+def test_config_refuses_invalid_setting(given, said, check):
     refusal = check("+suite=transformer", "model=tiny", *given)
     assert said in refusal
     assert "\n" not in refusal
 
 
-def test_several_ranks_are_measured_beside_one(cli: Cli):
+def test_parallel_run_measures_one_rank_baseline(cli: Cli):
     few = ["measure=fixed", "measure.max_iterations=6", "measure.warmup_iterations=1", "model.num_layers=1"]
     shape = ["context_length=16", "batch_size=2", "model.vocab_size=300", "world_size=2"]
     done = cli("+suite=transformer", "-m", "model=tiny", "parallel=ddp,tp", *few, *shape)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert not dangling(cli.records())
     for record in cli.records():
-        cases = {case["name"]: case for case in record["cases"]}
-        assert {case["status"] for case in cases.values()} == {"ok"}
-        assert ("communication of forward" in cases) == (record["config"]["parallel"] != "ddp")
-        joint, alone = cases["train_step on 2"], cases["train_step on 1"]
-        assert joint["against"] == "train_step on 1"
-        assert joint["parts"] == {"computation": "", "communication": "communication of train_step"}
+        positions = {tuple(case["labels"].values()): at for at, case in enumerate(record["cases"])}
+        assert {case["status"] for case in record["cases"]} == {"ok"}
+        assert (("forward", 2, "communication") in positions) == (record["config"]["parallel"] != "ddp")
+        joint, alone = (record["cases"][positions["train_step", ranks, "whole"]] for ranks in (2, 1))
+        assert joint["baseline"] == positions["train_step", 1, "whole"]
+        sends = positions["train_step", 2, "communication"]
+        assert joint["components"] == {"computation": None, "communication": sends}
+        assert record["cases"][sends]["is_component"]
         copies = 1 if record["config"]["parallel"] == "tp" else 2
         assert joint["useful_flops"] == copies * alone["useful_flops"]
         assert joint["details"]["tokens_per_call"] == copies * 32
@@ -316,12 +318,33 @@ def test_several_ranks_are_measured_beside_one(cli: Cli):
         assert joint["details"]["peak_from"] == "best matrix product here"
 
 
-def test_every_size_is_one_yaml():
+@pytest.mark.parametrize(
+    ("lack", "shortage", "asked_for"),
+    [("", "", ["lacks", "peak"]), ("no kernel", "", ["lacks"]), ("", "needs 9 GB, 1 GB there", ["lacks"])],
+)
+def test_ranks_agree_before_first_case(lack, shortage, asked_for, monkeypatch):
+    asked = []
+    monkeypatch.setattr(cases, "gather_json", lambda mine: asked.append("lacks") or [mine, lack])
+    peak = peak_flops.Peak([1e12, 1e12], 1e12, "data sheet")
+    monkeypatch.setattr(cases.peak_flops, "peak", lambda *given: asked.append("peak") or peak)
+    config = SimpleNamespace(
+        model=MIDDLE, parallel="ddp", passes=["forward"], batch_size=1, context_length=8, dtype="float32",
+        compile="none", attention="auto", bucket_mib=25, activation_checkpointing=False,
+    )  # fmt: skip
+    rank = SimpleNamespace(index=1, world_size=2, device=CPU, memory_shortage=lambda needed_bytes: shortage)
+    job = cases.TransformerJob(config, rank)
+    assert asked == asked_for
+    case = job.case("forward", 1)  # on rank 0 alone: this rank builds no model
+    assert (case.unavailable, case.skip) == (lack, shortage)
+    assert asked == asked_for
+
+
+def test_every_model_size_has_yaml():
     sizes = {path.stem for path in (ROOT / "conf" / "model").glob("*.yaml")}
     assert sizes == {"tiny", "small", "medium", "large", "xl", "2.7B"}
 
 
-def test_what_tensor_parallel_ranks_send_is_counted(tmp_path):
+def test_tensor_parallel_sends_are_counted(tmp_path):
     outcome = start.run_ranks(
         "tests.support.transformer_bodies:all_reduces", [(rank, str(tmp_path / "meeting")) for rank in range(2)],
         environments=[{}, {}], folder=tmp_path, timeout_s=120,

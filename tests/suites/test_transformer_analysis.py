@@ -41,7 +41,7 @@ def case(base, name, seconds, ranks, parameters, **changes):
         "labels": {"pass": name, "ranks": ranks, "part": "whole"}, "samples_s": scaled(SHARES[name]),
         "regions_s": {phase: scaled(REGIONS[phase]) for phase in phases}, "details": details, "payload_bytes": None,
         "useful_flops": 1.2e9 * SHARES[name], "executed_flops": 1.2e9 * SHARES[name], "bus_factor": None,
-        "name": f"{name} on {ranks}", "ranks": ranks, "against": "", "parts": {}, "bound": False,
+        "ranks": ranks,
     } | changes  # fmt: skip
 
 
@@ -76,17 +76,12 @@ def shared_record(kind="ddp"):
     cases = []
     for name in SHARES:
         alone, both = (case(base, name, seconds, n, parameters) for n, seconds in ((1, 1e-3), (2, 1.25e-3)))
-        sends = {
-            "name": f"communication of {name}",
-            "bound": True,
-            "regions_s": {},
-            "details": {},
-            "useful_flops": None,
-        }
+        sends = {"is_component": True, "regions_s": {}, "details": {}, "useful_flops": None}
         sends |= {"labels": {"pass": name, "ranks": 2, "part": "communication"}}
         sends["samples_s"] = [[0.25e-3] * FEWEST_SAMPLES] * 2
-        both |= {"against": alone["name"], "useful_flops": 2 * alone["useful_flops"]}
-        both |= {"parts": {"computation": "", "communication": sends["name"]}}
+        first = len(cases)
+        both |= {"baseline": first + 1, "useful_flops": 2 * alone["useful_flops"]}
+        both |= {"components": {"computation": None, "communication": first + 2}}
         cases += [both, alone, alone | sends]
     return model_record(parallel=kind) | {"world_size": 2, "cases": cases}
 
@@ -113,7 +108,7 @@ def summary(records):
     return transformer_summary.write(tabulate_records(records))[SUMMARY]
 
 
-def test_the_complete_results_have_every_cell_small_models_first(records):
+def test_results_list_every_case_by_model_size(records):
     text = summary(records)
     [rows] = section(text, "Complete Results").values()
     assert [(row["model"], row["context"], row["pass"]) for row in rows] == [
@@ -138,17 +133,17 @@ def test_the_complete_results_have_every_cell_small_models_first(records):
     assert "All rows: device cpu, dtype float32, batch_size 4, parallel none, ranks 1." in text
 
 
-def test_each_model_has_its_table(records):
+def test_models_have_separate_tables(records):
     tables = section(summary(records), "Results by Model Size")
     assert list(tables) == ["tiny (1.411 M parameters)", "2.7B (3.407 B parameters)"]
     assert [len(rows) for rows in tables.values()] == [9, 3]
 
 
-def test_a_pass_is_no_alternative_to_another_nor_to_what_it_sends():
+def test_passes_are_not_alternatives():
     assert "fastest" not in describe(tabulate_records([shared_record(), model_record("tiny", 64)]))
 
 
-def test_passes_are_compared_where_both_were_measured(records):
+def test_passes_compare_when_both_measured(records):
     [rows] = section(summary(records), "Forward-Only vs Forward+Backward").values()
     assert [(row["model"], row["context"]) for row in rows] == [("tiny", "32"), ("tiny", "64"), ("tiny", "128")]
     assert rows[2] == {
@@ -157,7 +152,7 @@ def test_passes_are_compared_where_both_were_measured(records):
     }  # fmt: skip
 
 
-def test_statistics_count_and_name_the_extremes(records):
+def test_statistics_count_and_name_extremes(records):
     [rows] = section(summary(records), "Summary Statistics").values()
     forward, backward, step = rows
     assert (forward["measured"], forward["skipped"], forward["failed"]) == ("4", "0", "0")
@@ -167,7 +162,7 @@ def test_statistics_count_and_name_the_extremes(records):
     assert step["highest MFU full [%]"] == "125 (tiny, 32)"
 
 
-def test_the_pivot_says_why_a_cell_has_no_time(records):
+def test_pivot_shows_status_without_time(records):
     tables = section(summary(records), "Median step time by context and model")
     assert list(tables) == [f"{name} [ms]" for name in SHARES]
     assert tables["train_step [ms]"] == [
@@ -176,7 +171,7 @@ def test_the_pivot_says_why_a_cell_has_no_time(records):
     ]  # fmt: skip
 
 
-def test_a_job_that_failed_as_a_whole_stands_in_every_pass(records):
+def test_failed_job_appears_in_every_pass(records):
     records.append(failed(model_record("2.7B", 64), "oom"))
     text = summary(records)
     for rows in section(text, "Median step time by context and model").values():
@@ -189,13 +184,13 @@ def test_a_job_that_failed_as_a_whole_stands_in_every_pass(records):
     assert "Forward-Only" not in alone
 
 
-def test_a_job_that_failed_as_a_whole_hides_no_time(records):
+def test_failed_job_hides_no_time(records):
     other = failed(model_record("tiny", 64), "crash") | {"point_id": "of other limits"}
     pivots = section(summary([*records, other]), "Median step time by context and model")
     assert [row["tiny"] for row in pivots["forward [ms]"]] == ["0.32", "0.64", "1.28"]
 
 
-def test_a_job_that_failed_as_a_whole_was_of_all_its_ranks():
+def test_failed_job_belongs_to_its_rank_count():
     larger = failed(shared_record(), "crash")
     larger["config"] = larger["config"] | {"context_length": 512}
     pivots = section(summary([shared_record(), larger]), "Median step time by context and model")
@@ -203,7 +198,7 @@ def test_a_job_that_failed_as_a_whole_was_of_all_its_ranks():
     assert [row["tiny"] for row in pivots["forward [ms], ranks 2"]] == ["1.25", "crash"]
 
 
-def test_a_point_is_its_median_over_all_runs_and_failures_stand_beside_it(records):
+def test_point_takes_median_over_runs(records):
     again = model_record("tiny", 64, 9e-3) | {"started_at": "2026-02-01T00:00:00.000+00:00", "run": "b"}
     [rows] = section(summary([again, *records]), "Complete Results").values()
     assert [row["median [ms]"] for row in rows if row["context"] == "64"] == ["4.82", "14.46", "19.28"]
@@ -214,7 +209,7 @@ def test_a_point_is_its_median_over_all_runs_and_failures_stand_beside_it(record
     assert found == [("forward", "ok"), ("forward_backward", "ok"), ("train_step", "ok"), ("all", "crash")]
 
 
-def test_warm_ups_are_compared_only_where_several_numbers_were_tried(records):
+def test_warmup_table_needs_several_counts(records):
     assert "Number of Warmup Runs" not in summary(records)
     more = [warmed(model_record("tiny", 64, seconds), count) for count, seconds in ((0, 2e-3), (10, 1e-3))]
     few = warmed(model_record("tiny", 64, 7e-3, ("forward",), batch_size=8), 10)
@@ -228,7 +223,7 @@ def test_warm_ups_are_compared_only_where_several_numbers_were_tried(records):
     assert re.fullmatch(r"2 \[1.9\d+, 2.0\d+\]", rows[0]["0 warm-ups [ms]"])
 
 
-def test_what_is_unlike_is_never_in_one_line_or_figure(records):
+def test_tables_and_figures_split_by_batch_size(records):
     others = [model_record("tiny", context, 5e-3, batch_size=8) for context in (64, 32)]
     text = summary([*records, *others])
     for title in ("Forward-Only vs Forward+Backward", "Summary Statistics"):
@@ -246,7 +241,7 @@ def test_what_is_unlike_is_never_in_one_line_or_figure(records):
         assert max(panel.get_lines()[0].get_xdata()) == longest
 
 
-def test_the_csv_has_plain_numbers(records):
+def test_csv_has_plain_numbers(records):
     rows = list(csv.DictReader(io.StringIO(transformer.write(tabulate_records(records))["transformer.csv"])))
     assert len(rows) == 12
     step = rows[8]
@@ -256,7 +251,7 @@ def test_the_csv_has_plain_numbers(records):
     assert (rows[10]["median_s"], rows[10]["reason"]) == ("", "needs 32 GB, 24 GB there")
 
 
-def test_each_measured_pass_has_its_json(records, tmp_path):
+def test_each_measured_pass_has_json(records, tmp_path):
     looped = records[0]["cases"][0]
     looped |= {"blocks": [1], "regions_s": {}, "start_offsets_s": None}
     looped |= {"calls_per_sample": 3, "samples_s": [row[:1] for row in looped["samples_s"]]}
@@ -279,7 +274,7 @@ def test_each_measured_pass_has_its_json(records, tmp_path):
     assert (big["std_time_ms"], big["num_steps"], big["forward_only"]) == (None, 3, True)
 
 
-def test_every_run_of_a_pass_has_its_json(records, tmp_path):
+def test_each_run_has_json(records, tmp_path):
     for run, seconds in (("a", 1e-3), ("b", 2e-3)):
         write_all(tmp_path / run, [model_record("tiny", 64, seconds, ("forward",))])
     found = legacy_json.write(combine(harvest([tmp_path]).rows))
@@ -288,7 +283,7 @@ def test_every_run_of_a_pass_has_its_json(records, tmp_path):
     assert trials[1] == pytest.approx(2 * trials[0])
 
 
-def test_json_is_of_the_slowest_rank_and_unlike_runs_keep_apart(tmp_path):
+def test_json_splits_ranks_and_takes_slowest(tmp_path):
     record = shared_record()
     record["cases"][0]["samples_s"] = [[1e-3] * FEWEST_SAMPLES, [2e-3] * FEWEST_SAMPLES]
     found = legacy_json.write(combine(harvest([write_all(tmp_path, [record])]).rows))
@@ -297,7 +292,7 @@ def test_json_is_of_the_slowest_rank_and_unlike_runs_keep_apart(tmp_path):
     assert json.loads(found["json/bench_tiny_ctx128_fwd_ranks-1.json"])["mean_time_ms"] == pytest.approx(1)
 
 
-def test_names_of_json_files_are_plain(tmp_path):
+def test_json_names_are_plain(tmp_path):
     other = model_record("tiny", 64, passes=("forward",))
     other["config"]["model"]["vocab_size"] = 32000
     found = legacy_json.write(combine(harvest([write_all(tmp_path, [model_record(), other])]).rows))
@@ -305,7 +300,7 @@ def test_names_of_json_files_are_plain(tmp_path):
     assert len(found) == 4
 
 
-def test_ranks_that_share_the_work_have_their_scaling(records):
+def test_parallel_ranks_report_scaling(records):
     text = summary([shared_record(), *records])
     tables = section(text, "Results by Model Size")
     both = tables["tiny (1.411 M parameters), world_size 2, parallel ddp, ranks 2"]
@@ -318,7 +313,7 @@ def test_ranks_that_share_the_work_have_their_scaling(records):
     assert widths == pytest.approx([80, 20])
 
 
-def test_every_plot_is_drawn_and_one_cell_is_enough(records):
+def test_one_cell_gets_every_plot(records):
     for some in (records, records[1:2]):
         figures = dict(draw_all(tabulate_records(some), None))
         assert {f"{name}.png" for name in FIGURES} <= set(figures)
@@ -327,7 +322,7 @@ def test_every_plot_is_drawn_and_one_cell_is_enough(records):
             figures[f"{name}.png"].canvas.draw()
 
 
-def test_plots_tell_what_the_rows_say(records):
+def test_plots_match_table_rows(records):
     figures = dict(draw_all(tabulate_records(records), None))
     panels = figures["transformer_step_time.png"].axes
     assert [panel.get_title() for panel in panels] == list(SHARES)
@@ -348,7 +343,7 @@ def test_plots_tell_what_the_rows_say(records):
     assert max(patch.get_x() + patch.get_width() for patch in phases.patches) == pytest.approx(5.12)
 
 
-def test_what_no_row_has_is_no_obstacle(records):
+def test_report_works_without_details(records):
     for record in records:
         for each in record["cases"]:
             each |= {"details": {}, "regions_s": {}}
@@ -361,7 +356,7 @@ def test_what_no_row_has_is_no_obstacle(records):
     assert figures == {"transformer_step_time.png"}
 
 
-def test_other_suites_are_no_part_of_it(records):
+def test_other_suites_are_ignored(records):
     mixed = tabulate_records([make_record(), *records, make_record(10.0)])
     assert transformer_summary.write(mixed) == transformer_summary.write(tabulate_records(records))
     assert "ranks 1." in transformer_summary.write(mixed)[SUMMARY]
@@ -370,7 +365,7 @@ def test_other_suites_are_no_part_of_it(records):
     assert not [name for name in dict(draw_all(other, None)) if name.startswith("transformer")]
 
 
-def test_the_report_has_all_of_it(records, tmp_path, capsys):
+def test_report_writes_all_files(records, tmp_path, capsys):
     place = write_all(tmp_path, [*records, shared_record()])
     assert main([str(place)]) == 0
     written = {str(path.relative_to(place / "analysis")) for path in (place / "analysis").rglob("*.*")}

@@ -9,9 +9,9 @@ from benchkit.errors import InvalidResult
 from benchkit.suites.auto_shard.costs import measure_costs
 from benchkit.suites.auto_shard.dispatcher_program import Dispatched
 from benchkit.suites.auto_shard.dtensor_program import Sharded
+from benchkit.suites.auto_shard.layouts import COLUMNS, LAYOUTS, MOVES, ROWS, Costs, Link
 from benchkit.suites.auto_shard.plan_space import choices
 from benchkit.suites.auto_shard.planner import Planner
-from benchkit.suites.auto_shard.plans import COLUMNS, LAYOUTS, MOVES, ROWS, Costs, Link
 from benchkit.suites.auto_shard.program import Program
 from benchkit.suites.auto_shard.workloads import parse
 from torch.distributed.device_mesh import DeviceMesh

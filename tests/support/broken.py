@@ -1,6 +1,6 @@
 """benchkit's suites with faults injected below them, at torch's own operations: no name inside benchkit is relied on.
 
-`BENCHKIT_SUITES=tests.support.broken` registers every suite once more under its own name, with one key more: `fault`.
+`BENCHKIT_SUITES=tests.support.broken` defines every suite once more under its own name, with one key more: `fault`.
 """
 
 from __future__ import annotations
@@ -8,13 +8,13 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import make_dataclass, replace
-from functools import partial
+from functools import cache, partial
 from typing import Any
 from unittest import mock
 
-from benchkit.api.case import Case, Rank
+from benchkit.api.case import Case, Components, Rank
 from benchkit.api.keys import key
-from benchkit.api.registry import SUITES, Suite
+from benchkit.api.registry import Suite, own_modules, suites_in
 from benchkit.api.schema import RunConfig
 
 if "torch" in sys.modules:  # in the fork server: else every rank would load them for its first intercepted call
@@ -118,19 +118,26 @@ def broken(sound: Suite, config: Any, rank: Rank) -> list[Case]:
     if config.fault == "staged":
         mock.patch.object(p2p, "by_way_of_the_host", return_value=True).start()
     run = inject(config.fault, rank)
-    cases = sound.build(config, rank)
-    return [replace(case, step=partial(run, case.step), verify=partial(run, case.verify)) for case in cases]
+
+    @cache
+    def faulty(case: Case | None) -> Case | None:
+        """A case with the fault, which refers to other cases with the fault."""
+        if case is None:
+            return None
+        components = Components(*map(faulty, vars(case.components).values()))
+        callables = {"step": partial(run, case.step), "verify": partial(run, case.verify)}
+        return replace(case, **callables, baseline=faulty(case.baseline), components=components)
+
+    return list(map(faulty, sound.build(config, rank)))
 
 
-def register_broken(sound: Suite) -> None:
-    """Puts the broken suite in place of the sound one."""
+def make_broken(sound: Suite) -> Suite:
+    """The broken suite of the same name."""
     fields = [("fault", str, key("what goes wrong below the suite", choices=FAULTS))]
     schema: type[RunConfig] = make_dataclass(f"Broken{sound.config.__name__}", fields, bases=(sound.config,))
     schema.__module__ = __name__
     globals()[schema.__name__] = schema  # ranks unpickle it by this name
-    SUITES[sound.name] = replace(sound, config=schema, build=partial(broken, sound))
+    return replace(sound, config=schema, build=partial(broken, sound))
 
 
-for suite in list(SUITES.values()):
-    if suite.build.__module__.startswith("benchkit.suites."):
-        register_broken(suite)
+globals().update({name: make_broken(sound) for name, sound in suites_in(own_modules()).items()})

@@ -2,9 +2,13 @@
 
 from benchkit.api.registry import load_suites
 from benchkit.api.schema import BackendConfig, HardwareConfig, RunConfig
-from benchkit.point.agents import AgentGroup
+from benchkit.point.agents import AgentFacts, AgentGroup
+from benchkit.rank.rendezvous import MemoryFile
+from benchkit.record.environment import AgentReport
 from launch.agents.group import Agents
 from launch.agents.member import AgentInfo
+
+from tests.support import fakes
 
 
 def own_suites():
@@ -18,9 +22,10 @@ def config(backend="gloo", device="cpu", ranks_per_device=1, slowdown=1, **chang
         "suite": "collective", "seed": 0, "world_size": "auto", "threads_per_rank": "auto",
         "start_method": "forkserver",
         "timeout_s": 10.0, "join_timeout_s": 5.0, "host_wait_s": 3600.0, "max_failures": None, "on_end": None,
-        "private_network": True,
-        "measure": None, "model": None, "backend": BackendConfig(backend, devices, {"A": "b"}),
-        "hardware": HardwareConfig(device, ranks_per_device, slowdown, "auto"), "profile": False,
+        "private_network": True, "repeat": 1,
+        "measure": fakes.plan(), "model": None, "backend": BackendConfig(backend, devices, {"A": "b"}),
+        "hardware": HardwareConfig(device, ranks_per_device, slowdown, {}, "auto"), "profile": False,
+        "explain": False,
     }  # fmt: skip
     return RunConfig(**(settings | changes))
 
@@ -30,9 +35,8 @@ def agent_group(*hosts, me=0, gpus=None, cores=None, available=None):
     cores = cores or [[0, 1, 2, 3]] * len(hosts)
     gpus = gpus or [[]] * len(hosts)
     members = [AgentInfo(index, host, host, host, cores[index]) for index, host in enumerate(hosts)]
-    facts = {
-        index: {"host": hosts[index], "cpu": "cpu", "gpus": [], "visible_gpus": gpus[index],
-                "store_file": ["/nowhere", 0], "available_cores": available or len(cores[index])}
-        for index in range(len(hosts))
-    }  # fmt: skip
-    return AgentGroup(Agents(members[me], members, {}, "127.0.0.1"), facts)
+    facts = {}
+    for index, host in enumerate(hosts):
+        report = AgentReport(host=host, cpu="cpu", available_cores=available or len(cores[index]))
+        facts[index] = AgentFacts(report, gpus[index])
+    return AgentGroup(Agents(members[me], members, {}, "127.0.0.1"), facts, MemoryFile("/nowhere", 0))

@@ -74,6 +74,11 @@ def no_report(argument):
     entry.send = lambda pipe, report: os.write(pipe.fileno(), framed(b"[" * 60_000))
 
 
+def no_exception(argument):
+    """Says what has the form of a report, but no types of one."""
+    entry.send = lambda pipe, report: os.write(pipe.fileno(), framed(b'{"exception": {"message": 3}}'))
+
+
 def exit_255(argument):
     os._exit(255)
 

@@ -81,15 +81,15 @@ def llama(config: LlamaConfig, rank: Rank) -> list[Case]:
             if not torch.allclose(ours(batches.inputs), theirs(batches.inputs), atol=1e-4):
                 raise InvalidResult("logits differ")
 
-    def case(name: str, model: nn.Module) -> Case:
+    def case(name: str, model: nn.Module, baseline: Case | None = None) -> Case:
         steps = Steps(model, model)
         return Case(
             step=lambda: steps.forward_backward(batches.inputs, batches.targets),
             labels={"network": name},
             reset=batches.draw,
             verify=verify,
-            name=name,
-            against="" if name == "hugging face" else "hugging face",
+            baseline=baseline,
         )
 
-    return [case("ours", ours), case("hugging face", theirs)]
+    baseline = case("hugging face", theirs)
+    return [case("ours", ours, baseline), baseline]

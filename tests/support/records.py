@@ -8,7 +8,10 @@ from typing import Any
 import pandas as pd
 from analysis.records.rows import rows_of
 from analysis.table import combine
-from benchkit import record
+from benchkit.record.case import CaseRecord
+from benchkit.record.files import FILE_NAME
+from benchkit.record.record import SCHEMA_VERSION, Record
+from benchkit.record.versions import from_json
 from benchkit.statistics.intervals import FEWEST_SAMPLES
 
 MEASURE = {"mode": "per_iteration", "calls_per_sample": 1, "warmup_iterations": 5}
@@ -37,9 +40,11 @@ def make_record(
     }  # fmt: skip
     error = None if status == "ok" else {"message": f"it went {status}\nand more", "rank": 1}
     return {
-        "schema_version": record.SCHEMA_VERSION, "point_id": f"{data_size}-{world_size}", "suite": "allreduce",
-        "status": status, "error": error, "config": config, "overrides": [], "world_size": world_size,
-        "threads_per_rank": 1, "slowdown": None, "warnings": [],
+        "schema_version": SCHEMA_VERSION, "point_id": f"{data_size}-{world_size}", "suite": "allreduce",
+        "title": "allreduce", "status": status, "error": error, "config": config, "overrides": [],
+        "world_size": world_size, "threads_per_rank": 1, "cores_per_rank": 4 / world_size,
+        "launched_by": "plain", "agents": [{"host": "here", "available_cores": 4}],
+        "slowdown": {"asked": [1.0] * world_size}, "warnings": [],
         "clock": "perf_counter", "started_at": "2026-01-01T00:00:00.000+00:00",
         "finished_at": "2026-01-01T00:00:01.000+00:00", "phases_s": {"total": 1.0},
         "environment": {"host": "here", "available_cores": 4}, "cases": [case] if status == "ok" else [],
@@ -78,6 +83,7 @@ def make_rich_record(suite: str = "collective", samples: int = 12, **changes: An
     }  # fmt: skip
     [case] = made["cases"]
     return made | {
+        "title": "all_reduce" if suite == "collective" else suite,
         "agents": [agent], "environment": {**agent, "available_cores": 4}, "launched_by": "plain",
         "cores_per_rank": 2.0, "warnings": ["a warning"],
         "slowdown": {"asked": [1, 2], "mechanism": "cgroup", "measured": [1.0, 2.1]},
@@ -89,7 +95,7 @@ def make_rich_record(suite: str = "collective", samples: int = 12, **changes: An
 def part_of_job(suite: str, name: str, samples_s: list[list[float]]) -> dict[str, Any]:
     """What a case of `make_rich_record` has beyond that of `make_record`."""
     implementation, strategy, ranks, sharding = CASES[name]
-    parts = ("compute", "send") if name == "whole" else ("", "")
+    parts = (2, 3) if name == "whole" else (None, None)
     spent = [[each / 4 for each in row] for row in samples_s]
     counters = ("steal_s", "throttled_s", "host_busy_s", "own_busy_s")
     labels = {
@@ -99,9 +105,9 @@ def part_of_job(suite: str, name: str, samples_s: list[list[float]]) -> dict[str
     }  # fmt: skip
     return {
         "labels": {label: labels[label] for label in LABELS.get(suite, labels)},
-        "name": name, "against": "base" if name == "whole" else "",
-        "bound": name in ("compute", "send"), "unslowed": False, "ranks": None, "steady": True,
-        "parts": dict(zip(("computation", "communication"), parts, strict=True)),
+        "baseline": 1 if name == "whole" else None,
+        "is_component": name in ("compute", "send"), "unslowed": False, "ranks": None, "steady": True,
+        "components": dict(zip(("computation", "communication"), parts, strict=True)),
         "estimator": "slowest_rank", "useful_flops": 1e9, "executed_flops": 2e9,
         "wire_bytes": 2**20, "regions_s": {"forward": spent, "comm_wait": spent},
         "disturbance": {counter: [0.2, 0.1] for counter in counters},
@@ -114,32 +120,64 @@ def part_of_job(suite: str, name: str, samples_s: list[list[float]]) -> dict[str
     }  # fmt: skip
 
 
-def dangling(records: list[dict[str, Any]]) -> set[str]:
-    """Names that cases refer to and that no case of their job has."""
-    found: set[str] = set()
-    for content in records:
-        names = {case["name"] for case in content["cases"]}
-        wanted = {name for case in content["cases"] for name in (case["against"], *case["parts"].values()) if name}
-        found |= wanted - names
-    return found
-
-
 def write_all(folder: Path, records: list[dict[str, Any]]) -> Path:
     """One folder per record, as a sweep leaves them."""
     for number, content in enumerate(records):
         (folder / str(number)).mkdir(parents=True)
-        (folder / str(number) / record.FILE_NAME).write_text(json.dumps(content))
+        (folder / str(number) / FILE_NAME).write_text(json.dumps(content))
     return folder
 
 
 def tabulate_records(records: list[dict[str, Any]]) -> pd.DataFrame:
-    """Their combined table, without files."""
-    return combine([row for content in records for row in rows_of(content)])
+    """Their combined table, without files; `run` in a record stands for the folder of its sweep."""
+    rows = [rows_of(as_record(content), run=content.get("run")) for content in records]
+    return combine([row for of_record in rows for row in of_record])
+
+
+def as_record(content: dict[str, Any]) -> Record:
+    """The record with this content, as it is read from its file."""
+    return from_json(json.dumps(content).encode())
+
+
+def as_case(**content: Any) -> CaseRecord:
+    """A case with this content, and as few labels as can be."""
+    return CaseRecord(**{"labels": {}, "status": "ok", **content})
+
+
+def as_version_2(content: dict[str, Any]) -> dict[str, Any]:
+    """The record as version 2 has it: without a title, and cases refer to each other by name."""
+
+    def named(position: int | None) -> str:
+        return "" if position is None else f"case {position}"
+
+    cases = []
+    for position, case in enumerate(content["cases"]):
+        others = {name: value for name, value in case.items() if name not in ("baseline", "is_component", "components")}
+        components = case.get("components", {})
+        cases.append(others | {
+            "name": named(position), "against": named(case.get("baseline")), "bound": case.get("is_component", False),
+            "parts": {role: named(components.get(role)) for role in ("computation", "communication")},
+        })  # fmt: skip
+    others = {name: value for name, value in content.items() if name != "title"}
+    return others | {"schema_version": 2, "cases": cases}
+
+
+def without(cases: list[dict[str, Any]], *dropped: int) -> list[dict[str, Any]]:
+    """The cases of a job that never had those at some positions, nor references to them."""
+    kept = [position for position in range(len(cases)) if position not in dropped]
+    now_at: dict[int | None, int] = {before: now for now, before in enumerate(kept)}
+
+    def moved(case: dict[str, Any]) -> dict[str, Any]:
+        components = {role: now_at.get(position) for role, position in case.get("components", {}).items()}
+        return case | {"baseline": now_at.get(case.get("baseline")), "components": components}
+
+    return [moved(cases[position]) for position in kept]
 
 
 def having(content: dict[str, Any], **environment: Any) -> dict[str, Any]:
     """The record as it would be on a machine that differs in some of its environment."""
-    return {**content, "environment": {**content["environment"], **environment}}
+    agents = [{**agent, **environment} for agent in content["agents"]]
+    return {**content, "environment": {**content["environment"], **environment}, "agents": agents}
 
 
 def grid(**changes: Any) -> list[dict[str, Any]]:

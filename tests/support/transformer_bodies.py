@@ -10,7 +10,7 @@ from benchkit.suites.transformer import parallel
 from benchkit.suites.transformer.communication import Communication
 from benchkit.suites.transformer.model import Network, build
 from benchkit.suites.transformer.passes import Steps
-from benchkit.suites.transformer.reference import whole
+from benchkit.suites.transformer.reference import full_float64
 from torch.distributed.tensor.debug import CommDebugMode
 
 MODEL = ModelConfig(name="test", d_model=16, d_ff=24, num_layers=2, num_heads=4, vocab_size=31)
@@ -34,8 +34,8 @@ def two_steps(steps: Steps, inputs: torch.Tensor, targets: torch.Tensor) -> dict
         loss = steps.train_step(inputs, targets)
     parts = {"gradients": {}, "weights": {}}
     for name, weight in steps.network.named_parameters():
-        parts["gradients"][name] = whole(weight.grad).tolist()
-        parts["weights"][name] = whole(weight).tolist()
+        parts["gradients"][name] = full_float64(weight.grad).tolist()
+        parts["weights"][name] = full_float64(weight).tolist()
     return {"loss": float(loss), **parts}
 
 

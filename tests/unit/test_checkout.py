@@ -19,7 +19,7 @@ def checkout(tmp_path, monkeypatch):
     return file
 
 
-def test_a_changed_checkout_is_told_by_the_hash_of_its_difference(checkout):
+def test_dirty_checkout_has_diff_hash(checkout):
     clean = checkout_of.checkout.__wrapped__()
     assert len(clean["git_commit"]) == 40
     assert (clean["git_dirty"], clean["git_diff_hash"]) == (False, None)
@@ -33,11 +33,11 @@ def test_a_changed_checkout_is_told_by_the_hash_of_its_difference(checkout):
     assert len(hashes) == 3
 
 
-def test_a_package_below_somebodys_repository_is_not_part_of_it(checkout, monkeypatch):
+def test_installed_package_has_no_commit(checkout, monkeypatch):
     monkeypatch.setattr(checkout_of, "__file__", str(checkout.with_name("installed.py")))
     assert set(checkout_of.checkout.__wrapped__().values()) == {None}
 
 
-def test_a_command_that_fails_or_is_not_there_says_nothing():
+def test_failed_command_gives_empty_output():
     assert checkout_of.output("no-such-command-anywhere") == ""
     assert checkout_of.output("false") == ""

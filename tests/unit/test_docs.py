@@ -20,3 +20,10 @@ def test_page_names_files_that_exist(page):
     assert sorted(name for name in named if not (ROOT / name).exists()) == []
     tests = [(file, name) for file, name in TEST.findall(text) if (ROOT / file).exists()]
     assert [name for file, name in tests if f"def {name}" not in (ROOT / file).read_text()] == []
+
+
+def test_page_of_records_names_every_key():
+    page = (ROOT / "docs" / "record.md").read_text()
+    keys = (ROOT / "tests" / "golden" / "record_keys.txt").read_text().split()
+    named = [key.removeprefix("cases.") for key in keys if not key.startswith("environment.")]
+    assert [name for name in named if f"`{name}`" not in page] == []

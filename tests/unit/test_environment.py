@@ -1,26 +1,30 @@
 import platform
+from dataclasses import replace
 
 import pytest
 import torch
 from benchkit import checkout, environment
 from benchkit.api import memory
 from benchkit.point import recording
+from benchkit.point.agents import gather_facts
 from benchkit.point.placement import place_ranks
 from benchkit.point.point import Point
+from benchkit.record.environment import VERSIONS, AgentReport, Environment
 from launch import topology
+from launch.agents.group import alone
 
 from tests.support.configs import agent_group, config
 
 
-def test_it_tells_what_a_reader_needs():
-    told = environment.describe()
-    assert told["torch"] == torch.__version__
-    assert told["host"]
-    assert told["cpu"]
-    assert 1 <= told["available_cores"] <= told["cores"]
-    assert len(told["load_average"]) == 3
-    assert told["available_bytes"] > 2**20
-    assert told["git_commit"] is None or len(told["git_commit"]) == 40
+def test_describe_reports_host_and_versions():
+    found = environment.describe()
+    assert found.torch == torch.__version__
+    assert found.host
+    assert found.cpu
+    assert 1 <= found.available_cores <= found.cores
+    assert len(found.load_average) == 3
+    assert found.available_bytes > 2**20
+    assert found.git_commit is None or len(found.git_commit) == 40
 
 
 def test_gpus_are_read_from_nvidia_smi(monkeypatch):
@@ -37,9 +41,9 @@ def test_gpus_are_read_from_nvidia_smi(monkeypatch):
     ("chosen", "visible"),
     [(None, ["GPU-a", "GPU-b", "GPU-c"]), ("2,0", ["GPU-c", "GPU-a"]), ("GPU-b", ["GPU-b"]), ("", ["GPU-a", "GPU-b"])],
 )
-def test_visible_gpus_have_names_that_two_processes_share(monkeypatch, chosen, visible):
-    there = [{"uuid": f"GPU-{letter}"} for letter in "abc"]
-    monkeypatch.setattr(environment, "static_environment", lambda: {"gpus": there})
+def test_visible_gpus_have_uuids(monkeypatch, chosen, visible):
+    there = Environment(host="n0", gpus=[{"uuid": f"GPU-{letter}"} for letter in "abc"])
+    monkeypatch.setattr(environment, "static_environment", lambda: there)
     monkeypatch.setattr(environment, "num_usable_gpus", lambda: len(visible))
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     if chosen is not None:
@@ -47,8 +51,8 @@ def test_visible_gpus_have_names_that_two_processes_share(monkeypatch, chosen, v
     assert environment.visible_gpus() == visible
 
 
-def test_without_nvidia_smi_gpus_are_numbers(monkeypatch):
-    monkeypatch.setattr(environment, "static_environment", lambda: {"gpus": []})
+def test_gpus_without_nvidia_smi_are_numbered(monkeypatch):
+    monkeypatch.setattr(environment, "static_environment", lambda: Environment(host="n0"))
     monkeypatch.setattr(environment, "num_usable_gpus", lambda: 2)
     assert environment.visible_gpus() == ["0", "1"]
 
@@ -57,7 +61,7 @@ def fake_files(monkeypatch, module, files):
     monkeypatch.setattr(module, "read_text", lambda path: files.get(path, ""))
 
 
-def test_memory_is_cut_to_the_cgroup(monkeypatch):
+def test_available_memory_respects_cgroup(monkeypatch):
     files = {
         "/proc/meminfo": "MemTotal: 9000000 kB\nMemAvailable: 8000000 kB",
         "/sys/fs/cgroup/memory.max": "3000000000",
@@ -69,7 +73,7 @@ def test_memory_is_cut_to_the_cgroup(monkeypatch):
     assert memory.available_bytes(torch.device("cpu")) == 8_000_000 * 1024
 
 
-def test_cores_are_cut_to_the_quota(monkeypatch):
+def test_available_cores_respect_quota(monkeypatch):
     monkeypatch.setattr(topology.os, "sched_getaffinity", lambda pid: set(range(16)))
     fake_files(monkeypatch, topology, {"/sys/fs/cgroup/cpu.max": "350000 100000"})
     assert topology.cpu_quota() == 3.5
@@ -81,17 +85,17 @@ def test_cores_are_cut_to_the_quota(monkeypatch):
     assert topology.available_cores() == 1
 
 
-def test_kernel_and_nccl_are_told_and_a_cpu_build_has_no_nccl(monkeypatch):
+def test_environment_reports_kernel_and_nccl(monkeypatch):
     monkeypatch.setattr(environment, "torch_build", lambda: {"__version__": "2", "cuda": None})
     assert environment.nccl_version() is None
     monkeypatch.setattr(environment, "torch_build", lambda: {"__version__": "2", "cuda": "13.0"})
     monkeypatch.setattr(torch.cuda.nccl, "version", lambda: (2, 29, 7))
     monkeypatch.setattr(torch.cuda, "init", lambda: pytest.fail("CUDA was started"))
     assert environment.nccl_version() == "2.29.7"
-    assert environment.static_environment()["kernel"] == platform.release()
+    assert environment.static_environment().kernel == platform.release()
 
 
-def test_the_build_of_torch_is_read_without_importing_it(monkeypatch):
+def test_torch_build_is_read_without_import(monkeypatch):
     assert environment.torch_build()["__version__"] == torch.__version__
     assert environment.torch_build()["cuda"] == torch.version.cuda
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 3)
@@ -100,7 +104,7 @@ def test_the_build_of_torch_is_read_without_importing_it(monkeypatch):
         assert environment.num_usable_gpus() == usable
 
 
-def test_git_and_nvidia_smi_are_called_once_per_process(monkeypatch):
+def test_git_and_nvidia_smi_run_once_per_process(monkeypatch):
     calls = []
     for module in (environment, checkout):
         monkeypatch.setattr(module, "output", lambda *command: calls.append(command) or "")
@@ -119,18 +123,31 @@ def test_git_and_nvidia_smi_are_called_once_per_process(monkeypatch):
     assert len(set(calls)) == len(calls)
 
 
-def test_every_agent_tells_of_its_own_environment():
-    told = environment.of_agent()
-    assert set(told) == {*environment.OF_AGENT, "load_average"}
-    assert told["torch"] == torch.__version__
-    assert len(told["load_average"]) == 3
+def test_agent_reports_own_environment():
+    report, here = environment.of_agent(), environment.describe()
+    assert report.torch == torch.__version__
+    assert len(report.load_average) == 3
+    for name in ("host", "cpu", "available_cores", "gpus", *VERSIONS):
+        assert getattr(report, name) == getattr(here, name)
 
 
-def test_hosts_with_different_software_are_named_in_a_warning(tmp_path):
+def test_agents_learn_what_each_found():
+    [facts] = gather_facts(alone()).values()
+    assert repr(replace(facts.report, load_average=[])) == repr(replace(environment.of_agent(), load_average=[]))
+
+
+def test_record_warns_of_version_differences(tmp_path):
     two = agent_group("n0", "n1", "n2", "n2")
     for index, version in enumerate(("2.13.0", "2.12.0", "2.13.0", "2.13.0")):
-        two.facts[index] |= {"torch": version, "nccl": None, "kernel": "6.1"}
-    record = recording.new_record(Point(config(), tmp_path, []), place_ranks(config(), two))
-    assert record["warnings"] == ["n0, n2 have torch 2.13.0, n1 has 2.12.0"]
-    assert record["agents"][1]["torch"] == "2.12.0"
-    assert environment.version_differences([{"host": "a"}, {"host": "b", "torch": "2.13.0"}]) == []
+        facts = two.facts[index]
+        two.facts[index] = replace(facts, report=replace(facts.report, torch=version, kernel="6.1"))
+    point = Point(config(), tmp_path, [])
+    record = recording.new_record(point, place_ranks(config(), two))
+    assert record.warnings == ["n0, n2 have torch 2.13.0, n1 has 2.12.0"]
+    assert record.agents[1].torch == "2.12.0"
+    assert recording.new_record(point, point.unplaced()).warnings == []
+
+
+def test_missing_version_counts_as_difference():
+    hosts = [AgentReport(host="n0", cuda="13.0"), AgentReport(host="n1")]
+    assert environment.version_differences(hosts) == ["n0 has cuda 13.0, n1 has none"]

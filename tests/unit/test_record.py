@@ -1,30 +1,102 @@
 import json
 import threading
+from pathlib import Path
 
 import pytest
-from benchkit import record
+from analysis.records.harvest import harvest
+from benchkit.record import files, versions
+from benchkit.record.record import SCHEMA_VERSION
+from benchkit.statistics.paired import round_medians
+
+from tests.support.records import as_record, as_version_2, make_record, make_rich_record
+
+SAMPLES = Path(__file__).parent / "samples"
 
 
-def test_a_reader_never_sees_half_a_record(tmp_path):
+def test_reader_sees_only_whole_records(tmp_path):
     """One thread replaces the record over and over while another reads it."""
-    record.write({"schema_version": record.SCHEMA_VERSION, "n": 0}, tmp_path)
+    short, long = as_record(make_record()), as_record(make_record(overrides=["x" * 100_000]))
+    files.write(short, tmp_path)
     stop = threading.Event()
 
     def write():
-        n = 0
         while not stop.is_set():
-            n += 1
-            record.write({"schema_version": record.SCHEMA_VERSION, "n": n, "filler": "x" * 100_000}, tmp_path)
+            files.write(long, tmp_path)
+            files.write(short, tmp_path)
 
     writer = threading.Thread(target=write)
     writer.start()
     try:
         for _ in range(200):
-            record.read(tmp_path / record.FILE_NAME)
+            files.read(tmp_path / files.FILE_NAME)
     finally:
         stop.set()
         writer.join()
-    assert [path.name for path in tmp_path.iterdir()] == [record.FILE_NAME]
+    assert [path.name for path in tmp_path.iterdir()] == [files.FILE_NAME]
+
+
+def test_record_survives_write_and_read(tmp_path):
+    record = as_record(make_rich_record())
+    assert files.read(files.write(record, tmp_path)) == record
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_older_record_is_read_as_new(version):
+    """The samples are what those versions wrote, with all but four cases taken out."""
+    path = SAMPLES / f"record_{version}.json"
+    old = json.loads(path.read_text())
+    record = files.read(path)
+    assert (old["schema_version"], record.schema_version) == (version, SCHEMA_VERSION)
+    assert (record.title, record.settings.backend.name) == ("tp_columnwise", "gloo")
+    positions = {case["name"]: position for position, case in enumerate(old["cases"])}
+    for before, now in zip(old["cases"], record.cases, strict=True):
+        assert now.labels == before["labels"]
+        assert now.samples_s == before["samples_s"]
+        assert now.is_component == before["bound"]
+        assert now.baseline == positions.get(before["against"])
+        parts = before["parts"]
+        names = list(parts.values()) if isinstance(parts, dict) else parts or [""] * 2
+        found = (now.components.computation, now.components.communication)
+        assert found == tuple(positions.get(name) for name in names)
+        assert sum(now.blocks) <= len(now.samples_s[0])
+        assert now.blocks == before.get("blocks", [before.get("block_iterations")] * len(now.blocks))
+    assert any(case.baseline is not None for case in record.cases)
+    assert any(case.components.communication is not None for case in record.cases)
+    assert record.agents[0].torch == old["environment"]["torch"]
+    assert {row["status"] for row in harvest([path]).rows} == {"ok"}
+
+
+def test_lone_part_is_communication():
+    assert versions.names_of_parts(["send"]) == ("", "send")
+    assert versions.names_of_parts(["compute", "send"]) == ("compute", "send")
+
+
+def test_labels_keep_their_types():
+    content = make_record()
+    labels = {"text": "1", "integer": 1, "number": 1.0, "yes": True, "nothing": None}
+    content["cases"][0]["labels"] = labels
+    assert repr(as_record(content).cases[0].labels) == repr(labels)
+
+
+def test_version_1_blocks_have_one_length():
+    old = as_version_2(make_record(samples=7)) | {"schema_version": 1}
+    [case] = old["cases"]
+    del case["blocks"]
+    case |= {"block_iterations": 3, "samples_s": [[1.0, 2, 3, 10, 20, 30, 99], [0.0] * 7]}
+    assert round_medians(as_record(old).cases[0]).tolist() == [2, 20]
+
+
+def test_older_list_labels_become_text():
+    old = as_version_2(make_record())
+    old["cases"][0]["labels"] = {"split": [3, 5], "yes": True}
+    assert as_record(old).cases[0].labels == {"split": "[3, 5]", "yes": True}
+
+
+def test_record_refuses_missing_reference():
+    content = make_rich_record()
+    content["cases"][0]["baseline"] = 7
+    with pytest.raises(ValueError, match=r"cases\[0\] refers to case 7, which is missing"):
+        as_record(content)
 
 
 @pytest.mark.parametrize(
@@ -32,28 +104,29 @@ def test_a_reader_never_sees_half_a_record(tmp_path):
     [
         ("{half", "not readable as JSON"),
         ("[1, 2]", "not a benchkit record"),
+        ("[" * 100_000, "not a benchkit record"),
+        ('{"schema_version": 3, "cases": ' + "[" * 100_000, "nested too deeply"),
+        ('{"schema_version": 2, "cases": ' + "[" * 100_000, "nested too deeply"),
+        ('{"schema_version": 3}', "missing required field `point_id`"),
+        ('{"schema_version": 2, "cases": 3}', r"Expected `array`, got `int` - at `\$.cases`"),
         ('{"a": 1}', "not a benchkit record"),
         ('{"schema_version": 99}', "record version 99"),
     ],
+    ids=lambda text: text[:30],
 )
-def test_what_is_no_record_is_named(tmp_path, text, reason):
+def test_read_refuses_invalid_file(tmp_path, text, reason):
     path = tmp_path / "record.json"
     path.write_text(text)
     with pytest.raises(ValueError, match=reason) as error:
-        record.read(path)
+        files.read(path)
     assert str(path) in str(error.value)
 
 
-def test_identity_is_what_is_measured_not_when_or_how_patiently():
-    config = {"data_size": 1.0, "timeout_s": 600, "world_size": "auto"}
-    identity = record.point_id(config, 2)
-    assert record.point_id(config | {"timeout_s": 5}, 2) == identity
-    assert record.point_id(config, 4) != identity
-    assert record.point_id(config | {"data_size": 2.0}, 2) != identity
-    assert len(identity) == 12
-
-
-def test_auto_and_the_number_it_stands_for_are_the_same_point():
-    config = {"data_size": 1.0, "world_size": "auto", "threads_per_rank": "auto"}
-    given = config | {"world_size": 2}
-    assert record.point_id(config, 2) == record.point_id(json.loads(json.dumps(given)), 2)
+@pytest.mark.parametrize(
+    ("suite", "title"),
+    [("allreduce", "allreduce"), ("collective", "all_gather"), ("transformer", "transformer")],
+)
+def test_untitled_record_gets_title(suite, title):
+    old = make_record(suite=suite) | {"schema_version": 2}
+    del old["title"]
+    assert as_record(old | {"config": old["config"] | {"collective": "all_gather"}}).title == title

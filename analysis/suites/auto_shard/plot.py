@@ -10,10 +10,11 @@ from analysis.baseline import Baseline
 from analysis.report import style
 from analysis.report.discover import Drawings
 from analysis.run_spread import bars_of, with_ranges
-from analysis.suites.auto_shard.rows import END_TO_END, ONE, SHARDINGS, SUITE, Group, groups_of
-from analysis.suites.auto_shard.scaling import PHASES, counted
+from analysis.suites.auto_shard.rows import SHARDINGS, SUITE, Group, groups_of
+from analysis.suites.auto_shard.scaling import counted
 from analysis.suites.auto_shard.scaling_plot import SPEEDUP, explain, scaling
 from analysis.suites.auto_shard.table import SCOPES
+from benchkit.suites.auto_shard.names import END_TO_END, RANKS, SCOPE, SHARDING, UNSHARDED, Phase
 
 MOST_PANELS = 12
 """More workloads than this have their phases in the table alone."""
@@ -31,28 +32,28 @@ def draw(table: pd.DataFrame, baseline: Baseline | None) -> Drawings:
 
 def figures_of(group: Group) -> Iterator[tuple[str, Callable[[], Figure]]]:
     group = Group(group.suffix, with_ranges(group.rows))
-    further = group.further[group.further["sharding"].isin(SHARDINGS)]
-    if (further["sharding"] == group.main).any():
+    further = group.further[group.further[SHARDING].isin(SHARDINGS)]
+    if (further[SHARDING] == group.main).any():
         yield "scaling", partial(scaling, group)
     if not further.empty:
         yield "shardings", partial(shardings, further)
-    rows = group.rows[(group.rows["scope"] == END_TO_END) & (group.rows["status"] == "ok")]
-    if rows[[f"{phase}_s" for phase in PHASES]].notna().any(axis=None):
+    rows = group.rows[(group.rows[SCOPE] == END_TO_END) & (group.rows["status"] == "ok")]
+    if rows[[f"{phase}_s" for phase in Phase]].notna().any(axis=None):
         yield "phases", partial(phases, rows)
 
 
 def shardings(rows: pd.DataFrame) -> Figure:
     """Plot speedups on the most devices: a panel per scope, a place per workload."""
-    most = rows["ranks"].max()
-    rows = rows[rows["ranks"] == most]
+    most = rows[RANKS].max()
+    rows = rows[rows[RANKS] == most]
     workloads = list(rows["workload"].unique())
-    scopes = [scope for scope in SCOPES if scope in set(rows["scope"])]
+    scopes = [scope for scope in SCOPES if scope in set(rows[SCOPE])]
     width = 2.2 + WORKLOAD_INCHES * len(workloads)
     figure, axes = style.panels(len(scopes), width=width, height=4.6)
-    names = [name for name in SHARDINGS if name in set(rows["sharding"])]
+    names = [name for name in SHARDINGS if name in set(rows[SHARDING])]
     for scope, axis in zip(scopes, axes, strict=True):
         for index, name in enumerate(names):
-            part = rows[(rows["scope"] == scope) & (rows["sharding"] == name)]
+            part = rows[(rows[SCOPE] == scope) & (rows[SHARDING] == name)]
             offset = 0.22 * (index - (len(names) - 1) / 2)
             at = [workloads.index(workload) + offset for workload in part["workload"]]
             bars = style.interval_bars(part, *SPEEDUP)
@@ -76,13 +77,13 @@ def phases(rows: pd.DataFrame) -> Figure:
     """Plot the phases of a step: a panel per workload, a bar per sharding and number of devices."""
     workloads = list(rows["workload"].unique())
     shown = workloads[:MOST_PANELS]
-    num_bars = rows.groupby(["ranks", "sharding"], sort=False).ngroups
+    num_bars = rows.groupby([RANKS, SHARDING], sort=False).ngroups
     figure, axes = style.panels(len(shown), height=1.6 + 0.32 * num_bars, share=False)
     for workload, axis in zip(shown, axes, strict=True):
         part = rows[rows["workload"] == workload]
-        names = [label(*bar) for bar in zip(part["sharding"], part["ranks"], strict=True)]
+        names = [label(*bar) for bar in zip(part[SHARDING], part[RANKS], strict=True)]
         left = pd.Series(0.0, part.index)
-        for index, phase in enumerate(PHASES):
+        for index, phase in enumerate(Phase):
             spent = 1e3 * part[f"{phase}_s"].fillna(0)
             axis.barh(range(len(part)), spent, left=left, color=f"C{index}", label=phase)
             left += spent
@@ -101,4 +102,4 @@ def phases(rows: pd.DataFrame) -> Figure:
 
 
 def label(sharding: str, count: float) -> str:
-    return counted(count) if sharding == ONE else f"{sharding} x{count:g}"
+    return counted(count) if sharding == UNSHARDED else f"{sharding} x{count:g}"

@@ -7,7 +7,19 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-PHASES = ("create", "compute", "communicate", "fetch")
+from benchkit.suites.auto_shard.names import (
+    COMMUNICATE,
+    COMPUTE,
+    CREATE,
+    CREATES_WHOLE,
+    FETCH,
+    LATENCY_S,
+    RANKS,
+    WEAK,
+    WORK_SHARE,
+    Phase,
+)
+
 BANDS = ((6 / 7, "near perfect"), (4 / 7, "good"), (1 / 7, "poor"))
 """Least gains: at 8 devices speedups of 7, 5 and 2, as in GT (bwasti/gt2)."""
 NO_BAND = "none"
@@ -88,32 +100,32 @@ def reason(row: Row, base: Row, independent: Row | None) -> Finding:
     if row["status"] != "ok":
         return str(row["status"]), ""
     if base["status"] != "ok":
-        return f"nothing to compare with: {base['status']} on {counted(base['ranks'])}", ""
-    ideal = 1.0 if row["scaling"] == "weak" else base["ranks"] / row["ranks"]
+        return f"nothing to compare with: {base['status']} on {counted(base[RANKS])}", ""
+    ideal = 1.0 if row["scaling"] == WEAK else base[RANKS] / row[RANKS]
     if row["median_s"] - ideal * base["median_s"] <= SMALL_LOSS * row["median_s"]:
         return "", ""
-    lost = {phase: seconds(row, phase) - ideal * seconds(base, phase) for phase in PHASES}
-    worst = max(PHASES, key=lambda phase: lost[phase])
+    lost = {phase: seconds(row, phase) - ideal * seconds(base, phase) for phase in Phase}
+    worst = max(Phase, key=lambda phase: lost[phase])
     if lost[worst] <= 0:
         return "between the phases", "profile=true: its traces show where"
-    if worst == "compute":
+    if worst == COMPUTE:
         return of_compute(row, independent, lost[worst] / seconds(row, worst))
-    return {"create": of_create, "communicate": of_communicate, "fetch": of_fetch}[worst](row)
+    return {CREATE: of_create, COMMUNICATE: of_communicate, FETCH: of_fetch}[worst](row)
 
 
 def counted(devices: float) -> str:
     return "1 device" if devices == 1 else f"{devices:g} devices"
 
 
-def seconds(row: Row, phase: str) -> float:
+def seconds(row: Row, phase: Phase) -> float:
     """Return the time of a phase; 0 where the case does not have it."""
     value = row.get(f"{phase}_s")
     return 0.0 if value is None or math.isnan(value) else float(value)
 
 
 def of_communicate(row: Row) -> Finding:
-    latency_s = row.get("latency_s") or 0.0
-    if latency_s >= 0.5 * (seconds(row, "communicate") + seconds(row, "fetch")):
+    latency_s = row.get(LATENCY_S) or 0.0
+    if latency_s >= 0.5 * (seconds(row, COMMUNICATE) + seconds(row, FETCH)):
         return "too small: messages are mostly latency", "larger matrices, or fewer devices"
     return (
         "communication-bound",
@@ -126,23 +138,12 @@ def of_fetch(row: Row) -> Finding:
 
 
 def of_create(row: Row) -> Finding:
-    if "whole" in created_layouts(row):
+    if row.get(CREATES_WHOLE) is True:  # NaN where a case has no such detail
         return (
             "operands are created whole on each device",
             "operands that are sharded or resident, fewer devices",
         )
     return "creating operands", "resident operands, or a cheaper source of them"
-
-
-def created_layouts(row: Row) -> list[str]:
-    """Read from the plan how the operands lie that a step creates.
-
-    The plan "x rows; w1 whole, by rows; out rows" names the operands, then the result. An MLP
-    creates its input alone, because its weights are there before.
-    """
-    *operands, _ = str(row.get("plan") or "").split("; ")
-    layouts = [operand.split()[1].rstrip(",") for operand in operands]
-    return layouts if str(row["workload"]).startswith("matmul") else layouts[:1]
 
 
 def of_compute(row: Row, independent: Row | None, lost_share: float) -> Finding:
@@ -153,8 +154,8 @@ def of_compute(row: Row, independent: Row | None, lost_share: float) -> Finding:
         independent: as many devices, each with a whole workload of its own.
         lost_share: the share of the computing time that is lost.
     """
-    share = row.get("work_share") or 0.0
-    if share >= NEARLY_ALL * row["ranks"]:
+    share = row.get(WORK_SHARE) or 0.0
+    if share >= NEARLY_ALL * row[RANKS]:
         return (
             "too small: each device does all of it, since sharding would cost more",
             "larger matrices",

@@ -10,8 +10,9 @@ from analysis.report import style
 from analysis.run_spread import bars_of
 from analysis.suites.auto_shard.rows import LIMITS, Group
 from analysis.suites.auto_shard.scaling import amdahl, serial_share
-from analysis.suites.auto_shard.table import SCOPES, TOLD
+from analysis.suites.auto_shard.table import SCOPES, SHOWN
 from analysis.text import format_settings
+from benchkit.suites.auto_shard.names import RANKS, SCOPE, SHARDING, WEAK
 
 SPEEDUP = ("speedup", *LIMITS)
 EFFICIENCY = ("efficiency", "efficiency_low", "efficiency_high")
@@ -23,13 +24,13 @@ FEW_TIMES = 4
 
 def scaling(group: Group) -> Figure:
     """Plot a line per workload over the devices, a panel per scope."""
-    rows = group.rows[(group.rows["sharding"] == group.main) | group.rows["is_base"]]
+    rows = group.rows[(group.rows[SHARDING] == group.main) | group.rows["is_base"]]
     rows = rows.dropna(subset=["speedup"])
-    ideal = 100 * rows["base_ranks"] / rows["ranks"]
+    ideal = 100 * rows["base_ranks"] / rows[RANKS]
     columns = zip(EFFICIENCY, SPEEDUP, strict=True)
     rows = rows.assign(**{efficiency: rows[speedup] * ideal for efficiency, speedup in columns})
-    weak = bool((rows["scaling"] == "weak").any())
-    scopes = [scope for scope in SCOPES if scope in set(rows["scope"])]
+    weak = bool((rows["scaling"] == WEAK).any())
+    scopes = [scope for scope in SCOPES if scope in set(rows[SCOPE])]
     figure, axes = style.panels(len(scopes))
     for scope, axis in zip(scopes, axes, strict=True):
         draw_lines(axis, rows, scope, weak)
@@ -53,34 +54,34 @@ def draw_lines(axis: Axes, rows: pd.DataFrame, scope: str, weak: bool) -> None:
     """Draw a line per workload of a scope, with its fit where scaling is strong."""
     columns = EFFICIENCY if weak else SPEEDUP
     for index, workload in enumerate(rows["workload"].unique()):
-        line = rows[(rows["scope"] == scope) & (rows["workload"] == workload)].sort_values("ranks")
+        line = rows[(rows[SCOPE] == scope) & (rows["workload"] == workload)].sort_values(RANKS)
         bars = style.interval_bars(line, *columns)
-        axis.errorbar(line["ranks"], line[columns[0]], bars, label=workload, **style.look(index))
+        axis.errorbar(line[RANKS], line[columns[0]], bars, label=workload, **style.look(index))
         if not weak:
             fit(axis, line, index)
 
 
 def explain(figure: Figure, title: str, note: str, rows: pd.DataFrame) -> None:
     """Write the title above; below, how to read the plot and the settings of what was measured."""
-    known = [name for name in TOLD if rows[name].notna().all()]
+    known = [name for name in SHOWN if rows[name].notna().all()]
     style.caption(figure, title, f"{note}\n{format_settings(rows, known)}")
 
 
 def fit(axis: Axes, line: pd.DataFrame, index: int) -> None:
     """Draw Amdahl's law as fitted to the speedups of one workload."""
-    further = line[line["ranks"] > line["base_ranks"]]
+    further = line[line[RANKS] > line["base_ranks"]]
     if len(further) < FEWEST_FOR_FIT:
         return
     base = int(line["base_ranks"].iloc[0])
-    serial = serial_share(dict(zip(further["ranks"], further["speedup"], strict=True)), base)
-    at = np.geomspace(base, further["ranks"].max(), 50)
+    serial = serial_share(dict(zip(further[RANKS], further["speedup"], strict=True)), base)
+    at = np.geomspace(base, further[RANKS].max(), 50)
     speedups = [amdahl(serial, devices, base) for devices in at]
     axis.plot(at, speedups, "--", color=f"C{index % 10}", linewidth=0.8)
 
 
 def limit(axis: Axes, rows: pd.DataFrame, weak: bool) -> None:
     """Draw what the devices would reach if nothing were lost."""
-    least, most = rows["base_ranks"].min(), rows["ranks"].max()
+    least, most = rows["base_ranks"].min(), rows[RANKS].max()
     values = [100, 100] if weak else [1, most / least]
     axis.plot([least, most], values, color="black", linewidth=1, label="ideal", zorder=1)
 

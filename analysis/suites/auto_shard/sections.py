@@ -6,16 +6,8 @@ from typing import Any
 
 import pandas as pd
 
-from analysis.suites.auto_shard.rows import (
-    END_TO_END,
-    INDEPENDENT,
-    LIMITS,
-    RESIDENT,
-    SHARDINGS,
-    Group,
-)
+from analysis.suites.auto_shard.rows import LIMITS, SHARDINGS, Group
 from analysis.suites.auto_shard.scaling import (
-    PHASES,
     Row,
     amdahl,
     band,
@@ -26,6 +18,15 @@ from analysis.suites.auto_shard.scaling import (
     serial_share,
 )
 from analysis.text import digits
+from benchkit.suites.auto_shard.names import (
+    END_TO_END,
+    INDEPENDENT,
+    RANKS,
+    RESIDENT,
+    SCOPE,
+    SHARDING,
+    Phase,
+)
 
 Lines = Iterator[dict[str, Any]]
 
@@ -42,7 +43,7 @@ def comparison(group: Group, scope: str) -> Lines:
         line = {"size": workload}
         for count in group.counts:
             row = base
-            if base.get("ranks") != count:
+            if base.get(RANKS) != count:
                 row = group.cases.get((workload, group.main, count, scope), failed_job)
             line[f"{counted(count)} [ms (TFLOP/s)]"] = timed(row)
             if count > group.counts[0]:
@@ -72,9 +73,9 @@ def summary(rows: pd.DataFrame) -> Lines:
     The share of the limit says how near they come to what the devices reach where each works for
     itself.
     """
-    cell = ["workload", "ranks"]
-    limits = rows[rows["sharding"] == INDEPENDENT].set_index(cell)["scaling_efficiency"]
-    groups = rows.groupby(["scope", "ranks", "sharding"], sort=False)
+    cell = ["workload", RANKS]
+    limits = rows[rows[SHARDING] == INDEPENDENT].set_index(cell)["scaling_efficiency"]
+    groups = rows.groupby([SCOPE, RANKS, SHARDING], sort=False)
     for (scope, count, sharding), part in groups:
         line = {
             "devices": int(count),
@@ -127,7 +128,7 @@ def phases(group: Group) -> Lines:
     for (workload, sharding, count, scope), row in group.cases.items():
         if scope == END_TO_END and row["status"] == "ok":
             line = {"workload": workload, "sharding": sharding, "devices": int(count)}
-            line |= {f"{phase} [ms]": 1e3 * row[f"{phase}_s"] for phase in PHASES}
+            line |= {f"{phase} [ms]": 1e3 * row[f"{phase}_s"] for phase in Phase}
             yield line | {"step [ms]": 1e3 * row["median_s"]}
 
 
@@ -136,10 +137,10 @@ def predicted(group: Group) -> Lines:
     beyond = further_counts(max(group.counts, default=0))
     if not beyond:
         return
-    rows = group.further[group.further["sharding"] == group.main]
-    for (scope, workload), part in rows.groupby(["scope", "workload"], sort=False):
+    rows = group.further[group.further[SHARDING] == group.main]
+    for (scope, workload), part in rows.groupby([SCOPE, "workload"], sort=False):
         base = int(part["base_ranks"].iloc[0])
-        serial = serial_share(dict(zip(part["ranks"], part["speedup"], strict=True)), base)
+        serial = serial_share(dict(zip(part[RANKS], part["speedup"], strict=True)), base)
         line = {"workload": workload, "scope": scope, "serial share [%]": 100 * serial}
         yield line | {
             f"speedup on {count} (predicted)": amdahl(serial, count, base) for count in beyond

@@ -4,8 +4,8 @@ from collections.abc import Iterator
 
 import pandas as pd
 
-from analysis.run_spread import told_of_runs
-from analysis.suites.auto_shard.rows import END_TO_END, RESIDENT, SUITE, Group, groups_of
+from analysis.run_spread import describe_runs
+from analysis.suites.auto_shard.rows import SUITE, Group, groups_of
 from analysis.suites.auto_shard.sections import (
     Lines,
     comparison,
@@ -17,12 +17,13 @@ from analysis.suites.auto_shard.sections import (
 )
 from analysis.table import as_markdown
 from analysis.text import format_settings
+from benchkit.suites.auto_shard.names import END_TO_END, RESIDENT, WEAK
 
 SCOPES = {
     RESIDENT: "operands and result stay on the devices: compute + communicate",
     END_TO_END: "operands are created, the result is fetched: all four phases",
 }
-TOLD = ("device", "device_name", "backend", "dtype", "scaling")
+SHOWN = ("device", "device_name", "backend", "dtype", "scaling")
 CONVENTIONS = (
     "Times are medians of the slowest rank, per step, with the rate of useful operations. "
     "Speedups{of} are over the fewest devices, with 95 % intervals, between cases of one job. "
@@ -52,11 +53,11 @@ def write(table: pd.DataFrame) -> dict[str, str]:
 def parts_of(group: Group) -> Iterator[str]:
     """Yield the paragraphs of the report, then the sections that have rows."""
     rows = group.rows
-    weak = rows["scaling"].iloc[0] == "weak"
-    known = [name for name in TOLD if rows[name].notna().all()]
+    weak = rows["scaling"].iloc[0] == WEAK
+    known = [name for name in SHOWN if rows[name].notna().all()]
     yield "# The same program on one device and on several"
     yield CONVENTIONS.format(of=" of the rate of work" if weak else "", main=group.main)
-    yield " ".join(told_of_runs(rows[rows["status"] == "ok"]))
+    yield " ".join(describe_runs(rows[rows["status"] == "ok"]))
     yield f"All rows: {format_settings(rows, known)}."
     for title, note, lines in sections_of(group, weak):
         if shown := list(lines):

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 
 from analysis.suites.collective.fit import EXACT
 from analysis.suites.collective.line import Line, solved, student
+from benchkit.suites.collective import names
 
 Cost = Callable[[int], tuple[float, float]]
 """Maps n ranks to the longest path: its latencies, and its bytes as a multiple of the payload."""
@@ -21,41 +22,41 @@ def rounds(n: int) -> int:
 
 
 ALGORITHMS: Mapping[str, Mapping[str, Cost]] = {
-    "all_reduce": {
+    names.ALL_REDUCE: {
         "ring": lambda n: (2 * (n - 1), 2 * (n - 1) / n),
         "recursive halving and doubling": lambda n: (2 * rounds(n), 2 * (n - 1) / n),
         "recursive doubling": lambda n: (rounds(n), rounds(n)),
         "tree": lambda n: (2 * rounds(n), 2 * rounds(n)),
     },
-    "all_gather": {
+    names.ALL_GATHER: {
         "ring": lambda n: (n - 1, (n - 1) / n),
         "recursive doubling": lambda n: (rounds(n), (n - 1) / n),
     },
-    "reduce_scatter": {
+    names.REDUCE_SCATTER: {
         "ring": lambda n: (n - 1, (n - 1) / n),
         "recursive halving": lambda n: (rounds(n), (n - 1) / n),
     },
-    "broadcast": {
+    names.BROADCAST: {
         "tree": lambda n: (rounds(n), rounds(n)),
         "scatter and ring": lambda n: (rounds(n) + n - 1, 2 * (n - 1) / n),
     },
-    "reduce": {
+    names.REDUCE: {
         "tree": lambda n: (rounds(n), rounds(n)),
         "ring": lambda n: (2 * (n - 1), 2 * (n - 1) / n),
     },
-    "gather": {
+    names.GATHER: {
         "linear": lambda n: (n - 1, (n - 1) / n),
         "tree": lambda n: (rounds(n), (n - 1) / n),
     },
-    "scatter": {
+    names.SCATTER: {
         "linear": lambda n: (n - 1, (n - 1) / n),
         "tree": lambda n: (rounds(n), (n - 1) / n),
     },
-    "all_to_all": {
+    names.ALL_TO_ALL: {
         "pairwise": lambda n: (n - 1, (n - 1) / n),
         "recursive doubling": lambda n: (rounds(n), rounds(n) / 2),
     },
-    "send_recv": {"ping-pong": lambda n: (1, 1)},
+    names.SEND_RECV: {"ping-pong": lambda n: (1, 1)},
 }
 
 

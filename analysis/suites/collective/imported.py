@@ -7,12 +7,12 @@ from typing import Any
 
 from analysis.records.harvest import harvest
 from benchkit.statistics.estimators import LAST_ARRIVAL
-from benchkit.suites.collective.sizes import REDUCTIONS, SHARED_OUT
+from benchkit.suites.collective import names
 
 SUITE = "collective"
 IN_PLACE = {
-    **dict.fromkeys(("all_reduce", "broadcast", "reduce"), True),
-    **dict.fromkeys(SHARED_OUT, False),
+    **dict.fromkeys((names.ALL_REDUCE, names.BROADCAST, names.REDUCE), True),
+    **dict.fromkeys(names.SHARED_OUT, False),
 }
 """Whether our suite calls a collective on one buffer."""
 
@@ -133,9 +133,9 @@ def row_of(row: Mapping[str, Any]) -> Row:
         backend=row["backend"],
         device=row["device"],
         world_size=row["world_size"],
-        dtype=None if collective == "barrier" else row["dtype"],
-        reduce_op=row["reduce_op"] if collective in REDUCTIONS else None,
-        payload_bytes=None if collective == "barrier" else payload_bytes,
+        dtype=None if collective == names.BARRIER else row["dtype"],
+        reduce_op=row["reduce_op"] if collective in names.REDUCTIONS else None,
+        payload_bytes=None if collective == names.BARRIER else payload_bytes,
         time_s=row.get("median_s"),
         osu_mean_s=row.get("osu_mean_s"),
         algbw_gb_per_s=row.get("algbw_gb_per_s"),

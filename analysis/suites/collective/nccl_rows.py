@@ -5,12 +5,13 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from analysis.suites.collective.imported import Row, number
+from benchkit.suites.collective.names import ALL_TO_ALL, SEND_RECV
 
 SAME = (
     "all_gather", "all_reduce", "alltoallv", "broadcast", "gather", "hypercube", "reduce",
     "reduce_scatter", "scatter",
 )  # fmt: skip
-COLLECTIVES = {name: name for name in SAME} | {"alltoall": "all_to_all", "sendrecv": "send_recv"}
+COLLECTIVES = {name: name for name in SAME} | {"alltoall": ALL_TO_ALL, "sendrecv": SEND_RECV}
 """Names of collectives by those of programs, less _perf."""
 TYPES = {"half": "float16", "float": "float32", "double": "float64"}
 OPERATIONS = {"prod": "product", "none": None, "": None}
@@ -70,15 +71,15 @@ def row_of(run: Run, what: Mapping[str, Any], body: Mapping[str, Any], in_place:
     )
 
 
-def by_median(row: Row, told: Mapping[str, Any] | None) -> Iterator[Row]:
+def by_median(row: Row, times: Mapping[str, Any] | None) -> Iterator[Row]:
     """Yield a second row by the median, as ours have it, where iterations were timed apart (-I 1).
 
     Args:
         row: the row by the mean over iterations.
-        told: statistics over the iterations, in microseconds; None where they were not timed apart.
+        times: of the iterations, in microseconds; None where they were not timed apart.
     """
-    if told and told["p50_us"] and row.time_s and row.algbw_gb_per_s and row.busbw_gb_per_s:
-        faster = row.time_s / (told["p50_us"] * 1e-6)
+    if times and times["p50_us"] and row.time_s and row.algbw_gb_per_s and row.busbw_gb_per_s:
+        faster = row.time_s / (times["p50_us"] * 1e-6)
         yield replace(
             row,
             time_s=row.time_s / faster,
@@ -111,7 +112,7 @@ def conversion(collective: str, of_the_host: bool) -> str:
         words = "time printed is the host's in calls (-C) and left out; bandwidth"
     else:
         words = "time and bandwidth"
-    if collective == "send_recv":
+    if collective == SEND_RECV:
         ring = "; a ring in which each rank sends and receives at once, no round trip"
     else:
         ring = ""

@@ -11,7 +11,8 @@ from analysis.suites.collective.imported import (
     unfinished,
     whole_lines,
 )
-from benchkit.suites.collective.sizes import REDUCTIONS, SHARED_OUT, bus_factor
+from benchkit.suites.collective import names
+from benchkit.suites.collective.sizes import bus_factor
 
 TITLE = re.compile(
     r"# OSU (?P<backend>[A-Z]+)(?:-(?P<accelerator>CUDA MANAGED|[A-Z]+))?"
@@ -21,18 +22,18 @@ BUFFERS = re.compile(r"# Send Buffer on (\w+).* and Receive Buffer on (\w+)")
 DATATYPE = re.compile(r"# Datatype: (\w+)")
 HEAD = re.compile(r"# (?:Size\s+)?(?:Avg )?Latency ?\(us\)")
 COLLECTIVES = {
-    "Allreduce Latency Test": "all_reduce",
-    "Allgather Latency Test": "all_gather",
-    "Reduce_scatter Latency Test": "reduce_scatter",
-    "Broadcast Latency Test": "broadcast",
-    "Reduce Latency Test": "reduce",
-    "Gather Latency Test": "gather",
-    "Scatter Latency Test": "scatter",
-    "All-to-All Personalized Exchange Latency Test": "all_to_all",
-    "Latency Test": "send_recv",
-    "Barrier Latency Test": "barrier",
+    "Allreduce Latency Test": names.ALL_REDUCE,
+    "Allgather Latency Test": names.ALL_GATHER,
+    "Reduce_scatter Latency Test": names.REDUCE_SCATTER,
+    "Broadcast Latency Test": names.BROADCAST,
+    "Reduce Latency Test": names.REDUCE,
+    "Gather Latency Test": names.GATHER,
+    "Scatter Latency Test": names.SCATTER,
+    "All-to-All Personalized Exchange Latency Test": names.ALL_TO_ALL,
+    "Latency Test": names.SEND_RECV,
+    "Barrier Latency Test": names.BARRIER,
 }
-SIZED_BY_PART = ("all_gather", "gather", "scatter", "all_to_all")
+SIZED_BY_PART = (names.ALL_GATHER, names.GATHER, names.SCATTER, names.ALL_TO_ALL)
 """Collectives of which OSU prints the size of one rank's part.
 
 For reduce_scatter it prints the size of all parts.
@@ -103,7 +104,7 @@ def started(title: re.Match[str]) -> Run | None:
     device: str | None = "cuda"
     if title["backend"] == "MPI" and not title["accelerator"]:
         device = "cpu"
-    elif title["backend"] == "MPI" and collective == "send_recv":
+    elif title["backend"] == "MPI" and collective == names.SEND_RECV:
         device = None
     return Run(collective, title["backend"].lower(), device)
 
@@ -152,14 +153,14 @@ def row_of(file: str, run: Run, figures: Figures, ranks: int | None) -> Row:
         RanksMissing: payload or bus bandwidth depend on the number of ranks, which is not known.
     """
     name = run.collective
-    both_ways = name == "send_recv"
-    if ranks is None and (name in SHARED_OUT or name == "all_reduce"):
+    both_ways = name == names.SEND_RECV
+    if ranks is None and (name in names.SHARED_OUT or name == names.ALL_REDUCE):
         raise RanksMissing(
             f"{file}: OSU prints no number of ranks, without which {name} has no bus bandwidth"
         )
     world_size = 2 if both_ways else ranks
     times = world_size if world_size and (both_ways or name in SIZED_BY_PART) else 1
-    payload_bytes = None if name == "barrier" else figures.size * times
+    payload_bytes = None if name == names.BARRIER else figures.size * times
     time_s = figures.latency_us * 1e-6 * (2 if both_ways else 1)
     algbw = payload_bytes / time_s / 1e9 if payload_bytes and time_s else None
     factor = bus_factor(name, world_size or 2)
@@ -171,7 +172,7 @@ def row_of(file: str, run: Run, figures: Figures, ranks: int | None) -> Row:
         device=run.device,
         world_size=world_size,
         dtype=run.dtype,
-        reduce_op="sum" if name in REDUCTIONS else None,
+        reduce_op="sum" if name in names.REDUCTIONS else None,
         payload_bytes=payload_bytes,
         time_s=time_s,
         osu_mean_s=time_s,
@@ -186,9 +187,9 @@ def row_of(file: str, run: Run, figures: Figures, ranks: int | None) -> Row:
 
 def conversion(collective: str, times: int) -> str:
     """Describe how size and time were converted; the payload is `times` OSU's size."""
-    if collective == "barrier":
+    if collective == names.BARRIER:
         return "time as printed"
-    if collective == "send_recv":
+    if collective == names.SEND_RECV:
         return (
             "OSU's latency is half a round trip, ours a round trip: "
             "time and S x 2; bandwidth = S / time"

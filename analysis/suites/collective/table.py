@@ -9,12 +9,13 @@ import pandas as pd
 
 from analysis.groups import alike
 from analysis.repetitions import over_runs
-from analysis.run_spread import told_of_runs
+from analysis.run_spread import describe_runs
 from analysis.suites.collective.fit import FAR_OFF, FEWEST, MOST, Fit, fit, left_out
 from analysis.suites.collective.line import Line
 from analysis.table import as_markdown
 from analysis.text import readable
 from benchkit.statistics.estimators import LATENCY
+from benchkit.suites.collective.names import SEND_RECV, TIMING
 
 SUITE = "collective"
 SERIES = ["collective", "world_size"]
@@ -74,14 +75,14 @@ def groups_of(table: pd.DataFrame) -> list[tuple[str, list[Series]]]:
         A suffix for names of files, and the series, of each group.
     """
     rows = table[(table["suite"] == SUITE) & (table["status"] == "ok")]
-    if "timing" in rows:
-        rows = rows[rows["timing"] != LATENCY]
+    if TIMING in rows:
+        rows = rows[rows[TIMING] != LATENCY]
     if rows.empty:
         return []
     sizes = pd.to_numeric(rows["payload_bytes"])
     rows = rows.assign(payload_bytes=sizes, median_s=pd.to_numeric(rows["median_s"]))
     rows = rows[rows["payload_bytes"] > 0]
-    one_way = rows["collective"] != "send_recv"
+    one_way = rows["collective"] != SEND_RECV
     rows = rows.assign(**{name: rows[name].where(one_way, rows[name] / 2) for name in HALVED})
     groups = alike(rows, *SERIES, "data_size")
     found = [(suffix, list(series_of(group))) for suffix, group in groups]
@@ -102,7 +103,7 @@ def write(table: pd.DataFrame) -> dict[str, str]:
 
 def text_of(series: list[Series]) -> str:
     lines = pd.DataFrame([line for one in series for line in lines_of(one)])
-    runs = " ".join(told_of_runs(pd.concat([one.rows for one in series])))
+    runs = " ".join(describe_runs(pd.concat([one.rows for one in series])))
     note = f"{NOTE} {THINNED}" if any(len(one.rows) > MOST for one in series) else NOTE
     parts = ["# What the link does", note, runs, as_markdown(lines, shaped=True)]
     if marked := [line for one in series for line in marks(one)]:

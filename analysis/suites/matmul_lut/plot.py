@@ -12,6 +12,7 @@ from analysis.report import style
 from analysis.report.discover import Drawings
 from analysis.run_spread import bars_of, with_ranges
 from analysis.suites.matmul_lut.table import SUITE, measured, shares
+from benchkit.api.lut import SIZE
 
 MOST_TICKS = 40
 """Sizes named on the axis at most; of more sizes, every second, third, … is named."""
@@ -23,8 +24,8 @@ def draw(table: pd.DataFrame, baseline: Baseline | None) -> Drawings:
     drawings = Drawings()
     if rows.empty:
         return drawings
-    for suffix, group in by_mechanism(rows, "size", "slowdown"):
-        points = with_ranges(over_runs(group.assign(share=shares(group)), "share", "size"))
+    for suffix, group in by_mechanism(rows, SIZE, "slowdown"):
+        points = with_ranges(over_runs(group.assign(share=shares(group)), "share", SIZE))
         drawings[f"{SUITE}_time{suffix}.png"] = partial(time_over_size, points)
         if points["share"].nunique() > 1:
             drawings[f"{SUITE}_share{suffix}.png"] = partial(performance_over_share, points)
@@ -35,13 +36,13 @@ def time_over_size(rows: pd.DataFrame) -> Figure:
     figure, (axis,) = style.panels(1)
     by_share = sorted(rows.groupby("share"), key=lambda item: -item[0])
     for index, (share, line) in enumerate(by_share):
-        line = line.sort_values("size")
+        line = line.sort_values(SIZE)
         times = line[["median_s", "ci_low_s", "ci_high_s"]] * 1e3
         bars = style.interval_bars(times, "median_s", "ci_low_s", "ci_high_s")
         label = f"{share:g} %"
-        axis.errorbar(line["size"], times["median_s"], bars, label=label, **style.look(index))
+        axis.errorbar(line[SIZE], times["median_s"], bars, label=label, **style.look(index))
     axis.set_xscale("log", base=2)
-    sizes = sorted(rows["size"].unique())
+    sizes = sorted(rows[SIZE].unique())
     shown = sizes[:: -(-len(sizes) // MOST_TICKS)]
     axis.set_xticks(shown, [f"{size:.0f}" for size in shown])
     style.log_values(axis)
@@ -58,7 +59,7 @@ def performance_over_share(rows: pd.DataFrame) -> Figure:
     figure, (axis,) = style.panels(1)
     whole = rows["share"].max()
     axis.plot([0, whole], [0, 1], color="black", linewidth=1, linestyle="--", label="ideal")
-    for index, (size, line) in enumerate(rows.groupby("size")):
+    for index, (size, line) in enumerate(rows.groupby(SIZE)):
         line = line.sort_values("share")
         full_s = line.loc[line["share"] == whole, "median_s"]
         if not full_s.empty:

@@ -6,25 +6,32 @@ from analysis.groups import by_mechanism
 from analysis.records.slowdowns import slowdowns
 from analysis.repetitions import over_runs
 from analysis.run_spread import counted
+from benchkit.api import lut
 
 SUITE = "matmul_lut"
-SOURCE = ["host", "device_name", "slowed_by", "threads_per_rank"]
-COLUMNS = ["mps_pct", "size", "dtype", "bg_streams", "avg_ms", "tflops"]
+SOURCE = {
+    "host": "host",
+    "device_name": "device name",
+    "slowed_by": "slowed by",
+    "threads_per_rank": lut.THREADS,
+}
+"""Columns that say where figures are from, and how a comment calls them."""
+COLUMNS = [lut.SHARE, lut.SIZE, lut.DTYPE, lut.STREAMS, "avg_ms", lut.RATE]
 """Columns as in the tables of hpml_testing (Columbia, 2025).
 
-mps_pct is the share asked for, by any mechanism.
+The first is the share asked for, by any mechanism.
 """
 
 
 def write(table: pd.DataFrame) -> dict[str, str]:
     """Write a table per machine and way to run.
 
-    Comments say what was measured, how and when. avg_ms is the mean; tflops is computed from it.
+    Comments say what was measured, how and when. avg_ms is the mean; the rate is computed from it.
     """
     rows = measured(table)
     if rows.empty:
         return {}
-    groups = by_mechanism(rows, "size", "slowdown", "dtype", "bg_streams")
+    groups = by_mechanism(rows, lut.SIZE, "slowdown", lut.DTYPE, lut.STREAMS)
     return {f"{SUITE}{suffix}.csv": as_csv(group) for suffix, group in groups}
 
 
@@ -43,10 +50,10 @@ def shares(rows: pd.DataFrame) -> pd.Series:
 
 def shaped(rows: pd.DataFrame) -> pd.DataFrame:
     """Add the columns of the look-up table and sort; a repeated point has medians over the runs."""
-    rows = over_runs(rows.assign(mps_pct=shares(rows)), *COLUMNS[:4])
+    rows = over_runs(rows.assign(**{lut.SHARE: shares(rows)}), *COLUMNS[:4])
     rate = rows["useful_tflop_per_s"] * rows["median_s"] / rows["mean_s"]
-    found = rows.assign(avg_ms=rows["mean_s"] * 1e3, tflops=rate)
-    order = ["dtype", "bg_streams", "size", "mps_pct"]
+    found = rows.assign(**{"avg_ms": rows["mean_s"] * 1e3, lut.RATE: rate})
+    order = [lut.DTYPE, lut.STREAMS, lut.SIZE, lut.SHARE]
     return found.sort_values(order, ascending=[True, True, True, False])
 
 
@@ -62,9 +69,9 @@ def as_csv(rows: pd.DataFrame) -> str:
 def provenance(rows: pd.DataFrame) -> str:
     """Format where the figures are from, as comments."""
     lines = []
-    for name in SOURCE:
+    for name, words in SOURCE.items():
         values = ", ".join(map(str, rows[name].dropna().unique()))
-        lines.append(f"{name.replace('_', ' ')}: {values or 'none'}")
+        lines.append(f"{words}: {values or 'none'}")
     lines.append(f"measured: {rows['started_at'].min()} to {rows['started_at'].max()}")
     lines += [f"warning: {text}" for text in rows["warning"].dropna().unique()]
     return "".join(f"# {line}\n" for line in lines)

@@ -17,8 +17,9 @@ from analysis.report.discover import Drawings
 from analysis.run_spread import bars_of, with_ranges
 from analysis.suites.ring_attention.table import SUITE, cells_of
 from analysis.suites.ring_attention.token_plot import tokens
+from benchkit.suites.ring_attention.names import EVEN, REFERENCE, STRATEGY, TOKENS, TORCH
 
-OTHERS = ("reference", "torch")
+OTHERS = (REFERENCE, TORCH)
 """Measured beside the strategies, but not meant for ranks of unequal speed."""
 
 
@@ -32,16 +33,16 @@ def draw(table: pd.DataFrame, baseline: Baseline | None) -> Drawings:
 
 
 def drawings_of(rows: pd.DataFrame) -> Drawings:
-    strategies = [name for name in dict.fromkeys(rows["strategy"]) if name not in OTHERS]
+    strategies = [name for name in dict.fromkeys(rows[STRATEGY]) if name not in OTHERS]
     drawings: Drawings = {
         "efficiency": partial(efficiency, rows, strategies),
         "latency_scaling": partial(latency_scaling, rows, strategies),
-        "winner": partial(winners, rows[rows["strategy"].isin(strategies)]),
+        "winner": partial(winners, rows[rows[STRATEGY].isin(strategies)]),
     }
     if rows["paired_speedup"].notna().any():
         drawings["speedup_over_even"] = partial(speedup_over_even, rows, strategies)
-    if "tokens" in rows and rows["tokens"].notna().any():
-        drawings["tokens"] = partial(tokens, rows[rows["strategy"].isin(strategies)])
+    if TOKENS in rows and rows[TOKENS].notna().any():
+        drawings["tokens"] = partial(tokens, rows[rows[STRATEGY].isin(strategies)])
     return drawings
 
 
@@ -78,7 +79,7 @@ def over_slowdown(
     """
     factors = sorted(rows["slowdown"].unique())
     for index, name in enumerate(names):
-        line = rows[rows["strategy"] == name]
+        line = rows[rows[STRATEGY] == name]
         values = line[list(columns)].astype(float) * scale
         bars = style.interval_bars(values, *columns)
         at = [factors.index(factor) for factor in line["slowdown"]]
@@ -87,7 +88,7 @@ def over_slowdown(
 
 
 def speedup_over_even(rows: pd.DataFrame, strategies: list[str]) -> Figure:
-    names = [name for name in strategies if name != "even"]
+    names = [name for name in strategies if name != EVEN]
     columns = ("paired_speedup", "paired_speedup_low", "paired_speedup_high")
 
     def panel(axis: Axes, part: pd.DataFrame) -> None:
@@ -123,12 +124,12 @@ def efficiency(rows: pd.DataFrame, strategies: list[str]) -> Figure:
 
 def latency_scaling(rows: pd.DataFrame, strategies: list[str]) -> Figure:
     """Plot time over length, a panel per slowdown."""
-    names = [*strategies, *(name for name in OTHERS if name in set(rows["strategy"]))]
+    names = [*strategies, *(name for name in OTHERS if name in set(rows[STRATEGY]))]
     factors = sorted(rows["slowdown"].unique())
     figure, axes = style.panels(len(factors))
     for factor, axis in zip(factors, axes, strict=True):
         for index, name in enumerate(names):
-            line = rows[(rows["slowdown"] == factor) & (rows["strategy"] == name)]
+            line = rows[(rows["slowdown"] == factor) & (rows[STRATEGY] == name)]
             line = line.sort_values("seq_len")
             times = line[["median_s", "ci_low_s", "ci_high_s"]].astype(float) * 1e3
             bars = style.interval_bars(times, "median_s", "ci_low_s", "ci_high_s")
@@ -172,11 +173,11 @@ def winner_of(cell: pd.DataFrame) -> tuple[float, str]:
     """
     best = cell.loc[cell["median_s"].idxmin()]
     gains = cell[["paired_speedup", "paired_speedup_low", "paired_speedup_high"]].astype(float)
-    gains[cell["strategy"] == "even"] = 1.0
+    gains[cell[STRATEGY] == EVEN] = 1.0
     # Without an interval, nothing tells a strategy from others.
     unknown = {"paired_speedup": 1.0, "paired_speedup_low": 0.0}
     gain, low, _ = gains.loc[best.name].fillna(unknown)
     highs = gains["paired_speedup_high"].fillna(float("inf"))
-    tied = cell.loc[(highs >= low) & (cell.index != best.name), "strategy"]
+    tied = cell.loc[(highs >= low) & (cell.index != best.name), STRATEGY]
     text = textwrap.fill("≈ " + ", ".join(tied), 18) if len(tied) else ""
-    return gain, f"{best['strategy']}\n{gain:.2f}×\n{text}".strip()
+    return gain, f"{best[STRATEGY]}\n{gain:.2f}×\n{text}".strip()

@@ -9,12 +9,13 @@ from analysis.groups import by_mechanism
 from analysis.records.comparisons import FIGURES
 from analysis.records.slowdowns import Slowdown, slowdowns
 from analysis.repetitions import over_runs
-from analysis.run_spread import told_of_runs
+from analysis.run_spread import describe_runs
 from analysis.table import as_markdown
+from benchkit.suites.ring_attention import names
 
 SUITE = "ring_attention"
-RIVALS = ("even", "uneven", "lut", "formula")
-OURS = ("balanced", "zigzag", "online")
+RIVALS = (names.EVEN, names.UNEVEN, names.LUT, names.FORMULA)
+OURS = (names.BALANCED, names.ZIGZAG, names.ONLINE)
 CELL = ["seq_len", "slowdown"]
 Cell = Mapping[str, Mapping[str, float]]
 """The rows of one length and slowdown, by strategy."""
@@ -36,8 +37,8 @@ def cells_of(table: pd.DataFrame) -> list[tuple[str, pd.DataFrame]]:
     numbers = [name for name in FIGURES if name in rows]
     rows = rows.assign(**{name: pd.to_numeric(rows[name], errors="coerce") for name in numbers})
     return [
-        (suffix, over_runs(group, *CELL, "strategy").sort_values(CELL, kind="stable"))
-        for suffix, group in by_mechanism(rows, "strategy", *CELL)
+        (suffix, over_runs(group, *CELL, names.STRATEGY).sort_values(CELL, kind="stable"))
+        for suffix, group in by_mechanism(rows, names.STRATEGY, *CELL)
     ]
 
 
@@ -49,7 +50,7 @@ def text_of(rows: pd.DataFrame) -> str:
     factor = rows["slowdown"].max()
     slowed = "last rank" if factor.last_alone else "ranks"
     title = f"# Ring attention, {slowed} slowed {factor} times"
-    parts = [title, " ".join(told_of_runs(rows)), as_markdown(harshest(rows, factor), shaped=True)]
+    parts = [title, " ".join(describe_runs(rows)), as_markdown(harshest(rows, factor), shaped=True)]
     if lines := list(summary(rows)):
         parts += ["## All cells", "\n".join(f"- {line}" for line in lines)]
     return "\n\n".join(parts)
@@ -59,10 +60,11 @@ def harshest(rows: pd.DataFrame, factor: Slowdown) -> pd.DataFrame:
     """Make a row per strategy: time, speedup over even and efficiency at each length."""
     found: dict[str, dict[str, float | str]] = {}
     for _, row in rows[rows["slowdown"] == factor].iterrows():
-        line = found.setdefault(row["strategy"], {"strategy": row["strategy"]})
+        strategy = row[names.STRATEGY]
+        line = found.setdefault(strategy, {"strategy": strategy})
         tokens = f"{row['seq_len']:g} tokens"
         line[f"{tokens} [ms]"] = row["median_s"] * 1e3
-        line[f"{tokens}, over even"] = 1.0 if row["strategy"] == "even" else row["paired_speedup"]
+        line[f"{tokens}, over even"] = 1.0 if strategy == names.EVEN else row["paired_speedup"]
         line[f"{tokens}, efficiency [%]"] = 100 * row["efficiency"]
         if pd.notna(row["doubt"]):
             line[f"{tokens}, doubt"] = row["doubt"]
@@ -72,11 +74,11 @@ def harshest(rows: pd.DataFrame, factor: Slowdown) -> pd.DataFrame:
 def summary(rows: pd.DataFrame) -> Iterator[str]:
     """Yield what each of our strategies gains over all cells in which it and even were measured."""
     cells = [
-        dict(zip(cell["strategy"], cell.to_dict("records"), strict=True))
+        dict(zip(cell[names.STRATEGY], cell.to_dict("records"), strict=True))
         for _, cell in rows.groupby(CELL)
     ]
     for name in OURS:
-        compared = [cell for cell in cells if name in cell and "even" in cell]
+        compared = [cell for cell in cells if name in cell and names.EVEN in cell]
         if compared:
             yield summary_of(name, compared)
 

@@ -5,6 +5,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from analysis.report import style
+from benchkit.suites.ring_attention.names import STRATEGY, TOKENS
 
 
 def tokens(rows: pd.DataFrame) -> Figure:
@@ -27,12 +28,12 @@ def tokens(rows: pd.DataFrame) -> Figure:
 
 def draw_shares(axis: Axes, rows: pd.DataFrame) -> None:
     """Stack each rank's share of the tokens in a bar per strategy."""
-    counts = [parse_counts(text) for text in rows["tokens"]]
+    counts = [parse_counts(text) for text in rows[TOKENS]]
     left = [0.0] * len(counts)
     for rank in range(max(map(len, counts))):
         shares = [100 * count[rank] / sum(count) for count in counts]
         label, colour = f"rank {rank}", f"C{rank % 10}"
-        axis.barh(rows["strategy"], shares, left=left, label=label, color=colour)
+        axis.barh(rows[STRATEGY], shares, left=left, label=label, color=colour)
         left = [before + share for before, share in zip(left, shares, strict=True)]
 
 

@@ -6,6 +6,7 @@ from typing import Any
 import pandas as pd
 
 from analysis.suites.tensor_parallel.rows import OPTIONS, SUITES
+from benchkit.suites.tensor_parallel.names import DEFAULT, IMPLEMENTATION
 
 
 def write(table: pd.DataFrame) -> dict[str, str]:
@@ -18,7 +19,7 @@ def write(table: pd.DataFrame) -> dict[str, str]:
     found = pd.DataFrame(
         {
             "primitive": rows["suite"],
-            "implementation": rows["implementation"],
+            "implementation": rows[IMPLEMENTATION],
             "option": [format_options(row, backend) for row, backend in settings],
             **{f"{name}_time": rows[f"{name}_s"] * 1e3 for name in ("mean", "std", "min", "max")},
             **{name: rows[name] for name in ("m", "n", "k", "dtype")},
@@ -44,4 +45,4 @@ def in_full(value: Any, backend: str) -> str:
     """
     if isinstance(value, float):
         return f"{value:g}"
-    return backend if value == "default" else str(value)
+    return backend if value == DEFAULT else str(value)

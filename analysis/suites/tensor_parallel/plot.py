@@ -13,7 +13,8 @@ from analysis.baseline import Baseline
 from analysis.report import style
 from analysis.report.discover import Drawings
 from analysis.run_spread import bars_of, with_ranges
-from analysis.suites.tensor_parallel.rows import BOUNDS, SHAPE, groups_of, shape_of, title_of
+from analysis.suites.tensor_parallel.rows import SHAPE, groups_of, shape_of, title_of
+from benchkit.suites.tensor_parallel.names import AUTO, BOUNDS, IMPLEMENTATION
 
 MOST_PANELS = 6
 """More shapes than this are shown in the maps alone."""
@@ -30,7 +31,7 @@ def draw(table: pd.DataFrame, baseline: Baseline | None) -> Drawings:
 
 def drawings_of(part: pd.DataFrame, title: str) -> Drawings:
     drawings: Drawings = {}
-    rivals = part[~part["implementation"].isin(BOUNDS)]
+    rivals = part[~part[IMPLEMENTATION].isin(BOUNDS)]
     compared = rivals[rivals["paired_speedup"].notna()]
     if part.groupby(SHAPE).ngroups <= MOST_PANELS:
         drawings["time"] = partial(bars, part, title, "median_s", "time of one product [ms]", 1e3)
@@ -63,7 +64,7 @@ def bars(rows: pd.DataFrame, title: str, value: str, label: str, scale: float) -
     for (shape, part), axis in zip(shapes, axes, strict=True):
         values = part[[value, low, high]] * scale
         errors = style.interval_bars(values, value, low, high)
-        bounds = part["implementation"].isin(BOUNDS)
+        bounds = part[IMPLEMENTATION].isin(BOUNDS)
         colours = ["lightgray" if bound else "C0" for bound in bounds]
         axis.barh(part["name"], values[value], xerr=errors, color=colours, capsize=3)
         if value != "median_s":
@@ -79,7 +80,7 @@ def bars(rows: pd.DataFrame, title: str, value: str, label: str, scale: float) -
 
 def best_map(rows: pd.DataFrame, title: str) -> Figure:
     """Map the fastest implementation of each shape, without `auto`, and its speedup."""
-    fixed = rows[rows["implementation"] != "auto"]
+    fixed = rows[rows[IMPLEMENTATION] != AUTO]
     shapes = fixed.groupby(SHAPE)
     best = fixed.loc[shapes["median_s"].idxmin()]
     # Where others of a shape have a speedup, a row without one is the baseline.

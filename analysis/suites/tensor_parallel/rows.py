@@ -7,10 +7,10 @@ import pandas as pd
 
 from analysis.groups import alike
 from analysis.repetitions import over_runs
+from benchkit.suites.tensor_parallel import names
 
 SUITES = ("tp_columnwise", "tp_rowwise")
-OPTIONS = ("size", "order", "collective", "chunks", "comm_backend")
-BOUNDS = ["compute_only", "comm_only", "p2p_comm_only"]
+OPTIONS = (names.SIZE, names.ORDER, names.COLLECTIVE, names.CHUNKS, names.COMM_BACKEND)
 SHAPE = ["m", "n", "k"]
 FIGURES = (
     "median_s",
@@ -36,7 +36,7 @@ def groups_of(table: pd.DataFrame) -> Iterator[tuple[str, str, pd.DataFrame]]:
             continue
         figures = {name: pd.to_numeric(rows[name]) for name in FIGURES}
         rows = rows.assign(name=[name_of(row) for _, row in rows.iterrows()], **figures)
-        for suffix, part in alike(rows, *SHAPE, "implementation", *OPTIONS):
+        for suffix, part in alike(rows, *SHAPE, names.IMPLEMENTATION, *OPTIONS):
             yield suite, suffix, over_runs(part, *SHAPE, "name")
 
 
@@ -48,9 +48,9 @@ def title_of(rows: pd.DataFrame) -> str:
 
 def name_of(row: Any) -> str:
     """Format "pipeline AG_before 4": an implementation with its options."""
-    words = [row["implementation"]]
+    words = [row[names.IMPLEMENTATION]]
     for name in OPTIONS:
-        if name in row and pd.notna(row[name]) and row[name] != "default":
+        if name in row and pd.notna(row[name]) and row[name] != names.DEFAULT:
             value = row[name]
             words.append(f"{value:g}" if isinstance(value, float) else str(value))
     return " ".join(words)

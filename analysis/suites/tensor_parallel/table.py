@@ -9,12 +9,11 @@ from typing import Any
 
 import pandas as pd
 
-from analysis.run_spread import WITHIN, told_of_runs
-from analysis.suites.tensor_parallel.rows import BOUNDS, SHAPE, groups_of, shape_of, title_of
+from analysis.run_spread import WITHIN, describe_runs
+from analysis.suites.tensor_parallel.rows import SHAPE, groups_of, shape_of, title_of
 from analysis.table import as_markdown
+from benchkit.suites.tensor_parallel.names import AUTO, BOUNDS, CHOSEN, IMPLEMENTATION, PYTORCH
 
-PLAIN = "pytorch"
-AUTO = "auto"
 Row = dict[str, Any]
 Shapes = dict[tuple[Any, ...], dict[str, Row]]
 """Rows by shape and by name of the implementation."""
@@ -28,17 +27,17 @@ def write(table: pd.DataFrame) -> dict[str, str]:
 
 
 def text_of(rows: pd.DataFrame) -> str:
-    rivals = rows[~rows["implementation"].isin(BOUNDS)]
+    rivals = rows[~rows[IMPLEMENTATION].isin(BOUNDS)]
     shapes: Shapes = {}
     for shape, part in rivals.groupby(SHAPE):
         shapes[shape] = {row["name"]: row for row in part.to_dict("records")}
-    parts = [f"# {title_of(rows)}", " ".join(told_of_runs(rows))]
+    parts = [f"# {title_of(rows)}", " ".join(describe_runs(rows))]
     if lines := [line_of(shape, named) for shape, named in shapes.items()]:
         parts.append(as_markdown(pd.DataFrame(lines), shaped=True))
     remarks: list[str] = []
-    for name in rivals.loc[rivals["implementation"] == AUTO, "name"].unique():
-        remarks += told_of_auto(shapes, name)
-    remarks += told_of_overlap(shapes)
+    for name in rivals.loc[rivals[IMPLEMENTATION] == AUTO, "name"].unique():
+        remarks += auto_remarks(shapes, name)
+    remarks += overlap_remarks(shapes)
     if remarks:
         parts += ["## All shapes", "\n".join(f"- {remark}" for remark in remarks)]
     return "\n\n".join(parts)
@@ -48,7 +47,7 @@ def line_of(shape: tuple[Any, ...], named: dict[str, Row]) -> Row:
     """Make the row of a shape: the plain orders, the fastest with its speedup, and `auto`."""
     line: Row = {"shape": shape_of(shape)}
     for name, row in named.items():
-        if row["implementation"] == PLAIN:
+        if row[IMPLEMENTATION] == PYTORCH:
             line[f"{name} [ms]"] = row["median_s"] * 1e3
     if fixed := fixed_of(named):
         best = fastest(fixed)
@@ -59,15 +58,15 @@ def line_of(shape: tuple[Any, ...], named: dict[str, Row]) -> Row:
         if pd.notna(best["doubt"]):
             line["doubt"] = best["doubt"]
     for name, row in named.items():
-        if row["implementation"] == AUTO:
+        if row[IMPLEMENTATION] == AUTO:
             line[f"{name} [ms]"] = row["median_s"] * 1e3
-            line[f"{name} took"] = row.get("chosen")
+            line[f"{name} took"] = row.get(CHOSEN)
     return line
 
 
 def fixed_of(named: dict[str, Row]) -> list[Row]:
     """Select all implementations but `auto`."""
-    return [row for row in named.values() if row["implementation"] != AUTO]
+    return [row for row in named.values() if row[IMPLEMENTATION] != AUTO]
 
 
 def fastest(rows: list[Row]) -> Row:
@@ -87,7 +86,7 @@ def gain(row: Row) -> str:
     return text
 
 
-def told_of_auto(shapes: Shapes, auto: str) -> Iterator[str]:
+def auto_remarks(shapes: Shapes, auto: str) -> Iterator[str]:
     """Compare `auto` with the fastest of each shape, and with each choice made for all shapes."""
     with_auto = [named for named in shapes.values() if auto in named and fixed_of(named)]
     if not with_auto:
@@ -115,11 +114,11 @@ def names_of_fixed(named: dict[str, Row]) -> set[str]:
     return {row["name"] for row in fixed_of(named)}
 
 
-def told_of_overlap(shapes: Shapes) -> Iterator[str]:
+def overlap_remarks(shapes: Shapes) -> Iterator[str]:
     """Name the shapes where an overlap beats every plain order beyond their intervals."""
     for shape, named in shapes.items():
-        plain = [row for row in named.values() if row["implementation"] == PLAIN]
-        others = [row for row in fixed_of(named) if row["implementation"] != PLAIN]
+        plain = [row for row in named.values() if row[IMPLEMENTATION] == PYTORCH]
+        others = [row for row in fixed_of(named) if row[IMPLEMENTATION] != PYTORCH]
         if not plain or not others:
             continue
         best = fastest(others)

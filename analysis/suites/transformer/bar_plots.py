@@ -11,7 +11,8 @@ from analysis.baseline import Baseline
 from analysis.report import style
 from analysis.report.discover import Drawings
 from analysis.suites.transformer.plot import Group, Kinds, drawn, explain
-from analysis.suites.transformer.rows import PHASES
+from benchkit.api.details import PEAK_FROM
+from benchkit.suites.transformer.names import FORWARD, PASS, PHASES
 
 CELL = ["model", "context_length"]
 
@@ -40,7 +41,7 @@ def by_pass(
     most = 100 * group.rows[columns].max(axis=None)
     panels = []
     for name, axis in zip(group.passes, axes, strict=True):
-        rows = group.rows[group.rows["pass"] == name]
+        rows = group.rows[group.rows[PASS] == name]
         values = rows.set_index(CELL)[columns].reindex(cells) * 100
         places(axis, names)
         axis.set_title(name)
@@ -62,7 +63,7 @@ def utilisation(group: Group) -> Figure:
         draw_marks(axis, values["mfu_causal"], "pairs seen")
         axis.set_xlabel("MFU [%]")
     style.shared_legend(figure, panels[-1][0])
-    peaks = " or ".join(dict.fromkeys(group.rows["peak_from"].dropna()))
+    peaks = " or ".join(dict.fromkeys(group.rows[PEAK_FROM].dropna()))
     note = f"against: {peaks}; in attention every pair of tokens counts, or those seen"
     return explain(figure, "model FLOP/s utilisation", note, group)
 
@@ -96,7 +97,7 @@ def phases(group: Group) -> Figure:
     There is a panel per model, because times of models differ by orders of magnitude.
     """
     largest = group.passes[-1]
-    rows = group.rows[group.rows["pass"] == largest]
+    rows = group.rows[group.rows[PASS] == largest]
     models = list(rows["model"].unique())
     contexts = sorted(rows["context_length"].unique())
     shown = [phase for phase in PHASES if rows[f"{phase}_s"].notna().any()]
@@ -120,6 +121,6 @@ def phases(group: Group) -> Figure:
 
 KINDS: Kinds = {
     "mfu": ("mfu_full", utilisation),
-    "phases": ("forward_s", phases),
+    "phases": (f"{FORWARD}_s", phases),
     "scaling": ("scaling_efficiency", scaling),
 }

@@ -16,10 +16,11 @@ from analysis.groups import alike
 from analysis.report import style
 from analysis.report.discover import Drawings
 from analysis.run_spread import bars_of, with_ranges
-from analysis.suites.transformer.rows import CASE, PASSES, SUITE, rows_of, varying
+from analysis.suites.transformer.rows import CASE, SUITE, rows_of, varying
 from analysis.text import format_settings
+from benchkit.suites.transformer.names import PASS, PASSES, PEAK_BYTES, RANKS
 
-SHARED = ("device", "device_name", "dtype", "batch_size", "parallel", "ranks")
+SHARED = ("device", "device_name", "dtype", "batch_size", "parallel", RANKS)
 """Settings that every figure names, even where they are the same in all."""
 VALUES = ("value", "low", "high")
 MARGIN = 1.3
@@ -46,7 +47,7 @@ class Group:
 
     @property
     def passes(self) -> list[str]:
-        return [name for name in PASSES if (self.rows["pass"] == name).any()]
+        return [name for name in PASSES if (self.rows[PASS] == name).any()]
 
     @property
     def contexts(self) -> list[int]:
@@ -88,7 +89,7 @@ def groups_of(table: pd.DataFrame) -> list[Group]:
     if rows.empty:
         return []
     # What one rank did alone is for the figure of scaling only.
-    rows = rows[rows["ranks"] == rows["world_size"]]
+    rows = rows[rows[RANKS] == rows["world_size"]]
     names = [name for name in dict.fromkeys((*SHARED, *varying(rows))) if name in rows]
     shown = [name for name in names if rows[name].notna().all()]
     rows = with_ranges(rows)
@@ -134,7 +135,7 @@ def throughput(group: Group) -> Figure:
 
 
 def memory(group: Group) -> Figure:
-    peaks = pd.DataFrame({"value": group.rows["peak_bytes"] / 1e9}).reindex(columns=VALUES)
+    peaks = pd.DataFrame({"value": group.rows[PEAK_BYTES] / 1e9}).reindex(columns=VALUES)
     figure = over_context(group, peaks, "peak memory [GB]")
     return explain(figure, "peak memory", "of one rank", group)
 
@@ -142,7 +143,7 @@ def memory(group: Group) -> Figure:
 KINDS: Kinds = {
     "step_time": ("median_s", step_time),
     "tokens_per_second": ("tokens_per_second", throughput),
-    "memory": ("peak_bytes", memory),
+    "memory": (PEAK_BYTES, memory),
 }
 
 
@@ -156,7 +157,7 @@ def over_context(group: Group, values: pd.DataFrame, label: str) -> Figure:
     """
     figure, axes = style.panels(len(group.passes))
     for name, axis in zip(group.passes, axes, strict=True):
-        rows = group.rows[group.rows["pass"] == name]
+        rows = group.rows[group.rows[PASS] == name]
         # A model that lacks this pass is drawn without points, so that the legend has it.
         for model in group.rows["model"].unique():
             contexts = rows.loc[rows["model"] == model, "context_length"]

@@ -4,20 +4,29 @@ import pandas as pd
 
 from analysis.repetitions import over_runs
 from analysis.table import identity_columns
+from benchkit.api.details import PEAK_FROM
+from benchkit.suites.transformer.names import (
+    PARAMETERS,
+    PART,
+    PASS,
+    PASSES,
+    PEAK_BYTES,
+    PHASES,
+    RANKS,
+    WHOLE,
+)
 
 SUITE = "transformer"
-CASE = ("model", "context_length", "pass")
-PASSES = ("forward", "forward_backward", "train_step")
+CASE = ("model", "context_length", PASS)
 ANY_PASS = "all"
 """The pass of a job that failed as a whole."""
-PHASES = ("forward", "loss", "backward", "optimizer")
 FIGURES = (
     "median_s", "ci_low_s", "ci_high_s", "rel_ci", "mean_s", "std_s", "min_s", "max_s",
     "num_samples", *(f"{phase}_s" for phase in PHASES), "backward_over_forward",
-    "tokens_per_second", "useful_tflop_per_s", "mfu_full", "mfu_causal", "hfu_full", "peak_bytes",
+    "tokens_per_second", "useful_tflop_per_s", "mfu_full", "mfu_causal", "hfu_full", PEAK_BYTES,
     "scaling_efficiency", "comm_share",
 )  # fmt: skip
-LABELS = ("pass", "ranks", "part")
+LABELS = (PASS, RANKS, PART)
 
 
 def write(table: pd.DataFrame) -> dict[str, str]:
@@ -25,10 +34,10 @@ def write(table: pd.DataFrame) -> dict[str, str]:
     rows = rows_of(table)
     if rows.empty:
         return {}
-    first = ("model", "parameters", "context_length", "batch_size", "pass")
-    named = [name for name in identity_columns(rows) if name not in ("suite", "part")]
+    first = ("model", PARAMETERS, "context_length", "batch_size", PASS)
+    named = [name for name in identity_columns(rows) if name not in ("suite", PART)]
     known = [name for name in named if rows[name].notna().any()]
-    last = ("peak_from", "doubt", "status", "reason")
+    last = (PEAK_FROM, "doubt", "status", "reason")
     columns = dict.fromkeys((*first, *known, *FIGURES, *last))
     return {"transformer.csv": rows[list(columns)].to_csv(index=False)}
 
@@ -42,7 +51,8 @@ def rows_of(table: pd.DataFrame) -> pd.DataFrame:
     if rows.empty:
         return rows
     rows = over_runs(rows, *identity_columns(rows))
-    return in_order(rows.assign(parameters=rows.groupby("model")["parameters"].transform("max")))
+    most = rows.groupby("model")[PARAMETERS].transform("max")
+    return in_order(rows.assign(**{PARAMETERS: most}))
 
 
 def whole_passes(table: pd.DataFrame) -> pd.DataFrame:
@@ -53,19 +63,21 @@ def whole_passes(table: pd.DataFrame) -> pd.DataFrame:
     rows = table[table["suite"] == SUITE]
     if rows.empty:
         return rows
-    columns = dict.fromkeys((*rows, *LABELS, *FIGURES, "parameters", "peak_from"))
+    columns = dict.fromkeys((*rows, *LABELS, *FIGURES, PARAMETERS, PEAK_FROM))
     rows = rows.reindex(columns=list(columns))
-    numbers = {name: pd.to_numeric(rows[name]) for name in (*FIGURES, "parameters")}
+    numbers = {name: pd.to_numeric(rows[name]) for name in (*FIGURES, PARAMETERS)}
     rows = rows.assign(
         **numbers,
-        **{"pass": known_or(rows["pass"], ANY_PASS)},
-        part=known_or(rows["part"], "whole"),
-        ranks=pd.to_numeric(rows["ranks"]).fillna(rows["world_size"]),
+        **{
+            PASS: known_or(rows[PASS], ANY_PASS),
+            PART: known_or(rows[PART], WHOLE),
+            RANKS: pd.to_numeric(rows[RANKS]).fillna(rows["world_size"]),
+        },
     )
     # Whole numbers become floats beside rows of other suites.
     floats = rows[identity_columns(rows)].select_dtypes("float")
     rows = rows.astype({name: int for name in floats if (floats[name] % 1 == 0).all()})
-    return rows[rows["part"] == "whole"]
+    return rows[rows[PART] == WHOLE]
 
 
 def known_or(column: pd.Series, word: str) -> pd.Series:
@@ -84,8 +96,8 @@ def in_order(rows: pd.DataFrame) -> pd.DataFrame:
     counted = layers * width * (4 * width + 3 * inner) + 2 * vocabulary * width
     turns = {name: turn for turn, name in enumerate((*PASSES, ANY_PASS))}
     keys = rows[list(CASE)].assign(
-        size=rows["parameters"].fillna(counted),
-        turn=rows["pass"].map(turns),
+        size=rows[PARAMETERS].fillna(counted),
+        turn=rows[PASS].map(turns),
     )
     order = ["size", "model", "context_length", "turn"]
     return rows.loc[keys.sort_values(order, kind="stable").index]

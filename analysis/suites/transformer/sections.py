@@ -5,10 +5,21 @@ from collections.abc import Callable, Iterable, Iterator
 import pandas as pd
 
 from analysis.groups import alike
-from analysis.suites.transformer.rows import ANY_PASS, CASE, PASSES, PHASES, varying
+from analysis.suites.transformer.rows import ANY_PASS, CASE, varying
 from analysis.table import INTERVAL, identity_columns, intervals
 from analysis.text import digits, format_settings, shortened
-from benchkit.record import HARMLESS
+from benchkit.record.statuses import HARMLESS
+from benchkit.suites.transformer.names import (
+    FORWARD,
+    FORWARD_BACKWARD,
+    OPTIMIZER,
+    PARAMETERS,
+    PASS,
+    PASSES,
+    PEAK_BYTES,
+    PHASES,
+    TRAIN_STEP,
+)
 
 Tables = Iterator[tuple[str, pd.DataFrame]]
 """Each with its heading, "" where it needs none."""
@@ -21,7 +32,7 @@ PRINTED = (
     ("useful_tflop_per_s", "TFLOP/s", 1.0),
     ("mfu_full", "MFU full [%]", 100.0),
     ("mfu_causal", "MFU causal [%]", 100.0),
-    ("peak_bytes", "peak memory [GB]", 1e-9),
+    (PEAK_BYTES, "peak memory [GB]", 1e-9),
     ("backward_over_forward", "backward/forward", 1.0),
     ("scaling_efficiency", "scaling efficiency [%]", 100.0),
     ("comm_share", "communication share [%]", 100.0),
@@ -47,7 +58,7 @@ def by_setting(rows: pd.DataFrame, shape: Callable[[pd.DataFrame], pd.DataFrame]
 def by_model(rows: pd.DataFrame) -> Tables:
     """Make a table per model and setting."""
     for model, part in rows.groupby("model", sort=False):
-        size = part["parameters"].iloc[0]
+        size = part[PARAMETERS].iloc[0]
         name = f"{model} ({counted(size)} parameters)" if pd.notna(size) else str(model)
         for setting, table in by_setting(part, lambda group: results(group, [])):
             head = ", ".join(filter(None, (name, setting)))
@@ -59,10 +70,10 @@ def results(rows: pd.DataFrame, settings: Iterable[str]) -> pd.DataFrame:
     shown = pd.DataFrame(
         {
             "model": rows["model"],
-            "parameters": rows["parameters"].map(counted, na_action="ignore"),
+            "parameters": rows[PARAMETERS].map(counted, na_action="ignore"),
             "context": rows["context_length"],
             "batch": rows["batch_size"],
-            "pass": rows["pass"],
+            "pass": rows[PASS],
         }
     )
     shown = shown.assign(**{name: rows[name] for name in settings if name != "batch_size"})
@@ -84,22 +95,22 @@ def passes(part: pd.DataFrame) -> pd.DataFrame:
     """Compare what backward adds to forward, and the optimizer's share of a training step."""
     lines = []
     for (model, context), cell in part.groupby(["model", "context_length"], sort=False):
-        by_pass = cell.set_index("pass")
+        by_pass = cell.set_index(PASS)
         took = by_pass["median_s"] * 1e3
-        optimizer = by_pass["optimizer_s"] * 1e3
-        if not {"forward", "forward_backward"} <= set(took.index):
+        optimizer = by_pass[f"{OPTIMIZER}_s"] * 1e3
+        if not {FORWARD, FORWARD_BACKWARD} <= set(took.index):
             continue
         line = {
             "model": model,
             "context": context,
-            "forward [ms]": took["forward"],
-            "forward+backward [ms]": took["forward_backward"],
-            "ratio": took["forward_backward"] / took["forward"],
+            "forward [ms]": took[FORWARD],
+            "forward+backward [ms]": took[FORWARD_BACKWARD],
+            "ratio": took[FORWARD_BACKWARD] / took[FORWARD],
         }
-        if "train_step" in took.index:
-            line["train step [ms]"] = took["train_step"]
-            line["optimizer [ms]"] = optimizer["train_step"]
-            line["optimizer share [%]"] = 100 * optimizer["train_step"] / took["train_step"]
+        if TRAIN_STEP in took.index:
+            line["train step [ms]"] = took[TRAIN_STEP]
+            line["optimizer [ms]"] = optimizer[TRAIN_STEP]
+            line["optimizer share [%]"] = 100 * optimizer[TRAIN_STEP] / took[TRAIN_STEP]
         lines.append(line)
     return pd.DataFrame(lines).dropna(axis="columns", how="all")
 
@@ -120,7 +131,7 @@ def warmups(rows: pd.DataFrame) -> pd.DataFrame:
             "context": first["context_length"],
             "batch": first["batch_size"],
         }
-        line |= {name: first[name] for name in ("pass", *settings)}
+        line |= {name: first[name] for name in (PASS, *settings)}
         times = {row["warmup_iterations"]: with_interval(row) for _, row in same.iterrows()}
         lines.append(line | {f"{count} warm-ups [ms]": times.get(count) for count in counts})
     return pd.DataFrame(lines)
@@ -138,7 +149,7 @@ def statistics(part: pd.DataFrame) -> pd.DataFrame:
     """Count statuses and find extremes, per pass; results of different cells are not averaged."""
     lines = []
     for name in (*PASSES, ANY_PASS):
-        cells = part[part["pass"] == name]
+        cells = part[part[PASS] == name]
         if cells.empty:
             continue
         measured = cells[cells["status"] == "ok"]
@@ -161,15 +172,15 @@ def statistics(part: pd.DataFrame) -> pd.DataFrame:
 def pivots(rows: pd.DataFrame) -> Tables:
     """Make a table per pass and setting; a job that failed as a whole is in those of all passes."""
     for name in PASSES:
-        if (rows["pass"] == name).any():
-            chosen = rows[rows["pass"].isin([name, ANY_PASS])]
+        if (rows[PASS] == name).any():
+            chosen = rows[rows[PASS].isin([name, ANY_PASS])]
             for setting, table in by_setting(chosen, pivot):
                 yield ", ".join(filter(None, (f"{name} [ms]", setting))), table
 
 
 def pivot(part: pd.DataFrame) -> pd.DataFrame:
     """Arrange median times with contexts down and models across; the status where there is none."""
-    last = part.sort_values("pass", key=lambda name: name != ANY_PASS, kind="stable")
+    last = part.sort_values(PASS, key=lambda name: name != ANY_PASS, kind="stable")
     cells = last.drop_duplicates(["context_length", "model"], keep="last")
     times = (1e3 * cells["median_s"]).map(digits).where(cells["status"] == "ok", cells["status"])
     table = cells.assign(text=times).pivot(index="context_length", columns="model", values="text")

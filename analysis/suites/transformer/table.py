@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pandas as pd
 
-from analysis.run_spread import told_of_runs
+from analysis.run_spread import describe_runs
 from analysis.suites.transformer.rows import rows_of, varying
 from analysis.suites.transformer.sections import (
     Tables,
@@ -18,6 +18,8 @@ from analysis.suites.transformer.sections import (
 )
 from analysis.table import as_markdown, own_columns
 from analysis.text import format_settings
+from benchkit.api.details import PEAK_FROM
+from benchkit.suites.transformer.names import PART
 
 CONVENTIONS = (
     "Times are of the slowest rank, per step; the interval is that of the median, within the run "
@@ -37,11 +39,11 @@ def write(table: pd.DataFrame) -> dict[str, str]:
 def parts_of(rows: pd.DataFrame) -> Iterator[str]:
     """Yield the paragraphs of the report, then the sections that have tables."""
     measured = rows[rows["status"] == "ok"]
-    peaks = " or ".join(dict.fromkeys(measured["peak_from"].dropna()))
+    peaks = " or ".join(dict.fromkeys(measured[PEAK_FROM].dropna()))
     yield "# Step time of language models"
     yield CONVENTIONS.format(peaks=peaks or "no known peak")
     yield f"All rows: {format_settings(rows, shared_settings(rows))}."
-    yield " ".join(told_of_runs(measured))
+    yield " ".join(describe_runs(measured))
     sections: dict[str, Tables] = {
         "Complete Results": iter([("", results(rows, varying(rows)))]),
         "Results by Model Size": by_model(rows),
@@ -58,7 +60,7 @@ def parts_of(rows: pd.DataFrame) -> Iterator[str]:
 
 def shared_settings(rows: pd.DataFrame) -> list[str]:
     """List the settings that are known and the same in all rows."""
-    names = [name for name in ("device", "device_name", *own_columns(rows)) if name != "part"]
+    names = [name for name in ("device", "device_name", *own_columns(rows)) if name != PART]
     return [name for name in names if rows[name].nunique() == 1 and rows[name].notna().all()]
 
 

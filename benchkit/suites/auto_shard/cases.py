@@ -7,26 +7,33 @@ import torch
 from torch.distributed.device_mesh import DeviceMesh
 
 from benchkit.api.case import Case, Rank, Work
+from benchkit.suites.auto_shard import details
 from benchkit.suites.auto_shard.config import AutoShardConfig
 from benchkit.suites.auto_shard.costs import measure_costs
 from benchkit.suites.auto_shard.dispatcher_program import Dispatched
 from benchkit.suites.auto_shard.dtensor_program import Sharded
-from benchkit.suites.auto_shard.planner import Planner
-from benchkit.suites.auto_shard.plans import Costs, Plan
-from benchkit.suites.auto_shard.program import COMMUNICATE, COMPUTE, PHASES, Program
-from benchkit.suites.auto_shard.variants import (
+from benchkit.suites.auto_shard.layouts import Costs
+from benchkit.suites.auto_shard.names import (
+    AUTO,
     DISPATCHER,
-    END_TO_END,
     INDEPENDENT,
-    ONE,
     RESIDENT,
-    Variant,
+    UNSHARDED,
+    Scope,
+    Sharding,
 )
-from benchkit.suites.auto_shard.workloads import Workload, parse
+from benchkit.suites.auto_shard.planner import Planner
+from benchkit.suites.auto_shard.plans import Plan
+from benchkit.suites.auto_shard.program import Program
+from benchkit.suites.auto_shard.variants import Variant
+from benchkit.suites.auto_shard.workloads import Workload
 
 
 class AutoShard:
-    """The cases of one job on one rank; all ranks make the same cases in the same order."""
+    """The cases of one job on one rank.
+
+    All ranks make the job together, and then the same cases in the same order.
+    """
 
     def __init__(self, config: AutoShardConfig, rank: Rank) -> None:
         self.config = config
@@ -37,14 +44,13 @@ class AutoShard:
         self.meshes = {count: DeviceMesh(rank.device.type, list(range(count))) for count in several}
         self.messages = rank.group("gloo") if DISPATCHER in config.shardings() else None
         self.costs = {count: self.measured(count) for count in self.meshes}
-        self.held_bytes = 0.0
 
-    def variants(self, scope: str) -> list[Variant]:
+    def variants(self, scope: Scope) -> list[Variant]:
         """Returns the variants of a scope, fewest devices first; the first is the baseline."""
         found = []
         for devices in self.counts:
             if devices == 1:
-                found.append(Variant(ONE, 1, scope))
+                found.append(Variant(UNSHARDED, 1, scope))
                 continue
             found += [Variant(sharding, devices, scope) for sharding in self.config.shardings()]
             if scope == RESIDENT:
@@ -57,48 +63,60 @@ class AutoShard:
         They include what the devices can do at all: a whole workload of its own on each.
         """
         cases = []
-        for scope in (RESIDENT, END_TO_END):
-            baseline = ""
+        held_bytes = 0.0
+        for scope in Scope:
+            baseline: Case | None = None
             for variant in self.variants(scope):
-                cases.append(self.case(variant, against=baseline))
-                baseline = baseline or variant.name
+                planner = self.planner(variant, held_bytes)
+                plan = planned(planner, variant.sharding)
+                case = self.case(variant, planner, plan, held_bytes, baseline)
+                if not case.skip:
+                    held_bytes += planner.held_elements(plan) * self.dtype.itemsize
+                cases.append(case)
+                baseline = baseline or case
         return cases
-
-    def workload(self, devices: int) -> Workload:
-        """Returns the workload of these devices; with scaling=weak each brings as many rows."""
-        workload = parse(self.config.workload)
-        return workload.times(devices) if self.config.scaling == "weak" else workload
 
     def measured(self, devices: int) -> Costs:
         """Measures the costs on these devices; all ranks call this together."""
         rank, mesh = self.rank, self.meshes[devices]
-        workload = self.workload(devices)
+        workload = self.config.workload_on(devices)
         member = rank.index < devices
         return measure_costs(workload, mesh, member, rank.device, self.dtype, rank.seconds_of)
 
-    def case(self, variant: Variant, against: str) -> Case:
-        """Returns one case, skipped with the reason where it does not fit in memory."""
-        planner = self.planner(variant)
+    def case(
+        self,
+        variant: Variant,
+        planner: Planner,
+        plan: Plan,
+        held_bytes: float,
+        baseline: Case | None,
+    ) -> Case:
+        """Returns one case, skipped with the reason where it does not fit in memory.
+
+        Args:
+            variant: what the case runs.
+            planner: of the variant.
+            plan: by the planner.
+            held_bytes: memory that earlier cases hold.
+            baseline: the case that it is compared with; None where this case is one.
+        """
         workload = planner.workload
-        plan = planned(planner, variant.sharding)
         operand_bytes = plan.elements * self.dtype.itemsize
-        needed = int(self.held_bytes + operand_bytes + self.checking_bytes(workload))
+        needed = int(held_bytes + operand_bytes + self.checking_bytes(workload))
         if shortage := self.rank.memory_shortage(needed):
-            return Case(labels=variant.labels, name=variant.name, skip=shortage)
-        self.held_bytes += planner.held_elements(plan) * self.dtype.itemsize
+            return Case(labels=variant.labels, skip=shortage)
         copies = variant.devices if variant.sharding == INDEPENDENT else 1
         work = Work(
             useful_flops=workload.flops * copies, executed_flops=plan.executed_flops * copies
         )
         shared: dict[str, Any] = {
             "labels": variant.labels,
-            "name": variant.name,
-            "against": against,
+            "baseline": baseline,
             "ranks": variant.devices,
-            "regions": PHASES if variant.end_to_end else (COMPUTE, COMMUNICATE),
-            "bound": variant.sharding == INDEPENDENT,
+            "regions": variant.regions,
+            "is_component": variant.sharding == INDEPENDENT,
             "work": work,
-            "details": partial(told, planner, plan, variant.sharding),
+            "details": partial(details.of_plan, planner, plan, variant.sharding),
         }
         if self.rank.index >= variant.devices:
             return Case(**shared)
@@ -122,17 +140,22 @@ class AutoShard:
             return Dispatched(**shared, group=self.messages)
         return Sharded(**shared, mesh=self.meshes[variant.devices])
 
-    def planner(self, variant: Variant) -> Planner:
-        """Returns the planner of a variant; a device alone needs no costs, with nothing to plan."""
+    def planner(self, variant: Variant, held_bytes: float) -> Planner:
+        """Returns the planner of a variant; a device alone needs no costs, with nothing to plan.
+
+        Args:
+            variant: what is planned.
+            held_bytes: memory that earlier cases hold.
+        """
         itemsize = self.dtype.itemsize
         if variant.alone:
-            workload = self.workload(1)
+            workload = self.config.workload_on(1)
             costs = Costs(1, itemsize, 0, 0, 0, {}, {})
         else:
-            workload = self.workload(variant.devices)
+            workload = self.config.workload_on(variant.devices)
             costs = self.costs[variant.devices]
         free = self.rank.available_bytes / self.rank.sharers
-        free -= self.held_bytes
+        free -= held_bytes
         free -= self.checking_bytes(workload)
         return Planner(workload, costs, variant.end_to_end, free / itemsize)
 
@@ -147,32 +170,8 @@ class AutoShard:
         return drawn + widest * max(4, int(self.dtype.itemsize))
 
 
-def planned(planner: Planner, sharding: str) -> Plan:
+def planned(planner: Planner, sharding: Sharding) -> Plan:
     """Returns the plan of one rule."""
     if planner.costs.devices == 1:
         return planner.everywhere()
-    return planner.best() if sharding == "auto" else planner.axis0()
-
-
-def told(planner: Planner, plan: Plan, sharding: str) -> dict[str, Any]:
-    """Returns the details that the record keeps of a plan.
-
-    These are the plan itself, its predicted seconds, and the predicted seconds of alternatives.
-    """
-    if plan.devices == 1:
-        return {}
-    found: dict[str, Any] = {
-        "plan": str(plan),
-        "work_share": plan.busiest_flops * plan.devices / planner.workload.flops,
-    }
-    if sharding == DISPATCHER:  # the cost of its messages is not measured
-        return found
-    found["latency_s"] = plan.latency_s
-    found["predicted_s"] = plan.total_s
-    for phase in PHASES:
-        found[f"predicted_{phase}_s"] = getattr(plan, f"{phase}_s")
-    if sharding == "auto":
-        others = sorted(planner.alternatives().items(), key=lambda item: item[1])
-        texts = [f"{name} {1e3 * seconds:.3g} ms" for name, seconds in others]
-        found["alternatives"] = ", ".join(texts)
-    return found
+    return planner.best() if sharding == AUTO else planner.axis0()

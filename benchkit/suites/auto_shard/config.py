@@ -9,8 +9,10 @@ from typing import Any
 from benchkit.api.keys import as_list, key
 from benchkit.api.schema import RunConfig
 from benchkit.errors import ConfigError
-from benchkit.suites.auto_shard.workloads import parse
+from benchkit.suites.auto_shard.names import AUTO, AXIS0, DISPATCHER, STRONG, WEAK, Sharding
+from benchkit.suites.auto_shard.workloads import Workload, parse
 
+DTENSOR = "dtensor"
 MOST_LAYERS = {"bfloat16": 4, "float16": 6, "float32": 14, "float64": 32}
 """The most layers of an MLP whose checked result is still exact: values may triple per layer."""
 
@@ -22,19 +24,19 @@ class AutoShardConfig(RunConfig):
     )
     workload: str = key("matmul_MxKxN, mlp_ROWSxWIDTHxWIDTH… or relu_ROWSxCOLUMNS")
     workloads: dict[str, Any] = key(
-        "which ones to sweep over where none is given, by hardware.device"
+        "which ones to sweep over where none is given, by hardware.device", identity=False
     )
     scaling: str = key(
         "the same workload on all numbers of devices, or rows times devices",
-        choices=("strong", "weak"),
+        choices=(STRONG, WEAK),
     )
     dtype: str = key("element type", choices=tuple(MOST_LAYERS))
-    engine: Any = key("who carries plans out, one or a list", choices=("dtensor", "dispatcher"))
-    planner: Any = key("who plans for dtensor, one or a list", choices=("auto", "axis0"))
+    engine: Any = key("who carries plans out, one or a list", choices=(DTENSOR, DISPATCHER))
+    planner: Any = key("who plans for dtensor, one or a list", choices=(AUTO, AXIS0))
 
     def check(self) -> None:
         super().check()
-        workload = parse(self.workload)
+        workload = self.workload_on(devices=1)
         if len(set(self.devices)) < len(self.devices) or not self.devices:
             raise ConfigError(f"devices={self.devices}: allowed are different numbers >= 1")
         most_devices = max(self.devices)
@@ -50,8 +52,13 @@ class AutoShardConfig(RunConfig):
                 f"allowed with dtype={self.dtype} are {most_layers} layers"
             )
 
-    def shardings(self) -> list[str]:
+    def workload_on(self, devices: int) -> Workload:
+        """Returns the workload of these devices; with scaling=weak each brings as many rows."""
+        workload = parse(self.workload)
+        return workload.times(devices) if self.scaling == WEAK else workload
+
+    def shardings(self) -> list[Sharding]:
         """Returns the rules that shard over several devices: DTensor's planners, the dispatcher."""
         engines = as_list(self.engine)
-        planners = as_list(self.planner) if "dtensor" in engines else []
-        return [*planners, *(name for name in engines if name != "dtensor")]
+        planners = as_list(self.planner) if DTENSOR in engines else []
+        return [Sharding(name) for name in (*planners, *engines) if name != DTENSOR]

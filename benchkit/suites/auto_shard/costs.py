@@ -9,8 +9,17 @@ from torch.distributed.device_mesh import DeviceMesh
 
 from benchkit.api.case import noop
 from benchkit.suites.auto_shard.dtensor_program import distributed, fetched, moved
+from benchkit.suites.auto_shard.layouts import (
+    COLUMNS,
+    MOVES,
+    PARTIAL,
+    REPLICATED,
+    ROWS,
+    Costs,
+    Layout,
+    Link,
+)
 from benchkit.suites.auto_shard.operands import part_of, size_of
-from benchkit.suites.auto_shard.plans import COLUMNS, MOVES, PARTIAL, REPLICATED, ROWS, Costs, Link
 from benchkit.suites.auto_shard.workloads import Workload
 
 SecondsOf = Callable[..., list[list[float]]]
@@ -100,7 +109,7 @@ def matrix_bytes(side: int, dtype: torch.dtype) -> int:
     return int(side * side * dtype.itemsize)
 
 
-def matrix(side: int, layout: str, mesh: DeviceMesh, dtype: torch.dtype) -> Tensor:
+def matrix(side: int, layout: Layout, mesh: DeviceMesh, dtype: torch.dtype) -> Tensor:
     """Returns a square matrix of ones in a layout."""
     shape = (side, side)
     held = REPLICATED if layout == PARTIAL else layout
@@ -109,7 +118,7 @@ def matrix(side: int, layout: str, mesh: DeviceMesh, dtype: torch.dtype) -> Tens
     return distributed(ones, shape, layout, mesh)
 
 
-def move(of: Tensor, layout: str) -> None:
+def move(of: Tensor, layout: Layout) -> None:
     moved(of, layout)
 
 

@@ -14,8 +14,9 @@ import torch.distributed as dist
 from torch import Tensor
 
 from benchkit.api.regions import region
-from benchkit.suites.auto_shard.plans import REPLICATED, ROWS
-from benchkit.suites.auto_shard.program import COMMUNICATE, COMPUTE, Program
+from benchkit.suites.auto_shard.layouts import REPLICATED, ROWS, Layout
+from benchkit.suites.auto_shard.names import COMMUNICATE, COMPUTE
+from benchkit.suites.auto_shard.program import Program
 
 DTYPES = (torch.float16, torch.bfloat16, torch.float32, torch.float64, torch.int32, torch.int64)
 DONE = len(DTYPES)
@@ -96,7 +97,7 @@ class Dispatched(Program):
             self.answered()
         return result
 
-    def in_turns(self, x: Tensor, weight: Tensor, layout: str) -> Tensor:
+    def in_turns(self, x: Tensor, weight: Tensor, layout: Layout) -> Tensor:
         """Computes a product, worker after worker.
 
         The whole weight comes from the dispatcher, which waits for each answer.
@@ -115,7 +116,7 @@ class Dispatched(Program):
                 self.receive(worker)
         return result
 
-    def whole_weight(self, weight: Tensor, layout: str) -> Tensor:
+    def whole_weight(self, weight: Tensor, layout: Layout) -> Tensor:
         """Returns the whole weight, gathered on the dispatcher, received from it elsewhere."""
         if layout == REPLICATED:
             return weight

@@ -10,11 +10,13 @@ from torch.distributed.tensor import DTensor, Partial, Placement, Replicate, Sha
 
 from benchkit.api import p2p
 from benchkit.api.regions import region
+from benchkit.suites.auto_shard.layouts import COLUMNS, PARTIAL, REPLICATED, ROWS, Layout
+from benchkit.suites.auto_shard.names import COMMUNICATE, COMPUTE
 from benchkit.suites.auto_shard.operands import part_of
-from benchkit.suites.auto_shard.plans import COLUMNS, PARTIAL, REPLICATED, ROWS, Layer
-from benchkit.suites.auto_shard.program import COMMUNICATE, COMPUTE, Program
+from benchkit.suites.auto_shard.plans import Layer
+from benchkit.suites.auto_shard.program import Program
 
-PLACEMENTS: dict[str, Placement] = {
+PLACEMENTS: dict[Layout, Placement] = {
     ROWS: Shard(0),
     COLUMNS: Shard(1),
     REPLICATED: Replicate(),
@@ -29,7 +31,7 @@ class Sharded(Program):
     mesh: DeviceMesh
 
     def operand(self, number: int) -> Tensor:
-        layout = self.layout_at_rest(number)
+        layout = self.plan.at_rest[number]
         return distributed(super().operand(number), self.shape(number), layout, self.mesh)
 
     def run(self, operands: list[Tensor]) -> Tensor:
@@ -43,12 +45,12 @@ class Sharded(Program):
 
     def product(self, x: Tensor, weight: Tensor, layer: Layer) -> Tensor:
         with region(COMMUNICATE):
-            x = moved(x, layer.mode.enters)
+            x = moved(x, layer.mode.input)
             weight = moved(weight, layer.mode.weight)
         with region(COMPUTE):
             x = x @ weight
         with region(COMMUNICATE):
-            x = moved(x, layer.leaves)
+            x = moved(x, layer.output)
         with region(COMPUTE):
             return self.activated(x)
 
@@ -59,7 +61,7 @@ class Sharded(Program):
         return output.to_local() if isinstance(output, DTensor) else output
 
 
-def distributed(part: Tensor, shape: tuple[int, int], layout: str, mesh: DeviceMesh) -> DTensor:
+def distributed(part: Tensor, shape: tuple[int, int], layout: Layout, mesh: DeviceMesh) -> DTensor:
     """Returns this rank's part of a matrix of a shape [rows, columns] as a DTensor."""
     return DTensor.from_local(
         part,
@@ -71,7 +73,7 @@ def distributed(part: Tensor, shape: tuple[int, int], layout: str, mesh: DeviceM
     )
 
 
-def moved(matrix: Tensor, layout: str) -> Tensor:
+def moved(matrix: Tensor, layout: Layout) -> Tensor:
     """Returns a matrix in another layout; the move is done when this returns."""
     assert isinstance(matrix, DTensor)
     placement = PLACEMENTS[layout]
@@ -80,7 +82,7 @@ def moved(matrix: Tensor, layout: str) -> Tensor:
     return matrix.redistribute(placements=[placement])
 
 
-def fetched(matrix: DTensor, layout: str) -> Tensor | None:
+def fetched(matrix: DTensor, layout: Layout) -> Tensor | None:
     """Returns the whole matrix in host memory on the mesh's first rank; None on the others.
 
     Each rank sends its part directly to the first.

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from benchkit.errors import InvalidResult
-from benchkit.suites.auto_shard.plans import COLUMNS, ROWS
+from benchkit.suites.auto_shard.layouts import COLUMNS, ROWS, Layout
 from benchkit.suites.auto_shard.workloads import Workload
 
 Part = tuple[slice, slice]
@@ -27,7 +27,7 @@ Otherwise a narrow weight might have a shard without any.
 """
 
 
-def part_of(shape: tuple[int, int], layout: str, devices: int, index: int) -> Part:
+def part_of(shape: tuple[int, int], layout: Layout, devices: int, index: int) -> Part:
     """Returns the part of a matrix that a device has in a layout.
 
     Shards are those of torch.chunk; the last may be short, or empty.

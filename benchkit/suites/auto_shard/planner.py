@@ -10,18 +10,20 @@ its layers unless that is cheaper. Imports no torch.
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from benchkit.suites.auto_shard.plan_space import choices, pareto_front
-from benchkit.suites.auto_shard.plans import (
-    BY_NAME,
+from benchkit.suites.auto_shard.layouts import (
+    BY_ROWS,
+    EVERYWHERE,
     LAYOUTS,
     PARTIAL,
     REPLICATED,
     ROWS,
     Costs,
-    Layer,
+    Layout,
+    Mode,
     Move,
-    Plan,
 )
+from benchkit.suites.auto_shard.plan_space import choices, pareto_front
+from benchkit.suites.auto_shard.plans import Layer, Plan
 from benchkit.suites.auto_shard.workloads import Workload
 
 
@@ -46,22 +48,19 @@ class Planner:
         fastest = min(self.candidates, key=lambda plan: plan.total_s)
         if fastest.elements <= self.memory_elements:
             return fastest
-        plans = self.plans(heeding_memory=True)
+        plans = self.plans(respect_memory_limit=True)
         fitting = [plan for plan in plans if plan.elements <= self.memory_elements]
         if fitting:
             return min(fitting, key=lambda plan: plan.total_s)
         return min(plans, key=lambda plan: plan.elements)
 
-    def alternatives(self) -> dict[str, float]:
-        """Returns the seconds of the best plan for each mode of the first product.
+    def alternatives(self) -> dict[Mode | Layout, float]:
+        """Returns the seconds of the best plan for each way to begin.
 
         Plans that do not fit in memory count, too.
         """
-        found: dict[str, float] = {}
-        for plan in self.candidates:
-            name = plan.layers[0].mode.name if plan.layers else plan.at_start
-            found[name] = min(plan.total_s, found.get(name, plan.total_s))
-        return found
+        slowest_first = sorted(self.candidates, key=lambda plan: plan.total_s, reverse=True)
+        return {plan.first: plan.total_s for plan in slowest_first}
 
     def axis0(self) -> Plan:
         """Returns the plan of GT's rule.
@@ -70,37 +69,37 @@ class Planner:
         gathered first.
         """
 
-        def at_rest(length: int) -> str:
+        def at_rest(length: int) -> Layout:
             return REPLICATED if length % self.costs.devices else ROWS
 
         plan = self.start(at_rest(self.workload.rows))
         for index, (inner, _) in enumerate(self.workload.weights):
-            mode = BY_NAME["rows" if plan.layout == ROWS else "everywhere"]
-            plan = self.after(plan, index, Layer(mode, at_rest(inner), mode.gives))
+            mode = BY_ROWS if plan.layout == ROWS else EVERYWHERE
+            plan = self.after(plan, index, Layer(mode, at_rest(inner), mode.product))
         return self.finished(plan)
 
     def everywhere(self) -> Plan:
         """Returns the plan without sharding: each device computes the whole workload."""
         plan = self.start(REPLICATED)
         for index in range(len(self.workload.weights)):
-            plan = self.after(plan, index, Layer(BY_NAME["everywhere"], REPLICATED, REPLICATED))
+            plan = self.after(plan, index, Layer(EVERYWHERE, REPLICATED, REPLICATED))
         return self.finished(plan)
 
     @cached_property
     def candidates(self) -> list[Plan]:
         """The fastest plans to each layout with each first product."""
-        return self.plans(heeding_memory=False)
+        return self.plans(respect_memory_limit=False)
 
-    def plans(self, heeding_memory: bool) -> list[Plan]:
+    def plans(self, respect_memory_limit: bool) -> list[Plan]:
         """Returns finished plans, none dominated by another with the same first product.
 
         Args:
-            heeding_memory: whether a slower plan is kept where it needs less memory.
+            respect_memory_limit: whether a slower plan is kept where it needs less memory.
         """
         plans = [self.start(layout) for layout in LAYOUTS]
         for index in range(len(self.workload.weights)):
             longer = [self.after(plan, index, layer) for plan in plans for layer in choices()]
-            plans = pareto_front(longer, heeding_memory)
+            plans = pareto_front(longer, respect_memory_limit)
         return [self.finished(plan) for plan in plans]
 
     def held_elements(self, plan: Plan) -> int:
@@ -114,7 +113,11 @@ class Planner:
             return 0 if workload.creates_weights else plan.at_rest_elements - first
         return plan.at_rest_elements + costs.elements(*workload.output, plan.layout)
 
-    def start(self, layout: str) -> Plan:
+    def creates_whole(self, plan: Plan) -> bool:
+        """Returns whether a step creates an operand whole on each device."""
+        return self.end_to_end and REPLICATED in plan.at_rest[: self.workload.num_created]
+
+    def start(self, layout: Layout) -> Plan:
         """Returns the plan before the first product, with the input in a layout.
 
         The input is there, or is created. Without products the plan includes relu.
@@ -138,7 +141,7 @@ class Planner:
             passing_elements=2 * elements,
         )
 
-    def copies(self, layout: str) -> int:
+    def copies(self, layout: Layout) -> int:
         """Counts the devices that compute the same elements of a matrix in this layout."""
         return self.costs.devices if layout == REPLICATED else 1
 
@@ -153,25 +156,25 @@ class Planner:
         costs, mode, rows = self.costs, layer.mode, self.workload.rows
         inner, outer = self.workload.weights[index]
         moves: list[tuple[Move, int]] = [
-            ((plan.layout, mode.enters), rows * inner),
+            ((plan.layout, mode.input), rows * inner),
             ((layer.weight_at_rest, mode.weight), inner * outer),
-            ((mode.gives, layer.leaves), rows * outer),
+            ((mode.product, layer.output), rows * outer),
         ]
         links = [(costs.moves[move], size) for move, size in moves if move in costs.moves]
         at_rest = costs.elements(inner, outer, layer.weight_at_rest)
-        product = costs.elements(rows, outer, mode.gives)
-        output = costs.elements(rows, outer, layer.leaves)
-        operands = costs.elements(rows, inner, mode.enters)
+        product = costs.elements(rows, outer, mode.product)
+        output = costs.elements(rows, outer, layer.output)
+        operands = costs.elements(rows, inner, mode.input)
         operands += costs.elements(inner, outer, mode.weight)
-        busiest = 2.0 * product * (costs.share(inner) if mode.gives == PARTIAL else inner)
-        executed = 2.0 * rows * inner * outer * self.copies(mode.gives)
+        busiest = 2.0 * product * (costs.share(inner) if mode.product == PARTIAL else inner)
+        executed = 2.0 * rows * inner * outer * self.copies(mode.product)
         created = self.end_to_end and self.workload.creates_weights
         touch_s = costs.touch_s * output if self.workload.activation else 0.0
         communicate_s = sum(link.seconds(costs.itemsize * size) for link, size in links)
         return replace(
             plan,
             layers=(*plan.layers, layer),
-            layout=layer.leaves,
+            layout=layer.output,
             create_s=plan.create_s + (costs.create_s * at_rest if created else 0.0),
             compute_s=plan.compute_s + (costs.flop_s * busiest + touch_s),
             communicate_s=plan.communicate_s + communicate_s,

@@ -1,103 +1,10 @@
-"""Layouts of matrices on devices, the costs of changing them, and plans for chains of products.
+"""Plans for chains of products: how each product is sharded, and what that costs; without torch."""
 
-Imports no torch.
-"""
-
-from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 
-ROWS, COLUMNS, REPLICATED, PARTIAL = "rows", "columns", "whole", "summands"
-LAYOUTS = (ROWS, COLUMNS, REPLICATED)
-"""How a matrix lies on the devices: sharded along its first or second dimension, or replicated.
-
-In the layout PARTIAL the matrix is the sum of what the devices have.
-"""
-Move = tuple[str, str]
-MOVES: tuple[Move, ...] = (
-    (ROWS, REPLICATED), (COLUMNS, REPLICATED), (ROWS, COLUMNS), (COLUMNS, ROWS),
-    (PARTIAL, ROWS), (PARTIAL, COLUMNS), (PARTIAL, REPLICATED),
-)  # fmt: skip
-"""Changes of layout that take messages: all-gather, all-to-all, reduce-scatter, all-reduce."""
-
-
-@dataclass(frozen=True)
-class Mode:
-    """A way to multiply.
-
-    Attributes:
-        name: how the plan names it.
-        enters: the layout of the input that it needs.
-        weight: the layout of the weight that it needs.
-        gives: the layout of the output that the product has.
-        leaves: the layouts that the output may then be moved to.
-    """
-
-    name: str
-    enters: str
-    weight: str
-    gives: str
-    leaves: tuple[str, ...]
-
-
-MODES = (
-    Mode("rows", ROWS, REPLICATED, ROWS, (ROWS,)),
-    Mode("columns", REPLICATED, COLUMNS, COLUMNS, (COLUMNS,)),
-    Mode("inner", COLUMNS, ROWS, PARTIAL, LAYOUTS),
-    Mode("everywhere", REPLICATED, REPLICATED, REPLICATED, (REPLICATED,)),
-)
-"""`inner` shards the dimension that is summed over. Of equal choices the first is taken."""
-BY_NAME = {mode.name: mode for mode in MODES}
-
-
-@dataclass(frozen=True)
-class Link:
-    """The time of a message.
-
-    Attributes:
-        latency_s: seconds of a message without bytes.
-        byte_s: seconds per byte of the whole matrix.
-    """
-
-    latency_s: float
-    byte_s: float
-
-    def seconds(self, num_bytes: float) -> float:
-        return self.latency_s + self.byte_s * num_bytes
-
-
-@dataclass(frozen=True)
-class Costs:
-    """The costs of operations and messages on each device.
-
-    Attributes:
-        devices: the number of devices.
-        itemsize: bytes of an element.
-        flop_s: seconds per floating-point operation of a product.
-        create_s: seconds per element that is created.
-        touch_s: seconds per element of relu.
-        moves: the time to change one layout into another.
-        fetch: the time to bring a matrix in a layout to one device.
-    """
-
-    devices: int
-    itemsize: int
-    flop_s: float
-    create_s: float
-    touch_s: float
-    moves: Mapping[Move, Link]
-    fetch: Mapping[str, Link]
-
-    def share(self, length: int) -> int:
-        """Returns the longest shard of a dimension; shards are those of torch.chunk."""
-        return -(-length // self.devices)
-
-    def elements(self, rows: int, columns: int, layout: str) -> int:
-        """Returns the most elements of a matrix that one device has."""
-        if layout == ROWS:
-            return self.share(rows) * columns
-        if layout == COLUMNS:
-            return rows * self.share(columns)
-        return rows * columns
+from benchkit.suites.auto_shard.layouts import PARTIAL, REPLICATED, Layout, Mode
+from benchkit.suites.auto_shard.names import Phase
 
 
 @dataclass(frozen=True)
@@ -107,12 +14,18 @@ class Layer:
     Attributes:
         mode: how it is multiplied.
         weight_at_rest: the layout of the weight before it is needed.
-        leaves: the layout of the output.
+        output: the layout of the output.
     """
 
     mode: Mode
-    weight_at_rest: str
-    leaves: str
+    weight_at_rest: Layout
+    output: Layout
+
+    def __str__(self) -> str:
+        """Describes the weight and the product: "rows gathered, by inner, summed to rows"."""
+        gathered = "" if self.weight_at_rest == self.mode.weight else " gathered"
+        summed = f", summed to {self.output}" if self.mode.product == PARTIAL else ""
+        return f"{self.weight_at_rest}{gathered}, by {self.mode}{summed}"
 
 
 @dataclass(frozen=True)
@@ -136,9 +49,9 @@ class Plan:
     """
 
     devices: int
-    at_start: str
+    at_start: Layout
     layers: tuple[Layer, ...] = ()
-    layout: str = REPLICATED
+    layout: Layout = REPLICATED
     create_s: float = 0.0
     compute_s: float = 0.0
     communicate_s: float = 0.0
@@ -149,9 +62,25 @@ class Plan:
     at_rest_elements: int = 0
     passing_elements: int = 0
 
+    @cached_property
+    def at_rest(self) -> tuple[Layout, ...]:
+        """The layouts of the operands before they are needed: the input, then the weights."""
+        return (self.at_start, *(layer.weight_at_rest for layer in self.layers))
+
+    @property
+    def seconds(self) -> dict[Phase, float]:
+        """The predicted seconds of each phase."""
+        times = (self.create_s, self.compute_s, self.communicate_s, self.fetch_s)
+        return dict(zip(Phase, times, strict=True))
+
     @property
     def total_s(self) -> float:
         return self.create_s + self.compute_s + self.communicate_s + self.fetch_s
+
+    @property
+    def first(self) -> Mode | Layout:
+        """How the plan begins: its first product; without products the layout of its input."""
+        return self.layers[0].mode if self.layers else self.at_start
 
     @property
     def elements(self) -> int:
@@ -171,16 +100,5 @@ class Plan:
 
         An example is "x rows; w1 rows gathered, by rows; out rows".
         """
-        products = [
-            f"w{number} {layer.weight_at_rest}{gathered(layer)}, by {layer.mode.name}{left(layer)}"
-            for number, layer in enumerate(self.layers, 1)
-        ]
+        products = [f"w{number} {layer}" for number, layer in enumerate(self.layers, 1)]
         return "; ".join([f"x {self.at_start}", *products, f"out {self.layout}"])
-
-
-def gathered(layer: Layer) -> str:
-    return "" if layer.weight_at_rest == layer.mode.weight else " gathered"
-
-
-def left(layer: Layer) -> str:
-    return f", summed to {layer.leaves}" if layer.mode.gives == PARTIAL else ""

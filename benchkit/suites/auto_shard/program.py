@@ -7,16 +7,11 @@ import torch
 from torch import Tensor
 
 from benchkit.api.regions import region
+from benchkit.suites.auto_shard.layouts import REPLICATED, Layout
+from benchkit.suites.auto_shard.names import COMPUTE, CREATE, FETCH
 from benchkit.suites.auto_shard.operands import Exact, Part, Random, Source, part_of
-from benchkit.suites.auto_shard.plans import REPLICATED, Plan
+from benchkit.suites.auto_shard.plans import Plan
 from benchkit.suites.auto_shard.workloads import Workload
-
-CREATE, COMPUTE, COMMUNICATE, FETCH = "create", "compute", "communicate", "fetch"
-PHASES = (CREATE, COMPUTE, COMMUNICATE, FETCH)
-"""The phases of a step end to end.
-
-Where operands and result stay on the devices, a step has only the two in the middle.
-"""
 
 
 @dataclass
@@ -65,9 +60,7 @@ class Program:
 
     def num_created(self) -> int:
         """Counts the operands that a step creates itself: none, the input, or all."""
-        if not self.end_to_end:
-            return 0
-        return 1 + len(self.plan.layers) if self.workload.creates_weights else 1
+        return self.workload.num_created if self.end_to_end else 0
 
     def step(self) -> None:
         """Computes and communicates; end to end also creates operands and fetches the result."""
@@ -85,7 +78,7 @@ class Program:
 
     def operand(self, number: int) -> Tensor:
         """Returns this rank's part of an operand; operand 0 is the input."""
-        return self.source(number, self.part(self.shape(number), self.layout_at_rest(number)))
+        return self.source(number, self.part(self.shape(number), self.plan.at_rest[number]))
 
     def all_created(self) -> None:
         """Is called when a step has created its operands."""
@@ -113,10 +106,7 @@ class Program:
             return self.workload.rows, self.workload.widths[0]
         return self.workload.weights[number - 1]
 
-    def layout_at_rest(self, number: int) -> str:
-        return self.plan.layers[number - 1].weight_at_rest if number else self.plan.at_start
-
-    def part(self, shape: tuple[int, int], layout: str) -> Part:
+    def part(self, shape: tuple[int, int], layout: Layout) -> Part:
         return part_of(shape, layout, self.plan.devices, self.index)
 
     def produced(self) -> Part:

@@ -2,16 +2,19 @@
 
 from dataclasses import dataclass
 
-ONE, INDEPENDENT, DISPATCHER = "none", "independent", "dispatcher"
-"""Values of `sharding` besides the planners of DTensor.
-
-On one device; a whole workload of its own on each device; GT's architecture.
-"""
-RESIDENT, END_TO_END = "resident", "end_to_end"
-"""Values of `scope`.
-
-Operands and result stay on the devices; or operands are created, and the result is fetched.
-"""
+from benchkit.suites.auto_shard.names import (
+    COMMUNICATE,
+    COMPUTE,
+    END_TO_END,
+    INDEPENDENT,
+    RANKS,
+    SCOPE,
+    SHARDING,
+    UNSHARDED,
+    Phase,
+    Scope,
+    Sharding,
+)
 
 
 @dataclass(frozen=True)
@@ -24,17 +27,19 @@ class Variant:
         scope: what a step includes.
     """
 
-    sharding: str
+    sharding: Sharding
     devices: int
-    scope: str
+    scope: Scope
 
     @property
     def labels(self) -> dict[str, str | int | float]:
-        return {"sharding": self.sharding, "ranks": self.devices, "scope": self.scope}
+        return {SHARDING: str(self.sharding), RANKS: self.devices, SCOPE: str(self.scope)}
 
     @property
-    def name(self) -> str:
-        return f"{self.sharding} {self.devices} {self.scope}"
+    def regions(self) -> tuple[str, ...]:
+        """The phases of a step."""
+        phases = Phase if self.end_to_end else (COMPUTE, COMMUNICATE)
+        return tuple(map(str, phases))
 
     @property
     def end_to_end(self) -> bool:
@@ -43,4 +48,4 @@ class Variant:
     @property
     def alone(self) -> bool:
         """Whether each of its devices computes a whole workload."""
-        return self.sharding in (ONE, INDEPENDENT)
+        return self.sharding in (UNSHARDED, INDEPENDENT)

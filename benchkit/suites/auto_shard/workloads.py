@@ -1,18 +1,30 @@
-"""Workloads by name: `matmul_MxKxN`, `mlp_ROWSxWIDTHxWIDTH…` and `relu_ROWSxCOLUMNS`.
-
-Imports no torch.
-"""
+"""Workloads, as the command line names them; imports no torch."""
 
 import re
 from dataclasses import dataclass, replace
 
+from benchkit.api.str_enum import StrEnum
 from benchkit.errors import ConfigError
 
-KINDS = ("matmul", "mlp", "relu")
 ALLOWED = (
     "allowed are matmul_MxKxN, mlp_ROWSxWIDTHxWIDTH (one more x WIDTH per layer) "
     "and relu_ROWSxCOLUMNS"
 )
+
+
+class Kind(StrEnum):
+    """What a chain computes.
+
+    MATMUL is one product of two operands, both created by the program. MLP applies relu after each
+    product; the weights are there before the program runs. RELU has no product, only 2 relu(x).
+    """
+
+    MATMUL = "matmul"
+    MLP = "mlp"
+    RELU = "relu"
+
+
+NAME = re.compile(rf"({'|'.join(Kind)})_([1-9]\d*(?:x[1-9]\d*)+)")
 
 
 @dataclass(frozen=True)
@@ -20,14 +32,12 @@ class Workload:
     """A chain: an input [rows, widths[0]] times weights [widths[i], widths[i + 1]], one by one.
 
     Attributes:
-        kind: "matmul" is one product of two operands, both created by the program. "mlp" applies
-            relu after each product; the weights are there before the program runs. "relu" has no
-            product, only 2 relu(x).
+        kind: what the chain computes.
         rows: rows of the input.
         widths: columns of the input and of the output of each product.
     """
 
-    kind: str
+    kind: Kind
     rows: int
     widths: tuple[int, ...]
 
@@ -49,12 +59,17 @@ class Workload:
     @property
     def creates_weights(self) -> bool:
         """Whether a run creates its weights, too; otherwise they are there beforehand."""
-        return self.kind == "matmul"
+        return self.kind == Kind.MATMUL
+
+    @property
+    def num_created(self) -> int:
+        """How many operands a run creates: the input alone, or the weights, too."""
+        return len(self.widths) if self.creates_weights else 1
 
     @property
     def activation(self) -> bool:
         """Whether relu follows each product."""
-        return self.kind == "mlp"
+        return self.kind == Kind.MLP
 
     def times(self, factor: int) -> "Workload":
         """Returns the workload with its rows multiplied by a factor."""
@@ -67,12 +82,13 @@ def parse(name: str) -> Workload:
     Raises:
         ConfigError: there is no workload of this name.
     """
-    kind, _, sizes = name.partition("_")
-    if kind not in KINDS or not re.fullmatch(r"[1-9]\d*(x[1-9]\d*)+", sizes):
+    found = NAME.fullmatch(name)
+    if not found:
         raise ConfigError(f"workload={name}: no such workload; {ALLOWED}")
-    rows, *widths = map(int, sizes.split("x"))
+    kind = Kind(found[1])
+    rows, *widths = map(int, found[2].split("x"))
     count = len(widths)
-    is_complete = count > 1 if kind == "mlp" else count == {"matmul": 2, "relu": 1}[kind]
-    if not is_complete:
+    is_complete = {Kind.MATMUL: count == 2, Kind.MLP: count > 1, Kind.RELU: count == 1}
+    if not is_complete[kind]:
         raise ConfigError(f"workload={name}: {count + 1} sizes; {ALLOWED}")
     return Workload(kind, rows, tuple(widths))

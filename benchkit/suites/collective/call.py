@@ -11,11 +11,11 @@ Work = Any
 
 
 @dataclass(frozen=True)
-class Drawn:
-    """The values that a stretch of a buffer holds, as drawn for one part.
+class ExpectedSlice:
+    """The values that a slice of a buffer holds, as drawn for one part.
 
     Attributes:
-        buffer: the stretch.
+        buffer: the slice.
         part: number of the part whose values it holds.
         rank: whose input it is; None for the reduction of all ranks' inputs.
     """
@@ -30,16 +30,16 @@ class Operation:
     """A call of this rank with its buffers.
 
     Attributes:
-        start: starts the call on buffers that `gives` filled; true makes it asynchronous. It
+        start: starts the call on buffers that `inputs` filled; true makes it asynchronous. It
             returns a handle to wait for, or None.
-        gives: the inputs of this rank.
-        gets: what the buffers must hold after the call.
+        inputs: what the buffers must hold before the call.
+        outputs: what the buffers must hold after the call.
         poisoned: buffers that the call overwrites, in which no earlier value may remain.
     """
 
     start: Callable[[bool], Work | None]
-    gives: Sequence[Drawn] = ()
-    gets: Sequence[Drawn] = ()
+    inputs: Sequence[ExpectedSlice] = ()
+    outputs: Sequence[ExpectedSlice] = ()
     poisoned: Sequence[Tensor] = ()
 
 

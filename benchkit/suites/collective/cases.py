@@ -7,15 +7,16 @@ from functools import partial
 from itertools import count
 
 import torch
-import torch.distributed as dist
 
 from benchkit.api import verification
 from benchkit.api.case import Case, Rank, Work
 from benchkit.api.regions import WAIT, region
+from benchkit.api.torch_internals import default_store
 from benchkit.errors import InvalidResult, Unavailable
 from benchkit.statistics.estimators import BACK_TO_BACK, LAST_ARRIVAL, LATENCY, SLOWEST_RANK
-from benchkit.suites.collective.call import Drawn, Operation
+from benchkit.suites.collective.call import ExpectedSlice, Operation
 from benchkit.suites.collective.config import CollectiveConfig
+from benchkit.suites.collective.names import ALL_TO_ALL, BARRIER, SEND_RECV, TIMING
 from benchkit.suites.collective.operations import Collective
 from benchkit.suites.collective.sizes import bus_factor, part_sizes
 
@@ -38,7 +39,7 @@ def cases_of(config: CollectiveConfig, rank: Rank) -> list[Case]:
     num_elements = max(1, round(float(config.data_size) * 2**20 / dtype.itemsize))
     parts = part_sizes(name, rank.world_size, num_elements, config.ragged)
     payload_bytes = sum(parts) * dtype.itemsize
-    num_buffers = 3 if name == "all_to_all" else 2
+    num_buffers = 3 if name == ALL_TO_ALL else 2
     if shortage := rank.memory_shortage(num_buffers * payload_bytes):
         return [Case(skip=shortage)]
     size, op = rank.world_size, config.reduce_op
@@ -60,16 +61,16 @@ def timed_cases(
     work = work_of(name, payload_bytes, rank.world_size)
     alone = Case(
         step=step,
-        labels={"timing": LATENCY},
+        labels={TIMING: LATENCY},
         verify=check,
         work=Work(payload_bytes=work.payload_bytes),
         regions=(ISSUE, WAIT) if config.async_op else (),
-        ranks=2 if name == "send_recv" else None,
+        ranks=2 if name == SEND_RECV else None,
         estimator=LAST_ARRIVAL if rank.device.type == "cpu" else SLOWEST_RANK,
     )
     in_a_row = replace(
         alone,
-        labels={"timing": BACK_TO_BACK},
+        labels={TIMING: BACK_TO_BACK},
         work=work,
         fill_seconds=SHORT_S if config.measure.mode == "per_iteration" else 0.0,
         estimator=SLOWEST_RANK,
@@ -105,19 +106,19 @@ def asynchronously(operation: Operation) -> None:
 
 def work_of(name: str, payload_bytes: int, world_size: int) -> Work:
     """Returns the payload S of nccl-tests' table per call, in both directions for send_recv."""
-    if name == "barrier":
+    if name == BARRIER:
         return Work()
-    directions = 2 if name == "send_recv" else 1
+    directions = 2 if name == SEND_RECV else 1
     return Work(payload_bytes * directions, bus_factor=bus_factor(name, world_size))
 
 
 def fill(collective: Collective, operation: Operation, turn: int, seed: int) -> None:
     """Writes a turn's inputs into the buffers; timed inputs keep their size over any calls."""
-    for drawn in operation.gives:
-        values = collective.inputs(drawn, turn, seed)
+    for held in operation.inputs:
+        values = collective.values_of(held, turn, seed)
         if turn == TIMED:
             values = collective.repeatable(values)
-        verification.tile(drawn.buffer, values)
+        verification.tile(held.buffer, values)
 
 
 @dataclass
@@ -135,27 +136,27 @@ class Check:
 
     def __call__(self) -> None:
         turn = next(self.turns)
-        if self.collective.name == "barrier":
+        if self.collective.name == BARRIER:
             return self.nobody_leaves_early(turn)
         for buffer in self.operation.poisoned:
             buffer.fill_(float("nan") if buffer.is_floating_point() else POISON)
         fill(self.collective, self.operation, turn, self.seed)
         try:
             self.step()
-            for drawn in self.operation.gets:
-                self.require(drawn, turn)
+            for held in self.operation.outputs:
+                self.require(held, turn)
         finally:
             fill(self.collective, self.operation, TIMED, self.seed)
         return None
 
-    def require(self, held: Drawn, turn: int) -> None:
-        """Raises InvalidResult where a stretch of a buffer differs from its expected values."""
+    def require(self, held: ExpectedSlice, turn: int) -> None:
+        """Raises InvalidResult where a slice of a buffer differs from its expected values."""
         collective = self.collective
         source, atol = f"rank {held.rank}", 0.0
         if held.rank is None:
             source = "all ranks"
             atol = verification.tolerance(collective.world_size, collective.dtype, collective.op)
-        expected = collective.inputs(held, turn, self.seed)
+        expected = collective.values_of(held, turn, self.seed)
         try:
             verification.require_tiled(held.buffer, expected, atol)
         except InvalidResult as error:
@@ -168,7 +169,7 @@ class Check:
         in and then for LATE_S more, which is the time that the others have to leave a barrier that
         does not hold them.
         """
-        store = dist.distributed_c10d._get_default_store()
+        store = default_store()
         rank, size = self.collective.rank, self.collective.world_size
         entry = f"barrier/{turn}"
         if rank == size - 1:

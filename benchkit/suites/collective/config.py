@@ -4,11 +4,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from benchkit.api.keys import key
-from benchkit.api.schema import RunConfig
+from benchkit.api.parameters import parameters
+from benchkit.api.schema import ModelConfig, RunConfig
 from benchkit.errors import ConfigError
-from benchkit.suites.collective.sizes import COLLECTIVES, RAGGED, REDUCTIONS, mebibytes
+from benchkit.suites.collective.names import COLLECTIVES, RAGGED, REDUCTIONS, SEND_RECV
+from benchkit.suites.collective.sizes import mebibytes
 
-DTYPES = ("float16", "bfloat16", "float32", "float64", "int32", "int64")
+ITEM_BYTES = {"float16": 2, "bfloat16": 2, "float32": 4, "float64": 8, "int32": 4, "int64": 8}
+"""Bytes of an element, by dtype."""
 REDUCE_OPS = ("sum", "avg", "min", "max", "product")
 
 
@@ -20,7 +23,7 @@ class CollectiveConfig(RunConfig):
     data_size: Any = key(
         "size S of nccl-tests, a number of MiB or with its unit (4B, 1KiB)", unit="MiB"
     )
-    dtype: str = key("element type", choices=DTYPES)
+    dtype: str = key("element type", choices=tuple(ITEM_BYTES))
     reduce_op: str = key("reduction, where there is one", choices=REDUCE_OPS)
     async_op: bool = key("whether calls return at once and are waited for, each timed apart")
     ragged: bool = key("whether ranks' parts are of unlike sizes")
@@ -38,7 +41,18 @@ class CollectiveConfig(RunConfig):
         if self.ragged and name not in RAGGED:
             allowed = "|".join(RAGGED)
             raise ConfigError(f"ragged=true: allowed with collective={allowed}, not {name}")
-        if self.async_op and name == "send_recv":
+        if self.async_op and name == SEND_RECV:
             raise ConfigError("async_op=true: a ping-pong waits for each message; leave it false")
-        if name == "send_recv" and self.world_size == 1:
+        if name == SEND_RECV and self.world_size == 1:
             raise ConfigError("collective=send_recv: needs two ranks; allowed is world_size >= 2")
+
+    def title(self) -> str:
+        return self.collective
+
+
+def gradient_mib(model: ModelConfig | None, dtype: str) -> float:
+    """Returns the MiB of all gradients of a model; 1 without a model."""
+    if model is None:
+        return 1.0
+    item_bytes = ITEM_BYTES.get(dtype, 4)  # the ranges of keys are checked later
+    return parameters(model) * item_bytes / 2**20

@@ -12,8 +12,8 @@ from torch import Tensor
 
 from benchkit.api import verification
 from benchkit.errors import Unavailable
-from benchkit.suites.collective.call import Drawn, Operation, started
-from benchkit.suites.collective.sizes import REDUCTIONS
+from benchkit.suites.collective.call import ExpectedSlice, Operation, started
+from benchkit.suites.collective.names import REDUCTIONS
 
 ROOT = 0
 PLAIN = "max"
@@ -74,22 +74,23 @@ class Collective:
     def all_reduce(self) -> Operation:
         buffer = self.new(self.parts[0])
         call = partial(dist.all_reduce, buffer, op=self.reduce_op)
-        return Operation(started(call), [Drawn(buffer, 0, self.rank)], [Drawn(buffer, 0, None)])
+        inputs = [ExpectedSlice(buffer, 0, self.rank)]
+        return Operation(started(call), inputs, [ExpectedSlice(buffer, 0, None)])
 
     def reduce(self) -> Operation:
         """The root's buffer becomes the reduction; the contents of the others are unspecified."""
         buffer = self.new(self.parts[0])
         call = partial(dist.reduce, buffer, ROOT, op=self.reduce_op)
-        gets = [Drawn(buffer, 0, None)] if self.rank == ROOT else []
-        return Operation(started(call), [Drawn(buffer, 0, self.rank)], gets)
+        outputs = [ExpectedSlice(buffer, 0, None)] if self.rank == ROOT else []
+        return Operation(started(call), [ExpectedSlice(buffer, 0, self.rank)], outputs)
 
     def broadcast(self) -> Operation:
         buffer = self.new(self.parts[0])
-        values = [Drawn(buffer, 0, ROOT)]
+        values = [ExpectedSlice(buffer, 0, ROOT)]
         start = started(partial(dist.broadcast, buffer, ROOT))
         if self.rank == ROOT:
-            return Operation(start, gives=values, gets=values)
-        return Operation(start, gets=values, poisoned=[buffer])
+            return Operation(start, inputs=values, outputs=values)
+        return Operation(start, outputs=values, poisoned=[buffer])
 
     def all_gather(self) -> Operation:
         """Gathers a part per rank; raises Unavailable where the backend needs equal parts."""
@@ -100,22 +101,22 @@ class Collective:
         call = partial(dist.all_gather_into_tensor, whole, mine)
         if self.ragged:
             call = partial(dist.all_gather, parts, mine)
-        gets = [Drawn(part, 0, rank) for rank, part in enumerate(parts)]
-        return Operation(started(call), [Drawn(mine, 0, self.rank)], gets, [whole])
+        outputs = [ExpectedSlice(part, 0, rank) for rank, part in enumerate(parts)]
+        return Operation(started(call), [ExpectedSlice(mine, 0, self.rank)], outputs, [whole])
 
     def gather(self) -> Operation:
         mine = self.mine()
         whole, parts = self.everyones_at_root()
         call = partial(dist.gather, mine, parts or None, ROOT)
-        gets = [Drawn(part, 0, rank) for rank, part in enumerate(parts)]
-        return Operation(started(call), [Drawn(mine, 0, self.rank)], gets, [whole])
+        outputs = [ExpectedSlice(part, 0, rank) for rank, part in enumerate(parts)]
+        return Operation(started(call), [ExpectedSlice(mine, 0, self.rank)], outputs, [whole])
 
     def scatter(self) -> Operation:
         mine = self.mine()
         _, parts = self.everyones_at_root()
-        gives = [Drawn(part, number, ROOT) for number, part in enumerate(parts)]
+        inputs = [ExpectedSlice(part, number, ROOT) for number, part in enumerate(parts)]
         call = partial(dist.scatter, mine, parts or None, ROOT)
-        return Operation(started(call), gives, [Drawn(mine, self.rank, ROOT)], [mine])
+        return Operation(started(call), inputs, [ExpectedSlice(mine, self.rank, ROOT)], [mine])
 
     def reduce_scatter(self) -> Operation:
         mine = self.mine()
@@ -123,8 +124,8 @@ class Collective:
         call = partial(dist.reduce_scatter_tensor, mine, whole, op=self.reduce_op)
         if self.ragged:
             call = partial(dist.reduce_scatter, mine, parts, op=self.reduce_op)
-        gives = [Drawn(part, number, self.rank) for number, part in enumerate(parts)]
-        return Operation(started(call), gives, [Drawn(mine, self.rank, None)], [mine])
+        inputs = [ExpectedSlice(part, number, self.rank) for number, part in enumerate(parts)]
+        return Operation(started(call), inputs, [ExpectedSlice(mine, self.rank, None)], [mine])
 
     def all_to_all(self) -> Operation:
         """Sends part j to rank j; if ragged, every message to rank j has the size of part j."""
@@ -133,9 +134,9 @@ class Collective:
         incoming, received = self.everyones(arriving)
         sizes = (arriving, list(self.parts)) if self.ragged else ()
         call = partial(dist.all_to_all_single, incoming, outgoing, *sizes)
-        gives = [Drawn(part, number, self.rank) for number, part in enumerate(sent)]
-        gets = [Drawn(part, self.rank, rank) for rank, part in enumerate(received)]
-        return Operation(started(call), gives, gets, [incoming])
+        inputs = [ExpectedSlice(part, number, self.rank) for number, part in enumerate(sent)]
+        outputs = [ExpectedSlice(part, self.rank, rank) for rank, part in enumerate(received)]
+        return Operation(started(call), inputs, outputs, [incoming])
 
     def send_recv(self) -> Operation:
         """Sends a message from rank 0 to rank 1 and back; the other ranks do nothing.
@@ -156,11 +157,11 @@ class Collective:
             dist.recv(echo, ROOT)
             dist.send(echo, ROOT)
 
-        gets = [Drawn(echo, 0, ROOT)]
+        outputs = [ExpectedSlice(echo, 0, ROOT)]
         if self.rank == ROOT:
-            return Operation(ping, [Drawn(message, 0, ROOT)], gets, [echo])
+            return Operation(ping, [ExpectedSlice(message, 0, ROOT)], outputs, [echo])
         if self.rank == 1:
-            return Operation(pong, [], gets, [echo])
+            return Operation(pong, [], outputs, [echo])
         return Operation(lambda _: None)
 
     def barrier(self) -> Operation:
@@ -176,8 +177,8 @@ class Collective:
             return torch.zeros_like(values)
         return values.sign() if self.drawn_op == "product" else values
 
-    def inputs(self, held: Drawn, turn: int, seed: int) -> Tensor:
-        """Returns one period of the values that a stretch holds in this turn."""
+    def values_of(self, held: ExpectedSlice, turn: int, seed: int) -> Tensor:
+        """Returns one period of the values that a slice holds in this turn."""
         drawn: dict[str, Any] = {
             "seed": seed,
             "turn": turn * self.world_size + held.part,

@@ -3,17 +3,9 @@
 import re
 
 from benchkit.errors import ConfigError
+from benchkit.suites.collective.names import ALL_REDUCE, BARRIER, SHARED_OUT
 
 UNITS = {"B": 2.0**-20, "KiB": 2.0**-10, "MiB": 1.0, "GiB": 2.0**10}
-COLLECTIVES = (
-    "all_reduce", "all_gather", "reduce_scatter", "broadcast", "reduce", "gather", "scatter",
-    "all_to_all", "send_recv", "barrier",
-)  # fmt: skip
-REDUCTIONS = ("all_reduce", "reduce_scatter", "reduce")
-SHARED_OUT = ("all_gather", "reduce_scatter", "gather", "scatter", "all_to_all")
-"""Collectives whose payload has one part per rank."""
-RAGGED = ("all_gather", "reduce_scatter", "all_to_all")
-"""Collectives for which torch supports parts of different sizes."""
 
 
 def mebibytes(size: float | str) -> float:
@@ -42,9 +34,9 @@ def bus_factor(collective: str, world_size: int) -> float | None:
 
     One rank moves nothing and a barrier has no payload, so both have None.
     """
-    if world_size == 1 or collective == "barrier":
+    if world_size == 1 or collective == BARRIER:
         return None
-    if collective == "all_reduce":
+    if collective == ALL_REDUCE:
         return 2 * (world_size - 1) / world_size
     return (world_size - 1) / world_size if collective in SHARED_OUT else 1.0
 

@@ -2,9 +2,10 @@
 
 from benchkit.api.case import Case, Rank
 from benchkit.api.registry import suite
-from benchkit.suites.collective.config import CollectiveConfig
+from benchkit.suites.collective.config import CollectiveConfig, gradient_mib
 
 PRELOAD = ("benchkit.suites.collective.cases",)
+RESOLVERS = {"gradient_mib": gradient_mib}
 
 
 @suite

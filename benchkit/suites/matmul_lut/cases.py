@@ -2,6 +2,7 @@
 
 import torch
 
+from benchkit.api import lut
 from benchkit.api.case import Case, Rank, Work
 from benchkit.errors import InvalidResult
 from benchkit.suites.matmul_lut.config import MatmulLutConfig
@@ -15,7 +16,7 @@ def matmul(size: int, config: MatmulLutConfig, rank: Rank) -> Case:
     The matrices [size, size] hold -1, 0 and 1, so the product is exact in every dtype, up to one
     rounding.
     """
-    labels = {"size": size}
+    labels = {lut.SIZE: size}
     dtype = getattr(torch, config.dtype)
     check_bytes = 8 * size**2  # the check multiplies in float64
     needed_bytes = (3 + config.bg_streams) * size**2 * dtype.itemsize + check_bytes

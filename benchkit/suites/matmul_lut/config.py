@@ -27,3 +27,9 @@ class MatmulLutConfig(RunConfig):
             raise ConfigError(
                 f"bg_streams={self.bg_streams}: allowed is 0 with hardware.device={device}"
             )
+
+
+def matmul_sizes(device: str) -> list[int]:
+    """Returns powers of two from 64 up to what the kind of device multiplies in about a second."""
+    largest_exponent = 15 if device == "cuda" else 10
+    return [2**exponent for exponent in range(6, largest_exponent + 1)]

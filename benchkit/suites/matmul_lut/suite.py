@@ -2,9 +2,10 @@
 
 from benchkit.api.case import Case, Rank
 from benchkit.api.registry import suite
-from benchkit.suites.matmul_lut.config import MatmulLutConfig
+from benchkit.suites.matmul_lut.config import MatmulLutConfig, matmul_sizes
 
 PRELOAD = ("benchkit.suites.matmul_lut.cases",)
+RESOLVERS = {"matmul_sizes": matmul_sizes}
 
 
 @suite

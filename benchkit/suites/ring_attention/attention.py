@@ -9,6 +9,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from benchkit.api.torch_internals import fused_attention
+
 Partial = tuple[Tensor, Tensor]
 """Attention over some of the keys, in float32 or wider.
 
@@ -101,22 +103,9 @@ def by_head(x: Tensor) -> Tensor:
 
 
 def attend(query: Tensor, key: Tensor, value: Tensor, causal: bool) -> Partial:
-    """Computes attention by the device's fused kernel, with work in proportion to visible keys.
-
-    The kernels are the ones behind torch's scaled_dot_product_attention. Unlike it, they also
-    return the log-sum-exp.
-    """
-    aten = torch.ops.aten
-    if query.device.type == "cpu":
-        kernel = aten._scaled_dot_product_flash_attention_for_cpu
-        out, lse = kernel(query, key, value, 0.0, causal)
-    elif query.dtype in (torch.float16, torch.bfloat16):
-        kernel = aten._scaled_dot_product_flash_attention
-        out, lse = kernel(query, key, value, 0.0, causal)[:2]
-    else:
-        kernel = aten._scaled_dot_product_efficient_attention
-        out, lse = kernel(query, key, value, None, True, 0.0, causal)[:2]
-        lse = lse[..., : query.shape[2]]  # the kernel pads it
+    """Computes attention by the device's fused kernel, with work in proportion to visible keys."""
+    out, lse, *_ = fused_attention(query, key, value, causal)
+    lse = lse[..., : query.shape[2]]  # without padding
     return out.to(torch.promote_types(out.dtype, torch.float32)), lse
 
 

@@ -6,6 +6,7 @@ This module is pure arithmetic.
 from collections.abc import Callable, Sequence
 from itertools import pairwise
 
+from benchkit.suites.ring_attention.names import BALANCED
 from benchkit.suites.ring_attention.splits import CostModel, Piece, Split, contiguous, even, predict
 
 EXPOSED = 0.01
@@ -101,11 +102,11 @@ def balanced(seq_len: int, speeds: Sequence[float], cost: CostModel, align: int 
             break
 
     def slowest_s(boundaries: Sequence[int]) -> float:
-        return max(ring_s(Split("", contiguous(boundaries)), speeds, cost))
+        return max(ring_s(Split(BALANCED, contiguous(boundaries)), speeds, cost))
 
     if cost.pass_s and slowest_s(best) > (1 + EXPOSED) * high:
         best = moved(best, slowest_s, align)
-    return Split("balanced", contiguous(best))
+    return Split(BALANCED, contiguous(best))
 
 
 def moved(

@@ -11,8 +11,10 @@ import torch
 from torch import Tensor
 
 from benchkit.api import p2p
+from benchkit.api.details import IDEAL_S, PREDICTED_S
 from benchkit.errors import InvalidResult
 from benchkit.suites.ring_attention.attention import Exact, Layer
+from benchkit.suites.ring_attention.names import EVEN, LUT, ONLINE, REFERENCE, TOKENS, TORCH, ZIGZAG
 from benchkit.suites.ring_attention.planner import Online, Planner
 from benchkit.suites.ring_attention.ring import Ring
 from benchkit.suites.ring_attention.torch_reference import TorchRing, missing
@@ -27,7 +29,7 @@ SAMPLED_ROWS = 6
 
 @dataclass(frozen=True)
 class RingJob:
-    """What the strategies of one job have in common."""
+    """What the strategies of one job have in common; `doubts` are about the table of `lut`."""
 
     rank: int
     layer: Layer
@@ -35,14 +37,15 @@ class RingJob:
     causal: bool
     planner: Planner
     exact: Exact
+    doubts: tuple[str, ...] = ()
 
     def obstacle(self, strategy: str) -> str:
         """Returns why a strategy cannot run here; "" if it can."""
-        if strategy == "lut" and not self.planner.table:
+        if strategy == LUT and not self.planner.table:
             return "no table: lut=FILE, as `sweep=rebalance_lut` and analysis write it"
-        if strategy == "zigzag" and not self.causal:
+        if strategy == ZIGZAG and not self.causal:
             return "zigzag balances causal attention"
-        if strategy == "torch":
+        if strategy == TORCH:
             return missing(len(self.x), len(self.planner.speeds), self.x.dtype)
         return ""
 
@@ -55,17 +58,17 @@ class RingCase:
         self._strategy = strategy
         self._turn = 0
         self._online: Online | None = None
-        if strategy == "online":
+        if strategy == ONLINE:
             self._online = Online(shared.planner, p2p.exchange_device(shared.x.device))
-        if strategy == "torch":
+        if strategy == TORCH:
             exactly_even = replace(shared.planner.at_full_speed(), align=1)
-            self._split = exactly_even.split("zigzag" if shared.causal else "even")
+            self._split = exactly_even.split(ZIGZAG if shared.causal else EVEN)
         else:
             self._split = shared.planner.split(strategy)
         self._ring = self._ring_of(shared.x)
 
     def _ring_of(self, x: Tensor) -> Ring | TorchRing:
-        make = TorchRing if self._strategy == "torch" else Ring
+        make = TorchRing if self._strategy == TORCH else Ring
         return make(self._shared.layer, x, self._split, self._shared.rank, self._shared.causal)
 
     def step(self) -> Tensor:
@@ -113,14 +116,14 @@ class RingCase:
         follows its own times, and neither has torch's.
         """
         planner = self._shared.planner
-        if self._strategy == "reference":
+        if self._strategy == REFERENCE:
             planner = planner.at_full_speed()
-        predicted = self._strategy not in ("torch", "online")
+        predicted = self._strategy not in (TORCH, ONLINE)
         return {
-            "tokens": self._split.tokens,
+            TOKENS: self._split.tokens,
             "busy_predicted_s": planner.busy_s(self._split) if predicted else None,
-            "predicted_s": planner.step_s(self._split) if predicted else None,
-            "ideal_s": planner.ideal_s(),
+            PREDICTED_S: planner.step_s(self._split) if predicted else None,
+            IDEAL_S: planner.ideal_s(),
             "pair_s": planner.cost.pair_s,
             "token_s": planner.cost.token_s,
             "pass_s": planner.cost.pass_s,

@@ -6,12 +6,10 @@ from benchkit.api import lut
 from benchkit.api.keys import key
 from benchkit.api.schema import RunConfig
 from benchkit.errors import ConfigError
+from benchkit.suites.ring_attention.names import EVEN, STRATEGIES
 
-BASELINE = "even"
+BASELINE = EVEN
 DTYPES = ("float16", "bfloat16", "float32", "float64")
-STRATEGIES = (
-    "reference", "even", "uneven", "lut", "formula", "balanced", "zigzag", "online", "torch",
-)  # fmt: skip
 
 
 @dataclass

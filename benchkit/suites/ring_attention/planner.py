@@ -12,6 +12,15 @@ from benchkit.api.p2p import InFlight
 from benchkit.api.regions import COMPUTE
 from benchkit.suites.ring_attention import balancing, splits
 from benchkit.suites.ring_attention.attention import Layer, attend, by_head, merge
+from benchkit.suites.ring_attention.names import (
+    BALANCED,
+    EVEN,
+    FORMULA,
+    LUT,
+    ONLINE,
+    UNEVEN,
+    ZIGZAG,
+)
 from benchkit.suites.ring_attention.ring import PROJECT, Ring
 from benchkit.suites.ring_attention.splits import CostModel, Split
 
@@ -112,15 +121,15 @@ class Planner:
 
     def split(self, strategy: str) -> Split:
         """Makes the split of one strategy; `online` starts even, and `reference` stays even."""
-        if strategy == "uneven":
+        if strategy == UNEVEN:
             return splits.uneven(self.seq_len, self.shares, self.align)
-        if strategy == "lut":
+        if strategy == LUT:
             return splits.looked_up(self.seq_len, self.shares, self.table, self.align)
-        if strategy == "formula":
+        if strategy == FORMULA:
             return splits.formula(self.seq_len, self.shares, self.align)
-        if strategy == "balanced":
+        if strategy == BALANCED:
             return balancing.balanced(self.seq_len, self.speeds, self.cost, self.align)
-        if strategy == "zigzag":
+        if strategy == ZIGZAG:
             return splits.zigzag(self.seq_len, self.speeds, self.align)
         return splits.even(self.seq_len, self.speeds)
 
@@ -152,7 +161,7 @@ class Online:
 
     def __post_init__(self) -> None:
         self.planner = replace(self.planner, speeds=[1.0] * len(self.planner.shares))
-        self.current = self.planner.split("even")
+        self.current = self.planner.split(EVEN)
 
     def observe(self, regions_s: Mapping[str, float]) -> bool:
         """Exchanges this rank's busy time of a step and returns whether the split moved."""
@@ -170,9 +179,9 @@ class Online:
         seen = splits.measured_speeds(self.current, busy_s, self.planner.cost, old)
         speeds = [a + trust * (b - a) for a, b in zip(old, seen, strict=True)]
         self.planner = replace(self.planner, speeds=speeds)
-        better = self.planner.split("balanced")
+        better = self.planner.split(BALANCED)
         stay_s, move_s = self.planner.step_s(self.current), self.planner.step_s(better)
         if move_s > (1 - WORTH_MOVING) * stay_s:
             return False
-        self.current = replace(better, strategy="online")
+        self.current = replace(better, strategy=ONLINE)
         return True

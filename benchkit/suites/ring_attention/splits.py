@@ -11,6 +11,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
 
+from benchkit.suites.ring_attention.names import EVEN, FORMULA, LUT, UNEVEN, ZIGZAG
+
 Piece = tuple[int, int]
 """Positions [start, end) of the sequence."""
 
@@ -86,12 +88,12 @@ def ideal_s(seq_len: int, speeds: Sequence[float], cost: CostModel) -> float:
 
 def even(seq_len: int, speeds: Sequence[float]) -> Split:
     """Gives every rank the same number of tokens, to one token."""
-    return Split("even", proportional(seq_len, [1.0] * len(speeds)))
+    return Split(EVEN, proportional(seq_len, [1.0] * len(speeds)))
 
 
 def uneven(seq_len: int, speeds: Sequence[float], align: int = 1) -> Split:
     """Gives tokens in proportion to speed, which is right if work is proportional to tokens."""
-    return Split("uneven", proportional(seq_len, speeds, align))
+    return Split(UNEVEN, proportional(seq_len, speeds, align))
 
 
 def looked_up(
@@ -106,7 +108,7 @@ def looked_up(
         align: inner boundaries are multiples of this number of tokens.
     """
     weights = [interpolate(table, share) for share in shares]
-    return Split("lut", proportional(seq_len, weights, align))
+    return Split(LUT, proportional(seq_len, weights, align))
 
 
 def interpolate(table: Mapping[float, float], share: float) -> float:
@@ -134,7 +136,7 @@ def formula(seq_len: int, shares: Sequence[float], align: int = 1) -> Split:
         linear = -662.478 + 365.074 * size + 0.195907 * clamped
         guess = linear - 49.6378 * size**2 + 0.337949 * size * clamped - 0.00710625 * clamped**2
         weights.append(max(1.0, guess))
-    return Split("formula", proportional(seq_len, weights, align))
+    return Split(FORMULA, proportional(seq_len, weights, align))
 
 
 def proportional(
@@ -173,7 +175,7 @@ def zigzag(seq_len: int, speeds: Sequence[float], align: int = 1) -> Split:
     fronts = [rank[0] for rank in proportional(half, speeds, align)]
     backs = [(seq_len - end, seq_len - start) for start, end in fronts]
     backs[-1] = (fronts[-1][1], backs[-1][1])  # the middle, and an odd token with it
-    return Split("zigzag", tuple(zip(fronts, backs, strict=True)))
+    return Split(ZIGZAG, tuple(zip(fronts, backs, strict=True)))
 
 
 def measured_speeds(

@@ -1,13 +1,13 @@
 """The suite ring_attention: a ring-attention layer over ranks of unequal speed."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from benchkit.api import lut
 from benchkit.api.case import Case, Rank
 from benchkit.api.registry import suite
 from benchkit.suites.ring_attention.config import BASELINE, RingAttentionConfig, read_table
+from benchkit.suites.ring_attention.names import LUT, REFERENCE, STRATEGY, TORCH
 
 if TYPE_CHECKING:
     from benchkit.suites.ring_attention.cases import RingJob
@@ -29,9 +29,7 @@ def ring_attention(config: RingAttentionConfig, rank: Rank) -> list[Case]:
     # The float64 reference needs the most memory.
     exact_bytes = 8 * (8 * config.seq_len * width + 4 * width**2)
     if shortage := rank.memory_shortage(exact_bytes):
-        return [
-            Case(labels={"strategy": name}, name=name, skip=shortage) for name in config.strategies
-        ]
+        return [Case(labels={STRATEGY: name}, skip=shortage) for name in config.strategies]
     generator = torch.Generator().manual_seed(rank.seed)
     x = torch.randn(config.seq_len, width, generator=generator).to(rank.device, dtype)
     shape = (config.seq_len, config.num_heads, config.head_dim)
@@ -42,30 +40,37 @@ def ring_attention(config: RingAttentionConfig, rank: Rank) -> list[Case]:
         table = read_table(config.lut, config.seq_len, config.dtype)
     planner = Planner(config.seq_len, config.align, rank.shares, table.performance, cost, speeds)
     exact = Exact(layer, x, config.causal)
-    shared = RingJob(rank.index, layer, x, config.causal, planner, exact)
     threads = torch.get_num_threads() if rank.device.type == "cpu" else None
     doubts = tuple(f"strategy lut: {doubt}" for doubt in table.doubts(rank.shares, threads))
-    cases = [case_of(shared, strategy, config.strategies) for strategy in config.strategies]
-    return [replace(case, warnings=doubts if case.name == "lut" else ()) for case in cases]
+    shared = RingJob(rank.index, layer, x, config.causal, planner, exact, doubts)
+    return cases_of(shared, config.strategies)
 
 
-def case_of(shared: "RingJob", strategy: str, strategies: Sequence[str]) -> Case:
-    """Builds the case of one strategy, with the even split as baseline if the job has it."""
+def cases_of(shared: "RingJob", strategies: Sequence[str]) -> list[Case]:
+    """Builds the case of each strategy, with the even split as baseline if the job has it."""
+    cases: dict[str, Case] = {}
+    for strategy in sorted(strategies, key=lambda name: name != BASELINE):  # the baseline first
+        cases[strategy] = case_of(shared, strategy, cases.get(BASELINE))
+    return [cases[strategy] for strategy in strategies]
+
+
+def case_of(shared: "RingJob", strategy: str, baseline: Case | None) -> Case:
+    """Builds the case of one strategy."""
     from benchkit.suites.ring_attention.cases import RingCase
     from benchkit.suites.ring_attention.ring import REGIONS
 
-    labels = {"strategy": strategy}
+    labels = {STRATEGY: strategy}
     if why := shared.obstacle(strategy):
-        return Case(labels=labels, name=strategy, skip=why)
+        return Case(labels=labels, skip=why)
     running = RingCase(shared, strategy)
     return Case(
         step=running.step,
         labels=labels,
         verify=running.verify,
-        regions=REGIONS[:-1] if strategy == "torch" else REGIONS,  # torch's waiting is in COMPUTE
+        regions=REGIONS[:-1] if strategy == TORCH else REGIONS,  # torch's waiting is in COMPUTE
         observe=running.observe,
         details=running.details,
-        name=strategy,
-        against=BASELINE if strategy != BASELINE and BASELINE in strategies else "",
-        unslowed=strategy == "reference",
+        baseline=baseline,
+        unslowed=strategy == REFERENCE,
+        warnings=shared.doubts if strategy == LUT else (),
     )

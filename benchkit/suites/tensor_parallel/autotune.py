@@ -6,6 +6,9 @@ Each kind is timed, a cost model predicts more chunks, and the best are timed ag
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 
+from benchkit.api.details import PREDICTED_S
+from benchkit.suites.tensor_parallel.names import CHOSEN
+
 SecondsOf = Callable[..., list[list[float]]]
 Options = Mapping[str, str | int]
 MEASURED, EXTRAPOLATED = (1, 2), (4, 8)
@@ -100,15 +103,15 @@ def choose(
         The options chosen, and the details for the record: their name, such as
         "pipeline AG_after 4", their time and the costs.
     """
-    tried_s = timed([options for options, _ in kinds])
+    measured_s = timed([options for options, _ in kinds])
     trials = []
-    for (options, limit_s), seconds in zip(kinds, tried_s, strict=True):
+    for (options, limit_s), seconds in zip(kinds, measured_s, strict=True):
         trials.append(Trial(options, seconds, limit_s))
     finalists = costs.finalists(trials)
     seconds, best = min(zip(timed(finalists), range(len(finalists)), strict=True))
     chosen = finalists[best]
     name = " ".join(str(value) for option, value in chosen.items() if option != "backend")
-    return chosen, {"chosen": name, "predicted_s": seconds, **asdict(costs)}
+    return chosen, {CHOSEN: name, PREDICTED_S: seconds, **asdict(costs)}
 
 
 def measure_costs(

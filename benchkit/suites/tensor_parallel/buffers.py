@@ -1,8 +1,8 @@
 """What implementations of both products share: buffers, timed steps and chunks of rows."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, TypeVar
 
 import torch.distributed as dist
 from torch import Tensor
@@ -25,6 +25,14 @@ class Buffers:
     b: Tensor
     c: Tensor
     scratch: Scratch
+
+
+AnyBuffers = TypeVar("AnyBuffers", bound=Buffers)
+
+
+def in_turns(job: AnyBuffers) -> AnyBuffers:
+    """Returns the buffers for one of several steps that have the same scratch memory in turns."""
+    return replace(job, scratch=Scratch(job.scratch.memory))
 
 
 def chunks_of(rows: int, count: int) -> list[slice]:

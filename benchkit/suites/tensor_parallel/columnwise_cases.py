@@ -13,19 +13,20 @@ from benchkit.api import verification
 from benchkit.api.case import Work, noop
 from benchkit.suites.tensor_parallel import columnwise, columnwise_pipelines, symmetric_memory
 from benchkit.suites.tensor_parallel.autotune import choose, measure_costs, overlapping
-from benchkit.suites.tensor_parallel.buffers import Step
+from benchkit.suites.tensor_parallel.buffers import Step, in_turns
 from benchkit.suites.tensor_parallel.columnwise import Columnwise
+from benchkit.suites.tensor_parallel.config import ORDERS
 from benchkit.suites.tensor_parallel.implementation import Details, Implementation
+from benchkit.suites.tensor_parallel.names import AUTO, BOUNDS, COMPUTE_ONLY, P2P_COMM_ONLY, PYTORCH
+from benchkit.suites.tensor_parallel.operands import Scratch
 from benchkit.suites.tensor_parallel.primitive import Primitive
 from benchkit.suites.tensor_parallel.references import Options
-
-ORDERS = ("AG_before", "AG_after")
 
 
 class ColumnwiseCases(Primitive):
     """One rank's part of a job of tp_columnwise."""
 
-    baseline: ClassVar[Options] = {"implementation": "pytorch", "order": "AG_before"}
+    baseline: ClassVar[Options] = {"implementation": PYTORCH, "order": "AG_before"}
 
     def allocate(self) -> None:
         m, n, k = self.shape
@@ -53,17 +54,18 @@ class ColumnwiseCases(Primitive):
 
     def build(self, options: Options, group: dist.ProcessGroup | None) -> Implementation:
         """Builds one implementation, whose output is all of C, except for the bounds."""
-        job = Columnwise(self.rows, self.rank.index, group, self.a, self.b, self.c, self.scratch)
+        scratch = Scratch(self.scratch_memory)
+        job = Columnwise(self.rows, self.rank.index, group, self.a, self.b, self.c, scratch)
         kind = options["implementation"]
-        if kind == "compute_only":
+        if kind == COMPUTE_ONLY:
             return self.computation(job, str(options["size"]))
-        if kind in ("comm_only", "p2p_comm_only"):
-            return self.communication(job, kind == "p2p_comm_only", str(options["order"]))
+        if kind in BOUNDS:
+            return self.communication(job, kind == P2P_COMM_ONLY, str(options["order"]))
         if kind == "symmetric_memory":
             gathers_a: Options = {"order": "AG_before", **options, "backend": "default"}
             return symmetric_memory.all_gather_matmul(job, self.work("AG_before"), parts(gathers_a))
         details: Details = {}
-        if kind == "auto":
+        if kind == AUTO:
             options, details = self.choose(job, str(options["backend"]))
         step = self.step(options, job)
         work = self.work(str(options["order"]))
@@ -155,17 +157,16 @@ class ColumnwiseCases(Primitive):
         def keep(rows: Tensor, owner: int, first: int) -> None:
             blocks[owner].copy_(rows)
 
-        used = self.scratch.used
-        step = columnwise_pipelines.shards_round_the_ring(job, 1, noop)
-        self.scratch.used = used  # both use the same memory, since only one runs at a time
-        return step, columnwise_pipelines.shards_round_the_ring(job, 1, keep)
+        step = columnwise_pipelines.shards_round_the_ring(in_turns(job), 1, noop)
+        return step, columnwise_pipelines.shards_round_the_ring(in_turns(job), 1, keep)
 
     def choose(self, job: Columnwise, backend: str) -> tuple[Options, Details]:
         """Chooses the options that should be fastest, with details for the record."""
         size, most = self.rows.world_size, self.rows.most
         gathers_more_a = self.gathered_bytes("AG_before") > self.gathered_bytes("AG_after")
         wider = job.a if gathers_more_a else job.c
-        part, whole = job.new(most, wider), job.new(most * size, wider)
+        trial = in_turns(job)
+        part, whole = trial.new(most, wider), trial.new(most * size, wider)
 
         def gather(rows: int) -> tuple[int, Step]:
             into = whole[: rows * size]
@@ -174,7 +175,7 @@ class ColumnwiseCases(Primitive):
         local = (self.flops / size, columnwise.compute_sharded(job))
         costs = measure_costs(self.rank.seconds_of, gather(1), gather(most), local)
         kinds: list[tuple[Options, float]] = []
-        for order, (name, chunked) in itertools.product(ORDERS, [("pytorch", {}), *overlapping()]):
+        for order, (name, chunked) in itertools.product(ORDERS, [(PYTORCH, {}), *overlapping()]):
             flops = self.flops if order == "AG_before" else self.flops / size
             num_bytes = 0 if name == "p2p_pipeline" else self.gathered_bytes(order)
             options = {"implementation": name, "order": order, **chunked, "backend": backend}

@@ -6,10 +6,11 @@ from typing import Any, ClassVar
 from benchkit.api.keys import key
 from benchkit.api.schema import RunConfig
 from benchkit.errors import ConfigError
+from benchkit.suites.tensor_parallel import names
 from benchkit.suites.tensor_parallel.options import Allowed, expand
 
-BACKENDS = ("default", "gloo", "nccl", "ucc", "ucc/tl/nccl", "ucc/tl/cuda", "ucc/tl/ucp")
-"""Backends of a single case; `default` is the job's."""
+BACKENDS = (names.DEFAULT, "gloo", "nccl", "ucc", "ucc/tl/nccl", "ucc/tl/cuda", "ucc/tl/ucp")
+"""Backends of a single case; names.DEFAULT is the job's."""
 ORDERS = ("AG_before", "AG_after")
 COLLECTIVES = ("reduce_scatter", "all_reduce")
 
@@ -49,25 +50,25 @@ class TensorParallelConfig(RunConfig):
 @dataclass
 class TpColumnwiseConfig(TensorParallelConfig):
     allowed: ClassVar[Allowed] = {
-        "compute_only": {"size": ("sharded", "unsharded")},
-        "comm_only": {"order": ORDERS, "backend": BACKENDS},
-        "p2p_comm_only": {"order": ORDERS, "backend": BACKENDS},
-        "pytorch": {"order": ORDERS, "backend": BACKENDS},
-        "pipeline": {"order": ORDERS, "chunks": int, "backend": BACKENDS},
-        "p2p_pipeline": {"order": ORDERS, "chunks": int, "backend": BACKENDS},
+        names.COMPUTE_ONLY: {names.SIZE: ("sharded", "unsharded")},
+        names.COMM_ONLY: {names.ORDER: ORDERS, "backend": BACKENDS},
+        names.P2P_COMM_ONLY: {names.ORDER: ORDERS, "backend": BACKENDS},
+        names.PYTORCH: {names.ORDER: ORDERS, "backend": BACKENDS},
+        "pipeline": {names.ORDER: ORDERS, names.CHUNKS: int, "backend": BACKENDS},
+        "p2p_pipeline": {names.ORDER: ORDERS, names.CHUNKS: int, "backend": BACKENDS},
         "symmetric_memory": {},
-        "auto": {"backend": BACKENDS},
+        names.AUTO: {"backend": BACKENDS},
     }
 
 
 @dataclass
 class TpRowwiseConfig(TensorParallelConfig):
     allowed: ClassVar[Allowed] = {
-        "compute_only": {"size": ("sharded", "unsharded")},
-        "comm_only": {"collective": COLLECTIVES, "backend": BACKENDS},
-        "p2p_comm_only": {"backend": BACKENDS},
-        "pytorch": {"collective": COLLECTIVES, "backend": BACKENDS},
-        "pipeline": {"chunks": int, "backend": BACKENDS},
-        "p2p_pipeline": {"chunks": int, "backend": BACKENDS},
-        "auto": {"backend": BACKENDS},
+        names.COMPUTE_ONLY: {names.SIZE: ("sharded", "unsharded")},
+        names.COMM_ONLY: {names.COLLECTIVE: COLLECTIVES, "backend": BACKENDS},
+        names.P2P_COMM_ONLY: {"backend": BACKENDS},
+        names.PYTORCH: {names.COLLECTIVE: COLLECTIVES, "backend": BACKENDS},
+        "pipeline": {names.CHUNKS: int, "backend": BACKENDS},
+        "p2p_pipeline": {names.CHUNKS: int, "backend": BACKENDS},
+        names.AUTO: {"backend": BACKENDS},
     }

@@ -62,17 +62,20 @@ class Shards:
 
 @dataclass
 class Scratch:
-    """Memory in which all implementations of a job have their buffers, since they run in turns."""
+    """Memory for the buffers of one implementation; others that run in turns have the same memory.
+
+    Attributes:
+        memory: what is not allocated yet.
+    """
 
     memory: Tensor
-    used: int = 0
 
     def new(self, rows: int, columns: int) -> Tensor:
         """Allocates the next [rows, columns]."""
-        start = self.used
-        self.used += rows * columns
-        assert self.used <= len(self.memory), "scratch memory is too small for an implementation"
-        return self.memory[start : self.used].view(rows, columns)
+        size = rows * columns
+        assert size <= len(self.memory), "scratch memory is too small for an implementation"
+        buffer, self.memory = self.memory[:size], self.memory[size:]
+        return buffer.view(rows, columns)
 
 
 @dataclass(frozen=True)

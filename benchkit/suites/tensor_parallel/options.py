@@ -6,6 +6,7 @@ from typing import Any
 
 from benchkit.api.keys import as_list
 from benchkit.errors import ConfigError
+from benchkit.suites.tensor_parallel.names import IMPLEMENTATION
 
 Values = tuple[str, ...] | type[int]
 Allowed = Mapping[str, Mapping[str, Values]]
@@ -69,7 +70,7 @@ def combinations(
         wanted = as_list(group.get(option, default))
         values.append([checked(f"{name}.{option}", value, choices) for value in wanted])
     for chosen in itertools.product(*values):
-        yield {"implementation": name, **dict(zip(options, chosen, strict=True))}
+        yield {IMPLEMENTATION: name, **dict(zip(options, chosen, strict=True))}
 
 
 def checked(name: str, value: Any, choices: Values) -> str | int:

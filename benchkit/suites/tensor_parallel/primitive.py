@@ -9,16 +9,17 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from benchkit.api.case import Case, Parts, Rank
+from benchkit.api.case import Case, Components, Rank
 from benchkit.api.regions import COMPUTE, WAIT
 from benchkit.errors import Unavailable
 from benchkit.suites.tensor_parallel import operands, references
+from benchkit.suites.tensor_parallel.buffers import in_turns
 from benchkit.suites.tensor_parallel.config import TensorParallelConfig
 from benchkit.suites.tensor_parallel.implementation import Implementation
-from benchkit.suites.tensor_parallel.operands import Factory, Scratch, Shards
-from benchkit.suites.tensor_parallel.references import Options, labels_of, name_of
+from benchkit.suites.tensor_parallel.names import BOUNDS, COMPUTE_ONLY, DEFAULT
+from benchkit.suites.tensor_parallel.operands import Factory, Shards
+from benchkit.suites.tensor_parallel.references import Options, labels_of
 
-BOUNDS = ("compute_only", "comm_only", "p2p_comm_only")
 TIMED = -1
 """The turn whose matrices are timed; checks draw others."""
 
@@ -43,7 +44,7 @@ class Primitive:
         self.dtype = getattr(torch, config.dtype)
         self.rows = Shards(config.m, rank.world_size)
         self.factory = Factory(*self.shape, rank.seed)
-        self.needs_whole = {"implementation": "compute_only", "size": "unsharded"} in chosen
+        self.needs_whole = {"implementation": COMPUTE_ONLY, "size": "unsharded"} in chosen
         self.turns = count()
 
     def allocate(self) -> None:
@@ -71,11 +72,7 @@ class Primitive:
 
         The choices take turns and use the same scratch memory.
         """
-        steps = []
-        for options in choices:
-            self.scratch.used = 0
-            steps.append(self.step(options, job))
-        self.scratch.used = 0
+        steps = [self.step(options, in_turns(job)) for options in choices]
         return list(map(max, self.rank.seconds_of(*steps)))
 
     def new(self, *shape: int) -> Tensor:
@@ -92,58 +89,62 @@ class Primitive:
         check_bytes = 13 * (m * k + k * n) + 8 * m * n
         needed_bytes = (num_operands + num_scratch) * self.dtype.itemsize + check_bytes
         if shortage := self.rank.memory_shortage(needed_bytes):
-            return [skipped(options, shortage) for options in self.chosen]
+            return [Case(labels=labels_of(options), skip=shortage) for options in self.chosen]
         self.allocate()
-        self.scratch = Scratch(self.new(num_scratch))
+        self.scratch_memory = self.new(num_scratch)
         self.load(*self.timed)
         built = [(options, self.attempt(options)) for options in self.chosen]
-        there = [options for options, result in built if isinstance(result, Implementation)]
-        return [self.case(options, result, there) for options, result in built]
+        cases: dict[int, Case] = {}
+        for index in sorted(range(len(built)), key=lambda index: self.order(self.chosen[index])):
+            there = [case for case in cases.values() if not case.unavailable]
+            cases[index] = self.case(*built[index], there)
+        return [cases[index] for index in range(len(built))]
+
+    def order(self, options: Options) -> int:
+        """Returns 0 for a bound and 1 for a baseline: cases are built after those they refer to."""
+        if options["implementation"] in BOUNDS:
+            return 0
+        return 1 if references.is_on_a_backend(labels_of(options), self.baseline) else 2
 
     def attempt(self, options: Options) -> Implementation | str:
         """Builds one implementation, or returns why it cannot run here."""
         try:
-            group = self.rank.group(str(options.get("backend", "default")))
-            self.scratch.used = 0
+            group = self.rank.group(str(options.get("backend", DEFAULT)))
             built = self.build(options, group)
         except Unavailable as error:
             return str(error)
         built.prepare()
         return built
 
-    def case(self, options: Options, built: Implementation | str, there: Sequence[Options]) -> Case:
+    def case(self, options: Options, built: Implementation | str, there: Sequence[Case]) -> Case:
         """Builds the case of one implementation.
 
         Args:
             options: of the implementation.
             built: the implementation, or why it cannot run here.
-            there: options of all implementations that can run here.
+            there: the cases built before that can run here, no baseline among them for a bound.
         """
+        labels = labels_of(options)
         if isinstance(built, str):
-            return Case(labels=labels_of(options), name=name_of(options), unavailable=built)
-        bound = options["implementation"] in BOUNDS
-        baseline = None
-        if not bound:
-            baseline = references.baseline_of(options, self.baseline, there, self.backend)
+            return Case(labels=labels, unavailable=built)
         return Case(
             step=built.step,
-            labels=labels_of(options),
+            labels=labels,
             verify=functools.partial(self.verify, built),
             work=built.work,
             regions=(COMPUTE, WAIT),
             details=lambda: built.details,
-            name=name_of(options),
-            parts=self.parts(built, there),
-            bound=bound,
-            against=name_of(baseline),
+            components=self.components(built, there),
+            is_component=options["implementation"] in BOUNDS,
+            baseline=references.baseline_of(labels, self.baseline, there, self.backend),
         )
 
-    def parts(self, built: Implementation, there: Sequence[Options]) -> Parts:
+    def components(self, built: Implementation, there: Sequence[Case]) -> Components:
         """Returns the bounds that can run here; one rank sends nothing and has none."""
         if built.parts is None or self.rank.world_size == 1:
-            return Parts()
-        bounds = [references.counterpart(part, there, self.backend) for part in built.parts]
-        return Parts(*map(name_of, bounds))
+            return Components()
+        wanted = map(labels_of, built.parts)
+        return Components(*(references.counterpart(part, there, self.backend) for part in wanted))
 
     def verify(self, built: Implementation) -> None:
         """Runs on new matrices and checks the output.
@@ -151,7 +152,7 @@ class Primitive:
         With exact inputs every element is checked, and with real numbers sampled rows.
         """
         turn = next(self.turns)
-        self.scratch.memory.fill_(float("nan"))
+        self.scratch_memory.fill_(float("nan"))
         if built.verify is not None:
             return built.verify(turn)
         assert built.output is not None
@@ -173,7 +174,3 @@ class Primitive:
     def timed(self) -> tuple[Tensor, Tensor]:
         """The timed matrices: real numbers in either mode, since a GPU multiplies zeros faster."""
         return self.factory.real(TIMED)
-
-
-def skipped(options: Options, reason: str) -> Case:
-    return Case(labels=labels_of(options), name=name_of(options), skip=reason)

@@ -12,14 +12,15 @@ from benchkit.api import verification
 from benchkit.api.case import Work, noop
 from benchkit.suites.tensor_parallel import rowwise
 from benchkit.suites.tensor_parallel.autotune import choose, measure_costs, overlapping
-from benchkit.suites.tensor_parallel.buffers import Step
+from benchkit.suites.tensor_parallel.buffers import Step, in_turns
+from benchkit.suites.tensor_parallel.config import COLLECTIVES
 from benchkit.suites.tensor_parallel.implementation import Details, Implementation
-from benchkit.suites.tensor_parallel.operands import Shards
+from benchkit.suites.tensor_parallel.names import AUTO, BOUNDS, COMPUTE_ONLY, PYTORCH
+from benchkit.suites.tensor_parallel.operands import Scratch, Shards
 from benchkit.suites.tensor_parallel.primitive import Primitive
 from benchkit.suites.tensor_parallel.references import Options
 from benchkit.suites.tensor_parallel.rowwise import Rowwise
 
-COLLECTIVES = ("reduce_scatter", "all_reduce")
 PEERS = "p2p"
 """Stands for sums that go round the ring, in place of a collective."""
 
@@ -27,7 +28,7 @@ PEERS = "p2p"
 class RowwiseCases(Primitive):
     """One rank's part of a job of tp_rowwise."""
 
-    baseline: ClassVar[Options] = {"implementation": "pytorch", "collective": "reduce_scatter"}
+    baseline: ClassVar[Options] = {"implementation": PYTORCH, "collective": "reduce_scatter"}
 
     def allocate(self) -> None:
         m, n, k = self.shape
@@ -61,14 +62,15 @@ class RowwiseCases(Primitive):
 
     def build(self, options: Options, group: dist.ProcessGroup | None) -> Implementation:
         """Builds one implementation; except for the bounds, its output is this rank's rows of C."""
-        job = Rowwise(self.rows, self.rank.index, group, self.a, self.b, self.c, self.scratch)
+        scratch = Scratch(self.scratch_memory)
+        job = Rowwise(self.rows, self.rank.index, group, self.a, self.b, self.c, scratch)
         kind = options["implementation"]
-        if kind == "compute_only":
+        if kind == COMPUTE_ONLY:
             return self.computation(job, str(options["size"]))
-        if kind in ("comm_only", "p2p_comm_only"):
+        if kind in BOUNDS:
             return self.communication(job, str(options.get("collective", PEERS)))
         details: Details = {}
-        if kind == "auto":
+        if kind == AUTO:
             options, details = self.choose(job, str(options["backend"]))
         own = self.rows.of(job.rank)
         return Implementation(
@@ -161,15 +163,13 @@ class RowwiseCases(Primitive):
         def fill(rows: Tensor, into: Tensor, owner: int) -> None:
             into.copy_(blocks[owner])
 
-        used = self.scratch.used
-        step = rowwise.sums_round_the_ring(job, 1, noop)
-        self.scratch.used = used  # both use the same memory, since only one runs at a time
-        return step, rowwise.sums_round_the_ring(job, 1, fill)
+        step = rowwise.sums_round_the_ring(in_turns(job), 1, noop)
+        return step, rowwise.sums_round_the_ring(in_turns(job), 1, fill)
 
     def choose(self, job: Rowwise, backend: str) -> tuple[Options, Details]:
         """Chooses the options that should be fastest, with details for the record."""
         size = self.rank.world_size
-        summand = job.new(len(self.a))
+        summand = in_turns(job).new(len(self.a))
 
         def scatter(rows: int) -> tuple[int, Step]:
             part = summand[: rows * size]
@@ -178,7 +178,7 @@ class RowwiseCases(Primitive):
         flops = self.flops / size
         local = (flops, functools.partial(torch.mm, self.a, self.b, out=summand))
         costs = measure_costs(self.rank.seconds_of, scatter(1), scatter(self.rows.most), local)
-        plain = [("pytorch", {"collective": collective}) for collective in COLLECTIVES]
+        plain = [(PYTORCH, {"collective": collective}) for collective in COLLECTIVES]
         kinds: list[tuple[Options, float]] = []
         for name, specific in (*plain, *overlapping()):
             num_bytes = 0 if name == "p2p_pipeline" else self.summand_bytes

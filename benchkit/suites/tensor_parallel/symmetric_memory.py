@@ -1,9 +1,9 @@
 """torch's fused all-gather and matmul on symmetric memory, for GPUs with peer access."""
 
-import torch
 import torch.distributed as dist
 from torch import Tensor
 
+from benchkit.api import torch_internals
 from benchkit.api.case import Work
 from benchkit.errors import Unavailable
 from benchkit.suites.tensor_parallel.columnwise import Columnwise
@@ -17,31 +17,16 @@ def obstacle(job: Columnwise) -> str:
         return "symmetric memory needs GPUs that reach each other's memory"
     if not job.rows.even:
         return "torch's fused kernels need shards of one size"
-    try:
-        from torch.distributed import _symmetric_memory  # noqa: F401 (it defines the operators)
-    except ImportError as error:
-        return f"torch {torch.__version__} has no symmetric memory ({error})"
-    return ""
+    return torch_internals.symmetric_memory_missing()
 
 
 def place(like: Tensor, group_name: str) -> Tensor:
     """Allocates memory of this shape that all ranks of a group can read, or raises Unavailable."""
-    from torch.distributed import _symmetric_memory as symmetric
-
     try:
-        shard: Tensor = symmetric.empty(like.shape, dtype=like.dtype, device=like.device)
-        symmetric.rendezvous(shard, group_name)
+        return torch_internals.symmetric_empty(like, group_name)
     except RuntimeError as error:
         # GPUs are on several nodes, without peer access or shared by ranks: alike on all ranks.
         raise Unavailable(f"symmetric memory: {str(error).splitlines()[0]}") from None
-    return shard
-
-
-def fused(shard: Tensor, b: Tensor, group_name: str) -> Tensor:
-    """Multiplies all ranks' shards by B while gathering them."""
-    fused_product = torch.ops.symm_mem.fused_all_gather_matmul
-    _, [product] = fused_product(shard, [b], gather_dim=0, group_name=group_name, return_A=False)
-    return product
 
 
 def all_gather_matmul(
@@ -59,7 +44,7 @@ def all_gather_matmul(
     shard, product = place(job.a, name), [job.c]
 
     def step() -> None:
-        product[0] = fused(shard, job.b, name)
+        product[0] = torch_internals.all_gather_matmul(shard, job.b, name)
 
     def prepare() -> None:
         shard.copy_(job.a)

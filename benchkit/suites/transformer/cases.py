@@ -1,25 +1,21 @@
 """The transformer suite on one rank: what can run here, the models that cases share, the cases."""
 
-from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
-from benchkit.api.case import Case, Parts, Rank
+from benchkit.api import details
+from benchkit.api.case import Case, Components, Rank
 from benchkit.api.gather import gather_json
-from benchkit.suites.transformer import kernels, parallel, peak_flops
+from benchkit.api.parameters import parameters
+from benchkit.suites.transformer import kernels, names, parallel, peak_flops
 from benchkit.suites.transformer.assembly import assemble
-from benchkit.suites.transformer.communication import Communication, communicates
+from benchkit.suites.transformer.communication import Communication
 from benchkit.suites.transformer.config import TransformerConfig
 from benchkit.suites.transformer.data import Batches
-from benchkit.suites.transformer.flops import parameters
 from benchkit.suites.transformer.pass_case import PassCase
 from benchkit.suites.transformer.passes import REGIONS, Steps
 from benchkit.suites.transformer.workload import Workload
-
-if TYPE_CHECKING:
-    from torch.distributed.device_mesh import DeviceMesh
-
 
 Labels = dict[str, str | int | float]
 SPARE_BYTES = 300 * 10**6
@@ -29,7 +25,12 @@ SPARE_BYTES = 300 * 10**6
 class TransformerJob:
     """The cases of one job.
 
-    Models are built when a case that fits needs them. All ranks make the cases in the same order.
+    All ranks make the job together, and then its cases in the same order. Models are built when a
+    case that fits needs them.
+
+    Attributes:
+        lacking: what the machine of any rank lacks, alike on all ranks; "" if nothing.
+        peak: the peak rate; None where no pass can run.
     """
 
     def __init__(self, config: TransformerConfig, rank: Rank) -> None:
@@ -39,23 +40,53 @@ class TransformerJob:
         self.model = config.model
         self.shared = config.parallel != "none" and rank.world_size > 1
         self.workload = Workload(config, config.model, rank.world_size)
+        self.messages = Communication(
+            kind=config.parallel,
+            model=config.model,
+            tokens=self.workload.tokens,
+            world_size=rank.world_size,
+            bucket_mib=config.bucket_mib,
+            weight=self.workload.weight,
+            activation=self.workload.activation,
+            device=rank.device,
+            checkpointing=config.activation_checkpointing,
+        )
+        self._models: dict[str, Steps] = {}
         torch.set_float32_matmul_precision("high" if config.dtype == "tf32" else "highest")
+        self.ask_all_ranks()
 
-    def case(self, name: str, ranks: int) -> Case:
-        """Returns the case of a pass on all ranks, or on the first rank alone."""
-        labels: Labels = {"pass": name, "ranks": ranks, "part": "whole"}
-        case_name = f"{name} on {ranks}"
+    def ask_all_ranks(self) -> None:
+        """Sets what only all ranks know; they call this together, before models take the memory."""
+        config, device = self.config, self.rank.device
+        head_dim = self.model.d_model // self.model.num_heads
+        compiled = config.compile != "none"
+        mine = kernels.missing(config.attention, config.dtype, head_dim, compiled, device)
+        self.lacking: str = next(filter(None, gather_json(mine)), "")
+        self.peak: peak_flops.Peak | None = None
+        if not all(self.why_not(name) for name in config.passes):
+            self.peak = peak_flops.peak(config, self.workload.tokens, self.rank)
+
+    def case(
+        self, name: str, ranks: int, baseline: Case | None = None, communication: Case | None = None
+    ) -> Case:
+        """Returns the case of a pass on all ranks, or on the first rank alone.
+
+        Args:
+            name: the pass.
+            ranks: the number of ranks that take part: all, or 1.
+            baseline: the case of the pass on one rank alone, if this one is compared with it.
+            communication: the case of the pass's communication alone, if there is one.
+        """
+        labels: Labels = {names.PASS: name, names.RANKS: ranks, names.PART: names.WHOLE}
         alone = self.shared and ranks == 1
         if self.lacking:
-            return Case(labels=labels, name=case_name, unavailable=self.lacking)
+            return Case(labels=labels, unavailable=self.lacking)
         if why := self.obstacle() or self.shortage(name, alone):
-            return Case(labels=labels, name=case_name, skip=why)
-        # The details come before a model takes the memory: the peak rate may have to be measured.
-        details = self.told(name, ranks)
+            return Case(labels=labels, skip=why)
         if alone and self.rank.index:
-            return Case(labels=labels, regions=REGIONS[name], name=case_name, ranks=1)
-        communicating = self.shared and not alone and communicates(self.config.parallel, name)
-        running = PassCase(self, name, self.alone if alone else self.together, alone, details)
+            return Case(labels=labels, regions=REGIONS[name], ranks=1)
+        model = self.model_of(self.config.parallel if self.shared and not alone else "none")
+        running = PassCase(self, name, model, alone, self.details_of(name, ranks))
         return Case(
             step=running.step,
             labels=labels,
@@ -64,31 +95,24 @@ class TransformerJob:
             work=self.workload.work(name, ranks),
             regions=REGIONS[name],
             observe=running.observe,
-            details=lambda: running.told,
-            against=f"{name} on 1" if self.shared and not alone else "",
+            details=lambda: running.details,
+            baseline=baseline,
             ranks=ranks,
-            name=case_name,
-            parts=Parts(communication=f"communication of {name}" if communicating else ""),
+            components=Components(communication=communication),
         )
 
-    def communication(self, name: str) -> list[Case]:
-        """Returns the case of a pass's communication alone; none where the pass sends nothing."""
-        labels: Labels = {"pass": name, "ranks": self.rank.world_size, "part": "communication"}
-        if self.lacking or self.obstacle() or self.shortage(name, alone=False):
-            return []
+    def communication(self, name: str) -> Case | None:
+        """Returns the case of a pass's communication alone; None where the pass sends nothing."""
+        ranks = self.rank.world_size
+        labels: Labels = {names.PASS: name, names.RANKS: ranks, names.PART: names.COMMUNICATION}
+        if self.why_not(name):
+            return None
         step = self.messages.of(name)
-        if step is None:
-            return []
-        return [Case(step=step, labels=labels, bound=True, name=f"communication of {name}")]
+        return None if step is None else Case(step=step, labels=labels, is_component=True)
 
-    @cached_property
-    def lacking(self) -> str:
-        """What the machine of any rank lacks; the same on all ranks."""
-        config, device = self.config, self.rank.device
-        head_dim = self.model.d_model // self.model.num_heads
-        compiled = config.compile != "none"
-        mine = kernels.missing(config.attention, config.dtype, head_dim, compiled, device)
-        return next(filter(None, gather_json(mine)), "")
+    def why_not(self, name: str) -> str:
+        """Returns why a pass cannot run on all ranks; "" where it can."""
+        return self.lacking or self.obstacle() or self.shortage(name, alone=False)
 
     def obstacle(self) -> str:
         """Returns why the ranks cannot share this model in this way; "" where they can."""
@@ -112,39 +136,16 @@ class TransformerJob:
             needed += self.workload.footprint("none").of(name)
         return self.rank.memory_shortage(needed)
 
-    def told(self, name: str, ranks: int) -> dict[str, Any]:
+    def details_of(self, name: str, ranks: int) -> dict[str, Any]:
         """Returns the details that the record keeps of a pass on these ranks."""
+        assert self.peak is not None  # this pass can run
         return {
-            "tokens_per_call": self.workload.copies(ranks) * self.workload.tokens,
-            "parameters": parameters(self.model),
-            "causal_flops": self.workload.flops(name, ranks, causal=True),
-            "peak_tflop_per_s": self.peak.of(ranks) / 1e12,
-            "peak_from": self.peak.source,
+            details.TOKENS_PER_CALL: self.workload.copies(ranks) * self.workload.tokens,
+            names.PARAMETERS: parameters(self.model),
+            details.CAUSAL_FLOPS: self.workload.flops(name, ranks, causal=True),
+            details.PEAK_TFLOP_PER_S: self.peak.of(ranks) / 1e12,
+            details.PEAK_FROM: self.peak.source,
         }
-
-    @cached_property
-    def peak(self) -> peak_flops.Peak:
-        """The peak rate; all ranks measure it together where no data sheet states it."""
-        return peak_flops.peak(self.config, self.workload.tokens, self.rank)
-
-    @cached_property
-    def messages(self) -> Communication:
-        """What the ranks send each other."""
-        return Communication(
-            kind=self.config.parallel,
-            model=self.model,
-            tokens=self.workload.tokens,
-            world_size=self.rank.world_size,
-            bucket_mib=self.config.bucket_mib,
-            weight=self.workload.weight,
-            activation=self.workload.activation,
-            device=self.rank.device,
-            checkpointing=self.config.activation_checkpointing,
-        )
-
-    @cached_property
-    def mesh(self) -> "DeviceMesh":
-        return parallel.mesh_of(self.rank.device, self.rank.world_size)
 
     def batches(self) -> Batches:
         """Returns new batches for one case.
@@ -162,24 +163,22 @@ class TransformerJob:
             seed=self.rank.seed + copy,
         )
 
-    @cached_property
-    def together(self) -> Steps:
-        """The model of all ranks."""
-        return self.build(self.config.parallel if self.shared else "none")
-
-    @cached_property
-    def alone(self) -> Steps:
-        """A whole model on this rank."""
-        return self.build("none")
-
     def sent_bytes(self) -> int:
         """Returns the bytes of the buffers that communication alone uses."""
         return self.messages.allocated() if self.shared else 0
 
     def models(self) -> list[Steps]:
         """Returns the models that have been built."""
-        return [steps for name, steps in vars(self).items() if name in ("together", "alone")]
+        return list(self._models.values())
 
-    def build(self, kind: str) -> Steps:
-        mesh = self.mesh if kind != "none" else None
-        return assemble(kind, self.config, self.workload.weight, self.rank, mesh)
+    def model_of(self, kind: str) -> Steps:
+        """Returns the model of a kind of parallelism, built at its first use.
+
+        All ranks call this together, unless the kind is "none".
+        """
+        if kind not in self._models:
+            shared = kind != "none"
+            mesh = parallel.mesh_of(self.rank.device, self.rank.world_size) if shared else None
+            weight = self.workload.weight
+            self._models[kind] = assemble(kind, self.config, weight, self.rank, mesh)
+        return self._models[kind]

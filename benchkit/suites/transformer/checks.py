@@ -10,7 +10,7 @@ from torch.distributed.tensor import DTensor
 from benchkit.errors import InvalidResult
 from benchkit.suites.transformer import reference
 from benchkit.suites.transformer.passes import IGNORED, Steps, local
-from benchkit.suites.transformer.reference import whole
+from benchkit.suites.transformer.reference import full_float64
 
 TOKENS = 64
 """How many tokens are checked, the first of a sequence."""
@@ -64,14 +64,14 @@ class Checks:
         """
         network = self.steps.network
         checked_targets = targets[0, :TOKENS]
-        found = self.steps.forward_backward(inputs, of_few(targets)).double()
+        found = self.steps.forward_backward(inputs, mask_targets(targets)).double()
         stages = reference.inputs_of(network, inputs[0, :TOKENS])
         expected = reference.loss(stages[-1], checked_targets)
         names = {weight: name for name, weight in network.named_parameters()}
         errors = {}
         for weight, exact in reference.gradients(network, stages, checked_targets):
             exact = self.mean(exact)
-            missed = exact if weight.grad is None else whole(weight.grad) - exact
+            missed = exact if weight.grad is None else full_float64(weight.grad) - exact
             errors[names[weight]] = float((missed.norm() / exact.norm()).nan_to_num(torch.inf))
         require(float(abs(found - expected) / expected), TOLERANCE[self.dtype], "the loss")
         worst = max(errors, key=lambda name: errors[name])
@@ -85,7 +85,7 @@ class Checks:
         """
         with self.steps.learning(VERIFYING_RATE):
             update = Update(self.steps.network.named_parameters(), self.steps.optimizer)
-            self.steps.train_step(inputs, of_few(targets))
+            self.steps.train_step(inputs, mask_targets(targets))
             update.check()
 
 
@@ -106,9 +106,10 @@ class Update:
     def _now(self, weight: nn.Parameter) -> tuple[Tensor, Tensor, Tensor, float]:
         """Returns the weight, its first and second moment, and the number of steps taken."""
         state = self._optimizer.state.get(weight, {})
-        value = few(weight)
-        mean = few(state["exp_avg"]) if "exp_avg" in state else torch.zeros_like(value)
-        square = few(state["exp_avg_sq"]) if "exp_avg_sq" in state else torch.zeros_like(value)
+        value = sample_elements(weight)
+        zeros = torch.zeros_like(value)
+        mean = sample_elements(state["exp_avg"]) if "exp_avg" in state else zeros
+        square = sample_elements(state["exp_avg_sq"]) if "exp_avg_sq" in state else zeros
         return value, mean, square, float(state.get("step", 0.0))
 
     def check(self) -> None:
@@ -121,7 +122,7 @@ class Update:
         rate, decay, eps = options["lr"], options["weight_decay"], options["eps"]
         first, second = options["betas"]
         for name, weight, value, mean, square, steps in self._before:
-            gradient = few(as_shared(weight.grad, weight))
+            gradient = sample_elements(as_shared(weight.grad, weight))
             mean = first * mean + (1 - first) * gradient
             mean = mean / (1 - first ** (steps + 1))
             square = second * square + (1 - second) * gradient.square()
@@ -129,10 +130,10 @@ class Update:
             expected = value * (1 - rate * decay) - rate * mean / (square.sqrt() + eps)
             rounding = 4 * torch.finfo(weight.dtype).eps
             tolerance = rounding * value.abs() + max(0.01, 4 * rounding) * rate
-            wrong = (few(weight) - expected).abs() > tolerance
+            wrong = (sample_elements(weight) - expected).abs() > tolerance
             if wrong.any():
                 element = int(wrong.nonzero()[0])
-                got, want = float(few(weight)[element]), float(expected[element])
+                got, want = float(sample_elements(weight)[element]), float(expected[element])
                 raise InvalidResult(
                     f"{name}, element {element}: {got:.9g} after a step, expected {want:.9g}"
                 )
@@ -149,12 +150,12 @@ def as_shared(gradient: Tensor | None, weight: Tensor) -> Tensor:
     return gradient
 
 
-def few(tensor: Tensor) -> Tensor:
+def sample_elements(tensor: Tensor) -> Tensor:
     """Returns the first elements of this rank's part of a tensor, in float64."""
     return local(tensor.detach()).flatten()[:WATCHED].double()
 
 
-def of_few(targets: Tensor) -> Tensor:
+def mask_targets(targets: Tensor) -> Tensor:
     """Masks targets [B, s]: only the first tokens of the first sequence count in the loss."""
     masked = torch.full_like(targets, IGNORED)
     masked[0, :TOKENS] = targets[0, :TOKENS]

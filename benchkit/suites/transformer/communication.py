@@ -7,21 +7,12 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
+from benchkit.api.parameters import layer_parameters, parameters
 from benchkit.api.schema import ModelConfig
-from benchkit.suites.transformer.flops import layer_parameters, parameters
+from benchkit.suites.transformer.names import FORWARD
 
 FIRST_BUCKET_BYTES = 2**20
 """DDP's first bucket is smaller, so that communication begins early."""
-
-
-def communicates(kind: str, name: str) -> bool:
-    """Whether ranks communicate in a pass; replicas (ddp) only average gradients.
-
-    Args:
-        kind: the kind of parallelism.
-        name: the pass.
-    """
-    return not (kind == "ddp" and name == "forward")
 
 
 @dataclass
@@ -54,11 +45,9 @@ class Communication:
 
     def of(self, name: str) -> Callable[[], object] | None:
         """Returns a call that does the communication of a pass; None where it has none."""
-        if not communicates(self.kind, name):
-            return None
+        forward = name == FORWARD
         if self.kind == "ddp":
-            return self.gradients()
-        forward = name == "forward"
+            return None if forward else self.gradients()
         return self.weights(forward) if self.kind == "fsdp" else self.activations(forward)
 
     def nbytes(self) -> int:

@@ -6,7 +6,7 @@ from benchkit.api.keys import key
 from benchkit.api.schema import RunConfig
 from benchkit.errors import ConfigError
 from benchkit.suites.transformer.data import check_ids
-from benchkit.suites.transformer.flops import PASSES
+from benchkit.suites.transformer.names import PASSES
 
 KERNELS = ("auto", "flash", "efficient", "cudnn", "math", "naive")
 COMPILE = ("none", "default", "reduce-overhead", "max-autotune")

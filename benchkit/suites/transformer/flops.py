@@ -1,4 +1,4 @@
-"""Counts parameters, operations and memory of a decoder-only language model, without torch.
+"""Counts operations and memory of a decoder-only language model, without torch.
 
 T tokens in sequences of s; d = d_model, f = d_ff, V = vocab_size. Operations are those of matrix
 products, two per multiply-add. Norms, softmax, rotary positions and the optimizer are not counted,
@@ -7,15 +7,9 @@ as is usual.
 
 from dataclasses import dataclass
 
+from benchkit.api.parameters import layer_parameters, parameters
 from benchkit.api.schema import ModelConfig
-
-PASSES = ("forward", "forward_backward", "train_step")
-
-
-def parameters(model: ModelConfig) -> int:
-    """Counts the parameters of embedding, layers, last norm and untied head."""
-    tables = (2 * model.vocab_size + 1) * model.d_model
-    return int(tables + model.num_layers * layer_parameters(model))
+from benchkit.suites.transformer.names import FORWARD, TRAIN_STEP
 
 
 def forward_flops(model: ModelConfig, batch_size: int, context_length: int, causal: bool) -> float:
@@ -56,16 +50,11 @@ def pass_flops(name: str, forward: float, again: float = 0.0) -> float:
     """Counts the operations of a pass, where backward takes twice those of forward.
 
     Args:
-        name: the pass, one of PASSES.
+        name: the pass, one of names.PASSES.
         forward: operations of one forward pass.
         again: operations that are computed again.
     """
-    return forward if name == "forward" else 3 * forward + again
-
-
-def layer_parameters(model: ModelConfig) -> int:
-    """Counts the parameters of four projections, a gated feed-forward layer and two norms."""
-    return 4 * model.d_model**2 + 3 * model.d_model * model.d_ff + 2 * model.d_model
+    return forward if name == FORWARD else 3 * forward + again
 
 
 @dataclass(frozen=True)
@@ -103,9 +92,9 @@ class Footprint:
         """
         weights = parameters(self.model) * self.weight // self.shards + self.gathered * self.weight
         copied = 2 * parameters(self.model) if self.autocast else 0
-        if name == "forward":
+        if name == FORWARD:
             return weights + copied + max(self.transient(), self.checking(copies=1))
-        states = 2 if name == "train_step" else 0  # AdamW's two moments
+        states = 2 if name == TRAIN_STEP else 0  # AdamW's two moments
         kept = self.kept()
         checked = kept // self.batch_size + self.checking(copies=3)
         return weights * (2 + states) + copied + max(kept, checked)

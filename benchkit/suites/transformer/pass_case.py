@@ -8,6 +8,7 @@ from benchkit.suites.transformer import parallel
 from benchkit.suites.transformer.checks import Checks
 from benchkit.suites.transformer.config import TransformerConfig
 from benchkit.suites.transformer.data import Batches
+from benchkit.suites.transformer.names import FORWARD, FORWARD_BACKWARD, PEAK_BYTES, TRAIN_STEP
 from benchkit.suites.transformer.passes import Steps
 
 
@@ -27,11 +28,11 @@ class PassCase:
     """The callables of one case.
 
     Attributes:
-        told: the details that the case reports.
+        details: what the case reports.
     """
 
     def __init__(
-        self, job: Job, name: str, steps: Steps, alone: bool, told: dict[str, Any]
+        self, job: Job, name: str, steps: Steps, alone: bool, details: dict[str, Any]
     ) -> None:
         self._name = name
         self._steps = steps
@@ -39,8 +40,8 @@ class PassCase:
         self._models = job.models
         self._sent_bytes = job.sent_bytes
         self._batches = job.batches()
-        self.told = told
-        self._trusts_gradients = "forward_backward" in job.config.passes
+        self.details = details
+        self._trusts_gradients = FORWARD_BACKWARD in job.config.passes
         self._rows = job.config.batch_size if job.config.compile != "none" else 1
         averaged = job.shared and not alone and job.config.parallel != "tp"
         mean = parallel.averaged_over_ranks if averaged else lambda value: value
@@ -48,9 +49,9 @@ class PassCase:
 
     def step(self) -> object:
         inputs, targets = self._batches.inputs, self._batches.targets
-        if self._name == "forward":
+        if self._name == FORWARD:
             return self._steps.forward(inputs)
-        if self._name == "forward_backward":
+        if self._name == FORWARD_BACKWARD:
             return self._steps.forward_backward(inputs, targets)
         return self._steps.train_step(inputs, targets)
 
@@ -58,18 +59,18 @@ class PassCase:
         self._batches.draw()
         for steps in self._models():
             steps.forget_gradients()
-        if "peak_bytes" not in self.told:  # only once, in the warm-up, since it disturbs timing
+        if PEAK_BYTES not in self.details:  # only once, in the warm-up, since it disturbs timing
             self._memory.reset()
 
     def observe(self, regions_s: Mapping[str, float]) -> None:
         """Reports the peak memory, without what only other cases of this job need."""
-        if "peak_bytes" in self.told:
+        if PEAK_BYTES in self.details:
             return
         others = [steps for steps in self._models() if steps is not self._steps]
         unused = sum(steps.held_bytes() for steps in others) + self._sent_bytes()
-        if self._name != "train_step":
+        if self._name != TRAIN_STEP:
             unused += self._steps.state_bytes()
-        self.told["peak_bytes"] = self._memory.peak_bytes() - unused
+        self.details[PEAK_BYTES] = self._memory.peak_bytes() - unused
 
     def verify(self) -> None:
         """Checks the pass on one sequence of a fresh batch.
@@ -80,9 +81,9 @@ class PassCase:
         self._batches.draw()
         inputs = self._batches.inputs[: self._rows]
         targets = self._batches.targets[: self._rows]
-        if self._name == "forward":
+        if self._name == FORWARD:
             self._checks.forward(inputs)
-        elif self._name == "forward_backward":
+        elif self._name == FORWARD_BACKWARD:
             self._checks.gradients(inputs, targets)
         else:
             if not self._trusts_gradients:

@@ -12,13 +12,17 @@ from torch.nn.parallel import DistributedDataParallel
 
 from benchkit.api.regions import region
 from benchkit.suites.transformer.model import Network
+from benchkit.suites.transformer.names import (
+    BACKWARD,
+    FORWARD,
+    FORWARD_BACKWARD,
+    LOSS,
+    OPTIMIZER,
+    PHASES,
+    TRAIN_STEP,
+)
 
-FORWARD, LOSS, BACKWARD, OPTIMIZER = "forward", "loss", "backward", "optimizer"
-REGIONS = {
-    "forward": (FORWARD,),
-    "forward_backward": (FORWARD, LOSS, BACKWARD),
-    "train_step": (FORWARD, LOSS, BACKWARD, OPTIMIZER),
-}
+REGIONS = {FORWARD: PHASES[:1], FORWARD_BACKWARD: PHASES[:3], TRAIN_STEP: PHASES}
 WEIGHT_DECAY = 0.1
 IGNORED = -100
 """The target that cross-entropy ignores, torch's default."""

@@ -11,6 +11,7 @@ from typing import Any
 import torch
 
 from benchkit.api.case import Rank
+from benchkit.api.details import MEASURED_PEAK
 from benchkit.api.gather import gather_json
 from benchkit.api.schema import ModelConfig
 
@@ -61,7 +62,7 @@ def peak(config: Any, tokens: int, rank: Rank) -> Peak:
         sheets = " and ".join(dict.fromkeys(entry for entry, _ in entries))
         return Peak(flop_per_s, flop_per_s[0] * unshared, f"data sheet of {sheets}")
     measured = best_matmul(config.dtype, config.model, tokens, rank)
-    return Peak(measured, measured[0], "best matrix product here")
+    return Peak(measured, measured[0], MEASURED_PEAK)
 
 
 def entry_of(table: Mapping[str, Any], device_name: str) -> str:

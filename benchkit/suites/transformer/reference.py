@@ -18,7 +18,7 @@ Stage = tuple[Function, list[nn.Parameter]]
 """A part of the model: a function of its input and its weights, and these weights."""
 
 
-def whole(tensor: Tensor) -> Tensor:
+def full_float64(tensor: Tensor) -> Tensor:
     """Returns a whole tensor in float64; where it is sharded, all ranks call this together."""
     values = tensor.detach()
     if isinstance(values, DTensor):
@@ -48,7 +48,7 @@ def inputs_of(network: Network, tokens: Tensor) -> list[Tensor]:
     found = [tokens]
     with torch.no_grad():
         for function, weights in stages(network):
-            found.append(function(found[-1], *map(whole, weights)))
+            found.append(function(found[-1], *map(full_float64, weights)))
     return found
 
 
@@ -72,7 +72,7 @@ def gradients(
     [upstream] = torch.autograd.grad(loss(logits, targets), [logits])
     for stage, entered in zip(reversed(stages(network)), reversed(inputs[:-1]), strict=True):
         function, weights = stage
-        copies = [whole(weight).requires_grad_() for weight in weights]
+        copies = [full_float64(weight).requires_grad_() for weight in weights]
         x = entered.requires_grad_() if entered.is_floating_point() else entered
         variables = [*copies, x] if x.requires_grad else copies
         found = torch.autograd.grad(function(x, *copies), variables, upstream)

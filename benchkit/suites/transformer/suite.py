@@ -27,9 +27,11 @@ def transformer(config: TransformerConfig, rank: Rank) -> list[Case]:
 def cases_of(training: "TransformerJob", name: str) -> list[Case]:
     """Returns the cases of one pass: on all ranks and, where they share its work, its baselines.
 
-    The baselines are the pass on one rank alone, and its communication alone.
+    The baselines are the pass on one rank alone, and its communication alone. They are built first,
+    since the pass on all ranks refers to them.
     """
-    cases = [training.case(name, training.rank.world_size)]
-    if training.config.parallel != "none" and training.rank.world_size > 1:
-        cases += [training.case(name, 1), *training.communication(name)]
-    return cases
+    alone = communication = None
+    if training.shared:
+        alone, communication = training.case(name, 1), training.communication(name)
+    together = training.case(name, training.rank.world_size, alone, communication)
+    return [case for case in (together, alone, communication) if case is not None]

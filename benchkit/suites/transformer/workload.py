@@ -5,12 +5,12 @@ from dataclasses import dataclass
 import torch
 
 from benchkit.api.case import Work
+from benchkit.api.parameters import layer_parameters
 from benchkit.api.schema import ModelConfig
 from benchkit.suites.transformer.config import TransformerConfig
 from benchkit.suites.transformer.flops import (
     Footprint,
     forward_flops,
-    layer_parameters,
     pass_flops,
     recomputed_flops,
 )
@@ -53,7 +53,7 @@ class Workload:
         """Counts the floating-point operations of a pass on these ranks together.
 
         Args:
-            name: the pass, one of `flops.PASSES`.
+            name: the pass, one of `names.PASSES`.
             ranks: how many ranks take part.
             causal: count only the pairs of tokens that see each other.
             executed: count also what activation checkpointing computes again.

@@ -1,4 +1,4 @@
-"""A suite outside of benchkit, with its own table and plot: sums of vectors."""
+"""A suite outside of benchkit, with all that a suite may bring: sums of vectors."""
 
 from dataclasses import dataclass
 
@@ -9,9 +9,20 @@ from benchkit.api.schema import RunConfig
 from benchkit.errors import InvalidResult
 
 
+def powers_of_ten(*exponents: int) -> list[int]:
+    return [10**exponent for exponent in exponents]
+
+
+RESOLVERS = {"powers_of_ten": powers_of_ten}
+
+
 @dataclass
 class VectorSumConfig(RunConfig):
     lengths: list[int] = key("elements of a vector, each length a case", at_least=1)
+    remark: str = key("what readers of the record should know", identity=False)
+
+    def title(self) -> str:
+        return "vector sums"
 
 
 @suite

@@ -1,11 +1,11 @@
 """Figures that cannot be are told as such, with their likely cause."""
 
 import pytest
-from analysis.records.doubts import MEASURED_PEAK, doubt_of
+from analysis.records.doubts import doubt_of
 from analysis.report import sentences
 from analysis.table import as_markdown
+from benchkit.api.details import MEASURED_PEAK
 
-from tests.support.cli import ROOT
 from tests.support.records import grid, make_record, tabulate_records
 
 
@@ -22,7 +22,7 @@ from tests.support.records import grid, make_record, tabulate_records
         ({"rel_ci": 5.79}, "rel_ci ±579 %: the median is hardly known"),
     ],
 )
-def test_an_impossible_figure_is_named_with_its_cause(figures, expected):
+def test_impossible_figure_names_cause(figures, expected):
     assert doubt_of(figures, {"peak_from": MEASURED_PEAK}).startswith(expected)
 
 
@@ -35,19 +35,15 @@ def test_an_impossible_figure_is_named_with_its_cause(figures, expected):
         {"overlap": -1.5, "overlap_low": -3.0, "overlap_high": 0.5},
     ],
 )
-def test_a_figure_that_may_be_is_left_alone(figures):
+def test_plausible_figure_has_no_doubt(figures):
     assert doubt_of(figures, {}) is None
 
 
-def test_a_peak_of_a_data_sheet_was_not_measured_beside_anything():
+def test_data_sheet_peak_is_too_low():
     assert doubt_of({"mfu_full": 1.1}, {"peak_from": "data sheet of X"}) == "mfu_full 110 %: the peak is too low"
 
 
-def test_the_suite_calls_a_measured_peak_so():
-    assert f'"{MEASURED_PEAK}"' in (ROOT / "benchkit" / "suites" / "transformer" / "peak_flops.py").read_text()
-
-
-def test_the_table_and_the_text_tell_it():
+def test_table_and_text_show_doubts():
     record = make_record(7.0)
     record["cases"][0]["details"] = {"ideal_s": 1.24e-3}
     table = tabulate_records([*grid(), record])

@@ -16,13 +16,14 @@ from hypothesis import strategies as st
 
 from tests.support.cli import ROOT
 from tests.support.mutations import STRANGE, as_bytes, mutated, paths_of
-from tests.support.records import make_record, make_rich_record, write_all
+from tests.support.records import as_version_2, make_record, make_rich_record, write_all
 
 SUITES = (
     "collective", "auto_shard", "ring_attention", "matmul_lut", "tp_columnwise", "transformer",
 )  # fmt: skip
 SAMPLES = ("nccl_tests_all_gather.json", "nccl_tests_all_reduce.txt", "osu_allreduce.txt")
 RECORD = make_rich_record(samples=6)
+OLD = as_version_2(RECORD)
 GOOD = make_record(data_size=10)
 PLAIN = {"deadline": None, "derandomize": True, "database": None}
 """The same examples in every run, and no judgement on time."""
@@ -42,8 +43,13 @@ values = st.one_of(
         max_leaves=8,
     ),
 )
-PATHS = st.sampled_from(list(paths_of(RECORD)))
-changes = st.lists(st.tuples(PATHS, values), min_size=1, max_size=3)
+
+
+def changes_of(record):
+    return st.lists(st.tuples(st.sampled_from(list(paths_of(record))), values), min_size=1, max_size=3)
+
+
+changes = changes_of(RECORD)
 AT_ONCE = 10
 """Records of one example: a report of ten takes hardly longer than one of one."""
 
@@ -87,12 +93,14 @@ def shown_by_main(*arguments):
     return code, out.getvalue() + err.getvalue()
 
 
-contents = st.one_of(changes.map(lambda some: changed(RECORD, some)), damaged())
+contents = st.one_of(
+    changes.map(lambda some: changed(RECORD, some)), changes_of(OLD).map(lambda some: changed(OLD, some)), damaged()
+)
 
 
 @settings(max_examples=15, **PLAIN)
 @given(st.lists(contents, min_size=AT_ONCE, max_size=AT_ONCE, unique=True))
-def test_a_damaged_record_costs_itself_at_most(some_contents):
+def test_harvest_survives_damaged_records(some_contents):
     found = harvest([lay_beside_good(*some_contents)])
     paths_read = {row["path"] for row in found.rows}
     assert len(paths_read) + len(found.passed_over) == AT_ONCE + 1
@@ -104,7 +112,7 @@ def test_a_damaged_record_costs_itself_at_most(some_contents):
 
 @settings(max_examples=6, suppress_health_check=[HealthCheck.too_slow], **PLAIN)
 @given(st.sampled_from(SUITES), changes)
-def test_a_report_of_a_damaged_record_is_written(suite, some):
+def test_report_survives_damaged_record(suite, some):
     folder = lay_beside_good(changed(make_rich_record(suite), some))
     with mock.patch.object(style, "DOTS_PER_INCH", 20):
         code, told = shown_by_main(folder)
@@ -114,7 +122,7 @@ def test_a_report_of_a_damaged_record_is_written(suite, some):
 
 
 @pytest.mark.parametrize("suite", ["collective", "ring_attention"])
-def test_a_whole_record_loses_no_part_of_its_report(suite, tmp_path):
+def test_intact_record_gives_full_report(suite, tmp_path):
     folder = write_all(tmp_path, [make_rich_record(suite)])
     with mock.patch.object(style, "DOTS_PER_INCH", 20):
         code, told = shown_by_main(folder)
@@ -130,7 +138,7 @@ def of_size(size):
 
 @settings(max_examples=4, **PLAIN)
 @given(st.lists(changes, min_size=AT_ONCE, max_size=AT_ONCE))
-def test_predictions_and_imports_survive_a_damaged_record(several):
+def test_predict_and_import_survive_damage(several):
     damaged_ones = [changed(RECORD, some) for some in several]
     folder = lay_beside_good(*damaged_ones, *map(of_size, (2.0, 4.0, 8.0)))
     for arguments in (["predict", folder, "--world-size", "8"], ["import", folder]):
@@ -141,7 +149,7 @@ def test_predictions_and_imports_survive_a_damaged_record(several):
 
 @settings(max_examples=100, **PLAIN)
 @given(st.sampled_from(SAMPLES), st.data())
-def test_imports_survive_damaged_output(name, data):
+def test_import_survives_damaged_output(name, data):
     content = bytearray((ROOT / "tests" / "unit" / "analysis" / "samples" / name).read_bytes())
     for place in data.draw(st.lists(st.integers(0, len(content) - 1), max_size=8)):
         content[place] = data.draw(st.integers(0, 255))
@@ -154,7 +162,7 @@ def test_imports_survive_damaged_output(name, data):
 
 @settings(max_examples=100, **PLAIN)
 @given(st.recursive(scalars, lambda inner: st.lists(inner, max_size=3), max_leaves=4), st.data())
-def test_traces_of_any_values_are_read_or_named(value, data):
+def test_profile_survives_strange_traces(value, data):
     step = {"ph": "X", "name": "step a", "cat": "user_annotation", "pid": 1, "tid": 1, "ts": 0}
     events = [step | {"dur": 9}, step | {"dur": 9, "name": "nccl", "cat": "kernel"}]
     content = {"distributedInfo": {"rank": 0}, "traceEvents": events}
@@ -164,3 +172,12 @@ def test_traces_of_any_values_are_read_or_named(value, data):
     code, told = shown_by_main("profile", folder)
     assert code in (0, 1)
     assert "Traceback" not in told
+
+
+@settings(max_examples=10, suppress_health_check=[HealthCheck.too_slow], **PLAIN)
+@given(st.lists(contents, min_size=AT_ONCE, max_size=AT_ONCE, unique=True))
+def test_damaged_records_never_stop_compare(some_contents):
+    sides = [lay_beside_good(*some_contents[::2]), lay_beside_good(*some_contents[1::2])]
+    code, told = shown_by_main("compare", *sides)
+    assert code == 0, told  # the good one is in both, with a single run
+    assert "unpaired, indicative" in told

@@ -5,10 +5,10 @@ from analysis.records.harvest import harvest
 from analysis.report import sentences
 from analysis.table import as_text, combine
 
-from tests.support.records import grid, make_record, write_all
+from tests.support.records import as_version_2, grid, make_record, write_all
 
 
-def test_every_record_below_any_number_of_folders_in_order(tmp_path):
+def test_harvest_finds_nested_records_in_order(tmp_path):
     write_all(tmp_path / "a" / "sweep", [make_record(size) for size in range(1, 13)])
     write_all(tmp_path / "b", grid())
     found = harvest([tmp_path / "a", tmp_path / "b"])
@@ -17,12 +17,12 @@ def test_every_record_below_any_number_of_folders_in_order(tmp_path):
     assert found.passed_over == []
 
 
-def test_the_same_record_counts_once(tmp_path):
+def test_same_record_counts_once(tmp_path):
     folder = write_all(tmp_path / "a", [make_record()])
     assert len(harvest([folder, tmp_path, folder / "0" / "record.json"]).rows) == 1
 
 
-def test_renamed_records_and_single_files_are_found(tmp_path):
+def test_renamed_and_single_files_are_found(tmp_path):
     folder = write_all(tmp_path / "a", [make_record()])
     renamed = tmp_path / "gpu_record.json"
     (folder / "0" / "record.json").rename(renamed)
@@ -39,7 +39,7 @@ PARTS += [(WHOLE["cases"][0], key) for key in ("labels", "status", "start_offset
 
 
 @pytest.mark.parametrize(("part", "key"), PARTS, ids=[key for _, key in PARTS])
-def test_a_record_that_is_not_whole_never_stops_a_report(tmp_path, part, key):
+def test_report_survives_incomplete_record(tmp_path, part, key):
     """It is a row, where it still makes sense, or named and passed over; its neighbours are reported either way."""
     kept, broken = part.pop(key), []
     for strange in ("absent", None, "text", 7, {"a": 1}, [[1.0], [1.0, 2.0]]):
@@ -57,7 +57,7 @@ def test_a_record_that_is_not_whole_never_stops_a_report(tmp_path, part, key):
 
 
 @pytest.mark.parametrize("samples", [[], [[]], [[1.0], [1.0, 2.0]], "text", [["a"]], [[None]], [[-1.0]], [[0.0] * 12]])
-def test_strange_samples_never_stop_a_report(tmp_path, samples):
+def test_report_survives_strange_samples(tmp_path, samples):
     strange = make_record()
     strange["cases"][0]["samples_s"] = samples
     write_all(tmp_path, [make_record(), strange])
@@ -67,7 +67,7 @@ def test_strange_samples_never_stop_a_report(tmp_path, samples):
     assert sentences.describe(table)
 
 
-def test_broken_and_foreign_files_are_named_and_passed_over(tmp_path):
+def test_broken_files_are_named_and_skipped(tmp_path):
     write_all(tmp_path, [make_record()])
     for name, text in (("half", '{"schema_version": 1, "su'), ("foreign", '{"results": []}'), ("binary", "\x00\xff")):
         (tmp_path / name).mkdir()
@@ -79,8 +79,8 @@ def test_broken_and_foreign_files_are_named_and_passed_over(tmp_path):
         assert any(name in line for line in found.passed_over)
 
 
-def test_a_record_of_version_1_is_read(tmp_path):
-    old = make_record() | {"schema_version": 1}
+def test_version_1_record_is_read(tmp_path):
+    old = as_version_2(make_record()) | {"schema_version": 1}
     [case] = old["cases"]
     for name in ("blocks", "estimator", "steady", "disturbance"):
         case.pop(name, None)
@@ -89,7 +89,7 @@ def test_a_record_of_version_1_is_read(tmp_path):
     assert row["median_s"] == pytest.approx(1e-3)
 
 
-def test_a_row_has_the_name_of_its_sweeps_folder(tmp_path):
+def test_run_is_named_after_sweep_folder(tmp_path):
     write_all(tmp_path / "monday", [make_record()])
     nested = write_all(tmp_path / "tuesday" / "gloo", [make_record(started_at="2026-01-02")])
     (nested.parent / "multirun.yaml").touch()
@@ -98,7 +98,7 @@ def test_a_row_has_the_name_of_its_sweeps_folder(tmp_path):
     assert {row["run"] for row in found.ranks} == {"monday", "tuesday"}
 
 
-def test_runs_of_one_name_are_told_apart_by_the_folders_above(tmp_path):
+def test_equal_run_names_include_parent_folder(tmp_path):
     for day, place in enumerate(("here/x", "there/x", "there/y"), start=1):
         write_all(tmp_path / place, [make_record(started_at=f"2026-01-0{day}")])
     assert [row["run"] for row in harvest([tmp_path]).rows] == ["here/x", "there/x", "y"]

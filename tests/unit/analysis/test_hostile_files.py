@@ -14,7 +14,7 @@ from analysis.records.harvest import harvest
 from analysis.report import size_plots, style
 from analysis.report.report import file_name
 from analysis.suites.collective import table as link
-from benchkit.record import by_number
+from benchkit.record.files import by_number
 
 from tests.support.records import grid, make_record, make_rich_record, write_all
 
@@ -36,7 +36,7 @@ def lay_hostile_files(folder):
     return 10
 
 
-def test_files_of_every_kind_are_named_and_counted_beside_a_record(tmp_path, capsys):
+def test_hostile_files_are_named_and_counted(tmp_path, capsys):
     write_all(tmp_path / "sweep", [make_record()])
     count = lay_hostile_files(tmp_path / "sweep")
     assert main([str(tmp_path)]) == 0
@@ -51,7 +51,7 @@ def test_files_of_every_kind_are_named_and_counted_beside_a_record(tmp_path, cap
     ("subcommand", "code"),
     [([], 1), (["predict", "--world-size", "8"], 1), (["import"], 2), (["profile"], 1)],
 )
-def test_hostile_files_alone_are_no_results(tmp_path, capsys, subcommand, code):
+def test_hostile_files_alone_give_error_code(tmp_path, capsys, subcommand, code):
     count = lay_hostile_files(tmp_path)
     for name in os.listdir(tmp_path):
         (tmp_path / name / "record.json").rename(tmp_path / name / "trace_rank_0_record.json")
@@ -61,7 +61,7 @@ def test_hostile_files_alone_are_no_results(tmp_path, capsys, subcommand, code):
     assert len(err.splitlines()) == count + 2 - (subcommand == ["import"])
 
 
-def test_of_many_files_passed_over_the_first_are_named(tmp_path, capsys):
+def test_only_first_skipped_files_are_named(tmp_path, capsys):
     for number in range(30):
         (tmp_path / str(number)).mkdir()
         (tmp_path / str(number) / "record.json").write_text(str(number))
@@ -72,7 +72,7 @@ def test_of_many_files_passed_over_the_first_are_named(tmp_path, capsys):
     assert "no readable record.json at or below" in lines[-1]
 
 
-def test_a_file_too_large_is_not_read(tmp_path, monkeypatch):
+def test_oversized_file_is_not_read(tmp_path, monkeypatch):
     folder = write_all(tmp_path, [make_record(), make_record(2)])
     with (folder / "1" / "record.json").open("ab") as file:
         file.truncate(harvesting.MOST_BYTES + 1)  # a hole that takes no space
@@ -80,7 +80,7 @@ def test_a_file_too_large_is_not_read(tmp_path, monkeypatch):
     assert line.endswith("1/record.json: 1 GB; files of at most 1 GB are read")
 
 
-def test_a_pipe_given_by_its_name_is_not_waited_for(tmp_path, capsys):
+def test_named_pipe_is_refused(tmp_path, capsys):
     os.mkfifo(tmp_path / "pipe")
     (pipe := str(tmp_path / "pipe"))
     assert main([pipe]) == 1
@@ -90,20 +90,20 @@ def test_a_pipe_given_by_its_name_is_not_waited_for(tmp_path, capsys):
     assert capsys.readouterr().err.count("not a regular file") == 4
 
 
-def test_folders_named_by_no_decimal_are_sorted(tmp_path):
+def test_non_decimal_folder_names_are_sorted(tmp_path):
     write_all(tmp_path / "²", [make_record()])
     assert len(harvest([tmp_path]).rows) == 1
     assert by_number(Path("²")) == [(-1, "²")]
 
 
-def test_a_folder_whose_name_is_no_text_is_reported(tmp_path, capsys):
+def test_undecodable_folder_name_is_reported(tmp_path, capsys):
     place = write_all(tmp_path / os.fsdecode(b"caf\xe9"), grid())
     assert main([str(place)]) == 0
     assert "caf\\udce9" in capsys.readouterr().out
     assert (place / "analysis" / "combined.csv").exists()
 
 
-def test_a_copy_of_a_sweep_counts_once(tmp_path, capsys):
+def test_copied_sweep_counts_once(tmp_path, capsys):
     folder = write_all(tmp_path / "sweep", [make_record(), make_record(10)])
     shutil.copytree(folder, tmp_path / "copy")
     found = harvest([folder, tmp_path])
@@ -114,12 +114,12 @@ def test_a_copy_of_a_sweep_counts_once(tmp_path, capsys):
     assert [*harvest([tmp_path]).remarks()] == ["1 record is a copy of another and is counted once"]
 
 
-def test_jobs_of_one_point_that_started_at_once_are_no_copies(tmp_path):
+def test_simultaneous_jobs_are_not_copies(tmp_path):
     place = write_all(tmp_path, [make_record(), make_record(seconds=2e-3)])
     assert len(harvest([place]).rows) == 2
 
 
-def test_earlier_attempts_of_a_retried_point_are_in_no_table(tmp_path):
+def test_earlier_attempts_are_excluded(tmp_path):
     folder = write_all(tmp_path, [make_record()])
     for number in (1, 2):
         failed = make_record(status="crash", started_at=f"2026-01-01T00:00:0{number}.000+00:00")
@@ -129,7 +129,7 @@ def test_earlier_attempts_of_a_retried_point_are_in_no_table(tmp_path):
     assert found.num_files == 1
 
 
-def test_a_plot_that_fails_costs_itself_alone(tmp_path, capsys, monkeypatch):
+def test_failed_plot_is_left_out(tmp_path, capsys, monkeypatch):
     write_all(tmp_path, grid())
     monkeypatch.setattr(size_plots, "time_over_size", lambda suite, rows: 1 / 0)
     assert main([str(tmp_path)]) == 0
@@ -140,7 +140,7 @@ def test_a_plot_that_fails_costs_itself_alone(tmp_path, capsys, monkeypatch):
     assert "allreduce_time_vs_datasize.png" not in written
 
 
-def test_a_figure_that_cannot_be_saved_and_a_table_that_fails_cost_themselves_alone(tmp_path, capsys, monkeypatch):
+def test_failed_figure_and_table_are_left_out(tmp_path, capsys, monkeypatch):
     write_all(tmp_path, grid())
     save = style.save
 
@@ -159,7 +159,7 @@ def test_a_figure_that_cannot_be_saved_and_a_table_that_fails_cost_themselves_al
     assert {"combined.csv", "full_results.md", "allreduce_speedup.png"} <= written
 
 
-def test_a_dollar_sign_in_a_label_is_a_letter(tmp_path, capsys):
+def test_dollar_sign_in_label_is_literal(tmp_path, capsys):
     records = grid()
     for record in records:
         record["cases"][0]["labels"] = {"variant of $\\bad$": "$\\frac$"}
@@ -169,8 +169,9 @@ def test_a_dollar_sign_in_a_label_is_a_letter(tmp_path, capsys):
     assert (tmp_path / "analysis" / "allreduce_time_vs_datasize.png").stat().st_size > 10_000
 
 
-def test_no_name_in_a_record_leads_out_of_the_folder(tmp_path, capsys):
-    records = [record | {"suite": "../../evil\0" + "x" * 300} for record in grid()]
+def test_file_names_stay_inside_folder(tmp_path, capsys):
+    evil = "../../evil\0" + "x" * 300
+    records = [record | {"suite": evil, "title": evil} for record in grid()]
     assert main([str(write_all(tmp_path / "here", records))]) == 0
     assert not capsys.readouterr().err
     assert os.listdir(tmp_path) == ["here"]
@@ -181,7 +182,7 @@ def test_no_name_in_a_record_leads_out_of_the_folder(tmp_path, capsys):
     assert file_name("allreduce_time_vs_datasize.png") == "allreduce_time_vs_datasize.png"
 
 
-def test_a_detail_named_like_a_column_is_no_second_column(tmp_path):
+def test_detail_cannot_overwrite_column(tmp_path):
     record = make_rich_record()
     record["cases"][0]["details"] |= {"host": "x", "suite": "x", "reason": "x", "median_s": 7}
     assert main([str(write_all(tmp_path, [record]))]) == 0
@@ -190,7 +191,7 @@ def test_a_detail_named_like_a_column_is_no_second_column(tmp_path):
     assert set(table["host"]) == {"here"}
 
 
-def test_more_lines_than_a_plot_can_show_are_left_out(tmp_path, capsys):
+def test_crowded_plot_is_left_out(tmp_path, capsys):
     records = [
         make_record(size, seconds=1e-3 * size * (1 + number), point_id=f"{number}", samples=11)
         for number in range(style.MOST_SERIES + 1)
@@ -214,7 +215,7 @@ def test_more_lines_than_a_plot_can_show_are_left_out(tmp_path, capsys):
     ],
     ids=["damaged", "deep", "rank", "number"],
 )
-def test_a_broken_trace_is_named(tmp_path, capsys, content):
+def test_broken_trace_is_named(tmp_path, capsys, content):
     (tmp_path / "trace_rank_0.json.gz").write_bytes(content)
     assert main(["profile", str(tmp_path)]) == 1
     lines = capsys.readouterr().err.splitlines()
@@ -222,7 +223,7 @@ def test_a_broken_trace_is_named(tmp_path, capsys, content):
     assert "trace_rank_0.json.gz: not a trace of torch.profiler" in lines[0]
 
 
-def test_steps_that_take_no_time_are_no_division(tmp_path, capsys):
+def test_profile_accepts_zero_duration_steps(tmp_path, capsys):
     events = [
         {"ph": "X", "name": name, "cat": kind, "pid": 1, "tid": 1, "ts": 0, "dur": 0}
         for name, kind in (("step a", "user_annotation"), ("gloo:send", "user_annotation"), ("nccl", "kernel"))
@@ -234,7 +235,7 @@ def test_steps_that_take_no_time_are_no_division(tmp_path, capsys):
 
 
 @pytest.mark.parametrize("text", ["[" * 100_000, '{"nccl_version": 1, "results": ' + "[" * 100_000])
-def test_foreign_files_nested_too_deep_are_named(tmp_path, capsys, text):
+def test_deeply_nested_import_is_refused(tmp_path, capsys, text):
     (tmp_path / "all_reduce_perf.json").write_text(text)
     assert main(["import", str(tmp_path / "all_reduce_perf.json")]) == 2
     assert len(capsys.readouterr().err.splitlines()) == 1

@@ -47,7 +47,7 @@ def one(table, **where):
     return table.iloc[0]
 
 
-def test_text_of_nccl_tests_is_taken_as_printed(tmp_path):
+def test_nccl_text_is_taken_as_printed(tmp_path):
     table = imported(tmp_path, NCCL_TEXT)
     assert len(table) == 8  # four sizes, out of place and in place
     row = one(table, payload_bytes=134217728, in_place=False)
@@ -60,7 +60,7 @@ def test_text_of_nccl_tests_is_taken_as_printed(tmp_path):
     assert one(table, status="invalid")[["payload_bytes", "in_place"]].tolist() == [2097152, True]
 
 
-def test_json_of_nccl_tests_says_which_processes_count_and_lists_one_device_of_each(tmp_path):
+def test_nccl_json_gives_ranks_and_estimator(tmp_path):
     table = imported(tmp_path, NCCL_JSON)
     assert len(table) == 4
     row = one(table, payload_bytes=16777216, in_place=False)
@@ -71,13 +71,13 @@ def test_json_of_nccl_tests_says_which_processes_count_and_lists_one_device_of_e
     assert row.estimator == "mean over iterations, of the slowest process"  # -a 3
 
 
-def test_wrong_elements_in_json_are_invalid_and_unchecked_ones_are_not_ok(tmp_path):
+def test_nccl_json_status_follows_checks(tmp_path):
     text = NCCL_JSON.read_text().replace('"nwrong":0.0', '"nwrong":null', 1).replace('"nwrong":0.0', '"nwrong":7.0', 1)
     table = imported(tmp_path, saved(tmp_path, "a.json", text))
     assert table.status.tolist() == ["unchecked", "invalid", "ok", "ok"]
 
 
-def test_iterations_timed_apart_give_the_statistic_that_ours_has(tmp_path):
+def test_per_iteration_times_give_median(tmp_path):
     told = '"out_of_place_per_iter":{"skipped_iterations":0,"avg_us":126.0,"p50_us":100.0},"in_place":{"time":128.0'
     text = NCCL_JSON.read_text().replace('"in_place":{"time":128.0', told)
     table = imported(tmp_path, saved(tmp_path, "a.json", text))
@@ -86,14 +86,14 @@ def test_iterations_timed_apart_give_the_statistic_that_ours_has(tmp_path):
     assert row.busbw_gb_per_s == pytest.approx(16777216 / 100e-6 / 1e9 * 7 / 8, rel=1e-6)
 
 
-def test_ranks_are_those_of_one_group(tmp_path):
+def test_ranks_count_one_group(tmp_path):
     text = re.sub("(Rank  [23]) Group  0", r"\1 Group  1", NCCL_TEXT.read_text())
     assert set(imported(tmp_path, saved(tmp_path, "split.txt", text)).world_size) == {2}
     text = NCCL_JSON.read_text().replace('"rank":4,"group":0', '"rank":4,"group":1')
     assert set(imported(tmp_path, saved(tmp_path, "split.json", text)).world_size) == {4}
 
 
-def test_the_time_of_the_host_is_no_time_of_the_collective(tmp_path):
+def test_host_time_is_not_collective_time(tmp_path):
     text = re.sub(r" {3}time ", "cputime ", NCCL_TEXT.read_text())
     table = imported(tmp_path, saved(tmp_path, "cpu.txt", text))
     assert table.time_s.isna().all()
@@ -113,7 +113,7 @@ OLD = """\
 """
 
 
-def test_old_output_takes_its_test_from_the_command_or_the_name_of_the_file(tmp_path, capsys):
+def test_old_output_infers_collective(tmp_path, capsys):
     for name, text in (("all_gather_perf.log", OLD), ("run.log", "$ ./build/all_gather_perf -g 2\n" + OLD)):
         table = imported(tmp_path, saved(tmp_path, name, text))
         assert (table.collective.tolist(), table.world_size.tolist()) == (["all_gather"] * 2, [2, 2])
@@ -125,7 +125,7 @@ def test_old_output_takes_its_test_from_the_command_or_the_name_of_the_file(tmp_
     assert err.count("\n") == 1
 
 
-def test_a_blank_reduction_and_a_timestamp_move_no_column(tmp_path):
+def test_blank_and_extra_columns_keep_alignment(tmp_path):
     lines = NCCL_TEXT.read_text().replace("all_reduce_perf", "sendrecv_perf").replace("     sum  ", "          ")
     stamped = re.sub(r"(?m)(#wrong) $", r"\1           timestamp", lines)
     stamped = re.sub(r"(?m)^( +\d+ .*)$", r"\1  2026-07-10 10:00:00", stamped)
@@ -180,7 +180,7 @@ def osu_allreduce(tmp_path):
     return saved(tmp_path, "osu_allreduce.txt", done.stdout)
 
 
-def test_osu_output_stands_beside_a_record_of_the_same_call(tmp_path, capsys):
+def test_osu_output_lines_up_with_record(tmp_path, capsys):
     path = osu_allreduce(tmp_path)
     printed = {
         int(cells[0]): float(cells[1])
@@ -218,7 +218,7 @@ def test_osu_output_stands_beside_a_record_of_the_same_call(tmp_path, capsys):
         ("Reduce Latency", "reduce", 1),
     ],
 )
-def test_osu_counts_parts_where_nccl_tests_counts_all(tmp_path, test, collective, times):
+def test_osu_size_is_scaled_to_payload(tmp_path, test, collective, times):
     path = saved(tmp_path, "osu.txt", osu(test, "1024    8.00", suffix="-CUDA"))
     row = one(imported(tmp_path, path, "--ranks", 4), collective=collective)
     assert (row.payload_bytes, row["dtype"], row.device, row.status) == (1024 * times, "float32", "cuda", "unchecked")
@@ -227,7 +227,7 @@ def test_osu_counts_parts_where_nccl_tests_counts_all(tmp_path, test, collective
     assert (f"S = size x {times}" in row.conversion) == (times > 1)
 
 
-def test_a_line_that_something_else_was_printed_into_is_passed_over(tmp_path, capsys):
+def test_torn_line_is_skipped(tmp_path, capsys):
     text = NCCL_TEXT.read_text()
     torn = text.replace("254.84       0\n", "254.84\n").replace("   19.50    6.72", "node0: NCCL INFO   19.50")
     assert len(imported(tmp_path, saved(tmp_path, "torn.txt", torn))) == 4
@@ -238,7 +238,7 @@ def test_a_line_that_something_else_was_printed_into_is_passed_over(tmp_path, ca
     assert "1 line(s) cut off or torn" in capsys.readouterr().err
 
 
-def test_a_figure_that_may_lack_digits_is_not_read(tmp_path, capsys):
+def test_truncated_figure_is_skipped(tmp_path, capsys):
     text = osu("Broadcast Latency", "1024    18.25", "2048    36.50").rstrip("\n")
     for cut in range(1, 5):
         table = imported(tmp_path, saved(tmp_path, "cut.txt", text[:-cut]))
@@ -246,7 +246,7 @@ def test_a_figure_that_may_lack_digits_is_not_read(tmp_path, capsys):
         assert "1 line(s) cut off or torn" in capsys.readouterr().err
 
 
-def test_half_a_round_trip_is_doubled_like_the_bytes_of_it(tmp_path):
+def test_half_round_trip_is_doubled(tmp_path):
     text = osu("Latency", "1024    8.00", columns="# Size          Latency (us)").replace("MPI_FLOAT", "MPI_CHAR")
     place = ours(tmp_path / "records", "send_recv", seconds=1e-3)
     table = imported(tmp_path, saved(tmp_path, "osu_latency.txt", text), place)
@@ -257,14 +257,14 @@ def test_half_a_round_trip_is_doubled_like_the_bytes_of_it(tmp_path):
     assert "half a round trip" in row.conversion
 
 
-def test_a_barrier_has_neither_payload_nor_bandwidth(tmp_path):
+def test_barrier_has_no_payload_or_bandwidth(tmp_path):
     barrier = saved(tmp_path, "b.txt", osu("Barrier Latency", "             1.25", columns="# Avg Latency(us)"))
     row = one(imported(tmp_path, barrier), collective="barrier")
     assert row.time_s == pytest.approx(1.25e-6)
     assert row[["payload_bytes", "algbw_gb_per_s", "busbw_gb_per_s"]].isna().all()
 
 
-def test_osu_says_itself_whether_results_were_right_and_whose_memory_it_was(tmp_path):
+def test_osu_output_gives_status_and_device(tmp_path):
     columns = "# Size       Avg Latency(us)   Min Latency(us)   Max Latency(us)  Iterations        Validation"
     lines = ("4   1.00   0.90   1.10   1000   Pass", "8   1.00   0.90   1.10   1000   Fail")
     table = imported(tmp_path, saved(tmp_path, "v.txt", osu("Broadcast Latency", *lines, columns=columns)))
@@ -278,7 +278,7 @@ def test_osu_says_itself_whether_results_were_right_and_whose_memory_it_was(tmp_
     assert imported(tmp_path, saved(tmp_path, "l.txt", told)).device.tolist() == ["cuda"]
 
 
-def test_of_records_only_collectives_are_read(tmp_path, capsys):
+def test_only_collective_records_are_read(tmp_path, capsys):
     place = ours(tmp_path / "records", "all_gather", world_size=4)
     write_all(tmp_path / "records" / "others", [make_record(2.0)])
     row = one(imported(tmp_path, place), source="benchkit")
@@ -289,7 +289,7 @@ def test_of_records_only_collectives_are_read(tmp_path, capsys):
 
 
 @pytest.mark.parametrize("sample", [NCCL_TEXT, NCCL_JSON, OSU_TEXT], ids=lambda path: path.name)
-def test_of_a_file_cut_off_anywhere_what_is_whole_is_read(tmp_path, sample):
+def test_truncated_file_keeps_whole_rows(tmp_path, sample):
     text = sample.read_text()
     whole = imported(tmp_path, sample, "--ranks", 2)
     counts = []
@@ -304,7 +304,7 @@ def test_of_a_file_cut_off_anywhere_what_is_whole_is_read(tmp_path, sample):
     assert 0 < counts[-1] <= len(whole)
 
 
-def test_where_ranks_are_needed_and_unknown_it_is_one_line(tmp_path, capsys):
+def test_unknown_rank_count_is_refused(tmp_path, capsys):
     for test, needed in (("Allgather Latency", True), ("Allreduce Latency", True), ("Broadcast Latency", False)):
         path = saved(tmp_path, "o.txt", osu(test, "1024    8.00"))
         assert main(["import", str(path)]) == (2 if needed else 0)
@@ -324,7 +324,7 @@ def test_where_ranks_are_needed_and_unknown_it_is_one_line(tmp_path, capsys):
         ("record.json", "[]", "record.json"),
     ],
 )
-def test_what_is_no_result_is_one_line_and_does_not_hide_what_is(tmp_path, capsys, name, content, complaint):
+def test_invalid_file_hides_no_valid_file(tmp_path, capsys, name, content, complaint):
     path = saved(tmp_path, name, content)
     assert main(["import", str(path)]) == 2
     err = capsys.readouterr().err
@@ -338,14 +338,14 @@ def test_what_is_no_result_is_one_line_and_does_not_hide_what_is(tmp_path, capsy
     ("arguments", "complaint"),
     [(["/no/such"], "/no/such: no such folder or file"), ([str(NCCL_JSON), "--ranks", "1"], "--ranks 1: allowed are")],
 )
-def test_nonsense_is_one_line(capsys, arguments, complaint):
+def test_import_refuses_invalid_arguments(capsys, arguments, complaint):
     assert main(["import", *arguments]) == 2
     err = capsys.readouterr().err
     assert complaint in err
     assert err.count("\n") == 1
 
 
-def test_by_default_it_is_written_beside_the_first_file(tmp_path, capsys):
+def test_output_defaults_to_first_file_folder(tmp_path, capsys):
     path = Path(shutil.copy(NCCL_JSON, tmp_path))
     assert main(["import", str(path)]) == 0
     page = (tmp_path / "analysis" / "imported.md").read_text()

@@ -10,10 +10,10 @@ from analysis.report import sentences
 from benchkit.statistics.modes import find_modes
 from benchkit.statistics.summary import last_shares
 
-from tests.support.records import make_record, tabulate_records
+from tests.support.records import as_record, make_record, tabulate_records
 
 
-def test_spikes_of_all_ranks_are_told_from_those_of_one():
+def test_spikes_split_into_all_and_some_ranks():
     samples = np.ones((3, 200))
     samples[:, :10] = 6
     samples[1, 10:14] = 6
@@ -24,7 +24,7 @@ def test_spikes_of_all_ranks_are_told_from_those_of_one():
 
 
 @pytest.mark.parametrize("count", [100, 500, 2000])
-def test_times_of_one_kind_are_not_taken_for_two(count):
+def test_unimodal_times_rarely_have_two_modes(count):
     draw = np.random.default_rng(0)
     kinds = [lambda: np.exp(draw.normal(0, 0.3, count)), lambda: 1 + draw.exponential(0.3, count)]
     taken = sum(find_modes(kind()) is not None for kind in kinds for _ in range(100))
@@ -32,7 +32,7 @@ def test_times_of_one_kind_are_not_taken_for_two(count):
 
 
 @pytest.mark.parametrize("count", [300, 2000])
-def test_times_of_two_kinds_are_told_with_their_ratio_and_share(count):
+def test_two_modes_give_ratio_and_share(count):
     draw = np.random.default_rng(0)
     times = np.where(draw.random(count) < 0.2, 4.0, 0.2) * np.exp(draw.normal(0, 0.2, count))
     found = find_modes(times)
@@ -41,18 +41,18 @@ def test_times_of_two_kinds_are_told_with_their_ratio_and_share(count):
     assert found.slow_share == pytest.approx(0.2, abs=0.05)
 
 
-def test_the_resolution_of_a_clock_is_no_second_mode():
+def test_clock_resolution_is_no_mode():
     draw = np.random.default_rng(0)
     times = np.round(draw.normal(10e-6, 30e-9, 2000) / 32e-9) * 32e-9
     assert find_modes(times) is None
 
 
-def test_too_few_samples_and_a_constant_say_nothing():
+def test_few_or_constant_samples_have_no_modes():
     assert find_modes(np.ones(500)) is None
     assert find_modes(np.array([1.0, 9.0] * 40)) is None
 
 
-def test_whoever_ends_last_alone_is_last():
+def test_last_share_ignores_ties():
     starts, samples = np.zeros((2, 4)), np.array([[1.0, 3.0, 3.0, 2.0], [2.0, 1.0, 1.0, 2.0]])
     assert last_shares(samples, starts).tolist() == [0.5, 0.25]
 
@@ -67,16 +67,16 @@ def disturbed_record():
     return record
 
 
-def test_analysis_says_it_in_words():
+def test_text_reports_spikes_and_modes():
     text = sentences.describe(tabulate_records([disturbed_record()]))
     assert "25.0 % of the samples took over 5 times the median on all ranks at once, 0.0 % on some only." in text
     assert re.search(r"times are of two kinds; 25 % take [89]\S* times as long", text)
 
 
-def test_the_table_of_ranks_says_how_often_each_was_last_and_how_late_it_began():
-    first, second = per_rank.rank_rows(disturbed_record())
+def test_rank_table_has_last_share_and_lateness():
+    first, second = per_rank.rank_rows(as_record(disturbed_record()))
     assert (first["last_share"], second["last_share"]) == (0, 1)
     assert second["late_s"] == pytest.approx(2e-6)
     assert second["spike_share"] == pytest.approx(0.25)
     unsure = disturbed_record() | {"start_clock": {"estimator": "ping_pong", "uncertainty_s": 1.0}}
-    assert "last_share" not in per_rank.rank_rows(unsure)[0]
+    assert "last_share" not in per_rank.rank_rows(as_record(unsure))[0]

@@ -9,14 +9,14 @@ from tests.support.cli import ROOT
 STRATEGIES = {"even", "uneven", "lut", "formula", "balanced", "zigzag"}
 
 
-def test_a_plan_says_what_each_strategy_is_worth(capsys):
+def test_plan_lists_strategies(capsys):
     assert main(["plan", "--seq-len", "65536", "--speeds", "1,0.5"]) == 0
     out = capsys.readouterr().out
     assert "65536 tokens on ranks of speed 1, 0.5" in out
     assert [line.split()[0] for line in out.splitlines()[4:9]] == ["even", "uneven", "formula", "balanced", "zigzag"]
 
 
-def test_its_figures_are_those_of_theory():
+def test_plan_matches_theory():
     table = plan(65536, [1.0, 1.0], 64, CostModel()).set_index("strategy")
     assert table.loc["even", "time"] == pytest.approx(1.5, rel=1e-3)
     assert table.loc["balanced", "speedup over even"] == pytest.approx(1.5, rel=1e-2)
@@ -25,19 +25,19 @@ def test_its_figures_are_those_of_theory():
     assert square.loc["balanced", "speedup over even"] == pytest.approx(1.309, rel=1e-2)
 
 
-def test_where_every_query_sees_every_key_even_is_best_at_equal_speeds():
+def test_even_split_wins_without_causal_mask():
     table = plan(4096, [1.0] * 4, 64, CostModel(causal=False)).set_index("strategy")
     assert "zigzag" not in table.index
     assert table.loc["even", "time"] == pytest.approx(1.0)
     assert table.loc["balanced", "tokens per rank"] == "1024 1024 1024 1024"
 
 
-def test_a_plan_is_of_what_the_suite_would_do():
+def test_plan_defaults_match_suite():
     suite = yaml.safe_load((ROOT / "conf" / "suite" / "ring_attention.yaml").read_text())
     assert (suite["align"], suite["dtype"]) == (ALIGN, DTYPE)
 
 
-def test_a_look_up_table_adds_its_strategy(capsys, tmp_path):
+def test_lut_option_adds_strategy(capsys, tmp_path):
     table = tmp_path / "lut.csv"
     table.write_text("mps_pct,latency_ms\n100,1\n50,3\n")
     assert main(["plan", "--seq-len", "4096", "--speeds", "2,1", "--lut", str(table)]) == 0
@@ -45,7 +45,7 @@ def test_a_look_up_table_adds_its_strategy(capsys, tmp_path):
     assert [line[:3] for line in lines if line and line[0] == "lut"] == [["lut", "3072", "1024"]]
 
 
-def test_a_look_up_table_that_does_not_fit_says_so(capsys, tmp_path):
+def test_mismatched_lut_is_reported(capsys, tmp_path):
     table = tmp_path / "lut.csv"
     table.write_text("mps_pct,size,dtype,bg_streams,tflops\n100,1024,bfloat16,0,8\n50,1024,bfloat16,0,4\n")
     given = ["plan", "--seq-len", "4096", "--speeds", "2,1", "--lut", str(table)]
@@ -55,7 +55,7 @@ def test_a_look_up_table_that_does_not_fit_says_so(capsys, tmp_path):
     assert f"--lut {table}: dtype=float32: allowed are bfloat16" in capsys.readouterr().err
 
 
-def test_times_are_in_ms_where_it_is_known_what_a_pair_takes(capsys):
+def test_pair_time_gives_times_in_ms(capsys):
     given = ["plan", "--seq-len", "1000", "--speeds", "1,1", "--align", "1"]
     assert main([*given, "--pair-ns", "30", "--token-cost", str(2000 / 3)]) == 0  # 20 µs
     lines = capsys.readouterr().out.splitlines()
@@ -66,7 +66,7 @@ def test_times_are_in_ms_where_it_is_known_what_a_pair_takes(capsys):
     assert lines[-1].endswith(f"is {ideal_ms:.4g} ms")
 
 
-def test_keys_that_are_long_on_their_way_make_ranks_wait(capsys):
+def test_pass_cost_makes_ranks_wait(capsys):
     given = ["plan", "--seq-len", "4096", "--speeds", "1,1,0.2"]
     seconds = []
     for pass_cost in ("0", "5000"):
@@ -93,14 +93,14 @@ def test_keys_that_are_long_on_their_way_make_ranks_wait(capsys):
         (["--seq-len", "8", "--speeds", "1,1", "--lut", "nowhere.csv"], "--lut nowhere.csv: not a table"),
     ],
 )
-def test_nonsense_is_one_line(capsys, arguments, complaint):
+def test_plan_refuses_invalid_arguments(capsys, arguments, complaint):
     assert main(["plan", *arguments]) == 2
     err = capsys.readouterr().err
     assert complaint in err
     assert err.count("\n") == 1
 
 
-def test_boundaries_are_at_multiples_of_align_in_every_strategy(capsys, tmp_path):
+def test_boundaries_follow_align(capsys, tmp_path):
     table = tmp_path / "lut.csv"
     table.write_text("mps_pct,latency_ms\n100,1\n50,2.9\n")
     given = ["plan", "--seq-len", "4096", "--speeds", "2,1", "--lut", str(table), "--align", "512"]

@@ -39,7 +39,7 @@ def cpu_step(start):
     ]
 
 
-def test_regions_are_per_step_and_overlap_is_what_was_not_waited_for(tmp_path, capsys):
+def test_profile_reports_regions_per_step(tmp_path, capsys):
     warm_up = [event("warm-up", "user_annotation", 0, 50), event("compute_block", "user_annotation", 1, 40)]
     write_trace(tmp_path, 1, *warm_up, *cpu_step(100), *cpu_step(200), *cpu_step(300))
     assert main(["profile", str(tmp_path)]) == 0
@@ -52,7 +52,7 @@ def test_regions_are_per_step_and_overlap_is_what_was_not_waited_for(tmp_path, c
     assert operators == [["aten::mm", "12", "80"], ["aten::copy_", "3", "20"]]  # 4 of 5 ms are its own
 
 
-def test_host_and_device_are_never_added(tmp_path, capsys):
+def test_host_and_device_times_stay_separate(tmp_path, capsys):
     on_device = [
         event("step strategy=even", "gpu_user_annotation", 102, 12, tid=7),
         event("compute_block", "gpu_user_annotation", 103, 9, tid=7),
@@ -81,7 +81,7 @@ def on_two_streams(start):
 
 
 @pytest.mark.parametrize("labelled_streams", [(), (7,), (7, 8)])
-def test_a_device_has_a_label_per_stream_and_no_more_steps_than_the_host(tmp_path, capsys, labelled_streams):
+def test_device_labels_add_no_steps(tmp_path, capsys, labelled_streams):
     events = [each for start in (100, 200) for each in (*cpu_step(start), *on_two_streams(start))]
     for start in (100, 200):
         events += [event("step strategy=even", "gpu_user_annotation", start + 1, 6, tid) for tid in labelled_streams]
@@ -92,7 +92,7 @@ def test_a_device_has_a_label_per_stream_and_no_more_steps_than_the_host(tmp_pat
     assert row.split() == ["strategy=even", "0", "2", "10", "6", "2", "60", "6", "50"]
 
 
-def test_several_runs_are_told_apart(tmp_path, capsys):
+def test_several_runs_have_run_column(tmp_path, capsys):
     for run in ("0", "1"):
         write_trace(tmp_path / run, 0, *cpu_step(100))
     assert main(["profile", str(tmp_path)]) == 0
@@ -104,17 +104,17 @@ def test_several_runs_are_told_apart(tmp_path, capsys):
     [b"", b"no gzip", gzip.compress(b"{}"), gzip.compress(b'{"traceEvents": [{}]}')],
     ids=["empty", "no gzip", "no events", "an event without a name"],
 )
-def test_what_is_no_trace_is_named_and_the_exit_code_is_1(tmp_path, capsys, content):
+def test_invalid_trace_gives_exit_code_1(tmp_path, capsys, content):
     (tmp_path / "trace_rank_0.json.gz").write_bytes(content)
     assert main(["profile", str(tmp_path)]) == 1
     assert "run with profile=true" in capsys.readouterr().err
 
 
-def test_a_folder_that_is_not_there_is_2(tmp_path, capsys):
+def test_missing_folder_gives_exit_code_2(tmp_path, capsys):
     assert main(["profile", str(tmp_path / "none")]) == 2
     assert "no such folder or file" in capsys.readouterr().err
 
 
-def test_intervals():
+def test_intervals_unite_and_intersect():
     assert traces.union([(3, 5), (0, 1), (4, 7), (1, 2)]) == [(0, 2), (3, 7)]
     assert traces.common([(0, 4), (6, 8)], [(3, 7)]) == 2

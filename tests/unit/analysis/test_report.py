@@ -29,7 +29,7 @@ def two_places(tmp_path):
     return [str(tmp_path / "cpu"), str(write_all(tmp_path / "gpu", gpu))]
 
 
-def test_all_files_are_written_beside_the_first_folder(two_places, tmp_path, capsys):
+def test_report_is_written_in_first_folder(two_places, tmp_path, capsys):
     assert main(two_places) == 0
     assert {path.name for path in (tmp_path / "cpu" / "analysis").iterdir()} == FILES
     for path in (tmp_path / "cpu" / "analysis").glob("*.png"):
@@ -40,12 +40,12 @@ def test_all_files_are_written_beside_the_first_folder(two_places, tmp_path, cap
     assert "oom" in out
 
 
-def test_output_dir_and_baseline(two_places, tmp_path):
+def test_report_uses_output_dir_and_baseline(two_places, tmp_path):
     assert main([*two_places, "--output-dir", str(tmp_path / "report"), "--baseline", "backend=gloo,device=cpu"]) == 0
     assert {path.name for path in (tmp_path / "report").iterdir()} == FILES
 
 
-def test_the_csv_holds_every_row_and_column_and_reads_back(two_places, tmp_path):
+def test_csv_holds_every_row(two_places, tmp_path):
     main(two_places)
     table = pd.read_csv(tmp_path / "cpu" / "analysis" / "combined.csv")
     assert len(table) == 11
@@ -53,14 +53,14 @@ def test_the_csv_holds_every_row_and_column_and_reads_back(two_places, tmp_path)
     assert table["median_s"].notna().sum() == 10
 
 
-def test_failures_alone_give_a_table_and_no_plot(tmp_path):
+def test_failures_alone_give_no_plot(tmp_path):
     write_all(tmp_path, [make_record(status="crash")])
     assert main([str(tmp_path)]) == 0
     assert not list((tmp_path / "analysis").glob("*.png"))
     assert "crash on rank 1: it went crash" in (tmp_path / "analysis" / "analysis.txt").read_text()
 
 
-def test_a_report_does_not_harvest_itself(two_places, capsys):
+def test_report_ignores_own_files(two_places, capsys):
     main(two_places)
     first = capsys.readouterr().out
     main(two_places)
@@ -74,13 +74,13 @@ def test_a_report_does_not_harvest_itself(two_places, capsys):
         (["."], 1, "no record.json at or below ."),
     ],
 )
-def test_nothing_to_read_is_said_in_one_line(tmp_path, monkeypatch, capsys, arguments, code, said):
+def test_missing_input_is_refused(tmp_path, monkeypatch, capsys, arguments, code, said):
     monkeypatch.chdir(tmp_path)
     assert main(arguments) == code
     assert said in capsys.readouterr().err
 
 
-def test_an_unusable_baseline_is_said_in_one_line(two_places, capsys):
+def test_unusable_baseline_is_refused(two_places, capsys):
     assert main([*two_places, "--baseline", "world_size=7"]) == 2
     assert capsys.readouterr().err == "analysis: --baseline world_size=7: no measured row has it\n"
 
@@ -91,7 +91,7 @@ def test_broken_files_are_named(two_places, tmp_path, capsys):
     assert "passed over" in capsys.readouterr().err
 
 
-def test_sentences_state_what_the_table_holds():
+def test_sentences_match_table():
     noisy = make_record(1, 8, 0.01, spread=0.9)
     text = sentences.describe(tabulate_records([*grid(), noisy, make_record(7, 2, status="timeout")]))
     assert "8 rows (7 ok, 1 timeout) from here" in text
@@ -104,7 +104,7 @@ def test_sentences_state_what_the_table_holds():
     assert "timeout on rank 1: it went timeout" in text
 
 
-def test_backends_are_alternatives_per_size_and_ranks():
+def test_fastest_backend_is_per_size_and_ranks():
     table = tabulate_records([*grid(), *grid(backend="mpi"), make_record(1, 4, 1.99e-3, backend="nccl")])
     told = [line for line in sentences.describe(table).splitlines() if "fastest" in line]
     assert len(told) == 6
@@ -114,13 +114,13 @@ def test_backends_are_alternatives_per_size_and_ranks():
     ) in told
 
 
-def test_a_paragraph_of_thousands_is_cut_and_says_so():
+def test_long_paragraph_is_cut():
     text = sentences.describe(tabulate_records([make_record(size, status="crash") for size in range(1, 51)]))
     assert text.count("it went crash") == sentences.MOST_LINES
     assert "and 30 more like these" in text
 
 
-def test_every_plot_has_axes_with_names_and_units():
+def test_plots_have_axis_names_and_units():
     table = tabulate_records([*grid(), *grid(backend="nccl", device="cuda")])
     figures = dict(draw_all(table, Baseline({"world_size": "2"})))
     assert set(figures) == {name for name in FILES if name.endswith(".png")}
@@ -131,7 +131,7 @@ def test_every_plot_has_axes_with_names_and_units():
         assert figure.axes[0].get_legend() is not None
 
 
-def test_panels_are_per_backend_and_device_and_lines_per_world_size():
+def test_panels_split_by_backend_and_device():
     table = tabulate_records([*grid(), *grid(backend="nccl", device="cuda")])
     figure = dict(draw_all(table, Baseline({"world_size": "2"})))["allreduce_time_vs_datasize.png"]
     assert [axis.get_title() for axis in figure.axes] == ["gloo on cpu", "nccl on cuda"]
@@ -139,8 +139,8 @@ def test_panels_are_per_backend_and_device_and_lines_per_world_size():
     assert figure.axes[0].get_xscale() == figure.axes[0].get_yscale() == "log"
 
 
-def test_a_second_suite_has_its_plots_and_baseline_without_a_word_here():
-    other = [make_record(size, ranks, suite="broadcast") for ranks in (3, 6) for size in (1.0, 10.0)]
+def test_unknown_suite_gets_plots():
+    other = [make_record(size, ranks, suite="broadcast", title="broadcast") for ranks in (3, 6) for size in (1.0, 10.0)]
     figures = dict(draw_all(tabulate_records([*grid(), *other]), None))
     assert {name for name in figures if name.startswith("broadcast")} == {
         "broadcast_time_vs_datasize.png", "broadcast_bandwidth_vs_datasize.png",
@@ -148,19 +148,19 @@ def test_a_second_suite_has_its_plots_and_baseline_without_a_word_here():
     }  # fmt: skip
 
 
-def test_a_reader_that_leaves_early_still_gets_all_files(two_places, tmp_path):
+def test_closed_pipe_still_writes_all_files(two_places, tmp_path):
     command = f"{sys.executable} -m analysis {' '.join(two_places)} | head -1"
     done = subprocess.run(command, shell=True, cwd=ROOT, capture_output=True, text=True, check=True)
     assert done.stderr == ""
     assert {path.name for path in (tmp_path / "cpu" / "analysis").iterdir()} == FILES
 
 
-def test_backends_are_compared_at_the_largest_size_that_most_have():
+def test_comparison_uses_largest_common_size():
     rows = pd.DataFrame({"data_size": [1, 10, 100, 1, 10], "place": ["a", "a", "a", "b", "b"]})
     assert comparison_size(rows) == 10
 
 
-def test_a_report_of_rows_without_any_interval_is_whole(tmp_path, capsys):
+def test_report_works_without_intervals(tmp_path, capsys):
     few = [
         make_record(size, 2, 1e-3 * size, backend=name, samples=11) for name in ("gloo", "mpi") for size in (1.0, 4.0)
     ]

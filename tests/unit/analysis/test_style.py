@@ -14,21 +14,21 @@ def frame(*rows):
     return pd.DataFrame(rows, columns=COLUMNS, dtype=float)
 
 
-def test_a_missing_interval_is_no_bar_and_not_one_of_length_0():
+def test_missing_interval_draws_no_bar():
     below, above = style.interval_bars(frame((2, 1, 4), (3, math.nan, math.nan)), *COLUMNS)
     assert (below[0], above[0]) == (1, 2)
     assert math.isnan(below[1])
     assert math.isnan(above[1])
 
 
-def test_without_any_interval_the_legend_promises_none():
+def test_plot_without_intervals_has_no_bars():
     bars = style.interval_bars(frame((2, math.nan, math.nan)), *COLUMNS)
     assert bars is None
     drawn = plt.figure().add_subplot().errorbar([1], [2], bars)
     assert not drawn.has_yerr
 
 
-def test_bars_and_lines_without_interval_are_drawn(tmp_path):
+def test_partial_intervals_are_drawn(tmp_path):
     rows = frame((2, 1, 4), (3, math.nan, math.nan))
     bars = style.interval_bars(rows, *COLUMNS)
     figure, (left, right) = style.panels(2)
@@ -38,7 +38,7 @@ def test_bars_and_lines_without_interval_are_drawn(tmp_path):
 
 
 @pytest.mark.parametrize(("low", "high"), [(0.94, 1.48), (1.0, 1.02), (0.3, 2.0), (1.1, 40), (1e-3, 1e3), (5, 5)])
-def test_a_logarithmic_axis_has_numbers_however_short_it_is(low, high):
+def test_log_axis_has_labeled_ticks(low, high):
     axis = plt.figure().add_subplot()
     axis.plot([1, 2], [low, high])
     style.log_values(axis)
@@ -52,7 +52,7 @@ def test_a_logarithmic_axis_has_numbers_however_short_it_is(low, high):
 
 
 @pytest.mark.parametrize("width", [3.0, 9.0])
-def test_titles_fit_the_figure(width):
+def test_titles_fit_figure(width):
     figure = plt.figure(figsize=(width, 3.0))
     title = "tp_columnwise: 2 ranks, float32: how near the limit"
     style.caption(figure, title, "median of paired blocks, its 95 % interval, and more words than fit a line")
@@ -64,7 +64,7 @@ def test_titles_fit_the_figure(width):
     assert figure.get_suptitle().replace("\n", " ") == title
 
 
-def test_a_caption_names_the_hardware_where_it_is_known():
+def test_caption_names_known_hardware():
     rows = pd.DataFrame({"device_name": ["a processor", None, "a GPU", "a processor"]})
     assert style.hardware(rows) == "on a processor, a GPU"
     assert style.hardware(rows.iloc[1:2]) == ""
@@ -73,7 +73,7 @@ def test_a_caption_names_the_hardware_where_it_is_known():
     assert figure.get_supxlabel() == "median\non a processor, a GPU"
 
 
-def test_one_line_needs_no_legend_beside_the_panels():
+def test_single_line_has_inner_legend():
     figure, (axis,) = style.panels(1)
     width = figure.get_figwidth()
     axis.plot([1, 2], [1, 2], label="2 ranks")
@@ -85,5 +85,5 @@ def test_one_line_needs_no_legend_beside_the_panels():
 @pytest.mark.parametrize(
     ("seconds", "text"), [(2.5e-9, "2.5 ns"), (1e-4, "100 µs"), (0.1, "100 ms"), (0.001, "1 ms"), (30.0, "30 s")]
 )
-def test_times_have_a_unit_that_suits_them(seconds, text):
+def test_readable_time_picks_unit(seconds, text):
     assert style.readable_time(seconds) == text

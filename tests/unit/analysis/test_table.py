@@ -3,18 +3,19 @@ import dataclasses
 import pandas as pd
 import pytest
 from analysis.records import rows
+from analysis.records.conditions import DIMENSIONS, MODEL
 from analysis.records.metrics import METRICS
 from analysis.repetitions import over_runs
 from analysis.report.sentences import describe
 from analysis.table import as_markdown, as_text, identity_columns, own_columns
-from benchkit.api.schema import RunConfig
+from benchkit.api.schema import ModelConfig, RunConfig
 from benchkit.statistics.intervals import FEWEST_SAMPLES
 
 from tests.support.cli import ROOT
-from tests.support.records import grid, having, make_record, tabulate_records
+from tests.support.records import as_version_2, grid, having, make_record, tabulate_records
 
 
-def test_a_row_by_hand():
+def test_row_matches_hand_calculation():
     table = tabulate_records([make_record(100, 4, 0.2)])
     [row] = table.to_dict("records")
     assert row["median_s"] == pytest.approx(0.2)
@@ -25,13 +26,13 @@ def test_a_row_by_hand():
     assert row["num_samples"] == FEWEST_SAMPLES
 
 
-def test_one_rank_has_no_bandwidth_neither_0_nor_infinite():
+def test_one_rank_has_no_bandwidth():
     [row] = tabulate_records([make_record(1, 1)]).to_dict("records")
     assert pd.isna(row["algbw_gb_per_s"])
     assert pd.isna(row["busbw_gb_per_s"])
 
 
-def test_failed_points_are_rows_with_their_status():
+def test_failed_points_are_rows_with_status():
     table = tabulate_records([*grid(), make_record(status="timeout"), make_record(status="unavailable")])
     assert table["status"].tolist() == ["ok"] * 6 + ["timeout", "unavailable"]
     assert table["failed_rank"].tolist()[-2:] == [1, 1]
@@ -40,7 +41,7 @@ def test_failed_points_are_rows_with_their_status():
     assert "and more" not in text
 
 
-def test_cases_are_rows_with_their_labels():
+def test_cases_are_rows_with_labels():
     record = make_record()
     [case] = record["cases"]
     bad = {**case, "labels": {"strategy": "lut"}, "status": "invalid", "reason": "element 3", "rank": 0}
@@ -51,10 +52,23 @@ def test_cases_are_rows_with_their_labels():
     assert pd.isna(table["median_s"][1])  # the time of a wrong result is not reported
 
 
-def test_the_columns_are_what_users_rely_on():
+def test_columns_match_golden_file():
     """A column that goes or changes its name breaks notebooks; then this file and the changelog change with it."""
     columns = list(tabulate_records([make_record()]).columns)
     assert columns == (ROOT / "tests" / "golden" / "columns.txt").read_text().split()
+
+
+def test_details_give_figures_for_any_suite():
+    record = make_record(suite="of another house", seconds=1e-3)
+    details = {"predicted_s": 1e-3, "ideal_s": 5e-4, "tokens_per_call": 8, "causal_flops": 1e9, "peak_tflop_per_s": 4}
+    regions = {"forward": [[1e-4]] * 2, "backward": [[2e-4]] * 2}
+    record["cases"][0] |= {"details": details, "useful_flops": 2e9, "executed_flops": 3e9, "regions_s": regions}
+    [row] = tabulate_records([record]).to_dict("records")
+    expected = {
+        "predicted_s": 1e-3, "ideal_s": 5e-4, "efficiency": 0.5, "tokens_per_second": 8e3, "mfu_causal": 0.25,
+        "mfu_full": 0.5, "hfu_full": 0.75, "backward_over_forward": 2.0,
+    }  # fmt: skip
+    assert {name: row[name] for name in expected} == pytest.approx(expected)
 
 
 def test_every_metric_names_its_unit():
@@ -64,7 +78,7 @@ def test_every_metric_names_its_unit():
         assert metric.unit or not metric.name.endswith(("_s", "_share"))
 
 
-def test_conditions_are_shown_only_where_rows_differ_in_them():
+def test_conditions_show_only_when_different():
     plain, mixed = make_record(), make_record()
     mixed["config"] = {**mixed["config"], "start_method": "spawn"}
     assert "start_method" not in as_text(tabulate_records([plain, plain]))
@@ -73,15 +87,14 @@ def test_conditions_are_shown_only_where_rows_differ_in_them():
     assert "start_method" in identity_columns(both)
 
 
-def test_what_all_rows_share_stands_once_above_the_table():
+def test_shared_values_stand_above_table():
     lines = as_text(tabulate_records(grid())).splitlines()
     assert lines[0] == "All rows: suite allreduce, backend gloo, device cpu, dtype float32, reduce_op sum"
     assert "backend" not in lines[2]
 
 
-def test_rows_of_different_machines_and_settings_can_be_told_apart():
-    there = make_record()
-    there["environment"] = {**there["environment"], "host": "there"}
+def test_identity_separates_hosts_and_settings():
+    there = having(make_record(), host="there")
     threads = make_record()
     threads["config"] = {**threads["config"], "threads_per_rank": 2}
     table = tabulate_records([make_record(), there, threads])
@@ -89,11 +102,11 @@ def test_rows_of_different_machines_and_settings_can_be_told_apart():
     assert "there" in as_text(table)
 
 
-def test_lists_in_labels_become_text_and_keys_that_choose_cases_are_no_columns():
+def test_table_hides_case_keys_and_prints_lists():
     record = make_record()
     record["config"] = {**record["config"], "devices": [1, 2], "implementations": {"a": {}}}
     record["cases"][0]["labels"] = {"split": [3, 5]}
-    table = tabulate_records([record, record])
+    table = tabulate_records([as_version_2(record)] * 2)
     assert not {"devices", "implementations"} & set(table.columns)
     assert "[3, 5]" in as_text(table)
 
@@ -108,21 +121,21 @@ def ring_record(**changes):
 
 
 @pytest.mark.parametrize("model", [None, {"name": "small", "num_heads": 12}])
-def test_a_model_does_not_overwrite_the_suites_own_keys(model):
+def test_model_cannot_overwrite_suite_keys(model):
     table = tabulate_records([ring_record(num_heads=heads, model=model) for heads in (2, 8)])
     assert table["num_heads"].tolist() == [2, 8]
     assert "num_heads" in own_columns(table)
     assert len(over_runs(table, *identity_columns(table))) == 2
 
 
-def test_the_dimensions_of_a_model_are_columns_of_the_model():
+def test_model_dimensions_have_own_columns():
     row = tabulate_records([ring_record()]).iloc[0]
     assert (row["num_heads"], row["model.num_heads"], row["model.d_model"]) == (8, 12, 768)
     assert "d_model" not in row
 
 
 @pytest.mark.parametrize("name", ["host", "clock", "device", "median_s", "reason", "details"])
-def test_a_key_or_label_named_like_a_column_keeps_its_value(name):
+def test_clashing_key_gets_suite_prefix(name):
     record = ring_record(**{name: "mine"})
     row = tabulate_records([record]).iloc[0]
     assert row[f"ring_attention.{name}"] == "mine"
@@ -135,15 +148,15 @@ def test_a_key_or_label_named_like_a_column_keeps_its_value(name):
     assert table.iloc[0]["median_s"] == pytest.approx(1e-3)
 
 
-def test_markdown_has_a_line_per_row():
+def test_markdown_has_line_per_row():
     assert len(as_markdown(tabulate_records(grid())).splitlines()) == 8
 
 
-def test_no_records_are_an_empty_table():
+def test_no_records_give_empty_table():
     assert tabulate_records([]).empty
 
 
-def test_starts_told_too_roughly_give_no_makespan():
+def test_rough_clock_gives_no_makespan():
     told = {"estimator": "min_rtt_line", "uncertainty_s": 5e-5}
     sure = tabulate_records([make_record(start_clock=told)]).iloc[0]
     assert sure["makespan_s"] == pytest.approx(1e-3)
@@ -154,7 +167,7 @@ def test_starts_told_too_roughly_give_no_makespan():
     assert "the hosts' clocks are known to 0.2 ms only" in describe(rough)
 
 
-def test_hosts_and_agents_are_part_of_what_was_measured():
+def test_row_has_hosts_and_agents():
     agents = [{"host": "n1", "ranks": [0]}, {"host": "n2", "ranks": [1]}, {"host": "n2", "ranks": [2]}]
     row = tabulate_records([make_record(agents=agents, launched_by="srun")]).iloc[0]
     assert (row["host"], row["num_agents"], row["launched_by"]) == ("n1+n2", 3, "srun")
@@ -171,39 +184,67 @@ SOFTWARE = {
     [
         ("torch", {"torch": "2.12.0"}), ("cuda", {"cuda": None}), ("nccl", {"nccl": "2.27"}),
         ("kernel", {"kernel": "6.2"}), ("device_name", {"cpu": "Xeon"}), ("commit", {"git_commit": "f"}),
-        ("commit", {"git_diff_hash": "abc"}), ("commit", {"git_dirty": True}),
+        ("commit", {"git_diff_hash": "abc"}),
     ],
 )  # fmt: skip
-def test_rows_of_other_software_or_hardware_are_told_apart(column, change):
+def test_identity_separates_versions_and_devices(column, change):
     record = having(make_record(), **SOFTWARE)
     table = tabulate_records([record, record, having(record, **change)])
     assert table.duplicated(identity_columns(table)).tolist() == [False, True, False]
     assert column in as_text(table).splitlines()[2].split()
 
 
-def test_commit_load_and_what_agents_differ_in():
+def test_changed_code_without_hash_is_dirty():
+    old = as_version_2(having(make_record(), **SOFTWARE))
+    table = tabulate_records([old, old, having(old, git_dirty=True)])
+    assert table.duplicated(identity_columns(table)).tolist() == [False, True, False]
+    assert table["commit"].tolist() == ["0123456789ab", "0123456789ab", "0123456789ab+dirty"]
+
+
+def test_row_joins_differences_between_agents():
     told = {"git_commit": "0123456789abcdef", "git_diff_hash": "00aa", "load_average": [0.5, 0, 0], "torch": "2.13.0"}
     agents = [{"host": "n0", "ranks": [0], **told}, {"host": "n1", "ranks": [1], **told}]
     agents[1] |= {"git_diff_hash": None, "load_average": [3.5, 0, 0], "torch": "2.12.0"}
-    record = having(make_record(agents=agents), **told, git_dirty=True)
+    record = make_record(agents=agents)
+    record["environment"] |= told | {"git_dirty": True}
     [row] = tabulate_records([record]).to_dict("records")
     assert row["commit"] == "0123456789ab+00aa / 0123456789ab"
     assert row["torch"] == "2.13.0 / 2.12.0"
     assert row["load"] == 3.5
 
 
-def test_records_from_before_these_fields_have_none():
-    [row] = tabulate_records([make_record()]).to_dict("records")
+def test_old_record_lacks_environment_fields():
+    old = as_version_2(make_record(slowdown=None))
+    for name in ("agents", "launched_by", "cores_per_rank"):
+        del old[name]
+    for name in ("start_offsets_s", "converged"):
+        old["cases"][0][name] = None
+    [row] = tabulate_records([old]).to_dict("records")
     assert all(pd.isna(row[name]) for name in ("torch", "cuda", "nccl", "commit", "kernel", "device_name", "load"))
-    assert pd.isna(row["run"])
+    assert all(pd.isna(row[name]) for name in ("run", "slowed_by", "start_clock", "makespan_s"))
+    assert (row["host"], row["num_agents"], row["launched_by"], row["cores_per_rank"]) == ("here", 1, "plain", 2)
 
 
-def test_the_run_is_shown_only_where_runs_repeat_each_other():
+def test_early_agents_have_first_host_software():
+    old = as_version_2(make_record())
+    old["environment"] |= SOFTWARE | {"load_average": [0.5, 0, 0]}
+    old["agents"] = [{"host": "n1", "ranks": [0]}, {"host": "n2", "ranks": [1], "cpu": "Xeon"}]
+    [row] = tabulate_records([old]).to_dict("records")
+    assert (row["host"], row["device_name"], row["torch"]) == ("n1+n2", "EPYC / Xeon", "2.13.0")
+    assert (row["commit"], row["load"]) == ("0123456789ab", 0.5)
+
+
+def test_run_shows_only_for_repeated_points():
     apart = tabulate_records([make_record(1, run="a"), make_record(2, run="b")])
     assert "run" not in as_text(apart).split()
     repeated = as_text(tabulate_records([make_record(run="monday"), make_record(run="tuesday")]))
     assert {"run", "monday", "tuesday"} <= set(repeated.split())
 
 
-def test_keys_that_every_suite_has_are_no_columns_of_their_own():
+def test_dimensions_cover_model_integers():
+    sizes = tuple(f"{MODEL}{item.name}" for item in dataclasses.fields(ModelConfig) if item.type is int)
+    assert sizes == DIMENSIONS
+
+
+def test_shared_keys_match_run_config():
     assert {item.name for item in dataclasses.fields(RunConfig)} == rows.SHARED_KEYS

@@ -6,8 +6,8 @@ from analysis.records.validate import validate
 from analysis.report import sentences
 from analysis.table import as_text, combine
 
-from tests.support.mutations import FEW, as_bytes, mutated, paths_of
-from tests.support.records import make_record, make_rich_record, write_all
+from tests.support.mutations import ABSENT, FEW, as_bytes, mutated, paths_of
+from tests.support.records import as_record, as_version_2, make_record, make_rich_record, write_all
 
 PATHS_AT_ONCE = 25
 
@@ -18,9 +18,10 @@ def write_files(folder, contents):
         (folder / str(number) / "record.json").write_bytes(content)
 
 
+@pytest.mark.parametrize("of_version", [dict, as_version_2], ids=["new", "old"])
 @pytest.mark.parametrize("step", [5, pytest.param(1, marks=pytest.mark.slow)], ids=["some", "every"])
-def test_any_strange_value_at_any_place_costs_its_record_at_most(tmp_path, step):
-    record = make_rich_record(samples=6)
+def test_strange_value_costs_only_its_record(tmp_path, step, of_version):
+    record = of_version(make_rich_record(samples=6))
     paths = list(paths_of(record))
     assert len(paths) > 100
     paths = paths[::step]
@@ -44,23 +45,31 @@ def test_any_strange_value_at_any_place_costs_its_record_at_most(tmp_path, step)
 @pytest.mark.parametrize(
     ("path", "value", "said"),
     [
-        (("world_size",), 0, "world_size: 0; allowed is a whole number from 1"),
+        (("world_size",), 0, "Expected `int` >= 1 - at `$.world_size`"),
         (("config", "data_size"), "text", "config.data_size: 'text'; allowed is a number from 0"),
-        (("config", "backend"), [], "config.backend: a list of 0; allowed is an object"),
-        (("config", "measure", "mode"), None, "config.measure.mode: null or absent; allowed is text"),
-        (("cases",), {"a": 1}, "cases: an object of 1; allowed is a list of at least 0, each an object"),
-        (("cases", 0, "blocks"), [0], "cases[0].blocks: allowed are numbers from 1 on, 400 together"),
+        (("config", "data_size"), -1, "config.data_size: -1; allowed is a number from 0"),
+        (("config", "backend"), [], "Expected `object`, got `array` - at `$.config.backend`"),
+        (("config", "measure", "mode"), None, "Expected `str`, got `null` - at `$.config.measure.mode`"),
+        (("config", "seed"), ABSENT, "missing required field `seed` - at `$.config`"),
+        (("cases",), {"a": 1}, "Expected `array`, got `object` - at `$.cases`"),
+        (("cases",), [], "cases: allowed is at least one where the status is ok"),
+        (("cases", 0, "labels"), {"data_size": "text"}, "cases[0].labels.data_size: 'text'; allowed is a number"),
+        (("cases", 0, "details"), {"ideal_s": True}, "cases[0].details.ideal_s: True; allowed is a number from -1e+18"),
+        (("cases", 0, "details"), {"tokens_per_call": -1}, "details.tokens_per_call: -1; allowed is a number from 0"),
+        (("cases", 0, "labels"), {"split": [3]}, "got `array` - at `$.cases[0].labels[...]`"),
+        (("cases", 0, "blocks"), [0], "Expected `int` >= 1 - at `$.cases[0].blocks[0]`"),
+        (("cases", 0, "blocks"), [], "cases[0].blocks: allowed are numbers from 1 on, 400 together"),
         (("cases", 0, "blocks"), [400, 1], "cases[0].blocks: allowed are numbers from 1 on"),
         (("cases", 0, "samples_s"), [[1.0], [1.0, 2.0]], "cases[0].samples_s: allowed are equally many seconds"),
-        (("cases", 0, "samples_s"), [[-1.0] * 400] * 2, "cases[0].samples_s: allowed are equally many seconds"),
+        (("cases", 0, "samples_s"), [[-1.0] * 400] * 2, "Expected `float` >= 0.0 - at `$.cases[0].samples_s[0][0]`"),
         (("cases", 0, "samples_s"), [[0.0] * 400] * 2, "cases[0].samples_s: an iteration takes less than 1e-12 s"),
         (("cases", 0, "start_offsets_s"), [[0.0]] * 2, "cases[0].start_offsets_s: allowed are null, or"),
-        (("cases", 0, "elapsed_s"), True, "cases[0].elapsed_s: True; allowed is a number from 0"),
-        (("cases", 0, "parts"), ["a", "b", "c"], "cases[0].parts: a list of 3; allowed is an object of names"),
-        (("environment", "gpus"), ["one"], "environment.gpus: a list of 1; allowed is a list"),
+        (("cases", 0, "elapsed_s"), True, "Expected `float`, got `bool` - at `$.cases[0].elapsed_s`"),
+        (("cases", 0, "baseline"), 1, "cases[0] refers to case 1, which is missing"),
+        (("environment", "gpus"), ["one"], "Expected `object`, got `str` - at `$.environment.gpus[0]`"),
     ],
 )  # fmt: skip
-def test_a_refused_record_is_told_with_field_value_and_what_is_allowed(tmp_path, path, value, said):
+def test_refusal_names_field_and_allowed_values(tmp_path, path, value, said):
     write_all(tmp_path, [make_record(2), mutated(make_record(), path, value)])
     found = harvest([tmp_path])
     [line] = found.passed_over
@@ -69,10 +78,30 @@ def test_a_refused_record_is_told_with_field_value_and_what_is_allowed(tmp_path,
     assert len(found.rows) == 1
 
 
-def test_records_of_every_version_and_end_are_valid():
-    old = make_record() | {"schema_version": 1}
+@pytest.mark.parametrize(
+    ("path", "value", "said"),
+    [
+        (("world_size",), 0, "Expected `int` >= 1 - at `$.world_size`"),
+        (("config", "backend"), [], "Expected `object`, got `array` - at `$.config.backend`"),
+        (("cases",), {"a": 1}, "Expected `array`, got `object` - at `$.cases`"),
+        (("cases", 0, "parts"), ["a", "b", "c"], "Expected `array` of length <= 2 - at `$.cases[0].parts`"),
+        (("cases", 0, "samples_s"), [[1.0], [1.0, 2.0]], "cases[0].samples_s: allowed are equally many seconds"),
+        (("environment", "available_cores"), ABSENT, "missing required field `available_cores` - at `$.environment`"),
+        (("environment", "available_cores"), "2", "Expected `int`, got `str` - at `$.environment.available_cores`"),
+        (("agents",), "text", "Expected `array | null`, got `str` - at `$.agents`"),
+    ],
+)  # fmt: skip
+def test_refused_old_record_is_named(tmp_path, path, value, said):
+    write_all(tmp_path, [mutated(as_version_2(make_record()), path, value)])
+    [line] = harvest([tmp_path]).passed_over
+    assert line.startswith(f"{tmp_path}/0/record.json: ")
+    assert said in line
+
+
+def test_records_of_every_version_are_valid():
+    old = as_version_2(make_record()) | {"schema_version": 1}
     [case] = old["cases"]
     del case["blocks"]
     case["block_iterations"] = 4
     for record in (old, make_rich_record(), make_record(status="oom"), make_record(status="running", clock=None)):
-        validate(record)
+        validate(as_record(record))

@@ -18,16 +18,16 @@ from tests.support.fakes import plan
         (Key("x"), "", ["anything", 3], []),
     ],
 )
-def test_a_key_accepts_what_it_says(key, words, good, bad):
+def test_key_accepts_allowed_values(key, words, good, bad):
     assert key.allowed() == words
     assert all(key.accepts(value) for value in good)
     assert not any(key.accepts(value) for value in bad)
 
 
-def test_a_value_out_of_range_is_named_with_what_is_allowed():
+def test_check_ranges_names_allowed_values():
     with pytest.raises(ConfigError, match=r"^max_seconds=0: allowed is > 0 s \(measuring time"):
         check_ranges(replace(plan(), max_seconds=0))
 
 
-def test_none_is_left_to_the_type():
+def test_check_ranges_accepts_none():
     check_ranges(plan(target_rel_ci=None))

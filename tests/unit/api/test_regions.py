@@ -6,7 +6,7 @@ from benchkit.measure.timer import measure
 from tests.support.fakes import FakeCuda, plan
 
 
-def test_a_region_is_nothing_where_nobody_looks_and_ends_with_its_marker():
+def test_region_is_noop_without_marker():
     seen = []
     clock = HostClock()
     with region("a"):
@@ -23,7 +23,7 @@ def test_a_region_is_nothing_where_nobody_looks_and_ends_with_its_marker():
     assert seen == ["a"]
 
 
-def test_the_cuda_clock_reads_regions_off_events_on_the_stream():
+def test_cuda_clock_times_regions_by_events():
     cuda = FakeCuda()
     clock = CudaClock(cuda, align=lambda: None)
 
@@ -38,7 +38,7 @@ def test_the_cuda_clock_reads_regions_off_events_on_the_stream():
     assert clock.take_regions() == {}
 
 
-def test_regions_are_exchanged_per_iteration_and_told_to_the_case():
+def test_regions_are_recorded_per_iteration():
     told = []
     clock = HostClock()
 

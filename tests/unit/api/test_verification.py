@@ -17,7 +17,7 @@ def all_patterns(world_size, dtype, op, turn=0):
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 @pytest.mark.parametrize("op", OPS)
 @pytest.mark.parametrize("world_size", [1, 2, 3, 6, 64])
-def test_a_reduction_in_the_dtype_itself_is_exact_in_any_order(world_size, op, dtype):
+def test_reduction_is_exact_in_any_order(world_size, op, dtype):
     if op == "avg" and not dtype.is_floating_point:
         return
     inputs = [pattern.to(dtype) for pattern in all_patterns(world_size, dtype, op)]
@@ -31,7 +31,7 @@ def test_a_reduction_in_the_dtype_itself_is_exact_in_any_order(world_size, op, d
 
 
 @pytest.mark.parametrize("op", OPS)
-def test_a_short_buffer_needs_no_whole_period(op):
+def test_short_buffer_verifies_partial_period(op):
     period = verification.reduced(3, 0, 4, torch.float32, op, length=5)
     assert period.shape == (5,)
     buffer = torch.empty(5)
@@ -42,7 +42,7 @@ def test_a_short_buffer_needs_no_whole_period(op):
         verification.require_tiled(buffer, period.float())
 
 
-def test_ranks_turns_and_seeds_differ():
+def test_patterns_differ_by_rank_and_turn():
     first, second = all_patterns(2, torch.float32, "sum")
     assert not torch.equal(first, second)
     assert not torch.equal(first, all_patterns(2, torch.float32, "sum", turn=1)[0])
@@ -50,7 +50,7 @@ def test_ranks_turns_and_seeds_differ():
 
 
 @pytest.mark.parametrize("length", [1, 5, verification.PERIOD, verification.PERIOD + 1, 70 * verification.PERIOD + 2])
-def test_tile_repeats_and_require_tiled_agrees(length):
+def test_require_tiled_accepts_tiled_buffer(length):
     period = all_patterns(1, torch.float32, "sum")[0].float()
     buffer = torch.full((length,), float("nan"))
     verification.tile(buffer, period)
@@ -59,7 +59,7 @@ def test_tile_repeats_and_require_tiled_agrees(length):
 
 
 @pytest.mark.parametrize("wrong", [0, 65536, 65537, 65 * 65537 + 7, 70 * 65537])
-def test_one_wrong_element_is_found_and_named(wrong):
+def test_require_tiled_names_wrong_element(wrong):
     period = all_patterns(1, torch.float32, "sum")[0].float()
     buffer = torch.empty(70 * verification.PERIOD + 2)
     verification.tile(buffer, period)
@@ -69,7 +69,7 @@ def test_one_wrong_element_is_found_and_named(wrong):
 
 
 @pytest.mark.parametrize("chunk", [1024, 65536])
-def test_swapped_chunks_nan_and_stale_buffers_are_found(chunk):
+def test_require_tiled_rejects_swap_nan_and_stale(chunk):
     period = all_patterns(2, torch.float32, "sum")[0].float()
     buffer = torch.empty(4 * 65536)
     verification.tile(buffer, period)
@@ -86,7 +86,7 @@ def test_swapped_chunks_nan_and_stale_buffers_are_found(chunk):
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64], ids=str)
 @pytest.mark.parametrize("world_size", [3, 6, 11, 41, 47, 61])
-def test_averages_by_a_rounded_reciprocal_pass_and_a_missing_rank_does_not(world_size, dtype):
+def test_avg_tolerance_detects_missing_rank(world_size, dtype):
     """NCCL multiplies by 1/n in the dtype before it adds."""
     inputs = [pattern.to(dtype) for pattern in all_patterns(world_size, dtype, "avg")]
     scaled = [values * torch.tensor(1 / world_size, dtype=dtype) for values in inputs]
@@ -97,5 +97,5 @@ def test_averages_by_a_rounded_reciprocal_pass_and_a_missing_rank_does_not(world
         verification.require_tiled(torch.stack(scaled[1:]).sum(0), period, atol)
 
 
-def test_everything_else_is_compared_to_the_bit():
+def test_tolerance_is_zero_for_exact_results():
     assert verification.tolerance(6, torch.float32, "sum") == verification.tolerance(8, torch.float32, "avg") == 0

@@ -1,28 +1,9 @@
 """A point composed from a base is the point that Hydra composes."""
 
 import pytest
-from benchkit.config import compose
 from benchkit.config.point_composer import PointComposer
-from hydra._internal.config_loader_impl import ConfigLoaderImpl
-from hydra._internal.utils import create_config_search_path
-from hydra.core.utils import setup_globals
 from hydra.errors import ConfigCompositionException, HydraException
-from hydra.types import RunMode
 from omegaconf import OmegaConf
-
-from tests.support.cli import ROOT
-
-
-@pytest.fixture
-def loader():
-    compose.register()
-    setup_globals()
-    return ConfigLoaderImpl(create_config_search_path(str(ROOT / "conf")))
-
-
-@pytest.fixture
-def master(loader):
-    return loader.load_configuration("config", ["hydra.verbose=true"], run_mode=RunMode.MULTIRUN)
 
 
 @pytest.mark.parametrize(
@@ -36,7 +17,7 @@ def master(loader):
         ["sweep=gloo_cpu", "data_size=5", "timeout_s=1"],
     ],
 )
-def test_it_equals_what_hydra_composes(loader, master, overrides):
+def test_composer_matches_hydra(loader, master, overrides):
     expected = loader.load_sweep_config(master, overrides)
     expected.hydra.sweep.dir = master.hydra.sweep.dir  # all points share the sweep's, whenever they are composed
     composer = PointComposer(loader, master)
@@ -51,14 +32,14 @@ def test_it_equals_what_hydra_composes(loader, master, overrides):
     }
 
 
-def test_one_point_does_not_change_the_next(loader, master):
+def test_composer_keeps_points_independent(loader, master):
     composer = PointComposer(loader, master)
     composer.point(["+suite=allreduce", "seed=7"], 0)
     assert composer.point(["+suite=allreduce", "data_size=2"], 1).config.seed == 0
 
 
 @pytest.mark.parametrize("wrong", ["data_sizee=1", "timeout_s=abc", "backend=none_such"])
-def test_it_raises_what_hydra_raises(loader, master, wrong):
+def test_composer_raises_hydra_error(loader, master, wrong):
     with pytest.raises(HydraException) as expected:
         loader.load_sweep_config(master, ["+suite=allreduce", wrong])
     with pytest.raises(type(expected.value)) as given:

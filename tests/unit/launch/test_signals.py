@@ -21,7 +21,7 @@ def stopping():
     signal.signal(signal.SIGUSR2, before)
 
 
-def test_a_signal_that_another_thread_caught_ends_the_waiting(stopping):
+def test_wait_for_ends_on_signal_in_other_thread(stopping):
     ours, _theirs = Pipe()
     other = threading.Timer(0.2, lambda: signal.pthread_kill(threading.get_ident(), signal.SIGUSR2))
     other.start()
@@ -32,7 +32,7 @@ def test_a_signal_that_another_thread_caught_ends_the_waiting(stopping):
     assert time.monotonic() - began < 10
 
 
-def test_a_signal_that_means_nothing_leaves_the_waiting_as_it_was():
+def test_wait_for_continues_after_ignored_signal():
     before = signal.signal(signal.SIGUSR2, lambda number, frame: None)
     try:
         signal.raise_signal(signal.SIGUSR2)
@@ -41,7 +41,7 @@ def test_a_signal_that_means_nothing_leaves_the_waiting_as_it_was():
         signal.signal(signal.SIGUSR2, before)
 
 
-def test_what_is_ready_is_returned():
+def test_wait_for_returns_ready_connection():
     ours, theirs = Pipe()
     theirs.send("here")
     assert wait_for([ours], 5) == [ours]
@@ -52,7 +52,7 @@ def caught_by_a_thread():
     signal.pthread_kill(threading.get_ident(), signal.SIGUSR2)
 
 
-def test_what_must_be_done_to_its_end_is_even_where_another_thread_gets_the_signal(stopping):
+def test_defer_signals_covers_other_threads(stopping):
     done = []
     with pytest.raises(StopRequested):  # noqa: PT012 (that it comes at the end is the point)
         with defer_signals():
@@ -67,7 +67,7 @@ def test_what_must_be_done_to_its_end_is_even_where_another_thread_gets_the_sign
         signal.raise_signal(signal.SIGUSR2)  # the handler is back
 
 
-def test_an_ignored_signal_stays_ignored():
+def test_defer_signals_keeps_ignored_signal():
     before = signal.signal(signal.SIGUSR2, signal.SIG_IGN)
     try:
         with defer_signals():
@@ -77,7 +77,7 @@ def test_an_ignored_signal_stays_ignored():
         signal.signal(signal.SIGUSR2, before)
 
 
-def test_a_process_under_nohup_goes_on_after_a_hangup(cli):
+def test_nohup_process_ignores_hangup(cli):
     nohup = ["sh", "-c", 'trap "" HUP; exec "$@"', "sh"]
     process = cli.start(module="tests.support.told_to_stop", under=nohup)
     assert process.stdout.readline() == "ready\n"
@@ -86,7 +86,7 @@ def test_a_process_under_nohup_goes_on_after_a_hangup(cli):
     assert process.communicate(timeout=PATIENCE_S) == ("stopped by SIGTERM\n", "")
 
 
-def test_without_nohup_a_hangup_is_heard(cli):
+def test_hangup_stops_without_nohup(cli):
     process = cli.start(module="tests.support.told_to_stop")
     assert process.stdout.readline() == "ready\n"
     process.send_signal(signal.SIGHUP)

@@ -32,7 +32,7 @@ def state(pid: int) -> str:
     return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
 
 
-def test_a_duty_cycle_stops_and_continues_until_it_is_told_not_to(busy):
+def test_duty_cycle_stops_until_release(busy):
     throttle = DutyCycle(busy.pid)
     throttle.apply(4.0)
     assert wait_until(lambda: state(busy.pid) == "T")
@@ -46,7 +46,7 @@ def test_a_duty_cycle_stops_and_continues_until_it_is_told_not_to(busy):
     throttle._beside.stdout.close()
 
 
-def test_what_stops_a_process_ends_with_it(busy):
+def test_duty_cycle_ends_with_its_process(busy):
     throttle = DutyCycle(busy.pid)
     throttle.apply(2.0)
     busy.kill()
@@ -78,19 +78,19 @@ def tree(tmp_path, monkeypatch):
     return make
 
 
-def test_version_1_makes_a_child_of_the_own_group(tree):
+def test_cgroup_v1_uses_own_group(tree):
     inside = tree(1)
     assert cgroup.rooms()[0] == Room(inside, 1)
 
 
-def test_version_2_needs_a_group_that_lets_children_have_a_cpu_controller(tree):
+def test_cgroup_v2_needs_delegated_cpu_controller(tree):
     inside = tree(2)
     assert cgroup.rooms() == []
     (inside.parent / "cgroup.subtree_control").write_text("memory cpu\n")
     assert cgroup.rooms() == [Room(inside.parent, 2)]
 
 
-def test_without_control_groups_there_is_a_duty_cycle_and_a_clear_line(tree, monkeypatch):
+def test_auto_falls_back_without_cgroups(tree, monkeypatch):
     tree(2)
     assert cgroup.find_room(0.5) is None
     with pytest.raises(QuotaUnavailable, match="no control group"):
@@ -108,7 +108,7 @@ def mechanism_of_auto(threads: int, factor: float) -> str:
     return made.mechanism
 
 
-def test_a_quota_that_the_kernel_refuses_is_not_tried_and_is_a_clear_line(tree, monkeypatch):
+def test_auto_falls_back_on_refused_quota(tree, monkeypatch):
     tree(1)
 
     def of_one_core(folder, version, cores):
@@ -124,7 +124,7 @@ def test_a_quota_that_the_kernel_refuses_is_not_tried_and_is_a_clear_line(tree, 
         refused.apply(2.0)
 
 
-def test_a_group_that_takes_no_process_is_left_for_a_duty_cycle_or_a_clear_line(tmp_path, monkeypatch):
+def test_auto_falls_back_on_unwritable_group(tmp_path, monkeypatch):
     def denied(path, text):
         raise PermissionError(errno.EACCES, "Permission denied")
 
@@ -139,7 +139,7 @@ def test_a_group_that_takes_no_process_is_left_for_a_duty_cycle_or_a_clear_line(
 @pytest.mark.parametrize(
     ("factor", "quota", "period"), [(2.0, 10_000, 10_000), (100.0, 1000, 50_000), (4000.0, 1000, 1_000_000)]
 )
-def test_a_quota_is_threads_over_factor_and_no_less_than_the_kernel_allows(tmp_path, factor, quota, period):
+def test_quota_is_threads_over_factor(tmp_path, factor, quota, period):
     two = CpuQuota(Room(tmp_path, 2), threads=2)
     folder = tmp_path / f"benchkit-{os.getpid()}"
     assert (folder / "cgroup.procs").read_text() == str(os.getpid())
@@ -155,7 +155,7 @@ def test_a_quota_is_threads_over_factor_and_no_less_than_the_kernel_allows(tmp_p
     assert (folder / "cpu.cfs_quota_us").read_text() == "-1"
 
 
-def test_groups_of_the_dead_are_removed_and_no_others(tree):
+def test_remove_abandoned_keeps_live_groups(tree):
     inside = tree(1)
     dead = subprocess.Popen(["true"])
     dead.wait()
@@ -165,7 +165,7 @@ def test_groups_of_the_dead_are_removed_and_no_others(tree):
     assert {path.name for path in inside.iterdir()} == {f"benchkit-{os.getpid()}", "somebody"}
 
 
-def test_a_quota_throttles_and_lets_go(busy, monkeypatch):
+def test_quota_throttles_until_release(busy, monkeypatch):
     room = cgroup.find_room(0.25)
     if room is None:  # then `auto` must not try one either
         assert mechanism_of_auto(1, 4.0) == "duty_cycle"
@@ -224,7 +224,7 @@ def control(tmp_path, monkeypatch):
 WORKS = 'touch "$CUDA_MPS_PIPE_DIRECTORY/running"; exit 0'
 
 
-def test_a_daemon_of_our_own_is_started_and_stopped(control):
+def test_daemon_is_started_and_stopped(control):
     _, log = control(WORKS)
     with mps.daemon(True) as shares:
         folder = Path(shares["CUDA_MPS_PIPE_DIRECTORY"])
@@ -249,7 +249,7 @@ STOPPED = "kill -TERM $PPID; exit 0"
     ids=["stopped", "stopped before it listens", "slow"],
 )
 @pytest.mark.filterwarnings("ignore:subprocess .* is still running:ResourceWarning")
-def test_a_daemon_whose_start_is_cut_off_is_told_to_quit(control, monkeypatch, start):
+def test_interrupted_daemon_start_quits_daemon(control, monkeypatch, start):
     """The signal may come while a process is being made, which nothing can wait for then."""
     _, log = control(start)
     monkeypatch.setattr(mps, "ANSWER_S", 2.0)
@@ -264,7 +264,7 @@ def test_a_daemon_whose_start_is_cut_off_is_told_to_quit(control, monkeypatch, s
     assert not list(log.parent.glob(f"{mps.PREFIX}*"))
 
 
-def test_daemons_of_agents_that_were_killed_are_told_to_quit_and_no_others(control):
+def test_abandoned_daemons_are_stopped(control):
     _, log = control(WORKS)
     dead = subprocess.Popen(["true"])
     dead.wait()
@@ -280,7 +280,7 @@ def test_daemons_of_agents_that_were_killed_are_told_to_quit_and_no_others(contr
     assert (elsewhere / "running").exists()
 
 
-def test_agents_that_share_a_host_need_a_daemon_that_runs(control):
+def test_agents_on_one_host_need_running_daemon(control):
     default, log = control(WORKS)
     said = r"2 agents on this host .*\(nvidia-cuda-mps-control -d"
     with pytest.raises(mps.MpsUnavailable, match=said), mps.daemon(True, agents_here=2):
@@ -291,7 +291,7 @@ def test_agents_that_share_a_host_need_a_daemon_that_runs(control):
         assert shares == {}
 
 
-def test_a_daemon_that_runs_is_used_and_left_alone(control):
+def test_running_daemon_is_reused(control):
     default, log = control("exit 1")
     (default / "running").touch()
     with mps.daemon(True) as shares:
@@ -300,13 +300,13 @@ def test_a_daemon_that_runs_is_used_and_left_alone(control):
     assert "-d" not in log.read_text()
 
 
-def test_a_daemon_that_does_not_start_says_why(control):
+def test_daemon_start_failure_has_reason(control):
     control("echo an unsupported driver >&2; exit 1")
     with pytest.raises(mps.MpsUnavailable, match="an unsupported driver"), mps.daemon(True):
         pass
 
 
-def test_without_mps_there_is_a_line_and_without_need_nothing_is_asked(monkeypatch):
+def test_missing_mps_fails_only_when_needed(monkeypatch):
     monkeypatch.setenv("PATH", "")
     with pytest.raises(mps.MpsUnavailable, match="not installed here"), mps.daemon(True):
         pass
@@ -314,6 +314,6 @@ def test_without_mps_there_is_a_line_and_without_need_nothing_is_asked(monkeypat
         assert shares == {}
 
 
-def test_a_share_is_a_part_of_the_part_that_a_rank_has():
+def test_gpu_share_splits_among_ranks():
     assert mps.share_environment(1.0, 1) == {"CUDA_MPS_ACTIVE_THREAD_PERCENTAGE": "100"}
     assert mps.share_environment(2.5, 2) == {"CUDA_MPS_ACTIVE_THREAD_PERCENTAGE": "20"}

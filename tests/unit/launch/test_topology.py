@@ -38,7 +38,7 @@ from launch.topology import LaunchContext, detect_launcher
         ({"SLURM_JOB_ID": "7", "SLURM_PROCID": "0", "SLURM_NTASKS": "8"}, LaunchContext("plain", 0, 1)),  # sbatch
     ],
 )  # fmt: skip
-def test_who_started_us(environment, expected):
+def test_detect_launcher_reads_environment(environment, expected):
     assert detect_launcher(environment) == expected
 
 
@@ -56,22 +56,22 @@ def test_who_started_us(environment, expected):
         ({"SLURM_STEP_ID": "0", "SLURM_STEP_NUM_TASKS": "3", "SLURM_STEP_TASKS_PER_NODE": "2,1"}, False),
     ],
 )
-def test_whether_all_processes_are_on_this_host(environment, local):
+def test_detect_launcher_finds_local_jobs(environment, local):
     assert detect_launcher(environment).local is local
 
 
-def test_a_node_has_the_name_that_its_cluster_gives_it(monkeypatch):
+def test_node_name_prefers_slurm(monkeypatch):
     monkeypatch.delenv("SLURMD_NODENAME", raising=False)
     assert topology.node_name() == socket.gethostname()
     monkeypatch.setenv("SLURMD_NODENAME", "n7")
     assert topology.node_name() == "n7"
 
 
-def test_namespaces_are_told_apart():
+def test_namespaces_have_distinct_ids():
     assert topology.namespace("net") == topology.namespace("net") != topology.namespace("time")
 
 
-def test_where_the_kernel_has_no_namespaces_a_host_is_one(monkeypatch):
+def test_namespace_falls_back_to_host(monkeypatch):
     own = topology.namespace("net")
     monkeypatch.setattr("os.stat", mock.Mock(side_effect=FileNotFoundError))
     without = topology.namespace("net")
@@ -79,6 +79,6 @@ def test_where_the_kernel_has_no_namespaces_a_host_is_one(monkeypatch):
     assert without.rpartition("-")[0] == own.rpartition("-")[0]
 
 
-def test_where_cores_cannot_be_bound_all_are_usable(monkeypatch):
+def test_usable_cores_without_affinity_are_all(monkeypatch):
     monkeypatch.delattr("os.sched_getaffinity")
     assert topology.usable_cores() == list(range(os.cpu_count()))

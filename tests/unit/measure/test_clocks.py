@@ -5,7 +5,7 @@ from benchkit.measure.clocks import CudaClock, HostClock
 from tests.support.fakes import FakeCuda
 
 
-def test_the_cuda_clock_reads_events_around_the_calls_alone_in_seconds():
+def test_cuda_clock_times_only_calls():
     cuda = FakeCuda()
     cuda.kernel(100.0)  # what reset() left on the stream
     clock = CudaClock(cuda, align=lambda: cuda.kernel(50.0))
@@ -16,7 +16,7 @@ def test_the_cuda_clock_reads_events_around_the_calls_alone_in_seconds():
     assert clock.name == "cuda_event"
 
 
-def test_the_cuda_clock_tells_of_regions_by_the_stream_or_by_the_host():
+def test_cuda_clock_times_regions():
     cuda = FakeCuda()
     clock = CudaClock(cuda, align=lambda: None)
     cuda.calls.clear()
@@ -33,7 +33,7 @@ def test_the_cuda_clock_tells_of_regions_by_the_stream_or_by_the_host():
     assert clock.take_regions() == {}
 
 
-def test_the_host_clock_times_and_counts():
+def test_host_clock_times_repeated_calls():
     calls = []
     clock = HostClock()
     before = clock.now()

@@ -9,10 +9,10 @@ from benchkit.measure import disturbance
 from benchkit.measure.disturbance import COUNTERS, numbers_after, pressure_s, read_counters
 from benchkit.measure.measurement import Measurement
 
-from tests.support.records import make_record, tabulate_records
+from tests.support.records import as_record, as_version_2, make_record, tabulate_records
 
 
-def test_numbers_are_found_where_proc_has_them(tmp_path):
+def test_counters_are_read_from_proc_files(tmp_path):
     stat = tmp_path / "stat"
     stat.write_text("cpu  10 20 30 40 50 60 70 800 90 0\ncpu0 1 2 3 4 5 6 7 8 9 0\n")
     found = numbers_after(stat, "cpu ")
@@ -25,7 +25,7 @@ def test_numbers_are_found_where_proc_has_them(tmp_path):
     assert pressure_s(pressure) == 1.234567
 
 
-def test_what_the_kernel_does_not_tell_is_0(tmp_path):
+def test_unknown_counters_are_zero(tmp_path):
     torn = tmp_path / "torn"
     torn.write_text("some avg10=0.00 avg60=0.00\ncpu  1 x\n")
     for path in (torn, tmp_path / "none"):
@@ -33,7 +33,7 @@ def test_what_the_kernel_does_not_tell_is_0(tmp_path):
         assert pressure_s(path) == 0
 
 
-def test_involuntary_switches_are_of_this_process():
+def test_involuntary_switches_are_counted():
     before = read_counters()[COUNTERS.index("involuntary_switches")]
     cores = os.sched_getaffinity(0)
     os.sched_setaffinity(0, {min(cores)})
@@ -57,9 +57,13 @@ def disturbed(**counted):
     return record
 
 
-def test_a_disturbed_case_says_so_in_its_row_and_in_the_text():
+def first_case(record):
+    return as_record(record).cases[0]
+
+
+def test_disturbed_case_is_described():
     record = disturbed(steal_s=[0.3, 0.2], throttled_s=[0.0, 2.0], host_busy_s=[15.0, 14.9], own_busy_s=[6.0, 5.0])
-    said = disturbances.describe(record["cases"][0])
+    said = disturbances.describe(first_case(record))
     assert said == (
         "other machines of the host took 3.0% of a core; held back by a CPU quota for 20.0% of the time; "
         "other processes used 40% of a core"
@@ -69,38 +73,38 @@ def test_a_disturbed_case_says_so_in_its_row_and_in_the_text():
     assert said in sentences.describe(table)
 
 
-def test_what_others_did_is_not_told_of_several_hosts():
-    case = disturbed(host_busy_s=[15.0, 15.0], own_busy_s=[1.0, 1.0])["cases"][0]
+def test_host_load_is_omitted_for_several_hosts():
+    case = first_case(disturbed(host_busy_s=[15.0, 15.0], own_busy_s=[1.0, 1.0]))
     assert disturbances.describe(case) == "other processes used 130% of a core"
     assert disturbances.describe(case, num_hosts=2) == ""
 
 
-def test_a_quota_that_slows_a_rank_on_purpose_is_no_disturbance():
-    held = disturbed(throttled_s=[0.0, 5.0])["cases"][0]
+def test_intended_quota_is_no_disturbance():
+    held = first_case(disturbed(throttled_s=[0.0, 5.0]))
     assert disturbances.describe(held, "cgroup") == ""
     assert disturbances.describe(held, "duty_cycle") == "held back by a CPU quota for 50.0% of the time"
 
 
-def test_an_undisturbed_case_and_one_of_before_say_nothing():
+def test_undisturbed_case_has_no_description():
     calm = disturbed(pressure_s=[9.0, 9.0], involuntary_switches=[5000.0, 0.0], host_busy_s=[9.9], own_busy_s=[9.0])
-    assert disturbances.describe(calm["cases"][0]) == ""
-    assert disturbances.describe(make_record()["cases"][0]) == ""
+    assert disturbances.describe(first_case(calm)) == ""
+    assert disturbances.describe(first_case(as_version_2(make_record()))) == ""
     assert tabulate_records([calm])["disturbed"].isna().all()
 
 
-def test_a_frequency_is_read_in_ghz_and_0_where_the_kernel_does_not_tell(tmp_path):
+def test_frequency_is_ghz_or_zero(tmp_path):
     assert disturbance.ghz_of(tmp_path) == 0
     (tmp_path / "scaling_cur_freq").write_text("2596124\n")
     assert disturbance.ghz_of(tmp_path) == 2.596124
     assert disturbance.core_ghz() >= 0
 
 
-def test_the_range_of_a_frequency_is_kept_and_told_where_it_is_wide():
+def test_wide_frequency_range_is_reported():
     measurement = Measurement()
     for ghz in ([3.0, 3.1], [2.9, 2.0], [3.2, 2.5]):
         measurement.add_frequency(ghz)
     assert measurement.disturbance == {"lowest_ghz": [2.9, 2.0], "highest_ghz": [3.2, 3.1]}
     record = disturbed(**measurement.disturbance)
-    said = disturbances.describe(record["cases"][0])
+    said = disturbances.describe(first_case(record))
     assert said == "a core's frequency was between 2.00 and 3.10 GHz"
-    assert disturbances.describe(disturbed(lowest_ghz=[2.9, 0.0], highest_ghz=[3.0, 0.0])["cases"][0]) == ""
+    assert disturbances.describe(first_case(disturbed(lowest_ghz=[2.9, 0.0], highest_ghz=[3.0, 0.0]))) == ""

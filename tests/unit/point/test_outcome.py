@@ -1,14 +1,14 @@
 import signal
-from dataclasses import asdict
 from types import SimpleNamespace
 
 import pytest
-from benchkit import record
 from benchkit.point import agents, local_ranks, run
-from benchkit.point.outcome import classify, durations, failure_status, placed
+from benchkit.point.outcome import AgentEnd, classify, durations, failure_status, placed
 from benchkit.point.placement import place_ranks
 from benchkit.point.point import Point
+from benchkit.record import files
 from launch.agents.clock_sync import Offset
+from launch.agents.group import alone
 from launch.agents.member import AgentInfo, Lost
 from launch.ranks.failure import Failure
 from launch.slowdown.mps import MpsUnavailable
@@ -32,63 +32,63 @@ from tests.support.configs import agent_group, config
         (Failure(0, "exception", "element 3", type="InvalidResult"), "invalid"),
     ],
 )
-def test_failures_have_their_words(failure, status):
+def test_failure_maps_to_status(failure, status):
     assert failure_status(failure) == status
 
 
-def test_phases_last_until_the_next_begins():
+def test_phases_last_until_next_phase():
     assert durations({"spawn": 1.0, "init": 1.5, "": 4.0}) == {"spawn": 0.5, "init": 2.5}
 
 
-def told(*failures, out_of_memory=False):
-    return [{"failure": failure and asdict(failure), "out_of_memory": out_of_memory} for failure in failures]
+def ends(*failures, out_of_memory=False):
+    return [AgentEnd(failure, out_of_memory) for failure in failures]
 
 
-def test_a_kill_while_the_kernel_ran_out_of_memory_is_oom():
+def test_sigkill_with_kernel_oom_is_oom():
     killed = Failure(1, "signal", "killed by SIGKILL", signal=signal.SIGKILL)
-    assert classify(None, told(killed, out_of_memory=True), 0.0)["status"] == "oom"
-    assert classify(None, told(killed), 0.0)["status"] == "crash"
+    assert classify(None, ends(killed, out_of_memory=True), 0.0).status == "oom"
+    assert classify(None, ends(killed), 0.0).status == "crash"
     segfault = Failure(1, "signal", "killed by SIGSEGV", signal=signal.SIGSEGV)
-    assert classify(None, told(segfault, out_of_memory=True), 0.0)["status"] == "crash"
+    assert classify(None, ends(segfault, out_of_memory=True), 0.0).status == "crash"
 
 
-def test_memory_that_another_host_lacks_does_not_explain_a_kill():
+def test_oom_on_other_host_is_not_cause():
     killed = Failure(1, "signal", "killed by SIGKILL", signal=signal.SIGKILL, host="n1")
     raised = Failure(2, "exception", "connection closed", host="n2", raised_at=1.0)
-    both = [*told(killed), *told(raised, out_of_memory=True)]
-    report = classify(None, both, 0.0)
-    assert (report["status"], report["error"]["rank"], report["error"]["host"]) == ("crash", 1, "n1")
+    both = [*ends(killed), *ends(raised, out_of_memory=True)]
+    outcome = classify(None, both, 0.0)
+    assert (outcome.status, outcome.error.rank, outcome.error.host) == ("crash", 1, "n1")
 
 
-def test_the_first_exception_of_all_hosts_is_the_cause_by_one_clock():
+def test_first_exception_across_hosts_is_cause():
     later = placed(Failure(0, "exception", "connection closed", raised_at=50.0), "n1", Offset())
     first = placed(Failure(3, "exception", "deliberate", raised_at=1000.0), "n2", Offset(at_s=-951.0))
-    report = classify(None, told(later, None, first), 0.0)
-    assert (report["error"]["rank"], report["error"]["host"]) == (3, "n2")
+    error = classify(None, ends(later, None, first), 0.0).error
+    assert (error.rank, error.host) == (3, "n2")
 
 
-def test_time_outs_of_all_hosts_become_one_that_names_the_culprit():
+def test_timeouts_merge_across_hosts():
     waits = Failure(None, "timeout", "no end within 5 s: rank 0 in all_reduce", host="n1", traceback="a")
     hangs = Failure(1, "timeout", "no end within 5 s: rank 1 in step", host="n2", traceback="b")
-    error = classify(None, told(waits, hangs), 0.0)["error"]
-    assert (error["rank"], error["host"]) == (1, "n2")
-    assert error["message"] == "no end within 5 s: rank 0 in all_reduce, rank 1 in step"
+    error = classify(None, ends(waits, hangs), 0.0).error
+    assert (error.rank, error.host) == (1, "n2")
+    assert error.message == "no end within 5 s: rank 0 in all_reduce, rank 1 in step"
 
 
-def test_what_fails_in_the_agent_itself_is_a_record_too(tmp_path, monkeypatch):
+def test_agent_failure_is_recorded(tmp_path, monkeypatch):
     def no_more_processes(*_, **__):
         raise BlockingIOError("Resource temporarily unavailable")
 
     monkeypatch.setattr(local_ranks.start, "run_ranks", no_more_processes)
-    result = run.run_point(Point(config(), tmp_path, []))
-    assert result["status"] == "error"
-    assert result["error"]["message"] == "the agent failed: Resource temporarily unavailable"
-    assert "Traceback" in result["error"]["traceback"]
-    assert record.read(tmp_path / record.FILE_NAME)["status"] == "error"
+    result = run.run_point(Point(config(), tmp_path, []), agents.form_group(alone()))
+    assert result.status == "error"
+    assert result.error.message == "the agent failed: Resource temporarily unavailable"
+    assert "Traceback" in result.error.traceback
+    assert files.read(tmp_path / files.FILE_NAME) == result
 
 
-@pytest.mark.parametrize("lost", [None, Lost([AgentInfo(1, "n2", "n2", "n2", [0])], nodes=False)])
-def test_waiting_for_the_host_is_a_phase_and_no_part_of_the_total(tmp_path, monkeypatch, lost):
+@pytest.mark.parametrize("lost", [None, Lost([AgentInfo(1, "n2", "n2", "n2", [0])], host_is_silent=False)])
+def test_total_excludes_wait_for_host(tmp_path, monkeypatch, lost):
     """An hour in which another run measures, whether the host becomes free or another agent goes meanwhile."""
     now_s = [0.0]
 
@@ -105,12 +105,12 @@ def test_waiting_for_the_host_is_a_phase_and_no_part_of_the_total(tmp_path, monk
     monkeypatch.setattr(local_ranks.start, "run_ranks", ranks_for_a_minute)
     for module in (run, agents):
         monkeypatch.setattr(module, "time", SimpleNamespace(perf_counter=lambda: now_s[0]))
-    phases = run.run_point(Point(config(), tmp_path, []))["phases_s"]
+    phases = run.run_point(Point(config(), tmp_path, []), agents.form_group(alone())).phases_s
     assert phases == {"wait_for_host": 3600, "total": 0 if lost else 60}
-    assert record.read(tmp_path / record.FILE_NAME)["phases_s"] == phases
+    assert files.read(tmp_path / files.FILE_NAME).phases_s == phases
 
 
-def test_shares_of_a_gpu_need_a_daemon_which_is_told_how_many_agents_the_host_has(tmp_path, monkeypatch):
+def test_gpu_shares_request_mps_daemon(tmp_path, monkeypatch):
     asked = []
 
     def refuse(needed, agents_here):
@@ -121,6 +121,7 @@ def test_shares_of_a_gpu_need_a_daemon_which_is_told_how_many_agents_the_host_ha
     wanted = config(device="cuda", world_size=3, ranks_per_device=2, start_method="spawn")
     wanted.hardware.slow_by = "mps"
     where = agent_group("n1", "n1", "n2", gpus=[["a"]] * 3)
-    outcome = local_ranks.fork_ranks(wanted, where, place_ranks(wanted, where), tmp_path, "", Offset())
+    plan = place_ranks(wanted, where)
+    outcome = local_ranks.LocalRanks(wanted, where, plan, tmp_path, "", Offset()).run()
     assert asked == [(True, 2)]
     assert failure_status(outcome.failure) == "unavailable"

@@ -4,14 +4,14 @@ from benchkit.point.placement import place_ranks, rank_environment
 from tests.support.configs import agent_group, config
 
 
-def test_auto_is_two_alone_and_one_per_agent_otherwise():
+def test_auto_world_size_on_cpu_follows_agents():
     assert place_ranks(config(), agent_group("n1")).world_size == 2
     assert place_ranks(config(), agent_group("n1", "n1")).world_size == 2
     assert place_ranks(config(), agent_group("n1", "n1", "n2", "n2")).world_size == 4
     assert place_ranks(config(world_size=6), agent_group("n1", "n2")).world_size == 6
 
 
-def test_auto_on_gpus_is_the_places_on_those_visible():
+def test_auto_world_size_counts_visible_gpus():
     three = ["a", "b", "c"]
     assert place_ranks(config(device="cuda"), agent_group("n1", gpus=[three])).world_size == 3
     assert place_ranks(config(device="cuda", ranks_per_device=2), agent_group("n1", gpus=[three])).world_size == 6
@@ -22,19 +22,18 @@ def test_auto_on_gpus_is_the_places_on_those_visible():
     assert place_ranks(config(device="cuda"), one_each).world_size == 3
 
 
-def test_ranks_are_shared_out_in_order_of_agents():
+def test_ranks_follow_agent_order():
     hosts = ("n1", "n1", "n2", "n2")
     for me in range(4):
         places = place_ranks(config(world_size=8), agent_group(*hosts, me=me)).places
         assert [place.rank for place in places] == [2 * me, 2 * me + 1]
         assert [place.local_rank for place in places] == [2 * (me % 2), 2 * (me % 2) + 1]
         assert {place.local_world_size for place in places} == {4}
-    told = place_ranks(config(world_size=8), agent_group(*hosts)).agents
-    assert [(agent["host"], agent["ranks"]) for agent in told][2] == ("n2", [4, 5])
-    assert "visible_gpus" not in told[0]
+    recorded = place_ranks(config(world_size=8), agent_group(*hosts)).agents
+    assert [(agent.host, agent.ranks) for agent in recorded][2] == ("n2", [4, 5])
 
 
-def test_agents_that_see_the_same_gpus_take_different_ones():
+def test_agents_take_distinct_gpus():
     same = [["a", "b", "c", "d"]] * 2
     own = [["a", "b"], ["c", "d"]]
     for gpus, expected in ((same, [2, 3]), (own, [0, 1])):
@@ -67,13 +66,13 @@ def test_agents_that_see_the_same_gpus_take_different_ones():
         ),
     ],
 )
-def test_what_cannot_be_laid_out_is_said(changes, where, problem):
+def test_impossible_placement_has_problem(changes, where, problem):
     plan = place_ranks(config(**changes), where)
     assert problem in plan.problem
     assert plan.places == []
 
 
-def test_threads_are_an_equal_share_of_a_hosts_cores():
+def test_threads_divide_cores_of_host():
     assert place_ranks(config(world_size=2), agent_group("n1")).threads == 2
     assert place_ranks(config(world_size=8), agent_group("n1")).threads == 1
     assert place_ranks(config(world_size=4), agent_group("n1", "n1")).threads == 1  # both may use the same four
@@ -84,7 +83,7 @@ def test_threads_are_an_equal_share_of_a_hosts_cores():
     assert place_ranks(config(threads_per_rank=5), agent_group("n1")).threads == 5
 
 
-def test_a_rank_has_the_environment_that_torchrun_gives():
+def test_rank_environment_matches_torchrun():
     plan = place_ranks(config(world_size=4), agent_group("n1", "n2", me=1))
     environment = rank_environment(config(), plan.places[1], plan)
     assert environment["RANK"] == "3"
@@ -94,7 +93,7 @@ def test_a_rank_has_the_environment_that_torchrun_gives():
     assert environment["A"] == "b"
 
 
-def test_a_slowdown_is_the_last_ranks_or_one_for_each():
+def test_slowdown_applies_to_last_rank_or_each():
     assert place_ranks(config(), agent_group("n1")).slowdown == (1.0, 1.0)
     assert place_ranks(config(world_size=3, slowdown=4), agent_group("n1")).slowdown == (1.0, 1.0, 4.0)
     assert place_ranks(config(slowdown=[3, 1.5]), agent_group("n1")).slowdown == (3, 1.5)
@@ -103,7 +102,7 @@ def test_a_slowdown_is_the_last_ranks_or_one_for_each():
     assert wrong.places == []
 
 
-def test_ranks_of_a_slowed_gpu_get_shares_of_it_and_others_do_not():
+def test_slowed_ranks_get_gpu_shares():
     shared = ((1, "auto", [None, None]), (1, "mps", ["50", "50"]), (2.5, "auto", ["50", "20"]))
     for slowdown, slow_by, expected in shared:
         asked = config(device="cuda", world_size=2, ranks_per_device=2, slowdown=slowdown)

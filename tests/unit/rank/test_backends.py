@@ -15,7 +15,7 @@ def all_but_ucc(monkeypatch):
     monkeypatch.setattr(backends.dist, "is_backend_available", lambda name: name != "ucc")
 
 
-def test_a_backend_that_torch_lacks_is_named():
+def test_require_built_names_missing_backend():
     backends.require_built("gloo")
     with pytest.raises(Unavailable, match="is built without ucc"):
         backends.require_built("ucc")
@@ -31,7 +31,7 @@ def test_a_backend_that_torch_lacks_is_named():
         (config("nccl", "cuda", ranks_per_device=2), "nccl refuses ranks that share a GPU; gloo does not"),
     ],
 )
-def test_a_backend_that_cannot_serve_the_devices_is_named(wanted, reason):
+def test_unsuited_backend_has_reason(wanted, reason):
     assert placement.unsuited(wanted) == reason
 
 
@@ -59,7 +59,7 @@ def side_group(name, monkeypatch, fault=None, first_reason=lambda reason: reason
     return backends.side_group(name, torch.device("cpu"), timedelta(seconds=1), first_reason), ucc.read
 
 
-def test_a_group_beside_the_jobs_own_is_tried_over_its_layer_alone(monkeypatch):
+def test_side_group_uses_only_its_layer(monkeypatch):
     monkeypatch.setenv("TORCH_UCC_SHARED_COMM", "1")
     assert side_group("ucc/tl/ucp", monkeypatch) == ("a group over ucc", [["ucp", "0"]])
     assert side_group("ucc", monkeypatch) == ("a group over ucc", [[None, "1"]])
@@ -67,7 +67,7 @@ def test_a_group_beside_the_jobs_own_is_tried_over_its_layer_alone(monkeypatch):
     assert side_group("default", monkeypatch) == (None, [])
 
 
-def test_what_fails_at_its_first_call_is_unavailable_on_all_ranks(monkeypatch):
+def test_side_group_failure_is_unavailable(monkeypatch):
     with pytest.raises(Unavailable, match=r"ucc/tl/ucp: no such transport$"):
         side_group("ucc/tl/ucp", monkeypatch, fault="no such transport\nand a trace")
     with pytest.raises(Unavailable, match="ucc: only rank 1 lacks it"):

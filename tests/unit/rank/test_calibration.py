@@ -1,5 +1,6 @@
 import itertools
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from threading import Barrier
 
 import pytest
@@ -7,11 +8,12 @@ import torch
 from benchkit.api.case import Case
 from benchkit.point.placement import Place
 from benchkit.rank.assignment import Assignment
-from benchkit.rank.calibration import Slowdown, calibrate
+from benchkit.rank.calibration import calibrate, warnings
 from benchkit.rank.main import make_controller
 from benchkit.rank.prober import TURNS, Prober
 from benchkit.rank.run_cases import stays_slowed
 from benchkit.rank.throttle_controller import ThrottleController
+from benchkit.record.record import SlowdownReport
 from launch.slowdown.throttle import NoThrottle
 
 from tests.support.configs import config
@@ -65,12 +67,12 @@ def prober(throttle, factor, *others):
     return Prober(1, ThrottleController(throttle, factor, factor), factor, clock, Alone(*others), budget_s=1.0)
 
 
-def test_a_brake_that_is_too_weak_is_pressed_harder_until_it_is_right():
+def test_calibrate_strengthens_weak_throttle():
     probe = prober(Weak(0.5), 3.0, 0.0, 1.0)
     slowdown = calibrate(probe, (1.0, 3.0), torch.device("cpu"))
     assert slowdown.measured == [1.0, pytest.approx(3.0)]
     assert slowdown.mechanism == "cgroup"
-    assert slowdown.warnings() == []
+    assert warnings(slowdown) == []
     assert probe.controller.setting == pytest.approx(5.0)
     assert probe.controller.throttle.effect == 1.0  # released
 
@@ -79,7 +81,7 @@ def test_a_brake_that_is_too_weak_is_pressed_harder_until_it_is_right():
     ("measured", "setting"),
     [(1.01, 1.5), (1.0, 1.5), (0.9, 1.5), (3.0, 1.125), (1.2, 1.25), (1.3, 1.25), (1.4, 1.15625)],
 )
-def test_one_reading_changes_a_setting_by_no_more_than_twice_or_half_and_not_for_a_trifle(measured, setting):
+def test_correct_limits_setting_change(measured, setting):
     controller = ThrottleController(NoThrottle(), 1.25, 1.25)
     controller.correct(measured)
     assert controller.setting == pytest.approx(setting)
@@ -97,13 +99,13 @@ class Erratic(Weak):
         self.effect = self.effects[(self.presses - 1) // TURNS]
 
 
-def test_the_force_that_came_nearest_is_kept_and_told():
+def test_calibrate_keeps_nearest_setting():
     probe = prober(Erratic(1.8, 2.9, 1.5), 2.0, 0.0, 1.0)
     assert calibrate(probe, (1.0, 2.0), torch.device("cpu")).measured == [1.0, pytest.approx(1.8)]
     assert probe.controller.setting == 2.0
 
 
-def test_a_rank_that_is_right_is_left_as_it_is_while_another_is_not():
+def test_calibrate_keeps_correct_rank():
     probe = prober(Weak(1.08), 2.0, 0.0, 1.3, 1.0)
     assert calibrate(probe, (1.0, 2.0), torch.device("cpu")).measured == [1.0, pytest.approx(2.08)]
     assert probe.controller.setting == 2.0
@@ -126,7 +128,7 @@ class Pair:
         return type("Peer", (), {"barrier": lambda peers: self.all.wait(), "exchange": exchange})()
 
 
-def test_all_ranks_make_the_same_calls_and_come_to_the_same():
+def test_calibrate_agrees_on_all_ranks():
     pair, asked = Pair(), (2.0, 3.0)
 
     def calibrated(rank):
@@ -149,7 +151,7 @@ def controller_on_gpu(*slowdown, slow_by):
     return make_controller(Assignment(asked, Place(0, 0, 2, 0), 2, 1, slowdown, None, None, None))
 
 
-def test_a_case_runs_at_full_speed_but_on_a_share_of_a_gpu_that_is_less_than_others():
+def test_unslowed_case_needs_switchable_throttle():
     unslowed = Case(unslowed=True)
     assert stays_slowed(unslowed, ThrottleController(Weak(1.0), 2.0, 2.0)) == ""
     assert stays_slowed(unslowed, controller_on_gpu(1.0, 1.0, slow_by="mps")) == ""
@@ -159,23 +161,24 @@ def test_a_case_runs_at_full_speed_but_on_a_share_of_a_gpu_that_is_less_than_oth
 
 
 @pytest.mark.parametrize(("slow_by", "mechanism"), [("auto", "none"), ("mps", "mps")])
-def test_equal_ranks_of_a_gpu_have_shares_where_that_is_asked(slow_by, mechanism):
+def test_equal_ranks_use_mps_on_request(slow_by, mechanism):
     assert controller_on_gpu(1.0, 1.0, slow_by=slow_by).throttle.mechanism == mechanism
 
 
-def test_what_stays_wrong_is_a_warning_that_names_the_rank():
+def test_warning_names_miscalibrated_rank():
     stuck = Weak(0.0)
     slowdown = calibrate(prober(stuck, 2.0, 0.0, 1.0), (1.0, 2.0), torch.device("cpu"))
-    assert slowdown.warnings() == ["rank 1 is slowed 1 times by cgroup, asked 2"]
+    assert warnings(slowdown) == ["rank 1 is slowed 1 times by cgroup, asked 2"]
     assert stuck.presses > 3  # it was tried more than once
 
 
-def test_fifteen_percent_off_is_let_pass():
-    assert Slowdown("cgroup", [1.0, 2.0], [1.0, 2.29]).warnings() == []
-    assert len(Slowdown("cgroup", [1.0, 2.0], [1.2, 2.4]).warnings()) == 2
+def test_warnings_tolerate_fifteen_percent():
+    asked = SlowdownReport(asked=[1.0, 2.0], mechanism="cgroup")
+    assert warnings(replace(asked, measured=[1.0, 2.29])) == []
+    assert len(warnings(replace(asked, measured=[1.2, 2.4]))) == 2
 
 
-def test_shares_of_a_gpu_are_measured_against_the_rank_with_the_largest():
+def test_gpu_shares_compare_with_largest():
     class Shares(Alone):
         def exchange(self, values):
             return [[1.0], [1.0]] if values == [1.0] else [[0.004], [0.011]]
@@ -189,12 +192,10 @@ def test_shares_of_a_gpu_are_measured_against_the_rank_with_the_largest():
         1.0,
     )
     slowdown = calibrate(probe, (1.0, 2.0), torch.device("cpu"))
-    assert slowdown.mechanism == "mps"
-    assert slowdown.measured == [1.0, pytest.approx(2.75)]
-    assert slowdown.as_dict() == {"mechanism": "mps", "asked": [1.0, 2.0], "measured": slowdown.measured}
+    assert slowdown == SlowdownReport(asked=[1.0, 2.0], mechanism="mps", measured=[1.0, pytest.approx(2.75)])
 
 
-def test_who_runs_at_full_speed_is_never_braked():
+def test_full_speed_rank_is_never_throttled():
     throttle = Weak(1.0)
     controller = ThrottleController(throttle, 1.0, 1.0)
     controller.apply()
@@ -202,7 +203,7 @@ def test_who_runs_at_full_speed_is_never_braked():
     assert (throttle.presses, controller.setting) == (0, 1.0)
 
 
-def test_calls_are_timed_in_turns_with_the_brake_on_and_it_is_let_go():
+def test_probe_alternates_throttled_calls():
     throttle = Weak(1.0)
     probe = prober(throttle, 4.0, 0.25)
     made = []
@@ -214,7 +215,7 @@ def test_calls_are_timed_in_turns_with_the_brake_on_and_it_is_let_go():
 
 
 @pytest.mark.parametrize("worst", [1.0, 4.0])
-def test_probing_takes_a_tenth_of_the_time_with_a_tenth_of_the_budget(worst):
+def test_probe_time_scales_with_budget(worst):
     def spent_s(budget_s):
         clock = FakeClock(lambda: 1e-5)
         Prober(0, ThrottleController(NoThrottle(), 1.0, 1.0), worst, clock, Echo(), budget_s).seconds_of(
@@ -226,7 +227,7 @@ def test_probing_takes_a_tenth_of_the_time_with_a_tenth_of_the_budget(worst):
     assert spent_s(0.1) == pytest.approx(0.1 * spent_s(1.0), rel=0.01)
 
 
-def test_few_long_calls_stay_within_thirty_budgets():
+def test_probe_limits_long_calls():
     clock = FakeClock(lambda: 6.0)
     Prober(0, ThrottleController(NoThrottle(), 1.0, 1.0), 1.0, clock, Echo(), 1.0).seconds_of(
         lambda: None, lambda: None

@@ -1,16 +1,25 @@
 """What a suite may return."""
 
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
-from benchkit.api.case import Case, Parts
+from benchkit.api.case import Case, Components, Work
+from benchkit.measure.clocks import HostClock
+from benchkit.measure.measurement import Measurement
+from benchkit.rank.control_group import Finding, first_finding
 from benchkit.rank.main import require_sound
+from benchkit.rank.run_cases import Stopwatch, case_record, run_cases
+from benchkit.rank.throttle_controller import ThrottleController
+from benchkit.record.case import CaseRecord, ComponentPositions
 from benchkit.suites.ring_attention import suite
 from benchkit.suites.transformer import suite as transformer
+from launch.slowdown.throttle import NoThrottle
 
-from tests.support import configs
+from tests.support import configs, fakes
 
-EVEN = Case(name="even")
+EVEN = Case(labels={"strategy": "even"})
+ODD = Case(labels={"strategy": "odd"})
 
 
 @pytest.mark.parametrize(
@@ -18,41 +27,94 @@ EVEN = Case(name="even")
     [
         ([], "returned no case"),
         ([Case(labels={"seed": 1})], "a label cannot be named seed"),
-        ([EVEN, EVEN], "two cases are named even; allowed are names that differ"),
-        ([EVEN, Case(name="ours", against="odd")], "case ours: against=odd: allowed are even, ours"),
-        ([Case(labels={"a": 1}, against="b")], "case {'a': 1}: against=b: allowed are none: no case has a name"),
-        ([EVEN, Case(parts=Parts(computation="c"))], "case {}: parts.computation=c: allowed are even"),
-        ([EVEN, Case(parts=Parts(communication="c"))], "case {}: parts.communication=c: allowed are even"),
+        ([EVEN, EVEN], "case {'strategy': 'even'} is returned twice; allowed is once"),
+        ([Case(labels={"a": 1}, baseline=ODD)], "case {'a': 1}: its baseline {'strategy': 'odd'} is not returned"),
+        ([EVEN, Case(baseline=Case(labels=EVEN.labels))], "case {}: its baseline {'strategy': 'even'} is not returned"),
+        ([EVEN, Case(components=Components(ODD, EVEN))], "case {}: its computation {'strategy': 'odd'} is not"),
+        ([EVEN, Case(components=Components(EVEN, ODD))], "case {}: its communication {'strategy': 'odd'} is not"),
     ],
 )
-def test_what_is_unsound_is_refused_in_one_line(cases, said):
+def test_require_sound_refuses_bad_cases(cases, said):
     with pytest.raises(ValueError, match=r"^suite collective") as error:
         require_sound(cases, configs.config())
     assert said in str(error.value)
     assert "\n" not in str(error.value)
 
 
-def test_cases_may_go_unnamed_and_refer_to_each_other():
+def test_require_sound_accepts_references():
     require_sound([Case(), Case()], configs.config())
-    parts = Parts("compute", "even")
-    require_sound([EVEN, Case(name="ours", against="even", parts=parts), Case(name="compute")], configs.config())
+    require_sound([Case(baseline=EVEN, components=Components(ODD, EVEN)), EVEN, ODD], configs.config())
+
+
+def test_reports_refer_to_case_positions():
+    group = SimpleNamespace(world_size=1, barrier=None, exchange=fakes.alone)
+    group.first_reason = lambda reasons: [first_finding((reason,)) for reason in reasons]
+    even, sends = Case(skip="not here"), Case(skip="not here", is_component=True)
+    ours = Case(skip="not here", baseline=even, components=Components(communication=sends))
+    controller = ThrottleController(NoThrottle(), 1.0, 1.0)
+    config = configs.config(measure=fakes.plan())
+    reports = run_cases([ours, even, sends], config, HostClock(), group, Stopwatch(), controller)
+    assert [report.baseline for report in reports] == [1, None, None]
+    assert reports[0].components == ComponentPositions(computation=None, communication=2)
+    assert [report.is_component for report in reports] == [False, False, True]
+
+
+def test_timed_case_is_rounded_to_nanoseconds():
+    odd_s, rounded_s = [[0.0012345678912, 1e-9]], [[0.001234568, 1e-9]]
+    measurement = Measurement(
+        calls_per_sample=3, blocks=[2], warmup_s=odd_s, steady=True, samples_s=odd_s, start_offsets_s=odd_s,
+        regions_s={"wait": odd_s}, disturbance={"steal_s": [0.5]}, elapsed_s=0.1, stopped_by="max_iterations",
+        converged=False,
+    )  # fmt: skip
+    case = Case(labels={"a": 1}, work=Work(payload_bytes=8), details=lambda: {"tokens": [4]}, ranks=1, estimator="any")
+    record = case_record(case, [case], "ok", Finding(), measurement, HostClock())
+    assert record == CaseRecord(
+        labels={"a": 1}, status="ok", payload_bytes=8, details={"tokens": [4]}, ranks=1, estimator="any",
+        calls_per_sample=3, blocks=[2], warmup_s=rounded_s, steady=True, samples_s=rounded_s,
+        start_offsets_s=rounded_s, regions_s={"wait": rounded_s}, disturbance={"steal_s": [0.5]}, elapsed_s=0.1,
+        stopped_by="max_iterations", converged=False,
+    )  # fmt: skip
+    other = case_record(case, [case], "ok", Finding(), measurement, fakes.FakeClock(lambda: 0.0))
+    assert other == replace(record, start_offsets_s=None)
 
 
 @pytest.mark.parametrize("shortage", ["", "needs more"])
-def test_strategies_are_compared_with_even_only_where_it_is_among_them(shortage, monkeypatch):
+def test_strategies_use_even_as_baseline(shortage, monkeypatch):
     """Skipped or not: here every strategy says why it cannot run."""
-    shared = SimpleNamespace(obstacle=lambda strategy: shortage)
+    shared = SimpleNamespace(obstacle=lambda strategy: shortage, doubts=())
     running = SimpleNamespace(step=None, verify=None, observe=None, details=None)
     monkeypatch.setattr("benchkit.suites.ring_attention.cases.RingCase", lambda shared, strategy: running)
-    for strategies, baseline in ((["even", "zigzag"], "even"), (["uneven", "zigzag"], "")):
-        cases = [suite.case_of(shared, name, strategies) for name in strategies]
+    for strategies in (["reference", "even", "zigzag"], ["reference", "uneven", "zigzag"]):
+        cases = suite.cases_of(shared, strategies)
         require_sound(cases, configs.config())
-        assert [case.name for case in cases] == strategies
-        assert cases[1].against == ("" if shortage else baseline)
+        assert [case.labels["strategy"] for case in cases] == strategies
+        baseline = cases[1] if "even" in strategies and not shortage else None
+        assert [case.baseline for case in cases] == [baseline, None, baseline]
 
 
-def test_a_pass_that_does_not_fit_can_be_referred_to():
-    """The step of one rank alone does not fit beside the one that all share; the latter is still compared with it."""
+def test_only_lut_strategy_has_warning(monkeypatch):
+    running = SimpleNamespace(step=None, verify=None, observe=None, details=None)
+    monkeypatch.setattr("benchkit.suites.ring_attention.cases.RingCase", lambda shared, strategy: running)
+    shared = SimpleNamespace(obstacle=lambda strategy: "", doubts=("too short",))
+    assert [case.warnings for case in suite.cases_of(shared, ["even", "lut"])] == [(), ("too short",)]
+
+
+def test_pass_lists_baseline_and_communication():
+    def case(name, ranks, baseline=None, communication=None):
+        return Case(labels={"ranks": ranks}, baseline=baseline, components=Components(communication=communication))
+
+    job = SimpleNamespace(shared=True, rank=SimpleNamespace(world_size=2), case=case, communication=lambda name: EVEN)
+    together, alone, communication = transformer.cases_of(job, "forward")
+    assert [together.labels["ranks"], alone.labels["ranks"]] == [2, 1]
+    assert (together.baseline, together.components) == (alone, Components(communication=EVEN))
+    assert (alone.baseline, communication) == (None, EVEN)
+
+
+def labels_of(cases):
+    return [tuple(case.labels.values()) for case in cases]
+
+
+def test_oversized_pass_is_skipped_case():
     from benchkit.suites.transformer.cases import TransformerJob
 
     training = TransformerJob.__new__(TransformerJob)
@@ -61,9 +123,7 @@ def test_a_pass_that_does_not_fit_can_be_referred_to():
     training.rank, training.model, training.shared = SimpleNamespace(world_size=2, index=0), model, True
     training.lacking, training.shortage = "", lambda name, alone: "needs more"
     cases = transformer.cases_of(training, "forward")
-    assert [(case.name, case.skip) for case in cases] == [
-        ("forward on 2", "needs more"),
-        ("forward on 1", "needs more"),
-    ]
+    assert labels_of(cases) == [("forward", 2, "whole"), ("forward", 1, "whole")]
+    assert [case.skip for case in cases] == ["needs more"] * 2
     training.lacking = "no such kernel"
-    assert [case.name for case in transformer.cases_of(training, "forward")] == ["forward on 2", "forward on 1"]
+    assert labels_of(transformer.cases_of(training, "forward")) == labels_of(cases)

@@ -8,10 +8,11 @@ import sys
 from dataclasses import asdict
 
 import pytest
-from benchkit import record
 from benchkit.errors import ConfigError
 from benchkit.point import claim, recording
 from benchkit.point.claim import Owner, claimed, this_process
+from benchkit.record import files
+from benchkit.record.statuses import STATUSES
 from benchkit.sweep import entries, manifest, resume
 from benchkit.sweep.entries import Entry
 from benchkit.sweep.folder import Tally
@@ -19,12 +20,13 @@ from benchkit.sweep.manifest import Manifest
 from launch.agents.member import SweepEnds
 
 from tests.support.cli import ROOT
+from tests.support.records import as_record, make_record
 
 
 def store(folder, status, **config):
     folder.mkdir(parents=True, exist_ok=True)
-    content = {"schema_version": 2, "status": status, "config": config, "overrides": ["+suite=x"], "world_size": 2}
-    record.write(content, folder)
+    made = make_record(status=status)
+    files.write(as_record(made | {"config": made["config"] | config}), folder)
 
 
 @pytest.mark.parametrize(
@@ -40,23 +42,23 @@ def store(folder, status, **config):
         ("cancelled", ["none", "failed", "all"]),
     ],
 )
-def test_what_is_measured_again(tmp_path, status, open_under):
+def test_retry_selects_open_statuses(tmp_path, status, open_under):
     store(tmp_path, status)
     assert [retry for retry in resume.RETRY if not resume.settled_status(tmp_path, retry)] == open_under
 
 
-def test_a_point_without_a_readable_record_is_open(tmp_path):
+def test_unreadable_record_leaves_point_open(tmp_path):
     assert resume.settled_status(tmp_path / "nowhere") == ""
-    (tmp_path / record.FILE_NAME).write_text("{half")
+    (tmp_path / files.FILE_NAME).write_text("{half")
     assert resume.settled_status(tmp_path) == ""
 
 
-def test_every_status_is_decided():
-    assert set(resume.RETRY["all"]) | {"ok"} == set(record.STATUSES)
+def test_retry_covers_every_status():
+    assert set(resume.RETRY["all"]) | {"ok"} == set(STATUSES)
     assert set(resume.RETRY["none"]) < set(resume.RETRY["failed"]) < set(resume.RETRY["all"])
 
 
-def test_attempts_are_kept(tmp_path):
+def test_set_aside_keeps_attempts(tmp_path):
     assert recording.set_aside(tmp_path) == 1
     for attempt in (1, 2):
         store(tmp_path, f"error {attempt}")
@@ -71,7 +73,7 @@ def test_attempts_are_kept(tmp_path):
     assert (tmp_path / "attempt_1_rank_0.log").read_text() == "log 1"
 
 
-def test_flags_become_settings_of_the_sweeper(tmp_path):
+def test_flags_become_sweeper_settings(tmp_path):
     odd = tmp_path / "it's, odd=1"
     odd.mkdir()
     told = resume.parse(["+suite=x", "--resume", str(odd), "-m", "--retry=failed", "a=1,2"])
@@ -85,7 +87,7 @@ def test_flags_become_settings_of_the_sweeper(tmp_path):
     assert resume.without_settings(told) == told[:3]
 
 
-def test_without_overrides_the_arguments_are_those_of_the_sweep(tmp_path):
+def test_resume_reuses_stored_arguments(tmp_path):
     Manifest(["+suite=x", "-m", "a=1,2"], {}, []).write(tmp_path)
     assert resume.parse(["--resume", str(tmp_path), "--force"])[:3] == ["+suite=x", "-m", "a=1,2"]
 
@@ -101,22 +103,22 @@ def test_without_overrides_the_arguments_are_those_of_the_sweep(tmp_path):
         (["--resume"], "expected one argument"),
     ],
 )
-def test_flags_that_make_no_sense_are_one_line(tmp_path, monkeypatch, arguments, reason):
+def test_invalid_flags_are_refused(tmp_path, monkeypatch, arguments, reason):
     monkeypatch.chdir(tmp_path)
     with pytest.raises(ConfigError, match=reason):
         resume.parse(arguments)
 
 
-def test_other_arguments_are_left_alone():
+def test_parse_keeps_other_arguments():
     assert resume.parse(["+suite=x", "-m", "a=1"]) == ["+suite=x", "-m", "a=1"]
 
 
-def test_the_same_configuration_twice_is_two_points():
+def test_repeated_configuration_is_two_points():
     twice = entries.entries(["k", "l", "k"], ["0", "1", "2"], [[], [], []])
     assert [entry.identity for entry in twice] == [("k", 0), ("l", 0), ("k", 1)]
 
 
-def test_points_keep_their_folders_and_new_ones_get_free_ones():
+def test_merged_keeps_folders_of_points():
     before = entries.entries(["a", "b"], ["0", "1"], [["a"], ["b"]])
     now = entries.entries(["c", "b", "a", "b"], ["0", "1", "2", "3"], [["c"], ["b"], ["a"], ["b"]])
     assert [(each.key, each.folder) for each in entries.merged(before, now)] == [
@@ -124,25 +126,25 @@ def test_points_keep_their_folders_and_new_ones_get_free_ones():
     ]  # fmt: skip
 
 
-def test_two_points_in_one_folder_are_refused():
+def test_shared_folder_is_refused():
     with pytest.raises(ConfigError, match="a=1 and a=2 would share the folder"):
         entries.require_folders_of_their_own([Entry("k", 0, "same", ["a=1"]), Entry("l", 0, "./same", ["a=2"])])
 
 
-def test_a_manifest_is_read_as_it_was_written(tmp_path):
+def test_manifest_survives_round_trip(tmp_path):
     job = manifest.Submitted("12_3", "12_3.err", ["/sweep/0"])
     written = Manifest(["-m", "a=1,1"], {"torch": "2"}, entries.entries(["k"] * 2, ["0", "1"], [["a=1"]] * 2), [job])
     written.write(tmp_path)
     assert manifest.read(tmp_path) == written
 
 
-def test_an_older_sweep_is_known_by_its_records(tmp_path):
+def test_manifest_is_rebuilt_from_records(tmp_path):
     for number, seed in (("10", 1), ("2", 1), ("1", 0)):
         store(tmp_path / number, "ok", seed=seed, timeout_s=5)
     (tmp_path / "3").mkdir()
-    (tmp_path / "3" / record.FILE_NAME).write_text("{half")
+    (tmp_path / "3" / files.FILE_NAME).write_text("{half")
     found = manifest.read(tmp_path)
-    again = entries.key_of({"seed": 1, "timeout_s": 600})
+    again = entries.key_of(make_record()["config"] | {"seed": 1, "timeout_s": 600})
     assert [(each.folder, each.occurrence) for each in found.points] == [("1", 0), ("2", 0), ("10", 1)]
     assert found.points[1].key == found.points[2].key == again
 
@@ -154,7 +156,7 @@ EMPTY = '{"version": 1, "made_with": {}, "points": [], "jobs": [], "arguments": 
     "text",
     ["", "[]", '{"version": 2}', '{"version": 1, "points": [{}]}', '{"version": 1}', EMPTY + "[1]}", EMPTY + "7}"],
 )
-def test_a_manifest_that_is_none_is_one_line(tmp_path, text):
+def test_invalid_manifest_is_refused(tmp_path, text):
     (tmp_path / manifest.FILE_NAME).write_text(text)
     with pytest.raises(ConfigError, match="not a sweep's manifest"):
         manifest.read(tmp_path)
@@ -170,7 +172,7 @@ with claimed(Path(sys.argv[1])):
 """
 
 
-def test_a_folder_is_one_process_s_until_it_ends(tmp_path):
+def test_claim_lasts_until_owner_ends(tmp_path):
     command = [sys.executable, "-c", HOLDER, str(tmp_path)]
     with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as other:
         assert other.stdout.readline() == "holds\n"
@@ -186,7 +188,7 @@ def test_a_folder_is_one_process_s_until_it_ends(tmp_path):
     assert not (tmp_path / claim.FILE_NAME).exists()
 
 
-def test_an_owner_on_another_host_may_be_alive(tmp_path):
+def test_claim_on_other_host_is_respected(tmp_path):
     there = Owner("n7", "another", os.getpid())
     (tmp_path / claim.FILE_NAME).write_text(json.dumps(asdict(there)))
     with pytest.raises(ConfigError, match=r"process \d+ on n7 may still work in it; .* remove"), claimed(tmp_path):
@@ -195,14 +197,14 @@ def test_an_owner_on_another_host_may_be_alive(tmp_path):
         assert claim.owner_of(tmp_path / claim.FILE_NAME) == this_process()
 
 
-def test_an_owner_before_a_restart_of_its_host_is_dead(tmp_path):
+def test_claim_before_reboot_is_stale(tmp_path):
     me = this_process()
     (tmp_path / claim.FILE_NAME).write_text(json.dumps(asdict(Owner(me.host, "an earlier start", 1))))
     with claimed(tmp_path):
         pass
 
 
-def test_nobody_else_can_lock_a_claim(tmp_path):
+def test_claim_is_private_and_no_symlink(tmp_path):
     with claimed(tmp_path):
         assert (tmp_path / claim.FILE_NAME).stat().st_mode & 0o777 == 0o600
     (tmp_path / claim.FILE_NAME).symlink_to(tmp_path / "elsewhere")
@@ -210,7 +212,7 @@ def test_nobody_else_can_lock_a_claim(tmp_path):
         pass
 
 
-def test_without_locks_an_owner_that_lives_counts(tmp_path, monkeypatch):
+def test_claim_works_without_locks(tmp_path, monkeypatch):
     def no_locks(*_):
         raise OSError(errno.ENOSYS, "Function not implemented")
 
@@ -223,7 +225,7 @@ def test_without_locks_an_owner_that_lives_counts(tmp_path, monkeypatch):
         pass
 
 
-def test_an_attempt_is_never_overwritten(tmp_path):
+def test_set_aside_overwrites_no_attempt(tmp_path):
     (tmp_path / "attempt_7.json").write_text("{}")
     store(tmp_path, "error")
     assert recording.set_aside(tmp_path) == 9
@@ -231,7 +233,7 @@ def test_an_attempt_is_never_overwritten(tmp_path):
 
 
 @pytest.mark.parametrize("folder", ["../x", "/tmp/x", "a/../../x"])
-def test_a_point_stays_in_its_sweeps_folder(tmp_path, folder):
+def test_folder_outside_sweep_is_refused(tmp_path, folder):
     entry = Entry("k", 0, folder, [])
     with pytest.raises(ConfigError, match=r"allowed is a folder below hydra\.sweep\.dir"):
         entries.require_folders_of_their_own([entry])
@@ -240,14 +242,14 @@ def test_a_point_stays_in_its_sweeps_folder(tmp_path, folder):
         manifest.read(tmp_path)
 
 
-def test_a_manifest_that_others_may_write_is_not_run(tmp_path):
+def test_writable_manifest_is_refused(tmp_path):
     Manifest(["on_end=anything"], {}, []).write(tmp_path)
     (tmp_path / manifest.FILE_NAME).chmod(0o666)
     with pytest.raises(ConfigError, match="others may write it"):
         manifest.read(tmp_path)
 
 
-def test_what_was_cut_off_is_left_and_no_failure(tmp_path):
+def test_tally_ignores_interrupted_points(tmp_path):
     tally = Tally(tmp_path, ["ok"], 4, max_failures=2)
     for status in ("cancelled", "preempted", "error"):
         tally.add(status)
@@ -256,7 +258,7 @@ def test_what_was_cut_off_is_left_and_no_failure(tmp_path):
         tally.add("crash")
 
 
-def test_what_differs_is_told_by_name():
+def test_differences_name_changed_software():
     found = resume.differences(
         {"torch": "2.12", "commit": "a", "old": "x"}, {"torch": "2.13", "commit": "a", "new": "y"}
     )

@@ -6,9 +6,9 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from benchkit import record
 from benchkit.errors import ConfigError
 from benchkit.point.point import Point
+from benchkit.record import files
 from benchkit.sweep import slurm_job, slurm_queue
 from benchkit.sweep import wait as following
 from benchkit.sweep.job_queue import State
@@ -23,6 +23,7 @@ from launch.topology import LaunchContext
 
 from tests.support.cli import PATIENCE_S, ROOT
 from tests.support.configs import config
+from tests.support.records import as_record, make_record
 
 SBATCH = """#!/bin/sh
 for last; do :; done
@@ -32,7 +33,7 @@ echo Submitted batch job 7
 
 
 @pytest.mark.parametrize("launcher", [pytest.param("slurm", marks=pytest.mark.slow), "slurm_packed"])
-def test_the_script_that_slurm_gets_is_what_users_rely_on(cli, tmp_path, launcher):
+def test_sbatch_script_matches_golden_file(cli, tmp_path, launcher):
     """Waiting is interrupted at once: this squeue knows of a job that never begins."""
     for name, text in {"sbatch": SBATCH, "squeue": "#!/bin/sh\necho '7|PENDING|Priority|'\n", "srun": ""}.items():
         (tmp_path / "bin").mkdir(exist_ok=True)
@@ -58,7 +59,7 @@ def test_the_script_that_slurm_gets_is_what_users_rely_on(cli, tmp_path, launche
     assert "--kill-on-bad-exit=0 --cpus-per-task=8" in command
 
 
-def test_without_slurm_it_says_what_to_use_instead(cli, tmp_path):
+def test_missing_slurm_suggests_submitit_local(cli, tmp_path):
     (tmp_path / "empty").mkdir()
     done = cli("+suite=allreduce", "launcher=slurm", PATH=str(tmp_path / "empty"))
     assert done.returncode == 2
@@ -68,7 +69,7 @@ def test_without_slurm_it_says_what_to_use_instead(cli, tmp_path):
 
 
 @pytest.mark.parametrize("wrong", [{"nodes": 0}, {"nodes": -1}, {"timeout_min": 0}, {"tasks_per_node": 0}])
-def test_launcher_values_out_of_range_are_one_line(wrong):
+def test_launcher_refuses_values_out_of_range(wrong):
     [(name, value)] = wrong.items()
     with pytest.raises(ConfigError, match=f"hydra.launcher.{name}={value}: allowed is >= 1"):
         Submitting(**({"nodes": 1, "tasks_per_node": 1} | wrong)).check(config(), LaunchContext("plain", 0, 1))
@@ -85,11 +86,11 @@ def test_launcher_values_out_of_range_are_one_line(wrong):
         ("7_1|CANCELLED|Resources|", State("CANCELLED", "", "cancelled")),
     ],
 )
-def test_slurms_words_have_ours(line, state):
+def test_slurm_state_maps_to_status(line, state):
     assert slurm_state(line) == state
 
 
-def test_the_state_of_many_jobs_is_one_line():
+def test_summary_counts_job_states():
     states = [
         State("RUNNING", "n1"),
         State("RUNNING", "n2"),
@@ -101,7 +102,7 @@ def test_the_state_of_many_jobs_is_one_line():
 
 
 @pytest.mark.parametrize(("text", "seconds"), [("5", 5), ("1:30", 90), ("2:00:00", 7200), ("1-01:00:00", 90000)])
-def test_slurms_lengths_of_time(text, seconds):
+def test_in_seconds_reads_slurm_durations(text, seconds):
     assert in_seconds(text) == seconds
 
 
@@ -118,7 +119,7 @@ def test_slurms_lengths_of_time(text, seconds):
         (signal.SIGTERM, ("", None), "interrupted"),
     ],
 )
-def test_a_signal_means_what_slurm_says(monkeypatch, number, says, status):
+def test_signal_status_follows_slurm(monkeypatch, number, says, status):
     monkeypatch.setattr(slurm_job, "slurm_says", lambda: says)
     monkeypatch.setattr(slurm_job, "ignore_signals", lambda: None)
     with pytest.raises(StopRequested) as told:
@@ -131,7 +132,7 @@ def test_a_signal_means_what_slurm_says(monkeypatch, number, says, status):
     [("preempted", 5, 0, True), ("timeout", 0, 0, False), ("timeout", 0, 1, True), ("timeout", 1, 1, False),
      ("cancelled", 0, 9, False)],
 )  # fmt: skip
-def test_a_job_is_queued_again_where_that_helps(monkeypatch, status, restarts, allowed, again):
+def test_job_is_requeued_after_preemption(monkeypatch, status, restarts, allowed, again):
     commands = []
     monkeypatch.setattr(slurm_job.subprocess, "run", lambda command, check: commands.append(command))
     monkeypatch.setenv("SLURM_JOB_ID", "7")
@@ -167,11 +168,7 @@ def points(tmp_path):
 
 def write(point, status):
     point.folder.mkdir(exist_ok=True)
-    error = {"message": "it said", "rank": None, "log": None}
-    made = {"schema_version": record.SCHEMA_VERSION, "suite": "allreduce", "status": status, "error": error,
-            "agents": [{"host": "n1"}], "cases": [], "overrides": [], "world_size": 2,
-            "config": {"backend": {"name": "gloo"}, "hardware": {"device": "cpu"}}}  # fmt: skip
-    record.write(made, point.folder)
+    files.write(as_record(make_record(status=status, agents=[{"host": "n1"}])), point.folder)
 
 
 @pytest.fixture
@@ -180,25 +177,25 @@ def at_once(monkeypatch):
     monkeypatch.setattr(following, "SETTLING_S", 0.0)
 
 
-def test_a_record_that_says_how_it_ended_is_believed_whatever_the_queue_says(points, at_once):
+def test_follow_trusts_final_record(points, at_once):
     write(points[0][0], "error")
     write(points[1][0], "oom")
     script = Script([State("RUNNING"), State("COMPLETED", "", "error")])
     assert list(follow(points, script, report=lambda record: None)) == ["error", "oom"]
 
 
-def test_what_a_job_could_not_write_the_queue_tells(points, at_once):
+def test_follow_writes_missing_outcome(points, at_once):
     write(points[0][0], "running")
     ended = [State("NODE_FAIL", "n1", "crash"), State("CANCELLED", "", "cancelled")]
     assert list(follow(points, Script(ended), report=lambda record: None)) == ["crash", "cancelled"]
-    killed, never = (record.read(point.folder / record.FILE_NAME) for [point] in points)
-    assert killed["error"]["message"] == "job 7: NODE_FAIL n1; in this point"
-    assert killed["error"]["host"] == "n1"
-    assert never["error"]["message"] == "job 7: CANCELLED; no record of this point"
-    assert never["finished_at"]
+    killed, never = (point.record() for [point] in points)
+    assert killed.error.message == "job 7: NODE_FAIL n1; in this point"
+    assert killed.error.host == "n1"
+    assert never.error.message == "job 7: CANCELLED; no record of this point"
+    assert never.finished_at
 
 
-def test_a_preempted_point_is_waited_for_until_its_job_is_over(points, at_once):
+def test_follow_waits_for_preempted_job(points, at_once):
     write(points[0][0], "preempted")
     write(points[1][0], "error")
     looks = [[State("PENDING"), State("RUNNING")]] * 3 + [[State("PREEMPTED", "", "preempted"), State("RUNNING")]]
@@ -207,7 +204,7 @@ def test_a_preempted_point_is_waited_for_until_its_job_is_over(points, at_once):
     assert len(script.looks) == 1
 
 
-def test_a_slurm_that_does_not_answer_ends_nothing(monkeypatch):
+def test_states_survive_silent_slurm(monkeypatch):
     answers = [
         subprocess.CompletedProcess([], 0, "7_0|RUNNING|None|n1\n", ""),
         subprocess.CompletedProcess([], 1, "", "slurm_load_jobs error: Unable to contact slurm controller"),

@@ -32,7 +32,7 @@ def test_messages_arrive_whole_and_in_order(ends):
     thread.join()
 
 
-def test_a_message_must_be_whole_in_time_however_its_bytes_come(ends, monkeypatch):
+def test_receive_times_out_on_dripping_peer(ends, monkeypatch):
     monkeypatch.setattr(channel, "WHOLE_S", 0.5)
     wire, there = ends
     over = threading.Event()
@@ -57,14 +57,14 @@ def test_a_message_must_be_whole_in_time_however_its_bytes_come(ends, monkeypatc
     "message",
     [*map(framed, (b"[" * 60_000, b"1", b"[1]", b"\xff", b"")), HEAD.pack(1 << 40)],
 )
-def test_what_is_no_message_of_ours_is_the_end_of_a_connection(ends, message):
+def test_receive_rejects_malformed_message(ends, message):
     wire, there = ends
     there.sendall(message)
     with pytest.raises(PeerLost):
         wire.receive(10)
 
 
-def test_an_end_that_hangs_up_in_the_middle_of_a_message_has_ended(ends):
+def test_receive_detects_hang_up_mid_message(ends):
     wire, there = ends
     there.sendall(framed(b'["value", 1]')[:-1])
     there.shutdown(socket.SHUT_RDWR)
@@ -73,7 +73,7 @@ def test_an_end_that_hangs_up_in_the_middle_of_a_message_has_ended(ends):
     assert not gone.value.silently
 
 
-def test_an_end_that_does_not_read_is_gone_and_blocks_nobody(ends, monkeypatch):
+def test_peer_that_does_not_read_is_lost(ends, monkeypatch):
     monkeypatch.setattr(channel, "WHOLE_S", 0.3)
     wire, _ = ends
     wire.send("value", "x" * (1 << 25))
@@ -82,7 +82,7 @@ def test_an_end_that_does_not_read_is_gone_and_blocks_nobody(ends, monkeypatch):
     assert gone.value.silently
 
 
-def test_a_message_that_a_signal_cuts_off_is_completed_before_the_next(ends, monkeypatch):
+def test_send_completes_interrupted_message(ends, monkeypatch):
     wire, there = ends
 
     class Told(Exception):
@@ -103,13 +103,13 @@ def test_a_message_that_a_signal_cuts_off_is_completed_before_the_next(ends, mon
     assert received == [("value", "x" * (1 << 24)), ("stop", 1)]
 
 
-def test_a_message_that_the_other_end_would_refuse_is_refused_here(ends, monkeypatch):
+def test_send_refuses_oversized_message(ends, monkeypatch):
     monkeypatch.setattr(channel, "MESSAGE_BYTES", 100)
     with pytest.raises(ValueError, match=r"value: \d+ bytes for another agent; allowed are 100"):
         ends[0].send("value", "x" * 100)
 
 
-def test_an_end_that_is_silent_is_told_from_one_that_has_ended(ends):
+def test_receive_distinguishes_silent_from_closed(ends):
     wire, there = ends
     with pytest.raises(PeerLost) as gone:
         wire.receive(0.01)

@@ -40,12 +40,12 @@ def together(count: int, folder: Path, act: Callable[[Agents], Any], job: str = 
     return results
 
 
-def test_all_get_all_values_in_order(tmp_path):
+def test_exchange_returns_values_in_order(tmp_path):
     results = together(4, tmp_path, lambda agents: [agents.exchange(agents.me.index * 10, 5) for _ in range(3)])
     assert results == [[[0, 10, 20, 30]] * 3] * 4
 
 
-def test_alone_there_is_nobody_to_ask():
+def test_single_agent_needs_no_peers():
     agents = alone()
     assert agents.first
     assert agents.connections == []
@@ -55,7 +55,7 @@ def test_alone_there_is_nobody_to_ask():
     agents.wait_for_end()
 
 
-def test_who_waits_for_the_end_of_agent_0_does_not_wait_for_ever(tmp_path):
+def test_wait_for_end_times_out(tmp_path):
     silence = threading.Event()
 
     def act(agents: Agents):
@@ -69,7 +69,7 @@ def test_who_waits_for_the_end_of_agent_0_does_not_wait_for_ever(tmp_path):
     assert together(2, tmp_path, act) == [None, None]
 
 
-def test_an_alarm_reaches_everybody_else_and_disturbs_no_exchange(tmp_path):
+def test_alarm_reaches_all_other_agents(tmp_path):
     def act(agents: Agents):
         heard = None
         if agents.me.index == 2:
@@ -81,14 +81,14 @@ def test_an_alarm_reaches_everybody_else_and_disturbs_no_exchange(tmp_path):
     assert together(3, tmp_path, act) == [("signal", [0, 1, 2]), ("signal", [0, 1, 2]), (None, [0, 1, 2])]
 
 
-def test_who_goes_is_lost_to_all_alike_and_the_rest_goes_on(tmp_path):
+def test_exchange_drops_lost_agent(tmp_path):
     def act(agents: Agents):
         if agents.me.index == 1:
             agents._wires[0].close()
             return None
         with pytest.raises(Lost) as lost:
             agents.exchange("x", 5)
-        return str(lost.value), lost.value.nodes, agents.exchange(agents.me.index, 5)
+        return str(lost.value), lost.value.host_is_silent, agents.exchange(agents.me.index, 5)
 
     first, _, last = together(3, tmp_path, act)
     assert first == last
@@ -96,7 +96,7 @@ def test_who_goes_is_lost_to_all_alike_and_the_rest_goes_on(tmp_path):
     assert first[1:] == (False, [0, 2])
 
 
-def test_who_says_nothing_in_time_is_lost_with_its_node(tmp_path):
+def test_exchange_drops_silent_node(tmp_path):
     silence = threading.Event()
 
     def act(agents: Agents):
@@ -106,12 +106,12 @@ def test_who_says_nothing_in_time_is_lost_with_its_node(tmp_path):
         with pytest.raises(Lost) as lost:
             agents.exchange("x", 0.3)
         silence.set()
-        return lost.value.nodes
+        return lost.value.host_is_silent
 
     assert together(2, tmp_path, act)[0] is True
 
 
-def test_without_agent_0_it_is_the_end(tmp_path):
+def test_lost_agent_0_ends_sweep(tmp_path):
     def act(agents: Agents):
         if agents.first:
             for wire in agents._wires.values():
@@ -123,7 +123,7 @@ def test_without_agent_0_it_is_the_end(tmp_path):
 
 
 @pytest.mark.parametrize("who", [0, 1])
-def test_to_stop_one_is_to_stop_all(tmp_path, who):
+def test_stop_reaches_all_agents(tmp_path, who):
     def act(agents: Agents):
         if agents.me.index == who:
             agents.stop(StopRequested(15, "preempted"))
@@ -137,7 +137,7 @@ def test_to_stop_one_is_to_stop_all(tmp_path, who):
     assert {(error.number, error.status, error.relayed) for error in stopped} == {(15, "preempted", True)}
 
 
-def test_clocks_are_compared_in_pairs(tmp_path):
+def test_ping_pong_orders_timestamps(tmp_path):
     def act(agents: Agents):
         if agents.first:
             return agents.pong(agents.members[1], 8)
@@ -147,7 +147,7 @@ def test_clocks_are_compared_in_pairs(tmp_path):
         assert sent <= there <= received
 
 
-def test_those_who_differ_are_told_in_what(tmp_path):
+def test_join_names_differing_trait(tmp_path):
     errors = together(2, tmp_path, lambda agents: None, traits={1: {"version": "2"}})
     assert [type(error) for error in errors] == [JoinError] * 2
     assert len({str(error) for error in errors}) == 1
@@ -155,7 +155,7 @@ def test_those_who_differ_are_told_in_what(tmp_path):
     assert not list(tmp_path.iterdir())
 
 
-def test_strangers_and_an_address_of_yesterday_do_no_harm(tmp_path, monkeypatch):
+def test_join_ignores_strangers_and_stale_address(tmp_path, monkeypatch):
     """A file that a killed run left leads to somebody else's port; and somebody else knocks at agent 0's."""
     monkeypatch.setattr(handshake, "HELLO_S", 0.3)
     stranger = socket.create_server(("127.0.0.1", 0))
@@ -194,7 +194,7 @@ def test_strangers_and_an_address_of_yesterday_do_no_harm(tmp_path, monkeypatch)
     assert late == [[0, 1]]
 
 
-def test_a_port_that_is_taken_is_one_line(tmp_path, monkeypatch):
+def test_join_refuses_taken_or_invalid_port(tmp_path, monkeypatch):
     with socket.create_server(("", 0)) as taken:
         monkeypatch.setenv("MASTER_ADDR", "127.0.0.1")
         monkeypatch.setenv("MASTER_PORT", str(taken.getsockname()[1]))

@@ -120,7 +120,7 @@ STRANGERS = {
 
 
 @pytest.mark.parametrize("strangers", STRANGERS)
-def test_strangers_do_not_delay_a_join(tmp_path, strangers):
+def test_strangers_do_not_delay_join(tmp_path, strangers):
     """Agent 1 comes after them: a join that waits for each of them takes longer than its limit."""
     results: dict[int, Any] = {}
 
@@ -182,13 +182,13 @@ def drips(stream: socket.socket) -> None:
 
 
 @pytest.mark.parametrize("behave", [reflects, hangs_up, drips, lambda stream: None])
-def test_a_caller_does_not_take_a_stranger_for_agent_0(agent_0, monkeypatch, behave):
+def test_call_rejects_stranger(agent_0, monkeypatch, behave):
     monkeypatch.setattr(handshake, "HELLO_S", 0.5)
     with pytest.raises(Stranger):
         call(agent_0(behave), "secret")
 
 
-def test_a_hello_is_taken_apart_only_where_it_is_one():
+def test_parse_hello_refuses_second_agent_0():
     member, traits = parse_hello(HELLO, 2)
     assert (member.index, traits) == (1, TRAITS)
     with pytest.raises(ValueError, match="there is one agent 0"):
@@ -201,7 +201,7 @@ def at_fixed_address(monkeypatch, port: str = "29500") -> None:
     monkeypatch.delenv(rendezvous.SECRET_VARIABLE, raising=False)
 
 
-def test_the_secret_of_a_fixed_address_is_given_or_the_jobs_name(monkeypatch, tmp_path, caplog):
+def test_fixed_address_uses_secret_or_job_name(monkeypatch, tmp_path, caplog):
     with socket.create_server(("", 0)) as free:
         port = free.getsockname()[1]
     at_fixed_address(monkeypatch, str(port))
@@ -220,20 +220,20 @@ def test_the_secret_of_a_fixed_address_is_given_or_the_jobs_name(monkeypatch, tm
     assert len(caplog.messages) == 1
 
 
-def test_a_fixed_address_without_any_secret_is_refused(monkeypatch, tmp_path):
+def test_fixed_address_needs_secret(monkeypatch, tmp_path):
     at_fixed_address(monkeypatch)
     with pytest.raises(JoinError, match="set BENCHKIT_SECRET to the same word on every node"):
         Meeting(LaunchContext("mpich", 0, 2, ""), tmp_path)
 
 
 @pytest.mark.parametrize("port", ["0", "65536", "²", "-1"])
-def test_what_is_no_port_is_one_line(monkeypatch, tmp_path, port):
+def test_invalid_port_is_refused(monkeypatch, tmp_path, port):
     at_fixed_address(monkeypatch, port)
     with pytest.raises(JoinError, match=r"MASTER_PORT=.*allowed is a port's number, 1 to 65535"):
         Meeting(LaunchContext("srun", 0, 2, "j"), tmp_path)
 
 
-def test_agents_of_one_host_listen_on_loopback_alone(tmp_path, monkeypatch):
+def test_local_agents_listen_on_loopback(tmp_path, monkeypatch):
     listener, address = Meeting(LaunchContext("srun", 0, 2, "j", local=True), tmp_path).listen()
     with listener:
         assert listener.getsockname()[0] == "127.0.0.1"
@@ -243,7 +243,7 @@ def test_agents_of_one_host_listen_on_loopback_alone(tmp_path, monkeypatch):
     assert str(here) == "127.0.0.1:29500"
 
 
-def test_agents_of_several_hosts_listen_on_both_protocols():
+def test_remote_agents_listen_on_ipv4_and_ipv6():
     if not socket.has_dualstack_ipv6():
         pytest.skip("no IPv6 here")
     with open_listener(0, local=False) as listener:
@@ -252,7 +252,7 @@ def test_agents_of_several_hosts_listen_on_both_protocols():
             socket.create_connection((host, port), timeout=10).close()
 
 
-def test_a_meeting_file_is_for_its_user_alone(tmp_path):
+def test_meeting_file_is_private(tmp_path):
     path = tmp_path / "new" / "file"
     write_whole(path, "text")
     assert path.stat().st_mode & 0o777 == 0o600
@@ -270,7 +270,7 @@ def planted_for_all(path: Path) -> None:
 
 
 @pytest.mark.parametrize("plant", [planted_by_link, planted_for_all])
-def test_a_meeting_file_that_others_may_have_written_is_ignored(tmp_path, caplog, plant):
+def test_meeting_file_of_others_is_ignored(tmp_path, caplog, plant):
     place = Meeting(LaunchContext("srun", 1, 2, "j"), tmp_path)
     plant(tmp_path / ".agents-srun-j")
     assert place.find(time.monotonic()) is None
@@ -286,6 +286,6 @@ def test_a_meeting_file_that_others_may_have_written_is_ignored(tmp_path, caplog
      b'{"hosts": [], "port": "1", "network": "", "token": ""}',
      b'{"hosts": [], "port": 99999, "network": "", "token": ""}'],
 )  # fmt: skip
-def test_a_meeting_file_without_an_address_is_none_yet(tmp_path, text):
+def test_meeting_file_without_address_is_ignored(tmp_path, text):
     write_whole(tmp_path / ".agents-srun-j", text.decode())
     assert Meeting(LaunchContext("srun", 1, 2, "j"), tmp_path).find(time.monotonic()) is None

@@ -24,7 +24,7 @@ def holder(name: str) -> "subprocess.Popen[str]":
     return subprocess.Popen([sys.executable, "-c", HOLDER, name], cwd=ROOT, stdout=subprocess.PIPE, text=True)
 
 
-def test_one_holds_it_the_next_waits_knows_for_whom_and_gets_it_when_that_one_is_killed():
+def test_lock_passes_on_when_holder_is_killed():
     name = f"test-{os.getpid()}"
     with holder(name) as first:
         assert first.stdout.readline() == "holds\n"
@@ -37,7 +37,7 @@ def test_one_holds_it_the_next_waits_knows_for_whom_and_gets_it_when_that_one_is
             second.kill()
 
 
-def test_it_is_given_back_and_many_may_wait():
+def test_lock_serves_many_waiters():
     name = f"benchkit-test-many-{os.getpid()}"
     order: list[int] = []
 
@@ -57,11 +57,11 @@ def test_it_is_given_back_and_many_may_wait():
         thread.join()
 
 
-def test_to_give_back_what_one_does_not_hold_is_nothing():
+def test_release_without_lock_is_noop():
     HostLock().release()
 
 
-def test_the_environment_names_it(monkeypatch):
+def test_environment_sets_lock_name(monkeypatch):
     monkeypatch.setenv(LOCK_VARIABLE, "of-a-test")
     ours, theirs, said = HostLock("of-a-test"), HostLock(), []
     ours.acquire(lambda holder: None)
@@ -78,7 +78,7 @@ def test_the_environment_names_it(monkeypatch):
         lock.release()
 
 
-def test_the_holder_is_named_by_number_user_and_command():
+def test_host_taken_names_holder():
     name = f"benchkit-test-named-{os.getpid()}"
     with holder(name) as first:
         assert first.stdout.readline() == "holds\n"
@@ -87,7 +87,7 @@ def test_the_holder_is_named_by_number_user_and_command():
         first.kill()
 
 
-def test_a_holder_that_does_not_listen_is_waited_for_without_spinning_and_has_a_limit():
+def test_acquire_times_out_on_silent_holder():
     name = f"benchkit-test-deaf-{os.getpid()}"
     used = time.process_time()
     with socket.socket(socket.AF_UNIX) as deaf:
@@ -102,7 +102,7 @@ def test_a_holder_that_does_not_listen_is_waited_for_without_spinning_and_has_a_
     lock.release()
 
 
-def test_a_full_queue_of_waiting_connections_does_not_stall_who_waits():
+def test_acquire_times_out_on_full_queue():
     name = f"benchkit-test-full-{os.getpid()}"
     with socket.socket(socket.AF_UNIX) as mine:
         mine.bind("\0" + name)

@@ -15,13 +15,13 @@ def _the_fork_server_is_up(tmp_path_factory):
     run("identity", tmp_path_factory.mktemp("first"))
 
 
-def test_a_rank_that_is_stopped_amid_its_report_is_late(tmp_path):
+def test_rank_stopped_mid_report_times_out(tmp_path):
     failure = run("stopped_amid_its_report", tmp_path, timeout_s=3.0).failure
     assert failure.kind == "timeout"
     assert run("identity", tmp_path).failure is None
 
 
-def test_a_fork_server_that_does_not_answer_is_replaced(tmp_path, monkeypatch):
+def test_silent_fork_server_is_replaced(tmp_path, monkeypatch):
     monkeypatch.setattr(fork_server, "ANSWER_S", 0.5)
     os.kill(fork_server.pid(), signal.SIGSTOP)
     with pytest.raises(TimeoutError, match=r"the fork server did not answer within 0\.5 s"):
@@ -29,7 +29,7 @@ def test_a_fork_server_that_does_not_answer_is_replaced(tmp_path, monkeypatch):
     assert run("identity", tmp_path).failure is None
 
 
-def test_a_fresh_fork_server_may_take_longer(tmp_path, monkeypatch):
+def test_new_fork_server_may_start_slowly(tmp_path, monkeypatch):
     """It imports torch first, which a slow file system may make a matter of minutes."""
     server = fork_server.pid()
     monkeypatch.setattr(fork_server, "ANSWER_S", 0.0)
@@ -38,28 +38,28 @@ def test_a_fresh_fork_server_may_take_longer(tmp_path, monkeypatch):
     assert run("identity", tmp_path).failure is None
 
 
-def test_what_a_rank_leaves_in_a_session_of_its_own_ends_with_the_point(tmp_path):
+def test_point_ends_processes_in_own_session(tmp_path):
     outcome = run("leaves_a_session", tmp_path)
     assert outcome.failure is None
     assert all(is_zombie(pid) for pids in outcome.results.values() for pid in pids)
 
 
 @pytest.mark.parametrize("start_method", ["forkserver", "spawn"])
-def test_a_child_that_lives_on_neither_delays_the_end_nor_outlives_it(tmp_path, start_method):
+def test_point_ends_leftover_children(tmp_path, start_method):
     outcome = run("leaves_a_child", tmp_path, timeout_s=120.0, start_method=start_method)
     assert outcome.failure is None
     assert len(outcome.results) == 2
     assert wait_until(lambda: all(is_zombie(pid) for pid in outcome.results.values()))
 
 
-def test_an_agent_whose_ranks_leave_processes_behind_ends_in_silence(cli):
+def test_agent_with_leftovers_ends_quietly(cli):
     arguments = (str(cli.folder), "forkserver", "leaves_a_session")
     process = cli.start(*arguments, module="tests.support.launch_bodies")
     assert process.communicate(timeout=PATIENCE_S) == ("None\n", "")
     assert wait_until(lambda: not cli.processes())
 
 
-def test_a_temporary_folder_with_too_long_a_name_is_told(cli):
+def test_long_tmpdir_is_refused(cli):
     long = cli.folder / ("x" * 100)
     long.mkdir()
     arguments = (str(cli.folder), "forkserver", "identity")
@@ -69,7 +69,7 @@ def test_a_temporary_folder_with_too_long_a_name_is_told(cli):
     assert err.splitlines()[-1] == f"OSError: TMPDIR={long} {said}"
 
 
-def test_an_exit_code_is_blamed_on_the_fork_server_only_where_it_is_gone(tmp_path):
+def test_failure_names_killed_fork_server(tmp_path):
     assert run("exit_255", tmp_path).failure.message == "exited with code 255 and no report"
     killed = run("kill_the_fork_server", tmp_path, count=1).failure
     assert killed.message == "lost with the fork server, which somebody killed"

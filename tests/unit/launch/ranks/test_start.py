@@ -23,7 +23,7 @@ def _the_fork_server_is_up(tmp_path_factory):
 
 
 @pytest.mark.parametrize("start_method", ["forkserver", "spawn"])
-def test_each_rank_has_its_argument_environment_group_and_log(tmp_path, start_method):
+def test_rank_has_own_environment_group_and_log(tmp_path, start_method):
     outcome = run("identity", tmp_path, count=3, start_method=start_method)
     assert outcome.failure is None
     for rank, (argument, variable, pid, group) in outcome.results.items():
@@ -34,28 +34,28 @@ def test_each_rank_has_its_argument_environment_group_and_log(tmp_path, start_me
     assert "MINE" not in os.environ
 
 
-def test_results_larger_than_a_pipe_arrive(tmp_path):
+def test_large_results_arrive(tmp_path):
     assert len(run("large", tmp_path).results[1]) == 5_000_000
 
 
-def test_the_first_exception_is_the_cause(tmp_path):
+def test_first_exception_is_cause(tmp_path):
     failure = run("raise_second", tmp_path).failure
     assert (failure.rank, failure.kind, failure.type, failure.message) == (1, "exception", "ValueError", "rank 1")
     assert "bodies.py" in failure.traceback
 
 
-def test_an_end_without_a_report_is_a_failure_even_with_code_0(tmp_path):
+def test_exit_without_report_is_failure(tmp_path):
     failure = run("exit_silently", tmp_path).failure
     assert (failure.rank, failure.kind) == (1, "exit")
     assert "code 0" in failure.message
 
 
-def test_what_a_rank_started_ends_with_it(tmp_path):
+def test_grandchild_ends_with_rank(tmp_path):
     failure = run("grandchild", tmp_path).failure
     assert wait_until(lambda: not Path(f"/proc/{failure.message}").exists() or is_zombie(int(failure.message)))
 
 
-def test_a_hang_ends_at_its_time_and_says_where(tmp_path):
+def test_hang_times_out_with_location(tmp_path):
     began = time.monotonic()
     failure = run("sleep", tmp_path, timeout_s=4.0).failure
     assert failure.kind == "timeout"
@@ -64,7 +64,7 @@ def test_a_hang_ends_at_its_time_and_says_where(tmp_path):
     assert time.monotonic() - began >= 4.0
 
 
-def test_an_interrupt_leaves_no_rank(tmp_path):
+def test_interrupt_leaves_no_rank(tmp_path):
     def interrupt():
         wait_until(lambda: len(pids_in(tmp_path)) == 2)
         os.kill(os.getpid(), signal.SIGINT)
@@ -76,7 +76,7 @@ def test_an_interrupt_leaves_no_rank(tmp_path):
     assert all(is_zombie(pid) for pid in pids_in(tmp_path))
 
 
-def test_the_agent_sleeps_while_it_waits(tmp_path):
+def test_agent_waits_without_polling(tmp_path):
     run("identity", tmp_path)  # the fork server is up
     before = resource.getrusage(resource.RUSAGE_SELF)
     run("sleep", tmp_path, timeout_s=2.0)
@@ -84,7 +84,7 @@ def test_the_agent_sleeps_while_it_waits(tmp_path):
     assert after.ru_utime - before.ru_utime < 1.0  # a parent that polled would have used all of it
 
 
-def test_a_rank_that_does_not_end_is_left_behind_and_the_next_point_runs(tmp_path, monkeypatch):
+def test_next_point_runs_after_stuck_rank(tmp_path, monkeypatch):
     """Its fork server is stopped, so that nobody reports its end."""
     monkeypatch.setattr(start, "DEATH_S", 0.2)
     run("identity", tmp_path)
@@ -95,7 +95,7 @@ def test_a_rank_that_does_not_end_is_left_behind_and_the_next_point_runs(tmp_pat
 
 
 @pytest.mark.parametrize(("start_method", "stopped"), [("forkserver", False), ("forkserver", True), ("spawn", True)])
-def test_every_rank_ends_with_its_children_when_the_agent_is_killed(tmp_path, start_method, stopped):
+def test_ranks_and_children_end_with_killed_agent(tmp_path, start_method, stopped):
     """The ranks know nothing of each other here, so that none is ended by another's death; a stopped one ends, too."""
     command = [sys.executable, "-m", "tests.support.launch_bodies", str(tmp_path), start_method, "sleep_with_a_child"]
     agent = subprocess.Popen(command, cwd=ROOT)
@@ -109,7 +109,7 @@ def test_every_rank_ends_with_its_children_when_the_agent_is_killed(tmp_path, st
 
 
 @pytest.mark.parametrize("start_method", ["forkserver", "spawn"])
-def test_the_environment_is_set_before_the_argument_is_loaded(tmp_path, start_method):
+def test_environment_is_set_before_argument_loads(tmp_path, start_method):
     outcome = start.run_ranks(
         "tests.support.launch_bodies:given",
         [bodies.SeesItsEnvironment()],
@@ -121,7 +121,7 @@ def test_the_environment_is_set_before_the_argument_is_loaded(tmp_path, start_me
     assert outcome.results == {0: "early"}
 
 
-def test_real_time_signals_have_a_number():
+def test_signal_name_handles_real_time_signals():
     assert watch.signal_name(9) == "SIGKILL"
     assert watch.signal_name(40) == "signal 40"
 
@@ -134,7 +134,7 @@ def test_real_time_signals_have_a_number():
         ([Failure(0, "exception", "peer closed", raised_at=1.0), Failure(1, "exit", "code 3")], 1),
     ],
 )
-def test_root_cause(failures, rank):
+def test_root_cause_ignores_order_of_failures(failures, rank):
     assert root_cause(failures).rank == rank
     assert root_cause(failures[::-1]).rank == rank
 

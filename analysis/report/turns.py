@@ -1,0 +1,62 @@
+"""turns.md: by how much taking turns changed the cases that were timed alone, too."""
+
+from typing import Any
+
+import pandas as pd
+
+from analysis.repetitions import FEWEST_RUNS, over_runs
+from analysis.report.naming import Namer
+from analysis.table import as_markdown, identity_columns
+from benchkit.statistics.compare.spread import percent
+
+HEAD = (
+    "# Taking turns\n\n"
+    "The baseline and the best case of each job were timed again, each alone in fresh ranks. In "
+    "turns / alone is the ratio of the medians, above 1 where turns cost time. Its interval is "
+    f"between runs; below {FEWEST_RUNS} runs there is none, and the noise floor of the machine "
+    "says what two identical runs differ by.\n\n"
+)
+
+
+def describe(table: pd.DataFrame) -> str | None:
+    """Describe all cases that were timed alone, too; None where there is none."""
+    measured = table[table["turns_ratio"].notna()]
+    if measured.empty:
+        return None
+    points = over_runs(measured, *identity_columns(table))
+    name = Namer(points)
+    rows = [
+        {
+            "case": name(row),
+            "in turns [ms]": row["median_s"] * 1e3,
+            "alone [ms]": row["alone_s"] * 1e3,
+            "in turns / alone": row["turns_ratio"],
+            "95 % interval": interval(row),
+            "runs": row["num_runs"],
+            "turns": verdict(row),
+        }
+        for _, row in points.iterrows()
+    ]
+    return HEAD + as_markdown(pd.DataFrame(rows), shaped=True)
+
+
+def interval(row: Any) -> str:
+    """Format the interval between runs of a row's ratio, "too few runs" without one."""
+    if pd.isna(row["turns_ratio_low"]):
+        return "too few runs"
+    return f"[{row['turns_ratio_low']:.3f}, {row['turns_ratio_high']:.3f}]"
+
+
+def verdict(row: Any) -> str:
+    """Say whether turns changed a row's time, by its interval or else by the noise floor."""
+    ratio = row["turns_ratio"]
+    word = "slower" if ratio > 1 else "faster"
+    if pd.notna(row["turns_ratio_low"]):
+        within = row["turns_ratio_low"] <= 1 <= row["turns_ratio_high"]
+        return "no change that shows" if within else word
+    floor = row["identical_runs"]
+    if pd.isna(floor):
+        return f"{word}, or chance: no noise floor"
+    if max(ratio, 1 / ratio) - 1 <= floor:
+        return f"within the noise floor (± {percent(floor)})"
+    return f"{word}, beyond the noise floor (± {percent(floor)})"

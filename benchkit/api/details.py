@@ -1,0 +1,12 @@
+"""Names of details and regions of a case that analysis reads in records of any suite."""
+
+PREDICTED_S, IDEAL_S = "predicted_s", "ideal_s"
+"""Seconds of a step by the suite's cost model, and with all work spread over all speed."""
+TOKENS_PER_CALL, CAUSAL_FLOPS = "tokens_per_call", "causal_flops"
+"""Tokens of a step, and those of its useful operations that a causal mask leaves."""
+PEAK_TFLOP_PER_S, PEAK_FROM = "peak_tflop_per_s", "peak_from"
+"""Peak rate that utilisation is a share of, and where that rate is from, in words."""
+MEASURED_PEAK = "best matrix product here"
+"""PEAK_FROM where no data sheet states the peak rate."""
+FORWARD, BACKWARD = "forward", "backward"
+"""Regions of a training step."""

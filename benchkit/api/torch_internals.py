@@ -1,0 +1,113 @@
+"""All that suites rely on inside of torch, which promises none of it: one function for each part.
+
+tests/unit/api/test_torch_internals.py pins the names, the arguments and the results, and says what
+to do when a new torch has others.
+"""
+
+import inspect
+from operator import attrgetter
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+RING_ARGUMENTS = ("group", "seq_dim", "op", "query", "key", "value", "is_causal")
+"""The names of the arguments of torch's ring attention."""
+
+
+def default_store() -> dist.Store:
+    """Returns the store of the job's process group, for which torch has no public name."""
+    return dist.distributed_c10d._get_default_store()
+
+
+def fused_attention(query: Tensor, key: Tensor, value: Tensor, causal: bool) -> tuple[Tensor, ...]:
+    """Computes attention by the device's fused kernel, with work in proportion to visible keys.
+
+    The kernels are the ones behind torch's scaled_dot_product_attention, which keeps the
+    log-sum-exp to itself.
+
+    Args:
+        query: [1, H, L, D].
+        key: [1, H, K, D].
+        value: [1, H, K, D].
+        causal: whether query i sees only the keys up to i.
+
+    Returns:
+        The output [1, H, L, D] and the log-sum-exp of the scores [1, H, L], which one of the
+        kernels pads in L; then what only torch's backward pass needs.
+    """
+    aten = torch.ops.aten
+    if query.device.type == "cpu":
+        fused = aten._scaled_dot_product_flash_attention_for_cpu
+        return tuple(fused(query, key, value, 0.0, causal))
+    if query.dtype in (torch.float16, torch.bfloat16):
+        fused = aten._scaled_dot_product_flash_attention
+        return tuple(fused(query, key, value, 0.0, causal))
+    fused = aten._scaled_dot_product_efficient_attention
+    return tuple(fused(query, key, value, None, True, 0.0, causal))
+
+
+def ring_attention_missing() -> str:
+    """Returns why attend_in_ring() cannot be called with this torch; "" if it can."""
+    try:
+        from torch.distributed.tensor.experimental._context_parallel import _attention as theirs
+
+        names = ("_templated_ring_attention", "_cp_options.enable_load_balance")
+        attention, _ = attrgetter(*names)(theirs)
+        inspect.signature(attention).bind(**dict.fromkeys(RING_ARGUMENTS))
+    except (ImportError, AttributeError, TypeError, ValueError) as error:
+        return f"torch {torch.__version__} has no ring attention to compare with ({error})"
+    return ""
+
+
+def attend_in_ring(query: Tensor, key: Tensor, value: Tensor, causal: bool) -> Tensor:
+    """Computes this rank's part of attention over the tokens of all ranks [1, H, L, D].
+
+    The public `context_parallel` cannot take its place: it has a ring only for the kernels of GPUs.
+
+    Args:
+        query: of this rank's tokens, as many as each other rank has; [1, H, L, D].
+        key: of the same tokens.
+        value: of the same tokens.
+        causal: whether queries see only earlier keys; then tokens are in zigzag order.
+    """
+    from torch.distributed.tensor.experimental._context_parallel import _attention as theirs
+
+    def kernel(query: Tensor, key: Tensor, value: Tensor, **options: Any) -> tuple[Tensor, ...]:
+        return fused_attention(query, key, value, options["is_causal"])
+
+    theirs._cp_options.enable_load_balance = causal
+    values = (dist.group.WORLD, 2, kernel, query, key, value, causal)
+    out: Tensor
+    out, *_ = theirs._templated_ring_attention(**dict(zip(RING_ARGUMENTS, values, strict=True)))
+    return out
+
+
+def symmetric_memory_missing() -> str:
+    """Returns why this torch has no symmetric memory; "" if it has."""
+    try:
+        from torch.distributed import _symmetric_memory  # noqa: F401 (it defines the operators)
+    except ImportError as error:
+        return f"torch {torch.__version__} has no symmetric memory ({error})"
+    return ""
+
+
+def symmetric_empty(like: Tensor, group_name: str) -> Tensor:
+    """Allocates memory of this shape that all ranks of a group can read, who call this together.
+
+    Raises:
+        RuntimeError: the GPUs of the group cannot reach each other's memory.
+    """
+    from torch.distributed import _symmetric_memory as symmetric
+
+    shard: Tensor = symmetric.empty(like.shape, dtype=like.dtype, device=like.device)
+    symmetric.rendezvous(shard, group_name)
+    return shard
+
+
+def all_gather_matmul(shard: Tensor, b: Tensor, group_name: str) -> Tensor:
+    """Multiplies all ranks' shards in symmetric memory by B while gathering them."""
+    fused = torch.ops.symm_mem.fused_all_gather_matmul
+    _, [product] = fused(shard, [b], gather_dim=0, group_name=group_name, return_A=False)
+    return product

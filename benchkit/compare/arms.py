@@ -1,0 +1,173 @@
+"""The arms of a comparison: what each one changes in a run."""
+
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from benchkit.errors import ConfigError
+from benchkit.sweep.resume import is_override
+
+KINDS = ("plain", "env", "venv", "tree", "git", "set")
+ALLOWED = (
+    "plain, env:NAME=VALUE,…, venv:PATH, tree:PATH, git:REV or set:key=value,… "
+    "(python -m benchkit compare --help)"
+)
+OF_COMPARE = {
+    "seed": "each pair has a seed of its own, from --seed",
+    "hydra.sweep.dir": "--dir names the folder of the comparison",
+    "launcher": "all runs are made here; inside an allocation: srun … python -m benchkit compare …",
+    "hydra/launcher": "all runs are made here",
+    "--retry": "it is of sweeps",
+    "--force": "it is of sweeps",
+}
+"""Keys that cannot be overridden, and why."""
+NEXT_VARIABLE = re.compile(r",(?=[A-Za-z_]\w*=)")
+NEXT_OVERRIDE = re.compile(r",(?=\+{0,2}[A-Za-z_][\w./@]*=)")
+"""Where the next item begins: other commas are part of a value."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Arm:
+    """What is compared with the others.
+
+    Attributes:
+        text: as it was typed.
+        python: the interpreter.
+        folder: the working directory, which modules are imported from first; "" for that of the
+            comparison.
+        worktree: of a `git:` arm, the root of its checkout.
+        commit: of a `git:` arm.
+        environment: variables that it sets.
+        overrides: that it adds to the command line, or replaces there.
+    """
+
+    text: str
+    python: str = sys.executable
+    folder: str = ""
+    worktree: str = ""
+    commit: str = ""
+    environment: dict[str, str] = field(default_factory=dict)
+    overrides: list[str] = field(default_factory=list)
+
+    @property
+    def is_here(self) -> bool:
+        """Whether it runs the code and the interpreter of the comparison itself."""
+        return not self.folder and self.python == sys.executable
+
+    def arguments(self, common: Sequence[str]) -> list[str]:
+        """Returns the common command line with this arm's overrides in place of those it has."""
+        own = {key_of(override): override for override in self.overrides}
+        return [own.pop(key_of(argument), argument) for argument in common] + list(own.values())
+
+    def variables(self) -> dict[str, str]:
+        """Returns the environment of its runs."""
+        found = os.environ | self.environment
+        if self.python != sys.executable:
+            programs = Path(self.python).parent
+            path = os.pathsep.join(filter(None, (str(programs), found.get("PATH"))))
+            found |= {"VIRTUAL_ENV": str(programs.parent), "PATH": path}
+        if self.folder:
+            paths = filter(None, (self.folder, found.get("PYTHONPATH")))
+            found["PYTHONPATH"] = os.pathsep.join(paths)
+        return found
+
+
+def key_of(argument: str) -> str:
+    """Returns the key that an override sets; a flag as it is."""
+    return argument.partition("=")[0].lstrip("+") if is_override(argument) else argument
+
+
+def refuse_key(override: str) -> None:
+    """Raises ConfigError for an override of what compare sets itself."""
+    key = key_of(override)
+    if key in OF_COMPARE and override != "launcher=local":
+        raise ConfigError(f"{override}: not with compare: {OF_COMPARE[key]}")
+
+
+def is_arm(argument: str) -> bool:
+    """Returns whether an argument has the form of an arm."""
+    kind, colon, _ = argument.partition(":")
+    return argument == "plain" or (bool(colon) and kind in KINDS)
+
+
+def parse_arm(text: str, trees: Path) -> Arm:
+    """Parses an arm; nothing is written yet.
+
+    Args:
+        text: such as "env:NAME=VALUE".
+        trees: folder for the checkouts of `git:` arms.
+
+    Raises:
+        ConfigError: there is no such kind of arm, or what it names does not exist.
+    """
+    kind, _, value = text.partition(":")
+    if text == "plain":
+        return Arm(text=text)
+    if not value:
+        raise ConfigError(f"{text}: no arm; allowed are {ALLOWED}")
+    if kind == "env":
+        pairs = [item.partition("=") for item in NEXT_VARIABLE.split(value)]
+        if not all(name.isidentifier() and equals for name, equals, _ in pairs):
+            raise ConfigError(f"{text}: allowed is env:NAME=VALUE,NAME=VALUE")
+        return Arm(text=text, environment={name: content for name, _, content in pairs})
+    if kind == "set":
+        overrides = NEXT_OVERRIDE.split(value)
+        if not all(is_override(override) and key_of(override) for override in overrides):
+            raise ConfigError(f"{text}: allowed is set:key=value,key=value")
+        for override in overrides:
+            refuse_key(override)
+        return Arm(text=text, overrides=overrides)
+    if kind == "git":
+        return git_arm(text, value, trees)
+    path = Path(value).expanduser()
+    if kind == "venv":
+        python = path / "bin" / "python"
+        if not os.access(python, os.X_OK):
+            raise ConfigError(f"{text}: no virtual environment; there is no program {python}")
+        return Arm(text=text, python=str(python.absolute()))
+    if not path.is_dir():
+        raise ConfigError(f"{text}: no such folder")
+    return Arm(text=text, folder=str(path.resolve()))
+
+
+def git_arm(text: str, revision: str, trees: Path) -> Arm:
+    """Returns the arm of a commit of the repository that this process works in.
+
+    Its runs start in the same folder of the checkout as the comparison does.
+    """
+    if revision.startswith("-"):
+        raise ConfigError(f"{text}: no such commit here")
+    commit = git(text, "rev-parse", "--verify", "--quiet", revision + "^{commit}")
+    worktree = trees / commit[:12]
+    folder = worktree / git(text, "rev-parse", "--show-prefix")
+    return Arm(text=text, folder=str(folder), worktree=str(worktree), commit=commit)
+
+
+def check_out(arm: Arm) -> None:
+    """Makes the checkout of a `git:` arm, unless it is there.
+
+    Raises:
+        ConfigError: git cannot make it, or it lacks the folder that the comparison works in.
+    """
+    if arm.worktree and not Path(arm.worktree).exists():
+        # --force: git may still know a checkout there that has been removed by hand.
+        options = ("--quiet", "--force", "--detach")
+        git(arm.text, "worktree", "add", *options, arm.worktree, arm.commit)
+    if arm.folder and not Path(arm.folder).is_dir():
+        raise ConfigError(f"{arm.text}: {arm.folder} is not there")
+
+
+def git(text: str, *arguments: str) -> str:
+    """Returns what git prints about the working directory; raises ConfigError where it fails."""
+    try:
+        done = subprocess.run(["git", *arguments], capture_output=True, text=True, check=False)
+    except OSError as error:
+        raise ConfigError(f"{text}: git does not run ({error})") from None
+    if done.returncode:
+        reason = done.stderr.strip().splitlines()
+        raise ConfigError(f"{text}: {reason[-1] if reason else 'no such commit here'}")
+    return done.stdout.strip()

@@ -1,0 +1,123 @@
+"""What the records of a run say: the times of every point, or why there are none."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+
+from benchkit.record import files
+from benchkit.record.environment import VERSIONS
+from benchkit.record.record import Record
+from benchkit.record.statuses import HARMLESS
+from benchkit.statistics.intervals import Array
+from benchkit.statistics.summary import iteration_times
+from benchkit.sweep import manifest
+
+Labels = tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True, order=True)
+class Point:
+    """What is compared: a case of a point of the sweep, by its number and the case's labels."""
+
+    number: int
+    labels: Labels
+
+
+@dataclass
+class RunFigures:
+    """One run.
+
+    Attributes:
+        times: seconds per call of each iteration, by point.
+        reasons: why a point, or a whole point of the sweep by its number, has no times.
+        harmless: those of the reasons that are no failure, such as a backend that is not here.
+        overrides: of each point of the sweep.
+        title: of the first point.
+        software: versions by name.
+    """
+
+    times: dict[Point, Array] = field(default_factory=dict)
+    reasons: dict[Point | int, str] = field(default_factory=dict)
+    harmless: set[Point | int] = field(default_factory=set)
+    overrides: list[list[str]] = field(default_factory=list)
+    title: str = ""
+    software: dict[str, str] = field(default_factory=dict)
+
+    def missing(self, point: Point) -> tuple[str, bool]:
+        """Returns why a point has no times, and whether that is harmless."""
+        for key in (point, point.number):
+            if key in self.reasons:
+                return self.reasons[key], key in self.harmless
+        return "no such case", False
+
+
+def read_run(folder: Path) -> RunFigures:
+    """Reads the records of a run.
+
+    Raises:
+        ConfigError: there is no sweep.
+    """
+    found = RunFigures()
+    for number, entry in enumerate(manifest.read(folder).points):
+        try:
+            record = files.read(folder / entry.folder / files.FILE_NAME)
+        except ValueError as error:
+            found.reasons[number] = str(error)
+            found.overrides.append(entry.overrides)
+            continue
+        add(found, number, record)
+    return found
+
+
+def add(found: RunFigures, number: int, record: Record) -> None:
+    """Adds a point of the sweep to the figures of a run."""
+    found.overrides.append(record.overrides)
+    if not found.title:
+        found.title = record.title
+        versions = {name: getattr(record.environment, name) for name in VERSIONS}
+        found.software = {name: str(value) for name, value in versions.items() if value}
+    if record.status != "ok":
+        message = record.error.message.splitlines()[0] if record.error else ""
+        found.reasons[number] = f"{record.status}: {message}"
+        found.harmless |= {number} if record.status in HARMLESS else set()
+    for case in record.cases:
+        labels = tuple((name, str(value)) for name, value in case.labels.items())
+        point = Point(number, labels)
+        if case.status != "ok" or not case.samples_s:
+            found.reasons[point] = f"{case.status}: {case.reason}"
+            found.harmless |= {point} if case.status in HARMLESS else set()
+            continue
+        rows, starts = case.samples_taking_part, case.starts_taking_part
+        found.times[point] = iteration_times(rows, starts, case.estimator)
+
+
+def statistic_of(name: str, times: Array | None) -> float:
+    """Returns a figure of a run from its times, in seconds; NaN without times.
+
+    Args:
+        name: mean, median, or a percentile such as p25.
+        times: [iteration]; None for a run without.
+    """
+    if times is None:
+        return float("nan")
+    if name == "mean":
+        return float(times.mean())
+    return float(np.percentile(times, 50 if name == "median" else float(name[1:])))
+
+
+def names_of(points: Iterable[Point], run: RunFigures) -> dict[Point, str]:
+    """Returns what sets each point apart from the others: overrides that vary, and labels."""
+    typed = [
+        [text for text in overrides if not text.startswith(("hydra.", "seed="))]
+        for overrides in run.overrides
+    ]
+    shared = set.intersection(*map(set, typed)) if typed else set[str]()
+    names = {}
+    for point in points:
+        own = typed[point.number] if point.number < len(typed) else [str(point.number)]
+        words = [text for text in own if text not in shared]
+        words += [f"{name}={value}" for name, value in point.labels]
+        names[point] = " ".join(words) or run.title
+    return names

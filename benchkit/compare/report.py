@@ -1,0 +1,164 @@
+"""A comparison as text, JSON, JUnit XML and Markdown."""
+
+import math
+from collections import Counter
+from pathlib import Path
+from xml.etree import ElementTree
+
+import msgspec
+from tabulate import tabulate
+
+from benchkit.compare.plan import RESULT_FILE
+from benchkit.compare.result import FAILED, Compared, Finding, Mean, Result
+from benchkit.record import files
+from benchkit.statistics.compare.verdicts import SLOWER, UNCLEAR
+
+JUNIT_FILE, MARKDOWN_FILE = "junit.xml", "compare.md"
+HEADERS = ("point", "ratio", "interval", "pairs", "between runs", "smallest effect", "verdict")
+
+
+def write(result: Result, folder: Path) -> None:
+    """Writes all files of a result."""
+    content = msgspec.json.format(msgspec.json.encode(result), indent=2)
+    files.write_whole(folder / RESULT_FILE, content)
+    files.write_whole(folder / JUNIT_FILE, as_junit(result))
+    files.write_whole(folder / MARKDOWN_FILE, as_markdown(result).encode())
+
+
+def as_text(result: Result) -> str:
+    """Returns the table and what else is known, for a terminal."""
+    lines = [sentence(result), "", table(result, "simple"), "", *means(result)]
+    return "\n".join([*lines, *tails(result), *result.remarks])
+
+
+def as_markdown(result: Result) -> str:
+    """Returns the same for a pull request."""
+    counted = Counter(point.word for point in result.points)
+    summary = ", ".join(f"{count} {word}" for word, count in counted.items()) or "no point"
+    lines = [*means(result), *tails(result), *result.remarks]
+    bullets = "\n".join(f"- {line}" for line in lines)
+    return (
+        f"### benchkit compare: {summary}\n\n{sentence(result)}\n\n{table(result, 'github')}\n\n"
+        f"{bullets}\n"
+    )
+
+
+def sentence(result: Result) -> str:
+    """Says what the ratios are of."""
+    baseline, *others = result.arms
+    return (
+        f"{' and '.join(others)} against {baseline} in {' '.join(result.overrides)}: "
+        f"ratio of the {result.statistic} of times (above 1 is slower), "
+        f"with {percent(result.fail_on)} as the least change that matters"
+    )
+
+
+def table(result: Result, style: str) -> str:
+    """Returns one row per point and arm."""
+    several = len(result.arms) > 2
+    rows = [[*([point.arm] if several else []), *cells(point)] for point in result.points]
+    headers = [*(["arm"] if several else []), *HEADERS]
+    return tabulate(rows, headers, tablefmt=style, disable_numparse=True)
+
+
+def cells(point: Compared) -> list[str]:
+    """Returns the row of a point."""
+    found = point.verdict
+    if found is None:
+        return [point.name, "", "", "", "", "", f"{FAILED} {point.reason}"]
+    within = [spread for spread in (point.spread.baseline, point.spread.candidate) if spread]
+    least = found.smallest_effect
+    return [
+        point.name,
+        number(found.ratio),
+        interval(found.low, found.high),
+        str(found.num_pairs),
+        percent(max(within)) if within else "",
+        percent(least) if least is not None and math.isfinite(least) else "",
+        verdict(point),
+    ]
+
+
+def verdict(point: Compared) -> str:
+    """Returns the word of a point, with what an unclear one would take."""
+    if point.word != UNCLEAR or point.verdict is None:
+        return point.word
+    if point.verdict.pairs_needed is None:
+        return UNCLEAR
+    return f"{UNCLEAR} ({point.verdict.pairs_needed} pairs would do)"
+
+
+def means(result: Result) -> list[str]:
+    """Returns the geometric mean of each arm, and of the A/A pairs."""
+    lines = [f"geometric mean of {mean.arm}: {described(mean)}" for mean in result.means]
+    if result.control:
+        lines.append(
+            f"A/A control, {result.control.arm} against itself: {described(result.control)}"
+        )
+    return lines
+
+
+def described(mean: Mean) -> str:
+    """Returns a mean in words."""
+    if not mean.num_pairs:
+        return "no pair has all points"
+    pairs = "1 pair" if mean.num_pairs == 1 else f"{mean.num_pairs} pairs"
+    return f"{number(mean.ratio)} {interval(mean.low, mean.high)} ({pairs})"
+
+
+def tails(result: Result) -> list[str]:
+    """Returns the secondary findings that the verdicts do not say already."""
+    verdicts = {(point.name, point.arm): point.verdict for point in result.points}
+    lines = []
+    for finding in result.secondary:
+        found, ratio = verdicts[finding.name, finding.arm], math.exp(finding.change.estimate)
+        if finding.is_share or not (found and found.low <= ratio <= found.high):
+            lines.append(describe(finding))
+    return lines
+
+
+def describe(finding: Finding) -> str:
+    """Returns a secondary finding in words; it decides no verdict."""
+    change = finding.change
+    if finding.is_share:
+        size = f"{change.estimate:+.1%} [{change.low:+.1%}, {change.high:+.1%}]"
+    else:
+        size = f"{number(math.exp(change.estimate))} times "
+        size += interval(math.exp(change.low), math.exp(change.high))
+    return f"also {finding.name} of {finding.arm}: {finding.figure} {size}"
+
+
+def number(value: float) -> str:
+    return f"{value:.3f}" if math.isfinite(value) else ""
+
+
+def percent(share: float) -> str:
+    return f"{100 * share:.2g} %" if share < 1 else f"{100 * share:.0f} %"
+
+
+def interval(low: float, high: float) -> str:
+    if not (low > 0 and math.isfinite(high)):
+        return "[too few]"
+    return f"[{number(low)}, {number(high)}]"
+
+
+def as_junit(result: Result) -> bytes:
+    """Returns a test case per point: SLOWER and FAILED fail, UNCLEAR is skipped."""
+    counted = Counter(point.word for point in result.points)
+    suite = ElementTree.Element(
+        "testsuite",
+        name="benchkit compare",
+        tests=str(len(result.points)),
+        failures=str(counted[SLOWER] + counted[FAILED]),
+        skipped=str(counted[UNCLEAR]),
+    )
+    for point in result.points:
+        case = ElementTree.SubElement(suite, "testcase", classname=point.arm, name=point.name)
+        words = " ".join(filter(None, cells(point)[1:]))
+        message = "".join(filter(str.isprintable, words))  # XML has no control characters
+        if point.word in (SLOWER, FAILED):
+            ElementTree.SubElement(case, "failure", message=message)
+        elif point.word == UNCLEAR:
+            ElementTree.SubElement(case, "skipped", message=message)
+    ElementTree.indent(suite)
+    return bytes(ElementTree.tostring(suite, "utf-8", xml_declaration=True)) + b"\n"

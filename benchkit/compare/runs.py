@@ -1,0 +1,179 @@
+"""One run of a comparison: a sweep in a process of its own.
+
+A run counts once its folder has RUN_FILE, which is written when all of its points have ended.
+"""
+
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import IO
+
+import msgspec
+
+from benchkit.compare.arms import Arm
+from benchkit.compare.ended import RUN_FILE, Ended
+from benchkit.compare.plan import Plan, Turn
+from benchkit.errors import ConfigError
+from benchkit.point.claim import claimed
+from benchkit.point.recording import COMPARISON_VARIABLE
+from benchkit.record import files
+from benchkit.sweep import manifest
+from benchkit.sweep.resume import Resume, settled_status
+from launch import signals
+from launch.agents.host_lock import LOCK_VARIABLE
+
+STOP_S = 30.0
+"""Seconds that a run may take to store its records when it is stopped."""
+STARTER = (
+    *(sys.executable, "-I", "-S", "-c"),
+    "import ctypes, os, sys\n"
+    "if sys.platform == 'linux': ctypes.CDLL(None).prctl(1, 9, 0, 0, 0)\n"
+    "os.execv(sys.argv[1], sys.argv[1:])",
+)
+"""Starts what follows so that it is killed (9) when this process ends (1 is PR_SET_PDEATHSIG)."""
+ENDED = (0, 1)
+"""Exit codes of a sweep that went through its points; 1 where some failed."""
+
+
+class RunFailed(Exception):
+    """A run did not end as runs do; the message names it."""
+
+
+def set_aside(folder: Path) -> None:
+    """Renames the folder of a run that does not count, if there is one.
+
+    Raises:
+        ConfigError: a process still works in it.
+    """
+    if not folder.is_dir():
+        return
+    with claimed(folder):
+        pass
+    kept = folder.parent.parent / "unfinished"
+    kept.mkdir(exist_ok=True)
+    number = 1
+    while (kept / f"{folder.name}_{number}").exists():
+        number += 1
+    for path in (folder, log_path(folder)):
+        if path.exists():
+            path.rename(kept / f"{folder.name}_{number}{path.suffix}")
+
+
+def arguments_of(arm: Arm, common: Sequence[str], turn: Turn, folder: Path) -> list[str]:
+    """Returns the command line of a run, without the program."""
+    place = next(text for text in Resume(folder).as_overrides() if text.startswith("hydra.sweep."))
+    return [*arm.arguments(common), f"seed={turn.seed}", place]
+
+
+def perform(plan: Plan, turn: Turn, folder: Path, is_first: bool) -> tuple[int, str]:
+    """Runs one run of this agent to its end.
+
+    Args:
+        plan: of the comparison.
+        turn: to run.
+        folder: of the run.
+        is_first: whether this is agent 0, which keeps what the run prints.
+
+    Returns:
+        The exit code, and the last line that the run printed.
+
+    Raises:
+        StopRequested: after the run has ended.
+    """
+    with log_of(folder, is_first) as log:
+        child = start(plan, turn, folder, log)
+        try:
+            code = child.wait()
+        except KeyboardInterrupt:
+            signals.ignore_signals()
+            stop(child)
+            raise
+        log.seek(0)
+        lines = log.read().decode(errors="replace").strip().splitlines()
+    return code, lines[-1] if lines else ""
+
+
+def start(plan: Plan, turn: Turn, folder: Path, log: IO[bytes]) -> "subprocess.Popen[bytes]":
+    """Starts a run.
+
+    Its session is its own, so that Ctrl-C reaches this process alone, which then stops the run. Its
+    points do not wait for the host's lock, which this process holds for the whole comparison.
+    """
+    arm = plan.arms[turn.arm]
+    own = {
+        LOCK_VARIABLE: f"benchkit-compare-{plan.id}",
+        COMPARISON_VARIABLE: msgspec.json.encode(turn.described(plan)).decode(),
+    }
+    return subprocess.Popen(
+        [*STARTER, arm.python, "-m", "benchkit", *arguments_of(arm, plan.overrides, turn, folder)],
+        cwd=arm.folder or None,
+        env=arm.variables() | own,
+        stdin=subprocess.DEVNULL,
+        stdout=log,
+        stderr=subprocess.STDOUT,
+        start_new_session=True,
+    )
+
+
+def log_of(folder: Path, is_first: bool) -> IO[bytes]:
+    """Opens what a run prints to; folders of agents on other hosts may not be here."""
+    if not is_first:
+        return tempfile.TemporaryFile()
+    folder.parent.mkdir(exist_ok=True)
+    return log_path(folder).open("wb+")
+
+
+def log_path(folder: Path) -> Path:
+    """Returns the file with what a run printed."""
+    return folder.with_suffix(".log")
+
+
+def stop(child: "subprocess.Popen[bytes]") -> None:
+    """Stops a run and waits for its end."""
+    child.terminate()
+    try:
+        child.wait(STOP_S)
+    except subprocess.TimeoutExpired:
+        child.kill()
+        child.wait()
+
+
+def require_end(code: int, line: str, arm: Arm, folder: Path) -> None:
+    """Raises an exception for the exit code of a run that did not go through its points.
+
+    Raises:
+        ConfigError: its command line is wrong.
+        RunFailed: anything else.
+    """
+    if code == 2:
+        raise ConfigError(f"{arm.text}: {line.removeprefix('benchkit: ')}")
+    if code not in ENDED:
+        raise RunFailed(f"{arm.text}: exit code {code}: {line} ({log_path(folder)})")
+
+
+def count(arm: Arm, folder: Path, seconds: float, line: str) -> Ended:
+    """Makes a run count.
+
+    Args:
+        arm: of the run.
+        folder: of the run.
+        seconds: that it took.
+        line: the last one that it printed.
+
+    Raises:
+        ConfigError: no point was run, as without benchkit.
+        RunFailed: some of its points have not ended.
+    """
+    try:
+        points = manifest.read(folder).points
+    except ConfigError:
+        raise ConfigError(f"{arm.text}: no point was run: {line} ({log_path(folder)})") from None
+    num_open = sum(not settled_status(folder / point.folder) for point in points)
+    if num_open:
+        log = log_path(folder)
+        raise RunFailed(f"{arm.text}: {num_open} of {len(points)} points did not end ({log})")
+    ended = Ended(arm.text, len(points), seconds)
+    files.write_whole(folder / RUN_FILE, msgspec.json.encode(ended))
+    return ended

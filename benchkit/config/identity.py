@@ -1,0 +1,54 @@
+"""The identity of a point: the digest of what its configuration says of the measurement."""
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import fields
+from typing import Any
+
+import msgspec
+
+from benchkit.api.keys import nested_schema
+from benchkit.api.registry import load_suites
+from benchkit.api.schema import RunConfig
+
+
+def point_id(config: Mapping[str, Any], world_size: int) -> str:
+    """Returns the identity of a point: 12 hexadecimal digits of the hash of its configuration.
+
+    Args:
+        config: the resolved configuration, as a record stores it.
+        world_size: number of ranks, which `config` may leave to `auto`.
+    """
+    return digest({**identity_of(config), "world_size": world_size})
+
+
+def identity_of(config: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns a configuration without the keys that its suite declares with `identity=False`.
+
+    Of a suite that is not here, only the keys of every run are known.
+    """
+    suite = load_suites().get(str(config.get("suite")))
+    return identifying_keys(config, suite.config if suite else RunConfig)
+
+
+def identifying_keys(config: Mapping[str, Any], schema: type) -> dict[str, Any]:
+    """Returns a configuration, or a group of it, without the keys that do not identify a point.
+
+    Args:
+        config: plain data; keys that the schema lacks, as old records have them, are kept.
+        schema: dataclass of the configuration.
+    """
+    declared = {item.name: item for item in fields(schema)}
+    found = {}
+    for name, value in config.items():
+        item = declared.get(name)
+        if item and not item.metadata["key"].identity:
+            continue
+        group = nested_schema(item.type) if item and isinstance(value, dict) else None
+        found[name] = identifying_keys(value, group) if group else value
+    return found
+
+
+def digest(value: Any) -> str:
+    """Returns 12 hexadecimal digits of the SHA-256 hash of plain data."""
+    return hashlib.sha256(msgspec.json.encode(value, order="deterministic")).hexdigest()[:12]

@@ -1,0 +1,43 @@
+"""The functions that YAML calls as `${name:argument}`: for every suite, and the suites' own."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from benchkit.api.registry import load_suites
+from benchkit.environment import visible_gpus
+from benchkit.errors import ConfigError
+
+
+def largest(numbers: Sequence[int]) -> int:
+    """Returns the largest of some numbers, and at least 1."""
+    return max([1, *numbers])
+
+
+def counts_of_gpus() -> str:
+    """Returns those of 2, 4 and 6 for which there are GPUs.
+
+    With fewer than 2 GPUs it still returns 2; such a point then says that they are missing.
+    """
+    num_gpus = len(visible_gpus())
+    return ",".join(str(count) for count in (2, 4, 6) if count <= max(2, num_gpus))
+
+
+def collect_resolvers() -> dict[str, Callable[..., Any]]:
+    """Returns all resolvers by name.
+
+    Raises:
+        ConfigError: a suite's resolver has the name of another one.
+    """
+    found: dict[str, Callable[..., Any]] = {
+        "largest": largest,
+        "commas": ",".join,
+        "counts_of_gpus": counts_of_gpus,
+    }
+    for suite in load_suites().values():
+        for name, resolver in suite.resolvers.items():
+            if found.setdefault(name, resolver) is not resolver:
+                raise ConfigError(
+                    f"suite {suite.name}: resolver {name}: the name is taken; "
+                    "allowed is one that no other resolver has"
+                )
+    return found

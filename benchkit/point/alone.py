@@ -1,0 +1,62 @@
+"""Times a point's baseline and its best case again, each alone in fresh ranks.
+
+Cases that take turns share caches, allocators, clocks and power, so turns may change their times.
+"""
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from benchkit.record.case import CaseRecord, Labels
+from benchkit.record.record import Outcome
+from launch.agents.group import EXCHANGE_TIMEOUT_S, Agents
+
+
+def with_alone(outcome: Outcome, agents: Agents, run: Callable[[Labels, int], Outcome]) -> Outcome:
+    """Returns an outcome with what its baselines and best cases take alone; on all agents in step.
+
+    A case that fails alone is a warning.
+
+    Args:
+        outcome: of all cases, which agent 0 alone knows.
+        agents: of the point.
+        run: runs fresh ranks for the case with these labels, which is the n-th so far.
+    """
+    began_s = time.perf_counter()
+    found, warnings = [], []
+    wanted = agents.exchange(
+        [dict(case.labels) for case in chosen(outcome.cases)], EXCHANGE_TIMEOUT_S
+    )
+    for number, labels in enumerate(wanted[0]):
+        ended = run(labels, number)
+        found += [case for case in ended.cases if case.status == "ok"]
+        if ended.status != "ok":
+            reason = ended.error.message.splitlines()[0] if ended.error else ""
+            warnings.append(f"case {labels} alone: {ended.status}: {reason}")
+    return replace(
+        outcome,
+        alone=found,
+        warnings=[*outcome.warnings, *warnings],
+        phases_s=outcome.phases_s | ({"alone": time.perf_counter() - began_s} if wanted[0] else {}),
+    )
+
+
+def chosen(cases: Sequence[CaseRecord]) -> list[CaseRecord]:
+    """Returns the baselines and, of each baseline's group, the fastest case, in order.
+
+    A job without baselines has one group, and its first case stands for the baseline. A case
+    without a rival has taken turns all the same, unless it is the only one of its job.
+    """
+    timed = [case for case in cases if case.samples_s]
+    if len(timed) < 2:
+        return []
+    named = {case.baseline for case in cases if case.baseline is not None}
+    whole = [case for case in timed if case.status == "ok" and not case.is_component]
+    groups: dict[int | None, list[CaseRecord]] = {}
+    for case in whole:
+        position = cases.index(case)
+        groups.setdefault(position if position in named else case.baseline, []).append(case)
+    kept = [cases[position] for position in sorted(named)] or whole[:1]
+    for rivals in groups.values():
+        kept.append(min(rivals, key=lambda case: case.typical_s))
+    return [case for case in cases if case in kept and case.status == "ok"]

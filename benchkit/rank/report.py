@@ -1,0 +1,25 @@
+"""What rank 0 returns to its agent. Imports no torch, which only ranks load."""
+
+from dataclasses import dataclass, field
+
+from benchkit.record.case import CaseRecord
+from benchkit.record.record import SlowdownReport
+
+
+@dataclass(frozen=True)
+class RankReport:
+    """What rank 0 returns to its agent.
+
+    Attributes:
+        cases: of the point.
+        clock: name of the clock that timed them.
+        began_s: when each phase began, on the monotonic clock of rank 0's host.
+        slowdown: measured factors; None where no rank is slowed down.
+        warnings: of the calibration and of the cases.
+    """
+
+    cases: list[CaseRecord]
+    clock: str
+    began_s: dict[str, float]
+    slowdown: SlowdownReport | None = None
+    warnings: list[str] = field(default_factory=list)

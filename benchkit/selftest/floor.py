@@ -1,0 +1,180 @@
+"""Keeps how much identical runs differ on a machine: noise_floor.json in the user's state folder.
+
+A floor applies to runs with the same fingerprint, for 30 days. The file may come from elsewhere, so
+its values are checked when it is read; a file that is not readable counts as none.
+"""
+
+import datetime
+import hashlib
+import math
+import os
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated
+
+import msgspec
+
+from benchkit.record import files
+from benchkit.record.context import PlainText
+from benchkit.record.environment import HostReport
+from benchkit.record.numbers import Amount, Count, NumRanks
+
+FILE_NAME = "noise_floor.json"
+VALID_S = 30 * 24 * 3600.0
+"""An older floor does not apply."""
+MOST_BYTES = 2**20
+"""A larger file is none of ours."""
+Positive = Annotated[float, msgspec.Meta(gt=0, le=1e9)]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Fingerprint:
+    """What the noise between runs depends on, roughly; hosts of one kind share it.
+
+    Attributes:
+        cpu: model of the processor.
+        cores: cores that the agent may use.
+        kernel: major and minor version of Linux, such as "6.1".
+        torch: major and minor version of torch.
+        world_size: number of ranks.
+        threads: of each rank.
+        backend: by which the ranks communicate.
+        device: cpu or cuda.
+    """
+
+    cpu: str | None
+    cores: Amount | None
+    kernel: str
+    torch: str
+    world_size: NumRanks
+    threads: Count
+    backend: str
+    device: str = "cpu"
+
+
+@dataclass(frozen=True, kw_only=True)
+class SizeFloor:
+    """How much runs of one size differ.
+
+    Attributes:
+        what: names what ran, such as "all_reduce 1 MiB".
+        median_s: median over the runs of the median time of a call.
+        sigma_run: standard deviation of the logarithms of the runs' medians.
+        floor: bound on the ratio of identical code, as a share (`statistics.compare.noise_floor`);
+            None from fewer than 6 pairs.
+        num_runs: fresh runs that this was found from.
+    """
+
+    what: PlainText
+    median_s: Positive
+    sigma_run: Amount
+    floor: Amount | None
+    num_runs: Count
+
+
+@dataclass(frozen=True, kw_only=True)
+class MachineFloor:
+    """What one selftest found; `written_at` is UTC, ISO 8601, and `id` follows from the rest."""
+
+    id: PlainText
+    written_at: str
+    fingerprint: Fingerprint
+    sizes: Annotated[list[SizeFloor], msgspec.Meta(min_length=1)]
+
+    def age_s(self) -> float:
+        """Returns the seconds since it was written; raises ValueError where that is no time."""
+        written = datetime.datetime.fromisoformat(self.written_at)
+        return (datetime.datetime.now(datetime.timezone.utc) - written).total_seconds()
+
+    def nearest(self, seconds: float) -> SizeFloor:
+        """Returns the size whose calls take most nearly so long, by ratio."""
+        of_call = max(seconds, 1e-9)  # the clock's resolution
+        return min(self.sizes, key=lambda size: abs(math.log(size.median_s / of_call)))
+
+
+@dataclass(frozen=True)
+class Content:
+    """The content of the file: one floor per fingerprint."""
+
+    floors: list[MachineFloor] = field(default_factory=list)
+
+
+def fingerprint(
+    host: HostReport, world_size: int, threads: int, backend: str, device: str = "cpu"
+) -> Fingerprint:
+    """Returns the fingerprint of runs on a host."""
+    return Fingerprint(
+        cpu=host.cpu,
+        cores=host.available_cores,
+        kernel=major_minor(host.kernel),
+        torch=major_minor(host.torch),
+        world_size=world_size,
+        threads=threads,
+        backend=backend,
+        device=device,
+    )
+
+
+def major_minor(version: str | None) -> str:
+    """Returns the first two numbers of a version: "6.1" of "6.1.0-18-amd64"; "" of none."""
+    return ".".join(re.findall(r"\d+", version or "")[:2])
+
+
+def machine_floor(
+    found_on: Fingerprint, sizes: Sequence[SizeFloor], written_at: str
+) -> MachineFloor:
+    """Returns a floor with the id that follows from it."""
+    digest = hashlib.sha256(msgspec.json.encode([found_on, sizes, written_at])).hexdigest()
+    return MachineFloor(
+        id=digest[:12], written_at=written_at, fingerprint=found_on, sizes=list(sizes)
+    )
+
+
+def state_folder() -> Path:
+    """Returns the folder of the user's state: $XDG_STATE_HOME/benchkit or ~/.local/state/benchkit.
+
+    A relative XDG_STATE_HOME is ignored, as the XDG base directory specification asks.
+    """
+    configured = Path(os.environ.get("XDG_STATE_HOME", ""))
+    base = configured if configured.is_absolute() else Path(os.path.expanduser("~/.local/state"))
+    return base / "benchkit"
+
+
+def read(folder: Path) -> list[MachineFloor]:
+    """Returns the floors in a folder's file; [] without one.
+
+    Raises:
+        ValueError: the file is not readable, or holds something else; the message is one line.
+    """
+    path = folder / FILE_NAME
+    try:
+        if not path.exists():
+            return []
+        if not path.is_file() or path.stat().st_size > MOST_BYTES:
+            raise ValueError("no file of floors")
+        floors = msgspec.json.decode(path.read_bytes(), type=Content).floors
+        for floor in floors:
+            floor.age_s()
+    except (OSError, ValueError, TypeError, RecursionError) as error:
+        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise ValueError(f"{path}: ignored, not readable as noise floors ({reason})") from None
+    return floors
+
+
+def store(floor: MachineFloor, folder: Path) -> Path:
+    """Writes a floor in place of the one with its fingerprint; returns the path of the file.
+
+    Raises:
+        OSError: the file cannot be written.
+    """
+    try:
+        others = [each for each in read(folder) if each.fingerprint != floor.fingerprint]
+    except ValueError:
+        others = []
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / FILE_NAME
+    content = msgspec.json.encode(Content([*others, floor]))
+    files.write_whole(path, msgspec.json.format(content, indent=2) + b"\n")
+    return path

@@ -1,0 +1,251 @@
+"""Records of two places, point by point: ratios, words, exit codes, and what differs around them."""
+
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+from analysis.__main__ import main
+from analysis.commands.comparison import INDICATIVE, fewest_runs
+from analysis.records.environments import differences, environment_of
+
+from tests.support.records import as_record, having, make_record, make_rich_record, write_all
+
+SPREAD = (0.98, 1.0, 1.02, 0.99, 1.01, 0.985, 1.015, 1.005)
+"""Of each run of a point: its time, as a multiple of the point's own."""
+
+
+def place(folder, times, runs=8, change=lambda record: record, **changes):
+    """Records of several sizes, each measured in as many repetitions of one sweep; `times` are in ms, by size."""
+    made = [
+        change(make_record(size, 2, 1e-3 * time * SPREAD[run], repetition=run, **changes))
+        for run in range(runs)
+        for size, time in times.items()
+    ]
+    return str(write_all(folder, made))
+
+
+def compared(tmp_path, capsys, *arguments):
+    """The exit code, the text and the table of a comparison of A and B."""
+    code = main(["compare", str(tmp_path / "a"), str(tmp_path / "b"), *arguments])
+    out, err = capsys.readouterr()
+    assert not err, err
+    return code, out, pd.read_csv(tmp_path / "a" / "analysis" / "compare.csv").set_index("data_size")
+
+
+def test_point_has_verdict_and_interval(tmp_path, capsys):
+    place(tmp_path / "a", {1.0: 1, 10.0: 10, 100.0: 100})
+    place(tmp_path / "b", {1.0: 1.2, 10.0: 8, 100.0: 100.5})
+    code, out, points = compared(tmp_path, capsys)
+    assert points["verdict"].tolist() == ["SLOWER", "FASTER", "SAME"]
+    assert points["ratio"].tolist() == pytest.approx([1.2, 0.8, 1.005])
+    assert (points["ratio_low"] < points["ratio"]).all()
+    assert (points["ratio"] < points["ratio_high"]).all()
+    assert points["A_spread"].tolist() == pytest.approx([np.std(np.log(SPREAD), ddof=1)] * 3)
+    assert (points["A_runs"] == 8).all()
+    assert code == 1
+    assert "1 SLOWER, 1 FASTER, 1 SAME" in out
+    assert "8 / 8" in out
+    assert "All points: suite allreduce, backend gloo" in out
+    assert "were not measured in turns" in out
+
+
+@pytest.mark.parametrize(("factor", "limit", "word", "code"), [
+    (1.0, "5%", "SAME", 0), (1.1, "5%", "SLOWER", 1), (0.9, "5%", "FASTER", 0), (1.1, "0.2", "SAME", 0),
+    (1.05, "5%", "UNCLEAR", 3),
+])  # fmt: skip
+def test_the_exit_code_is_that_of_the_words(tmp_path, capsys, factor, limit, word, code):
+    place(tmp_path / "a", {1.0: 1})
+    place(tmp_path / "b", {1.0: 0.9999 * factor})
+    found, _, points = compared(tmp_path, capsys, "--fail-on", limit)
+    assert (points["verdict"].tolist(), found) == ([word], code)
+
+
+@pytest.mark.parametrize("runs", [(1, 1), (1, 8), (8, 1)])
+def test_single_run_is_indicative(tmp_path, capsys, runs):
+    place(tmp_path / "a", {1.0: 1}, runs[0])
+    place(tmp_path / "b", {1.0: 3}, runs[1])
+    code, out, points = compared(tmp_path, capsys)
+    assert code == 0
+    assert points["verdict"].tolist() == [INDICATIVE]
+    assert points["ratio"].tolist() == pytest.approx([3], rel=0.05)
+    assert "ratio_low" not in points
+    assert "1 unpaired, indicative: a side has a single run" in out
+    assert "intervals by the rank sum" not in out
+
+
+def test_repeated_points_are_judged(tmp_path, capsys):
+    made = [make_record(10.0, 2, 1e-2)]
+    write_all(tmp_path / "a" / "more", made)
+    write_all(tmp_path / "b" / "more", made)
+    place(tmp_path / "a" / "sweep", {1.0: 1})
+    place(tmp_path / "b" / "sweep", {1.0: 1.5})
+    code, _, points = compared(tmp_path, capsys)
+    assert code == 1
+    assert points["verdict"].to_dict() == {10.0: INDICATIVE, 1.0: "SLOWER"}
+
+
+def test_three_runs_have_no_interval(tmp_path, capsys):
+    place(tmp_path / "a", {1.0: 1}, runs=3)
+    place(tmp_path / "b", {1.0: 3}, runs=3)
+    code, out, points = compared(tmp_path, capsys)
+    assert (code, points["verdict"].tolist()) == (3, ["UNCLEAR"])
+    assert "One may need 4 runs on each side." in out
+
+
+def test_sweeps_of_one_place_are_runs(tmp_path, capsys):
+    for side, time in (("a", 1), ("b", 2)):
+        for day in range(4):
+            write_all(tmp_path / side / f"day{day}", [make_record(1.0, 2, 1e-3 * time * SPREAD[day])])
+    code, _, points = compared(tmp_path, capsys)
+    assert (code, points["A_runs"].tolist(), points["verdict"].tolist()) == (1, [4], ["SLOWER"])
+
+
+def test_the_statistic_is_the_one_asked_for(tmp_path, capsys):
+    place(tmp_path / "a", {1.0: 1})
+    place(tmp_path / "b", {1.0: 1}, spread=0.5)
+    ratios = {name: compared(tmp_path, capsys, "--statistic", name)[2]["ratio"].tolist() for name in ("median", "p25")}
+    assert ratios["median"] == pytest.approx([1])
+    assert ratios["p25"] == pytest.approx([0.75 / 0.95], rel=0.01)
+
+
+def test_unmatched_points_are_named(tmp_path, capsys):
+    place(tmp_path / "a", {1.0: 1, 10.0: 10})
+    place(tmp_path / "b", {1.0: 1, 100.0: 100})
+    write_all(tmp_path / "b" / "more", [make_record(10.0, 2, status="crash")])
+    _, out, points = compared(tmp_path, capsys)
+    assert list(points.index) == [1.0]
+    [line] = [line for line in out.splitlines() if line.startswith("Unmatched points")]
+    assert line == "Unmatched points: 2: data_size=10 MiB (B: crash); data_size=100 MiB (A: missing)"
+
+
+def test_many_unmatched_points_are_named_in_part(tmp_path, capsys):
+    place(tmp_path / "a", {float(size): size for size in range(1, 10)}, runs=1)
+    place(tmp_path / "b", {1.0: 1}, runs=1)
+    _, out, _ = compared(tmp_path, capsys)
+    [line] = [line for line in out.splitlines() if line.startswith("Unmatched points: 8: ")]
+    assert line.endswith("data_size=6 MiB (B: missing) and 3 more")
+
+
+def test_no_common_point_compares_nothing(tmp_path, capsys):
+    place(tmp_path / "a", {1.0: 1})
+    place(tmp_path / "b", {2.0: 1})
+    code = main(["compare", str(tmp_path / "a"), str(tmp_path / "b")])
+    assert code == 3
+    assert "No point is in both." in capsys.readouterr().out
+
+
+def test_what_differs_around_them_is_said_first(tmp_path, capsys):
+    place(tmp_path / "a", {1.0: 1}, change=lambda made: having(made, torch="2.10", kernel="6.1"))
+    place(tmp_path / "b", {1.0: 1}, change=lambda made: having(made, torch="2.13.0", kernel="6.1", host="there"))
+    _, out, points = compared(tmp_path, capsys)
+    assert points["verdict"].tolist() == ["SAME"]
+    head = out[: out.index("All points")]
+    told = [line.split() for line in head.splitlines()]
+    assert ["torch", "2.10", "2.13.0"] in told
+    assert ["host", "here", "there"] in told
+    assert "kernel" not in head
+    assert "torch" in (tmp_path / "a" / "analysis" / "compare.md").read_text()
+
+
+def test_equal_environments_are_said_to_be_equal(tmp_path, capsys):
+    place(tmp_path / "a", {1.0: 1})
+    place(tmp_path / "b", {1.0: 1})
+    assert "environments do not differ" in compared(tmp_path, capsys)[1]
+
+
+def environment(**changes):
+    return environment_of(as_record(having(make_rich_record(), **changes)))
+
+
+@pytest.mark.parametrize(("changes", "expected"), [
+    ({"torch": "2.14"}, [("torch", "2.13.0", "2.14")]),
+    ({"torch": "2.10"}, [("torch", "2.13.0", "2.10")]),
+    ({"git_diff_hash": None}, [("commit", "0123456789ab+ab", "0123456789ab")]),
+    ({"kernel": None}, [("kernel", "6.1", "not known")]),
+    ({"gpus": [{"name": "a GPU", "driver_version": "570"}]}, [("driver", "not known", "570")]),
+    ({"load_average": [9.0, 9.0, 9.0]}, []),
+])  # fmt: skip
+def test_each_difference_is_named(changes, expected):
+    assert list(differences([environment()], [environment(**changes)])) == expected
+
+
+def test_variables_of_the_backend_differ():
+    changed = make_rich_record()
+    changed["config"]["backend"]["env"] = {"GLOO_SOCKET_IFNAME": "lo"}
+    found = differences([environment()], [environment_of(as_record(changed))])
+    assert list(found) == [("backend_env", "not known", "GLOO_SOCKET_IFNAME=lo")]
+
+
+@pytest.mark.parametrize(("ghz", "differs"), [(2.05, False), (3.0, True)])
+def test_clocks_differ_where_their_medians_do(ghz, differs):
+    sides = []
+    for highest in (2.0, ghz):
+        made = make_rich_record()
+        for case in made["cases"]:
+            case["disturbance"] |= {"lowest_ghz": [1.0, 1.0], "highest_ghz": [highest, 1.5]}
+        sides.append([environment_of(as_record(made))])
+    assert list(differences(*sides)) == ([("CPU clock [GHz]", "2", "3")] if differs else [])
+
+
+@pytest.mark.parametrize(("arguments", "reason"), [
+    (["compare", "nowhere", "a"], "nowhere: no such folder or file"),
+    (["compare", "a", "empty"], "no readable record.json at or below empty"),
+    (["compare", "a"], "the following arguments are required: DIR"),
+    (["compare", "a", "a", "a"], "unrecognized arguments: a"),
+    (["compare", "a", "a", "--fail-on", "5"], "5: allowed are shares > 0% and < 100%, e.g. 5%"),
+    (["compare", "a", "a", "--fail-on", "x%"], "x%: allowed are shares > 0% and < 100%"),
+    (["compare", "a", "a", "--fail-on", "nan"], "nan: allowed are shares"),
+    (["compare", "a", "a", "--statistic", "best"], "invalid choice: 'best'"),
+    (["compare", "a", "a", "--output-dir", "a/0/record.json/x"], "Not a directory"),
+])  # fmt: skip
+def test_wrong_arguments_are_refused_in_one_line(tmp_path, capsys, monkeypatch, arguments, reason):
+    monkeypatch.chdir(tmp_path)
+    place(tmp_path / "a", {1.0: 1}, runs=1)
+    (tmp_path / "empty").mkdir()
+    try:
+        code = main(arguments)
+    except SystemExit as end:  # of argparse
+        code = end.code
+    err = capsys.readouterr().err
+    assert code == 2
+    assert reason in err.splitlines()[-1]
+    assert "Traceback" not in err
+
+
+def test_foreign_files_are_passed_over(tmp_path, capsys):
+    for side in "ab":
+        place(tmp_path / side, {1.0: 1}, runs=2)
+    (tmp_path / "b" / "0" / "record.json").write_text("{half")
+    odd = make_record(1.0)
+    odd["config"]["dtype"] = "$odd$"
+    (tmp_path / "b" / "1" / "record.json").write_text(json.dumps(odd))
+    assert main(["compare", str(tmp_path / "a"), str(tmp_path / "b")]) == 3
+    out, err = capsys.readouterr()
+    assert err.splitlines()[0].startswith("analysis compare: passed over ")
+    assert "dtype=$odd$ (A: missing)" in out
+
+
+def test_files_go_where_they_are_asked_for(tmp_path, capsys):
+    for side in "ab":
+        place(tmp_path / side, {1.0: 1})
+    assert main(["compare", str(tmp_path / "a"), str(tmp_path / "b"), "--output-dir", str(tmp_path / "out")]) == 0
+    assert {path.name for path in (tmp_path / "out").iterdir()} == {"compare.csv", "compare.md"}
+    assert not (tmp_path / "a" / "analysis").exists()
+    assert f"wrote {tmp_path / 'out' / 'compare.md'}" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(("points", "runs"), [(1, 4), (2, 5), (20, 6)])
+def test_so_many_runs_have_an_interval(points, runs):
+    """2 / (8 over 4) is 0.029, 2 / (10 over 5) 0.008, 2 / (12 over 6) 0.0022."""
+    assert fewest_runs(points) == runs
+
+
+@pytest.mark.parametrize("suite", ["auto_shard", "collective", "ring_attention", "tp_columnwise"])
+def test_cases_match_by_labels(tmp_path, capsys, suite):
+    write_all(tmp_path / "a", [make_rich_record(suite)])
+    write_all(tmp_path / "b", [make_rich_record(suite, started_at="2026-01-02")])
+    assert main(["compare", str(tmp_path / "a"), str(tmp_path / "b")]) == 0
+    points = pd.read_csv(tmp_path / "a" / "analysis" / "compare.csv")
+    assert points["ratio"].tolist() == pytest.approx([1.0] * 4)
+    assert "Unmatched" not in capsys.readouterr().out

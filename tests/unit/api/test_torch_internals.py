@@ -1,0 +1,91 @@
+"""What benchkit/api/torch_internals.py relies on inside of torch, which promises none of it."""
+
+import inspect
+
+import pytest
+import torch
+import torch.distributed as dist
+from benchkit.api import torch_internals
+
+ADVICE = f"torch {torch.__version__} has changed: {{}}; adapt benchkit/api/torch_internals.py, then this test"
+KERNELS = {
+    "_scaled_dot_product_flash_attention_for_cpu": "query key value dropout_p is_causal",
+    "_scaled_dot_product_flash_attention": "query key value dropout_p is_causal",
+    "_scaled_dot_product_efficient_attention": "query key value attn_bias compute_log_sumexp dropout_p is_causal",
+}
+"""Attention kernels, those of GPUs among them, and their first arguments, which are given by place."""
+
+
+@pytest.fixture
+def group_of_one():
+    """A process group of this process alone."""
+    dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+    yield
+    dist.destroy_process_group()
+
+
+def parts(length):
+    generator = torch.Generator().manual_seed(1)
+    return [torch.randn(1, 2, length, 8, generator=generator) for _ in range(3)]
+
+
+@pytest.mark.usefixtures("group_of_one")
+def test_default_store_is_shared():
+    advice = ADVICE.format("the ranks no longer share default_store(), by which the suite collective checks a barrier")
+    torch_internals.default_store().add("entered", 2)
+    assert torch_internals.default_store().add("entered", 0) == 2, advice
+
+
+@pytest.mark.parametrize("name", KERNELS)
+def test_attention_kernels_take_positional_args(name):
+    schema = getattr(torch.ops.aten, name).default._schema
+    advice = ADVICE.format(f"fused_attention() calls {schema}")
+    taken = KERNELS[name].split()
+    assert [argument.name for argument in schema.arguments][: len(taken)] == taken, advice
+    rest = schema.arguments[len(taken) :]
+    assert all(argument.has_default_value() for argument in rest), advice
+    assert [str(result.type) for result in schema.returns][:2] == ["Tensor", "Tensor"], advice
+
+
+@pytest.mark.parametrize("causal", [False, True])
+def test_fused_attention_returns_output_and_lse(causal):
+    advice = ADVICE.format("fused_attention() on a CPU must return [1, H, L, D] and [1, H, L]")
+    query, key, value = parts(5)
+    out, lse, *_ = torch_internals.fused_attention(query, key, value, causal)
+    scores = query @ key.transpose(-1, -2) / 8**0.5
+    if causal:
+        scores = scores.masked_fill(torch.ones(5, 5).triu(1).bool(), float("-inf"))
+    torch.testing.assert_close(out, scores.softmax(-1) @ value, msg=advice)
+    torch.testing.assert_close(lse, scores.logsumexp(-1), msg=advice)
+
+
+def test_torch_ring_takes_expected_arguments():
+    assert torch_internals.ring_attention_missing() == "", ADVICE.format("until then the strategy torch is skipped")
+    from torch.distributed.tensor.experimental._context_parallel import _attention
+
+    taken = tuple(inspect.signature(_attention._templated_ring_attention).parameters)
+    advice = ADVICE.format(f"ring_attention() calls {taken}")
+    assert taken == (*torch_internals.RING_ARGUMENTS, "kwargs"), advice
+
+
+@pytest.mark.usefixtures("group_of_one")
+@pytest.mark.parametrize("causal", [False, True])
+def test_torch_ring_equals_attention_on_one_rank(causal):
+    advice = ADVICE.format("ring_attention() must return the output first, and let us switch its zigzag order")
+    query, key, value = parts(6)
+    out = torch_internals.attend_in_ring(query, key, value, causal)
+    expected = torch.nn.functional.scaled_dot_product_attention(query, key, value, is_causal=causal)
+    torch.testing.assert_close(out, expected, msg=advice)
+
+
+def test_symmetric_memory_has_expected_api():
+    assert torch_internals.symmetric_memory_missing() == "", ADVICE.format("until then symmetric_memory is unavailable")
+    from torch.distributed import _symmetric_memory
+
+    advice = ADVICE.format("symmetric_empty() and all_gather_matmul() call _symmetric_memory and torch.ops.symm_mem")
+    assert list(inspect.signature(_symmetric_memory.empty).parameters) == ["size", "dtype", "device"], advice
+    inspect.signature(_symmetric_memory.rendezvous).bind(torch.zeros(1), "group")
+    schema = torch.ops.symm_mem.fused_all_gather_matmul.default._schema
+    names = [argument.name for argument in schema.arguments]
+    assert names[1:] == ["Bs", "gather_dim", "group_name", "return_A"], advice
+    assert [str(result.type) for result in schema.returns] == ["Optional[Tensor]", "List[Tensor]"], advice

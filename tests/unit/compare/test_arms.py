@@ -1,0 +1,94 @@
+"""What an arm is, by what was typed."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from benchkit.compare.arms import check_out, is_arm, parse_arm
+from benchkit.errors import ConfigError
+
+TREES = Path("/nowhere")
+
+
+def test_words_are_told_apart():
+    arms = ["plain", "env:A=1", "set:data_size=1", "venv:x", "tree:.", "git:main"]
+    assert all(map(is_arm, arms))
+    assert not any(map(is_arm, ["+suite=allreduce", "-m", "plainly", "lut=tree:x", "--pairs", "set"]))
+
+
+def test_commas_separate_variables():
+    arm = parse_arm("env:NCCL_ALGO=Ring,Tree,A_2=,B=x=y", TREES)
+    assert arm.environment == {"NCCL_ALGO": "Ring,Tree", "A_2": "", "B": "x=y"}
+    assert arm.variables() == os.environ | arm.environment
+    assert arm.is_here
+
+
+def test_arm_overrides_replace_common_ones():
+    arm = parse_arm("set:data_size=1,10,+backend.env.X=2,devices=[1,8]", TREES)
+    assert arm.overrides == ["data_size=1,10", "+backend.env.X=2", "devices=[1,8]"]
+    common = ["--config-dir", "conf", "+suite=allreduce", "-m", "data_size=5", "world_size=2"]
+    assert arm.arguments(common) == [
+        *common[:4], "data_size=1,10", "world_size=2", "+backend.env.X=2", "devices=[1,8]",
+    ]  # fmt: skip
+    assert parse_arm("plain", TREES).arguments(common) == common
+
+
+def test_a_folder_comes_first_on_the_path(tmp_path, monkeypatch):
+    monkeypatch.setenv("PYTHONPATH", "/before")
+    arm = parse_arm(f"tree:{tmp_path}", TREES)
+    assert arm.variables()["PYTHONPATH"] == f"{tmp_path}{os.pathsep}/before"
+    assert arm.folder == str(tmp_path)
+    assert not arm.is_here
+
+
+def test_an_environment_has_its_interpreter(tmp_path):
+    python = tmp_path / "bin" / "python"
+    python.parent.mkdir()
+    python.symlink_to(sys.executable)
+    arm = parse_arm(f"venv:{tmp_path}", TREES)
+    assert arm.python == str(python)  # not what it links to, which is outside the environment
+    assert arm.variables()["VIRTUAL_ENV"] == str(tmp_path)
+    assert arm.variables()["PATH"].startswith(f"{python.parent}{os.pathsep}")
+
+
+def test_a_commit_is_checked_out_once(tmp_path, monkeypatch):
+    def git(*words: str) -> None:
+        identity = ("-c", "user.name=x", "-c", "user.email=x@y")
+        subprocess.run(["git", *identity, *words], check=True, capture_output=True, cwd=tmp_path)
+
+    git("init", "--quiet")
+    (tmp_path / "part").mkdir()
+    (tmp_path / "part" / "a.py").write_text("old")
+    git("add", ".")
+    git("commit", "--quiet", "-m", "one")
+    (tmp_path / "part" / "a.py").write_text("new")
+    monkeypatch.chdir(tmp_path / "part")
+    arm = parse_arm("git:HEAD", tmp_path / "out" / "trees")
+    assert not (tmp_path / "out").exists()
+    check_out(arm)
+    check_out(arm)
+    assert (Path(arm.folder) / "a.py").read_text() == "old"
+    assert len(arm.commit) == 40
+    with pytest.raises(ConfigError, match=r"^git:nope: no such commit here$"):
+        parse_arm("git:nope", TREES)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("env:", "env:: no arm; allowed are plain, env:NAME=VALUE"),
+        ("env:A", "env:A: allowed is env:NAME=VALUE,NAME=VALUE"),
+        ("env:1=2", "env:1=2: allowed is env:NAME=VALUE,NAME=VALUE"),
+        ("set:x", "set:x: allowed is set:key=value,key=value"),
+        ("set:=1", "set:=1: allowed is set:key=value,key=value"),
+        ("venv:/nope", "venv:/nope: no virtual environment; there is no program /nope/bin/python"),
+        ("tree:/nope", "tree:/nope: no such folder"),
+        ("git:--help", "git:--help: no such commit here"),
+    ],
+)
+def test_a_wrong_arm_is_refused(text, message):
+    with pytest.raises(ConfigError) as refused:
+        parse_arm(text, TREES)
+    assert str(refused.value).startswith(message)

@@ -1,0 +1,177 @@
+"""Which runs count, which one is next and when a comparison ends, with runs that nobody made."""
+
+import json
+import os
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from benchkit.compare import runs
+from benchkit.compare.arms import Arm
+from benchkit.compare.command import Options
+from benchkit.compare.ended import read_end
+from benchkit.compare.plan import Plan, Turn, claim_new, parse_plan, read_floor, read_plan, turns_of, write_plan
+from benchkit.compare.progress import Progress
+from benchkit.compare.runs import RunFailed
+from benchkit.errors import ConfigError
+from benchkit.statistics.compare.order import order_of_runs
+
+from tests.support.records import make_record, write_all
+
+ARMS = [Arm(text="plain"), Arm(text="env:A=1", environment={"A": "1"}), Arm(text="set:a=2", overrides=["a=2"])]
+SIZES = (1.0, 10.0)
+NOISY = 1.03
+
+
+def new_plan(pairs: int | None = 6, num_arms: int = 2, max_pairs: int = 20, **changes: object) -> Plan:
+    order = order_of_runs(pairs or max_pairs, 7, num_arms)
+    plan = Plan(
+        id="c0ffee", arms=ARMS[:num_arms], overrides=["+suite=allreduce", "-m", "data_size=1,10"],
+        options=Options(pairs, max_pairs, 0.05, "p25"), seed=7, floor={}, order=order,
+    )  # fmt: skip
+    return replace(plan, **changes)
+
+
+def seconds_of(turn: Turn, slower: float) -> float:
+    """Of a run: each round has its own pace, which both arms share, and some noise; much where `slower` is NOISY."""
+    pace = 1 + 0.2 * (turn.number % 3)
+    noise = 0.1 if slower == NOISY else 0.002
+    return 1e-3 * pace * (1 + noise * ((turn.number + turn.arm) % 3)) * (slower if turn.arm else 1)
+
+
+def make_run(folder: Path, turn: Turn, slower: float, failing: str = "", sizes: tuple[float, ...] = SIZES) -> None:
+    """Writes the records of a run, of which the candidate's second point may fail."""
+    records = []
+    for number, size in enumerate(sizes):
+        status = failing if failing and number and turn.arm else "ok"
+        typed = ["+suite=allreduce", f"data_size={size:g}", f"seed={turn.seed}"]
+        records.append(make_record(size, seconds=seconds_of(turn, slower), status=status, overrides=typed))
+    write_all(folder / "runs" / turn.name, records)
+
+
+def go_on(plan: Plan, folder: Path, slower: float = 1.0, most: int = 1000, failing: str = "") -> tuple[int, int | None]:
+    """Makes runs until the end, or the given number of them; how many there were, and the exit code."""
+    progress = Progress(plan, folder)
+    made = 0
+    while made < most and (turn := progress.next_turn()):
+        make_run(folder, turn, slower, failing)
+        progress.add(turn, 0.5, "")
+        made += 1
+    return made, progress.end() if made < most else None
+
+
+def words(folder: Path) -> list[str]:
+    result = json.loads((folder / "compare_result.json").read_text())
+    return [point["word"] for point in result["points"]]
+
+
+@pytest.mark.parametrize(
+    ("slower", "word", "code"), [(1.0, "SAME", 0), (1.1, "SLOWER", 1), (1 / 1.1, "FASTER", 0), (NOISY, "UNCLEAR", 3)]
+)
+def test_a_comparison_ends_with_its_verdict(tmp_path, capsys, slower, word, code):
+    assert go_on(new_plan(8), tmp_path, slower) == (2 * (8 + 1), code)  # with one A/A pair
+    assert words(tmp_path) == [word, word]
+    out = capsys.readouterr().out
+    assert out.startswith("[round 1, pair 1 of 8] ")
+    assert "[round 5, A/A pair] plain  0.5 s" in out
+    assert f"results: {tmp_path}" in out
+
+
+def test_half_pair_never_counts(tmp_path):
+    plan = new_plan()
+    assert go_on(plan, tmp_path, most=5) == (5, None)
+    cut_off = Progress(plan, tmp_path).next_turn()
+    assert (cut_off.number, cut_off.position) == (3, 1)
+    make_run(tmp_path, cut_off, 100.0)  # its records are there, but nobody counted it
+    runs.set_aside(tmp_path / "runs" / cut_off.name)
+    assert go_on(plan, tmp_path) == (2 * 7 - 5, 0)
+    assert (tmp_path / "unfinished" / f"{cut_off.name}_1" / "0" / "record.json").exists()
+    assert go_on(plan, tmp_path) == (0, 0)
+
+
+def test_auto_ends_at_answering_look(tmp_path, capsys):
+    assert go_on(new_plan(None), tmp_path / "clear", 1.2) == (2 * 10 + 2 * 2, 1)  # two A/A pairs among them
+    assert "pair 10 of up to 20]" in capsys.readouterr().out
+    made, code = go_on(new_plan(None), tmp_path / "unclear", NOISY)
+    assert (made, code) == (2 * 20 + 2 * 4, 3)
+    assert capsys.readouterr().out.count("verdict") == 2  # at both looks
+
+
+def test_several_arms_are_held_against_the_first(tmp_path):
+    made, code = go_on(new_plan(10, num_arms=3), tmp_path, 1.1)
+    assert (made, code) == (3 * 10 + 2 * 2, 1)
+    result = json.loads((tmp_path / "compare_result.json").read_text())
+    assert [(point["arm"], point["name"]) for point in result["points"]] == [
+        (arm, f"data_size={size}") for arm in ("env:A=1", "set:a=2") for size in (1, 10)
+    ]
+    assert [mean["arm"] for mean in result["means"]] == ["env:A=1", "set:a=2"]
+    assert result["control"]["num_pairs"] == 2
+
+
+def test_failed_point_has_no_verdict(tmp_path, capsys):
+    assert go_on(new_plan(), tmp_path, failing="oom")[1] == 1
+    assert words(tmp_path) == ["SAME", "FAILED"]
+    assert "FAILED in 6 of 6 pairs: oom: it went oom" in capsys.readouterr().out
+    assert go_on(new_plan(), tmp_path / "other", failing="unavailable")[1] == 1  # the baseline has it
+
+
+def test_arms_with_other_points_are_refused(tmp_path):
+    plan = new_plan()
+    progress = Progress(plan, tmp_path)
+    for sizes in (SIZES, SIZES[:1]):
+        turn = progress.next_turn()
+        make_run(tmp_path, turn, 1.0, sizes=sizes)
+        progress.add(turn, 0.5, "")
+    with pytest.raises(ConfigError, match=r"arms differ in their number of points, which are paired \("):
+        progress.next_turn()
+
+
+def test_run_counts_when_points_ended(tmp_path):
+    turn = turns_of(1, new_plan().order[0])[0]
+    folder = tmp_path / "runs" / turn.name
+    with pytest.raises(ConfigError, match=r"^plain: no point was run: No module named benchkit \(.*001-.\.log\)$"):
+        runs.count(ARMS[0], folder, 1.0, "No module named benchkit")
+    write_all(folder, [make_record(), make_record(status="interrupted")])
+    with pytest.raises(RunFailed, match=r"^plain: 1 of 2 points did not end \("):
+        runs.count(ARMS[0], folder, 1.0, "")
+    assert read_end(folder) is None
+
+
+def test_exit_codes_of_runs_have_their_meaning(tmp_path):
+    runs.require_end(0, "", ARMS[0], tmp_path)
+    runs.require_end(1, "a point failed", ARMS[0], tmp_path)
+    with pytest.raises(ConfigError, match=r"^env:A=1: no such key$"):
+        runs.require_end(2, "benchkit: no such key", ARMS[1], tmp_path)
+    with pytest.raises(RunFailed, match=r"^plain: exit code -9: last words \("):
+        runs.require_end(-9, "last words", ARMS[0], tmp_path)
+
+
+def test_a_plan_is_read_as_it_was_written(tmp_path):
+    plan = new_plan(num_arms=3)
+    claim_new(tmp_path / "new")
+    write_plan(plan, tmp_path / "new")
+    assert read_plan(tmp_path / "new") == plan == parse_plan(plan.to_json())
+    with pytest.raises(ConfigError, match="holds a comparison; to go on with it: python -m benchkit compare --resume"):
+        claim_new(tmp_path / "new")
+    os.chmod(tmp_path / "new" / "compare.json", 0o666)
+    with pytest.raises(ConfigError, match="others may write it"):  # it names programs
+        read_plan(tmp_path / "new")
+
+
+def test_floor_comes_from_identical_code(tmp_path):
+    go_on(new_plan(8), tmp_path, 1.0)
+    floor = read_floor(tmp_path / "compare_result.json")
+    assert floor == pytest.approx({"data_size=1": 0.004, "data_size=10": 0.004}, abs=0.002)
+    below = new_plan(8, floor={"data_size=1": 0.2, "data_size=10": 0.01})
+    assert go_on(below, tmp_path / "below", 1.1)[1] == 1
+    assert words(tmp_path / "below") == ["UNCLEAR", "SLOWER"]
+
+
+def test_records_and_command_line_of_a_run(tmp_path):
+    plan = new_plan()
+    turn = turns_of(5, plan.order[4])[1]
+    assert turn.is_control
+    described = turn.described(plan)
+    assert (described.id, described.arm, described.pair, described.position) == ("c0ffee", "plain", 5, 1)
+    words = runs.arguments_of(ARMS[2], plan.overrides, turn, tmp_path / "it's")
+    assert words[-3:] == ["a=2", f"seed={turn.seed}", f"hydra.sweep.dir='{tmp_path}/it\\'s'"]

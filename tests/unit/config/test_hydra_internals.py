@@ -1,0 +1,145 @@
+"""What benchkit relies on in Hydra without Hydra documenting it: names, signatures, behaviour, the wording of errors.
+
+Where Hydra changes, a test here fails and says which lines of benchkit to change.
+"""
+
+import inspect
+import re
+from pkgutil import resolve_name
+
+import pytest
+from benchkit.cli import config_folder
+from benchkit.config import compose, hydra_internals, messages
+from benchkit.config.point_composer import PointComposer
+from hydra._internal.utils import get_args_parser
+from hydra.core.hydra_config import HydraConfig
+from hydra.core.plugins import Plugins
+from omegaconf.errors import OmegaConfBaseException
+
+COMPOSER = "benchkit/config/point_composer.py"
+INTERNALS = "benchkit/config/hydra_internals.py"
+MESSAGES = "benchkit/config/messages.py"
+SWEEPER = "benchkit/sweep/sweeper.py"
+LAUNCHERS = "benchkit/sweep/launchers.py"
+SETUP = "self hydra_context task_function config"
+SIGNATURES = [
+    ("hydra.main:main", "config_path config_name version_base", f"run() in {INTERNALS}"),
+    ("hydra.core.override_parser.overrides_parser:OverridesParser.create", "config_loader", f"parse() in {INTERNALS}"),
+    ("hydra.core.override_parser.overrides_parser:OverridesParser.parse_overrides", "self overrides", INTERNALS),
+    ("hydra.core.hydra_config:HydraConfig.set_config", "self cfg", f"subfolder() in {INTERNALS}"),
+    ("hydra._internal.core_plugins.basic_sweeper:BasicSweeper.split_arguments", "overrides max_batch_size", INTERNALS),
+    ("hydra._internal.config_loader_impl:get_overrides_dirname", "overrides exclude_keys item_sep kv_sep", INTERNALS),
+    ("hydra._internal.config_loader_impl:ConfigLoaderImpl._apply_overrides_to_config", "overrides cfg", INTERNALS),
+    ("hydra._internal.config_repository:ConfigRepository.group_exists", "self config_path", INTERNALS),
+    ("hydra.core.config_loader:ConfigLoader.load_sweep_config", "self master_config sweep_overrides", COMPOSER),
+    ("hydra.core.plugins:Plugins.instantiate_launcher", SETUP, f"Sweeper.setup() in {SWEEPER}"),
+    ("hydra.core.utils:configure_log", "log_config verbose_config", f"Sweeper.sweep() in {SWEEPER}"),
+    ("hydra.plugins.sweeper:Sweeper.setup", SETUP, SWEEPER),
+    ("hydra.plugins.sweeper:Sweeper.sweep", "self arguments", SWEEPER),
+    ("hydra.plugins.launcher:Launcher.setup", SETUP, LAUNCHERS),
+    ("hydra.plugins.launcher:Launcher.launch", "self job_overrides initial_job_idx", LAUNCHERS),
+]  # fmt: skip
+"""Functions that benchkit calls or overrides, their parameters, and where."""
+WORDING = [
+    ("NO_SUCH_OPTION", "+suite=allreduce backend=glo", ("backend", "glo", "gloo mpi nccl ucc")),
+    ("NULL_GROUP", "+suite=allreduce measure=null", ()),
+    ("NO_SUCH_KEY", "+suite=allreduce data_sizee=1", ("data_sizee", "data_sizee=1")),
+    ("NO_SUCH_KEY", "+suite=allreduce measure.max_second=[1,2]", ("measure.max_second", "measure.max_second=[1,2]")),
+    ("NO_SUCH_KEY", "suite=allreduce", ("suite", None)),
+    ("WRONG_VALUE", "+suite=allreduce timeout_s=abc", ("timeout_s=abc",)),
+    ("NOT_IN_SCHEMA", "--config-dir conf +suite=allreduce measure=mine", ("measure/mine", "max_iteration")),
+    ("ADVICE", "+suite=allreduce data_size", ()),
+]
+"""Regular expressions of messages.py, a command line that each is for, and what it finds in Hydra's error."""
+
+
+@pytest.fixture
+def refusal_of(tmp_path, monkeypatch):
+    """What Hydra raises for a command line."""
+    monkeypatch.chdir(tmp_path)
+    compose.register()
+
+    def run(*arguments: str) -> Exception:
+        with pytest.raises((*hydra_internals.ERRORS, ValueError)) as caught:
+            hydra_internals.run(config_folder(), arguments)
+        return caught.value
+
+    return run
+
+
+@pytest.mark.parametrize(("name", "parameters", "user"), SIGNATURES, ids=[name for name, _, _ in SIGNATURES])
+def test_hydra_functions_keep_signatures(name, parameters, user):
+    Plugins.instance()  # before basic_sweeper is imported, as in product()
+    try:
+        taken = " ".join(inspect.signature(resolve_name(name)).parameters)
+    except (ImportError, AttributeError) as error:
+        pytest.fail(f"Hydra has no {name} any more ({error}): find what replaces it, and change {user}")
+    assert taken == parameters, f"{name} takes other parameters now: change {user}"
+
+
+@pytest.mark.parametrize(("name", "line", "groups"), WORDING, ids=[f"{name}-{line}" for name, line, _ in WORDING])
+def test_hydra_errors_match_messages(refusal_of, tmp_path, name, line, groups):
+    (tmp_path / "conf" / "measure").mkdir(parents=True)
+    (tmp_path / "conf" / "measure" / "mine.yaml").write_text("mode: loop\nmax_iteration: 3\n")
+    text = " ".join(str(refusal_of(*line.split())).split())
+    found = getattr(messages, name).search(text)
+    assert found, f"{line!r} is refused in other words now, change {name} in {MESSAGES}: {text}"
+    assert found.groups() == groups, f"{name} in {MESSAGES} finds other parts of: {text}"
+
+
+def test_every_message_pattern_is_tested():
+    expressions = {name for name, value in vars(messages).items() if isinstance(value, re.Pattern)}
+    assert expressions == {name for name, _, _ in WORDING}, "add a command line to WORDING that provokes the error"
+
+
+def test_wrong_value_has_omegaconf_cause(refusal_of):
+    cause = refusal_of("+suite=allreduce", "timeout_s=abc").__cause__
+    assert isinstance(cause, OmegaConfBaseException), f"the reason is elsewhere now: change explain() in {MESSAGES}"
+    assert "'abc'" in str(cause)
+
+
+def test_hydra_refuses_overrides_after_flag(capsys):
+    try:
+        get_args_parser().parse_args(["a=1", "-m", "b=2"])
+    except SystemExit:
+        assert "unrecognized arguments: b=2" in capsys.readouterr().err
+    else:
+        pytest.fail(f"Hydra takes overrides after a flag now: multirun_first() in {INTERNALS} need not move -m")
+
+
+def test_hydra_hides_error_behind_sweep_comma(refusal_of, monkeypatch):
+    monkeypatch.setattr(hydra_internals, "multirun_first", list)
+    refusal = str(refusal_of("+suite=allreduce", "data_size=1,10", "timeout_s=abc"))
+    assert "Ambiguous value" in refusal, f"Hydra names the mistake now: multirun_first() in {INTERNALS} need not add -m"
+
+
+def test_product_uses_last_value_of_key(loader):
+    points = hydra_internals.product(loader, ["+suite=allreduce", "seed=1,2", "backend=gloo,nccl", "seed=choice(3)"])
+    expected = [["+suite=allreduce", "seed=3", "backend=gloo"], ["+suite=allreduce", "seed=3", "backend=nccl"]]
+    assert points == expected, (
+        f"BasicSweeper.split_arguments returns something else now: change product() in {INTERNALS}"
+    )
+
+
+def test_parse_separates_overrides(loader):
+    shape = [
+        "+suite=allreduce",
+        "++backend.env.A=b",
+        "~model",
+        "backend=nccl",
+        "hydra/launcher@x=y",
+        "hydra.verbose=true",
+    ]
+    parsed = hydra_internals.parse(loader, [*shape, "seed=7"])
+    advice = f"an attribute of Hydra's Override means something else now: change parse() in {INTERNALS}"
+    assert [override.input_line for override in parsed.values] == ["seed=7"], advice
+    assert list(parsed.shape) == shape, advice
+    assert parsed.lines() == [*shape[:4], "seed=7"], advice
+
+
+def test_folder_resolves_hydra_node(loader, master):
+    subdir = "hydra.sweep.subdir=${hydra:job.num}_${hydra.job.override_dirname}"
+    before = HydraConfig.instance().cfg
+    folder = PointComposer(loader, master).point(["+suite=allreduce", subdir, "seed=7"], 3).folder
+    assert folder == "3_+suite=allreduce,seed=7", f"change subfolder() or Overrides.dirname() in {INTERNALS}"
+    assert HydraConfig.instance().cfg is before

@@ -1,0 +1,35 @@
+"""The functions that YAML may call: those for every suite, and those that suites bring."""
+
+from dataclasses import replace
+
+import pytest
+from benchkit.api.registry import load_suites
+from benchkit.config import resolvers
+from benchkit.config.resolvers import collect_resolvers, counts_of_gpus, largest
+from benchkit.errors import ConfigError
+
+
+def test_collect_resolvers_refuses_taken_name(monkeypatch):
+    suites = load_suites()
+    second = replace(suites["matmul_lut"], name="second", resolvers={"commas": str})
+    monkeypatch.setattr(resolvers, "load_suites", lambda: {**suites, "second": second})
+    with pytest.raises(ConfigError, match=r"^suite second: resolver commas: the name is taken; allowed is one"):
+        collect_resolvers()
+
+
+def test_collect_resolvers_accepts_shared_module(monkeypatch):
+    suites = load_suites()
+    second = replace(suites["matmul_lut"], name="second")
+    monkeypatch.setattr(resolvers, "load_suites", lambda: {**suites, "second": second})
+    assert "matmul_sizes" in collect_resolvers()
+
+
+@pytest.mark.parametrize(("numbers", "expected"), [([1, 8, 2], 8), ([0], 1), ([], 1)])
+def test_largest_is_at_least_one(numbers, expected):
+    assert largest(numbers) == expected
+
+
+@pytest.mark.parametrize(("gpus", "expected"), [(0, "2"), (2, "2"), (5, "2,4"), (8, "2,4,6")])
+def test_counts_of_gpus_follow_visible_gpus(monkeypatch, gpus, expected):
+    monkeypatch.setattr(resolvers, "visible_gpus", lambda: list(map(str, range(gpus))))
+    assert counts_of_gpus() == expected

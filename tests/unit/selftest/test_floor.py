@@ -1,0 +1,159 @@
+import datetime
+import json
+import os
+
+import pytest
+from benchkit.record.environment import HostReport
+from benchkit.selftest import lookup
+from benchkit.selftest.floor import FILE_NAME, SizeFloor, fingerprint, machine_floor, read, state_folder, store
+
+from tests.support.records import as_record, make_record
+
+HOST = HostReport(host="here", cpu="a processor", available_cores=4, kernel="6.1.0-18-amd64", torch="2.13.0+cpu")
+SIZES = [
+    SizeFloor(what="all_reduce 1KiB", median_s=1e-4, sigma_run=0.12, floor=0.2, num_runs=12),
+    SizeFloor(what="all_reduce 1MiB", median_s=1e-3, sigma_run=0.02, floor=None, num_runs=12),
+]
+TIME = datetime.datetime(2026, 11, 20, tzinfo=datetime.timezone.utc)
+
+
+def floor_of_age(days, host=HOST, **changes):
+    settings = {"world_size": 2, "threads": 1, "backend": "gloo"} | changes
+    written = datetime.datetime.now(datetime.timezone.utc) - datetime.timedelta(days=days)
+    return machine_floor(fingerprint(host, **settings), SIZES, written.isoformat())
+
+
+def recorded(**changes):
+    """A record of HOST whose calls take 1 ms."""
+    content = make_record(**changes)
+    content["environment"] |= {"cpu": HOST.cpu, "kernel": HOST.kernel, "torch": HOST.torch}
+    return as_record(content)
+
+
+@pytest.fixture
+def state(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    return tmp_path / "benchkit"
+
+
+def test_floor_replaces_its_own_kind(tmp_path):
+    other = floor_of_age(1, world_size=4)
+    for floor in (floor_of_age(5), other, floor_of_age(2)):
+        store(floor, tmp_path / "new")
+    kept = read(tmp_path / "new")
+    assert [each.fingerprint.world_size for each in kept] == [4, 2]
+    assert kept[0] == other
+    assert kept[1].age_s() == pytest.approx(2 * 86400, rel=0.01)
+
+
+def test_versions_are_compared_roughly():
+    same = fingerprint(HostReport(**{**vars(HOST), "kernel": "6.1.9", "torch": "2.13.1"}), 2, 1, "gloo")
+    assert same == fingerprint(HOST, 2, 1, "gloo")
+    assert (same.kernel, same.torch) == ("6.1", "2.13")
+
+
+@pytest.mark.parametrize(
+    ("floor", "applies"),
+    [
+        (floor_of_age(29), True),
+        (floor_of_age(31), False),
+        (floor_of_age(-1), False),
+        (floor_of_age(1, world_size=4), False),
+        (floor_of_age(1, threads=2), False),
+        (floor_of_age(1, backend="ucc"), False),
+        (floor_of_age(1, device="cuda"), False),
+        (floor_of_age(1, host=HostReport(**{**vars(HOST), "kernel": "6.2.0"})), False),
+        (floor_of_age(1, host=HostReport(**{**vars(HOST), "torch": "2.12.0"})), False),
+        (floor_of_age(1, host=HostReport(**{**vars(HOST), "cpu": "another"})), False),
+    ],
+)
+def test_floor_applies_for_30_days(floor, applies, state):
+    store(floor, state)
+    assert (lookup.floor_for(HOST, 2, 1, "gloo", 1e-4) == 0.2) is applies
+    assert (lookup.floor_of(recorded()) is not None) is applies
+
+
+def test_nearest_size_counts(state):
+    floor = floor_of_age(1)
+    store(floor, state)
+    assert lookup.floor_for(HOST, 2, 1, "gloo", 1e-5) == 0.2
+    assert lookup.floor_for(HOST, 2, 1, "gloo", 0.0) == 0.2
+    assert lookup.floor_for(HOST, 2, 1, "gloo", 1.0) is None  # too few pairs for a bound
+    found = lookup.floor_of(recorded(seconds=1.1e-3))
+    assert (found.id, found.sigma_run, found.at) == (floor.id, 0.02, "all_reduce 1MiB")
+    assert found.age_s == pytest.approx(86400, rel=0.01)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"status": "oom"},
+        {"agents": [{"host": "n0"}, {"host": "n1"}]},
+        {"slowdown": {"asked": [1.0, 2.0], "mechanism": "cgroup"}},
+    ],
+)
+def test_floor_needs_like_conditions(changes, state):
+    store(floor_of_age(1), state)
+    assert lookup.floor_of(recorded(**changes)) is None
+
+
+def content(**changes):
+    floor = {
+        "id": "abc", "written_at": TIME.isoformat(),
+        "fingerprint": {
+            "cpu": "a", "cores": 2, "kernel": "6.1", "torch": "2.13", "world_size": 2, "threads": 1, "backend": "gloo",
+        },
+        "sizes": [{"what": "x", "median_s": 1e-3, "sigma_run": 0.1, "floor": None, "num_runs": 2}],
+    }  # fmt: skip
+    return json.dumps({"floors": [floor | changes]}).encode()
+
+
+def size(**changes):
+    return [{"what": "x", "median_s": 1e-3, "sigma_run": 0.1, "floor": None, "num_runs": 2} | changes]
+
+
+def test_content_of_this_test_is_readable(state):
+    state.mkdir()
+    (state / FILE_NAME).write_bytes(content())
+    assert len(read(state)) == 1
+
+
+@pytest.mark.parametrize(
+    "hostile",
+    [
+        b"", b"{", b"[]", b"\xff\xfe", b"null", b"[" * 100_000, b'{"floors": 3}', b'{"floors": [{}]}',
+        content(written_at="yesterday"), content(written_at="2026-11-20"), content(sizes=[]),
+        content(id="\x1b[2J"), content(sizes=size(what="\x1b]0;x\x07")), content(sizes=size(what="x\n")),
+        content(sizes=size(median_s=0)), content(sizes=size(median_s=-1)), content(sizes=size(sigma_run=-1)),
+        content(sizes=size(sigma_run=1e300)), b" " * 2**20 + content(),
+    ],
+)  # fmt: skip
+def test_hostile_file_is_ignored_with_one_line(hostile, state):
+    state.mkdir()
+    (state / FILE_NAME).write_bytes(hostile)
+    problem = lookup.problem()
+    assert str(state / FILE_NAME) in problem
+    assert problem.isprintable()
+    assert lookup.floor_for(HOST, 2, 1, "gloo", 1e-3) is None
+    assert lookup.floor_of(recorded()) is None
+    store(floor_of_age(1), state)  # a selftest replaces it
+    assert lookup.problem() == ""
+
+
+@pytest.mark.parametrize("make", [os.mkdir, os.mkfifo, lambda path: path.symlink_to("/dev/zero")])
+def test_what_is_no_file_is_ignored(make, state):
+    state.mkdir()
+    make(state / FILE_NAME)
+    assert lookup.floor_of(recorded()) is None
+    assert len(lookup.problem().splitlines()) == 1
+
+
+def test_no_file_is_no_problem(state):
+    assert lookup.problem() == ""
+
+
+@pytest.mark.parametrize("variable", ["", "relative"])
+def test_state_folder_is_absolute(variable, monkeypatch, tmp_path):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("XDG_STATE_HOME", variable)
+    assert state_folder() == tmp_path / ".local" / "state" / "benchkit"

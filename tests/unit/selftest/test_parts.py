@@ -1,0 +1,82 @@
+import itertools
+
+import pytest
+from benchkit.api.case import Case
+from benchkit.selftest import clock, perturbation, quantum
+
+
+def test_readings_give_resolution_and_cost():
+    steps = itertools.cycle([0, 20, 40, 20])
+    readings = itertools.accumulate(steps)
+    found = clock.read_pairs(lambda: next(readings))
+    assert found == clock.Clock(resolution_s=20e-9, pair_s=20e-9, pair_p99_s=40e-9)
+
+
+def test_stopped_clock_has_no_resolution():
+    assert clock.read_pairs(lambda: 7) == clock.Clock(0.0, 0.0, 0.0)
+
+
+def test_ranks_read_clock_around_exchange():
+    readings = itertools.count(0.0)
+    before, after = clock.note_exchanges(lambda own: [own, own], lambda: next(readings))
+    assert before[0] == [2.0 * i for i in range(clock.EXCHANGES)]
+    assert after[0] == [2.0 * i + 1 for i in range(clock.EXCHANGES)]
+
+
+@pytest.mark.parametrize(("offset", "agrees"), [(0.0, True), (0.05, True), (0.2, False), (-2.0, False)])
+def test_offset_is_bounded_by_event_order(offset, agrees):
+    """Rank 1 enters the first exchange last and leaves the second first."""
+    before = [[0.0, 10.0], [0.9 + offset, 10.0 + offset]]
+    after = [[1.0, 11.0], [1.1 + offset, 10.1 + offset]]
+    low, high = clock.offset_bounds(before, after)
+    assert (low <= 0 <= high) is agrees
+    assert low <= max(0, offset)
+    assert high >= min(0, offset)
+
+
+def test_lost_time_exceeds_undisturbed_work():
+    found = quantum.noise_of(3, [1e-4] * 8 + [2e-4, 1.1e-3])
+    assert found.core == 3
+    assert found.longer_share == pytest.approx(0.2)
+    assert found.lost_share == pytest.approx(1.1e-3 / 2.1e-3)
+    assert found.longest_s == 1.1e-3
+
+
+def test_every_core_is_measured(monkeypatch):
+    monkeypatch.setattr(quantum, "usable_cores", lambda: [0, 2])
+    seconds, bound = itertools.count(0.0, 1e-4), []
+    found = quantum.measure_cores(0.02, lambda: next(seconds), bound.append)
+    assert bound == [{0}, {2}, {0, 2}]
+    assert [(core.core, core.longer_share) for core in found.cores] == [(0, 0.0), (2, 0.0)]
+    assert set(found.counted_s) == set(quantum.KERNEL_TELLS)
+
+
+class OneRank:
+    """The ranks of a job of one, which count their barriers."""
+
+    barriers = 0
+
+    def barrier(self):
+        self.barriers += 1
+
+    def exchange(self, values):
+        return [values]
+
+
+def test_both_arms_make_equal_calls():
+    made, ranks = [], OneRank()
+    case = Case(step=lambda: made.append("step"), reset=lambda: made.append("reset"))
+    bare = perturbation.bare_loop(case, 3, 5, ranks)
+    by_hand, barriers = made.copy(), ranks.barriers
+    made.clear()
+    ours = perturbation.by_benchkit(case, 3, 5, ranks, 0)
+    assert (made, ranks.barriers) == (by_hand, 2 * barriers)
+    assert len(bare) == len(ours) == 5
+
+
+@pytest.mark.parametrize(("again", "arms"), [(False, {"bare", "benchkit"}), (True, {"bare", "again", "benchkit"})])
+def test_arms_take_turns(again, arms):
+    found = perturbation.compare(Case(step=lambda: sum(range(1000))), OneRank(), 0, 4, 1e-3, again)
+    assert set(found) == arms
+    assert {len(medians) for medians in found.values()} == {4}
+    assert all(median > 0 for medians in found.values() for median in medians)

@@ -1,0 +1,99 @@
+import json
+import math
+import sys
+
+import pytest
+from benchkit.record.files import FILE_NAME
+from benchkit.selftest.runs import Runs, SelftestFailed, Setting, group_runs, sweep
+
+from tests.support.records import as_record, make_record
+
+
+def test_neighbours_give_bound_and_spread():
+    runs = Runs("x", [1.0, math.exp(0.1)] * 6)
+    floor = runs.floor()
+    assert floor.num_runs == 12
+    assert floor.sigma_run == pytest.approx(0.05 * math.sqrt(12 / 11))
+    assert floor.floor == pytest.approx(math.expm1(0.1))
+    assert floor.median_s == pytest.approx((1 + math.exp(0.1)) / 2)
+
+
+def test_few_pairs_have_no_bound():
+    assert Runs("x", [1.0, 1.1] * 5 + [1.0]).floor().floor is None
+    assert Runs("x", [1.0]).floor().sigma_run == 0.0
+
+
+def run(size, seed, seconds, *timings):
+    overrides = ["+suite=allreduce", f"data_size={size}"]
+    record = make_record(seconds=seconds, title="all_reduce", overrides=overrides)
+    [case] = record["cases"]
+    cases = [case | {"labels": {"timing": timing}} for timing in timings]
+    return as_record(record | {"config": record["config"] | {"seed": seed}, "cases": cases})
+
+
+def test_runs_are_grouped_by_size_and_case():
+    both = ("latency", "back_to_back")
+    records = [run("1KiB", 0, 1e-4, *both), run("1MiB", 0, 1e-3, *both), run("1KiB", 1, 2e-4, *both)]
+    found = {each.what: each for each in group_runs([*records, run("1MiB", 1, 2e-2, "back_to_back")])}
+    assert {what: each.medians_s for what, each in found.items()} == {
+        "all_reduce 1KiB latency": pytest.approx([1e-4, 2e-4]),
+        "all_reduce 1KiB back_to_back": pytest.approx([1e-4, 2e-4]),
+        "all_reduce 1MiB latency": pytest.approx([1e-3, math.nan], nan_ok=True),
+        "all_reduce 1MiB back_to_back": pytest.approx([1e-3, 2e-2]),
+    }
+    assert found["all_reduce 1MiB latency"].floor().num_runs == 1
+    assert not any(each.slow_shares for each in found.values())
+
+
+def test_two_modes_are_counted_by_run():
+    record = make_record(samples=200, spread=0.01)
+    [case] = record["cases"]
+    row = [value * (5 if i % 4 == 0 else 1) for i, value in enumerate(case["samples_s"][0])]
+    [found] = group_runs([as_record(record | {"cases": [case | {"samples_s": [row, row]}]})])
+    assert found.slow_shares == [0.25]
+
+
+@pytest.mark.parametrize(("seconds", "runs"), [(60, 12), (45, 8), (1, 2), (0.1, 2)])
+def test_runs_are_even_in_number(seconds, runs, tmp_path):
+    assert Setting("gloo", 2, seconds, tmp_path).num_runs == runs
+
+
+@pytest.fixture
+def python(tmp_path, monkeypatch):
+    """Puts a script in place of the interpreter that sweeps are started with."""
+
+    def put(script):
+        path = tmp_path / "python"
+        path.write_text(f"#!/bin/sh\n{script}\n")
+        path.chmod(0o755)
+        monkeypatch.setattr(sys, "executable", str(path))
+        return Setting("gloo", 2, 1.0, tmp_path)
+
+    return put
+
+
+def test_sweep_that_is_refused_says_why(python):
+    setting = python("echo a line; echo 'benchkit: backend=x: no such option' >&2; exit 2")
+    with pytest.raises(SelftestFailed, match=r"^benchkit: backend=x: no such option$"):
+        sweep(setting, "points", ["+suite=allreduce"])
+
+
+def test_sweep_is_in_order_and_told_its_settings(python, tmp_path):
+    setting = python(f'echo "$@" > {tmp_path}/arguments; echo $SOME >> {tmp_path}/arguments')
+    for number in (10, 2):
+        (tmp_path / "points" / str(number)).mkdir(parents=True)
+        record = make_record(number)
+        (tmp_path / "points" / str(number) / FILE_NAME).write_text(json.dumps(record))
+    found = sweep(setting, "points", ["+suite=allreduce"], {"SOME": "thing"})
+    assert [record.config["data_size"] for record in found] == [2, 10]
+    arguments, variable = (tmp_path / "arguments").read_text().splitlines()
+    assert arguments.startswith("-m benchkit -m +suite=allreduce backend=gloo world_size=2 measure=quick")
+    assert variable == "thing"
+
+
+def test_point_that_failed_is_named(python, tmp_path):
+    setting = python("true")
+    (tmp_path / "points" / "0").mkdir(parents=True)
+    (tmp_path / "points" / "0" / FILE_NAME).write_text(json.dumps(make_record(status="unavailable")))
+    with pytest.raises(SelftestFailed, match=r"^allreduce: unavailable: it went unavailable$"):
+        sweep(setting, "points", [])
