@@ -3,7 +3,6 @@
 import json
 
 import msgspec
-
 from benchkit.api.str_enum import StrEnum
 
 
