@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from benchkit.compare import session
 from benchkit.config import compose, hydra_internals, messages
 from benchkit.errors import ConfigError
 from benchkit.sweep import resume
@@ -32,11 +31,13 @@ def main() -> int:
     handle((signal.SIGTERM, signal.SIGHUP), terminate)
     try:
         if sys.argv[1:2] == ["selftest"]:
-            from benchkit.selftest import command
+            from benchkit.selftest import command as selftest
 
-            return command.main(sys.argv[2:])
+            return selftest.main(sys.argv[2:])
         compose.register()
         if sys.argv[1:2] == ["compare"]:
+            from benchkit.compare import session
+
             return session.main(sys.argv[2:], check)
         if {"--help", "-h"} & set(sys.argv[1:]):
             print(messages.help_text(config_folders(sys.argv[1:])))

@@ -10,6 +10,7 @@ from benchkit.record import files
 from benchkit.record.environment import VERSIONS
 from benchkit.record.record import Record
 from benchkit.record.statuses import HARMLESS
+from benchkit.statistics.compare.spread import difference_of_runs
 from benchkit.statistics.intervals import Array
 from benchkit.statistics.summary import iteration_times
 from benchkit.sweep import manifest
@@ -36,6 +37,8 @@ class RunFigures:
         overrides: of each point of the sweep.
         title: of the first point.
         software: versions by name.
+        identical_runs: of points of the sweep by number, what two identical runs differ by, as a
+            share: the noise floor of a selftest.
     """
 
     times: dict[Point, Array] = field(default_factory=dict)
@@ -44,6 +47,7 @@ class RunFigures:
     overrides: list[list[str]] = field(default_factory=list)
     title: str = ""
     software: dict[str, str] = field(default_factory=dict)
+    identical_runs: dict[int, float] = field(default_factory=dict)
 
     def missing(self, point: Point) -> tuple[str, bool]:
         """Returns why a point has no times, and whether that is harmless."""
@@ -78,6 +82,8 @@ def add(found: RunFigures, number: int, record: Record) -> None:
         found.title = record.title
         versions = {name: getattr(record.environment, name) for name in VERSIONS}
         found.software = {name: str(value) for name, value in versions.items() if value}
+    if record.noise_floor:
+        found.identical_runs[number] = difference_of_runs(record.noise_floor.sigma_run)
     if record.status != "ok":
         message = record.error.message.splitlines()[0] if record.error else ""
         found.reasons[number] = f"{record.status}: {message}"

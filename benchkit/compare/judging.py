@@ -11,7 +11,7 @@ from benchkit.compare.plan import Plan
 from benchkit.compare.result import FAILED, Compared, Finding, Mean, Result
 from benchkit.record.environment import VERSIONS
 from benchkit.statistics.compare.signed_rank import log_ratios
-from benchkit.statistics.compare.spread import spread_of_runs
+from benchkit.statistics.compare.spread import percent, spread_of_runs
 from benchkit.statistics.compare.tails import changes, slow_shares
 from benchkit.statistics.compare.verdicts import exit_code, geometric_mean, judge, noise_floor
 from benchkit.statistics.intervals import Array
@@ -48,6 +48,7 @@ def judge_runs(plan: Plan, runs: Runs, level: float, num_rounds: int) -> Result:
             continue
         columns = columns_of(runs, pairs, role, point)
         found = new_point(plan, names[point], arms[role], columns, reason)
+        found.identical_runs = runs[pairs[0], 0].identical_runs.get(point.number)
         result.points.append(found)
         if not reason:
             measured[role, point], compared[role, point] = columns, found
@@ -55,7 +56,7 @@ def judge_runs(plan: Plan, runs: Runs, level: float, num_rounds: int) -> Result:
     result.secondary = secondary(plan, names, measured, level)
     own = [columns_of(runs, controls, 1, point) for _, point in measured]
     result.control = mean_of(plan, arms[0], own, 0.05) if controls and own else None
-    result.remarks += software_remarks(plan, runs)
+    result.remarks += [*noise_remarks(result.points), *software_remarks(plan, runs)]
     has_failed = len(result.words) < max(1, len(result.points))
     result.exit_code = 1 if has_failed else exit_code(result.words)
     return result
@@ -128,6 +129,15 @@ def secondary(
         for (role, point, figure), change in changes(differences, level).items()
         if change.is_significant
     ]
+
+
+def noise_remarks(points: Sequence[Compared]) -> list[str]:
+    """Returns a line on what a selftest found that two identical runs differ by."""
+    known = [point.identical_runs for point in points if point.identical_runs is not None]
+    if known:
+        least, most = percent(min(known)), percent(max(known))
+        return [f"noise floor: two single runs of identical code differ by ± {least} to ± {most}"]
+    return ["no noise floor: run `python -m benchkit selftest`"] if points else []
 
 
 def software_remarks(plan: Plan, runs: Runs) -> list[str]:

@@ -11,7 +11,8 @@ from tabulate import tabulate
 from benchkit.compare.plan import RESULT_FILE
 from benchkit.compare.result import FAILED, Compared, Finding, Mean, Result
 from benchkit.record import files
-from benchkit.statistics.compare.verdicts import SLOWER, UNCLEAR
+from benchkit.statistics.compare.spread import percent
+from benchkit.statistics.compare.verdicts import FASTER, SLOWER, UNCLEAR
 
 JUNIT_FILE, MARKDOWN_FILE = "junit.xml", "compare.md"
 HEADERS = ("point", "ratio", "interval", "pairs", "between runs", "smallest effect", "verdict")
@@ -80,12 +81,17 @@ def cells(point: Compared) -> list[str]:
 
 
 def verdict(point: Compared) -> str:
-    """Returns the word of a point, with what an unclear one would take."""
-    if point.word != UNCLEAR or point.verdict is None:
-        return point.word
-    if point.verdict.pairs_needed is None:
-        return UNCLEAR
-    return f"{UNCLEAR} ({point.verdict.pairs_needed} pairs would do)"
+    """Returns the word of a point, with what an unclear one would take.
+
+    A change that is smaller than the noise floor is marked: single runs would not show it.
+    """
+    found, floor = point.verdict, point.identical_runs
+    if found and point.word == UNCLEAR and found.pairs_needed:
+        return f"{UNCLEAR} ({found.pairs_needed} pairs would do)"
+    is_change = found and point.word in (FASTER, SLOWER)
+    if found and is_change and floor and max(found.ratio, 1 / found.ratio) - 1 <= floor:
+        return f"{point.word} (below the noise floor of single runs, ± {percent(floor)})"
+    return point.word
 
 
 def means(result: Result) -> list[str]:
@@ -130,10 +136,6 @@ def describe(finding: Finding) -> str:
 
 def number(value: float) -> str:
     return f"{value:.3f}" if math.isfinite(value) else ""
-
-
-def percent(share: float) -> str:
-    return f"{100 * share:.2g} %" if share < 1 else f"{100 * share:.0f} %"
 
 
 def interval(low: float, high: float) -> str:

@@ -24,6 +24,8 @@ class Compared:
         floor_of_pairs: the noise floor that these pairs give if both arms are identical.
         baseline_s: the figure of each pair's run of the baseline, in seconds; NaN without.
         candidate_s: the same of the candidate.
+        identical_runs: what two identical single runs differ by, as a share, by a selftest; None
+            without one.
     """
 
     name: str
@@ -36,6 +38,7 @@ class Compared:
     floor_of_pairs: float | None
     baseline_s: list[float]
     candidate_s: list[float]
+    identical_runs: float | None = None
 
 
 @dataclass(frozen=True)

@@ -25,7 +25,8 @@ from launch.agents.member import Lost
 from launch.signals import to_stop_request
 
 JOIN_S, HOST_WAIT_S = 60.0, 3600.0
-"""Seconds for all agents to come together, and to wait for other runs on each host."""
+"""Seconds for all agents to come together, and to wait for other runs on each host, where the
+overrides have no join_timeout_s or host_wait_s; as in conf/config.yaml."""
 
 
 def main(arguments: Sequence[str], check: Callable[[Sequence[str]], str]) -> int:
@@ -51,11 +52,13 @@ def main(arguments: Sequence[str], check: Callable[[Sequence[str]], str]) -> int
     if wanted:
         check_arms(wanted, check)
     traits = {"benchkit": benchkit.__version__, "the command line": " ".join(arguments)}
-    agents = join(topology.detect_launcher(), traits, folder.parent, JOIN_S)
+    join_s = number_of("join_timeout_s", wanted.overrides if wanted else [], JOIN_S)
+    agents = join(topology.detect_launcher(), traits, folder.parent, join_s)
     with agents.stopping_together(), contextlib.ExitStack() as held:
         agreed, folder = agree(agents, wanted, folder, held)
         try:
-            held.enter_context(hosts_to_ourselves(agents))
+            wait_s = number_of("host_wait_s", agreed.overrides, HOST_WAIT_S)
+            held.enter_context(hosts_to_ourselves(agents, wait_s))
             code = run_all(agreed, folder, agents)
         except KeyboardInterrupt as error:
             say(agents, f"{to_stop_request(error)}; {advice(folder)}")
@@ -66,6 +69,15 @@ def main(arguments: Sequence[str], check: Callable[[Sequence[str]], str]) -> int
         if not agents.first:
             agents.wait_for_end()
     return code
+
+
+def number_of(key: str, overrides: Sequence[str], default: float) -> float:
+    """Returns the number that overrides set a key to, the last one where there are several."""
+    prefix = f"{key}="
+    values = [text.removeprefix(prefix) for text in overrides if text.startswith(prefix)]
+    with contextlib.suppress(ValueError):  # `check_arms` has refused what is no number
+        return float(values[-1]) if values else default
+    return default
 
 
 def check_arms(wanted: Plan, check: Callable[[Sequence[str]], str]) -> None:
@@ -122,9 +134,14 @@ def require_arms(agents: Agents, agreed: Plan) -> None:
 
 
 @contextlib.contextmanager
-def hosts_to_ourselves(agents: Agents) -> Iterator[None]:
-    """Holds the lock of every host; the runs of the comparison take another one."""
-    with AgentGroup(agents, {}).hosts_to_ourselves(HOST_WAIT_S, {}) as warnings:
+def hosts_to_ourselves(agents: Agents, wait_s: float) -> Iterator[None]:
+    """Holds the lock of every host; the runs of the comparison take another one.
+
+    Args:
+        agents: of this start.
+        wait_s: longest wait for other runs on a host, in seconds.
+    """
+    with AgentGroup(agents, {}).hosts_to_ourselves(wait_s, {}) as warnings:
         for warning in warnings:
             say(agents, warning)
         yield

@@ -62,15 +62,12 @@ class SizeFloor:
         what: names what ran, such as "all_reduce 1 MiB".
         median_s: median over the runs of the median time of a call.
         sigma_run: standard deviation of the logarithms of the runs' medians.
-        floor: bound on the ratio of identical code, as a share (`statistics.compare.noise_floor`);
-            None from fewer than 6 pairs.
         num_runs: fresh runs that this was found from.
     """
 
     what: PlainText
     median_s: Positive
     sigma_run: Amount
-    floor: Amount | None
     num_runs: Count
 
 

@@ -2,10 +2,8 @@
 
 import contextlib
 import statistics
-from pathlib import Path
 
 from benchkit.record.context import NoiseFloor
-from benchkit.record.environment import HostReport
 from benchkit.record.record import Record
 from benchkit.selftest.floor import (
     VALID_S,
@@ -17,39 +15,10 @@ from benchkit.selftest.floor import (
 )
 
 
-def floor_for(
-    host: HostReport,
-    world_size: int,
-    threads: int,
-    backend: str,
-    seconds: float,
-    *,
-    device: str = "cpu",
-    folder: Path | None = None,
-) -> float | None:
-    """Returns how far identical code may be from a ratio of 1 here, as a share.
-
-    Args:
-        host: where the runs ran: the environment of a record, or one of its agents.
-        world_size: ranks of each run.
-        threads: of each rank.
-        backend: by which the ranks communicate.
-        seconds: that a call takes; the size of the selftest that is nearest counts.
-        device: cpu or cuda.
-        folder: of noise_floor.json; by default the user's state folder.
-
-    Returns:
-        The bound of `statistics.compare.noise_floor`; None where no selftest of the last 30 days
-        applies, or where its pairs were too few for a bound.
-    """
-    found = applying(fingerprint(host, world_size, threads, backend, device), folder)
-    return found.nearest(seconds).floor if found else None
-
-
-def applying(wanted: Fingerprint, folder: Path | None = None) -> MachineFloor | None:
+def applying(wanted: Fingerprint) -> MachineFloor | None:
     """Returns the floor of this fingerprint unless it is too old, or None."""
     with contextlib.suppress(ValueError):
-        for floor in read(folder or state_folder()):
+        for floor in read(state_folder()):
             if floor.fingerprint == wanted and 0 <= floor.age_s() <= VALID_S:
                 return floor
     return None
@@ -74,10 +43,10 @@ def floor_of(record: Record) -> NoiseFloor | None:
     return NoiseFloor(id=found.id, age_s=found.age_s(), sigma_run=size.sigma_run, at=size.what)
 
 
-def problem(folder: Path | None = None) -> str:
+def problem() -> str:
     """Returns why the file of floors is ignored, in one line; "" where it is readable or absent."""
     try:
-        read(folder or state_folder())
+        read(state_folder())
     except ValueError as error:
         return str(error)
     return ""

@@ -121,11 +121,9 @@ def spread(runs: Sequence[Runs]) -> Iterator[str]:
         "smaller changes need repeated runs"
     )
     for floor, width in zip(floors, widths, strict=True):
-        known = "unknown, too few pairs" if floor.floor is None else percent(floor.floor)
         yield (
             f"{floor.what}: {1e3 * floor.median_s:.4g} ms, {floor.num_runs} runs, standard "
-            f"deviation {percent(floor.sigma_run)}, two runs ± {percent(width)}, "
-            f"bound by pairs {known}"
+            f"deviation {percent(floor.sigma_run)}, two runs ± {percent(width)}"
         )
 
 

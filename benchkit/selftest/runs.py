@@ -17,9 +17,7 @@ from benchkit.record.case import CaseRecord
 from benchkit.record.record import Record
 from benchkit.selftest.floor import SizeFloor
 from benchkit.selftest.probe_report import MATRIX, SECONDS, ProbeReport
-from benchkit.statistics.compare.signed_rank import log_ratios
 from benchkit.statistics.compare.spread import standard_deviation
-from benchkit.statistics.compare.verdicts import noise_floor
 from benchkit.statistics.modes import find_modes
 from benchkit.statistics.summary import iteration_times
 
@@ -82,14 +80,12 @@ class Runs:
     slow_shares: list[float] = field(default_factory=list)
 
     def floor(self) -> SizeFloor:
-        """Returns how much the runs differ; neighbours in time are the pairs."""
+        """Returns how much the runs differ."""
         medians = np.array(self.medians_s)
-        pairs = medians[: len(medians) // 2 * 2].reshape(-1, 2)
         return SizeFloor(
             what=self.what,
             median_s=self.median_s,
             sigma_run=standard_deviation(np.log(medians)) or 0.0,
-            floor=noise_floor(log_ratios(pairs[:, 0], pairs[:, 1])),
             num_runs=int(np.isfinite(medians).sum()),
         )
 

@@ -55,3 +55,10 @@ def test_help_names_every_flag_and_kind_of_arm(capsys):
     assert all(f"  {kind}" in text for kind in ("plain", "env:", "set:", "venv:", "tree:", "git:"))
     flags = command.flag_parser().format_usage()
     assert all(word in text for word in flags.replace("[", " ").replace("]", " ").split() if word.startswith("--"))
+
+
+def test_last_typed_seconds_count():
+    typed = ["+suite=allreduce", "host_wait_s=5", "-m", "host_wait_s=0.5", "join_timeout_s=choice(1)"]
+    assert session.number_of("host_wait_s", typed, 3600.0) == 0.5
+    assert session.number_of("join_timeout_s", typed, 60.0) == 60.0
+    assert session.number_of("host_wait_s", [], 3600.0) == 3600.0

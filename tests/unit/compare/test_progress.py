@@ -49,6 +49,11 @@ def make_run(folder: Path, turn: Turn, slower: float, failing: str = "", sizes: 
     write_all(folder / "runs" / turn.name, records)
 
 
+def add_to_records(run: Path, **changes: object) -> None:
+    for path in run.glob("*/record.json"):
+        path.write_text(json.dumps(json.loads(path.read_text()) | changes))
+
+
 def go_on(plan: Plan, folder: Path, slower: float = 1.0, most: int = 1000, failing: str = "") -> tuple[int, int | None]:
     """Makes runs until the end, or the given number of them; how many there were, and the exit code."""
     progress = Progress(plan, folder)
@@ -75,6 +80,22 @@ def test_a_comparison_ends_with_its_verdict(tmp_path, capsys, slower, word, code
     assert out.startswith("[round 1, pair 1 of 8] ")
     assert "[round 5, A/A pair] plain  0.5 s" in out
     assert f"results: {tmp_path}" in out
+
+
+def test_verdict_below_noise_floor_is_marked(tmp_path, capsys):
+    plan = new_plan()
+    floor = {"id": "c0ffee", "age_s": 1.0, "sigma_run": 0.1, "at": "all_reduce 1MiB"}
+    progress = Progress(plan, tmp_path)
+    while turn := progress.next_turn():
+        make_run(tmp_path, turn, 1.2)
+        add_to_records(tmp_path / "runs" / turn.name, noise_floor=floor)
+        progress.add(turn, 0.5, "")
+    assert progress.end() == 1
+    out = capsys.readouterr().out
+    assert out.count("SLOWER (below the noise floor of single runs, ± 32 %)") == 2
+    assert "noise floor: two single runs of identical code differ by ± 32 % to ± 32 %" in out
+    assert go_on(plan, tmp_path / "unknown")[1] == 0
+    assert "no noise floor: run `python -m benchkit selftest`" in capsys.readouterr().out
 
 
 def test_half_pair_never_counts(tmp_path):

@@ -14,12 +14,14 @@ from benchkit.statistics.compare.verdicts import Verdict
 from tests.support.cli import ROOT
 
 
-def compared(name: str, word: str, ratio: float = 1.0, pairs_needed: int | None = None, reason: str = "") -> Compared:
+def compared(
+    name: str, word: str, ratio: float = 1.0, pairs_needed: int | None = None, reason: str = "", **changes: float
+) -> Compared:
     found = Verdict(word, ratio, ratio / 1.02, ratio * 1.02, 0.95, 0.01, 12, 0.034, pairs_needed)
     return Compared(
         name=name, arm="env:A=<1>", word=word, reason=reason, verdict=None if reason else found,
         spread=Spread(0.06, 0.05, 0.03), floor=None, floor_of_pairs=0.02, baseline_s=[1e-3] * 12,
-        candidate_s=[ratio * 1e-3] * 11 + [math.nan],
+        candidate_s=[ratio * 1e-3] * 11 + [math.nan], **changes,
     )  # fmt: skip
 
 
@@ -27,7 +29,7 @@ def compared(name: str, word: str, ratio: float = 1.0, pairs_needed: int | None 
 def result() -> Result:
     points = [
         compared("data_size=1 timing=latency", "SLOWER", 1.1),
-        compared("data_size=10", "FASTER", 0.9),
+        compared("data_size=10", "FASTER", 0.9, identical_runs=0.2),
         compared("data_size=100", "SAME"),
         compared("data_size=1000", "UNCLEAR", 1.04, 31),
         compared("data_size=2000", "FAILED", math.nan, reason="in 3 of 12 pairs: oom: out of memory"),

@@ -11,8 +11,8 @@ from tests.support.records import as_record, make_record
 
 HOST = HostReport(host="here", cpu="a processor", available_cores=4, kernel="6.1.0-18-amd64", torch="2.13.0+cpu")
 SIZES = [
-    SizeFloor(what="all_reduce 1KiB", median_s=1e-4, sigma_run=0.12, floor=0.2, num_runs=12),
-    SizeFloor(what="all_reduce 1MiB", median_s=1e-3, sigma_run=0.02, floor=None, num_runs=12),
+    SizeFloor(what="all_reduce 1KiB", median_s=1e-4, sigma_run=0.12, num_runs=12),
+    SizeFloor(what="all_reduce 1MiB", median_s=1e-3, sigma_run=0.02, num_runs=12),
 ]
 TIME = datetime.datetime(2026, 11, 20, tzinfo=datetime.timezone.utc)
 
@@ -69,16 +69,13 @@ def test_versions_are_compared_roughly():
 )
 def test_floor_applies_for_30_days(floor, applies, state):
     store(floor, state)
-    assert (lookup.floor_for(HOST, 2, 1, "gloo", 1e-4) == 0.2) is applies
     assert (lookup.floor_of(recorded()) is not None) is applies
 
 
 def test_nearest_size_counts(state):
     floor = floor_of_age(1)
     store(floor, state)
-    assert lookup.floor_for(HOST, 2, 1, "gloo", 1e-5) == 0.2
-    assert lookup.floor_for(HOST, 2, 1, "gloo", 0.0) == 0.2
-    assert lookup.floor_for(HOST, 2, 1, "gloo", 1.0) is None  # too few pairs for a bound
+    assert [floor.nearest(seconds).what[-4:] for seconds in (0.0, 1e-5, 1.0)] == ["1KiB", "1KiB", "1MiB"]
     found = lookup.floor_of(recorded(seconds=1.1e-3))
     assert (found.id, found.sigma_run, found.at) == (floor.id, 0.02, "all_reduce 1MiB")
     assert found.age_s == pytest.approx(86400, rel=0.01)
@@ -103,13 +100,13 @@ def content(**changes):
         "fingerprint": {
             "cpu": "a", "cores": 2, "kernel": "6.1", "torch": "2.13", "world_size": 2, "threads": 1, "backend": "gloo",
         },
-        "sizes": [{"what": "x", "median_s": 1e-3, "sigma_run": 0.1, "floor": None, "num_runs": 2}],
+        "sizes": [{"what": "x", "median_s": 1e-3, "sigma_run": 0.1, "num_runs": 2}],
     }  # fmt: skip
     return json.dumps({"floors": [floor | changes]}).encode()
 
 
 def size(**changes):
-    return [{"what": "x", "median_s": 1e-3, "sigma_run": 0.1, "floor": None, "num_runs": 2} | changes]
+    return [{"what": "x", "median_s": 1e-3, "sigma_run": 0.1, "num_runs": 2} | changes]
 
 
 def test_content_of_this_test_is_readable(state):
@@ -134,7 +131,6 @@ def test_hostile_file_is_ignored_with_one_line(hostile, state):
     problem = lookup.problem()
     assert str(state / FILE_NAME) in problem
     assert problem.isprintable()
-    assert lookup.floor_for(HOST, 2, 1, "gloo", 1e-3) is None
     assert lookup.floor_of(recorded()) is None
     store(floor_of_age(1), state)  # a selftest replaces it
     assert lookup.problem() == ""
