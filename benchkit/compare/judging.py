@@ -10,11 +10,11 @@ from benchkit.compare.pairing import Columns, Runs, columns_of, failure, points_
 from benchkit.compare.plan import Plan
 from benchkit.compare.result import FAILED, Compared, Finding, Mean, Result
 from benchkit.record.environment import VERSIONS
-from benchkit.statistics.compare.signed_rank import log_ratios
+from benchkit.statistics.compare.rank_test import RankTest
+from benchkit.statistics.compare.signed_rank import SignedRank, log_ratios
 from benchkit.statistics.compare.spread import percent, spread_of_runs
 from benchkit.statistics.compare.tails import changes, slow_shares
 from benchkit.statistics.compare.verdicts import exit_code, geometric_mean, judge, noise_floor
-from benchkit.statistics.intervals import Array
 
 SECONDARY = ("median", "p95", "p99")
 """Figures beside the gate's. 2 % of slow calls move p99, and neither p95 nor the modes."""
@@ -111,11 +111,11 @@ def secondary(
     level: float,
 ) -> list[Finding]:
     """Returns the secondary figures of all points that differ, with Holm's correction over all."""
-    differences: dict[tuple[int, Point, str], Array] = {}
+    tests: dict[tuple[int, Point, str], RankTest] = {}
     for (role, point), columns in measured.items():
         for figure in SECONDARY:
             if figure != plan.options.statistic:
-                differences[role, point, figure] = columns.log_ratios(figure)
+                tests[role, point, figure] = SignedRank(columns.log_ratios(figure))
         shares = slow_shares(
             *(
                 [np.empty(0) if times is None else times for times in arm]
@@ -123,10 +123,10 @@ def secondary(
             )
         )
         if shares is not None:
-            differences[role, point, SLOW_SHARE] = shares[1] - shares[0]
+            tests[role, point, SLOW_SHARE] = SignedRank(shares[1] - shares[0])
     return [
         Finding(names[point], plan.arms[role].text, figure, figure == SLOW_SHARE, change)
-        for (role, point, figure), change in changes(differences, level).items()
+        for (role, point, figure), change in changes(tests, level).items()
         if change.is_significant
     ]
 

@@ -7,7 +7,7 @@ from typing import TypeVar
 import numpy as np
 
 from benchkit.statistics.compare.multiplicity import holm
-from benchkit.statistics.compare.signed_rank import SignedRank
+from benchkit.statistics.compare.rank_test import RankTest
 from benchkit.statistics.intervals import Array
 from benchkit.statistics.modes import find_modes, valley_between_modes
 
@@ -19,9 +19,9 @@ class Change:
     """A secondary figure, on the scale of its differences: log ratios, or shares.
 
     Attributes:
-        estimate: Hodges-Lehmann estimate of the difference; NaN without pairs.
-        low: lower end of its interval; minus infinity where the pairs are too few for one.
-        high: its upper end; infinity where the pairs are too few for one.
+        estimate: Hodges-Lehmann estimate of the difference; NaN without runs.
+        low: lower end of its interval; minus infinity where the runs are too few for one.
+        high: its upper end; infinity where the runs are too few for one.
         p_value: two-sided, not adjusted.
         is_significant: the interval leaves out 0, at the level of Holm's correction.
     """
@@ -33,16 +33,15 @@ class Change:
     is_significant: bool
 
 
-def changes(differences: Mapping[Name, Array], level: float = 0.05) -> dict[Name, Change]:
+def changes(tests: Mapping[Name, RankTest], level: float = 0.05) -> dict[Name, Change]:
     """Returns the change of each secondary figure.
 
     The chance that any of them is called significant where nothing changed is at most `level`.
 
     Args:
-        differences: of each figure of each point, one difference per pair; NaN for missing ones.
+        tests: of each figure of each point.
         level: error rate of all figures together.
     """
-    tests = {name: SignedRank(values) for name, values in differences.items()}
     p_values = {name: test.p_outside(0.0) for name, test in tests.items()}
     alpha = holm(list(p_values.values()), level)
     return {

@@ -48,6 +48,40 @@ def test_point_has_verdict_and_interval(tmp_path, capsys):
     assert "8 / 8" in out
     assert "All points: suite allreduce, backend gloo" in out
     assert "were not measured in turns" in out
+    assert f"Geometric mean over 3 points: {(1.2 * 0.8 * 1.005) ** (1 / 3):.3f} times [" in out
+    assert "Also" not in out
+
+
+def slow_at(share):
+    """Changes a record of 1 MiB so that a share of its calls takes four times as long."""
+
+    def change(made):
+        for case in made["cases"] if made["config"]["data_size"] == 1.0 else []:
+            slow = max(1, round(share * len(case["samples_s"][0])))
+            case["samples_s"] = [[4 * each for each in rank[:slow]] + rank[slow:] for rank in case["samples_s"]]
+        return made
+
+    return change
+
+
+@pytest.mark.parametrize(("share", "told"), [
+    (0.02, "Also data_size=1 MiB: p99 "), (0.3, "Also data_size=1 MiB: slow_mode_share +30.0% [+30.0%, +30.0%]")
+])  # fmt: skip
+def test_change_of_tail_is_told(tmp_path, capsys, share, told):
+    both = {1.0: 1, 10.0: 10}
+    place(tmp_path / "a", both, samples=200, spread=0.05)
+    place(tmp_path / "b", both, samples=200, spread=0.05, change=slow_at(share))
+    code, out, points = compared(tmp_path, capsys)
+    assert (code, points["verdict"].tolist()) == (0, ["SAME", "SAME"])
+    assert told in out
+    assert "Also data_size=10" not in out
+
+
+def test_mean_needs_runs_with_all_points(tmp_path, capsys):
+    for side in "ab":
+        place(tmp_path / side / "one", {1.0: 1})
+        place(tmp_path / side / "two", {10.0: 10})
+    assert "Geometric mean over 2 points: no run has all of them" in compared(tmp_path, capsys)[1]
 
 
 @pytest.mark.parametrize(("factor", "limit", "word", "code"), [
@@ -83,6 +117,16 @@ def test_repeated_points_are_judged(tmp_path, capsys):
     code, _, points = compared(tmp_path, capsys)
     assert code == 1
     assert points["verdict"].to_dict() == {10.0: INDICATIVE, 1.0: "SLOWER"}
+
+
+def test_seeds_do_not_tell_points_apart(tmp_path, capsys):
+    for side, time in (("a", 1), ("b", 2)):
+        for run in range(4):
+            made = make_record(1.0, 2, 1e-3 * time * SPREAD[run])
+            made["config"]["seed"] = 10 * run
+            write_all(tmp_path / side / str(run), [made])
+    code, _, points = compared(tmp_path, capsys)
+    assert (code, points["A_runs"].tolist(), points["verdict"].tolist()) == (1, [4], ["SLOWER"])
 
 
 def test_three_runs_have_no_interval(tmp_path, capsys):

@@ -1,0 +1,146 @@
+"""The page of `analysis compare`: environments, points, and what else is known, as text."""
+
+import argparse
+import math
+from collections import Counter
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+
+import pandas as pd
+from tabulate import tabulate
+
+from analysis.commands.comparison import (
+    INDICATIVE,
+    LEVEL,
+    SIDES,
+    SLOW_SHARE,
+    Comparison,
+    fewest_runs,
+)
+from analysis.records.environments import differences
+from analysis.records.harvest import Harvest, printable
+from analysis.report.naming import settings
+from analysis.text import named, render_table
+from benchkit.statistics.compare.rank_sum import RankSum
+
+MOST_NAMED = 5
+"""How many unmatched points are named; further ones are only counted."""
+NOT_IN_TURNS = (
+    "A and B were not measured in turns: all that changed between them, known or not, is in the "
+    "ratios."
+)
+
+
+def page(result: Comparison, sides: list[Harvest], options: argparse.Namespace, style: str) -> str:
+    """Return the text of the comparison; `style` is one of tabulate's."""
+    parts = [
+        "\n".join(map(origin, SIDES, options.places, sides)),
+        environments(sides, style),
+        points_table(result, style) if len(result.points) else "No point is in both.",
+        "\n".join(notes(result, options)),
+    ]
+    return "\n\n".join(parts)
+
+
+def origin(side: str, place: Path, found: Harvest) -> str:
+    """Return what a side is: its place, how many runs it has, and when they started."""
+    runs = len({row["run"] for row in found.rows})
+    started = sorted(str(row["started_at"]) for row in found.rows)
+    return printable(
+        f"{side}: {place}: {runs} run{'s' * (runs > 1)}, started {started[0]} to {started[-1]}"
+    )
+
+
+def environments(sides: list[Harvest], style: str) -> str:
+    """Return a table of what differs between the environments of both sides."""
+    found = differences(*(side.environments for side in sides))
+    table = pd.DataFrame(found, columns=["environment", *SIDES])
+    if table.empty:
+        return "Their environments do not differ, as far as records tell."
+    # Versions are no numbers: 2.10 is not 2.1.
+    return tabulate(table.map(printable), "keys", style, showindex=False, disable_numparse=True)
+
+
+def points_table(result: Comparison, style: str) -> str:
+    """Return the table of the points; settings that all of them share are in a line above it."""
+    points = result.points
+    shared = [name for name in result.settings if points[name].nunique(dropna=False) == 1]
+    shown = points[[name for name in result.settings if name not in shared]].copy()
+    for name in shown:
+        shown[name] = shown[name].map(partial(named, name), na_action="ignore")
+    for side in SIDES:
+        shown[f"{side} [ms]"] = 1e3 * points[f"{side}_s"]
+    shown["runs"] = points["A_runs"].astype(str) + " / " + points["B_runs"].astype(str)
+    for side in SIDES:
+        shown[f"{side} sd of runs [%]"] = 100 * pd.to_numeric(points[f"{side}_spread"])
+    shown["B / A"] = points["ratio"]
+    if "ratio_low" in points:
+        shown["interval"] = [
+            "" if pd.isna(low) else f"[{low:.3f}, {high:.3f}]"
+            for low, high in zip(points["ratio_low"], points["ratio_high"], strict=True)
+        ]
+    shown["verdict"] = points["verdict"]
+    first = points.iloc[0]
+    held = [f"{name} {named(name, first[name])}" for name in shared if pd.notna(first[name])]
+    table = render_table(shown.dropna(axis=1, how="all"), style)
+    return printable(f"All points: {', '.join(held)}\n\n{table}")
+
+
+def notes(result: Comparison, options: argparse.Namespace) -> Iterator[str]:
+    """Yield sentences on what was compared, what was not, and how far it can be trusted."""
+    if names := result.unmatched:
+        more = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
+        listed = "; ".join(names[:MOST_NAMED])
+        yield printable(f"Unmatched points: {len(names)}: {listed}{more}")
+    if not len(result.points):
+        return
+    counts = Counter(result.points["verdict"])
+    num_indicative = counts.pop(INDICATIVE, 0)
+    if counts:
+        words = ", ".join(f"{count} {word}" for word, count in counts.items())
+        yield (
+            f"{words}: of {options.statistic}, where {100 * options.fail_on:.3g} % matter; "
+            "intervals by the rank sum of the runs, at an error rate of 5 % over all points. One "
+            f"may need {fewest_runs(counts.total())} runs on each side."
+        )
+    if len(result.points) > 1:
+        yield f"Geometric mean over {len(result.points)} points: {mean_text(result.mean)}"
+    yield from secondary(result)
+    if num_indicative:
+        yield (
+            f"{num_indicative} {INDICATIVE}: a side has a single run, and how much runs differ is "
+            "not known (measure both sides with repeat=5)."
+        )
+    yield NOT_IN_TURNS
+
+
+def mean_text(mean: RankSum) -> str:
+    """Return the geometric mean of ratios and its interval, where there are runs enough for one."""
+    if math.isnan(mean.estimate):
+        return "no run has all of them"
+    low, high = mean.interval(LEVEL)
+    return ratio_text(math.exp(mean.estimate), math.exp(low), math.exp(high))
+
+
+def ratio_text(ratio: float, low: float, high: float) -> str:
+    """Return a ratio and its interval, which runs may be too few for: "1.10 times [1.02, 1.20]"."""
+    ends = "" if math.isinf(high) else f" [{low:.3f}, {high:.3f}]"
+    return f"{ratio:.3f} times{ends}"
+
+
+def secondary(result: Comparison) -> Iterator[str]:
+    """Yield what differs beside the figure of the verdicts, unless the verdict says so already."""
+    points = result.points
+    differing = [name for name in result.settings if points[name].nunique(dropna=False) > 1]
+    for (number, figure), change in result.secondary.items():
+        point = points.iloc[number]
+        ratio = math.exp(change.estimate)
+        if figure == SLOW_SHARE:
+            size = f"{change.estimate:+.1%} [{change.low:+.1%}, {change.high:+.1%}]"
+        elif point.get("ratio_low", math.inf) <= ratio <= point.get("ratio_high", -math.inf):
+            continue
+        else:
+            size = ratio_text(ratio, math.exp(change.low), math.exp(change.high))
+        name = settings(point, differing) or point["suite"]
+        yield printable(f"Also {name}: {figure.removesuffix('_s')} {size}")
