@@ -64,9 +64,10 @@ class MeasureConfig:
         unit="s",
         above=0,
     )
-    alone: bool = key(
-        "whether the baseline and the best of several cases are timed again, each alone in fresh "
-        "ranks",
+    alone: str = key(
+        "when the baseline and the best of several cases are timed again, each alone in fresh "
+        "ranks; auto: where cases name a baseline",
+        choices=("never", "auto", "always"),
         identity=False,
     )
 

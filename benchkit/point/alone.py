@@ -12,7 +12,9 @@ from benchkit.record.record import Outcome
 from launch.agents.group import EXCHANGE_TIMEOUT_S, Agents
 
 
-def with_alone(outcome: Outcome, agents: Agents, run: Callable[[Labels, int], Outcome]) -> Outcome:
+def with_alone(
+    outcome: Outcome, agents: Agents, run: Callable[[Labels, int], Outcome], *, always: bool
+) -> Outcome:
     """Returns an outcome with what its baselines and best cases take alone; on all agents in step.
 
     A case that fails alone is a warning.
@@ -21,12 +23,13 @@ def with_alone(outcome: Outcome, agents: Agents, run: Callable[[Labels, int], Ou
         outcome: of all cases, which agent 0 alone knows.
         agents: of the point.
         run: runs fresh ranks for the case with these labels, which is the n-th so far.
+        always: whether the first and the best case of a job without baselines are timed, too.
     """
     began_s = time.perf_counter()
     found, warnings = [], []
-    wanted = agents.exchange(
-        [dict(case.labels) for case in chosen(outcome.cases)], EXCHANGE_TIMEOUT_S
-    )
+    are_compared = any(case.baseline is not None for case in outcome.cases)
+    kept = chosen(outcome.cases) if are_compared or always else []
+    wanted = agents.exchange([dict(case.labels) for case in kept], EXCHANGE_TIMEOUT_S)
     for number, labels in enumerate(wanted[0]):
         ended = run(labels, number)
         found += [case for case in ended.cases if case.status == "ok"]

@@ -142,14 +142,15 @@ def attempt(
         return Outcome(status="unavailable", error=error_report(plan.problem))
     with group.hosts_to_ourselves(point.config.host_wait_s, phases_s) as warnings:
         outcome = run_ranks_together(point, group, plan)
-        if point.config.measure.alone:
+        if point.config.measure.alone != "never":
 
             def run_alone(only: Labels, number: int) -> Outcome:
                 folder = point.folder / f"alone_{number}"
                 folder.mkdir(exist_ok=True)
                 return run_ranks_together(replace(point, folder=folder), group, plan, only)
 
-            outcome = alone.with_alone(outcome, group.agents, run_alone)
+            always = point.config.measure.alone == "always"
+            outcome = alone.with_alone(outcome, group.agents, run_alone, always=always)
     return replace(outcome, warnings=[*warnings, *outcome.warnings])
 
 

@@ -55,7 +55,7 @@ def test_cases_alone_are_in_outcome():
         return Outcome(status="ok", cases=[timed("a", 0.5)])
 
     before = Outcome(status="ok", cases=[timed("a", 1), timed("b", 0.8, baseline=0)], warnings=["w"])
-    after = with_alone(before, agents(), run)
+    after = with_alone(before, agents(), run, always=False)
     assert ran == [({"way": "a"}, 0), ({"way": "b"}, 1)]
     assert [case.typical_s for case in after.alone] == [0.5]
     assert after.warnings == ["w", "case {'way': 'b'} alone: timeout: no end within 5 s"]
@@ -70,13 +70,25 @@ def test_other_agents_run_what_agent_0_chose():
         ran.append(labels)
         return Outcome(status="ok")
 
-    with_alone(Outcome(status="ok"), agents([{"way": "a"}]), run)
+    with_alone(Outcome(status="ok"), agents([{"way": "a"}]), run, always=False)
     assert ran == [{"way": "a"}]
 
 
 def test_single_case_is_not_timed_alone():
     before = Outcome(status="ok", cases=[timed("a", 1)])
-    assert with_alone(before, agents(), lambda labels, number: pytest.fail("ran")) == before
+    assert with_alone(before, agents(), lambda labels, number: pytest.fail("ran"), always=True) == before
+
+
+@pytest.mark.parametrize(("always", "labels"), [(False, []), (True, ["a", "b"])])
+def test_job_without_baseline_is_timed_if_asked(always, labels):
+    ran = []
+
+    def run(wanted, number):
+        ran.append(wanted["way"])
+        return Outcome(status="ok")
+
+    with_alone(Outcome(status="ok", cases=[timed("a", 2), timed("b", 1)]), agents(), run, always=always)
+    assert ran == labels
 
 
 def test_case_that_is_kept_refers_to_no_other():
