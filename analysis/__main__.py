@@ -13,6 +13,7 @@ from pathlib import Path
 
 from analysis.baseline import Baseline, BaselineError
 from analysis.commands import compare, import_results, plan, predict, profile
+from analysis.fresh_speedup import with_fresh_speedups
 from analysis.records.harvest import harvest, missing, printable
 from analysis.repetitions import over_repetitions
 from analysis.report.attempts import or_left_out
@@ -57,7 +58,7 @@ def main(arguments: list[str] | None = None) -> int:
         what = "readable record.json" if found.num_files else "record.json"
         warn(f"no {what} at or below {places}; run `python -m benchkit` first")
         return 1
-    table = combine(found.rows)
+    table = with_fresh_speedups(combine(found.rows))
     try:
         if options.baseline:
             speedups(table, options.baseline)  # An invalid baseline is refused before any file.

@@ -22,8 +22,8 @@ CONDITIONS = (
 )  # fmt: skip
 """Part of a row's identity, since medians differ by it, but shown only where rows differ in it."""
 PROVENANCE = (
-    "run", "load", "warning", "noise_floor", "identical_runs", "doubt", "is_component", "unslowed",
-    "contest", *DIMENSIONS,
+    "run", "load", "warning", "noise_floor", "identical_runs", "speedup_from", "doubt",
+    "is_component", "unslowed", "contest", *DIMENSIONS,
     "measured_slowdown", "slowed_by", "calls", "estimator", "stopped_by", "converged", "steady",
     "disturbed", "clock", "start_clock", "start_uncertainty_s", "threads_per_rank",
     "cores_per_rank", "reason", "failed_rank", "point_id", "started_at", "total_s", "path",

@@ -29,7 +29,7 @@ LAYERS = (
     ("benchkit.point",),
     ("benchkit.suites",),
     ("analysis.records", "analysis.text", "analysis.table", "analysis.groups", "analysis.repetitions"),
-    ("analysis.run_spread", "analysis.baseline", "analysis.speedup"),
+    ("analysis.run_spread", "analysis.baseline", "analysis.fresh_speedup", "analysis.speedup"),
     ("analysis.suites", "analysis.report"),
     ("analysis.commands",),
     ("benchkit.sweep",),

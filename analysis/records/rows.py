@@ -164,7 +164,7 @@ def measured_cells(
     summary = summarize(samples, starts, case.estimator)
     times = iteration_times(samples, starts, case.estimator)
     summary |= comparisons.figures(case, record.cases, rivals) | noise.figures(samples, times)
-    summary |= turns.figures(case, record.alone, summary["median_s"])
+    summary |= turns.figures(case, record, summary["median_s"])
     metrics = {metric.name: metric.formula(case, summary) for metric in METRICS}
     return {
         "estimator": case.estimator if starts is not None else SLOWEST_RANK,

@@ -4,6 +4,7 @@ from typing import Any
 
 import pandas as pd
 
+from analysis.fresh_speedup import FRESH, is_changed
 from analysis.repetitions import FEWEST_RUNS, over_runs
 from analysis.report.naming import Namer
 from analysis.table import as_markdown, identity_columns
@@ -14,7 +15,8 @@ HEAD = (
     "The baseline and the best case of each job were timed again, each alone in fresh ranks. In "
     "turns / alone is the ratio of the medians, above 1 where turns cost time. Its interval is "
     f"between runs; below {FEWEST_RUNS} runs there is none, and the noise floor of the machine "
-    "says what two identical runs differ by.\n\n"
+    "says what two identical runs differ by. Where turns changed the speedup over the baseline, "
+    "all tables and plots have the one of fresh ranks.\n\n"
 )
 
 
@@ -34,6 +36,7 @@ def describe(table: pd.DataFrame) -> str | None:
             "95 % interval": interval(row),
             "runs": row["num_runs"],
             "turns": verdict(row),
+            **speedup_cells(row),
         }
         for _, row in points.iterrows()
     ]
@@ -49,14 +52,24 @@ def interval(row: Any) -> str:
 
 def verdict(row: Any) -> str:
     """Say whether turns changed a row's time, by its interval or else by the noise floor."""
-    ratio = row["turns_ratio"]
-    word = "slower" if ratio > 1 else "faster"
+    word = "slower" if row["turns_ratio"] > 1 else "faster"
     if pd.notna(row["turns_ratio_low"]):
-        within = row["turns_ratio_low"] <= 1 <= row["turns_ratio_high"]
-        return "no change that shows" if within else word
+        return word if is_changed(row) else "no change that shows"
     floor = row["identical_runs"]
     if pd.isna(floor):
         return f"{word}, or chance: no noise floor"
-    if max(ratio, 1 / ratio) - 1 <= floor:
+    if not is_changed(row):
         return f"within the noise floor (± {percent(floor)})"
     return f"{word}, beyond the noise floor (± {percent(floor)})"
+
+
+def speedup_cells(row: Any) -> dict[str, Any]:
+    """Return a case's speedup over its job's baseline, in turns and alone, and which one counts."""
+    is_fresh = row["speedup_from"] == FRESH
+    in_turns = row["speedup_in_turns" if is_fresh else "paired_speedup"]
+    counts = "alone" if is_fresh else "in turns"
+    return {
+        "speedup in turns": in_turns,
+        "speedup alone": row["alone_speedup"],
+        "counts": counts if pd.notna(row["alone_speedup"]) else None,
+    }
