@@ -4,7 +4,6 @@ import inspect
 
 import pytest
 import torch
-import torch.distributed as dist
 from benchkit.api import torch_internals
 
 ADVICE = f"torch {torch.__version__} has changed: {{}}; adapt benchkit/api/torch_internals.py, then this test"
@@ -14,14 +13,6 @@ KERNELS = {
     "_scaled_dot_product_efficient_attention": "query key value attn_bias compute_log_sumexp dropout_p is_causal",
 }
 """Attention kernels, those of GPUs among them, and their first arguments, which are given by place."""
-
-
-@pytest.fixture
-def group_of_one():
-    """A process group of this process alone."""
-    dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
-    yield
-    dist.destroy_process_group()
 
 
 def parts(length):

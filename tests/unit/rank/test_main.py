@@ -81,7 +81,7 @@ def test_timed_case_is_rounded_to_nanoseconds():
 @pytest.mark.parametrize("shortage", ["", "needs more"])
 def test_strategies_use_even_as_baseline(shortage, monkeypatch):
     """Skipped or not: here every strategy says why it cannot run."""
-    shared = SimpleNamespace(obstacle=lambda strategy: shortage, doubts=())
+    shared = SimpleNamespace(lacking=lambda strategy: "", obstacle=lambda strategy: shortage, doubts=())
     running = SimpleNamespace(step=None, verify=None, observe=None, details=None)
     monkeypatch.setattr("benchkit.suites.ring_attention.cases.RingCase", lambda shared, strategy: running)
     for strategies in (["reference", "even", "zigzag"], ["reference", "uneven", "zigzag"]):
@@ -95,7 +95,7 @@ def test_strategies_use_even_as_baseline(shortage, monkeypatch):
 def test_only_lut_strategy_has_warning(monkeypatch):
     running = SimpleNamespace(step=None, verify=None, observe=None, details=None)
     monkeypatch.setattr("benchkit.suites.ring_attention.cases.RingCase", lambda shared, strategy: running)
-    shared = SimpleNamespace(obstacle=lambda strategy: "", doubts=("too short",))
+    shared = SimpleNamespace(lacking=lambda strategy: "", obstacle=lambda strategy: "", doubts=("too short",))
     assert [case.warnings for case in suite.cases_of(shared, ["even", "lut"])] == [(), ("too short",)]
 
 
