@@ -34,8 +34,8 @@ def fused_attention(query: Tensor, key: Tensor, value: Tensor, causal: bool) -> 
         causal: whether query i sees only the keys up to i.
 
     Returns:
-        The output [1, H, L, D] and the log-sum-exp of the scores [1, H, L], which one of the
-        kernels pads in L; then what only torch's backward pass needs.
+        The output [1, H, L, D] and the log-sum-exp of the scores [1, H, L]; then what only torch's
+        backward pass needs.
     """
     aten = torch.ops.aten
     if query.device.type == "cpu":
@@ -45,7 +45,8 @@ def fused_attention(query: Tensor, key: Tensor, value: Tensor, causal: bool) -> 
         fused = aten._scaled_dot_product_flash_attention
         return tuple(fused(query, key, value, 0.0, causal))
     fused = aten._scaled_dot_product_efficient_attention
-    return tuple(fused(query, key, value, None, True, 0.0, causal))
+    out, lse, *rest = fused(query, key, value, None, True, 0.0, causal)
+    return out, lse[..., : query.shape[2]], *rest  # the kernel pads L to a multiple of 32
 
 
 def ring_attention_missing() -> str:

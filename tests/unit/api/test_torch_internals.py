@@ -50,6 +50,15 @@ def test_fused_attention_returns_output_and_lse(causal):
     torch.testing.assert_close(lse, scores.logsumexp(-1), msg=advice)
 
 
+def test_lse_of_gpu_kernel_has_no_padding():
+    """Of the kernel for float32 on GPUs, by its shapes alone."""
+    query = torch.empty(1, 2, 500, 8, device="meta")
+    padded = torch.ops.aten._scaled_dot_product_efficient_attention(query, query, query, None, True, 0.0, False)[1]
+    assert padded.shape == (1, 2, 512), ADVICE.format("fused_attention() need not slice the log-sum-exp any more")
+    out, lse, *_ = torch_internals.fused_attention(query, query, query, False)
+    assert (out.shape, lse.shape) == ((1, 2, 500, 8), (1, 2, 500))
+
+
 def test_torch_ring_takes_expected_arguments():
     assert torch_internals.ring_attention_missing() == "", ADVICE.format("until then the strategy torch is skipped")
     from torch.distributed.tensor.experimental._context_parallel import _attention
