@@ -6,10 +6,12 @@ import pytest
 import torch
 from benchkit.api import device_mesh
 from benchkit.suites.auto_shard.cases import AutoShard
-from benchkit.suites.auto_shard.names import DISPATCHER, INDEPENDENT, UNSHARDED
+from benchkit.suites.auto_shard.names import DISPATCHER, INDEPENDENT, RESIDENT, UNSHARDED
 from benchkit.suites.auto_shard.workloads import parse
 from benchkit.suites.ring_attention import suite as ring_attention
 from benchkit.suites.ring_attention.cases import RingJob
+from benchkit.suites.tensor_parallel.columnwise_cases import ColumnwiseCases
+from benchkit.suites.tensor_parallel.rowwise_cases import RowwiseCases
 from benchkit.suites.transformer import cases as transformer
 
 CUDA = torch.device("cuda")
@@ -26,7 +28,7 @@ def test_auto_shard_over_gloo_shards_nothing():
     config = SimpleNamespace(dtype="float32", devices=[2, 1], shardings=lambda: ["auto", DISPATCHER])
     config.workload_on = lambda devices: parse("matmul_8x8x8")
     rank = SimpleNamespace(index=2, device=CUDA, available_bytes=1e9, sharers=1, group=lambda name: None)
-    rank.memory_shortage = lambda *needed, **host: ""
+    rank.memory_shortage = lambda needed_bytes, host_bytes: ""
     lacking = {case.labels["sharding"]: case.unavailable for case in AutoShard(config, rank).cases()}
     assert {name for name, why in lacking.items() if not why} == {UNSHARDED, INDEPENDENT}
     assert lacking["auto"] == lacking[DISPATCHER] == device_mesh.GLOO_ON_GPUS
@@ -50,3 +52,28 @@ def test_sharded_model_over_gloo_is_unavailable(parallel, lacks, monkeypatch):
     job.rank, job.shared = SimpleNamespace(device=CUDA, world_size=2), True
     job.ask_all_ranks()
     assert job.lacking == (device_mesh.GLOO_ON_GPUS if lacks else "")
+
+
+@pytest.mark.parametrize("primitive", [ColumnwiseCases, RowwiseCases])
+def test_operands_drawn_on_host_are_counted(primitive):
+    asked = []
+    rank = SimpleNamespace(index=0, world_size=2, seed=0, device=CUDA)
+    rank.memory_shortage = lambda *needed: asked.append(needed) or "needs more"
+    config = SimpleNamespace(m=8, n=4, k=6, dtype="float32", inputs="exact", backend=SimpleNamespace(name="nccl"))
+    job = primitive(config, rank, [{"implementation": "pytorch", "backend": "default"}])
+    assert job.cases()[0].skip == "needs more"
+    assert asked == [(4 * sum(job.numbers()) + 8 * (48 + 24 + 32), 5 * (48 + 24))]
+
+
+def test_auto_shard_checks_on_host():
+    config = SimpleNamespace(dtype="float32", devices=[1], shardings=list)
+    config.workload_on = lambda devices: parse("matmul_8x16x4")
+    asked = []
+    rank = SimpleNamespace(index=2, device=CUDA, available_bytes=1e9, sharers=1)
+    rank.memory_shortage = lambda *needed: asked.append(needed) or ""
+    job = AutoShard(config, rank)
+    job.cases()
+    drawn, widest = 8 * 16 + 16 * 4, 5 * 8 * 16
+    assert {host_bytes for _, host_bytes in asked} == {drawn + 4 * widest}
+    alone = job.variants(RESIDENT)[0]
+    assert job.planner(alone, 1e8).memory_elements == (1e9 - 1e8) / 4  # all of the device is for operands

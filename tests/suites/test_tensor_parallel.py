@@ -239,7 +239,7 @@ def cases_of(primitive, allowed, job_backend="gloo", size=2, **implementations):
             raise Unavailable(f"built without {name}")
 
     rank = SimpleNamespace(index=0, world_size=size, seed=0, device=torch.device("cpu"), group=group)
-    rank.memory_shortage = lambda needed_bytes: ""
+    rank.memory_shortage = lambda needed_bytes, host_bytes: ""
     shape = {"m": 8, "n": 4, "k": 6, "dtype": "float32", "inputs": "exact"}
     config = SimpleNamespace(**shape, backend=SimpleNamespace(name=job_backend))
     cases = primitive(config, rank, expand(implementations, allowed)).cases()
@@ -305,7 +305,7 @@ def test_components_come_from_job_cases():
 
 
 def test_oversized_case_keeps_labels():
-    rank = SimpleNamespace(index=0, world_size=2, seed=0, memory_shortage=lambda needed_bytes: "needs more")
+    rank = SimpleNamespace(index=0, world_size=2, seed=0, memory_shortage=lambda needed_bytes, host_bytes: "needs more")
     shape = {"m": 8, "n": 4, "k": 6, "dtype": "float32", "inputs": "exact"}
     config = SimpleNamespace(**shape, backend=SimpleNamespace(name="gloo"))
     [case] = ColumnwiseCases(config, rank, expand({"pytorch": {}}, ALLOWED)).cases()

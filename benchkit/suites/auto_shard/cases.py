@@ -110,9 +110,8 @@ class AutoShard:
             baseline: the case that it is compared with; None where this case is one.
         """
         workload = planner.workload
-        operand_bytes = plan.elements * self.dtype.itemsize
-        needed = int(held_bytes + operand_bytes + self.checking_bytes(workload))
-        if shortage := self.rank.memory_shortage(needed):
+        needed_bytes = held_bytes + plan.elements * self.dtype.itemsize
+        if shortage := self.rank.memory_shortage(needed_bytes, self.checking_bytes(workload)):
             return Case(labels=variant.labels, skip=shortage)
         copies = variant.devices if variant.sharding == INDEPENDENT else 1
         work = Work(
@@ -167,13 +166,12 @@ class AutoShard:
             costs = self.costs[variant.devices]
         free = self.rank.available_bytes / self.rank.sharers
         free -= held_bytes
-        free -= self.checking_bytes(workload)
+        if self.rank.device.type == "cpu":
+            free -= self.checking_bytes(workload)
         return Planner(workload, costs, variant.end_to_end, free / itemsize)
 
     def checking_bytes(self, workload: Workload) -> float:
         """Returns the host memory needed to draw exact operands and to compute their result."""
-        if self.rank.device.type != "cpu":
-            return 0.0
         drawn = workload.rows * workload.widths[0]
         drawn += sum(inner * outer for inner, outer in workload.weights)
         # Checking holds some copies of the widest matrix, in float32 at least.
