@@ -5,14 +5,20 @@ from types import SimpleNamespace
 import pytest
 import torch
 from benchkit.api import device_mesh
+from benchkit.api.case import noop
 from benchkit.suites.auto_shard.cases import AutoShard
 from benchkit.suites.auto_shard.names import DISPATCHER, INDEPENDENT, RESIDENT, UNSHARDED
 from benchkit.suites.auto_shard.workloads import parse
+from benchkit.suites.collective import cases as collective
+from benchkit.suites.collective.names import COLLECTIVES
 from benchkit.suites.ring_attention import suite as ring_attention
 from benchkit.suites.ring_attention.cases import RingJob
 from benchkit.suites.tensor_parallel.columnwise_cases import ColumnwiseCases
 from benchkit.suites.tensor_parallel.rowwise_cases import RowwiseCases
 from benchkit.suites.transformer import cases as transformer
+from benchkit.suites.transformer.data import Batches
+
+from tests.support import devices, fakes
 
 CUDA = torch.device("cuda")
 
@@ -77,3 +83,20 @@ def test_auto_shard_checks_on_host():
     assert {host_bytes for _, host_bytes in asked} == {drawn + 4 * widest}
     alone = job.variants(RESIDENT)[0]
     assert job.planner(alone, 1e8).memory_elements == (1e9 - 1e8) / 4  # all of the device is for operands
+
+
+@pytest.mark.parametrize("name", COLLECTIVES)
+def test_collective_renews_nothing_between_samples(name):
+    config = SimpleNamespace(collective=name, async_op=False, measure=fakes.plan())
+    rank = SimpleNamespace(world_size=2, device=CUDA, seconds_of=lambda *calls, **turns: [[1e-4]])
+    for case in collective.timed_cases(config, rank, 8, None, None):
+        assert case.reset is noop
+
+
+def test_random_tokens_are_drawn_on_device(monkeypatch):
+    monkeypatch.setattr(torch, "Generator", devices.Generator)
+    with devices.Copies() as copies:
+        batches = Batches(2, 8, 100, None, devices.META, seed=1)
+        batches.draw()
+        batches.inputs.copy_(torch.zeros(2, 8))
+    assert copies.from_host == ["aten.copy_.default"]  # the last line's
