@@ -59,6 +59,17 @@ def test_lse_of_gpu_kernel_has_no_padding():
     assert (out.shape, lse.shape) == ((1, 2, 500, 8), (1, 2, 500))
 
 
+def test_float8_product_is_exact():
+    """Sums of up to 512 products of -1, 0 and 1, with one rounding to bfloat16."""
+    advice = ADVICE.format("multiply_float8() calls torch._scaled_mm(left, right, scale_a, scale_b, …)")
+    assert torch_internals.float8_matmul_missing(torch.device("cpu")) == "", advice
+    generator = torch.Generator().manual_seed(1)
+    left, right = (torch.randint(-1, 2, (512, 512), generator=generator).to(torch.float8_e4m3fn) for _ in range(2))
+    product = torch.empty(512, 512, dtype=torch.bfloat16)
+    torch_internals.multiply_float8(torch.ones(()), left, right.t(), product)
+    assert torch.equal(product, (left.double() @ right.t().double()).bfloat16()), advice
+
+
 def test_torch_ring_takes_expected_arguments():
     assert torch_internals.ring_attention_missing() == "", ADVICE.format("until then the strategy torch is skipped")
     from torch.distributed.tensor.experimental._context_parallel import _attention
