@@ -40,7 +40,7 @@ class Kind:
         return int(size**2 * element_bytes)
 
     def factors(self, size: int, device: torch.device) -> tuple[torch.Tensor, torch.Tensor]:
-        """Allocates two matrices [size, size]; of float8, the columns of the second lie in rows."""
+        """Allocates two matrices [size, size], the second of float8 in column-major order."""
         left, right = (torch.empty(size, size, dtype=self.dtype, device=device) for _ in range(2))
         return left, right if self.dtype == self.product_dtype else right.t()
 
