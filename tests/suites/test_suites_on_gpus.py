@@ -31,7 +31,7 @@ def over_gloo(monkeypatch):
 @pytest.mark.usefixtures("over_gloo")
 def test_auto_shard_over_gloo_shards_nothing():
     """The rank takes no part in these cases, so that it needs no memory of the device."""
-    config = SimpleNamespace(dtype="float32", devices=[2, 1], shardings=lambda: ["auto", DISPATCHER])
+    config = SimpleNamespace(dtype="float32", timeout_s=600, devices=[2, 1], shardings=lambda: ["auto", DISPATCHER])
     config.workload_on = lambda devices: parse("matmul_8x8x8")
     rank = SimpleNamespace(index=2, device=CUDA, available_bytes=1e9, sharers=1, group=lambda name: None)
     rank.memory_shortage = lambda needed_bytes, host_bytes: ""
@@ -72,7 +72,7 @@ def test_operands_drawn_on_host_are_counted(primitive):
 
 
 def test_auto_shard_checks_on_host():
-    config = SimpleNamespace(dtype="float32", devices=[1], shardings=list)
+    config = SimpleNamespace(dtype="float32", timeout_s=600, devices=[1], shardings=list)
     config.workload_on = lambda devices: parse("matmul_8x16x4")
     asked = []
     rank = SimpleNamespace(index=2, device=CUDA, available_bytes=1e9, sharers=1)

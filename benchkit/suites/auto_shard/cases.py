@@ -48,7 +48,8 @@ class AutoShard:
         self.lacking = device_mesh.dtensor_missing(rank.device) if several else ""
         if self.lacking:
             several = []
-        self.meshes = {count: device_mesh.mesh_of_first(count, rank.device) for count in several}
+        where = rank.device, config.timeout_s
+        self.meshes = {count: device_mesh.mesh_of_first(count, *where) for count in several}
         self.messages = rank.group("gloo") if DISPATCHER in config.shardings() else None
         self.costs = {count: self.measured(count) for count in self.meshes}
 

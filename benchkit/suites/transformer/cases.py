@@ -180,8 +180,8 @@ class TransformerJob:
         """
         if kind not in self._models:
             shared = kind != "none"
-            size, device = self.rank.world_size, self.rank.device
-            mesh = device_mesh.mesh_of_first(size, device) if shared else None
+            size, where = self.rank.world_size, (self.rank.device, self.config.timeout_s)
+            mesh = device_mesh.mesh_of_first(size, *where) if shared else None
             weight = self.workload.weight
             self._models[kind] = assemble(kind, self.config, weight, self.rank, mesh)
         return self._models[kind]

@@ -1,5 +1,7 @@
 """Meshes over the backend of the job, and what crashes there."""
 
+from types import SimpleNamespace
+
 import pytest
 import torch
 import torch.distributed as dist
@@ -21,4 +23,16 @@ def test_only_gloo_on_gpus_lacks_dtensor(backend, device, lacks, monkeypatch):
 def test_mesh_has_group_of_job(monkeypatch):
     """Where there are GPUs and the job is over gloo, torch makes another group for a mesh of its own."""
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-    assert device_mesh.mesh_of_first(1, CPU).get_group() is dist.group.WORLD
+    assert device_mesh.mesh_of_first(1, CPU, 600).get_group() is dist.group.WORLD
+
+
+def test_mesh_of_some_ranks_outlasts_point(monkeypatch):
+    """All ranks make the group, over the backend of the job; those that are not in it have no mesh."""
+    made = []
+    dist_of_three = SimpleNamespace(get_world_size=lambda: 3, get_rank=lambda: 2, get_backend=lambda: "nccl")
+    dist_of_three.new_group = lambda *given: made.append(given)
+    monkeypatch.setattr(device_mesh, "dist", dist_of_three)
+    assert device_mesh.mesh_of_first(2, CUDA, 600) is None
+    [(ranks, timeout, backend)] = made
+    assert (ranks, backend) == ([0, 1], "nccl")
+    assert timeout.total_seconds() > 600
