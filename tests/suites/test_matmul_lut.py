@@ -18,7 +18,7 @@ CPU, CUDA = torch.device("cpu"), torch.device("cuda")
 
 def rank(device=CPU, seconds=(), shortage=lambda needed_bytes: ""):
     measured = SimpleNamespace(index=0, world_size=1, seed=0, device=device, memory_shortage=shortage)
-    measured.seconds_of = lambda *calls, turns: [[each] for each in seconds]
+    measured.seconds_of = lambda *calls, turns: [[each] for each in seconds[: len(calls)]]
     return measured
 
 
@@ -42,10 +42,10 @@ def test_skipped_size_holds_no_memory():
 def test_size_without_time_is_skipped(monkeypatch):
     """A call of 64 takes 2 s here and one of 128 takes 16 s; each case is called at least four times."""
     monkeypatch.setattr(forecast, "PROBED", 64)
-    built = cases.cases_of(config([32, 128, 64], timeout_s=20.0), rank(seconds=(1e-5, 2.0)))
+    built = cases.cases_of(config([32, 128, 64], timeout_s=20.0), rank(seconds=[2.0]))
     assert [case.skip.partition(":")[0] for case in built] == ["", "needs 4 calls of about 16 s, 19 s left", ""]
     for timeout_s, fits in ((66.0, True), (64.5, False)):  # 1 s for the first size, 64 s for the other
-        late = cases.cases_of(config([32, 128], timeout_s=timeout_s), rank(seconds=(1e-5, 2.0)))[1].skip
+        late = cases.cases_of(config([32, 128], timeout_s=timeout_s), rank(seconds=[2.0]))[1].skip
         assert (late == "") == fits
 
 
@@ -61,10 +61,14 @@ def test_launch_bound_sizes_are_named():
 
 
 def test_warning_of_launches_is_in_cases(monkeypatch):
+    """On a GPU alone: here one call takes 1 s at least, and one of 32 takes 2 s."""
     monkeypatch.setattr(forecast, "PROBED", 32)
-    built = cases.cases_of(config([16, 48]), rank(seconds=(1.0, 2.0)))
-    assert [len(case.warnings) for case in built] == [1, 0]
-    assert "sizes 16: launching" in built[0].warnings[0]
+    monkeypatch.setattr(torch, "Generator", devices.Generator)
+    warnings = []
+    for device in (devices.META, CPU):
+        built = cases.cases_of(config([16, 48]), rank(device, seconds=[2.0, 1.0]))
+        warnings.append([len(case.warnings) for case in built])
+    assert warnings == [[1, 0], [0, 0]]
 
 
 @pytest.mark.parametrize(("calls", "fewest"), [("auto", 6), (1, 4), (10, 22)])
