@@ -59,7 +59,7 @@ def forecast(
         return Forecast()
     timed = [PROBED] if on_cpu else [PROBED, SMALL]
     large, *small = map(max, rank.seconds_of(*map(product, timed), turns=TURNS))
-    return Forecast(sum(small), large / PROBED**3)
+    return Forecast(max(small, default=0.0), large / PROBED**3)
 
 
 def fewest_calls(measure: MeasureConfig) -> int:
