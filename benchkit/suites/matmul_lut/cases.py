@@ -1,6 +1,6 @@
 """Square matrix products as cases; every rank multiplies matrices of its own."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -138,14 +138,8 @@ def matmul(size: int, kind: Kind, config: MatmulLutConfig, rank: Rank) -> Case:
     draw(right)
     product = kind.product(size, rank.device)
     streams = [torch.cuda.Stream(rank.device) for _ in range(config.bg_streams)]
-    background = [kind.call(left, right, torch.empty_like(product)) for _ in streams]
-    multiply = kind.call(left, right, product)
-
-    def step() -> None:
-        for stream, multiply_beside in zip(streams, background, strict=True):
-            with torch.cuda.stream(stream):
-                multiply_beside()
-        multiply()
+    background = [(each, kind.call(left, right, torch.empty_like(product))) for each in streams]
+    step = partial(multiply, kind.call(left, right, product), background)
 
     def verify() -> None:
         draw(left)
@@ -157,6 +151,14 @@ def matmul(size: int, kind: Kind, config: MatmulLutConfig, rank: Rank) -> Case:
     work = Work(useful_flops=2.0 * size**3 * rank.world_size)
     labels = {lut.SIZE: size}
     return Case(step, labels, verify=verify, work=work, details=lambda: kind.details)
+
+
+def multiply(timed: Call, background: Sequence[tuple[torch.cuda.Stream, Call]]) -> None:
+    """Multiplies on the current stream, and meanwhile on others, to other outputs."""
+    for stream, beside in background:
+        with torch.cuda.stream(stream):
+            beside()
+    timed()
 
 
 def require_rows(
