@@ -61,7 +61,7 @@ def float8_matmul_missing(device: torch.device) -> str:
         if is_out_of_memory(type(error).__name__, str(error)):
             raise
         why = str(error).splitlines()[0]
-        return f"torch {torch.__version__} multiplies no float8 on this {device.type}: {why}"
+        return f"torch {torch.__version__} cannot multiply float8 on {device.type}: {why}"
     return ""
 
 

@@ -118,7 +118,7 @@ def test_missing_float8_is_unavailable(monkeypatch):
     assert reasons == {torch_internals.float8_matmul_missing(CPU)}
     [reason] = reasons
     assert reason.endswith(
-        "multiplies no float8 on this cpu: torch._scaled_mm is only supported on CUDA "
+        "cannot multiply float8 on cpu: torch._scaled_mm is only supported on CUDA "
         "devices with compute capability >= 9.0"
     )
 
