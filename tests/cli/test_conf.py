@@ -82,7 +82,8 @@ def test_yaml_shows_its_command(path):
         assert lines[0] == "# @package _global_"  # counts on the very first line only
     head = "\n".join(line for line in lines[:4] if line.startswith("#"))
     assert "python -m benchkit " in head
-    name = {group: f"+{group}={path.stem}" for group in ("suite", "smoke")}.get(path.parent.name, f"{path.parent.name}={path.stem}")
+    group = path.parent.name
+    name = f"{'+' if group in ('suite', 'smoke') else ''}{group}={path.stem}"
     assert path.name == "config.yaml" or name in head
 
 
