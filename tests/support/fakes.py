@@ -4,8 +4,10 @@ import random
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
+from types import SimpleNamespace
 
 from benchkit.api.schema import MeasureConfig
+from benchkit.measure.cuda_clock import CudaClock
 
 
 @dataclass
@@ -14,13 +16,14 @@ class FakeClock:
 
     durations: Callable[[], float]
     name: str = "fake"
+    own_regions: tuple[str, ...] = ()
     seconds: float = 0.0
     repeats: list[int] = field(default_factory=list)
 
     def now(self) -> float:
         return self.seconds
 
-    def time(self, call: Callable[[], object], repeat: int) -> tuple[float, float]:
+    def time(self, call: Callable[[], object], repeat: int, lead_s: float = 0.0) -> tuple[float, float]:
         start = self.seconds
         self.repeats.append(repeat)
         for _ in range(repeat):
@@ -33,6 +36,9 @@ class FakeClock:
 
     def take_regions(self) -> dict[str, float]:
         return {}
+
+    def forget_regions(self) -> None:
+        pass
 
 
 def alone(values: list[float]) -> list[list[float]]:
@@ -53,7 +59,8 @@ def plan(**changes: object) -> MeasureConfig:
         "min_blocks": 10,
         "block_seconds": 1e9,
         "probe_seconds": 1.0,
-        "alone": False,
+        "cold_l2": False,
+        "alone": "never",
     }
     return MeasureConfig(**(settings | changes))
 
@@ -69,22 +76,56 @@ def noise(seed: int, low: float, high: float) -> Callable[[], float]:
     return lambda: generator.uniform(low, high)
 
 
+L2_BYTES = 1024
+CYCLES_PER_MS = 1_000_000
+"""Of the fake GPU's clock: 1 GHz."""
+
+
 class FakeCuda:
-    """torch.cuda as far as a clock needs it: a stream that runs what was queued when it is synchronised."""
+    """torch.cuda as far as benchkit needs it: a stream that does what was queued when it is synchronised.
+
+    `calls` names in order what was called; a range of nsys shows as "push NAME" and "pop".
+    """
 
     def __init__(self):
-        self.calls, self.stream_ms = [], 0.0
+        self.calls, self.stream_ms, self.done_ms = [], 0.0, 0.0
+        self.nvtx = self.profiler = self
 
     def synchronize(self):
         self.calls.append("synchronize")
+        self.done_ms = self.stream_ms
 
     def Event(self, enable_timing):
         assert enable_timing
         return FakeEvent(self)
 
     def kernel(self, milliseconds):
-        self.calls.append("kernel")
+        self.queue("kernel", milliseconds)
+
+    def spin(self, cycles):
+        self.queue("spin", cycles / CYCLES_PER_MS)
+
+    def queue(self, name, milliseconds):
+        self.calls.append(name)
         self.stream_ms += milliseconds
+
+    def start(self):
+        self.calls.append("start")
+
+    def stop(self):
+        self.calls.append("stop")
+
+    def current_device(self):
+        return 0
+
+    def get_device_properties(self, device):
+        return SimpleNamespace(L2_cache_size=L2_BYTES)
+
+    def range_push(self, name):
+        self.calls.append(f"push {name}")
+
+    def range_pop(self):
+        self.calls.append("pop")
 
 
 class FakeEvent:
@@ -96,4 +137,13 @@ class FakeEvent:
         self.at = self.cuda.stream_ms
 
     def elapsed_time(self, end):
+        if end.at > self.cuda.done_ms:
+            raise RuntimeError("CUDA error: device not ready")
         return end.at - self.at
+
+
+def cuda_clock(cuda, align=lambda: None, align_blocks=False):
+    """A CudaClock on a fake GPU, after the spins by which it learns the frequency."""
+    clock = CudaClock(cuda, align, cuda.spin, align_blocks)
+    cuda.calls.clear()
+    return clock
