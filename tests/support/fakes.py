@@ -2,7 +2,7 @@
 
 import random
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from types import SimpleNamespace
 
@@ -126,6 +126,63 @@ class FakeCuda:
 
     def range_pop(self):
         self.calls.append("pop")
+
+
+class FakeStream:
+    """A stream of a FakeGraphs, by name."""
+
+    def __init__(self, cuda, name):
+        self.cuda, self.name = cuda, name
+
+    def wait_stream(self, other):
+        self.cuda.calls.append(f"{self.name} waits for {other.name}")
+
+
+class FakeGraphs:
+    """torch.cuda as far as capturing needs it: `queue` does its work at once, or when the graph is replayed."""
+
+    def __init__(self):
+        self.calls, self.captured, self.current = [], None, FakeStream(self, "main")
+
+    def queue(self, work):
+        if self.captured is None:
+            work()
+        else:
+            self.captured.append(work)
+
+    def current_stream(self):
+        return self.current
+
+    def Stream(self, device=None):
+        return FakeStream(self, "side")
+
+    @contextmanager
+    def stream(self, stream):
+        before, self.current = self.current, stream
+        self.calls.append(f"on {stream.name}")
+        try:
+            yield
+        finally:
+            self.current = before
+
+    def CUDAGraph(self):
+        graph = SimpleNamespace(work=[])
+        graph.replay = lambda: [work() for work in graph.work]
+        return graph
+
+    @contextmanager
+    def graph(self, graph, stream, capture_error_mode):
+        """Like torch's, raises another error at the end of a capture that failed, and stays on its stream."""
+        assert capture_error_mode == "thread_local"
+        before, self.captured, self.current = self.current, graph.work, stream
+        self.calls.append("capture")
+        try:
+            yield
+        except Exception:
+            raise RuntimeError("CUDA error: operation failed due to a previous error during capture") from None
+        finally:
+            self.captured = None
+        self.current = before
 
 
 class FakeEvent:

@@ -1,5 +1,8 @@
 """One square matrix product as a case; every rank multiplies matrices of its own."""
 
+from collections.abc import Sequence
+from functools import partial
+
 import torch
 
 from benchkit.api import lut
@@ -31,13 +34,8 @@ def matmul(size: int, config: MatmulLutConfig, rank: Rank) -> Case:
     left, right = draw(), draw()
     product = torch.empty_like(left)
     streams = [torch.cuda.Stream(rank.device) for _ in range(config.bg_streams)]
-    background = [torch.empty_like(left) for _ in streams]
-
-    def step() -> None:
-        for stream, other in zip(streams, background, strict=True):
-            with torch.cuda.stream(stream):
-                torch.mm(left, right, out=other)
-        torch.mm(left, right, out=product)
+    background = [(stream, torch.empty_like(left)) for stream in streams]
+    step = partial(multiply, left, right, product, background)
 
     def verify() -> None:
         left.copy_(draw())
@@ -48,6 +46,25 @@ def matmul(size: int, config: MatmulLutConfig, rank: Rank) -> Case:
 
     work = Work(useful_flops=2.0 * size**3 * rank.world_size)
     return Case(step=step, labels=labels, verify=verify, work=work)
+
+
+def multiply(
+    left: torch.Tensor,
+    right: torch.Tensor,
+    product: torch.Tensor,
+    background: Sequence[tuple[torch.cuda.Stream, torch.Tensor]],
+) -> None:
+    """Multiplies on the current stream, and meanwhile on others, to other outputs.
+
+    The others begin after what was queued before, and the current stream waits for their end.
+    """
+    for stream, other in background:
+        stream.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(stream):
+            torch.mm(left, right, out=other)
+    torch.mm(left, right, out=product)
+    for stream, _ in background:
+        torch.cuda.current_stream().wait_stream(stream)
 
 
 def require_rows(
