@@ -5,12 +5,13 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
 
 from benchkit.api.case import Case
-from benchkit.api.schema import RunConfig
+from benchkit.api.schema import GRAPH, RunConfig
 from benchkit.measure.clocks import Clock, HostClock
 from benchkit.measure.measurement import Measurement
 from benchkit.measure.timer import measure
 from benchkit.rank.around_samples import hooks_of
 from benchkit.rank.control_group import ControlGroup, Finding
+from benchkit.rank.graphs import as_timed, capture
 from benchkit.rank.throttle_controller import ThrottleController
 from benchkit.rank.verdicts import Verdicts
 from benchkit.record.case import CaseRecord, ComponentPositions
@@ -39,14 +40,11 @@ def run_cases(
     A case that any rank skips or finds wrong is not timed.
     """
     stopwatch.enter("verify")
-    verdicts = Verdicts(cases, group)
-    verdicts.note("unavailable", lambda case: case.unavailable)
-    verdicts.note("skipped", lambda case: case.skip or stays_slowed(case, controller))
-    verdicts.note_invalid()
+    verdicts = verified(cases, config, group, controller)
     stopwatch.enter("measure")
     timed = verdicts.passing()
     measurements = measure(
-        [cases[index] for index in timed],
+        as_timed([cases[index] for index in timed], config),
         config.measure,
         clock=clock,
         barrier=group.barrier,
@@ -65,6 +63,20 @@ def run_cases(
         case_record(case, cases, *verdicts.of(index), measured.get(index), clock)
         for index, case in enumerate(cases)
     ]
+
+
+def verified(
+    cases: list[Case], config: RunConfig, group: ControlGroup, controller: ThrottleController
+) -> Verdicts:
+    """Returns what is known of the cases before they are timed."""
+    verdicts = Verdicts(cases, group)
+    verdicts.note("unavailable", lambda case: case.unavailable)
+    verdicts.note("skipped", lambda case: case.skip or stays_slowed(case, controller))
+    verdicts.note_invalid()
+    if config.measure.mode == GRAPH:
+        verdicts.note("unavailable", lambda case: capture(case, config))
+        verdicts.note_invalid()  # what the replays compute
+    return verdicts
 
 
 def stays_slowed(case: Case, controller: ThrottleController) -> str:

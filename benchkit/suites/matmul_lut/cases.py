@@ -6,6 +6,7 @@ from functools import partial
 import torch
 
 from benchkit.api import lut
+from benchkit.api.capture import CapturableStep
 from benchkit.api.case import Case, Rank, Work
 from benchkit.errors import InvalidResult
 from benchkit.suites.matmul_lut.config import MatmulLutConfig
@@ -35,7 +36,7 @@ def matmul(size: int, config: MatmulLutConfig, rank: Rank) -> Case:
     product = torch.empty_like(left)
     streams = [torch.cuda.Stream(rank.device) for _ in range(config.bg_streams)]
     background = [(stream, torch.empty_like(left)) for stream in streams]
-    step = partial(multiply, left, right, product, background)
+    step = CapturableStep(partial(multiply, left, right, product, background))
 
     def verify() -> None:
         left.copy_(draw())
