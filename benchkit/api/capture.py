@@ -14,12 +14,12 @@ class CapturableStep:
 
     Attributes:
         call: what the step does.
-        communicates: whether it communicates over the job's backend.
+        over: the backend that it communicates over, `default` for the job's; "" for none.
         is_replay: whether `call` replays a graph.
     """
 
     call: Callable[[], object]
-    communicates: bool = False
+    over: str = ""
     is_replay: bool = False
 
     def __call__(self) -> object:

@@ -34,9 +34,9 @@ def capture(case: Case, config: RunConfig, cuda: Any = torch.cuda) -> str:
         return f"{REFUSAL}needs hardware.device=cuda"
     if not isinstance(step, CapturableStep):
         return f"{REFUSAL}the suite does not offer this step for capture"
-    backend = config.backend.name
-    if step.communicates and backend != "nccl":
-        return f"{REFUSAL}{backend} communicates on the host; a CUDA graph can hold nccl only"
+    backend = config.backend.name if step.over == "default" else step.over
+    if backend not in ("", "nccl"):
+        return f"{REFUSAL}a CUDA graph cannot hold what {backend} does; allowed is nccl"
     if step.is_replay:
         return ""
     try:

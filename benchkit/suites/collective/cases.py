@@ -50,7 +50,7 @@ def cases_of(config: CollectiveConfig, rank: Rank) -> list[Case]:
     except Unavailable as error:
         return [Case(unavailable=str(error))]
     start = partial(asynchronously if config.async_op else synchronously, operation)
-    step = CapturableStep(start, communicates=True)
+    step = CapturableStep(start, over="default")
     check = Check(collective, operation, step, rank.seed)
     return timed_cases(config, rank, payload_bytes, step, check)
 

@@ -81,16 +81,20 @@ def test_failed_capture_says_why_and_restores_stream():
     [
         (configs.config(), CapturableStep(print), "needs hardware.device=cuda"),
         (ON_GPU, print, "the suite does not offer this step for capture"),
-        (OVER_GLOO, CapturableStep(print, communicates=True), "gloo communicates on the host; a CUDA graph can hold"),
+        (OVER_GLOO, CapturableStep(print, over="default"), "a CUDA graph cannot hold what gloo does"),
+        (ON_GPU, CapturableStep(print, over="ucc/tl/cuda"), "a CUDA graph cannot hold what ucc/tl/cuda does"),
     ],
 )
 def test_uncapturable_step_says_why(config, step, reason):
     assert capture(Case(step=step), config, None).startswith(f"measure.mode=graph: {reason}")
 
 
-def test_products_over_gloo_can_be_captured():
+@pytest.mark.parametrize(("config", "over"), [(OVER_GLOO, ""), (OVER_GLOO, "nccl"), (ON_GPU, "default")])
+def test_steps_over_nccl_or_none_are_captured(config, over):
     cuda = fakes.FakeGraphs()
-    assert capture(Doubling(cuda).case, OVER_GLOO, cuda) == ""
+    doubling = Doubling(cuda)
+    doubling.step.over = over
+    assert capture(doubling.case, config, cuda) == ""
 
 
 def run_in_graph_mode(cases, cuda, monkeypatch):
