@@ -39,31 +39,39 @@ def capture(case: Case, config: RunConfig, cuda: Any = torch.cuda) -> str:
         return f"{REFUSAL}a CUDA graph cannot hold what {backend} does; allowed is nccl"
     if step.is_replay:
         return ""
-    try:
-        with marked_by(unmarked):  # events of regions cannot be timed within a graph
-            step.call = replay_of(step.call, cuda)
-    except RuntimeError as error:
-        cause = str(error.__context__ or error)  # what failed within the capture, not its end
-        return f"{REFUSAL}the step cannot be captured ({cause.strip().splitlines()[0]})"
+    with marked_by(unmarked):  # events of regions cannot be timed within a graph
+        side = ran_beside(step.call, cuda)
+        try:
+            step.call = replay_of(step.call, side, cuda)
+        except RuntimeError as error:
+            cause = error.__context__ or error  # what failed within the capture, not its end
+            why = str(cause).strip().split("\n")[0] or type(cause).__name__
+            return f"{REFUSAL}the step cannot be captured ({why})"
     step.is_replay = True
     return ""
 
 
-def replay_of(call: Callable[[], object], cuda: Any) -> Callable[[], object]:
-    """Captures a call on a stream of its own, where it runs once before; returns the replay.
-
-    Raises:
-        RuntimeError: the call does what a graph cannot hold, such as waiting for the device.
-    """
+def ran_beside(call: Callable[[], object], cuda: Any) -> Any:
+    """Makes a call on another stream than the current one; returns that stream."""
     here, side = cuda.current_stream(), cuda.Stream()
     side.wait_stream(here)
     with cuda.stream(side):
         call()
     here.wait_stream(side)
+    return side
+
+
+def replay_of(call: Callable[[], object], stream: Any, cuda: Any) -> Callable[[], object]:
+    """Captures a call on a stream on which it has run before; returns the replay of its graph.
+
+    Raises:
+        RuntimeError: the call does what a graph cannot hold, such as waiting for the device.
+    """
     graph = cuda.CUDAGraph()
-    # The outer context restores the stream after a failure, and other threads, such as NCCL's
-    # watchdog, may ask for events meanwhile.
-    with cuda.stream(here), cuda.graph(graph, stream=side, capture_error_mode="thread_local"):
+    # Other threads, such as NCCL's watchdog, may ask for events meanwhile. The outer context
+    # restores the current stream, because a capture that fails leaves its own in place.
+    here = cuda.stream(cuda.current_stream())
+    with here, cuda.graph(graph, stream=stream, capture_error_mode="thread_local"):
         call()
     replay: Callable[[], object] = graph.replay
     return replay

@@ -74,6 +74,16 @@ def test_failed_capture_says_why_and_restores_stream():
     )
     assert cuda.current.name == "main"
     assert case.step.call is synchronizes
+    case.step.call = lambda: cuda.captured is None or 1 / 0
+    assert capture(case, ON_GPU, cuda).endswith("(division by zero)")
+
+
+def test_error_outside_capture_is_raised():
+    def broken():
+        raise RuntimeError("CUDA error: an illegal memory access was encountered")
+
+    with pytest.raises(RuntimeError, match="illegal memory"):
+        capture(Case(step=CapturableStep(broken)), ON_GPU, fakes.FakeGraphs())
 
 
 @pytest.mark.parametrize(
