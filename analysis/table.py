@@ -96,7 +96,7 @@ PRINTED = (
     "median_s", INTERVAL, *SPREADS, "mean_s", "p25_s", "p95_s", "start_skew_s", "paired_speedup",
     "turns_ratio", "overlap", "limit_share", "regret", "scaling_efficiency", "comm_share",
     "predicted_s", "efficiency", "tokens_per_second", "mfu_full", "useful_tflop_per_s",
-    "algbw_gb_per_s", "busbw_gb_per_s",
+    "algbw_gb_per_s", "busbw_gb_per_s", "host_bound",
 )  # fmt: skip
 
 

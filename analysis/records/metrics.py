@@ -17,6 +17,7 @@ from benchkit.api.details import (
     IDEAL_S,
     PEAK_TFLOP_PER_S,
     PREDICTED_S,
+    QUEUEING,
     TOKENS_PER_CALL,
 )
 from benchkit.record.case import CaseRecord
@@ -112,6 +113,15 @@ def backward_over_forward(case: CaseRecord, summary: Summary) -> float | None:
     return backward_s / forward_s if forward_s and backward_s is not None else None
 
 
+def host_bound(case: CaseRecord, summary: Summary) -> float | None:
+    """Return the time of queueing on the host as a multiple of the GPU's, where it is longer."""
+    queueing_s = region_medians(case).get(f"{QUEUEING}_s")
+    median_s = summary["median_s"]
+    if not queueing_s or not median_s or queueing_s <= median_s:
+        return None
+    return float(queueing_s / median_s)
+
+
 def region_medians(case: CaseRecord) -> dict[str, float]:
     """Return each region's median in seconds, over iterations, of the rank longest in it."""
     spent_in = case.regions_s.items()
@@ -139,6 +149,7 @@ METRICS = (
     Metric("mfu_causal", "%", utilisation(from_details(CAUSAL_FLOPS)), 100),
     Metric("hfu_full", "%", utilisation(lambda case, _: case.executed_flops), 100),
     Metric("backward_over_forward", "", backward_over_forward),
+    Metric("host_bound", "", host_bound),
     Metric("wire_bytes", "", lambda case, _: case.wire_bytes),
     Metric("payload_bytes", "", lambda case, _: case.payload_bytes),
     Metric("algbw_gb_per_s", "GB/s", bandwidth(algorithm_bandwidth)),

@@ -51,6 +51,8 @@ class Key:
             return True
         if isinstance(value, list):
             return bool(value) and all(self.accepts(item) for item in value)
+        if isinstance(value, bool):
+            value = str(value).lower()
         if isinstance(value, str):
             return value in self.choices
         if not isinstance(value, int | float) or not bounded or not math.isfinite(value):

@@ -1,6 +1,7 @@
 """Measures how much memory is free, and how much was in use at most."""
 
 import ctypes
+import gc
 import importlib
 import os
 import resource
@@ -54,6 +55,14 @@ def host_available_bytes() -> int:
             statistics = dict(line.split() for line in read_text(statistics_file).splitlines())
             free = min(free, int(limit) - int(usage) + int(statistics.get(cache_key, 0)))
     return free
+
+
+def free_unused() -> None:
+    """Returns to the device what cycles of objects and torch's cache hold, after memory ran out."""
+    import torch
+
+    gc.collect()  # it is off while cases are timed
+    torch.cuda.empty_cache()
 
 
 class PeakMemory:

@@ -11,6 +11,9 @@ from typing import Any, Union
 from benchkit.api.keys import key
 from benchkit.errors import ConfigError
 
+GRAPH, NSYS = "graph", "nsys"
+"""The `measure.mode` and the `profile` that need a GPU."""
+
 
 @dataclass
 class BackendConfig:
@@ -37,10 +40,11 @@ class HardwareConfig:
 @dataclass
 class MeasureConfig:
     mode: str = key(
-        "one call per sample, or a loop of calls_per_sample", choices=("per_iteration", "loop")
+        "one call per sample; a loop of calls_per_sample; or graph: replays of a CUDA graph",
+        choices=("per_iteration", "loop", GRAPH),
     )
     calls_per_sample: Any = key(  # OmegaConf 2.3 fails on unions in a group
-        "calls in one sample of mode=loop; auto: as many calls as fill block_seconds",
+        "calls in one sample of mode=loop or graph; auto: as many calls as fill block_seconds",
         choices=("auto",),
         at_least=1,
     )
@@ -64,6 +68,7 @@ class MeasureConfig:
         unit="s",
         above=0,
     )
+    cold_l2: bool = key("whether the L2 cache of the GPU is flushed before each sample")
     alone: str = key(
         "when the baseline and the best of several cases are timed again, each alone in fresh "
         "ranks; auto: where cases name a baseline",
@@ -132,7 +137,10 @@ class RunConfig:
         "whether CPU ranks on one host get a network of their own, where its kernel gives one",
         identity=False,
     )
-    profile: bool = key("whether a few more steps of each case are traced by torch.profiler")
+    profile: Union[bool, str] = key(  # noqa: UP007
+        "true: torch.profiler traces a few more steps of each case; nsys: it captures the samples",
+        choices=("true", "false", NSYS),
+    )
     explain: bool = key(
         "whether what each case tells of itself (a plan, a split) is printed below it",
         identity=False,
@@ -159,6 +167,10 @@ class RunConfig:
             allowed = "1, or more with measure.mode=loop"
             raise ConfigError(f"measure.calls_per_sample={calls}: allowed is {allowed}")
         check_hardware(self.hardware, self.world_size)
+        flushes, captured = self.measure.cold_l2, self.profile == NSYS
+        if self.hardware.device == "cpu" and (flushes or captured):
+            setting = "measure.cold_l2=true" if flushes else f"profile={NSYS}"
+            raise ConfigError(f"{setting}: allowed with hardware.device=cuda")
 
 
 def check_hardware(hardware: HardwareConfig, world_size: int | str) -> None:

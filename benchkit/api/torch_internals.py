@@ -23,6 +23,11 @@ def default_store() -> dist.Store:
     return dist.distributed_c10d._get_default_store()
 
 
+def keep_gpu_busy(cycles: int) -> None:
+    """Queues a kernel that lasts so many cycles of the GPU's clock on the current stream."""
+    torch.cuda._sleep(cycles)
+
+
 def fused_attention(query: Tensor, key: Tensor, value: Tensor, causal: bool) -> tuple[Tensor, ...]:
     """Computes attention by the device's fused kernel, with work in proportion to visible keys.
 

@@ -2,9 +2,10 @@
 
 from dataclasses import dataclass, field
 
+from benchkit.measure.lead import Lead
 from benchkit.statistics.estimators import SLOWEST_RANK
 from benchkit.statistics.intervals import Array
-from benchkit.statistics.summary import iteration_times
+from benchkit.statistics.summary import iteration_times, slowest_rank
 
 Rows = list[list[float]]
 """One number per rank and iteration: [rank][iteration]."""
@@ -38,6 +39,7 @@ class Measurement:
         estimator: what the time of an iteration is, see `statistics.summary.iteration_times`.
         typical_s: seconds that one iteration takes, with reset and barrier, as known so far. It
             sets the size of the next block.
+        lead: how long a GPU is kept busy before a sample, while the host queues its calls.
         oom_reason: why the case was skipped for lack of memory; "" if it was not.
     """
 
@@ -55,6 +57,7 @@ class Measurement:
     ranks: int | None = None
     estimator: str = SLOWEST_RANK
     typical_s: float = 0.0
+    lead: Lead = field(default_factory=Lead)
     oom_reason: str = ""
 
     def num_samples(self) -> int:
@@ -87,6 +90,13 @@ class Measurement:
             self.start_offsets_s[rank] += [start - first for start, first in pairs]
             for name, spent in regions.items():
                 self.regions_s[name][rank] += spent[rank]
+
+    def learn_lead(self, queueing: Rows) -> None:
+        """Sets the lead of the next samples by how long ranks queued: per call, [rank][iteration].
+
+        It is alike on all ranks, so that they begin together.
+        """
+        self.lead.learn([self.calls_per_sample * value for value in slowest_rank(queueing)])
 
     def add_disturbance(self, growth: dict[str, list[float]]) -> None:
         """Adds what each counter grew by during a block: [rank] by name of the counter."""

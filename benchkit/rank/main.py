@@ -11,8 +11,11 @@ from benchkit.api.memory import PeakMemory, available_bytes, host_available_byte
 from benchkit.api.regions import marked_by
 from benchkit.api.registry import load_suites
 from benchkit.api.schema import RunConfig
-from benchkit.measure.clocks import Clock, CudaClock, HostClock
+from benchkit.api.torch_internals import keep_gpu_busy
+from benchkit.measure.clocks import Clock, HostClock
+from benchkit.measure.cuda_clock import CudaClock
 from benchkit.rank import backends, calibration
+from benchkit.rank.around_samples import flushed_profiler
 from benchkit.rank.assignment import Assignment, by_mps, keep_alone
 from benchkit.rank.control_group import ControlGroup
 from benchkit.rank.prober import Prober
@@ -43,9 +46,9 @@ def run_rank(assignment: Assignment) -> RankReport | None:
     rank = describe_rank(assignment, device, group, prober)
     stopwatch.enter("build")
     cases = build_cases(assignment, rank)
-    with marked_by(clock.region):
+    with marked_by(clock.region), flushed_profiler(device.type):
         reports = run_cases(cases, config, clock, group, stopwatch, prober.controller)
-    if config.profile and assignment.only is None:
+    if config.profile is True and assignment.only is None:
         stopwatch.enter("profile")
         pairs = zip(cases, reports, strict=True)
         measured = [case for case, report in pairs if report.status == "ok"]
@@ -149,12 +152,13 @@ def make_clock(device: torch.device, offset: Offset) -> Clock:
     """Returns the clock that times calls on a device.
 
     A CPU has the host's clock. A GPU has events that a tiny collective of the measured backend
-    aligns.
+    aligns; of the backends only NCCL certainly queues it and returns.
     """
     if device.type == "cpu":
         return HostClock(offset.at)
     token = torch.zeros(1, device=device)
-    return CudaClock(torch.cuda, align=lambda: dist.all_reduce(token))
+    blocks = dist.get_backend() != "nccl"
+    return CudaClock(torch.cuda, lambda: dist.all_reduce(token), keep_gpu_busy, blocks)
 
 
 def require_sound(cases: list[Case], config: RunConfig) -> None:

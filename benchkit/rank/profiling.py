@@ -8,6 +8,7 @@ from torch.profiler import ProfilerActivity, profile, record_function, schedule
 
 from benchkit.api.case import Case
 from benchkit.api.regions import marked_by
+from benchkit.rank.around_samples import label_of
 from benchkit.rank.throttle_controller import ThrottleController
 
 UNSEEN = 1
@@ -77,6 +78,6 @@ def plan_steps(cases: Sequence[Case]) -> list[tuple[Case, str]]:
     """Returns the steps of all cases in order, each with the label of its trace."""
     steps = [(cases[0], "warm-up")] * (UNSEEN + WARM_UP)
     for case in cases:
-        label = STEP + " ".join(f"{name}={value}" for name, value in case.labels.items())
+        label = STEP + label_of(case)
         steps += [(case, "warm-up")] * WARM_UP + [(case, label)] * ACTIVE
     return steps

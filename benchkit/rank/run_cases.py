@@ -5,13 +5,15 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
 
 from benchkit.api.case import Case
-from benchkit.api.schema import RunConfig
-from benchkit.errors import InvalidResult, oom_reason
+from benchkit.api.schema import GRAPH, RunConfig
 from benchkit.measure.clocks import Clock, HostClock
 from benchkit.measure.measurement import Measurement
 from benchkit.measure.timer import measure
+from benchkit.rank.around_samples import hooks_of
 from benchkit.rank.control_group import ControlGroup, Finding
+from benchkit.rank.graphs import as_timed, capture
 from benchkit.rank.throttle_controller import ThrottleController
+from benchkit.rank.verdicts import Verdicts
 from benchkit.record.case import CaseRecord, ComponentPositions
 
 
@@ -38,54 +40,43 @@ def run_cases(
     A case that any rank skips or finds wrong is not timed.
     """
     stopwatch.enter("verify")
-    statuses, findings = known_beforehand(cases, group, controller)
-    note_invalid(cases, statuses, findings, group)
-    timed = passing(statuses)
+    verdicts = verified(cases, config, group, controller)
     stopwatch.enter("measure")
+    timed = verdicts.passing()
     measurements = measure(
-        [cases[index] for index in timed],
+        as_timed([cases[index] for index in timed], config),
         config.measure,
         clock=clock,
         barrier=group.barrier,
         exchange=group.exchange,
         seed=config.seed,
-        before=lambda case: controller.set_for(case.unslowed),
-        single_rank=group.world_size == 1,
+        hooks=hooks_of(config, controller, group.world_size),
     )
     controller.release()
-    measured = {}
-    for index, measurement in zip(timed, measurements, strict=True):
+    measured = dict(zip(timed, measurements, strict=True))
+    for index, measurement in measured.items():
         if measurement.oom_reason:
-            statuses[index], findings[index] = "oom", Finding(measurement.oom_reason, 0)
-        else:
-            measured[index] = measurement
+            verdicts.note_oom(index, measurement.oom_reason)
     stopwatch.enter("verify_again")
-    note_invalid(cases, statuses, findings, group)
+    verdicts.note_invalid()
     return [
-        case_record(case, cases, statuses[index], findings[index], measured.get(index), clock)
+        case_record(case, cases, *verdicts.of(index), measured.get(index), clock)
         for index, case in enumerate(cases)
     ]
 
 
-def known_beforehand(
-    cases: Sequence[Case], group: ControlGroup, controller: ThrottleController
-) -> tuple[list[str], list[Finding]]:
-    """Returns each case's status before it has run, and the first rank's reason for it.
-
-    Both are the same on all ranks.
-    """
-    lacking = group.first_reason([case.unavailable for case in cases])
-    skipped = group.first_reason([case.skip or stays_slowed(case, controller) for case in cases])
-    statuses = []
-    findings = []
-    for lack, skip in zip(lacking, skipped, strict=True):
-        if lack.reason:
-            statuses.append("unavailable")
-            findings.append(lack)
-        else:
-            statuses.append("skipped" if skip.reason else "ok")
-            findings.append(skip)
-    return statuses, findings
+def verified(
+    cases: list[Case], config: RunConfig, group: ControlGroup, controller: ThrottleController
+) -> Verdicts:
+    """Returns what is known of the cases before they are timed."""
+    verdicts = Verdicts(cases, group)
+    verdicts.note("unavailable", lambda case: case.unavailable)
+    verdicts.note("skipped", lambda case: case.skip or stays_slowed(case, controller))
+    verdicts.note_invalid()
+    if config.measure.mode == GRAPH:
+        verdicts.note("unavailable", lambda case: capture(case, config))
+        verdicts.note_invalid()  # what the replays compute
+    return verdicts
 
 
 def stays_slowed(case: Case, controller: ThrottleController) -> str:
@@ -93,36 +84,6 @@ def stays_slowed(case: Case, controller: ThrottleController) -> str:
     if not case.unslowed or controller.throttle.switchable:
         return ""
     return "a share of a GPU cannot be lifted within a job: compare with hardware.slowdown=1"
-
-
-def passing(statuses: list[str]) -> list[int]:
-    return [index for index, status in enumerate(statuses) if status == "ok"]
-
-
-def note_invalid(
-    cases: list[Case], statuses: list[str], findings: list[Finding], group: ControlGroup
-) -> None:
-    """Verifies the cases that are ok so far, on all ranks together.
-
-    It marks in `statuses` and `findings` the cases that are wrong or find too little memory.
-    """
-    indices = passing(statuses)
-    reasons = []
-    for index in indices:
-        reason = ""
-        try:
-            cases[index].verify()
-        except InvalidResult as error:
-            reason = str(error) or "a wrong result"
-        except Exception as error:
-            shortage = oom_reason(error)
-            if group.world_size > 1 or not shortage:
-                raise  # the other ranks wait in verify()
-            statuses[index], findings[index] = "oom", Finding(shortage, 0)
-        reasons.append(reason)
-    for index, finding in zip(indices, group.first_reason(reasons), strict=True):
-        if finding.reason:
-            statuses[index], findings[index] = "invalid", finding
 
 
 def case_record(
@@ -140,7 +101,7 @@ def case_record(
         cases: all cases of the job; references are stored as positions among them.
         status: of the case.
         finding: why it is not ok, and the rank that says so.
-        measurement: its samples; None if it was not timed.
+        measurement: its samples; None, or without them, if it was not timed.
         clock: that timed it.
     """
     described = CaseRecord(
@@ -159,7 +120,9 @@ def case_record(
         ranks=case.ranks,
         estimator=case.estimator,
     )
-    return described if measurement is None else with_samples(described, case, measurement, clock)
+    if measurement is None or measurement.oom_reason:
+        return described
+    return with_samples(described, case, measurement, clock)
 
 
 def with_samples(

@@ -38,6 +38,7 @@ def plan(calls: int | str, samples: int, warm_up: int = 1) -> MeasureConfig:
         min_blocks=1,
         block_seconds=1e9,
         probe_seconds=1.0,
+        cold_l2=False,
         alone="never",
     )
 

@@ -1,16 +1,18 @@
 """Every collective: sizes, payloads, exact checks on real ranks, and what is refused."""
 
 import functools
+from types import SimpleNamespace
 
 import pytest
 import torch
 from benchkit.api import verification
 from benchkit.errors import ConfigError
-from benchkit.suites.collective.cases import TIMED
+from benchkit.suites.collective.cases import TIMED, cases_of
 from benchkit.suites.collective.names import COLLECTIVES
 from benchkit.suites.collective.operations import Collective
 from benchkit.suites.collective.sizes import bus_factor, mebibytes, part_sizes
 
+from tests.support import fakes
 from tests.support.cli import Cli
 
 QUICK = ["measure=few"]
@@ -156,3 +158,16 @@ def test_repeated_reduction_keeps_magnitude(op):
     again = functools.reduce(combine[op], [first] * 3) / (3 if op == "avg" else 1)
     assert torch.equal(first.abs(), again.abs())
     assert first.isfinite().all()
+
+
+@pytest.mark.parametrize(("mode", "filled"), [("per_iteration", [0.0, 0.01]), ("graph", [0.0, 0.01]), ("loop", [0.0])])
+def test_short_call_has_two_cases_of_one_step(mode, filled):
+    """A graph can take the place of the step in both, if it can hold what the job's backend does."""
+    options = {"data_size": 0.001, "dtype": "float32", "reduce_op": "sum", "async_op": False, "ragged": False}
+    config = SimpleNamespace(collective="all_reduce", measure=fakes.plan(mode=mode), **options)
+    rank = SimpleNamespace(index=0, world_size=2, seed=0, device=torch.device("cpu"), memory_shortage=lambda size: "")
+    rank.seconds_of = lambda step, turns=7: [[1e-3, 2e-3]]
+    cases = cases_of(config, rank)
+    assert [case.fill_seconds for case in cases] == filled
+    assert {id(case.step) for case in cases} == {id(cases[0].step)}
+    assert cases[0].step.over == "default"

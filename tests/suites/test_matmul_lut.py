@@ -135,3 +135,16 @@ def test_float8_products_are_timed(cli: Cli):
     [record] = cli.records()
     assert [case["status"] for case in record["cases"]] == ["ok", "ok"]
     assert {case["details"]["product_dtype"] for case in record["cases"]} == {"bfloat16"}
+
+
+def test_background_products_begin_and_end_together(monkeypatch):
+    """Each other stream waits for the stream that is timed, which at last waits for all of them."""
+    cuda = fakes.FakeGraphs()
+    for name in ("Stream", "stream", "current_stream"):
+        monkeypatch.setattr(f"torch.cuda.{name}", getattr(cuda, name))
+    multiply = torch.mm
+    monkeypatch.setattr("torch.mm", lambda *args, out: cuda.calls.append("mm") or multiply(*args, out=out))
+    kind = cases.kind_of("float32", CPU)
+    cases.matmul(4, kind, config([4], bg_streams=2), rank()).step()
+    beside = ["side waits for main", "on side", "mm"]
+    assert cuda.calls == [*beside, *beside, "mm", *["main waits for side"] * 2]

@@ -318,6 +318,18 @@ def test_baseline_uses_same_backend():
     assert cases["p2p_pipeline 4 default"].baseline is cases["pytorch reduce_scatter default"]
 
 
+def test_checked_steps_are_offered_for_capture():
+    """The check of the communication alone calls another step than the timed one."""
+    cases = columnwise(compute_only={}, comm_only={}, pytorch={"backend": ["default", "nccl"]})
+    offered = {name: getattr(case.step, "over", None) for name, case in cases.items()}
+    assert offered == {
+        "compute_only sharded": "",
+        "comm_only AG_before default": None,
+        "pytorch AG_before default": "default",
+        "pytorch AG_before nccl": "nccl",
+    }
+
+
 def test_baseline_falls_back_to_first_usable_case():
     cases = columnwise(pytorch={"backend": ["ucc", "nccl", "gloo"]}, pipeline={"backend": ["default", "ucc/tl/cuda"]})
     [_, _, gloo, compared, _] = cases.values()

@@ -2,10 +2,12 @@
 
 import random
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
+from types import SimpleNamespace
 
 from benchkit.api.schema import MeasureConfig
+from benchkit.measure.cuda_clock import CudaClock
 
 
 @dataclass
@@ -14,13 +16,14 @@ class FakeClock:
 
     durations: Callable[[], float]
     name: str = "fake"
+    own_regions: tuple[str, ...] = ()
     seconds: float = 0.0
     repeats: list[int] = field(default_factory=list)
 
     def now(self) -> float:
         return self.seconds
 
-    def time(self, call: Callable[[], object], repeat: int) -> tuple[float, float]:
+    def time(self, call: Callable[[], object], repeat: int, lead_s: float = 0.0) -> tuple[float, float]:
         start = self.seconds
         self.repeats.append(repeat)
         for _ in range(repeat):
@@ -33,6 +36,9 @@ class FakeClock:
 
     def take_regions(self) -> dict[str, float]:
         return {}
+
+    def forget_regions(self) -> None:
+        pass
 
 
 def alone(values: list[float]) -> list[list[float]]:
@@ -53,6 +59,7 @@ def plan(**changes: object) -> MeasureConfig:
         "min_blocks": 10,
         "block_seconds": 1e9,
         "probe_seconds": 1.0,
+        "cold_l2": False,
         "alone": "never",
     }
     return MeasureConfig(**(settings | changes))
@@ -69,22 +76,113 @@ def noise(seed: int, low: float, high: float) -> Callable[[], float]:
     return lambda: generator.uniform(low, high)
 
 
+L2_BYTES = 1024
+CYCLES_PER_MS = 1_000_000
+"""Of the fake GPU's clock: 1 GHz."""
+
+
 class FakeCuda:
-    """torch.cuda as far as a clock needs it: a stream that runs what was queued when it is synchronised."""
+    """torch.cuda as far as benchkit needs it: a stream that does what was queued when it is synchronised.
+
+    `calls` names in order what was called; a range of nsys shows as "push NAME" and "pop".
+    """
 
     def __init__(self):
-        self.calls, self.stream_ms = [], 0.0
+        self.calls, self.stream_ms, self.done_ms = [], 0.0, 0.0
+        self.nvtx = self.profiler = self
 
     def synchronize(self):
         self.calls.append("synchronize")
+        self.done_ms = self.stream_ms
 
     def Event(self, enable_timing):
         assert enable_timing
         return FakeEvent(self)
 
     def kernel(self, milliseconds):
-        self.calls.append("kernel")
+        self.queue("kernel", milliseconds)
+
+    def spin(self, cycles):
+        self.queue("spin", cycles / CYCLES_PER_MS)
+
+    def queue(self, name, milliseconds):
+        self.calls.append(name)
         self.stream_ms += milliseconds
+
+    def start(self):
+        self.calls.append("start")
+
+    def stop(self):
+        self.calls.append("stop")
+
+    def current_device(self):
+        return 0
+
+    def get_device_properties(self, device):
+        return SimpleNamespace(L2_cache_size=L2_BYTES)
+
+    def range_push(self, name):
+        self.calls.append(f"push {name}")
+
+    def range_pop(self):
+        self.calls.append("pop")
+
+
+class FakeStream:
+    """A stream of a FakeGraphs, by name."""
+
+    def __init__(self, cuda, name):
+        self.cuda, self.name = cuda, name
+
+    def wait_stream(self, other):
+        self.cuda.calls.append(f"{self.name} waits for {other.name}")
+
+
+class FakeGraphs:
+    """torch.cuda as far as capturing needs it: `queue` does its work at once, or when the graph is replayed."""
+
+    def __init__(self):
+        self.calls, self.captured, self.current = [], None, FakeStream(self, "main")
+
+    def queue(self, work):
+        if self.captured is None:
+            work()
+        else:
+            self.captured.append(work)
+
+    def current_stream(self):
+        return self.current
+
+    def Stream(self, device=None):
+        return FakeStream(self, "side")
+
+    @contextmanager
+    def stream(self, stream):
+        before, self.current = self.current, stream
+        self.calls.append(f"on {stream.name}")
+        try:
+            yield
+        finally:
+            self.current = before
+
+    def CUDAGraph(self):
+        graph = SimpleNamespace(work=[])
+        graph.replay = lambda: [work() for work in graph.work]
+        return graph
+
+    @contextmanager
+    def graph(self, graph, stream, capture_error_mode):
+        """Like torch's, raises another error at the end of a capture that failed, and stays on its stream."""
+        assert capture_error_mode == "thread_local"
+        before, self.captured, self.current = self.current, graph.work, stream
+        self.calls.append("capture")
+        try:
+            yield
+        except Exception:
+            raise RuntimeError("CUDA error: operation failed due to a previous error during capture") from None
+        finally:
+            self.captured = None
+        self.current = before
 
 
 class FakeEvent:
@@ -96,4 +194,13 @@ class FakeEvent:
         self.at = self.cuda.stream_ms
 
     def elapsed_time(self, end):
+        if end.at > self.cuda.done_ms:
+            raise RuntimeError("CUDA error: device not ready")
         return end.at - self.at
+
+
+def cuda_clock(cuda, align=lambda: None, align_blocks=False):
+    """A CudaClock on a fake GPU, after the spins by which it learns the frequency."""
+    clock = CudaClock(cuda, align, cuda.spin, align_blocks)
+    cuda.calls.clear()
+    return clock

@@ -9,6 +9,7 @@ from itertools import count
 import torch
 
 from benchkit.api import verification
+from benchkit.api.capture import CapturableStep
 from benchkit.api.case import Case, Rank, Work
 from benchkit.api.regions import WAIT, region
 from benchkit.api.torch_internals import default_store
@@ -27,7 +28,7 @@ LATE_S = 0.02
 POISON = -77
 SHORT_S = 0.01
 """Calls shorter than this are timed alone and back to back; longer ones take as long either way."""
-Step = Callable[[], None]
+Step = Callable[[], object]
 TIMED = -1
 """The turn whose inputs are timed; checks draw others."""
 
@@ -48,7 +49,8 @@ def cases_of(config: CollectiveConfig, rank: Rank) -> list[Case]:
         operation = collective.operation()
     except Unavailable as error:
         return [Case(unavailable=str(error))]
-    step = partial(asynchronously if config.async_op else synchronously, operation)
+    start = partial(asynchronously if config.async_op else synchronously, operation)
+    step = CapturableStep(start, over="default")
     check = Check(collective, operation, step, rank.seed)
     return timed_cases(config, rank, payload_bytes, step, check)
 
@@ -72,7 +74,7 @@ def timed_cases(
         alone,
         labels={TIMING: BACK_TO_BACK},
         work=work,
-        fill_seconds=SHORT_S if config.measure.mode == "per_iteration" else 0.0,
+        fill_seconds=0.0 if config.measure.mode == "loop" else SHORT_S,
         estimator=SLOWEST_RANK,
     )
     if config.measure.mode == "loop" or not is_short(step, rank):

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 
 from benchkit.api import lut, torch_internals
+from benchkit.api.capture import CapturableStep
 from benchkit.api.case import Case, Rank, Work
 from benchkit.api.gather import first_reason
 from benchkit.errors import InvalidResult
@@ -102,7 +103,8 @@ def cases_of(config: MatmulLutConfig, rank: Rank) -> list[Case]:
         held_bytes, check_bytes = held_bytes + needed_bytes, most_check_bytes
         spent_s += seconds
         cases.append(matmul(size, kind, config, rank))
-    if warning := times.launches(config.sizes):
+    warning = times.launches(config.sizes)
+    if warning and config.measure.mode != "graph":  # a graph is launched once
         cases[0] = replace(cases[0], warnings=(warning,))
     return cases
 
@@ -139,7 +141,7 @@ def matmul(size: int, kind: Kind, config: MatmulLutConfig, rank: Rank) -> Case:
     product = kind.product(size, rank.device)
     streams = [torch.cuda.Stream(rank.device) for _ in range(config.bg_streams)]
     background = [(each, kind.call(left, right, torch.empty_like(product))) for each in streams]
-    step = partial(multiply, kind.call(left, right, product), background)
+    step = CapturableStep(partial(multiply, kind.call(left, right, product), background))
 
     def verify() -> None:
         draw(left)
@@ -154,11 +156,17 @@ def matmul(size: int, kind: Kind, config: MatmulLutConfig, rank: Rank) -> Case:
 
 
 def multiply(timed: Call, background: Sequence[tuple[torch.cuda.Stream, Call]]) -> None:
-    """Multiplies on the current stream, and meanwhile on others, to other outputs."""
+    """Multiplies on the current stream, and meanwhile on others, to other outputs.
+
+    The others begin after what was queued before, and the current stream waits for their end.
+    """
     for stream, beside in background:
+        stream.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(stream):
             beside()
     timed()
+    for stream, _ in background:
+        torch.cuda.current_stream().wait_stream(stream)
 
 
 def require_rows(

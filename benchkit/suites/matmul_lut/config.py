@@ -24,7 +24,8 @@ class MatmulLutConfig(RunConfig):
         choices=("float16", "bfloat16", "float32", "float64", FLOAT8),
     )
     bg_streams: int = key(
-        "further CUDA streams that multiply the same matrices meanwhile", at_least=0
+        "further CUDA streams that multiply the same matrices; all begin and end together",
+        at_least=0,
     )
 
     def check(self) -> None:

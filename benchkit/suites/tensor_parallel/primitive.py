@@ -2,6 +2,7 @@
 
 import functools
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from itertools import count
 from typing import Any, ClassVar
 
@@ -9,6 +10,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
+from benchkit.api.capture import CapturableStep
 from benchkit.api.case import Case, Components, Rank
 from benchkit.api.regions import COMPUTE, WAIT
 from benchkit.errors import Unavailable
@@ -108,13 +110,16 @@ class Primitive:
 
     def attempt(self, options: Options) -> Implementation | str:
         """Builds one implementation, or returns why it cannot run here."""
+        backend = str(options.get("backend", DEFAULT))
         try:
-            group = self.rank.group(str(options.get("backend", DEFAULT)))
-            built = self.build(options, group)
+            built = self.build(options, self.rank.group(backend))
         except Unavailable as error:
             return str(error)
         built.prepare()
-        return built
+        if built.verify is not None:  # it checks another step than the timed one
+            return built
+        over = "" if options["implementation"] == COMPUTE_ONLY else backend
+        return replace(built, step=CapturableStep(built.step, over))
 
     def case(self, options: Options, built: Implementation | str, there: Sequence[Case]) -> Case:
         """Builds the case of one implementation.

@@ -7,7 +7,8 @@ from analysis.records.conditions import DIMENSIONS, MODEL
 from analysis.records.metrics import METRICS
 from analysis.repetitions import over_runs
 from analysis.report.sentences import describe
-from analysis.table import as_markdown, as_text, identity_columns, own_columns
+from analysis.table import as_markdown, as_text, for_print, identity_columns, own_columns
+from benchkit.api.details import QUEUEING
 from benchkit.api.schema import ModelConfig, RunConfig
 from benchkit.statistics.intervals import FEWEST_SAMPLES
 
@@ -69,6 +70,17 @@ def test_details_give_figures_for_any_suite():
         "mfu_full": 0.5, "hfu_full": 0.75, "backward_over_forward": 2.0,
     }  # fmt: skip
     assert {name: row[name] for name in expected} == pytest.approx(expected)
+
+
+@pytest.mark.parametrize(("queueing_s", "shown"), [(3e-3, "3"), (5e-4, None)])
+def test_host_bound_shows_where_queueing_is_longer(queueing_s, shown):
+    record = make_record(seconds=1e-3, samples=2)
+    record["cases"][0]["regions_s"] = {QUEUEING: [[queueing_s / 2] * 2, [queueing_s] * 2]}
+    printed = for_print(tabulate_records([record]))
+    if shown is None:
+        assert "host_bound" not in printed
+    else:
+        assert f"{printed['host_bound'][0]:g}" == shown
 
 
 def test_every_metric_names_its_unit():

@@ -11,10 +11,11 @@ from tests.support.fakes import plan
     ("key", "words", "good", "bad"),
     [
         (Key("x", unit="s", above=0), "> 0 s", [0.1, 5], [0, -1, float("nan"), float("inf"), "a"]),
-        (Key("x", at_least=1), ">= 1", [1, 2], [0, "auto"]),
+        (Key("x", at_least=1), ">= 1", [1, 2], [0, "auto", True]),
         (Key("x", at_least=1, choices=("auto",)), "auto or >= 1", [1, "auto"], [0, "all"]),
         (Key("x", choices=("a", "b")), "a|b", ["a"], ["c", 1]),
         (Key("x", above=0, below=1), "> 0 and < 1", [0.5], [0, 1]),
+        (Key("x", choices=("true", "false", "a")), "true|false|a", [True, False, "a"], ["b", 1]),
         (Key("x"), "", ["anything", 3], []),
     ],
 )

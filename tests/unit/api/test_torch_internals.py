@@ -27,6 +27,15 @@ def test_default_store_is_shared():
     assert torch_internals.default_store().add("entered", 0) == 2, advice
 
 
+def test_gpu_can_be_kept_busy(monkeypatch):
+    advice = ADVICE.format("keep_gpu_busy() calls torch.cuda._sleep(cycles), which hides the latency of launches")
+    assert list(inspect.signature(torch.cuda._sleep).parameters) == ["cycles"], advice
+    asked = []
+    monkeypatch.setattr("torch.cuda._sleep", asked.append)
+    torch_internals.keep_gpu_busy(7)
+    assert asked == [7]
+
+
 @pytest.mark.parametrize("name", KERNELS)
 def test_attention_kernels_take_positional_args(name):
     schema = getattr(torch.ops.aten, name).default._schema

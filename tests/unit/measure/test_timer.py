@@ -1,10 +1,12 @@
 import gc
+from contextlib import contextmanager
 from dataclasses import replace
 
 import pytest
 from benchkit.api.case import Case
 from benchkit.measure.budget import FEWEST_TO_STOP, block_size
 from benchkit.measure.disturbance import COUNTERS
+from benchkit.measure.hooks import DEFAULT_HOOKS, Hooks
 from benchkit.measure.measurement import Measurement
 from benchkit.measure.timer import measure
 from benchkit.statistics.intervals import series_interval
@@ -12,8 +14,8 @@ from benchkit.statistics.intervals import series_interval
 from tests.support.fakes import FakeClock, alone, cycle, noise, plan
 
 
-def run(cases, config, clock, seed=0, exchange=alone, barrier=lambda: None):
-    return measure(cases, config, clock=clock, barrier=barrier, exchange=exchange, seed=seed)
+def run(cases, config, clock, seed=0, exchange=alone, barrier=lambda: None, hooks=DEFAULT_HOOKS):
+    return measure(cases, config, clock=clock, barrier=barrier, exchange=exchange, seed=seed, hooks=hooks)
 
 
 def test_fixed_plan_separates_warmup_from_samples():
@@ -197,15 +199,33 @@ def test_auto_doubles_calls_until_long_enough():
     assert result.samples_s[0][0] == pytest.approx(0.01)
 
 
-def test_before_hook_runs_before_each_block():
-    chosen = []
-    cases = [Case(labels={"n": 0}), Case(labels={"n": 1})]
-    measure(
-        cases, plan(max_iterations=6, min_blocks=2), clock=FakeClock(cycle([1.0])), barrier=lambda: None,
-        exchange=alone, seed=0, before=lambda case: chosen.append(case.labels["n"]),
-    )  # fmt: skip
-    assert chosen[:2] == [0, 1]  # warm-ups
-    assert sorted(chosen[2:]) == [0, 0, 1, 1]
+def test_hooks_surround_series_and_blocks():
+    said = []
+
+    @contextmanager
+    def series(case):
+        said.append(case.labels["n"])
+        yield
+        said.append("end")
+
+    @contextmanager
+    def measured():
+        said.append("measured")
+        yield
+        said.append("over")
+
+    def of(index):
+        return Case(step=lambda: said.append("step"), reset=lambda: said.append("reset"), labels={"n": index})
+
+    hooks = Hooks(series=series, measured=measured, before_sample=lambda: said.append("before"))
+    config = plan(max_iterations=2, min_blocks=2, warmup_iterations=2)
+    run([of(0), of(1)], config, FakeClock(cycle([1.0])), hooks=hooks)
+    sample = ["reset", "before", "step"]
+    warm_up, blocks = said[:16], said[16:]
+    assert warm_up == [0, *sample, *sample, "end", 1, *sample, *sample, "end"]
+    assert (blocks[0], blocks[-1]) == ("measured", "over")
+    assert sorted(item for item in blocks if item in (0, 1)) == [0, 0, 1, 1]
+    assert blocks[2:6] == [*sample, "end"]
 
 
 def test_first_sample_counts_without_warmup():
@@ -219,8 +239,11 @@ def short_of_memory():
 
 def test_single_rank_skips_case_on_oom():
     config, clock = plan(max_iterations=5), FakeClock(cycle([1.0]))
+    freed = []
+    hooks = Hooks(after_oom=lambda: freed.append(clock.repeats == []))
     cases = [Case(step=short_of_memory), Case()]
-    skipped, timed = measure(cases, config, clock=clock, barrier=lambda: None, exchange=alone, seed=0, single_rank=True)
+    skipped, timed = run(cases, config, clock, hooks=hooks)
+    assert freed == [False]  # once, after the attempt
     assert "can't allocate memory" in skipped.oom_reason
     assert skipped.samples_s == []
     assert timed.samples_s == [[1.0] * 5]
@@ -230,10 +253,7 @@ def test_single_rank_skips_case_on_oom():
 
 def test_other_exceptions_propagate():
     with pytest.raises(ZeroDivisionError):
-        measure(
-            [Case(step=lambda: 1 / 0)], plan(), clock=FakeClock(cycle([1.0])), barrier=lambda: None, exchange=alone,
-            seed=0, single_rank=True,
-        )  # fmt: skip
+        run([Case(step=lambda: 1 / 0)], plan(), FakeClock(cycle([1.0])), hooks=Hooks(after_oom=lambda: None))
 
 
 def test_disturbance_sums_on_every_rank(monkeypatch):

@@ -1,0 +1,79 @@
+"""What all ranks together find of each case: whether it can run here, and whether it is right."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from benchkit.api.case import Case
+from benchkit.api.memory import free_unused
+from benchkit.errors import InvalidResult, oom_reason
+from benchkit.rank.control_group import ControlGroup, Finding
+
+
+@dataclass
+class Verdicts:
+    """The status of each case of a job so far, alike on all ranks, and the first rank's reason.
+
+    Attributes:
+        cases: of the job.
+        group: the ranks.
+        statuses: by case.
+        findings: by case; why its status is not ok.
+    """
+
+    cases: Sequence[Case]
+    group: ControlGroup
+    statuses: list[str] = field(default_factory=list)
+    findings: list[Finding] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.statuses = ["ok"] * len(self.cases)
+        self.findings = [Finding()] * len(self.cases)
+
+    def passing(self) -> list[int]:
+        """Returns the positions of the cases that are ok so far."""
+        return [index for index, status in enumerate(self.statuses) if status == "ok"]
+
+    def of(self, index: int) -> tuple[str, Finding]:
+        """Returns the status of a case, and why it is not ok."""
+        return self.statuses[index], self.findings[index]
+
+    def note(self, status: str, reason_of: Callable[[Case], str]) -> None:
+        """Gives a status to the cases for which any rank has a reason, of those that are ok.
+
+        All ranks call this together.
+        """
+        indices = self.passing()
+        reasons = [reason_of(self.cases[index]) for index in indices]
+        for index, finding in zip(indices, self.group.first_reason(reasons), strict=True):
+            if finding.reason:
+                self.statuses[index], self.findings[index] = status, finding
+
+    def note_oom(self, index: int, reason: str) -> None:
+        """Marks a case that finds too little memory on the only rank."""
+        self.statuses[index], self.findings[index] = "oom", Finding(reason, 0)
+
+    def note_invalid(self) -> None:
+        """Verifies the cases that are ok, on all ranks together.
+
+        It marks those that are wrong or find too little memory.
+        """
+        shortages: dict[int, str] = {}
+
+        def reason_of(case: Case) -> str:
+            try:
+                case.verify()
+            except InvalidResult as error:
+                return str(error) or "a wrong result"
+            except Exception as error:
+                shortage = oom_reason(error)
+                if self.group.world_size > 1 or not shortage:
+                    raise  # the other ranks wait in verify()
+                shortages[self.cases.index(case)] = shortage
+            else:
+                return ""
+            free_unused()  # now, because the exception held the case's tensors
+            return ""
+
+        self.note("invalid", reason_of)
+        for index, shortage in shortages.items():
+            self.note_oom(index, shortage)
