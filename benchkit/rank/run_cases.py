@@ -1,8 +1,7 @@
 """Verifies, times and verifies again the cases of one job; reports each as the record stores it."""
 
-import time
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, replace
 
 from benchkit.api.case import Case
 from benchkit.api.schema import RunConfig
@@ -11,18 +10,11 @@ from benchkit.measure.clocks import Clock, HostClock
 from benchkit.measure.measurement import Measurement
 from benchkit.measure.timer import measure
 from benchkit.rank.control_group import ControlGroup, Finding
+from benchkit.rank.gpu_watch import GpuWatch
+from benchkit.rank.obstacles import known_beforehand
+from benchkit.rank.stopwatch import Stopwatch
 from benchkit.rank.throttle_controller import ThrottleController
 from benchkit.record.case import CaseRecord, ComponentPositions
-
-
-@dataclass
-class Stopwatch:
-    """Notes when each phase began, on the host's monotonic clock, which the agent shares."""
-
-    began_s: dict[str, float] = field(default_factory=dict)
-
-    def enter(self, phase: str) -> None:
-        self.began_s[phase] = time.perf_counter()
 
 
 def run_cases(
@@ -32,6 +24,7 @@ def run_cases(
     group: ControlGroup,
     stopwatch: Stopwatch,
     controller: ThrottleController,
+    watch: GpuWatch,
 ) -> list[CaseRecord]:
     """Verifies, times and verifies again; returns the cases as the record stores them.
 
@@ -42,17 +35,9 @@ def run_cases(
     note_invalid(cases, statuses, findings, group)
     timed = passing(statuses)
     stopwatch.enter("measure")
-    measurements = measure(
-        [cases[index] for index in timed],
-        config.measure,
-        clock=clock,
-        barrier=group.barrier,
-        exchange=group.exchange,
-        seed=config.seed,
-        before=lambda case: controller.set_for(case.unslowed),
-        single_rank=group.world_size == 1,
+    measurements = time_cases(
+        [cases[index] for index in timed], config, clock, group, controller, watch
     )
-    controller.release()
     measured = {}
     for index, measurement in zip(timed, measurements, strict=True):
         if measurement.oom_reason:
@@ -67,32 +52,35 @@ def run_cases(
     ]
 
 
-def known_beforehand(
-    cases: Sequence[Case], group: ControlGroup, controller: ThrottleController
-) -> tuple[list[str], list[Finding]]:
-    """Returns each case's status before it has run, and the first rank's reason for it.
+def time_cases(
+    cases: list[Case],
+    config: RunConfig,
+    clock: Clock,
+    group: ControlGroup,
+    controller: ThrottleController,
+    watch: GpuWatch,
+) -> list[Measurement]:
+    """Times cases; returns their measurements, with the state of the GPUs at both ends."""
 
-    Both are the same on all ranks.
-    """
-    lacking = group.first_reason([case.unavailable for case in cases])
-    skipped = group.first_reason([case.skip or stays_slowed(case, controller) for case in cases])
-    statuses = []
-    findings = []
-    for lack, skip in zip(lacking, skipped, strict=True):
-        if lack.reason:
-            statuses.append("unavailable")
-            findings.append(lack)
-        else:
-            statuses.append("skipped" if skip.reason else "ok")
-            findings.append(skip)
-    return statuses, findings
+    def before(case: Case) -> None:
+        controller.set_for(case.unslowed)
+        watch.turn_to(case)
 
-
-def stays_slowed(case: Case, controller: ThrottleController) -> str:
-    """Returns why a case that is to run at full speed cannot; "" if it can, or need not."""
-    if not case.unslowed or controller.throttle.switchable:
-        return ""
-    return "a share of a GPU cannot be lifted within a job: compare with hardware.slowdown=1"
+    measurements = measure(
+        cases,
+        config.measure,
+        clock=clock,
+        barrier=group.barrier,
+        exchange=group.exchange,
+        seed=config.seed,
+        before=before,
+        single_rank=group.world_size == 1,
+    )
+    controller.release()
+    states = watch.end(cases, group.exchange)
+    for measurement, state in zip(measurements, states, strict=True):
+        measurement.disturbance |= state
+    return measurements
 
 
 def passing(statuses: list[str]) -> list[int]:

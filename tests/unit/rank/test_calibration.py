@@ -10,8 +10,8 @@ from benchkit.point.placement import Place
 from benchkit.rank.assignment import Assignment
 from benchkit.rank.calibration import calibrate, warnings
 from benchkit.rank.main import make_controller
+from benchkit.rank.obstacles import stays_slowed
 from benchkit.rank.prober import TURNS, Prober
-from benchkit.rank.run_cases import stays_slowed
 from benchkit.rank.throttle_controller import ThrottleController
 from benchkit.record.record import SlowdownReport
 from launch.slowdown.throttle import NoThrottle
