@@ -62,7 +62,7 @@ def run_rank(assignment: Assignment) -> RankReport | None:
         return None
     return RankReport(
         cases=reports, clock=clock.name, began_s=stopwatch.began_s, slowdown=slowdown,
-        warnings=collect_warnings(slowdown, cases) + watch.warnings,
+        warnings=collect_warnings(slowdown, cases, watch),
         rank_devices=watch.devices.of_ranks, torch_settings=torch_settings(),
     )  # fmt: skip
 
@@ -75,12 +75,14 @@ def build_cases(assignment: Assignment, rank: Rank) -> list[Case]:
     return cases if assignment.only is None else [keep_alone(cases, assignment.only)]
 
 
-def collect_warnings(slowdown: SlowdownReport | None, cases: list[Case]) -> list[str]:
-    """Returns the warnings of the calibration, if there was one, and those of all cases."""
+def collect_warnings(
+    slowdown: SlowdownReport | None, cases: list[Case], watch: GpuWatch
+) -> list[str]:
+    """Returns the warnings of the calibration, if there was one, of all cases and of the GPUs."""
     warnings = calibration.warnings(slowdown) if slowdown else []
     for case in cases:
         warnings += case.warnings
-    return warnings
+    return warnings + watch.warnings
 
 
 def make_prober(assignment: Assignment, clock: Clock, group: ControlGroup) -> Prober:

@@ -11,6 +11,7 @@ from benchkit.rank.control_group import first_finding
 from benchkit.rank.devices import Devices
 from benchkit.rank.gpu_warnings import Seen, gpu_warnings
 from benchkit.rank.gpu_watch import FIELDS, FRESH_S, GpuWatch
+from benchkit.rank.main import collect_warnings
 from benchkit.rank.run_cases import run_cases
 from benchkit.rank.stopwatch import Stopwatch
 from benchkit.rank.throttle_controller import ThrottleController
@@ -120,6 +121,11 @@ def test_strangers_are_sought_at_both_ends(monkeypatch):
 )  # fmt: skip
 def test_each_kind_of_warning_is_one_line(seen, lines):
     assert gpu_warnings(seen) == lines
+
+
+def test_warnings_of_gpus_follow_those_of_cases():
+    seen = GpuWatch(Devices([]), warnings=["hot"])
+    assert collect_warnings(None, [Case(warnings=("short",)), Case()], seen) == ["short", "hot"]
 
 
 def test_measured_case_has_gpu_state(monkeypatch):
