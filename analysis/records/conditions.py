@@ -26,7 +26,7 @@ def conditions(record: Record) -> dict[str, Any]:
     variables = settings.backend.env.items()
     return {
         "host": "+".join(dict.fromkeys(agent.host for agent in agents)),
-        "device_name": distinct(agent.cpu if on_cpu else gpu_name(agent) for agent in agents),
+        "device_name": distinct(agent.cpu for agent in agents) if on_cpu else gpu_names(record),
         "torch": distinct(agent.torch for agent in agents),
         "cuda": distinct(agent.cuda for agent in agents),
         "nccl": distinct(agent.nccl for agent in agents),
@@ -94,9 +94,10 @@ def distinct(values: Iterable[Any]) -> str | None:
     return " / ".join(dict.fromkeys(str(value) for value in values if value)) or None
 
 
-def gpu_name(agent: AgentReport) -> str | None:
-    """Return the name of the first GPU of an agent's host."""
-    return agent.gpus[0].get("name") if agent.gpus else None
+def gpu_names(record: Record) -> str | None:
+    """Return the names of the first GPUs of the hosts; of the ranks' where hosts list none."""
+    listed = distinct(agent.gpus[0].get("name") for agent in record.agents if agent.gpus)
+    return listed or distinct(device.name for device in record.rank_devices)
 
 
 def code_of(agent: AgentReport) -> str | None:
