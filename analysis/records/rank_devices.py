@@ -4,6 +4,7 @@ from typing import Any
 
 from benchkit.record.case import CaseRecord
 from benchkit.record.devices import RankDevice
+from benchkit.record.gpu_state import READINGS
 from benchkit.record.record import Record
 
 PLACE = (
@@ -11,7 +12,7 @@ PLACE = (
     "gpu_bytes", "rank_nccl",
 )  # fmt: skip
 """Columns that say where a rank ran."""
-STATE = ("gpu_sm_mhz", "gpu_mem_mhz", "gpu_power_w", "gpu_temperature_c")
+STATE = tuple(f"gpu_{name}" for name in READINGS)
 """Columns with the state of its GPU after a case; among a case's disturbances with `_after`."""
 
 

@@ -8,19 +8,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-READINGS = ("sm_mhz", "mem_mhz", "power_w", "temperature_c")
-"""What a reading holds, in this order, and then the reasons below; 0 for what is not known."""
-HOLDS_BACK = {
-    0x04: "power cap",
-    0x08: "hardware slowdown",
-    0x10: "sync boost group",
-    0x20: "temperature, by the driver",
-    0x40: "temperature, by the hardware",
-    0x80: "power brake",
-}
-"""Reasons for lower clocks that are no setting: bits of nvmlClocksEventReasons (nvml.h)."""
-SETTING = 0x02
-"""The bit for clocks that are limited by a setting: application clocks or locked clocks."""
 MPS_SERVER = "nvidia-cuda-mps-server"
 
 
@@ -41,7 +28,10 @@ class Gpu:
     whole: Any
 
     def reading(self) -> list[float]:
-        """Returns READINGS and the reasons for the clocks, as a sum of bits."""
+        """Returns READINGS and the reasons for the clocks (benchkit/record/gpu_state.py).
+
+        What is not known is 0.
+        """
         nvml, gpu = self.nvml, self.whole
         values = (
             lambda: nvml.nvmlDeviceGetClockInfo(gpu, nvml.NVML_CLOCK_SM),

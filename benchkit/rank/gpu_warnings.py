@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from benchkit.gpus.nvml import HOLDS_BACK, SETTING
+from benchkit.record.gpu_state import HOLDS_BACK, SETTING
 
 
 @dataclass(frozen=True)
@@ -13,7 +13,7 @@ class Seen:
     Attributes:
         is_unread: whether it is a GPU of NVIDIA whose state nothing tells.
         strangers: number of processes on it that are no ranks.
-        reasons: for its clocks, as bits (benchkit/gpus/nvml.py): [case].
+        reasons: for its clocks, as bits (benchkit/record/gpu_state.py): [case].
         sm_mhz: its clock after each case, 0 where it is not known: [case].
     """
 

@@ -5,18 +5,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from benchkit.api.case import Case
-from benchkit.gpus.nvml import READINGS
 from benchkit.rank.devices import Devices
 from benchkit.rank.gpu_warnings import Seen, gpu_warnings
+from benchkit.record.gpu_state import FIELDS, READINGS
 
 FRESH_S = 0.1
 """A younger reading is used again: NVML renews its values no more often, and a call takes time."""
-FIELDS = (
-    *(f"gpu_{name}_before" for name in READINGS),
-    *(f"gpu_{name}_after" for name in READINGS),
-    "gpu_clock_reasons",
-)
-"""Names among the disturbances of a case."""
 AFTER_MHZ = FIELDS.index("gpu_sm_mhz_after")
 Exchange = Callable[[list[float]], list[list[float]]]
 

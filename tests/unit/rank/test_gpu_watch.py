@@ -10,12 +10,13 @@ from benchkit.measure.clocks import HostClock
 from benchkit.rank.control_group import first_finding
 from benchkit.rank.devices import Devices
 from benchkit.rank.gpu_warnings import Seen, gpu_warnings
-from benchkit.rank.gpu_watch import FIELDS, FRESH_S, GpuWatch
+from benchkit.rank.gpu_watch import FRESH_S, GpuWatch
 from benchkit.rank.main import collect_warnings
 from benchkit.rank.run_cases import run_cases
 from benchkit.rank.stopwatch import Stopwatch
 from benchkit.rank.throttle_controller import ThrottleController
 from benchkit.record.devices import RankDevice
+from benchkit.record.gpu_state import FIELDS
 from launch.slowdown.throttle import NoThrottle
 
 from tests.support import configs, fakes
@@ -107,7 +108,7 @@ def test_strangers_are_sought_at_both_ends(monkeypatch):
             [Seen(reasons=[2, 6]), Seen(reasons=[0x48 | 2, 2]), Seen(reasons=[4])],
             [
                 "GPU clocks were held back: power cap (ranks 0, 2); hardware slowdown (rank 1); "
-                "temperature, by the hardware (rank 1)"
+                "temperature (hardware) (rank 1)"
             ],
         ),
         (
