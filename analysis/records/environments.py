@@ -5,11 +5,11 @@ from typing import Any
 
 import numpy as np
 
-from analysis.records.conditions import conditions, distinct
+from analysis.records.conditions import conditions, distinct, driver_of
 from benchkit.record.record import Record
 
 ENVIRONMENT = (
-    "torch", "cuda", "nccl", "commit", "kernel", "device_name", "host", "launched_by",
+    "torch", "cuda", "nccl", "driver", "commit", "kernel", "device_name", "host", "launched_by",
     "backend_env",
 )  # fmt: skip
 """Columns of the combined table that are the environment of a point, not a setting of it."""
@@ -41,6 +41,7 @@ def environment_of(record: Record) -> Facts:
     return {
         **{name: held[name] or None for name in ENVIRONMENT},
         "nccl": distinct(device.nccl for device in record.rank_devices) or held["nccl"],
+        "driver": distinct(map(driver_of, agents)),
         "hip": distinct(agent.hip for agent in agents),
         "benchkit": here.benchkit,
         "python": distinct(agent.python for agent in agents),
@@ -56,13 +57,10 @@ def environment_of(record: Record) -> Facts:
 
 
 def of_gpus(record: Record) -> Facts:
-    """Return the driver, the limits, the modes and the clocks of GPUs."""
-    agents = record.agents
-    gpus = [gpu for agent in agents for gpu in agent.gpus]
-    drivers = [agent.driver for agent in agents] + [gpu.get("driver_version") for gpu in gpus]
+    """Return the limits, the modes and the clocks of GPUs."""
+    gpus = [gpu for agent in record.agents for gpu in agent.gpus]
     clocks = [mhz for case in record.cases for mhz in case.disturbance.get(SM_CLOCK, ()) if mhz]
     return {
-        "driver": distinct(drivers),
         **{name: distinct(gpu.get(key) for gpu in gpus) for name, key in OF_GPUS.items()},
         "GPU clock [GHz]": float(np.median(clocks)) / 1e3 if clocks else None,
     }

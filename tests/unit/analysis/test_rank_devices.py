@@ -6,9 +6,10 @@ from analysis.__main__ import main
 from analysis.records import per_rank
 from analysis.records.conditions import conditions
 from analysis.report import rank_devices
+from analysis.table import identity_columns
 
 from tests.support.markdown import section
-from tests.support.records import as_record, make_record, write_all
+from tests.support.records import as_record, having, make_record, tabulate_records, write_all
 
 H100 = {"device": "cuda:0", "name": "H100", "uuid": "GPU-a", "pci": "0000:17:00.0", "numa_node": 0, "numa_nodes": [0]}
 FAR = H100 | {"uuid": "GPU-b", "pci": "0000:ca:00.0", "numa_node": 1}
@@ -76,6 +77,18 @@ def test_report_has_page_and_csv_has_columns(tmp_path):
     assert "| GPU-b" in (report / "rank_devices.md").read_text()
     assert "GPU-b" not in (report / "per_rank.md").read_text()
     assert pd.read_csv(report / "per_rank.csv")["gpu_sm_mhz"].tolist() == [1980, 1200]
+
+
+def test_driver_tells_gpu_runs_apart():
+    older = gpu_record()
+    older["agents"][0]["gpus"] = [{"name": "H100", "driver_version": "550"}]  # as in early records
+    newer = gpu_record()
+    newer["agents"][0] |= {"driver": "570", "gpus": [{"name": "H100", "driver_version": "570"}]}
+    table = tabulate_records([older, newer, newer])
+    assert table["driver"].tolist() == ["550", "570", "570"]
+    assert table.duplicated(identity_columns(table)).tolist() == [False, False, True]
+    on_cpu = tabulate_records([having(make_record(), driver="570")])
+    assert on_cpu["driver"].tolist() == [None]
 
 
 def test_ranks_name_gpus_that_hosts_do_not_list():
