@@ -4,7 +4,6 @@ A call takes about a millisecond, starts no process and leaves no context on the
 """
 
 import importlib
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -32,19 +31,21 @@ class Gpu:
 
         What is not known is 0.
         """
-        nvml, gpu = self.nvml, self.whole
+        nvml, ask, gpu = self.nvml, self.ask, self.whole
         values = (
-            lambda: nvml.nvmlDeviceGetClockInfo(gpu, nvml.NVML_CLOCK_SM),
-            lambda: nvml.nvmlDeviceGetClockInfo(gpu, nvml.NVML_CLOCK_MEM),
-            lambda: nvml.nvmlDeviceGetPowerUsage(gpu) / 1e3,
-            lambda: nvml.nvmlDeviceGetTemperature(gpu, nvml.NVML_TEMPERATURE_GPU),
-            lambda: nvml.nvmlDeviceGetCurrentClocksThrottleReasons(gpu),
+            ask("nvmlDeviceGetClockInfo", gpu, nvml.NVML_CLOCK_SM),
+            ask("nvmlDeviceGetClockInfo", gpu, nvml.NVML_CLOCK_MEM),
+            ask("nvmlDeviceGetPowerUsage", gpu) / 1e3,
+            ask("nvmlDeviceGetTemperature", gpu, nvml.NVML_TEMPERATURE_GPU),
+            # Newer drivers and packages have the first, older ones the second.
+            ask("nvmlDeviceGetCurrentClocksEventReasons", gpu)
+            or ask("nvmlDeviceGetCurrentClocksThrottleReasons", gpu),
         )
-        return [float(self.known(value, 0)) for value in values]
+        return [float(value) for value in values]
 
     def pci(self) -> str | None:
         """Returns its address, such as "00000000:17:00.0"; None where it is not known."""
-        address = self.known(lambda: self.nvml.nvmlDeviceGetPciInfo(self.whole).busId, None)
+        address = getattr(self.ask("nvmlDeviceGetPciInfo", self.whole), "busId", None)
         return address.decode() if isinstance(address, bytes) else address
 
     def strangers(self, ours: set[int], num_ours: int) -> int:
@@ -57,23 +58,22 @@ class Gpu:
             ours: ids of the processes of all ranks.
             num_ours: number of ranks on this GPU.
         """
-        nvml = self.nvml
-        running = self.known(lambda: nvml.nvmlDeviceGetComputeRunningProcesses(self.instance), [])
+        running = self.ask("nvmlDeviceGetComputeRunningProcesses", self.instance) or []
         others = [each.pid for each in running if each.pid not in ours]
         strange = [pid for pid in others if MPS_SERVER not in self.process_name(pid)]
         return len(strange) if len(others) < len(running) else max(0, len(strange) - num_ours)
 
     def process_name(self, pid: int) -> str:
         """Returns the command of a process; "" where it is not known."""
-        name = self.known(lambda: self.nvml.nvmlSystemGetProcessName(pid), "")
+        name = self.ask("nvmlSystemGetProcessName", pid) or ""
         return name.decode(errors="replace") if isinstance(name, bytes) else str(name)
 
-    def known(self, ask: Callable[[], Any], otherwise: Any) -> Any:
-        """Returns what NVML answers, or something else where the GPU does not support it."""
+    def ask(self, name: str, *arguments: Any) -> Any:
+        """Returns what a function of NVML answers; 0 where the package or the GPU lacks it."""
         try:
-            return ask()
-        except self.nvml.NVMLError:
-            return otherwise
+            return getattr(self.nvml, name)(*arguments)
+        except (AttributeError, self.nvml.NVMLError):
+            return 0
 
 
 def open_gpu(uuid: str) -> Gpu | None:

@@ -123,6 +123,19 @@ def test_unsupported_readings_are_zero(monkeypatch):
     assert gpu.strangers(set(), 1) == 0
 
 
+@pytest.mark.parametrize("answers", [True, False])
+def test_newer_name_of_reasons_is_asked_first(monkeypatch, answers):
+    fake = install(monkeypatch, FakeNvml(readings=[(1980, 2619, 1000, 60, 4)]))
+
+    def newer(handle):
+        if not answers:
+            raise fake.NVMLError("Function Not Found")
+        return 0x40
+
+    fake.nvmlDeviceGetCurrentClocksEventReasons = newer
+    assert nvml.open_gpu("a").reading()[-1] == (0x40 if answers else 4)
+
+
 def test_torch_settings_are_told(monkeypatch):
     found = devices.torch_settings({})
     assert found == {
