@@ -14,7 +14,7 @@ from analysis.records.rows import DETAILS
 from analysis.text import named, render_table, shortened
 
 SETTINGS = ("suite", "status", "backend", "device", "world_size", "model")
-HARDWARE_AND_SOFTWARE = ("device_name", "torch", "cuda", "nccl", "commit", "kernel")
+HARDWARE_AND_SOFTWARE = ("device_name", "torch", "cuda", "nccl", "driver", "commit", "kernel")
 CONDITIONS = (
     "host", *HARDWARE_AND_SOFTWARE, "launched_by", "num_agents", "start_method", "threads",
     "ranks_per_device", "backend_env", "slowdown", "seed", "mode", "calls_per_sample",

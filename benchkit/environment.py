@@ -5,7 +5,6 @@ import importlib.util
 import os
 import platform
 import runpy
-import shutil
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import fields, replace
@@ -13,8 +12,10 @@ from pathlib import Path
 from typing import Any
 
 import benchkit
+from benchkit.ambient import variables
 from benchkit.api.memory import host_available_bytes
-from benchkit.checkout import checkout, output
+from benchkit.checkout import checkout
+from benchkit.gpus import smi
 from benchkit.record.environment import VERSIONS, AgentReport, Environment, HostReport
 from launch.topology import available_cores, cpu_quota, node_name, printable, read_text
 
@@ -31,13 +32,16 @@ def describe() -> Environment:
 @functools.cache
 def static_environment() -> Environment:
     """Returns what does not change while this process lives; read once for a whole sweep."""
+    gpus = smi.listing()
     return Environment(
         host=node_name(),
         benchkit=benchkit.__version__,
         python=platform.python_version(),
         torch=torch_build()["__version__"],
         cuda=torch_build()["cuda"],
+        hip=torch_build().get("hip"),
         nccl=nccl_version(),
+        driver=driver_version(gpus),
         platform=platform.platform(),
         kernel=platform.release(),
         cpu=cpu_model(),
@@ -45,7 +49,9 @@ def static_environment() -> Environment:
         available_cores=available_cores(),
         cpu_quota=cpu_quota(),
         governor=read_text("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor") or None,
-        gpus=gpus(),
+        gpus=gpus,
+        topology=smi.topology() if gpus else None,
+        variables=variables(),
         **checkout(),
         command=list(map(printable, [Path(sys.argv[0]).name, *sys.argv[1:]])),
     )
@@ -95,8 +101,8 @@ def torch_build() -> dict[str, Any]:
 
 
 def nccl_version() -> str | None:
-    """Returns the version of torch's NCCL, such as "2.27.5", or None; starts no CUDA."""
-    if torch_build()["cuda"] is None:
+    """Returns the version of the NCCL, or RCCL, that torch loads, or None; starts no CUDA."""
+    if not is_built_for_gpus():
         return None
     import torch.cuda.nccl
 
@@ -114,16 +120,14 @@ def cpu_model() -> str:
     return platform.processor() or platform.machine()
 
 
-def gpus() -> list[dict[str, str]]:
-    """Returns name, memory, driver, power limit, highest clock and UUID of every GPU.
+def driver_version(gpus: Sequence[Mapping[str, str]]) -> str | None:
+    """Returns the version of the GPUs' driver: as nvidia-smi lists it, or of the kernel's module.
 
-    The source is nvidia-smi, which leaves no context on the GPUs.
+    Drivers that Linux itself brings have none.
     """
-    if shutil.which("nvidia-smi") is None:
-        return []
-    keys = ("name", "memory.total", "driver_version", "power.limit", "clocks.max.sm", "uuid")
-    listing = output("nvidia-smi", f"--query-gpu={','.join(keys)}", "--format=csv,noheader")
-    return [dict(zip(keys, line.split(", "), strict=False)) for line in listing.splitlines()]
+    listed = next((gpu["driver_version"] for gpu in gpus if "driver_version" in gpu), "")
+    modules = (read_text(f"/sys/module/{name}/version") for name in ("nvidia", "amdgpu"))
+    return next(filter(None, (listed, *modules)), None)
 
 
 def visible_gpus() -> list[str]:
@@ -147,11 +151,16 @@ def gpu_named(name: str, installed: Sequence[str]) -> str:
 
 def num_usable_gpus() -> int:
     """Returns how many GPUs torch can use here; imports torch only where it is built for GPUs."""
-    if not (torch_build()["cuda"] or torch_build().get("hip")):
+    if not is_built_for_gpus():
         return 0
     import torch
 
     return int(torch.cuda.device_count())
+
+
+def is_built_for_gpus() -> bool:
+    """Returns whether torch is built for CUDA or for HIP."""
+    return bool(torch_build()["cuda"] or torch_build().get("hip"))
 
 
 def oom_kills() -> int:

@@ -22,7 +22,7 @@ LAYERS = (
     ("launch.framing", "launch.signals", "launch.topology"),
     ("launch.slowdown", "launch.agents"),
     ("launch.ranks",),
-    ("benchkit", "benchkit.errors", "benchkit.checkout", "benchkit.record", "benchkit.statistics"),
+    ("benchkit", "benchkit.errors", "benchkit.checkout", "benchkit.gpus", "benchkit.record", "benchkit.statistics"),
     ("benchkit.api",),
     ("benchkit.environment", "benchkit.selftest.floor"),
     ("benchkit.measure", "benchkit.config", "benchkit.selftest.lookup"),

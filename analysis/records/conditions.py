@@ -26,10 +26,11 @@ def conditions(record: Record) -> dict[str, Any]:
     variables = settings.backend.env.items()
     return {
         "host": "+".join(dict.fromkeys(agent.host for agent in agents)),
-        "device_name": distinct(agent.cpu if on_cpu else gpu_name(agent) for agent in agents),
+        "device_name": distinct(agent.cpu for agent in agents) if on_cpu else gpu_names(record),
         "torch": distinct(agent.torch for agent in agents),
         "cuda": distinct(agent.cuda for agent in agents),
         "nccl": distinct(agent.nccl for agent in agents),
+        "driver": None if on_cpu else distinct(map(driver_of, agents)),
         "commit": distinct(map(code_of, agents)),
         "kernel": distinct(agent.kernel for agent in agents),
         "launched_by": record.launched_by,
@@ -94,9 +95,15 @@ def distinct(values: Iterable[Any]) -> str | None:
     return " / ".join(dict.fromkeys(str(value) for value in values if value)) or None
 
 
-def gpu_name(agent: AgentReport) -> str | None:
-    """Return the name of the first GPU of an agent's host."""
-    return agent.gpus[0].get("name") if agent.gpus else None
+def gpu_names(record: Record) -> str | None:
+    """Return the names of the first GPUs of the hosts; of the ranks' where hosts list none."""
+    listed = distinct(agent.gpus[0].get("name") for agent in record.agents if agent.gpus)
+    return listed or distinct(device.name for device in record.rank_devices)
+
+
+def driver_of(agent: AgentReport) -> str | None:
+    """Return the version of the GPUs' driver, which early records only list per GPU."""
+    return agent.driver or distinct(gpu.get("driver_version") for gpu in agent.gpus)
 
 
 def code_of(agent: AgentReport) -> str | None:

@@ -1,6 +1,7 @@
 """Describes what took cores away from a case while it was timed, where it was enough to matter."""
 
 from benchkit.record.case import CaseRecord
+from benchkit.record.gpu_state import CLOCK_REASONS, HOLDS_BACK
 
 LIMITS = {
     "steal_s": (0.01, "other machines of the host took {:.1%} of a core"),
@@ -51,4 +52,11 @@ def describe(case: CaseRecord, slowed_by: str = "", num_hosts: int = 1) -> str:
     )
     if lowest < MOST_FALLEN * highest:
         found.append(f"a core's frequency was between {lowest:.2f} and {highest:.2f} GHz")
-    return "; ".join(found)
+    return "; ".join([*found, *held_back(case)])
+
+
+def held_back(case: CaseRecord) -> list[str]:
+    """Return what held the clocks of a GPU back, on any rank, as far as it is known."""
+    reasons = [int(bits) for bits in case.disturbance.get(CLOCK_REASONS, ())]
+    found = [name for bit, name in HOLDS_BACK.items() if any(bits & bit for bits in reasons)]
+    return [f"a GPU's clocks were held back: {', '.join(found)}"] if found else []

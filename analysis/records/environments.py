@@ -5,17 +5,30 @@ from typing import Any
 
 import numpy as np
 
-from analysis.records.conditions import conditions, distinct
+from analysis.records.conditions import conditions, distinct, driver_of
 from benchkit.record.record import Record
 
 ENVIRONMENT = (
-    "torch", "cuda", "nccl", "commit", "kernel", "device_name", "host", "launched_by",
+    "torch", "cuda", "nccl", "driver", "commit", "kernel", "device_name", "host", "launched_by",
     "backend_env",
 )  # fmt: skip
 """Columns of the combined table that are the environment of a point, not a setting of it."""
 TOLERANCE = 0.05
 """Numbers, such as clock frequencies, differ where their medians do by more than this share."""
 MOST_LETTERS = 60
+OF_GPUS = {
+    "GPU power limit": "power.limit",
+    "highest GPU clock": "clocks.max.sm",
+    "MIG mode": "mig.mode.current",
+    "compute mode": "compute_mode",
+    "persistence mode": "persistence_mode",
+    "ECC": "ecc.mode.current",
+}
+"""Facts by the names of nvidia-smi."""
+SM_CLOCK = "gpu_sm_mhz_after"
+"""Among the disturbances of a case."""
+VARIABLE, UNSET = "$", "unset"
+"""Begins the names of facts that are variables; the value on agents without one."""
 
 Facts = Mapping[str, str | float | None]
 """Of one record, by name. Numbers vary from record to record."""
@@ -24,15 +37,17 @@ Facts = Mapping[str, str | float | None]
 def environment_of(record: Record) -> Facts:
     """Return the environment of a record; None for what is not known."""
     held, here, agents = conditions(record), record.environment, record.agents
-    gpus = [gpu for agent in agents for gpu in agent.gpus]
     frequencies = [max(case.disturbance.get("highest_ghz") or [0.0]) for case in record.cases]
     return {
         **{name: held[name] or None for name in ENVIRONMENT},
+        "nccl": distinct(device.nccl for device in record.rank_devices) or held["nccl"],
+        "driver": distinct(map(driver_of, agents)),
+        "hip": distinct(agent.hip for agent in agents),
         "benchkit": here.benchkit,
         "python": distinct(agent.python for agent in agents),
-        "driver": distinct(gpu.get("driver_version") for gpu in gpus),
-        "GPU power limit": distinct(gpu.get("power.limit") for gpu in gpus),
-        "highest GPU clock": distinct(gpu.get("clocks.max.sm") for gpu in gpus),
+        **of_gpus(record),
+        **torch_settings(record),
+        **variables(record),
         "clock": record.clock,
         "governor": here.governor,
         "CPU clock [GHz]": max(frequencies, default=0.0) or None,
@@ -41,13 +56,39 @@ def environment_of(record: Record) -> Facts:
     }
 
 
+def of_gpus(record: Record) -> Facts:
+    """Return the limits, the modes and the clocks of GPUs."""
+    gpus = [gpu for agent in record.agents for gpu in agent.gpus]
+    clocks = [mhz for case in record.cases for mhz in case.disturbance.get(SM_CLOCK, ()) if mhz]
+    return {
+        **{name: distinct(gpu.get(key) for gpu in gpus) for name, key in OF_GPUS.items()},
+        "GPU clock [GHz]": float(np.median(clocks)) / 1e3 if clocks else None,
+    }
+
+
+def variables(record: Record) -> Facts:
+    """Return the variables of the agents' environments, by "$NAME"."""
+    found = {}
+    for name in sorted({name for agent in record.agents for name in agent.variables}):
+        values = [agent.variables.get(name, UNSET) or '""' for agent in record.agents]
+        found[VARIABLE + name] = distinct(values)
+    return found
+
+
+def torch_settings(record: Record) -> Facts:
+    """Return torch's settings as text, by "torch NAME"."""
+    settings = record.torch_settings.items()
+    return {f"torch {name}": None if value is None else str(value) for name, value in settings}
+
+
 def differences(first: Sequence[Facts], second: Sequence[Facts]) -> Iterator[tuple[str, str, str]]:
     """Yield what differs between the environments of two places: its name and both values."""
     for name in dict.fromkeys(name for facts in (*first, *second) for name in facts):
         sides = [[facts.get(name) for facts in place] for place in (first, second)]
         one, other = ([value for value in side if value is not None] for side in sides)
         if has_changed(one, other):
-            yield name, summary(one), summary(other)
+            none = "none recorded" if name.startswith(VARIABLE) else "not known"
+            yield name, summary(one, none), summary(other, none)
 
 
 def has_changed(one: Sequence[Any], other: Sequence[Any]) -> bool:
@@ -59,9 +100,14 @@ def has_changed(one: Sequence[Any], other: Sequence[Any]) -> bool:
     return bool(abs(after - before) > TOLERANCE * before)
 
 
-def summary(values: Sequence[Any]) -> str:
-    """Return the median of numbers, and different texts side by side: "2.13.0, 2.12.0"."""
+def summary(values: Sequence[Any], none: str) -> str:
+    """Return the median of numbers, and different texts side by side: "2.13.0, 2.12.0".
+
+    Args:
+        values: of one side.
+        none: what to return where there are no values.
+    """
     if values and isinstance(values[0], float):
         return f"{np.median(values):.3g}"
-    text = ", ".join(dict.fromkeys(values)) or "not known"
+    text = ", ".join(dict.fromkeys(values)) or none
     return text if len(text) <= MOST_LETTERS else text[: MOST_LETTERS - 3] + "..."

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from analysis.records import rank_devices
 from analysis.records.conditions import conditions
 from analysis.records.noise import SPIKE
 from analysis.records.rows import plain, renamed, settings, starts_of
@@ -28,6 +29,7 @@ def rank_rows(record: Record, run: str | None = None) -> list[dict[str, Any]]:
     - last_share: the share of iterations in which this rank alone ended last.
     - late_s: how long after the first rank it began.
     - spike_share: the share of its samples beyond SPIKE times its median.
+    - PLACE and STATE of rank_devices, as far as they are known.
     """
     described = settings(record) | conditions(record) | {"run": run}
     rows = []
@@ -61,7 +63,7 @@ def rows_of_case(case: CaseRecord, record: Record) -> list[dict[str, Any]]:
     }
     rows = []
     for rank in range(len(case.samples_taking_part)):
-        row: dict[str, Any] = {"rank": rank}
+        row: dict[str, Any] = {"rank": rank, **rank_devices.cells(record, case, rank)}
         for name, values in columns.items():
             row[name] = None if values is None else float(values[rank])
         rows.append(row | {name: values[rank] for name, values in details.items()})
@@ -86,8 +88,12 @@ def arrivals(case: CaseRecord, record: Record) -> dict[str, Any]:
 
 
 def for_print(rows: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
-    """Return the rows with times in ms, without the columns that are the same throughout."""
-    table = pd.DataFrame(rows)
+    """Return the rows with times in ms, without the columns that are the same throughout.
+
+    Columns that say where ranks ran have a page of their own (analysis/report/rank_devices.py).
+    """
+    devices = (*rank_devices.PLACE, *rank_devices.STATE)
+    table = pd.DataFrame(rows).drop(columns=list(devices), errors="ignore")
     differing = [name for name in table if table[name].nunique(dropna=False) > 1 or name == "rank"]
     shown = table[differing]
     in_ms = {name: f"{name.removesuffix('_s')} [ms]" for name in shown if str(name).endswith("_s")}

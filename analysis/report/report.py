@@ -13,7 +13,7 @@ from analysis.baseline import Baseline
 from analysis.records import per_rank as ranks
 from analysis.records.metrics import METRICS
 from analysis.repetitions import FEWEST_RUNS, over_repetitions, over_runs
-from analysis.report import sentences, style, turns
+from analysis.report import rank_devices, sentences, style, turns
 from analysis.report.attempts import or_left_out
 from analysis.report.discover import draw_all, write_all
 from analysis.speedup import compared
@@ -96,6 +96,7 @@ def texts_of(
     if per_rank:
         yield "per_rank.csv", partial(pd.DataFrame(per_rank).to_csv, index=False)
         yield "per_rank.md", rank_results
+        yield "rank_devices.md", partial(rank_devices.describe, per_rank)
     yield "turns.md", partial(turns.describe, table)
     yield "speedups.csv", partial(speedups_csv, table, baseline)
 

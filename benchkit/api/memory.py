@@ -9,6 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from benchkit.api.details import OUTSIDE_BYTES, RESERVED_BYTES
 from launch.topology import read_text
 
 if TYPE_CHECKING:
@@ -97,3 +98,17 @@ class PeakMemory:
             if line.startswith("VmHWM:"):
                 return int(line.split()[1]) * 1024
         return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+
+    def beside_peak(self) -> dict[str, int]:
+        """Returns what a GPU holds beside the peak, in bytes, by names of benchkit.api.details.
+
+        They are the peak since reset() of what torch's allocator reserved, and what is in use now
+        outside of it: contexts, NCCL's buffers, and other processes. {} on a CPU.
+        """
+        if self._cuda is None:
+            return {}
+        free, total = self._cuda.mem_get_info(self._device)
+        return {
+            RESERVED_BYTES: int(self._cuda.max_memory_reserved(self._device)),
+            OUTSIDE_BYTES: int(total - free - self._cuda.memory_reserved(self._device)),
+        }

@@ -50,6 +50,8 @@ def classify(report: RankReport | None, ends: Sequence[AgentEnd], forked_s: floa
         clock=report.clock,
         slowdown=report.slowdown,
         warnings=report.warnings,
+        rank_devices=report.rank_devices,
+        torch_settings=report.torch_settings,
         phases_s=durations({"spawn": forked_s, **report.began_s, "": time.perf_counter()}),
     )
 

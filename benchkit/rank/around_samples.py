@@ -17,7 +17,11 @@ CACHES = 2
 
 
 def hooks_of(
-    config: RunConfig, controller: ThrottleController, world_size: int, cuda: Any = torch.cuda
+    config: RunConfig,
+    controller: ThrottleController,
+    world_size: int,
+    turn_to: Callable[[Case], None] = noop,
+    cuda: Any = torch.cuda,
 ) -> Hooks:
     """Returns what this rank does around samples.
 
@@ -25,6 +29,7 @@ def hooks_of(
         config: of the point.
         controller: this rank's throttle.
         world_size: number of ranks; where there is one only, it goes on after a lack of memory.
+        turn_to: called before each series of samples of a case.
         cuda: torch.cuda, or what replaces it in a test.
     """
     device = config.hardware.device
@@ -33,6 +38,7 @@ def hooks_of(
     @contextmanager
     def series(case: Case) -> Iterator[None]:
         controller.set_for(case.unslowed)
+        turn_to(case)
         with named_range(label_of(case), cuda) if device == "cuda" else nullcontext():
             yield
 

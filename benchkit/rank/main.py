@@ -1,7 +1,6 @@
 """What one rank does: joins, builds the cases, verifies, measures, verifies again and reports."""
 
 import functools
-from dataclasses import fields
 
 import torch
 import torch.distributed as dist
@@ -10,7 +9,6 @@ from benchkit.api.case import Case, Rank
 from benchkit.api.memory import PeakMemory, available_bytes, host_available_bytes
 from benchkit.api.regions import marked_by
 from benchkit.api.registry import load_suites
-from benchkit.api.schema import RunConfig
 from benchkit.api.torch_internals import keep_gpu_busy
 from benchkit.measure.clocks import Clock, HostClock
 from benchkit.measure.cuda_clock import CudaClock
@@ -18,10 +16,14 @@ from benchkit.rank import backends, calibration
 from benchkit.rank.around_samples import flushed_profiler
 from benchkit.rank.assignment import Assignment, by_mps, keep_alone
 from benchkit.rank.control_group import ControlGroup
+from benchkit.rank.devices import gather_devices, torch_settings
+from benchkit.rank.gpu_watch import GpuWatch
 from benchkit.rank.prober import Prober
 from benchkit.rank.profiling import record_traces, trace_file
 from benchkit.rank.report import RankReport
-from benchkit.rank.run_cases import Stopwatch, run_cases
+from benchkit.rank.run_cases import run_cases
+from benchkit.rank.soundness import require_sound
+from benchkit.rank.stopwatch import Stopwatch
 from benchkit.rank.throttle_controller import ThrottleController
 from benchkit.record.record import SlowdownReport
 from launch.agents.clock_sync import Offset
@@ -37,6 +39,7 @@ def run_rank(assignment: Assignment) -> RankReport | None:
     device = backends.join(config, assignment.place, assignment.world_size, assignment.rendezvous)
     handle = backends.control_group(backends.group_timeout(config))
     group = ControlGroup(handle, assignment.world_size)
+    watch = GpuWatch(gather_devices(device, group))
     clock = make_clock(device, assignment.offset)
     prober = make_prober(assignment, clock, group)
     slowdown = None
@@ -47,7 +50,7 @@ def run_rank(assignment: Assignment) -> RankReport | None:
     stopwatch.enter("build")
     cases = build_cases(assignment, rank)
     with marked_by(clock.region), flushed_profiler(device.type):
-        reports = run_cases(cases, config, clock, group, stopwatch, prober.controller)
+        reports = run_cases(cases, config, clock, group, stopwatch, prober.controller, watch)
     if config.profile is True and assignment.only is None:
         stopwatch.enter("profile")
         pairs = zip(cases, reports, strict=True)
@@ -61,12 +64,10 @@ def run_rank(assignment: Assignment) -> RankReport | None:
     if rank.index:
         return None
     return RankReport(
-        cases=reports,
-        clock=clock.name,
-        began_s=stopwatch.began_s,
-        slowdown=slowdown,
-        warnings=collect_warnings(slowdown, cases),
-    )
+        cases=reports, clock=clock.name, began_s=stopwatch.began_s, slowdown=slowdown,
+        warnings=collect_warnings(slowdown, cases, watch),
+        rank_devices=watch.devices.of_ranks, torch_settings=torch_settings(),
+    )  # fmt: skip
 
 
 def build_cases(assignment: Assignment, rank: Rank) -> list[Case]:
@@ -77,12 +78,14 @@ def build_cases(assignment: Assignment, rank: Rank) -> list[Case]:
     return cases if assignment.only is None else [keep_alone(cases, assignment.only)]
 
 
-def collect_warnings(slowdown: SlowdownReport | None, cases: list[Case]) -> list[str]:
-    """Returns the warnings of the calibration, if there was one, and those of all cases."""
+def collect_warnings(
+    slowdown: SlowdownReport | None, cases: list[Case], watch: GpuWatch
+) -> list[str]:
+    """Returns the warnings of the calibration, if there was one, of all cases and of the GPUs."""
     warnings = calibration.warnings(slowdown) if slowdown else []
     for case in cases:
         warnings += case.warnings
-    return warnings
+    return warnings + watch.warnings
 
 
 def make_prober(assignment: Assignment, clock: Clock, group: ControlGroup) -> Prober:
@@ -159,43 +162,3 @@ def make_clock(device: torch.device, offset: Offset) -> Clock:
     token = torch.zeros(1, device=device)
     blocks = dist.get_backend() != "nccl"
     return CudaClock(torch.cuda, lambda: dist.all_reduce(token), keep_gpu_busy, blocks)
-
-
-def require_sound(cases: list[Case], config: RunConfig) -> None:
-    """Checks the cases that a suite returned.
-
-    Raises:
-        ValueError: there is no case, a label has the name of a key or of a column, or a reference
-            between cases leads nowhere.
-    """
-    if not cases:
-        raise ValueError(f"suite {config.suite} returned no case")
-    taken = {item.name for item in fields(config)} | {"status", "device"}
-    for case in cases:
-        if clash := taken & set(case.labels):
-            raise ValueError(
-                f"suite {config.suite}: a label cannot be named {min(clash)}, "
-                "which is a key or a column"
-            )
-    try:
-        require_references(cases)
-    except ValueError as error:
-        raise ValueError(f"suite {config.suite}: {error}") from None
-
-
-def require_references(cases: list[Case]) -> None:
-    """Checks that each case is in the list once and refers only to cases of the list.
-
-    Raises:
-        ValueError: a case is in the list twice, or refers to a case that is not in the list.
-    """
-    for case in cases:
-        if cases.count(case) > 1:
-            raise ValueError(f"case {dict(case.labels)} is returned twice; allowed is once")
-        references: dict[str, Case | None] = {"baseline": case.baseline, **vars(case.components)}
-        for role, other in references.items():
-            if other is not None and other not in cases:
-                raise ValueError(
-                    f"case {dict(case.labels)}: its {role} {dict(other.labels)} is not returned; "
-                    "allowed are returned cases"
-                )

@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 
 from benchkit.record.case import CaseRecord
+from benchkit.record.devices import RankDevice, TorchSettings
 from benchkit.record.record import SlowdownReport
 
 
@@ -15,7 +16,9 @@ class RankReport:
         clock: name of the clock that timed them.
         began_s: when each phase began, on the monotonic clock of rank 0's host.
         slowdown: measured factors; None where no rank is slowed down.
-        warnings: of the calibration and of the cases.
+        warnings: of the calibration, of the cases and of the GPUs.
+        rank_devices: one per rank.
+        torch_settings: of rank 0, by name.
     """
 
     cases: list[CaseRecord]
@@ -23,3 +26,5 @@ class RankReport:
     began_s: dict[str, float]
     slowdown: SlowdownReport | None = None
     warnings: list[str] = field(default_factory=list)
+    rank_devices: list[RankDevice] = field(default_factory=list)
+    torch_settings: TorchSettings = field(default_factory=dict)

@@ -1,8 +1,7 @@
 """Verifies, times and verifies again the cases of one job; reports each as the record stores it."""
 
-import time
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, replace
 
 from benchkit.api.case import Case
 from benchkit.api.schema import GRAPH, RunConfig
@@ -11,20 +10,12 @@ from benchkit.measure.measurement import Measurement
 from benchkit.measure.timer import measure
 from benchkit.rank.around_samples import hooks_of
 from benchkit.rank.control_group import ControlGroup, Finding
+from benchkit.rank.gpu_watch import GpuWatch
 from benchkit.rank.graphs import as_timed, capture
+from benchkit.rank.stopwatch import Stopwatch
 from benchkit.rank.throttle_controller import ThrottleController
 from benchkit.rank.verdicts import Verdicts
 from benchkit.record.case import CaseRecord, ComponentPositions
-
-
-@dataclass
-class Stopwatch:
-    """Notes when each phase began, on the host's monotonic clock, which the agent shares."""
-
-    began_s: dict[str, float] = field(default_factory=dict)
-
-    def enter(self, phase: str) -> None:
-        self.began_s[phase] = time.perf_counter()
 
 
 def run_cases(
@@ -34,6 +25,7 @@ def run_cases(
     group: ControlGroup,
     stopwatch: Stopwatch,
     controller: ThrottleController,
+    watch: GpuWatch,
 ) -> list[CaseRecord]:
     """Verifies, times and verifies again; returns the cases as the record stores them.
 
@@ -43,16 +35,9 @@ def run_cases(
     verdicts = verified(cases, config, group, controller)
     stopwatch.enter("measure")
     timed = verdicts.passing()
-    measurements = measure(
-        as_timed([cases[index] for index in timed], config),
-        config.measure,
-        clock=clock,
-        barrier=group.barrier,
-        exchange=group.exchange,
-        seed=config.seed,
-        hooks=hooks_of(config, controller, group.world_size),
+    measurements = time_cases(
+        as_timed([cases[index] for index in timed], config), config, clock, group, controller, watch
     )
-    controller.release()
     measured = dict(zip(timed, measurements, strict=True))
     for index, measurement in measured.items():
         if measurement.oom_reason:
@@ -84,6 +69,32 @@ def stays_slowed(case: Case, controller: ThrottleController) -> str:
     if not case.unslowed or controller.throttle.switchable:
         return ""
     return "a share of a GPU cannot be lifted within a job: compare with hardware.slowdown=1"
+
+
+def time_cases(
+    cases: Sequence[Case],
+    config: RunConfig,
+    clock: Clock,
+    group: ControlGroup,
+    controller: ThrottleController,
+    watch: GpuWatch,
+) -> list[Measurement]:
+    """Times cases; returns their measurements, with the state of the GPUs at both ends."""
+
+    measurements = measure(
+        cases,
+        config.measure,
+        clock=clock,
+        barrier=group.barrier,
+        exchange=group.exchange,
+        seed=config.seed,
+        hooks=hooks_of(config, controller, group.world_size, watch.turn_to),
+    )
+    controller.release()
+    states = watch.end(cases, group.exchange)
+    for measurement, state in zip(measurements, states, strict=True):
+        measurement.disturbance |= state
+    return measurements
 
 
 def case_record(

@@ -11,7 +11,7 @@ NumRanks = Annotated[int, Meta(ge=1, le=10**6)]
 RankNumber = Annotated[int, Meta(ge=0, le=10**6)]
 RepetitionNumber = Annotated[int, Meta(ge=0, le=10**6)]
 Position = Annotated[int, Meta(ge=0)]
-"""Of a case among the cases of its job."""
+"""From 0 on, such as that of a case among the cases of its job."""
 Seconds = Annotated[float, Meta(ge=0, le=LONGEST_S)]
 Offset = Annotated[float, Meta(ge=-LONGEST_S, le=LONGEST_S)]
 """In seconds, of either sign."""

@@ -13,6 +13,7 @@ import msgspec
 
 from benchkit.record.case import CaseRecord
 from benchkit.record.context import Comparison, NoiseFloor
+from benchkit.record.devices import RankDevice, TorchSettings
 from benchkit.record.environment import AgentReport, Environment
 from benchkit.record.numbers import (
     Amount,
@@ -93,6 +94,8 @@ class Outcome:
     start_clock: StartClock | None = None
     private_network: bool | None = None
     alone: list[CaseRecord] = field(default_factory=list)
+    rank_devices: list[RankDevice] = field(default_factory=list)
+    torch_settings: TorchSettings = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -116,6 +119,8 @@ class Record:
     cores_per_rank: Amount
     launched_by: str
     agents: list[AgentReport]
+    rank_devices: list[RankDevice] = field(default_factory=list)
+    torch_settings: TorchSettings = field(default_factory=dict)
     slowdown: SlowdownReport = SlowdownReport()
     warnings: list[str] = field(default_factory=list)
     clock: str | None = None
@@ -160,6 +165,8 @@ class Record:
             start_clock=outcome.start_clock,
             private_network=outcome.private_network,
             alone=outcome.alone,
+            rank_devices=outcome.rank_devices,
+            torch_settings=outcome.torch_settings,
         )
 
     def finish(self, at: str, phases_s: Mapping[str, float]) -> "Record":

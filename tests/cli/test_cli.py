@@ -69,6 +69,13 @@ def test_record_keys_match_golden_file(sweep):
     assert sorted(keys) == (ROOT / "tests" / "golden" / "record_keys.txt").read_text().split()
 
 
+def test_record_has_device_of_each_rank(sweep):
+    record = sweep[0].records()[0]
+    assert [device["device"] for device in record["rank_devices"]] == ["cpu"] * record["world_size"]
+    assert record["torch_settings"]["float32_matmul_precision"] == "highest"
+    assert not any(name.startswith("gpu_") for name in record["cases"][0]["disturbance"])
+
+
 def test_loop_mode_runs_every_reduction(cli):
     done = cli("+suite=allreduce", "reduce_op=sum,avg,min,max,product", "measure=loop", *QUICK[1:], "seed=3")
     assert done.returncode == 0, done.stdout + done.stderr

@@ -7,7 +7,7 @@ import torch
 from benchkit.api import torch_internals
 from benchkit.api.case import Components, Work
 from benchkit.errors import ConfigError, InvalidResult, Unavailable
-from benchkit.rank.main import require_references
+from benchkit.rank.soundness import require_references
 from benchkit.suites.tensor_parallel import symmetric_memory
 from benchkit.suites.tensor_parallel.autotune import Costs, Trial, choose, measure_costs
 from benchkit.suites.tensor_parallel.buffers import chunks_of, in_turns

@@ -251,6 +251,17 @@ def test_csv_has_plain_numbers(records):
     assert (rows[10]["median_s"], rows[10]["reason"]) == ("", "needs 32 GB, 24 GB there")
 
 
+def test_memory_of_gpu_has_columns(records):
+    shared = "peak memory [GB]"
+    before = transformer_summary.write(tabulate_records(records))[SUMMARY]
+    for each in records[0]["cases"]:
+        each["details"] |= {"reserved_bytes": 5 * 10**9, "outside_bytes": 10**9}
+    after = transformer_summary.write(tabulate_records(records))[SUMMARY]
+    heads = ("reserved [GB]", "outside torch [GB]")
+    assert [head in before for head in (shared, *heads)] == [True, False, False]
+    assert [head in after for head in (shared, *heads)] == [True, True, True]
+
+
 def test_each_measured_pass_has_json(records, tmp_path):
     looped = records[0]["cases"][0]
     looped |= {"blocks": [1], "regions_s": {}, "start_offsets_s": None}

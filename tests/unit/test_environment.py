@@ -27,16 +27,6 @@ def test_describe_reports_host_and_versions():
     assert found.git_commit is None or len(found.git_commit) == 40
 
 
-def test_gpus_are_read_from_nvidia_smi(monkeypatch):
-    line = "NVIDIA H100 80GB HBM3, 81559 MiB, 550.54.15, 700.00 W, 1980 MHz, GPU-1"
-    monkeypatch.setattr(environment.shutil, "which", lambda name: f"/usr/bin/{name}")
-    monkeypatch.setattr(environment, "output", lambda *command: line + "\n" + line)
-    gpus = environment.gpus()
-    assert len(gpus) == 2
-    assert gpus[0]["name"] == "NVIDIA H100 80GB HBM3"
-    assert gpus[0]["clocks.max.sm"] == "1980 MHz"
-
-
 @pytest.mark.parametrize(
     ("chosen", "visible"),
     [(None, ["GPU-a", "GPU-b", "GPU-c"]), ("2,0", ["GPU-c", "GPU-a"]), ("GPU-b", ["GPU-b"]), ("", ["GPU-a", "GPU-b"])],
@@ -106,9 +96,8 @@ def test_torch_build_is_read_without_import(monkeypatch):
 
 def test_git_and_nvidia_smi_run_once_per_process(monkeypatch):
     calls = []
-    for module in (environment, checkout):
-        monkeypatch.setattr(module, "output", lambda *command: calls.append(command) or "")
-    monkeypatch.setattr(environment.shutil, "which", lambda name: name)
+    monkeypatch.setattr(checkout, "output", lambda *command: calls.append(command) or "")
+    monkeypatch.setattr(environment.smi, "answer", lambda *command, **_: calls.append(("nvidia-smi", *command)) or "")
     cached = (environment.static_environment, checkout.checkout)
     for each in cached:
         each.cache_clear()

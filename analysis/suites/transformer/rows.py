@@ -4,7 +4,7 @@ import pandas as pd
 
 from analysis.repetitions import over_runs
 from analysis.table import identity_columns
-from benchkit.api.details import PEAK_FROM
+from benchkit.api.details import OUTSIDE_BYTES, PEAK_FROM, RESERVED_BYTES
 from benchkit.suites.transformer.names import (
     PARAMETERS,
     PART,
@@ -24,7 +24,7 @@ FIGURES = (
     "median_s", "ci_low_s", "ci_high_s", "rel_ci", "mean_s", "std_s", "min_s", "max_s",
     "num_samples", *(f"{phase}_s" for phase in PHASES), "backward_over_forward",
     "tokens_per_second", "useful_tflop_per_s", "mfu_full", "mfu_causal", "hfu_full", PEAK_BYTES,
-    "scaling_efficiency", "comm_share",
+    RESERVED_BYTES, OUTSIDE_BYTES, "scaling_efficiency", "comm_share",
 )  # fmt: skip
 LABELS = (PASS, RANKS, PART)
 

@@ -8,6 +8,7 @@ from analysis.groups import alike
 from analysis.suites.transformer.rows import ANY_PASS, CASE, varying
 from analysis.table import INTERVAL, identity_columns, intervals
 from analysis.text import digits, format_settings, shortened
+from benchkit.api.details import OUTSIDE_BYTES, RESERVED_BYTES
 from benchkit.record.statuses import HARMLESS
 from benchkit.suites.transformer.names import (
     FORWARD,
@@ -33,6 +34,8 @@ PRINTED = (
     ("mfu_full", "MFU full [%]", 100.0),
     ("mfu_causal", "MFU causal [%]", 100.0),
     (PEAK_BYTES, "peak memory [GB]", 1e-9),
+    (RESERVED_BYTES, "reserved [GB]", 1e-9),
+    (OUTSIDE_BYTES, "outside torch [GB]", 1e-9),
     ("backward_over_forward", "backward/forward", 1.0),
     ("scaling_efficiency", "scaling efficiency [%]", 100.0),
     ("comm_share", "communication share [%]", 100.0),

@@ -71,6 +71,7 @@ class PassCase:
         if self._name != TRAIN_STEP:
             unused += self._steps.state_bytes()
         self.details[PEAK_BYTES] = self._memory.peak_bytes() - unused
+        self.details |= self._memory.beside_peak()
 
     def verify(self) -> None:
         """Checks the pass on one sequence of a fresh batch.

@@ -208,6 +208,12 @@ def environment(**changes):
     ({"git_diff_hash": None}, [("commit", "0123456789ab+ab", "0123456789ab")]),
     ({"kernel": None}, [("kernel", "6.1", "not known")]),
     ({"gpus": [{"name": "a GPU", "driver_version": "570"}]}, [("driver", "not known", "570")]),
+    ({"gpus": [{"name": "a GPU", "persistence_mode": "Enabled"}]}, [("persistence mode", "not known", "Enabled")]),
+    ({"driver": "570"}, [("driver", "not known", "570")]),
+    ({"nccl": "2.27.5"}, [("nccl", "not known", "2.27.5")]),
+    ({"hip": "7.0"}, [("hip", "not known", "7.0")]),
+    ({"variables": {"NCCL_P2P_DISABLE": "1"}}, [("$NCCL_P2P_DISABLE", "none recorded", "1")]),
+    ({"variables": {"CUDA_VISIBLE_DEVICES": ""}}, [("$CUDA_VISIBLE_DEVICES", "none recorded", '""')]),
     ({"load_average": [9.0, 9.0, 9.0]}, []),
 ])  # fmt: skip
 def test_each_difference_is_named(changes, expected):
@@ -219,6 +225,33 @@ def test_variables_of_the_backend_differ():
     changed["config"]["backend"]["env"] = {"GLOO_SOCKET_IFNAME": "lo"}
     found = differences([environment()], [environment_of(as_record(changed))])
     assert list(found) == [("backend_env", "not known", "GLOO_SOCKET_IFNAME=lo")]
+
+
+def test_what_ranks_tell_differs():
+    changed = make_rich_record()
+    changed["torch_settings"] = {"allow_tf32": True, "flight_recorder_entries": None}
+    changed["rank_devices"] = [{"device": "cuda:0", "nccl": "2.29.7"}]
+    found = differences([environment()], [environment_of(as_record(changed))])
+    assert list(found) == [("nccl", "not known", "2.29.7"), ("torch allow_tf32", "not known", "True")]
+
+
+def test_variables_of_several_agents_differ():
+    changed = make_rich_record()
+    [agent] = changed["agents"]
+    changed["agents"] = [agent | {"variables": {"OMP_NUM_THREADS": "4"}}, agent]
+    found = differences([environment()], [environment_of(as_record(changed))])
+    assert list(found) == [("$OMP_NUM_THREADS", "none recorded", "4 / unset")]
+
+
+@pytest.mark.parametrize(("mhz", "differs"), [([1900.0, 0.0], False), ([1200.0, 1300.0], True)])
+def test_gpu_clocks_differ_where_their_medians_do(mhz, differs):
+    sides = []
+    for after in ([1980.0, 1980.0], mhz):
+        made = make_rich_record()
+        for case in made["cases"]:
+            case["disturbance"] |= {"gpu_sm_mhz_after": after}
+        sides.append([environment_of(as_record(made))])
+    assert list(differences(*sides)) == ([("GPU clock [GHz]", "1.98", "1.25")] if differs else [])
 
 
 @pytest.mark.parametrize(("ghz", "differs"), [(2.05, False), (3.0, True)])

@@ -92,6 +92,12 @@ def test_undisturbed_case_has_no_description():
     assert tabulate_records([calm])["disturbed"].isna().all()
 
 
+def test_gpu_that_was_held_back_is_described():
+    held = first_case(disturbed(gpu_clock_reasons=[3.0, float(0x04 | 0x40)]))
+    assert disturbances.describe(held) == "a GPU's clocks were held back: power cap, temperature (hardware)"
+    assert disturbances.describe(first_case(disturbed(gpu_clock_reasons=[2.0, 1.0]))) == ""
+
+
 def test_frequency_is_ghz_or_zero(tmp_path):
     assert disturbance.ghz_of(tmp_path) == 0
     (tmp_path / "scaling_cur_freq").write_text("2596124\n")

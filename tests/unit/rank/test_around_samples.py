@@ -20,7 +20,7 @@ CONTROLLER = ThrottleController(NoThrottle(), 1.0, 1.0)
 
 
 def run(case, config, cuda, clock):
-    hooks = hooks_of(config, CONTROLLER, 1, cuda)
+    hooks = hooks_of(config, CONTROLLER, 1, cuda=cuda)
     few = fakes.plan(max_iterations=2, min_blocks=1, warmup_iterations=1)
     return measure([case], few, clock=clock, barrier=lambda: None, exchange=fakes.alone, seed=0, hooks=hooks)
 

@@ -8,6 +8,8 @@ from benchkit.errors import InvalidResult
 from benchkit.measure.clocks import HostClock
 from benchkit.rank import run_cases as module
 from benchkit.rank.control_group import first_finding
+from benchkit.rank.devices import Devices
+from benchkit.rank.gpu_watch import GpuWatch
 from benchkit.rank.graphs import capture
 from benchkit.rank.run_cases import Stopwatch, run_cases
 from benchkit.rank.throttle_controller import ThrottleController
@@ -114,7 +116,7 @@ def run_in_graph_mode(cases, cuda, monkeypatch):
     measure = fakes.plan(mode="graph", max_iterations=2, min_blocks=1)
     config = configs.config(measure=measure)
     controller = ThrottleController(NoThrottle(), 1.0, 1.0)
-    return run_cases(cases, config, HostClock(), group, Stopwatch(), controller)
+    return run_cases(cases, config, HostClock(), group, Stopwatch(), controller, GpuWatch(Devices([])))
 
 
 def test_replays_are_verified_and_timed(monkeypatch):

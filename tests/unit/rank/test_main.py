@@ -10,8 +10,11 @@ from benchkit.measure.clocks import HostClock
 from benchkit.measure.measurement import Measurement
 from benchkit.rank import main
 from benchkit.rank.control_group import Finding, first_finding
-from benchkit.rank.main import require_sound
-from benchkit.rank.run_cases import Stopwatch, case_record, run_cases
+from benchkit.rank.devices import Devices
+from benchkit.rank.gpu_watch import GpuWatch
+from benchkit.rank.run_cases import case_record, run_cases
+from benchkit.rank.soundness import require_sound
+from benchkit.rank.stopwatch import Stopwatch
 from benchkit.rank.throttle_controller import ThrottleController
 from benchkit.record.case import CaseRecord, ComponentPositions
 from benchkit.suites.ring_attention import suite
@@ -55,7 +58,7 @@ def test_reports_refer_to_case_positions():
     ours = Case(skip="not here", baseline=even, components=Components(communication=sends))
     controller = ThrottleController(NoThrottle(), 1.0, 1.0)
     config = configs.config(measure=fakes.plan())
-    reports = run_cases([ours, even, sends], config, HostClock(), group, Stopwatch(), controller)
+    reports = run_cases([ours, even, sends], config, HostClock(), group, Stopwatch(), controller, GpuWatch(Devices([])))
     assert [report.baseline for report in reports] == [1, None, None]
     assert reports[0].components == ComponentPositions(computation=None, communication=2)
     assert [report.is_component for report in reports] == [False, False, True]

@@ -1,0 +1,1 @@
+"""What this host's GPUs are and what state they are in; no module here loads torch."""

@@ -1,0 +1,38 @@
+"""NUMA nodes of GPUs and of cores, as Linux lists them."""
+
+from collections.abc import Collection
+from pathlib import Path
+
+from launch.topology import read_text
+
+PCI_DEVICES = Path("/sys/bus/pci/devices")
+NODES = Path("/sys/devices/system/node")
+
+
+def node_of_pci(address: str) -> int | None:
+    """Returns the NUMA node of a PCI device; None where it is not known.
+
+    Args:
+        address: such as "0000:17:00.0"; NVIDIA writes the domain with eight digits.
+    """
+    domain, _, rest = address.lower().partition(":")
+    text = read_text(str(PCI_DEVICES / f"{domain[-4:]}:{rest}" / "numa_node"))
+    return int(text) if text.isdecimal() else None  # -1 on a host without NUMA
+
+
+def nodes_of_cores(cores: Collection[int]) -> list[int]:
+    """Returns the NUMA nodes that some of these cores belong to, in order."""
+    found = []
+    for path in NODES.glob("node[0-9]*"):
+        if not cores_in(read_text(str(path / "cpulist"))).isdisjoint(cores):
+            found.append(int(path.name.removeprefix("node")))
+    return sorted(found)
+
+
+def cores_in(text: str) -> set[int]:
+    """Returns the cores of a list of the kernel's, such as "0-3,8"."""
+    cores: set[int] = set()
+    for part in filter(None, text.split(",")):
+        first, _, last = part.partition("-")
+        cores.update(range(int(first), int(last or first) + 1))
+    return cores
