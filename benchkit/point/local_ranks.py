@@ -15,7 +15,7 @@ from benchkit.rank.assignment import Assignment, by_mps
 from benchkit.rank.rendezvous import Rendezvous
 from benchkit.record.case import Labels
 from launch.agents.clock_sync import Offset
-from launch.ranks import start
+from launch.ranks import flight_recorder, start
 from launch.ranks.failure import Failure
 from launch.ranks.private_network import PrivateNetwork
 from launch.ranks.watch import RankEnds
@@ -78,10 +78,15 @@ class LocalRanks:
     def run_or_raise(self) -> RankEnds:
         """Starts one process per rank, with its assignment and environment, and waits for all."""
         config, plan, agents = self.config, self.plan, self.group.agents
-        with mps.daemon(
-            by_mps(config, plan.slowdown), len(self.group.on_host_of(agents.me))
-        ) as shares:
+        on_gpus = config.hardware.device == "cuda"
+        shared_by = len(self.group.on_host_of(agents.me))
+        with (
+            mps.daemon(by_mps(config, plan.slowdown), shared_by) as shares,
+            flight_recorder.recording(on_gpus, self.folder) as recorder,
+        ):
             common = shares | self.rendezvous.environment()
+            if recorder:
+                common |= recorder.environment()
             return start.run_ranks(
                 "benchkit.rank.main:run_rank",
                 self.assignments(),
@@ -96,6 +101,7 @@ class LocalRanks:
                 first_rank=plan.places[0].rank,
                 agents=agents,
                 network=network_of(config, self.group),
+                recorder=recorder,
             )
 
     def assignments(self) -> list[Assignment]:

@@ -15,6 +15,7 @@ from launch.agents.group import Agents
 from launch.framing import REPORT_BYTES, Pieces
 from launch.ranks import fork_server
 from launch.ranks.failure import Failure, root_cause
+from launch.ranks.flight_recorder import FlightRecorder
 from launch.ranks.logs import log_file
 from launch.ranks.stack_dump import STACK_SIGNAL, Frame, innermost_frame
 from launch.signals import wait_for
@@ -65,7 +66,13 @@ class RankProcess:
     reported: bool = False
 
 
-def watch(ranks: list[RankProcess], folder: Path, timeout_s: float, agents: Agents) -> RankEnds:
+def watch(
+    ranks: list[RankProcess],
+    folder: Path,
+    timeout_s: float,
+    agents: Agents,
+    recorder: FlightRecorder | None,
+) -> RankEnds:
     """Blocks until all ranks have ended, or one has failed here or elsewhere, or time is up.
 
     After an exception the other ranks get GRACE_S to report theirs.
@@ -83,16 +90,11 @@ def watch(ranks: list[RankProcess], folder: Path, timeout_s: float, agents: Agen
         heard = agents.hear(ready)
         if not failures and (heard == "timeout" or not (ready or alarmed)):
             agents.alarm("timeout")  # The others must report now, too, where their ranks are.
-            failures.append(timed_out(running, folder, timeout_s))
+            failures.append(timed_out(running, folder, timeout_s, recorder))
             break  # Second way out: time was up, here or on another agent.
         if not ready:
             break  # Third way out: after a failure, no further report came in time.
-        for rank in list(running):
-            if rank.pipe in ready and not rank.reported:
-                receive(rank, rank_ends, failures)
-            if rank.end in ready:
-                running.remove(rank)
-                note_exit(rank, rank_ends, failures)
+        collect(running, ready, rank_ends, failures)
         if failures or heard:
             kinds = {heard, *(failure.kind for failure in failures)}
             grace_s = 0.0 if kinds.intersection(DIED_WITHOUT_REPORT) else GRACE_S
@@ -102,6 +104,18 @@ def watch(ranks: list[RankProcess], folder: Path, timeout_s: float, agents: Agen
             alarmed = True
     rank_ends.failure = root_cause(failures)
     return rank_ends
+
+
+def collect(
+    running: list[RankProcess], ready: list[Any], rank_ends: RankEnds, failures: list[Failure]
+) -> None:
+    """Reads the reports that have come, and removes the ranks that have ended from `running`."""
+    for rank in list(running):
+        if rank.pipe in ready and not rank.reported:
+            receive(rank, rank_ends, failures)
+        if rank.end in ready:
+            running.remove(rank)
+            note_exit(rank, rank_ends, failures)
 
 
 def receive(rank: RankProcess, rank_ends: RankEnds, failures: list[Failure]) -> None:
@@ -147,13 +161,22 @@ def signal_name(number: int) -> str:
         return f"signal {number}"
 
 
-def timed_out(running: list[RankProcess], folder: Path, timeout_s: float) -> Failure:
+def timed_out(
+    running: list[RankProcess],
+    folder: Path,
+    timeout_s: float,
+    recorder: FlightRecorder | None = None,
+) -> Failure:
     """Returns a failure that names the only rank that hangs outside a collective, if there is one.
 
-    A rank hangs if its frame is the same in two stack dumps.
+    A rank hangs if its frame is the same in two stack dumps. Meanwhile the ranks with a flight
+    recorder write it to the folder.
     """
+    dumps = recorder.request([rank.index for rank in running]) if recorder else []
     earlier = ask_for_frames(running, folder)
     frames = ask_for_frames(running, folder)
+    if recorder:
+        recorder.wait_for(dumps)
     stuck = [index for index, frame in frames.items() if frame == earlier[index]]
     culprits = [index for index in stuck if not frames[index].waiting]
     places = ", ".join(f"rank {index} in {frame.place}" for index, frame in frames.items())

@@ -3,7 +3,9 @@
 import os
 import signal
 import sys
+import threading
 import time
+from contextlib import suppress
 from pathlib import Path
 
 from launch.framing import framed
@@ -123,6 +125,34 @@ def sleep(argument):
     """Says under which number it runs, beside its log."""
     note(os.getpid(), "")
     time.sleep(60)
+
+
+def hang_with_flight_recorder(argument):
+    """Rank 0 sleeps where torch.cuda would; rank 1 in its own code. Both answer their pipes as torch does."""
+    pipe = f"{os.environ['TORCH_NCCL_DEBUG_INFO_PIPE_FILE']}{argument}.pipe"
+    os.mkfifo(pipe)
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    threading.Thread(target=answer, args=(reader, argument), daemon=True).start()
+    note(os.getpid(), "")
+    if argument == 0:
+        namespace = {"sleep": time.sleep}
+        exec(compile("def synchronize(): sleep(60)", "/site-packages/torch/cuda/__init__.py", "exec"), namespace)
+        namespace["synchronize"]()
+    time.sleep(60)
+
+
+def answer(reader, rank):
+    """Writes a dump in two pieces once a byte has come."""
+    while True:
+        with suppress(BlockingIOError):
+            if os.read(reader, 128):
+                break
+        time.sleep(0.05)
+    with open(f"{os.environ['TORCH_FR_DUMP_TEMP_FILE']}{rank}", "w") as file:
+        for piece in ("dump of ", str(rank)):
+            file.write(piece)
+            file.flush()
+            time.sleep(0.02)
 
 
 def note(pid: int, suffix: str) -> None:
