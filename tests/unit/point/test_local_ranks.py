@@ -1,5 +1,7 @@
 """What an agent hands to the processes of its ranks."""
 
+from contextlib import nullcontext
+
 import pytest
 from benchkit.point import local_ranks
 from benchkit.point.placement import place_ranks
@@ -37,3 +39,13 @@ def test_cpu_ranks_have_no_nccl_variables(given):
     settings = given(config(world_size=2))
     assert settings["recorder"] is None
     assert not [name for name in settings["environments"][0] if "NCCL" in name or name.startswith("TORCH_")]
+
+
+def test_mps_clients_get_gpus_by_uuid(given, monkeypatch):
+    monkeypatch.setattr(local_ranks.mps, "daemon", lambda *_: nullcontext({"CUDA_MPS_PIPE_DIRECTORY": "/there"}))
+    shared = config(device="cuda", world_size=4, ranks_per_device=2, slowdown=2)
+    for environment in given(shared)["environments"]:
+        assert environment["CUDA_VISIBLE_DEVICES"] == "GPU-a,GPU-b"
+        assert environment["CUDA_MPS_PIPE_DIRECTORY"] == "/there"
+    alone = given(config("nccl", "cuda", world_size=2))
+    assert "CUDA_VISIBLE_DEVICES" not in alone["environments"][0]

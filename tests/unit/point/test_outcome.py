@@ -11,7 +11,7 @@ from launch.agents.clock_sync import Offset
 from launch.agents.group import alone
 from launch.agents.member import AgentInfo, Lost
 from launch.ranks.failure import Failure
-from launch.slowdown.mps import MpsUnavailable
+from launch.slowdown.mps_control import MpsUnavailable
 
 from tests.support.configs import agent_group, config
 
