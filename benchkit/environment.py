@@ -126,34 +126,6 @@ def gpus() -> list[dict[str, str]]:
     return [dict(zip(keys, line.split(", "), strict=False)) for line in listing.splitlines()]
 
 
-def visible_gpus() -> list[str]:
-    """Returns the GPUs that CUDA can use in this process, without starting CUDA.
-
-    They are named by UUID where nvidia-smi lists them, by index elsewhere.
-    """
-    usable = num_usable_gpus()
-    uuids = [gpu["uuid"] for gpu in static_environment().gpus]
-    installed = uuids or [str(index) for index in range(usable)]
-    variable = os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",")
-    chosen = [gpu_named(name.strip(), installed) for name in variable if name.strip()]
-    return (chosen or installed)[:usable]
-
-
-def gpu_named(name: str, installed: Sequence[str]) -> str:
-    """Returns the installed GPU at the index that `name` holds; any other name as it is."""
-    is_index = name.isdigit() and int(name) < len(installed)
-    return installed[int(name)] if is_index else name
-
-
-def num_usable_gpus() -> int:
-    """Returns how many GPUs torch can use here; imports torch only where it is built for GPUs."""
-    if not (torch_build()["cuda"] or torch_build().get("hip")):
-        return 0
-    import torch
-
-    return int(torch.cuda.device_count())
-
-
 def oom_kills() -> int:
     """Returns how many processes the kernel has killed for lack of memory since it started."""
     counts = dict(line.split() for line in read_text("/proc/vmstat").splitlines())

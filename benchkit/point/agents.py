@@ -14,6 +14,7 @@ from benchkit import environment
 from benchkit.errors import HostBusy
 from benchkit.rank.rendezvous import MemoryFile, Rendezvous, memory_file, tcp_store
 from benchkit.record.environment import AgentReport
+from benchkit.visible_gpus import visible_gpus
 from launch.agents.clock_sync import OffsetTracker
 from launch.agents.group import EXCHANGE_TIMEOUT_S, Agents
 from launch.agents.host_lock import Holder, HostLock, HostTaken
@@ -183,7 +184,7 @@ def form_group(agents: Agents) -> AgentGroup:
 
 def gather_facts(agents: Agents) -> dict[int, AgentFacts]:
     """Returns what each agent reports about itself, by its index; all agents call this together."""
-    own = AgentFacts(environment.of_agent(), environment.visible_gpus())
+    own = AgentFacts(environment.of_agent(), visible_gpus())
     reports = msgspec.convert(exchanged(agents, msgspec.to_builtins(own)), list[AgentFacts])
     return {member.index: report for member, report in zip(agents.members, reports, strict=True)}
 
