@@ -6,7 +6,7 @@ import logging
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 
@@ -21,9 +21,6 @@ from launch.agents.host_lock import Holder, HostLock, HostTaken
 from launch.agents.member import AgentInfo, Lost, SweepEnds
 from launch.ranks import private_network
 from launch.ranks.private_network import PrivateNetwork
-
-if TYPE_CHECKING:
-    import torch.distributed as dist
 
 WAIT = "wait_for_host"
 """Name of the phase in which other runs measure on the hosts."""
@@ -54,8 +51,6 @@ class AgentGroup:
         agents: the agents, in step with each other.
         facts: what each agent reports about itself, by its index.
         file: where ranks on one host meet; None if agents are on several hosts.
-        store_port: port of agent 0's TCPStore, where ranks on several hosts meet.
-        store: the store itself on agent 0, which lives as long as this object.
         network: network of the ranks alone, on one host whose kernel provides it; else None.
         clock: what this agent knows of agent 0's clock.
         _given_up: uids of other users who once held a host for too long. The group does not wait
@@ -65,8 +60,6 @@ class AgentGroup:
     agents: Agents
     facts: dict[int, AgentFacts]
     file: MemoryFile | None = None
-    store_port: int = 0
-    store: "dist.TCPStore | None" = None
     network: PrivateNetwork | None = None
     clock: OffsetTracker = field(default_factory=OffsetTracker)
     _points: Iterator[int] = field(default_factory=itertools.count)
@@ -81,11 +74,17 @@ class AgentGroup:
     def rendezvous(self) -> Iterator[Rendezvous]:
         """Yields where the ranks of the next point meet.
 
-        All agents go through the points in step and get the same rendezvous.
+        All agents go through the points in step and get the same rendezvous. Nothing of a point is
+        left for the next one: NCCL leaves a key in the store that ends all ranks which find it.
+
+        Raises:
+            Lost: agents are lost.
         """
         prefix = f"point/{next(self._points)}"
         if self.file is None:
-            yield Rendezvous(prefix, host=self.agents.hub, port=self.store_port)
+            store = tcp_store() if self.agents.first else None
+            ports = self.agents.exchange(store.port if store else None, EXCHANGE_TIMEOUT_S)
+            yield Rendezvous(prefix, host=self.agents.hub, port=ports[0])
             return
         try:
             yield Rendezvous(prefix, file=self.file.path)
@@ -177,9 +176,7 @@ def form_group(agents: Agents) -> AgentGroup:
     if all(opened for opened, _ in reached):
         enterable = bool(network.paths) and all(entered for _, entered in reached)
         return AgentGroup(agents, facts, file=file, network=network if enterable else None)
-    store = tcp_store() if agents.first else None
-    port = exchanged(agents, store.port if store else None)[0]
-    return AgentGroup(agents, facts, store_port=port, store=store)
+    return AgentGroup(agents, facts)
 
 
 def gather_facts(agents: Agents) -> dict[int, AgentFacts]:

@@ -22,7 +22,7 @@ class Rendezvous:
     """Where the ranks of one point meet.
 
     On one host they meet by a file that only our user can open, so no other user can join or
-    mislead them. On several hosts they meet in agent 0's TCPStore. It has no password: every
+    mislead them. On several hosts they meet in a TCPStore of agent 0. It has no password: every
     process that reaches its port is trusted.
 
     Attributes:
@@ -98,7 +98,7 @@ def memory_file() -> MemoryFile:
 
 
 def tcp_store() -> "dist.TCPStore":
-    """Makes agent 0's store, on a port that the system chooses."""
+    """Makes a store of agent 0 for one point, on a port that the system chooses."""
     import torch.distributed as dist
 
     return dist.TCPStore(LOOPBACK, 0, is_master=True, wait_for_workers=False)

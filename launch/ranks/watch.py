@@ -1,9 +1,7 @@
 """Watches the ranks of one point until they end, fail or time out, and finds the root cause."""
 
-import os
 import signal
 import time
-from contextlib import suppress
 from dataclasses import dataclass, field
 from multiprocessing import connection
 from pathlib import Path
@@ -16,8 +14,7 @@ from launch.framing import REPORT_BYTES, Pieces
 from launch.ranks import fork_server
 from launch.ranks.failure import Failure, root_cause
 from launch.ranks.flight_recorder import FlightRecorder
-from launch.ranks.logs import log_file
-from launch.ranks.stack_dump import STACK_SIGNAL, Frame, innermost_frame
+from launch.ranks.hang import timed_out
 from launch.signals import wait_for
 
 GRACE_S = 1.0
@@ -27,7 +24,8 @@ DIED_WITHOUT_REPORT = ("signal", "exit", "lost")
 
 Such a failure causes those of the other ranks, so nothing waits for their reports.
 """
-STACK_DUMP_S = 0.3
+DYING_S = 0.05
+"""Seconds until an agent notices that a rank has aborted; its peers may raise exceptions sooner."""
 
 
 @dataclass
@@ -90,7 +88,8 @@ def watch(
         heard = agents.hear(ready)
         if not failures and (heard == "timeout" or not (ready or alarmed)):
             agents.alarm("timeout")  # The others must report now, too, where their ranks are.
-            failures.append(timed_out(running, folder, timeout_s, recorder))
+            pids = {rank.index: rank.process.pid for rank in running}
+            failures.append(timed_out(pids, folder, timeout_s, recorder))
             break  # Second way out: time was up, here or on another agent.
         if not ready:
             break  # Third way out: after a failure, no further report came in time.
@@ -145,7 +144,8 @@ def note_exit(rank: RankProcess, rank_ends: RankEnds, failures: list[Failure]) -
         return
     if code < 0:
         message = f"killed by {signal_name(-code)}"
-        failures.append(Failure(rank.index, "signal", message, signal=-code))
+        began = time.monotonic() - DYING_S if code == -signal.SIGABRT else None
+        failures.append(Failure(rank.index, "signal", message, signal=-code, raised_at=began))
         return
     message = f"exited with code {code} and no report"
     if code == fork_server.LOST_EXIT_CODE and fork_server.is_gone():
@@ -159,39 +159,3 @@ def signal_name(number: int) -> str:
         return signal.Signals(number).name
     except ValueError:
         return f"signal {number}"
-
-
-def timed_out(
-    running: list[RankProcess],
-    folder: Path,
-    timeout_s: float,
-    recorder: FlightRecorder | None = None,
-) -> Failure:
-    """Returns a failure that names the only rank that hangs outside a collective, if there is one.
-
-    A rank hangs if its frame is the same in two stack dumps. Meanwhile the ranks with a flight
-    recorder write it to the folder.
-    """
-    dumps = recorder.request([rank.index for rank in running]) if recorder else []
-    earlier = ask_for_frames(running, folder)
-    frames = ask_for_frames(running, folder)
-    if recorder:
-        recorder.wait_for(dumps)
-    stuck = [index for index, frame in frames.items() if frame == earlier[index]]
-    culprits = [index for index in stuck if not frames[index].waiting]
-    places = ", ".join(f"rank {index} in {frame.place}" for index, frame in frames.items())
-    return Failure(
-        rank=culprits[0] if len(culprits) == 1 else None,
-        kind="timeout",
-        message=f"no end within {timeout_s:g} s: {places}",
-        traceback="\n".join(f"rank {index}:\n{frame.stack}" for index, frame in frames.items()),
-    )
-
-
-def ask_for_frames(running: list[RankProcess], folder: Path) -> dict[int, Frame]:
-    """Returns the innermost frame of each rank now."""
-    for rank in running:
-        with suppress(ProcessLookupError):
-            os.kill(rank.process.pid, STACK_SIGNAL)
-    time.sleep(STACK_DUMP_S)
-    return {rank.index: innermost_frame(log_file(folder, rank.index)) for rank in running}

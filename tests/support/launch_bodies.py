@@ -24,6 +24,27 @@ def raise_second(argument):
     raise ValueError(f"rank {argument}")
 
 
+def raise_then_abort(argument):
+    """Rank 1 raises; rank 0 aborts because its peer is gone, as NCCL's watchdog does."""
+    if argument == 1:
+        time.sleep(0.2)  # until both run
+        raise ValueError("out of memory")
+    time.sleep(0.6)
+    os.abort()
+
+
+def abort_then_raise(argument):
+    """Rank 1 aborts; rank 0 notices at once, perhaps sooner than the agent."""
+    note(os.getpid(), "")
+    if argument == 1:
+        time.sleep(0.3)
+        os.abort()
+    of_peer = Path(os.readlink("/proc/self/fd/1")).with_name("rank_1.pid")
+    while not of_peer.exists() or not is_zombie(int(of_peer.read_text())):
+        time.sleep(0.001)
+    raise ValueError("peer closed")
+
+
 def exit_silently(argument):
     if argument == 1:
         os._exit(0)
