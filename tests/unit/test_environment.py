@@ -6,7 +6,7 @@ import torch
 from benchkit import checkout, environment
 from benchkit.api import memory
 from benchkit.point import recording
-from benchkit.point.agents import gather_facts
+from benchkit.point.forming import gather_facts
 from benchkit.point.placement import place_ranks
 from benchkit.point.point import Point
 from benchkit.record.environment import VERSIONS, AgentReport

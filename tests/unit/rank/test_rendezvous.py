@@ -5,13 +5,15 @@ from pathlib import Path
 
 import pytest
 import torch.distributed as dist
-from benchkit.point.agents import AgentGroup, form_group
+from benchkit.point import forming
+from benchkit.point.agents import AgentGroup
+from benchkit.point.forming import form_group
 from benchkit.rank import backends
 from benchkit.rank.assignment import Place
 from benchkit.rank.rendezvous import Rendezvous
 from launch.agents.group import alone
 
-from tests.support.configs import config
+from tests.support.configs import agent_group, config
 
 LEFT = "exception_dump"
 """What NCCL's watchdog writes without the prefix of its group (ProcessGroupNCCL.hpp, kStoreDumpKey)."""
@@ -60,3 +62,33 @@ def test_store_waits_as_long_as_groups(monkeypatch):
     backends.join(config(timeout_s=600.0), Place(0, 0, 2, 0), 2, Rendezvous("point/0"))
     limit = timedelta(seconds=660)
     assert recorded.calls == [("init", True, limit), ("store", limit)]
+
+
+def environment_of(monkeypatch, rendezvous, **variables):
+    monkeypatch.delenv("GLOO_SOCKET_IFNAME", raising=False)
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    return rendezvous.environment().get("GLOO_SOCKET_IFNAME")
+
+
+def test_gloo_is_told_its_interface(monkeypatch):
+    one_host = Rendezvous("point/0", file="/nowhere")
+    assert environment_of(monkeypatch, one_host) == "lo"
+    several = Rendezvous("point/0", host="n0", port=1, interface="eth1")
+    assert environment_of(monkeypatch, several) == "eth1"
+    assert environment_of(monkeypatch, Rendezvous("point/0", host="n0", port=1)) is None
+    for each in (one_host, several):
+        assert environment_of(monkeypatch, each, GLOO_SOCKET_IFNAME="ib0") is None
+
+
+@pytest.mark.parametrize(
+    ("of_agents", "leads_out", "told"),
+    [(["", "eth1", "eth2"], False, "eth1"), (["eth0", "", "eth2"], False, "eth0"), (["", "", ""], True, "")],
+)
+def test_agents_of_one_host_share_interface(monkeypatch, of_agents, leads_out, told):
+    """The first has only a connection to agent 0 of its own host."""
+    agents = agent_group("n1", "n1", "n2").agents
+    monkeypatch.setattr(forming.interface, "name_leads_out", lambda: leads_out)
+    monkeypatch.setattr(forming.interface, "outer_interface", lambda connections: of_agents[0])
+    monkeypatch.setattr(agents, "exchange", lambda own, timeout_s: [own, *of_agents[1:]])
+    assert forming.gloo_interface(agents) == told
