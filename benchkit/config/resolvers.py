@@ -23,6 +23,20 @@ def counts_of_gpus() -> str:
     return ",".join(str(count) for count in sorted({*powers, 6}) if count <= most)
 
 
+def hardware_here() -> str:
+    """Returns the option of the group `hardware` for this machine."""
+    return "cuda" if visible_gpus() else "cpu"
+
+
+def backend_for(hardware: str) -> str:
+    """Returns the backend that belongs to an option of the group `hardware`.
+
+    NCCL refuses ranks that share a GPU, as those of all other options on GPUs do.
+    """
+    chosen = hardware_here() if hardware == "auto" else hardware
+    return "nccl" if chosen == "cuda" else "gloo"
+
+
 def collect_resolvers() -> dict[str, Callable[..., Any]]:
     """Returns all resolvers by name.
 
@@ -33,6 +47,8 @@ def collect_resolvers() -> dict[str, Callable[..., Any]]:
         "largest": largest,
         "commas": ",".join,
         "counts_of_gpus": counts_of_gpus,
+        "hardware_here": hardware_here,
+        "backend_for": backend_for,
     }
     for suite in load_suites().values():
         for name, resolver in suite.resolvers.items():
