@@ -16,7 +16,7 @@ from pathlib import Path
 STEM = "nccl_trace_rank_"
 """Start of the names of the dumps, which the number of the rank follows."""
 ENTRIES = "2000"
-"""How many collectives a rank remembers: torch's default since 2.9, 0 before."""
+"""How many collectives a rank remembers: the default of torch 2.13, which older ones set to 0."""
 DUMP_S = 4.0
 """Seconds that the ranks may take to notice the request and to write their dumps."""
 POLL_S = 0.05
