@@ -103,12 +103,17 @@ PRINTED = (
 def for_print(table: pd.DataFrame) -> pd.DataFrame:
     """Select the columns that matter to a reader, scaled to the units in their heads.
 
-    Columns without any value are left out.
+    Columns without any value are left out. Settings that a suite lacks share one column.
     """
     metrics = {metric.name: metric for metric in METRICS}
     differing = [name for name in CONDITIONS if table[name].nunique(dropna=False) > 1]
+    lacking = lacked_columns(table)
+    own = [name for name in own_columns(table) if name not in lacking]
+    if lacking:
+        table = table.assign(settings=joined_settings(table, lacking))
+        own.append("settings")
     shown = pd.DataFrame()
-    for name in [*SETTINGS, *own_columns(table), *differing, *PRINTED, "num_samples"]:
+    for name in [*SETTINGS, *own, *differing, *PRINTED, "num_samples"]:
         column = intervals(table) if name == INTERVAL else table.get(name)
         if column is None or column.isna().all():
             continue
@@ -130,6 +135,22 @@ def for_print(table: pd.DataFrame) -> pd.DataFrame:
     if failed.any():
         shown["reason"] = table["reason"].where(failed).map(shortened, na_action="ignore")
     return shown
+
+
+def lacked_columns(table: pd.DataFrame) -> list[str]:
+    """Return the suites' own columns that at least one suite of the table does not have."""
+    known = table[own_columns(table)].notna().groupby(table["suite"]).any()
+    return [str(name) for name in known.columns[~known.all()]]
+
+
+def joined_settings(table: pd.DataFrame, columns: list[str]) -> pd.Series:
+    """Join those of the columns that tell the rows of a suite apart: "m 1024, order AG_before"."""
+    varies = table[columns].groupby(table["suite"]).transform("nunique") > 1
+    texts = []
+    for index, row in table[columns].iterrows():
+        held = [name for name in columns if varies.at[index, name] and pd.notna(row[name])]
+        texts.append(", ".join(f"{name} {named(name, row[name])}" for name in held) or None)
+    return pd.Series(texts, index=table.index, dtype=object)
 
 
 def head_of(metric: Metric) -> str:

@@ -2,8 +2,8 @@
 
 import contextlib
 import functools
+import os
 import signal
-import socket
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -106,16 +106,16 @@ def wait_for(things: Sequence[Any], timeout_s: float | None = None) -> list[Any]
         ready = connection.wait([*things, arrivals()], rest_s)
         if arrivals() not in ready:
             return ready
-        arrivals().recv(4096)
+        os.read(arrivals(), 4096)
 
 
 @functools.cache
-def arrivals() -> socket.socket:
-    """Returns a socket that becomes readable when a signal with a Python handler arrives.
+def arrivals() -> int:
+    """Returns the descriptor of a pipe that has bytes when a signal with a Python handler arrives.
 
     It is process-wide because Python writes to one wake-up descriptor per process.
     """
-    reader, writer = socket.socketpair()
-    writer.setblocking(False)
-    signal.set_wakeup_fd(writer.detach(), warn_on_full_buffer=False)
+    reader, writer = os.pipe()
+    os.set_blocking(writer, False)
+    signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
     return reader

@@ -11,6 +11,7 @@ import subprocess
 import sys
 from collections import Counter
 from functools import cache
+from importlib.metadata import packages_distributions, requires
 from pathlib import Path
 
 import pytest
@@ -358,6 +359,28 @@ def test_tests_import_only_support(path):
     ours = {name for name in imports_of(path) if name.startswith("tests.")}
     allowed = ("tests.support", *(["tests.perf"] if path.parent.name == "perf" else []))
     assert all(name.startswith(allowed) for name in ours)
+
+
+def declared_packages(*extras: str) -> set[str]:
+    """The import names of what pyproject.toml depends on, with some of its extras."""
+    wanted = set()
+    for line in requires("benchkit") or ():
+        requirement, _, marker = line.partition(";")
+        if "extra ==" not in marker or any(f'"{extra}"' in marker.replace("'", '"') for extra in extras):
+            wanted.add(canonical(re.split(r"[\s<>=!~\[]", requirement, maxsplit=1)[0]))
+    return {name for name, found in packages_distributions().items() if wanted & set(map(canonical, found))}
+
+
+def canonical(distribution: str) -> str:
+    return re.sub(r"[-_.]+", "-", distribution).lower()
+
+
+@pytest.mark.parametrize(("paths", "extras"), [(FILES, ()), (TESTS, ("dev",))], ids=["source", "tests"])
+def test_imports_are_declared_dependencies(paths, extras):
+    """What an environment happens to hold beside them is missing in the next one."""
+    known = {*sys.stdlib_module_names, *PACKAGES, "hydra_plugins", "tests", *declared_packages(*extras)}
+    undeclared = {(str(path.relative_to(ROOT)), name) for path in paths for name in packages(path) - known}
+    assert undeclared == set()
 
 
 def test_cli_loads_no_torch_or_pandas():

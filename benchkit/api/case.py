@@ -5,6 +5,7 @@ Every suite returns a list of cases and nothing more.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -146,6 +147,8 @@ class Rank:
             calls take turns. For cost models, not for results.
         group: returns the process group of all ranks over a backend such as "gloo", or None for
             "default", the job's own group. All ranks call it together. Raises Unavailable.
+        host_sharers: as `sharers`, of host memory.
+        host_available_bytes: as `available_bytes`, of host memory.
     """
 
     index: int
@@ -158,15 +161,26 @@ class Rank:
     shares: tuple[float, ...]
     seconds_of: Callable[..., list[list[float]]]
     group: Callable[[str], dist.ProcessGroup | None]
+    host_sharers: int = 1
+    host_available_bytes: float = math.inf
 
-    def memory_shortage(self, needed_bytes: int) -> str:
-        """Returns why `needed_bytes` do not fit in free memory; "" where they do.
+    def memory_shortage(self, needed_bytes: float, host_bytes: float = 0.0) -> str:
+        """Returns why what every rank allocates does not fit in free memory; "" where it does.
 
         Args:
-            needed_bytes: bytes that every rank allocates on its machine or GPU.
+            needed_bytes: bytes on the device of the rank.
+            host_bytes: further bytes in host memory, which is that of the device on a CPU.
         """
-        available = self.available_bytes
-        if needed_bytes * self.sharers <= available:
-            return ""
-        ranks = f"{self.sharers} ranks x " if self.sharers > 1 else ""
-        return f"needs {ranks}{needed_bytes / 1e9:.4g} GB, {available / 1e9:.4g} GB there"
+        if self.device.type == "cpu":
+            return shortage(needed_bytes + host_bytes, self.sharers, self.available_bytes)
+        host = self.host_sharers, self.host_available_bytes
+        on_device = shortage(needed_bytes, self.sharers, self.available_bytes)
+        return on_device or shortage(host_bytes, *host, " of host memory")
+
+
+def shortage(needed_bytes: float, sharers: int, available_bytes: float, where: str = "") -> str:
+    """Returns why `needed_bytes` of each sharer do not fit in a memory; "" where they do."""
+    if needed_bytes * sharers <= available_bytes:
+        return ""
+    ranks = f"{sharers} ranks x " if sharers > 1 else ""
+    return f"needs {ranks}{needed_bytes / 1e9:.4g} GB{where}, {available_bytes / 1e9:.4g} GB there"

@@ -27,3 +27,13 @@ def gather_json(value: Any, group: dist.ProcessGroup | None = None) -> list[Any]
     dist.all_gather(gathered, padded, group=group)
     rows = [row.cpu().numpy().tobytes() for row in gathered]
     return [msgspec.json.decode(row[: int(size)]) for row, size in zip(rows, sizes, strict=True)]
+
+
+def first_reason(reason: str, group: dist.ProcessGroup | None = None) -> str:
+    """Returns the first rank's reason that is not empty; all ranks of the group call this together.
+
+    Args:
+        reason: why this rank cannot do something; "" if it can.
+        group: the process group; None for the default one.
+    """
+    return next(filter(None, gather_json(reason, group)), "")

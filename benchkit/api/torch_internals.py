@@ -12,6 +12,8 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
+from benchkit.errors import is_out_of_memory
+
 RING_ARGUMENTS = ("group", "seq_dim", "op", "query", "key", "value", "is_causal")
 """The names of the arguments of torch's ring attention."""
 
@@ -34,8 +36,8 @@ def fused_attention(query: Tensor, key: Tensor, value: Tensor, causal: bool) -> 
         causal: whether query i sees only the keys up to i.
 
     Returns:
-        The output [1, H, L, D] and the log-sum-exp of the scores [1, H, L], which one of the
-        kernels pads in L; then what only torch's backward pass needs.
+        The output [1, H, L, D] and the log-sum-exp of the scores [1, H, L]; then what only torch's
+        backward pass needs.
     """
     aten = torch.ops.aten
     if query.device.type == "cpu":
@@ -45,7 +47,34 @@ def fused_attention(query: Tensor, key: Tensor, value: Tensor, causal: bool) -> 
         fused = aten._scaled_dot_product_flash_attention
         return tuple(fused(query, key, value, 0.0, causal))
     fused = aten._scaled_dot_product_efficient_attention
-    return tuple(fused(query, key, value, None, True, 0.0, causal))
+    out, lse, *rest = fused(query, key, value, None, True, 0.0, causal)
+    return out, lse[..., : query.shape[2]], *rest  # the kernel pads L to a multiple of 32
+
+
+def float8_matmul_missing(device: torch.device) -> str:
+    """Returns why multiply_float8() cannot run on a device; "" if it can."""
+    try:
+        left = torch.ones(16, 16, device=device).to(torch.float8_e4m3fn)
+        product = torch.empty(16, 16, dtype=torch.bfloat16, device=device)
+        multiply_float8(torch.ones((), device=device), left, left.t(), product)
+    except (AttributeError, RuntimeError) as error:
+        if is_out_of_memory(type(error).__name__, str(error)):
+            raise
+        why = str(error).splitlines()[0]
+        return f"torch {torch.__version__} cannot multiply float8 on {device.type}: {why}"
+    return ""
+
+
+def multiply_float8(scale: Tensor, left: Tensor, right: Tensor, out: Tensor) -> None:
+    """Multiplies float8 matrices, with sums in float32.
+
+    Args:
+        scale: what each factor is multiplied by; float32, without dimensions.
+        left: [m, k], contiguous.
+        right: [k, n], the transpose of a contiguous matrix.
+        out: the product [m, n], in bfloat16.
+    """
+    torch._scaled_mm(left, right, scale, scale, out_dtype=out.dtype, use_fast_accum=False, out=out)
 
 
 def ring_attention_missing() -> str:

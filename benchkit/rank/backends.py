@@ -13,6 +13,9 @@ from benchkit.errors import Unavailable
 from benchkit.rank.assignment import Place
 from benchkit.rank.rendezvous import STORE_TIMEOUT, Rendezvous
 
+WARM_UP_ELEMENTS = 2**18
+"""Elements of float32 that each rank sends to each other one in warm_up(): 1 MiB."""
+
 
 def require_built(name: str) -> None:
     """Raises Unavailable if this torch build lacks the backend."""
@@ -42,6 +45,20 @@ def join(config: RunConfig, place: Place, world_size: int, rendezvous: Rendezvou
     # A communicator is made at its first collective, which ranks may reach minutes apart.
     store.set_timeout(group_timeout(config))
     return device
+
+
+def warm_up(device: torch.device) -> None:
+    """Connects all ranks as collectives and messages will; all ranks call it together.
+
+    NCCL takes GPU memory for its buffers at first calls, gigabytes on some machines. After this
+    they are no longer counted as free.
+    """
+    if dist.get_backend() != "nccl":
+        return
+    sent = torch.zeros(dist.get_world_size() * WARM_UP_ELEMENTS, device=device)
+    dist.all_reduce(sent)
+    dist.all_to_all_single(torch.empty_like(sent), sent)
+    torch.cuda.synchronize(device)
 
 
 def group_timeout(config: RunConfig) -> timedelta:

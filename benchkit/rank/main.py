@@ -7,7 +7,7 @@ import torch
 import torch.distributed as dist
 
 from benchkit.api.case import Case, Rank
-from benchkit.api.memory import PeakMemory, available_bytes
+from benchkit.api.memory import PeakMemory, available_bytes, host_available_bytes
 from benchkit.api.regions import marked_by
 from benchkit.api.registry import load_suites
 from benchkit.api.schema import RunConfig
@@ -112,12 +112,14 @@ def describe_rank(
     def side_group(name: str) -> dist.ProcessGroup | None:
         return backends.side_group(name, device, timeout, first_reason)
 
+    backends.warm_up(device)
+    free = [float(available_bytes(device)), float(host_available_bytes())]
     # All ranks exchange their values so that they decide alike.
-    memory = group.exchange([float(available_bytes(device)), float(sharers)])
+    memory = group.exchange([*free, float(sharers), float(place.local_world_size)])
     return Rank(
         index=place.rank,
         world_size=assignment.world_size,
-        sharers=int(max(row[1] for row in memory)),
+        sharers=int(max(row[2] for row in memory)),
         device=device,
         seed=config.seed,
         available_bytes=min(row[0] for row in memory),
@@ -125,6 +127,8 @@ def describe_rank(
         shares=tuple(100 / on_device / factor for factor in assignment.slowdown),
         seconds_of=prober.seconds_of,
         group=side_group,
+        host_sharers=int(max(row[3] for row in memory)),
+        host_available_bytes=min(row[1] for row in memory),
     )
 
 

@@ -25,20 +25,12 @@ def broken(config: SleeperConfig, rank: object) -> list[Case]:
     "A pause."
     return [Case(step=lambda: time.sleep(config.pause_ms / 1e3))]
 """
-YAML = """# @package _global_
-defaults:
-  - /schema/suite@_global_: broken
-  - override /measure: quick
-  - _self_
-suite: broken
-pause_ms: 2
-"""
 COMPARE = ("compare", "--config-dir", "conf", "+suite=broken", "world_size=1", "--pairs", "6", "--dir", "outputs/c")
 
 
 @pytest.fixture
 def sleeper(cli: Cli) -> Cli:
-    cli.with_suite(SLEEPER, YAML)
+    cli.with_suite(SLEEPER, "pause_ms: 2\n")
     return cli
 
 

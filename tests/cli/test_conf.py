@@ -88,6 +88,14 @@ def test_auto_composes_what_it_stands_for(monkeypatch, gpus):
     assert compose("config", ["+suite=allreduce"]) == compose("config", ["+suite=allreduce", *typed])
 
 
+@pytest.mark.parametrize("name", options("smoke"))
+def test_smoke_point_runs_on_gpu(name):
+    config = composition.typed(compose("config", [f"+smoke={name}"]))
+    assert config.hardware.device == "cuda"
+    swept = yaml.safe_load((CONF / "sweep" / "gpu_smoke.yaml").read_text())["hydra"]["sweeper"]["params"]["+smoke"]
+    assert name in swept.replace(" ", "").split(",")
+
+
 @pytest.mark.parametrize("name", options("sweep"))
 def test_sweep_names_existing_keys(name):
     composed = compose("config", [f"sweep={name}"], return_hydra_config=True)
@@ -107,11 +115,12 @@ def test_primitives_have_equal_sweeps(columnwise, rowwise):
 @pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(CONF)))
 def test_yaml_shows_its_command(path):
     lines = path.read_text().splitlines()
-    if path.parent.name in ("suite", "sweep", "launcher"):
+    if path.parent.name in ("suite", "smoke", "sweep", "launcher"):
         assert lines[0] == "# @package _global_"  # counts on the very first line only
     head = "\n".join(line for line in lines[:4] if line.startswith("#"))
     assert "python -m benchkit " in head
-    name = {"suite": f"+suite={path.stem}"}.get(path.parent.name, f"{path.parent.name}={path.stem}")
+    group = path.parent.name
+    name = f"{'+' if group in ('suite', 'smoke') else ''}{group}={path.stem}"
     assert path.name == "config.yaml" or name in head
 
 

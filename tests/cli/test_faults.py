@@ -145,18 +145,10 @@ def broken(config: RunConfig, rank: Rank) -> list[Case]:
 
     return [Case(step=step, labels={"size": "large"}), Case(labels={"size": "small"})]
 """
-STARVED_YAML = """# @package _global_
-defaults:
-  - /schema/suite@_global_: broken
-  - override /measure: quick
-  - _self_
-
-suite: broken
-"""
 
 
 def test_oom_case_keeps_other_case(cli):
-    cli.with_suite(STARVED, STARVED_YAML)
+    cli.with_suite(STARVED)
     done = cli("+suite=broken", "-m", "world_size=1,2")
     assert done.returncode == 1
     assert "OOM: no room for 9 GB" in done.stdout
@@ -184,7 +176,7 @@ def broken(config: RunConfig, rank: Rank) -> list[Case]:
 
 
 def test_unstorable_result_is_rank_error(cli):
-    cli.with_suite(UNSTORABLE, STARVED_YAML)
+    cli.with_suite(UNSTORABLE)
     assert cli("+suite=broken", "-m", "seed=1,2", "world_size=1").returncode == 1
     errors = [record["error"] for record in cli.records()]
     assert [(error["rank"], error["type"], error["log"]) for error in errors] == [(0, "TypeError", "rank_0.log")] * 2

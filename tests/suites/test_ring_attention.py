@@ -357,6 +357,15 @@ def test_lost_keys_invalidate_split(cli: Cli):
         (["hardware.slowdown=[1,x]"], "hardware.slowdown=[1, 'x']: allowed is >= 1"),
         (["hardware.slow_by=mps"], "hardware.slow_by=mps: cannot slow hardware.device=cpu"),
         (["head_dim=7"], "head_dim=7: allowed are even numbers"),
+        (
+            ["head_dim=12", "dtype=bfloat16", "hardware=cuda"],
+            "head_dim=12: allowed on a GPU with dtype=bfloat16 are multiples of 8",
+        ),
+        (
+            ["head_dim=264", "dtype=float16", "hardware=cuda"],
+            "head_dim=264: allowed on a GPU with dtype=float16 are multiples of 8 up to 256",
+        ),
+        (["head_dim=6", "hardware=cuda"], "head_dim=6: allowed on a GPU with dtype=float32 are multiples of 4"),
         (["strategies=[even,best]"], "allowed is reference|even|"),
         (["lut=nowhere.csv"], "lut=nowhere.csv: not a table"),
     ],
@@ -365,3 +374,8 @@ def test_config_refuses_invalid_setting(check, given, said):
     refusal = check("+suite=ring_attention", *given)
     assert said in refusal
     assert "\n" not in refusal
+
+
+def test_head_dim_fits_kernel_of_device(check):
+    assert check("+suite=ring_attention", "head_dim=2") == ""
+    assert check("+suite=ring_attention", "head_dim=12", "hardware=cuda") == ""

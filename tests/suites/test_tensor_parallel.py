@@ -213,7 +213,7 @@ def test_symmetric_memory_loads_in_prepare(monkeypatch):
     """All but the device's own call, which stands in for itself."""
     job = Columnwise(Shards(4, 1), 0, Alone(), torch.rand(4, 3), torch.rand(3, 2), torch.zeros(4, 2), None)
     monkeypatch.setattr(symmetric_memory, "obstacle", lambda job: "")
-    monkeypatch.setattr(symmetric_memory, "place", lambda like, name: torch.empty_like(like))
+    monkeypatch.setattr(symmetric_memory, "place", lambda job: torch.empty_like(job.a))
     monkeypatch.setattr(torch_internals, "all_gather_matmul", lambda shard, b, name: shard @ b)
     built = symmetric_memory.all_gather_matmul(job, Work(), None)
     built.prepare()
@@ -223,6 +223,48 @@ def test_symmetric_memory_loads_in_prepare(monkeypatch):
     built.step()
     assert torch.equal(built.output(), job.a @ job.b)
     assert not torch.equal(before, built.output())
+
+
+def refusal(error):
+    """A call that raises an error."""
+
+    def refuse(*given):
+        raise error
+
+    return refuse
+
+
+def peer_refuses(reason, group):
+    """What the ranks agree on if another one is refused, whatever this one says."""
+    return reason or "no multicast on rank 1"
+
+
+@pytest.mark.parametrize(
+    ("refused", "said"),
+    [
+        ("symmetric_empty", "symmetric memory: no peer access$"),
+        ("all_gather_matmul", "symmetric memory: no peer access$"),
+        ("", "symmetric memory: no multicast on rank 1$"),
+    ],
+)
+def test_refused_fused_product_is_unavailable(refused, said, monkeypatch):
+    """A trial before anything is timed finds the refusal, which all ranks then know."""
+    job = Columnwise(Shards(4, 1), 0, Alone(), torch.rand(4, 3), torch.rand(3, 2), torch.zeros(4, 2), None)
+    monkeypatch.setattr(symmetric_memory, "obstacle", lambda job: "")
+    monkeypatch.setattr(symmetric_memory, "first_reason", peer_refuses)
+    monkeypatch.setattr(torch_internals, "symmetric_empty", lambda like, name: torch.empty_like(like))
+    monkeypatch.setattr(torch_internals, "all_gather_matmul", lambda shard, b, name: shard @ b)
+    if refused:
+        monkeypatch.setattr(torch_internals, refused, refusal(RuntimeError("no peer access\nat a line")))
+    with pytest.raises(Unavailable, match=said):
+        symmetric_memory.all_gather_matmul(job, Work(), None)
+
+
+def test_fused_trial_out_of_memory_is_no_refusal(monkeypatch):
+    job = Columnwise(Shards(4, 1), 0, Alone(), torch.rand(4, 3), torch.rand(3, 2), torch.zeros(4, 2), None)
+    monkeypatch.setattr(torch_internals, "symmetric_empty", refusal(RuntimeError("CUDA out of memory")))
+    with pytest.raises(RuntimeError, match="out of memory"):
+        symmetric_memory.place(job)
 
 
 def test_symmetric_memory_requires_gpus():
@@ -239,7 +281,7 @@ def cases_of(primitive, allowed, job_backend="gloo", size=2, **implementations):
             raise Unavailable(f"built without {name}")
 
     rank = SimpleNamespace(index=0, world_size=size, seed=0, device=torch.device("cpu"), group=group)
-    rank.memory_shortage = lambda needed_bytes: ""
+    rank.memory_shortage = lambda needed_bytes, host_bytes: ""
     shape = {"m": 8, "n": 4, "k": 6, "dtype": "float32", "inputs": "exact"}
     config = SimpleNamespace(**shape, backend=SimpleNamespace(name=job_backend))
     cases = primitive(config, rank, expand(implementations, allowed)).cases()
@@ -305,7 +347,7 @@ def test_components_come_from_job_cases():
 
 
 def test_oversized_case_keeps_labels():
-    rank = SimpleNamespace(index=0, world_size=2, seed=0, memory_shortage=lambda needed_bytes: "needs more")
+    rank = SimpleNamespace(index=0, world_size=2, seed=0, memory_shortage=lambda needed_bytes, host_bytes: "needs more")
     shape = {"m": 8, "n": 4, "k": 6, "dtype": "float32", "inputs": "exact"}
     config = SimpleNamespace(**shape, backend=SimpleNamespace(name="gloo"))
     [case] = ColumnwiseCases(config, rank, expand({"pytorch": {}}, ALLOWED)).cases()

@@ -324,7 +324,7 @@ def test_parallel_run_measures_one_rank_baseline(cli: Cli):
 )
 def test_ranks_agree_before_first_case(lack, shortage, asked_for, monkeypatch):
     asked = []
-    monkeypatch.setattr(cases, "gather_json", lambda mine: asked.append("lacks") or [mine, lack])
+    monkeypatch.setattr(cases, "first_reason", lambda mine: asked.append("lacks") or mine or lack)
     peak = peak_flops.Peak([1e12, 1e12], 1e12, "data sheet")
     monkeypatch.setattr(cases.peak_flops, "peak", lambda *given: asked.append("peak") or peak)
     config = SimpleNamespace(

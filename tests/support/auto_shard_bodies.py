@@ -5,6 +5,7 @@ import math
 
 import torch
 import torch.distributed as dist
+from benchkit.api.device_mesh import mesh_of_first
 from benchkit.errors import InvalidResult
 from benchkit.suites.auto_shard.costs import measure_costs
 from benchkit.suites.auto_shard.dispatcher_program import Dispatched
@@ -14,7 +15,6 @@ from benchkit.suites.auto_shard.plan_space import choices
 from benchkit.suites.auto_shard.planner import Planner
 from benchkit.suites.auto_shard.program import Program
 from benchkit.suites.auto_shard.workloads import parse
-from torch.distributed.device_mesh import DeviceMesh
 
 CPU = torch.device("cpu")
 LINK = Link(1e-5, 1e-9)
@@ -32,7 +32,7 @@ def every_plan(task: tuple[str, int, int, str]) -> list[str]:
     """Carries out every plan there is of a workload, both scopes; returns those whose result is wrong, and why."""
     name, rank, world_size, meeting = task
     join(rank, world_size, meeting)
-    mesh, wrong = DeviceMesh("cpu", list(range(world_size))), []
+    mesh, wrong = mesh_of_first(world_size, CPU, 300), []
     for end_to_end in (False, True):
         planner = Planner(parse(name), costs(world_size), end_to_end)
         for start in LAYOUTS:
@@ -74,8 +74,7 @@ def measured(task: tuple[int, int, str]) -> dict[str, object]:
             call()
         return [[1e-3 * index * factor for factor in (1, 2, 0)] for index in range(len(calls))]
 
-    mesh = DeviceMesh("cpu", [0, 1])
-    found = measure_costs(parse("matmul_100x128x64"), mesh, rank < 2, CPU, torch.float32, seconds_of)
+    found = measure_costs(parse("matmul_100x128x64"), 2, mesh_of_first(2, CPU, 300), CPU, torch.float32, seconds_of)
     dist.barrier()
     links = [*found.moves.values(), *found.fetch.values()]
     return {

@@ -14,6 +14,14 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[2]
 MARK = "BENCHKIT_TEST_MARK"
 SUITES = "tests.support.faulty"
+BROKEN_YAML = """# @package _global_
+defaults:
+  - /schema/suite@_global_: broken
+  - override /measure: quick
+  - _self_
+
+suite: broken
+"""
 PATIENCE_S = 300
 """How long a test waits for what must come; on a busy machine everything takes its time."""
 
@@ -73,11 +81,11 @@ class Cli:
             raise AssertionError(f"no end within {PATIENCE_S} s\n{out}\n{err}") from None
         return subprocess.CompletedProcess(process.args, process.returncode, out, err)
 
-    def with_suite(self, python: str, yaml: str) -> None:
-        """Lays down a suite named `broken`, outside the checkout."""
+    def with_suite(self, python: str, keys: str = "") -> None:
+        """Lays down a suite named `broken`, outside the checkout; `keys` are its lines of YAML."""
         (self.folder / "broken.py").write_text(python)
         (self.folder / "conf" / "suite").mkdir(parents=True)
-        (self.folder / "conf" / "suite" / "broken.yaml").write_text(yaml)
+        (self.folder / "conf" / "suite" / "broken.yaml").write_text(BROKEN_YAML + keys)
         self.environment["BENCHKIT_SUITES"] = "broken"
         self.environment["PYTHONPATH"] += f"{os.pathsep}{self.folder}"
         self.config = self.folder / "conf"

@@ -53,7 +53,7 @@ def plan(**changes: object) -> MeasureConfig:
         "min_blocks": 10,
         "block_seconds": 1e9,
         "probe_seconds": 1.0,
-        "alone": False,
+        "alone": "never",
     }
     return MeasureConfig(**(settings | changes))
 

@@ -4,8 +4,8 @@ from functools import partial
 from typing import Any
 
 import torch
-from torch.distributed.device_mesh import DeviceMesh
 
+from benchkit.api import device_mesh
 from benchkit.api.case import Case, Rank, Work
 from benchkit.suites.auto_shard import details
 from benchkit.suites.auto_shard.config import AutoShardConfig
@@ -33,6 +33,10 @@ class AutoShard:
     """The cases of one job on one rank.
 
     All ranks make the job together, and then the same cases in the same order.
+
+    Attributes:
+        lacking: why no workload can be sharded here; "" if it can. Plans of every rule need the
+            costs of moving DTensors.
     """
 
     def __init__(self, config: AutoShardConfig, rank: Rank) -> None:
@@ -41,7 +45,11 @@ class AutoShard:
         self.dtype: torch.dtype = getattr(torch, config.dtype)
         self.counts = sorted(config.devices)
         several = [count for count in self.counts if count > 1]
-        self.meshes = {count: DeviceMesh(rank.device.type, list(range(count))) for count in several}
+        self.lacking = device_mesh.dtensor_missing(rank.device) if several else ""
+        if self.lacking:
+            several = []
+        where = rank.device, config.timeout_s
+        self.meshes = {count: device_mesh.mesh_of_first(count, *where) for count in several}
         self.messages = rank.group("gloo") if DISPATCHER in config.shardings() else None
         self.costs = {count: self.measured(count) for count in self.meshes}
 
@@ -67,6 +75,9 @@ class AutoShard:
         for scope in Scope:
             baseline: Case | None = None
             for variant in self.variants(scope):
+                if self.lacking and not variant.alone:
+                    cases.append(Case(labels=variant.labels, unavailable=self.lacking))
+                    continue
                 planner = self.planner(variant, held_bytes)
                 plan = planned(planner, variant.sharding)
                 case = self.case(variant, planner, plan, held_bytes, baseline)
@@ -80,8 +91,7 @@ class AutoShard:
         """Measures the costs on these devices; all ranks call this together."""
         rank, mesh = self.rank, self.meshes[devices]
         workload = self.config.workload_on(devices)
-        member = rank.index < devices
-        return measure_costs(workload, mesh, member, rank.device, self.dtype, rank.seconds_of)
+        return measure_costs(workload, devices, mesh, rank.device, self.dtype, rank.seconds_of)
 
     def case(
         self,
@@ -101,9 +111,8 @@ class AutoShard:
             baseline: the case that it is compared with; None where this case is one.
         """
         workload = planner.workload
-        operand_bytes = plan.elements * self.dtype.itemsize
-        needed = int(held_bytes + operand_bytes + self.checking_bytes(workload))
-        if shortage := self.rank.memory_shortage(needed):
+        needed_bytes = held_bytes + plan.elements * self.dtype.itemsize
+        if shortage := self.rank.memory_shortage(needed_bytes, self.checking_bytes(workload)):
             return Case(labels=variant.labels, skip=shortage)
         copies = variant.devices if variant.sharding == INDEPENDENT else 1
         work = Work(
@@ -138,7 +147,9 @@ class AutoShard:
             return Program(**shared)
         if variant.sharding == DISPATCHER:
             return Dispatched(**shared, group=self.messages)
-        return Sharded(**shared, mesh=self.meshes[variant.devices])
+        mesh = self.meshes[variant.devices]
+        assert mesh is not None  # this rank takes part
+        return Sharded(**shared, mesh=mesh)
 
     def planner(self, variant: Variant, held_bytes: float) -> Planner:
         """Returns the planner of a variant; a device alone needs no costs, with nothing to plan.
@@ -156,13 +167,12 @@ class AutoShard:
             costs = self.costs[variant.devices]
         free = self.rank.available_bytes / self.rank.sharers
         free -= held_bytes
-        free -= self.checking_bytes(workload)
+        if self.rank.device.type == "cpu":
+            free -= self.checking_bytes(workload)
         return Planner(workload, costs, variant.end_to_end, free / itemsize)
 
     def checking_bytes(self, workload: Workload) -> float:
         """Returns the host memory needed to draw exact operands and to compute their result."""
-        if self.rank.device.type != "cpu":
-            return 0.0
         drawn = workload.rows * workload.widths[0]
         drawn += sum(inner * outer for inner, outer in workload.weights)
         # Checking holds some copies of the widest matrix, in float32 at least.

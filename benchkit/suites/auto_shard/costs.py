@@ -36,8 +36,8 @@ FETCHED = (ROWS, COLUMNS)
 
 def measure_costs(
     workload: Workload,
-    mesh: DeviceMesh,
-    member: bool,
+    devices: int,
+    mesh: DeviceMesh | None,
     device: torch.device,
     dtype: torch.dtype,
     seconds_of: SecondsOf,
@@ -48,24 +48,24 @@ def measure_costs(
 
     Args:
         workload: determines the sizes of what is timed.
-        mesh: the devices.
-        member: whether this rank is in the mesh; the others only exchange times.
+        devices: how many there are, the first ranks.
+        mesh: the devices; None on a rank that is not one of them, which only exchanges times.
         device: the device of this rank.
         dtype: of the operands.
         seconds_of: `Rank.seconds_of`, which times calls on every rank.
     """
     most = LARGEST[device.type]
     large = min(most, max(workload.rows, *workload.widths, 4 * SMALL))
-    sizes = (-(-workload.rows // mesh.size()), *largest(workload))
+    sizes = (-(-workload.rows // devices), *largest(workload))
     m, k, n = (min(size, most) for size in sizes)
     calls: list[Callable[[], object]] = [noop] * (2 * (len(MOVES) + len(FETCHED)) + 3)
-    if member:
+    if mesh is not None:
         calls = messages((SMALL, large), mesh, dtype) + computations(m, k, n, device, dtype)
     with torch.no_grad():
         times = iter([max(per_rank) for per_rank in seconds_of(*calls)])
     small_bytes, large_bytes = matrix_bytes(SMALL, dtype), matrix_bytes(large, dtype)
     return Costs(
-        devices=mesh.size(),
+        devices=devices,
         itemsize=dtype.itemsize,
         moves={move: link(times, small_bytes, large_bytes) for move in MOVES},
         fetch={layout: link(times, small_bytes, large_bytes) for layout in FETCHED},

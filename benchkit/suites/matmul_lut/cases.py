@@ -1,53 +1,164 @@
-"""One square matrix product as a case; every rank multiplies matrices of its own."""
+"""Square matrix products as cases; every rank multiplies matrices of its own."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
 
 import torch
 
-from benchkit.api import lut
+from benchkit.api import lut, torch_internals
 from benchkit.api.case import Case, Rank, Work
+from benchkit.api.gather import first_reason
 from benchkit.errors import InvalidResult
-from benchkit.suites.matmul_lut.config import MatmulLutConfig
+from benchkit.suites.matmul_lut.config import FLOAT8, MatmulLutConfig
+from benchkit.suites.matmul_lut.forecast import fewest_calls, forecast
 
 CHECKED_ROWS = 16
+Call = Callable[[], object]
 
 
-def matmul(size: int, config: MatmulLutConfig, rank: Rank) -> Case:
+@dataclass(frozen=True)
+class Kind:
+    """How matrices of one dtype are multiplied on one device.
+
+    Attributes:
+        dtype: of the factors.
+        product_dtype: of the product.
+        call: returns the call that multiplies two matrices, with the product in the third.
+        details: what the record says of it.
+    """
+
+    dtype: torch.dtype
+    product_dtype: torch.dtype
+    call: Callable[[torch.Tensor, torch.Tensor, torch.Tensor], Call]
+    details: Mapping[str, Any]
+
+    def nbytes(self, size: int, products: int) -> int:
+        """Returns the bytes of two factors and so many products."""
+        element_bytes = 2 * self.dtype.itemsize + products * self.product_dtype.itemsize
+        return int(size**2 * element_bytes)
+
+    def factors(self, size: int, device: torch.device) -> tuple[torch.Tensor, torch.Tensor]:
+        """Allocates two matrices [size, size], the second of float8 in column-major order."""
+        left, right = (torch.empty(size, size, dtype=self.dtype, device=device) for _ in range(2))
+        return left, right if self.dtype == self.product_dtype else right.t()
+
+    def product(self, size: int, device: torch.device) -> torch.Tensor:
+        """Allocates a product [size, size]."""
+        return torch.empty(size, size, dtype=self.product_dtype, device=device)
+
+
+def kind_of(dtype_name: str, device: torch.device) -> Kind:
+    """Returns how matrices of a dtype are multiplied on a device."""
+    dtype = getattr(torch, dtype_name)
+    if dtype_name == FLOAT8:
+        scale = torch.ones((), device=device)
+        call = partial(partial, torch_internals.multiply_float8, scale)
+        return Kind(dtype, torch.bfloat16, call, {"product_dtype": "bfloat16"})
+    details = {}
+    if device.type == "cuda" and dtype.itemsize == 2:
+        sum_in_float32()
+        details = {"reduced_precision_reduction": False}
+    return Kind(dtype, dtype, plain, details)
+
+
+def plain(left: torch.Tensor, right: torch.Tensor, out: torch.Tensor) -> Call:
+    """Returns the call that multiplies matrices of one dtype."""
+    return partial(torch.mm, left, right, out=out)
+
+
+def sum_in_float32() -> None:
+    """Makes cuBLAS add parts of a half-precision product in float32, so that it rounds once."""
+    torch.backends.cuda.matmul.allow_fp16_reduced_precision_reduction = False
+    torch.backends.cuda.matmul.allow_bf16_reduced_precision_reduction = False
+
+
+def cases_of(config: MatmulLutConfig, rank: Rank) -> list[Case]:
+    """Returns the case of each size; those that exceed memory or the point's time are skipped.
+
+    All cases hold their matrices together.
+    """
+    if config.dtype == FLOAT8:
+        lacking = first_reason(torch_internals.float8_matmul_missing(rank.device))
+        if lacking:
+            return [Case(labels={lut.SIZE: size}, unavailable=lacking) for size in config.sizes]
+    kind = kind_of(config.dtype, rank.device)
+    times = forecast(config.sizes, rank, lambda size: example(size, kind, rank.device))
+    calls = fewest_calls(config.measure)
+    cases: list[Case] = []
+    held_bytes = check_bytes = 0
+    spent_s = 0.0
+    for size in config.sizes:
+        needed_bytes = kind.nbytes(size, 1 + config.bg_streams)
+        most_check_bytes = max(check_bytes, 8 * size**2)  # the check multiplies in float64
+        seconds = calls * times.seconds(size)
+        skip = rank.memory_shortage(held_bytes + needed_bytes + most_check_bytes)
+        if not skip and spent_s + seconds > config.timeout_s:
+            skip = late(calls, times.seconds(size), config.timeout_s - spent_s)
+        if skip:
+            cases.append(Case(labels={lut.SIZE: size}, skip=skip))
+            continue
+        held_bytes, check_bytes = held_bytes + needed_bytes, most_check_bytes
+        spent_s += seconds
+        cases.append(matmul(size, kind, config, rank))
+    if warning := times.launches(config.sizes):
+        cases[0] = replace(cases[0], warnings=(warning,))
+    return cases
+
+
+def late(calls: int, seconds: float, left_s: float) -> str:
+    """Returns that a case takes longer than is left of the point's time."""
+    return (
+        f"needs {calls} calls of about {seconds:.3g} s, {left_s:.3g} s left: "
+        "a larger timeout_s, or smaller sizes"
+    )
+
+
+def example(size: int, kind: Kind, device: torch.device) -> Call:
+    """Returns a call that multiplies matrices of ones."""
+    left, right = (factor.fill_(1) for factor in kind.factors(size, device))
+    return kind.call(left, right, kind.product(size, device))
+
+
+def matmul(size: int, kind: Kind, config: MatmulLutConfig, rank: Rank) -> Case:
     """Builds the case of one size.
 
     The matrices [size, size] hold -1, 0 and 1, so the product is exact in every dtype, up to one
-    rounding.
+    rounding. They are drawn on the device.
     """
-    labels = {lut.SIZE: size}
-    dtype = getattr(torch, config.dtype)
-    check_bytes = 8 * size**2  # the check multiplies in float64
-    needed_bytes = (3 + config.bg_streams) * size**2 * dtype.itemsize + check_bytes
-    if shortage := rank.memory_shortage(needed_bytes):
-        return Case(labels=labels, skip=shortage)
-    generator = torch.Generator().manual_seed(rank.seed + rank.index)
+    generator = torch.Generator(rank.device).manual_seed(rank.seed + rank.index)
+    drawn = {"generator": generator, "device": rank.device}
 
-    def draw() -> torch.Tensor:
-        values = torch.randint(-1, 2, (size, size), generator=generator, dtype=torch.int8)
-        return values.to(rank.device, dtype)
+    def draw(into: torch.Tensor) -> None:
+        into.copy_(torch.randint(-1, 2, (size, size), dtype=torch.int8, **drawn))
 
-    left, right = draw(), draw()
-    product = torch.empty_like(left)
+    left, right = kind.factors(size, rank.device)
+    draw(left)
+    draw(right)
+    product = kind.product(size, rank.device)
     streams = [torch.cuda.Stream(rank.device) for _ in range(config.bg_streams)]
-    background = [torch.empty_like(left) for _ in streams]
-
-    def step() -> None:
-        for stream, other in zip(streams, background, strict=True):
-            with torch.cuda.stream(stream):
-                torch.mm(left, right, out=other)
-        torch.mm(left, right, out=product)
+    background = [(each, kind.call(left, right, torch.empty_like(product))) for each in streams]
+    step = partial(multiply, kind.call(left, right, product), background)
 
     def verify() -> None:
-        left.copy_(draw())
+        draw(left)
         product.fill_(float("nan"))
         step()
-        rows = torch.randint(size, (min(size, CHECKED_ROWS),), generator=generator)
-        require_rows(product, left, right, rows.to(rank.device))
+        rows = torch.randint(size, (min(size, CHECKED_ROWS),), **drawn)
+        require_rows(product, left, right, rows)
 
     work = Work(useful_flops=2.0 * size**3 * rank.world_size)
-    return Case(step=step, labels=labels, verify=verify, work=work)
+    labels = {lut.SIZE: size}
+    return Case(step, labels, verify=verify, work=work, details=lambda: kind.details)
+
+
+def multiply(timed: Call, background: Sequence[tuple[torch.cuda.Stream, Call]]) -> None:
+    """Multiplies on the current stream, and meanwhile on others, to other outputs."""
+    for stream, beside in background:
+        with torch.cuda.stream(stream):
+            beside()
+    timed()
 
 
 def require_rows(

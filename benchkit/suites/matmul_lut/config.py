@@ -9,19 +9,30 @@ from benchkit.api.keys import key
 from benchkit.api.schema import RunConfig
 from benchkit.errors import ConfigError
 
+FLOAT8 = "float8_e4m3fn"
+FLOAT8_STEP = 16
+"""What the sizes of float8 matrices must divide by."""
+
 
 @dataclass
 class MatmulLutConfig(RunConfig):
     sizes: list[int] = key(
         "rows and columns of the matrices, each size a case of the job", at_least=1
     )
-    dtype: str = key("element type", choices=("float16", "bfloat16", "float32", "float64"))
+    dtype: str = key(
+        "element type; products of float8 are bfloat16",
+        choices=("float16", "bfloat16", "float32", "float64", FLOAT8),
+    )
     bg_streams: int = key(
         "further CUDA streams that multiply the same matrices meanwhile", at_least=0
     )
 
     def check(self) -> None:
         super().check()
+        if self.dtype == FLOAT8 and any(size % FLOAT8_STEP for size in self.sizes):
+            raise ConfigError(
+                f"sizes={self.sizes}: allowed with dtype={FLOAT8} are multiples of {FLOAT8_STEP}"
+            )
         if self.bg_streams and self.hardware.device != "cuda":
             device = self.hardware.device
             raise ConfigError(

@@ -11,6 +11,6 @@ RESOLVERS = {"matmul_sizes": matmul_sizes}
 @suite
 def matmul_lut(config: MatmulLutConfig, rank: Rank) -> list[Case]:
     """Time and TFLOP/s of square matrix products on each share of a device, as a look-up table."""
-    from benchkit.suites.matmul_lut.cases import matmul
+    from benchkit.suites.matmul_lut.cases import cases_of
 
-    return [matmul(size, config, rank) for size in config.sizes]
+    return cases_of(config, rank)

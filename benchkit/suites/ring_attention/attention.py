@@ -105,7 +105,6 @@ def by_head(x: Tensor) -> Tensor:
 def attend(query: Tensor, key: Tensor, value: Tensor, causal: bool) -> Partial:
     """Computes attention by the device's fused kernel, with work in proportion to visible keys."""
     out, lse, *_ = fused_attention(query, key, value, causal)
-    lse = lse[..., : query.shape[2]]  # without padding
     return out.to(torch.promote_types(out.dtype, torch.float32)), lse
 
 

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from benchkit.api import p2p
 from benchkit.api.details import IDEAL_S, PREDICTED_S
+from benchkit.api.device_mesh import dtensor_missing
 from benchkit.errors import InvalidResult
 from benchkit.suites.ring_attention.attention import Exact, Layer
 from benchkit.suites.ring_attention.names import EVEN, LUT, ONLINE, REFERENCE, TOKENS, TORCH, ZIGZAG
@@ -38,6 +39,10 @@ class RingJob:
     planner: Planner
     exact: Exact
     doubts: tuple[str, ...] = ()
+
+    def lacking(self, strategy: str) -> str:
+        """Returns what this machine lacks for a strategy; "" if nothing."""
+        return dtensor_missing(self.x.device) if strategy == TORCH else ""
 
     def obstacle(self, strategy: str) -> str:
         """Returns why a strategy cannot run here; "" if it can."""

@@ -10,6 +10,11 @@ from benchkit.suites.ring_attention.names import EVEN, STRATEGIES
 
 BASELINE = EVEN
 DTYPES = ("float16", "bfloat16", "float32", "float64")
+GPU_HEAD_DIMS = {"float16": (8, 256), "bfloat16": (8, 256), "float32": (4, 65536)}
+"""Of torch's attention kernels on GPUs, by dtype: what a head's width must divide by, and the most.
+
+The widths are those of flash attention for half precision, else of memory-efficient attention.
+"""
 
 
 @dataclass
@@ -35,8 +40,19 @@ class RingAttentionConfig(RunConfig):
             raise ConfigError("dtype=float16: allowed on a cpu are bfloat16, float32 and float64")
         if self.hardware.device == "cuda" and self.dtype == "float64":
             raise ConfigError("dtype=float64: allowed on a GPU are float16, bfloat16 and float32")
+        if self.hardware.device == "cuda":
+            self.check_gpu_head_dim()
         if self.lut is not None:
             read_table(self.lut, self.seq_len, self.dtype)
+
+    def check_gpu_head_dim(self) -> None:
+        """Raises ConfigError where no attention kernel of GPUs has heads of this width."""
+        step, most = GPU_HEAD_DIMS[self.dtype]
+        if self.head_dim % step or self.head_dim > most:
+            raise ConfigError(
+                f"head_dim={self.head_dim}: allowed on a GPU with dtype={self.dtype} are "
+                f"multiples of {step} up to {most}"
+            )
 
 
 def read_table(path: str, seq_len: int, dtype: str) -> lut.Table:

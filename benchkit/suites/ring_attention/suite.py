@@ -60,6 +60,8 @@ def case_of(shared: "RingJob", strategy: str, baseline: Case | None) -> Case:
     from benchkit.suites.ring_attention.ring import REGIONS
 
     labels = {STRATEGY: strategy}
+    if lack := shared.lacking(strategy):
+        return Case(labels=labels, unavailable=lack)
     if why := shared.obstacle(strategy):
         return Case(labels=labels, skip=why)
     running = RingCase(shared, strategy)

@@ -85,10 +85,10 @@ class Primitive:
         """Returns a case for each choice; all are skipped if memory is short."""
         num_operands, num_scratch = self.numbers()
         m, n, k = self.shape
-        # Per element of A and B: 4 bytes as drawn to time, 1 to check, and 8 in float64 like C.
-        check_bytes = 13 * (m * k + k * n) + 8 * m * n
+        drawn_bytes = 5 * (m * k + k * n)  # per element 4 to time and 1 to check, on the host
+        check_bytes = 8 * (m * k + k * n + m * n)  # in float64
         needed_bytes = (num_operands + num_scratch) * self.dtype.itemsize + check_bytes
-        if shortage := self.rank.memory_shortage(needed_bytes):
+        if shortage := self.rank.memory_shortage(needed_bytes, drawn_bytes):
             return [Case(labels=labels_of(options), skip=shortage) for options in self.chosen]
         self.allocate()
         self.scratch_memory = self.new(num_scratch)

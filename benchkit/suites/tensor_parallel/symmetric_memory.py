@@ -5,7 +5,8 @@ from torch import Tensor
 
 from benchkit.api import torch_internals
 from benchkit.api.case import Work
-from benchkit.errors import Unavailable
+from benchkit.api.gather import first_reason
+from benchkit.errors import Unavailable, is_out_of_memory
 from benchkit.suites.tensor_parallel.columnwise import Columnwise
 from benchkit.suites.tensor_parallel.implementation import Implementation
 from benchkit.suites.tensor_parallel.references import Options
@@ -20,13 +21,32 @@ def obstacle(job: Columnwise) -> str:
     return torch_internals.symmetric_memory_missing()
 
 
-def place(like: Tensor, group_name: str) -> Tensor:
-    """Allocates memory of this shape that all ranks of a group can read, or raises Unavailable."""
+def place(job: Columnwise) -> Tensor:
+    """Allocates memory for rows of A that all ranks can read, and tries the fused product once.
+
+    GPUs may lack peer access or be shared by ranks, and torch chooses a kernel by what one GPU
+    can do, which the GPUs together may refuse, such as multicast without NVSwitch.
+
+    Raises:
+        Unavailable: on all ranks, if one of them is refused.
+    """
+    shard, reason = job.a, ""
     try:
-        return torch_internals.symmetric_empty(like, group_name)
+        shard = torch_internals.symmetric_empty(job.a, name_of(job))
+        torch_internals.all_gather_matmul(shard, job.b, name_of(job))
     except RuntimeError as error:
-        # GPUs are on several nodes, without peer access or shared by ranks: alike on all ranks.
-        raise Unavailable(f"symmetric memory: {str(error).splitlines()[0]}") from None
+        if is_out_of_memory(type(error).__name__, str(error)):
+            raise
+        reason = str(error).splitlines()[0]
+    if reason := first_reason(reason, job.group):
+        raise Unavailable(f"symmetric memory: {reason}")
+    return shard
+
+
+def name_of(job: Columnwise) -> str:
+    """Returns torch's name of the group of a job."""
+    group = job.group or dist.group.WORLD
+    return str(group.group_name)
 
 
 def all_gather_matmul(
@@ -39,9 +59,8 @@ def all_gather_matmul(
     """
     if why := obstacle(job):
         raise Unavailable(why)
-    group = job.group or dist.group.WORLD
-    name = group.group_name
-    shard, product = place(job.a, name), [job.c]
+    name = name_of(job)
+    shard, product = place(job), [job.c]
 
     def step() -> None:
         product[0] = torch_internals.all_gather_matmul(shard, job.b, name)

@@ -4,9 +4,9 @@ from typing import Any
 
 import torch
 
-from benchkit.api import details
+from benchkit.api import details, device_mesh
 from benchkit.api.case import Case, Components, Rank
-from benchkit.api.gather import gather_json
+from benchkit.api.gather import first_reason
 from benchkit.api.parameters import parameters
 from benchkit.suites.transformer import kernels, names, parallel, peak_flops
 from benchkit.suites.transformer.assembly import assemble
@@ -61,7 +61,9 @@ class TransformerJob:
         head_dim = self.model.d_model // self.model.num_heads
         compiled = config.compile != "none"
         mine = kernels.missing(config.attention, config.dtype, head_dim, compiled, device)
-        self.lacking: str = next(filter(None, gather_json(mine)), "")
+        if self.shared:
+            mine = mine or parallel.missing(config.parallel, device)
+        self.lacking = first_reason(mine)
         self.peak: peak_flops.Peak | None = None
         if not all(self.why_not(name) for name in config.passes):
             self.peak = peak_flops.peak(config, self.workload.tokens, self.rank)
@@ -178,7 +180,8 @@ class TransformerJob:
         """
         if kind not in self._models:
             shared = kind != "none"
-            mesh = parallel.mesh_of(self.rank.device, self.rank.world_size) if shared else None
+            size, where = self.rank.world_size, (self.rank.device, self.config.timeout_s)
+            mesh = device_mesh.mesh_of_first(size, *where) if shared else None
             weight = self.workload.weight
             self._models[kind] = assemble(kind, self.config, weight, self.rank, mesh)
         return self._models[kind]

@@ -91,7 +91,9 @@ class Batches:
         self._ids = open_ids(path) if path else None
         self._vocab_size = vocab_size
         self._shape = (batch_size, context_length + 1)
-        self._generator = torch.Generator().manual_seed(seed)
+        # Random ids are drawn where they are needed: a copy from the host would idle the GPU.
+        self._drawn_on = torch.device("cpu") if path else device
+        self._generator = torch.Generator(self._drawn_on).manual_seed(seed)
         self.inputs = torch.zeros(batch_size, context_length, dtype=torch.long, device=device)
         self.targets = torch.zeros_like(self.inputs)
         self.draw()
@@ -105,7 +107,8 @@ class Batches:
     def _random(self) -> "torch.Tensor":
         import torch
 
-        return torch.randint(self._vocab_size, self._shape, generator=self._generator)
+        drawn = {"generator": self._generator, "device": self._drawn_on}
+        return torch.randint(self._vocab_size, self._shape, **drawn)
 
     def _cut(self, ids: Any) -> "torch.Tensor":
         import numpy as np

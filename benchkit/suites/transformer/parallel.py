@@ -5,7 +5,7 @@ from collections.abc import Callable
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
-from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
+from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.fsdp import fully_shard
 from torch.distributed.tensor import Replicate
 from torch.distributed.tensor.parallel import (
@@ -17,6 +17,7 @@ from torch.distributed.tensor.parallel import (
 )
 from torch.nn.parallel import DistributedDataParallel
 
+from benchkit.api import device_mesh
 from benchkit.suites.transformer.model import Layer, Network
 
 
@@ -69,8 +70,12 @@ def sharding(kind: str, mesh: DeviceMesh | None) -> Callable[[nn.Module], object
     return {"fsdp": by_fsdp, "tp": by_tp}.get(kind, lambda part: None)
 
 
-def mesh_of(device: torch.device, world_size: int) -> DeviceMesh:
-    return init_device_mesh(device.type, (world_size,))
+def missing(kind: str, device: torch.device) -> str:
+    """Returns why ranks cannot share a model by a kind of parallelism here; "" if they can.
+
+    Tensor parallelism changes the layout of DTensors, and the check of FSDP2 gathers its gradients.
+    """
+    return device_mesh.dtensor_missing(device) if kind in ("fsdp", "tp") else ""
 
 
 def wrapped(kind: str, network: Network, mesh: DeviceMesh | None, bucket_mib: float) -> nn.Module:

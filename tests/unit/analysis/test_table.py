@@ -93,6 +93,20 @@ def test_shared_values_stand_above_table():
     assert "backend" not in lines[2]
 
 
+def test_settings_that_a_suite_lacks_share_a_column():
+    rings = [make_record(1.0, 2, suite="ring_attention") for _ in range(2)]
+    for record, seq_len in zip(rings, (64, 128), strict=True):
+        del record["config"]["data_size"]
+        record["config"] |= {"seq_len": seq_len, "causal": True}
+    text = as_text(tabulate_records([make_record(1.0), make_record(10.0), *rings]))
+    heads, _, *rows = text.splitlines()[2:]
+    assert not {"data_size", "seq_len", "causal"} & set(heads.split())
+    assert [row[heads.index("settings") :].split("  ")[0] for row in rows] == [
+        "data_size 1 MiB", "data_size 10 MiB", "seq_len 64", "seq_len 128",
+    ]  # fmt: skip
+    assert "data_size" in as_text(tabulate_records([make_record(1.0), make_record(10.0)])).splitlines()[2]
+
+
 def test_identity_separates_hosts_and_settings():
     there = having(make_record(), host="there")
     threads = make_record()

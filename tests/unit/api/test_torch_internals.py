@@ -4,7 +4,6 @@ import inspect
 
 import pytest
 import torch
-import torch.distributed as dist
 from benchkit.api import torch_internals
 
 ADVICE = f"torch {torch.__version__} has changed: {{}}; adapt benchkit/api/torch_internals.py, then this test"
@@ -14,14 +13,6 @@ KERNELS = {
     "_scaled_dot_product_efficient_attention": "query key value attn_bias compute_log_sumexp dropout_p is_causal",
 }
 """Attention kernels, those of GPUs among them, and their first arguments, which are given by place."""
-
-
-@pytest.fixture
-def group_of_one():
-    """A process group of this process alone."""
-    dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
-    yield
-    dist.destroy_process_group()
 
 
 def parts(length):
@@ -57,6 +48,26 @@ def test_fused_attention_returns_output_and_lse(causal):
         scores = scores.masked_fill(torch.ones(5, 5).triu(1).bool(), float("-inf"))
     torch.testing.assert_close(out, scores.softmax(-1) @ value, msg=advice)
     torch.testing.assert_close(lse, scores.logsumexp(-1), msg=advice)
+
+
+def test_lse_of_gpu_kernel_has_no_padding():
+    """Of the kernel for float32 on GPUs, by its shapes alone."""
+    query = torch.empty(1, 2, 500, 8, device="meta")
+    padded = torch.ops.aten._scaled_dot_product_efficient_attention(query, query, query, None, True, 0.0, False)[1]
+    assert padded.shape == (1, 2, 512), ADVICE.format("fused_attention() need not slice the log-sum-exp any more")
+    out, lse, *_ = torch_internals.fused_attention(query, query, query, False)
+    assert (out.shape, lse.shape) == ((1, 2, 500, 8), (1, 2, 500))
+
+
+def test_float8_product_is_exact():
+    """Sums of up to 512 products of -1, 0 and 1, with one rounding to bfloat16."""
+    advice = ADVICE.format("multiply_float8() calls torch._scaled_mm(left, right, scale_a, scale_b, …)")
+    assert torch_internals.float8_matmul_missing(torch.device("cpu")) == "", advice
+    generator = torch.Generator().manual_seed(1)
+    left, right = (torch.randint(-1, 2, (512, 512), generator=generator).to(torch.float8_e4m3fn) for _ in range(2))
+    product = torch.empty(512, 512, dtype=torch.bfloat16)
+    torch_internals.multiply_float8(torch.ones(()), left, right.t(), product)
+    assert torch.equal(product, (left.double() @ right.t().double()).bfloat16()), advice
 
 
 def test_torch_ring_takes_expected_arguments():

@@ -1,5 +1,6 @@
 import os
 from datetime import timedelta
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -75,3 +76,16 @@ def test_side_group_failure_is_unavailable(monkeypatch):
     for name in ("ucc/tl/cuda", "ucc/tl/nccl", "nccl"):
         with pytest.raises(Unavailable, match=f"{name} communicates cuda tensors, not cpu"):
             side_group(name, monkeypatch)
+
+
+@pytest.mark.parametrize(("backend", "connects"), [("nccl", True), ("gloo", False)])
+def test_warm_up_connects_nccl(backend, connects, monkeypatch):
+    calls = []
+    group = SimpleNamespace(get_backend=lambda: backend, get_world_size=lambda: 3)
+    group.all_reduce = lambda tensor: calls.append(("all_reduce", tensor.nbytes))
+    group.all_to_all_single = lambda into, tensor: calls.append(("all_to_all", tensor.nbytes, into.nbytes))
+    monkeypatch.setattr(backends, "dist", group)
+    monkeypatch.setattr(backends.torch.cuda, "synchronize", lambda device: calls.append("synchronize"))
+    backends.warm_up(torch.device("cpu"))
+    size = 3 * 2**20
+    assert calls == ([("all_reduce", size), ("all_to_all", size, size), "synchronize"] if connects else [])

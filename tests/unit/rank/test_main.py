@@ -4,9 +4,11 @@ from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
+import torch
 from benchkit.api.case import Case, Components, Work
 from benchkit.measure.clocks import HostClock
 from benchkit.measure.measurement import Measurement
+from benchkit.rank import main
 from benchkit.rank.control_group import Finding, first_finding
 from benchkit.rank.main import require_sound
 from benchkit.rank.run_cases import Stopwatch, case_record, run_cases
@@ -81,7 +83,7 @@ def test_timed_case_is_rounded_to_nanoseconds():
 @pytest.mark.parametrize("shortage", ["", "needs more"])
 def test_strategies_use_even_as_baseline(shortage, monkeypatch):
     """Skipped or not: here every strategy says why it cannot run."""
-    shared = SimpleNamespace(obstacle=lambda strategy: shortage, doubts=())
+    shared = SimpleNamespace(lacking=lambda strategy: "", obstacle=lambda strategy: shortage, doubts=())
     running = SimpleNamespace(step=None, verify=None, observe=None, details=None)
     monkeypatch.setattr("benchkit.suites.ring_attention.cases.RingCase", lambda shared, strategy: running)
     for strategies in (["reference", "even", "zigzag"], ["reference", "uneven", "zigzag"]):
@@ -95,7 +97,7 @@ def test_strategies_use_even_as_baseline(shortage, monkeypatch):
 def test_only_lut_strategy_has_warning(monkeypatch):
     running = SimpleNamespace(step=None, verify=None, observe=None, details=None)
     monkeypatch.setattr("benchkit.suites.ring_attention.cases.RingCase", lambda shared, strategy: running)
-    shared = SimpleNamespace(obstacle=lambda strategy: "", doubts=("too short",))
+    shared = SimpleNamespace(lacking=lambda strategy: "", obstacle=lambda strategy: "", doubts=("too short",))
     assert [case.warnings for case in suite.cases_of(shared, ["even", "lut"])] == [(), ("too short",)]
 
 
@@ -127,3 +129,20 @@ def test_oversized_pass_is_skipped_case():
     assert [case.skip for case in cases] == ["needs more"] * 2
     training.lacking = "no such kernel"
     assert labels_of(transformer.cases_of(training, "forward")) == labels_of(cases)
+
+
+def test_free_memory_is_read_after_warm_up(monkeypatch):
+    """The buffers of communicators are not free memory; the scarcest host and GPU count, apart."""
+    calls = []
+    monkeypatch.setattr(main.backends, "warm_up", lambda device: calls.append("warm_up"))
+    monkeypatch.setattr(main, "available_bytes", lambda device: calls.append("free") or 8e9)
+    monkeypatch.setattr(main, "host_available_bytes", lambda: 50e9)
+    monkeypatch.setattr(main, "PeakMemory", lambda device: None)
+    place = SimpleNamespace(rank=0, local_world_size=4)
+    config = configs.config(device="cuda", ranks_per_device=2)
+    assignment = SimpleNamespace(config=config, place=place, world_size=8, slowdown=(1.0,) * 8)
+    group = SimpleNamespace(exchange=lambda own: [own, [6e9, 70e9, 2.0, 4.0]])
+    rank = main.describe_rank(assignment, torch.device("cuda"), group, SimpleNamespace(seconds_of=None))
+    assert calls == ["warm_up", "free"]
+    assert (rank.sharers, rank.available_bytes) == (2, 6e9)
+    assert (rank.host_sharers, rank.host_available_bytes) == (4, 50e9)

@@ -1,0 +1,102 @@
+"""What suites do differently on GPUs, up to the calls of the device itself."""
+
+from types import SimpleNamespace
+
+import pytest
+import torch
+from benchkit.api import device_mesh
+from benchkit.api.case import noop
+from benchkit.suites.auto_shard.cases import AutoShard
+from benchkit.suites.auto_shard.names import DISPATCHER, INDEPENDENT, RESIDENT, UNSHARDED
+from benchkit.suites.auto_shard.workloads import parse
+from benchkit.suites.collective import cases as collective
+from benchkit.suites.collective.names import COLLECTIVES
+from benchkit.suites.ring_attention import suite as ring_attention
+from benchkit.suites.ring_attention.cases import RingJob
+from benchkit.suites.tensor_parallel.columnwise_cases import ColumnwiseCases
+from benchkit.suites.tensor_parallel.rowwise_cases import RowwiseCases
+from benchkit.suites.transformer import cases as transformer
+from benchkit.suites.transformer.data import Batches
+
+from tests.support import devices, fakes
+
+CUDA = torch.device("cuda")
+
+
+@pytest.fixture
+def over_gloo(monkeypatch):
+    monkeypatch.setattr(device_mesh.dist, "get_backend", lambda *group: "gloo")
+
+
+@pytest.mark.usefixtures("over_gloo")
+def test_auto_shard_over_gloo_shards_nothing():
+    """The rank takes no part in these cases, so that it needs no memory of the device."""
+    config = SimpleNamespace(dtype="float32", timeout_s=600, devices=[2, 1], shardings=lambda: ["auto", DISPATCHER])
+    config.workload_on = lambda devices: parse("matmul_8x8x8")
+    rank = SimpleNamespace(index=2, device=CUDA, available_bytes=1e9, sharers=1, group=lambda name: None)
+    rank.memory_shortage = lambda needed_bytes, host_bytes: ""
+    lacking = {case.labels["sharding"]: case.unavailable for case in AutoShard(config, rank).cases()}
+    assert {name for name, why in lacking.items() if not why} == {UNSHARDED, INDEPENDENT}
+    assert lacking["auto"] == lacking[DISPATCHER] == device_mesh.GLOO_ON_GPUS
+
+
+@pytest.mark.usefixtures("over_gloo")
+def test_torch_ring_over_gloo_is_unavailable():
+    job = RingJob(0, None, SimpleNamespace(device=CUDA), True, None, None)
+    assert ring_attention.case_of(job, "torch", None).unavailable == device_mesh.GLOO_ON_GPUS
+    assert job.lacking("even") == ""
+
+
+@pytest.mark.usefixtures("over_gloo")
+@pytest.mark.parametrize(("parallel", "lacks"), [("tp", True), ("fsdp", True), ("ddp", False)])
+def test_sharded_model_over_gloo_is_unavailable(parallel, lacks, monkeypatch):
+    monkeypatch.setattr(transformer.kernels, "missing", lambda *given: "")
+    monkeypatch.setattr(transformer, "first_reason", lambda mine: mine)
+    job = transformer.TransformerJob.__new__(transformer.TransformerJob)
+    job.config = SimpleNamespace(parallel=parallel, attention="auto", dtype="float32", compile="none", passes=[])
+    job.model = SimpleNamespace(d_model=8, num_heads=2)
+    job.rank, job.shared = SimpleNamespace(device=CUDA, world_size=2), True
+    job.ask_all_ranks()
+    assert job.lacking == (device_mesh.GLOO_ON_GPUS if lacks else "")
+
+
+@pytest.mark.parametrize("primitive", [ColumnwiseCases, RowwiseCases])
+def test_operands_drawn_on_host_are_counted(primitive):
+    asked = []
+    rank = SimpleNamespace(index=0, world_size=2, seed=0, device=CUDA)
+    rank.memory_shortage = lambda *needed: asked.append(needed) or "needs more"
+    config = SimpleNamespace(m=8, n=4, k=6, dtype="float32", inputs="exact", backend=SimpleNamespace(name="nccl"))
+    job = primitive(config, rank, [{"implementation": "pytorch", "backend": "default"}])
+    assert job.cases()[0].skip == "needs more"
+    assert asked == [(4 * sum(job.numbers()) + 8 * (48 + 24 + 32), 5 * (48 + 24))]
+
+
+def test_auto_shard_checks_on_host():
+    config = SimpleNamespace(dtype="float32", timeout_s=600, devices=[1], shardings=list)
+    config.workload_on = lambda devices: parse("matmul_8x16x4")
+    asked = []
+    rank = SimpleNamespace(index=2, device=CUDA, available_bytes=1e9, sharers=1)
+    rank.memory_shortage = lambda *needed: asked.append(needed) or ""
+    job = AutoShard(config, rank)
+    job.cases()
+    drawn, widest = 8 * 16 + 16 * 4, 5 * 8 * 16
+    assert {host_bytes for _, host_bytes in asked} == {drawn + 4 * widest}
+    alone = job.variants(RESIDENT)[0]
+    assert job.planner(alone, 1e8).memory_elements == (1e9 - 1e8) / 4  # all of the device is for operands
+
+
+@pytest.mark.parametrize("name", COLLECTIVES)
+def test_collective_renews_nothing_between_samples(name):
+    config = SimpleNamespace(collective=name, async_op=False, measure=fakes.plan())
+    rank = SimpleNamespace(world_size=2, device=CUDA, seconds_of=lambda *calls, **turns: [[1e-4]])
+    for case in collective.timed_cases(config, rank, 8, None, None):
+        assert case.reset is noop
+
+
+def test_random_tokens_are_drawn_on_device(monkeypatch):
+    monkeypatch.setattr(torch, "Generator", devices.Generator)
+    with devices.Copies() as copies:
+        batches = Batches(2, 8, 100, None, devices.META, seed=1)
+        batches.draw()
+        batches.inputs.copy_(torch.zeros(2, 8))
+    assert copies.from_host == ["aten.copy_.default"]  # the last line's

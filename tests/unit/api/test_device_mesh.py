@@ -1,0 +1,38 @@
+"""Meshes over the backend of the job, and what crashes there."""
+
+from types import SimpleNamespace
+
+import pytest
+import torch
+import torch.distributed as dist
+from benchkit.api import device_mesh
+
+CPU, CUDA = torch.device("cpu"), torch.device("cuda")
+
+
+@pytest.mark.parametrize(
+    ("backend", "device", "lacks"), [("gloo", CUDA, True), ("gloo", CPU, False), ("nccl", CUDA, False)]
+)
+def test_only_gloo_on_gpus_lacks_dtensor(backend, device, lacks, monkeypatch):
+    monkeypatch.setattr(device_mesh.dist, "get_backend", lambda: backend)
+    reason = device_mesh.dtensor_missing(device)
+    assert ("pytorch issue 152645" in reason, "backend=nccl" in reason) == (lacks, lacks)
+
+
+@pytest.mark.usefixtures("group_of_one")
+def test_mesh_has_group_of_job(monkeypatch):
+    """Where there are GPUs and the job is over gloo, torch makes another group for a mesh of its own."""
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    assert device_mesh.mesh_of_first(1, CPU, 600).get_group() is dist.group.WORLD
+
+
+def test_mesh_of_some_ranks_outlasts_point(monkeypatch):
+    """All ranks make the group, over the backend of the job; those that are not in it have no mesh."""
+    made = []
+    dist_of_three = SimpleNamespace(get_world_size=lambda: 3, get_rank=lambda: 2, get_backend=lambda: "nccl")
+    dist_of_three.new_group = lambda *given: made.append(given)
+    monkeypatch.setattr(device_mesh, "dist", dist_of_three)
+    assert device_mesh.mesh_of_first(2, CUDA, 600) is None
+    [(ranks, timeout, backend)] = made
+    assert (ranks, backend) == ([0, 1], "nccl")
+    assert timeout.total_seconds() > 600
