@@ -130,34 +130,6 @@ def driver_version(gpus: Sequence[Mapping[str, str]]) -> str | None:
     return next(filter(None, (listed, *modules)), None)
 
 
-def visible_gpus() -> list[str]:
-    """Returns the GPUs that CUDA can use in this process, without starting CUDA.
-
-    They are named by UUID where nvidia-smi lists them, by index elsewhere.
-    """
-    usable = num_usable_gpus()
-    uuids = [gpu["uuid"] for gpu in static_environment().gpus]
-    installed = uuids or [str(index) for index in range(usable)]
-    variable = os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",")
-    chosen = [gpu_named(name.strip(), installed) for name in variable if name.strip()]
-    return (chosen or installed)[:usable]
-
-
-def gpu_named(name: str, installed: Sequence[str]) -> str:
-    """Returns the installed GPU at the index that `name` holds; any other name as it is."""
-    is_index = name.isdigit() and int(name) < len(installed)
-    return installed[int(name)] if is_index else name
-
-
-def num_usable_gpus() -> int:
-    """Returns how many GPUs torch can use here; imports torch only where it is built for GPUs."""
-    if not is_built_for_gpus():
-        return 0
-    import torch
-
-    return int(torch.cuda.device_count())
-
-
 def is_built_for_gpus() -> bool:
     """Returns whether torch is built for CUDA or for HIP."""
     return bool(torch_build()["cuda"] or torch_build().get("hip"))

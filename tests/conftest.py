@@ -17,6 +17,7 @@ from tests.support.cli import ROOT, SUITES, Cli, cleaned
 TIERS = ("slow", "cluster")
 """Folders of tests that `make test` leaves out; their tests get a marker of that name (pyproject.toml)."""
 
+os.environ.setdefault("CUDA_VISIBLE_DEVICES", "")  # hardware=auto is cpu in tests, also where GPUs are
 os.environ["OMP_NUM_THREADS"] = "1"  # workers share the cores: threads that spin for each other would take all of them
 os.environ[LOCK_VARIABLE] = f"benchkit-test-{os.getpid()}"  # other runs on this host measure, or test, beside these
 os.environ["XDG_STATE_HOME"] = os.devnull  # no noise floor of the machine that the tests run on

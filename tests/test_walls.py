@@ -24,7 +24,7 @@ LAYERS = (
     ("launch.ranks",),
     ("benchkit", "benchkit.errors", "benchkit.checkout", "benchkit.gpus", "benchkit.record", "benchkit.statistics"),
     ("benchkit.api",),
-    ("benchkit.environment", "benchkit.selftest.floor"),
+    ("benchkit.environment", "benchkit.visible_gpus", "benchkit.selftest.floor"),
     ("benchkit.measure", "benchkit.config", "benchkit.selftest.lookup"),
     ("benchkit.rank",),
     ("benchkit.point",),

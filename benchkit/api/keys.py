@@ -23,6 +23,8 @@ class Key:
         below: exclusive upper bound of a number, or None.
         identity: whether the value belongs to a point's identity, because it changes what is
             measured.
+        neutral: the value of all points from before the key existed. It does not count in their
+            identity, which therefore stays as it was; None for a key without such a value.
     """
 
     doc: str
@@ -32,6 +34,7 @@ class Key:
     at_least: float | None = None
     below: float | None = None
     identity: bool = True
+    neutral: Any = None
 
     def allowed(self) -> str:
         """Returns the allowed values in words: "auto or >= 1", "> 0 MiB"."""

@@ -68,7 +68,7 @@ class MeasureConfig:
         unit="s",
         above=0,
     )
-    cold_l2: bool = key("whether the L2 cache of the GPU is flushed before each sample")
+    cold_l2: bool = key("whether a GPU's L2 cache is flushed before each sample", neutral=False)
     alone: str = key(
         "when the baseline and the best of several cases are timed again, each alone in fresh "
         "ranks; auto: where cases name a baseline",

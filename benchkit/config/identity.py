@@ -42,7 +42,8 @@ def identifying_keys(config: Mapping[str, Any], schema: type) -> dict[str, Any]:
     found = {}
     for name, value in config.items():
         item = declared.get(name)
-        if item and not item.metadata["key"].identity:
+        key = item.metadata["key"] if item else None
+        if key and (not key.identity or (key.neutral is not None and value == key.neutral)):
             continue
         group = nested_schema(item.type) if item and isinstance(value, dict) else None
         found[name] = identifying_keys(value, group) if group else value

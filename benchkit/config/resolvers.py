@@ -4,8 +4,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from benchkit.api.registry import load_suites
-from benchkit.environment import visible_gpus
 from benchkit.errors import ConfigError
+from benchkit.visible_gpus import visible_gpus
 
 
 def largest(numbers: Sequence[int]) -> int:
@@ -14,12 +14,27 @@ def largest(numbers: Sequence[int]) -> int:
 
 
 def counts_of_gpus() -> str:
-    """Returns those of 2, 4 and 6 for which there are GPUs.
+    """Returns those of 2, 4, 6, 8, 16, 32, … for which there are GPUs.
 
     With fewer than 2 GPUs it still returns 2; such a point then says that they are missing.
     """
-    num_gpus = len(visible_gpus())
-    return ",".join(str(count) for count in (2, 4, 6) if count <= max(2, num_gpus))
+    most = max(2, len(visible_gpus()))
+    powers = [2**exponent for exponent in range(1, most.bit_length())]
+    return ",".join(str(count) for count in sorted({*powers, 6}) if count <= most)
+
+
+def hardware_here() -> str:
+    """Returns the option of the group `hardware` for this machine."""
+    return "cuda" if visible_gpus() else "cpu"
+
+
+def backend_for(hardware: str) -> str:
+    """Returns the backend that belongs to an option of the group `hardware`.
+
+    NCCL refuses ranks that share a GPU, as those of all other options on GPUs do.
+    """
+    chosen = hardware_here() if hardware == "auto" else hardware
+    return "nccl" if chosen == "cuda" else "gloo"
 
 
 def collect_resolvers() -> dict[str, Callable[..., Any]]:
@@ -32,6 +47,8 @@ def collect_resolvers() -> dict[str, Callable[..., Any]]:
         "largest": largest,
         "commas": ",".join,
         "counts_of_gpus": counts_of_gpus,
+        "hardware_here": hardware_here,
+        "backend_for": backend_for,
     }
     for suite in load_suites().values():
         for name, resolver in suite.resolvers.items():

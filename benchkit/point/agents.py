@@ -6,30 +6,19 @@ import logging
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
 
-import msgspec
-
-from benchkit import environment
 from benchkit.errors import HostBusy
-from benchkit.rank.rendezvous import MemoryFile, Rendezvous, memory_file, tcp_store
+from benchkit.rank.rendezvous import MemoryFile, Rendezvous, tcp_store
 from benchkit.record.environment import AgentReport
 from launch.agents.clock_sync import OffsetTracker
 from launch.agents.group import EXCHANGE_TIMEOUT_S, Agents
 from launch.agents.host_lock import Holder, HostLock, HostTaken
-from launch.agents.member import AgentInfo, Lost, SweepEnds
-from launch.ranks import private_network
+from launch.agents.member import AgentInfo
 from launch.ranks.private_network import PrivateNetwork
-
-if TYPE_CHECKING:
-    import torch.distributed as dist
 
 WAIT = "wait_for_host"
 """Name of the phase in which other runs measure on the hosts."""
 log = logging.getLogger("benchkit")
-
-
-NO_NETWORK = PrivateNetwork((), ())
 
 
 @dataclass(frozen=True)
@@ -53,8 +42,7 @@ class AgentGroup:
         agents: the agents, in step with each other.
         facts: what each agent reports about itself, by its index.
         file: where ranks on one host meet; None if agents are on several hosts.
-        store_port: port of agent 0's TCPStore, where ranks on several hosts meet.
-        store: the store itself on agent 0, which lives as long as this object.
+        interface: by which gloo reaches other hosts; "" where the host's name tells gloo.
         network: network of the ranks alone, on one host whose kernel provides it; else None.
         clock: what this agent knows of agent 0's clock.
         _given_up: uids of other users who once held a host for too long. The group does not wait
@@ -64,8 +52,7 @@ class AgentGroup:
     agents: Agents
     facts: dict[int, AgentFacts]
     file: MemoryFile | None = None
-    store_port: int = 0
-    store: "dist.TCPStore | None" = None
+    interface: str = ""
     network: PrivateNetwork | None = None
     clock: OffsetTracker = field(default_factory=OffsetTracker)
     _points: Iterator[int] = field(default_factory=itertools.count)
@@ -80,11 +67,17 @@ class AgentGroup:
     def rendezvous(self) -> Iterator[Rendezvous]:
         """Yields where the ranks of the next point meet.
 
-        All agents go through the points in step and get the same rendezvous.
+        All agents go through the points in step and get the same rendezvous. Nothing of a point is
+        left for the next one: NCCL leaves a key in the store that ends all ranks which find it.
+
+        Raises:
+            Lost: agents are lost.
         """
         prefix = f"point/{next(self._points)}"
         if self.file is None:
-            yield Rendezvous(prefix, host=self.agents.hub, port=self.store_port)
+            store = tcp_store() if self.agents.first else None
+            ports = self.agents.exchange(store.port if store else None, EXCHANGE_TIMEOUT_S)
+            yield Rendezvous(prefix, host=self.agents.hub, port=ports[0], interface=self.interface)
             return
         try:
             yield Rendezvous(prefix, file=self.file.path)
@@ -158,42 +151,3 @@ class AgentGroup:
                 self._given_up.add(error.holder.uid)
             return f"{me.host} is {error}", error.holder.is_ours
         return None
-
-
-def form_group(agents: Agents) -> AgentGroup:
-    """Gathers facts and agrees where the ranks of all points meet; all agents call this together.
-
-    Agent 0 makes what ranks on one host need to meet; the others tell whether it reaches them.
-    """
-    facts = gather_facts(agents)
-    made = None
-    if agents.first:
-        made = msgspec.to_builtins((memory_file(), private_network.make() or NO_NETWORK))
-    told = exchanged(agents, made)[0]
-    file, network = msgspec.convert(told, tuple[MemoryFile, PrivateNetwork])
-    one_host = len({member.network for member in agents.members}) == 1
-    reached = exchanged(agents, [one_host and file.can_be_opened(), network.can_be_entered()])
-    if all(opened for opened, _ in reached):
-        enterable = bool(network.paths) and all(entered for _, entered in reached)
-        return AgentGroup(agents, facts, file=file, network=network if enterable else None)
-    store = tcp_store() if agents.first else None
-    port = exchanged(agents, store.port if store else None)[0]
-    return AgentGroup(agents, facts, store_port=port, store=store)
-
-
-def gather_facts(agents: Agents) -> dict[int, AgentFacts]:
-    """Returns what each agent reports about itself, by its index; all agents call this together."""
-    own = AgentFacts(environment.of_agent(), environment.visible_gpus())
-    reports = msgspec.convert(exchanged(agents, msgspec.to_builtins(own)), list[AgentFacts])
-    return {member.index: report for member, report in zip(agents.members, reports, strict=True)}
-
-
-def exchanged(agents: Agents, value: Any) -> list[Any]:
-    """Returns the value of every agent before the first point, without agents lost meanwhile."""
-    while True:
-        try:
-            return agents.exchange(value, EXCHANGE_TIMEOUT_S)
-        except Lost as lost:
-            if lost.host_is_silent:
-                raise SweepEnds(str(lost)) from None
-            log.warning("%s; the others go on", lost)

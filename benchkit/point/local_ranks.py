@@ -15,11 +15,12 @@ from benchkit.rank.assignment import Assignment, by_mps
 from benchkit.rank.rendezvous import Rendezvous
 from benchkit.record.case import Labels
 from launch.agents.clock_sync import Offset
-from launch.ranks import start
+from launch.ranks import flight_recorder, start
 from launch.ranks.failure import Failure
 from launch.ranks.private_network import PrivateNetwork
 from launch.ranks.watch import RankEnds
 from launch.slowdown import cgroup, mps
+from launch.slowdown.mps_control import MpsUnavailable
 
 
 def network_of(config: RunConfig, group: AgentGroup) -> PrivateNetwork | None:
@@ -59,7 +60,7 @@ class LocalRanks:
         """
         try:
             ends = self.run_or_raise()
-        except (Unavailable, mps.MpsUnavailable) as error:
+        except (Unavailable, MpsUnavailable) as error:
             ends = RankEnds(failure=exception_of(error, str(error)))
         except Exception as error:
             # The fault is the agent's or the machine's, for example if it can start no process.
@@ -78,10 +79,17 @@ class LocalRanks:
     def run_or_raise(self) -> RankEnds:
         """Starts one process per rank, with its assignment and environment, and waits for all."""
         config, plan, agents = self.config, self.plan, self.group.agents
-        with mps.daemon(
-            by_mps(config, plan.slowdown), len(self.group.on_host_of(agents.me))
-        ) as shares:
+        on_gpus = config.hardware.device == "cuda"
+        by_shares = by_mps(config, plan.slowdown)
+        with (
+            mps.daemon(by_shares, len(self.group.on_host_of(agents.me))) as shares,
+            flight_recorder.recording(on_gpus, self.folder) as recorder,
+        ):
             common = shares | self.rendezvous.environment()
+            if recorder:
+                common |= recorder.environment()
+            if by_shares:
+                common |= mps.device_environment(self.group.facts[agents.me.index].visible_gpus)
             return start.run_ranks(
                 "benchkit.rank.main:run_rank",
                 self.assignments(),
@@ -96,6 +104,7 @@ class LocalRanks:
                 first_rank=plan.places[0].rank,
                 agents=agents,
                 network=network_of(config, self.group),
+                recorder=recorder,
             )
 
     def assignments(self) -> list[Assignment]:

@@ -13,7 +13,7 @@ from launch import topology
 from launch.agents.clock_sync import Offset
 from launch.ranks.failure import Failure, root_cause
 from launch.slowdown.cgroup import QuotaUnavailable
-from launch.slowdown.mps import MpsUnavailable
+from launch.slowdown.mps_control import MpsUnavailable
 
 
 @dataclass(frozen=True)

@@ -177,15 +177,18 @@ def cores_per_rank(group: AgentGroup, share: int) -> float:
 def rank_environment(config: RunConfig, place: Place, layout: Placement) -> dict[str, str]:
     """Returns the environment of one rank.
 
-    It holds the share of a GPU, the backend's own variables, the number of threads and the names
-    that torchrun uses.
+    It holds what a GPU needs, the backend's own variables, the number of threads and the names that
+    torchrun uses.
     """
-    share = {}
+    of_gpu = {}
+    if config.hardware.device == "cuda":
+        # NCCL does not abort the ranks whose peer has failed: the agent ends them.
+        of_gpu["TORCH_NCCL_ASYNC_ERROR_HANDLING"] = "0"
     if by_mps(config, layout.slowdown):
         factor = layout.slowdown[place.rank]
-        share = mps.share_environment(factor, config.hardware.ranks_per_device)
+        of_gpu |= mps.share_environment(factor, config.hardware.ranks_per_device)
     return {
-        **share,
+        **of_gpu,
         **config.backend.env,
         "OMP_NUM_THREADS": str(layout.threads),
         "RANK": str(place.rank),

@@ -15,8 +15,9 @@ import msgspec
 from benchkit import environment
 from benchkit.errors import HostBusy
 from benchkit.point import alone, placement, recording
-from benchkit.point.agents import WAIT, AgentGroup, form_group
+from benchkit.point.agents import WAIT, AgentGroup
 from benchkit.point.claim import POINT_FILE, claimed
+from benchkit.point.forming import form_group
 from benchkit.point.local_ranks import LocalRanks, network_of
 from benchkit.point.outcome import AgentEnd, classify, error_report
 from benchkit.point.placement import Placement

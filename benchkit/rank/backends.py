@@ -34,13 +34,16 @@ def join(config: RunConfig, place: Place, world_size: int, rendezvous: Rendezvou
     if config.hardware.device == "cuda":
         device = torch.device("cuda", place.device_index)
         torch.cuda.set_device(device)
+    store = rendezvous.store()
     dist.init_process_group(
         config.backend.name,
-        store=rendezvous.store(),
+        store=store,
         rank=place.rank,
         world_size=world_size,
         timeout=group_timeout(config),
     )
+    # A communicator is made at its first collective, which ranks may reach minutes apart.
+    store.set_timeout(group_timeout(config))
     return device
 
 

@@ -40,8 +40,12 @@ def calibrate(prober: Prober, asked: Sequence[float], device: torch.device) -> S
 
     mechanism = mechanisms_in_use(prober)
     if "mps" in mechanism:
-        shares = compare_shares(prober, asked, multiply)
-        return SlowdownReport(asked=list(asked), mechanism=mechanism, measured=shares)
+        return SlowdownReport(
+            asked=list(asked),
+            mechanism=mechanism,
+            measured=compare_shares(prober, asked, multiply),
+            multiprocessors=multiprocessors(prober, device),
+        )
     settings = []
     readings: list[list[float]] = []
     for _ in range(TRIES):
@@ -67,19 +71,20 @@ def mechanisms_in_use(prober: Prober) -> str:
 
 def compare_shares(
     prober: Prober, asked: Sequence[float], call: Callable[[], object]
-) -> list[float] | None:
+) -> list[float]:
     """Measures the factors of ranks that run on shares of GPUs, which cannot be released.
 
     The rank that is slowed least is assumed to have the factor asked for.
-
-    Returns:
-        The factor of each rank; None if all ranks have equal shares.
     """
-    if len(set(asked)) == 1:
-        return None
     [times] = prober.seconds_of(call)
     least = asked.index(min(asked))
     return [time / times[least] * asked[least] for time in times]
+
+
+def multiprocessors(prober: Prober, device: torch.device) -> list[int]:
+    """Returns how many multiprocessors of its GPU each rank has; under MPS those of its share."""
+    own = torch.cuda.get_device_properties(device).multi_processor_count
+    return [int(row[0]) for row in prober.peers.exchange([float(own)])]
 
 
 def nearest_attempts(readings: list[list[float]], asked: Sequence[float]) -> list[int]:

@@ -25,6 +25,7 @@ from benchkit.rank.run_cases import run_cases
 from benchkit.rank.soundness import require_sound
 from benchkit.rank.stopwatch import Stopwatch
 from benchkit.rank.throttle_controller import ThrottleController
+from benchkit.rank.torch_settings import set_up_torch
 from benchkit.record.record import SlowdownReport
 from launch.agents.clock_sync import Offset
 from launch.slowdown.throttle import NoThrottle, Throttle, make_throttle
@@ -34,7 +35,7 @@ def run_rank(assignment: Assignment) -> RankReport | None:
     """Runs one rank; rank 0 returns its report to the agent, other ranks return None."""
     stopwatch = Stopwatch()
     stopwatch.enter("init")
-    torch.set_num_threads(assignment.threads)
+    set_up_torch(assignment.threads)
     config = assignment.config
     device = backends.join(config, assignment.place, assignment.world_size, assignment.rendezvous)
     handle = backends.control_group(backends.group_timeout(config))

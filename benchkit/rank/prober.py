@@ -23,6 +23,9 @@ LONGEST_TURN = 1.5
 LONGEST_PROBE = 30.0
 """Longest time of all turns together, as a multiple of `measure.probe_seconds`."""
 
+SHORTEST_CALL_S = 1e-7
+"""No call is taken for shorter; the events of a GPU may say 0 for one that enqueues nothing."""
+
 
 class Peers(Protocol):
     """What probing needs of the ranks' control channel."""
@@ -115,4 +118,4 @@ class Prober:
         """Returns the seconds per call of `count` calls that all ranks begin together."""
         self.peers.barrier()
         _, duration_s = self.clock.time(call, count)
-        return duration_s / count
+        return max(SHORTEST_CALL_S, duration_s / count)

@@ -22,7 +22,7 @@ class Rendezvous:
     """Where the ranks of one point meet.
 
     On one host they meet by a file that only our user can open, so no other user can join or
-    mislead them. On several hosts they meet in agent 0's TCPStore. It has no password: every
+    mislead them. On several hosts they meet in a TCPStore of agent 0. It has no password: every
     process that reaches its port is trusted.
 
     Attributes:
@@ -30,12 +30,14 @@ class Rendezvous:
         file: path of the file, on one host; else "".
         host: agent 0's host as this agent reaches it.
         port: port of agent 0's store.
+        interface: of this host, by which gloo reaches other hosts; "" where gloo finds it.
     """
 
     prefix: str
     file: str = ""
     host: str = ""
     port: int = 0
+    interface: str = ""
 
     def store(self) -> "dist.Store":
         """Opens the store in a rank."""
@@ -49,15 +51,16 @@ class Rendezvous:
         return dist.PrefixStore(self.prefix, shared)
 
     def environment(self) -> dict[str, str]:
-        """Returns the environment variables that ranks on one host need.
+        """Returns the environment variables that ranks need to meet.
 
-        They name the file, and make gloo listen on loopback, out of the network's reach.
+        On one host they name the file, and make gloo listen on loopback, out of the network's
+        reach. A user's choice of gloo's interface is kept.
         """
-        if not self.file:
-            return {}
-        variables = {MEETING_FILE: self.file}
-        if GLOO_INTERFACE not in os.environ and LOOPBACK_INTERFACE.exists():
-            variables[GLOO_INTERFACE] = LOOPBACK_INTERFACE.name
+        variables = {MEETING_FILE: self.file} if self.file else {}
+        loopback = LOOPBACK_INTERFACE.name if LOOPBACK_INTERFACE.exists() else ""
+        interface = loopback if self.file else self.interface
+        if interface and GLOO_INTERFACE not in os.environ:
+            variables[GLOO_INTERFACE] = interface
         return variables
 
 
@@ -98,7 +101,7 @@ def memory_file() -> MemoryFile:
 
 
 def tcp_store() -> "dist.TCPStore":
-    """Makes agent 0's store, on a port that the system chooses."""
+    """Makes a store of agent 0 for one point, on a port that the system chooses."""
     import torch.distributed as dist
 
     return dist.TCPStore(LOOPBACK, 0, is_master=True, wait_for_workers=False)

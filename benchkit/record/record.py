@@ -60,11 +60,13 @@ class SlowdownReport:
         asked: the factor asked for of each rank.
         mechanism: what slowed ranks down, joined by "+"; None where nothing did.
         measured: the factor measured of each rank; None where there is nothing to measure against.
+        multiprocessors: of its GPU that each rank has a share of; None without shares (MPS).
     """
 
     asked: list[Figure] = field(default_factory=list)
     mechanism: str | None = None
     measured: list[Figure] | None = None
+    multiprocessors: list[Count] | None = None
 
 
 @dataclass(frozen=True)

@@ -53,9 +53,9 @@ class Setting:
 
     def overrides(self) -> list[str]:
         """Returns the settings of every point."""
-        device = ["hardware=cuda"] if self.backend == "nccl" else []
+        device = "cuda" if self.backend == "nccl" else "cpu"
         return [
-            *device,
+            f"hardware={device}",
             f"backend={self.backend}",
             f"world_size={self.ranks}",
             "measure=quick",

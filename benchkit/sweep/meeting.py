@@ -16,7 +16,8 @@ from benchkit.api.schema import RunConfig, as_dict
 from benchkit.checkout import checkout
 from benchkit.config.identity import digest
 from benchkit.errors import ConfigError
-from benchkit.point.agents import AgentGroup, gather_facts
+from benchkit.point.agents import AgentGroup
+from benchkit.point.forming import gather_facts
 from benchkit.point.placement import resolve_world_size
 from benchkit.sweep.agenda import Agenda, prepared
 from benchkit.sweep.entries import Entry

@@ -1,5 +1,6 @@
 """The failures of the ranks of one point, and the root cause among them."""
 
+import signal
 from dataclasses import dataclass, replace
 
 
@@ -14,7 +15,8 @@ class Failure:
         type: class of the exception.
         traceback: traceback of the exception; after a timeout the stacks of all ranks.
         signal: number of the signal that killed the rank.
-        raised_at: when the exception was caught, in seconds by time.monotonic().
+        raised_at: when the exception was caught, or a rank that aborts itself was about to end, in
+            seconds by time.monotonic().
         host: name of the host; filled in when the agents compare their failures.
     """
 
@@ -33,12 +35,14 @@ def root_cause(failures: list[Failure]) -> Failure | None:
 
     It is a death without a report, else the exception that was raised first. The order of arrival
     misleads, because the death of a peer makes collectives raise on the survivors within
-    milliseconds. There is one timeout per agent: the one that names a rank counts, and gets the
-    places and stacks of all others.
+    milliseconds. An abort (SIGABRT) counts as an exception, because libraries end a rank so when
+    another one fails. There is one timeout per agent: the one that names a rank counts, and gets
+    the places and stacks of all others.
     """
 
     def precedence(failure: Failure) -> tuple[bool, bool, float]:
-        return failure.kind == "exception", failure.rank is None, failure.raised_at or 0.0
+        raised = failure.kind == "exception" or failure.signal == signal.SIGABRT
+        return raised, failure.rank is None, failure.raised_at or 0.0
 
     cause = min(failures, key=precedence, default=None)
     late = [failure for failure in failures if failure.kind == "timeout"]

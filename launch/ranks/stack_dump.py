@@ -12,8 +12,11 @@ from pathlib import Path
 from launch.ranks.logs import end_of_log, shorten
 
 STACK_SIGNAL = signal.SIGUSR1
-WAITING_PLACES = ("torch/distributed/",)
-"""Source files in which a rank that hangs is waiting for another rank."""
+WAITING_PLACES = ("torch/distributed/", "torch/cuda/")
+"""Source files in which a rank that hangs is waiting for another rank.
+
+With NCCL that is `torch.cuda.synchronize`: a collective only enqueues a kernel.
+"""
 
 
 @dataclass(frozen=True)
@@ -22,7 +25,7 @@ class Frame:
 
     Attributes:
         place: function, file and line.
-        waiting: whether the frame is inside a collective.
+        waiting: whether the frame is inside a collective, or waits for a GPU.
         stack: the stack as text, shortened.
     """
 

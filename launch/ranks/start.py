@@ -20,6 +20,7 @@ from launch.agents.group import Agents, alone
 from launch.framing import Pieces
 from launch.ranks import fork_server
 from launch.ranks.entry import rank_main
+from launch.ranks.flight_recorder import FlightRecorder
 from launch.ranks.logs import log_file, shorten_log
 from launch.ranks.private_network import PrivateNetwork
 from launch.ranks.watch import RankEnds, RankProcess, watch
@@ -42,20 +43,20 @@ def run_ranks(
     first_rank: int = 0,
     agents: Agents | None = None,
     network: PrivateNetwork | None = None,
+    recorder: FlightRecorder | None = None,
 ) -> RankEnds:
     """Runs a function in one process per rank; leaves none running when it returns or raises.
 
     Args:
         target: the function, as "module:function", which returns plain JSON.
-        arguments: the argument of each rank.
-        environments: the environment variables of each rank.
+        arguments, environments: the argument and the environment variables of each rank.
         folder: where rank r writes its output to rank_r.log.
         timeout_s: limit until all ranks have ended, in seconds.
-        start_method: "forkserver" or "spawn".
-        preload: modules that a fork server loads if it must be started.
+        start_method, preload: "spawn", or "forkserver", which loads these modules when it starts.
         first_rank: number of the first rank; the others follow it.
         agents: the agents of the run; a failure on any of them ends these ranks.
         network: where ranks listen and connect; None for the host's.
+        recorder: asks ranks for the dumps of their flight recorders at a time-out.
     """
     ranks: list[RankProcess] = []
     if forked := start_method == "forkserver":
@@ -67,7 +68,7 @@ def run_ranks(
                 log_path = log_file(folder, index)
                 given = (target, pickle.dumps(argument), dict(environment), log_path, network)
                 ranks.append(start_rank(start_method, index, given))
-        return watch(ranks, folder, timeout_s, agents or alone())
+        return watch(ranks, folder, timeout_s, agents or alone(), recorder)
     finally:
         end_ranks(ranks, folder, forked)
 

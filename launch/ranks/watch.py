@@ -1,9 +1,7 @@
 """Watches the ranks of one point until they end, fail or time out, and finds the root cause."""
 
-import os
 import signal
 import time
-from contextlib import suppress
 from dataclasses import dataclass, field
 from multiprocessing import connection
 from pathlib import Path
@@ -15,8 +13,8 @@ from launch.agents.group import Agents
 from launch.framing import REPORT_BYTES, Pieces
 from launch.ranks import fork_server
 from launch.ranks.failure import Failure, root_cause
-from launch.ranks.logs import log_file
-from launch.ranks.stack_dump import STACK_SIGNAL, Frame, innermost_frame
+from launch.ranks.flight_recorder import FlightRecorder
+from launch.ranks.hang import timed_out
 from launch.signals import wait_for
 
 GRACE_S = 1.0
@@ -26,7 +24,8 @@ DIED_WITHOUT_REPORT = ("signal", "exit", "lost")
 
 Such a failure causes those of the other ranks, so nothing waits for their reports.
 """
-STACK_DUMP_S = 0.3
+DYING_S = 0.05
+"""Seconds until an agent notices that a rank has aborted; its peers may raise exceptions sooner."""
 
 
 @dataclass
@@ -65,7 +64,13 @@ class RankProcess:
     reported: bool = False
 
 
-def watch(ranks: list[RankProcess], folder: Path, timeout_s: float, agents: Agents) -> RankEnds:
+def watch(
+    ranks: list[RankProcess],
+    folder: Path,
+    timeout_s: float,
+    agents: Agents,
+    recorder: FlightRecorder | None,
+) -> RankEnds:
     """Blocks until all ranks have ended, or one has failed here or elsewhere, or time is up.
 
     After an exception the other ranks get GRACE_S to report theirs.
@@ -83,16 +88,12 @@ def watch(ranks: list[RankProcess], folder: Path, timeout_s: float, agents: Agen
         heard = agents.hear(ready)
         if not failures and (heard == "timeout" or not (ready or alarmed)):
             agents.alarm("timeout")  # The others must report now, too, where their ranks are.
-            failures.append(timed_out(running, folder, timeout_s))
+            pids = {rank.index: rank.process.pid for rank in running}
+            failures.append(timed_out(pids, folder, timeout_s, recorder))
             break  # Second way out: time was up, here or on another agent.
         if not ready:
             break  # Third way out: after a failure, no further report came in time.
-        for rank in list(running):
-            if rank.pipe in ready and not rank.reported:
-                receive(rank, rank_ends, failures)
-            if rank.end in ready:
-                running.remove(rank)
-                note_exit(rank, rank_ends, failures)
+        collect(running, ready, rank_ends, failures)
         if failures or heard:
             kinds = {heard, *(failure.kind for failure in failures)}
             grace_s = 0.0 if kinds.intersection(DIED_WITHOUT_REPORT) else GRACE_S
@@ -102,6 +103,18 @@ def watch(ranks: list[RankProcess], folder: Path, timeout_s: float, agents: Agen
             alarmed = True
     rank_ends.failure = root_cause(failures)
     return rank_ends
+
+
+def collect(
+    running: list[RankProcess], ready: list[Any], rank_ends: RankEnds, failures: list[Failure]
+) -> None:
+    """Reads the reports that have come, and removes the ranks that have ended from `running`."""
+    for rank in list(running):
+        if rank.pipe in ready and not rank.reported:
+            receive(rank, rank_ends, failures)
+        if rank.end in ready:
+            running.remove(rank)
+            note_exit(rank, rank_ends, failures)
 
 
 def receive(rank: RankProcess, rank_ends: RankEnds, failures: list[Failure]) -> None:
@@ -131,7 +144,8 @@ def note_exit(rank: RankProcess, rank_ends: RankEnds, failures: list[Failure]) -
         return
     if code < 0:
         message = f"killed by {signal_name(-code)}"
-        failures.append(Failure(rank.index, "signal", message, signal=-code))
+        began = time.monotonic() - DYING_S if code == -signal.SIGABRT else None
+        failures.append(Failure(rank.index, "signal", message, signal=-code, raised_at=began))
         return
     message = f"exited with code {code} and no report"
     if code == fork_server.LOST_EXIT_CODE and fork_server.is_gone():
@@ -145,30 +159,3 @@ def signal_name(number: int) -> str:
         return signal.Signals(number).name
     except ValueError:
         return f"signal {number}"
-
-
-def timed_out(running: list[RankProcess], folder: Path, timeout_s: float) -> Failure:
-    """Returns a failure that names the only rank that hangs outside a collective, if there is one.
-
-    A rank hangs if its frame is the same in two stack dumps.
-    """
-    earlier = ask_for_frames(running, folder)
-    frames = ask_for_frames(running, folder)
-    stuck = [index for index, frame in frames.items() if frame == earlier[index]]
-    culprits = [index for index in stuck if not frames[index].waiting]
-    places = ", ".join(f"rank {index} in {frame.place}" for index, frame in frames.items())
-    return Failure(
-        rank=culprits[0] if len(culprits) == 1 else None,
-        kind="timeout",
-        message=f"no end within {timeout_s:g} s: {places}",
-        traceback="\n".join(f"rank {index}:\n{frame.stack}" for index, frame in frames.items()),
-    )
-
-
-def ask_for_frames(running: list[RankProcess], folder: Path) -> dict[int, Frame]:
-    """Returns the innermost frame of each rank now."""
-    for rank in running:
-        with suppress(ProcessLookupError):
-            os.kill(rank.process.pid, STACK_SIGNAL)
-    time.sleep(STACK_DUMP_S)
-    return {rank.index: innermost_frame(log_file(folder, rank.index)) for rank in running}

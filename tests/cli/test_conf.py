@@ -1,14 +1,17 @@
 """Every YAML under conf/: composes, is typed, says how to run it, and explains each key."""
 
 import dataclasses
+import json
 import re
 
 import pytest
 import yaml
 from benchkit.api.keys import described_keys, nested_schema
 from benchkit.api.registry import load_suites
-from benchkit.api.schema import RunConfig
+from benchkit.api.schema import RunConfig, as_dict
 from benchkit.config import compose as composition
+from benchkit.config import resolvers
+from benchkit.config.identity import point_id
 from hydra import compose, initialize_config_dir
 from omegaconf import MISSING
 
@@ -49,6 +52,40 @@ def test_suite_keeps_chosen_values(suite):
     config = composition.typed(compose("config", [f"+suite={suite}", *given]))
     assert (config.seed, config.model.name, config.backend.name) == (7, "tiny", "nccl")
     assert (config.hardware.device, config.measure.max_iterations) == ("cuda", 33)
+
+
+@pytest.mark.parametrize(
+    ("gpus", "given", "expected"),
+    [
+        ([], [], ("cpu", "gloo")),
+        ([], ["backend=nccl"], ("cpu", "nccl")),
+        ([], ["hardware=cuda"], ("cuda", "nccl")),
+        (["GPU-a"], [], ("cuda", "nccl")),
+        (["GPU-a"], ["hardware=auto"], ("cuda", "nccl")),
+        (["GPU-a"], ["backend=gloo"], ("cuda", "gloo")),
+        (["GPU-a"], ["hardware=cpu"], ("cpu", "gloo")),
+        (["GPU-a"], ["hardware=cuda_shared"], ("cuda", "gloo")),
+        (["GPU-a"], ["hardware=slow_gpu"], ("cuda", "gloo")),
+        (["GPU-a"], ["hardware=slow_peer"], ("cpu", "gloo")),
+    ],
+)
+def test_hardware_and_backend_follow_gpus(monkeypatch, gpus, given, expected):
+    monkeypatch.setattr(resolvers, "visible_gpus", lambda: gpus)
+    config = composition.typed(compose("config", ["+suite=allreduce", *given]))
+    assert (config.hardware.device, config.backend.name) == expected
+
+
+@pytest.mark.parametrize("stored", json.loads((ROOT / "tests" / "golden" / "identities.json").read_text()))
+def test_stored_overrides_compose_to_identity(stored):
+    config = composition.typed(compose("config", stored["overrides"]))
+    assert point_id(as_dict(config), 2) == stored["point_id"]
+
+
+@pytest.mark.parametrize("gpus", [[], ["GPU-a"]])
+def test_auto_composes_what_it_stands_for(monkeypatch, gpus):
+    monkeypatch.setattr(resolvers, "visible_gpus", lambda: gpus)
+    typed = ["hardware=cuda", "backend=nccl"] if gpus else ["hardware=cpu", "backend=gloo"]
+    assert compose("config", ["+suite=allreduce"]) == compose("config", ["+suite=allreduce", *typed])
 
 
 @pytest.mark.parametrize("name", options("smoke"))

@@ -3,7 +3,9 @@
 import os
 import signal
 import sys
+import threading
 import time
+from contextlib import suppress
 from pathlib import Path
 
 from launch.framing import framed
@@ -20,6 +22,27 @@ def raise_second(argument):
     """Rank 1 raises; rank 0 raises a little later, as one whose peer is gone does."""
     time.sleep(0.3 if argument == 0 else 0.0)
     raise ValueError(f"rank {argument}")
+
+
+def raise_then_abort(argument):
+    """Rank 1 raises; rank 0 aborts because its peer is gone, as NCCL's watchdog does."""
+    if argument == 1:
+        time.sleep(0.2)  # until both run
+        raise ValueError("out of memory")
+    time.sleep(0.6)
+    os.abort()
+
+
+def abort_then_raise(argument):
+    """Rank 1 aborts; rank 0 notices at once, perhaps sooner than the agent."""
+    note(os.getpid(), "")
+    if argument == 1:
+        time.sleep(0.3)
+        os.abort()
+    of_peer = Path(os.readlink("/proc/self/fd/1")).with_name("rank_1.pid")
+    while not of_peer.exists() or not is_zombie(int(of_peer.read_text())):
+        time.sleep(0.001)
+    raise ValueError("peer closed")
 
 
 def exit_silently(argument):
@@ -123,6 +146,34 @@ def sleep(argument):
     """Says under which number it runs, beside its log."""
     note(os.getpid(), "")
     time.sleep(60)
+
+
+def hang_with_flight_recorder(argument):
+    """Rank 0 sleeps where torch.cuda would; rank 1 in its own code. Both answer their pipes as torch does."""
+    pipe = f"{os.environ['TORCH_NCCL_DEBUG_INFO_PIPE_FILE']}{argument}.pipe"
+    os.mkfifo(pipe)
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    threading.Thread(target=answer, args=(reader, argument), daemon=True).start()
+    note(os.getpid(), "")
+    if argument == 0:
+        namespace = {"sleep": time.sleep}
+        exec(compile("def synchronize(): sleep(60)", "/site-packages/torch/cuda/__init__.py", "exec"), namespace)
+        namespace["synchronize"]()
+    time.sleep(60)
+
+
+def answer(reader, rank):
+    """Writes a dump in two pieces once a byte has come."""
+    while True:
+        with suppress(BlockingIOError):
+            if os.read(reader, 128):
+                break
+        time.sleep(0.05)
+    with open(f"{os.environ['TORCH_FR_DUMP_TEMP_FILE']}{rank}", "w") as file:
+        for piece in ("dump of ", str(rank)):
+            file.write(piece)
+            file.flush()
+            time.sleep(0.02)
 
 
 def note(pid: int, suffix: str) -> None:

@@ -6,10 +6,10 @@ import torch
 from benchkit import checkout, environment
 from benchkit.api import memory
 from benchkit.point import recording
-from benchkit.point.agents import gather_facts
+from benchkit.point.forming import gather_facts
 from benchkit.point.placement import place_ranks
 from benchkit.point.point import Point
-from benchkit.record.environment import VERSIONS, AgentReport, Environment
+from benchkit.record.environment import VERSIONS, AgentReport
 from launch import topology
 from launch.agents.group import alone
 
@@ -25,26 +25,6 @@ def test_describe_reports_host_and_versions():
     assert len(found.load_average) == 3
     assert found.available_bytes > 2**20
     assert found.git_commit is None or len(found.git_commit) == 40
-
-
-@pytest.mark.parametrize(
-    ("chosen", "visible"),
-    [(None, ["GPU-a", "GPU-b", "GPU-c"]), ("2,0", ["GPU-c", "GPU-a"]), ("GPU-b", ["GPU-b"]), ("", ["GPU-a", "GPU-b"])],
-)
-def test_visible_gpus_have_uuids(monkeypatch, chosen, visible):
-    there = Environment(host="n0", gpus=[{"uuid": f"GPU-{letter}"} for letter in "abc"])
-    monkeypatch.setattr(environment, "static_environment", lambda: there)
-    monkeypatch.setattr(environment, "num_usable_gpus", lambda: len(visible))
-    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
-    if chosen is not None:
-        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", chosen)
-    assert environment.visible_gpus() == visible
-
-
-def test_gpus_without_nvidia_smi_are_numbered(monkeypatch):
-    monkeypatch.setattr(environment, "static_environment", lambda: Environment(host="n0"))
-    monkeypatch.setattr(environment, "num_usable_gpus", lambda: 2)
-    assert environment.visible_gpus() == ["0", "1"]
 
 
 def fake_files(monkeypatch, module, files):
@@ -85,13 +65,9 @@ def test_environment_reports_kernel_and_nccl(monkeypatch):
     assert environment.static_environment().kernel == platform.release()
 
 
-def test_torch_build_is_read_without_import(monkeypatch):
+def test_torch_build_is_read_without_import():
     assert environment.torch_build()["__version__"] == torch.__version__
     assert environment.torch_build()["cuda"] == torch.version.cuda
-    monkeypatch.setattr(torch.cuda, "device_count", lambda: 3)
-    for build, usable in (({"cuda": None}, 0), ({"cuda": None, "hip": "7.0"}, 3), ({"cuda": "13.0"}, 3)):
-        monkeypatch.setattr(environment, "torch_build", lambda build=build: build)
-        assert environment.num_usable_gpus() == usable
 
 
 def test_git_and_nvidia_smi_run_once_per_process(monkeypatch):

@@ -46,6 +46,7 @@ def test_identity_omits_keys_of_own_suite():
 class Cooling:
     fans: int = key("how many there are")
     colour: str = key("of the fans", identity=False)
+    is_wet: bool = key("whether water cools", neutral=False)
 
 
 @dataclass
@@ -55,7 +56,9 @@ class Config(RunConfig):
 
 
 def test_identity_omits_group_keys_and_groups():
-    fans = {"fans": 2, "colour": "red"}
+    fans = {"fans": 2, "colour": "red", "is_wet": False}
     config = {"cooling": fans, "desk": fans, "env": {"colour": "red"}, "seed": 0}
     kept = {"cooling": {"fans": 2}, "env": {"colour": "red"}, "seed": 0}
     assert identifying_keys(config, Config) == kept
+    fans["is_wet"] = True
+    assert identifying_keys(config, Config) == kept | {"cooling": {"fans": 2, "is_wet": True}}

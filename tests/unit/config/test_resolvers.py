@@ -29,7 +29,7 @@ def test_largest_is_at_least_one(numbers, expected):
     assert largest(numbers) == expected
 
 
-@pytest.mark.parametrize(("gpus", "expected"), [(0, "2"), (2, "2"), (5, "2,4"), (8, "2,4,6")])
+@pytest.mark.parametrize(("gpus", "expected"), [(0, "2"), (2, "2"), (5, "2,4"), (8, "2,4,6,8"), (31, "2,4,6,8,16")])
 def test_counts_of_gpus_follow_visible_gpus(monkeypatch, gpus, expected):
     monkeypatch.setattr(resolvers, "visible_gpus", lambda: list(map(str, range(gpus))))
     assert counts_of_gpus() == expected

@@ -11,7 +11,7 @@ import tempfile
 from pathlib import Path
 
 import pytest
-from launch.slowdown import cgroup, mps, throttle
+from launch.slowdown import cgroup, mps, mps_control, throttle
 from launch.slowdown.cgroup import CpuQuota, QuotaUnavailable, Room
 from launch.slowdown.duty_cycle import DutyCycle
 
@@ -193,6 +193,7 @@ def test_quota_throttles_until_release(busy, monkeypatch):
 
 CONTROL = """#!/bin/sh
 echo "$@ $CUDA_MPS_PIPE_DIRECTORY" >> {log}
+env | grep -c -e CUDA_VISIBLE_DEVICES -e THREAD_PERCENTAGE >> {log}.environment
 if [ "$1" = -d ]; then {start}; fi
 read command
 echo "asked $command" >> {log}
@@ -204,18 +205,23 @@ esac
 
 
 @pytest.fixture
-def control(tmp_path, monkeypatch):
+def control(monkeypatch):
     """Stands in for nvidia-cuda-mps-control; `default` is where a daemon of the system would be."""
-    default, log = tmp_path / "default", tmp_path / "log"
+    with tempfile.TemporaryDirectory() as short:  # the names of sockets are limited
+        yield installer(Path(short), monkeypatch)
+
+
+def installer(folder, monkeypatch):
+    default, log = folder / "default", folder / "log"
     default.mkdir()
 
     def install(start: str) -> tuple[Path, Path]:
-        script = tmp_path / mps.CONTROL
+        script = folder / mps_control.CONTROL
         script.write_text(CONTROL.format(log=log, start=start, default=default))
         script.chmod(script.stat().st_mode | stat.S_IEXEC)
-        monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+        monkeypatch.setenv("PATH", str(folder), prepend=os.pathsep)
         monkeypatch.delenv("CUDA_MPS_PIPE_DIRECTORY", raising=False)
-        monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+        monkeypatch.setattr(tempfile, "tempdir", str(folder))
         return default, log
 
     return install
@@ -252,24 +258,24 @@ STOPPED = "kill -TERM $PPID; exit 0"
 def test_interrupted_daemon_start_quits_daemon(control, monkeypatch, start):
     """The signal may come while a process is being made, which nothing can wait for then."""
     _, log = control(start)
-    monkeypatch.setattr(mps, "ANSWER_S", 2.0)
+    monkeypatch.setattr(mps_control, "ANSWER_S", 2.0)
     before = signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
-        with pytest.raises((KeyboardInterrupt, mps.MpsUnavailable)), mps.daemon(True):
+        with pytest.raises((KeyboardInterrupt, mps_control.MpsUnavailable)), mps.daemon(True):
             pass
     finally:
         signal.signal(signal.SIGTERM, before)
         gc.collect()
     assert log.read_text().splitlines()[-1] == "has quit"
-    assert not list(log.parent.glob(f"{mps.PREFIX}*"))
+    assert not list(log.parent.glob(f"{mps_control.PREFIX}*"))
 
 
 def test_abandoned_daemons_are_stopped(control):
     _, log = control(WORKS)
     dead = subprocess.Popen(["true"])
     dead.wait()
-    abandoned, used = (log.parent / f"{mps.prefix()}{pid}-abc" for pid in (dead.pid, os.getpid()))
-    elsewhere = log.parent / f"{mps.PREFIX}0123abcd-{dead.pid}-abc"  # of a container that shares /tmp
+    abandoned, used = (log.parent / f"{mps_control.prefix()}{pid}-abc" for pid in (dead.pid, os.getpid()))
+    elsewhere = log.parent / f"{mps_control.PREFIX}0123abcd-{dead.pid}-abc"  # of a container that shares /tmp
     for folder in (abandoned, used, elsewhere):
         folder.mkdir()
         (folder / "running").touch()
@@ -283,7 +289,7 @@ def test_abandoned_daemons_are_stopped(control):
 def test_agents_on_one_host_need_running_daemon(control):
     default, log = control(WORKS)
     said = r"2 agents on this host .*\(nvidia-cuda-mps-control -d"
-    with pytest.raises(mps.MpsUnavailable, match=said), mps.daemon(True, agents_here=2):
+    with pytest.raises(mps_control.MpsUnavailable, match=said), mps.daemon(True, agents_here=2):
         pass
     assert "-d" not in log.read_text()
     (default / "running").touch()
@@ -302,13 +308,61 @@ def test_running_daemon_is_reused(control):
 
 def test_daemon_start_failure_has_reason(control):
     control("echo an unsupported driver >&2; exit 1")
-    with pytest.raises(mps.MpsUnavailable, match="an unsupported driver"), mps.daemon(True):
+    with pytest.raises(mps_control.MpsUnavailable, match="an unsupported driver"), mps.daemon(True):
         pass
+
+
+def test_daemon_may_keep_its_output_open(control, monkeypatch):
+    """As the real one might: a pipe would be read until the daemon ends."""
+    control(f"(sleep 8) & {WORKS}")
+    monkeypatch.setattr(mps_control, "ANSWER_S", 5.0)
+    with mps.daemon(True) as shares:
+        assert Path(shares["CUDA_MPS_PIPE_DIRECTORY"], "running").exists()
+
+
+def test_daemon_may_listen_later(control):
+    control('(sleep 0.3; touch "$CUDA_MPS_PIPE_DIRECTORY/running") >/dev/null 2>&1 & exit 0')
+    with mps.daemon(True) as shares:
+        assert Path(shares["CUDA_MPS_PIPE_DIRECTORY"], "running").exists()
+
+
+def test_silent_daemon_has_reason(control, monkeypatch):
+    control("exit 0")
+    monkeypatch.setattr(mps_control, "LISTENS_S", 0.2)
+    with pytest.raises(mps_control.MpsUnavailable, match="-d: it does not answer"), mps.daemon(True):
+        pass
+
+
+def test_daemon_serves_all_gpus_in_full(control, monkeypatch):
+    """It would number visible GPUs anew, so that clients with the same variable would mean others."""
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "2,3")
+    monkeypatch.setenv("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE", "10")
+    _, log = control(WORKS)
+    with mps.daemon(True):
+        pass
+    asks, *others = log.with_name("log.environment").read_text().split()
+    assert asks == "2"  # of a daemon of the system, in the environment of the agent
+    assert set(others) == {"0"}
+
+
+def test_long_name_of_folder_has_reason(control, monkeypatch):
+    _, log = control(WORKS)
+    long = log.parent / ("x" * 100)
+    long.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(long))
+    with pytest.raises(mps_control.MpsUnavailable, match=r"TMPDIR=.* is too long for the sockets"), mps.daemon(True):
+        pass
+    assert list(long.iterdir()) == []
+
+
+def test_clients_choose_gpus_by_uuid():
+    assert mps.device_environment(["GPU-b", "MIG-c"]) == {"CUDA_VISIBLE_DEVICES": "GPU-b,MIG-c"}
+    assert mps.device_environment(["0", "1"]) == {}
 
 
 def test_missing_mps_fails_only_when_needed(monkeypatch):
     monkeypatch.setenv("PATH", "")
-    with pytest.raises(mps.MpsUnavailable, match="not installed here"), mps.daemon(True):
+    with pytest.raises(mps_control.MpsUnavailable, match="not installed here"), mps.daemon(True):
         pass
     with mps.daemon(False) as shares:
         assert shares == {}

@@ -2,7 +2,7 @@ import signal
 from types import SimpleNamespace
 
 import pytest
-from benchkit.point import agents, local_ranks, run
+from benchkit.point import agents, forming, local_ranks, run
 from benchkit.point.outcome import AgentEnd, classify, durations, failure_status, placed
 from benchkit.point.placement import place_ranks
 from benchkit.point.point import Point
@@ -11,7 +11,7 @@ from launch.agents.clock_sync import Offset
 from launch.agents.group import alone
 from launch.agents.member import AgentInfo, Lost
 from launch.ranks.failure import Failure
-from launch.slowdown.mps import MpsUnavailable
+from launch.slowdown.mps_control import MpsUnavailable
 
 from tests.support.configs import agent_group, config
 
@@ -80,7 +80,7 @@ def test_agent_failure_is_recorded(tmp_path, monkeypatch):
         raise BlockingIOError("Resource temporarily unavailable")
 
     monkeypatch.setattr(local_ranks.start, "run_ranks", no_more_processes)
-    result = run.run_point(Point(config(), tmp_path, []), agents.form_group(alone()))
+    result = run.run_point(Point(config(), tmp_path, []), forming.form_group(alone()))
     assert result.status == "error"
     assert result.error.message == "the agent failed: Resource temporarily unavailable"
     assert "Traceback" in result.error.traceback
@@ -105,7 +105,7 @@ def test_total_excludes_wait_for_host(tmp_path, monkeypatch, lost):
     monkeypatch.setattr(local_ranks.start, "run_ranks", ranks_for_a_minute)
     for module in (run, agents):
         monkeypatch.setattr(module, "time", SimpleNamespace(perf_counter=lambda: now_s[0]))
-    phases = run.run_point(Point(config(), tmp_path, []), agents.form_group(alone())).phases_s
+    phases = run.run_point(Point(config(), tmp_path, []), forming.form_group(alone())).phases_s
     assert phases == {"wait_for_host": 3600, "total": 0 if lost else 60}
     assert files.read(tmp_path / files.FILE_NAME).phases_s == phases
 

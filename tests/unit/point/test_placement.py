@@ -93,6 +93,17 @@ def test_rank_environment_matches_torchrun():
     assert environment["A"] == "b"
 
 
+def test_nccl_does_not_abort_gpu_ranks():
+    """The agent ends them: an abort would hide why the first one failed."""
+    name = "TORCH_NCCL_ASYNC_ERROR_HANDLING"
+    for device, expected in (("cuda", "0"), ("cpu", None)):
+        asked = config(device=device, world_size=2)
+        plan = place_ranks(asked, agent_group("n1", gpus=[["a", "b"]]))
+        assert rank_environment(asked, plan.places[0], plan).get(name) == expected
+        asked.backend.env[name] = "3"
+        assert rank_environment(asked, plan.places[0], plan)[name] == "3"
+
+
 def test_slowdown_applies_to_last_rank_or_each():
     assert place_ranks(config(), agent_group("n1")).slowdown == (1.0, 1.0)
     assert place_ranks(config(world_size=3, slowdown=4), agent_group("n1")).slowdown == (1.0, 1.0, 4.0)

@@ -2,6 +2,7 @@ import itertools
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from threading import Barrier
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -178,21 +179,38 @@ def test_warnings_tolerate_fifteen_percent():
     assert len(warnings(replace(asked, measured=[1.2, 2.4]))) == 2
 
 
-def test_gpu_shares_compare_with_largest():
-    class Shares(Alone):
-        def exchange(self, values):
-            return [[1.0], [1.0]] if values == [1.0] else [[0.004], [0.011]]
+class Shares(Alone):
+    """Two ranks under MPS with these times and multiprocessors."""
 
-    probe = Prober(
-        1,
-        ThrottleController(NoThrottle("mps", switchable=False), 2.0, 2.0),
-        2.0,
-        FakeClock(lambda: 0.011),
-        Shares(),
-        1.0,
-    )
-    slowdown = calibrate(probe, (1.0, 2.0), torch.device("cpu"))
-    assert slowdown == SlowdownReport(asked=[1.0, 2.0], mechanism="mps", measured=[1.0, pytest.approx(2.75)])
+    def __init__(self, times_s, multiprocessors):
+        self.exchanged = [[[1.0], [1.0]], *[[[time] for time in times_s]] * 3, [[float(n)] for n in multiprocessors]]
+
+    def exchange(self, values):
+        return self.exchanged.pop(0)
+
+
+@pytest.mark.parametrize(
+    ("asked", "times_s", "measured", "warned"),
+    [
+        ((1.0, 2.0), (0.004, 0.011), [1.0, pytest.approx(2.75)], True),
+        ((1.0, 1.0), (0.004, 0.0041), [1.0, pytest.approx(1.025)], False),
+        ((1.0, 1.0), (0.004, 0.006), [1.0, pytest.approx(1.5)], True),
+    ],
+)
+def test_gpu_shares_compare_with_largest(monkeypatch, asked, times_s, measured, warned):
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda device: SimpleNamespace(multi_processor_count=66))
+    throttle = ThrottleController(NoThrottle("mps", switchable=False), 2.0, 2.0)
+    probe = Prober(1, throttle, 2.0, FakeClock(lambda: 0.011), Shares(times_s, (66, 32)), 1.0)
+    slowdown = calibrate(probe, asked, torch.device("cpu"))
+    assert slowdown == SlowdownReport(asked=list(asked), mechanism="mps", measured=measured, multiprocessors=[66, 32])
+    assert bool(warnings(slowdown)) is warned
+
+
+def test_probe_survives_calls_of_no_time():
+    """Events of a GPU may say 0 for a call that enqueues nothing."""
+    probe = Prober(0, ThrottleController(NoThrottle(), 1.0, 1.0), 1.0, FakeClock(lambda: 0.0), Echo(), 1e-3)
+    assert probe.slowdown_of(lambda: None) == [1.0]
+    assert probe.seconds_of(lambda: None) == [[pytest.approx(1e-7)]]
 
 
 def test_full_speed_rank_is_never_throttled():

@@ -85,7 +85,7 @@ def test_sweep_is_in_order_and_told_its_settings(python, tmp_path):
     found = sweep(setting, "points", ["+suite=allreduce"], {"SOME": "thing"})
     assert [record.config["data_size"] for record in found] == [2, 10]
     arguments, variable = (tmp_path / "arguments").read_text().splitlines()
-    assert arguments.startswith("-m benchkit -m +suite=allreduce backend=gloo world_size=2 measure=quick")
+    assert arguments.startswith("-m benchkit -m +suite=allreduce hardware=cpu backend=gloo world_size=2 measure=quick")
     assert variable == "thing"
 
 

@@ -44,6 +44,13 @@ def test_first_exception_is_cause(tmp_path):
     assert "bodies.py" in failure.traceback
 
 
+@pytest.mark.parametrize(("body", "cause"), [("raise_then_abort", "out of memory"), ("abort_then_raise", "SIGABRT")])
+def test_abort_is_cause_where_it_came_first(tmp_path, body, cause):
+    failure = run(body, tmp_path).failure
+    assert failure.rank == 1
+    assert cause in failure.message
+
+
 def test_exit_without_report_is_failure(tmp_path):
     failure = run("exit_silently", tmp_path).failure
     assert (failure.rank, failure.kind) == (1, "exit")
@@ -132,6 +139,8 @@ def test_signal_name_handles_real_time_signals():
         ([Failure(0, "exception", "peer closed", raised_at=2.0), Failure(1, "exception", "bug", raised_at=1.0)], 1),
         ([Failure(0, "exception", "peer closed", raised_at=1.0), Failure(1, "signal", "killed", signal=9)], 1),
         ([Failure(0, "exception", "peer closed", raised_at=1.0), Failure(1, "exit", "code 3")], 1),
+        ([Failure(0, "signal", "NCCL", signal=6, raised_at=2.0), Failure(1, "exception", "oom", raised_at=1.0)], 1),
+        ([Failure(0, "exception", "peer closed", raised_at=1.0), Failure(1, "signal", "", signal=6, raised_at=0.9)], 1),
     ],
 )
 def test_root_cause_ignores_order_of_failures(failures, rank):

@@ -1,0 +1,92 @@
+"""Dumps NCCL's flight recorder at a time-out: each rank's last collectives and how far they came.
+
+In each rank a thread of torch looks at a named pipe once a second, and writes a dump when it finds
+a byte there (torch/csrc/distributed/c10d/ProcessGroupNCCL.hpp, DumpPipe). `torchfrtrace` compares
+the dumps of all ranks.
+"""
+
+import os
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+STEM = "nccl_trace_rank_"
+"""Start of the names of the dumps, which the number of the rank follows."""
+ENTRIES = "2000"
+"""How many collectives a rank remembers: the default of torch 2.13, which older ones set to 0."""
+DUMP_S = 4.0
+"""Seconds that the ranks may take to notice the request and to write their dumps."""
+POLL_S = 0.05
+
+
+@dataclass(frozen=True)
+class FlightRecorder:
+    """The flight recorders of the ranks of one point on one agent.
+
+    Attributes:
+        pipes: folder of the pipes, on a local file system: where none can be made a rank dies.
+        folder: where the ranks write their dumps.
+    """
+
+    pipes: Path
+    folder: Path
+
+    def environment(self) -> dict[str, str]:
+        """Returns the environment variables of the ranks, under their older and newer names."""
+        dumps = str(self.folder.absolute() / STEM)
+        return {
+            "TORCH_NCCL_TRACE_BUFFER_SIZE": ENTRIES,
+            "TORCH_FR_BUFFER_SIZE": ENTRIES,
+            "TORCH_NCCL_DEBUG_INFO_TEMP_FILE": dumps,
+            "TORCH_FR_DUMP_TEMP_FILE": dumps,
+            "TORCH_NCCL_DEBUG_INFO_PIPE_FILE": str(self.pipes / STEM),
+            # Without it the thread looks at the pipe every eight minutes.
+            "TORCH_NCCL_DUMP_ON_TIMEOUT": "1",
+        }
+
+    def request(self, ranks: Sequence[int]) -> list[Path]:
+        """Asks ranks for their dumps; returns the dumps of those that have a flight recorder."""
+        asked = []
+        for rank in ranks:
+            with suppress(OSError):  # no pipe, or no process has it open: the rank has no NCCL
+                pipe = os.open(self.pipes / f"{STEM}{rank}.pipe", os.O_WRONLY | os.O_NONBLOCK)
+                with open(pipe, "wb", buffering=0) as file:
+                    file.write(b"1")
+                asked.append(self.folder / f"{STEM}{rank}")
+        return asked
+
+    def wait_for(self, dumps: Sequence[Path]) -> None:
+        """Waits until the dumps no longer grow, at most DUMP_S seconds."""
+        deadline = time.monotonic() + DUMP_S
+        sizes: list[int] = []
+        while dumps and time.monotonic() < deadline:
+            before, sizes = sizes, [size_of(dump) for dump in dumps]
+            if sizes == before and all(sizes):
+                return
+            time.sleep(POLL_S)
+
+
+def size_of(path: Path) -> int:
+    """Returns the bytes of a file; 0 if it does not exist."""
+    try:
+        return path.stat().st_size
+    except OSError:
+        return 0
+
+
+@contextmanager
+def recording(needed: bool, folder: Path) -> Iterator[FlightRecorder | None]:
+    """Provides the pipes of the ranks' flight recorders while the context lasts.
+
+    Args:
+        needed: whether the ranks may use NCCL; None is yielded otherwise.
+        folder: where the ranks write their dumps.
+    """
+    if not needed:
+        yield None
+        return
+    with tempfile.TemporaryDirectory(prefix="benchkit-pipes-") as pipes:
+        yield FlightRecorder(Path(pipes), folder)

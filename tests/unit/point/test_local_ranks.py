@@ -1,0 +1,51 @@
+"""What an agent hands to the processes of its ranks."""
+
+from contextlib import nullcontext
+
+import pytest
+from benchkit.point import local_ranks
+from benchkit.point.placement import place_ranks
+from benchkit.rank.rendezvous import Rendezvous
+from launch.agents.clock_sync import Offset
+
+from tests.support.configs import agent_group, config
+
+
+@pytest.fixture
+def given(monkeypatch, tmp_path):
+    """Runs a point whose ranks are not started; returns what they would have been started with."""
+
+    def run(wanted, gpus=("GPU-a", "GPU-b")):
+        started = []
+        monkeypatch.setattr(local_ranks.start, "run_ranks", lambda *_, **settings: started.append(settings))
+        where = agent_group("n1", gpus=[list(gpus)])
+        plan = place_ranks(wanted, where)
+        assert not plan.problem
+        rendezvous = Rendezvous("point/0", file="/nowhere")
+        local_ranks.LocalRanks(wanted, where, plan, tmp_path, rendezvous, Offset()).run_or_raise()
+        return started[0]
+
+    return run
+
+
+def test_gpu_ranks_have_flight_recorder(given, tmp_path):
+    settings = given(config("nccl", "cuda", world_size=2))
+    for environment in settings["environments"]:
+        assert environment["TORCH_FR_DUMP_TEMP_FILE"] == str(tmp_path / "nccl_trace_rank_")
+    assert settings["recorder"].folder == tmp_path
+
+
+def test_cpu_ranks_have_no_nccl_variables(given):
+    settings = given(config(world_size=2))
+    assert settings["recorder"] is None
+    assert not [name for name in settings["environments"][0] if "NCCL" in name or name.startswith("TORCH_")]
+
+
+def test_mps_clients_get_gpus_by_uuid(given, monkeypatch):
+    monkeypatch.setattr(local_ranks.mps, "daemon", lambda *_: nullcontext({"CUDA_MPS_PIPE_DIRECTORY": "/there"}))
+    shared = config(device="cuda", world_size=4, ranks_per_device=2, slowdown=2)
+    for environment in given(shared)["environments"]:
+        assert environment["CUDA_VISIBLE_DEVICES"] == "GPU-a,GPU-b"
+        assert environment["CUDA_MPS_PIPE_DIRECTORY"] == "/there"
+    alone = given(config("nccl", "cuda", world_size=2))
+    assert "CUDA_VISIBLE_DEVICES" not in alone["environments"][0]

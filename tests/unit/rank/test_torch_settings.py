@@ -1,0 +1,39 @@
+"""What torch keeps for a whole process is set in every rank, whatever it inherits."""
+
+import os
+import subprocess
+import sys
+from types import SimpleNamespace
+
+import pytest
+from benchkit.rank import main
+
+from tests.support.cli import ROOT
+
+PROGRAM = """
+import torch
+from benchkit.rank.torch_settings import set_up_torch
+before = torch.get_float32_matmul_precision()
+set_up_torch(3)
+print(before, torch.get_float32_matmul_precision(), torch.backends.cuda.matmul.allow_tf32, torch.get_num_threads())
+"""
+
+
+def test_float32_is_never_tf32_by_inheritance():
+    environment = {**os.environ, "TORCH_ALLOW_TF32_CUBLAS_OVERRIDE": "1", "PYTHONPATH": str(ROOT)}
+    done = subprocess.run([sys.executable, "-c", PROGRAM], env=environment, capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["high", "highest", "False", "3"]
+
+
+def test_rank_sets_torch_up_before_it_joins(monkeypatch):
+    calls = []
+
+    def join(*_):
+        calls.append("join")
+        raise InterruptedError
+
+    monkeypatch.setattr(main, "set_up_torch", calls.append)
+    monkeypatch.setattr(main.backends, "join", join)
+    with pytest.raises(InterruptedError):
+        main.run_rank(SimpleNamespace(threads=3, config=None, place=None, world_size=1, rendezvous=None))
+    assert calls == [3, "join"]
