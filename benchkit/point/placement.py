@@ -1,13 +1,12 @@
 """Which ranks run where: each agent's share of a point's ranks, with their threads and devices."""
 
-import math
 from dataclasses import dataclass, replace
 
 from benchkit.api.schema import RunConfig
 from benchkit.point.agents import AgentGroup
+from benchkit.point.gpus_of_agents import gpus_of_host, missing_gpus
 from benchkit.rank.assignment import Place, by_mps
 from benchkit.record.environment import AgentReport
-from launch.agents.member import AgentInfo
 from launch.slowdown import mps
 
 
@@ -139,25 +138,6 @@ def resolve_world_size(config: RunConfig, group: AgentGroup) -> int:
         slots = len(gpus_of_host(group, member)) * config.hardware.ranks_per_device
         shares.append(slots // len(group.on_host_of(member)))
     return int(max(1, min(shares)) * num_agents)
-
-
-def gpus_of_host(group: AgentGroup, member: AgentInfo) -> set[str]:
-    """Returns all GPUs that the agents on a member's host see together."""
-    here = group.on_host_of(member)
-    return set().union(*(group.facts[other.index].visible_gpus for other in here))
-
-
-def missing_gpus(config: RunConfig, group: AgentGroup, share: int) -> str:
-    """Returns why a point lacks the GPUs that it asks for; "" if it has them or asks for none."""
-    if config.hardware.device != "cuda":
-        return ""
-    for member in group.agents.members:
-        ranks = share * len(group.on_host_of(member))
-        needed = math.ceil(ranks / config.hardware.ranks_per_device)
-        visible = len(gpus_of_host(group, member))
-        if needed > visible:
-            return f"needs {needed} GPUs for {ranks} ranks on {member.host}, {visible} visible"
-    return ""
 
 
 def cores_per_rank(group: AgentGroup, share: int) -> float:

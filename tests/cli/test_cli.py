@@ -209,6 +209,18 @@ def test_check_refuses_broken_user_yaml(tmp_path, monkeypatch):
 
 
 @pytest.mark.slow
+def test_gpu_smoke_says_what_is_missing(cli):
+    done = cli("sweep=gpu_smoke", CUDA_VISIBLE_DEVICES="")
+    assert (done.returncode, done.stderr) == (1, "")
+    records = cli.records()
+    assert [record["status"] for record in records] == ["unavailable"] * 13
+    advice = r"needs [12] GPUs on \S+, 0 visible: (torch \S+ lacks CUDA, install a CUDA build|\S.*)"
+    assert all(re.fullmatch(advice, record["error"]["message"]) for record in records)
+    table = [line for line in done.stdout.splitlines() if " unavailable " in line]
+    assert len(table) == 13
+
+
+@pytest.mark.slow
 def test_sweep_survives_closed_stdout(cli):
     command = f"{sys.executable} -m benchkit +suite=allreduce {' '.join(QUICK)} measure.mode=loop -m seed=1,2 | head -1"
     done = subprocess.run(command, shell=True, cwd=cli.folder, env=cli.environment, capture_output=True, text=True)

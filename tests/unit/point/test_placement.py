@@ -1,5 +1,7 @@
 import pytest
+from benchkit.point.gpus_of_agents import lack_of_gpus
 from benchkit.point.placement import place_ranks, rank_environment
+from benchkit.record.environment import AgentReport
 
 from tests.support.configs import agent_group, config
 
@@ -52,17 +54,17 @@ def test_agents_take_distinct_gpus():
         (
             {"device": "cuda", "world_size": 4},
             agent_group("n1", gpus=[["a"]]),
-            "needs 4 GPUs for 4 ranks on n1, 1 visible",
+            "needs 4 GPUs on n1, 1 visible",
         ),
         (
             {"device": "cuda", "world_size": 7, "ranks_per_device": 2},
             agent_group("n1", gpus=[["a"]]),
-            "needs 4 GPUs for 7 ra",
+            "needs 4 GPUs on n1, 1 ",
         ),
         (
             {"device": "cuda", "world_size": 2},
             agent_group("n1", "n2", gpus=[["a"], []]),
-            "needs 1 GPUs for 1 ranks on n2, 0",
+            "needs 1 GPUs on n2, 0",
         ),
     ],
 )
@@ -70,6 +72,19 @@ def test_impossible_placement_has_problem(changes, where, problem):
     plan = place_ranks(config(**changes), where)
     assert problem in plan.problem
     assert plan.places == []
+
+
+@pytest.mark.parametrize(
+    ("facts", "advice"),
+    [
+        ({"torch": "2.13.0+cpu"}, ": torch 2.13.0+cpu lacks CUDA, install a CUDA build"),
+        ({"cuda": "13.0"}, ": nvidia-smi lists none; is there a driver?"),
+        ({"hip": "7.0", "gpus": [{}], "variables": {"CUDA_VISIBLE_DEVICES": "0"}}, ": CUDA_VISIBLE_DEVICES=0 chooses"),
+        ({"cuda": "13.0", "gpus": [{}]}, ""),
+    ],
+)
+def test_lack_of_gpus_has_advice(facts, advice):
+    assert lack_of_gpus(AgentReport(host="n1", **facts)) == advice
 
 
 def test_threads_divide_cores_of_host():
