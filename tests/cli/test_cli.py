@@ -244,6 +244,8 @@ def test_readme_command_composes(command):
         words = compare_command.parse(words[1:]).overrides
     first = [re.split(r",(?![^\[]*\])", word)[0] for word in words]  # a comma in brackets does not sweep
     with initialize_config_dir(str(ROOT / "conf"), version_base="1.3"):
+        swept = compose("config", first, return_hydra_config=True).hydra.sweeper.params or {}
+        first += [f"{name}={values.split(',')[0]}" for name, values in swept.items() if name.startswith("+")]
         composition.typed(compose("config", first))
 
 
