@@ -2,13 +2,13 @@
 
 import pytest
 
-from tests.support.gate import command, files, make_repository, run_gate
+from tests.support.gate import PAUSE, command, files, make_repository, run_gate
 
 
 @pytest.mark.parametrize(("branch", "code", "word"), [("same", 0, "1 SAME"), ("slower", 1, "1 SLOWER")])
 def test_gate_fails_slower_pull_request_alone(tmp_path, branch, code, word):
-    folder = make_repository(tmp_path / "repository", slower_rounds=60)
-    done = run_gate(folder, branch, max_pairs="6", fail_on="80%")  # three times as slow, whatever else runs here
+    folder = make_repository(tmp_path / "repository", slower_rounds=60, body=PAUSE)
+    done = run_gate(folder, branch, max_pairs="6", fail_on="80%")
     assert done.returncode == code, done.stdout + done.stderr
     assert f"benchkit compare: {word}" in (folder / "outputs" / f"{branch}.md").read_text()
     assert (folder / "outputs" / f"compare_{branch}" / "junit.xml").exists()

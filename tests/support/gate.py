@@ -12,12 +12,16 @@ PAGE = (ROOT / "docs" / "ci.md").read_text()
 WORKFLOW = ".github/workflows/speed.yaml"
 KERNEL = '''"""The code under test."""
 
+import time
+
 
 def step(matrix):
     """{remark}"""
     for _ in range({rounds}):
-        matrix @ matrix
+        {body}
 '''
+PRODUCT, PAUSE = "matrix @ matrix", "time.sleep(1e-3)"
+"""What a step does over and over; a pause takes as long whatever else runs on the machine."""
 
 
 def files() -> dict[str, str]:
@@ -39,13 +43,13 @@ def git(folder: Path, *words: str) -> None:
     subprocess.run(["git", *identity, *words], check=True, capture_output=True, cwd=folder)
 
 
-def commit(folder: Path, remark: str, rounds: int) -> None:
-    (folder / "product.py").write_text(KERNEL.format(remark=remark, rounds=rounds))
+def commit(folder: Path, remark: str, rounds: int, body: str) -> None:
+    (folder / "product.py").write_text(KERNEL.format(remark=remark, rounds=rounds, body=body))
     git(folder, "add", ".")
     git(folder, "commit", "--quiet", "-m", remark)
 
 
-def make_repository(folder: Path, slower_rounds: int, rounds: int = 20) -> Path:
+def make_repository(folder: Path, slower_rounds: int, rounds: int = 20, body: str = PRODUCT) -> Path:
     """Makes branches of the same speed and of a slower one; origin/main is what they come from."""
     folder.mkdir(parents=True)
     git(folder, "init", "--quiet", "--initial-branch=main")
@@ -53,11 +57,11 @@ def make_repository(folder: Path, slower_rounds: int, rounds: int = 20) -> Path:
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_text(text)
     (folder / ".gitignore").write_text("outputs/\n__pycache__/\n")
-    commit(folder, "Begin", rounds)
+    commit(folder, "Begin", rounds, body)
     git(folder, "update-ref", "refs/remotes/origin/main", "HEAD")
     for branch, count in (("same", rounds), ("slower", slower_rounds)):
         git(folder, "checkout", "--quiet", "-b", branch, "main")
-        commit(folder, f"Change what is {branch}", count)
+        commit(folder, f"Change what is {branch}", count, body)
     return folder
 
 
