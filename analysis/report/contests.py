@@ -44,7 +44,8 @@ def winner(alternatives: pd.DataFrame, name: Namer) -> str:
     """Say which of several alternatives is the fastest, and by how much."""
     best = alternatives.nsmallest(2, "median_s")
     first, second = (row for _, row in best.iterrows())
-    ways = [column for column in name.columns if alternatives[column].nunique(dropna=False) > 1]
+    varied = name.columns[alternatives["suite"].iloc[0]]
+    ways = [column for column in varied if alternatives[column].nunique(dropna=False) > 1]
     ratio = second["median_s"] / first["median_s"]
     doubt = ", which their intervals do not tell apart"
     if pd.isna(first["ci_high_s"]) or pd.isna(second["ci_low_s"]):

@@ -10,7 +10,7 @@ from analysis.text import named
 
 
 class Namer:
-    """Names rows by what sets them apart within one table: "allreduce (world_size=2)".
+    """Names rows by what sets them apart from others of their suite: "allreduce (world_size=2)".
 
     Args:
         among: the table.
@@ -20,12 +20,15 @@ class Namer:
     def __init__(self, among: pd.DataFrame, *without: str) -> None:
         ignored = ("suite", *without)
         columns = [name for name in identity_columns(among) if name not in ignored]
-        self.columns = [name for name in columns if among[name].nunique(dropna=False) > 1]
-        if is_repeated(among):
-            self.columns.append("run")
+        repeated = ["run"] if is_repeated(among) else []
+        self.columns = {
+            suite: [name for name in columns if rows[name].nunique(dropna=False) > 1] + repeated
+            for suite, rows in among.groupby("suite")
+        }
 
     def __call__(self, row: Any, *without: str) -> str:
-        held = settings(row, [name for name in self.columns if name not in without])
+        columns = self.columns[row["suite"]]
+        held = settings(row, [name for name in columns if name not in without])
         return f"{row['suite']} ({held})" if held else str(row["suite"])
 
 
