@@ -1,6 +1,6 @@
-"""The entry point of a rank: it detaches from the agent's terminal and logs its output to a file.
+"""The entry point of a rank: it detaches from the agent's terminal and runs one job after another.
 
-The rank is sure to end with its agent. This module imports nothing heavy, and `argument` travels
+The rank is sure to end with its agent. This module imports nothing heavy, and arguments travel
 pickled, so that under `spawn` the environment is set before any library reads it. Under
 `forkserver` torch is loaded already and has read the environment of the agent.
 """
@@ -15,10 +15,12 @@ import sys
 import time
 import traceback
 from contextlib import suppress
+from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from pathlib import Path
+from typing import TextIO
 
-from launch.framing import framed
+from launch.framing import REPORT_BYTES, Pieces, framed
 from launch.ranks import stack_dump
 from launch.ranks.private_network import PrivateNetwork
 from launch.ranks.report import exception_report, result_report
@@ -28,46 +30,84 @@ MEETING_FILE = "BENCHKIT_MEETING_FILE"
 """Environment variable with the file in which ranks on one host meet, as this rank has it open."""
 
 
+@dataclass(frozen=True)
+class Job:
+    """What one rank runs next.
+
+    Attributes:
+        target: the function, as "module:function".
+        argument: its argument, pickled.
+        log: the file for standard output and error meanwhile.
+    """
+
+    target: str
+    argument: bytes
+    log: Path
+
+
 def rank_main(
-    target: str,
-    argument: bytes,
     environment: dict[str, str],
-    log: Path,
     network: PrivateNetwork | None,
+    orders: Connection,
     pipe: Connection,
     lifeline: Connection,
 ) -> None:
-    """Runs a function in this process and reports its result or its exception.
+    """Runs jobs in this process and reports the result of each, until one raises.
 
     Args:
-        target: the function, as "module:function".
-        argument: its argument, pickled.
         environment: environment variables to set.
-        log: the file for standard output and error.
         network: the network to enter, or None for the host's.
-        pipe: where the report is written.
+        orders: where jobs come from; the process ends at its end.
+        pipe: where the reports are written.
         lifeline: a pipe whose other end the agent holds.
     """
     isolate()
     die_with(lifeline)
     os.environ.update(environment)
-    redirect_output(log)
+    incoming = Pieces(orders)
+    is_first = True
+    while job := next_job(incoming):
+        redirect_output(job.log)
+        try:
+            if is_first:
+                prepare(network)
+                is_first = False
+            report, code = result_report(run(job)), 0
+        except BaseException as error:
+            raised_at = time.monotonic()
+            traceback.print_exc()
+            report, code = exception_report(error, raised_at), 1
+        sys.stdout.flush()
+        with suppress(OSError):  # The agent no longer reads the pipe.
+            send(pipe, report)
+        if code:
+            leave(code)
+    leave(0)
+
+
+def next_job(incoming: Pieces) -> Job | None:
+    """Waits for the next job; returns None once the agent has no more."""
+    try:
+        job: Job = pickle.loads(incoming.take(REPORT_BYTES) or b"")
+    except EOFError:
+        return None
+    return job
+
+
+def prepare(network: PrivateNetwork | None) -> None:
+    """Does what a process does once, before its first job and the first thread."""
+    sys.stdout, sys.stderr = line_buffered(1), line_buffered(2)
     faulthandler.enable()
     stack_dump.install()
-    try:
-        keep_open(MEETING_FILE)
-        if network:
-            network.enter()  # must precede the first thread
-        module, function = target.split(":")
-        result = getattr(importlib.import_module(module), function)(pickle.loads(argument))
-        report, code = result_report(result), 0
-    except BaseException as error:
-        raised_at = time.monotonic()
-        traceback.print_exc()
-        report, code = exception_report(error, raised_at), 1
-    with suppress(OSError):  # The agent no longer reads the pipe.
-        send(pipe, report)
-    leave(code)
+    keep_open(MEETING_FILE)
+    if network:
+        network.enter()
+
+
+def run(job: Job) -> object:
+    """Returns what a job's function returns."""
+    module, function = job.target.split(":")
+    return getattr(importlib.import_module(module), function)(pickle.loads(job.argument))
 
 
 def keep_open(variable: str) -> None:
@@ -129,9 +169,14 @@ def redirect_output(path: Path) -> None:
     os.dup2(descriptor, 1)
     os.dup2(descriptor, 2)
     os.close(descriptor)
-    # A text that UTF-8 cannot encode must not prevent a rank from reporting why it fails.
-    sys.stdout = os.fdopen(1, "w", buffering=1, errors="backslashreplace", closefd=False)
-    sys.stderr = os.fdopen(2, "w", buffering=1, errors="backslashreplace", closefd=False)
+
+
+def line_buffered(descriptor: int) -> TextIO:
+    """Returns a text stream over an open file, which stays open when the stream is discarded.
+
+    A text that UTF-8 cannot encode must not prevent a rank from reporting why it fails.
+    """
+    return os.fdopen(descriptor, "w", buffering=1, errors="backslashreplace", closefd=False)
 
 
 def leave(code: int) -> None:

@@ -6,6 +6,7 @@ the dumps of all ranks.
 """
 
 import os
+import shutil
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
@@ -24,25 +25,24 @@ POLL_S = 0.05
 
 @dataclass(frozen=True)
 class FlightRecorder:
-    """The flight recorders of the ranks of one point on one agent.
+    """The flight recorders of the ranks of one agent.
 
     Attributes:
-        pipes: folder of the pipes, on a local file system: where none can be made a rank dies.
-        folder: where the ranks write their dumps.
+        folder: of the pipes and dumps, on a local file system: where no pipe can be made a rank
+            dies. Torch fixes both names once, but the ranks may run several points.
     """
 
-    pipes: Path
     folder: Path
 
     def environment(self) -> dict[str, str]:
         """Returns the environment variables of the ranks, under their older and newer names."""
-        dumps = str(self.folder.absolute() / STEM)
+        stem = str(self.folder.absolute() / STEM)
         return {
             "TORCH_NCCL_TRACE_BUFFER_SIZE": ENTRIES,
             "TORCH_FR_BUFFER_SIZE": ENTRIES,
-            "TORCH_NCCL_DEBUG_INFO_TEMP_FILE": dumps,
-            "TORCH_FR_DUMP_TEMP_FILE": dumps,
-            "TORCH_NCCL_DEBUG_INFO_PIPE_FILE": str(self.pipes / STEM),
+            "TORCH_NCCL_DEBUG_INFO_TEMP_FILE": stem,
+            "TORCH_FR_DUMP_TEMP_FILE": stem,
+            "TORCH_NCCL_DEBUG_INFO_PIPE_FILE": stem,
             # Without it the thread looks at the pipe every eight minutes.
             "TORCH_NCCL_DUMP_ON_TIMEOUT": "1",
         }
@@ -52,7 +52,7 @@ class FlightRecorder:
         asked = []
         for rank in ranks:
             with suppress(OSError):  # no pipe, or no process has it open: the rank has no NCCL
-                pipe = os.open(self.pipes / f"{STEM}{rank}.pipe", os.O_WRONLY | os.O_NONBLOCK)
+                pipe = os.open(self.folder / f"{STEM}{rank}.pipe", os.O_WRONLY | os.O_NONBLOCK)
                 with open(pipe, "wb", buffering=0) as file:
                     file.write(b"1")
                 asked.append(self.folder / f"{STEM}{rank}")
@@ -68,6 +68,13 @@ class FlightRecorder:
                 return
             time.sleep(POLL_S)
 
+    def hand_over(self, folder: Path) -> None:
+        """Moves the dumps that there are to the folder of a point."""
+        for dump in self.folder.glob(f"{STEM}*"):
+            if not dump.is_fifo():
+                with suppress(OSError):  # a full disk, which the agent reports
+                    shutil.move(dump, folder / dump.name)
+
 
 def size_of(path: Path) -> int:
     """Returns the bytes of a file; 0 if it does not exist."""
@@ -78,15 +85,14 @@ def size_of(path: Path) -> int:
 
 
 @contextmanager
-def recording(needed: bool, folder: Path) -> Iterator[FlightRecorder | None]:
-    """Provides the pipes of the ranks' flight recorders while the context lasts.
+def recording(needed: bool) -> Iterator[FlightRecorder | None]:
+    """Provides the flight recorders of ranks while the context lasts.
 
     Args:
         needed: whether the ranks may use NCCL; None is yielded otherwise.
-        folder: where the ranks write their dumps.
     """
     if not needed:
         yield None
         return
-    with tempfile.TemporaryDirectory(prefix="benchkit-pipes-") as pipes:
-        yield FlightRecorder(Path(pipes), folder)
+    with tempfile.TemporaryDirectory(prefix="benchkit-pipes-") as folder:
+        yield FlightRecorder(Path(folder))

@@ -41,7 +41,7 @@ of it that could remember.
 
 
 def start_fork_server(preload: Sequence[str] = ()) -> None:
-    """Starts the fork server if none runs; it imports `preload` while the caller goes on.
+    """Starts the fork server if none runs; it imports `preload` meanwhile.
 
     Args:
         preload: modules that start no thread and touch no GPU.

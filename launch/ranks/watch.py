@@ -1,20 +1,20 @@
-"""Watches the ranks of one point until they end, fail or time out, and finds the root cause."""
+"""Watches ranks until all have reported, one fails or time is up, and finds the root cause."""
 
 import signal
 import time
 from dataclasses import dataclass, field
-from multiprocessing import connection
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from launch.agents.group import Agents
-from launch.framing import REPORT_BYTES, Pieces
+from launch.framing import REPORT_BYTES
 from launch.ranks import fork_server
 from launch.ranks.failure import Failure, root_cause
 from launch.ranks.flight_recorder import FlightRecorder
 from launch.ranks.hang import timed_out
+from launch.ranks.process import RankProcess
 from launch.signals import wait_for
 
 GRACE_S = 1.0
@@ -41,29 +41,6 @@ class RankEnds:
     failure: Failure | None = None
 
 
-@dataclass
-class RankProcess:
-    """One running rank as its agent sees it.
-
-    Attributes:
-        index: number of the rank.
-        process: its process, by multiprocessing.
-        pipe: where the agent reads the report.
-        lifeline: a pipe whose end of file ends the rank.
-        end: a file descriptor that becomes readable when the process has ended.
-        incoming: the part of the report that has come.
-        reported: whether no more of the report is expected.
-    """
-
-    index: int
-    process: Any
-    pipe: connection.Connection
-    lifeline: connection.Connection
-    end: int
-    incoming: Pieces
-    reported: bool = False
-
-
 def watch(
     ranks: list[RankProcess],
     folder: Path,
@@ -71,7 +48,7 @@ def watch(
     agents: Agents,
     recorder: FlightRecorder | None,
 ) -> RankEnds:
-    """Blocks until all ranks have ended, or one has failed here or elsewhere, or time is up.
+    """Blocks until all ranks have reported, or one has failed here or elsewhere, or time is up.
 
     After an exception the other ranks get GRACE_S to report theirs.
     """
@@ -80,7 +57,7 @@ def watch(
     running = list(ranks)
     alarmed = False
     deadline = time.monotonic() + timeout_s
-    while running:  # First way out: all ranks have ended.
+    while running:  # First way out: all ranks have reported.
         exits = [rank.end for rank in running]
         pipes = [rank.pipe for rank in running if not rank.reported]
         sources = [*exits, *pipes, *agents.connections]
@@ -108,11 +85,13 @@ def watch(
 def collect(
     running: list[RankProcess], ready: list[Any], rank_ends: RankEnds, failures: list[Failure]
 ) -> None:
-    """Reads the reports that have come, and removes the ranks that have ended from `running`."""
+    """Reads the reports that have come; removes ranks with a result or an end from `running`."""
     for rank in list(running):
         if rank.pipe in ready and not rank.reported:
             receive(rank, rank_ends, failures)
-        if rank.end in ready:
+        if rank.index in rank_ends.results:
+            running.remove(rank)
+        elif rank.end in ready:
             running.remove(rank)
             note_exit(rank, rank_ends, failures)
 
@@ -130,7 +109,8 @@ def receive(rank: RankProcess, rank_ends: RankEnds, failures: list[Failure]) -> 
             details = content["exception"] | {"rank": rank.index, "kind": "exception"}
             failures.append(msgspec.convert(details, Failure))
     except (EOFError, OSError, ValueError, TypeError, KeyError, RecursionError):
-        pass  # The report is incomplete or not a report: note_exit() reads the exit code.
+        # The report is incomplete or not a report: note_exit() reads the exit code.
+        rank.dismiss()
     rank.reported = True
 
 

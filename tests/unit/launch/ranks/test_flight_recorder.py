@@ -12,7 +12,7 @@ BODIES = "tests.support.launch_bodies"
 
 
 def hang(body: str, folder: Path, timeout_s: float = 3.0):
-    with flight_recorder.recording(True, folder) as recorder:
+    with flight_recorder.recording(True) as recorder:
         return start.run_ranks(
             f"{BODIES}:{body}",
             [0, 1],
@@ -40,21 +40,21 @@ def test_ranks_without_nccl_are_not_waited_for(tmp_path, monkeypatch):
 
 def test_missing_dump_is_waited_for_briefly(tmp_path, monkeypatch):
     monkeypatch.setattr(flight_recorder, "DUMP_S", 0.2)
-    recorder = flight_recorder.FlightRecorder(tmp_path, tmp_path)
+    recorder = flight_recorder.FlightRecorder(tmp_path)
     began = time.monotonic()
     recorder.wait_for([tmp_path / "never"])
     assert 0.2 <= time.monotonic() - began < 30
 
 
-def test_no_recorder_where_none_is_needed(tmp_path):
-    with flight_recorder.recording(False, tmp_path) as recorder:
+def test_no_recorder_where_none_is_needed():
+    with flight_recorder.recording(False) as recorder:
         assert recorder is None
 
 
-def test_pipes_are_removed_and_private(tmp_path):
-    with flight_recorder.recording(True, tmp_path) as recorder:
-        assert recorder.pipes.stat().st_mode & 0o777 == 0o700
-    assert not recorder.pipes.exists()
+def test_pipes_are_removed_and_private():
+    with flight_recorder.recording(True) as recorder:
+        assert recorder.folder.stat().st_mode & 0o777 == 0o700
+    assert not recorder.folder.exists()
 
 
 def test_torch_knows_variables_and_pipe():

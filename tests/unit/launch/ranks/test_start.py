@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 
 import pytest
-from launch.ranks import fork_server, start, watch
+from launch.ranks import fork_server, process, start, watch
 from launch.ranks.failure import Failure, root_cause
 
 from tests.support import launch_bodies as bodies
@@ -93,7 +93,7 @@ def test_agent_waits_without_polling(tmp_path):
 
 def test_next_point_runs_after_stuck_rank(tmp_path, monkeypatch):
     """Its fork server is stopped, so that nobody reports its end."""
-    monkeypatch.setattr(start, "DEATH_S", 0.2)
+    monkeypatch.setattr(process, "DEATH_S", 0.2)
     run("identity", tmp_path)
     stop = threading.Timer(0.5, os.kill, (fork_server.pid(), signal.SIGSTOP))
     stop.start()

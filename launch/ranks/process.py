@@ -1,0 +1,148 @@
+"""One rank's process as its agent holds it: it takes jobs, reports, and ends with the agent."""
+
+import contextlib
+import logging
+import multiprocessing
+import os
+import pickle
+import select
+import signal
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from multiprocessing import connection
+from typing import Any
+
+from launch.framing import Pieces, framed
+from launch.ranks import fork_server
+from launch.ranks.entry import Job, rank_main
+from launch.ranks.private_network import PrivateNetwork
+
+DEATH_S = 5.0
+"""Seconds that a killed rank may take to end."""
+TAKE_S = 30.0
+"""Seconds that an idle rank may take to read a job longer than the pipe holds."""
+log = logging.getLogger(__name__)
+
+
+@dataclass
+class RankProcess:
+    """One running rank as its agent sees it.
+
+    Attributes:
+        index: number of the rank.
+        process: its process, by multiprocessing.
+        pipe: where the agent reads the reports.
+        orders: where the agent writes the jobs; once it is closed, an idle rank ends.
+        lifeline: a pipe whose end of file ends the rank.
+        end: a file descriptor that becomes readable when the process has ended.
+        incoming: the part of a report that has come.
+        reported: whether no more of the report on the current job is expected.
+    """
+
+    index: int
+    process: Any
+    pipe: connection.Connection
+    orders: connection.Connection
+    lifeline: connection.Connection
+    end: int
+    incoming: Pieces
+    reported: bool = False
+
+    def give(self, job: Job) -> None:
+        """Hands the rank a job; a rank that has ended takes none, which its watch notices.
+
+        Raises:
+            TimeoutError: the rank does not read the job.
+        """
+        self.reported = False
+        rest = memoryview(framed(pickle.dumps(job)))
+        deadline = time.monotonic() + TAKE_S
+        with suppress(BrokenPipeError):
+            while rest:
+                try:
+                    rest = rest[os.write(self.orders.fileno(), rest) :]
+                except BlockingIOError:
+                    if not is_writable(self.orders, deadline - time.monotonic()):
+                        raise TimeoutError(f"rank {self.index} does not take its job") from None
+
+    def dismiss(self) -> None:
+        """Lets the rank end once it is idle."""
+        self.orders.close()
+
+
+def is_writable(stream: connection.Connection, timeout_s: float) -> bool:
+    """Waits until a stream accepts more bytes or its reader is lost; returns False on a timeout."""
+    poll = select.poll()
+    poll.register(stream.fileno(), select.POLLOUT)
+    return bool(poll.poll(max(0.0, timeout_s) * 1000))
+
+
+def start_rank(
+    start_method: str,
+    index: int,
+    environment: Mapping[str, str],
+    network: PrivateNetwork | None,
+) -> RankProcess:
+    """Starts the process of one rank, which then waits for a job.
+
+    Args:
+        start_method: "forkserver" or "spawn".
+        index: number of the rank.
+        environment: environment variables of the rank.
+        network: where it listens and connects; None for the host's.
+    """
+    context = multiprocessing.get_context(start_method)
+    with contextlib.ExitStack() as ours, contextlib.ExitStack() as theirs:
+        report, report_writer = context.Pipe(duplex=False)
+        orders_reader, orders = context.Pipe(duplex=False)
+        lifeline_reader, lifeline = context.Pipe(duplex=False)
+        for end in (report, orders, lifeline):
+            ours.callback(end.close)
+        ends_of_rank = (orders_reader, report_writer, lifeline_reader)
+        for end in ends_of_rank:
+            theirs.callback(end.close)
+        arguments = (dict(environment), network, *ends_of_rank)
+        process = context.Process(target=rank_main, args=arguments)  # type: ignore[attr-defined]
+        process.start()
+        for end in (report, orders):
+            os.set_blocking(end.fileno(), False)
+        rank = RankProcess(
+            index, process, report, orders, lifeline, end_of(process, start_method), Pieces(report)
+        )
+        ours.pop_all()  # The ends of the agent stay open; those of the rank are closed here.
+    return rank
+
+
+def end_of(process: Any, start_method: str) -> int:
+    """Returns the file descriptor that becomes readable when a process has ended.
+
+    The sentinel of a spawned process is a pipe that its children hold open, too, so a pidfd is
+    better. The sentinel of a forked process belongs to the fork server, which sends the exit code
+    through it.
+    """
+    if start_method == "spawn" and hasattr(os, "pidfd_open"):
+        with suppress(OSError):  # an old kernel
+            return os.pidfd_open(process.pid)
+    return int(process.sentinel)
+
+
+def kill(rank: RankProcess) -> None:
+    """Ends a rank and the processes that it started; does nothing if it has ended."""
+    rank.lifeline.close()
+    if rank.process.is_alive():
+        with suppress(ProcessLookupError):
+            os.kill(rank.process.pid, signal.SIGKILL)
+    with suppress(ProcessLookupError, PermissionError):
+        os.killpg(rank.process.pid, signal.SIGKILL)  # A rank leads a process group.
+    if rank.process.is_alive():
+        connection.wait([rank.end], DEATH_S)
+    # Either the rank is stuck in the kernel, or the fork server that should report its end is.
+    if rank.process.is_alive():
+        log.warning("rank %d (process %d) does not end; left behind", rank.index, rank.process.pid)
+        fork_server.kill()
+    for stream in (rank.pipe, rank.orders):
+        stream.close()
+    if rank.end != rank.process.sentinel:
+        os.close(rank.end)
