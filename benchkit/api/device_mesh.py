@@ -1,5 +1,6 @@
 """Meshes of ranks for DTensor and FSDP2, over the backend of the job."""
 
+import functools
 from datetime import timedelta
 
 import torch
@@ -22,6 +23,13 @@ def dtensor_missing(device: torch.device) -> str:
     return GLOO_ON_GPUS if device.type == "cuda" and dist.get_backend() == "gloo" else ""
 
 
+@functools.cache
+def group_of_first(ranks: int, timeout_s: float) -> dist.ProcessGroup | None:
+    """Returns a group of the first ranks; a process that runs several points makes it once."""
+    timeout = timedelta(seconds=timeout_s + GRACE_S)
+    return dist.new_group(list(range(ranks)), timeout, dist.get_backend())
+
+
 def mesh_of_first(ranks: int, device: torch.device, timeout_s: float) -> DeviceMesh | None:
     """Returns a mesh of the first ranks, None on the others; all ranks of the job call it together.
 
@@ -37,8 +45,7 @@ def mesh_of_first(ranks: int, device: torch.device, timeout_s: float) -> DeviceM
     if ranks == dist.get_world_size():
         group = dist.group.WORLD
     else:
-        timeout = timedelta(seconds=timeout_s + GRACE_S)
-        group = dist.new_group(list(range(ranks)), timeout, dist.get_backend())
+        group = group_of_first(ranks, timeout_s)
     if dist.get_rank() >= ranks:
         return None
     return DeviceMesh.from_group(group, device.type)

@@ -1,6 +1,6 @@
 """Counts the parameters of a decoder-only language model of the sizes in ModelConfig."""
 
-from benchkit.api.schema import ModelConfig
+from benchkit.api.groups import ModelConfig
 
 
 def parameters(model: ModelConfig) -> int:

@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 
-from benchkit.api.schema import MeasureConfig
+from benchkit.api.groups import MeasureConfig
 from benchkit.measure.measurement import Measurement
 from benchkit.statistics.intervals import FEWEST_SAMPLES, series_interval
 from benchkit.statistics.summary import relative_half_width

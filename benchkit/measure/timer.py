@@ -15,7 +15,7 @@ import numpy as np
 
 from benchkit.api.case import Case
 from benchkit.api.details import QUEUEING
-from benchkit.api.schema import MeasureConfig
+from benchkit.api.groups import MeasureConfig
 from benchkit.errors import oom_reason
 from benchkit.measure.budget import block_size, fitting, stop
 from benchkit.measure.clocks import Clock

@@ -1,14 +1,13 @@
 """The agents of this run as benchkit uses them: their facts, one clock and exclusive hosts."""
 
 import contextlib
-import itertools
 import logging
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from benchkit.errors import HostBusy
-from benchkit.rank.rendezvous import MemoryFile, Rendezvous, tcp_store
+from benchkit.rank.rendezvous import Rendezvous, memory_file, tcp_store
 from benchkit.record.environment import AgentReport
 from launch.agents.clock_sync import OffsetTracker
 from launch.agents.group import EXCHANGE_TIMEOUT_S, Agents
@@ -41,7 +40,7 @@ class AgentGroup:
     Attributes:
         agents: the agents, in step with each other.
         facts: what each agent reports about itself, by its index.
-        file: where ranks on one host meet; None if agents are on several hosts.
+        meets_in_file: whether all agents open files of agent 0, as on one host.
         interface: by which gloo reaches other hosts; "" where the host's name tells gloo.
         network: network of the ranks alone, on one host whose kernel provides it; else None.
         clock: what this agent knows of agent 0's clock.
@@ -51,11 +50,10 @@ class AgentGroup:
 
     agents: Agents
     facts: dict[int, AgentFacts]
-    file: MemoryFile | None = None
+    meets_in_file: bool = False
     interface: str = ""
     network: PrivateNetwork | None = None
     clock: OffsetTracker = field(default_factory=OffsetTracker)
-    _points: Iterator[int] = field(default_factory=itertools.count)
     _given_up: set[int | None] = field(default_factory=set)
 
     @property
@@ -65,25 +63,22 @@ class AgentGroup:
 
     @contextlib.contextmanager
     def rendezvous(self) -> Iterator[Rendezvous]:
-        """Yields where the ranks of the next point meet.
+        """Yields where new ranks meet; all agents call this together.
 
-        All agents go through the points in step and get the same rendezvous. Nothing of a point is
-        left for the next one: NCCL leaves a key in the store that ends all ranks which find it.
+        Other ranks meet elsewhere: NCCL leaves a key in the store that ends all ranks which find
+        it.
 
         Raises:
             Lost: agents are lost.
         """
-        prefix = f"point/{next(self._points)}"
-        if self.file is None:
+        if not self.meets_in_file:
             store = tcp_store() if self.agents.first else None
             ports = self.agents.exchange(store.port if store else None, EXCHANGE_TIMEOUT_S)
-            yield Rendezvous(prefix, host=self.agents.hub, port=ports[0], interface=self.interface)
+            yield Rendezvous(host=self.agents.hub, port=ports[0], interface=self.interface)
             return
-        try:
-            yield Rendezvous(prefix, file=self.file.path)
-        finally:
-            if self.agents.first:
-                self.file.clear()
+        with memory_file() if self.agents.first else contextlib.nullcontext() as file:
+            paths = self.agents.exchange(file.path if file else None, EXCHANGE_TIMEOUT_S)
+            yield Rendezvous(file=paths[0])
 
     def on_host_of(self, member: AgentInfo) -> list[AgentInfo]:
         """Returns the agents on a member's host, including the member."""

@@ -25,16 +25,17 @@ def form_group(agents: Agents) -> AgentGroup:
     Agent 0 makes what ranks on one host need to meet; the others tell whether it reaches them.
     """
     facts = gather_facts(agents)
-    made = None
-    if agents.first:
-        made = msgspec.to_builtins((memory_file(), private_network.make() or NO_NETWORK))
-    told = exchanged(agents, made)[0]
-    file, network = msgspec.convert(told, tuple[MemoryFile, PrivateNetwork])
-    one_host = len({member.network for member in agents.members}) == 1
-    reached = exchanged(agents, [one_host and file.can_be_opened(), network.can_be_entered()])
+    with memory_file() as trial:
+        made = None
+        if agents.first:
+            made = msgspec.to_builtins((trial, private_network.make() or NO_NETWORK))
+        told = exchanged(agents, made)[0]
+        file, network = msgspec.convert(told, tuple[MemoryFile, PrivateNetwork])
+        one_host = len({member.network for member in agents.members}) == 1
+        reached = exchanged(agents, [one_host and file.can_be_opened(), network.can_be_entered()])
     if all(opened for opened, _ in reached):
         enterable = bool(network.paths) and all(entered for _, entered in reached)
-        return AgentGroup(agents, facts, file=file, network=network if enterable else None)
+        return AgentGroup(agents, facts, meets_in_file=True, network=network if enterable else None)
     return AgentGroup(agents, facts, interface=gloo_interface(agents))
 
 

@@ -23,10 +23,12 @@ class AgentEnd:
     Attributes:
         failure: of its ranks; None where all ended well.
         out_of_memory: whether the kernel killed a process there meanwhile for lack of memory.
+        is_sound: whether no case is wrong or out of memory, as far as this agent knows.
     """
 
     failure: Failure | None
     out_of_memory: bool
+    is_sound: bool = True
 
 
 def classify(report: RankReport | None, ends: Sequence[AgentEnd], forked_s: float) -> Outcome:
@@ -52,6 +54,7 @@ def classify(report: RankReport | None, ends: Sequence[AgentEnd], forked_s: floa
         warnings=report.warnings,
         rank_devices=report.rank_devices,
         torch_settings=report.torch_settings,
+        rank_use=report.rank_use,
         phases_s=durations({"spawn": forked_s, **report.began_s, "": time.perf_counter()}),
     )
 

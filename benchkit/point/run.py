@@ -10,30 +10,23 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-import msgspec
-
-from benchkit import environment
 from benchkit.errors import HostBusy
-from benchkit.point import alone, placement, recording
-from benchkit.point.agents import WAIT, AgentGroup
+from benchkit.point import placement, recording
+from benchkit.point.agents import WAIT
 from benchkit.point.claim import POINT_FILE, claimed
 from benchkit.point.forming import form_group
-from benchkit.point.local_ranks import LocalRanks, network_of
-from benchkit.point.outcome import AgentEnd, classify, error_report
+from benchkit.point.kept_ranks import KeptRanks
+from benchkit.point.outcome import error_report
 from benchkit.point.placement import Placement
 from benchkit.point.point import Point, Report
-from benchkit.rank.report import RankReport
+from benchkit.point.together import measure_point
 from benchkit.record import files
-from benchkit.record.case import Labels
-from benchkit.record.record import Outcome, Record, StartClock
+from benchkit.record.record import Outcome, Record
 from launch import signals
-from launch.agents import clock_sync
 from launch.agents.group import EXCHANGE_TIMEOUT_S, Agents
 from launch.agents.member import Lost, SweepEnds
 
 log = logging.getLogger("benchkit")
-ENDING_S = 15.0
-"""Time after a point's timeout in which an agent must end its ranks and report, or it is lost."""
 CAUSE_S = 0.5
 """How long after a signal to wait for news of another agent's death, which may be its cause."""
 
@@ -41,21 +34,21 @@ CAUSE_S = 0.5
 def run_points(points: Sequence[Point], agents: Agents, report: Report) -> Iterator[str]:
     """Runs points one after another and yields the status of each as it ends."""
     if points:
-        group = form_group(agents)
-        for point in points:
-            yield run_and_report(point, report, group)
+        with KeptRanks(form_group(agents)) as kept:
+            for point in points:
+                yield run_and_report(point, report, kept)
 
 
-def run_and_report(point: Point, report: Report, group: AgentGroup) -> str:
+def run_and_report(point: Point, report: Report, kept: KeptRanks) -> str:
     """Runs one point and returns its status; agent 0 also reports its record."""
-    agents = group.agents
+    agents = kept.group.agents
     try:
         make_folder(point.folder)
         held: contextlib.AbstractContextManager[None] = contextlib.nullcontext()
         if agents.first:  # an earlier attempt may still run in another job
             held = claimed(point.folder, POINT_FILE, anywhere=True)
         with held:
-            result = run_point(point, group)
+            result = run_point(point, kept)
     except Exception as error:
         if len(agents.members) > 1:  # the others must not wait for this agent at the next point
             raise SweepEnds(f"{agents.me} failed: {error!r}") from error
@@ -81,19 +74,20 @@ def make_folder(folder: Path) -> None:
         raise SweepEnds(problem)
 
 
-def run_point(point: Point, group: AgentGroup) -> Record:
+def run_point(point: Point, kept: KeptRanks) -> Record:
     """Runs one point and returns its record.
 
     Agent 0 writes the record from the start, first with the status `running`.
     """
     began_s = time.perf_counter()
+    group = kept.group
     plan = placement.place_ranks(point.config, group)
     result = recording.new_record(point, plan)
     if group.agents.first:
         result = replace(result, attempt=recording.set_aside(point.folder))
     phases_s: dict[str, float] = {}
     try:
-        result = result.ended(attempt(point, group, plan, result, phases_s))
+        result = result.ended(attempt(point, kept, plan, result, phases_s))
     except HostBusy as busy:
         result = result.ended(Outcome(status="error", error=error_report(str(busy))))
     except Lost as lost:
@@ -121,7 +115,7 @@ def run_point(point: Point, group: AgentGroup) -> Record:
 
 def attempt(
     point: Point,
-    group: AgentGroup,
+    kept: KeptRanks,
     plan: Placement,
     begun: Record,
     phases_s: dict[str, float],
@@ -130,11 +124,12 @@ def attempt(
 
     Args:
         point: to run.
-        group: of the agents.
+        kept: ranks that stay from point to point.
         plan: which rank runs where.
         begun: the record as it stands, which agent 0 stores first.
         phases_s: receives how long the agent waited for its hosts, in seconds.
     """
+    group = kept.group
     unsaved = recording.save(begun, point.folder, group)
     problems = group.agents.exchange(unsaved, EXCHANGE_TIMEOUT_S)
     if problem := next(filter(None, problems), ""):
@@ -142,45 +137,8 @@ def attempt(
     if plan.problem:
         return Outcome(status="unavailable", error=error_report(plan.problem))
     with group.hosts_to_ourselves(point.config.host_wait_s, phases_s) as warnings:
-        outcome = run_ranks_together(point, group, plan)
-        if point.config.measure.alone != "never":
-
-            def run_alone(only: Labels, number: int) -> Outcome:
-                folder = point.folder / f"alone_{number}"
-                folder.mkdir(exist_ok=True)
-                return run_ranks_together(replace(point, folder=folder), group, plan, only)
-
-            always = point.config.measure.alone == "always"
-            outcome = alone.with_alone(outcome, group.agents, run_alone, always=always)
+        outcome = measure_point(point, plan, kept)
     return replace(outcome, warnings=[*warnings, *outcome.warnings])
-
-
-def run_ranks_together(
-    point: Point, group: AgentGroup, plan: Placement, only: Labels | None = None
-) -> Outcome:
-    """Runs the ranks of all agents and returns how they ended; the same on all agents.
-
-    They time all cases, or the one with the labels `only`.
-    """
-    agents, config = group.agents, point.config
-    with group.rendezvous() as rendezvous:
-        group.clock.look(agents)
-        offset = group.clock.offset()
-        forked_s = time.perf_counter()
-        oom_kills = environment.oom_kills()
-        ends = LocalRanks(config, group, plan, point.folder, rendezvous, offset, only).run()
-        own = AgentEnd(ends.failure, environment.oom_kills() > oom_kills)
-        deadline_s = forked_s + config.timeout_s + ENDING_S
-        reports = agents.exchange(msgspec.to_builtins(own), deadline_s - time.perf_counter())
-        group.clock.look(agents)
-        errors_s = agents.exchange(group.clock.error_s(offset), EXCHANGE_TIMEOUT_S)
-    estimator = clock_sync.SHARED if group.clock_is_shared else clock_sync.ESTIMATOR
-    answer = msgspec.convert(ends.results.get(0), RankReport | None)
-    return replace(
-        classify(answer, msgspec.convert(reports, list[AgentEnd]), forked_s),
-        private_network=network_of(config, group) is not None,
-        start_clock=StartClock(estimator, max(errors_s)),
-    )
 
 
 def lost_outcome(lost: Lost) -> Outcome:

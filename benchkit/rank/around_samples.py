@@ -7,8 +7,9 @@ from typing import Any
 import torch
 
 from benchkit.api.case import Case, noop
+from benchkit.api.groups import NSYS
 from benchkit.api.memory import free_unused
-from benchkit.api.schema import NSYS, RunConfig
+from benchkit.api.schema import RunConfig
 from benchkit.measure.hooks import Hooks
 from benchkit.rank.throttle_controller import ThrottleController
 

@@ -42,6 +42,7 @@ class Assignment:
         offset: offset of this host's clock to agent 0's.
         folder: where the record goes.
         only: labels of the one case that is verified and timed; None for all cases.
+        idle_pids: processes of idle ranks of this agent, which wait for their next point.
     """
 
     config: RunConfig
@@ -53,6 +54,7 @@ class Assignment:
     offset: Offset
     folder: Path
     only: Labels | None = None
+    idle_pids: tuple[int, ...] = ()
 
 
 def by_mps(config: RunConfig, slowdown: Sequence[float]) -> bool:

@@ -1,7 +1,8 @@
 """What a rank tells of its device and of torch's settings, for the record."""
 
+import itertools
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -24,7 +25,7 @@ class Devices:
     Attributes:
         of_ranks: one per rank.
         gpu: of this rank as NVML sees it; None without.
-        pids: process ids of all ranks.
+        pids: process ids of all ranks, and of idle ones.
         num_sharers: number of ranks on this rank's GPU.
         is_unread: whether this rank has a GPU of NVIDIA whose state nothing tells.
     """
@@ -36,14 +37,23 @@ class Devices:
     is_unread: bool = False
 
 
-def gather_devices(device: torch.device, group: ControlGroup) -> Devices:
-    """Returns the devices of all ranks; all ranks call this together."""
+def gather_devices(
+    device: torch.device, group: ControlGroup, idle_pids: Sequence[int] = ()
+) -> Devices:
+    """Returns the devices of all ranks; all ranks call this together.
+
+    Args:
+        device: of this rank.
+        group: the control channel.
+        idle_pids: of ranks that wait for their next point and may hold memory meanwhile.
+    """
     found, gpu = describe_device(device)
-    gathered = gather_json([msgspec.to_builtins(found), os.getpid()], group.handle)
+    gathered = gather_json([msgspec.to_builtins(found), [os.getpid(), *idle_pids]], group.handle)
     devices = [msgspec.convert(each, RankDevice) for each, _ in gathered]
+    pids = itertools.chain.from_iterable(of_rank for _, of_rank in gathered)
     sharers = sum(each.uuid == found.uuid for each in devices)
     is_unread = device.type == "cuda" and gpu is None and torch.version.hip is None
-    return Devices(devices, gpu, {pid for _, pid in gathered}, sharers, is_unread)
+    return Devices(devices, gpu, set(pids), sharers, is_unread)
 
 
 def describe_device(device: torch.device) -> tuple[RankDevice, nvml.Gpu | None]:

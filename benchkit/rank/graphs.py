@@ -8,8 +8,9 @@ import torch
 
 from benchkit.api.capture import CapturableStep
 from benchkit.api.case import Case, noop
+from benchkit.api.groups import GRAPH
 from benchkit.api.regions import marked_by, unmarked
-from benchkit.api.schema import GRAPH, RunConfig
+from benchkit.api.schema import RunConfig
 
 REFUSAL = f"measure.mode={GRAPH}: "
 """Start of the reasons."""

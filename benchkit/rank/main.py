@@ -1,7 +1,5 @@
 """What one rank does: joins, builds the cases, verifies, measures, verifies again and reports."""
 
-import functools
-
 import torch
 import torch.distributed as dist
 
@@ -12,12 +10,13 @@ from benchkit.api.registry import load_suites
 from benchkit.api.torch_internals import keep_gpu_busy
 from benchkit.measure.clocks import Clock, HostClock
 from benchkit.measure.cuda_clock import CudaClock
-from benchkit.rank import backends, calibration
+from benchkit.rank import calibration
 from benchkit.rank.around_samples import flushed_profiler
 from benchkit.rank.assignment import Assignment, by_mps, keep_alone
 from benchkit.rank.control_group import ControlGroup
-from benchkit.rank.devices import gather_devices, torch_settings
+from benchkit.rank.devices import torch_settings
 from benchkit.rank.gpu_watch import GpuWatch
+from benchkit.rank.joined import Joined, joined
 from benchkit.rank.prober import Prober
 from benchkit.rank.profiling import record_traces, trace_file
 from benchkit.rank.report import RankReport
@@ -28,45 +27,44 @@ from benchkit.rank.throttle_controller import ThrottleController
 from benchkit.rank.torch_settings import set_up_torch
 from benchkit.record.record import SlowdownReport
 from launch.agents.clock_sync import Offset
-from launch.slowdown.throttle import NoThrottle, Throttle, make_throttle
 
 
 def run_rank(assignment: Assignment) -> RankReport | None:
-    """Runs one rank; rank 0 returns its report to the agent, other ranks return None."""
+    """Runs one point in one rank; rank 0 returns its report to the agent, others return None."""
     stopwatch = Stopwatch()
     stopwatch.enter("init")
     set_up_torch(assignment.threads)
     config = assignment.config
-    device = backends.join(config, assignment.place, assignment.world_size, assignment.rendezvous)
-    handle = backends.control_group(backends.group_timeout(config))
-    group = ControlGroup(handle, assignment.world_size)
-    watch = GpuWatch(gather_devices(device, group))
+    kept = joined(assignment)
+    device, group, controller = kept.device, kept.group, kept.controller
+    rank_use = kept.begin_point()
+    watch = GpuWatch(kept.devices)
     clock = make_clock(device, assignment.offset)
-    prober = make_prober(assignment, clock, group)
+    prober = make_prober(assignment, controller, clock, group)
     slowdown = None
     if max(assignment.slowdown) > 1 or by_mps(config, assignment.slowdown):
         stopwatch.enter("calibrate")
         slowdown = calibration.calibrate(prober, assignment.slowdown, device)
-    rank = describe_rank(assignment, device, group, prober)
+    rank = describe_rank(assignment, kept, prober)
     stopwatch.enter("build")
     cases = build_cases(assignment, rank)
     with marked_by(clock.region), flushed_profiler(device.type):
-        reports = run_cases(cases, config, clock, group, stopwatch, prober.controller, watch)
+        reports = run_cases(cases, config, clock, group, stopwatch, controller, watch)
     if config.profile is True and assignment.only is None:
         stopwatch.enter("profile")
         pairs = zip(cases, reports, strict=True)
         measured = [case for case, report in pairs if report.status == "ok"]
         path = trace_file(assignment.folder, rank.index)
-        record_traces(measured, group.barrier, prober.controller, device, path)
+        record_traces(measured, group.barrier, controller, device, path)
     stopwatch.enter("exit")
-    # The process ends after this barrier and nothing outlives it. Destroying a gloo group would
-    # take another 20 ms.
+    # Nothing of the point runs on any rank after this barrier. Destroying a gloo group before the
+    # process ends would take another 20 ms.
     group.barrier()
     if rank.index:
         return None
     return RankReport(
         cases=reports, clock=clock.name, began_s=stopwatch.began_s, slowdown=slowdown,
-        warnings=collect_warnings(slowdown, cases, watch),
+        warnings=collect_warnings(slowdown, cases, watch), rank_use=rank_use,
         rank_devices=watch.devices.of_ranks, torch_settings=torch_settings(),
     )  # fmt: skip
 
@@ -89,11 +87,13 @@ def collect_warnings(
     return warnings + watch.warnings
 
 
-def make_prober(assignment: Assignment, clock: Clock, group: ControlGroup) -> Prober:
+def make_prober(
+    assignment: Assignment, controller: ThrottleController, clock: Clock, group: ControlGroup
+) -> Prober:
     """Returns the prober of this rank, with its throttle not yet applied."""
     return Prober(
         rank=assignment.place.rank,
-        controller=make_controller(assignment),
+        controller=controller,
         worst=max(assignment.slowdown),
         clock=clock,
         peers=group,
@@ -101,27 +101,16 @@ def make_prober(assignment: Assignment, clock: Clock, group: ControlGroup) -> Pr
     )
 
 
-def describe_rank(
-    assignment: Assignment, device: torch.device, group: ControlGroup, prober: Prober
-) -> Rank:
+def describe_rank(assignment: Assignment, kept: Joined, prober: Prober) -> Rank:
     """Returns what the suite may know of this rank; all ranks call this together."""
     config = assignment.config
     place = assignment.place
-    timeout = backends.group_timeout(config)
+    device = kept.device
     on_device = config.hardware.ranks_per_device if device.type == "cuda" else 1
     sharers = on_device if device.type == "cuda" else place.local_world_size
-
-    def first_reason(reason: str) -> str:
-        return group.first_reason([reason])[0].reason
-
-    @functools.cache
-    def side_group(name: str) -> dist.ProcessGroup | None:
-        return backends.side_group(name, device, timeout, first_reason)
-
-    backends.warm_up(device)
     free = [float(available_bytes(device)), float(host_available_bytes())]
     # All ranks exchange their values so that they decide alike.
-    memory = group.exchange([*free, float(sharers), float(place.local_world_size)])
+    memory = kept.group.exchange([*free, float(sharers), float(place.local_world_size)])
     return Rank(
         index=place.rank,
         world_size=assignment.world_size,
@@ -132,24 +121,10 @@ def describe_rank(
         memory=PeakMemory(device),
         shares=tuple(100 / on_device / factor for factor in assignment.slowdown),
         seconds_of=prober.seconds_of,
-        group=side_group,
+        group=lambda name: kept.side_group(name, assignment),
         host_sharers=int(max(row[3] for row in memory)),
         host_available_bytes=min(row[1] for row in memory),
     )
-
-
-def make_controller(assignment: Assignment) -> ThrottleController:
-    """Returns the controller of this rank's throttle, which is not yet applied."""
-    hardware = assignment.config.hardware
-    slowdown = assignment.slowdown
-    factor = slowdown[assignment.place.rank]
-    throttle: Throttle = NoThrottle()
-    if by_mps(assignment.config, slowdown):
-        # If no rank is slowed down, there is nothing to release: the throttle counts as switchable.
-        throttle = NoThrottle("mps", switchable=max(slowdown) == 1)
-    elif factor > 1:
-        throttle = make_throttle(hardware.slow_by, assignment.threads, factor)
-    return ThrottleController(throttle, factor, factor)
 
 
 def make_clock(device: torch.device, offset: Offset) -> Clock:

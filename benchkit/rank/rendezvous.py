@@ -1,6 +1,8 @@
-"""Where the ranks of one point meet: a private file on one host, else agent 0's TCPStore."""
+"""Where ranks meet: a private file on one host, else agent 0's TCPStore."""
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
@@ -19,21 +21,19 @@ LOOPBACK_INTERFACE = Path("/sys/class/net/lo")
 
 @dataclass(frozen=True)
 class Rendezvous:
-    """Where the ranks of one point meet.
+    """Where ranks meet.
 
     On one host they meet by a file that only our user can open, so no other user can join or
     mislead them. On several hosts they meet in a TCPStore of agent 0. It has no password: every
     process that reaches its port is trusted.
 
     Attributes:
-        prefix: prefix of this point's keys.
         file: path of the file, on one host; else "".
         host: agent 0's host as this agent reaches it.
         port: port of agent 0's store.
         interface: of this host, by which gloo reaches other hosts; "" where gloo finds it.
     """
 
-    prefix: str
     file: str = ""
     host: str = ""
     port: int = 0
@@ -46,9 +46,8 @@ class Rendezvous:
         if self.file:
             store = dist.FileStore(os.environ[MEETING_FILE])
             store.set_timeout(STORE_TIMEOUT)
-            return dist.PrefixStore(self.prefix, store)
-        shared = dist.TCPStore(self.host, self.port, is_master=False, timeout=STORE_TIMEOUT)
-        return dist.PrefixStore(self.prefix, shared)
+            return store
+        return dist.TCPStore(self.host, self.port, is_master=False, timeout=STORE_TIMEOUT)
 
     def environment(self) -> dict[str, str]:
         """Returns the environment variables that ranks need to meet.
@@ -66,7 +65,7 @@ class Rendezvous:
 
 @dataclass(frozen=True)
 class MemoryFile:
-    """A nameless file in agent 0's memory, which disappears with agent 0, however that ends.
+    """A nameless file in agent 0's memory, which disappears at the latest with agent 0.
 
     The kernel lets a process open it that may trace agent 0: those of the same user, and root's.
 
@@ -89,19 +88,19 @@ class MemoryFile:
         except OSError:
             return False
 
-    def clear(self) -> None:
-        """Removes its content, once no rank of the point is alive."""
-        os.truncate(self.path, 0)
 
-
-def memory_file() -> MemoryFile:
-    """Makes a file of agent 0, which lives as long as this process."""
+@contextmanager
+def memory_file() -> Iterator[MemoryFile]:
+    """Provides a file of agent 0 while the context lasts; who has opened it keeps it."""
     descriptor = os.memfd_create("benchkit-ranks-meet")
-    return MemoryFile(f"/proc/{os.getpid()}/fd/{descriptor}", os.fstat(descriptor).st_ino)
+    try:
+        yield MemoryFile(f"/proc/{os.getpid()}/fd/{descriptor}", os.fstat(descriptor).st_ino)
+    finally:
+        os.close(descriptor)
 
 
 def tcp_store() -> "dist.TCPStore":
-    """Makes a store of agent 0 for one point, on a port that the system chooses."""
+    """Makes a store of agent 0, on a port that the system chooses."""
     import torch.distributed as dist
 
     return dist.TCPStore(LOOPBACK, 0, is_master=True, wait_for_workers=False)

@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 
 from benchkit.record.case import CaseRecord
 from benchkit.record.devices import RankDevice, TorchSettings
+from benchkit.record.rank_use import RankUse
 from benchkit.record.record import SlowdownReport
 
 
@@ -19,6 +20,7 @@ class RankReport:
         warnings: of the calibration, of the cases and of the GPUs.
         rank_devices: one per rank.
         torch_settings: of rank 0, by name.
+        rank_use: what these ranks had done before.
     """
 
     cases: list[CaseRecord]
@@ -28,3 +30,4 @@ class RankReport:
     warnings: list[str] = field(default_factory=list)
     rank_devices: list[RankDevice] = field(default_factory=list)
     torch_settings: TorchSettings = field(default_factory=dict)
+    rank_use: RankUse | None = None

@@ -4,7 +4,8 @@ from collections.abc import Sequence
 from dataclasses import asdict, replace
 
 from benchkit.api.case import Case
-from benchkit.api.schema import GRAPH, RunConfig
+from benchkit.api.groups import GRAPH
+from benchkit.api.schema import RunConfig
 from benchkit.measure.clocks import Clock, HostClock
 from benchkit.measure.measurement import Measurement
 from benchkit.measure.timer import measure

@@ -10,6 +10,7 @@ Count = Annotated[int, Meta(ge=1, le=10**12)]
 NumRanks = Annotated[int, Meta(ge=1, le=10**6)]
 RankNumber = Annotated[int, Meta(ge=0, le=10**6)]
 RepetitionNumber = Annotated[int, Meta(ge=0, le=10**6)]
+NumEarlier = Annotated[int, Meta(ge=0, le=10**6)]
 Position = Annotated[int, Meta(ge=0)]
 """From 0 on, such as that of a case among the cases of its job."""
 Seconds = Annotated[float, Meta(ge=0, le=LONGEST_S)]

@@ -24,6 +24,7 @@ from benchkit.record.numbers import (
     RepetitionNumber,
     Seconds,
 )
+from benchkit.record.rank_use import RankUse
 from benchkit.record.settings import Configured, Settings
 
 SCHEMA_VERSION = 3
@@ -96,6 +97,8 @@ class Outcome:
     start_clock: StartClock | None = None
     private_network: bool | None = None
     alone: list[CaseRecord] = field(default_factory=list)
+    fresh: list[CaseRecord] = field(default_factory=list)
+    rank_use: RankUse | None = None
     rank_devices: list[RankDevice] = field(default_factory=list)
     torch_settings: TorchSettings = field(default_factory=dict)
 
@@ -135,6 +138,8 @@ class Record:
     noise_floor: NoiseFloor | None = None
     cases: list[CaseRecord] = field(default_factory=list)
     alone: list[CaseRecord] = field(default_factory=list)
+    fresh: list[CaseRecord] = field(default_factory=list)
+    rank_use: RankUse | None = None
 
     def __post_init__(self) -> None:
         """Raises ValueError for a reference to a case that does not exist."""
@@ -167,6 +172,8 @@ class Record:
             start_clock=outcome.start_clock,
             private_network=outcome.private_network,
             alone=outcome.alone,
+            fresh=outcome.fresh,
+            rank_use=outcome.rank_use,
             rank_devices=outcome.rank_devices,
             torch_settings=outcome.torch_settings,
         )

@@ -10,8 +10,8 @@ from typing import Protocol
 import numpy as np
 
 from benchkit.api.case import Case
+from benchkit.api.groups import MeasureConfig
 from benchkit.api.regions import marked_by
-from benchkit.api.schema import MeasureConfig
 from benchkit.measure.clocks import HostClock
 from benchkit.measure.timer import measure
 from benchkit.statistics.summary import slowest_rank

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
+from benchkit.api.groups import ModelConfig
 from benchkit.api.memory import PeakMemory
 from benchkit.api.parameters import parameters
-from benchkit.api.schema import ModelConfig
 from benchkit.errors import ConfigError, InvalidResult
 from benchkit.suites.transformer import cases, kernels, passes, peak_flops
 from benchkit.suites.transformer import model as network

@@ -1,9 +1,9 @@
 """Configurations and agents as a point meets them, without a command line or a launcher."""
 
+from benchkit.api.groups import BackendConfig, HardwareConfig
 from benchkit.api.registry import load_suites
-from benchkit.api.schema import BackendConfig, HardwareConfig, RunConfig
+from benchkit.api.schema import RunConfig
 from benchkit.point.agents import AgentFacts, AgentGroup
-from benchkit.rank.rendezvous import MemoryFile
 from benchkit.record.environment import AgentReport
 from launch.agents.group import Agents
 from launch.agents.member import AgentInfo
@@ -22,7 +22,7 @@ def config(backend="gloo", device="cpu", ranks_per_device=1, slowdown=1, **chang
         "suite": "collective", "seed": 0, "world_size": "auto", "threads_per_rank": "auto",
         "start_method": "forkserver",
         "timeout_s": 10.0, "join_timeout_s": 5.0, "host_wait_s": 3600.0, "max_failures": None, "on_end": None,
-        "private_network": True, "repeat": 1,
+        "private_network": True, "ranks": "auto", "repeat": 1,
         "measure": fakes.plan(), "model": None, "backend": BackendConfig(backend, devices, {"A": "b"}),
         "hardware": HardwareConfig(device, ranks_per_device, slowdown, {}, "auto"), "profile": False,
         "explain": False,
@@ -39,4 +39,4 @@ def agent_group(*hosts, me=0, gpus=None, cores=None, available=None):
     for index, host in enumerate(hosts):
         report = AgentReport(host=host, cpu="cpu", available_cores=available or len(cores[index]))
         facts[index] = AgentFacts(report, gpus[index])
-    return AgentGroup(Agents(members[me], members, {}, "127.0.0.1"), facts, MemoryFile("/nowhere", 0))
+    return AgentGroup(Agents(members[me], members, {}, "127.0.0.1"), facts, meets_in_file=True)

@@ -6,7 +6,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from types import SimpleNamespace
 
-from benchkit.api.schema import MeasureConfig
+from benchkit.api.groups import MeasureConfig
 from benchkit.measure.cuda_clock import CudaClock
 
 

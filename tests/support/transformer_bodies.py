@@ -6,7 +6,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from benchkit.api.device_mesh import mesh_of_first
-from benchkit.api.schema import ModelConfig
+from benchkit.api.groups import ModelConfig
 from benchkit.suites.transformer import parallel
 from benchkit.suites.transformer.communication import Communication
 from benchkit.suites.transformer.model import Network, build

@@ -3,9 +3,10 @@
 from dataclasses import dataclass
 from typing import Any
 
+from benchkit.api.groups import ModelConfig
 from benchkit.api.keys import key
 from benchkit.api.parameters import parameters
-from benchkit.api.schema import ModelConfig, RunConfig
+from benchkit.api.schema import RunConfig
 from benchkit.errors import ConfigError
 from benchkit.suites.collective.names import COLLECTIVES, RAGGED, REDUCTIONS, SEND_RECV
 from benchkit.suites.collective.sizes import mebibytes

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from benchkit.api.case import Rank
-from benchkit.api.schema import MeasureConfig
+from benchkit.api.groups import MeasureConfig
 
 SMALL, PROBED = 64, 4096
 """Sizes that are timed: one whose call takes as little as any, one that occupies a whole GPU."""

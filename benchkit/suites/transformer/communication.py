@@ -7,8 +7,8 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
+from benchkit.api.groups import ModelConfig
 from benchkit.api.parameters import layer_parameters, parameters
-from benchkit.api.schema import ModelConfig
 from benchkit.suites.transformer.names import FORWARD
 
 FIRST_BUCKET_BYTES = 2**20

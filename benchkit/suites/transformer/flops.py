@@ -7,8 +7,8 @@ as is usual.
 
 from dataclasses import dataclass
 
+from benchkit.api.groups import ModelConfig
 from benchkit.api.parameters import layer_parameters, parameters
-from benchkit.api.schema import ModelConfig
 from benchkit.suites.transformer.names import FORWARD, TRAIN_STEP
 
 

@@ -13,7 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-from benchkit.api.schema import ModelConfig
+from benchkit.api.groups import ModelConfig
 
 NORM_EPS = 1e-5
 ROTARY_BASE = 10000.0

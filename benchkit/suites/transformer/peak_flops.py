@@ -13,7 +13,7 @@ import torch
 from benchkit.api.case import Rank
 from benchkit.api.details import MEASURED_PEAK
 from benchkit.api.gather import gather_json
-from benchkit.api.schema import ModelConfig
+from benchkit.api.groups import ModelConfig
 
 SQUARE = {"cpu": 2048, "cuda": 8192}
 """Rows and columns of the square product that is measured, by type of device."""

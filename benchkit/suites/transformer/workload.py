@@ -5,8 +5,8 @@ from dataclasses import dataclass
 import torch
 
 from benchkit.api.case import Work
+from benchkit.api.groups import ModelConfig
 from benchkit.api.parameters import layer_parameters
-from benchkit.api.schema import ModelConfig
 from benchkit.suites.transformer.config import TransformerConfig
 from benchkit.suites.transformer.flops import (
     Footprint,

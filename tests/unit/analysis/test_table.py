@@ -9,7 +9,8 @@ from analysis.repetitions import over_runs
 from analysis.report.sentences import describe
 from analysis.table import as_markdown, as_text, for_print, identity_columns, own_columns
 from benchkit.api.details import QUEUEING
-from benchkit.api.schema import ModelConfig, RunConfig
+from benchkit.api.groups import ModelConfig
+from benchkit.api.schema import RunConfig
 from benchkit.statistics.intervals import FEWEST_SAMPLES
 
 from tests.support.cli import ROOT

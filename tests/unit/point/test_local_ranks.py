@@ -6,33 +6,35 @@ import pytest
 from benchkit.point import local_ranks
 from benchkit.point.placement import place_ranks
 from benchkit.rank.rendezvous import Rendezvous
-from launch.agents.clock_sync import Offset
 
 from tests.support.configs import agent_group, config
 
 
 @pytest.fixture
-def given(monkeypatch, tmp_path):
+def given(monkeypatch):
     """Runs a point whose ranks are not started; returns what they would have been started with."""
 
     def run(wanted, gpus=("GPU-a", "GPU-b")):
         started = []
-        monkeypatch.setattr(local_ranks.start, "run_ranks", lambda *_, **settings: started.append(settings))
+
+        def start(environments, **settings):
+            started.append(settings | {"environments": environments})
+            return nullcontext()
+
+        monkeypatch.setattr(local_ranks.start, "started", start)
         where = agent_group("n1", gpus=[list(gpus)])
         plan = place_ranks(wanted, where)
         assert not plan.problem
-        rendezvous = Rendezvous("point/0", file="/nowhere")
-        local_ranks.LocalRanks(wanted, where, plan, tmp_path, rendezvous, Offset()).run_or_raise()
+        local_ranks.LocalRanks(where, Rendezvous(file="/nowhere")).start(wanted, plan)
         return started[0]
 
     return run
 
 
-def test_gpu_ranks_have_flight_recorder(given, tmp_path):
+def test_gpu_ranks_have_flight_recorder(given):
     settings = given(config("nccl", "cuda", world_size=2))
     for environment in settings["environments"]:
-        assert environment["TORCH_FR_DUMP_TEMP_FILE"] == str(tmp_path / "nccl_trace_rank_")
-    assert settings["recorder"].folder == tmp_path
+        assert environment["TORCH_FR_DUMP_TEMP_FILE"] == str(settings["recorder"].folder / "nccl_trace_rank_")
 
 
 def test_cpu_ranks_have_no_nccl_variables(given):

@@ -2,10 +2,12 @@ import signal
 from types import SimpleNamespace
 
 import pytest
-from benchkit.point import agents, forming, local_ranks, run
+from benchkit.point import agents, forming, local_ranks, run, together
+from benchkit.point.kept_ranks import KeptRanks
 from benchkit.point.outcome import AgentEnd, classify, durations, failure_status, placed
 from benchkit.point.placement import place_ranks
 from benchkit.point.point import Point
+from benchkit.rank.rendezvous import Rendezvous
 from benchkit.record import files
 from launch.agents.clock_sync import Offset
 from launch.agents.group import alone
@@ -79,8 +81,8 @@ def test_agent_failure_is_recorded(tmp_path, monkeypatch):
     def no_more_processes(*_, **__):
         raise BlockingIOError("Resource temporarily unavailable")
 
-    monkeypatch.setattr(local_ranks.start, "run_ranks", no_more_processes)
-    result = run.run_point(Point(config(), tmp_path, []), forming.form_group(alone()))
+    monkeypatch.setattr(local_ranks.start, "started", no_more_processes)
+    result = run.run_point(Point(config(), tmp_path, []), KeptRanks(forming.form_group(alone())))
     assert result.status == "error"
     assert result.error.message == "the agent failed: Resource temporarily unavailable"
     assert "Traceback" in result.error.traceback
@@ -102,10 +104,10 @@ def test_total_excludes_wait_for_host(tmp_path, monkeypatch, lost):
         raise BlockingIOError("Resource temporarily unavailable")
 
     monkeypatch.setattr(agents.HostLock, "acquire", taken_for_an_hour)
-    monkeypatch.setattr(local_ranks.start, "run_ranks", ranks_for_a_minute)
-    for module in (run, agents):
+    monkeypatch.setattr(local_ranks.start, "started", ranks_for_a_minute)
+    for module in (run, agents, together):
         monkeypatch.setattr(module, "time", SimpleNamespace(perf_counter=lambda: now_s[0]))
-    phases = run.run_point(Point(config(), tmp_path, []), forming.form_group(alone())).phases_s
+    phases = run.run_point(Point(config(), tmp_path, []), KeptRanks(forming.form_group(alone()))).phases_s
     assert phases == {"wait_for_host": 3600, "total": 0 if lost else 60}
     assert files.read(tmp_path / files.FILE_NAME).phases_s == phases
 
@@ -122,6 +124,6 @@ def test_gpu_shares_request_mps_daemon(tmp_path, monkeypatch):
     wanted.hardware.slow_by = "mps"
     where = agent_group("n1", "n1", "n2", gpus=[["a"]] * 3)
     plan = place_ranks(wanted, where)
-    outcome = local_ranks.LocalRanks(wanted, where, plan, tmp_path, "", Offset()).run()
+    outcome = local_ranks.LocalRanks(where, Rendezvous()).run(local_ranks.Task(wanted, plan, tmp_path, Offset()))
     assert asked == [(True, 2)]
     assert failure_status(outcome.failure) == "unavailable"

@@ -10,7 +10,7 @@ from benchkit.api.case import Case
 from benchkit.point.placement import Place
 from benchkit.rank.assignment import Assignment
 from benchkit.rank.calibration import calibrate, warnings
-from benchkit.rank.main import make_controller
+from benchkit.rank.joined import make_controller
 from benchkit.rank.prober import TURNS, Prober
 from benchkit.rank.run_cases import stays_slowed
 from benchkit.rank.throttle_controller import ThrottleController

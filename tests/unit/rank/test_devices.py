@@ -92,10 +92,10 @@ def test_cpu_rank_asks_no_gpu(monkeypatch):
 
 def test_ranks_know_who_shares_their_gpu(monkeypatch):
     install(monkeypatch, FakeNvml())
-    others = [[{"device": "cuda:0", "uuid": uuid}, pid] for uuid, pid in (("GPU-a", 7), ("GPU-b", 8))]
+    others = [[{"device": "cuda:0", "uuid": uuid}, pids] for uuid, pids in (("GPU-a", [7, 9]), ("GPU-b", [8]))]
     found = gathered(monkeypatch, GPU, *others)
     assert [each.uuid for each in found.of_ranks] == ["GPU-a", "GPU-a", "GPU-b"]
-    assert (found.pids, found.num_sharers) == ({os.getpid(), 7, 8}, 2)
+    assert (found.pids, found.num_sharers) == ({os.getpid(), 7, 8, 9}, 2)
 
 
 @pytest.mark.parametrize(

@@ -134,18 +134,15 @@ def test_oversized_pass_is_skipped_case():
     assert labels_of(transformer.cases_of(training, "forward")) == labels_of(cases)
 
 
-def test_free_memory_is_read_after_warm_up(monkeypatch):
-    """The buffers of communicators are not free memory; the scarcest host and GPU count, apart."""
-    calls = []
-    monkeypatch.setattr(main.backends, "warm_up", lambda device: calls.append("warm_up"))
-    monkeypatch.setattr(main, "available_bytes", lambda device: calls.append("free") or 8e9)
+def test_memory_of_scarcest_host_and_gpu_counts(monkeypatch):
+    monkeypatch.setattr(main, "available_bytes", lambda device: 8e9)
     monkeypatch.setattr(main, "host_available_bytes", lambda: 50e9)
     monkeypatch.setattr(main, "PeakMemory", lambda device: None)
     place = SimpleNamespace(rank=0, local_world_size=4)
     config = configs.config(device="cuda", ranks_per_device=2)
     assignment = SimpleNamespace(config=config, place=place, world_size=8, slowdown=(1.0,) * 8)
     group = SimpleNamespace(exchange=lambda own: [own, [6e9, 70e9, 2.0, 4.0]])
-    rank = main.describe_rank(assignment, torch.device("cuda"), group, SimpleNamespace(seconds_of=None))
-    assert calls == ["warm_up", "free"]
+    kept = SimpleNamespace(group=group, device=torch.device("cuda"))
+    rank = main.describe_rank(assignment, kept, SimpleNamespace(seconds_of=None))
     assert (rank.sharers, rank.available_bytes) == (2, 6e9)
     assert (rank.host_sharers, rank.host_available_bytes) == (4, 50e9)

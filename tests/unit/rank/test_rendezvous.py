@@ -27,7 +27,7 @@ def test_points_share_no_key(several_hosts, monkeypatch):
         with group.rendezvous() as rendezvous:
             for name, value in rendezvous.environment().items():
                 monkeypatch.setenv(name, value)
-            store = rendezvous.store().underlying_store
+            store = rendezvous.store()
             found.append(store.check([LEFT]))
             store.set(LEFT, "rank 1")
     assert found == [False, False]
@@ -59,7 +59,7 @@ def test_store_waits_as_long_as_groups(monkeypatch):
     recorded = Recorded()
     monkeypatch.setattr(backends, "dist", recorded)
     monkeypatch.setattr(Rendezvous, "store", lambda self: recorded)
-    backends.join(config(timeout_s=600.0), Place(0, 0, 2, 0), 2, Rendezvous("point/0"))
+    backends.join(config(timeout_s=600.0), Place(0, 0, 2, 0), 2, Rendezvous())
     limit = timedelta(seconds=660)
     assert recorded.calls == [("init", True, limit), ("store", limit)]
 
@@ -72,11 +72,11 @@ def environment_of(monkeypatch, rendezvous, **variables):
 
 
 def test_gloo_is_told_its_interface(monkeypatch):
-    one_host = Rendezvous("point/0", file="/nowhere")
+    one_host = Rendezvous(file="/nowhere")
     assert environment_of(monkeypatch, one_host) == "lo"
-    several = Rendezvous("point/0", host="n0", port=1, interface="eth1")
+    several = Rendezvous(host="n0", port=1, interface="eth1")
     assert environment_of(monkeypatch, several) == "eth1"
-    assert environment_of(monkeypatch, Rendezvous("point/0", host="n0", port=1)) is None
+    assert environment_of(monkeypatch, Rendezvous(host="n0", port=1)) is None
     for each in (one_host, several):
         assert environment_of(monkeypatch, each, GLOO_SOCKET_IFNAME="ib0") is None
 

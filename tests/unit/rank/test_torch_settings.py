@@ -6,7 +6,8 @@ import sys
 from types import SimpleNamespace
 
 import pytest
-from benchkit.rank import main
+from benchkit.rank import backends, main
+from benchkit.rank.rendezvous import Rendezvous
 
 from tests.support.cli import ROOT
 
@@ -33,7 +34,7 @@ def test_rank_sets_torch_up_before_it_joins(monkeypatch):
         raise InterruptedError
 
     monkeypatch.setattr(main, "set_up_torch", calls.append)
-    monkeypatch.setattr(main.backends, "join", join)
+    monkeypatch.setattr(backends, "join", join)
     with pytest.raises(InterruptedError):
-        main.run_rank(SimpleNamespace(threads=3, config=None, place=None, world_size=1, rendezvous=None))
+        main.run_rank(SimpleNamespace(threads=3, config=None, place=None, world_size=1, rendezvous=Rendezvous()))
     assert calls == [3, "join"]

@@ -150,3 +150,55 @@ def test_root_cause_ignores_order_of_failures(failures, rank):
 
 def test_no_failure_has_no_cause():
     assert root_cause([]) is None
+
+
+def in_same_processes(folder, *jobs, start_method="forkserver"):
+    """Runs bodies one after another in the same two ranks, each with a folder; returns their ends."""
+    ends = []
+    with start.started([{"MINE": "0"}, {"MINE": "1"}], start_method=start_method) as ranks:
+        for number, (body, timeout_s) in enumerate(jobs):
+            where = folder / str(number)
+            where.mkdir()
+            target = f"tests.support.launch_bodies:{body}"
+            ends.append(ranks.run(target, [number, number], folder=where, timeout_s=timeout_s))
+        ends.append(ranks.are_idle)
+    return ends
+
+
+@pytest.mark.parametrize("start_method", ["forkserver", "spawn"])
+def test_ranks_take_one_job_after_another(tmp_path, start_method):
+    *ends, are_idle = in_same_processes(tmp_path, *[("identity", 120)] * 3, start_method=start_method)
+    assert [end.results[1][0] for end in ends] == [0, 1, 2]
+    assert len({end.results[1][2] for end in ends}) == 1  # one process
+    assert are_idle
+    for number in range(3):
+        assert (tmp_path / str(number) / "rank_0.log").read_text() == f"out {number}\nerr {number}\n"
+    assert wait_until(lambda: is_zombie(ends[0].results[1][2]))
+
+
+@pytest.mark.parametrize("body", ["raise_second", "sleep"])
+def test_failed_ranks_are_not_idle(tmp_path, body):
+    first, failed, are_idle = in_same_processes(tmp_path, ("identity", 120), (body, 2.0))
+    assert first.failure is None
+    assert failed.failure.kind == {"raise_second": "exception", "sleep": "timeout"}[body]
+    assert not are_idle
+
+
+def test_rank_that_died_idle_is_failure_of_next_job(tmp_path):
+    with start.started([{}]) as ranks:
+        folder = tmp_path
+        pid = ranks.run("tests.support.launch_bodies:identity", [0], folder=folder, timeout_s=120).results[0][2]
+        os.kill(pid, signal.SIGKILL)
+        assert wait_until(lambda: is_zombie(pid))
+        failure = ranks.run("tests.support.launch_bodies:identity", [0], folder=folder, timeout_s=120).failure
+    assert (failure.kind, failure.signal) == ("signal", signal.SIGKILL)
+
+
+def test_stopped_idle_rank_takes_no_long_job(tmp_path, monkeypatch):
+    monkeypatch.setattr(process, "TAKE_S", 0.2)
+    with start.started([{}]) as ranks:
+        pid = ranks.run("tests.support.launch_bodies:identity", [0], folder=tmp_path, timeout_s=120).results[0][2]
+        os.kill(pid, signal.SIGSTOP)
+        with pytest.raises(TimeoutError, match="rank 0 does not take its job"):
+            ranks.run("tests.support.launch_bodies:identity", ["x" * 10**6], folder=tmp_path, timeout_s=120)
+    assert wait_until(lambda: is_zombie(pid))

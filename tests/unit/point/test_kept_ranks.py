@@ -1,0 +1,150 @@
+"""Which points share ranks, and when ranks that stay are compared with fresh ones."""
+
+from contextlib import contextmanager
+from dataclasses import replace
+
+import pytest
+from benchkit.api.groups import BackendConfig
+from benchkit.errors import ConfigError
+from benchkit.point import kept_ranks
+from benchkit.point.kept_ranks import FRESH_EVERY, KeptRanks, is_reused
+from benchkit.point.placement import place_ranks
+
+from tests.support.configs import agent_group, config
+
+GROUP = agent_group("n1")
+
+
+class Ranks:
+    """Ranks that only count what they are asked."""
+
+    num_tasks, may_stay, pids = 0, True, (1, 2)
+
+
+@pytest.fixture
+def events(monkeypatch):
+    """Starts and ends of ranks, in order."""
+    noted = []
+
+    @contextmanager
+    def fresh_ranks(group):
+        noted.append("start")
+        yield Ranks()
+        noted.append("end")
+
+    monkeypatch.setattr(kept_ranks, "fresh_ranks", fresh_ranks)
+    return noted
+
+
+def run(kept, wanted, may_stay=True):
+    """Runs a point; returns whether fresh ranks are to measure it, too."""
+    with kept.for_point(wanted, place_ranks(wanted, GROUP)) as ranks:
+        ranks.num_tasks += 1
+        ranks.may_stay = may_stay
+    return kept.is_check_due()
+
+
+def test_fresh_ranks_run_one_point(events):
+    with KeptRanks(GROUP) as kept:
+        run(kept, config(ranks="fresh"))
+        assert events == ["start", "end"]
+        assert kept.idle_pids == ()
+
+
+def test_alike_points_share_ranks(events):
+    with KeptRanks(GROUP) as kept:
+        for seed in range(3):
+            run(kept, config(ranks="reuse", seed=seed))
+            assert kept.idle_pids == (1, 2)
+        assert events == ["start"]
+    assert events == ["start", "end"]
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"world_size": 3},
+        {"threads_per_rank": 3},
+        {"slowdown": 2},
+        {"timeout_s": 11.0},
+        {"start_method": "spawn"},
+        {"private_network": False},
+        {"suite": "matmul_lut"},
+    ],
+)
+def test_points_of_other_worlds_get_other_ranks(events, other):
+    with KeptRanks(GROUP) as kept:
+        run(kept, config(ranks="reuse"))
+        run(kept, config(ranks="reuse", **other))
+        assert events == ["start", "end", "start"]
+
+
+def test_other_environment_means_other_ranks(events):
+    with KeptRanks(GROUP) as kept:
+        run(kept, config(ranks="reuse"))
+        run(kept, replace(config(ranks="reuse"), backend=BackendConfig("gloo", ["cpu"], {"A": "c"})))
+        assert events == ["start", "end", "start"]
+
+
+def test_fresh_point_of_same_world_leaves_idle_ranks(events):
+    with KeptRanks(GROUP) as kept:
+        run(kept, config(ranks="reuse"))
+        run(kept, config(ranks="fresh"))
+        run(kept, config(ranks="reuse"))
+        assert events == ["start", "start", "end"]
+
+
+def test_unsound_ranks_end(events):
+    with KeptRanks(GROUP) as kept:
+        run(kept, config(ranks="reuse"), may_stay=False)
+        assert events == ["start", "end"]
+        run(kept, config(ranks="reuse"))
+        assert events == ["start", "end", "start"]
+
+
+def test_ranks_end_with_interrupted_point(monkeypatch):
+    ended = []
+
+    @contextmanager
+    def fresh_ranks(group):
+        try:
+            yield Ranks()
+        finally:
+            ended.append(True)
+
+    monkeypatch.setattr(kept_ranks, "fresh_ranks", fresh_ranks)
+    wanted = config(ranks="reuse")
+    kept = KeptRanks(GROUP)
+    with pytest.raises(KeyboardInterrupt), kept.for_point(wanted, place_ranks(wanted, GROUP)):
+        raise KeyboardInterrupt
+    assert ended == [True]
+    assert kept.idle_pids == ()
+
+
+def test_first_and_then_every_tenth_reused_point_is_checked(events):
+    with KeptRanks(GROUP) as kept:
+        due = []
+        for _ in range(2 * FRESH_EVERY + 2):
+            due.append(run(kept, config(ranks="reuse")))
+            kept.num_checked += due[-1]
+    assert [index for index, is_due in enumerate(due) if is_due] == [1, 1 + FRESH_EVERY, 1 + 2 * FRESH_EVERY]
+
+
+@pytest.mark.parametrize(
+    ("changes", "reused"),
+    [
+        ({}, False),
+        ({"device": "cuda"}, True),
+        ({"device": "cuda", "repeat": 2}, False),
+        ({"device": "cuda", "profile": "nsys"}, False),
+        ({"device": "cuda", "ranks": "fresh"}, False),
+        ({"ranks": "reuse"}, True),
+    ],
+)
+def test_auto_keeps_ranks_on_gpus(changes, reused):
+    assert is_reused(config(**changes)) is reused
+
+
+def test_repeated_runs_refuse_reuse():
+    with pytest.raises(ConfigError, match=r"ranks=reuse: allowed is with repeat=1, because repeated runs"):
+        config(ranks="reuse", repeat=2).check()
