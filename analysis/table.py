@@ -16,8 +16,8 @@ from analysis.text import named, render_table, shortened
 SETTINGS = ("suite", "status", "backend", "device", "world_size", "model")
 HARDWARE_AND_SOFTWARE = ("device_name", "torch", "cuda", "nccl", "driver", "commit", "kernel")
 CONDITIONS = (
-    "host", *HARDWARE_AND_SOFTWARE, "launched_by", "num_agents", "start_method", "threads",
-    "ranks_per_device", "backend_env", "slowdown", "seed", "mode", "calls_per_sample",
+    "host", *HARDWARE_AND_SOFTWARE, "launched_by", "num_agents", "start_method", "processes",
+    "threads", "ranks_per_device", "backend_env", "slowdown", "seed", "mode", "calls_per_sample",
     "warmup_iterations",
 )  # fmt: skip
 """Part of a row's identity, since medians differ by it, but shown only where rows differ in it."""
@@ -26,12 +26,12 @@ PROVENANCE = (
     "is_component", "unslowed", "contest", *DIMENSIONS,
     "measured_slowdown", "slowed_by", "calls", "estimator", "stopped_by", "converged", "steady",
     "disturbed", "clock", "start_clock", "start_uncertainty_s", "threads_per_rank",
-    "cores_per_rank", "reason", "failed_rank", "point_id", "started_at", "total_s", "path",
-    "title",
+    "cores_per_rank", "reason", "failed_rank", "point_id", "started_at", "total_s",
+    "points_before", "held_bytes", "path", "title",
 )  # fmt: skip
-
 NUMBERS = (
     "threads_per_rank", "cores_per_rank", "start_uncertainty_s", "failed_rank", "identical_runs",
+    "points_before", "held_bytes",
 )  # fmt: skip
 """The columns of PROVENANCE that are compared or printed as numbers."""
 

@@ -5,6 +5,7 @@ import datetime
 from collections.abc import Iterable
 from typing import Any
 
+from analysis.records.reuse import held_bytes
 from benchkit.record.environment import AgentReport
 from benchkit.record.record import Record
 from benchkit.statistics.compare.spread import difference_of_runs, percent
@@ -36,6 +37,7 @@ def conditions(record: Record) -> dict[str, Any]:
         "launched_by": record.launched_by,
         "num_agents": len(agents),
         "start_method": settings.start_method,
+        "processes": settings.ranks,
         "threads": str(settings.threads_per_rank),
         "ranks_per_device": hardware.ranks_per_device,
         "slowdown": hardware.slowdown,
@@ -68,6 +70,8 @@ def provenance(record: Record) -> dict[str, Any]:
         "point_id": record.point_id,
         "started_at": record.started_at,
         "total_s": record.phases_s.get("total"),
+        "points_before": record.rank_use.points_before if record.rank_use else None,
+        "held_bytes": held_bytes(record),
         "title": record.title,
     }
 

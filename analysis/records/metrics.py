@@ -139,6 +139,8 @@ METRICS = (
       else Metric(name, "%", from_summary(name), 100) for name in comparisons.FIGURES),
     Metric("alone_s", "ms", from_summary("alone_s"), 1e3),
     *(Metric(name, "", from_summary(name)) for name in (*turns.RATIO, *turns.SPEEDUPS)),
+    Metric("fresh_s", "ms", from_summary("fresh_s"), 1e3),
+    Metric("reuse_ratio", "", from_summary("reuse_ratio")),
     Metric("predicted_s", "ms", from_details(PREDICTED_S), 1e3),
     Metric("ideal_s", "ms", from_details(IDEAL_S), 1e3),
     Metric("efficiency", "%", efficiency, 100),

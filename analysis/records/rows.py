@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from analysis.records import comparisons, disturbances, noise, turns
+from analysis.records import comparisons, disturbances, noise, reuse, turns
 from analysis.records.conditions import conditions, provenance
 from analysis.records.doubts import doubt_of
 from analysis.records.metrics import METRICS, region_medians
@@ -23,7 +23,7 @@ makespan, skew or straggler."""
 SHARED_KEYS = frozenset((
     "suite", "seed", "world_size", "threads_per_rank", "start_method", "timeout_s",
     "join_timeout_s", "host_wait_s", "repeat", "max_failures", "on_end", "private_network",
-    "backend", "hardware", "measure", "model", "profile", "explain",
+    "ranks",    "backend", "hardware", "measure", "model", "profile", "explain",
 ))  # fmt: skip
 """Keys that every suite has. A suite's own lists and dictionaries are no columns either: they
 choose cases, which are told apart by their labels."""
@@ -165,6 +165,7 @@ def measured_cells(
     times = iteration_times(samples, starts, case.estimator)
     summary |= comparisons.figures(case, record.cases, rivals) | noise.figures(samples, times)
     summary |= turns.figures(case, record, summary["median_s"])
+    summary |= reuse.figures(case, record, summary["median_s"])
     metrics = {metric.name: metric.formula(case, summary) for metric in METRICS}
     return {
         "estimator": case.estimator if starts is not None else SLOWEST_RANK,

@@ -1,5 +1,7 @@
 """Compares what a case takes in turns with others with what it takes alone in fresh ranks."""
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from benchkit.record.case import CaseRecord
@@ -30,20 +32,25 @@ def figures(case: CaseRecord, record: Record, median_s: float | None) -> dict[st
         speedup_in_turns: None; see `analysis.fresh_speedup`.
     """
     found: dict[str, float | None] = dict.fromkeys(("alone_s", *RATIO, *SPEEDUPS))
-    found["alone_s"] = alone_s = time_alone(case, record)
+    found["alone_s"] = alone_s = median_within(record.alone, case)
     if median_s and alone_s:
         found["turns_ratio"] = median_s / alone_s
     if case.baseline is not None and alone_s:
         baseline = record.cases[case.baseline]
         more_work = (case.useful_flops or 1.0) / (baseline.useful_flops or 1.0)
-        baseline_s = time_alone(baseline, record)
+        baseline_s = median_within(record.alone, baseline)
         found["alone_speedup"] = baseline_s and more_work * baseline_s / alone_s
     return found
 
 
-def time_alone(case: CaseRecord, record: Record) -> float | None:
-    """Return the median time of a case alone in fresh ranks, in seconds; None where it has none."""
-    for other in record.alone:
+def median_within(cases: Sequence[CaseRecord], case: CaseRecord) -> float | None:
+    """Return the median time in seconds of the case with the same labels; None where it has none.
+
+    Args:
+        cases: measured in other ranks than the case.
+        case: of the point.
+    """
+    for other in cases:
         if other.labels == case.labels and other.samples_s:
             samples, starts = other.samples_taking_part, other.starts_taking_part
             return float(np.median(iteration_times(samples, starts, case.estimator)))

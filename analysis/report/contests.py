@@ -9,7 +9,10 @@ from analysis.report.naming import Namer, milliseconds, settings
 from analysis.table import identity_columns
 from benchkit.statistics.compare.spread import percent
 
-WAYS = ("backend", "device", "host", "backend_env", "threads", "launched_by", "start_method")
+WAYS = (
+    "backend", "device", "host", "backend_env", "threads", "launched_by", "start_method",
+    "processes",
+)  # fmt: skip
 """Settings that change how the work is done. Every other setting is a size or a kind of work."""
 
 

@@ -9,6 +9,7 @@ import pandas as pd
 from analysis.records.noise import SPIKE
 from analysis.records.rows import MAX_START_UNCERTAINTY
 from analysis.repetitions import over_runs
+from analysis.report import reuse
 from analysis.report.contests import contests, whole_work, winner
 from analysis.report.growth import growth
 from analysis.report.naming import Namer, milliseconds
@@ -36,6 +37,7 @@ def describe(table: pd.DataFrame) -> str:
     paragraphs = (
         as_paragraph("Overview", overview(table)),
         as_paragraph("Runs", spread(points)),
+        as_paragraph("Ranks that stayed", reuse.describe(measured)),
         as_paragraph("Fastest and widest", extremes(points)),
         as_paragraph("Growth with size", with_size),
         as_paragraph("Growth with ranks", with_ranks),

@@ -63,6 +63,7 @@ class Settings:
     measure: MeasureSettings
     model: ModelSettings | None = None
     repeat: Count = 1
+    ranks: str = "auto"
     explain: bool = False
 
 
