@@ -116,11 +116,22 @@ def check_ranges(config: Any, prefix: str = "") -> None:
             check_ranges(value, f"{name}.")
         elif nested_schema(item.type) and value is None and not is_optional(item.type):
             raise ConfigError(f"{name}=null: {described.doc}; choose an option of it")
-        elif value is not None and not described.accepts(value):
-            allowed = described.allowed()
-            raise ConfigError(f"{name}={value}: allowed is {allowed} ({described.doc})")
         else:
-            require_storable(name, value)
+            require_accepted(item, name, value)
+
+
+def require_accepted(item: Any, name: str, value: Any) -> None:
+    """Raises ConfigError for a value outside its range, or one that a record cannot hold.
+
+    Args:
+        item: field of the schema.
+        name: dotted name of the key.
+        value: of it.
+    """
+    described: Key = item.metadata["key"]
+    if value is not None and not described.accepts(value):
+        raise ConfigError(f"{name}={value}: allowed is {described.allowed()} ({described.doc})")
+    require_storable(name, value)
 
 
 def require_storable(name: str, value: Any) -> None:

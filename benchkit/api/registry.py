@@ -4,6 +4,7 @@ The file of a suite imports torch only inside its functions, because its datacla
 the command line, which must answer at once.
 """
 
+import functools
 import importlib
 import os
 import pkgutil
@@ -52,15 +53,17 @@ def suite(build: Callable[[Any, Any], list[Any]]) -> Suite:
     return Suite(build.__name__, config, build, summary, preload, resolvers)
 
 
-def own_modules() -> list[str]:
+@functools.cache
+def own_modules() -> tuple[str, ...]:
     """Returns the names of benchkit's own modules that define suites."""
     found = importlib.import_module("benchkit.suites").__path__
-    return [f"benchkit.suites.{package.name}.suite" for package in pkgutil.iter_modules(found)]
+    return tuple(f"benchkit.suites.{each.name}.suite" for each in pkgutil.iter_modules(found))
 
 
 def suite_modules() -> list[str]:
     """Returns the names of all modules that define suites."""
-    return own_modules() + [name for name in os.environ.get(EXTRA_SUITES, "").split(",") if name]
+    others = os.environ.get(EXTRA_SUITES, "").split(",")
+    return [*own_modules(), *filter(None, others)]
 
 
 def load_suites() -> dict[str, Suite]:

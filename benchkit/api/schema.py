@@ -4,9 +4,10 @@ Schemas hold no values: every field is MISSING here and set in conf/. A default 
 silently reset what a group had chosen, because the suite's schema merges last.
 """
 
-import dataclasses
 from dataclasses import dataclass
 from typing import Any, Union
+
+import msgspec
 
 from benchkit.api.groups import (
     NSYS,
@@ -120,4 +121,5 @@ class RunConfig:
 
 def as_dict(config: RunConfig) -> dict[str, Any]:
     """Returns the configuration as plain dictionaries, as a record stores it."""
-    return dataclasses.asdict(config)
+    plain: dict[str, Any] = msgspec.to_builtins(config)
+    return plain

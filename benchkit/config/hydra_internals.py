@@ -6,16 +6,13 @@ benchkit.config.messages. tests/unit/config/test_hydra_internals.py pins all thr
 
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import hydra
-from hydra._internal.config_loader_impl import get_overrides_dirname
 from hydra.core.hydra_config import HydraConfig
-from hydra.core.override_parser.overrides_parser import OverridesParser
-from hydra.core.override_parser.types import Override
 from hydra.errors import HydraException
 from omegaconf import DictConfig
 from omegaconf.errors import OmegaConfBaseException
@@ -25,6 +22,8 @@ from benchkit.errors import ConfigError
 
 ERRORS = (HydraException, OmegaConfBaseException, YAMLError)
 """Exceptions that a wrong configuration raises in Hydra, beside OSError and ValueError."""
+BELOW_NULL = "Unexpected type for root"
+"""In the AssertionError of OmegaConf for a key below a group that is null."""
 MODES = {"--cfg", "-c", "--info", "-i", "--run", "-r", "--shell-completion", "-sc", "hydra.mode"}
 """What asks Hydra for something else than a sweep, before the equals sign."""
 
@@ -62,7 +61,8 @@ def run(folder: Path, arguments: Sequence[str]) -> list[str]:
     sys.argv = [typed[0], *multirun_first(arguments)]
     os.environ["HYDRA_FULL_ERROR"] = "1"
     try:
-        start()
+        with groups_required(arguments):
+            start()
     finally:
         sys.argv = typed
         del os.environ["HYDRA_FULL_ERROR"]
@@ -82,57 +82,17 @@ def multirun_first(arguments: Sequence[str]) -> list[str]:
     return others if names & MODES else ["-m", *others]
 
 
-def product(loader: Any, arguments: Sequence[str]) -> list[list[str]]:
-    """Returns the overrides of every point: all combinations of the values in the arguments."""
-    # Hydra must have found its plugins before this import.
-    from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
-
-    parsed = OverridesParser.create(loader).parse_overrides(list(arguments))
-    return [list(overrides) for overrides in BasicSweeper.split_arguments(parsed, None)[0]]
-
-
-@dataclass(frozen=True)
-class Overrides:
-    """The parsed overrides of a point.
-
-    Attributes:
-        own: those that are not for Hydra itself.
-        shape: those that shape the point, as given: groups, additions, deletions, Hydra's.
-        values: those that only set values.
-    """
-
-    own: list[Override]
-    shape: tuple[str, ...]
-    values: list[Override]
-
-    def lines(self) -> list[str]:
-        """Returns those that are not for Hydra itself, as given."""
-        return [str(override.input_line) for override in self.own]
-
-    def set_values(self, loader: Any, config: DictConfig) -> None:
-        """Sets the values in a configuration that has the shape."""
-        loader._apply_overrides_to_config(self.values, config)
-
-    def dirname(self, point: DictConfig) -> str:
-        """Returns hydra.job.override_dirname of the point."""
-        naming = point.hydra.job.config.override_dirname
-        return get_overrides_dirname(self.own, naming.exclude_keys, naming.item_sep, naming.kv_sep)
-
-
-def parse(loader: Any, overrides: Sequence[str]) -> Overrides:
-    """Parses the overrides of a point, none of which sweeps."""
-    parsed = OverridesParser.create(loader).parse_overrides(list(overrides))
-    own = [override for override in parsed if not override.is_hydra_override()]
-    values = [override for override in own if sets_a_value(loader, override)]
-    shape = tuple(str(override.input_line) for override in parsed if override not in values)
-    return Overrides(own, shape, values)
-
-
-def sets_a_value(loader: Any, override: Override) -> bool:
-    """Tells a plain `key=value` from a choice of group, an addition or a deletion."""
-    if override.is_add() or override.is_force_add() or override.is_delete() or override.package:
-        return False
-    return not loader.repository.group_exists(override.key_or_group)
+@contextmanager
+def groups_required(arguments: Sequence[str]) -> Iterator[None]:
+    """Turns the assertion that fails for a key below a group that is null into a ConfigError."""
+    try:
+        yield
+    except AssertionError as error:
+        if BELOW_NULL not in str(error):
+            raise
+        below = [each for each in arguments if "." in each.partition("=")[0]]
+        reason = "its group is null; choose an option of the group first"
+        raise ConfigError(f"{' or '.join(below)}: {reason}") from None
 
 
 def subfolder(point: DictConfig) -> str:

@@ -10,8 +10,11 @@ from typing import Any
 
 from omegaconf import DictConfig, OmegaConf, open_dict, read_write
 
-from benchkit.config import hydra_internals
-from benchkit.config.hydra_internals import Overrides
+from benchkit.api.schema import RunConfig
+from benchkit.config import hydra_internals, hydra_overrides
+from benchkit.config.compose import typed
+from benchkit.config.hydra_overrides import Override, Overrides
+from benchkit.config.variants import Variants
 
 NUMBERED = "${hydra.job.num}"
 """hydra.sweep.subdir if it is not set otherwise."""
@@ -22,12 +25,12 @@ class Composed:
     """One point of a sweep.
 
     Attributes:
-        config: without Hydra's own node, which is the larger part.
+        config: checked, without Hydra's own node. Points share what is equal in them.
         overrides: those that are not for Hydra itself, as a record stores them.
         folder: relative to the sweep's folder, named by hydra.sweep.subdir.
     """
 
-    config: DictConfig
+    config: RunConfig
     overrides: list[str]
     folder: str
 
@@ -57,21 +60,36 @@ class PointComposer:
         self._loader = loader
         self._master = master_config
         self._bases: dict[tuple[str, ...], Base] = {}
+        self._variants: dict[tuple[tuple[str, ...], tuple[str, ...]], Variants] = {}
+        self._are_values: dict[str, bool] = {}
 
-    def point(self, overrides: Sequence[str], number: int) -> Composed:
-        """Composes the point of a sweep that has these overrides and this number."""
-        parsed = hydra_internals.parse(self._loader, overrides)
+    def point(self, overrides: Sequence[Override], number: int) -> Composed:
+        """Composes and checks the point of a sweep that has these overrides and this number.
+
+        Raises:
+            ConfigError: a key is unknown, or a value is not allowed.
+        """
+        parsed = hydra_overrides.sort_overrides(overrides, self._sets_a_value)
         base = self._base(parsed.shape)
-        config = copy.deepcopy(base.own)
-        parsed.set_values(self._loader, config)
+        kind = parsed.shape, tuple(override.key_or_group for override in parsed.values)
+        known = self._variants.get(kind)
+        config = known.variant(parsed.values) if known else None
+        if config is None:
+            composed = self.composed(parsed)
+            config = typed(composed)
+            if known is None:
+                self._variants[kind] = Variants(self._loader, composed, config)
         folder = str(number) if base.naming == NUMBERED else self._subfolder(parsed, number)
         return Composed(config, parsed.lines(), folder)
 
-    def whole(self, overrides: Sequence[str]) -> DictConfig:
-        """Composes a point with Hydra's own node."""
-        return self._whole(hydra_internals.parse(self._loader, overrides))
+    def composed(self, parsed: Overrides) -> DictConfig:
+        """Composes a point without Hydra's own node, which is the larger part."""
+        config = copy.deepcopy(self._base(parsed.shape).own)
+        parsed.set_values(self._loader, config)
+        return config
 
-    def _whole(self, parsed: Overrides) -> DictConfig:
+    def whole(self, parsed: Overrides) -> DictConfig:
+        """Composes a point with Hydra's own node."""
         point = copy.deepcopy(self._base(parsed.shape).whole)
         parsed.set_values(self._loader, point)
         with open_dict(point.hydra):
@@ -80,9 +98,16 @@ class PointComposer:
             point.hydra.job.override_dirname = parsed.dirname(point)
         return point
 
+    def _sets_a_value(self, override: Override) -> bool:
+        """Returns whether an override is a plain `key=value`; looks for groups once per key."""
+        key = override.get_key_element()
+        if key not in self._are_values:
+            self._are_values[key] = hydra_overrides.sets_a_value(self._loader, override)
+        return self._are_values[key]
+
     def _subfolder(self, parsed: Overrides, number: int) -> str:
         """Returns hydra.sweep.subdir resolved for the point of this number."""
-        point = self._whole(parsed)
+        point = self.whole(parsed)
         with read_write(point), open_dict(point):
             point.hydra.job.num = number
             point.hydra.job.id = str(number)

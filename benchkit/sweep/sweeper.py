@@ -14,8 +14,7 @@ from omegaconf import DictConfig
 
 from benchkit.api.registry import preload_for
 from benchkit.api.schema import RunConfig, as_dict
-from benchkit.config import hydra_internals
-from benchkit.config.compose import typed
+from benchkit.config import hydra_overrides
 from benchkit.config.hydra_internals import SweepTask
 from benchkit.config.point_composer import PointComposer
 from benchkit.errors import ConfigError
@@ -118,13 +117,12 @@ class Sweeper(sweeper.Sweeper):
         composer = PointComposer(loader, self._config)
         started = topology.detect_launcher()
         own = [f"{name}={value}" for name, value in self._params.items()]
-        composed, configs = [], []
-        for number, overrides in enumerate(hydra_internals.product(loader, [*own, *arguments])):
+        composed = []
+        for number, overrides in enumerate(hydra_overrides.product(loader, [*own, *arguments])):
             point = composer.point(overrides, number)
-            config = typed(point.config)
-            self._launcher.check(config, started)
+            self._launcher.check(point.config, started)
             composed.append(point)
-            configs.append(config)
+        configs = [point.config for point in composed]
         points = sweep_entries.entries(
             [sweep_entries.key_of(as_dict(config)) for config in configs],
             [point.folder for point in composed],

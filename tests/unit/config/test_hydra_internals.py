@@ -5,32 +5,39 @@ Where Hydra changes, a test here fails and says which lines of benchkit to chang
 
 import inspect
 import re
+from functools import partial
 from pkgutil import resolve_name
 
 import pytest
 from benchkit.cli import config_folder
-from benchkit.config import compose, hydra_internals, messages
+from benchkit.config import compose, hydra_internals, hydra_overrides, messages
 from benchkit.config.point_composer import PointComposer
+from benchkit.errors import ConfigError
+from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
 from hydra._internal.utils import get_args_parser
 from hydra.core.hydra_config import HydraConfig
 from hydra.core.plugins import Plugins
+from hydra.errors import HydraException
 from omegaconf.errors import OmegaConfBaseException
 
 COMPOSER = "benchkit/config/point_composer.py"
 INTERNALS = "benchkit/config/hydra_internals.py"
+OVERRIDES = "benchkit/config/hydra_overrides.py"
 MESSAGES = "benchkit/config/messages.py"
 SWEEPER = "benchkit/sweep/sweeper.py"
 LAUNCHERS = "benchkit/sweep/launchers.py"
 SETUP = "self hydra_context task_function config"
 SIGNATURES = [
     ("hydra.main:main", "config_path config_name version_base", f"run() in {INTERNALS}"),
-    ("hydra.core.override_parser.overrides_parser:OverridesParser.create", "config_loader", f"parse() in {INTERNALS}"),
-    ("hydra.core.override_parser.overrides_parser:OverridesParser.parse_overrides", "self overrides", INTERNALS),
+    ("hydra.core.override_parser.overrides_parser:OverridesParser.create", "config_loader", f"parse() in {OVERRIDES}"),
+    ("hydra.core.override_parser.overrides_parser:OverridesParser.parse_overrides", "self overrides", OVERRIDES),
     ("hydra.core.hydra_config:HydraConfig.set_config", "self cfg", f"subfolder() in {INTERNALS}"),
-    ("hydra._internal.core_plugins.basic_sweeper:BasicSweeper.split_arguments", "overrides max_batch_size", INTERNALS),
-    ("hydra._internal.config_loader_impl:get_overrides_dirname", "overrides exclude_keys item_sep kv_sep", INTERNALS),
-    ("hydra._internal.config_loader_impl:ConfigLoaderImpl._apply_overrides_to_config", "overrides cfg", INTERNALS),
-    ("hydra._internal.config_repository:ConfigRepository.group_exists", "self config_path", INTERNALS),
+    ("hydra.core.override_parser.types:Override.sweep_iterator", "self transformer", f"values_of() in {OVERRIDES}"),
+    ("hydra.core.override_parser.types:Override.get_key_element", "self", f"values_of() in {OVERRIDES}"),
+    ("hydra.core.override_parser.types:Transformer.str", "x", f"values_of() in {OVERRIDES}"),
+    ("hydra._internal.config_loader_impl:get_overrides_dirname", "overrides exclude_keys item_sep kv_sep", OVERRIDES),
+    ("hydra._internal.config_loader_impl:ConfigLoaderImpl._apply_overrides_to_config", "overrides cfg", OVERRIDES),
+    ("hydra._internal.config_repository:ConfigRepository.group_exists", "self config_path", OVERRIDES),
     ("hydra.core.config_loader:ConfigLoader.load_sweep_config", "self master_config sweep_overrides", COMPOSER),
     ("hydra.core.plugins:Plugins.instantiate_launcher", SETUP, f"Sweeper.setup() in {SWEEPER}"),
     ("hydra.core.utils:configure_log", "log_config verbose_config", f"Sweeper.sweep() in {SWEEPER}"),
@@ -114,11 +121,41 @@ def test_hydra_hides_error_behind_sweep_comma(refusal_of, monkeypatch):
 
 
 def test_product_uses_last_value_of_key(loader):
-    points = hydra_internals.product(loader, ["+suite=allreduce", "seed=1,2", "backend=gloo,nccl", "seed=choice(3)"])
-    expected = [["+suite=allreduce", "seed=3", "backend=gloo"], ["+suite=allreduce", "seed=3", "backend=nccl"]]
-    assert points == expected, (
-        f"BasicSweeper.split_arguments returns something else now: change product() in {INTERNALS}"
-    )
+    arguments = ["+suite=allreduce", "seed=1,2", "backend=gloo,nccl", "seed=choice(3)"]
+    points = [[each.input_line for each in point] for point in hydra_overrides.product(loader, arguments)]
+    assert points == [["+suite=allreduce", "seed=3", "backend=gloo"], ["+suite=allreduce", "seed=3", "backend=nccl"]]
+    assert points == BasicSweeper.split_arguments(hydra_overrides.parse(loader, arguments), None)[0]
+
+
+@pytest.mark.parametrize(
+    "argument",
+    [
+        "seed=1,2,3",
+        "seed=range(1,10,3)",
+        "data_size=range(0,1,0.25)",
+        "on_end='a, b',\"c=d\",e\\,f",
+        "data_size=choice(1,[2,3],{a:b},true,1e3,.5,'x')",
+        "backend=glob(*)",
+        "+backend.env.A=b,c",
+        "++seed=1,2",
+        "hardware@hardware=cpu,cuda",
+        "seed=7",
+        "data_size=1 KiB",
+        "on_end=''",
+        "~backend",
+    ],
+)
+def test_values_are_those_of_parsed_lines(loader, argument):
+    """Each is what Hydra's own sweeper writes as a line, and then parses for its point."""
+    for override in hydra_overrides.values_of(*hydra_overrides.parse(loader, [argument])):
+        (again,) = hydra_overrides.parse(loader, [override.input_line])
+        assert (again.value(), again.value_type, again.type) == (override.value(), override.value_type, override.type)
+        assert (again.key_or_group, again.package) == (override.key_or_group, override.package)
+
+
+def test_interval_is_refused(loader):
+    with pytest.raises(HydraException, match=r"seed=interval\(1,2\): allowed are values, a choice or a range"):
+        list(hydra_overrides.product(loader, ["seed=interval(1,2)"]))
 
 
 def test_parse_separates_overrides(loader):
@@ -130,8 +167,9 @@ def test_parse_separates_overrides(loader):
         "hydra/launcher@x=y",
         "hydra.verbose=true",
     ]
-    parsed = hydra_internals.parse(loader, [*shape, "seed=7"])
-    advice = f"an attribute of Hydra's Override means something else now: change parse() in {INTERNALS}"
+    overrides = hydra_overrides.parse(loader, [*shape, "seed=7"])
+    parsed = hydra_overrides.sort_overrides(overrides, partial(hydra_overrides.sets_a_value, loader))
+    advice = f"an attribute of Hydra's Override means something else now: change sort_overrides() in {OVERRIDES}"
     assert [override.input_line for override in parsed.values] == ["seed=7"], advice
     assert list(parsed.shape) == shape, advice
     assert parsed.lines() == [*shape[:4], "seed=7"], advice
@@ -140,6 +178,15 @@ def test_parse_separates_overrides(loader):
 def test_folder_resolves_hydra_node(loader, master):
     subdir = "hydra.sweep.subdir=${hydra:job.num}_${hydra.job.override_dirname}"
     before = HydraConfig.instance().cfg
-    folder = PointComposer(loader, master).point(["+suite=allreduce", subdir, "seed=7"], 3).folder
+    overrides = hydra_overrides.parse(loader, ["+suite=allreduce", subdir, "seed=7"])
+    folder = PointComposer(loader, master).point(overrides, 3).folder
     assert folder == "3_+suite=allreduce,seed=7", f"change subfolder() or Overrides.dirname() in {INTERNALS}"
     assert HydraConfig.instance().cfg is before
+
+
+@pytest.mark.parametrize("value", ["1", "1,2"])
+def test_key_below_null_group_is_one_line(tmp_path, monkeypatch, value):
+    monkeypatch.chdir(tmp_path)
+    compose.register()
+    with pytest.raises(ConfigError, match=r"^model\.d_ff=1.*: its group is null; choose an option of the group first$"):
+        hydra_internals.run(config_folder(), ["+suite=allreduce", f"model.d_ff={value}"])

@@ -1,9 +1,25 @@
 """A point composed from a base is the point that Hydra composes."""
 
+from functools import partial
+
 import pytest
+from benchkit.config import hydra_internals, hydra_overrides
+from benchkit.config.compose import typed
 from benchkit.config.point_composer import PointComposer
+from benchkit.errors import ConfigError
 from hydra.errors import ConfigCompositionException, HydraException
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 from omegaconf import OmegaConf
+
+
+def overrides_of(loader, lines):
+    overrides = hydra_overrides.parse(loader, lines)
+    return hydra_overrides.sort_overrides(overrides, partial(hydra_overrides.sets_a_value, loader))
+
+
+def compose(composer, loader, lines, number=0):
+    return composer.point(hydra_overrides.parse(loader, lines), number)
 
 
 @pytest.mark.parametrize(
@@ -21,11 +37,11 @@ def test_composer_matches_hydra(loader, master, overrides):
     expected = loader.load_sweep_config(master, overrides)
     expected.hydra.sweep.dir = master.hydra.sweep.dir  # all points share the sweep's, whenever they are composed
     composer = PointComposer(loader, master)
-    composer.whole(["+suite=allreduce", "data_size=99"])  # another point before it
-    point = composer.whole(overrides)
+    composer.whole(overrides_of(loader, ["+suite=allreduce", "data_size=99"]))  # another point before it
+    point = composer.whole(overrides_of(loader, overrides))
     assert OmegaConf.to_yaml(point) == OmegaConf.to_yaml(expected)
     assert OmegaConf.get_type(point) is OmegaConf.get_type(expected)
-    own = composer.point(overrides, 0).config
+    own = composer.composed(overrides_of(loader, overrides))
     assert OmegaConf.get_type(own) is OmegaConf.get_type(expected)
     assert OmegaConf.to_container(own) == {
         name: value for name, value in OmegaConf.to_container(expected).items() if name != "hydra"
@@ -34,8 +50,8 @@ def test_composer_matches_hydra(loader, master, overrides):
 
 def test_composer_keeps_points_independent(loader, master):
     composer = PointComposer(loader, master)
-    composer.point(["+suite=allreduce", "seed=7"], 0)
-    assert composer.point(["+suite=allreduce", "data_size=2"], 1).config.seed == 0
+    compose(composer, loader, ["+suite=allreduce", "seed=7"])
+    assert compose(composer, loader, ["+suite=allreduce", "data_size=2"], 1).config.seed == 0
 
 
 @pytest.mark.parametrize("wrong", ["data_sizee=1", "timeout_s=abc", "backend=none_such"])
@@ -43,6 +59,71 @@ def test_composer_raises_hydra_error(loader, master, wrong):
     with pytest.raises(HydraException) as expected:
         loader.load_sweep_config(master, ["+suite=allreduce", wrong])
     with pytest.raises(type(expected.value)) as given:
-        PointComposer(loader, master).point(["+suite=allreduce", wrong], 0)
+        compose(PointComposer(loader, master), loader, ["+suite=allreduce", wrong])
     assert str(given.value) == str(expected.value)
     assert isinstance(given.value, ConfigCompositionException | HydraException)
+
+
+AXES = (
+    ("seed", st.integers(-1, 5)),
+    ("data_size", st.sampled_from(["1", "0.5", "-2", "1KiB", "'1 MiB'", "ten", "[1]"])),
+    ("dtype", st.sampled_from(["float16", "float32", "fp"])),
+    ("world_size", st.sampled_from(["auto", "2", "0", "x"])),
+    ("measure.max_seconds", st.sampled_from(["1", "1e-3", "null", "${seed}"])),
+    ("measure.mode", st.sampled_from(["loop", "per_iteration"])),
+    ("measure", st.sampled_from(["fixed", "quick"])),
+    ("hardware", st.sampled_from(["cpu", "cuda"])),
+    ("hardware.slowdown", st.sampled_from(["2", "[1,2]", "null"])),
+    ("backend.env", st.sampled_from(["{A:b}", "{A:1}"])),
+    ("on_end", st.sampled_from(["'a, b'", "x"])),
+    ("model", st.sampled_from(["small", "tiny"])),
+    ("model.d_ff", st.integers(0, 3)),
+)
+"""Keys and groups with values of which some are wrong; one may decide over another key."""
+
+
+@st.composite
+def drawn_sweeps(draw):
+    """Up to four arguments of a sweep, each with one or two values."""
+    axes = draw(st.lists(st.sampled_from(AXES), max_size=4, unique=True))
+    return [f"{name}={','.join(map(str, draw(st.lists(values, min_size=1, max_size=2))))}" for name, values in axes]
+
+
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(suite=st.sampled_from(["allreduce", "transformer", "matmul_lut", "auto_shard"]), arguments=drawn_sweeps())
+def test_points_of_sweep_are_those_composed_one_by_one(loader, master, suite, arguments):
+    """Configurations and messages alike."""
+    lines = [f"+suite={suite}", *arguments]
+    composer, others = PointComposer(loader, master), PointComposer(loader, master)
+    for number, overrides in enumerate(hydra_overrides.product(loader, lines)):
+        parsed = overrides_of(loader, [str(override.input_line) for override in overrides])
+        expected = outcome(lambda parsed=parsed: typed(others.composed(parsed)))
+        found = outcome(lambda overrides=overrides, number=number: composer.point(overrides, number).config)
+        assert found == expected
+
+
+def outcome(compose):
+    try:
+        return compose()
+    except (*hydra_internals.ERRORS, ConfigError, ValueError) as error:
+        return type(error), str(error)
+
+
+def test_most_points_are_variants(loader, master, monkeypatch):
+    """Else a large sweep takes minutes to check."""
+    composer = PointComposer(loader, master)
+    composed = []
+    monkeypatch.setattr(
+        composer, "composed", lambda parsed: composed.append(1) or PointComposer.composed(composer, parsed)
+    )
+    arguments = ["+suite=allreduce", "data_size=1,2,4", "seed=range(5)", "measure.max_seconds=1,2", "backend=gloo,mpi"]
+    points = [composer.point(overrides, 0) for overrides in hydra_overrides.product(loader, arguments)]
+    assert (len(points), len(composed)) == (60, 2)
+    assert {point.config.seed for point in points} == set(range(5))
+
+
+def test_dependent_keys_are_composed(loader, master):
+    composer = PointComposer(loader, master)
+    sizes = [compose(composer, loader, ["+suite=allreduce", "model=small", f"dtype={dtype}"]).config.data_size
+             for dtype in ("float32", "float16", "float64")]  # fmt: skip
+    assert len(set(sizes)) == 3
