@@ -2,18 +2,21 @@
 
 import itertools
 import os
+import re
 import signal
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from benchkit.api.registry import load_suites, preload_for
 from benchkit.config import compose, hydra_internals, messages
 from benchkit.errors import ConfigError
 from benchkit.sweep import resume
 from launch import topology
 from launch.agents.member import SweepEnds
 from launch.agents.rendezvous import JoinError
+from launch.ranks import fork_server
 from launch.signals import StopRequested, handle, to_stop_request
 
 EXIT_OK, EXIT_FAILED, EXIT_CONFIG = 0, 1, 2
@@ -42,13 +45,16 @@ def main() -> int:
         if {"--help", "-h"} & set(sys.argv[1:]):
             print(messages.help_text(config_folders(sys.argv[1:])))
             return EXIT_OK
-        statuses = hydra_internals.run(config_folder(), resume.parse(sys.argv[1:]))
+        arguments = resume.parse(sys.argv[1:])
+        load_torch_early(arguments)
+        statuses = hydra_internals.run(config_folder(), arguments)
     except BrokenPipeError:  # `--help | head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return EXIT_OK
     except REFUSALS as error:
         if "HYDRA_FULL_ERROR" in os.environ:
             raise
+        fork_server.kill()
         complain(in_one_line(error, sys.argv[1:]))
         return EXIT_CONFIG
     except SweepEnds as error:
@@ -57,6 +63,28 @@ def main() -> int:
     except KeyboardInterrupt as error:
         return 128 + to_stop_request(error).number
     return exit_code(statuses)
+
+
+def load_torch_early(arguments: Sequence[str]) -> None:
+    """Starts the fork server, which imports torch while Hydra composes the points.
+
+    Of a line that does not name its suites, or is not to measure, the sweeper starts it if needed.
+    """
+    prefix = "+suite="
+    given = [each.removeprefix(prefix) for each in arguments if each.startswith(prefix)]
+    names = {suite_of(name) for each in given for name in each.split(",")}
+    if names and names <= set(load_suites()) and hydra_internals.measures(arguments):
+        fork_server.start_fork_server(preload_for(names))
+
+
+def suite_of(option: str) -> str:
+    """Returns the suite that an option of the group `suite` configures; the option if unknown.
+
+    An option such as allreduce names the suite's own option first in its defaults.
+    """
+    text = topology.read_text(config_folder() / "suite" / f"{option}.yaml")
+    found = re.search(r"^defaults:\n  - (\w+)$", text, re.MULTILINE)
+    return found[1] if found else option
 
 
 def check(arguments: Sequence[str]) -> str:

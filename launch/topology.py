@@ -141,8 +141,8 @@ def printable(argument: str) -> str:
     return argument.encode(errors="backslashreplace").decode()
 
 
-def read_text(path: str) -> str:
-    """Returns the stripped content of a small system file; "" if it is not readable."""
+def read_text(path: str | Path) -> str:
+    """Returns the stripped content of a small file; "" if it is not readable."""
     try:
         return Path(path).read_text().strip()
     except OSError:

@@ -49,7 +49,7 @@ HYDRA_IS_KNOWN_BY = (
     "benchkit.sweep.sweeper",
 )
 HYDRA_IS_PRIVATE = ("hydra._internal", "hydra.core.hydra_config", "hydra.core.override_parser")
-"""Only hydra_internals and hydra_overrides import these; tests/unit/config/test_hydra_internals.py pins what of them."""
+"""Only hydra_internals and hydra_overrides import these; test_hydra_internals.py pins what of them."""
 ANALYSIS_MAY_IMPORT = (
     "benchkit.record",
     "benchkit.statistics",

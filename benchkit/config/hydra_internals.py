@@ -78,8 +78,12 @@ def multirun_first(arguments: Sequence[str]) -> list[str]:
     values with commas ambiguous where something else is wrong, and does not say what.
     """
     others = [argument for argument in arguments if argument not in ("-m", "--multirun")]
-    names = {argument.split("=")[0] for argument in others}
-    return others if names & MODES else ["-m", *others]
+    return ["-m", *others] if measures(others) else others
+
+
+def measures(arguments: Sequence[str]) -> bool:
+    """Returns whether a command line asks for a sweep, and not for one of MODES."""
+    return not {argument.split("=")[0] for argument in arguments} & MODES
 
 
 @contextmanager

@@ -300,3 +300,26 @@ def test_exit_code_follows_statuses(statuses, code):
 
 def test_checkout_finds_conf_folder():
     assert config_folder() == ROOT / "conf"
+
+
+def test_refused_line_leaves_no_process(cli):
+    """The fork server starts before the points are checked."""
+    assert cli("+suite=allreduce", "data_size=-1").returncode == 2
+    assert cli.processes() == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "starts"),
+    [
+        (["+suite=allreduce"], True),
+        (["-m", "+suite=allreduce,transformer"], True),
+        (["+suite=allreduce", "--cfg", "job"], False),
+        (["+suite=all_reduce"], False),
+        (["sweep=gloo_cpu"], False),
+    ],
+)
+def test_torch_loads_while_points_are_composed(monkeypatch, arguments, starts):
+    started = []
+    monkeypatch.setattr(app.fork_server, "start_fork_server", started.append)
+    app.load_torch_early(arguments)
+    assert bool(started) == starts
