@@ -1,92 +1,131 @@
-"""What a point costs: 50 points of a sweep, all in, beside a plain mp.spawn script that measures the same points.
+"""What a point costs: points of a sweep, all in, beside hand-written scripts that measure the same points.
+
+    python -m tests.perf.points [--points 50] [--parts]
 
 Once with this process as the only agent, once inside one allocation of two agents: torchrun's, and Slurm's where
-srun works here.
-
-python -m tests.perf.points [--points 50]
+srun works here. With --parts also what each part of a point takes, in fresh ranks and in ranks that stay; the
+floor, one hand-written process group that measures all points in a loop; torchrun once per point; and Hydra's own
+multirun of an empty function.
 """
 
 import argparse
-import json
-import statistics
 import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Mapping
+from datetime import datetime
+from itertools import pairwise
 from pathlib import Path
+from statistics import mean, median
 
-import torch
-import torch.distributed as dist
-import torch.multiprocessing as mp
+from benchkit.record import files
 
 from tests.support.cli import ROOT
 
-ITERATIONS, WARMUP, ELEMENTS = 20, 5, 262
+ITERATIONS = 20
+SCRIPTS = "tests.perf.points_scripts"
+SWEEP = (
+    "-m", "benchkit", "+suite=allreduce", "-m", "data_size=0.001", "measure=fixed",
+    f"measure.max_iterations={ITERATIONS}", "measure.mode=loop",  # one case per point, as the scripts have
+)  # fmt: skip
+PARTS = {
+    "fork": ("spawn",),
+    "init": ("init",),
+    "build": ("build",),
+    "verify": ("verify", "verify_again"),
+    "exit": ("exit",),
+}
+"""Phases of a record that are not the measurement, and not what the agent does around the ranks."""
 
 
-def spawned_rank(rank: int, port: int, path: str) -> None:
-    """What a careful user writes by hand: join, warm up, time, gather, write."""
-    torch.set_num_threads(1)
-    dist.init_process_group("gloo", init_method=f"tcp://127.0.0.1:{port}", rank=rank, world_size=2)
-    buffer, samples = torch.ones(ELEMENTS), []
-    for iteration in range(WARMUP + ITERATIONS):
-        dist.barrier()
-        start = time.perf_counter()
-        dist.all_reduce(buffer)
-        if iteration >= WARMUP:
-            samples.append(time.perf_counter() - start)
-    gathered = [None, None]
-    dist.all_gather_object(gathered, samples)
-    if rank == 0:
-        Path(path).write_text(json.dumps(gathered))
-    dist.destroy_process_group()
-
-
-def spawn_script(points: int) -> None:
-    """The script's parent: one mp.spawn per point, as the hand-made benchmarks do."""
-    with tempfile.TemporaryDirectory() as folder:
-        for point in range(points):
-            mp.spawn(spawned_rank, args=(20000 + point, f"{folder}/{point}.json"), nprocs=2)
-
-
-def timed(command: list[str]) -> float:
-    """Wall seconds of a command, from its start to its end, in an empty folder."""
+def timed(command: list[str], points: int) -> float:
+    """Wall seconds per point of a command, from its start to its end, in an empty folder."""
     with tempfile.TemporaryDirectory() as folder:
         began = time.perf_counter()
         environment = {"PYTHONPATH": str(ROOT), "PATH": "/usr/bin:/bin", "HOME": folder}
         subprocess.run(command, cwd=folder, check=True, capture_output=True, env=environment)
-        return time.perf_counter() - began
+        return (time.perf_counter() - began) / points
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--points", type=int, default=50)
-    parser.add_argument("--spawn-script", action="store_true", help=argparse.SUPPRESS)
-    options = parser.parse_args()
-    if options.spawn_script:
-        return spawn_script(options.points)
-    sweep = ["-m", "benchkit", "+suite=allreduce", "-m", "data_size=0.001", "measure=fixed"]
-    sweep += [f"measure.max_iterations={ITERATIONS}", f"seed=range({options.points})"]
-    sweep += ["measure.mode=loop"]  # one case per point, as the script has
-    script = ["-m", "tests.perf.points", "--spawn-script", "--points", str(options.points)]
-    torchrun = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
+    parser.add_argument("--parts", action="store_true")
+    given = parser.parse_args()
+    python, points = sys.executable, given.points
+    sweep = [*SWEEP, f"seed=range({points})"]
+    torchrun = [python, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
     arms = {
-        "benchkit": [sys.executable, *sweep],
-        "torchrun, 2 agents": [sys.executable, *torchrun, *sweep],
-        "srun, 2 agents": ["srun", "--nodes=2", sys.executable, *sweep],
-        "mp.spawn script": [sys.executable, *script],
+        "benchkit": [python, *sweep],
+        "torchrun, 2 agents": [*torchrun, *sweep],
+        "srun, 2 agents": ["srun", "--nodes=2", python, *sweep],
+        "mp.spawn per point": [python, "-m", SCRIPTS, "spawn", str(points)],
     }
     if subprocess.run(["sh", "-c", "srun --nodes=2 true"], capture_output=True, check=False).returncode:
         del arms["srun, 2 agents"]
+    if given.parts:
+        arms["benchkit ranks=reuse"] = [python, *sweep, "ranks=reuse"]
+        arms["loop in one group"] = [python, "-m", SCRIPTS, "loop", str(points)]
+        arms["torchrun per point"] = [python, "-m", SCRIPTS, "torchrun", "5"]
+        arms["Hydra -m, empty"] = [python, "-m", SCRIPTS, "hydra", "-m", f"seed=range({points})"]
     seconds: dict[str, list[float]] = {name: [] for name in arms}
     for _ in range(2):  # the second round shows how the machine drifted
         for name, command in arms.items():
-            seconds[name].append(timed(command) / options.points)
-    print(f"{options.points} points of 2 gloo ranks, {ITERATIONS} iterations of 0.001 MiB each, all in")
+            seconds[name].append(timed(command, 5 if name == "torchrun per point" else points))
+    print(f"{points} points of 2 gloo ranks, {ITERATIONS} iterations of 0.001 MiB each, all in")
     for name, each in seconds.items():
-        ratio = statistics.mean(each) / statistics.mean(seconds["benchkit"])
+        ratio = mean(each) / mean(seconds["benchkit"])
         rounds = ", ".join(f"{value:.3f}" for value in each)
-        print(f"{name:<20}{rounds} s per point: {ratio:.2f} times benchkit")
+        print(f"{name:<22}{rounds} s per point: {ratio:.2f} times benchkit")
+    if given.parts:
+        print_parts(points)
+
+
+def print_parts(points: int) -> None:
+    """Prints what each part of a point takes, in ms: medians over all points but the first two."""
+    columns = {name: parts(points, f"ranks={name}") for name in ("fresh", "reuse")}
+    print("\npart        " + "".join(f"{name:>9}" for name in columns) + "  [ms]")
+    for part in columns["fresh"]:
+        print(f"{part:<12}" + "".join(f"{1e3 * column[part]:9.2f}" for column in columns.values()))
+
+
+def parts(points: int, *settings: str) -> Mapping[str, float]:
+    """Seconds of each part of a point of one sweep."""
+    with tempfile.TemporaryDirectory() as folder:
+        sweep = [sys.executable, *SWEEP, *settings]
+        whole = [*sweep, f"seed=range({points})"]
+        began = time.time()
+        subprocess.run([*whole, f"hydra.sweep.dir={folder}/sweep"], check=True, capture_output=True)
+        ended = time.time()
+        found = [files.read(Path(folder) / "sweep" / str(number) / files.FILE_NAME) for number in range(points)]
+        first, later = found[0], [record for record in found[2:] if not record.fresh]
+        check = "hydra.sweeper.only_check=true"
+        compose = min(timed([*whole, check], 1) for _ in range(3)) - min(timed([*sweep, check], 1) for _ in range(3))
+    figures = {name: median(sum(record.phases_s[phase] for phase in phases) for record in later)
+               for name, phases in PARTS.items()}  # fmt: skip
+    ranks = median(sum(record.phases_s[name] for name in PHASES) for record in later)
+    whole_point = median(record.phases_s["total"] for record in later)
+    steps = [at(after.started_at) - at(before.started_at) for before, after in pairwise(found[2:]) if not before.fresh]
+    return {
+        "compose": max(0.0, compose) / points,
+        **figures,
+        "record": whole_point - ranks,
+        "line": median(steps) - whole_point,
+        "all but measure": median(steps) - median(record.phases_s["measure"] for record in later),
+        "measure": median(record.phases_s["measure"] for record in later),
+        "to first fork": at(first.started_at) - began,
+        "to first call": at(first.started_at) - began + sum(first.phases_s[name] for name in PHASES[:4]),
+        "after last": ended - at(found[-1].finished_at or ""),
+    }
+
+
+PHASES = ("spawn", "init", "build", "verify", "measure", "verify_again", "exit")
+
+
+def at(text: str) -> float:
+    """Seconds since 1970."""
+    return datetime.fromisoformat(text).timestamp()
 
 
 if __name__ == "__main__":
