@@ -58,6 +58,8 @@ ANALYSIS_MAY_IMPORT = (
     "benchkit.suites.auto_shard.names",
     "benchkit.suites.collective.names",
     "benchkit.suites.collective.sizes",
+    "benchkit.suites.pair_matrix.names",
+    "benchkit.suites.pair_matrix.schedule",
     "benchkit.suites.ring_attention.balancing",
     "benchkit.suites.ring_attention.names",
     "benchkit.suites.ring_attention.splits",

@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from benchkit.statistics.estimators import SLOWEST_RANK
@@ -149,6 +150,8 @@ class Rank:
             "default", the job's own group. All ranks call it together. Raises Unavailable.
         host_sharers: as `sharers`, of host memory.
         host_available_bytes: as `available_bytes`, of host memory.
+        hosts: name of the node of each rank: [rank].
+        folder: where the record of the point goes.
     """
 
     index: int
@@ -163,6 +166,8 @@ class Rank:
     group: Callable[[str], dist.ProcessGroup | None]
     host_sharers: int = 1
     host_available_bytes: float = math.inf
+    hosts: tuple[str, ...] = ()
+    folder: Path = Path()
 
     def memory_shortage(self, needed_bytes: float, host_bytes: float = 0.0) -> str:
         """Returns why what every rank allocates does not fit in free memory; "" where it does.

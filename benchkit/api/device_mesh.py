@@ -1,4 +1,4 @@
-"""Meshes of ranks for DTensor and FSDP2, over the backend of the job."""
+"""Groups of some ranks, and meshes for DTensor and FSDP2, over the backend of the job."""
 
 import functools
 from datetime import timedelta
@@ -23,13 +23,6 @@ def dtensor_missing(device: torch.device) -> str:
     return GLOO_ON_GPUS if device.type == "cuda" and dist.get_backend() == "gloo" else ""
 
 
-@functools.cache
-def group_of_first(ranks: int, timeout_s: float) -> dist.ProcessGroup | None:
-    """Returns a group of the first ranks; a process that runs several points makes it once."""
-    timeout = timedelta(seconds=timeout_s + GRACE_S)
-    return dist.new_group(list(range(ranks)), timeout, dist.get_backend())
-
-
 def mesh_of_first(ranks: int, device: torch.device, timeout_s: float) -> DeviceMesh | None:
     """Returns a mesh of the first ranks, None on the others; all ranks of the job call it together.
 
@@ -42,10 +35,31 @@ def mesh_of_first(ranks: int, device: torch.device, timeout_s: float) -> DeviceM
         timeout_s: the point's time-out in seconds. Collectives of the mesh end later: the agent
             ends what hangs, with a better message.
     """
-    if ranks == dist.get_world_size():
-        group = dist.group.WORLD
-    else:
-        group = group_of_first(ranks, timeout_s)
+    group = join_group((tuple(range(ranks)),), timeout_s)
     if dist.get_rank() >= ranks:
         return None
-    return DeviceMesh.from_group(group, device.type)
+    return DeviceMesh.from_group(group or dist.group.WORLD, device.type)
+
+
+@functools.cache
+def join_group(groups: tuple[tuple[int, ...], ...], timeout_s: float) -> dist.ProcessGroup | None:
+    """Makes disjoint groups and returns this rank's; all ranks of the job call it together.
+
+    A process that runs several points makes them once.
+
+    Args:
+        groups: the ranks of each group.
+        timeout_s: as for `mesh_of_first`.
+
+    Returns:
+        The group; None for the job's own, which has all ranks, and where no group has this rank.
+    """
+    mine = None
+    for ranks in groups:
+        if len(ranks) == dist.get_world_size():
+            return None
+        timeout = timedelta(seconds=timeout_s + GRACE_S)
+        group = dist.new_group(list(ranks), timeout, dist.get_backend())
+        if dist.get_rank() in ranks:
+            mine = group
+    return mine

@@ -157,6 +157,7 @@ class LocalRanks:
                 folder=task.folder,
                 only=task.only,
                 idle_pids=task.idle_pids,
+                hosts=tuple(agent.host for agent in task.plan.agents for _ in agent.ranks),
             )
             for place in task.plan.places
         ]

@@ -43,6 +43,7 @@ class Assignment:
         folder: where the record goes.
         only: labels of the one case that is verified and timed; None for all cases.
         idle_pids: processes of idle ranks of this agent, which wait for their next point.
+        hosts: name of the node of each rank: [rank].
     """
 
     config: RunConfig
@@ -55,6 +56,7 @@ class Assignment:
     folder: Path
     only: Labels | None = None
     idle_pids: tuple[int, ...] = ()
+    hosts: tuple[str, ...] = ()
 
 
 def by_mps(config: RunConfig, slowdown: Sequence[float]) -> bool:

@@ -124,6 +124,8 @@ def describe_rank(assignment: Assignment, kept: Joined, prober: Prober) -> Rank:
         group=lambda name: kept.side_group(name, assignment),
         host_sharers=int(max(row[3] for row in memory)),
         host_available_bytes=min(row[1] for row in memory),
+        hosts=assignment.hosts,
+        folder=assignment.folder,
     )
 
 

@@ -6,11 +6,12 @@ from types import SimpleNamespace
 import pytest
 import torch
 from benchkit.api import verification
+from benchkit.api.message_size import mebibytes
 from benchkit.errors import ConfigError
 from benchkit.suites.collective.cases import TIMED, cases_of
 from benchkit.suites.collective.names import COLLECTIVES
 from benchkit.suites.collective.operations import Collective
-from benchkit.suites.collective.sizes import bus_factor, mebibytes, part_sizes
+from benchkit.suites.collective.sizes import bus_factor, part_sizes
 
 from tests.support import fakes
 from tests.support.cli import Cli

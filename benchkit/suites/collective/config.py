@@ -5,11 +5,11 @@ from typing import Any
 
 from benchkit.api.groups import ModelConfig
 from benchkit.api.keys import key
+from benchkit.api.message_size import mebibytes
 from benchkit.api.parameters import parameters
 from benchkit.api.schema import RunConfig
 from benchkit.errors import ConfigError
 from benchkit.suites.collective.names import COLLECTIVES, RAGGED, REDUCTIONS, SEND_RECV
-from benchkit.suites.collective.sizes import mebibytes
 
 ITEM_BYTES = {"float16": 2, "bfloat16": 2, "float32": 4, "float64": 8, "int32": 4, "int64": 8}
 """Bytes of an element, by dtype."""

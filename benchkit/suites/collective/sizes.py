@@ -1,32 +1,6 @@
-"""Parses message sizes and counts payloads as nccl-tests does; imports no torch."""
+"""Counts payloads as nccl-tests does; imports no torch."""
 
-import re
-
-from benchkit.errors import ConfigError
 from benchkit.suites.collective.names import ALL_REDUCE, BARRIER, SHARED_OUT
-
-UNITS = {"B": 2.0**-20, "KiB": 2.0**-10, "MiB": 1.0, "GiB": 2.0**10}
-
-
-def mebibytes(size: float | str) -> float:
-    """Converts a size to MiB.
-
-    Args:
-        size: a number of MiB, or a number with its unit: "4B", "1KiB", "16 MiB" or "2GiB".
-
-    Raises:
-        ConfigError: for anything that is not a finite size > 0.
-    """
-    found = re.fullmatch(r"([0-9.eE+-]+?)\s*(B|KiB|MiB|GiB)?", str(size))
-    try:
-        value = float(found[1]) * UNITS[found[2] or "MiB"] if found else 0.0
-    except ValueError:
-        value = 0.0
-    if not 0 < value < float("inf"):
-        raise ConfigError(
-            f"data_size={size}: allowed are MiB > 0, or a size with its unit: 4B, 1KiB, 16MiB, 2GiB"
-        )
-    return value
 
 
 def bus_factor(collective: str, world_size: int) -> float | None:

@@ -1,6 +1,7 @@
 """What a suite may return."""
 
 from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -140,9 +141,13 @@ def test_memory_of_scarcest_host_and_gpu_counts(monkeypatch):
     monkeypatch.setattr(main, "PeakMemory", lambda device: None)
     place = SimpleNamespace(rank=0, local_world_size=4)
     config = configs.config(device="cuda", ranks_per_device=2)
-    assignment = SimpleNamespace(config=config, place=place, world_size=8, slowdown=(1.0,) * 8)
+    hosts, folder = ("n0", "n1") * 4, Path("outputs")
+    assignment = SimpleNamespace(
+        config=config, place=place, world_size=8, slowdown=(1.0,) * 8, hosts=hosts, folder=folder
+    )
     group = SimpleNamespace(exchange=lambda own: [own, [6e9, 70e9, 2.0, 4.0]])
     kept = SimpleNamespace(group=group, device=torch.device("cuda"))
     rank = main.describe_rank(assignment, kept, SimpleNamespace(seconds_of=None))
     assert (rank.sharers, rank.available_bytes) == (2, 6e9)
     assert (rank.host_sharers, rank.host_available_bytes) == (4, 50e9)
+    assert (rank.hosts, rank.folder) == (hosts, folder)

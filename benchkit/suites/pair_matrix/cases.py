@@ -1,0 +1,86 @@
+"""A case per round, direction and size, in which each pair passes a message; then nested groups."""
+
+from collections.abc import Iterator
+
+from benchkit.api.case import Case, Rank, Work, noop
+from benchkit.suites.pair_matrix.config import PairMatrixConfig
+from benchkit.suites.pair_matrix.groups import group_cases
+from benchkit.suites.pair_matrix.messages import Answer, Buffers, Check, Send, allocate
+from benchkit.suites.pair_matrix.names import (
+    ASCENDING,
+    DESCENDING,
+    DIRECTION,
+    IDLE,
+    ROUND,
+    SENDS_TO,
+)
+from benchkit.suites.pair_matrix.schedule import Ints, Schedule, sends_to
+
+FILL_S = 0.002
+"""Length of a sample of short messages; one that takes as long is timed alone."""
+AROUND_S = 0.002
+"""Seconds around a sample for the barrier and the exchange of samples, roughly."""
+
+
+def cases_of(config: PairMatrixConfig, rank: Rank) -> list[Case]:
+    """Returns the cases of all rounds that fit in the time, and those of nested groups."""
+    sizes = [max(1, round(size * 2**20)) for size in config.sizes]
+    if shortage := rank.memory_shortage(2.0 * sum(sizes) + max(sizes)):
+        return [Case(skip=shortage)]
+    buffers = [allocate(size, rank.device) for size in sizes]
+    schedule = Schedule(rank.hosts)
+    chosen = schedule.chosen(affordable(config, rank, schedule, buffers), rank.seed)
+    cases = [
+        case
+        for number in chosen
+        for direction in (ASCENDING, DESCENDING)
+        for case in round_cases(config, rank, buffers, number, schedule.peers(number), direction)
+    ]
+    return cases + group_cases(config, rank, max(sizes))
+
+
+def affordable(
+    config: PairMatrixConfig, rank: Rank, schedule: Schedule, buffers: list[Buffers]
+) -> int:
+    """Returns how many rounds fit in `minutes`, at least one; all ranks call this together.
+
+    The last round is timed, which is across nodes where there are several.
+    """
+    target = sends_to(schedule.peers(schedule.num_rounds - 1), ascending=True)
+    steps = [step_of(rank.index, target, held) or noop for held in buffers]
+    seconds = [max(row) for row in rank.seconds_of(*steps, turns=1)]
+    samples = config.measure.max_iterations + config.measure.warmup_iterations + 2
+    of_round = sum(2 * samples * (max(FILL_S, each) + AROUND_S) for each in seconds)
+    return max(1, int(60 * config.minutes / of_round))
+
+
+def step_of(rank: int, target: Ints, buffers: Buffers) -> Send | Answer | None:
+    """Returns what a rank does in one direction of a round; None where it is idle."""
+    if target[rank] != IDLE:
+        return Send(buffers, int(target[rank]))
+    senders = (target == rank).nonzero()[0]
+    return Answer(buffers, int(senders[0])) if len(senders) else None
+
+
+def round_cases(
+    config: PairMatrixConfig,
+    rank: Rank,
+    buffers: list[Buffers],
+    number: int,
+    peers: Ints,
+    direction: str,
+) -> Iterator[Case]:
+    """Yields the case of each size: every sender's sample is the time of its own pair."""
+    target = sends_to(peers, direction == ASCENDING)
+    details = {SENDS_TO: target.tolist()}
+    for size, held in zip(config.sizes, buffers, strict=True):
+        step = step_of(rank.index, target, held)
+        num_bytes = held.sent.numel() * held.sent.itemsize
+        yield Case(
+            step=step or noop,
+            labels={ROUND: number, DIRECTION: direction, "data_size": size},
+            verify=Check(step, rank.index, rank.world_size, rank.seed) if step else noop,
+            work=Work(payload_bytes=num_bytes, bus_factor=1.0),
+            fill_seconds=0.0 if config.measure.mode == "loop" else FILL_S,
+            details=lambda: details,
+        )

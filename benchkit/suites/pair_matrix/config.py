@@ -1,0 +1,34 @@
+"""The configuration of the matrix of pairs."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from benchkit.api.keys import as_list, key
+from benchkit.api.message_size import mebibytes
+from benchkit.api.schema import RunConfig
+from benchkit.errors import ConfigError
+from benchkit.suites.pair_matrix.names import ALL, HALVES, NODES, PAIRS
+
+
+@dataclass
+class PairMatrixConfig(RunConfig):
+    sizes: Any = key(
+        "sizes of a message, each a number of MiB or with its unit (8B, 1KiB)", unit="MiB"
+    )
+    groups: list[str] = key(
+        "levels of nested groups that reduce the largest size together; [] for none"
+    )
+    minutes: float = key(
+        "time for all pairs; rounds that do not fit are left out", unit="min", above=0
+    )
+
+    def check(self) -> None:
+        super().check()
+        self.sizes = [mebibytes(size, "sizes") for size in as_list(self.sizes)]
+        if not self.sizes:
+            raise ConfigError("sizes=[]: allowed is at least one size")
+        levels = (PAIRS, NODES, HALVES, ALL)
+        if unknown := set(self.groups) - set(levels):
+            raise ConfigError(f"groups={min(unknown)}: allowed are {'|'.join(levels)}, or []")
+        if self.world_size == 1:
+            raise ConfigError("world_size=1: a pair needs two ranks; allowed is >= 2")

@@ -1,0 +1,124 @@
+"""The rounds in which ranks meet: disjoint pairs, each pair once, on one node and across apart.
+
+It is a round-robin tournament by the circle method: n - 1 rounds for an even number n, and n rounds
+with one idle player each for an odd one. Across nodes, nodes play the tournament; while two nodes
+meet, each rank of one meets each rank of the other in as many rounds as a node has ranks. With
+nodes of m ranks, m and the number of nodes even, that makes n - 1 rounds in all.
+"""
+
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from benchkit.suites.pair_matrix.names import IDLE
+
+Ints = npt.NDArray[np.int64]
+
+
+def num_rounds(players: int) -> int:
+    """Returns how many rounds a tournament of so many players has."""
+    return players - 1 + players % 2 if players > 1 else 0
+
+
+def partners_of(players: int, number: int) -> Ints:
+    """Returns the partner of each player in a round of their tournament: [player], IDLE for none.
+
+    In the circle method players i and j with i + j = 2 r modulo the odd number of seats meet in
+    round r. The one player who would meet itself meets the last player of an even number.
+    """
+    seats = players - 1 + players % 2
+    found = (2 * number - np.arange(seats)) % seats
+    alone = number % seats
+    if players % 2:
+        found[alone] = IDLE
+        return found
+    found[alone] = players - 1
+    return np.append(found, alone)
+
+
+def grouped(labels: Sequence[Any]) -> list[list[int]]:
+    """Returns the positions of each label, in order of first appearance."""
+    found: dict[Any, list[int]] = {}
+    for position, label in enumerate(labels):
+        found.setdefault(label, []).append(position)
+    return list(found.values())
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """All rounds of a job.
+
+    Attributes:
+        hosts: name of the node of each rank: [rank].
+    """
+
+    hosts: Sequence[str]
+
+    @cached_property
+    def members(self) -> Ints:
+        """Ranks of each node, IDLE where a node has fewer ranks than another: [node][place]."""
+        nodes = grouped(self.hosts)
+        members = np.full((len(nodes), max(map(len, nodes))), IDLE)
+        for row, ranks in zip(members, nodes, strict=True):
+            row[: len(ranks)] = ranks
+        return members
+
+    @property
+    def num_inside(self) -> int:
+        """Number of rounds whose pairs are each on one node; they are the first ones."""
+        return num_rounds(int(self.members.shape[1]))
+
+    @property
+    def num_rounds(self) -> int:
+        """Number of all rounds."""
+        nodes, places = self.members.shape
+        return self.num_inside + num_rounds(nodes) * places
+
+    def peers(self, number: int) -> Ints:
+        """Returns the partner of each rank in a round: [rank], IDLE for none."""
+        nodes, places = self.members.shape
+        if number < self.num_inside:
+            other = self.members[:, partners_of(places, number)]
+            other[:, partners_of(places, number) == IDLE] = IDLE
+            return self.by_rank(self.members, other)
+        meeting, shift = divmod(number - self.num_inside, places)
+        partner = partners_of(nodes, meeting)
+        first = np.flatnonzero(partner > np.arange(nodes))  # each meeting of two nodes once
+        ones = self.members[first]
+        others = np.roll(self.members[partner[first]], -shift, axis=1)
+        return self.by_rank(np.append(ones, others), np.append(others, ones))
+
+    def by_rank(self, ranks: Ints, partners: Ints) -> Ints:
+        """Returns the partner of each rank; either of a pair may be missing."""
+        peers = np.full(len(self.hosts), IDLE)
+        both = (ranks != IDLE) & (partners != IDLE)
+        peers[ranks[both]] = partners[both]
+        return peers
+
+    def chosen(self, wanted: int, seed: int) -> list[int]:
+        """Returns so many rounds: those inside nodes first, and a sample of those across.
+
+        Every rank has as many partners as any other in each of them, so that ranks, nodes and
+        groups of nodes stay comparable however few rounds there are.
+
+        Args:
+            wanted: how many rounds at most.
+            seed: of the sample, alike on all ranks.
+        """
+        inside, across = range(self.num_inside), range(self.num_inside, self.num_rounds)
+        draw = random.Random(seed)
+        kept = sorted(draw.sample(inside, min(wanted, len(inside))))
+        left = min(max(0, wanted - len(kept)), len(across))
+        return [*kept, *sorted(draw.sample(across, left))]
+
+
+def sends_to(peers: Ints, ascending: bool) -> Ints:
+    """Returns the rank that each rank sends to in one direction of a round: [rank], or IDLE."""
+    ranks = np.arange(len(peers))
+    has_peer = peers != IDLE
+    return np.where(has_peer & ((peers > ranks) == ascending), peers, IDLE)

@@ -1,0 +1,123 @@
+"""Every pair of ranks, in both directions: what the record holds, what is checked, and what is refused."""
+
+import numpy as np
+import pytest
+import torch
+from benchkit.errors import InvalidResult
+from benchkit.suites.pair_matrix import messages
+from benchkit.suites.pair_matrix.cases import cases_of
+from benchkit.suites.pair_matrix.groups import groups_at
+from benchkit.suites.pair_matrix.messages import Answer, Check, Send, allocate
+from benchkit.suites.pair_matrix.names import ALL, HALVES, IDLE, NODES, PAIRS
+
+from tests.support.cli import Cli
+
+
+@pytest.fixture(scope="module")
+def of_three(module_cli: Cli):
+    done = module_cli("+suite=pair_matrix", "world_size=3", "sizes=[8B,1000B]", "measure=few")
+    assert done.returncode == 0, done.stdout + done.stderr
+    [record] = module_cli.records()
+    return record
+
+
+def test_record_has_each_pair_and_direction_once_per_size(of_three):
+    sent = [
+        (sender, receiver, case["payload_bytes"])
+        for case in of_three["cases"] if "round" in case["labels"]
+        for sender, receiver in enumerate(case["details"]["sends_to"]) if receiver != IDLE
+    ]  # fmt: skip
+    assert sorted(sent) == sorted((i, j, size) for i in range(3) for j in range(3) for size in (8, 1000) if i != j)
+
+
+def test_senders_of_record_have_samples_of_their_own_pair(of_three):
+    for case in of_three["cases"]:
+        if "round" in case["labels"]:
+            senders = np.flatnonzero(np.array(case["details"]["sends_to"]) != IDLE)
+            assert (np.array(case["samples_s"])[senders] > 1e-6).all()
+
+
+def test_record_has_groups_that_differ(of_three):
+    """Of three ranks on one node: a pair is everyone, halves are one and two ranks."""
+    found = [(case["labels"]["group"], case["details"]["group_of"]) for case in of_three["cases"][-2:]]
+    assert found == [("pairs", [0, 0, 0]), ("halves", [0, 1, 1])]
+
+
+def test_groups_keep_nodes_together():
+    hosts = ["a", "b", "a", "b", "c"]
+    assert groups_at(PAIRS, hosts) == [[0, 2], [1, 3, 4]]
+    assert groups_at(NODES, hosts) == [[0, 2], [1, 3], [4]]
+    assert groups_at(HALVES, hosts) == [[0, 2], [1, 3, 4]]
+    assert groups_at(ALL, hosts) == [[0, 2, 1, 3, 4]]
+
+
+class Wire:
+    """Delivers what two ranks in one process send each other; `damage` changes a message under way."""
+
+    def __init__(self, damage=lambda message: message):
+        self.damage, self.under_way = damage, []
+
+    def start(self, sends, receives):
+        self.under_way += [self.damage(tensor.clone()) for tensor, _ in sends]
+        for tensor, _ in receives:
+            if self.under_way and len(self.under_way[0]) == len(tensor):
+                tensor.copy_(self.under_way.pop(0))
+        return [], []
+
+
+def passed_message(monkeypatch, damage):
+    """Sends a message of 3000 B from rank 0 to rank 1 and checks it there."""
+    wire = Wire(damage)
+    monkeypatch.setattr(messages.p2p, "start", wire.start)
+    sent, received = (allocate(3000, torch.device("cpu")) for _ in range(2))
+    sender = Check(Send(sent, 1), 0, 2, seed=3)
+    with pytest.raises(InvalidResult, match="from rank 1: element 0"):
+        sender()  # its answer is not there yet
+    Check(Answer(received, 0), 1, 2, seed=3)()
+
+
+def swapped(message):
+    message[[5, 700]] = message[[700, 5]]
+    return message
+
+
+def test_right_message_passes(monkeypatch):
+    passed_message(monkeypatch, lambda message: message)
+
+
+@pytest.mark.parametrize("damage", [torch.zeros_like, lambda message: message.roll(1), lambda m: m + (m == m[-1])])
+def test_wrong_message_is_invalid(monkeypatch, damage):
+    with pytest.raises(InvalidResult, match=r"from rank 0: element \d+"):
+        passed_message(monkeypatch, damage)
+
+
+def test_lack_of_memory_is_skipped():
+    from types import SimpleNamespace
+
+    rank = SimpleNamespace(memory_shortage=lambda needed: f"needs {needed:.0f}")
+    [case] = cases_of(SimpleNamespace(sizes=[1.0, 2.0]), rank)
+    assert case.skip == f"needs {8 * 2**20}"
+
+
+def test_little_time_leaves_out_rounds(cli: Cli):
+    given = ["world_size=5", "sizes=1KiB", "minutes=0.0001", "groups=[]", "measure=few"]
+    done = cli("+suite=pair_matrix", *given)
+    assert done.returncode == 0, done.stdout + done.stderr
+    [record] = cli.records()
+    assert len(record["cases"]) == 2
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        (["sizes=[4MB]"], "sizes=4MB: allowed are MiB > 0, or a size with its unit"),
+        (["sizes=[]"], "sizes=[]: allowed is at least one size"),
+        (["groups=[racks]"], "groups=racks: allowed are pairs|nodes|halves|all, or []"),
+        (["world_size=1"], "world_size=1: a pair needs two ranks"),
+        (["minutes=0"], "minutes=0.0: allowed is > 0 min"),
+    ],
+)
+def test_config_refuses_invalid_setting(check, given, said):
+    refusal = check("+suite=pair_matrix", *given)
+    assert said in refusal
+    assert "\n" not in refusal

@@ -1,0 +1,70 @@
+"""The tournament of pairs: every pair once, disjoint, on one node and across apart, however many ranks and nodes."""
+
+from collections import Counter
+
+import numpy as np
+import pytest
+from benchkit.suites.pair_matrix.names import IDLE
+from benchkit.suites.pair_matrix.schedule import Schedule, num_rounds, sends_to
+from hypothesis import given
+from hypothesis import strategies as st
+
+HOSTS = st.lists(st.sampled_from("abcdefg"), min_size=1, max_size=24)
+
+
+def met(schedule, number):
+    peers = schedule.peers(number)
+    return [(rank, int(peer)) for rank, peer in enumerate(peers) if peer > rank]
+
+
+@given(HOSTS)
+def test_every_pair_meets_once(hosts):
+    schedule = Schedule(hosts)
+    found = Counter(pair for number in range(schedule.num_rounds) for pair in met(schedule, number))
+    ranks = range(len(hosts))
+    assert found == Counter((i, j) for i in ranks for j in ranks if i < j)
+
+
+@given(HOSTS)
+def test_rounds_are_disjoint_and_keep_nodes_apart(hosts):
+    schedule = Schedule(hosts)
+    for number in range(schedule.num_rounds):
+        peers = schedule.peers(number)
+        for rank, peer in enumerate(peers):
+            assert peer == IDLE or peers[peer] == rank != peer
+        inside = {hosts[i] == hosts[j] for i, j in met(schedule, number)}
+        assert inside <= {number < schedule.num_inside}
+
+
+@pytest.mark.parametrize(("nodes", "ranks"), [(1, 8), (8, 1), (4, 2), (2, 8), (16, 8), (2, 1)])
+def test_even_numbers_need_one_round_less_than_ranks(nodes, ranks):
+    schedule = Schedule([f"n{node}" for node in range(nodes) for _ in range(ranks)])
+    assert schedule.num_rounds == nodes * ranks - 1
+    for number in range(schedule.num_rounds):
+        assert (schedule.peers(number) != IDLE).all()
+
+
+def test_odd_number_has_one_idle_rank_per_round():
+    schedule = Schedule(["n0"] * 5)
+    idle = [int((schedule.peers(number) == IDLE).sum()) for number in range(schedule.num_rounds)]
+    assert (idle, num_rounds(1), num_rounds(0)) == ([1] * 5, 0, 0)
+
+
+@given(HOSTS, st.integers(0, 40), st.integers(0, 5))
+def test_chosen_rounds_are_few_distinct_and_begin_inside(hosts, wanted, seed):
+    schedule = Schedule(hosts)
+    chosen = schedule.chosen(wanted, seed)
+    assert len(chosen) == len(set(chosen)) == min(wanted, schedule.num_rounds)
+    assert chosen == schedule.chosen(wanted, seed)
+    assert sum(number < schedule.num_inside for number in chosen) == min(wanted, schedule.num_inside)
+
+
+@given(HOSTS)
+def test_directions_have_each_pair_once(hosts):
+    schedule = Schedule(hosts)
+    for number in range(schedule.num_rounds):
+        up, down = (sends_to(schedule.peers(number), ascending) for ascending in (True, False))
+        assert not ((up != IDLE) & (down != IDLE)).any()
+        senders = np.flatnonzero(up != IDLE)
+        assert (up[senders] > senders).all()
+        assert (down[up[senders]] == senders).all()
