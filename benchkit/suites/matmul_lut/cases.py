@@ -11,11 +11,10 @@ from benchkit.api import lut, torch_internals
 from benchkit.api.capture import CapturableStep
 from benchkit.api.case import Case, Rank, Work
 from benchkit.api.gather import first_reason
-from benchkit.errors import InvalidResult
+from benchkit.api.products import CHECKED_ROWS, require_rows, sum_in_float32
 from benchkit.suites.matmul_lut.config import FLOAT8, MatmulLutConfig
 from benchkit.suites.matmul_lut.forecast import fewest_calls, forecast
 
-CHECKED_ROWS = 16
 Call = Callable[[], object]
 
 
@@ -67,12 +66,6 @@ def kind_of(dtype_name: str, device: torch.device) -> Kind:
 def plain(left: torch.Tensor, right: torch.Tensor, out: torch.Tensor) -> Call:
     """Returns the call that multiplies matrices of one dtype."""
     return partial(torch.mm, left, right, out=out)
-
-
-def sum_in_float32() -> None:
-    """Makes cuBLAS add parts of a half-precision product in float32, so that it rounds once."""
-    torch.backends.cuda.matmul.allow_fp16_reduced_precision_reduction = False
-    torch.backends.cuda.matmul.allow_bf16_reduced_precision_reduction = False
 
 
 def cases_of(config: MatmulLutConfig, rank: Rank) -> list[Case]:
@@ -167,16 +160,3 @@ def multiply(timed: Call, background: Sequence[tuple[torch.cuda.Stream, Call]]) 
     timed()
     for stream, _ in background:
         torch.cuda.current_stream().wait_stream(stream)
-
-
-def require_rows(
-    product: torch.Tensor, left: torch.Tensor, right: torch.Tensor, rows: torch.Tensor
-) -> None:
-    """Raises InvalidResult where some rows of a product differ from float64."""
-    expected = (left[rows].double() @ right.double()).to(product.dtype)
-    wrong = product[rows] != expected
-    if wrong.any():
-        first, column = wrong.nonzero()[0].tolist()
-        got = product[rows][first, column].item()
-        want = expected[first, column].item()
-        raise InvalidResult(f"element [{int(rows[first])}, {column}]: {got}, expected {want}")

@@ -1,0 +1,162 @@
+"""What a rank does alone, as cases that all ranks run at the same time."""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import torch
+
+from benchkit.api import verification
+from benchkit.api.case import Case, Rank, Work, noop
+from benchkit.api.products import CHECKED_ROWS, require_rows, sum_in_float32
+from benchkit.suites.rank_speed import names
+from benchkit.suites.rank_speed.config import RankSpeedConfig
+from benchkit.suites.rank_speed.disk import DROPPED, SYNCED, Disk
+
+FILL_S = 0.02
+"""Length of a sample, long enough that a clock's tick and a launch do not count."""
+ITEM = torch.float32
+SCALE = 2.0
+"""Of the triad a = b + SCALE c (McCalpin, STREAM)."""
+
+
+def cases_of(config: RankSpeedConfig, rank: Rank) -> list[Case]:
+    """Returns the cases of all tests; those that this machine lacks something for say so."""
+    num_bytes = round(config.memory_size * 2**20)
+    item_bytes = sum(getattr(torch, name).itemsize for name in config.dtypes)
+    matrices = 3.0 * config.matmul_size**2 * item_bytes
+    if shortage := rank.memory_shortage(3.0 * num_bytes + matrices, host_bytes=2.0 * num_bytes):
+        return [Case(skip=shortage)]
+    build: Mapping[str, Callable[[], Iterator[Case]]] = {
+        names.MATMUL: lambda: (matmul(name, config, rank) for name in config.dtypes),
+        names.COPY: partial(copies, names.COPY, num_bytes, rank),
+        names.TRIAD: partial(triad, num_bytes, rank),
+        names.TO_DEVICE: partial(copies, names.TO_DEVICE, num_bytes, rank),
+        names.FROM_DEVICE: partial(copies, names.FROM_DEVICE, num_bytes, rank),
+        names.DISK_WRITE: partial(disk, names.DISK_WRITE, config, rank),
+        names.DISK_READ: partial(disk, names.DISK_READ, config, rank),
+    }
+    return [case for test in dict.fromkeys(config.tests) for case in build[test]()]
+
+
+def case_of(
+    test: str, step: Callable[[], object], verify: Callable[[], None], **details: Any
+) -> Case:
+    """Returns a case of memory or disk."""
+    labels = {names.TEST: test}
+    return Case(step, labels, verify=verify, fill_seconds=FILL_S, details=lambda: details)
+
+
+def matmul(dtype_name: str, config: RankSpeedConfig, rank: Rank) -> Case:
+    """Returns the product of square matrices that hold -1, 0 and 1."""
+    dtype, size = getattr(torch, dtype_name), config.matmul_size
+    generator = torch.Generator(rank.device).manual_seed(rank.seed + rank.index)
+    drawn: dict[str, Any] = {"generator": generator, "device": rank.device}
+    if rank.device.type == "cuda" and dtype.itemsize == 2:
+        sum_in_float32()
+    left, right, product = (
+        torch.zeros(size, size, dtype=dtype, device=rank.device) for _ in range(3)
+    )
+    right.copy_(torch.randint(-1, 2, (size, size), dtype=torch.int8, **drawn))
+    step = partial(torch.mm, left, right, out=product)
+
+    def verify() -> None:
+        left.copy_(torch.randint(-1, 2, (size, size), dtype=torch.int8, **drawn))
+        product.fill_(float("nan"))
+        step()
+        rows = torch.randint(size, (min(size, CHECKED_ROWS),), **drawn)
+        require_rows(product, left, right, rows)
+
+    flops = 2.0 * size**3
+    return Case(
+        step=step,
+        labels={names.TEST: names.MATMUL, names.DTYPE: dtype_name},
+        verify=verify,
+        work=Work(useful_flops=flops * rank.world_size),
+        fill_seconds=FILL_S,
+        details=lambda: {names.FLOPS: flops},
+    )
+
+
+@dataclass
+class Values:
+    """Draws one period of small whole numbers, new ones each time."""
+
+    rank: Rank
+    length: int
+    turn: int = 0
+
+    def __call__(self, device: torch.device) -> torch.Tensor:
+        self.turn += 1
+        drawn = verification.pattern(
+            seed=self.rank.seed, turn=self.turn, rank=self.rank.index,
+            world_size=self.rank.world_size, dtype=ITEM, op="max", length=self.length,
+        )  # fmt: skip
+        return drawn.to(device, ITEM)
+
+
+def copies(test: str, num_bytes: int, rank: Rank) -> Iterator[Case]:
+    """Yields a copy on the device, or between the device and pinned memory of the host."""
+    if test != names.COPY and rank.device.type != "cuda":
+        yield Case(labels={names.TEST: test}, unavailable="ranks here compute on the host itself")
+        return
+    length = max(1, num_bytes // ITEM.itemsize)
+    host = partial(torch.empty, length, dtype=ITEM, pin_memory=True)
+    there = partial(torch.empty, length, dtype=ITEM, device=rank.device)
+    source = host() if test == names.TO_DEVICE else there()
+    target = host() if test == names.FROM_DEVICE else there()
+    draw = Values(rank, length)
+    step = partial(target.copy_, source, non_blocking=True)
+
+    def verify() -> None:
+        values = draw(source.device)
+        verification.tile(source, values)
+        target.fill_(float("nan"))
+        step()
+        if rank.device.type == "cuda":
+            torch.cuda.synchronize(rank.device)
+        verification.require_tiled(target, values.to(target.device))
+
+    moved = (2 if test == names.COPY else 1) * length * ITEM.itemsize
+    yield case_of(test, step, verify, **{names.MOVED_BYTES: moved})
+
+
+def triad(num_bytes: int, rank: Rank) -> Iterator[Case]:
+    """Yields a = b + SCALE c, which reads two buffers and writes one."""
+    length = max(1, num_bytes // ITEM.itemsize)
+    total, left, right = (torch.empty(length, dtype=ITEM, device=rank.device) for _ in range(3))
+    draw = Values(rank, length)
+    step = partial(torch.add, left, right, alpha=SCALE, out=total)
+
+    def verify() -> None:
+        first, second = draw(rank.device), draw(rank.device)
+        verification.tile(left, first)
+        verification.tile(right, second)
+        total.fill_(float("nan"))
+        step()
+        verification.require_tiled(total, first + SCALE * second)
+
+    yield case_of(names.TRIAD, step, verify, **{names.MOVED_BYTES: 3 * length * ITEM.itemsize})
+
+
+def disk(test: str, config: RankSpeedConfig, rank: Rank) -> Iterator[Case]:
+    """Yields the writing or the reading of a file in the output folder."""
+    length = max(1, round(config.disk_size * 2**20))
+    generator = torch.Generator().manual_seed(rank.seed + rank.index)
+    content = torch.randint(256, (length,), dtype=torch.uint8, generator=generator)
+    name = f"{test}_of_rank_{rank.index}"
+    try:
+        file = Disk(rank.folder, name, content.numpy().tobytes())
+    except OSError as error:
+        reason = f"{rank.folder}: {error.strerror}"
+        yield Case(labels={names.TEST: test}, unavailable=reason)
+        return
+    reads = test == names.DISK_READ
+    yield Case(
+        step=file.read if reads else file.write,
+        labels={names.TEST: test},
+        reset=file.drop_cache if reads else noop,
+        verify=file.check,
+        details=lambda: {names.MOVED_BYTES: length, names.CACHE: DROPPED if reads else SYNCED},
+    )

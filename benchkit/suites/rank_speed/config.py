@@ -1,0 +1,30 @@
+"""The configuration of what each rank does alone."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from benchkit.api.keys import key
+from benchkit.api.message_size import mebibytes
+from benchkit.api.schema import RunConfig
+from benchkit.suites.rank_speed.names import TESTS
+
+DTYPES = ("float64", "float32", "bfloat16", "float16")
+
+
+@dataclass
+class RankSpeedConfig(RunConfig):
+    tests: list[str] = key("what each rank does", choices=TESTS)
+    dtypes: list[str] = key("element types of the matrix products", choices=DTYPES)
+    matmul_size: int = key("rows and columns of the matrices", unit="rows", at_least=1)
+    memory_size: Any = key("size of each buffer, larger than caches", unit="MiB")
+    disk_size: Any = key("size of the file in the output folder", unit="MiB")
+
+    def check(self) -> None:
+        super().check()
+        self.memory_size = mebibytes(self.memory_size, "memory_size")
+        self.disk_size = mebibytes(self.disk_size, "disk_size")
+
+
+def by_device(device: str, cpu: Any, cuda: Any) -> Any:
+    """Returns the default for a kind of device."""
+    return cuda if device == "cuda" else cpu
