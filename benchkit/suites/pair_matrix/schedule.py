@@ -77,7 +77,7 @@ class Schedule:
     def num_rounds(self) -> int:
         """Number of all rounds."""
         nodes, places = self.members.shape
-        return self.num_inside + num_rounds(nodes) * places
+        return self.num_inside + num_rounds(int(nodes)) * int(places)
 
     def peers(self, number: int) -> Ints:
         """Returns the partner of each rank in a round: [rank], IDLE for none."""

@@ -1,0 +1,72 @@
+"""The centre and spread of what is healthy, among values of which up to half may be slow."""
+
+import math
+from dataclasses import dataclass
+from statistics import NormalDist
+
+import numpy as np
+
+from benchkit.statistics.intervals import Array
+
+NEAR = 1.5
+"""A half this much wider than the shortest one may be the healthy half, if its values are lower."""
+WINDOW = 3.0
+"""Values within so many standard deviations of the centre count as healthy."""
+ROUNDS = 20
+MAD_TO_SD = 1.4826
+"""Standard deviation over half the width of the middle half, of normal values."""
+
+
+@dataclass(frozen=True)
+class Healthy:
+    """Centre and standard deviation of the healthy values, and how many there are."""
+
+    centre: float
+    sd: float
+    count: int
+
+
+def healthy(values: Array) -> Healthy:
+    """Returns what the healthy ones among some values look like.
+
+    It begins with the shortest half (Rousseeuw, Least Median of Squares Regression, 1984, with the
+    factor for few values of Rousseeuw and Leroy, 1987). Of halves about as short it takes the
+    lowest, because faults only make things slower. Then it takes mean and standard deviation of all
+    values near that, until they no longer change.
+
+    Args:
+        values: finite logarithms of times: [n], n >= 1.
+    """
+    ordered = np.sort(values)
+    count = len(ordered)
+    half = min(count, max(3, count // 2))
+    widths = ordered[half - 1 :] - ordered[: count - half + 1]
+    first = int(np.argmax(widths <= NEAR * widths.min()))
+    inside = ordered[first : first + half]
+    centre = float(np.median(inside))
+    sd = MAD_TO_SD * (1 + 5 / count) * float(widths[first]) / 2
+    kept = np.zeros(count, dtype=bool)
+    for _ in range(ROUNDS):
+        near = np.abs(ordered - centre) <= WINDOW * sd
+        if not near.any() or (near == kept).all():
+            break
+        kept, inside = near, ordered[near]
+        centre = float(inside.mean())
+        sd = float(inside.std(ddof=1)) if len(inside) > 1 else 0.0
+    return Healthy(centre, sd, len(inside))
+
+
+def t_quantile(p_value: float, df: float) -> float:
+    """Returns the quantile of Student's t that is exceeded with a small probability.
+
+    It inverts Wallace's transformation to a normal quantile (Bounds on normal approximations to
+    Student's and the chi-square distributions, 1959), which is larger than the exact quantile for
+    few degrees of freedom and close to it for others.
+
+    Args:
+        p_value: of one side, below 0.5.
+        df: degrees of freedom, at least 1.
+    """
+    z = -NormalDist().inv_cdf(p_value)
+    exponent = (z * (8 * df + 3) / (8 * df + 1)) ** 2 / df
+    return math.sqrt(df * math.expm1(min(exponent, 500.0)))

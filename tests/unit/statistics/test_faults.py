@@ -1,0 +1,141 @@
+"""Faults in tables of ranks and of pairs: each kind is told from the others, and noise is none."""
+
+import math
+from statistics import NormalDist
+
+import numpy as np
+import pytest
+from benchkit.statistics.faults.explain import Cells, Limits, explain, family
+from benchkit.statistics.faults.healthy import healthy, t_quantile
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+LIMITS = Limits()
+
+
+def pairs(ranks):
+    sender, receiver = np.divmod(np.arange(ranks**2), ranks)
+    return sender[sender != receiver], receiver[sender != receiver]
+
+
+def families(sender, receiver, node):
+    ranks, nodes = len(node), max(node) + 1
+    ours, theirs = node[sender], node[receiver]
+    crosses = np.where(ours != theirs, ours, -1), np.where(ours != theirs, theirs, -1)
+    return [
+        family("one way", sender * ranks + receiver),
+        family("link", np.minimum(sender, receiver) * ranks + np.maximum(sender, receiver)),
+        family("sends", sender),
+        family("receives", receiver),
+        family("rank", sender, receiver),
+        *([family("network", *crosses), family("node", ours, crosses[1])] if 1 < nodes < ranks else []),
+    ]
+
+
+def found(ranks, node, slow, noise=0.03, seed=0, limits=LIMITS):
+    """The faults of a table whose cells have log ratios `slow(sender, receiver, node)`."""
+    sender, receiver = pairs(ranks)
+    node = np.array(node)
+    halves = noise * np.random.default_rng(seed).standard_normal((2, len(sender))) + slow(sender, receiver, node)
+    kinds = (node[sender] != node[receiver]).astype(int)
+    faults = explain(Cells(halves, kinds), families(sender, receiver, node), limits)
+    return [(fault.family, fault.subject) for fault in faults]
+
+
+SLOW = math.log(1.6)
+APART, IN_FOURS = list(range(8)), [rank // 4 for rank in range(16)]
+FAULTS = {
+    "one way": (APART, lambda s, r, node: SLOW * ((s == 2) & (r == 5)), ("one way", 2 * 8 + 5)),
+    "link": (APART, lambda s, r, node: SLOW * (((s == 2) & (r == 5)) | ((s == 5) & (r == 2))), ("link", 2 * 8 + 5)),
+    "sends": (APART, lambda s, r, node: SLOW * (s == 2), ("sends", 2)),
+    "receives": (APART, lambda s, r, node: SLOW * (r == 2), ("receives", 2)),
+    "rank": (APART, lambda s, r, node: SLOW * ((s == 2) | (r == 2)), ("rank", 2)),
+    "network": (IN_FOURS, lambda s, r, node: SLOW * ((node[s] == 1) ^ (node[r] == 1)), ("network", 1)),
+    "node": (IN_FOURS, lambda s, r, node: SLOW * ((node[s] == 1) | (node[r] == 1)), ("node", 1)),
+}
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("name", FAULTS)
+def test_fault_is_named(name, seed):
+    node, slow, expected = FAULTS[name]
+    assert found(len(node), node, slow, seed=seed) == [expected]
+
+
+def test_two_faults_are_both_named():
+    def slow(s, r, node):
+        return SLOW * ((s == 2) | (r == 2)) + 1.5 * SLOW * ((s == 6) & (r == 0))
+
+    assert set(found(8, APART, slow)) == {("rank", 2), ("one way", 6 * 8)}
+
+
+def test_half_of_all_pairs_may_be_slow():
+    """Of four ranks, one slow rank is in six of twelve pairs."""
+    assert found(4, [0, 1, 2, 3], lambda s, r, node: 2 * SLOW * ((s == 1) | (r == 1)), noise=0.02) == [("rank", 1)]
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.integers(0, 10**6), st.integers(2, 6), st.sampled_from([1, 2, 4]), st.floats(0.001, 0.2))
+def test_kinds_of_pairs_that_differ_are_no_fault(seed, nodes, ranks, noise):
+    """Seeds of hypothesis are few; tests/perf/acceptance.py counts false alarms."""
+    node = [rank // ranks for rank in range(nodes * ranks)]
+    slow = found(len(node), node, lambda s, r, node: 3.0 * (node[s] != node[r]), noise, seed, Limits(alpha=1e-4))
+    assert slow == []
+
+
+def test_slowdown_below_tolerance_is_no_fault():
+    slow = FAULTS["rank"][1]
+    assert found(8, APART, slow, noise=0.001, limits=Limits(tolerance=0.7)) == []
+
+
+def test_floor_counts_as_spread():
+    slow = FAULTS["one way"][1]
+    assert found(8, APART, slow, noise=0.001, limits=Limits(floor=0.001)) == [("one way", 21)]
+    assert found(8, APART, slow, noise=0.001, limits=Limits(floor=0.2)) == []
+
+
+def test_spike_in_one_half_is_no_fault():
+    sender, receiver = pairs(8)
+    halves = 0.02 * np.random.default_rng(1).standard_normal((2, len(sender)))
+    halves[0, 10] += 2.0
+    kinds = np.zeros(len(sender), dtype=int)
+    assert explain(Cells(halves, kinds), families(sender, receiver, np.arange(8)), LIMITS) == []
+    halves[1, 10] += 2.0
+    [fault] = explain(Cells(halves, kinds), families(sender, receiver, np.arange(8)), LIMITS)
+    assert (fault.family, fault.num_cells, round(math.log(fault.ratio), 1)) == ("one way", 1, 2.0)
+
+
+@pytest.mark.parametrize("count", [0, 1, 2])
+def test_few_cells_have_no_peers(count):
+    cells = Cells(np.arange(2.0 * count).reshape(2, count) ** 3, np.zeros(count, dtype=int))
+    assert explain(cells, [family("rank", np.arange(count))], LIMITS) == []
+
+
+def test_family_lists_cells_of_candidates():
+    made = family("rank", np.array([4, -1, 4]), np.array([9, 9, -1]))
+    assert made.subjects.tolist() == [4, 9]
+    assert made.cells.tolist() == [[0, 2], [0, 1]]
+
+
+@given(st.lists(st.floats(-5, 5), min_size=1, max_size=60), st.floats(-3, 3))
+def test_healthy_values_move_with_shift(values, shift):
+    values = np.round(np.array(values), 3)
+    here, there = healthy(values), healthy(values + round(shift, 3))
+    assert there.centre == pytest.approx(here.centre + round(shift, 3), abs=0.3 + 3 * here.sd)
+    assert values.min() <= here.centre <= values.max()
+    assert here.count <= len(values)
+
+
+def test_healthy_values_are_the_faster_half():
+    rng = np.random.default_rng(0)
+    values = np.concatenate([rng.normal(0, 0.1, 50), rng.normal(3, 0.1, 50)])
+    known = healthy(values)
+    assert (known.centre, known.sd, known.count) == (pytest.approx(0, abs=0.05), pytest.approx(0.1, abs=0.02), 50)
+
+
+def test_t_quantile_is_not_below_table():
+    """Values of Student's table for 5 and 0.1 percent."""
+    table = {(0.05, 1): 6.314, (0.05, 5): 2.015, (0.001, 2): 22.33, (0.001, 4): 7.173, (0.001, 10): 4.144}
+    for (p_value, df), exact in table.items():
+        assert 0.995 * exact <= t_quantile(p_value, df) <= (4.5 if df == 1 else 1.35) * exact
+    assert t_quantile(1e-6, 1e6) == pytest.approx(-NormalDist().inv_cdf(1e-6), rel=1e-4)
