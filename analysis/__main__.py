@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 
 from analysis.baseline import Baseline, BaselineError
-from analysis.commands import compare, import_results, plan, predict, profile
+from analysis.commands import accept, compare, import_results, plan, predict, profile
 from analysis.fresh_speedup import with_fresh_speedups
 from analysis.records.harvest import harvest, missing, printable
 from analysis.repetitions import over_repetitions
@@ -25,6 +25,7 @@ from analysis.text import complain
 warn = partial(complain, "analysis")
 
 SUBCOMMANDS: dict[str, Callable[[list[str]], int]] = {
+    "accept": accept.main,
     "compare": compare.main,
     "import": import_results.main,
     "plan": plan.main,
@@ -98,7 +99,8 @@ def parser() -> argparse.ArgumentParser:
         "`python -m analysis import --help`: results of nccl-tests and OSU beside "
         "ours; `python -m analysis plan --help`: a sequence split over ranks of unequal speed, on "
         "paper; `python -m analysis profile --help`: what the traces of profile=true say; "
-        "`python -m analysis predict --help`: collectives on more ranks.",
+        "`python -m analysis predict --help`: collectives on more ranks; "
+        "`python -m analysis accept --help`: which rank, link or node is slower than its peers.",
     )
     result.add_argument(
         "places",

@@ -53,6 +53,7 @@ HYDRA_IS_PRIVATE = ("hydra._internal", "hydra.core.hydra_config", "hydra.core.ov
 ANALYSIS_MAY_IMPORT = (
     "benchkit.record",
     "benchkit.statistics",
+    "benchkit.api.data_sheet",
     "benchkit.api.details",
     "benchkit.api.lut",
     "benchkit.suites.auto_shard.names",
@@ -60,6 +61,7 @@ ANALYSIS_MAY_IMPORT = (
     "benchkit.suites.collective.sizes",
     "benchkit.suites.pair_matrix.names",
     "benchkit.suites.pair_matrix.schedule",
+    "benchkit.suites.rank_speed.names",
     "benchkit.suites.ring_attention.balancing",
     "benchkit.suites.ring_attention.names",
     "benchkit.suites.ring_attention.splits",

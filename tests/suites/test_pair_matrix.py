@@ -100,7 +100,7 @@ def test_lack_of_memory_is_skipped():
 
 
 def test_little_time_leaves_out_rounds(cli: Cli):
-    given = ["world_size=5", "sizes=1KiB", "minutes=0.0001", "groups=[]", "measure=few"]
+    given = ["world_size=5", "sizes=1KiB", "minutes=0.00001", "groups=[]", "measure=few"]
     done = cli("+suite=pair_matrix", *given)
     assert done.returncode == 0, done.stdout + done.stderr
     [record] = cli.records()

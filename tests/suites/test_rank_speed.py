@@ -8,6 +8,7 @@ from benchkit.errors import InvalidResult
 from benchkit.suites.rank_speed import cases, disk
 from benchkit.suites.rank_speed.names import TESTS
 
+from tests.support import fakes
 from tests.support.cli import Cli
 
 SMALL = ["matmul_size=32", "memory_size=64KiB", "disk_size=4KiB", "measure=few"]
@@ -38,10 +39,24 @@ def rank(tmp_path):
 
 def built(test, rank):
     config = SimpleNamespace(
-        tests=[test, test], dtypes=["float32"], matmul_size=16, memory_size=0.01, disk_size=2**-8, measure=None
+        tests=[test, test],
+        dtypes=["float32"],
+        matmul_size=16,
+        memory_size=0.01,
+        disk_size=2**-8,
+        minutes=5,
+        measure=fakes.plan(max_seconds=1),
     )
     [case] = cases.cases_of(config, rank)
     return case
+
+
+def test_tests_without_time_are_skipped(cli: Cli):
+    done = cli("+suite=rank_speed", "world_size=2", "minutes=0.01", *SMALL)
+    assert done.returncode == 0, done.stdout + done.stderr
+    [record] = cli.records()
+    reasons = {case["reason"] for case in record["cases"] if case["status"] != "unavailable"}
+    assert reasons == {"minutes=0.01 is too little for it"}
 
 
 @pytest.mark.parametrize("test", ["matmul", "copy", "triad", "disk_write", "disk_read"])

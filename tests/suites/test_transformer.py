@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
+from benchkit.api.data_sheet import entry_of
 from benchkit.api.groups import ModelConfig
 from benchkit.api.memory import PeakMemory
 from benchkit.api.parameters import parameters
@@ -264,9 +265,9 @@ def test_shortest_file_fills_batch(tmp_path):
 def test_gpu_matches_longest_table_entry():
     table = {"L4": 1, "H200": 2, "H200 NVL": 3, "A100": 4, "H100 80GB HBM3": 5}
     names = ["NVIDIA L4", "NVIDIA L40S", "NVIDIA H200", "NVIDIA H200 NVL", "NVIDIA A100-SXM4-80GB", "Radeon", ""]
-    assert [peak_flops.entry_of(table, name) for name in names] == ["L4", "", "H200", "H200 NVL", "A100", "", ""]
+    assert [entry_of(table, name) for name in names] == ["L4", "", "H200", "H200 NVL", "A100", "", ""]
     others = ["NVIDIA A100-SXM4-80GB MIG 3g.40gb", "NVIDIA L4 Laptop GPU", "NVIDIA L4 D", "NVIDIA L4 Ti"]
-    assert [peak_flops.entry_of(table, name) for name in others] == [""] * 4
+    assert [entry_of(table, name) for name in others] == [""] * 4
 
 
 def test_missing_kernel_is_named(monkeypatch):

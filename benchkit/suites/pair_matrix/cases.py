@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from benchkit.api.case import Case, Rank, Work, noop
-from benchkit.suites.pair_matrix.config import PairMatrixConfig
+from benchkit.suites.pair_matrix.config import MINUTES_SHARE, PairMatrixConfig
 from benchkit.suites.pair_matrix.groups import group_cases
 from benchkit.suites.pair_matrix.messages import Answer, Buffers, Check, Send, allocate
 from benchkit.suites.pair_matrix.names import (
@@ -42,7 +42,7 @@ def cases_of(config: PairMatrixConfig, rank: Rank) -> list[Case]:
 def affordable(
     config: PairMatrixConfig, rank: Rank, schedule: Schedule, buffers: list[Buffers]
 ) -> int:
-    """Returns how many rounds fit in `minutes`, at least one; all ranks call this together.
+    """Returns how many rounds fit in this point's time, at least one; all ranks call this together.
 
     The last round is timed, which is across nodes where there are several.
     """
@@ -51,7 +51,7 @@ def affordable(
     seconds = [max(row) for row in rank.seconds_of(*steps, turns=1)]
     samples = config.measure.max_iterations + config.measure.warmup_iterations + 2
     of_round = sum(2 * samples * (max(FILL_S, each) + AROUND_S) for each in seconds)
-    return max(1, int(60 * config.minutes / of_round))
+    return max(1, int(60 * MINUTES_SHARE * config.minutes / of_round))
 
 
 def step_of(rank: int, target: Ints, buffers: Buffers) -> Send | Answer | None:

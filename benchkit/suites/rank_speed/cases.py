@@ -11,12 +11,14 @@ from benchkit.api import verification
 from benchkit.api.case import Case, Rank, Work, noop
 from benchkit.api.products import CHECKED_ROWS, require_rows, sum_in_float32
 from benchkit.suites.rank_speed import names
-from benchkit.suites.rank_speed.config import RankSpeedConfig
+from benchkit.suites.rank_speed.config import MINUTES_SHARE, RankSpeedConfig
 from benchkit.suites.rank_speed.disk import DROPPED, SYNCED, Disk
 
 FILL_S = 0.02
 """Length of a sample, long enough that a clock's tick and a launch do not count."""
 ITEM = torch.float32
+AROUND = 1.5
+"""Time of a case with its checks and its warm-up, over that of its samples."""
 SCALE = 2.0
 """Of the triad a = b + SCALE c (McCalpin, STREAM)."""
 
@@ -37,7 +39,11 @@ def cases_of(config: RankSpeedConfig, rank: Rank) -> list[Case]:
         names.DISK_WRITE: partial(disk, names.DISK_WRITE, config, rank),
         names.DISK_READ: partial(disk, names.DISK_READ, config, rank),
     }
-    return [case for test in dict.fromkeys(config.tests) for case in build[test]()]
+    cases = [case for test in dict.fromkeys(config.tests) for case in build[test]()]
+    fitting = int(60 * MINUTES_SHARE * config.minutes / (AROUND * config.measure.max_seconds))
+    late = f"minutes={config.minutes:g} is too little for it"
+    beyond = [case for case in cases if not case.unavailable][fitting:]
+    return [Case(labels=case.labels, skip=late) if case in beyond else case for case in cases]
 
 
 def case_of(

@@ -10,6 +10,9 @@ from benchkit.suites.rank_speed.names import TESTS
 
 DTYPES = ("float64", "float32", "bfloat16", "float16")
 
+MINUTES_SHARE = 0.1
+"""What one point takes of the time of an acceptance, which measures it twice."""
+
 
 @dataclass
 class RankSpeedConfig(RunConfig):
@@ -18,6 +21,13 @@ class RankSpeedConfig(RunConfig):
     matmul_size: int = key("rows and columns of the matrices", unit="rows", at_least=1)
     memory_size: Any = key("size of each buffer, larger than caches", unit="MiB")
     disk_size: Any = key("size of the file in the output folder", unit="MiB")
+    minutes: float = key(
+        f"time of an acceptance, of which this point takes {MINUTES_SHARE:.0%}; tests that do not "
+        "fit are skipped",
+        unit="min",
+        above=0,
+        identity=False,
+    )
 
     def check(self) -> None:
         super().check()

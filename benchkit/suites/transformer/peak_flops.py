@@ -3,7 +3,6 @@
 The data sheet counts where conf/hardware has an entry for the GPU.
 """
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -11,14 +10,13 @@ from typing import Any
 import torch
 
 from benchkit.api.case import Rank
+from benchkit.api.data_sheet import entry_of
 from benchkit.api.details import MEASURED_PEAK
 from benchkit.api.gather import gather_json
 from benchkit.api.groups import ModelConfig
 
 SQUARE = {"cpu": 2048, "cuda": 8192}
 """Rows and columns of the square product that is measured, by type of device."""
-OTHERS = ("MIG", "Laptop", "Ti", "D", "SUPER", "Max-Q")
-"""Words that mark another GPU, or a slice of one, where an entry does not have them."""
 
 
 @dataclass(frozen=True)
@@ -63,23 +61,6 @@ def peak(config: Any, tokens: int, rank: Rank) -> Peak:
         return Peak(flop_per_s, flop_per_s[0] * unshared, f"data sheet of {sheets}")
     measured = best_matmul(config.dtype, config.model, tokens, rank)
     return Peak(measured, measured[0], MEASURED_PEAK)
-
-
-def entry_of(table: Mapping[str, Any], device_name: str) -> str:
-    """Returns the longest entry whose words are in the name of a device; "" where there is none.
-
-    "A100" is in "NVIDIA A100-SXM4-80GB".
-    """
-    found = [entry for entry in table if has_words(entry, device_name)]
-    best = max(found, key=len, default="")
-    for word in OTHERS:
-        if has_words(word, device_name) and not has_words(word, best):
-            return ""
-    return best
-
-
-def has_words(words: str, text: str) -> bool:
-    return re.search(rf"\b{re.escape(words)}\b", text) is not None
 
 
 def best_matmul(dtype: str, model: ModelConfig, tokens: int, rank: Rank) -> list[float]:

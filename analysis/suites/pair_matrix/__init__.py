@@ -1,0 +1,1 @@
+"""The matrix of pairs of ranks, and what is slow in it."""

@@ -1,0 +1,145 @@
+"""Reads records of pair_matrix into one table of pairs per message size."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from analysis.records.halves import log_halves
+from analysis.records.places import Place, numbered, places_of
+from analysis.suites.pair_matrix.families import NODE, Grouping, families_of, kinds_of
+from benchkit.record.case import CaseRecord
+from benchkit.record.record import Record
+from benchkit.statistics.faults.cells import Cells, Family
+from benchkit.statistics.intervals import Array
+from benchkit.suites.pair_matrix.names import GROUP, GROUP_OF, IDLE, ROUND, SENDS_TO
+from benchkit.suites.pair_matrix.schedule import Ints
+
+SUITE = "pair_matrix"
+SIZE = "data_size"
+
+
+@dataclass(frozen=True)
+class Matrix:
+    """All pairs at one size.
+
+    Attributes:
+        size_mib: of a message.
+        sender, receiver: ranks of each cell: [cell].
+        halves: logarithm of the median seconds over the first and over the second half of the
+            samples, or of the runs where there are several: [2][cell].
+        places: of the ranks.
+    """
+
+    size_mib: float
+    sender: Ints
+    receiver: Ints
+    halves: Array
+    places: Sequence[Place]
+
+    def cells(self) -> Cells:
+        """Return the table with the kind of each pair."""
+        node = np.array(numbered([place.host for place in self.places]))
+        part = np.array(numbered([(place.host, place.numa) for place in self.places]))
+        on_gpus = any(place.uuid for place in self.places)
+        kinds = kinds_of(self.sender, self.receiver, node, part, rails(node) if on_gpus else None)
+        return Cells(self.halves, kinds)
+
+    def families(self, *more: Grouping) -> list[Family]:
+        """Return what may be slow."""
+        node = Grouping(NODE, np.array(numbered([place.host for place in self.places])))
+        return families_of(self.sender, self.receiver, node, *more)
+
+    def seconds(self) -> Array:
+        """Return the median times, NaN where a pair was not measured: [sender][receiver]."""
+        return self.table(np.exp(self.halves.mean(axis=0)))
+
+    def ratios(self) -> Array:
+        """Return the times over the median of all pairs of their kind: [sender][receiver]."""
+        logs, kinds = self.halves.mean(axis=0), self.cells().kinds
+        for kind in np.unique(kinds):
+            logs[kinds == kind] -= np.median(logs[kinds == kind])
+        return self.table(np.exp(logs))
+
+    def table(self, values: Array) -> Array:
+        """Return the values of all cells by rank, NaN where a pair was not measured."""
+        table = np.full((len(self.places), len(self.places)), np.nan)
+        table[self.sender, self.receiver] = values
+        return table
+
+
+def rails(node: Ints) -> Ints:
+    """Return the place of each rank among the ranks of its node: [rank]."""
+    found = np.zeros_like(node)
+    for number in np.unique(node):
+        ranks = np.flatnonzero(node == number)
+        found[ranks] = np.arange(len(ranks))
+    return found
+
+
+def matrices(records: Sequence[Record]) -> list[Matrix]:
+    """Return the table of each size, from records of the same ranks in order of time."""
+    samples: dict[float, dict[tuple[int, int], list[list[float]]]] = {}
+    for record in records:
+        for case in cases_with(ROUND, SENDS_TO, record):
+            of_size = samples.setdefault(float(case.labels[SIZE] or 0), {})
+            for sender, receiver in enumerate(case.details[SENDS_TO]):
+                if receiver != IDLE:
+                    of_size.setdefault((sender, receiver), []).append(case.samples_s[sender])
+    places = places_of(records[0]) if records else []
+    return [matrix_of(size, samples[size], places) for size in sorted(samples)]
+
+
+def cases_with(label: str, detail: str, record: Record) -> Iterable[CaseRecord]:
+    """Return the measured cases that have a label, and a detail with an entry per rank."""
+    return (
+        case
+        for case in record.cases
+        if label in case.labels
+        and case.samples_s
+        and len(case.details.get(detail, ())) == len(case.samples_s)
+    )
+
+
+def matrix_of(
+    size: float, samples: dict[tuple[int, int], list[list[float]]], places: Sequence[Place]
+) -> Matrix:
+    """Return the table of one size."""
+    pairs = np.array(list(samples), dtype=np.int64).reshape(-1, 2)
+    halves = np.array([log_halves(runs) for runs in samples.values()]).T
+    return Matrix(size, pairs[:, 0], pairs[:, 1], halves.reshape(2, -1), places)
+
+
+@dataclass(frozen=True)
+class Level:
+    """A level of nested groups.
+
+    Attributes:
+        name: of the level.
+        group_of: number of each rank's group: [rank].
+        seconds: median time of each group's all-reduce: [group].
+    """
+
+    name: str
+    group_of: list[int]
+    seconds: list[float]
+
+
+def levels(records: Sequence[Record]) -> list[Level]:
+    """Return the levels of nested groups, from small groups to large ones."""
+    samples: dict[str, tuple[list[int], list[Array]]] = {}
+    for record in records:
+        for case in cases_with(GROUP, GROUP_OF, record):
+            name = str(case.labels[GROUP])
+            group_of = [int(number) for number in case.details[GROUP_OF]]
+            samples.setdefault(name, (group_of, []))[1].append(np.asarray(case.samples_s))
+    return [level_of(name, group_of, runs) for name, (group_of, runs) in samples.items()]
+
+
+def level_of(name: str, group_of: list[int], runs: Sequence[Array]) -> Level:
+    """Return a level; a group is as slow as the slowest of its ranks."""
+    together = np.concatenate(runs, axis=1)
+    members = np.array(group_of)
+    numbers = range(int(members.max()) + 1)
+    seconds = [float(np.median(together[members == each].max(axis=0))) for each in numbers]
+    return Level(name, group_of, seconds)

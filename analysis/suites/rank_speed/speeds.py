@@ -1,0 +1,110 @@
+"""Reads records of rank_speed into one table of ranks per test."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from analysis.records.halves import log_halves
+from analysis.records.places import Place, numbered, places_of
+from analysis.suites.rank_speed.data_sheet import Promise, promise
+from benchkit.record.record import Record
+from benchkit.statistics.faults.cells import Cells, Family, family
+from benchkit.statistics.intervals import Array
+from benchkit.suites.rank_speed.names import DTYPE, FLOPS, MOVED_BYTES, TEST
+
+SUITE = "rank_speed"
+RANK, NODE = "rank", "node whole"
+"""Families of what may be slow."""
+
+
+@dataclass(frozen=True)
+class Speeds:
+    """One test on all ranks.
+
+    Attributes:
+        test: its name.
+        dtype: of a matrix product; "" for others.
+        halves: as for pairs, of each rank: [2][rank].
+        amount: FLOP or bytes of a call.
+        is_compute: whether `amount` is FLOP.
+        places: of the ranks.
+        peak_tflop_per_s: `hardware.peak_tflop_per_s` of the record.
+    """
+
+    test: str
+    dtype: str
+    halves: Array
+    amount: float
+    is_compute: bool
+    places: Sequence[Place]
+    peak_tflop_per_s: Mapping[str, Any]
+
+    @property
+    def name(self) -> str:
+        """The test in words."""
+        return " ".join(filter(None, (self.test.replace("_", " "), self.dtype)))
+
+    def cells(self) -> Cells:
+        """Return the table; ranks on devices of one name are peers."""
+        kinds = np.array(numbered([place.device for place in self.places]))
+        return Cells(self.halves, kinds)
+
+    def families(self) -> list[Family]:
+        """Return what may be slow: a rank, or all ranks of a node."""
+        ranks = np.arange(len(self.places))
+        node = np.array(numbered([place.host for place in self.places]))
+        found = [family(RANK, ranks)]
+        if 1 < node.max() + 1 < len(ranks):
+            found.append(family(NODE, node))
+        return found
+
+    def rates(self) -> Array:
+        """Return FLOP/s or bytes per second of each rank: [rank]."""
+        return np.asarray(self.amount / np.exp(self.halves.mean(axis=0)))
+
+    def promises(self) -> list[Promise | None]:
+        """Return what the data sheet promises each rank: [rank]."""
+        return [
+            promise(self.test, self.dtype, place.device, self.peak_tflop_per_s)
+            for place in self.places
+        ]
+
+
+def speeds(records: Sequence[Record]) -> list[Speeds]:
+    """Return the table of each test, from records of the same ranks in order of time."""
+    runs: dict[tuple[str, str], list[list[list[float]]]] = {}
+    amounts: dict[tuple[str, str], tuple[float, bool]] = {}
+    for record in records:
+        for case in record.cases:
+            amount = case.details.get(FLOPS) or case.details.get(MOVED_BYTES)
+            if case.samples_s and amount:
+                label = str(case.labels[TEST]), str(case.labels.get(DTYPE) or "")
+                runs.setdefault(label, []).append(case.samples_s)
+                amounts[label] = float(amount), FLOPS in case.details
+    if not records:
+        return []
+    places, peaks = places_of(records[-1]), peaks_of(records[-1])
+    return [
+        Speeds(*label, halves_of(samples), *amounts[label], places, peaks)
+        for label, samples in runs.items()
+    ]
+
+
+def peaks_of(record: Record) -> Mapping[str, Any]:
+    """Return the table of peak rates that the record holds."""
+    hardware = record.config.get("hardware")
+    table = hardware.get("peak_tflop_per_s") if isinstance(hardware, dict) else None
+    return table if isinstance(table, dict) else {}
+
+
+def halves_of(runs: Sequence[Sequence[Sequence[float]]]) -> Array:
+    """Return the halves of each rank: [2][rank].
+
+    Args:
+        runs: seconds: [run][rank][iteration].
+    """
+    by_rank = zip(*runs, strict=True)
+    halves = [log_halves(list(of_rank)) for of_rank in by_rank]
+    return np.asarray(np.array(halves).T.reshape(2, -1))

@@ -1,0 +1,93 @@
+"""The table in which faults are looked for, the candidates, and what counts as a fault."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from benchkit.statistics.intervals import Array
+
+Ints = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Cells:
+    """The table.
+
+    Attributes:
+        halves: logarithm of the median time over the first and over the second half of the
+            samples: [2][cell].
+        kinds: number of the kind of each cell; only cells of one kind are compared: [cell].
+    """
+
+    halves: Array
+    kinds: Ints
+
+
+@dataclass(frozen=True)
+class Family:
+    """Candidates of one kind.
+
+    Attributes:
+        name: of the kind.
+        subjects: number of each candidate among its like, such as a rank: [candidate].
+        cells: the cells of each candidate, -1 for no further one: [candidate][place].
+    """
+
+    name: str
+    subjects: Ints
+    cells: Ints
+
+
+@dataclass(frozen=True)
+class Fault:
+    """A candidate that is slower than its peers.
+
+    Attributes:
+        family: name of its family.
+        subject: its number there.
+        ratio: how many times as long it takes as its peers.
+        z: the logarithm of the ratio over its standard error.
+        num_cells: cells that it explains.
+    """
+
+    family: str
+    subject: int
+    ratio: float
+    z: float
+    num_cells: int
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What counts as a fault.
+
+    Attributes:
+        tolerance: smallest slowdown that matters, as a share.
+        floor: standard deviation of logarithms of identical runs; smaller spreads are not trusted.
+        alpha: chance of any false fault in a healthy table.
+    """
+
+    tolerance: float = 0.1
+    floor: float = 0.0
+    alpha: float = 0.05
+
+
+def family(name: str, *keys: Ints) -> Family:
+    """Returns the candidates of a family.
+
+    Args:
+        name: of the family.
+        keys: for each cell the candidate that it belongs to, -1 for none: [cell]. A cell may belong
+            to one candidate per array.
+    """
+    owners = np.concatenate(keys)
+    cells = np.tile(np.arange(len(keys[0])), len(keys))
+    kept = owners >= 0
+    order = np.argsort(owners[kept], kind="stable")
+    owners, cells = owners[kept][order], cells[kept][order]
+    subjects, starts, counts = np.unique(owners, return_index=True, return_counts=True)
+    table = np.full((len(subjects), max(counts, default=0)), -1)
+    places = np.arange(len(owners)) - np.repeat(starts, counts)
+    table[np.repeat(np.arange(len(subjects)), counts), places] = cells
+    return Family(name, subjects, table)

@@ -1,0 +1,207 @@
+"""`python -m analysis accept`: one verdict with names, from records of pairs and of ranks, and its exit code."""
+
+import json
+
+import numpy as np
+import pytest
+from analysis.__main__ import main
+from analysis.suites.rank_speed.data_sheet import devices, promise
+from benchkit.suites.pair_matrix.names import IDLE
+from benchkit.suites.pair_matrix.schedule import Schedule, sends_to
+
+from tests.support.records import make_record, write_all
+
+HOSTS = [f"n{rank // 2}" for rank in range(8)]
+SAMPLES = 10
+NAME = "rank 2 on n1 (GPU-2, PCI 0000:02:00.0)"
+
+
+def record(suite, cases, hosts, devices, **changes):
+    agents = [
+        {"host": host, "ranks": [rank for rank, other in enumerate(hosts) if other == host]}
+        for host in dict.fromkeys(hosts)
+    ]
+    of_ranks = [
+        {"device": "cuda:0", "name": "NVIDIA H200", "uuid": f"GPU-{rank}", "pci": f"0000:{rank:02}:00.0"}
+        if devices else {"device": "cpu"} for rank in range(len(hosts))
+    ]  # fmt: skip
+    made = make_record(world_size=len(hosts))
+    return made | {"suite": suite, "title": suite, "cases": cases, "agents": agents, "rank_devices": of_ranks} | changes
+
+
+def case(labels, details, times):
+    return make_record()["cases"][0] | {
+        "labels": labels, "details": details, "samples_s": times.tolist(), "blocks": [1] * SAMPLES,
+        "warmup_s": [[0.1]] * len(times), "start_offsets_s": np.zeros_like(times).tolist(),
+    }  # fmt: skip
+
+
+def noisy(rng, base):
+    return base[:, None] * np.exp(0.02 * rng.standard_normal((len(base), SAMPLES)))
+
+
+def pairs(slow=lambda i, j: 1.0, hosts=HOSTS, seed=0, devices=True, **changes):
+    """A record of pair_matrix: 1 ms on a node, 3 ms across, times `slow(sender, receiver)`."""
+    rng, schedule, cases = np.random.default_rng(seed), Schedule(hosts), []
+    for number in range(schedule.num_rounds):
+        for ascending in (True, False):
+            target = sends_to(schedule.peers(number), ascending)
+            base = np.full(len(hosts), 1e-6)
+            for i, j in enumerate(target):
+                if j != IDLE:
+                    base[i] = (1e-3 if hosts[i] == hosts[j] else 3e-3) * slow(i, j)
+            labels = {"round": number, "direction": "ascending" if ascending else "descending", "data_size": 4.0}
+            cases.append(case(labels, {"sends_to": target.tolist()}, noisy(rng, base)))
+    groups = [rank // 4 for rank in range(len(hosts))]
+    cases.append(
+        case({"group": "halves", "data_size": 4.0}, {"group_of": groups}, noisy(rng, np.full(len(hosts), 1e-3)))
+    )
+    return record("pair_matrix", cases, hosts, devices, **changes)
+
+
+def speeds(slow=lambda rank: 1.0, hosts=HOSTS, seed=1, devices=True, share=0.9, **changes):
+    """A record of rank_speed whose copy reaches a share of the memory bandwidth of an H200."""
+    base = np.array([slow(rank) * 1e9 / (share * 4.8e12) for rank in range(len(hosts))])
+    cases = [case({"test": "copy"}, {"moved_bytes": 10**9}, noisy(np.random.default_rng(seed), base))]
+    return record("rank_speed", cases, hosts, devices, **changes)
+
+
+@pytest.fixture
+def verdict(tmp_path, capsys):
+    def judged(*records, options=()):
+        write_all(tmp_path / "sweep", list(records))
+        code = main(["accept", str(tmp_path / "sweep"), *options])
+        captured = capsys.readouterr()
+        return code, captured.out, captured.err
+
+    return judged
+
+
+def test_alike_ranks_are_alike(verdict):
+    code, out, _ = verdict(pairs(), speeds())
+    assert code == 0
+    assert out.startswith("ALL ALIKE: 8 ranks on 4 nodes, 2 measurements; nothing is 10 % slower than its peers.")
+    assert "found from these ratios on: messages of 4 MiB 1." in out
+
+
+@pytest.mark.parametrize(
+    ("slow", "named"),
+    [
+        (lambda i, j: 2.0 if 2 in (i, j) else 1.0, f"- {NAME}: times its peers' time: messages of 4 MiB 2.0"),
+        (lambda i, j: 2.0 if i == 2 else 1.0, f"- {NAME}, in what it sends: times"),
+        (lambda i, j: 2.0 if j == 2 else 1.0, f"- {NAME}, in what it receives: times"),
+        (lambda i, j: 3.0 if (i, j) == (2, 6) else 1.0, f"- the link from {NAME} to rank 6 on n3 (GPU-6, PCI"),
+        (lambda i, j: 3.0 if {i, j} == {2, 6} else 1.0, f"- the link between {NAME} and rank 6 on n3 (GPU-6, PCI"),
+        (
+            lambda i, j: 3.0 if (i // 2 == 1) != (j // 2 == 1) else 1.0,
+            "- node n1 (ranks 2, 3), in what it exchanges with others, not what stays inside: times",
+        ),
+    ],
+)
+def test_fault_is_named_for_ticket(verdict, slow, named):
+    code, out, _ = verdict(pairs(slow), speeds())
+    assert code == 1
+    assert out.startswith("OUT OF LINE: 1 finding; 8 ranks on 4 nodes")
+    assert named in out
+
+
+def test_slow_rank_is_one_finding_of_all_tables(verdict):
+    code, out, _ = verdict(
+        pairs(lambda i, j: 2.0 if 2 in (i, j) else 1.0), speeds(lambda rank: 1.25 if rank == 2 else 1.0)
+    )
+    assert code == 1
+    assert "OUT OF LINE: 1 finding;" in out
+    assert "messages of 4 MiB 2.0" in out
+    assert "copy 1.2" in out
+
+
+def test_second_run_must_agree(verdict):
+    slow = pairs(lambda i, j: 2.0 if 2 in (i, j) else 1.0)
+    later = {"repetition": 1, "started_at": "2026-01-01T01:00:00.000+00:00"}
+    code, out, _ = verdict(slow, pairs(seed=5, **later))
+    assert (code, out.split(":")[0]) == (0, "ALL ALIKE")
+
+
+def test_drift_is_told(verdict):
+    later = {"repetition": 1, "started_at": "2026-01-01T01:00:00.000+00:00"}
+    code, out, _ = verdict(pairs(), pairs(lambda i, j: 1.5, seed=5, **later))
+    assert code == 0
+    assert "Times of the second half, or run, beside the first: messages of 4 MiB +50 %" in out
+
+
+def test_switch_is_named_where_it_is_known(verdict, tmp_path):
+    path = tmp_path / "switches.yaml"
+    hosts = [f"n{rank}" for rank in range(12)]
+    path.write_text("".join(f"leaf{i}: [{', '.join(hosts[3 * i : 3 * i + 3])}]\n" for i in range(4)))
+
+    def slow(i, j):
+        return 2.0 if (i // 3 == 1) != (j // 3 == 1) else 1.0
+
+    code, out, _ = verdict(pairs(slow, hosts, devices=False), options=["--switches", str(path)])
+    assert code == 1
+    assert "- switch leaf1 (ranks 3, 4, 5), in what it exchanges with others" in out
+
+
+def test_data_sheet_is_beside_peers(verdict):
+    code, out, _ = verdict(speeds(share=0.5))
+    assert code == 1
+    assert "copy: 8 of 8 ranks are below 70 % of the NVIDIA H200 Tensor Core GPU datasheet; least is rank" in out
+
+
+def test_two_ranks_have_no_peers(verdict):
+    code, out, _ = verdict(speeds(hosts=["n0", "n1"], devices=False))
+    assert (code, out.split(":")[0]) == (1, "NOT JUDGED")
+    assert "without peers to compare with: copy" in out
+
+
+def test_failed_point_fails_acceptance(verdict):
+    bad = pairs()
+    bad["cases"][0] |= {"status": "invalid", "reason": "from rank 1: element 3", "samples_s": []}
+    code, out, _ = verdict(bad, speeds())
+    assert code == 1
+    assert "- FAILED: pair_matrix {'round': 0" in out
+    assert "from rank 1: element 3" in out
+
+
+def test_other_layouts_have_verdicts_of_their_own(verdict):
+    _, out, _ = verdict(pairs(), pairs(hosts=["a", "b", "c", "d"], point_id="other"))
+    assert out.count("ALL ALIKE") == 2
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--tolerance", "0"], "analysis accept: --tolerance 0: allowed is a share > 0"),
+        (["--switches", "no.yaml"], "analysis accept: --switches no.yaml: allowed is YAML such as"),
+    ],
+)
+def test_invalid_argument_is_one_line(verdict, options, said):
+    code, out, err = verdict(pairs(), options=options)
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert err.startswith(said)
+
+
+def test_nothing_to_judge_says_what_to_run(verdict):
+    code, _, err = verdict(make_record())
+    assert code == 1
+    assert "run `python -m benchkit sweep=acceptance`" in err
+
+
+def test_foreign_details_are_no_traceback(verdict):
+    strange = pairs()
+    for each in strange["cases"]:
+        each["details"] = {"sends_to": "nobody", "group_of": [1]}
+    code, _, err = verdict(strange)
+    assert code == 1
+    assert "nothing to judge" in err
+
+
+def test_devices_have_rates_and_sources():
+    for entry in devices().values():
+        assert entry["memory"] > entry["host"] > 0
+        assert len(entry["source"]) > 10
+    peaks = {"H200": {"bfloat16": 989.4}}
+    assert promise("matmul", "bfloat16", "NVIDIA H200", peaks).rate == 989.4e12
+    assert promise("copy", "", "NVIDIA H200 NVL", {}).rate == 4.8e12
+    assert promise("copy", "", "a processor", {}) is promise("disk_read", "", "NVIDIA H200", {}) is None
+    assert json.dumps(sorted(devices()))
