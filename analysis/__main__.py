@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 
 from analysis.baseline import Baseline, BaselineError
-from analysis.commands import accept, compare, import_results, plan, predict, profile
+from analysis.commands import accept, compare, import_results, plan, predict, profile, simulate
 from analysis.fresh_speedup import with_fresh_speedups
 from analysis.records.harvest import harvest, missing, printable
 from analysis.repetitions import over_repetitions
@@ -31,6 +31,7 @@ SUBCOMMANDS: dict[str, Callable[[list[str]], int]] = {
     "plan": plan.main,
     "predict": predict.main,
     "profile": profile.main,
+    "simulate": simulate.main,
 }
 
 
@@ -100,7 +101,8 @@ def parser() -> argparse.ArgumentParser:
         "ours; `python -m analysis plan --help`: a sequence split over ranks of unequal speed, on "
         "paper; `python -m analysis profile --help`: what the traces of profile=true say; "
         "`python -m analysis predict --help`: collectives on more ranks; "
-        "`python -m analysis accept --help`: which rank, link or node is slower than its peers.",
+        "`python -m analysis accept --help`: which rank, link or node is slower than its peers; "
+        "`python -m analysis simulate --help`: the same of thousands of ranks, simulated.",
     )
     result.add_argument(
         "places",

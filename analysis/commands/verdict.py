@@ -87,19 +87,29 @@ def judge(
     found = matrix.matrices(pair_records), speeds.speeds(rank_records)
     if not any(found):
         return None
-    ranks = ranks_of(places_of(records[0]), switches or {})
-    tables = tables_of(*found, ranks)
     floor = max((each.noise_floor.sigma_run for each in records if each.noise_floor), default=0.0)
-    shared = replace(limits, alpha=limits.alpha / len(tables), floor=max(limits.floor, floor))
+    ranks = ranks_of(places_of(records[0]), switches or {})
+    return judge_tables(*found, ranks, replace(limits, floor=max(limits.floor, floor)))
+
+
+def judge_tables(
+    matrices: Sequence[matrix.Matrix],
+    tests: Sequence[speeds.Speeds],
+    ranks: Ranks,
+    limits: Limits,
+) -> Verdict:
+    """Return the verdict on tables of the same ranks; there is at least one."""
+    tables = tables_of(matrices, tests, ranks)
+    shared = replace(limits, alpha=limits.alpha / len(tables))
     faults: dict[str, list[Fault]] = {
         table.name: explain(table.cells, table.families, shared) for table in tables
     }
     findings = findings_of(faults, ranks)
     remarks = [*sensitivity(tables, shared), *drifts(tables)]
     has_peers = any(detectable(each.cells, each.families, shared) for each in tables)
-    has_sheet = any(any(test.promises()) for test in found[1])
+    has_sheet = any(any(test.promises()) for test in tests)
     is_judged = has_peers or has_sheet
-    return Verdict(ranks, tables, findings, below_sheet(found[1]), remarks, is_judged)
+    return Verdict(ranks, tables, findings, below_sheet(tests), remarks, is_judged)
 
 
 def ranks_of(places: Sequence[Place], switches: Mapping[str, str]) -> Ranks:

@@ -18,6 +18,8 @@ from benchkit.suites.pair_matrix.schedule import Ints, Schedule, sends_to
 
 FILL_S = 0.002
 """Length of a sample of short messages; one that takes as long is timed alone."""
+MOST_SAMPLES = 2**24
+"""Samples of all rounds and ranks; the record of more exceeds what analysis reads."""
 AROUND_S = 0.002
 """Seconds around a sample for the barrier and the exchange of samples, roughly."""
 
@@ -51,7 +53,8 @@ def affordable(
     seconds = [max(row) for row in rank.seconds_of(*steps, turns=1)]
     samples = config.measure.max_iterations + config.measure.warmup_iterations + 2
     of_round = sum(2 * samples * (max(FILL_S, each) + AROUND_S) for each in seconds)
-    return max(1, int(60 * MINUTES_SHARE * config.minutes / of_round))
+    stored = 2 * len(buffers) * rank.world_size * config.measure.max_iterations
+    return max(1, min(int(60 * MINUTES_SHARE * config.minutes / of_round), MOST_SAMPLES // stored))
 
 
 def step_of(rank: int, target: Ints, buffers: Buffers) -> Send | Answer | None:

@@ -1,0 +1,1 @@
+"""A simulated acceptance: a described cluster, a flow model, and the verdict on it."""

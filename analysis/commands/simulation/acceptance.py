@@ -1,0 +1,142 @@
+"""Simulates the pairs of an acceptance, and judges them as measured ones."""
+
+import math
+from dataclasses import dataclass
+
+import msgspec
+import numpy as np
+
+from analysis.commands.findings import Ranks
+from analysis.commands.simulation.flow import seconds_of
+from analysis.commands.simulation.topology import (
+    LEAF,
+    LINK,
+    NIC,
+    ONE_WAY,
+    RANK,
+    SENDS,
+    Broken,
+    Topology,
+)  # fmt: skip
+from analysis.commands.verdict import Verdict, judge_tables
+from analysis.suites.pair_matrix import families as pairs
+from analysis.suites.pair_matrix.families import Ints
+from analysis.suites.pair_matrix.matrix import Matrix
+from benchkit.statistics.faults.cells import Limits
+from benchkit.statistics.intervals import Array
+from benchkit.suites.pair_matrix.names import IDLE
+from benchkit.suites.pair_matrix.schedule import Schedule, sends_to
+
+AROUND_S = 0.001
+"""Seconds around a sample for the barrier and the exchange of samples, per doubling of the ranks;
+an assumption."""
+MOST_CELLS = 2**19
+"""More pairs take more than seconds and a gigabyte to judge."""
+SAMPLES = 20
+RUNS = 2
+SPREAD_OF_MEDIAN = np.sqrt(np.pi / 2 / SAMPLES)
+"""Spread of the median of the samples of a run, over that of a sample."""
+
+
+FAMILIES = {
+    RANK: pairs.RANK,
+    SENDS: pairs.RANK_SENDS,
+    LINK: pairs.LINK,
+    ONE_WAY: pairs.ONE_WAY,
+    NIC: f"{pairs.NODE} {pairs.NETWORK}",
+    LEAF: f"{pairs.SWITCH} {pairs.NETWORK}",
+}
+"""The family that names each kind of fault."""
+
+
+@dataclass(frozen=True)
+class Rounds:
+    """The rounds that are measured, without noise.
+
+    Attributes:
+        sender, receiver: of each message: [cell].
+        seconds: of each message: [cell].
+        minutes: of measuring all.
+        share: of all pairs that are measured.
+    """
+
+    sender: Ints
+    receiver: Ints
+    seconds: Array
+    minutes: float
+    share: float
+
+
+def rounds_of(topology: Topology, minutes: float, seed: int) -> Rounds:
+    """Return the messages of as many rounds as the time allows, at least one.
+
+    Args:
+        topology: the cluster.
+        minutes: for all rounds, both directions, all samples and runs.
+        seed: of the choice of rounds.
+    """
+    hosts = [place.host for place in topology.ranks().places]
+    schedule = Schedule(hosts)
+    parts: list[tuple[Ints, Ints, Array]] = []
+    spent_s, cells = 0.0, 0
+    around_s = AROUND_S * math.log2(topology.num_ranks)
+    order = schedule.chosen(schedule.num_rounds, seed)
+    inside, across = order[: schedule.num_inside], order[schedule.num_inside :]
+    np.random.default_rng(seed).shuffle(across)
+    measured = 0
+    for number in [*inside, *across]:
+        directions = []
+        for ascending in (True, False):
+            target = sends_to(schedule.peers(number), ascending)
+            sender = np.flatnonzero(target != IDLE)
+            seconds = seconds_of(topology, sender, target[sender])
+            directions.append((sender, target[sender], seconds))
+        cost_s = sum(
+            RUNS * SAMPLES * (float(each[2].max(initial=0.0)) + around_s) for each in directions
+        )
+        cells += sum(len(each[0]) for each in directions)
+        if measured and (spent_s + cost_s > 60 * minutes or cells > MOST_CELLS):
+            break
+        spent_s, measured = spent_s + cost_s, measured + 1
+        parts += directions
+    sender, receiver, seconds = (np.concatenate(column) for column in zip(*parts, strict=True))
+    share = measured / max(1, schedule.num_rounds)
+    return Rounds(sender, receiver, seconds, spent_s / 60, share)
+
+
+def judged(topology: Topology, rounds: Rounds, ranks: Ranks, noise: float, seed: int) -> Verdict:
+    """Return the verdict on rounds with noise.
+
+    Args:
+        topology: the cluster.
+        rounds: of it.
+        ranks: of it.
+        noise: standard deviation of the logarithm of a sample. A tenth of the samples have spikes
+            of three times that.
+        seed: of the noise.
+    """
+    rng = np.random.default_rng(seed)
+    spread = SPREAD_OF_MEDIAN * noise * np.where(rng.random((2, len(rounds.seconds))) < 0.1, 3, 1)
+    halves = np.log(rounds.seconds) + spread * rng.standard_normal((2, len(rounds.seconds)))
+    pairs = Matrix(topology.size_mib, rounds.sender, rounds.receiver, halves, ranks.places)
+    return judge_tables([pairs], [], ranks, Limits())
+
+
+def is_named(verdict: Verdict, fault: Broken, topology: Topology) -> bool:
+    """Return whether a finding names a fault: what is slow, and in which direction.
+
+    Where a node has one rank, or a switch one node, the smaller one may be named.
+    """
+    wanted = {FAMILIES[fault.kind]}
+    if fault.kind == NIC and topology.ranks_per_node == 1:
+        wanted.add(pairs.RANK)
+    if fault.kind == LEAF and topology.nodes_per_leaf == 1:
+        wanted.add(FAMILIES[NIC])
+    at = set(fault.at)
+    return any(
+        set(finding.cause.numbers) == at and finding.parts & wanted for finding in verdict.findings
+    )
+
+
+def with_fault(topology: Topology, fault: Broken) -> Topology:
+    return msgspec.structs.replace(topology, faults=[fault])

@@ -1,0 +1,125 @@
+"""Simulated acceptances: fair shares of what messages pass, faults put in on purpose, and the command line."""
+
+import numpy as np
+import pytest
+from analysis.__main__ import main
+from analysis.commands.simulation.acceptance import MOST_CELLS, is_named, judged, rounds_of
+from analysis.commands.simulation.flow import max_min, seconds_of
+from analysis.commands.simulation.topology import Broken, Topology
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+SMALL = {"nodes": 6, "ranks_per_node": 2, "rails": 1, "nodes_per_leaf": 2, "size_mib": 1000 / 2**20 * 1e6}
+"""Messages of 1 GB, so that a time is 1 / rate."""
+
+
+def test_shares_are_fair_where_resources_differ():
+    """Bertsekas and Gallager's kind of network: one long flow and short ones."""
+    resources = np.array([[0, 1], [0, -1], [1, -1], [1, -1]])
+    assert max_min(resources, np.array([1.0, 9.0])) == pytest.approx([0.5, 0.5, 4.25, 4.25])
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.integers(0, 10**6), st.integers(1, 30), st.integers(1, 8))
+def test_every_flow_has_full_resource_where_none_is_faster(seed, flows, count):
+    """That is what max-min fairness means."""
+    rng = np.random.default_rng(seed)
+    resources, capacity = rng.integers(-1, count, (flows, 3)), rng.uniform(0.5, 5, count)
+    resources[:, 0] = rng.integers(0, count, flows)
+    resources = np.where(resources == np.roll(resources, 1, axis=1), -1, resources)
+    resources[:, 0] = np.where((resources == -1).all(axis=1), 0, resources[:, 0])
+    rates = max_min(resources, capacity)
+    used = [rates[(resources == each).any(axis=1)] for each in range(count)]
+    for each, limit in zip(used, capacity, strict=True):
+        assert each.sum() <= limit * 1.000001 or len(each) == 0
+    for rate, passed in zip(rates, resources, strict=True):
+        tight = [each for each in passed if each >= 0 and used[each].sum() >= capacity[each] * 0.999]
+        assert any(rate >= used[each].max() * 0.999 for each in tight)
+
+
+@pytest.mark.parametrize(
+    ("changes", "pairs", "gb_per_s"),
+    [
+        ({}, [(0, 1)], [300]),
+        ({}, [(0, 2)], [50]),
+        ({}, [(0, 2), (1, 3)], [25, 25]),
+        ({"rails": 2}, [(0, 2), (1, 3)], [50, 50]),
+        ({"oversubscription": 4.0}, [(0, 2), (4, 8)], [50, 25]),
+        ({"faults": [Broken("node", [0], 2.0)]}, [(0, 2), (4, 8)], [25, 50]),
+        ({"faults": [Broken("leaf", [0], 10.0)]}, [(0, 2), (4, 8)], [50, 50]),
+        ({"faults": [Broken("leaf", [0], 10.0)]}, [(0, 4), (2, 8)], [5, 5]),
+        ({"faults": [Broken("one way", [0, 2], 5.0)]}, [(0, 2), (3, 1)], [10, 50]),
+        ({"faults": [Broken("link", [2, 0], 5.0)]}, [(0, 2), (4, 8)], [10, 50]),
+        ({"faults": [Broken("sends", [2], 2.0)]}, [(0, 2), (4, 8)], [50, 50]),
+        ({"faults": [Broken("rank", [2], 2.0)]}, [(0, 2), (4, 8)], [25, 50]),
+    ],
+)
+def test_messages_share_what_they_pass(changes, pairs, gb_per_s):
+    topology = Topology(**(SMALL | {"latency_us": 1e-6} | changes))
+    sender, receiver = np.array(pairs).T
+    assert 1 / seconds_of(topology, sender, receiver) == pytest.approx(gb_per_s, rel=0.01)
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        Broken("rank", [3]), Broken("sends", [3]), Broken("link", [3, 20]), Broken("one way", [3, 20]),
+        Broken("node", [2]), Broken("leaf", [1], 4.0),
+    ],
+    ids=lambda fault: fault.kind,
+)  # fmt: skip
+def test_fault_is_named_by_verdict(fault):
+    topology = Topology(nodes=12, ranks_per_node=4, rails=4, nodes_per_leaf=2, faults=[fault])
+    verdict = judged(topology, rounds_of(topology, 1.0, 0), topology.ranks(), 0.05, 0)
+    assert is_named(verdict, fault, topology)
+    assert len(verdict.findings) == 1
+
+
+def test_time_and_memory_limit_rounds():
+    topology = Topology(nodes=64)
+    everything, some = (rounds_of(topology, minutes, 0) for minutes in (100.0, 0.5))
+    assert (everything.share, len(everything.sender)) == (1.0, 512 * 511)
+    assert some.share < 0.5
+    assert some.minutes <= 0.5
+    assert len(rounds_of(Topology(nodes=512), 1000.0, 0).sender) <= MOST_CELLS
+
+
+def test_table_has_row_per_fault(capsys):
+    assert main(["simulate", "--ranks", "8,32", "--repetitions", "1", "--noise", "0.02"]) == 0
+    out = capsys.readouterr().out
+    assert out.count("| none") == 2
+    assert out.count("| leaf") == 1
+    assert "peak memory" in out
+
+
+def test_described_cluster_has_verdict(tmp_path, capsys):
+    path = tmp_path / "cluster.yaml"
+    path.write_text("nodes: 8\nranks_per_node: 2\nfaults: [{kind: rank, at: [5], slower: 3}]\n")
+    assert main(["simulate", str(path)]) == 1
+    assert "- rank 5 on n2: times its peers' time: messages of 16 MiB 3.0" in capsys.readouterr().out
+    path.write_text("nodes: 8\n")
+    assert main(["simulate", str(path)]) == 0
+    assert "ALL ALIKE: 64 ranks on 8 nodes" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("content", "options", "said"),
+    [
+        ("nodes: 0", [], "no topology (Expected `int` >= 1"),
+        ("knots: 4", [], "no topology (Object contains unknown field `knots`)"),
+        ("knots: [", [], "no topology (while parsing"),
+        ("nodes: 4\nfaults: [{kind: rank, at: [99]}]", [], "fault rank at [99]: allowed is 1 number below 32"),
+        ("nodes: 4\nfaults: [{kind: link, at: [1, 1]}]", [], "fault link at [1, 1]: allowed is 2 numbers below 32"),
+        ("nodes: 4", ["--ranks", "9"], "--ranks 9: allowed are multiples of 8"),
+        ("nodes: 4", ["--minutes", "0"], "--minutes 0: allowed is > 0"),
+        ("nodes: 4", ["--slower", "1"], "--slower 1: allowed is > 1"),
+        ("nodes: 4", ["--noise=-1"], "--noise -1: allowed is >= 0"),
+    ],
+)
+def test_invalid_input_is_one_line(tmp_path, capsys, content, options, said):
+    path = tmp_path / "cluster.yaml"
+    path.write_text(content)
+    assert main(["simulate", str(path), *options]) == 2
+    error = capsys.readouterr().err
+    assert said in error
+    assert error.count("\n") == 1
