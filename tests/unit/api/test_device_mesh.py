@@ -36,3 +36,16 @@ def test_mesh_of_some_ranks_outlasts_point(monkeypatch):
     [(ranks, timeout, backend)] = made
     assert (ranks, backend) == ([0, 1], "nccl")
     assert timeout.total_seconds() > 600
+
+
+@pytest.mark.parametrize(
+    ("groups", "rank", "made", "mine"),
+    [([[0, 1], [2, 3]], 2, [[0, 1], [2, 3]], (2, 3)), ([[0, 1]], 3, [[0, 1]], None), ([[0, 1, 2, 3]], 1, [], None)],
+)
+def test_all_ranks_make_all_groups_and_have_their_own(groups, rank, made, mine, monkeypatch):
+    done = []
+    fake = SimpleNamespace(get_world_size=lambda: 4, get_rank=lambda: rank, get_backend=lambda: "gloo")
+    fake.new_group = lambda ranks, timeout, backend: done.append(ranks) or tuple(ranks)
+    monkeypatch.setattr(device_mesh, "dist", fake)
+    assert device_mesh.join_group(groups, 600) == mine
+    assert done == made
