@@ -133,7 +133,7 @@ def measured(scenario: Scenario, folder: Path) -> None:
 
 def findings(folder: Path) -> list[Finding]:
     """What the verdict on a folder finds."""
-    paths = sorted(folder.glob("outputs/*/*/record.json"))
+    paths = sorted(folder.glob("outputs/latest/*/record.json"))
     records = sorted(map(files.read, paths), key=lambda record: record.started_at)
     verdict = judge(records, Limits())
     assert verdict is not None

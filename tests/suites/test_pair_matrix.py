@@ -91,6 +91,16 @@ def test_wrong_message_is_invalid(monkeypatch, damage):
         passed_message(monkeypatch, damage)
 
 
+def test_lost_message_is_invalid(monkeypatch):
+    """What an earlier message left behind must not pass for a new one."""
+    held = allocate(3000, torch.device("cpu"))
+    check = Check(Answer(held, 0), 1, 2, seed=3)
+    held.received.copy_(check.values(held.received, 0, 0))
+    monkeypatch.setattr(messages.p2p, "start", lambda sends, receives: ([], []))
+    with pytest.raises(InvalidResult, match="from rank 0: element 0: -77"):
+        check()
+
+
 def test_lack_of_memory_is_skipped():
     from types import SimpleNamespace
 

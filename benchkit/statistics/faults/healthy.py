@@ -10,8 +10,10 @@ from benchkit.statistics.intervals import Array
 
 NEAR = 1.5
 """A half this much wider than the shortest one may be the healthy half, if its values are lower."""
-WINDOW = 3.0
+WINDOW = 2.0
 """Values within so many standard deviations of the centre count as healthy."""
+TRUNCATED = 0.8796
+"""Standard deviation of normal values within WINDOW, over that of all."""
 ROUNDS = 20
 MAD_TO_SD = 1.4826
 """Standard deviation over half the width of the middle half, of normal values."""
@@ -52,7 +54,7 @@ def healthy(values: Array) -> Healthy:
             break
         kept, inside = near, ordered[near]
         centre = float(inside.mean())
-        sd = float(inside.std(ddof=1)) if len(inside) > 1 else 0.0
+        sd = float(inside.std(ddof=1)) / TRUNCATED if len(inside) > 1 else 0.0
     return Healthy(centre, sd, len(inside))
 
 

@@ -1,0 +1,62 @@
+"""Faults of several tables become one finding per cause."""
+
+import pytest
+from analysis.commands.findings import Ranks, findings_of, sentence
+from analysis.records.places import Place, numbered
+from benchkit.statistics.faults.cells import Fault
+
+HOSTS = ["a", "a", "b", "b", "c", "c"]
+RANKS = Ranks(
+    [Place(rank, host) for rank, host in enumerate(HOSTS)], {"node": ["a", "b", "c"]}, {"node": numbered(HOSTS)}
+)
+
+
+def fault(family, subject, ratio=2.0):
+    return Fault(family, subject, ratio, 10.0, 1)
+
+
+def told(**faults):
+    """The sentences on faults by table; a fault is (family, subject)."""
+    found = findings_of({table: [fault(*each) for each in own] for table, own in faults.items()}, RANKS)
+    return [sentence(each, RANKS) for each in found]
+
+
+def test_rank_that_sends_and_receives_slowly_is_slow():
+    [line] = told(large=[("rank sends", 1), ("rank receives", 1)])
+    assert line == "rank 1 on a: times its peers' time: large 2.00."
+
+
+def test_tables_agree_on_rank():
+    [line] = told(large=[("rank", 1, 3.0)], matmul=[("rank", 1)])
+    assert line == "rank 1 on a: times its peers' time: large 3.00, matmul 2.00."
+
+
+@pytest.mark.parametrize(
+    ("cause", "consequence"),
+    [
+        (("rank", 1), ("one way", 1 * 6 + 4)),
+        (("rank sends", 4), ("link", 1 * 6 + 4)),
+        (("node whole", 0), ("rank", 1)),
+        (("node network", 0), ("link", 1 * 6 + 4)),
+        (("node network", 2), ("node between", 0 * 3 + 2)),
+    ],
+)
+def test_consequence_is_no_finding(cause, consequence):
+    assert told(large=[cause]) == told(large=[cause], small=[consequence])
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [(("rank", 1), ("link", 2 * 6 + 4)), (("node network", 0), ("rank", 2)), (("one way", 1), ("one way", 2))],
+)
+def test_other_causes_are_findings(one, other):
+    assert len(told(large=[one], small=[other])) == 2
+
+
+def test_links_are_named_with_their_direction():
+    [there] = told(large=[("one way", 4 * 6 + 1)])
+    assert there.startswith("the link from rank 4 on c to rank 1 on a, in this direction: ")
+    [both] = told(large=[("one way", 4 * 6 + 1)], small=[("one way", 1 * 6 + 4)])
+    assert "both ways" in both
+    [nodes] = told(large=[("node between one way", 2 * 3 + 1)])
+    assert nodes.startswith("the link from node c (ranks 4, 5) to node b (ranks 2, 3), in this direction")
