@@ -17,6 +17,8 @@ from benchkit.suites.rank_speed.disk import DROPPED, SYNCED, Disk
 FILL_S = 0.02
 """Length of a sample, long enough that a clock's tick and a launch do not count."""
 ITEM = torch.float32
+SAMPLE_S = 0.1
+"""Length of a long sample."""
 AROUND = 1.5
 """Time of a case with its checks and its warm-up, over that of its samples."""
 SCALE = 2.0
@@ -40,7 +42,8 @@ def cases_of(config: RankSpeedConfig, rank: Rank) -> list[Case]:
         names.DISK_READ: partial(disk, names.DISK_READ, config, rank),
     }
     cases = [case for test in dict.fromkeys(config.tests) for case in build[test]()]
-    fitting = int(60 * MINUTES_SHARE * config.minutes / (AROUND * config.measure.max_seconds))
+    longest_s = min(config.measure.max_seconds, config.measure.max_iterations * SAMPLE_S)
+    fitting = int(60 * MINUTES_SHARE * config.minutes / (AROUND * longest_s))
     late = f"minutes={config.minutes:g} is too little for it"
     beyond = [case for case in cases if not case.unavailable][fitting:]
     return [Case(labels=case.labels, skip=late) if case in beyond else case for case in cases]

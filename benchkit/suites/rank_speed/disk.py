@@ -1,6 +1,7 @@
 """A file in the output folder that a rank writes and reads; it has no name, so nothing is left."""
 
 import os
+import weakref
 from pathlib import Path
 
 from benchkit.errors import InvalidResult
@@ -26,7 +27,8 @@ class Disk:
         self.content = memoryview(content)
         self.found = memoryview(bytearray(len(content)))
         self.file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
-        os.unlink(path)
+        weakref.finalize(self, os.close, self.file)  # ranks may stay for the next point
+        path.unlink()
         self.write()
 
     def write(self) -> None:
