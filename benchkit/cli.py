@@ -2,15 +2,16 @@
 
 import itertools
 import os
-import re
 import signal
 import sys
 from collections.abc import Sequence
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+from benchkit import __version__
 from benchkit.api.registry import load_suites, preload_for
-from benchkit.config import compose, hydra_internals, messages
+from benchkit.config import command_line, compose, help, hydra_internals, messages
 from benchkit.errors import ConfigError
 from benchkit.sweep import resume
 from launch import topology
@@ -42,10 +43,11 @@ def main() -> int:
             from benchkit.compare import session
 
             return session.main(sys.argv[2:], check)
-        if {"--help", "-h"} & set(sys.argv[1:]):
-            print(messages.help_text(config_folders(sys.argv[1:])))
+        folders = config_folders(sys.argv[1:])
+        if text := asked_for(sys.argv[1:], folders):
+            print(text)
             return EXIT_OK
-        arguments = resume.parse(sys.argv[1:])
+        arguments = understood(sys.argv[1:], folders)
         load_torch_early(arguments)
         statuses = hydra_internals.run(config_folder(), arguments)
     except BrokenPipeError:  # `--help | head`
@@ -65,6 +67,31 @@ def main() -> int:
     return exit_code(statuses)
 
 
+def asked_for(arguments: Sequence[str], folders: Sequence[Path]) -> str:
+    """Returns the text that a command line asks for instead of a sweep; "" if for none."""
+    if "--version" in arguments:
+        others = f"torch {version('torch')}, Hydra {version('hydra-core')}"
+        return f"benchkit {__version__}, {others}"
+    if arguments[:1] == ["list"]:
+        return help.listed(help.options_in(folders))
+    words = [each for each in arguments if each not in ("help", "--help", "-h")]
+    if len(words) == len(arguments):
+        return ""
+    suites = {path.stem: path for path in help.options_in(folders).get("suite", ())}
+    named = [each.removeprefix("+suite=").removeprefix("suite=") for each in words]
+    chosen = [help.suite_help(suites[name]) for name in named if name in suites]
+    return "\n\n".join(chosen) or help.help_text(folders)
+
+
+def understood(arguments: Sequence[str], folders: Sequence[Path]) -> list[str]:
+    """Returns a command line as Hydra is given it.
+
+    Raises:
+        ConfigError: an argument is neither an override nor a flag.
+    """
+    return command_line.understood(resume.parse(arguments), help.options_in(folders))
+
+
 def load_torch_early(arguments: Sequence[str]) -> None:
     """Starts the fork server, which imports torch while Hydra composes the points.
 
@@ -72,19 +99,10 @@ def load_torch_early(arguments: Sequence[str]) -> None:
     """
     prefix = "+suite="
     given = [each.removeprefix(prefix) for each in arguments if each.startswith(prefix)]
-    names = {suite_of(name) for each in given for name in each.split(",")}
+    folder = config_folder() / "suite"
+    names = {help.suite_of(folder / f"{name}.yaml") for each in given for name in each.split(",")}
     if names and names <= set(load_suites()) and hydra_internals.measures(arguments):
         fork_server.start_fork_server(preload_for(names))
-
-
-def suite_of(option: str) -> str:
-    """Returns the suite that an option of the group `suite` configures; the option if unknown.
-
-    An option such as allreduce names the suite's own option first in its defaults.
-    """
-    text = topology.read_text(config_folder() / "suite" / f"{option}.yaml")
-    found = re.search(r"^defaults:\n  - (\w+)$", text, re.MULTILINE)
-    return found[1] if found else option
 
 
 def check(arguments: Sequence[str]) -> str:
@@ -94,7 +112,8 @@ def check(arguments: Sequence[str]) -> str:
     """
     try:
         compose.register()
-        settings = [*resume.parse(arguments), "hydra.sweeper.only_check=true"]
+        given = understood(arguments, config_folders(list(arguments)))
+        settings = [*given, "hydra.sweeper.only_check=true"]
         hydra_internals.run(config_folder(), settings)
     except REFUSALS as error:
         return in_one_line(error, arguments)

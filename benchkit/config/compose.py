@@ -8,7 +8,8 @@ from omegaconf import DictConfig, OmegaConf
 from benchkit.api.keys import check_ranges
 from benchkit.api.registry import load_suites
 from benchkit.api.schema import RunConfig
-from benchkit.config.messages import suite_list, unknown_key
+from benchkit.config.help import suite_list
+from benchkit.config.messages import unknown_key
 from benchkit.config.resolvers import collect_resolvers
 from benchkit.errors import ConfigError
 

@@ -11,6 +11,7 @@ from benchkit import cli as app
 from benchkit.cli import config_folder, exit_code
 from benchkit.compare import command as compare_command
 from benchkit.config import compose as composition
+from benchkit.config import help
 from benchkit.config.hydra_internals import multirun_first
 from hydra import compose, initialize_config_dir
 
@@ -103,7 +104,21 @@ def test_oversized_buffer_is_skipped(cli):
 WRONG = [
     ([], "choose a suite with +suite=NAME", "collective"),
     (["+suite=none"], "suite=none: no such suite", "collective"),
-    (["suite=allreduce"], "suite: takes a plus", "+suite=auto_shard|collective|"),
+    (["suite=allreduce"], "suite=allreduce: suite takes a plus: +suite=allreduce", ""),
+    (["+suite=all_reduce"], "suite=all_reduce: no such suite; did you mean allreduce?", "available: allreduce,"),
+    (["allreduce"], "allreduce: allowed is key=value; did you mean +suite=allreduce?", ""),
+    (["+suite=allreduce", "quik"], "quik: allowed is key=value; did you mean measure=quick?", ""),
+    (["+suite=allreduce", "-m", "data_size=1", "2"], "2: allowed is key=value", "no spaces: data_size=1,2"),
+    (["+suite=allreduce", "data_size=[1"], "data_size=[1: [ and ] do not match", ""),
+    (["+suite=allreduce", "on_end='a"], "on_end='a: a quote is not closed", ""),
+    (["+suite=allreduce", "on_end=a;b"], "on_end=a;b: a value with special characters", "\"on_end='a;b'\""),
+    (["+suite=auto_shard", "-m", "devices=1,2"], "devices=1: expected a list: devices=[1,2]", ""),
+    (["+suite=allreduce", "~backend"], "~backend: it cannot be taken away; choose one of its options, backend=…", ""),
+    (["+suite=allreduce", "--data_size=10"], "--data_size=10: overrides have no dashes: data_size=10", ""),
+    (["+suite=allreduce", "--data_size", "10"], "--data_size: overrides have no dashes: data_size=…", ""),
+    (["-cn", "sweep/gloo_cpu"], "-cn: no such flag; allowed are --config-dir,", ""),
+    (["+suite=allreduce", "hydra.run.dir=X"], "hydra.run.dir=X: every run is a sweep; type hydra.sweep.dir=X", ""),
+    (["+suite=allreduce", "timeout_s='a b'"], "timeout_s='a b': expected float", ""),
     (["+suite=allreduce", "data_sizee=1"], "data_sizee: no such key", "did you mean data_size?"),
     (["+suite=allreduce", "+data_sizee=1"], "data_sizee: no such key", "did you mean data_size?"),
     (["+suite=allreduce", "measure.max_second=1"], "measure.max_second: no such key", "measure.max_seconds"),
@@ -117,7 +132,7 @@ WRONG = [
     (["+suite=allreduce", "world_size=some"], "world_size=some: allowed is auto or >= 1", ""),
     (["+suite=allreduce", "-m", "dtype=float32,float31"], "dtype=float31: allowed is float16|bfloat16", ""),
     (["+suite=allreduce", "dtype=int32", "reduce_op=avg"], "reduce_op=avg: allowed with a floating-point", ""),
-    (["+suite=allreduce", "data_size"], "Error parsing override 'data_size'", ""),
+    (["+suite=allreduce", "data_size"], "data_size: allowed is key=value; did you mean data_size=…?", ""),
     (["+suite=allreduce", "timeout_s=0"], "timeout_s=0.0: allowed is > 0", ""),
     (["+suite=allreduce", "measure=null"], "a group cannot be null here", ""),
     (["+suite=allreduce", "world_size=2.5"], "world_size=2.5: expected int or str", "auto or >= 1"),
@@ -323,3 +338,28 @@ def test_torch_loads_while_points_are_composed(monkeypatch, arguments, starts):
     monkeypatch.setattr(app.fork_server, "start_fork_server", started.append)
     app.load_torch_early(arguments)
     assert bool(started) == starts
+
+
+@pytest.mark.parametrize(
+    ("arguments", "shown"),
+    [
+        (["--version"], "benchkit 0.1.0, torch "),
+        (["list"], "  backend                     gloo, mpi, nccl, ucc"),
+        (["--help", "allreduce"], "+suite=allreduce: Time and bandwidth of a collective"),
+        (["help"], "benchkit: distributed deep-learning benchmarks from one command"),
+        (["--help", "no_such"], "benchkit: distributed deep-learning benchmarks from one command"),
+    ],
+)
+def test_questions_are_answered_without_a_run(monkeypatch, capsys, arguments, shown):
+    monkeypatch.setattr(sys, "argv", ["benchkit", *arguments])
+    assert app.main() == 0
+    assert shown in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "conf" / "suite").glob("*.yaml")), ids=lambda path: path.stem)
+def test_each_suite_has_help(path):
+    composition.register()
+    text = help.suite_help(path)
+    assert text.startswith(f"+suite={path.stem}: ")
+    assert "\nKeys\n" in text
+    assert "python -m benchkit +suite=" in text

@@ -1,0 +1,144 @@
+"""The text of --help, and the lists in it, made from the schemas and the folders of YAML."""
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+
+import yaml
+
+from benchkit.api.keys import Key, described_keys
+from benchkit.api.registry import load_suites
+from benchkit.api.schema import RunConfig
+from launch import topology
+
+HELP = """benchkit: distributed deep-learning benchmarks from one command
+
+  python -m benchkit +suite=allreduce data_size=100                one point
+  python -m benchkit +suite=allreduce -m data_size=1,10,100,1000   a sweep: commas where values vary
+  python -m benchkit sweep=gloo_cpu                                a whole study by name
+  python -m analysis outputs/latest                                tables, plots and text of it
+  python -m benchkit selftest                                      what this machine can tell
+  python -m benchkit compare ARM ARM …                             is one faster? (compare --help)
+  python -m benchkit --help allreduce                              a suite, its keys and its values
+  python -m benchkit list                                          suites, sweeps and other groups
+
+Suites and their keys (key=value)
+{suites}
+
+Keys of every run
+{shared}
+
+Groups, one option each (group=option; +suite=option)
+{groups}
+
+Flags such as --config-dir DIR (more YAML, of your own) come before the overrides; \
+--cfg job prints the composed
+configuration; --hydra-help lists all flags. Exit code: 0 all is well, \
+1 a point failed or none was measured,
+2 the configuration is wrong, 128 + N ended by signal N (130: Ctrl-C)."""
+
+
+def suite_list() -> str:
+    """Returns one line per suite: its name, what it measures, its keys with their units."""
+    lines = []
+    for suite in load_suites().values():
+        names = [
+            f"{name} [{key.unit}]" if key.unit else name
+            for name, key in own_keys(suite.config).items()
+        ]
+        lines.append(f"  {suite.name:<12} {suite.summary} Keys: {', '.join(names)}")
+    return "\n".join(lines)
+
+
+def own_keys(schema: type[RunConfig]) -> dict[str, Key]:
+    """Returns the keys that a suite adds to those of every run."""
+    shared = described_keys(RunConfig)
+    return {name: key for name, (key, _) in described_keys(schema).items() if name not in shared}
+
+
+def keys_of_suites() -> set[str]:
+    """Returns the keys that only some suites have, without the part after the first dot."""
+    return {
+        name.split(".")[0] for suite in load_suites().values() for name in own_keys(suite.config)
+    }
+
+
+def key_rows(keys: dict[str, Key]) -> str:
+    """Returns one line per key: its name, what it means, and its allowed values."""
+    lines = []
+    for name, key in keys.items():
+        allowed = f"  [{key.allowed()}]" if key.allowed() else ""
+        lines.append(f"  {name:<27} {key.doc}{allowed}")
+    return "\n".join(lines)
+
+
+def help_text(folders: Iterable[Path]) -> str:
+    """Returns the text of --help.
+
+    It is made from the schemas and the folders of YAML, so that it cannot lag behind them.
+
+    Args:
+        folders: with one folder of YAML files per group.
+    """
+    suites = [
+        f"  +suite={suite.name}   {suite.summary}\n{key_rows(own_keys(suite.config))}"
+        for suite in load_suites().values()
+    ]
+    shared = {name: key for name, (key, _) in described_keys(RunConfig).items() if name != "suite"}
+    return HELP.format(
+        suites="\n\n".join(suites), shared=key_rows(shared), groups=listed(options_in(folders))
+    )
+
+
+def options_in(folders: Iterable[Path]) -> dict[str, list[Path]]:
+    """Returns the files of YAML of each group, sorted by their names, which are its options."""
+    found: dict[str, dict[str, Path]] = {}
+    for folder in folders:
+        for path in folder.glob("*/*.yaml"):
+            found.setdefault(path.parent.name, {})[path.stem] = path
+    return {group: [found[group][name] for name in sorted(found[group])] for group in sorted(found)}
+
+
+def listed(options: Mapping[str, Sequence[Path]]) -> str:
+    """Returns one line per group with its options."""
+    return "\n".join(
+        f"  {group:<27} {', '.join(path.stem for path in paths)}"
+        for group, paths in options.items()
+    )
+
+
+def suite_help(path: Path) -> str:
+    """Returns the help on one option of the group `suite`: its YAML's comment, keys and values.
+
+    Args:
+        path: of its file of YAML, which begins with a comment of examples.
+    """
+    lines = path.read_text(encoding="utf-8").splitlines()
+    comment = [line.removeprefix("#").strip() for line in lines if line.startswith("#")]
+    about = [line for line in comment if not line.startswith("@package")]
+    examples = [f"  {line}" for line in about if line.startswith("python -m")]
+    sentences = [line for line in about if not line.startswith("python -m")]
+    given = yaml.safe_load("\n".join(lines)) or {}
+    suite = load_suites().get(suite_of(path))
+    if suite is None:
+        return "\n".join([f"+suite={path.stem}", *sentences, *examples])
+    keys = own_keys(suite.config)
+    values = [f"  {name}={given[name]}" for name in given if name in keys]
+    parts = [
+        f"+suite={path.stem}: {suite.summary}",
+        "\n".join(sentences),
+        "\n".join(examples),
+        f"Keys\n{key_rows(keys)}",
+        "Set in this option\n" + "\n".join(values) if values else "",
+        "`python -m benchkit --help` lists the keys of every run.",
+    ]
+    return "\n\n".join(filter(None, parts))
+
+
+def suite_of(path: Path) -> str:
+    """Returns the suite that an option of the group `suite` configures, such as collective.
+
+    An option such as allreduce names the suite's own option first in its defaults.
+    """
+    found = re.search(r"^defaults:\n  - (\w+)$", topology.read_text(path), re.MULTILINE)
+    return found[1] if found else path.stem

@@ -1,0 +1,28 @@
+"""Values as people type them become those of the schema."""
+
+import pytest
+from benchkit.config.command_line import spelled_out
+
+
+@pytest.mark.parametrize(
+    ("typed", "given"),
+    [
+        ("timeout_s=10m", "timeout_s=600"),
+        ("timeout_s=90s,1.5h,2min", "timeout_s=90,5400,120"),
+        ("host_wait_s=500ms", "host_wait_s=0.5"),
+        ("measure.max_seconds=1m", "measure.max_seconds=60"),
+        ("measure.max_iterations=1e3", "measure.max_iterations=1000"),
+        ("measure.max_iterations=1.5e3,20", "measure.max_iterations=1500,20"),
+        ("measure.max_iterations=1.5e0", "measure.max_iterations=1.5e0"),
+        ("dtype=fp16,bf16,float32", "dtype=float16,bfloat16,float32"),
+        ("timeout_s='10m'", "timeout_s='10m'"),
+        ("on_end=10m", "on_end=10m"),
+        ("timeout_s=ten", "timeout_s=ten"),
+        ("data_size=choice(1,2)", "data_size=choice(1,2)"),
+        ("+suite=allreduce", "+suite=allreduce"),
+        ("~model", "~model"),
+        ("-m", "-m"),
+    ],
+)
+def test_values_are_spelled_out(typed, given):
+    assert spelled_out(typed) == given
