@@ -58,6 +58,20 @@ def test_require_tiled_accepts_tiled_buffer(length):
     verification.require_tiled(buffer, period)
 
 
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_require_tiled_compares_values_of_every_dtype(dtype):
+    period = all_patterns(1, dtype, "sum")[0].to(dtype)
+    buffer = torch.empty(3 * verification.PERIOD + 7, dtype=dtype)
+    verification.tile(buffer, period)
+    verification.require_tiled(buffer, period)
+    if dtype.is_floating_point:
+        buffer[buffer == 0] *= -1  # equal, though not to the bit: a sum may have either zero
+        verification.require_tiled(buffer, period)
+    buffer[-1] = -buffer[-1] + 1
+    with pytest.raises(InvalidResult, match=f"element {len(buffer) - 1}: "):
+        verification.require_tiled(buffer, period)
+
+
 @pytest.mark.parametrize("wrong", [0, 65536, 65537, 65 * 65537 + 7, 70 * 65537])
 def test_require_tiled_names_wrong_element(wrong):
     period = all_patterns(1, torch.float32, "sum")[0].float()
