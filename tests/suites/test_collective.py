@@ -146,6 +146,14 @@ def test_fault_invalidates_affected_collectives(broken, fault, unseen):
     assert found == {name: "ok" if name in unseen else "invalid" for name in COLLECTIVES}
 
 
+def test_lost_barrier_is_invalid_in_ranks_that_stay(cli: Cli):
+    """The store in which ranks count themselves in stays, too."""
+    faults = ["fault=none,lost", "ranks=reuse"]
+    done = cli("+suite=collective", "collective=barrier", *faults, *ONE_CASE, BENCHKIT_SUITES="tests.support.broken")
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert [record["status"] for record in cli.records()] == ["ok", "invalid"]
+
+
 @pytest.mark.parametrize("op", ["sum", "product", "avg", "min", "max"])
 def test_repeated_reduction_keeps_magnitude(op):
     collective = Collective("all_reduce", [1000], 0, 3, torch.float32, torch.device("cpu"), op)
