@@ -11,7 +11,8 @@ import pandas as pd
 from analysis.records.conditions import DIMENSIONS, MODEL
 from analysis.records.metrics import METRICS, Metric
 from analysis.records.rows import DETAILS
-from analysis.text import named, render_table, shortened
+from analysis.text import render_table, shortened
+from benchkit.record.naming import named
 
 SETTINGS = ("suite", "status", "backend", "device", "world_size", "model")
 HARDWARE_AND_SOFTWARE = ("device_name", "torch", "cuda", "nccl", "driver", "commit", "kernel")

@@ -2,25 +2,9 @@
 
 import sys
 from collections.abc import Iterable
-from typing import Any
 
 import pandas as pd
 from tabulate import tabulate
-
-
-def readable(num_bytes: float) -> str:
-    """Format a size in bytes with a suitable unit: "4 B", "1 KiB", "16 MiB"."""
-    for unit, factor in (("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10)):
-        if num_bytes >= factor:
-            return f"{num_bytes / factor:.4g} {unit}"
-    return f"{num_bytes:.4g} B"
-
-
-def named(column: str, value: Any) -> str:
-    """Format a setting for a sentence or a label; a data_size is in MiB."""
-    if column == "data_size" and isinstance(value, int | float):
-        return readable(value * 2**20)
-    return f"{value:g}" if isinstance(value, float) else str(value)
 
 
 def shortened(reason: str) -> str:

@@ -21,7 +21,8 @@ from analysis.commands.comparison import (
 from analysis.records.environments import differences
 from analysis.records.harvest import Harvest, printable
 from analysis.report.naming import settings
-from analysis.text import named, render_table
+from analysis.text import render_table
+from benchkit.record.naming import named
 from benchkit.statistics.compare.rank_sum import RankSum
 
 MOST_NAMED = 5

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from analysis.suites.collective.algorithms import Message, Times, messages
 from analysis.suites.collective.table import Series
-from analysis.text import readable
+from benchkit.record.naming import readable
 
 
 @dataclass(frozen=True)

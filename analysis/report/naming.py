@@ -6,7 +6,7 @@ from typing import Any
 import pandas as pd
 
 from analysis.table import identity_columns, is_repeated
-from analysis.text import named
+from benchkit.record.naming import named
 
 
 class Namer:

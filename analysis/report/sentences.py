@@ -15,7 +15,8 @@ from analysis.report.growth import growth
 from analysis.report.naming import Namer, milliseconds
 from analysis.run_spread import WITHIN, describe_floor, describe_runs
 from analysis.table import identity_columns, own_columns
-from analysis.text import named, shortened
+from analysis.text import shortened
+from benchkit.record.naming import named
 
 NOISY_REL_CI = 0.05
 """A median with a wider rel_ci than this is called noisy."""

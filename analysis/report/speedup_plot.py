@@ -13,7 +13,7 @@ from analysis.report.discover import Drawings
 from analysis.run_spread import WITHIN
 from analysis.speedup import ACROSS, compared
 from analysis.table import identity_columns
-from analysis.text import named
+from benchkit.record.naming import named
 
 
 def draw(table: pd.DataFrame, baseline: Baseline | None) -> Drawings:

@@ -16,7 +16,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter
 
-from analysis.text import readable
+from benchkit.record.naming import readable
 
 MARKERS = "osD^vP*X"  # They tell series apart in black and white.
 DOTS_PER_INCH = 200

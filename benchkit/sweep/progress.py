@@ -11,6 +11,7 @@ from typing import Any
 from tqdm import tqdm
 
 from benchkit.record.case import CaseRecord
+from benchkit.record.naming import named
 from benchkit.record.record import ErrorReport, Record
 from benchkit.statistics.modes import Modes, find_modes
 from benchkit.statistics.summary import (
@@ -122,7 +123,7 @@ def failure_text(record: Record) -> str:
 
 def case_line(case: CaseRecord) -> str:
     """Returns a case's labels, time, mean and bandwidth; or why it has none."""
-    labels = " ".join(f"{name}={value}" for name, value in case.labels.items())
+    labels = " ".join(f"{name}={named(name, value)}" for name, value in case.labels.items())
     if case.status != "ok":
         return f"{labels}  {case.status.upper()}: {case.reason}".strip()
     samples, starts = case.samples_taking_part, case.starts_taking_part

@@ -13,7 +13,7 @@ from analysis.run_spread import describe_runs
 from analysis.suites.collective.fit import FAR_OFF, FEWEST, MOST, Fit, fit, left_out
 from analysis.suites.collective.line import Line
 from analysis.table import as_markdown
-from analysis.text import readable
+from benchkit.record.naming import readable
 from benchkit.statistics.estimators import LATENCY
 from benchkit.suites.collective.names import SEND_RECV, TIMING
 

@@ -54,6 +54,13 @@ def test_each_case_has_line():
     assert lines[2].strip() == "order=after  INVALID: element 3: 5, expected 4"
 
 
+def test_size_of_case_has_unit():
+    lines = point_line(record(cases=[replace(CASE, labels={"data_size": size}) for size in (2**-18, 0.5, 4.0)]))
+    assert [line.split("  ")[0].strip() for line in lines.split("\n    ")[1:]] == [
+        "data_size=4 B", "data_size=512 KiB", "data_size=4 MiB",
+    ]  # fmt: skip
+
+
 def test_progress_counts_points():
     progress = Progress(12)
     assert progress.line(record()).startswith("[ 1/12] ")
