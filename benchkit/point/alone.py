@@ -47,19 +47,24 @@ def with_alone(
 def chosen(cases: Sequence[CaseRecord]) -> list[CaseRecord]:
     """Returns the baselines and, of each baseline's group, the fastest case, in order.
 
-    A job without baselines has one group, and its first case stands for the baseline. A case
-    without a rival has taken turns all the same, unless it is the only one of its job.
+    In a job without baselines the cases that do equal work, such as those of one size, are a
+    group, whose first case stands for the baseline. A case without a rival has taken turns all the
+    same, unless it is the only one of its job.
     """
     timed = [case for case in cases if case.samples_s]
     if len(timed) < 2:
         return []
     named = {case.baseline for case in cases if case.baseline is not None}
     whole = [case for case in timed if case.status == "ok" and not case.is_component]
-    groups: dict[int | None, list[CaseRecord]] = {}
+    groups: dict[object, list[CaseRecord]] = {}
     for case in whole:
         position = cases.index(case)
-        groups.setdefault(position if position in named else case.baseline, []).append(case)
-    kept = [cases[position] for position in sorted(named)] or whole[:1]
+        work = (case.payload_bytes, case.useful_flops)
+        group = position if position in named else case.baseline
+        groups.setdefault(group if named else work, []).append(case)
+    kept = [cases[position] for position in sorted(named)]
     for rivals in groups.values():
+        if not named:
+            kept.append(rivals[0])
         kept.append(min(rivals, key=lambda case: case.typical_s))
     return [case for case in cases if case in kept and case.status == "ok"]
