@@ -78,8 +78,8 @@ KNOWS_A_SUITE = {
     ("benchkit.record.versions", "collective"): "records from before the key `title` do not say it themselves",
 }
 """By module and name: why the core has the name of a suite, or of one of its YAML."""
-READS_A_CLOCK = ("benchkit.suites.collective.cases",)
-"""Asynchronous calls tell when they return."""
+READS_A_CLOCK = ("benchkit.suites.collective.check",)
+"""A barrier is checked by a rank that is late."""
 SUITES_MAY_IMPORT = ("benchkit.api", "benchkit.errors", "benchkit.statistics.estimators")
 
 

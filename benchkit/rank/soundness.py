@@ -10,12 +10,17 @@ def require_sound(cases: list[Case], config: RunConfig) -> None:
     """Checks the cases that a suite returned.
 
     Raises:
-        ValueError: there is no case, a label has the name of a key or of a column, or a reference
-            between cases leads nowhere.
+        ValueError: there is no case, a label has the name of a column or of a key that is one, or
+            a reference between cases leads nowhere. A key that holds a list is no column.
     """
     if not cases:
         raise ValueError(f"suite {config.suite} returned no case")
-    taken = {item.name for item in fields(config)} | {"status", "device"}
+    keys = {
+        item.name
+        for item in fields(config)
+        if not isinstance(getattr(config, item.name), list | dict)
+    }
+    taken = keys | {"status", "device"}
     for case in cases:
         if clash := taken & set(case.labels):
             raise ValueError(

@@ -8,7 +8,8 @@ import torch
 from benchkit.api import verification
 from benchkit.api.message_size import mebibytes
 from benchkit.errors import ConfigError
-from benchkit.suites.collective.cases import TIMED, cases_of
+from benchkit.suites.collective.cases import cases_of
+from benchkit.suites.collective.check import TIMED, repeatable
 from benchkit.suites.collective.names import COLLECTIVES
 from benchkit.suites.collective.operations import Collective
 from benchkit.suites.collective.sizes import bus_factor, part_sizes
@@ -161,7 +162,7 @@ def test_repeated_reduction_keeps_magnitude(op):
         verification.pattern(seed=1, turn=TIMED, rank=rank, world_size=3, dtype=torch.float32, op=op, length=1000)
         for rank in range(3)
     ]
-    held = [collective.repeatable(values.float()) for values in drawn]
+    held = [repeatable(values.float(), collective) for values in drawn]
     combine = {"sum": torch.add, "avg": torch.add, "min": torch.minimum, "max": torch.maximum, "product": torch.mul}
     first = functools.reduce(combine[op], held) / (3 if op == "avg" else 1)
     again = functools.reduce(combine[op], [first] * 3) / (3 if op == "avg" else 1)

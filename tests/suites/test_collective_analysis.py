@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from analysis.__main__ import main
 from analysis.report.discover import draw_all
+from analysis.report.sentences import describe
 from analysis.suites.collective import fit as link
 from analysis.suites.collective import table as link_tables
 from analysis.suites.collective.algorithms import ALGORITHMS, messages
@@ -383,3 +384,50 @@ def test_two_size_clusters_get_one_line():
     sizes = [1.0, *(1e9 + index for index in range(100))]
     found = fit(sizes, [1e-5 + 1e-9 * size for size in sizes])
     assert len(found.lines) == 1
+
+
+def as_jobs(records, *counts):
+    """The same measurements, so many after another as the sizes of one job; a single one stays as it is."""
+    left, jobs = list(records), []
+    for count in counts:
+        taken, left = left[:count], left[count:]
+        sizes = [record["config"]["data_size"] for record in taken]
+        cases = [
+            case | {"labels": {"data_size": size}}
+            for record, size in zip(taken, sizes, strict=True)
+            for case in record["cases"]
+        ]
+        config = taken[0]["config"] | {"data_size": sizes}
+        job = taken[0] | {"config": config, "cases": cases, "point_id": f"job of {sizes}"}
+        jobs.append(job if count > 1 else taken[0])
+    assert not left
+    return jobs
+
+
+@pytest.mark.parametrize("counts", [(12,), (5, 7), (2, 1, 1, 8), (1, 11)])
+def test_sizes_of_jobs_make_same_report_as_sweep(tmp_path, capsys, counts):
+    """A row is a row: link, prediction and growth do not ask which job it is from."""
+    sweep = collective_records(counts=(2,))
+    texts = []
+    for name, records in (("sweep", sweep), ("jobs", as_jobs(sweep, *counts))):
+        table = tabulate_records(records)
+        assert list(table["data_size"]) == [size / 2**20 for size in SIZES]
+        folder = write_all(tmp_path / name, records)
+        assert main([str(folder), "--output-dir", str(tmp_path / f"{name}_report")]) == 0
+        assert main(["predict", str(folder), "--world-size", "8"]) == 0
+        printed = capsys.readouterr().out
+        report = tmp_path / f"{name}_report"
+        kept = [(report / "link.md").read_text(), (report / "analysis.txt").read_text()]
+        kept += [printed[printed.index("Predicted, not measured") :], *sorted(path.name for path in report.iterdir())]
+        texts.append(kept)
+    assert texts[0] == texts[1]
+
+
+def test_sizes_of_job_are_not_ranked():
+    [job] = as_jobs(collective_records(counts=(2,)), len(SIZES))
+    table = tabulate_records([job])
+    for name in ("contest", "regret", "paired_speedup", "alone_speedup"):
+        assert table[name].isna().all(), name
+    text = describe(table)
+    assert "fastest of" not in text
+    assert "4 B to 16 MiB" in text

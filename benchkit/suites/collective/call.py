@@ -8,6 +8,8 @@ from torch import Tensor
 
 Work = Any
 """The handle of an asynchronous call of torch.distributed."""
+Step = Callable[[], object]
+"""Makes one call and returns when its result is there."""
 
 
 @dataclass(frozen=True)

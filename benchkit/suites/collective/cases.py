@@ -1,21 +1,20 @@
-"""A collective as a case: its buffers are filled, it is called, waited for and checked."""
+"""A collective as cases: which sizes run here, and how calls of each are timed."""
 
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from functools import partial
-from itertools import count
+from itertools import count, takewhile
 
 import torch
 
-from benchkit.api import verification
 from benchkit.api.capture import CapturableStep
 from benchkit.api.case import Case, Rank, Work
+from benchkit.api.keys import as_list
 from benchkit.api.regions import WAIT, region
-from benchkit.api.torch_internals import default_store
-from benchkit.errors import InvalidResult, Unavailable
+from benchkit.errors import Unavailable
 from benchkit.statistics.estimators import BACK_TO_BACK, LAST_ARRIVAL, LATENCY, SLOWEST_RANK
-from benchkit.suites.collective.call import ExpectedSlice, Operation
+from benchkit.suites.collective.call import Operation, Step
+from benchkit.suites.collective.check import Check
 from benchkit.suites.collective.config import CollectiveConfig
 from benchkit.suites.collective.names import ALL_TO_ALL, BARRIER, SEND_RECV, TIMING
 from benchkit.suites.collective.operations import Collective
@@ -23,72 +22,106 @@ from benchkit.suites.collective.sizes import bus_factor, part_sizes
 
 ISSUE = "issue_on_host"
 """Region of an asynchronous call until it returns, by the host's clock even on a GPU."""
-LATE_S = 0.02
-"""How long one rank keeps the others waiting when a barrier is checked."""
-POISON = -77
 SHORT_S = 0.01
 """Calls shorter than this are timed alone and back to back; longer ones take as long either way."""
-Step = Callable[[], object]
-TIMED = -1
-"""The turn whose inputs are timed; checks draw others."""
+
+
+@dataclass(frozen=True)
+class Shared:
+    """What the operations of a job share.
+
+    Attributes:
+        buffers: by role, see `Collective.buffer`.
+        turns: numbers the checks.
+    """
+
+    buffers: dict[str, torch.Tensor] = field(default_factory=dict)
+    turns: Iterator[int] = field(default_factory=count)
 
 
 def cases_of(config: CollectiveConfig, rank: Rank) -> list[Case]:
-    """Returns the cases of a job, or one that says why it cannot run here."""
+    """Returns the cases of every size, in the order given; those that cannot run here say why.
+
+    All sizes share the buffers of the largest one and use them from the first element on, as in
+    nccl-tests and OSU. Thus sizes differ in nothing but their length: they are on the same pages,
+    at the same alignment, and a network card has mapped the same memory for them. A job takes the
+    memory, and the caches, that its largest size takes alone; separate buffers would take those of
+    all sizes together, and a size would find less of its data in the caches than it does alone.
+    """
+    sizes = as_list(config.data_size)
+    shared = Shared()
+    cases = {size: case_of(config, rank, size, shared) for size in sorted(sizes, reverse=True)}
+    if len(sizes) > 1:
+        for size, case in cases.items():
+            cases[size] = replace(case, labels={"data_size": size, **case.labels})
+    short = set(short_cases(config, rank, list(cases.values())))
+    found = []
+    for case in (cases[size] for size in sizes):
+        if case in short:
+            found.append(latency_of(case, rank))
+        found.append(case)
+    return found
+
+
+def case_of(config: CollectiveConfig, rank: Rank, size: float, shared: Shared) -> Case:
+    """Returns the case of calls back to back of one size in MiB, or why there is none."""
     name = config.collective
     dtype = getattr(torch, config.dtype)
-    num_elements = max(1, round(float(config.data_size) * 2**20 / dtype.itemsize))
+    num_elements = max(1, round(float(size) * 2**20 / dtype.itemsize))
     parts = part_sizes(name, rank.world_size, num_elements, config.ragged)
     payload_bytes = sum(parts) * dtype.itemsize
     num_buffers = 3 if name == ALL_TO_ALL else 2
     if shortage := rank.memory_shortage(num_buffers * payload_bytes):
-        return [Case(skip=shortage)]
-    size, op = rank.world_size, config.reduce_op
-    collective = Collective(name, parts, rank.index, size, dtype, rank.device, op, config.ragged)
+        return Case(skip=shortage)
+    collective = Collective(
+        name, parts, rank.index, rank.world_size, dtype, rank.device, config.reduce_op,
+        config.ragged, shared.buffers,
+    )  # fmt: skip
     try:
         operation = collective.operation()
     except Unavailable as error:
-        return [Case(unavailable=str(error))]
+        return Case(unavailable=str(error))
     start = partial(asynchronously if config.async_op else synchronously, operation)
     step = CapturableStep(start, over="default")
-    check = Check(collective, operation, step, rank.seed)
-    return timed_cases(config, rank, payload_bytes, step, check)
-
-
-def timed_cases(
-    config: CollectiveConfig, rank: Rank, payload_bytes: int, step: Step, check: "Check"
-) -> list[Case]:
-    """Returns the case of calls back to back, and first the latency of one call if it is short."""
-    name = config.collective
-    work = work_of(name, payload_bytes, rank.world_size)
-    alone = Case(
+    return Case(
         step=step,
-        labels={TIMING: LATENCY},
-        verify=check,
-        work=Work(payload_bytes=work.payload_bytes),
+        labels={TIMING: BACK_TO_BACK},
+        verify=Check(collective, operation, step, rank.seed, shared.turns),
+        work=work_of(name, payload_bytes, rank.world_size),
         regions=(ISSUE, WAIT) if config.async_op else (),
         ranks=2 if name == SEND_RECV else None,
+        fill_seconds=0.0 if config.measure.mode == "loop" else SHORT_S,
+    )
+
+
+def latency_of(in_a_row: Case, rank: Rank) -> Case:
+    """Returns the case of single calls, of which one case has calls back to back."""
+    return replace(
+        in_a_row,
+        labels={**in_a_row.labels, TIMING: LATENCY},
+        work=Work(payload_bytes=in_a_row.work.payload_bytes),
+        fill_seconds=0.0,
         estimator=LAST_ARRIVAL if rank.device.type == "cpu" else SLOWEST_RANK,
     )
-    in_a_row = replace(
-        alone,
-        labels={TIMING: BACK_TO_BACK},
-        work=work,
-        fill_seconds=0.0 if config.measure.mode == "loop" else SHORT_S,
-        estimator=SLOWEST_RANK,
-    )
-    if config.measure.mode == "loop" or not is_short(step, rank):
-        return [in_a_row]
-    return [alone, in_a_row]
+
+
+def short_cases(config: CollectiveConfig, rank: Rank, descending: list[Case]) -> Iterator[Case]:
+    """Yields the cases of short calls, whose latency is timed, too.
+
+    Beyond the first size whose calls are long, all are taken for long without a look.
+    """
+    ready = [case for case in reversed(descending) if not (case.skip or case.unavailable)]
+    if config.measure.mode != "loop":
+        yield from takewhile(lambda case: is_short(case.step, rank), ready)
 
 
 def is_short(step: Step, rank: Rank) -> bool:
     """Whether a call takes less than SHORT_S on the slowest rank.
 
-    One turn is enough to recognize a long call.
+    One turn is enough for a call that is far from that.
     """
     [seconds] = rank.seconds_of(step, turns=1)
-    if max(seconds) < 5 * SHORT_S:
+    if SHORT_S / 5 < max(seconds) < 5 * SHORT_S:
         [seconds] = rank.seconds_of(step)
     return max(seconds) < SHORT_S
 
@@ -112,74 +145,3 @@ def work_of(name: str, payload_bytes: int, world_size: int) -> Work:
         return Work()
     directions = 2 if name == SEND_RECV else 1
     return Work(payload_bytes * directions, bus_factor=bus_factor(name, world_size))
-
-
-def fill(collective: Collective, operation: Operation, turn: int, seed: int) -> None:
-    """Writes a turn's inputs into the buffers; timed inputs keep their size over any calls."""
-    for held in operation.inputs:
-        values = collective.values_of(held, turn, seed)
-        if turn == TIMED:
-            values = collective.repeatable(values)
-        verification.tile(held.buffer, values)
-
-
-@dataclass
-class Check:
-    """Checks every element of every buffer that the call must fill, with new inputs each time."""
-
-    collective: Collective
-    operation: Operation
-    step: Step
-    seed: int
-    turns: Iterator[int] = field(default_factory=count)
-
-    def __post_init__(self) -> None:
-        fill(self.collective, self.operation, TIMED, self.seed)
-
-    def __call__(self) -> None:
-        turn = next(self.turns)
-        if self.collective.name == BARRIER:
-            return self.nobody_leaves_early(turn)
-        for buffer in self.operation.poisoned:
-            buffer.fill_(float("nan") if buffer.is_floating_point() else POISON)
-        fill(self.collective, self.operation, turn, self.seed)
-        try:
-            self.step()
-            for held in self.operation.outputs:
-                self.require(held, turn)
-        finally:
-            fill(self.collective, self.operation, TIMED, self.seed)
-        return None
-
-    def require(self, held: ExpectedSlice, turn: int) -> None:
-        """Raises InvalidResult where a slice of a buffer differs from its expected values."""
-        collective = self.collective
-        source, atol = f"rank {held.rank}", 0.0
-        if held.rank is None:
-            source = "all ranks"
-            atol = verification.tolerance(collective.world_size, collective.dtype, collective.op)
-        expected = collective.values_of(held, turn, self.seed)
-        try:
-            verification.require_tiled(held.buffer, expected, atol)
-        except InvalidResult as error:
-            raise InvalidResult(f"part {held.part} of {source}: {error}") from None
-
-    def nobody_leaves_early(self, turn: int) -> None:
-        """Raises InvalidResult where this rank leaves the barrier before all ranks entered it.
-
-        All ranks count themselves in before the barrier. The last rank waits until the others are
-        in and then for LATE_S more, which is the time that the others have to leave a barrier that
-        does not hold them. Earlier points in the same processes have counted every rank in, too.
-        """
-        store = default_store()
-        rank, size = self.collective.rank, self.collective.world_size
-        entry = f"barrier/{turn}"
-        before = store.add(entry, 0) // size * size
-        if rank == size - 1:
-            while store.add(entry, 0) - before < size - 1:
-                time.sleep(1e-3)
-            time.sleep(LATE_S)
-        store.add(entry, 1)
-        self.step()
-        if (entered := store.add(entry, 0) - before) < size:
-            raise InvalidResult(f"rank {rank} left after {entered} of {size} ranks had entered")

@@ -5,11 +5,11 @@ from typing import Any
 
 from benchkit.api.groups import ModelConfig
 from benchkit.api.keys import key
-from benchkit.api.message_size import mebibytes
 from benchkit.api.parameters import parameters
 from benchkit.api.schema import RunConfig
 from benchkit.errors import ConfigError
-from benchkit.suites.collective.names import COLLECTIVES, RAGGED, REDUCTIONS, SEND_RECV
+from benchkit.suites.collective.names import BARRIER, COLLECTIVES, RAGGED, REDUCTIONS, SEND_RECV
+from benchkit.suites.collective.sizes import sizes_of
 
 ITEM_BYTES = {"float16": 2, "bfloat16": 2, "float32": 4, "float64": 8, "int32": 4, "int64": 8}
 """Bytes of an element, by dtype."""
@@ -22,7 +22,9 @@ class CollectiveConfig(RunConfig):
         "which one; send_recv: there and back between two ranks", choices=COLLECTIVES
     )
     data_size: Any = key(
-        "size S of nccl-tests, a number of MiB or with its unit (4B, 1KiB)", unit="MiB"
+        "size S of nccl-tests, a number of MiB or with its unit (4B, 1KiB); a list: sizes of one "
+        "job, which take turns",
+        unit="MiB",
     )
     dtype: str = key("element type", choices=tuple(ITEM_BYTES))
     reduce_op: str = key("reduction, where there is one", choices=REDUCE_OPS)
@@ -31,7 +33,7 @@ class CollectiveConfig(RunConfig):
 
     def check(self) -> None:
         super().check()
-        self.data_size = mebibytes(self.data_size)
+        self.data_size = sizes_of(self.data_size)
         name = self.collective
         if self.reduce_op == "avg" and self.dtype.startswith("int"):
             raise ConfigError(
@@ -46,6 +48,25 @@ class CollectiveConfig(RunConfig):
             raise ConfigError("async_op=true: a ping-pong waits for each message; leave it false")
         if name == SEND_RECV and self.world_size == 1:
             raise ConfigError("collective=send_recv: needs two ranks; allowed is world_size >= 2")
+        if isinstance(self.data_size, list):
+            self.check_list(self.data_size)
+
+    def check_list(self, sizes: list[float]) -> None:
+        """Raises ConfigError where several sizes make no job, or none that can end in time.
+
+        Without a target, `max_iterations` ends a case long before `max_seconds`.
+        """
+        if self.collective == BARRIER:
+            raise ConfigError(f"data_size={sizes}: a barrier has no size; allowed is one number")
+        measure = self.measure
+        cases_per_size = 1 if measure.mode == "loop" else 2
+        seconds = len(sizes) * cases_per_size * (measure.max_seconds + measure.max_warmup_seconds)
+        if measure.target_rel_ci is not None and seconds > self.timeout_s:
+            raise ConfigError(
+                f"timeout_s={self.timeout_s:g}: {len(sizes)} sizes in one job may take "
+                f"{seconds:g} s (measure.max_seconds and max_warmup_seconds of each case, "
+                f"{cases_per_size} per size); allowed is a timeout_s beyond that"
+            )
 
     def title(self) -> str:
         return self.collective

@@ -10,14 +10,10 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from benchkit.api import verification
 from benchkit.errors import Unavailable
 from benchkit.suites.collective.call import ExpectedSlice, Operation, started
-from benchkit.suites.collective.names import REDUCTIONS
 
 ROOT = 0
-PLAIN = "max"
-"""Reduction whose inputs every rank draws in full, for collectives that reduce nothing."""
 
 
 @dataclass(frozen=True)
@@ -28,6 +24,8 @@ class Collective:
         parts: elements of each rank's part, or of the only buffer.
         op: name of the reduction.
         ragged: whether the parts differ in size.
+        buffers: by role, what the operations of a job share; one of several sizes is built before
+            all smaller ones.
         reduce_op: the reduction as torch.distributed names it.
     """
 
@@ -39,32 +37,38 @@ class Collective:
     device: torch.device
     op: str
     ragged: bool = False
+    buffers: dict[str, Tensor] = field(default_factory=dict)
     reduce_op: Any = field(init=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "reduce_op", getattr(dist.ReduceOp, self.op.upper()))
 
-    @property
-    def drawn_op(self) -> str:
-        """The reduction for which inputs are drawn."""
-        return self.op if self.name in REDUCTIONS else PLAIN
+    def buffer(self, role: str, num_elements: int) -> Tensor:
+        """Returns the first elements of the buffer for a role, which it allocates if there is none.
 
-    def new(self, num_elements: int) -> Tensor:
-        return torch.empty(num_elements, dtype=self.dtype, device=self.device)
+        Buffers of all sizes thus begin at one address, see `cases.cases_of`.
+        """
+        held = self.buffers.get(role)
+        if held is None or len(held) < num_elements:
+            held = torch.empty(num_elements, dtype=self.dtype, device=self.device)
+            self.buffers[role] = held
+        return held[:num_elements]
 
     def mine(self) -> Tensor:
-        """Allocates a buffer for this rank's part."""
-        return self.new(self.parts[self.rank])
+        """Returns a buffer for this rank's part."""
+        return self.buffer("mine", self.parts[self.rank])
 
-    def everyones(self, sizes: Sequence[int] = ()) -> tuple[Tensor, list[Tensor]]:
-        """Allocates a buffer with a part per rank, and returns it with views of its parts."""
+    def everyones(
+        self, role: str = "everyone's", sizes: Sequence[int] = ()
+    ) -> tuple[Tensor, list[Tensor]]:
+        """Returns a buffer with a part per rank, and views of its parts."""
         bounds = [0, *accumulate(sizes or self.parts)]
-        whole = self.new(bounds[-1])
+        whole = self.buffer(role, bounds[-1])
         return whole, [whole[start:stop] for start, stop in pairwise(bounds)]
 
     def everyones_at_root(self) -> tuple[Tensor, list[Tensor]]:
-        """Allocates a part per rank on the root, and nothing elsewhere."""
-        return self.everyones() if self.rank == ROOT else (self.new(0), [])
+        """Returns a buffer with a part per rank on the root, and an empty one elsewhere."""
+        return self.everyones() if self.rank == ROOT else (self.buffer("everyone's", 0), [])
 
     def operation(self) -> Operation:
         """Builds the operation of this rank: its buffers and its call."""
@@ -72,20 +76,20 @@ class Collective:
         return build()
 
     def all_reduce(self) -> Operation:
-        buffer = self.new(self.parts[0])
+        buffer = self.buffer("message", self.parts[0])
         call = partial(dist.all_reduce, buffer, op=self.reduce_op)
         inputs = [ExpectedSlice(buffer, 0, self.rank)]
         return Operation(started(call), inputs, [ExpectedSlice(buffer, 0, None)])
 
     def reduce(self) -> Operation:
         """The root's buffer becomes the reduction; the contents of the others are unspecified."""
-        buffer = self.new(self.parts[0])
+        buffer = self.buffer("message", self.parts[0])
         call = partial(dist.reduce, buffer, ROOT, op=self.reduce_op)
         outputs = [ExpectedSlice(buffer, 0, None)] if self.rank == ROOT else []
         return Operation(started(call), [ExpectedSlice(buffer, 0, self.rank)], outputs)
 
     def broadcast(self) -> Operation:
-        buffer = self.new(self.parts[0])
+        buffer = self.buffer("message", self.parts[0])
         values = [ExpectedSlice(buffer, 0, ROOT)]
         start = started(partial(dist.broadcast, buffer, ROOT))
         if self.rank == ROOT:
@@ -130,8 +134,8 @@ class Collective:
     def all_to_all(self) -> Operation:
         """Sends part j to rank j; if ragged, every message to rank j has the size of part j."""
         arriving = [self.parts[self.rank]] * self.world_size
-        outgoing, sent = self.everyones()
-        incoming, received = self.everyones(arriving)
+        outgoing, sent = self.everyones("outgoing")
+        incoming, received = self.everyones("incoming", arriving)
         sizes = (arriving, list(self.parts)) if self.ragged else ()
         call = partial(dist.all_to_all_single, incoming, outgoing, *sizes)
         inputs = [ExpectedSlice(part, number, self.rank) for number, part in enumerate(sent)]
@@ -146,8 +150,8 @@ class Collective:
         """
         if self.device.type == "cuda" and dist.get_backend() == "gloo":
             raise Unavailable("gloo sends no GPU's memory to a peer")
-        message = self.new(self.parts[0])
-        echo = self.new(self.parts[0])
+        message = self.buffer("message", self.parts[0])
+        echo = self.buffer("echo", self.parts[0])
 
         def ping(asynchronous: bool) -> None:
             dist.send(message, 1)
@@ -166,29 +170,3 @@ class Collective:
 
     def barrier(self) -> Operation:
         return Operation(started(dist.barrier))
-
-    def repeatable(self, values: Tensor) -> Tensor:
-        """Returns inputs that keep their size when a call reduces its own results repeatedly.
-
-        Sums of zeros and products of signs keep it; averages, minima and maxima keep it for any
-        inputs. So no input must be renewed between timed calls, which would disturb them.
-        """
-        if self.drawn_op == "sum":
-            return torch.zeros_like(values)
-        return values.sign() if self.drawn_op == "product" else values
-
-    def values_of(self, held: ExpectedSlice, turn: int, seed: int) -> Tensor:
-        """Returns one period of the values that a slice holds in this turn."""
-        drawn: dict[str, Any] = {
-            "seed": seed,
-            "turn": turn * self.world_size + held.part,
-            "world_size": self.world_size,
-            "dtype": self.dtype,
-            "op": self.drawn_op,
-            "length": len(held.buffer),
-        }
-        if held.rank is None:
-            values = verification.reduced(**drawn)
-        else:
-            values = verification.pattern(rank=held.rank, **drawn)
-        return values.to(self.device, self.dtype)

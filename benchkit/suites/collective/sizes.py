@@ -1,6 +1,28 @@
 """Counts payloads as nccl-tests does; imports no torch."""
 
+from benchkit.api.message_size import mebibytes
+from benchkit.errors import ConfigError
 from benchkit.suites.collective.names import ALL_REDUCE, BARRIER, SHARED_OUT
+
+
+def sizes_of(data_size: float | str | list[float | str]) -> float | list[float]:
+    """Converts the sizes of a job to MiB.
+
+    Returns:
+        A number for one size, also for a list of one; else a list of different sizes.
+
+    Raises:
+        ConfigError: for a list that is empty or has a size twice, and as `mebibytes`.
+    """
+    if not isinstance(data_size, list):
+        return mebibytes(data_size)
+    sizes = [mebibytes(size) for size in data_size]
+    if len(set(sizes)) < len(sizes) or not sizes:
+        problem = "a size is there twice" if sizes else "it is empty"
+        raise ConfigError(
+            f"data_size={data_size}: {problem}; allowed is a list of different sizes, or one size"
+        )
+    return sizes if len(sizes) > 1 else sizes[0]
 
 
 def bus_factor(collective: str, world_size: int) -> float | None:

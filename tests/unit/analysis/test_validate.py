@@ -98,6 +98,14 @@ def test_refused_old_record_is_named(tmp_path, path, value, said):
     assert said in line
 
 
+def test_list_of_sizes_is_valid():
+    """It is no column; the sizes of its cases are."""
+    made = make_record()
+    made["config"]["data_size"] = [1.0, 4.0]
+    made["cases"][0]["labels"]["data_size"] = 4.0
+    validate(as_record(made))
+
+
 def test_records_of_every_version_are_valid():
     old = as_version_2(make_record()) | {"schema_version": 1}
     [case] = old["cases"]

@@ -47,6 +47,14 @@ def test_require_sound_refuses_bad_cases(cases, said):
     assert "\n" not in str(error.value)
 
 
+def test_require_sound_accepts_label_that_stands_for_list():
+    """A key that holds a list is no column, so its cases may have one of its name."""
+    cases = [Case(labels={"model": size}) for size in (1, 2)]
+    require_sound(cases, configs.config(model=[1, 2]))
+    with pytest.raises(ValueError, match="a label cannot be named model"):
+        require_sound(cases, configs.config(model=1))
+
+
 def test_require_sound_accepts_references():
     require_sound([Case(), Case()], configs.config())
     require_sound([Case(baseline=EVEN, components=Components(ODD, EVEN)), EVEN, ODD], configs.config())
