@@ -15,6 +15,7 @@ HELP = """benchkit: distributed deep-learning benchmarks from one command
 
   python -m benchkit +suite=allreduce data_size=100                one point
   python -m benchkit +suite=allreduce -m data_size=1,10,100,1000   a sweep: commas where values vary
+  python -m benchkit +suite=allreduce 'data_size=[1,10,100]'       one point of three cases
   python -m benchkit sweep=gloo_cpu                                a whole study by name
   python -m analysis outputs/latest                                tables, plots and text of it
   python -m benchkit selftest                                      what this machine can tell
