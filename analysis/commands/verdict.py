@@ -10,7 +10,7 @@ from analysis.records.places import Place, numbered, places_of
 from analysis.suites.pair_matrix import matrix
 from analysis.suites.pair_matrix.families import NODE, SWITCH, Grouping
 from analysis.suites.rank_speed import speeds
-from analysis.text import readable
+from benchkit.record.naming import readable
 from benchkit.record.record import Record
 from benchkit.statistics.compare.spread import percent
 from benchkit.statistics.faults.cells import Cells, Family, Fault, Limits

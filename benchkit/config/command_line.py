@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from benchkit.api.keys import described_keys
+from benchkit.api.message_size import doubling
 from benchkit.api.registry import load_suites
 from benchkit.errors import ConfigError
 
@@ -92,25 +93,28 @@ def all_keys() -> dict[str, str]:
 def spelled_out(argument: str) -> str:
     """Returns an override whose values are in the words and units of the schema.
 
-    Durations become seconds, whole numbers in scientific notation become digits, and short names of
-    element types become torch's. Values with quotes, brackets or functions stay as they are.
+    Durations become seconds, whole numbers in scientific notation become digits, short names of
+    element types become torch's, and ranges of sizes become a sweep over powers of two. Values with
+    quotes, brackets or functions stay as they are.
     """
     name, is_set, value = argument.partition("=")
     key = name.lstrip("+")
     if not is_set or re.search(r"[\"'\[\](){}$\\]", value):
         return argument
-    values = [spelled_out_value(key, each) for each in value.split(",")]
+    values = [text for each in value.split(",") for text in spelled_out_value(key, each)]
     return f"{name}={','.join(values)}"
 
 
-def spelled_out_value(key: str, value: str) -> str:
-    """Returns a single value of a key in the words and units of the schema."""
+def spelled_out_value(key: str, value: str) -> list[str]:
+    """Returns a value of a key in the words and units of the schema; several for a range."""
     text = value.strip()
     if key.rpartition(".")[2] in ("dtype", "dtypes") and text in DTYPES:
-        return DTYPES[text]
+        return [DTYPES[text]]
+    if key.endswith("_size") and (sizes := doubling(text)):
+        return sizes
     unit = all_keys().get(key)
     if unit == "s" and (found := DURATION.fullmatch(text)):
-        return f"{float(found[1]) * SECONDS[found[2]]:g}"
+        return [f"{float(found[1]) * SECONDS[found[2]]:g}"]
     if unit == "count" and WHOLE.fullmatch(text) and float(text).is_integer():
-        return str(int(float(text)))
-    return value
+        return [str(int(float(text)))]
+    return [value]

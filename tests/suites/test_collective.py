@@ -32,13 +32,19 @@ ONE_CASE = ["measure=few", "measure.mode=loop"]
         ("16 MiB", 16),
         ("2GiB", 2048),
         ("1e3", 1000),
+        ("1K", 2**-10),
+        ("1kib", 2**-10),
+        ("4M", 4),
+        ("1g", 1024),
+        ("10MB", 1e7 / 2**20),
+        ("64KB", 64e3 / 2**20),
     ],
 )
 def test_mebibytes_parses_sizes(given, mib):
     assert mebibytes(given) == mib
 
 
-@pytest.mark.parametrize("given", [0, -1, "", "4MB", "B", "nan", "inf", "1 2", True, None])
+@pytest.mark.parametrize("given", [0, -1, "", "4TB", "B", "4iB", "nan", "inf", "1 2", True, None])
 def test_mebibytes_refuses_invalid_size(given):
     with pytest.raises(ConfigError, match="allowed are MiB > 0, or a size with its unit: 4B"):
         mebibytes(given)

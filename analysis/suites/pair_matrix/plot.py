@@ -18,7 +18,7 @@ from analysis.records.places import Place
 from analysis.report import style
 from analysis.report.discover import Drawings
 from analysis.suites.pair_matrix.matrix import SUITE, Level, Matrix, levels, matrices
-from analysis.text import readable
+from benchkit.record.naming import readable
 from benchkit.statistics.intervals import Array
 
 MOST_NAMED = 16
