@@ -8,6 +8,8 @@ from matplotlib.figure import Figure
 from analysis.report import style
 from analysis.run_spread import bars_of
 
+RATE = ("rate", "rate_low", "rate_high")
+
 
 def backends_at(title: str, rows: pd.DataFrame, size: float) -> Figure:
     """Draw time and bandwidth of every backend over the number of ranks.
@@ -44,8 +46,12 @@ def backends_at(title: str, rows: pd.DataFrame, size: float) -> Figure:
 
 def rate_bars(rows: pd.DataFrame) -> list[list[float]] | None:
     """Return the bars of the bus bandwidth, whose interval is that of the time."""
+    return style.interval_bars(rates_of(rows), *RATE)
+
+
+def rates_of(rows: pd.DataFrame) -> pd.DataFrame:
+    """Return the bus bandwidth of each row, and the ends of its interval: the columns RATE."""
     rate = rows["busbw_gb_per_s"]
     moved = rate * rows["median_s"]
-    low, high = moved / rows["ci_high_s"], moved / rows["ci_low_s"]
-    shown = pd.DataFrame({"rate": rate, "low": low, "high": high})
-    return style.interval_bars(shown, "rate", "low", "high")
+    ends = (rate, moved / rows["ci_high_s"], moved / rows["ci_low_s"])
+    return pd.DataFrame(dict(zip(RATE, ends, strict=True)))

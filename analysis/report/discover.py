@@ -1,9 +1,9 @@
-"""Finds tables and plots: the modules in the suites' folders that define `write` or `draw`.
+"""Finds tables, plots and charts: the modules in the suites' folders that define their functions.
 
-`write(table) -> dict[file name, text]` and `draw(table, baseline) -> dict[file name, drawing]`
-return an empty dictionary where the table has no data for them. A drawing is a function that
-returns a figure. A suite of your own (BENCHKIT_SUITES) has both in modules `table` and `plot`
-beside it.
+`write(table) -> dict[file name, text]`, `draw(table, baseline) -> dict[file name, drawing]` and
+`show(table, baseline) -> dict[name, Chart]` return an empty dictionary where the table has no data
+for them. A drawing is a function that returns a figure; a chart is for the page (analysis/page). A
+suite of your own (BENCHKIT_SUITES) has them in modules `table`, `plot` and `charts` beside it.
 """
 
 import importlib
@@ -22,8 +22,11 @@ from analysis.report.attempts import Attempt, directly
 
 Drawings = dict[str, Callable[[], Figure]]
 """By file name. Figures are drawn one by one, so that one failure does not affect the others."""
-OF_EVERY_SUITE = ("analysis.report.size_plots", "analysis.report.speedup_plot")
+FIRST = ("analysis.report.size_plots", "analysis.report.size_charts")
+LAST = ("analysis.report.speedup_plot", "analysis.report.speedup_charts")
+"""What every suite has comes before and after what suites have of their own."""
 EXTRA_SUITES = "BENCHKIT_SUITES"
+PARTS = ("table", "plot", "charts")
 
 
 def write_all(table: pd.DataFrame, attempt: Attempt = directly) -> Iterator[tuple[str, str]]:
@@ -49,7 +52,7 @@ def draw_all(
 
 def modules_with(function: str) -> Iterator[tuple[str, ModuleType]]:
     """Yield the modules that define a function of this name, each with a name for messages."""
-    for name in [*OF_EVERY_SUITE, *own_modules(), *foreign_modules()]:
+    for name in [*FIRST, *own_modules(), *foreign_modules(), *LAST]:
         module = importlib.import_module(name)
         if hasattr(module, function):
             yield name.removeprefix("analysis.").removeprefix("suites."), module
@@ -63,11 +66,11 @@ def own_modules() -> list[str]:
 
 
 def foreign_modules() -> list[str]:
-    """Return the modules `table` and `plot` of those suites outside benchkit that have them."""
+    """Return the modules PARTS of those suites outside benchkit that have them."""
     suites = [name for name in os.environ.get(EXTRA_SUITES, "").split(",") if name]
     packages = [name.removesuffix(".suite") for name in suites]
     found = []
-    for name in (f"{package}.{part}" for package in packages for part in ("table", "plot")):
+    for name in (f"{package}.{part}" for package in packages for part in PARTS):
         try:
             found += [name] if importlib.util.find_spec(name) else []
         except ModuleNotFoundError:  # The suite is no package, or none that is installed here.

@@ -1,5 +1,6 @@
 """Plots time and bandwidth over size, for every suite that has a key or label `data_size`."""
 
+from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
@@ -23,23 +24,38 @@ FEW_SIZES = 8
 
 def draw(table: pd.DataFrame, baseline: Baseline | None) -> Drawings:
     """Return up to three figures per title."""
-    if "data_size" not in table:
-        return {}
     drawings: Drawings = {}
+    for title, rows in rows_by_title(table):
+        drawings |= title_drawings(title, rows)
+    return drawings
+
+
+def rows_by_title(table: pd.DataFrame) -> Iterator[tuple[str, pd.DataFrame]]:
+    """Yield each title that has sizes, and its points over all runs.
+
+    The points have further columns: `place`, the panel; `variant`, what no axis shows; `series`,
+    the number of the line; `label`, its name.
+    """
+    if "data_size" not in table:
+        return
     has_size = pd.to_numeric(table["data_size"], errors="coerce") > 0
     measured = table[(table["status"] == "ok") & has_size]
-    for title, rows in measured.groupby("title"):
-        points = with_ranges(over_runs(rows, *identity_columns(rows)))
-        drawings |= title_drawings(str(title), points)
-    return drawings
+    for title, group in measured.groupby("title"):
+        rows = with_ranges(over_runs(group, *identity_columns(group)))
+        rows["place"] = rows["backend"] + " on " + rows["device"]
+        rows["variant"] = variants(rows)
+        # Numbered here, so that a series has the same colour in every figure.
+        rows["series"] = rows.groupby(["world_size", "variant"]).ngroup()
+        ranks = rows["world_size"].map(lambda count: f"{count} rank{'s' * (count > 1)}")
+        rows["label"] = [
+            f"{ranks}, {variant}" if variant else ranks
+            for ranks, variant in zip(ranks, rows["variant"], strict=True)
+        ]
+        yield str(title), rows
 
 
 def title_drawings(title: str, rows: pd.DataFrame) -> Drawings:
     """Return time over size and, where ranks exchange data, bandwidth over size and by backend."""
-    rows["place"] = rows["backend"] + " on " + rows["device"]
-    rows["variant"] = variants(rows)
-    # Numbered here, so that a series has the same colour in every figure.
-    rows["series"] = rows.groupby(["world_size", "variant"]).ngroup()
     drawings: Drawings = {f"{title}_time_vs_datasize.png": partial(time_over_size, title, rows)}
     moving = rows[rows["busbw_gb_per_s"].notna()]  # A single rank moves nothing.
     if not moving.empty:
@@ -131,10 +147,9 @@ def lines(rows: pd.DataFrame) -> list[tuple[pd.DataFrame, dict[str, Any]]]:
     """Return the rows of each line in order of size, with the keywords of its look."""
     result = []
     style.require_few_series(rows["series"].nunique())
-    for (series, ranks, variant), group in rows.groupby(["series", "world_size", "variant"]):
-        label = f"{ranks} {'rank' if ranks == 1 else 'ranks'}"
+    for (series, label), group in rows.groupby(["series", "label"]):
         look = {
-            "label": f"{label}, {variant}" if variant else label,
+            "label": label,
             "color": f"C{series % 10}",
             "marker": style.MARKERS[series % len(style.MARKERS)],
         }

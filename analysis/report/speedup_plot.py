@@ -29,9 +29,7 @@ def speedup_figure(rows: pd.DataFrame, baseline: Baseline, title: str) -> Figure
 
     The axis is logarithmic, so that speedups of 2 and 1/2 are equally far from 1.
     """
-    outer = list(baseline.values)
-    varied = [name for name in identity_columns(rows) if rows[name].nunique(dropna=False) > 1]
-    inner = [name for name in varied if name not in outer]
+    outer, inner = list(baseline.values), inner_columns(rows, baseline)
     rows = rows.assign(series=joined(rows, outer, ", "), point=joined(rows, inner, "\n"))
     points, series = list(dict.fromkeys(rows["point"])), list(dict.fromkeys(rows["series"]))
     style.require_few_series(len(series))
@@ -55,15 +53,25 @@ def speedup_figure(rows: pd.DataFrame, baseline: Baseline, title: str) -> Figure
     return figure
 
 
+def inner_columns(rows: pd.DataFrame, baseline: Baseline) -> list[str]:
+    """Return the settings in which the rows differ, apart from the keys of the baseline."""
+    varied = [name for name in identity_columns(rows) if rows[name].nunique(dropna=False) > 1]
+    return [name for name in varied if name not in baseline.values]
+
+
 def bars_around(rows: pd.DataFrame) -> list[pd.Series]:
     """Return the lengths of each bar below and above the speedup.
 
-    A bar is the interval or, without one, the range over runs. Where there is neither, the lengths
-    are NaN and no bar is drawn.
+    Where there is neither an interval nor a range, the lengths are NaN and no bar is drawn.
     """
-    low = rows["speedup_low"].fillna(rows["speedup_range_low"])
-    high = rows["speedup_high"].fillna(rows["speedup_range_high"])
+    low, high = ends_of(rows)
     return [(rows["speedup"] - low).clip(lower=0), (high - rows["speedup"]).clip(lower=0)]
+
+
+def ends_of(rows: pd.DataFrame) -> tuple[pd.Series, pd.Series]:
+    """Return the ends of each speedup's interval or, without one, of its range over runs."""
+    low = rows["speedup_low"].fillna(rows["speedup_range_low"])
+    return low, rows["speedup_high"].fillna(rows["speedup_range_high"])
 
 
 def note_on(rows: pd.DataFrame) -> str:

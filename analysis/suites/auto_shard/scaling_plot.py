@@ -24,12 +24,8 @@ FEW_TIMES = 4
 
 def scaling(group: Group) -> Figure:
     """Plot a line per workload over the devices, a panel per scope."""
-    rows = group.rows[(group.rows[SHARDING] == group.main) | group.rows["is_base"]]
-    rows = rows.dropna(subset=["speedup"])
-    ideal = 100 * rows["base_ranks"] / rows[RANKS]
-    columns = zip(EFFICIENCY, SPEEDUP, strict=True)
-    rows = rows.assign(**{efficiency: rows[speedup] * ideal for efficiency, speedup in columns})
-    weak = bool((rows["scaling"] == WEAK).any())
+    rows = scaling_rows(group)
+    weak = is_weak(rows)
     scopes = [scope for scope in SCOPES if scope in set(rows[SCOPE])]
     figure, axes = style.panels(len(scopes))
     for scope, axis in zip(scopes, axes, strict=True):
@@ -42,12 +38,31 @@ def scaling(group: Group) -> Figure:
         over_devices(axis, group.counts, weak)
     axes[0].set_ylabel("scaling efficiency [%]" if weak else "speedup")
     style.shared_legend(figure, axes[-1])
-    note = f"over the fewest devices; median of paired blocks, {bars_of(rows)}"
-    if not weak and len(group.counts) > FEWEST_FOR_FIT:
-        note += "; dashed: Amdahl's law, fitted"
-    title = f"{'Weak' if weak else 'Strong'} scaling, sharding {group.main}"
-    explain(figure, title, note, rows)
+    explain(figure, title_of(group, weak), note_on(group, rows), rows)
     return figure
+
+
+def title_of(group: Group, weak: bool) -> str:
+    return f"{'Weak' if weak else 'Strong'} scaling, sharding {group.main}"
+
+
+def note_on(group: Group, rows: pd.DataFrame) -> str:
+    note = f"over the fewest devices; median of paired blocks, {bars_of(rows)}"
+    has_fit = not is_weak(rows) and len(group.counts) > FEWEST_FOR_FIT
+    return f"{note}; dashed: Amdahl's law, fitted" if has_fit else note
+
+
+def scaling_rows(group: Group) -> pd.DataFrame:
+    """Select the rows of the main sharding that have a speedup, and add their EFFICIENCY."""
+    rows = group.rows[(group.rows[SHARDING] == group.main) | group.rows["is_base"]]
+    rows = rows.dropna(subset=["speedup"])
+    ideal = 100 * rows["base_ranks"] / rows[RANKS]
+    columns = zip(EFFICIENCY, SPEEDUP, strict=True)
+    return rows.assign(**{efficiency: rows[speedup] * ideal for efficiency, speedup in columns})
+
+
+def is_weak(rows: pd.DataFrame) -> bool:
+    return bool((rows["scaling"] == WEAK).any())
 
 
 def draw_lines(axis: Axes, rows: pd.DataFrame, scope: str, weak: bool) -> None:
@@ -69,21 +84,32 @@ def explain(figure: Figure, title: str, note: str, rows: pd.DataFrame) -> None:
 
 def fit(axis: Axes, line: pd.DataFrame, index: int) -> None:
     """Draw Amdahl's law as fitted to the speedups of one workload."""
+    axis.plot(*fitted(line), "--", color=f"C{index % 10}", linewidth=0.8)
+
+
+def fitted(line: pd.DataFrame) -> tuple[list[float], list[float]]:
+    """Fit Amdahl's law to the speedups of one workload; return devices and speedups along it.
+
+    Both are empty where the speedups are too few for a fit.
+    """
     further = line[line[RANKS] > line["base_ranks"]]
     if len(further) < FEWEST_FOR_FIT:
-        return
+        return [], []
     base = int(line["base_ranks"].iloc[0])
     serial = serial_share(dict(zip(further[RANKS], further["speedup"], strict=True)), base)
-    at = np.geomspace(base, further[RANKS].max(), 50)
-    speedups = [amdahl(serial, devices, base) for devices in at]
-    axis.plot(at, speedups, "--", color=f"C{index % 10}", linewidth=0.8)
+    at = np.geomspace(base, further[RANKS].max(), 50).tolist()
+    return at, [amdahl(serial, devices, base) for devices in at]
 
 
 def limit(axis: Axes, rows: pd.DataFrame, weak: bool) -> None:
     """Draw what the devices would reach if nothing were lost."""
+    axis.plot(*ideal(rows, weak), color="black", linewidth=1, label="ideal", zorder=1)
+
+
+def ideal(rows: pd.DataFrame, weak: bool) -> tuple[list[float], list[float]]:
+    """Return the fewest and the most devices, and the ideal speedup or efficiency on them."""
     least, most = rows["base_ranks"].min(), rows[RANKS].max()
-    values = [100, 100] if weak else [1, most / least]
-    axis.plot([least, most], values, color="black", linewidth=1, label="ideal", zorder=1)
+    return [least, most], [100, 100] if weak else [1, most / least]
 
 
 def over_devices(axis: Axes, counts: list[int], weak: bool) -> None:

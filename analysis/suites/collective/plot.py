@@ -1,5 +1,6 @@
 """Plots the times of collectives over payloads, with the fitted lines."""
 
+from collections.abc import Iterator
 from functools import partial
 
 import numpy as np
@@ -62,13 +63,19 @@ def draw_series(axis: Axes, series: Series, index: int) -> None:
 
 def draw_fit(axis: Axes, series: Series, colour: str) -> None:
     """Draw each line of the fit, dashed, with its interval shaded."""
+    for line, (along, times_s) in zip(series.fit.lines, fitted(series), strict=True):
+        axis.plot(along, times_s, "--", color=colour, linewidth=1)
+        ends = np.array([line.interval(1, size) or (np.nan, np.nan) for size in along])
+        axis.fill_between(along, ends[:, 0], ends[:, 1], color=colour, alpha=0.15, linewidth=0)
+
+
+def fitted(series: Series) -> Iterator[tuple[list[float], list[float]]]:
+    """Yield payloads along each line of the fit, and the fitted times in seconds."""
     starts = [line.low_bytes or min(series.sizes) for line in series.fit.lines]
     stops = [*starts[1:], max(series.sizes)]
     for line, start, stop in zip(series.fit.lines, starts, stops, strict=True):
-        along = np.geomspace(start, stop, 50)
-        axis.plot(along, [line.seconds(size) for size in along], "--", color=colour, linewidth=1)
-        ends = np.array([line.interval(1, size) or (np.nan, np.nan) for size in along])
-        axis.fill_between(along, ends[:, 0], ends[:, 1], color=colour, alpha=0.15, linewidth=0)
+        along = np.geomspace(start, stop, 50).tolist()
+        yield along, [line.seconds(size) for size in along]
 
 
 def finish(axis: Axes) -> None:

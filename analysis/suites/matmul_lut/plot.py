@@ -59,18 +59,29 @@ def performance_over_share(rows: pd.DataFrame) -> Figure:
     figure, (axis,) = style.panels(1)
     whole = rows["share"].max()
     axis.plot([0, whole], [0, 1], color="black", linewidth=1, linestyle="--", label="ideal")
-    for index, (size, line) in enumerate(rows.groupby(SIZE)):
-        line = line.sort_values("share")
-        full_s = line.loc[line["share"] == whole, "median_s"]
-        if not full_s.empty:
-            performance = full_s.iloc[0] / line["median_s"]
+    measured = with_performance(rows)
+    for index, (size, line) in enumerate(measured.groupby(SIZE)):
+        line = line.sort_values("share").dropna(subset=["performance"])
+        if not line.empty:
             label = f"n = {size:.0f}"
-            axis.errorbar(line["share"], performance, label=label, **style.look(index))
+            axis.errorbar(line["share"], line["performance"], label=label, **style.look(index))
     axis.set_xlabel("share of the device asked for [%]")
     axis.set_ylabel(f"performance, of that at {whole:g} %")
     axis.set_ylim(bottom=0)
     style.legend(axis)
-    several = "; of medians over runs" if rows["run"].nunique() > 1 else ""
-    note = f"dashed: performance = share{several}"
-    style.caption(figure, f"What a share is worth, {rows['dtype'].iloc[0]}", note, rows)
+    style.caption(figure, f"What a share is worth, {rows['dtype'].iloc[0]}", note_on(rows), rows)
     return figure
+
+
+def with_performance(rows: pd.DataFrame) -> pd.DataFrame:
+    """Add the time of each size at the largest share over its time at the row's share.
+
+    It is NaN where the size was not measured at the largest share.
+    """
+    full = rows[rows["share"] == rows["share"].max()].drop_duplicates(SIZE).set_index(SIZE)
+    return rows.assign(performance=rows[SIZE].map(full["median_s"]) / rows["median_s"])
+
+
+def note_on(rows: pd.DataFrame) -> str:
+    several = "; of medians over runs" if rows["run"].nunique() > 1 else ""
+    return f"dashed: performance = share{several}"

@@ -21,6 +21,8 @@ from benchkit.suites.ring_attention.names import EVEN, REFERENCE, STRATEGY, TOKE
 
 OTHERS = (REFERENCE, TORCH)
 """Measured beside the strategies, but not meant for ranks of unequal speed."""
+SPEEDUP = ("paired_speedup", "paired_speedup_low", "paired_speedup_high")
+EFFICIENCY = ("efficiency", "efficiency_low", "efficiency_high")
 
 
 def draw(table: pd.DataFrame, baseline: Baseline | None) -> Drawings:
@@ -33,7 +35,7 @@ def draw(table: pd.DataFrame, baseline: Baseline | None) -> Drawings:
 
 
 def drawings_of(rows: pd.DataFrame) -> Drawings:
-    strategies = [name for name in dict.fromkeys(rows[STRATEGY]) if name not in OTHERS]
+    strategies = strategies_of(rows)
     drawings: Drawings = {
         "efficiency": partial(efficiency, rows, strategies),
         "latency_scaling": partial(latency_scaling, rows, strategies),
@@ -44,6 +46,11 @@ def drawings_of(rows: pd.DataFrame) -> Drawings:
     if TOKENS in rows and rows[TOKENS].notna().any():
         drawings["tokens"] = partial(tokens, rows[rows[STRATEGY].isin(strategies)])
     return drawings
+
+
+def strategies_of(rows: pd.DataFrame) -> list[str]:
+    """Return the strategies of splitting, without OTHERS, in the order of their rows."""
+    return [name for name in dict.fromkeys(rows[STRATEGY]) if name not in OTHERS]
 
 
 def by_length(rows: pd.DataFrame, draw_panel: Callable[[Axes, pd.DataFrame], None]) -> Figure:
@@ -89,10 +96,9 @@ def over_slowdown(
 
 def speedup_over_even(rows: pd.DataFrame, strategies: list[str]) -> Figure:
     names = [name for name in strategies if name != EVEN]
-    columns = ("paired_speedup", "paired_speedup_low", "paired_speedup_high")
 
     def panel(axis: Axes, part: pd.DataFrame) -> None:
-        over_slowdown(axis, part, names, columns, 1.0)
+        over_slowdown(axis, part, names, SPEEDUP, 1.0)
         axis.axhline(1, color="black", linewidth=1)
         style.log_values(axis)
 
@@ -104,22 +110,22 @@ def speedup_over_even(rows: pd.DataFrame, strategies: list[str]) -> Figure:
 
 
 def efficiency(rows: pd.DataFrame, strategies: list[str]) -> Figure:
-    columns = ("efficiency", "efficiency_low", "efficiency_high")
-    at_limits = rows.assign(
-        efficiency_low=rows["ideal_s"] / rows["ci_high_s"],
-        efficiency_high=rows["ideal_s"] / rows["ci_low_s"],
-    )
-
     def panel(axis: Axes, part: pd.DataFrame) -> None:
-        over_slowdown(axis, part, strategies, columns, 100)
+        over_slowdown(axis, part, strategies, EFFICIENCY, 100)
         axis.axhline(100, color="black", linewidth=1)
         axis.set_ylim(bottom=0)
 
-    figure = by_length(at_limits, panel)
+    figure = by_length(with_efficiency_limits(rows), panel)
     figure.axes[0].set_ylabel("ideal time / time [%]")
     note = f"ideal: all the work over all the speed, by the cost model; {bars_of(rows)}"
     style.caption(figure, "Ring attention: efficiency", note, rows)
     return figure
+
+
+def with_efficiency_limits(rows: pd.DataFrame) -> pd.DataFrame:
+    """Add the ends of the interval of the efficiency, which are those of the time."""
+    ends = {"efficiency_low": "ci_high_s", "efficiency_high": "ci_low_s"}
+    return rows.assign(**{name: rows["ideal_s"] / rows[time] for name, time in ends.items()})
 
 
 def latency_scaling(rows: pd.DataFrame, strategies: list[str]) -> Figure:
@@ -148,7 +154,7 @@ def winners(rows: pd.DataFrame) -> Figure:
     """Map the fastest strategy of each cell, with its ties and its speedup over even."""
     gains, texts = {}, {}
     for cell, group in rows.groupby(["seq_len", "slowdown"]):
-        gains[cell], texts[cell] = winner_of(group)
+        _, gains[cell], texts[cell] = winner_of(group)
     values = pd.Series(gains).unstack()
     size = (2.6 + 1.9 * values.shape[1], 1.9 + 1.1 * values.shape[0])
     figure, axis = plt.subplots(figsize=size)
@@ -164,15 +170,15 @@ def winners(rows: pd.DataFrame) -> Figure:
     return figure
 
 
-def winner_of(cell: pd.DataFrame) -> tuple[float, str]:
+def winner_of(cell: pd.DataFrame) -> tuple[pd.Series, float, str]:
     """Find the fastest strategy of a cell.
 
     Returns:
-        Its speedup over even, and a text: its name, the speedup, and the strategies whose intervals
-        reach its own.
+        Its row, its speedup over even, and a text: its name, the speedup, and the strategies whose
+        intervals reach its own.
     """
     best = cell.loc[cell["median_s"].idxmin()]
-    gains = cell[["paired_speedup", "paired_speedup_low", "paired_speedup_high"]].astype(float)
+    gains = cell[list(SPEEDUP)].astype(float)
     gains[cell[STRATEGY] == EVEN] = 1.0
     # Without an interval, nothing tells a strategy from others.
     unknown = {"paired_speedup": 1.0, "paired_speedup_low": 0.0}
@@ -180,4 +186,4 @@ def winner_of(cell: pd.DataFrame) -> tuple[float, str]:
     highs = gains["paired_speedup_high"].fillna(float("inf"))
     tied = cell.loc[(highs >= low) & (cell.index != best.name), STRATEGY]
     text = textwrap.fill("≈ " + ", ".join(tied), 18) if len(tied) else ""
-    return gain, f"{best[STRATEGY]}\n{gain:.2f}×\n{text}".strip()
+    return best, gain, f"{best[STRATEGY]}\n{gain:.2f}×\n{text}".strip()

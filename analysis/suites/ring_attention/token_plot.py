@@ -28,15 +28,16 @@ def tokens(rows: pd.DataFrame) -> Figure:
 
 def draw_shares(axis: Axes, rows: pd.DataFrame) -> None:
     """Stack each rank's share of the tokens in a bar per strategy."""
-    counts = [parse_counts(text) for text in rows[TOKENS]]
-    left = [0.0] * len(counts)
-    for rank in range(max(map(len, counts))):
-        shares = [100 * count[rank] / sum(count) for count in counts]
+    shares = [shares_of(text) for text in rows[TOKENS]]
+    left = [0.0] * len(shares)
+    for rank in range(max(map(len, shares))):
+        own = [share[rank] for share in shares]
         label, colour = f"rank {rank}", f"C{rank % 10}"
-        axis.barh(rows[STRATEGY], shares, left=left, label=label, color=colour)
-        left = [before + share for before, share in zip(left, shares, strict=True)]
+        axis.barh(rows[STRATEGY], own, left=left, label=label, color=colour)
+        left = [before + share for before, share in zip(left, own, strict=True)]
 
 
-def parse_counts(text: object) -> list[float]:
-    """Parse the tokens of each rank from "[4096, 2048]"."""
-    return [float(count) for count in str(text).strip("[]").split(",")]
+def shares_of(text: object) -> list[float]:
+    """Compute each rank's share of the tokens in percent, from "[4096, 2048]"."""
+    counts = [float(count) for count in str(text).strip("[]").split(",")]
+    return [100 * count / sum(counts) for count in counts]

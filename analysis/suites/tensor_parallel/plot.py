@@ -18,6 +18,10 @@ from benchkit.suites.tensor_parallel.names import AUTO, BOUNDS, IMPLEMENTATION
 
 MOST_PANELS = 6
 """More shapes than this are shown in the maps alone."""
+BEST, LIMIT = "speedup over the baseline", "share of the limit [%]"
+"""What the maps show."""
+TIME, SPEEDUP = "time of one product [ms]", "time of baseline / time"
+"""What the bars show."""
 
 
 def draw(table: pd.DataFrame, baseline: Baseline | None) -> Drawings:
@@ -34,10 +38,9 @@ def drawings_of(part: pd.DataFrame, title: str) -> Drawings:
     rivals = part[~part[IMPLEMENTATION].isin(BOUNDS)]
     compared = rivals[rivals["paired_speedup"].notna()]
     if part.groupby(SHAPE).ngroups <= MOST_PANELS:
-        drawings["time"] = partial(bars, part, title, "median_s", "time of one product [ms]", 1e3)
+        drawings["time"] = partial(bars, part, title, "median_s", TIME, 1e3)
         if not compared.empty:
-            label = "time of baseline / time"
-            drawings["speedup"] = partial(bars, compared, title, "paired_speedup", label, 1)
+            drawings["speedup"] = partial(bars, compared, title, "paired_speedup", SPEEDUP, 1)
     if not compared.empty:
         drawings["best"] = partial(best_map, rivals, title)
     if rivals["limit_share"].notna().any():
@@ -80,6 +83,11 @@ def bars(rows: pd.DataFrame, title: str, value: str, label: str, scale: float) -
 
 def best_map(rows: pd.DataFrame, title: str) -> Figure:
     """Map the fastest implementation of each shape, without `auto`, and its speedup."""
+    return shape_map(best_cells(rows), f"{title}: the fastest", BEST)
+
+
+def best_cells(rows: pd.DataFrame) -> pd.DataFrame:
+    """Return the fastest row of each shape with its speedup as `value`, and both as `text`."""
     fixed = rows[rows[IMPLEMENTATION] != AUTO]
     shapes = fixed.groupby(SHAPE)
     best = fixed.loc[shapes["median_s"].idxmin()]
@@ -89,8 +97,7 @@ def best_map(rows: pd.DataFrame, title: str) -> Figure:
     texts = []
     for name, speedup in zip(best["name"], gain, strict=True):
         texts.append(f"{name}\n{speedup:.2f}×".replace(" ", "\n", 1))
-    cells = best.assign(value=gain, text=texts)
-    return shape_map(cells, f"{title}: the fastest", "speedup over the baseline")
+    return best.assign(value=gain, text=texts)
 
 
 def limit_map(rows: pd.DataFrame, title: str) -> Figure:
@@ -99,11 +106,15 @@ def limit_map(rows: pd.DataFrame, title: str) -> Figure:
     The limit is the longer of its computation and its communication alone. The map shows the limit
     over the time of the implementation.
     """
+    return shape_map(limit_cells(rows), f"{title}: how near the limit", LIMIT)
+
+
+def limit_cells(rows: pd.DataFrame) -> pd.DataFrame:
+    """Return the fastest row of each shape with its share of the limit as `value` and `text`."""
     rows = rows[rows["limit_share"].notna()]
     best = rows.loc[rows.groupby(SHAPE)["median_s"].idxmin()]
     share = 100 * best["limit_share"]
-    cells = best.assign(value=share, text=[f"{value:.0f} %" for value in share])
-    return shape_map(cells, f"{title}: how near the limit", "share of the limit [%]")
+    return best.assign(value=share, text=[f"{value:.0f} %" for value in share])
 
 
 def shape_map(rows: pd.DataFrame, title: str, label: str) -> Figure:

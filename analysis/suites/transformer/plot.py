@@ -20,6 +20,7 @@ from analysis.suites.transformer.rows import CASE, SUITE, rows_of, varying
 from analysis.text import format_settings
 from benchkit.suites.transformer.names import PASS, PASSES, PEAK_BYTES, RANKS
 
+TIMES = ("median_s", "ci_low_s", "ci_high_s")
 SHARED = ("device", "device_name", "dtype", "batch_size", "parallel", RANKS)
 """Settings that every figure names, even where they are the same in all."""
 VALUES = ("value", "low", "high")
@@ -113,25 +114,22 @@ def draw(table: pd.DataFrame, baseline: Baseline | None) -> Drawings:
 
 
 def step_time(group: Group) -> Figure:
-    times = group.rows[["median_s", "ci_low_s", "ci_high_s"]].set_axis(VALUES, axis="columns")
+    times = group.rows[list(TIMES)].set_axis(VALUES, axis="columns")
     figure = over_context(group, times * 1e3, "time of one step [ms]")
     return explain(figure, "step time", f"median of the slowest rank, {bars_of(group.rows)}", group)
 
 
 def throughput(group: Group) -> Figure:
-    """Plot tokens per second; the upper limit of the time gives the lower limit of the rate."""
-    rows = group.rows
-    tokens = rows["tokens_per_second"] * rows["median_s"]
-    values = pd.DataFrame(
-        {
-            "value": rows["tokens_per_second"],
-            "low": tokens / rows["ci_high_s"],
-            "high": tokens / rows["ci_low_s"],
-        }
-    )
-    figure = over_context(group, values, "tokens per second")
-    note = f"tokens of a step over its median time, {bars_of(rows)}"
+    figure = over_context(group, rates_of(group.rows), "tokens per second")
+    note = f"tokens of a step over its median time, {bars_of(group.rows)}"
     return explain(figure, "throughput", note, group)
+
+
+def rates_of(rows: pd.DataFrame) -> pd.DataFrame:
+    """Return tokens per second; the upper limit of the time gives the lower limit of the rate."""
+    tokens = rows["tokens_per_second"] * rows["median_s"]
+    ends = (rows["tokens_per_second"], tokens / rows["ci_high_s"], tokens / rows["ci_low_s"])
+    return pd.DataFrame(dict(zip(VALUES, ends, strict=True)))
 
 
 def memory(group: Group) -> Figure:

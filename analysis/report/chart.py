@@ -1,0 +1,132 @@
+"""What an interactive figure shows, apart from how it is drawn: points in long form, and two axes.
+
+A suite's module with `show(table, baseline) -> dict[name, Chart]` adds its figures to the page
+(analysis/page). Plots take the same rows, so that both show the same numbers.
+"""
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pandas as pd
+
+LINES, SCATTER, DOTS, BARS, STACKS, CELLS = MARKS = (
+    "lines", "scatter", "dots", "bars", "stacks", "cells",
+)  # fmt: skip
+"""How points are drawn.
+
+- LINES: over numbers or names, joined; SCATTER: over numbers, not joined.
+- DOTS, BARS: beside names; STACKS: lengths on top of each other, beside names.
+- CELLS: a map; the series is down, x across, the value is the shade.
+"""
+LINEAR, LOG, NAMES = "linear", "log", "names"
+BYTES, SECONDS = "bytes", "seconds"
+PAGE_ROW = "page_row"
+"""Column with the id of a row of the page. `over_runs` keeps that of the latest row."""
+POINT = ("panel", "series", "x", "value", "low", "high", PAGE_ROW)
+"""The columns of a chart's points. `low` and `high` are NaN without an interval."""
+
+
+@dataclass(frozen=True)
+class Axis:
+    """An axis of a chart.
+
+    Attributes:
+        label: with the unit in brackets.
+        scale: LINEAR, LOG, or NAMES, which are at equal distances.
+        unit: BYTES or SECONDS, if values are labelled with a suitable unit, such as "64 KiB".
+    """
+
+    label: str
+    scale: str = LINEAR
+    unit: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Chart:
+    """A figure.
+
+    Attributes:
+        mark: one of MARKS.
+        title: says what is measured.
+        note: how to read it.
+        x: the axis of the settings.
+        y: the axis of the values.
+        points: one row per point with the columns POINT; x is text if its axis has names. Also
+            `text`, the words in a cell, and `total`, of all that is stacked, where there are any.
+        series: all series in the order of their colours; those of the points by default.
+        reference: a value to compare with, such as 1 for speedups.
+        is_shared: whether all panels have the same axis of values.
+        curves: dashed lines, such as a fit: panel, series, x, value.
+    """
+
+    mark: str
+    title: str
+    note: str
+    x: Axis
+    y: Axis
+    points: pd.DataFrame
+    series: tuple[str, ...] = ()
+    reference: float | None = None
+    is_shared: bool = True
+    curves: pd.DataFrame | None = None
+
+    @property
+    def panels(self) -> list[str]:
+        """The panels in the order of their points."""
+        return list(dict.fromkeys(self.points["panel"]))
+
+    @property
+    def all_series(self) -> list[str]:
+        """All series in the order of their colours."""
+        return list(dict.fromkeys((*self.series, *self.points["series"])))
+
+    def of_group(self, suffix: str) -> "Chart":
+        """Return the chart with a title that says what sets its rows apart from other groups.
+
+        Args:
+            suffix: of the names of the group's files (`analysis.groups`), "" for a single group.
+        """
+        return replace(self, title=f"{self.title} ({suffix.strip('_')})") if suffix else self
+
+
+Charts = dict[str, Chart]
+"""By name, which is that of the plot's file without its ending."""
+
+
+def points_of(
+    rows: pd.DataFrame,
+    x: Any,
+    values: tuple[str, ...],
+    series: Any = "",
+    panel: Any = "",
+    scale: float = 1.0,
+    **more: Any,
+) -> pd.DataFrame:
+    """Bring rows into the long form of a chart.
+
+    Args:
+        rows: one per point.
+        x: the settings, one per row.
+        values: the column of the value, and of both ends of its interval where it has one.
+        series: of each row, or of all.
+        panel: of each row, or of all.
+        scale: what the values and their limits are multiplied by.
+        **more: further columns, such as `text` or `total`.
+    """
+    ends = dict(zip(("value", "low", "high"), values, strict=False))
+    numbers = {
+        end: pd.to_numeric(rows[ends[end]], errors="coerce") * scale
+        if end in ends
+        else float("nan")
+        for end in ("value", "low", "high")
+    }
+    cells = {
+        "panel": panel,
+        "series": series,
+        "x": x,
+        **numbers,
+        PAGE_ROW: rows.get(PAGE_ROW),
+        **more,
+    }
+    points = pd.DataFrame(cells, index=rows.index)
+    return points[points["value"].notna()]

@@ -1,0 +1,118 @@
+"""Shows the same program on one device and on several: scaling, shardings, phases of a step."""
+
+from functools import partial
+
+import pandas as pd
+
+from analysis.baseline import Baseline
+from analysis.report.chart import DOTS, LINES, LOG, NAMES, STACKS, Axis, Chart, Charts, points_of
+from analysis.run_spread import bars_of, with_ranges
+from analysis.suites.auto_shard.plot import label
+from analysis.suites.auto_shard.rows import SHARDINGS, SUITE, Group, groups_of
+from analysis.suites.auto_shard.scaling_plot import (
+    EFFICIENCY,
+    SPEEDUP,
+    fitted,
+    ideal,
+    is_weak,
+    note_on,
+    scaling_rows,
+    title_of,
+)
+from analysis.suites.auto_shard.table import SHOWN
+from analysis.text import format_settings
+from benchkit.suites.auto_shard.names import END_TO_END, RANKS, SCOPE, SHARDING, Phase
+
+IDEAL = "ideal"
+
+
+def show(table: pd.DataFrame, baseline: Baseline | None) -> Charts:
+    """Return the figures that there is data for, per group of rows that differ in the case."""
+    charts: Charts = {}
+    for group in groups_of(table):
+        for name, chart in charts_of(group).items():
+            charts[f"{SUITE}_{name}{group.suffix}"] = chart.of_group(group.suffix)
+    return charts
+
+
+def charts_of(group: Group) -> Charts:
+    group = Group(group.suffix, with_ranges(group.rows))
+    further = group.further[group.further[SHARDING].isin(SHARDINGS)]
+    charts: Charts = {}
+    if (further[SHARDING] == group.main).any():
+        charts["scaling"] = scaling(group)
+    if not further.empty:
+        charts["shardings"] = shardings(further)
+    rows = group.rows[(group.rows[SCOPE] == END_TO_END) & (group.rows["status"] == "ok")]
+    if rows[[f"{phase}_s" for phase in Phase]].notna().any(axis=None):
+        charts["phases"] = phases(rows)
+    return charts
+
+
+def explained(note: str, rows: pd.DataFrame) -> str:
+    """Return how to read a figure, and the settings of what was measured."""
+    known = [name for name in SHOWN if rows[name].notna().all()]
+    return f"{note}\n{format_settings(rows, known)}"
+
+
+def scaling(group: Group) -> Chart:
+    """Show a line per workload over the devices, a panel per scope."""
+    rows = scaling_rows(group).sort_values([SCOPE, RANKS], kind="stable")
+    weak = is_weak(rows)
+    values = EFFICIENCY if weak else SPEEDUP
+    return Chart(
+        mark=LINES,
+        title=title_of(group, weak),
+        note=explained(note_on(group, rows), rows),
+        x=Axis("devices", LOG),
+        y=Axis("scaling efficiency [%]" if weak else "speedup"),
+        points=points_of(rows, rows[RANKS], values, rows["workload"], rows[SCOPE]),
+        curves=curves(rows, weak),
+    )
+
+
+def curves(rows: pd.DataFrame, weak: bool) -> pd.DataFrame:
+    """Return the ideal of each scope and, where scaling is strong, each workload's fit."""
+    found = []
+    for scope, part in rows.groupby(SCOPE, sort=False):
+        lines = {IDEAL: ideal(rows, weak)}
+        if not weak:
+            lines |= {str(name): fitted(line) for name, line in part.groupby("workload")}
+        for series, (x, value) in lines.items():
+            curve = {"panel": scope, "series": series, "x": x, "value": value}
+            found.append(pd.DataFrame(curve))
+    return pd.concat(found, ignore_index=True)
+
+
+def shardings(rows: pd.DataFrame) -> Chart:
+    """Show speedups on the most devices: a panel per scope, a place per workload."""
+    most = rows[RANKS].max()
+    rows = rows[rows[RANKS] == most]
+    note = f"over the fewest devices; median of paired blocks, {bars_of(rows)}"
+    return Chart(
+        mark=DOTS,
+        title=f"Shardings on {most:g} devices",
+        note=explained(note, rows),
+        x=Axis("workload", NAMES),
+        y=Axis("speedup", LOG),
+        points=points_of(rows, rows["workload"], SPEEDUP, rows[SHARDING], rows[SCOPE]),
+        series=tuple(str(name) for name in SHARDINGS if name in set(rows[SHARDING])),
+        reference=1,
+    )
+
+
+def phases(rows: pd.DataFrame) -> Chart:
+    """Show the phases of a step: a panel per workload, a bar per sharding and devices."""
+    bars = [label(*bar) for bar in zip(rows[SHARDING], rows[RANKS], strict=True)]
+    total = rows["median_s"] * 1e3
+    of_phase = partial(points_of, rows, bars, panel=rows["workload"], scale=1e3, total=total)
+    return Chart(
+        mark=STACKS,
+        title="Phases of a step end to end",
+        note=explained("medians of the rank that was longest in each; mark: whole step", rows),
+        x=Axis("sharding", NAMES),
+        y=Axis("time [ms]"),
+        points=pd.concat(of_phase(values=(f"{phase}_s",), series=str(phase)) for phase in Phase),
+        is_shared=False,
+        series=tuple(map(str, Phase)),
+    )

@@ -1,0 +1,86 @@
+"""Shows implementations of tensor-parallel products: times, speedups, and maps over shapes."""
+
+import pandas as pd
+
+from analysis.baseline import Baseline
+from analysis.report.chart import BARS, CELLS, NAMES, Axis, Chart, Charts, points_of
+from analysis.run_spread import bars_of, with_ranges
+from analysis.suites.tensor_parallel.plot import (
+    BEST,
+    LIMIT,
+    MOST_PANELS,
+    SPEEDUP,
+    TIME,
+    best_cells,
+    limit_cells,
+)
+from analysis.suites.tensor_parallel.rows import SHAPE, groups_of, shape_of, title_of
+from benchkit.suites.tensor_parallel.names import BOUNDS, IMPLEMENTATION
+
+WHOLE, PART = "whole product", "a part alone"
+TIMES = ("median_s", "ci_low_s", "ci_high_s")
+SPEEDUPS = ("paired_speedup", "paired_speedup_low", "paired_speedup_high")
+
+
+def show(table: pd.DataFrame, baseline: Baseline | None) -> Charts:
+    """Return figures per suite and group of rows that differ in shape and implementation alone."""
+    charts: Charts = {}
+    for suite, suffix, rows in groups_of(table):
+        for name, chart in charts_of(with_ranges(rows), title_of(rows)).items():
+            charts[f"{suite}_{name}{suffix}"] = chart.of_group(suffix)
+    return charts
+
+
+def charts_of(rows: pd.DataFrame, title: str) -> Charts:
+    charts: Charts = {}
+    rivals = rows[~rows[IMPLEMENTATION].isin(BOUNDS)]
+    compared = rivals[rivals["paired_speedup"].notna()]
+    if rows.groupby(SHAPE).ngroups <= MOST_PANELS:
+        charts["time"] = bars(rows, f"{title}: time", TIMES, TIME, 1e3)
+        if not compared.empty:
+            head = f"{title}: speedup over the baseline"
+            charts["speedup"] = bars(compared, head, SPEEDUPS, SPEEDUP, 1.0, reference=1)
+    if not compared.empty:
+        charts["best"] = shape_map(best_cells(rivals), f"{title}: the fastest", BEST)
+    if rivals["limit_share"].notna().any():
+        charts["limit"] = shape_map(limit_cells(rivals), f"{title}: how near the limit", LIMIT)
+    return charts
+
+
+def bars(
+    rows: pd.DataFrame,
+    title: str,
+    values: tuple[str, ...],
+    label: str,
+    scale: float,
+    reference: float | None = None,
+) -> Chart:
+    """Show a bar with its interval per implementation, a panel per shape."""
+    shapes = [shape_of(shape) for shape in rows[SHAPE].itertuples(index=False)]
+    kinds = rows[IMPLEMENTATION].isin(BOUNDS).map({True: PART, False: WHOLE})
+    return Chart(
+        mark=BARS,
+        title=title,
+        note=f"median, {bars_of(rows)}",
+        x=Axis("implementation", NAMES),
+        y=Axis(label),
+        points=points_of(rows, rows["name"], values, kinds, shapes, scale),
+        series=(WHOLE, PART) if (kinds == PART).any() else (WHOLE,),
+        reference=reference,
+        is_shared=False,
+    )
+
+
+def shape_map(cells: pd.DataFrame, title: str, label: str) -> Chart:
+    """Show a map of `value` and `text`, with m down, n and k across."""
+    cells = cells.sort_values(SHAPE)
+    across = [f"{n:.0f}, {k:.0f}" for n, k in zip(cells["n"], cells["k"], strict=True)]
+    down = cells["m"].map("m {:.0f}".format)
+    return Chart(
+        mark=CELLS,
+        title=title,
+        note=label,
+        x=Axis("n, k", NAMES),
+        y=Axis(label),
+        points=points_of(cells, across, ("value",), down, text=cells["text"]),
+    )

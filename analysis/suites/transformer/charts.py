@@ -1,0 +1,156 @@
+"""Shows time, throughput, memory, utilisation, scaling and phases of language models."""
+
+from collections.abc import Callable
+from functools import partial
+
+import pandas as pd
+
+from analysis.baseline import Baseline
+from analysis.report.chart import BARS, LINES, LOG, NAMES, STACKS, Axis, Chart, Charts, points_of
+from analysis.report.style import named
+from analysis.run_spread import bars_of
+from analysis.suites.transformer.plot import SHARED, TIMES, VALUES, Group, groups_of, rates_of
+from analysis.suites.transformer.rows import SUITE, varying
+from analysis.text import format_settings
+from benchkit.api.details import PEAK_FROM
+from benchkit.suites.transformer.names import FORWARD, PASS, PEAK_BYTES, PHASES
+
+TITLE = "Language model"
+UTILISATIONS = {"mfu_full": "every pair of tokens", "mfu_causal": "pairs seen"}
+SHARES = {"scaling_efficiency": "efficiency", "comm_share": "communication"}
+
+
+def show(table: pd.DataFrame, baseline: Baseline | None) -> Charts:
+    """Return one figure of each kind that there is data for, with all settings beside each other.
+
+    Plots have a file per setting, because paper has no filters.
+    """
+    group = together(groups_of(table))
+    if group is None:
+        return {}
+    parts = {name: (group.having(column), chart) for name, (column, chart) in KINDS.items()}
+    return {
+        f"{SUITE}_{name}": chart_of(part)
+        for name, (part, chart_of) in parts.items()
+        if not part.rows.empty
+    }
+
+
+def together(groups: list[Group]) -> Group | None:
+    """Join groups into one, where models are named with the settings in which groups differ."""
+    if len(groups) < 2:
+        return groups[0] if groups else None
+    rows = pd.concat([group.rows for group in groups])
+    apart = varying(rows)
+    words = rows[apart].apply(lambda row: ", ".join(map(named, apart, row)), axis="columns")
+    rows = rows.assign(model=rows["model"] + ", " + words)
+    shared = [name for name in SHARED if name in rows and rows[name].nunique(dropna=False) == 1]
+    return Group("", format_settings(rows, shared), rows, list(rows["model"].unique()))
+
+
+def step_time(group: Group) -> Chart:
+    note = f"median of the slowest rank, {bars_of(group.rows)}"
+    label = Axis("time of one step [ms]", LOG)
+    return over_context(group, "step time", note, label, points(group.rows, TIMES, 1e3))
+
+
+def throughput(group: Group) -> Chart:
+    rows = group.rows.assign(**rates_of(group.rows))
+    note = f"tokens of a step over its median time, {bars_of(rows)}"
+    label = Axis("tokens per second", LOG)
+    return over_context(group, "throughput", note, label, points(rows, VALUES, 1.0))
+
+
+def memory(group: Group) -> Chart:
+    peaks = points(group.rows, (PEAK_BYTES,), 1e-9)
+    return over_context(group, "peak memory", "of one rank", Axis("peak memory [GB]", LOG), peaks)
+
+
+def points(rows: pd.DataFrame, values: tuple[str, ...], scale: float) -> pd.DataFrame:
+    """Return points with a panel per pass and a line per model."""
+    return points_of(rows, rows["context_length"], values, rows["model"], rows[PASS], scale)
+
+
+def over_context(group: Group, title: str, note: str, label: Axis, shown: pd.DataFrame) -> Chart:
+    return Chart(
+        mark=LINES,
+        title=f"{TITLE}: {title}",
+        note=f"{note}\n{group.setting}",
+        x=Axis("context [tokens]", LOG),
+        y=label,
+        points=shown,
+        series=tuple(group.known),
+    )
+
+
+def utilisation(group: Group) -> Chart:
+    peaks = " or ".join(dict.fromkeys(group.rows[PEAK_FROM].dropna()))
+    note = f"against: {peaks}; in attention every pair of tokens counts, or those seen"
+    return by_pass(group, "model FLOP/s utilisation", note, Axis("MFU [%]"), UTILISATIONS)
+
+
+def scaling(group: Group) -> Chart:
+    note = (
+        "efficiency: speedup over one rank alone, per rank; "
+        "communication: what a step sends, alone, over its time"
+    )
+    return by_pass(group, "scaling", note, Axis("share [%]"), SHARES, reference=100)
+
+
+def by_pass(
+    group: Group,
+    title: str,
+    note: str,
+    label: Axis,
+    columns: dict[str, str],
+    reference: float | None = None,
+) -> Chart:
+    """Show bars with a panel per pass, a place per model and context, and a bar per column."""
+    rows = group.rows
+    places = rows["model"] + ", " + rows["context_length"].astype(str) + " tokens"
+    bars = [
+        points_of(rows, places, (column,), name, rows[PASS], 100)
+        for column, name in columns.items()
+    ]
+    return Chart(
+        mark=BARS,
+        title=f"{TITLE}: {title}",
+        note=f"{note}\n{group.setting}",
+        x=Axis("model and context", NAMES),
+        y=label,
+        points=pd.concat(bars),
+        series=tuple(columns.values()),
+        reference=reference,
+    )
+
+
+def phases(group: Group) -> Chart:
+    """Show the phases of the largest pass, a panel per model."""
+    largest = group.passes[-1]
+    rows = group.rows[group.rows[PASS] == largest]
+    contexts = rows["context_length"].astype(str) + " tokens"
+    of_phase = partial(points_of, rows, contexts, panel=rows["model"], scale=1e3)
+    parts = [
+        of_phase((f"{phase}_s",), str(phase), total=rows["median_s"] * 1e3) for phase in PHASES
+    ]
+    return Chart(
+        mark=STACKS,
+        title=f"{TITLE}: phases of {largest}",
+        note=f"medians of the rank that was longest in each; mark: whole step\n{group.setting}",
+        x=Axis("context", NAMES),
+        y=Axis("time [ms]"),
+        points=pd.concat(parts),
+        is_shared=False,
+        series=tuple(map(str, PHASES)),
+    )
+
+
+KINDS: dict[str, tuple[str, Callable[[Group], Chart]]] = {
+    "step_time": ("median_s", step_time),
+    "tokens_per_second": ("tokens_per_second", throughput),
+    "phases": (f"{FORWARD}_s", phases),
+    "scaling": ("scaling_efficiency", scaling),
+    "mfu": ("mfu_full", utilisation),
+    "memory": (PEAK_BYTES, memory),
+}
+"""Names of figures; each with the column that it needs, and the function that makes it."""
