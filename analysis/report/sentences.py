@@ -25,30 +25,38 @@ STRAGGLING_SHARE = 0.75
 be 1 / ranks."""
 SPIKY_SHARE = 0.01
 """A larger share of spikes than this is reported."""
+OVERVIEW, RUNS, REUSE, EXTREMES, WITH_SIZE, WITH_RANKS, DOUBTS, NOISE, CLOCKS, WARNINGS, FAILURES = (
+    "Overview", "Runs", "Ranks that stayed", "Fastest and widest", "Growth with size",
+    "Growth with ranks", "Doubtful figures", "Noise", "Clocks", "Warnings", "Failures",
+)  # fmt: skip
+"""Titles of the paragraphs, in their order."""
 MOST_LINES = 20
 """The longest paragraph. Of a report of thousands of points the table is read instead."""
 
 
 def describe(table: pd.DataFrame) -> str:
     """Describe all findings, with one paragraph per question."""
+    return "\n\n".join(filter(None, (as_paragraph(*found) for found in findings(table).items())))
+
+
+def findings(table: pd.DataFrame) -> dict[str, Iterator[str]]:
+    """Return the sentences of each paragraph, by its title and in order."""
     measured = table[table["status"] == "ok"]
     points = over_runs(measured, *identity_columns(measured))
-    with_size = growth(measured, "data_size", lambda size: named("data_size", size))
     with_ranks = growth(communicating(measured), "world_size", lambda ranks: f"{ranks:g} ranks")
-    paragraphs = (
-        as_paragraph("Overview", overview(table)),
-        as_paragraph("Runs", spread(points)),
-        as_paragraph("Ranks that stayed", reuse.describe(measured)),
-        as_paragraph("Fastest and widest", extremes(points)),
-        as_paragraph("Growth with size", with_size),
-        as_paragraph("Growth with ranks", with_ranks),
-        as_paragraph("Doubtful figures", doubtful(measured)),
-        as_paragraph("Noise", noise(measured)),
-        as_paragraph("Clocks", clocks(measured)),
-        as_paragraph("Warnings", warnings(measured)),
-        as_paragraph("Failures", failures(table)),
-    )
-    return "\n\n".join(filter(None, paragraphs))
+    return {
+        OVERVIEW: overview(table),
+        RUNS: spread(points),
+        REUSE: reuse.describe(measured),
+        EXTREMES: extremes(points),
+        WITH_SIZE: growth(measured, "data_size", lambda size: named("data_size", size)),
+        WITH_RANKS: with_ranks,
+        DOUBTS: doubtful(measured),
+        NOISE: noise(measured),
+        CLOCKS: clocks(measured),
+        WARNINGS: warnings(measured),
+        FAILURES: failures(table),
+    }
 
 
 def as_paragraph(title: str, lines: Iterable[str]) -> str:
