@@ -55,6 +55,7 @@ perf: $(READY) ## the performance claims of docs/results, measured again here
 	$(BIN)/python -m tests.perf.failures
 	$(BIN)/python -m tests.perf.fidelity
 	$(BIN)/python -m tests.perf.harvest
+	$(BIN)/python -m tests.perf.page
 	$(BIN)/python -m tests.perf.transformer
 	$(BIN)/python -m tests.perf.auto_shard
 
@@ -66,5 +67,5 @@ clean: ## removes the environment and what was built; outputs stay
 
 $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev]'
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev,html]'
 	touch $@

@@ -6,15 +6,18 @@
 import argparse
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
+import pandas as pd
+
 from analysis.baseline import Baseline, BaselineError
 from analysis.commands import accept, compare, import_results, plan, predict, profile, simulate
 from analysis.fresh_speedup import with_fresh_speedups
-from analysis.records.harvest import harvest, missing, printable
+from analysis.page.render import FILE_NAME, missing_library, write_page
+from analysis.records.harvest import Harvest, harvest, missing, printable
 from analysis.repetitions import over_repetitions
 from analysis.report.attempts import or_left_out
 from analysis.report.report import write_report
@@ -49,7 +52,7 @@ def main(arguments: list[str] | None = None) -> int:
     if subcommand is not None:
         return printed(lambda: subcommand(arguments[1:]))
     options = parser().parse_args(arguments)
-    if why := missing(options.places):
+    if why := (missing_library() if options.html else "") or missing(options.places):
         warn(why)
         return 2
     found = harvest(options.places)
@@ -66,14 +69,24 @@ def main(arguments: list[str] | None = None) -> int:
             speedups(table, options.baseline)  # An invalid baseline is refused before any file.
             if why := unpaired(table, options.baseline):
                 warn(why)
-        folder = output_folder(options)
-        written = list(write_report(table, folder, options.baseline, found.ranks))
+        written = list(files_of(table, found, options))
     except (BaselineError, OSError) as error:
         warn(error)
         return 2
     text = or_left_out("table on screen", lambda: as_text(over_repetitions(table))) or ""
     lines = [text, "", *(printable(f"wrote {path}") for path in written)]
     return printed(lambda: print("\n".join(lines)) or 0)
+
+
+def files_of(table: pd.DataFrame, found: Harvest, options: argparse.Namespace) -> Iterator[Path]:
+    """Yield each file of the report as it is written, and the page where it is asked for."""
+    folder = output_folder(options)
+    yield from write_report(table, folder, options.baseline, found.ranks)
+    if options.html:
+        of_page = (table, folder, options.baseline, found.ranks, found.environments)
+        page = or_left_out("page", partial(write_page, *of_page))
+        if page is not None:
+            yield page
 
 
 def output_folder(options: argparse.Namespace) -> Path:
@@ -123,6 +136,12 @@ def parser() -> argparse.ArgumentParser:
         type=Baseline.parse,
         help="what speedups compare with, e.g. world_size=2 (default: the smallest of several "
         "ranks)",
+    )
+    result.add_argument(
+        "--html",
+        action="store_true",
+        help=f"also write {FILE_NAME}: one page with figures, tables and samples, which needs no "
+        "server and no network",
     )
     return result
 

@@ -32,7 +32,7 @@ LAYERS = (
     ("analysis.records", "analysis.text", "analysis.table", "analysis.groups", "analysis.repetitions"),
     ("analysis.run_spread", "analysis.baseline", "analysis.fresh_speedup", "analysis.speedup"),
     ("analysis.suites", "analysis.report"),
-    ("analysis.commands",),
+    ("analysis.commands", "analysis.page"),
     ("benchkit.sweep",),
     ("benchkit.selftest", "benchkit.compare"),
     ("benchkit.cli", "benchkit.__main__"),
@@ -381,12 +381,27 @@ def canonical(distribution: str) -> str:
     return re.sub(r"[-_.]+", "-", distribution).lower()
 
 
-@pytest.mark.parametrize(("paths", "extras"), [(FILES, ()), (TESTS, ("dev",))], ids=["source", "tests"])
+PAGE = [path for path in FILES if path.parent == ROOT / "analysis" / "page"]
+
+
+@pytest.mark.parametrize(
+    ("paths", "extras"),
+    [([path for path in FILES if path not in PAGE], ()), (PAGE, ("html",)), (TESTS, ("dev", "html"))],
+    ids=["source", "page", "tests"],
+)
 def test_imports_are_declared_dependencies(paths, extras):
     """What an environment happens to hold beside them is missing in the next one."""
     known = {*sys.stdlib_module_names, *PACKAGES, "hydra_plugins", "tests", *declared_packages(*extras)}
     undeclared = {(str(path.relative_to(ROOT)), name) for path in paths for name in packages(path) - known}
     assert undeclared == set()
+
+
+def test_analysis_needs_no_extra():
+    """Only a page loads the libraries of the extra `html`; else they may be absent."""
+    extra = declared_packages("html") - declared_packages()
+    program = f"import sys, analysis.__main__\nprint(sorted({extra!r} & sys.modules.keys()))"
+    assert extra
+    assert output_of(program) == "[]"
 
 
 def test_cli_loads_no_torch_or_pandas():

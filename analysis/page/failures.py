@@ -1,0 +1,124 @@
+"""Collects the points that failed, with the end of the log of the rank that is the cause."""
+
+import re
+import stat
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pandas as pd
+
+from analysis.page.samples import records_of
+from analysis.report.naming import Namer
+from benchkit.record.record import ErrorReport, Record
+from benchkit.record.statuses import HARMLESS
+
+MOST_KINDS = 40
+"""Kinds of failures with their logs; of further ones the names alone are listed."""
+MOST_LINES, MOST_LETTERS = 40, 6000
+"""Of a log or a traceback, from its end."""
+MOST_REASON = 600
+CONTROL = re.compile(
+    r"\x1b\[[0-9;?]*[ -/]*[@-~]|[\x00-\x08\x0b-\x1f\x7f\u202a-\u202e\u2066-\u2069]"
+)
+"""Colours of a terminal, what is no text, and what turns the direction of writing."""
+
+
+@dataclass
+class Failure:
+    """Points that ended in the same way.
+
+    Attributes:
+        status: of the points.
+        reason: what they say, in full.
+        names: of all these points.
+        where: the rank and the host of the first of them; "" where no rank is the cause.
+        log_name: file with the output of that rank; "" without one.
+        log: its end.
+        traceback: the end of that of the exception.
+        is_harmless: whether it was known before that the points cannot be measured.
+    """
+
+    status: str
+    reason: str
+    names: list[str] = field(default_factory=list)
+    where: str = ""
+    log_name: str = ""
+    log: str = ""
+    traceback: str = ""
+    is_harmless: bool = False
+
+
+def failures_of(table: pd.DataFrame) -> list[Failure]:
+    """Return all kinds of failures, the most frequent ones first and harmless ones last."""
+    name = Namer(table)
+    found: dict[tuple[str, str], Failure] = {}
+    failed = table[table["status"] != "ok"]
+    for _, row in failed.iterrows():
+        reason = row["reason"] if isinstance(row["reason"], str) else "no reason given"
+        status = str(row["status"])
+        key = (status, reason.split("\n")[0])
+        if key not in found:
+            text = ended(reason, MOST_REASON)
+            found[key] = Failure(status, text, is_harmless=status in HARMLESS)
+        found[key].names.append(name(row))
+    kinds = sorted(found.values(), key=lambda kind: (kind.is_harmless, -len(kind.names)))
+    add_logs(table[table["path"].isin(failed["path"])], found, kinds[:MOST_KINDS])
+    return kinds
+
+
+def add_logs(
+    table: pd.DataFrame, found: dict[tuple[str, str], Failure], shown: list[Failure]
+) -> None:
+    """Add to each kind the log and the traceback of the first record that ended so."""
+    for rows, record in records_of(table):
+        error = record.error
+        kind = found.get((record.status, error.message.split("\n")[0])) if error else None
+        if error is None or kind is None or kind not in shown or kind.where or kind.log:
+            continue
+        kind.where = where_of(error)
+        kind.traceback = last_lines(error.traceback or "")
+        kind.log_name, kind.log = log_of(record, Path(str(rows["path"].iloc[0])).parent)
+
+
+def where_of(error: ErrorReport) -> str:
+    """Return "rank 1 on HOST, signal 11", as far as it is known."""
+    rank = "" if error.rank is None else f"rank {error.rank}"
+    host = f"on {error.host}" if error.host else ""
+    signal = f"signal {error.signal}" if error.signal else ""
+    return ", ".join(filter(None, (" ".join(filter(None, (rank, host))), signal)))
+
+
+def log_of(record: Record, folder: Path) -> tuple[str, str]:
+    """Return the name and the end of the log that a record names; both "" where there is none.
+
+    Only a file in the record's own folder is read: a record may come from anywhere, and a page is
+    passed on.
+    """
+    name = record.error.log if record.error and record.error.log else ""
+    path = folder / name
+    if not name or Path(name).name != name:
+        return "", ""
+    try:
+        if not stat.S_ISREG(path.lstat().st_mode):
+            return "", ""
+        with path.open("rb") as file:
+            size = file.seek(0, 2)
+            file.seek(max(0, size - 4 * MOST_LETTERS))
+            text = file.read().decode(errors="replace")
+    except (OSError, ValueError):  # The name has a letter that no file has.
+        return "", ""
+    return name, last_lines(text)
+
+
+def last_lines(text: str) -> str:
+    """Return the last lines of a text, without what a page cannot show."""
+    lines = CONTROL.sub("", text.replace("\r\n", "\n")).rstrip().split("\n")
+    cut = "\n".join(lines[-MOST_LINES:])
+    is_cut = len(lines) > MOST_LINES or len(cut) > MOST_LETTERS
+    return f"…\n{cut[-MOST_LETTERS:]}" if is_cut else cut
+
+
+def ended(text: str, most: int) -> str:
+    """Cut a text to a number of letters, and say so by "…"."""
+    shown = CONTROL.sub("", text)
+    return shown if len(shown) <= most else f"{shown[:most]}…"

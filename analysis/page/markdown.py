@@ -1,0 +1,73 @@
+"""Turns the Markdown of a report's tables into HTML that follows the page's headings."""
+
+import html
+import re
+from collections.abc import Iterator
+from itertools import pairwise
+
+from markdown_it import MarkdownIt
+from markdown_it.token import Token
+
+NUMBER = re.compile(r"[<>]? ?-?\d[\d.,]*(e[+-]?\d+)?( .*)?$")
+"""Also one that an interval or a rate in brackets follows."""
+RULES = ("backticks", "heading", "list", "table")
+"""What the tables use. Without links, images and HTML, a label in them is only text."""
+
+
+def as_html(text: str, level: int) -> str:
+    """Return the HTML of a text.
+
+    Args:
+        text: Markdown.
+        level: of its highest heading on the page; 2 turns "# A" into h2, "## B" into h3.
+    """
+    parser = MarkdownIt("zero").enable(list(RULES))
+    tokens = list(adapted(parser.parse(text), level - 1))
+    return str(parser.renderer.render(tokens, parser.options, {}))
+
+
+def adapted(tokens: list[Token], deeper: int) -> Iterator[Token]:
+    """Yield the tokens with lower headings, and tables in a frame that scrolls, with captions."""
+    heading = ""
+    for position, token in enumerate(tokens):
+        if token.type in ("heading_open", "heading_close"):
+            token.tag = f"h{min(6, int(token.tag[1]) + deeper)}"
+            if token.nesting > 0:
+                heading = html.escape(tokens[position + 1].content)
+        if token.type == "table_open":
+            yield raw(f'<div class="scroll" role="region" aria-label="{heading}" tabindex="0">')
+            align(tokens[position:])
+        yield token
+        if token.type == "table_open":
+            yield raw(f'<caption class="hidden">{heading}</caption>')
+        if token.type == "table_close":
+            yield raw("</div>")
+
+
+def align(tokens: list[Token]) -> None:
+    """Mark the heads of the columns of a table, and the columns of numbers.
+
+    Args:
+        tokens: of the table, and of what follows it.
+    """
+    end = next(at for at, token in enumerate(tokens) if token.type == "table_close")
+    columns: dict[int, list[tuple[Token, str]]] = {}
+    place = 0
+    for token, inner in pairwise(tokens[: end + 1]):
+        if token.type == "tr_open":
+            place = 0
+        if token.type in ("th_open", "td_open"):
+            columns.setdefault(place, []).append((token, inner.content))
+            place += 1
+    for cells in columns.values():
+        (head, _), *rest = cells
+        head.attrSet("scope", "col")
+        texts = [text for _, text in rest if text]
+        if texts and all(map(NUMBER.match, texts)):
+            for token, _ in cells:
+                token.attrSet("class", "number")
+
+
+def raw(text: str) -> Token:
+    """Return a token that is rendered as it is."""
+    return Token("html_block", "", 0, content=text)

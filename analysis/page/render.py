@@ -1,0 +1,148 @@
+"""Writes the page: one file of HTML, with its style, its script and all of its data within."""
+
+import base64
+import hashlib
+import importlib.util
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from analysis.baseline import Baseline
+from analysis.records.environments import Facts
+from analysis.records.harvest import printable
+
+FILE_NAME = "report.html"
+FOLDER = Path(__file__).parent
+SCRIPTS = ("numbers.js", "figures.js", "samples.js", "tables.js", "page.js")
+"""In the order in which the page runs them, as one module."""
+LIBRARIES = ("altair", "jinja2", "markdown_it", "vl_convert")
+
+
+def missing_library() -> str:
+    """Return what the page lacks, and how to get it; "" where all libraries are installed."""
+    missing = [name for name in LIBRARIES if importlib.util.find_spec(name) is None]
+    if not missing:
+        return ""
+    return f"--html: needs {', '.join(missing)}; pip install 'benchkit[html]'"
+
+
+def write_page(
+    table: pd.DataFrame,
+    folder: Path,
+    baseline: Baseline | None,
+    per_rank: Sequence[Mapping[str, Any]],
+    environments: Sequence[Facts],
+) -> Path:
+    """Write the page into a folder and return its path.
+
+    Args:
+        table: the combined table.
+        folder: where to write.
+        baseline: what speedups compare with; by default each suite has its own.
+        per_rank: one row per rank and case.
+        environments: one per record.
+
+    Raises:
+        OSError: where the folder cannot be written to.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / FILE_NAME
+    path.write_text(printable(render(table, baseline, per_rank, environments)), encoding="utf-8")
+    return path
+
+
+def render(
+    table: pd.DataFrame,
+    baseline: Baseline | None,
+    per_rank: Sequence[Mapping[str, Any]],
+    environments: Sequence[Facts],
+) -> str:
+    """Return the page; the arguments are those of `write_page`."""
+    # The libraries are an extra, and other modules of analysis must work without them.
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined
+    from markupsafe import Markup
+
+    from analysis.page.content import content_of
+    from analysis.page.sample_specs import sample_specs
+    from analysis.page.samples import NUM_BINS, SPARK_HEIGHT
+
+    content = content_of(table, baseline, per_rank, environments)
+    environment = Environment(
+        loader=FileSystemLoader(FOLDER),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.policies["json.dumps_kwargs"] = {"separators": (",", ":")}
+    environment.filters["code"] = with_code
+    library = inlined(drawing_library())
+    script = inlined("\n".join((FOLDER / name).read_text(encoding="utf-8") for name in SCRIPTS))
+    style = (FOLDER / "page.css").read_text(encoding="utf-8")
+    return environment.get_template("template.html.j2").render(
+        content=content,
+        style=Markup(style),
+        library=Markup(library),
+        script=Markup(script),
+        policy=policy([library, script], style),
+        data=data_of(content),
+        specs=sample_specs(),
+        spark_box=f"0 0 {NUM_BINS} {SPARK_HEIGHT}",
+    )
+
+
+def with_code(text: str) -> Any:
+    """Escape a sentence, and mark what it has in backticks as code."""
+    from markupsafe import Markup, escape
+
+    return Markup(re.sub("`([^`]+)`", r"<code>\1</code>", str(escape(text))))
+
+
+def data_of(content: Any) -> dict[str, Any]:
+    """Return what the scripts read: figures by place, and rows by id."""
+    figures: dict[str, Any] = {}
+    rows: dict[str, Any] = {}
+    for suite in content.suites:
+        figures |= {figure.id: figure.data for figure in suite.figures}
+        table = suite.measurements
+        for row in table.rows:
+            rows[row.id] = {
+                "name": row.name,
+                "chosen": table.chosen[row.id],
+                "samples": [each for each in table.members[row.id] if each in content.samples],
+            }
+    return {"figures": figures, "rows": rows}
+
+
+def drawing_library() -> str:
+    """Return the source of Vega, Vega-Lite and Vega-Embed in the version of the specifications."""
+    import altair
+    import vl_convert
+
+    version = altair.SCHEMA_VERSION.removeprefix("v").rpartition(".")[0]
+    return vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;", version)
+
+
+def inlined(script: str) -> str:
+    """Return a script that may stand within an element of HTML."""
+    return script.replace("</script", r"<\/script").replace("<!--", r"<\!--")
+
+
+def policy(scripts: Sequence[str], style: str) -> str:
+    """Return a Content-Security-Policy: these scripts and this style run, nothing is fetched."""
+    allowed = {
+        "default-src": "'none'",
+        "script-src": " ".join(map(digest, scripts)),
+        "style-src": digest(style),
+        "img-src": "data:",
+        "base-uri": "'none'",
+        "form-action": "'none'",
+    }
+    return "; ".join(f"{name} {value}" for name, value in allowed.items())
+
+
+def digest(text: str) -> str:
+    return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"

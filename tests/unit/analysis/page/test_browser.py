@@ -1,0 +1,260 @@
+"""The page in a real Chromium: drawn without a complaint, filtered, sorted, asked for samples, printed."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from analysis.page.render import write_page
+from analysis.records.harvest import harvest
+from analysis.table import combine
+
+from tests.support.browser import browser, missing_browser
+from tests.support.records import grid, make_record, make_rich_record, write_all
+
+HOSTILE = '"><script>window.hacked = 1</script><img src=x onerror="window.hacked = 1">'
+WIDTHS = (375, 768, 1440)
+POINTS = "g.mark-symbol.role-mark path"
+
+
+def hostile_record(size):
+    record = make_record(size, suite="hostile", title=HOSTILE)
+    record["cases"] = [case | {"labels": {"way": name}} for case in record["cases"] for name in (HOSTILE, "b")]
+    return record
+
+
+@pytest.fixture(scope="module")
+def report(tmp_path_factory):
+    """A folder with a page and the table of its rows: all kinds of figures, a failure, hostile names."""
+    if why := missing_browser():
+        pytest.skip(why)
+    failed = make_record(5.0, status="crash")
+    failed["error"] |= {"log": "rank_1.log", "message": HOSTILE}
+    rich = [make_rich_record(suite) for suite in ("ring_attention", "tp_columnwise", "transformer", "auto_shard")]
+    records = [*grid(samples=1200), failed, hostile_record(1.0), hostile_record(2.0), *rich]
+    folder = write_all(tmp_path_factory.mktemp("page"), records)
+    (folder / "6" / "rank_1.log").write_text(f"{HOSTILE}\nlast words")
+    found = harvest([folder])
+    table = combine(found.rows)
+    table.to_csv(folder / "combined.csv", index=False)
+    write_page(table, folder, None, found.ranks, found.environments)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def chromium(report) -> Iterator[Any]:
+    with browser() as found:
+        yield found
+
+
+@pytest.fixture
+def tab(chromium, report) -> Iterator[Any]:
+    """The page, drawn; at the end of each test nothing was complained of, and nothing was fetched."""
+    complaints, requests = [], []
+    found = chromium.new_page(viewport={"width": 1440, "height": 900}, reduced_motion="reduce")
+    found.on("console", lambda message: complaints.append(message.text))
+    found.on("pageerror", lambda error: complaints.append(str(error)))
+    found.on("request", lambda request: requests.append(request.url))
+    show(found, report)
+    yield found
+    assert found.evaluate("window.hacked") is None
+    found.close()
+    assert complaints == []
+    assert requests == [(report / "report.html").as_uri()]
+
+
+def show(tab, report):
+    tab.goto((report / "report.html").as_uri())
+    tab.wait_for_selector("html[data-ready]", timeout=120_000)
+
+
+def section_of(tab, name):
+    return tab.locator("section.suite").filter(has=tab.get_by_role("heading", name=name, exact=True, level=2))
+
+
+def choose(section, name, value):
+    """Sets a filter."""
+    section.locator(f"select[data-column={name}]").select_option(value)
+
+
+def column(section, name):
+    """The numbers of a column of the visible rows."""
+    place = section.locator("table.sortable thead th").evaluate_all(
+        f"heads => heads.findIndex((head) => head.dataset.column === '{name}')"
+    )
+    cells = section.locator(f"table.sortable tbody tr:visible > :nth-child({place + 1})")
+    return [float(text) for text in cells.evaluate_all("cells => cells.map((cell) => cell.dataset.value)") if text]
+
+
+def test_all_figures_are_drawn(tab):
+    drawings = tab.locator("section.suite .drawing")
+    assert drawings.count() > 15
+    assert drawings.locator("svg.marks").count() == drawings.count()
+    texts = drawings.all_inner_texts()
+    assert not [text for text in texts if "cannot be drawn" in text or text == "…"]
+    assert tab.locator("section.suite .drawing[aria-label*=' points; ']").count() == drawings.count()
+
+
+def test_numbers_are_those_of_csv(tab, report):
+    table = pd.read_csv(report / "combined.csv")
+    rows = tab.locator("table.sortable tbody tr").evaluate_all("rows => rows.map((row) => row.id)")
+    assert sorted(rows) == sorted(f"r{number}" for number in range(len(table)))
+    num_compared = 0
+    for number, row in table.iterrows():
+        cells = tab.locator(f"#r{number} td[data-value]").evaluate_all(
+            "cells => cells.map((cell) => [cell.closest('table').tHead.rows[0].cells[cell.cellIndex].dataset.column,"
+            " Number(cell.dataset.value)])"
+        )
+        for name, value in cells:
+            assert value == row[name], (number, name)
+            num_compared += 1
+    assert num_compared > 200
+
+
+def test_filter_changes_table_and_figures(tab):
+    section = section_of(tab, "allreduce")
+    time = section.locator("figure").filter(has_text="allreduce: time")
+    assert section.locator("output").inner_text() == "7 of 7 rows"
+    assert time.locator(POINTS).count() == 6
+    choose(section, "world_size", "4")
+    time.locator(POINTS).nth(3).wait_for(state="detached")
+    assert time.locator(POINTS).count() == 3
+    assert section.locator("output").inner_text() == "3 of 7 rows"
+    assert set(column(section, "world_size")) == {4}
+    choose(section, "data_size", "10 MiB")
+    time.locator(POINTS).nth(1).wait_for(state="detached")
+    assert section.locator("output").inner_text() == "1 of 7 rows"
+    time.get_by_text("Numbers of this figure").click()
+    [row] = time.locator(".numbers tbody tr").all_inner_texts()
+    assert row.startswith("gloo on cpu\t4 ranks\t10 MiB\t20 [19.")
+    section.get_by_role("button", name="Reset").click()
+    time.locator(POINTS).nth(5).wait_for(state="attached")
+    assert section.locator("output").inner_text() == "7 of 7 rows"
+
+
+def test_filter_without_points_says_so(tab):
+    section = section_of(tab, "allreduce")
+    choose(section, "data_size", "5 MiB")
+    assert section.get_by_text("No points match the filters.").count() >= 1
+    assert section.locator("output").inner_text() == "1 of 7 rows"
+
+
+def test_head_sorts_by_keyboard(tab):
+    section = section_of(tab, "allreduce")
+    head = section.get_by_role("columnheader", name="median [ms]")
+    assert head.get_attribute("aria-sort") == "none"
+    head.get_by_role("button").focus()
+    tab.keyboard.press("Enter")
+    assert head.get_attribute("aria-sort") == "ascending"
+    assert column(section, "median_s") == sorted(column(section, "median_s"))
+    tab.keyboard.press("Space")
+    assert head.get_attribute("aria-sort") == "descending"
+    assert column(section, "median_s") == sorted(column(section, "median_s"), reverse=True)
+    other = section.get_by_role("columnheader", name="data_size")
+    other.get_by_role("button").click()
+    assert (head.get_attribute("aria-sort"), other.get_attribute("aria-sort")) == ("none", "ascending")
+    last = section.locator("table.sortable tbody tr").last
+    assert "crash" not in last.inner_text()  # the row has a size, by which it is sorted
+
+
+def test_histogram_opens_samples(tab):
+    button = section_of(tab, "allreduce").locator("button.spark").first
+    button.focus()
+    tab.keyboard.press("Enter")
+    dialog = tab.get_by_role("dialog")
+    assert "allreduce (world_size=2, data_size=1 MiB)" in dialog.get_by_role("heading", level=2).inner_text()
+    dialog.locator("#sample-ranks svg").first.wait_for()
+    assert "1,200 samples from 900 µs to 1.1 ms, median 1 ms" in dialog.locator(".facts").inner_text()
+    assert dialog.locator(f"#sample-times {POINTS}").count() == 1200
+    assert dialog.locator("#sample-histogram svg").count() == 1
+    assert "0: 1 ms, 1: 1 ms" in dialog.locator("#sample-ranks").get_attribute("aria-label")
+    tab.keyboard.press("Escape")
+    assert not dialog.is_visible()
+    assert button.evaluate("button => button === document.activeElement")
+
+
+def test_point_opens_samples(tab, report):
+    figure = section_of(tab, "allreduce").locator("figure").filter(has_text="allreduce: time")
+    figure.locator(POINTS).first.click()
+    assert "allreduce (" in tab.get_by_role("dialog").get_by_role("heading", level=2).inner_text()
+
+
+def test_samples_are_those_of_record(tab, report):
+    values = tab.evaluate(
+        "() => { const text = JSON.parse(document.getElementById('sample-data').textContent).r0.times;"
+        " const raw = Uint8Array.from(atob(text), (letter) => letter.charCodeAt(0));"
+        " return [...new Float32Array(raw.buffer)]; }"
+    )
+    [record] = [make_record(1.0, 2, 1e-3, samples=1200)]
+    expected = np.array(record["cases"][0]["samples_s"][0], dtype=np.float32)
+    assert np.array_equal(np.array(values, dtype=np.float32), expected)
+
+
+def test_hostile_names_are_text(tab):
+    assert HOSTILE in section_of(tab, "hostile").locator("tbody").inner_text()
+    assert f"{HOSTILE}\nlast words" in tab.locator("#failures pre").first.inner_text()
+    figure = section_of(tab, "hostile").locator("figure").first
+    choose(section_of(tab, "hostile"), "way", HOSTILE)
+    figure.locator(POINTS).nth(2).wait_for(state="detached")
+    figure.locator(POINTS).first.hover()
+    tab.locator("#vg-tooltip-element.visible").wait_for()
+    assert HOSTILE in tab.locator("#vg-tooltip-element").inner_text()
+    section_of(tab, "hostile").locator("button.spark").first.click()
+    assert HOSTILE in tab.get_by_role("dialog").get_by_role("heading", level=2).inner_text()
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_page_fits_width(chromium, report, width):
+    page = chromium.new_page(viewport={"width": width, "height": 800})
+    show(page, report)
+    assert page.evaluate("document.documentElement.scrollWidth") == width
+    widest = page.locator(".drawing svg").evaluate_all("drawn => Math.max(...drawn.map((each) => each.clientWidth))")
+    assert widest <= width
+    page.locator("button.spark").first.click()
+    page.locator("#sample-ranks svg").first.wait_for()
+    assert page.get_by_role("dialog").bounding_box()["width"] <= width
+    page.close()
+
+
+def test_dark_page_has_other_colours(chromium, report):
+    found = {}
+    for scheme in ("light", "dark"):
+        page = chromium.new_page(color_scheme=scheme)
+        show(page, report)
+        fill = page.locator(POINTS).first.evaluate("point => getComputedStyle(point).fill")
+        found[scheme] = (page.evaluate("getComputedStyle(document.body).backgroundColor"), fill)
+        page.emulate_media(color_scheme="dark" if scheme == "light" else "light")
+        other = page.locator(POINTS).first.evaluate("point => getComputedStyle(point).fill")
+        assert other != fill  # a figure follows without being drawn again
+        page.close()
+    assert found["light"] == ("rgb(251, 251, 250)", "rgb(1, 115, 178)")
+    assert found["dark"] == ("rgb(20, 23, 26)", "rgb(92, 179, 234)")
+
+
+def test_print_is_light_and_whole(chromium, report):
+    page = chromium.new_page(color_scheme="dark")
+    show(page, report)
+    page.emulate_media(media="print")
+    assert not page.locator("form.filters").first.is_visible()
+    assert not page.get_by_role("navigation").is_visible()
+    assert page.locator(POINTS).first.evaluate("point => getComputedStyle(point).fill") == "rgb(1, 115, 178)"
+    frame = page.locator(".scroll.tall").first
+    assert frame.evaluate("frame => frame.scrollHeight <= frame.clientHeight + 1")
+    assert page.pdf(format="A4").startswith(b"%PDF")
+    page.close()
+
+
+def test_readers_find_their_way(tab):
+    for role in ("banner", "navigation", "main", "contentinfo"):
+        assert tab.get_by_role(role).count() == 1, role
+    assert tab.locator("table:not(:has(caption))").count() == 0
+    assert tab.locator("th:not([scope])").count() == 0
+    assert tab.locator("select").evaluate_all("all => all.filter((each) => !each.labels.length).length") == 0
+    names = tab.get_by_role("button").evaluate_all("all => all.map((each) => each.ariaLabel || each.innerText)")
+    assert all(names)
+    tab.keyboard.press("Tab")
+    assert tab.evaluate("document.activeElement.textContent") == "Skip to the results"
+    outline = tab.evaluate("getComputedStyle(document.activeElement).outlineStyle")
+    assert outline == "solid"
+    assert tab.evaluate("getComputedStyle(document.documentElement).scrollBehavior") == "auto"
