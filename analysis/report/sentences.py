@@ -25,10 +25,10 @@ STRAGGLING_SHARE = 0.75
 be 1 / ranks."""
 SPIKY_SHARE = 0.01
 """A larger share of spikes than this is reported."""
-OVERVIEW, RUNS, REUSE, EXTREMES, WITH_SIZE, WITH_RANKS, DOUBTS, NOISE, CLOCKS, WARNINGS, FAILURES = (
-    "Overview", "Runs", "Ranks that stayed", "Fastest and widest", "Growth with size",
-    "Growth with ranks", "Doubtful figures", "Noise", "Clocks", "Warnings", "Failures",
-)  # fmt: skip
+OVERVIEW, RUNS, REUSE = "Overview", "Runs", "Ranks that stayed"
+EXTREMES, WITH_SIZE, WITH_RANKS = "Fastest and widest", "Growth with size", "Growth with ranks"
+DOUBTS, NOISE, CLOCKS = "Doubtful figures", "Noise", "Clocks"
+WARNINGS, FAILURES = "Warnings", "Failures"
 """Titles of the paragraphs, in their order."""
 MOST_LINES = 20
 """The longest paragraph. Of a report of thousands of points the table is read instead."""

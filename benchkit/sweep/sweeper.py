@@ -25,6 +25,7 @@ from benchkit.sweep.agenda import Agenda
 from benchkit.sweep.entries import Entry
 from benchkit.sweep.launchers import Launcher
 from benchkit.sweep.meeting import Meeting
+from benchkit.sweep.page import write_page
 from benchkit.sweep.resume import Resume
 from launch import topology
 from launch.agents.group import Agents
@@ -161,6 +162,8 @@ class Sweeper(sweeper.Sweeper):
                     num_left,
                     folder,
                 )
+            if config.report:
+                write_page(folder)
             if config.on_end:
                 sweep_folder.run_at_end(config.on_end, folder, tally.statuses, num_left)
 

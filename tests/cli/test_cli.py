@@ -134,6 +134,7 @@ WRONG = [
     (["+suite=allreduce", "dtype=int32", "reduce_op=avg"], "reduce_op=avg: allowed with a floating-point", ""),
     (["+suite=allreduce", "data_size"], "data_size: allowed is key=value; did you mean data_size=…?", ""),
     (["+suite=allreduce", "timeout_s=0"], "timeout_s=0.0: allowed is > 0", ""),
+    (["+suite=allreduce", "report=pdf"], "report=pdf: allowed is html", ""),
     (["+suite=allreduce", "measure=null"], "a group cannot be null here", ""),
     (["+suite=allreduce", "world_size=2.5"], "world_size=2.5: expected int or str", "auto or >= 1"),
     (["+suite=allreduce", "backend.env={A: b}"], "backend.env: takes variables one by one", "+backend.env.NAME=value"),

@@ -1,0 +1,72 @@
+"""The page at the end of a sweep, which analysis writes in a process of its own."""
+
+import logging
+import subprocess
+
+import pytest
+from analysis.page.render import FILE_NAME
+from benchkit.sweep import page
+
+from tests.support.records import make_record, write_all
+
+
+@pytest.fixture
+def said(caplog, monkeypatch):
+    """What the sweep logs, with its levels."""
+    monkeypatch.setattr(page.log, "propagate", True)
+    caplog.set_level(logging.INFO, "benchkit")
+    return lambda: [(record.levelname, record.getMessage()) for record in caplog.records]
+
+
+def test_page_is_written_where_users_have_own_analysis(tmp_path, monkeypatch, said):
+    write_all(tmp_path / "sweep", [make_record(status="crash")])
+    (tmp_path / "analysis").mkdir()
+    (tmp_path / "analysis" / "__main__.py").write_text("raise SystemExit('mine')")
+    monkeypatch.chdir(tmp_path)
+    page.write_page((tmp_path / "sweep").relative_to(tmp_path))
+    assert said() == [("INFO", f"page: sweep/analysis/{FILE_NAME}")]
+    assert (tmp_path / "sweep" / page.PAGE).read_text().startswith("<!doctype html>")
+
+
+def test_failure_of_analysis_is_one_warning(tmp_path, said):
+    old = tmp_path / page.PAGE
+    old.parent.mkdir()
+    old.touch()
+    page.write_page(tmp_path)  # a folder without records
+    [(level, line)] = said()
+    assert level == "WARNING"
+    assert line.startswith("report=html: analysis: no record.json at or below")
+    assert not old.exists()  # it would pass for the page of this sweep
+
+
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [
+        (OSError("no more processes"), "no more processes"),
+        (subprocess.TimeoutExpired(["analysis"], 3), "timed out after 3"),
+    ],
+    ids=["OSError", "timeout"],
+)
+def test_analysis_that_does_not_run_is_one_warning(tmp_path, monkeypatch, said, error, words):
+    def run(*arguments, **options):
+        raise error
+
+    monkeypatch.setattr(subprocess, "run", run)
+    page.write_page(tmp_path)
+    [(level, line)] = said()
+    assert (level, words in line) == ("WARNING", True)
+
+
+def test_modules_of_suites_are_found_where_the_user_works(tmp_path, monkeypatch, said):
+    given = {}
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PYTHONPATH", "/elsewhere")
+
+    def run(command, **options):
+        given.update(options)
+        return subprocess.CompletedProcess(command, 0, "", "")
+
+    monkeypatch.setattr(subprocess, "run", run)
+    page.write_page(tmp_path)
+    assert given["env"]["PYTHONPATH"] == f"/elsewhere:{tmp_path}"
+    assert said() == [("WARNING", "report=html: no page was written")]
