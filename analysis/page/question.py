@@ -10,7 +10,7 @@ from analysis.report import sentences
 from analysis.report.contests import whole_work
 from analysis.report.naming import Namer, milliseconds, settings
 from analysis.table import CONDITIONS, SETTINGS, own_columns
-from analysis.text import named
+from benchkit.record.naming import named
 from benchkit.record.statuses import HARMLESS
 
 MOST_TITLES, MOST_SETTINGS, MOST_WORDS = 4, 3, 3
