@@ -7,7 +7,7 @@ from typing import Any
 import pandas as pd
 
 from analysis.table import identity_columns
-from analysis.text import named
+from benchkit.record.naming import named
 
 MOST_CHOICES = 25
 """Values of a filter; a column with more is no filter."""
