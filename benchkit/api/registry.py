@@ -45,8 +45,18 @@ class Suite:
 
 
 def suite(build: Callable[[Any, Any], list[Any]]) -> Suite:
-    """Makes a function a suite, configured by the type of its first parameter."""
-    config = next(iter(typing.get_type_hints(build).values()))
+    """Makes a function a suite, configured by the type of its first parameter.
+
+    Raises:
+        ConfigError: the function has no docstring, whose first line is the suite's summary, or its
+            first parameter is not a dataclass of a configuration.
+    """
+    config = next(iter(typing.get_type_hints(build).values()), None)
+    name = f"{build.__module__}.{build.__name__}"
+    if not (isinstance(config, type) and issubclass(config, RunConfig)):
+        raise ConfigError(f"{name}: allowed as its first parameter is a dataclass of RunConfig")
+    if not (build.__doc__ or "").strip():
+        raise ConfigError(f"{name}: a suite needs a docstring; its first line is the summary")
     summary = (build.__doc__ or "").strip().splitlines()[0]
     module = sys.modules[build.__module__]
     preload, resolvers = getattr(module, "PRELOAD", ()), getattr(module, "RESOLVERS", {})
