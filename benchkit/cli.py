@@ -13,7 +13,7 @@ from benchkit import __version__
 from benchkit.api.registry import load_suites, preload_for
 from benchkit.config import command_line, compose, help, hydra_internals, messages
 from benchkit.errors import ConfigError
-from benchkit.sweep import resume
+from benchkit.sweep import resume, status
 from launch import topology
 from launch.agents.member import SweepEnds
 from launch.agents.rendezvous import JoinError
@@ -38,6 +38,8 @@ def main() -> int:
             from benchkit.selftest import command as selftest
 
             return selftest.main(sys.argv[2:])
+        if sys.argv[1:2] == ["status"]:
+            return status.main(sys.argv[2:])
         compose.register()
         if sys.argv[1:2] == ["compare"]:
             from benchkit.compare import session

@@ -1,0 +1,112 @@
+"""`python -m benchkit status [DIR]` tells how far a sweep is that runs elsewhere, or ran."""
+
+import datetime
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from benchkit.errors import ConfigError
+from benchkit.point.claim import FILE_NAME as CLAIM_FILE
+from benchkit.point.claim import Owner, is_alive, owner_of
+from benchkit.record import files
+from benchkit.record.statuses import HARMLESS, UNFINISHED
+from benchkit.sweep import manifest
+from benchkit.sweep.entries import Entry
+from benchkit.sweep.folder import PROGRESS_FILE
+from launch.topology import node_name, printable
+
+LATEST = Path("outputs") / "latest"
+SHOWN = 20
+"""Points of a kind that are listed at most."""
+
+
+class Brief(msgspec.Struct):
+    """The part of a record that says how its point went; samples are not read."""
+
+    status: str
+    started_at: str
+    error: dict[str, Any] | None = None
+
+    @property
+    def reason(self) -> str:
+        """Returns the first line of why the point is not ok."""
+        lines = str((self.error or {}).get("message", "")).splitlines()
+        return lines[0] if lines else "no reason given"
+
+
+def main(arguments: list[str]) -> int:
+    """Prints how far the sweep in a folder is.
+
+    Returns:
+        0; 1 if a point has failed.
+
+    Raises:
+        ConfigError: the folder holds no sweep.
+    """
+    if len(arguments) > 1 or any(each.startswith("-") for each in arguments):
+        raise ConfigError(f"status {' '.join(arguments)}: allowed is one folder, or none: {LATEST}")
+    folder = Path(arguments[0]) if arguments else LATEST
+    if not folder.is_dir():
+        raise ConfigError(f"status {folder}: no such folder")
+    points = manifest.read(folder).points
+    briefs = [brief(folder / point.folder) for point in points]
+    ended = [each for each in briefs if each and each.status not in UNFINISHED]
+    failed = [each for each in ended if each.status not in HARMLESS]
+    print(printable("\n".join(describe(folder, points, briefs))))
+    return int(bool(failed))
+
+
+def brief(folder: Path) -> Brief | None:
+    """Returns how the point in a folder went; None if it has no readable record yet."""
+    try:
+        return msgspec.json.decode((folder / files.FILE_NAME).read_bytes(), type=Brief)
+    except (OSError, ValueError):
+        return None
+
+
+def describe(folder: Path, points: list[Entry], briefs: list[Brief | None]) -> list[str]:
+    """Returns the lines about a sweep: counts, who works on it, what is left, what failed."""
+    statuses = Counter(each.status for each in briefs if each)
+    num_ended = sum(count for name, count in statuses.items() if name not in UNFINISHED)
+    counts = ", ".join(f"{count} {name}" for name, count in statuses.most_common())
+    lines = [f"{folder}: {num_ended} of {len(points)} points have ended ({counts or 'none begun'})"]
+    owner = owner_of(folder / CLAIM_FILE)
+    if num_ended < len(points):
+        lines.append(at_work(folder, owner))
+    pairs = list(zip(points, briefs, strict=True))
+    running = [(point, each) for point, each in pairs if each and each.status == "running"]
+    if owner and works(owner):
+        lines += [f"running: {named(point)}, since {each.started_at}" for point, each in running]
+    bad = [(point, each) for point, each in pairs if each and each.status not in ("ok", "running")]
+    lines += [f"{each.status}: {named(point)}: {each.reason}" for point, each in bad[:SHOWN]]
+    if len(bad) > SHOWN:
+        lines.append(f"and {len(bad) - SHOWN} more points that are not ok")
+    return lines
+
+
+def at_work(folder: Path, owner: Owner | None) -> str:
+    """Returns who works on a sweep and when that may end, or how it goes on."""
+    if owner is None or not works(owner):
+        return f"no process works on it; `python -m benchkit --resume {folder}` measures the rest"
+    try:
+        progress = msgspec.json.decode((folder / PROGRESS_FILE).read_bytes(), type=dict[str, Any])
+        left_s = float(progress["seconds_left"])
+    except (OSError, ValueError, TypeError, KeyError):
+        return f"{owner} works on it"
+    end = datetime.datetime.now() + datetime.timedelta(seconds=left_s)
+    left = datetime.timedelta(seconds=round(left_s))
+    return f"{owner} works on it; about {left} left, until {end:%Y-%m-%d %H:%M}"
+
+
+def works(owner: Owner) -> bool:
+    """Returns whether an owner is alive, as far as this host can tell."""
+    return is_alive(owner) or owner.host != node_name()
+
+
+def named(point: Entry) -> str:
+    """Names a point by its folder and overrides."""
+    return (
+        f"point {point.folder} ({' '.join(point.overrides)})" if point.overrides else point.folder
+    )

@@ -1,0 +1,68 @@
+"""What `python -m benchkit status` says of a sweep."""
+
+import json
+import os
+
+import pytest
+from benchkit.errors import ConfigError
+from benchkit.point.claim import FILE_NAME, this_process
+from benchkit.sweep import status
+from benchkit.sweep.entries import Entry
+from benchkit.sweep.manifest import Manifest
+
+from tests.support.records import make_record
+
+
+@pytest.fixture
+def sweep(tmp_path):
+    """Four points: one ok, one timed out, one running, one not begun."""
+    names = ["0", "1", "2", "3"]
+    Manifest([], {}, [Entry(f"k{name}", 0, name, [f"seed={name}"]) for name in names]).write(tmp_path)
+    for name, how in zip(names, ("ok", "timeout", "running"), strict=False):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "record.json").write_text(json.dumps(make_record(status=how)))
+    return tmp_path
+
+
+def lines_of(capsys, sweep, code):
+    assert status.main([str(sweep)]) == code
+    return capsys.readouterr().out.splitlines()
+
+
+def test_status_of_abandoned_sweep(sweep, capsys):
+    head, rest, failed = lines_of(capsys, sweep, 1)
+    assert head == f"{sweep}: 2 of 4 points have ended (1 ok, 1 timeout, 1 running)"
+    assert rest == f"no process works on it; `python -m benchkit --resume {sweep}` measures the rest"
+    assert failed == "timeout: point 1 (seed=1): it went timeout"
+
+
+def test_status_of_running_sweep(sweep, capsys):
+    owner = this_process()
+    (sweep / FILE_NAME).write_text(json.dumps({"host": owner.host, "boot_id": owner.boot_id, "pid": os.getpid()}))
+    (sweep / "progress.json").write_text('{"seconds_left": 90}')
+    _, work, running, _ = lines_of(capsys, sweep, 1)
+    assert work.startswith(f"process {os.getpid()} on {owner.host} works on it; about 0:01:30 left, until ")
+    assert running.startswith("running: point 2 (seed=2), since 2026-01-01")
+
+
+def test_unreadable_progress_is_left_out(sweep, capsys):
+    owner = this_process()
+    (sweep / FILE_NAME).write_text(json.dumps({"host": owner.host, "boot_id": owner.boot_id, "pid": os.getpid()}))
+    (sweep / "progress.json").write_text('{"seconds_left": null}')
+    assert lines_of(capsys, sweep, 1)[1] == f"process {os.getpid()} on {owner.host} works on it"
+
+
+def test_status_of_finished_sweep(sweep, capsys):
+    for name in "123":
+        (sweep / name).mkdir(exist_ok=True)
+        (sweep / name / "record.json").write_text(json.dumps(make_record()))
+    assert lines_of(capsys, sweep, 0) == [f"{sweep}: 4 of 4 points have ended (4 ok)"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [(["none"], "status none: no such folder"), (["a", "b"], "allowed is one folder"), (["--all"], "allowed is one")],
+)
+def test_status_refuses_other_arguments(arguments, said):
+    with pytest.raises(ConfigError, match=said):
+        status.main(arguments)
