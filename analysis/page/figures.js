@@ -66,7 +66,7 @@ function fitted(figure, place, points, panels) {
   const isOver = figure.layout === "over";
   const names = points.map((row) => (figure.layout === "map" ? row.series : row.x));
   const letters = isOver ? 0 : Math.max(...names.map((name) => name.length));
-  const limit = Math.min(0.42 * room, 220, 7 * letters + 6);
+  const limit = Math.min(0.52 * room, 220, 7 * letters + 6);
   const left = isOver ? 66 : limit + 12;
   const columns = Math.max(1, Math.min(panels.length, 3, Math.floor((room - left) / PANEL_WIDTH)));
   if (!isOver) copy.config = { axisY: { labelLimit: limit } };
@@ -76,10 +76,13 @@ function fitted(figure, place, points, panels) {
   if (figure.layout === "beside")
     inner.height = { step: inner.layer[0].encoding.yOffset ? 12 : 20 };
   if (figure.layout === "map") {
-    const lines = Math.max(...points.map((row) => row.text.split("\n").length));
-    inner.height = { step: 15 * lines + 18 };
-    inner.layer[1].mark.dy = -7.5 * lines + 1; // The words of all cells begin at the same height.
-    inner.width = Math.min(inner.width, 180 * new Set(points.map((row) => row.x)).size);
+    const lines = points.map((row) => row.text.split("\n"));
+    const most = Math.max(...lines.map((each) => each.length));
+    const widest = Math.max(...lines.flat().map((line) => line.length));
+    const across = new Set(points.map((row) => row.x)).size;
+    inner.height = { step: 15 * most + 18 };
+    inner.layer[1].mark.dy = -7.5 * most + 1; // The words of all cells begin at the same height.
+    inner.width = Math.max(Math.min(inner.width, 180 * across), (7 * widest + 8) * across);
   }
   return copy;
 }
@@ -96,6 +99,7 @@ async function drawFigure(place, figure, visible, onPoint) {
   const { points, panels, rows } = chosenRows(figure, visible);
   figure.shown = points;
   place.classList.toggle("empty", !points.length);
+  place.classList.toggle("map", figure.layout === "map");
   figure.view?.finalize();
   figure.view = null;
   if (!points.length) {
@@ -111,7 +115,9 @@ async function drawFigure(place, figure, visible, onPoint) {
   };
   for (const param of spec.params) param.value = ticks[param.name];
   spec.datasets = { rows };
+  place.style.minHeight = `${place.clientHeight}px`; // What follows does not jump meanwhile.
   const { view } = await vegaEmbed(inside(place), spec, OPTIONS);
+  place.style.minHeight = "";
   figure.view = view;
   view.addEventListener("click", (_, item) => item?.datum?.row && onPoint(item.datum.row));
 }

@@ -2,12 +2,17 @@
 
 const data = parsed("data");
 const sections = [...document.querySelectorAll("section.suite")];
+const turns = new Map();
 const openRow = (id) => openSamples(data.rows[id]);
 
+// Draws the figures of a section one by one; a later call for the same section takes over.
 async function drawSection(section) {
+  const turn = (turns.get(section) ?? 0) + 1;
+  turns.set(section, turn);
   const visible = visibleRows(section, data.rows);
   filterTable(section, visible);
   for (const place of section.querySelectorAll(".drawing[id]")) {
+    if (turns.get(section) !== turn) return;
     const figure = data.figures[place.id];
     try {
       await drawFigure(place, figure, visible, openRow);

@@ -27,28 +27,23 @@ def question_of(table: pd.DataFrame) -> str:
     titles = list(map(str, table["title"].dropna().unique()))
     what = listed(titles) if len(titles) <= MOST_TITLES else f"{len(titles)} benchmarks"
     verb = "does" if len(titles) == 1 else "do"
-    varied = [name for name in settings_of(table) if table[name].nunique() > 1]
-    asked = [name for name in varied if set(table[name]) != set(titles)][:MOST_SETTINGS]
-    by = listed([f"{name} ({values_of(table, name)})" for name in asked])
+    asked = [name for name in varied_settings(table) if set(table[name]) != set(titles)]
+    by = listed([f"{name} ({values_of(table, name)})" for name in asked[:MOST_SETTINGS]])
     return f"How long {verb} {what} take{f', by {by}' if by else ''}?"
 
 
-def settings_of(table: pd.DataFrame) -> list[str]:
-    """Return the settings that may be what is asked, the likely ones first.
+def varied_settings(table: pd.DataFrame) -> list[str]:
+    """Return the settings that differ, first those in which points differ and not only their cases.
 
-    What all cases have is likelier than what only some have, and what differs between points is
-    likelier than what differs between the cases of each.
+    Settings that only some cases have are left out, unless there are no others.
     """
     own = [name for name in own_columns(table) if name not in DIMENSIONS]
     shared = [name for name in (*SETTINGS, *CONDITIONS) if name not in ("suite", "status", "seed")]
+    varied = [name for name in (*own, *shared) if table[name].nunique() > 1]
     measured = table[table["status"] == "ok"]
+    complete = [name for name in varied if measured[name].notna().all()]
     points = measured.groupby("point_id")
-
-    def unlikely(name: str) -> tuple[bool, bool]:
-        within = points[name].nunique(dropna=False).max() > 1
-        return bool(measured[name].isna().any()), bool(within)
-
-    return sorted([*own, *shared], key=unlikely)
+    return sorted(complete or varied, key=lambda name: bool(points[name].nunique().max() > 1))
 
 
 def values_of(table: pd.DataFrame, name: str) -> str:

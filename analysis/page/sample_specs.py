@@ -27,7 +27,12 @@ def over_iterations() -> list[alt.Chart]:
     """Draw times over iterations: a dot for each, or the median and the range of several."""
     axis = alt.Axis(values=alt.ExprRef("y_ticks"), labelExpr=TIME)
     rows = alt.Chart().encode(
-        x=alt.X("x:Q", title="iteration", scale=alt.Scale(nice=False, padding=8)),
+        x=alt.X(
+            "x:Q",
+            title="iteration",
+            scale=alt.Scale(nice=False, padding=8),
+            axis=alt.Axis(tickCount=8, labelOverlap="greedy"),
+        ),
         y=alt.Y("value:Q", title="time", scale=SCALE, axis=axis),
     )
     band = rows.mark_area(color=ACCENT, opacity=0.25).encode(y=alt.Y("low:Q"), y2="high:Q")

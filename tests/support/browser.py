@@ -21,6 +21,13 @@ def missing_browser() -> str:
     return "" if importlib.util.find_spec("playwright") else "no playwright here (pip install '.[dev]')"
 
 
+def wait_for_count(locator: Any, count: int) -> None:
+    """Waits until so many elements are there; fails where they do not come."""
+    from playwright.sync_api import expect
+
+    expect(locator).to_have_count(count, timeout=30_000)
+
+
 @contextlib.contextmanager
 def browser() -> Iterator[Any]:
     """The installed Chromium, driven by Playwright."""

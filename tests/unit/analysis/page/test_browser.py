@@ -10,7 +10,7 @@ from analysis.page.render import write_page
 from analysis.records.harvest import harvest
 from analysis.table import combine
 
-from tests.support.browser import browser, missing_browser
+from tests.support.browser import browser, missing_browser, wait_for_count
 from tests.support.records import grid, make_record, make_rich_record, write_all
 
 HOSTILE = '"><script>window.hacked = 1</script><img src=x onerror="window.hacked = 1">'
@@ -116,27 +116,27 @@ def test_filter_changes_table_and_figures(tab):
     section = section_of(tab, "allreduce")
     time = section.locator("figure").filter(has_text="allreduce: time")
     assert section.locator("output").inner_text() == "7 of 7 rows"
-    assert time.locator(POINTS).count() == 6
+    wait_for_count(time.locator(POINTS), 6)
     choose(section, "world_size", "4")
-    time.locator(POINTS).nth(3).wait_for(state="detached")
-    assert time.locator(POINTS).count() == 3
+    wait_for_count(time.locator(POINTS), 3)
     assert section.locator("output").inner_text() == "3 of 7 rows"
     assert set(column(section, "world_size")) == {4}
     choose(section, "data_size", "10 MiB")
-    time.locator(POINTS).nth(1).wait_for(state="detached")
+    wait_for_count(time.locator(POINTS), 1)
     assert section.locator("output").inner_text() == "1 of 7 rows"
     time.get_by_text("Numbers of this figure").click()
-    [row] = time.locator(".numbers tbody tr").all_inner_texts()
-    assert row.startswith("gloo on cpu\t4 ranks\t10 MiB\t20 [19.")
+    wait_for_count(time.locator(".numbers tbody tr"), 1)
+    assert time.locator(".numbers tbody tr").inner_text().startswith("gloo on cpu\t4 ranks\t10 MiB\t20 [19.")
     section.get_by_role("button", name="Reset").click()
-    time.locator(POINTS).nth(5).wait_for(state="attached")
+    wait_for_count(time.locator(POINTS), 6)
     assert section.locator("output").inner_text() == "7 of 7 rows"
 
 
 def test_filter_without_points_says_so(tab):
     section = section_of(tab, "allreduce")
     choose(section, "data_size", "5 MiB")
-    assert section.get_by_text("No points match the filters.").count() >= 1
+    wait_for_count(section.locator(".drawing.empty"), 3)
+    assert "No points match the filters." in section.locator(".drawing").first.inner_text()
     assert section.locator("output").inner_text() == "1 of 7 rows"
 
 
@@ -196,7 +196,7 @@ def test_hostile_names_are_text(tab):
     assert f"{HOSTILE}\nlast words" in tab.locator("#failures pre").first.inner_text()
     figure = section_of(tab, "hostile").locator("figure").first
     choose(section_of(tab, "hostile"), "way", HOSTILE)
-    figure.locator(POINTS).nth(2).wait_for(state="detached")
+    wait_for_count(figure.locator(POINTS), 2)
     figure.locator(POINTS).first.hover()
     tab.locator("#vg-tooltip-element.visible").wait_for()
     assert HOSTILE in tab.locator("#vg-tooltip-element").inner_text()
