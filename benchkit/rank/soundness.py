@@ -11,7 +11,8 @@ def require_sound(cases: list[Case], config: RunConfig) -> None:
 
     Raises:
         ValueError: there is no case, a label has the name of a column or of a key that is one, or
-            a reference between cases leads nowhere. A key that holds a list is no column.
+            a reference between cases leads nowhere. A key that holds a list is no column, and the
+            column of `ranks` has another name, because suites have labels of that name.
     """
     if not cases:
         raise ValueError(f"suite {config.suite} returned no case")
@@ -20,7 +21,7 @@ def require_sound(cases: list[Case], config: RunConfig) -> None:
         for item in fields(config)
         if not isinstance(getattr(config, item.name), list | dict)
     }
-    taken = keys | {"status", "device"}
+    taken = (keys | {"status", "device"}) - {"ranks"}
     for case in cases:
         if clash := taken & set(case.labels):
             raise ValueError(

@@ -110,7 +110,7 @@ def test_async_calls_report_issue_and_wait(cli: Cli):
     ("given", "said"),
     [
         (["collective=all_sum"], "collective=all_sum: allowed is all_reduce|all_gather"),
-        (["data_size=4MB"], "data_size=4MB: allowed are MiB > 0, or a size with its unit"),
+        (["data_size=4TB"], "data_size=4TB: allowed are MiB > 0, or a size with its unit"),
         (["collective=broadcast", "reduce_op=max"], "reduce_op=max: broadcast has none"),
         (["collective=broadcast", "ragged=true"], "ragged=true: allowed with collective=all_gather|reduce_scatter"),
         (["collective=send_recv", "world_size=1"], "collective=send_recv: needs two ranks"),

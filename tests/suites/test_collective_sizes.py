@@ -31,7 +31,7 @@ def test_list_of_one_is_that_size():
     [
         (["data_size=[]"], "data_size=[]: it is empty; allowed is a list of different sizes, or one size"),
         (["data_size=[1,2KiB,1024KiB]"], "data_size=[1, '2KiB', '1024KiB']: a size is there twice; allowed is a list"),
-        (["data_size=[1,4MB]"], "data_size=4MB: allowed are MiB > 0, or a size with its unit"),
+        (["data_size=[1,4TB]"], "data_size=4TB: allowed are MiB > 0, or a size with its unit"),
         (["data_size=[1,[2]]"], "data_size=[2]: allowed are MiB > 0"),
         (["data_size=[1,null]"], "data_size=None: allowed are MiB > 0"),
         (["data_size=[1,2]", "collective=barrier"], "data_size=[1.0, 2.0]: a barrier has no size; allowed is one"),

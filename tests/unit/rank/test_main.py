@@ -57,6 +57,7 @@ def test_require_sound_accepts_label_that_stands_for_list():
 
 def test_require_sound_accepts_references():
     require_sound([Case(), Case()], configs.config())
+    require_sound([Case(labels={"ranks": 2})], configs.config())
     require_sound([Case(baseline=EVEN, components=Components(ODD, EVEN)), EVEN, ODD], configs.config())
 
 
