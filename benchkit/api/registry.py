@@ -17,6 +17,8 @@ from typing import Any
 from benchkit.api.schema import RunConfig
 from benchkit.errors import ConfigError
 
+LOADED = ("torch", "torch.distributed", "numpy.ma", "benchkit.rank.main")
+"""Modules that every rank needs; the first np.median() of a process imports numpy.ma."""
 EXTRA_SUITES = "BENCHKIT_SUITES"
 """Environment variable: comma-separated modules outside benchkit.suites that define suites."""
 
@@ -104,4 +106,4 @@ def preload_for(names: Iterable[str]) -> list[str]:
     """Returns the modules that the fork server loads for the ranks of the named suites."""
     suites = load_suites()
     needed = dict.fromkeys(module for name in names for module in suites[name].preload)
-    return ["torch", "torch.distributed", "benchkit.rank.main", *suite_modules(), *needed]
+    return [*LOADED, *suite_modules(), *needed]

@@ -9,7 +9,8 @@ from benchkit.suites.transformer.config import TransformerConfig
 if TYPE_CHECKING:
     from benchkit.suites.transformer.cases import TransformerJob
 
-PRELOAD = ("benchkit.suites.transformer.cases",)
+PRELOAD = ("benchkit.suites.transformer.cases", "torch._dynamo")
+"""The first optimizer of a process imports torch._dynamo, which takes a second."""
 
 
 @suite
