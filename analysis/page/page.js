@@ -50,6 +50,8 @@ function fillNumbers(details, figure) {
   fill();
 }
 
+for (const button of document.querySelectorAll("button.spark"))
+  button.ariaLabel = `Samples of ${data.rows[button.closest("tr").id].name}`;
 for (const section of sections) {
   for (const figure of section.querySelectorAll("figure")) {
     const place = figure.querySelector(".drawing");

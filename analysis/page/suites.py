@@ -16,6 +16,7 @@ from analysis.report.attempts import or_left_out
 from analysis.report.chart import Chart
 from analysis.report.discover import modules_with, write_all
 
+MOST_TITLES = 4
 TEXT_LEVEL = 3
 """Of the highest heading of a suite's own text."""
 
@@ -48,6 +49,7 @@ class Suite:
     Attributes:
         id: of the section.
         name: of the suite.
+        title: its name, and what it measured where that has other names.
         measurements: its table.
         figures: interactive ones.
         pictures: plots of suites that have no interactive ones.
@@ -57,6 +59,7 @@ class Suite:
 
     id: str
     name: str
+    title: str
     measurements: Measurements
     figures: list[Figure]
     pictures: list[Picture]
@@ -80,12 +83,21 @@ def suite_of(number: int, table: pd.DataFrame, baseline: Baseline | None, sample
     return Suite(
         id=f"suite-{number}",
         name=str(table["suite"].iloc[0]),
+        title=title_of(table),
         measurements=measurements_of(table, samples),
         figures=[each for each in made if each],
         pictures=list(pictures_of(table, baseline)),
         left_out=[f"{chart.title}: {why}." for chart in charts if (why := too_large(chart))],
         texts=[as_html(text, TEXT_LEVEL) for text in texts],
     )
+
+
+def title_of(table: pd.DataFrame) -> str:
+    """Return "collective: all_reduce, broadcast", or the suite's name where titles are many."""
+    suite, titles = str(table["suite"].iloc[0]), list(table["title"].dropna().unique())
+    if titles == [suite] or len(titles) > MOST_TITLES:
+        return suite
+    return f"{suite}: {', '.join(titles)}"
 
 
 def charts_of(table: pd.DataFrame, baseline: Baseline | None) -> Iterator[Chart]:

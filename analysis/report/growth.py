@@ -46,7 +46,9 @@ def growth(measured: pd.DataFrame, axis: str, describe: Callable[[float], str]) 
             spans = [ends_of(rows.assign(median_s=medians), axis)]
         for least, most in sorted({(first[axis], last[axis]) for first, last in spans}):
             alike = [span for span in spans if (span[0][axis], span[1][axis]) == (least, most)]
-            more = f"{describe(least)} to {describe(most)} ({most / least:,.4g} times)"
+            times = most / least
+            factor = f"{times:,.4g}" if times < 1e4 else f"{times:,.0f}"
+            more = f"{describe(least)} to {describe(most)} ({factor} times)"
             yield f"{name(alike[0][0])}: {more} takes {how_long(alike)}{basis})."
 
 

@@ -76,14 +76,16 @@ def test_foreign_suite_has_resolver_title_and_key(cli: Cli):
 
 def test_recipe_table_and_plot_are_made():
     text = (ROOT / "CONTRIBUTING.md").read_text()
-    code = next(block for block in re.findall(r"^```python\n(.*?)^```", text, re.DOTALL | re.MULTILINE))
     recipe: dict[str, Any] = {}
-    exec(code, recipe)
+    for code in re.findall(r"^```python\n(.*?)^```", text, re.DOTALL | re.MULTILINE):
+        exec(code, recipe)
     rows = tabulate_records([make_record(size, suite="broadcast") for size in (1, 10)])
     [(name, table)] = recipe["write"](rows).items()
     assert (name, table.count("broadcast")) == ("broadcast.md", 2)
     [(name, figure_of)] = recipe["draw"](rows, None).items()
     [axes] = figure_of().axes
     assert (name, len(axes.lines[0].get_xdata())) == ("broadcast.png", 2)
+    [(name, chart)] = recipe["show"](rows, None).items()
+    assert (name, list(chart.points["x"])) == ("broadcast", [1, 10])
     others = tabulate_records([make_record()])
-    assert (recipe["write"](others), recipe["draw"](others, None)) == ({}, {})
+    assert [recipe["write"](others), recipe["draw"](others, None), recipe["show"](others, None)] == [{}, {}, {}]
