@@ -1,7 +1,4 @@
-"""The combined table: one row per case of every record, failed ones included.
-
-The order of its columns is fixed.
-"""
+"""The combined table: one row per case of every record, in columns of a fixed order."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any

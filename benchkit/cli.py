@@ -4,7 +4,7 @@ import itertools
 import os
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -34,17 +34,9 @@ def main() -> int:
     """
     handle((signal.SIGTERM, signal.SIGHUP), terminate)
     try:
-        if sys.argv[1:2] == ["selftest"]:
-            from benchkit.selftest import command as selftest
-
-            return selftest.main(sys.argv[2:])
-        if sys.argv[1:2] == ["status"]:
-            return status.main(sys.argv[2:])
         compose.register()
-        if sys.argv[1:2] == ["compare"]:
-            from benchkit.compare import session
-
-            return session.main(sys.argv[2:], check)
+        if run := COMMANDS.get(sys.argv[1] if len(sys.argv) > 1 else ""):
+            return run(sys.argv[2:])
         folders = config_folders(sys.argv[1:])
         if text := asked_for(sys.argv[1:], folders):
             print(text)
@@ -67,6 +59,28 @@ def main() -> int:
     except KeyboardInterrupt as error:
         return 128 + to_stop_request(error).number
     return exit_code(statuses)
+
+
+def selftest(arguments: list[str]) -> int:
+    """Runs `python -m benchkit selftest`; returns the exit code."""
+    from benchkit.selftest import command
+
+    return command.main(arguments)
+
+
+def compare(arguments: list[str]) -> int:
+    """Runs `python -m benchkit compare`; returns the exit code."""
+    from benchkit.compare import session
+
+    return session.main(arguments, check)
+
+
+COMMANDS: dict[str, Callable[[list[str]], int]] = {
+    "compare": compare,
+    "selftest": selftest,
+    "status": status.main,
+}
+"""What `python -m benchkit` runs instead of a sweep, by its first argument."""
 
 
 def asked_for(arguments: Sequence[str], folders: Sequence[Path]) -> str:

@@ -72,7 +72,7 @@ ANALYSIS_MAY_IMPORT = (
 HAS_SUITES = ("benchkit.suites", "analysis.suites", "analysis.commands")
 """The folders of suites; a command of analysis is about what certain suites measure. All else is the core."""
 KNOWS_A_SUITE = {
-    ("benchkit.config.messages", "allreduce"): "--help shows command lines that work",
+    ("benchkit.config.help", "allreduce"): "--help shows command lines that work",
     ("benchkit.selftest.runs", "allreduce"): "real cases are what a selftest repeats",
     ("benchkit.selftest.runs", "matmul_lut"): "real cases are what a selftest repeats",
     ("benchkit.record.versions", "collective"): "records from before the key `title` do not say it themselves",

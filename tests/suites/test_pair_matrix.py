@@ -120,7 +120,7 @@ def test_little_time_leaves_out_rounds(cli: Cli):
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        (["sizes=[4MB]"], "sizes=4MB: allowed are MiB > 0, or a size with its unit"),
+        (["sizes=[4TB]"], "sizes=4TB: allowed are MiB > 0, or a size with its unit"),
         (["sizes=[]"], "sizes=[]: allowed is at least one size"),
         (["groups=[racks]"], "groups=racks: allowed are pairs|nodes|halves|all, or []"),
         (["world_size=1"], "world_size=1: a pair needs two ranks"),

@@ -86,11 +86,20 @@ def test_auto_shard_checks_on_host():
 
 
 @pytest.mark.parametrize("name", COLLECTIVES)
-def test_collective_renews_nothing_between_samples(name):
-    config = SimpleNamespace(collective=name, async_op=False, measure=fakes.plan())
-    rank = SimpleNamespace(world_size=2, device=CUDA, seconds_of=lambda *calls, **turns: [[1e-4]])
-    for case in collective.timed_cases(config, rank, 8, None, None):
-        assert case.reset is noop
+def test_collective_renews_nothing_between_samples(monkeypatch, name):
+    monkeypatch.setattr(collective, "Collective", lambda *_: SimpleNamespace(operation=lambda: noop))
+    monkeypatch.setattr(collective, "Check", lambda *_: noop)
+    config = SimpleNamespace(
+        collective=name, async_op=False, measure=fakes.plan(), data_size=1.0, dtype="float32", reduce_op="sum",
+        ragged=False,
+    )  # fmt: skip
+    rank = SimpleNamespace(
+        world_size=2, index=0, seed=0, device=CUDA, memory_shortage=lambda nbytes: "",
+        seconds_of=lambda *calls, **turns: [[1e-4]],
+    )  # fmt: skip
+    cases = collective.cases_of(config, rank)
+    assert cases
+    assert all(case.reset is noop for case in cases)
 
 
 def test_random_tokens_are_drawn_on_device(monkeypatch):

@@ -55,6 +55,7 @@ WORDING = [
     ("NO_SUCH_KEY", "suite=allreduce", ("suite", None)),
     ("WRONG_VALUE", "+suite=allreduce timeout_s=abc", ("timeout_s=abc",)),
     ("NOT_IN_SCHEMA", "--config-dir conf +suite=allreduce measure=mine", ("measure/mine", "max_iteration")),
+    ("MISSING_GROUP", "+suite=allreduce ~backend", ("backend",)),
     ("ADVICE", "+suite=allreduce data_size", ()),
 ]
 """Regular expressions of messages.py, a command line that each is for, and what it finds in Hydra's error."""
