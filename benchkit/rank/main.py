@@ -33,8 +33,8 @@ def run_rank(assignment: Assignment) -> RankReport | None:
     """Runs one point in one rank; rank 0 returns its report to the agent, others return None."""
     stopwatch = Stopwatch()
     stopwatch.enter("init")
-    set_up_torch(assignment.threads)
     config = assignment.config
+    set_up_torch(assignment.threads, config.backend.env)
     kept = joined(assignment)
     device, group, controller = kept.device, kept.group, kept.controller
     rank_use = kept.begin_point()
