@@ -34,6 +34,12 @@ def by_way_of_the_host(tensor: Tensor, group: dist.ProcessGroup | None) -> bool:
     return bool(tensor.is_cuda and dist.get_backend(group) == "gloo")
 
 
+def sendable(tensor: Tensor) -> Tensor:
+    """Returns a tensor as every backend sends it: float8, which gloo refuses, as bytes."""
+    is_float8 = tensor.dtype.itemsize == 1 and tensor.is_floating_point()
+    return tensor.view(torch.uint8) if is_float8 else tensor
+
+
 def exchange_device(device: torch.device) -> torch.device:
     """Returns where small tensors must be for a collective of the job's backend."""
     return torch.device("cpu") if dist.get_backend() == "gloo" else device
@@ -60,8 +66,8 @@ def start(sends: Ends, receives: Ends, group: dist.ProcessGroup | None = None) -
 
 def in_one_batch(sends: Ends, receives: Ends, group: dist.ProcessGroup | None) -> StartedTransfers:
     """Starts all transfers by one call of the backend, which may return one work for all."""
-    operations = [dist.P2POp(dist.isend, tensor, peer, group) for tensor, peer in sends]
-    operations += [dist.P2POp(dist.irecv, tensor, peer, group) for tensor, peer in receives]
+    operations = [dist.P2POp(dist.isend, sendable(tensor), peer, group) for tensor, peer in sends]
+    operations += [dist.P2POp(dist.irecv, sendable(part), peer, group) for part, peer in receives]
     works: list[Transfer] = dist.batch_isend_irecv(operations)
     if len(works) != len(operations):
         return [], works

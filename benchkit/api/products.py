@@ -1,14 +1,75 @@
-"""Matrix products that are exact up to one rounding, and their check.
+"""How matrices of a dtype are multiplied, and the check of products that are rounded once.
 
-Factors hold -1, 0 and 1, so that every partial sum is a small integer.
+Exact factors hold -1, 0 and 1, so that every partial sum is a small integer.
 """
 
-import torch
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
 
+import torch
+from torch import Tensor
+
+from benchkit.api import torch_internals
+from benchkit.api.float8 import FLOAT8
 from benchkit.errors import InvalidResult
 
 CHECKED_ROWS = 16
 """Rows of a product that are compared with float64."""
+
+
+def multiply(left: Tensor, right: Tensor, out: Tensor) -> None:
+    """Multiplies [m, k] by [k, n] into [m, n], all of one dtype."""
+    torch.mm(left, right, out=out)
+
+
+@dataclass(frozen=True)
+class Matmul:
+    """How matrices of one dtype are multiplied on one device.
+
+    Attributes:
+        device: of all matrices.
+        dtype: of the factors.
+        product_dtype: of the product.
+        multiply: multiplies [m, k] by [k, n] into a third matrix [m, n].
+        details: what the record says of it.
+    """
+
+    device: torch.device
+    dtype: torch.dtype
+    product_dtype: torch.dtype
+    multiply: Callable[[Tensor, Tensor, Tensor], object] = multiply
+    details: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def is_float8(self) -> bool:
+        return self.dtype is torch.float8_e4m3fn
+
+    def left(self, rows: int, columns: int) -> Tensor:
+        """Allocates a left factor of zeros."""
+        return torch.zeros(rows, columns, dtype=self.dtype, device=self.device)
+
+    def right(self, rows: int, columns: int) -> Tensor:
+        """Allocates a right factor of zeros; of float8 in column-major order, as it must be."""
+        return self.left(columns, rows).t() if self.is_float8 else self.left(rows, columns)
+
+    def product(self, rows: int, columns: int) -> Tensor:
+        """Allocates a product of zeros."""
+        return torch.zeros(rows, columns, dtype=self.product_dtype, device=self.device)
+
+    def nbytes(self, factors: int, products: int) -> int:
+        """Returns the bytes of so many elements of factors and of products."""
+        return int(factors * self.dtype.itemsize + products * self.product_dtype.itemsize)
+
+
+def matmul_of(dtype_name: str, device: torch.device) -> Matmul:
+    """Returns how matrices of a dtype are multiplied; products of float8 are bfloat16."""
+    dtype = getattr(torch, dtype_name)
+    if dtype_name != FLOAT8:
+        return Matmul(device, dtype, dtype)
+    scaled = partial(torch_internals.multiply_float8, torch.ones((), device=device))
+    return Matmul(device, dtype, torch.bfloat16, scaled, {"product_dtype": "bfloat16"})
 
 
 def sum_in_float32() -> None:
@@ -17,9 +78,7 @@ def sum_in_float32() -> None:
     torch.backends.cuda.matmul.allow_bf16_reduced_precision_reduction = False
 
 
-def require_rows(
-    product: torch.Tensor, left: torch.Tensor, right: torch.Tensor, rows: torch.Tensor
-) -> None:
+def require_rows(product: Tensor, left: Tensor, right: Tensor, rows: Tensor) -> None:
     """Raises InvalidResult where some rows of a product differ from float64."""
     expected = (left[rows].double() @ right.double()).to(product.dtype)
     wrong = product[rows] != expected

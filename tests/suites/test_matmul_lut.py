@@ -1,13 +1,14 @@
 """Square matrix products: dtypes, what is left out beforehand, and the check of the product."""
 
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
 import torch
 from benchkit.api import torch_internals
+from benchkit.api.float8 import FLOAT8
 from benchkit.errors import InvalidResult
 from benchkit.suites.matmul_lut import cases, forecast
-from benchkit.suites.matmul_lut.config import FLOAT8
 from benchkit.suites.matmul_lut.forecast import Forecast, fewest_calls
 
 from tests.support import devices, fakes
@@ -79,7 +80,7 @@ def test_fewest_calls_counts_checks(calls, fewest):
 def test_factors_are_drawn_on_device(monkeypatch):
     monkeypatch.setattr(torch, "Generator", devices.Generator)
     monkeypatch.setattr(cases, "require_rows", lambda *given: None)
-    kind = cases.kind_of("float32", devices.META)
+    kind = cases.matmul_here("float32", devices.META)
     with devices.Copies() as copies:
         case = cases.matmul(16, kind, config([16]), rank(devices.META))
         case.verify()
@@ -92,8 +93,8 @@ def test_wrong_product_is_found(dtype, monkeypatch):
     monkeypatch.setattr(cases, "first_reason", lambda reason: reason)
     [case] = cases.cases_of(config([48], dtype), rank())
     case.verify()
-    kind = cases.kind_of(dtype, CPU)
-    broken = cases.Kind(kind.dtype, kind.product_dtype, lambda left, right, out: lambda: out.fill_(1), {})
+    kind = cases.matmul_here(dtype, CPU)
+    broken = replace(kind, multiply=lambda left, right, out: out.fill_(1))
     with pytest.raises(InvalidResult, match=r"element \[\d+, \d+\]: 1.0, expected"):
         cases.matmul(48, broken, config([48]), rank()).verify()
 
@@ -103,7 +104,7 @@ def test_wrong_product_is_found(dtype, monkeypatch):
 def test_gpu_rounds_half_precision_once(dtype, device, flag, monkeypatch):
     flags = SimpleNamespace(allow_fp16_reduced_precision_reduction=True, allow_bf16_reduced_precision_reduction=True)
     monkeypatch.setattr(torch.backends.cuda, "matmul", flags)
-    details = cases.kind_of(dtype, device).details
+    details = cases.matmul_here(dtype, device).details
     assert set(vars(flags).values()) == {flag}
     assert details == ({} if flag else {"reduced_precision_reduction": False})
 
@@ -144,7 +145,7 @@ def test_background_products_begin_and_end_together(monkeypatch):
         monkeypatch.setattr(f"torch.cuda.{name}", getattr(cuda, name))
     multiply = torch.mm
     monkeypatch.setattr("torch.mm", lambda *args, out: cuda.calls.append("mm") or multiply(*args, out=out))
-    kind = cases.kind_of("float32", CPU)
+    kind = cases.matmul_here("float32", CPU)
     cases.matmul(4, kind, config([4], bg_streams=2), rank()).step()
     beside = ["side waits for main", "on side", "mm"]
     assert cuda.calls == [*beside, *beside, "mm", *["main waits for side"] * 2]

@@ -6,9 +6,10 @@ import pytest
 import torch
 from benchkit.api import torch_internals
 from benchkit.api.case import Components, Work
+from benchkit.api.float8 import FLOAT8
 from benchkit.errors import ConfigError, InvalidResult, Unavailable
 from benchkit.rank.soundness import require_references
-from benchkit.suites.tensor_parallel import symmetric_memory
+from benchkit.suites.tensor_parallel import primitive, symmetric_memory
 from benchkit.suites.tensor_parallel.autotune import Costs, Trial, choose, measure_costs
 from benchkit.suites.tensor_parallel.buffers import chunks_of, in_turns
 from benchkit.suites.tensor_parallel.columnwise import Columnwise
@@ -191,7 +192,13 @@ def test_one_row_has_no_cost_per_byte():
 
 def test_steps_in_turns_share_scratch_memory():
     job = Columnwise(
-        Shards(4, 1), 0, None, torch.rand(4, 3), torch.rand(3, 2), torch.zeros(4, 2), Scratch(torch.zeros(12))
+        Shards(4, 1),
+        0,
+        None,
+        torch.rand(4, 3),
+        torch.rand(3, 2),
+        torch.zeros(4, 2),
+        Scratch(torch.zeros(48, dtype=torch.uint8)),
     )
     held = job.new(1, job.a)
     for value in (1.0, 2.0):
@@ -359,7 +366,10 @@ def test_components_come_from_job_cases():
 
 
 def test_oversized_case_keeps_labels():
-    rank = SimpleNamespace(index=0, world_size=2, seed=0, memory_shortage=lambda needed_bytes, host_bytes: "needs more")
+    rank = SimpleNamespace(
+        index=0, world_size=2, seed=0, device=torch.device("cpu"),
+        memory_shortage=lambda needed_bytes, host_bytes: "needs more",
+    )  # fmt: skip
     shape = {"m": 8, "n": 4, "k": 6, "dtype": "float32", "inputs": "exact"}
     config = SimpleNamespace(**shape, backend=SimpleNamespace(name="gloo"))
     [case] = ColumnwiseCases(config, rank, expand({"pytorch": {}}, ALLOWED)).cases()
@@ -382,6 +392,48 @@ def test_implementations_pass_on_ragged_shapes(cli: Cli):
         for case in record["cases"]:
             unable = case["labels"]["implementation"] == "symmetric_memory"
             assert case["status"] == ("unavailable" if unable else "ok"), (record["overrides"], case)
+
+
+def test_float8_products_are_exact_or_rounded_once(cli: Cli):
+    """Rows are ragged; shards of A travel as float8, by collectives and from peer to peer."""
+    shape = ["m=choice(37)", "n=choice(32)", "k=choice(96)", "world_size=3"]
+    done = cli(BOTH, *shape, "dtype=choice(float8_e4m3fn)", "inputs=exact,real", *QUICK)
+    assert done.returncode == 0, done.stdout + done.stderr
+    records = cli.records()
+    assert len(records) == 4
+    for case in (case for record in records for case in record["cases"]):
+        unable = case["labels"]["implementation"] == "symmetric_memory"
+        assert case["status"] == ("unavailable" if unable else "ok"), case
+        assert unable or case["details"]["product_dtype"] == "bfloat16"
+    sent = {
+        case["labels"]["order"]: case["wire_bytes"]
+        for record in records
+        for case in record["cases"]
+        if case["labels"]["implementation"] == "comm_only" and "order" in case["labels"]
+    }
+    assert sent == {"AG_before": 2 * 13 * 96 * 1, "AG_after": 2 * 13 * 32 * 2}  # A in float8, C in bfloat16
+
+
+def test_rank_that_cannot_multiply_float8_says_so(monkeypatch):
+    monkeypatch.setattr(primitive, "first_reason", lambda reason: reason)
+    config = SimpleNamespace(
+        m=8, n=16, k=48, dtype=FLOAT8, inputs="exact", backend=SimpleNamespace(name="gloo")
+    )  # fmt: skip
+    rank = SimpleNamespace(index=0, world_size=2, seed=0, device=torch.device("cpu"))
+    [case] = RowwiseCases(
+        config, rank, expand({"pytorch": {"collective": "all_reduce"}}, TpRowwiseConfig.allowed)
+    ).cases()
+    assert case.unavailable == "a rank has 24 columns of A; float8 needs a multiple of 16"
+    monkeypatch.setattr(torch_internals, "float8_matmul_missing", lambda device: f"not on {device}")
+    [case] = ColumnwiseCases(config, rank, expand({"pytorch": {"order": "AG_after"}}, ALLOWED)).cases()
+    assert case.unavailable == "not on cpu"
+
+
+@pytest.mark.parametrize("given", ["n=100", "k=100"])
+def test_float8_shapes_are_multiples_of_16(check, given):
+    refusal = check("+suite=tp_columnwise", "dtype=fp8", given)
+    assert refusal.endswith(f"{given}: allowed with dtype=float8_e4m3fn are multiples of 16")
+    assert check("+suite=tp_columnwise", given) == ""
 
 
 def test_cli_refuses_unknown_option(check):

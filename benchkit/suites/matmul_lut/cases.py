@@ -1,71 +1,30 @@
 """Square matrix products as cases; every rank multiplies matrices of its own."""
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
-from typing import Any
 
 import torch
 
 from benchkit.api import lut, torch_internals
 from benchkit.api.capture import CapturableStep
 from benchkit.api.case import Case, Rank, Work
+from benchkit.api.float8 import FLOAT8
 from benchkit.api.gather import first_reason
-from benchkit.api.products import CHECKED_ROWS, require_rows, sum_in_float32
-from benchkit.suites.matmul_lut.config import FLOAT8, MatmulLutConfig
+from benchkit.api.products import CHECKED_ROWS, Matmul, matmul_of, require_rows, sum_in_float32
+from benchkit.suites.matmul_lut.config import MatmulLutConfig
 from benchkit.suites.matmul_lut.forecast import fewest_calls, forecast
 
 Call = Callable[[], object]
 
 
-@dataclass(frozen=True)
-class Kind:
-    """How matrices of one dtype are multiplied on one device.
-
-    Attributes:
-        dtype: of the factors.
-        product_dtype: of the product.
-        call: returns the call that multiplies two matrices, with the product in the third.
-        details: what the record says of it.
-    """
-
-    dtype: torch.dtype
-    product_dtype: torch.dtype
-    call: Callable[[torch.Tensor, torch.Tensor, torch.Tensor], Call]
-    details: Mapping[str, Any]
-
-    def nbytes(self, size: int, products: int) -> int:
-        """Returns the bytes of two factors and so many products."""
-        element_bytes = 2 * self.dtype.itemsize + products * self.product_dtype.itemsize
-        return int(size**2 * element_bytes)
-
-    def factors(self, size: int, device: torch.device) -> tuple[torch.Tensor, torch.Tensor]:
-        """Allocates two matrices [size, size], the second of float8 in column-major order."""
-        left, right = (torch.empty(size, size, dtype=self.dtype, device=device) for _ in range(2))
-        return left, right if self.dtype == self.product_dtype else right.t()
-
-    def product(self, size: int, device: torch.device) -> torch.Tensor:
-        """Allocates a product [size, size]."""
-        return torch.empty(size, size, dtype=self.product_dtype, device=device)
-
-
-def kind_of(dtype_name: str, device: torch.device) -> Kind:
-    """Returns how matrices of a dtype are multiplied on a device."""
-    dtype = getattr(torch, dtype_name)
-    if dtype_name == FLOAT8:
-        scale = torch.ones((), device=device)
-        call = partial(partial, torch_internals.multiply_float8, scale)
-        return Kind(dtype, torch.bfloat16, call, {"product_dtype": "bfloat16"})
-    details = {}
-    if device.type == "cuda" and dtype.itemsize == 2:
+def matmul_here(dtype_name: str, device: torch.device) -> Matmul:
+    """Returns how matrices of a dtype are multiplied; a GPU rounds half precision once."""
+    kind = matmul_of(dtype_name, device)
+    if device.type == "cuda" and kind.dtype.itemsize == 2:
         sum_in_float32()
-        details = {"reduced_precision_reduction": False}
-    return Kind(dtype, dtype, plain, details)
-
-
-def plain(left: torch.Tensor, right: torch.Tensor, out: torch.Tensor) -> Call:
-    """Returns the call that multiplies matrices of one dtype."""
-    return partial(torch.mm, left, right, out=out)
+        return replace(kind, details={"reduced_precision_reduction": False})
+    return kind
 
 
 def cases_of(config: MatmulLutConfig, rank: Rank) -> list[Case]:
@@ -77,14 +36,14 @@ def cases_of(config: MatmulLutConfig, rank: Rank) -> list[Case]:
         lacking = first_reason(torch_internals.float8_matmul_missing(rank.device))
         if lacking:
             return [Case(labels={lut.SIZE: size}, unavailable=lacking) for size in config.sizes]
-    kind = kind_of(config.dtype, rank.device)
-    times = forecast(config.sizes, rank, lambda size: example(size, kind, rank.device))
+    kind = matmul_here(config.dtype, rank.device)
+    times = forecast(config.sizes, rank, lambda size: example(size, kind))
     calls = fewest_calls(config.measure)
     cases: list[Case] = []
     held_bytes = check_bytes = 0
     spent_s = 0.0
     for size in config.sizes:
-        needed_bytes = kind.nbytes(size, 1 + config.bg_streams)
+        needed_bytes = kind.nbytes(2 * size**2, (1 + config.bg_streams) * size**2)
         most_check_bytes = max(check_bytes, 8 * size**2)  # the check multiplies in float64
         seconds = calls * times.seconds(size)
         skip = rank.memory_shortage(held_bytes + needed_bytes + most_check_bytes)
@@ -110,13 +69,13 @@ def late(calls: int, seconds: float, left_s: float) -> str:
     )
 
 
-def example(size: int, kind: Kind, device: torch.device) -> Call:
+def example(size: int, kind: Matmul) -> Call:
     """Returns a call that multiplies matrices of ones."""
-    left, right = (factor.fill_(1) for factor in kind.factors(size, device))
-    return kind.call(left, right, kind.product(size, device))
+    left, right = kind.left(size, size).fill_(1), kind.right(size, size).fill_(1)
+    return partial(kind.multiply, left, right, kind.product(size, size))
 
 
-def matmul(size: int, kind: Kind, config: MatmulLutConfig, rank: Rank) -> Case:
+def matmul(size: int, kind: Matmul, config: MatmulLutConfig, rank: Rank) -> Case:
     """Builds the case of one size.
 
     The matrices [size, size] hold -1, 0 and 1, so the product is exact in every dtype, up to one
@@ -128,13 +87,14 @@ def matmul(size: int, kind: Kind, config: MatmulLutConfig, rank: Rank) -> Case:
     def draw(into: torch.Tensor) -> None:
         into.copy_(torch.randint(-1, 2, (size, size), dtype=torch.int8, **drawn))
 
-    left, right = kind.factors(size, rank.device)
+    left, right = kind.left(size, size), kind.right(size, size)
     draw(left)
     draw(right)
-    product = kind.product(size, rank.device)
+    product = kind.product(size, size)
     streams = [torch.cuda.Stream(rank.device) for _ in range(config.bg_streams)]
-    background = [(each, kind.call(left, right, torch.empty_like(product))) for each in streams]
-    step = CapturableStep(partial(multiply, kind.call(left, right, product), background))
+    multiply_into = partial(kind.multiply, left, right)
+    background = [(each, partial(multiply_into, torch.empty_like(product))) for each in streams]
+    step = CapturableStep(partial(together, partial(multiply_into, product), background))
 
     def verify() -> None:
         draw(left)
@@ -148,7 +108,7 @@ def matmul(size: int, kind: Kind, config: MatmulLutConfig, rank: Rank) -> Case:
     return Case(step, labels, verify=verify, work=work, details=lambda: kind.details)
 
 
-def multiply(timed: Call, background: Sequence[tuple[torch.cuda.Stream, Call]]) -> None:
+def together(timed: Call, background: Sequence[tuple[torch.cuda.Stream, Call]]) -> None:
     """Multiplies on the current stream, and meanwhile on others, to other outputs.
 
     The others begin after what was queued before, and the current stream waits for their end.

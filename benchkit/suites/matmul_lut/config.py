@@ -5,13 +5,10 @@ The products run over sizes, on the share of compute that `hardware.slowdown` le
 
 from dataclasses import dataclass
 
+from benchkit.api.float8 import FLOAT8, FLOAT8_STEP
 from benchkit.api.keys import key
 from benchkit.api.schema import RunConfig
 from benchkit.errors import ConfigError
-
-FLOAT8 = "float8_e4m3fn"
-FLOAT8_STEP = 16
-"""What the sizes of float8 matrices must divide by."""
 
 
 @dataclass

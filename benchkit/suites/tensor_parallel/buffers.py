@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 import torch.distributed as dist
 from torch import Tensor
 
+from benchkit.api.products import multiply
 from benchkit.suites.tensor_parallel.operands import Scratch, Shards
 
 Step = Callable[[], object]
@@ -16,7 +17,7 @@ Work = Any
 
 @dataclass(frozen=True)
 class Buffers:
-    """The buffers of one rank; each primitive defines what a, b and c are."""
+    """One rank's buffers and its product; each primitive defines what a, b and c are."""
 
     rows: Shards
     rank: int
@@ -25,6 +26,7 @@ class Buffers:
     b: Tensor
     c: Tensor
     scratch: Scratch
+    matmul: Callable[[Tensor, Tensor, Tensor], object] = multiply
 
 
 AnyBuffers = TypeVar("AnyBuffers", bound=Buffers)

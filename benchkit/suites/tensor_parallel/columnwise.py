@@ -7,10 +7,10 @@ after the other; those in `columnwise_pipelines` overlap them.
 from dataclasses import dataclass
 from functools import partial
 
-import torch
 import torch.distributed as dist
 from torch import Tensor
 
+from benchkit.api.p2p import sendable
 from benchkit.api.regions import COMPUTE, WAIT, region
 from benchkit.suites.tensor_parallel.buffers import Buffers, Step, Work
 
@@ -42,21 +42,22 @@ class Columnwise(Buffers):
         """
         target = self.place(rank, first, len(source))
         if len(target):
-            torch.mm(source[: len(target)], self.b, out=target)
+            self.matmul(source[: len(target)], self.b, target)
 
     def start_gather(self, into: Tensor, part: Tensor) -> Work:
         """Starts to gather all ranks' parts in order of rank, and returns the handle."""
+        into, part = sendable(into), sendable(part)
         work: Work = dist.all_gather_into_tensor(into, part, group=self.group, async_op=True)
         return work
 
     def gather(self, into: Tensor, part: Tensor) -> None:
         """Gathers all ranks' parts in order of rank."""
         with region(WAIT):
-            dist.all_gather_into_tensor(into, part, group=self.group)
+            dist.all_gather_into_tensor(sendable(into), sendable(part), group=self.group)
 
     def new(self, rows: int, like: Tensor) -> Tensor:
-        """Allocates scratch memory as wide as another buffer."""
-        return self.scratch.new(rows, like.shape[1])
+        """Allocates scratch memory as wide as another buffer, and of its dtype."""
+        return self.scratch.new(rows, like.shape[1], like.dtype)
 
 
 def compute_sharded(job: Columnwise) -> Step:
@@ -71,7 +72,7 @@ def gather_then_multiply(job: Columnwise) -> Step:
         job.gather(whole, job.a)
         with region(COMPUTE):
             if job.rows.even:
-                torch.mm(whole, job.b, out=job.c)
+                job.matmul(whole, job.b, job.c)
             else:
                 for rank in range(job.rows.world_size):
                     job.multiply(whole[rank * most : (rank + 1) * most], rank)
@@ -86,7 +87,7 @@ def multiply_then_gather(job: Columnwise) -> Step:
 
     def step() -> None:
         with region(COMPUTE):
-            torch.mm(job.a, job.b, out=local)
+            job.matmul(job.a, job.b, local)
         job.gather(whole, local)
         if not job.rows.even:
             for rank in range(job.rows.world_size):

@@ -5,12 +5,12 @@ import itertools
 from dataclasses import replace
 from typing import ClassVar
 
-import torch
 import torch.distributed as dist
 from torch import Tensor
 
 from benchkit.api import verification
 from benchkit.api.case import Work, noop
+from benchkit.api.p2p import sendable
 from benchkit.suites.tensor_parallel import columnwise, columnwise_pipelines, symmetric_memory
 from benchkit.suites.tensor_parallel.autotune import choose, measure_costs, overlapping
 from benchkit.suites.tensor_parallel.buffers import Step, in_turns
@@ -30,19 +30,19 @@ class ColumnwiseCases(Primitive):
 
     def allocate(self) -> None:
         m, n, k = self.shape
-        self.a = self.new(self.rows.most, k)
-        self.b = self.new(k, n)
-        self.c = self.new(m, n)
+        self.a = self.matmul.left(self.rows.most, k)
+        self.b = self.matmul.right(k, n)
+        self.c = self.matmul.product(m, n)
         if self.needs_whole:
-            self.whole_a = self.new(m, k)
+            self.whole_a = self.matmul.left(m, k)
 
-    def numbers(self) -> tuple[int, int]:
+    def nbytes(self) -> tuple[int, int]:
         m, n, k = self.shape
         most, size = self.rows.most, self.rank.world_size
-        operands = most * k + k * n + m * n
-        if self.needs_whole:
-            operands += m * k
-        return operands, max((size + 3) * most * k, (size + 1) * most * n)
+        factors = most * k + k * n + (m * k if self.needs_whole else 0)
+        gathered_a, gathered_c = (size + 3) * most * k, (size + 1) * most * n
+        nbytes = self.matmul.nbytes
+        return nbytes(factors, m * n), max(nbytes(gathered_a, 0), nbytes(0, gathered_c))
 
     def load(self, a: Tensor, b: Tensor) -> None:
         """Copies this rank's rows of A, and B."""
@@ -55,7 +55,8 @@ class ColumnwiseCases(Primitive):
     def build(self, options: Options, group: dist.ProcessGroup | None) -> Implementation:
         """Builds one implementation, whose output is all of C, except for the bounds."""
         scratch = Scratch(self.scratch_memory)
-        job = Columnwise(self.rows, self.rank.index, group, self.a, self.b, self.c, scratch)
+        buffers = self.a, self.b, self.c, scratch
+        job = Columnwise(self.rows, self.rank.index, group, *buffers, self.matmul.multiply)
         kind = options["implementation"]
         if kind == COMPUTE_ONLY:
             return self.computation(job, str(options["size"]))
@@ -75,7 +76,7 @@ class ColumnwiseCases(Primitive):
         """Builds the matmul alone: own rows of A times B if `size` is sharded, else A times B."""
         world_size = self.rows.world_size
         if size == "unsharded":
-            step: Step = functools.partial(torch.mm, self.whole_a, self.b, out=self.c)
+            step: Step = functools.partial(job.matmul, self.whole_a, self.b, self.c)
             work = Work(useful_flops=self.flops, executed_flops=self.flops * world_size)
             return Implementation(step, work, lambda: self.c)
         own = self.rows.of(job.rank)
@@ -104,8 +105,8 @@ class ColumnwiseCases(Primitive):
 
     def gathered_bytes(self, order: str) -> int:
         """Returns the size of the buffer of an order's all-gather, padding included."""
-        width = self.shape[2 if order == "AG_before" else 1]
-        return int(self.rows.most * self.rows.world_size * width * self.dtype.itemsize)
+        like = self.a if order == "AG_before" else self.c
+        return int(self.rows.most * self.rows.world_size * like.shape[1] * like.dtype.itemsize)
 
     def work(self, order: str) -> Work:
         """Returns the operations of all ranks, and the bytes that each rank must send at least."""
@@ -131,21 +132,22 @@ class ColumnwiseCases(Primitive):
             step = check = functools.partial(job.gather, whole, part)
             if by_peers:
                 step, check = self.ring_steps(replace(job, a=part), blocks)
+        sent = sendable(part)
         draw = functools.partial(
             verification.pattern,
             seed=self.rank.seed,
             world_size=size,
-            dtype=self.dtype,
+            dtype=sent.dtype,
             op="max",
             length=most * like.shape[1],
         )
 
         def verify(turn: int) -> None:
-            drawn = [self.on_device(draw(turn=turn, rank=rank)) for rank in range(size)]
-            verification.tile(part.view(-1), drawn[job.rank])
+            drawn = [draw(turn=turn, rank=rank).to(sent.device, sent.dtype) for rank in range(size)]
+            verification.tile(sent.view(-1), drawn[job.rank])
             check()
             for block, expected in zip(blocks, drawn, strict=True):
-                verification.require_tiled(block.view(-1), expected)
+                verification.require_tiled(sendable(block).view(-1), expected)
 
         part.zero_()
         work = Work(wire_bytes=self.work(order).wire_bytes)

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 
-import torch
 from torch import Tensor
 
 from benchkit.api.p2p import InFlight
@@ -57,7 +56,7 @@ def multiply_in_chunks(job: Columnwise, chunks: int) -> Step:
         gathering: list[tuple[Work, slice, Tensor]] = []
         for piece, stage in zip(pieces, stages, strict=True):
             with region(COMPUTE):
-                torch.mm(job.a[piece], job.b, out=local[piece])
+                job.matmul(job.a[piece], job.b, local[piece])
             gathering.append((job.start_gather(stage, local[piece]), piece, stage))
             if len(gathering) > 1:
                 settle(*gathering.pop(0))
@@ -115,7 +114,7 @@ def rows_to_all_peers(
     """
 
     def product(rows: Tensor, own: Tensor) -> None:
-        torch.mm(rows, job.b, out=own)
+        job.matmul(rows, job.b, own)
 
     multiply = multiply or product
     size, rank = job.rows.world_size, job.rank

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+from benchkit.api.float8 import FLOAT8, FLOAT8_STEP
 from benchkit.api.keys import key
 from benchkit.api.schema import RunConfig
 from benchkit.errors import ConfigError
@@ -20,7 +21,10 @@ class TensorParallelConfig(RunConfig):
     m: int = key("rows of A and C", at_least=1)
     n: int = key("columns of B and C", at_least=1)
     k: int = key("columns of A and rows of B", at_least=1)
-    dtype: str = key("element type", choices=("float16", "bfloat16", "float32", "float64"))
+    dtype: str = key(
+        "element type; products of float8 are bfloat16",
+        choices=("float16", "bfloat16", "float32", "float64", FLOAT8),
+    )
     inputs: str = key(
         "how results are checked: exact integers to the bit, real numbers to rounding",
         choices=("exact", "real"),
@@ -45,6 +49,11 @@ class TensorParallelConfig(RunConfig):
     def check(self) -> None:
         super().check()
         expand(self.implementations, self.allowed)
+        for name in ("n", "k"):
+            value = getattr(self, name)
+            if self.dtype == FLOAT8 and value % FLOAT8_STEP:
+                allowed = f"allowed with dtype={FLOAT8} are multiples of {FLOAT8_STEP}"
+                raise ConfigError(f"{name}={value}: {allowed}")
 
 
 @dataclass

@@ -65,17 +65,17 @@ class Scratch:
     """Memory for the buffers of one implementation; others that run in turns have the same memory.
 
     Attributes:
-        memory: what is not allocated yet.
+        memory: bytes that are not allocated yet.
     """
 
     memory: Tensor
 
-    def new(self, rows: int, columns: int) -> Tensor:
+    def new(self, rows: int, columns: int, dtype: torch.dtype) -> Tensor:
         """Allocates the next [rows, columns]."""
-        size = rows * columns
+        size = rows * columns * dtype.itemsize
         assert size <= len(self.memory), "scratch memory is too small for an implementation"
         buffer, self.memory = self.memory[:size], self.memory[size:]
-        return buffer.view(rows, columns)
+        return buffer.view(dtype).view(rows, columns)
 
 
 @dataclass(frozen=True)
@@ -104,6 +104,11 @@ class Factory:
         generator = torch.Generator().manual_seed(hash((self.seed, turn, REAL)) % 2**63)
         a = torch.rand(self.m, self.k, generator=generator) * 2 - 1
         return a, torch.rand(self.k, self.n, generator=generator) * 2 - 1
+
+    def rounded(self, turn: int, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+        """Draws real A and B and rounds them to a dtype; in float32."""
+        a, b = self.real(turn)
+        return a.to(dtype).to(a.dtype), b.to(dtype).to(b.dtype)
 
 
 def require_exact(output: Tensor, a: Tensor, b: Tensor, first_row: int, seed: int) -> None:

@@ -10,8 +10,12 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
+from benchkit.api import torch_internals
 from benchkit.api.capture import CapturableStep
 from benchkit.api.case import Case, Components, Rank
+from benchkit.api.float8 import FLOAT8_STEP
+from benchkit.api.gather import first_reason
+from benchkit.api.products import matmul_of
 from benchkit.api.regions import COMPUTE, WAIT
 from benchkit.errors import Unavailable
 from benchkit.suites.tensor_parallel import operands, references
@@ -24,6 +28,10 @@ from benchkit.suites.tensor_parallel.references import Options, labels_of
 
 TIMED = -1
 """The turn whose matrices are timed; checks draw others."""
+
+
+NAN_BYTE = 0xFF
+"""A floating-point number all of whose bytes are this one is NaN in every dtype."""
 
 
 class Primitive:
@@ -43,7 +51,7 @@ class Primitive:
         self.backend = config.backend.name
         self.shape = config.m, config.n, config.k
         self.flops = 2.0 * config.m * config.n * config.k
-        self.dtype = getattr(torch, config.dtype)
+        self.matmul = matmul_of(config.dtype, rank.device)
         self.rows = Shards(config.m, rank.world_size)
         self.factory = Factory(*self.shape, rank.seed)
         self.needs_whole = {"implementation": COMPUTE_ONLY, "size": "unsharded"} in chosen
@@ -53,8 +61,8 @@ class Primitive:
         """Allocates the operands."""
         raise NotImplementedError
 
-    def numbers(self) -> tuple[int, int]:
-        """Returns the number of elements of the operands and of scratch memory."""
+    def nbytes(self) -> tuple[int, int]:
+        """Returns the bytes of the operands and of scratch memory."""
         raise NotImplementedError
 
     def load(self, a: Tensor, b: Tensor) -> None:
@@ -77,23 +85,19 @@ class Primitive:
         steps = [self.step(options, in_turns(job)) for options in choices]
         return list(map(max, self.rank.seconds_of(*steps)))
 
-    def new(self, *shape: int) -> Tensor:
-        return torch.zeros(shape, dtype=self.dtype, device=self.rank.device)
-
-    def on_device(self, values: Tensor) -> Tensor:
-        return values.to(self.rank.device, self.dtype)
-
     def cases(self) -> list[Case]:
         """Returns a case for each choice; all are skipped if memory is short."""
-        num_operands, num_scratch = self.numbers()
+        if lacking := self.lacking():
+            return [Case(labels=labels_of(options), unavailable=lacking) for options in self.chosen]
+        operand_bytes, scratch_bytes = self.nbytes()
         m, n, k = self.shape
         drawn_bytes = 5 * (m * k + k * n)  # per element 4 to time and 1 to check, on the host
         check_bytes = 8 * (m * k + k * n + m * n)  # in float64
-        needed_bytes = (num_operands + num_scratch) * self.dtype.itemsize + check_bytes
+        needed_bytes = operand_bytes + scratch_bytes + check_bytes
         if shortage := self.rank.memory_shortage(needed_bytes, drawn_bytes):
             return [Case(labels=labels_of(options), skip=shortage) for options in self.chosen]
         self.allocate()
-        self.scratch_memory = self.new(num_scratch)
+        self.scratch_memory = torch.zeros(scratch_bytes, dtype=torch.uint8, device=self.rank.device)
         self.load(*self.timed)
         built = [(options, self.attempt(options)) for options in self.chosen]
         cases: dict[int, Case] = {}
@@ -101,6 +105,21 @@ class Primitive:
             there = [case for case in cases.values() if not case.unavailable]
             cases[index] = self.case(*built[index], there)
         return [cases[index] for index in range(len(built))]
+
+    @property
+    def inner(self) -> slice:
+        """This rank's columns of A, and rows of B."""
+        return slice(0, self.shape[2])
+
+    def lacking(self) -> str:
+        """Returns why a rank cannot multiply matrices of this dtype; "" if all can."""
+        if not self.matmul.is_float8:
+            return ""
+        width = self.inner.stop - self.inner.start
+        reason = torch_internals.float8_matmul_missing(self.matmul.device)
+        if width % FLOAT8_STEP:
+            reason = f"a rank has {width} columns of A; float8 needs a multiple of {FLOAT8_STEP}"
+        return first_reason(reason)
 
     def order(self, options: Options) -> int:
         """Returns 0 for a bound and 1 for a baseline: cases are built after those they refer to."""
@@ -138,7 +157,7 @@ class Primitive:
             verify=functools.partial(self.verify, built),
             work=built.work,
             regions=(COMPUTE, WAIT),
-            details=lambda: built.details,
+            details=lambda: {**self.matmul.details, **built.details},
             components=self.components(built, there),
             is_component=options["implementation"] in BOUNDS,
             baseline=references.baseline_of(labels, self.baseline, there, self.backend),
@@ -157,17 +176,17 @@ class Primitive:
         With exact inputs every element is checked, and with real numbers sampled rows.
         """
         turn = next(self.turns)
-        self.scratch_memory.fill_(float("nan"))
+        self.scratch_memory.fill_(NAN_BYTE)
         if built.verify is not None:
             return built.verify(turn)
         assert built.output is not None
-        a, b = self.factory.exact(turn) if self.inputs == "exact" else self.factory.real(turn)
+        exact, draw = self.inputs == "exact", self.factory
+        a, b = draw.exact(turn) if exact else draw.rounded(turn, self.matmul.dtype)
         built.output().fill_(float("nan"))
         self.load(a, b)
         built.prepare()
         built.step()
         try:
-            exact = self.inputs == "exact"
             check = operands.require_exact if exact else operands.require_close
             check(built.output(), *built.factors(a, b), seed=turn)
         finally:

@@ -6,7 +6,6 @@ A rank's product is one summand of C, and ranks sum their summands.
 from collections.abc import Callable
 from dataclasses import dataclass
 
-import torch
 import torch.distributed as dist
 from torch import Tensor
 
@@ -34,7 +33,7 @@ class Rowwise(Buffers):
         return self.a[rank * most + piece.start : rank * most + piece.stop]
 
     def new(self, rows: int) -> Tensor:
-        return self.scratch.new(rows, self.c.shape[1])
+        return self.scratch.new(rows, self.c.shape[1], self.c.dtype)
 
     def start_scatter(self, into: Tensor, summands: Tensor) -> Work:
         """Starts to sum [world_size x rows, n] over ranks, each of which gets its rows."""
@@ -57,7 +56,7 @@ def multiply_then_scatter(job: Rowwise) -> Step:
 
     def step() -> None:
         with region(COMPUTE):
-            torch.mm(job.a, job.b, out=summand)
+            job.matmul(job.a, job.b, summand)
         job.scatter(job.c, summand)
 
     return step
@@ -70,7 +69,7 @@ def multiply_then_all_reduce(job: Rowwise) -> Step:
 
     def step() -> None:
         with region(COMPUTE):
-            torch.mm(job.a, job.b, out=summand)
+            job.matmul(job.a, job.b, summand)
         job.reduce(summand)
         job.c.copy_(summand[job.rank * most : (job.rank + 1) * most])
 
@@ -90,7 +89,7 @@ def scatter_in_chunks(job: Rowwise, chunks: int) -> Step:
             with region(COMPUTE):
                 for rank in range(size):
                     target = stage[rank * length : (rank + 1) * length]
-                    torch.mm(job.block(rank, piece), job.b, out=target)
+                    job.matmul(job.block(rank, piece), job.b, target)
             works.append(job.start_scatter(job.c[piece], stage))
         with region(WAIT):
             for work in works:
@@ -114,7 +113,7 @@ def sums_round_the_ring(
     """
 
     def product(rows: Tensor, into: Tensor, owner: int) -> None:
-        torch.mm(rows, job.b, out=into)
+        job.matmul(rows, job.b, into)
 
     multiply = multiply or product
     size, rank = job.rows.world_size, job.rank

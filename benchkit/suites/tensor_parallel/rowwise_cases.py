@@ -4,7 +4,6 @@ import functools
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
-import torch
 import torch.distributed as dist
 from torch import Tensor
 
@@ -30,24 +29,27 @@ class RowwiseCases(Primitive):
 
     baseline: ClassVar[Options] = {"implementation": PYTORCH, "collective": "reduce_scatter"}
 
-    def allocate(self) -> None:
-        m, n, k = self.shape
-        self.inner = Shards(k, self.rank.world_size).of(self.rank.index)
-        width = self.inner.stop - self.inner.start
-        self.a = self.new(self.rank.world_size * self.rows.most, width)
-        self.b = self.new(width, n)
-        self.c = self.new(self.rows.most, n)
-        if self.needs_whole:
-            self.whole = self.new(m, k), self.new(k, n), self.new(m, n)
+    @property
+    def inner(self) -> slice:
+        return Shards(self.shape[2], self.rank.world_size).of(self.rank.index)
 
-    def numbers(self) -> tuple[int, int]:
-        m, n, k = self.shape
-        most, size = self.rows.most, self.rank.world_size
-        width = -(-k // size)
-        operands = size * most * width + width * n + most * n
+    def allocate(self) -> None:
+        (m, n, k), width = self.shape, self.inner.stop - self.inner.start
+        self.a = self.matmul.left(self.rank.world_size * self.rows.most, width)
+        self.b = self.matmul.right(width, n)
+        self.c = self.matmul.product(self.rows.most, n)
         if self.needs_whole:
-            operands += m * k + k * n + m * n
-        return operands, (size + 4) * most * n
+            kind = self.matmul
+            self.whole = kind.left(m, k), kind.right(k, n), kind.product(m, n)
+
+    def nbytes(self) -> tuple[int, int]:
+        m, n, k = self.shape
+        most, size, width = self.rows.most, self.rank.world_size, -(-k // self.rank.world_size)
+        factors, products = size * most * width + width * n, most * n
+        if self.needs_whole:
+            factors, products = factors + m * k + k * n, products + m * n
+        scratch_bytes = self.matmul.nbytes(0, (size + 4) * most * n)
+        return self.matmul.nbytes(factors, products), scratch_bytes
 
     def load(self, a: Tensor, b: Tensor) -> None:
         """Copies this rank's columns of A, each rank's rows padded to the most, and rows of B."""
@@ -63,7 +65,8 @@ class RowwiseCases(Primitive):
     def build(self, options: Options, group: dist.ProcessGroup | None) -> Implementation:
         """Builds one implementation; except for the bounds, its output is this rank's rows of C."""
         scratch = Scratch(self.scratch_memory)
-        job = Rowwise(self.rows, self.rank.index, group, self.a, self.b, self.c, scratch)
+        buffers = self.a, self.b, self.c, scratch
+        job = Rowwise(self.rows, self.rank.index, group, *buffers, self.matmul.multiply)
         kind = options["implementation"]
         if kind == COMPUTE_ONLY:
             return self.computation(job, str(options["size"]))
@@ -86,13 +89,12 @@ class RowwiseCases(Primitive):
         """Builds the matmul alone: the own summand if `size` is sharded, else whole A times B."""
         world_size = self.rank.world_size
         if size == "unsharded":
-            a, b, c = self.whole
-            step = functools.partial(torch.mm, a, b, out=c)
+            step = functools.partial(job.matmul, *self.whole)
             work = Work(useful_flops=self.flops, executed_flops=self.flops * world_size)
-            return Implementation(step, work, lambda: c)
+            return Implementation(step, work, lambda: self.whole[2])
         summand = job.new(len(self.a))
         return Implementation(
-            step=functools.partial(torch.mm, self.a, self.b, out=summand),
+            step=functools.partial(job.matmul, self.a, self.b, summand),
             work=Work(useful_flops=self.flops / world_size, executed_flops=self.flops),
             output=lambda: summand[self.rows.unpadded],
             factors=lambda a, b: (a[:, self.inner], b[self.inner], 0),
@@ -119,7 +121,7 @@ class RowwiseCases(Primitive):
     @property
     def summand_bytes(self) -> int:
         """Size of the summand of every rank, padding included."""
-        return int(self.rows.most * self.rank.world_size * self.shape[1] * self.dtype.itemsize)
+        return int(self.rows.most * self.rank.world_size * self.shape[1] * self.c.dtype.itemsize)
 
     def communication(self, job: Rowwise, collective: str) -> Implementation:
         """Builds the sum over ranks alone, by a collective or by the ring of peers.
@@ -140,7 +142,7 @@ class RowwiseCases(Primitive):
         draw: dict[str, Any] = {
             "seed": self.rank.seed,
             "world_size": size,
-            "dtype": self.dtype,
+            "dtype": self.c.dtype,
             "op": "sum",
             "length": self.rows.most * self.shape[1],
         }
@@ -148,11 +150,11 @@ class RowwiseCases(Primitive):
         def verify(turn: int) -> None:
             for index, block in enumerate(blocks):
                 values = verification.pattern(turn=turn * size + index, rank=rank, **draw)
-                verification.tile(block.view(-1), self.on_device(values))
+                verification.tile(block.view(-1), values.to(block))
             check()
             for index, result in results.items():
                 expected = verification.reduced(turn=turn * size + index, **draw)
-                verification.require_tiled(result.view(-1), self.on_device(expected))
+                verification.require_tiled(result.view(-1), expected.to(result))
 
         work = Work(wire_bytes=self.work(collective).wire_bytes)
         return Implementation(step, work, verify=verify)
@@ -176,7 +178,7 @@ class RowwiseCases(Primitive):
             return part.nbytes, functools.partial(job.scatter, job.c[:rows], part)
 
         flops = self.flops / size
-        local = (flops, functools.partial(torch.mm, self.a, self.b, out=summand))
+        local = (flops, functools.partial(job.matmul, self.a, self.b, summand))
         costs = measure_costs(self.rank.seconds_of, scatter(1), scatter(self.rows.most), local)
         plain = [(PYTORCH, {"collective": collective}) for collective in COLLECTIVES]
         kinds: list[tuple[Options, float]] = []
