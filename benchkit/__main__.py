@@ -6,6 +6,6 @@ Every rank imports this file again, so it holds nothing but its guard.
 if __name__ == "__main__":
     import sys
 
-    from benchkit.cli import main
+    from benchkit.start import main
 
     sys.exit(main())

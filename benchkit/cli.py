@@ -1,6 +1,5 @@
 """Runs the command line: Hydra in front, one point or a sweep behind, an exit code at the end."""
 
-import itertools
 import os
 import signal
 import sys
@@ -10,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from benchkit import __version__
-from benchkit.api.registry import load_suites, preload_for
 from benchkit.config import command_line, compose, help, hydra_internals, messages
+from benchkit.config.folders import config_folder, config_folders
 from benchkit.errors import ConfigError
 from benchkit.sweep import resume, status
 from launch import topology
@@ -41,9 +40,7 @@ def main() -> int:
         if text := asked_for(sys.argv[1:], folders):
             print(text)
             return EXIT_OK
-        arguments = understood(sys.argv[1:], folders)
-        load_torch_early(arguments)
-        statuses = hydra_internals.run(config_folder(), arguments)
+        statuses = hydra_internals.run(folders[0], understood(sys.argv[1:], folders))
     except BrokenPipeError:  # `--help | head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return EXIT_OK
@@ -108,19 +105,6 @@ def understood(arguments: Sequence[str], folders: Sequence[Path]) -> list[str]:
     return command_line.understood(resume.parse(arguments), help.options_in(folders))
 
 
-def load_torch_early(arguments: Sequence[str]) -> None:
-    """Starts the fork server, which imports torch while Hydra composes the points.
-
-    Of a line that does not name its suites, or is not to measure, the sweeper starts it if needed.
-    """
-    prefix = "+suite="
-    given = [each.removeprefix(prefix) for each in arguments if each.startswith(prefix)]
-    folder = config_folder() / "suite"
-    names = {help.suite_of(folder / f"{name}.yaml") for each in given for name in each.split(",")}
-    if names and names <= set(load_suites()) and hydra_internals.measures(arguments):
-        fork_server.start_fork_server(preload_for(names))
-
-
 def check(arguments: Sequence[str]) -> str:
     """Returns why `main` would refuse a command line, in its words; "" where the points would run.
 
@@ -148,22 +132,6 @@ def complain(message: str) -> None:
     me = topology.detect_launcher()
     agent = f"agent {me.index} on {topology.node_name()}: " if me.index else ""
     print(f"benchkit: {agent}{message}", file=sys.stderr)
-
-
-def config_folder() -> Path:
-    """Returns conf/ inside the installed package, or beside the package in a checkout."""
-    package = Path(__file__).resolve().parent
-    return package / "conf" if (package / "conf").is_dir() else package.parent / "conf"
-
-
-def config_folders(arguments: list[str]) -> list[Path]:
-    """Returns the folder of benchkit's own YAML, and the one that --config-dir adds."""
-    folders = [config_folder()]
-    words = [part for argument in arguments for part in argument.split("=", 1)]
-    for flag, value in itertools.pairwise(words):
-        if flag in ("--config-dir", "-cd"):
-            folders.append(Path(value))
-    return folders
 
 
 def terminate(number: int, frame: Any) -> None:

@@ -35,7 +35,7 @@ LAYERS = (
     ("analysis.commands", "analysis.page"),
     ("benchkit.sweep",),
     ("benchkit.selftest", "benchkit.compare"),
-    ("benchkit.cli", "benchkit.__main__"),
+    ("benchkit.cli", "benchkit.start", "benchkit.__main__"),
 )
 """From the lowest to the highest: a unit imports from lower layers, and from its own where no circle comes of it."""
 PACKAGES = ("benchkit", "launch", "analysis")

@@ -5,9 +5,11 @@ from dataclasses import dataclass, field, fields, is_dataclass
 from typing import Any
 
 import msgspec
-from omegaconf import MISSING
 
 from benchkit.errors import ConfigError
+
+MISSING = "???"
+"""OmegaConf's mark of a key that is not set. Ranks import this module, but not OmegaConf."""
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,5 @@
 """The text of --help, and the lists in it, made from the schemas and the folders of YAML."""
 
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
@@ -9,7 +8,7 @@ import yaml
 from benchkit.api.keys import Key, described_keys
 from benchkit.api.registry import load_suites
 from benchkit.api.schema import RunConfig
-from launch import topology
+from benchkit.config.folders import suite_of
 
 HELP = """benchkit: distributed deep-learning benchmarks from one command
 
@@ -135,12 +134,3 @@ def suite_help(path: Path) -> str:
         "`python -m benchkit --help` lists the keys of every run.",
     ]
     return "\n\n".join(filter(None, parts))
-
-
-def suite_of(path: Path) -> str:
-    """Returns the suite that an option of the group `suite` configures, such as collective.
-
-    An option such as allreduce names the suite's own option first in its defaults.
-    """
-    found = re.search(r"^defaults:\n  - (\w+)$", topology.read_text(path), re.MULTILINE)
-    return found[1] if found else path.stem

@@ -8,10 +8,12 @@ import sys
 
 import pytest
 from benchkit import cli as app
-from benchkit.cli import config_folder, exit_code
+from benchkit import start
+from benchkit.cli import exit_code
 from benchkit.compare import command as compare_command
 from benchkit.config import compose as composition
 from benchkit.config import help
+from benchkit.config.folders import config_folder
 from benchkit.config.hydra_internals import multirun_first
 from hydra import compose, initialize_config_dir
 
@@ -330,15 +332,27 @@ def test_refused_line_leaves_no_process(cli):
         (["+suite=allreduce"], True),
         (["-m", "+suite=allreduce,transformer"], True),
         (["+suite=allreduce", "--cfg", "job"], False),
+        (["+suite=allreduce", "--cfg=job"], False),
+        (["+suite=allreduce", "--help"], False),
+        (["+suite=allreduce", "launcher=slurm"], False),
+        (["compare", "+suite=allreduce"], False),
         (["+suite=all_reduce"], False),
         (["sweep=gloo_cpu"], False),
     ],
 )
 def test_torch_loads_while_points_are_composed(monkeypatch, arguments, starts):
     started = []
-    monkeypatch.setattr(app.fork_server, "start_fork_server", started.append)
-    app.load_torch_early(arguments)
+    monkeypatch.setattr(start, "start_fork_server", started.append)
+    start.load_torch(arguments)
     assert bool(started) == starts
+    assert all("benchkit.rank.main" in preload for preload in started)
+
+
+def test_torch_loads_before_hydra():
+    """Hydra takes a third of a second to import, and torch longer than all else before the first point."""
+    program = "import sys\nimport benchkit.start\nprint({'hydra', 'omegaconf', 'numpy', 'torch'} & sys.modules.keys())"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, cwd=ROOT, check=True)
+    assert done.stdout.strip() == "set()"
 
 
 @pytest.mark.parametrize(

@@ -36,7 +36,7 @@ def test_wheel_runs_outside_checkout(installed, tmp_path):
         assert done.returncode == 0, done.stdout + done.stderr
     assert (tmp_path / "outputs" / "latest" / "analysis" / "combined.csv").exists()
     where = subprocess.run(
-        [sys.executable, "-c", "import benchkit.cli as app; print(app.config_folder())"],
+        [sys.executable, "-c", "from benchkit.config.folders import config_folder; print(config_folder())"],
         cwd=tmp_path, env=environment, capture_output=True, text=True, check=True,
     )  # fmt: skip
     assert where.stdout.strip() == str(installed / "benchkit" / "conf")

@@ -9,8 +9,8 @@ from functools import partial
 from pkgutil import resolve_name
 
 import pytest
-from benchkit.cli import config_folder
 from benchkit.config import compose, hydra_internals, hydra_overrides, messages
+from benchkit.config.folders import config_folder
 from benchkit.config.point_composer import PointComposer
 from benchkit.errors import ConfigError
 from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
