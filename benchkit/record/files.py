@@ -16,32 +16,38 @@ FREE_BYTES = 16 * 2**20
 def write(record: Record, folder: Path) -> Path:
     """Writes a record into a point's folder and returns its path.
 
+    The record of a point that is not done may be lost with the machine, as its samples are.
+
     Raises:
         OSError: the file cannot be written.
         TypeError: the record holds a value that JSON cannot represent.
     """
-    write_whole(folder / FILE_NAME, record.to_json())
+    write_whole(folder / FILE_NAME, record.to_json(), durable=record.status != "running")
     return folder / FILE_NAME
 
 
-def write_whole(path: Path, content: bytes) -> None:
-    """Writes a file atomically.
+def write_whole(path: Path, content: bytes, durable: bool = True) -> None:
+    """Writes a file atomically: a reader finds the old content or the new one.
 
-    A reader finds the old content or the new one and never half of it, even after the machine
-    has crashed.
+    Args:
+        path: of the file.
+        content: all of it.
+        durable: whether that also holds after the machine has crashed; it costs milliseconds.
     """
     part = path.with_name(f".{path.name}-{os.getpid()}")
     try:
         with part.open("wb") as file:
             file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
+            if durable:
+                file.flush()
+                os.fsync(file.fileno())
         part.replace(path)
     except BaseException:
         with contextlib.suppress(OSError):
             part.unlink(missing_ok=True)
         raise
-    flush_names(path.parent)
+    if durable:
+        flush_names(path.parent)
 
 
 def flush_names(folder: Path) -> None:

@@ -102,7 +102,8 @@ class Tally:
             "written_at": now.isoformat(timespec="seconds"),
         }
         with contextlib.suppress(OSError):  # a convenience: the records say the same
-            files.write_whole(self._folder / PROGRESS_FILE, msgspec.json.encode(content))
+            path = self._folder / PROGRESS_FILE
+            files.write_whole(path, msgspec.json.encode(content), durable=False)
 
 
 @contextlib.contextmanager

@@ -35,6 +35,15 @@ def test_reader_sees_only_whole_records(tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == [files.FILE_NAME]
 
 
+@pytest.mark.parametrize(("status", "flushed"), [("running", 0), ("ok", 2), ("crash", 2)])
+def test_only_an_ended_point_waits_for_the_disk(tmp_path, monkeypatch, status, flushed):
+    calls = []
+    monkeypatch.setattr(files.os, "fsync", calls.append)
+    files.write(as_record(make_record(status=status)), tmp_path)
+    assert len(calls) == flushed  # the content and the name
+    assert files.read_in(tmp_path).status == status
+
+
 def test_record_survives_write_and_read(tmp_path):
     record = as_record(make_rich_record())
     assert files.read(files.write(record, tmp_path)) == record
