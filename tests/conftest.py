@@ -33,7 +33,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> Iterator[None]:
         for tier in TIERS:
             if tier in item.path.relative_to(ROOT).parts:
                 item.add_marker(tier)
-        shared = {"module_cli", "slurm"} & set(getattr(item, "fixturenames", ()))
+        shared = {"module_cli", "slurm", "chromium"} & set(getattr(item, "fixturenames", ()))
         if shared:
             item.add_marker(pytest.mark.xdist_group("slurm" if "slurm" in shared else item.path.stem))
     yield

@@ -1,6 +1,9 @@
 """The page of a real sweep."""
 
+import pytest
 
+
+@pytest.mark.slow
 def test_sweep_ends_with_its_page(cli):
     done = cli("+suite=faulty", "-m", "measure=quick", "fault=none,raise", "report=html")
     assert done.returncode == 1

@@ -69,11 +69,13 @@ def test_stopped_agent_leaves_no_rank(cli, number):
     assert wait_until(lambda: not cli.processes())
 
 
+@pytest.mark.slow
 def test_spawned_ranks_stay_too(cli):
     assert cli("+suite=faulty", "-m", "seed=0,1", "start_method=spawn", *REUSE, "timeout_s=120").returncode == 0
     assert [record["rank_use"]["points_before"] for record in cli.records()] == [0, 1]
 
 
+@pytest.mark.slow
 def test_agents_share_ranks_in_step(cli):
     """A point that fails on the ranks of one agent makes those of the other fresh, too."""
     wanted = ("+suite=faulty", "-m", "fault=none,raise", "seed=0,1", "world_size=4", "on_rank=3", *REUSE)

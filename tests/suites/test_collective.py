@@ -153,6 +153,7 @@ def test_fault_invalidates_affected_collectives(broken, fault, unseen):
     assert found == {name: "ok" if name in unseen else "invalid" for name in COLLECTIVES}
 
 
+@pytest.mark.slow
 def test_lost_barrier_is_invalid_in_ranks_that_stay(cli: Cli):
     """The store in which ranks count themselves in stays, too."""
     faults = ["fault=none,lost", "ranks=reuse"]

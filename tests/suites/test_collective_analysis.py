@@ -404,7 +404,9 @@ def as_jobs(records, *counts):
     return jobs
 
 
-@pytest.mark.parametrize("counts", [(12,), (5, 7), (2, 1, 1, 8), (1, 11)])
+@pytest.mark.parametrize(
+    "counts", [(5, 7), *(pytest.param(counts, marks=pytest.mark.slow) for counts in ((12,), (2, 1, 1, 8), (1, 11)))]
+)
 def test_sizes_of_jobs_make_same_report_as_sweep(tmp_path, capsys, counts):
     """A row is a row: link, prediction and growth do not ask which job it is from."""
     sweep = collective_records(counts=(2,))

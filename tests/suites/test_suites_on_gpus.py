@@ -68,7 +68,7 @@ def test_operands_drawn_on_host_are_counted(primitive):
     config = SimpleNamespace(m=8, n=4, k=6, dtype="float32", inputs="exact", backend=SimpleNamespace(name="nccl"))
     job = primitive(config, rank, [{"implementation": "pytorch", "backend": "default"}])
     assert job.cases()[0].skip == "needs more"
-    assert asked == [(4 * sum(job.numbers()) + 8 * (48 + 24 + 32), 5 * (48 + 24))]
+    assert asked == [(sum(job.nbytes()) + 8 * (48 + 24 + 32), 5 * (48 + 24))]
 
 
 def test_auto_shard_checks_on_host():

@@ -296,6 +296,7 @@ def test_config_refuses_invalid_setting(given, said, check):
     assert "\n" not in refusal
 
 
+@pytest.mark.slow
 def test_parallel_run_measures_one_rank_baseline(cli: Cli):
     few = ["measure=fixed", "measure.max_iterations=6", "measure.warmup_iterations=1", "model.num_layers=1"]
     shape = ["context_length=16", "batch_size=2", "model.vocab_size=300", "world_size=2"]
