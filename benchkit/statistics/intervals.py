@@ -6,6 +6,7 @@ measure the coverage: tests/perf/coverage.py, docs/results/coverage.md.
 """
 
 import math
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -57,18 +58,31 @@ def series_interval(times: Array, fewest: int = FEWEST_SAMPLES) -> tuple[float, 
         The lower and the upper end in the unit of `times`; None where the series is too short, or
         has fewer than FEWEST_INDEPENDENT independent values.
     """
-    n = len(times)
-    if n < max(1, fewest):
+    if len(times) < max(1, fewest):
         return None
-    independent = int(n / correlation_length(times))
+    return ordered_interval(np.sort(times), correlation_length(times))
+
+
+def ordered_interval(ordered: Array, length: float) -> tuple[float, float] | None:
+    """Returns the interval of `series_interval` from what it needs of a series.
+
+    Args:
+        ordered: the values of the series in ascending order: [n].
+        length: how many values of the series count as one independent value.
+
+    Returns:
+        The lower and the upper end; None below FEWEST_INDEPENDENT independent values.
+    """
+    n = len(ordered)
+    independent = int(n / length)
     if independent < FEWEST_INDEPENDENT:
         return None
     quantile = (order_below(independent) - 0.5) / independent
     index = max(0, math.floor(quantile * n - 0.5))
-    ordered = np.sort(times)
     return float(ordered[index]), float(ordered[n - 1 - index])
 
 
+@cache
 def order_below(n: int) -> int:
     """Returns the k of `median_interval` for n values; 0 where no k is small enough."""
     tail, k = 0.0, 0

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from benchkit.statistics.intervals import Array
+from benchkit.statistics.quantiles import median, quantile
 
 FEWEST, PER_BIN, MOST_BINS = 100, 10, 40
 """Fewest samples that can show two modes, average samples per bin of the histogram, most bins."""
@@ -43,31 +44,37 @@ def find_modes(times: Array) -> Modes | None:
     if edge is None:
         return None
     slow = times > edge
-    found = Modes(float(np.median(times[~slow])), float(np.median(times[slow])), float(slow.mean()))
+    found = Modes(median(times[~slow]), median(times[slow]), float(slow.mean()))
     return found if found.slow_s >= LEAST_RATIO * found.fast_s else None
 
 
 def valley_between_modes(times: Array) -> float | None:
     """Returns the time in seconds that separates two modes; None where there is one mode."""
-    if len(times) < FEWEST or times.min() <= 0:
+    ordered = np.sort(times)
+    if len(ordered) < FEWEST or ordered[0] <= 0:
         return None
-    logs = np.log(times)
-    inside = logs[(logs >= np.quantile(logs, 0.005)) & (logs <= np.quantile(logs, 0.995))]
-    if inside.max() - inside.min() < 1e-9:
+    logs = np.log(ordered)
+    first = logs.searchsorted(quantile(logs, 0.005), side="left")
+    last = logs.searchsorted(quantile(logs, 0.995), side="right")
+    inside = logs[first:last]
+    if inside[-1] - inside[0] < 1e-9:
         return None
-    counts, edges = np.histogram(inside, bins=min(MOST_BINS, len(inside) // PER_BIN))
-    smooth = np.convolve(counts, [1, 4, 6, 4, 1], mode="same") / 16
-    first = int(smooth.argmax())
+    edges = np.linspace(inside[0], inside[-1], min(MOST_BINS, len(inside) // PER_BIN) + 1)
+    below = [0, *inside.searchsorted(edges[1:-1]).tolist(), len(inside)]
+    smooth = (np.convolve(np.diff(below), [1, 4, 6, 4, 1], mode="same") / 16).tolist()
+    highest = smooth.index(max(smooth))
     valleys: list[tuple[float, int]] = []
     for peak in range(len(smooth)):
-        low, high = sorted((first, peak))
+        low, high = sorted((highest, peak))
         if high - low < 2:
             continue
-        valley = low + int(smooth[low : high + 1].argmin())
-        above = len(inside[inside > edges[valley + 1]]) / len(inside)
-        deep = smooth[valley] < VALLEY * smooth[peak]
-        if deep and min(above, 1 - above) >= LEAST_SHARE:
-            valleys.append((float(smooth[peak]), valley))
+        between = smooth[low : high + 1]
+        valley = low + between.index(min(between))
+        if smooth[valley] < VALLEY * smooth[peak]:
+            num_below = int(inside.searchsorted(edges[valley + 1], side="right"))
+            above = (len(inside) - num_below) / len(inside)
+            if min(above, 1 - above) >= LEAST_SHARE:
+                valleys.append((smooth[peak], valley))
     if not valleys:
         return None
     _, valley = max(valleys)  # the valley before the highest of the other peaks

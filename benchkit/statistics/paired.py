@@ -6,6 +6,7 @@ from typing import Protocol
 import numpy as np
 
 from benchkit.statistics.intervals import FEWEST_ROUNDS, Array, series_interval
+from benchkit.statistics.quantiles import median, medians
 from benchkit.statistics.summary import slowest_rank
 
 Estimate = tuple[float, float | None, float | None]
@@ -16,7 +17,7 @@ class Timed(Protocol):
     """A case with its samples [rank][iteration] in seconds, and the lengths of its blocks."""
 
     @property
-    def samples_s(self) -> Sequence[Sequence[float]]: ...
+    def samples(self) -> Array: ...
 
     @property
     def blocks(self) -> Sequence[int]: ...
@@ -24,12 +25,12 @@ class Timed(Protocol):
 
 def round_medians(case: Timed) -> Array:
     """Returns the median of each block in seconds: [block]; cases of a job take turns in blocks."""
-    times = slowest_rank(case.samples_s)
-    ends = np.cumsum(case.blocks, dtype=int)
-    if len(ends) == 0:
-        return np.array([])
-    blocks = np.split(times[: ends[-1]], ends[:-1])
-    return np.array([np.median(block) for block in blocks])
+    times = slowest_rank(case.samples)
+    lengths = np.asarray(case.blocks, dtype=int)
+    if len(lengths) and (lengths == lengths[0]).all():  # as nearly all blocks are
+        return medians(times[: lengths.sum()].reshape(-1, lengths[0]))
+    ends = np.cumsum(lengths)
+    return np.array([median(block) for block in np.split(times, ends)[:-1]])
 
 
 def paired_speedup(baseline: Timed, case: Timed) -> Estimate:
@@ -56,7 +57,7 @@ def paired_overlap(compute: Timed, communicate: Timed, case: Timed) -> Estimate:
         case: the case that does both, T.
     """
     computing, communicating, both = aligned(compute, communicate, case)
-    shorter = min(computing, communicating, key=lambda medians: float(np.median(medians)))
+    shorter = min(computing, communicating, key=median)
     return estimated((computing + communicating - both) / shorter)
 
 
@@ -70,4 +71,4 @@ def aligned(*cases: Timed) -> list[Array]:
 def estimated(rounds: Array) -> Estimate:
     """Returns the median of a figure of all rounds [round] and its interval."""
     low, high = series_interval(rounds, FEWEST_ROUNDS) or (None, None)
-    return float(np.median(rounds)), low, high
+    return median(rounds), low, high

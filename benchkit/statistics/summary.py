@@ -5,7 +5,13 @@ from typing import Any
 import numpy as np
 
 from benchkit.statistics.estimators import LAST_ARRIVAL, SLOWEST_RANK
-from benchkit.statistics.intervals import Array, correlation_length, series_interval
+from benchkit.statistics.intervals import (
+    FEWEST_SAMPLES,
+    Array,
+    correlation_length,
+    ordered_interval,
+)
+from benchkit.statistics.quantiles import median, quantile
 
 Summary = dict[str, float | int | None]
 """Figures of a case by name, in the unit that ends the name; None where a figure does not exist."""
@@ -61,27 +67,28 @@ def summarize(samples: Any, start_offsets: Any, estimator: str = SLOWEST_RANK) -
     """
     samples = np.asarray(samples, dtype=np.float64)
     times = iteration_times(samples, start_offsets, estimator)
-    interval = series_interval(times)
+    ordered, length = np.sort(times), correlation_length(times)
+    interval = ordered_interval(ordered, length) if len(times) >= FEWEST_SAMPLES else None
     low, high = interval or (None, None)
-    quartile, median, p95, p99 = (float(q) for q in np.percentile(times, [25, 50, 95, 99]))
+    median_s = quantile(ordered, 0.5)
     arrivals: Summary = dict.fromkeys(ARRIVAL_FIGURES)
     if start_offsets is not None:
         arrivals = arrival_summary(samples, start_offsets)
     return {
-        "median_s": median,
+        "median_s": median_s,
         "ci_low_s": low,
         "ci_high_s": high,
-        "rel_ci": relative_half_width(interval, median),
-        "min_s": float(times.min()),
-        "max_s": float(times.max()),
+        "rel_ci": relative_half_width(interval, median_s),
+        "min_s": float(ordered[0]),
+        "max_s": float(ordered[-1]),
         "mean_s": float(times.mean()),
         "std_s": float(times.std(ddof=1)) if len(times) > 1 else None,
         "osu_mean_s": float(samples.mean()),
-        "p25_s": quartile,
-        "p95_s": p95,
-        "p99_s": p99,
+        "p25_s": quantile(ordered, 0.25),
+        "p95_s": quantile(ordered, 0.95),
+        "p99_s": quantile(ordered, 0.99),
         "num_samples": len(times),
-        "independent_samples": max(1, int(len(times) / correlation_length(times))),
+        "independent_samples": max(1, int(len(times) / length)),
         **arrivals,
     }
 
@@ -131,12 +138,12 @@ def arrival_summary(samples: Array, start_offsets: Any) -> Summary:
         start_offsets: starts in seconds on one clock, [rank][iteration].
     """
     starts = np.asarray(start_offsets, dtype=np.float64)
-    ends = starts + samples
+    last_start, last_end = starts.max(axis=0), (starts + samples).max(axis=0)
     last = last_shares(samples, starts)
     straggler = int(last.argmax()) if len(samples) > 1 and last.any() else None
     return {
-        "start_skew_s": float(np.median(starts.max(axis=0) - starts.min(axis=0))),
-        "makespan_s": float(np.median(ends.max(axis=0) - starts.max(axis=0))),
+        "start_skew_s": median(last_start - starts.min(axis=0)),
+        "makespan_s": median(last_end - last_start),
         "straggler_rank": straggler,
         "straggler_share": None if straggler is None else float(last[straggler]),
     }
@@ -150,6 +157,6 @@ def last_shares(samples: Array, starts: Array) -> Array:
         starts: starts in seconds on one clock, [rank][iteration].
     """
     ends = starts + samples
-    alone = (ends == ends.max(axis=0)).sum(axis=0) == 1
-    counts = np.bincount(ends.argmax(axis=0)[alone], minlength=len(samples))
-    return np.asarray(counts / samples.shape[1])
+    is_last = ends == ends.max(axis=0)
+    alone = is_last & (is_last.sum(axis=0) == 1)
+    return np.asarray(alone.sum(axis=1) / samples.shape[1])
