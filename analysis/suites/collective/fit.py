@@ -3,29 +3,18 @@
 Hockney's model (1994): a message of S bytes takes latency + S / bandwidth.
 """
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from analysis.suites.collective.line import Line, line_through
+from analysis.suites.collective.line import Array, Line, line_through
+from analysis.suites.collective.splits import FEWEST, PAYS, Splits
 
 FAR_OFF = 0.25
 """Where the model is further from a measured time than this share of the time, it is marked."""
-FEWEST = 3
-"""Fewer sizes than this say nothing of a line."""
 MOST = 100
-"""The split is sought among at most this many sizes, and each of these is left out once.
-
-The time that this takes grows with the cube of their number.
-"""
-PAYS = 20.0
-"""A second line is believed where it divides the sum of squared errors by more than this.
-
-It brings three parameters and the choice of where to split. At 6 to 12 sizes these divide the
-squared errors of mere noise by this much in some 3 % of trials (test).
-"""
+"""At most this many sizes are left out in turn."""
 EXACT = 1e-9
 """At this sum of squared errors, one line is exact."""
 
@@ -44,9 +33,18 @@ class Fit:
         line = next(line for line in reversed(self.lines) if num_bytes >= line.low_bytes)
         return line.seconds(num_bytes)
 
+    def all_seconds(self, sizes: Sequence[float]) -> Array:
+        """Compute the time of a message of each size, in seconds: [size]."""
+        size = np.asarray(sizes, dtype=float)
+        found = np.asarray(self.lines[0].latency_s + self.lines[0].byte_s * size)
+        for line in self.lines[1:]:
+            found = np.where(size >= line.low_bytes, line.latency_s + line.byte_s * size, found)
+        return found
+
     def errors(self, sizes: Sequence[float], times_s: Sequence[float]) -> list[float]:
         """Compute how far the model is from each measured time, as a share of that time."""
-        return [self.seconds(size) / time - 1 for size, time in zip(sizes, times_s, strict=True)]
+        errors: list[float] = (self.all_seconds(sizes) / np.asarray(times_s) - 1).tolist()
+        return errors
 
     def r_squared(self, sizes: Sequence[float], times_s: Sequence[float]) -> float | None:
         """Compute R² of the logarithms of the times; None where all times are equal.
@@ -55,32 +53,35 @@ class Fit:
         """
         logs = np.log(times_s)
         spread = float(((logs - logs.mean()) ** 2).sum())
-        model = np.log([self.seconds(size) for size in sizes])
-        missed = float(((model - logs) ** 2).sum())
+        missed = float(((np.log(self.all_seconds(sizes)) - logs) ** 2).sum())
         return 1 - missed / spread if spread else None
 
 
 def fit(sizes: Sequence[float], times_s: Sequence[float]) -> Fit:
     """Fit one line, or two lines where they leave far less unexplained (PAYS).
 
-    Two lines are split where that is best. Of more than MOST sizes, the split is sought among those
-    that `spread` selects.
+    Two lines are split where that is best.
     """
     points = sorted(zip(sizes, times_s, strict=True))
     size = [size for size, _ in points]
     time = [time for _, time in points]
-    one = Fit((line_through(size, time),))
-    kept = spread(size)
-    kept_size = [size[place] for place in kept]
-    kept_time = [time[place] for place in kept]
-    cuts = range(FEWEST, len(kept) - FEWEST + 1)
-    pairs = [split_at(kept_size, kept_time, cut) for cut in cuts]
-    if not pairs:
+    return best_of(size, time, Splits(size, time).best())
+
+
+def best_of(sizes: Sequence[float], times_s: Sequence[float], places: Sequence[int]) -> Fit:
+    """Fit one line, or two that are split at the best of some places where they pay.
+
+    Args:
+        sizes: in ascending order.
+        times_s: the measured times in seconds.
+        places: the numbers of sizes below each split.
+    """
+    one = Fit((line_through(sizes, times_s),))
+    if not places:
         return one
-    two = min(pairs, key=lambda pair: unexplained(pair, kept_size, kept_time))
-    if len(kept) < len(size):
-        two = split_at(size, time, size.index(two.lines[-1].low_bytes))
-    if unexplained(one, size, time) > PAYS * unexplained(two, size, time) + EXACT:
+    pairs = [split_at(sizes, times_s, place) for place in places]
+    two = min(pairs, key=lambda pair: unexplained(pair, sizes, times_s))
+    if unexplained(one, sizes, times_s) > PAYS * unexplained(two, sizes, times_s) + EXACT:
         return two
     return one
 
@@ -108,25 +109,31 @@ def spread(sizes: Sequence[float]) -> list[int]:
 
 def unexplained(found: Fit, sizes: Sequence[float], times_s: Sequence[float]) -> float:
     """Sum the squared logarithms of model / time, which fitting a line minimises."""
-    points = zip(sizes, times_s, strict=True)
-    return sum(math.log(found.seconds(size) / time) ** 2 for size, time in points)
+    missed = np.log(found.all_seconds(sizes) / np.asarray(times_s))
+    return float(missed @ missed)
 
 
 def left_out(sizes: Sequence[float], times_s: Sequence[float]) -> list[float | None]:
     """Compute how far a fit to all other sizes is from each time, as a share of that time.
 
     The smallest and the largest size have None, because the fit would have to extrapolate. Of more
-    than MOST sizes, those that `spread` selects are compared with each other; the rest have None.
+    than MOST sizes, those that `spread` selects are left out; the rest have None.
     """
     found: list[float | None] = [None] * len(sizes)
     if len(sizes) <= FEWEST:
         return found
     order = sorted(range(len(sizes)), key=lambda place: sizes[place])
-    ascending = [sizes[place] for place in order]
-    kept = [order[place] for place in spread(ascending)]
-    for place in kept:
-        if sizes[kept[0]] < sizes[place] < sizes[kept[-1]]:
-            rest = [other for other in kept if other != place]
-            without = fit([sizes[other] for other in rest], [times_s[other] for other in rest])
-            found[place] = without.seconds(sizes[place]) / times_s[place] - 1
+    size = [sizes[place] for place in order]
+    time = [times_s[place] for place in order]
+    splits = Splits(size, time)
+    for index in spread(size):
+        if size[0] < size[index] < size[-1]:
+            places = splits.best(without=index)
+            rest = best_of(without(size, index), without(time, index), places)
+            found[order[index]] = rest.seconds(size[index]) / time[index] - 1
     return found
+
+
+def without(values: Sequence[float], index: int) -> list[float]:
+    """Return all values but one."""
+    return [*values[:index], *values[index + 1 :]]
