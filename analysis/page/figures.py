@@ -6,8 +6,9 @@ import pandas as pd
 
 from analysis.page import specs
 from analysis.report.chart import CELLS, LINES, LOG, NAMES, PAGE_ROW, SCATTER, Axis, Chart
-from analysis.report.style import MOST_SERIES
 
+MOST_SERIES = 100
+"""A legend of more cannot be read; the table says the same."""
 MOST_NAMES = 60
 """A figure with more names on its axis is higher than a screen; the table says the same."""
 

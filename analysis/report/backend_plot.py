@@ -6,23 +6,22 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from analysis.report import style
-from analysis.run_spread import bars_of
 
 RATE = ("rate", "rate_low", "rate_high")
 
 
-def backends_at(title: str, rows: pd.DataFrame, size: float) -> Figure:
+def backends_at(title: str, rows: pd.DataFrame, size: float, bars_are: str) -> Figure:
     """Draw time and bandwidth of every backend over the number of ranks.
 
     Args:
         title: of the rows, for the caption.
         rows: one per point of this size, with their `place` and `variant`.
         size: data_size in MiB, for the caption.
+        bars_are: what the bars are, for the caption.
     """
     figure, (times, rates) = style.panels(2, share=False)
     ranks = sorted(rows["world_size"].unique())
     series = list(rows.groupby(["place", "variant"]))
-    style.require_few_series(len(series))
     width = 0.8 / len(series)
     for index, ((place, variant), group) in enumerate(series):
         offset = (index - (len(series) - 1) / 2) * width
@@ -40,7 +39,7 @@ def backends_at(title: str, rows: pd.DataFrame, size: float) -> Figure:
         axis.set_xlabel("ranks")
         axis.grid(axis="x", visible=False)
     style.legend(rates if len(series) > style.MANY else times)
-    style.caption(figure, f"{title}: {size:g} MiB by backend", f"median, {bars_of(rows)}", rows)
+    style.caption(figure, f"{title}: {size:g} MiB by backend", f"median, {bars_are}", rows)
     return figure
 
 

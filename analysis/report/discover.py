@@ -12,6 +12,7 @@ import os
 import pkgutil
 from collections.abc import Callable, Iterator
 from functools import partial
+from itertools import islice
 from types import ModuleType
 
 import pandas as pd
@@ -19,12 +20,18 @@ from matplotlib.figure import Figure
 
 from analysis.baseline import Baseline
 from analysis.report.attempts import Attempt, directly
+from analysis.report.crowds import MOST_PLOTS
+from analysis.text import complain
 
 Drawings = dict[str, Callable[[], Figure]]
 """By file name. Figures are drawn one by one, so that one failure does not affect the others."""
 FIRST = ("analysis.report.size_plots", "analysis.report.size_charts")
 LAST = ("analysis.report.speedup_plot", "analysis.report.speedup_charts")
 """What every suite has comes before and after what suites have of their own."""
+LEFT_OUT = (
+    f"{{count}} plots of {{name}} differ in settings; the first {MOST_PLOTS} are drawn (the tables "
+    "have all; give the folders of some sweeps alone for the other plots)"
+)
 EXTRA_SUITES = "BENCHKIT_SUITES"
 PARTS = ("table", "plot", "charts")
 
@@ -44,7 +51,10 @@ def draw_all(
     for name, module in modules_with("draw"):
         make = partial(module.draw, table, baseline)
         drawings: Drawings | None = attempt(f"plots of {name}", make)
-        for file_name, draw in (drawings or {}).items():
+        drawings = drawings or {}
+        if len(drawings) > MOST_PLOTS:
+            complain("analysis", LEFT_OUT.format(count=len(drawings), name=name))
+        for file_name, draw in islice(drawings.items(), MOST_PLOTS):
             figure = attempt(f"plot {file_name}", draw)
             if figure is not None:
                 yield file_name, figure

@@ -6,7 +6,6 @@ from analysis.baseline import Baseline
 from analysis.report.backend_plot import RATE, rates_of
 from analysis.report.chart import BYTES, LINES, LOG, Axis, Chart, Charts, points_of
 from analysis.report.size_plots import rows_by_title
-from analysis.run_spread import bars_of
 
 SIZE = Axis("data_size", LOG, BYTES)
 
@@ -14,22 +13,22 @@ SIZE = Axis("data_size", LOG, BYTES)
 def show(table: pd.DataFrame, baseline: Baseline | None) -> Charts:
     """Return time over size and, where ranks exchange data, bandwidth over size, per title."""
     charts: Charts = {}
-    for title, rows in rows_by_title(table):
+    for title, rows, bars in rows_by_title(table):
         series = tuple(rows.sort_values("series")["label"].unique())
-        charts[f"{title}_time_vs_datasize"] = time_over_size(title, rows, series)
+        charts[f"{title}_time_vs_datasize"] = time_over_size(title, rows, series, bars)
         moving = rows[rows["busbw_gb_per_s"].notna()]
         if not moving.empty:
             name = f"{title}_bandwidth_vs_datasize"
-            charts[name] = bandwidth_over_size(title, moving, series)
+            charts[name] = bandwidth_over_size(title, moving, series, bars)
     return charts
 
 
-def time_over_size(title: str, rows: pd.DataFrame, series: tuple[str, ...]) -> Chart:
+def time_over_size(title: str, rows: pd.DataFrame, series: tuple[str, ...], bars: str) -> Chart:
     times = ("median_s", "ci_low_s", "ci_high_s")
     return Chart(
         mark=LINES,
         title=f"{title}: time",
-        note=f"median, {bars_of(rows)}",
+        note=f"median, {bars}",
         x=SIZE,
         y=Axis("time of one call [ms]", LOG),
         points=over_size(rows, times, 1e3),
@@ -37,11 +36,13 @@ def time_over_size(title: str, rows: pd.DataFrame, series: tuple[str, ...]) -> C
     )
 
 
-def bandwidth_over_size(title: str, rows: pd.DataFrame, series: tuple[str, ...]) -> Chart:
+def bandwidth_over_size(
+    title: str, rows: pd.DataFrame, series: tuple[str, ...], bars: str
+) -> Chart:
     return Chart(
         mark=LINES,
         title=f"{title}: bus bandwidth",
-        note=f"payload / median time × bus factor; {bars_of(rows)}",
+        note=f"payload / median time × bus factor; {bars}",
         x=SIZE,
         y=Axis("bus bandwidth [GB/s, 10⁹ bytes]"),
         points=over_size(rows.assign(**rates_of(rows)), RATE, 1.0),

@@ -12,6 +12,7 @@ from analysis.baseline import Baseline
 from analysis.repetitions import over_runs
 from analysis.report import style
 from analysis.report.backend_plot import backends_at, rate_bars
+from analysis.report.crowds import merged, note_thinned, thinned, told_apart
 from analysis.report.discover import Drawings
 from analysis.run_spread import bars_of, with_ranges
 from analysis.table import HARDWARE_AND_SOFTWARE, identity_columns
@@ -25,16 +26,16 @@ FEW_SIZES = 8
 def draw(table: pd.DataFrame, baseline: Baseline | None) -> Drawings:
     """Return up to three figures per title."""
     drawings: Drawings = {}
-    for title, rows in rows_by_title(table):
-        drawings |= title_drawings(title, rows)
+    for title, rows, bars in rows_by_title(table):
+        drawings |= title_drawings(title, rows, bars)
     return drawings
 
 
-def rows_by_title(table: pd.DataFrame) -> Iterator[tuple[str, pd.DataFrame]]:
-    """Yield each title that has sizes, and its points over all runs.
+def rows_by_title(table: pd.DataFrame) -> Iterator[tuple[str, pd.DataFrame, str]]:
+    """Yield each title that has sizes, its points over all runs, and what their bars are.
 
-    The points have further columns: `place`, the panel; `variant`, what no axis shows; `series`,
-    the number of the line; `label`, its name.
+    Series that would be too many are merged. The points have further columns: `place`, the panel;
+    `variant`, what no axis shows; `series`, the number of the line; `label`, its name.
     """
     if "data_size" not in table:
         return
@@ -43,7 +44,7 @@ def rows_by_title(table: pd.DataFrame) -> Iterator[tuple[str, pd.DataFrame]]:
     for title, group in measured.groupby("title"):
         rows = with_ranges(over_runs(group, *identity_columns(group)))
         rows["place"] = rows["backend"] + " on " + rows["device"]
-        rows["variant"] = variants(rows)
+        rows, bars = with_variants(rows)
         # Numbered here, so that a series has the same colour in every figure.
         rows["series"] = rows.groupby(["world_size", "variant"]).ngroup()
         ranks = rows["world_size"].map(lambda count: f"{count} rank{'s' * (count > 1)}")
@@ -51,28 +52,49 @@ def rows_by_title(table: pd.DataFrame) -> Iterator[tuple[str, pd.DataFrame]]:
             f"{ranks}, {variant}" if variant else ranks
             for ranks, variant in zip(ranks, rows["variant"], strict=True)
         ]
-        yield str(title), rows
+        yield str(title), rows, bars
 
 
-def title_drawings(title: str, rows: pd.DataFrame) -> Drawings:
+def with_variants(rows: pd.DataFrame) -> tuple[pd.DataFrame, str]:
+    """Add which variant a row is of, and merge variants where they make too many series.
+
+    Returns:
+        The rows, and what their bars are.
+    """
+    settings = [
+        name
+        for name in identity_columns(rows)
+        if name not in AXES and rows[name].nunique(dropna=False) > 1
+    ]
+    kept = told_apart(rows, ["world_size"], settings)
+    bars = bars_of(rows)
+    if len(kept) < len(settings):
+        several = ", ".join(name for name in settings if name not in kept)
+        count = rows.groupby(["place", "world_size", *settings], dropna=False).ngroups
+        bars = f"{count} series merged over {several}: bars from the lowest to the highest"
+        rows = merged(rows, ["place", "world_size", "data_size", *kept])
+    return rows.assign(variant=variants(rows, [name for name in settings if name in kept])), bars
+
+
+def title_drawings(title: str, rows: pd.DataFrame, bars: str) -> Drawings:
     """Return time over size and, where ranks exchange data, bandwidth over size and by backend."""
-    drawings: Drawings = {f"{title}_time_vs_datasize.png": partial(time_over_size, title, rows)}
+    drawings: Drawings = {
+        f"{title}_time_vs_datasize.png": partial(time_over_size, title, rows, bars)
+    }
     moving = rows[rows["busbw_gb_per_s"].notna()]  # A single rank moves nothing.
     if not moving.empty:
         size = comparison_size(moving)
-        drawings[f"{title}_bandwidth_vs_datasize.png"] = partial(bandwidth_over_size, title, moving)
+        name = f"{title}_bandwidth_vs_datasize.png"
+        drawings[name] = partial(bandwidth_over_size, title, moving, bars)
         at_size = moving[moving["data_size"] == size]
         name = f"{title}_backend_comparison_{size:g}mb.png"
-        drawings[name] = partial(backends_at, title, at_size, size)
+        drawings[name] = partial(backends_at, title, at_size, size, bars)
     return drawings
 
 
-def variants(rows: pd.DataFrame) -> Any:
-    """Return a label per row of all settings that differ and that no axis shows."""
-    labels = {}
-    for name in identity_columns(rows):
-        if name not in AXES and rows[name].nunique(dropna=False) > 1:
-            labels[name] = rows[name].map(partial(label_of, name))
+def variants(rows: pd.DataFrame, settings: list[str]) -> Any:
+    """Return a label per row of some settings."""
+    labels = {name: rows[name].map(partial(label_of, name)) for name in settings}
     return pd.DataFrame(labels).agg(", ".join, axis=1) if labels else ""
 
 
@@ -92,36 +114,37 @@ def comparison_size(rows: pd.DataFrame) -> float:
     return float(places[places == places.max()].index.max())
 
 
-def time_over_size(title: str, rows: pd.DataFrame) -> Figure:
-    """Draw the median time over size.
+def time_over_size(title: str, rows: pd.DataFrame, bars_are: str) -> Figure:
+    """Draw the median time over size, with bars.
 
-    Its bars are the 95 % interval; a band goes from the fastest sample to the 95th percentile.
+    Of few series a band goes from the fastest sample to the 95th percentile.
     """
     figure, axes = place_panels(rows)
-    crowded = rows["series"].nunique() > style.MANY  # Bands over bands would hide everything.
+    # Bands over bands would hide everything, and merged series have none.
+    has_bands = rows["series"].nunique() <= style.MANY and "min_s" in rows
     for place, axis in axes.items():
         for line, look in lines(rows[rows["place"] == place]):
             sizes = line["data_size"]
-            times = line[["median_s", "ci_low_s", "ci_high_s", "min_s", "p95_s"]] * 1e3
+            times = line[["median_s", "ci_low_s", "ci_high_s"]] * 1e3
             bars = style.interval_bars(times, "median_s", "ci_low_s", "ci_high_s")
             axis.errorbar(sizes, times["median_s"], bars, capsize=3, **look)
-            if not crowded:
-                lowest, highest = times["min_s"], times["p95_s"]
+            if has_bands:
+                lowest, highest = line["min_s"] * 1e3, line["p95_s"] * 1e3
                 axis.fill_between(sizes, lowest, highest, alpha=0.15, color=look["color"])
         style.log_values(axis)
         finish(axis, rows, place)
     first = next(iter(axes.values()))
     first.set_ylabel("time of one call [ms]")
-    text = f"median, {bars_of(rows)}"
-    if not crowded:
+    text = f"median, {bars_are}{note_thinned(*series_in(rows))}"
+    if has_bands:
         of_a_run = ", medians over the runs" if rows["num_runs"].max() > 1 else ""
         text += f"\nband: fastest sample to 95th percentile{of_a_run}"
     style.caption(figure, f"{title}: time", text, rows)
     return figure
 
 
-def bandwidth_over_size(title: str, rows: pd.DataFrame) -> Figure:
-    """Draw the bus bandwidth at the median time over size; its interval is that of the time."""
+def bandwidth_over_size(title: str, rows: pd.DataFrame, bars_are: str) -> Figure:
+    """Draw the bus bandwidth at the median time over size; its bars are those of the time."""
     figure, axes = place_panels(rows)
     for place, axis in axes.items():
         for line, look in lines(rows[rows["place"] == place]):
@@ -131,7 +154,7 @@ def bandwidth_over_size(title: str, rows: pd.DataFrame) -> Figure:
         finish(axis, rows, place)
     first = next(iter(axes.values()))
     first.set_ylabel("bus bandwidth [GB/s, 10⁹ bytes]")
-    text = f"payload / median time × bus factor; {bars_of(rows)}"
+    text = f"payload / median time × bus factor; {bars_are}{note_thinned(*series_in(rows))}"
     style.caption(figure, f"{title}: bus bandwidth", text, rows)
     return figure
 
@@ -146,8 +169,7 @@ def place_panels(rows: pd.DataFrame) -> tuple[Figure, dict[str, Axes]]:
 def lines(rows: pd.DataFrame) -> list[tuple[pd.DataFrame, dict[str, Any]]]:
     """Return the rows of each line in order of size, with the keywords of its look."""
     result = []
-    style.require_few_series(rows["series"].nunique())
-    for (series, label), group in rows.groupby(["series", "label"]):
+    for (series, label), group in thinned(list(rows.groupby(["series", "label"]))):
         look = {
             "label": label,
             "color": f"C{series % 10}",
@@ -155,6 +177,11 @@ def lines(rows: pd.DataFrame) -> list[tuple[pd.DataFrame, dict[str, Any]]]:
         }
         result.append((group.sort_values("data_size"), look))
     return result
+
+
+def series_in(rows: pd.DataFrame) -> tuple[list[object], str]:
+    """Return the series of some rows, and what they are, for `note_thinned`."""
+    return list(rows["series"].unique()), "numbers of ranks"
 
 
 def finish(axis: Axes, rows: pd.DataFrame, place: str) -> None:

@@ -3,12 +3,14 @@
 from functools import partial
 from typing import Any
 
+import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
 from analysis.baseline import Baseline
 from analysis.repetitions import FEWEST_RUNS
 from analysis.report import style
+from analysis.report.crowds import MOST_POINTS, MOST_SERIES, note_thinned, thinned
 from analysis.report.discover import Drawings
 from analysis.run_spread import WITHIN
 from analysis.speedup import ACROSS, compared
@@ -32,7 +34,8 @@ def speedup_figure(rows: pd.DataFrame, baseline: Baseline, title: str) -> Figure
     outer, inner = list(baseline.values), inner_columns(rows, baseline)
     rows = rows.assign(series=joined(rows, outer, ", "), point=joined(rows, inner, "\n"))
     points, series = list(dict.fromkeys(rows["point"])), list(dict.fromkeys(rows["series"]))
-    style.require_few_series(len(series))
+    if max(len(points) / MOST_POINTS, len(series) / MOST_SERIES) > 1:
+        return crowd_figure(rows, baseline, title, series)
     longest = max(len(line) for point in points for line in str(point).split("\n"))
     room = max(0.25 * len(series), 0.11 * longest)  # Inches for a point's bars, and for its label.
     figure, (axis,) = style.panels(1, width=max(5.0, 1.5 + room * len(points)))
@@ -57,6 +60,32 @@ def inner_columns(rows: pd.DataFrame, baseline: Baseline) -> list[str]:
     """Return the settings in which the rows differ, apart from the keys of the baseline."""
     varied = [name for name in identity_columns(rows) if rows[name].nunique(dropna=False) > 1]
     return [name for name in varied if name not in baseline.values]
+
+
+def crowd_figure(rows: pd.DataFrame, baseline: Baseline, title: str, series: list[str]) -> Figure:
+    """Draw the speedups of many points in order, a line per value of the baseline's keys.
+
+    Args:
+        rows: one per point.
+        baseline: of the speedups.
+        title: of the rows.
+        series: the values of the baseline's keys.
+    """
+    figure, (axis,) = style.panels(1, width=7.0)
+    for index, name in enumerate(thinned(series)):
+        speedups = rows.loc[rows["series"] == name, "speedup"].sort_values()
+        at = np.linspace(0, 100, len(speedups)) if len(speedups) > 1 else [50]
+        label = f"{', '.join(baseline.values)} {name}: {len(speedups)} points"
+        axis.plot(at, speedups, label=label, markevery=0.1, **style.line_look(index))
+    axis.axhline(1, color="black", linewidth=1)
+    axis.set_xlabel("points, from the lowest to the highest speedup [%]")
+    axis.set_ylabel(f"time of {baseline} / time")
+    style.log_values(axis)
+    style.legend(axis)
+    note = "the points of each in order of their speedup; speedups.csv has them with intervals"
+    note += note_thinned(series, f"values of {', '.join(baseline.values)}")
+    style.caption(figure, f"{title}: speedup over {baseline}", note, rows)
+    return figure
 
 
 def bars_around(rows: pd.DataFrame) -> list[pd.Series]:

@@ -26,9 +26,8 @@ LEGEND_INCHES = 3.6
 TITLE_LETTERS = 8.5
 TEXT_LETTERS = 13
 """Letters per inch of titles and of small print."""
-MOST_SERIES = 100
 MOST_INCHES = 150
-"""A plot of more series, or one wider or higher, shows nothing and takes minutes to draw."""
+"""A wider or higher plot shows nothing and takes minutes to draw."""
 SHORT = 10
 TICKS = 6
 """A y axis whose ends have a smaller ratio than SHORT has up to TICKS ticks at equal distances."""
@@ -76,16 +75,14 @@ def named(column: str, value: object) -> str:
     return f"{column} {value:g}" if isinstance(value, int | float) else str(value)
 
 
-def require_few_series(count: int) -> None:
-    """Raise ValueError for more series than one plot can show."""
-    if count > MOST_SERIES:
-        raise ValueError(f"{count} series; at most {MOST_SERIES} are drawn in one plot")
-
-
 def look(index: int) -> dict[str, Any]:
-    """Return colour and marker of the series of that number, which are the same in every plot."""
-    require_few_series(index + 1)
-    return {"color": f"C{index % 10}", "marker": MARKERS[index % len(MARKERS)], "capsize": 3}
+    """Return the look of the series of that number, which is the same in every plot."""
+    return {**line_look(index), "capsize": 3}
+
+
+def line_look(index: int) -> dict[str, Any]:
+    """Return colour and marker of a series without bars."""
+    return {"color": f"C{index % 10}", "marker": MARKERS[index % len(MARKERS)]}
 
 
 def legend(axes: Axes) -> None:

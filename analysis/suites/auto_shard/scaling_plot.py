@@ -7,6 +7,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
 from analysis.report import style
+from analysis.report.crowds import note_thinned, thinned
 from analysis.run_spread import bars_of
 from analysis.suites.auto_shard.rows import LIMITS, Group
 from analysis.suites.auto_shard.scaling import amdahl, serial_share
@@ -38,7 +39,8 @@ def scaling(group: Group) -> Figure:
         over_devices(axis, group.counts, weak)
     axes[0].set_ylabel("scaling efficiency [%]" if weak else "speedup")
     style.shared_legend(figure, axes[-1])
-    explain(figure, title_of(group, weak), note_on(group, rows), rows)
+    note = note_on(group, rows) + note_thinned(workloads_of(rows), "workloads")
+    explain(figure, title_of(group, weak), note, rows)
     return figure
 
 
@@ -68,12 +70,16 @@ def is_weak(rows: pd.DataFrame) -> bool:
 def draw_lines(axis: Axes, rows: pd.DataFrame, scope: str, weak: bool) -> None:
     """Draw a line per workload of a scope, with its fit where scaling is strong."""
     columns = EFFICIENCY if weak else SPEEDUP
-    for index, workload in enumerate(rows["workload"].unique()):
+    for index, workload in enumerate(thinned(workloads_of(rows))):
         line = rows[(rows[SCOPE] == scope) & (rows["workload"] == workload)].sort_values(RANKS)
         bars = style.interval_bars(line, *columns)
         axis.errorbar(line[RANKS], line[columns[0]], bars, label=workload, **style.look(index))
         if not weak:
             fit(axis, line, index)
+
+
+def workloads_of(rows: pd.DataFrame) -> list[str]:
+    return list(rows["workload"].unique())
 
 
 def explain(figure: Figure, title: str, note: str, rows: pd.DataFrame) -> None:

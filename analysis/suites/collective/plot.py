@@ -10,6 +10,7 @@ from matplotlib.figure import Figure
 
 from analysis.baseline import Baseline
 from analysis.report import style
+from analysis.report.crowds import note_thinned, thinned
 from analysis.report.discover import Drawings
 from analysis.run_spread import bars_of, with_ranges
 from analysis.suites.collective.fit import FAR_OFF
@@ -24,11 +25,12 @@ def draw(table: pd.DataFrame, baseline: Baseline | None) -> Drawings:
 def figure_of(series: list[Series]) -> Figure:
     names = list(dict.fromkeys(one.collective for one in series))
     counts = sorted({one.world_size for one in series})
+    shown = thinned(counts)
     figure, axes = style.panels(len(names))
     for name, axis in zip(names, axes, strict=True):
         for one in series:
-            if one.collective == name:
-                draw_series(axis, one, counts.index(one.world_size))
+            if one.collective == name and one.world_size in shown:
+                draw_series(axis, one, shown.index(one.world_size))
         axis.set_title(name)
         finish(axis)
     for axis in axes[:: min(3, len(axes))]:
@@ -38,6 +40,7 @@ def figure_of(series: list[Series]) -> Figure:
     what = (
         f"median, {bars_of(measured)}; dashed: fitted latency + bytes / bandwidth, "
         f"shaded: its 95 % interval; circled: more than {FAR_OFF:.0%} off"
+        f"{note_thinned(counts, 'numbers of ranks')}"
     )
     style.caption(figure, "Collectives: time over payload", what, measured)
     return figure

@@ -10,9 +10,10 @@ import pandas as pd
 from analysis.groups import alike
 from analysis.repetitions import over_runs
 from analysis.run_spread import describe_runs
-from analysis.suites.collective.fit import FAR_OFF, FEWEST, MOST, Fit, fit, left_out
+from analysis.suites.collective.fit import FAR_OFF, MOST, Fit, fit, left_out
 from analysis.suites.collective.line import Line
-from analysis.table import as_markdown
+from analysis.suites.collective.splits import FEWEST
+from analysis.table import as_markdown, identity_columns
 from benchkit.record.naming import readable
 from benchkit.statistics.estimators import LATENCY
 from benchkit.suites.collective.names import SEND_RECV, TIMING
@@ -33,8 +34,8 @@ NOTE = (
 )
 
 THINNED = (
-    f"Of more than {MOST} sizes, where to split the line and what is left out rest on {MOST} "
-    "at most, about evenly apart in their logarithms."
+    f"Of more than {MOST} sizes, {MOST} at most are left out in turn, about evenly apart in their "
+    "logarithms."
 )
 
 
@@ -84,14 +85,15 @@ def groups_of(table: pd.DataFrame) -> list[tuple[str, list[Series]]]:
     rows = rows[rows["payload_bytes"] > 0]
     one_way = rows["collective"] != SEND_RECV
     rows = rows.assign(**{name: rows[name].where(one_way, rows[name] / 2) for name in HALVED})
-    groups = alike(rows, *SERIES, "data_size")
+    settings = [name for name in identity_columns(rows) if name != "data_size"]
+    groups = alike(over_runs(rows, *settings, "payload_bytes"), *SERIES, "data_size")
     found = [(suffix, list(series_of(group))) for suffix, group in groups]
     return [(suffix, series) for suffix, series in found if series]
 
 
 def series_of(rows: pd.DataFrame) -> Iterator[Series]:
     for (name, world_size), group in rows.groupby(SERIES, sort=False):
-        group = over_runs(group, "payload_bytes").sort_values("payload_bytes")
+        group = group.sort_values("payload_bytes")
         if len(group) >= FEWEST:
             times = fit(group["payload_bytes"].tolist(), group["median_s"].tolist())
             yield Series(str(name), int(world_size), group, times)

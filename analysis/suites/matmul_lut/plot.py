@@ -9,6 +9,7 @@ from analysis.baseline import Baseline
 from analysis.groups import by_mechanism
 from analysis.repetitions import over_runs
 from analysis.report import style
+from analysis.report.crowds import note_thinned, thinned
 from analysis.report.discover import Drawings
 from analysis.run_spread import bars_of, with_ranges
 from analysis.suites.matmul_lut.table import SUITE, measured, shares
@@ -35,7 +36,7 @@ def draw(table: pd.DataFrame, baseline: Baseline | None) -> Drawings:
 def time_over_size(rows: pd.DataFrame) -> Figure:
     figure, (axis,) = style.panels(1)
     by_share = sorted(rows.groupby("share"), key=lambda item: -item[0])
-    for index, (share, line) in enumerate(by_share):
+    for index, (share, line) in enumerate(thinned(by_share)):
         line = line.sort_values(SIZE)
         times = line[["median_s", "ci_low_s", "ci_high_s"]] * 1e3
         bars = style.interval_bars(times, "median_s", "ci_low_s", "ci_high_s")
@@ -50,7 +51,8 @@ def time_over_size(rows: pd.DataFrame) -> Figure:
     axis.set_ylabel("time of one matmul [ms]")
     style.legend(axis)
     title = f"matmul time by share of the device, {rows['dtype'].iloc[0]}"
-    style.caption(figure, title, f"median, {bars_of(rows)}", rows)
+    note = f"median, {bars_of(rows)}{note_thinned(by_share, 'shares')}"
+    style.caption(figure, title, note, rows)
     return figure
 
 
@@ -60,7 +62,8 @@ def performance_over_share(rows: pd.DataFrame) -> Figure:
     whole = rows["share"].max()
     axis.plot([0, whole], [0, 1], color="black", linewidth=1, linestyle="--", label="ideal")
     measured = with_performance(rows)
-    for index, (size, line) in enumerate(measured.groupby(SIZE)):
+    by_size = list(measured.groupby(SIZE))
+    for index, (size, line) in enumerate(thinned(by_size)):
         line = line.sort_values("share").dropna(subset=["performance"])
         if not line.empty:
             label = f"n = {size:.0f}"
@@ -69,7 +72,8 @@ def performance_over_share(rows: pd.DataFrame) -> Figure:
     axis.set_ylabel(f"performance, of that at {whole:g} %")
     axis.set_ylim(bottom=0)
     style.legend(axis)
-    style.caption(figure, f"What a share is worth, {rows['dtype'].iloc[0]}", note_on(rows), rows)
+    note = note_on(rows) + note_thinned(by_size, "sizes")
+    style.caption(figure, f"What a share is worth, {rows['dtype'].iloc[0]}", note, rows)
     return figure
 
 

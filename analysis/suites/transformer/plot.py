@@ -14,6 +14,7 @@ from matplotlib.figure import Figure
 from analysis.baseline import Baseline
 from analysis.groups import alike
 from analysis.report import style
+from analysis.report.crowds import note_thinned, thinned
 from analysis.report.discover import Drawings
 from analysis.run_spread import bars_of, with_ranges
 from analysis.suites.transformer.rows import CASE, SUITE, rows_of, varying
@@ -116,12 +117,13 @@ def draw(table: pd.DataFrame, baseline: Baseline | None) -> Drawings:
 def step_time(group: Group) -> Figure:
     times = group.rows[list(TIMES)].set_axis(VALUES, axis="columns")
     figure = over_context(group, times * 1e3, "time of one step [ms]")
-    return explain(figure, "step time", f"median of the slowest rank, {bars_of(group.rows)}", group)
+    note = f"median of the slowest rank, {bars_of(group.rows)}{thinned_models(group)}"
+    return explain(figure, "step time", note, group)
 
 
 def throughput(group: Group) -> Figure:
     figure = over_context(group, rates_of(group.rows), "tokens per second")
-    note = f"tokens of a step over its median time, {bars_of(group.rows)}"
+    note = f"tokens of a step over its median time, {bars_of(group.rows)}{thinned_models(group)}"
     return explain(figure, "throughput", note, group)
 
 
@@ -135,7 +137,11 @@ def rates_of(rows: pd.DataFrame) -> pd.DataFrame:
 def memory(group: Group) -> Figure:
     peaks = pd.DataFrame({"value": group.rows[PEAK_BYTES] / 1e9}).reindex(columns=VALUES)
     figure = over_context(group, peaks, "peak memory [GB]")
-    return explain(figure, "peak memory", "of one rank", group)
+    return explain(figure, "peak memory", f"of one rank{thinned_models(group)}", group)
+
+
+def thinned_models(group: Group) -> str:
+    return note_thinned(list(group.rows["model"].unique()), "models")
 
 
 KINDS: Kinds = {
@@ -157,7 +163,7 @@ def over_context(group: Group, values: pd.DataFrame, label: str) -> Figure:
     for name, axis in zip(group.passes, axes, strict=True):
         rows = group.rows[group.rows[PASS] == name]
         # A model that lacks this pass is drawn without points, so that the legend has it.
-        for model in group.rows["model"].unique():
+        for model in thinned(list(group.rows["model"].unique())):
             contexts = rows.loc[rows["model"] == model, "context_length"]
             line = values.loc[contexts.index]
             bars = style.interval_bars(line, *VALUES)

@@ -4,9 +4,10 @@ from collections.abc import Callable, Iterable, Iterator
 
 import pandas as pd
 
+from analysis.cells import intervals
 from analysis.groups import alike
 from analysis.suites.transformer.rows import ANY_PASS, CASE, varying
-from analysis.table import INTERVAL, identity_columns, intervals
+from analysis.table import INTERVAL, identity_columns
 from analysis.text import digits, format_settings, shortened
 from benchkit.api.details import OUTSIDE_BYTES, RESERVED_BYTES
 from benchkit.record.statuses import HARMLESS
