@@ -6,14 +6,18 @@ Ratios are formed within each run.
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from analysis.repetitions import over_runs
 from analysis.report.naming import Namer, milliseconds
 from analysis.table import identity_columns
 from benchkit.statistics.intervals import median_interval
+from benchkit.statistics.quantiles import median
 
 ACROSS = "of different runs, whose spread is not known"
+Row = dict[str, Any]
+"""Of the combined table, by column."""
 
 
 def growth(measured: pd.DataFrame, axis: str, describe: Callable[[float], str]) -> Iterator[str]:
@@ -34,16 +38,15 @@ def growth(measured: pd.DataFrame, axis: str, describe: Callable[[float], str]) 
     rest = [column for column in identity_columns(measured) if column != axis]
     positive = measured[pd.to_numeric(measured[axis], errors="coerce") > 0]
     per_run = over_runs(positive, *rest, axis, "run")
-    for _, rows in per_run.groupby(rest, dropna=False):
-        if rows[axis].nunique() < 2:
+    for rows in groups_of(per_run, rest, [*rest, axis, "run", "median_s"]):
+        if len({row[axis] for row in rows}) < 2:
             continue
-        runs = [run for _, run in rows.groupby("run", dropna=False)]
-        spans = [ends_of(run, axis) for run in runs if run[axis].nunique() > 1]
+        runs = [run for run in by_run(rows) if len({row[axis] for row in run}) > 1]
+        spans = [ends_of(run, axis) for run in runs]
         basis = ""
         if not spans:
             basis = f"; {ACROSS}"
-            medians = rows.groupby(axis)["median_s"].transform("median")
-            spans = [ends_of(rows.assign(median_s=medians), axis)]
+            spans = [ends_of(with_medians(rows, axis), axis)]
         for least, most in sorted({(first[axis], last[axis]) for first, last in spans}):
             alike = [span for span in spans if (span[0][axis], span[1][axis]) == (least, most)]
             times = most / least
@@ -52,13 +55,44 @@ def growth(measured: pd.DataFrame, axis: str, describe: Callable[[float], str]) 
             yield f"{name(alike[0][0])}: {more} takes {how_long(alike)}{basis})."
 
 
-def ends_of(rows: pd.DataFrame, axis: str) -> tuple[Any, Any]:
+def groups_of(rows: pd.DataFrame, columns: list[str], shown: list[str]) -> Iterator[list[Row]]:
+    """Yield the rows of each group that is equal in some columns, in the order of `groupby`.
+
+    Thousands of groups of a few rows each would take pandas a millisecond for every step.
+    """
+    if rows.empty:
+        return
+    found: dict[int, list[Row]] = {}
+    numbers = rows.groupby(columns, dropna=False).ngroup()
+    for number, row in zip(numbers, rows[shown].to_dict("records"), strict=True):
+        found.setdefault(number, []).append(row)
+    for number in sorted(found):
+        yield found[number]
+
+
+def by_run(rows: list[Row]) -> list[list[Row]]:
+    """Group rows by their run, in the order of its name."""
+    found: dict[str, list[Row]] = {}
+    for row in rows:
+        found.setdefault(str(row["run"]), []).append(row)
+    return [found[run] for run in sorted(found)]
+
+
+def with_medians(rows: list[Row], axis: str) -> list[Row]:
+    """Replace the time of each row by the median of all rows of its value of the axis."""
+    times: dict[Any, list[float]] = {}
+    for row in rows:
+        times.setdefault(row[axis], []).append(row["median_s"])
+    return [row | {"median_s": median(times[row[axis]])} for row in rows]
+
+
+def ends_of(rows: list[Row], axis: str) -> tuple[Row, Row]:
     """Return the rows with the least and with the most of an axis."""
-    ordered = rows.sort_values(axis)
-    return ordered.iloc[0], ordered.iloc[-1]
+    ordered = sorted(rows, key=lambda row: row[axis])
+    return ordered[0], ordered[-1]
 
 
-def how_long(spans: list[tuple[Any, Any]]) -> str:
+def how_long(spans: list[tuple[Row, Row]]) -> str:
     """Format the ratio of the times, of several runs with its spread; the parenthesis stays open.
 
     For example "3.2 times as long (2 ms to 6.4 ms".
@@ -66,14 +100,14 @@ def how_long(spans: list[tuple[Any, Any]]) -> str:
     Args:
         spans: per run, the rows with the least and with the most of an axis.
     """
-    firsts_s = pd.Series([first["median_s"] for first, _ in spans])
-    lasts_s = pd.Series([last["median_s"] for _, last in spans])
+    firsts_s = np.array([first["median_s"] for first, _ in spans])
+    lasts_s = np.array([last["median_s"] for _, last in spans])
     ratios = lasts_s / firsts_s
-    times = f"{milliseconds(firsts_s.median())} to {milliseconds(lasts_s.median())}"
+    times = f"{milliseconds(median(firsts_s))} to {milliseconds(median(lasts_s))}"
     if len(spans) == 1:
-        return f"{ratios.median():,.3g} times as long ({times}"
-    interval = median_interval(ratios.to_numpy())
+        return f"{median(ratios):,.3g} times as long ({times}"
+    interval = median_interval(ratios)
     kind = "95 % interval between runs" if interval else "range"
     low, high = interval or (ratios.min(), ratios.max())
     of = f"median of {len(spans)} runs, {kind} {low:,.3g} to {high:,.3g}"
-    return f"{ratios.median():,.3g} times as long ({of}; {times}"
+    return f"{median(ratios):,.3g} times as long ({of}; {times}"

@@ -1,6 +1,7 @@
 """Names rows and formats times for sentences."""
 
 from collections.abc import Iterable
+from itertools import chain
 from typing import Any
 
 import pandas as pd
@@ -25,6 +26,16 @@ class Namer:
             suite: [name for name in columns if rows[name].nunique(dropna=False) > 1] + repeated
             for suite, rows in among.groupby("suite")
         }
+
+    def rows(self, table: pd.DataFrame, *columns: str) -> list[dict[str, Any]]:
+        """Return rows as dictionaries with some columns, and with those that name them.
+
+        Thousands of rows of all columns, as objects of pandas, would take seconds.
+        """
+        named = chain.from_iterable(self.columns.values())
+        shown = dict.fromkeys(("suite", "world_size", *columns, *named))
+        rows: list[dict[str, Any]] = table[list(shown)].to_dict("records")
+        return rows
 
     def __call__(self, row: Any, *without: str) -> str:
         columns = self.columns[row["suite"]]

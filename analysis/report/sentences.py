@@ -2,29 +2,20 @@
 
 from collections.abc import Iterable, Iterator
 from itertools import islice
-from typing import Any
 
 import pandas as pd
 
-from analysis.records.noise import SPIKE
-from analysis.records.rows import MAX_START_UNCERTAINTY
 from analysis.repetitions import over_runs
 from analysis.report import reuse
 from analysis.report.contests import contests, whole_work, winner
 from analysis.report.growth import growth
-from analysis.report.naming import Namer, milliseconds
-from analysis.run_spread import WITHIN, describe_floor, describe_runs
+from analysis.report.naming import Namer
+from analysis.report.noise import clocks, noise
+from analysis.run_spread import describe_floor, describe_runs
 from analysis.table import identity_columns, own_columns
 from analysis.text import shortened
 from benchkit.record.naming import named
 
-NOISY_REL_CI = 0.05
-"""A median with a wider rel_ci than this is called noisy."""
-STRAGGLING_SHARE = 0.75
-"""A rank that ends last in more than this share of the samples is named. By chance the share would
-be 1 / ranks."""
-SPIKY_SHARE = 0.01
-"""A larger share of spikes than this is reported."""
 OVERVIEW, RUNS, REUSE = "Overview", "Runs", "Ranks that stayed"
 EXTREMES, WITH_SIZE, WITH_RANKS = "Fastest and widest", "Growth with size", "Growth with ranks"
 DOUBTS, NOISE, CLOCKS = "Doubtful figures", "Noise", "Clocks"
@@ -105,96 +96,22 @@ def communicating(measured: pd.DataFrame) -> pd.DataFrame:
 def doubtful(measured: pd.DataFrame) -> Iterator[str]:
     """Yield the impossible figures, and what may be wrong with them."""
     name = Namer(measured)
-    for _, row in measured[measured["doubt"].notna()].iterrows():
+    for row in name.rows(measured[measured["doubt"].notna()], "doubt"):
         yield f"{name(row)}: {row['doubt']}."
-
-
-def noise(measured: pd.DataFrame) -> Iterator[str]:
-    """Yield crowded cores, uncertain medians, stragglers and disturbances."""
-    crowded = measured[measured["threads_per_rank"] > measured["cores_per_rank"]]
-    on_cpu = crowded[crowded["device"] == "cpu"]
-    for (ranks, cores), rows in on_cpu.groupby(["world_size", "cores_per_rank"]):
-        yield (
-            f"{ranks} ranks had {cores:.2g} cores each in {len(rows)} points, "
-            "which time the scheduler, too."
-        )
-    name = Namer(measured)
-    for _, row in measured.iterrows():
-        row_name = name(row)
-        yield from uncertainty(row_name, row)
-        yield from straggling(row_name, row)
-        yield from disturbances(row_name, row)
-
-
-def uncertainty(name: str, row: Any) -> Iterator[str]:
-    """Yield that a median has no interval, or a wide one, or did not reach its target."""
-    if pd.isna(row["rel_ci"]):
-        limit = row["stopped_by"] if row["stopped_by"] == "max_iterations" else "max_seconds"
-        yield f"{name}: no interval, too few independent samples; raise measure.{limit}."
-    elif row["rel_ci"] > NOISY_REL_CI:
-        low, high = (milliseconds(row[side]) for side in ("ci_low_s", "ci_high_s"))
-        tail = row["p99_s"] / row["median_s"]
-        yield (
-            f"{name}: the median is known to [{low}, {high}] only {WITHIN}; "
-            f"p99 is {tail:.1f} times it."
-        )
-    elif pd.notna(row["converged"]) and not row["converged"]:
-        width = 100 * row["rel_ci"]
-        yield f"{name}: stopped by {row['stopped_by']} at ±{width:.1f} %, before its target."
-
-
-def straggling(name: str, row: Any) -> Iterator[str]:
-    """Yield which rank all others wait for."""
-    if row["world_size"] > 1 and (row["straggler_share"] or 0) > STRAGGLING_SHARE:
-        rank, share = row["straggler_rank"], 100 * row["straggler_share"]
-        yield f"{name}: rank {rank:.0f} ends last in {share:.0f} % of the samples."
-
-
-def disturbances(name: str, row: Any) -> Iterator[str]:
-    """Yield what took cores away, a warm-up that was too short, spikes, and slow modes."""
-    if pd.notna(row["disturbed"]):
-        yield f"{name}: disturbed: {row['disturbed']}."
-    if pd.notna(row["steady"]) and not row["steady"]:
-        yield (
-            f"{name}: calls still got faster when the warm-up ended; "
-            "raise measure.max_warmup_seconds."
-        )
-    everywhere, some = 100 * row["spikes_all_share"], 100 * row["spikes_some_share"]
-    if row["spikes_all_share"] + row["spikes_some_share"] > SPIKY_SHARE:
-        several = row["world_size"] > 1
-        where = f" on all ranks at once, {some:.1f} % on some only" if several else ""
-        share = f"{everywhere:.1f} % of the samples"
-        yield f"{name}: {share} took over {SPIKE:g} times the median{where}."
-    if pd.notna(row["slow_mode_ratio"]):
-        ratio, share = row["slow_mode_ratio"], 100 * row["slow_mode_share"]
-        yield f"{name}: times are of two kinds; {share:.0f} % take {ratio:.3g} times as long."
-
-
-def clocks(measured: pd.DataFrame) -> Iterator[str]:
-    """Yield where hosts' clocks are known too imprecisely to tell starts apart."""
-    name = Namer(measured)
-    limit_s = MAX_START_UNCERTAINTY * measured["median_s"]
-    rough = pd.to_numeric(measured["start_uncertainty_s"]) > limit_s
-    for _, row in measured[rough].iterrows():
-        error = milliseconds(row["start_uncertainty_s"])
-        yield (
-            f"{name(row)}: the hosts' clocks are known to {error} only, "
-            "so there is no makespan, skew or straggler."
-        )
 
 
 def warnings(measured: pd.DataFrame) -> Iterator[str]:
     """Yield the warnings of each point and run, once each."""
     name = Namer(measured, *own_columns(measured))
     warned = measured[measured["warning"].notna()].drop_duplicates(["point_id", "run", "warning"])
-    for _, row in warned.iterrows():
+    for row in name.rows(warned, "warning"):
         yield f"{name(row)}: {row['warning']}."
 
 
 def failures(table: pd.DataFrame) -> Iterator[str]:
     """Yield every row that is not ok, and why."""
     name = Namer(table)
-    for _, row in table[table["status"] != "ok"].iterrows():
+    for row in name.rows(table[table["status"] != "ok"], "status", "failed_rank", "reason"):
         rank = "" if pd.isna(row["failed_rank"]) else f" on rank {row['failed_rank']:.0f}"
         reason = row["reason"] if isinstance(row["reason"], str) else "no reason given"
         yield f"{name(row)}: {row['status']}{rank}: {shortened(reason)}"
