@@ -17,7 +17,9 @@ from analysis.baseline import Baseline, BaselineError
 from analysis.commands import accept, compare, import_results, plan, predict, profile, simulate
 from analysis.fresh_speedup import with_fresh_speedups
 from analysis.page.render import FILE_NAME, missing_library, write_page
-from analysis.records.harvest import Harvest, harvest, missing, printable
+from analysis.records.harvest import Harvest, harvest
+from analysis.records.paths import missing, printable
+from analysis.records.workers import usable_processes
 from analysis.repetitions import over_repetitions
 from analysis.report.attempts import or_left_out
 from analysis.report.report import write_report
@@ -55,7 +57,7 @@ def main(arguments: list[str] | None = None) -> int:
     if why := (missing_library() if options.html else "") or missing(options.places):
         warn(why)
         return 2
-    found = harvest(options.places)
+    found = harvest(options.places, usable_processes())
     for line in found.remarks():
         warn(line)
     if not found.rows:
@@ -64,6 +66,7 @@ def main(arguments: list[str] | None = None) -> int:
         warn(f"no {what} at or below {places}; run `python -m benchkit` first")
         return 1
     table = with_fresh_speedups(combine(found.rows))
+    del found.rows
     try:
         if options.baseline:
             speedups(table, options.baseline)  # An invalid baseline is refused before any file.

@@ -10,7 +10,7 @@ import math
 import pandas as pd
 
 from analysis.table import PROVENANCE, identity_columns
-from benchkit.statistics.intervals import median_interval
+from benchkit.statistics.intervals import order_below
 
 FEWEST_RUNS = 6
 """Fewer medians have no order-statistic interval at 95 %; see
@@ -174,8 +174,14 @@ def over_points(rows: pd.DataFrame, point: pd.Series, figures: list[str]) -> pd.
         rel_ci=(found["ci_high_s"] - found["ci_low_s"]) / 2 / centre,
         num_runs=per_run.groupby(level=0, sort=False).size(),
         num_points=rows["num_points"].groupby(point, sort=False).sum(),
-        run=runs.groupby(point, sort=False).agg(lambda names: ", ".join(dict.fromkeys(names))),
+        run=joined_runs(point, runs),
     ).copy()
+
+
+def joined_runs(point: pd.Series, runs: pd.Series) -> pd.Series:
+    """Join the names of the runs of each point, by its number: "monday, tuesday"."""
+    once = runs[~pd.MultiIndex.from_arrays([point, runs]).duplicated()]
+    return once.groupby(point, sort=False).agg(", ".join)
 
 
 def intervals(medians: pd.Series) -> tuple[pd.Series, pd.Series]:
@@ -184,9 +190,9 @@ def intervals(medians: pd.Series) -> tuple[pd.Series, pd.Series]:
     Returns:
         The low and the high ends by point, NaN where the runs are too few.
     """
-    lows: dict[int, float] = {}
-    highs: dict[int, float] = {}
-    for number, values in medians.groupby(level=0, sort=False):
-        interval = median_interval(values.dropna().to_numpy())
-        lows[number], highs[number] = interval or (math.nan, math.nan)
-    return pd.Series(lows), pd.Series(highs)
+    ordered, points = medians.dropna().sort_values(), medians.index.unique(level=0)
+    groups = ordered.groupby(level=0)
+    place, counts = groups.cumcount(), groups.transform("size")
+    below = counts.map(order_below)
+    lows, highs = ordered[place == below - 1], ordered[place == counts - below]
+    return lows.droplevel(1).reindex(points), highs.droplevel(1).reindex(points)

@@ -1,14 +1,16 @@
 """The combined table: one row per case of every record, in columns of a fixed order."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain
 from typing import Any
 
 import pandas as pd
 
+from analysis.cells import intervals, joined_settings
 from analysis.records.conditions import DIMENSIONS, MODEL
+from analysis.records.figures import DETAILS
 from analysis.records.metrics import METRICS, Metric
-from analysis.records.rows import DETAILS
-from analysis.text import render_table, shortened
+from analysis.text import render_beginning, shortened
 from benchkit.record.naming import named
 
 SETTINGS = ("suite", "status", "backend", "device", "world_size", "model")
@@ -44,15 +46,24 @@ def combine(rows: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
     details = [row.get(DETAILS, {}) for row in rows]
     metrics = [metric.name for metric in METRICS]
     taken = {*SETTINGS, *CONDITIONS, *metrics, *PROVENANCE, DETAILS}
-    reported = dict.fromkeys(name for cells in details for name in cells if name not in taken)
+    reported = [name for name in names_in(details) if name not in taken]
     known = {*taken, *reported}
-    own = dict.fromkeys(name for row in rows for name in row if name not in known)
+    own = [name for name in names_in(rows) if name not in known]
     columns = [*SETTINGS, *own, *CONDITIONS, *metrics, *reported, *PROVENANCE]
-    cells = [{**extra, **row} for extra, row in zip(details, rows, strict=True)]
+    cells = [{**extra, **row} if extra else row for extra, row in zip(details, rows, strict=True)]
     table = pd.DataFrame(cells, columns=columns)
     numbers = [*metrics, *NUMBERS]  # A column without any figure would be one of objects.
     table[numbers] = table[numbers].apply(pd.to_numeric)
     return table.assign(model=full_names(table))
+
+
+def names_in(rows: Iterable[Mapping[str, Any]]) -> list[str]:
+    """List the names of all cells, each once, in the order of the rows.
+
+    Of thousands of rows only a few differ in their names.
+    """
+    kinds = dict.fromkeys(map(tuple, rows))
+    return list(dict.fromkeys(chain.from_iterable(kinds)))
 
 
 def full_names(table: pd.DataFrame) -> pd.Series:
@@ -86,6 +97,7 @@ def is_repeated(table: pd.DataFrame) -> bool:
     return table["run"].nunique() > 1 and bool(table.duplicated(identity_columns(table)).any())
 
 
+ALL_ROWS = "combined.csv"
 INTERVAL = "95 % interval [ms]"
 """The interval of the median, within the run or between several: "[0.9, 1.4]"."""
 SPREADS = {"within_share": "within a run [±%]", "between_share": "between runs [±%]"}
@@ -141,39 +153,10 @@ def lacked_columns(table: pd.DataFrame) -> list[str]:
     return [str(name) for name in known.columns[~known.all()]]
 
 
-def joined_settings(table: pd.DataFrame, columns: list[str]) -> pd.Series:
-    """Join those of the columns that tell the rows of a suite apart: "m 1024, order AG_before"."""
-    varies = table[columns].groupby(table["suite"]).transform("nunique") > 1
-    texts = []
-    for index, row in table[columns].iterrows():
-        held = [name for name in columns if varies.at[index, name] and pd.notna(row[name])]
-        texts.append(", ".join(f"{name} {named(name, row[name])}" for name in held) or None)
-    return pd.Series(texts, index=table.index, dtype=object)
-
-
 def head_of(metric: Metric) -> str:
     """Return the head of a metric's column: "median [ms]"."""
     bare = metric.name.removesuffix("_gb_per_s").removesuffix("_tflop_per_s").removesuffix("_s")
     return bare + (f" [{metric.unit}]" if metric.unit else "")
-
-
-def intervals(table: pd.DataFrame) -> pd.Series:
-    """Format the interval of each median in ms.
-
-    Of few runs it is their range; with too few samples it is "too few".
-    """
-
-    def text(row: Any) -> str | None:
-        if pd.isna(row["median_s"]):
-            return None
-        if pd.notna(row["ci_low_s"]):
-            return f"[{1e3 * row['ci_low_s']:.4g}, {1e3 * row['ci_high_s']:.4g}]"
-        if row.get("num_runs", 1) > 1:
-            low, high = 1e3 * row["range_low_s"], 1e3 * row["range_high_s"]
-            return f"{row['num_runs']:g} runs: {low:.4g} to {high:.4g}"
-        return "too few"
-
-    return table.apply(text, axis=1)
 
 
 def as_text(table: pd.DataFrame) -> str:
@@ -184,15 +167,16 @@ def as_text(table: pd.DataFrame) -> str:
     if len(table) > 1:
         shared = [name for name in settings if shown[name].nunique(dropna=False) == 1]
     head = ", ".join(f"{name} {shown[name].iloc[0]}" for name in shared)
-    text = render_table(shown.drop(columns=shared), "simple")
+    text = render_beginning(shown.drop(columns=shared), "simple", ALL_ROWS)
     return f"All rows: {head}\n\n{text}" if head else text
 
 
-def as_markdown(table: pd.DataFrame, shaped: bool = False) -> str:
+def as_markdown(table: pd.DataFrame, shaped: bool = False, source: str = ALL_ROWS) -> str:
     """Render the combined table in Markdown.
 
     Args:
         table: what to render.
         shaped: whether the columns are meant for a reader already.
+        source: the file that has all rows, where they are too many to be shown.
     """
-    return render_table(table if shaped else for_print(table), "github")
+    return render_beginning(table if shaped else for_print(table), "github", source)

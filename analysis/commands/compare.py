@@ -6,7 +6,9 @@ from pathlib import Path
 
 from analysis.commands.comparison import Comparison, compare
 from analysis.commands.comparison_page import page
-from analysis.records.harvest import Harvest, harvest, missing, printable
+from analysis.records.harvest import Harvest, harvest
+from analysis.records.paths import missing, printable
+from analysis.records.workers import usable_processes
 from analysis.text import complain
 from benchkit.statistics.compare.verdicts import exit_code
 
@@ -29,7 +31,7 @@ def main(arguments: list[str]) -> int:
     if why := missing(options.places):
         warn(why)
         return 2
-    sides = [harvest([place]) for place in options.places]
+    sides = [harvest([place], usable_processes()) for place in options.places]
     for place, found in zip(options.places, sides, strict=True):
         for line in found.remarks():
             warn(line)

@@ -19,7 +19,8 @@ from analysis.commands.comparison import (
     fewest_runs,
 )
 from analysis.records.environments import differences
-from analysis.records.harvest import Harvest, printable
+from analysis.records.harvest import Harvest
+from analysis.records.paths import printable
 from analysis.report.naming import settings
 from analysis.text import render_table
 from benchkit.record.naming import named

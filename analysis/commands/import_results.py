@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from analysis.records.harvest import PATTERN, missing, one_line, require_regular
+from analysis.records.paths import PATTERN, missing, one_line, require_regular
 from analysis.suites.collective import nccl_tests, osu
 from analysis.suites.collective.imported import RanksMissing, Reading, Row, recorded
 from analysis.text import complain, render_table

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from analysis.records.harvest import one_line, require_regular
+from analysis.records.paths import one_line, require_regular
 from analysis.text import complain, render_table
 from benchkit.api import lut
 from benchkit.suites.ring_attention import balancing, splits

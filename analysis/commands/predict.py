@@ -7,7 +7,9 @@ from pathlib import Path
 import pandas as pd
 
 from analysis.commands.predictions import models_of, remarks, rows_of
-from analysis.records.harvest import harvest, missing
+from analysis.records.harvest import harvest
+from analysis.records.paths import missing
+from analysis.records.workers import usable_processes
 from analysis.suites.collective.table import Series, groups_of
 from analysis.table import combine
 from analysis.text import complain, render_table
@@ -40,7 +42,7 @@ def main(arguments: list[str]) -> int:
     if wrong:
         warn(f"--world-size {wrong[0]}: allowed are numbers >= 2, up to {MOST_RANKS}")
         return 2
-    found = harvest(options.places)
+    found = harvest(options.places, usable_processes())
     for line in found.remarks():
         warn(line)
     groups = groups_of(combine(found.rows)) if found.rows else []

@@ -10,7 +10,8 @@ import pandas as pd
 
 from analysis.commands import traces
 from analysis.commands.traces import DEVICE, HOST, Event, Trace
-from analysis.records.harvest import Harvest, missing, one_line, require_regular
+from analysis.records.harvest import Harvest
+from analysis.records.paths import missing, one_line, require_regular
 from analysis.records.per_rank import WAITING
 from analysis.text import complain, render_table
 

@@ -4,7 +4,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice
-from typing import Any
 
 import pandas as pd
 
@@ -68,7 +67,7 @@ class Content:
 def content_of(
     table: pd.DataFrame,
     baseline: Baseline | None,
-    per_rank: Sequence[Mapping[str, Any]],
+    per_rank: pd.DataFrame,
     environments: Sequence[Facts],
 ) -> Content:
     """Collect the page of a report; a part that cannot be made is left out with a line on stderr.
@@ -84,7 +83,7 @@ def content_of(
     found = {title: list(lines) for title, lines in sentences.findings(table).items()}
     verdict = question.verdict_of(table, found)
     sections = table.groupby("suite", sort=False)
-    pages = (turns.describe(table), rank_devices.describe(per_rank) if per_rank else None)
+    pages = (turns.describe(table), None if per_rank.empty else rank_devices.describe(per_rank))
     return Content(
         question=question.question_of(table),
         verdict=verdict,

@@ -4,7 +4,7 @@ import base64
 import hashlib
 import importlib.util
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,7 @@ import pandas as pd
 
 from analysis.baseline import Baseline
 from analysis.records.environments import Facts
-from analysis.records.harvest import printable
+from analysis.records.paths import printable
 
 FILE_NAME = "report.html"
 FOLDER = Path(__file__).parent
@@ -33,7 +33,7 @@ def write_page(
     table: pd.DataFrame,
     folder: Path,
     baseline: Baseline | None,
-    per_rank: Sequence[Mapping[str, Any]],
+    per_rank: pd.DataFrame,
     environments: Sequence[Facts],
 ) -> Path:
     """Write the page into a folder and return its path.
@@ -57,7 +57,7 @@ def write_page(
 def render(
     table: pd.DataFrame,
     baseline: Baseline | None,
-    per_rank: Sequence[Mapping[str, Any]],
+    per_rank: pd.DataFrame,
     environments: Sequence[Facts],
 ) -> str:
     """Return the page; the arguments are those of `write_page`."""

@@ -5,10 +5,9 @@ They are speedup over another case, scaling, overlap, and the distance to the li
 
 from collections.abc import Sequence
 
-import numpy as np
-
 from benchkit.record.case import CaseRecord
 from benchkit.statistics.paired import Estimate, paired_overlap, paired_speedup
+from benchkit.statistics.quantiles import median
 from benchkit.statistics.summary import slowest_rank
 
 FIGURES = (
@@ -33,14 +32,15 @@ BACKEND = "comm_backend"
 
 
 def figures(
-    case: CaseRecord, cases: Sequence[CaseRecord], rivals: Sequence[CaseRecord]
+    case: CaseRecord, cases: Sequence[CaseRecord], rivals_s: Sequence[float]
 ) -> dict[str, float | None]:
     """Compute all FIGURES of a measured case.
 
     Args:
         case: a measured case.
         cases: all cases of its job.
-        rivals: those of them in the same contest, itself included.
+        rivals_s: medians in seconds of those in the same contest that were measured, itself
+            included.
 
     Returns:
         The figures by name, None where they do not apply.
@@ -56,13 +56,14 @@ def figures(
     computation = measured_at(case.components.computation, cases)
     communication = measured_at(case.components.communication, cases)
     if communication is not None:
-        found["comm_share"] = median(communication) / median(case)
+        found["comm_share"] = median_of(communication) / median_of(case)
     if communication is not None and computation is not None:
         found |= with_interval("overlap", paired_overlap(computation, communication, case))
-        found["limit_share"] = max(median(computation), median(communication)) / median(case)
-    measured = [median(other) for other in rivals if other.status == "ok"]
-    if len(measured) > 1:
-        found["regret"] = median(case) / min(measured) - 1
+        found["limit_share"] = max(median_of(computation), median_of(communication)) / median_of(
+            case
+        )
+    if len(rivals_s) > 1:
+        found["regret"] = median_of(case) / min(rivals_s) - 1
     return found
 
 
@@ -102,5 +103,5 @@ def scaled(values: Estimate, factor: float) -> Estimate:
     return value * factor, low and low * factor, high and high * factor
 
 
-def median(case: CaseRecord) -> float:
-    return float(np.median(slowest_rank(case.samples_s)))
+def median_of(case: CaseRecord) -> float:
+    return median(slowest_rank(case.samples))

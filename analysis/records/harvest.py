@@ -3,29 +3,27 @@
 Broken and foreign files are named and skipped; they are not fatal.
 """
 
-import hashlib
-import os
-import stat
-from collections import Counter
+import contextlib
+import gc
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from analysis.records.environments import Facts, environment_of
-from analysis.records.per_rank import rank_rows
-from analysis.records.rows import rows_of
-from analysis.records.validate import validate
-from benchkit.record import files
+import msgspec
+import pandas as pd
 
-PATTERN = "*record.json"
-"""Matches renamed copies too, such as `gpu_record.json`."""
-SWEEP_FILE = "multirun.yaml"
-"""The file that a sweep leaves in its folder."""
-MOST_BYTES = 10**9
-"""A larger file is no record, and would not fit in memory several times over."""
+from analysis.records.environments import Facts
+from analysis.records.figures import RecordFigures, decode_facts
+from analysis.records.paths import printable, record_files, run_names, run_of
+from analysis.records.rank_table import rank_table
+from analysis.records.sources import Source, read_sources
+
 MOST_LINES = 20
 """How many skipped files are named; further ones are only counted."""
+decode = msgspec.msgpack.Decoder(RecordFigures).decode
 
 
 @dataclass
@@ -33,20 +31,41 @@ class Harvest:
     """The content of all records found.
 
     Attributes:
-        rows: one per case of every record.
-        ranks: one per rank and case.
-        environments: one per record.
         passed_over: one line for each file that was skipped.
         num_files: how many files looked like records.
         num_copies: how many of these have the same content as another one.
     """
 
-    rows: list[dict[str, Any]] = field(default_factory=list)
-    ranks: list[dict[str, Any]] = field(default_factory=list)
-    environments: list[Facts] = field(default_factory=list)
     passed_over: list[str] = field(default_factory=list)
     num_files: int = 0
     num_copies: int = 0
+    _records: list[tuple[RecordFigures, str, str]] = field(default_factory=list)
+
+    @cached_property
+    def rows(self) -> list[dict[str, Any]]:
+        """One per case of every record; `del` gives their memory back."""
+        rows = (figures.rows(path, run) for figures, path, run in self._records)
+        return list(chain.from_iterable(rows))
+
+    @property
+    def ranks(self) -> pd.DataFrame:
+        """One row per rank and case, see `analysis.records.per_rank.rank_rows`."""
+        return rank_table((figures, run) for figures, _, run in self._records)
+
+    @property
+    def environments(self) -> list[Facts]:
+        """One per record."""
+        return [decode_facts(figures.facts) for figures, _, _ in self._records]
+
+    def add(self, figures: RecordFigures, path: str, run: str) -> None:
+        """Add the content of one record.
+
+        Args:
+            figures: derived from it.
+            path: of its file.
+            run: of its sweep.
+        """
+        self._records.append((figures, printable(path), printable(run)))
 
     def remarks(self) -> Iterator[str]:
         """Yield lines on files that are not in the rows, and why; of many only the first ones."""
@@ -62,132 +81,46 @@ class Harvest:
             yield f"{self.num_copies} records are copies of others and are counted once"
 
 
-def harvest(places: Iterable[Path]) -> Harvest:
-    """Read all records in files and in folders of any depth; the same file is read once."""
-    found = Harvest()
-    runs: dict[str, tuple[Path, int]] = {}
-    known: set[bytes] = set()
-    files = (os.path.realpath(path) for place in places for path in record_files(place))
-    for path in map(Path, dict.fromkeys(files)):
-        found.num_files += 1
-        try:
-            require_regular(path)
-            content = path.read_bytes()
-            digest = hashlib.sha256(content).digest()
-            if digest in known:
-                found.num_copies += 1
-                continue
-            folder = run_folder(path)
-            repetition = add_record(found, content, path, folder)
-        except (ValueError, OSError) as error:
-            found.passed_over.append(one_line(error))
-        else:
-            known.add(digest)
-            runs[run_of(folder, repetition)] = (folder, repetition)
-    names = run_names({folder for folder, _ in runs.values()})
-    for row in (*found.rows, *found.ranks):
-        folder, repetition = runs[row["run"]]
-        row["run"] = printable(run_of(names[str(folder)], repetition))
-    return found
+def harvest(places: Iterable[Path], processes: int = 1) -> Harvest:
+    """Read all records in files and in folders of any depth; the same file is read once.
 
-
-def run_of(sweep: object, repetition: int) -> str:
-    """Name the run of a sweep: "SWEEP" of its first repetition, "SWEEP#2" of its second."""
-    return f"{sweep}#{repetition + 1}" if repetition else str(sweep)
-
-
-def add_record(found: Harvest, content: bytes, path: Path, folder: Path) -> int:
-    """Add the rows of one record.
-
-    Returns:
-        Which repetition of its sweep the record is of, from 0 on.
-
-    Raises:
-        ValueError: for a file that is no record. Nothing is added then.
+    Args:
+        places: the files and folders.
+        processes: the most that may read at once.
     """
-    record = files.parse(content, path)
+    with without_collection():
+        return harvested(read_sources(record_files(places), processes))
+
+
+@contextlib.contextmanager
+def without_collection() -> Iterator[None]:
+    """Suspend the collection of circular garbage.
+
+    It would look through all the dictionaries that are made here again and again, for nothing.
+    """
+    was_enabled = gc.isenabled()
+    gc.disable()
     try:
-        validate(record)
-    except ValueError as error:
-        raise ValueError(f"{path}: {error}") from None
-    run = run_of(folder, record.repetition)
-    rows = rows_of(record, printable(str(path)), run)
-    ranks = rank_rows(record, run)
-    found.rows += rows
-    found.ranks += ranks
-    found.environments.append(environment_of(record))
-    return record.repetition
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
 
 
-def require_regular(path: Path) -> None:
-    """Check that a file can be read into memory.
-
-    A pipe or a device is never opened, because a reader may wait for it forever.
-
-    Raises:
-        ValueError: for what is not a regular file or is too large.
-        OSError: for what does not exist.
-    """
-    status = path.stat()
-    if not stat.S_ISREG(status.st_mode):
-        raise ValueError(f"{path}: not a regular file")
-    if status.st_size > MOST_BYTES:
-        size = f"{status.st_size / 1e9:.3g} GB"
-        raise ValueError(f"{path}: {size}; files of at most {MOST_BYTES / 1e9:g} GB are read")
-
-
-def one_line(text: object) -> str:
-    """Return the text of a message without line breaks."""
-    return printable(" ".join(str(text).split()))
-
-
-def printable(text: str) -> str:
-    """Escape what cannot be written in a path: bytes that are no text, as in old file names."""
-    return text.encode(errors="backslashreplace").decode()
-
-
-def run_folder(path: Path) -> Path:
-    """Return the folder of the sweep that a record belongs to.
-
-    It is the nearest folder above that has the sweep's configuration. Where there is none, it is
-    SWEEP of SWEEP/NUMBER/record.json.
-    """
-    for folder in path.parents:
-        if (folder / SWEEP_FILE).exists():
-            return folder
-    return path.parent.parent
-
-
-def run_names(folders: Iterable[Path]) -> dict[str, str]:
-    """Name each folder, with the parent folders that are needed to tell it from all others."""
-    unnamed = {folder: folder.parts for folder in folders}
-    every = list(unnamed.values())
-    names: dict[str, str] = {}
-    depth = 0
-    while unnamed:
-        depth += 1
-        counts = Counter(parts[-depth:] for parts in every)
-        for folder, parts in list(unnamed.items()):
-            if counts[parts[-depth:]] == 1:
-                names[str(folder)] = str(Path(*parts[-depth:]))
-                del unnamed[folder]
-    return names
-
-
-def missing(places: Iterable[Path]) -> str:
-    """Name the first place that does not exist or is not accessible, and why; "" without any."""
-    for place in places:
-        try:
-            if not place.exists():
-                return f"{place}: no such folder or file"
-        except OSError as error:
-            return f"{place}: {error.strerror}"
-    return ""
-
-
-def record_files(place: Path) -> Iterator[Path]:
-    """Yield the record files at or below a place, in the order of their folders' numbers."""
-    if place.is_dir():
-        yield from sorted(place.rglob(PATTERN), key=files.by_number)
-    else:
-        yield place
+def harvested(sources: Iterable[Source]) -> Harvest:
+    """Put the content of files together, that of copies once."""
+    found = Harvest()
+    records: dict[bytes, tuple[RecordFigures, str, str]] = {}
+    for source in sources:
+        found.num_files += 1
+        if source.derived is None or source.derived.fault:
+            found.passed_over.append(source.derived.fault if source.derived else "")
+        elif source.derived.digest in records:
+            found.num_copies += 1
+        else:
+            figures = decode(source.derived.figures)
+            records[source.derived.digest] = figures, source.path, source.folder
+    names = run_names({folder for _, _, folder in records.values()})
+    for figures, path, folder in records.values():
+        found.add(figures, path, run_of(names[folder], figures.repetition))
+    return found

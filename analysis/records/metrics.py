@@ -7,8 +7,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
 from analysis.records import comparisons, noise, turns
 from benchkit.api.details import (
     BACKWARD,
@@ -21,6 +19,7 @@ from benchkit.api.details import (
     TOKENS_PER_CALL,
 )
 from benchkit.record.case import CaseRecord
+from benchkit.statistics.quantiles import median
 from benchkit.statistics.summary import (
     algorithm_bandwidth,
     bus_bandwidth,
@@ -125,7 +124,7 @@ def host_bound(case: CaseRecord, summary: Summary) -> float | None:
 def region_medians(case: CaseRecord) -> dict[str, float]:
     """Return each region's median in seconds, over iterations, of the rank longest in it."""
     spent_in = case.regions_s.items()
-    return {f"{name}_s": float(np.median(slowest_rank(spent))) for name, spent in spent_in}
+    return {f"{name}_s": median(slowest_rank(spent)) for name, spent in spent_in}
 
 
 METRICS = (

@@ -6,6 +6,7 @@ import numpy as np
 
 from benchkit.statistics.intervals import Array
 from benchkit.statistics.modes import find_modes
+from benchkit.statistics.quantiles import medians
 
 SPIKE = 5.0
 """A spike is a sample of a rank beyond this multiple of the rank's median."""
@@ -28,12 +29,12 @@ def figures(samples: Any, iterations: Array) -> dict[str, float | None]:
         slow_mode_share: the share of the slower iterations; None as above.
     """
     times = np.asarray(samples, dtype=np.float64)
-    spikes = times > SPIKE * np.median(times, axis=1, keepdims=True)
-    everywhere = spikes.all(axis=0)
+    spikes = times > SPIKE * medians(times)[:, None]
+    everywhere, anywhere, count = spikes.all(axis=0), spikes.any(axis=0), spikes.shape[1]
     modes = find_modes(iterations)
     return {
-        "spikes_all_share": float(everywhere.mean()),
-        "spikes_some_share": float((spikes.any(axis=0) & ~everywhere).mean()),
+        "spikes_all_share": int(everywhere.sum()) / count,
+        "spikes_some_share": int((anywhere & ~everywhere).sum()) / count,
         "slow_mode_ratio": modes.slow_s / modes.fast_s if modes else None,
         "slow_mode_share": modes.slow_share if modes else None,
     }

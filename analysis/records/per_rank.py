@@ -1,17 +1,19 @@
 """Rows per rank: busy and waiting time, and what a suite reports of each rank."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-import pandas as pd
 
 from analysis.records import rank_devices
-from analysis.records.conditions import conditions
+from analysis.records.columns import Columns
+from analysis.records.figures import Cell, RankFigures, plain, plain_cells
 from analysis.records.noise import SPIKE
-from analysis.records.rows import plain, renamed, settings, starts_of
-from benchkit.record.case import CaseRecord
+from analysis.records.rows import starts_of
+from benchkit.record.case import CaseRecord, as_array
 from benchkit.record.record import Record
+from benchkit.statistics.intervals import Array
+from benchkit.statistics.quantiles import medians
 from benchkit.statistics.summary import last_shares
 
 WAITING = "_wait"
@@ -31,48 +33,67 @@ def rank_rows(record: Record, run: str | None = None) -> list[dict[str, Any]]:
     - spike_share: the share of its samples beyond SPIKE times its median.
     - PLACE and STATE of rank_devices, as far as they are known.
     """
-    described = settings(record) | conditions(record) | {"run": run}
-    rows = []
-    for case in record.cases:
-        if case.status == "ok":
-            labels = renamed(record, case.labels)
-            for row in rows_of_case(case, record):
-                cells = described | labels | row
-                rows.append({name: plain(value) for name, value in cells.items()})
-    return rows
+    own = Columns(record)
+    shared = plain_cells(own.settings | {"run": run})
+    return [
+        {**shared, **figures.labels, **row}
+        for figures in ranks_of(record, own)
+        for row in figures.rows()
+    ]
 
 
-def rows_of_case(case: CaseRecord, record: Record) -> list[dict[str, Any]]:
-    samples = np.asarray(case.samples_s)
-    regions = marked_regions(case)
+def ranks_of(record: Record, own: Columns) -> list[RankFigures]:
+    """Derive the columns of `rank_rows` for each measured case that has such rows."""
+    measured = [case for case in record.cases if case.status == "ok"]
+    most = max((len(case.samples_taking_part) for case in measured), default=0)
+    places = rank_devices.places(record, most)
+    found = []
+    for case in measured:
+        if columns := columns_of(case, record, places):
+            found.append(RankFigures(plain_cells(own.renamed(case.labels)), columns))
+    return found
+
+
+def columns_of(
+    case: CaseRecord, record: Record, places: Mapping[str, list[Cell]]
+) -> dict[str, list[Cell] | None]:
+    """Return the columns of a case, each with a cell per rank that took part; {} without rows.
+
+    Args:
+        case: that was measured.
+        record: of the case.
+        places: where the ranks of the record ran.
+    """
+    regions, count = marked_regions(case), len(case.samples_taking_part)
     details = {
-        name: value
-        for name, value in case.details.items()
-        if isinstance(value, list) and len(value) == record.world_size
+        name: [plain(value) for value in values[:count]]
+        for name, values in case.details.items()
+        if isinstance(values, list) and len(values) == record.world_size >= count
     }
     if record.world_size == 1 and not (regions or details):
-        return []
+        return {}
+    samples = case.samples
     waits = [spent for name, spent in regions.items() if name.endswith(WAITING)]
     waited = np.sum(waits, axis=0) if waits else None
-    columns = {
+    figures = {
         **arrivals(case, record),
-        "spike_share": (samples > SPIKE * np.median(samples, axis=1, keepdims=True)).mean(axis=1),
-        "busy_s": None if waited is None else np.median(samples - waited, axis=1),
-        "wait_s": None if waited is None else np.median(waited, axis=1),
-        **{f"{name}_s": np.median(spent, axis=1) for name, spent in regions.items()},
+        "spike_share": (samples > SPIKE * medians(samples)[:, None]).mean(axis=1),
+        "busy_s": None if waited is None else medians(samples - waited),
+        "wait_s": None if waited is None else medians(waited),
+        **{f"{name}_s": medians(spent) for name, spent in regions.items()},
     }
-    rows = []
-    for rank in range(len(case.samples_taking_part)):
-        row: dict[str, Any] = {"rank": rank, **rank_devices.cells(record, case, rank)}
-        for name, values in columns.items():
-            row[name] = None if values is None else float(values[rank])
-        rows.append(row | {name: values[rank] for name, values in details.items()})
-    return rows
+    return {
+        "rank": list(range(count)),
+        **{name: cells[:count] for name, cells in places.items()},
+        **rank_devices.states(case, count),
+        **{name: None if each is None else each[:count].tolist() for name, each in figures.items()},
+        **details,
+    }
 
 
-def marked_regions(case: CaseRecord) -> dict[str, Any]:
+def marked_regions(case: CaseRecord) -> dict[str, Array]:
     """Return the regions [rank][iteration] in which any time was spent."""
-    regions = {name: np.asarray(spent) for name, spent in case.regions_s.items()}
+    regions = {name: as_array(spent) for name, spent in case.regions_s.items()}
     return {name: spent for name, spent in regions.items() if spent.any()}
 
 
@@ -82,19 +103,6 @@ def arrivals(case: CaseRecord, record: Record) -> dict[str, Any]:
     if starts is None:
         return {}
     return {
-        "last_share": last_shares(np.asarray(case.samples_taking_part), np.asarray(starts)),
-        "late_s": np.median(starts, axis=1),
+        "last_share": last_shares(case.samples_taking_part, starts),
+        "late_s": medians(starts),
     }
-
-
-def for_print(rows: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
-    """Return the rows with times in ms, without the columns that are the same throughout.
-
-    Columns that say where ranks ran have a page of their own (analysis/report/rank_devices.py).
-    """
-    devices = (*rank_devices.PLACE, *rank_devices.STATE)
-    table = pd.DataFrame(rows).drop(columns=list(devices), errors="ignore")
-    differing = [name for name in table if table[name].nunique(dropna=False) > 1 or name == "rank"]
-    shown = table[differing]
-    in_ms = {name: f"{name.removesuffix('_s')} [ms]" for name in shown if str(name).endswith("_s")}
-    return shown.assign(**{name: shown[name] * 1e3 for name in in_ms}).rename(columns=in_ms)

@@ -1,7 +1,6 @@
 """Cells of a row per rank that say where it ran, and in what state its GPU was."""
 
-from typing import Any
-
+from analysis.records.figures import Cell, plain
 from benchkit.record.case import CaseRecord
 from benchkit.record.devices import RankDevice
 from benchkit.record.gpu_state import READINGS
@@ -16,19 +15,33 @@ STATE = tuple(f"gpu_{name}" for name in READINGS)
 """Columns with the state of its GPU after a case; among a case's disturbances with `_after`."""
 
 
-def cells(record: Record, case: CaseRecord, rank: int) -> dict[str, Any]:
-    """Return PLACE and STATE of a rank, without what is not known."""
-    hosts = (agent.host for agent in record.agents if rank in agent.ranks)
-    found: dict[str, Any] = {"rank_host": next(hosts, None)}
-    if rank < len(record.rank_devices):
-        found |= of_device(record.rank_devices[rank])
+def places(record: Record, count: int) -> dict[str, list[Cell]]:
+    """Return those columns of PLACE that are known of any of the first ranks, a cell per rank."""
+    hosts = {rank: agent.host for agent in reversed(record.agents) for rank in agent.ranks}
+    found: dict[str, list[Cell]] = {name: [None] * count for name in PLACE}
+    found["rank_host"] = [hosts.get(rank) for rank in range(count)]
+    for rank, device in enumerate(record.rank_devices[:count]):
+        for name, cell in of_device(device).items():
+            found[name][rank] = plain(cell)
+    return known(found)
+
+
+def states(case: CaseRecord, count: int) -> dict[str, list[Cell]]:
+    """Return those columns of STATE that are known of any of the first ranks, a cell per rank."""
+    found: dict[str, list[Cell]] = {}
     for name in STATE:
-        by_rank = case.disturbance.get(f"{name}_after", [])
-        found[name] = by_rank[rank] if rank < len(by_rank) and by_rank[rank] else None
-    return {name: value for name, value in found.items() if value not in (None, "")}
+        found[name] = [value or None for value in case.disturbance.get(f"{name}_after", [])[:count]]
+        found[name] += [None] * (count - len(found[name]))
+    return known(found)
 
 
-def of_device(device: RankDevice) -> dict[str, Any]:
+def known(columns: dict[str, list[Cell]]) -> dict[str, list[Cell]]:
+    """Leave out columns without any value; in the others, None stands for what is not known."""
+    cells = {name: [None if cell == "" else cell for cell in columns[name]] for name in columns}
+    return {name: cells[name] for name in cells if any(cell is not None for cell in cells[name])}
+
+
+def of_device(device: RankDevice) -> dict[str, str | int | None]:
     """Return the cells of PLACE that a rank's device tells."""
     return {
         "gpu": device.uuid,

@@ -2,10 +2,9 @@
 
 from collections.abc import Sequence
 
-import numpy as np
-
 from benchkit.record.case import CaseRecord
 from benchkit.record.record import Record
+from benchkit.statistics.quantiles import median
 from benchkit.statistics.summary import iteration_times
 
 SPEEDUPS = ("alone_speedup", "speedup_in_turns")
@@ -53,5 +52,5 @@ def median_within(cases: Sequence[CaseRecord], case: CaseRecord) -> float | None
     for other in cases:
         if other.labels == case.labels and other.samples_s:
             samples, starts = other.samples_taking_part, other.starts_taking_part
-            return float(np.median(iteration_times(samples, starts, case.estimator)))
+            return median(iteration_times(samples, starts, case.estimator))
     return None

@@ -1,8 +1,5 @@
 """rank_devices.md: in what the places of ranks and the states of their GPUs differ."""
 
-from collections.abc import Mapping, Sequence
-from typing import Any
-
 import pandas as pd
 
 from analysis.records.environments import TOLERANCE
@@ -20,11 +17,10 @@ UNITS = {
 }  # fmt: skip
 
 
-def describe(per_rank: Sequence[Mapping[str, Any]]) -> str | None:
+def describe(per_rank: pd.DataFrame) -> str | None:
     """Return the page; None where the ranks of no run differ."""
-    rows = pd.DataFrame(per_rank)
     tables = []
-    for run, own in rows.groupby("run", dropna=False, sort=False):
+    for run, own in per_rank.groupby("run", dropna=False, sort=False):
         differing = of_run(own)
         if len(differing.columns) > 1:
             tables.append(f"## {run}\n\n" + as_markdown(differing, shaped=True))

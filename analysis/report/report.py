@@ -2,23 +2,23 @@
 
 import hashlib
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TypeAlias
 
 import pandas as pd
 
 from analysis.baseline import Baseline
-from analysis.records import per_rank as ranks
 from analysis.records.metrics import METRICS
 from analysis.repetitions import FEWEST_RUNS, over_repetitions, over_runs
-from analysis.report import rank_devices, sentences, style, turns
+from analysis.report import rank_devices, ranks, sentences, style, turns
 from analysis.report.attempts import or_left_out
 from analysis.report.discover import draw_all, write_all
 from analysis.speedup import compared
 from analysis.table import as_markdown, identity_columns, is_repeated
 
+Content: TypeAlias = str | pd.DataFrame
 CONFIGURATION = ["suite", "backend", "device", "world_size"]
 MOST_LETTERS = 200
 """The longest name of a file; file systems allow 255 bytes."""
@@ -39,7 +39,7 @@ def write_report(
     table: pd.DataFrame,
     folder: Path,
     baseline: Baseline | None = None,
-    per_rank: Sequence[Mapping[str, Any]] = (),
+    per_rank: pd.DataFrame | None = None,
 ) -> Iterator[Path]:
     """Yield each file as it is written; one that cannot be made is left out with a line on stderr.
 
@@ -54,9 +54,9 @@ def write_report(
     """
     folder.mkdir(parents=True, exist_ok=True)
     for name, make in texts_of(table, baseline, per_rank):
-        text = or_left_out(name, make)
-        if text is not None:
-            yield write(folder / name, text)
+        content = or_left_out(name, make)
+        if content is not None:
+            yield write(folder / name, content)
     for name, text in write_all(table, or_left_out):
         yield write(folder / file_name(name), text)
     if not (table["status"] == "ok").any():
@@ -70,13 +70,13 @@ def write_report(
 
 
 def texts_of(
-    table: pd.DataFrame, baseline: Baseline | None, per_rank: Sequence[Mapping[str, Any]]
-) -> Iterator[tuple[str, Callable[[], str | None]]]:
+    table: pd.DataFrame, baseline: Baseline | None, per_rank: pd.DataFrame | None
+) -> Iterator[tuple[str, Callable[[], Content | None]]]:
     """Yield the files that belong to no single suite.
 
     Yields:
-        The name of a file, and a function that makes its text. Where that returns None, there is no
-        such file.
+        The name of a file, and a function that makes its content. Where that returns None, there is
+        no such file.
     """
 
     def full_results() -> str:
@@ -86,25 +86,25 @@ def texts_of(
         return "# Summary by configuration\n\n" + summary_by_config(table)
 
     def rank_results() -> str:
-        rank_table = as_markdown(ranks.for_print(per_rank), shaped=True)
+        rank_table = as_markdown(ranks.for_print(per_rank), shaped=True, source="per_rank.csv")
         return "# Per rank\n\n" + RANK_UNITS + rank_table
 
-    yield "combined.csv", partial(table.to_csv, index=False)
+    yield "combined.csv", lambda: table
     yield "full_results.md", full_results
     yield "summary_by_config.md", summary
     yield "analysis.txt", partial(sentences.describe, table)
-    if per_rank:
-        yield "per_rank.csv", partial(pd.DataFrame(per_rank).to_csv, index=False)
+    if per_rank is not None and not per_rank.empty:
+        yield "per_rank.csv", lambda: per_rank
         yield "per_rank.md", rank_results
         yield "rank_devices.md", partial(rank_devices.describe, per_rank)
     yield "turns.md", partial(turns.describe, table)
-    yield "speedups.csv", partial(speedups_csv, table, baseline)
+    yield "speedups.csv", partial(all_speedups, table, baseline)
 
 
-def speedups_csv(table: pd.DataFrame, baseline: Baseline | None) -> str | None:
-    """Return the speedups of all suites as CSV; None where nothing is compared."""
+def all_speedups(table: pd.DataFrame, baseline: Baseline | None) -> pd.DataFrame | None:
+    """Return the speedups of all suites; None where nothing is compared."""
     found = [rows.assign(baseline=str(chosen)) for _, chosen, rows in compared(table, baseline)]
-    return speedups_of(pd.concat(found)).to_csv(index=False) if found else None
+    return speedups_of(pd.concat(found)) if found else None
 
 
 def speedups_of(rows: pd.DataFrame) -> pd.DataFrame:
@@ -154,7 +154,11 @@ def file_name(name: str) -> str:
     return inner + kept
 
 
-def write(path: Path, text: str) -> Path:
+def write(path: Path, content: Content) -> Path:
+    """Write a text, or a table as CSV."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(text.rstrip() + "\n", encoding="utf-8")
+    if isinstance(content, pd.DataFrame):
+        content.to_csv(path, index=False)
+    else:
+        path.write_text(content.rstrip() + "\n", encoding="utf-8")
     return path

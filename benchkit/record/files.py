@@ -92,9 +92,10 @@ def read_in(folder: Path) -> Record | None:
     return None
 
 
-def by_number(path: Path) -> list[tuple[int, str]]:
+def by_number(path: Path | str) -> list[tuple[int, str]]:
     """Returns a sorting key of a path that places the folder 2 before the folder 10."""
-    return [(int(part), "") if part.isdecimal() else (-1, part) for part in path.parts]
+    parts = os.fspath(path).split(os.sep)
+    return [(int(part), "") if part.isdecimal() else (-1, part) for part in parts]
 
 
 def shortage(folder: Path) -> str:

@@ -5,9 +5,11 @@ import io
 from statistics import geometric_mean
 
 import numpy as np
+import pandas as pd
 import pytest
 from analysis.__main__ import main
 from analysis.records import per_rank
+from analysis.report import ranks
 from analysis.report.discover import draw_all
 from analysis.report.discover import write_all as tables_of
 from analysis.report.sentences import describe
@@ -98,7 +100,7 @@ def test_rank_rows_have_busy_and_wait_time():
     assert last["busy_s"] == pytest.approx(1.5e-3)
     assert last["compute_block_s"] == pytest.approx(2e-3)
     assert per_rank.rank_rows(as_record(make_record(world_size=1))) == []
-    shown = per_rank.for_print(rows)
+    shown = ranks.for_print(pd.DataFrame(rows))
     assert "busy [ms]" in shown
     assert "seq_len" not in shown  # the same throughout
 
@@ -114,7 +116,7 @@ def test_busy_time_needs_marked_waiting(regions):
         assert unknown["wait_s"] is None
         assert "comm_wait_s" not in unknown
         assert rows["even", rank]["busy_s"] == pytest.approx(6e-3)
-    assert "busy [ms]" in per_rank.for_print(list(rows.values()))
+    assert "busy [ms]" in ranks.for_print(pd.DataFrame(list(rows.values())))
 
 
 def test_table_shows_harshest_slowdown_and_means(cells):

@@ -95,7 +95,7 @@ def test_run_is_named_after_sweep_folder(tmp_path):
     (nested.parent / "multirun.yaml").touch()
     found = harvest([tmp_path])
     assert [row["run"] for row in found.rows] == ["monday", "tuesday"]
-    assert {row["run"] for row in found.ranks} == {"monday", "tuesday"}
+    assert set(found.ranks["run"]) == {"monday", "tuesday"}
 
 
 def test_equal_run_names_include_parent_folder(tmp_path):

@@ -23,7 +23,8 @@ def gpu_record(*devices, mhz=(1980.0, 1200.0), celsius=(60.0, 61.0), **changes):
 
 
 def rows_of(*records):
-    return [row for record in records for row in per_rank.rank_rows(as_record(record), record.get("run", "a"))]
+    rows = [row for record in records for row in per_rank.rank_rows(as_record(record), record.get("run", "a"))]
+    return pd.DataFrame(rows)
 
 
 def table(*records):

@@ -238,7 +238,7 @@ def repeated_sweep(tmp_path):
 def test_each_repetition_within_a_sweep_is_a_run(repeated_sweep):
     found = harvest([repeated_sweep])
     assert [row["run"] for row in found.rows] == ["sweep", "sweep", "sweep#2", "sweep#2", "sweep#3", "sweep#3"]
-    assert {row["run"] for row in found.ranks} == {"sweep", "sweep#2", "sweep#3"}
+    assert set(found.ranks["run"]) == {"sweep", "sweep#2", "sweep#3"}
     table = combine(found.rows)
     rows = over_runs(table, *identity_columns(table)).set_index("world_size")
     assert rows["num_runs"].tolist() == [3, 3]

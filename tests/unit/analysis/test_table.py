@@ -2,7 +2,7 @@ import dataclasses
 
 import pandas as pd
 import pytest
-from analysis.records import rows
+from analysis.records import columns
 from analysis.records.conditions import DIMENSIONS, MODEL
 from analysis.records.metrics import METRICS
 from analysis.repetitions import over_runs
@@ -274,4 +274,4 @@ def test_dimensions_cover_model_integers():
 
 
 def test_shared_keys_match_run_config():
-    assert {item.name for item in dataclasses.fields(RunConfig)} == rows.SHARED_KEYS
+    assert {item.name for item in dataclasses.fields(RunConfig)} == columns.SHARED_KEYS

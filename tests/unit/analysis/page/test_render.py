@@ -7,6 +7,7 @@ import re
 from html.parser import HTMLParser
 from itertools import pairwise
 
+import pandas as pd
 import pytest
 from analysis.__main__ import main
 from analysis.baseline import Baseline
@@ -186,7 +187,7 @@ def test_page_honours_baseline(tmp_path):
 
 def test_undecodable_names_do_not_stop_page(tmp_path):
     table = tabulate_records([make_record()]).assign(title="caf\udce9")
-    path = render.write_page(table, tmp_path / "new", None, [], [])
+    path = render.write_page(table, tmp_path / "new", None, pd.DataFrame(), [])
     assert "<h1>How long does caf\\udce9 take?</h1>" in path.read_text()
 
 

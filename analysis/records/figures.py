@@ -1,0 +1,112 @@
+"""What analysis derives from one record: the figures of its cases and ranks, without raw samples.
+
+They are encoded as soon as they are derived, so that they are the same whether they come from
+samples, from another process or from the cache (analysis/records/cache.py).
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+import msgspec
+
+from analysis.records.metrics import METRICS
+
+Cell = bool | int | float | str | None
+DETAILS = "details"
+"""Key of a row for what the suite reports of the case, by name. Each detail becomes a column of its
+own, which does not say what was measured."""
+NAMES = tuple(metric.name for metric in METRICS)
+
+
+class CaseFigures(msgspec.Struct, frozen=True, array_like=True):
+    """What a case adds to the cells that all rows of its record share.
+
+    Attributes:
+        cells: its labels, how it went and what disturbed it.
+        details: what the suite reports of it.
+        metrics: in the order of METRICS; None where it was not measured.
+    """
+
+    cells: dict[str, Cell]
+    details: dict[str, Cell]
+    metrics: list[float | int | None] | None
+
+
+class RankFigures(msgspec.Struct, frozen=True, array_like=True):
+    """The ranks of a measured case.
+
+    Attributes:
+        labels: of the case.
+        columns: by name, a cell per rank; None where no rank has one.
+    """
+
+    labels: dict[str, Cell]
+    columns: dict[str, list[Cell] | None]
+
+    def rows(self) -> Iterator[dict[str, Cell]]:
+        """Yield the cells of each rank."""
+        for rank in range(len(self.columns["rank"] or ())):
+            yield {name: cells[rank] if cells else None for name, cells in self.columns.items()}
+
+
+class RecordFigures(msgspec.Struct, frozen=True, array_like=True):
+    """Everything that analysis keeps of a record.
+
+    Attributes:
+        repetition: of its sweep that the record is of, from 0 on.
+        settings: what was measured, and under which conditions.
+        provenance: where it comes from.
+        cases: one per case; a record without cases has one that says how it ended.
+        ranks: list[RankFigures], which only reports read, encoded.
+        facts: `environments.Facts`, which only comparisons read, encoded.
+    """
+
+    repetition: int
+    settings: dict[str, Cell]
+    provenance: dict[str, Cell]
+    cases: list[CaseFigures]
+    ranks: msgspec.Raw
+    facts: msgspec.Raw
+
+    def rows(self, path: str | None = None, run: str | None = None) -> Iterator[dict[str, Any]]:
+        """Yield one row per case.
+
+        Args:
+            path: of the record's file.
+            run: of its sweep.
+        """
+        shared = {**self.settings, **self.provenance, "path": path, "run": run}
+        return rows_of_cases(shared, self.cases)
+
+
+def rows_of_cases(
+    shared: dict[str, Cell], cases: Iterable[CaseFigures]
+) -> Iterator[dict[str, Any]]:
+    """Yield one row per case, with the cells that all of them share."""
+    for case in cases:
+        metrics = zip(NAMES, case.metrics or (), strict=case.metrics is not None)
+        yield {**shared, **case.cells, **dict(metrics), DETAILS: case.details}
+
+
+decode_ranks = msgspec.msgpack.Decoder(list[RankFigures]).decode
+decode_facts = msgspec.msgpack.Decoder(dict[str, str | float | None]).decode
+
+
+def encoded(value: object) -> msgspec.Raw:
+    """Return a part of a record's figures that is decoded where it is needed."""
+    return msgspec.Raw(msgspec.msgpack.encode(value))
+
+
+def plain(value: Any) -> Cell:
+    """Return a cell that can be compared and grouped: lists and dictionaries become text.
+
+    So do integers of more than 64 bits, which no column of numbers holds.
+    """
+    if isinstance(value, int) and not -(2**63) <= value < 2**64:
+        return str(value)
+    return value if isinstance(value, str | int | float | None) else str(value)
+
+
+def plain_cells(cells: Mapping[str, Any]) -> dict[str, Cell]:
+    """Make all cells comparable."""
+    return {name: plain(value) for name, value in cells.items()}

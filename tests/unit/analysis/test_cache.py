@@ -1,0 +1,226 @@
+"""Figures that are kept beside records: a table is the same with them and without, whatever happened to either."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+
+import pytest
+from analysis.__main__ import main
+from analysis.records import cache, sources, workers
+from analysis.records.cache import FILE_NAME, SOURCES
+from analysis.records.derive import derive
+from analysis.records.harvest import harvest
+from analysis.table import combine
+
+from tests.support.cli import ROOT
+from tests.support.records import as_version_2, grid, make_record, make_rich_record, write_all
+
+SUITES = ("collective", "auto_shard", "ring_attention", "matmul_lut", "tp_columnwise", "transformer")
+
+
+@pytest.fixture
+def sweep(tmp_path, monkeypatch):
+    """A sweep of records of all kinds, which are cached though they are few and new."""
+    monkeypatch.setattr(sources, "WORTH_BYTES", 1)
+    monkeypatch.setattr(cache, "SETTLED_NS", 0)
+    records = [make_rich_record(suite, samples=count) for suite in SUITES for count in (12, 400)]
+    records += [*grid(), make_record(status="crash"), as_version_2(make_record(3.0))]
+    for number, record in enumerate(records):
+        record["started_at"] = f"2026-01-01T00:00:{number:02}.000+00:00"
+    (tmp_path / "sweep").mkdir()
+    (tmp_path / "sweep" / "multirun.yaml").touch()
+    return write_all(tmp_path / "sweep", records)
+
+
+@pytest.fixture
+def read(monkeypatch):
+    """The paths that are read, in order."""
+    paths = []
+
+    def noted(path, digest=b""):
+        paths.append(path)
+        return derive(path, digest)
+
+    monkeypatch.setattr(workers, "derive", noted)
+    return paths
+
+
+def seen(folder, processes=1):
+    """All that comes of a harvest: the tables as CSV, the environments, the remarks."""
+    found = harvest([folder], processes)
+    tables = [combine(found.rows).to_csv(), found.ranks.to_csv()]
+    return [*tables, json.dumps(found.environments), *found.remarks()]
+
+
+def change(path, **changes):
+    path.write_text(json.dumps(json.loads(path.read_text()) | changes))
+
+
+def test_table_is_same_with_cache_and_without(sweep, read):
+    first = seen(sweep)
+    assert (sweep / FILE_NAME).exists()
+    assert len(read) == 20
+    read.clear()
+    assert seen(sweep) == first
+    assert read == []
+    (sweep / FILE_NAME).unlink()
+    assert seen(sweep) == first
+
+
+def test_report_is_same_with_cache_and_without(sweep, tmp_path):
+    for name in ("fresh", "cached"):
+        assert main([str(sweep), "--output-dir", str(tmp_path / name)]) == 0
+    tables = [*(tmp_path / "fresh").glob("*.csv"), *(tmp_path / "fresh").glob("*.md")]
+    assert {"combined.csv", "per_rank.csv", "full_results.md"} <= {path.name for path in tables}
+    for path in tables:
+        assert path.read_bytes() == (tmp_path / "cached" / path.name).read_bytes()
+
+
+def test_changed_record_is_read_again(sweep, read):
+    seen(sweep)
+    path = sweep / "12" / "record.json"
+    before = path.stat()
+    content = path.read_text()
+    path.write_text(content.replace('"gloo"', '"nccl"'))
+    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+    assert path.stat().st_size == before.st_size
+    read.clear()
+    assert "nccl" in {row["backend"] for row in harvest([sweep]).rows}
+    assert read == [str(path)]
+
+
+def test_record_that_broke_is_named(sweep):
+    seen(sweep)
+    change(sweep / "12" / "record.json", world_size=-1)
+    for _ in range(2):
+        [line] = harvest([sweep]).passed_over
+        assert "12/record.json: " in line
+
+
+def test_copied_sweep_is_told_by_digests(sweep, tmp_path, monkeypatch):
+    first = seen(sweep)
+    sweep.rename(tmp_path / "moved")
+    shutil.copytree(tmp_path / "moved", sweep, copy_function=shutil.copy)
+    monkeypatch.setattr("benchkit.record.files.parse", lambda content, path: pytest.fail("parsed again"))
+    assert seen(sweep) == first
+
+
+def test_new_file_is_told_by_digest_until_it_settles(sweep, read, monkeypatch):
+    monkeypatch.setattr(cache, "SETTLED_NS", 10**15)
+    first = seen(sweep)
+    read.clear()
+    assert seen(sweep) == first
+    assert len(read) == 20
+
+
+def damage(path, kind):
+    content = path.read_bytes()
+    if kind == "folder":
+        path.unlink()
+        path.mkdir()
+    elif kind == "flipped":
+        path.write_bytes(content[:-40] + bytes([content[-40] ^ 1]) + content[-39:])
+    else:
+        path.write_bytes({"cut": content[:-1], "empty": b"", "foreign": b"\xff" * 500}[kind])
+
+
+@pytest.mark.parametrize("kind", ["cut", "empty", "foreign", "flipped", "folder"])
+def test_damaged_cache_is_ignored(sweep, read, kind):
+    first = seen(sweep)
+    damage(sweep / FILE_NAME, kind)
+    read.clear()
+    assert seen(sweep) == first
+    assert len(read) == 20
+
+
+def test_cache_of_other_code_is_ignored(sweep, read, monkeypatch):
+    first = seen(sweep)
+    monkeypatch.setattr(cache, "fingerprint", lambda: b"x" * 32)
+    read.clear()
+    assert seen(sweep) == first
+    assert len(read) == 20
+    read.clear()
+    assert seen(sweep) == first
+    assert read == []
+
+
+def test_folder_that_cannot_be_written_to_has_no_cache(sweep, monkeypatch):
+    def refuse(path, content, *, durable=True):
+        raise PermissionError(path)
+
+    monkeypatch.setattr(cache, "write_whole", refuse)
+    first = seen(sweep)
+    assert seen(sweep) == first
+    assert not (sweep / FILE_NAME).exists()
+
+
+def test_few_records_have_no_cache(tmp_path):
+    harvest([write_all(tmp_path, grid())])
+    assert not list(tmp_path.rglob(FILE_NAME))
+
+
+def test_part_of_sweep_keeps_entries_of_rest(sweep, read):
+    first = seen(sweep)
+    change(sweep / "12" / "record.json", launched_by="torchrun")
+    shutil.rmtree(sweep / "13")
+    harvest([sweep / "12"])
+    read.clear()
+    assert seen(sweep) != first
+    assert read == []
+
+
+def test_each_sweep_has_a_cache(sweep, tmp_path, read):
+    other = write_all(tmp_path / "other", [make_record(seconds=2e-3)])
+    first = seen(tmp_path)
+    assert {path.parent for path in tmp_path.rglob(FILE_NAME)} == {sweep, other}
+    read.clear()
+    assert seen(tmp_path) == first
+    assert read == []
+
+
+def test_undecodable_names_are_kept(sweep, tmp_path, read):
+    place = tmp_path / os.fsdecode(b"caf\xe9")
+    sweep.rename(place)
+    first = seen(place)
+    read.clear()
+    assert seen(place) == first
+    assert read == []
+
+
+def test_long_integers_are_text(tmp_path):
+    record = make_record()
+    record["config"]["count"] = 2**70
+    [row] = harvest([write_all(tmp_path, [record])]).rows
+    assert row["count"] == str(2**70)
+
+
+def test_processes_find_the_same(sweep, monkeypatch):
+    first = seen(sweep)
+    (sweep / FILE_NAME).unlink()
+    monkeypatch.setattr(workers, "FEWEST_BYTES", 1)
+    change(sweep / "12" / "record.json", world_size=-1)
+    with_processes = seen(sweep, processes=3)
+    (sweep / FILE_NAME).unlink()
+    assert seen(sweep) == with_processes != first
+
+
+@pytest.mark.parametrize("program", ["/bin/false", "/nonexistent"])
+def test_records_are_read_where_processes_fail(sweep, monkeypatch, program):
+    first = seen(sweep)
+    (sweep / FILE_NAME).unlink()
+    monkeypatch.setattr(workers, "FEWEST_BYTES", 1)
+    monkeypatch.setattr(sys, "executable", program)
+    assert seen(sweep, processes=2) == first
+
+
+def test_fingerprint_covers_all_code_that_derives():
+    """A figure that a changed formula would give must not come from the cache; and processes start fast."""
+    program = "import sys, analysis.records.workers\nprint(*sys.modules)"
+    shown = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, cwd=ROOT)
+    modules = set(shown.stdout.split())
+    assert not modules & {"pandas", "matplotlib", "torch", "hydra"}
+    paths = [name.replace(".", "/") for name in modules if name.split(".")[0] in ("analysis", "benchkit", "launch")]
+    covered = tuple(source.removesuffix(".py") for source in SOURCES)
+    assert {path for path in paths if not path.startswith(covered)} <= {"analysis", "benchkit", "benchkit/api"}
