@@ -8,11 +8,11 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from benchkit import __version__
 from benchkit.config import command_line, compose, help, hydra_internals, messages
 from benchkit.config.folders import config_folder, config_folders
 from benchkit.errors import ConfigError
 from benchkit.sweep import resume, status
+from benchkit.version import __version__
 from launch import topology
 from launch.agents.member import SweepEnds
 from launch.agents.rendezvous import JoinError

@@ -11,12 +11,12 @@ from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
-import benchkit
 from benchkit.ambient import variables
 from benchkit.api.memory import host_available_bytes
 from benchkit.checkout import checkout
 from benchkit.gpus import smi
 from benchkit.record.environment import VERSIONS, AgentReport, Environment, HostReport
+from benchkit.version import __version__
 from launch.topology import available_cores, cpu_quota, node_name, printable, read_text
 
 
@@ -35,7 +35,7 @@ def static_environment() -> Environment:
     gpus = smi.listing()
     return Environment(
         host=node_name(),
-        benchkit=benchkit.__version__,
+        benchkit=__version__,
         python=platform.python_version(),
         torch=torch_build()["__version__"],
         cuda=torch_build()["cuda"],

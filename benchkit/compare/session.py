@@ -11,13 +11,13 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-import benchkit
 from benchkit.compare import arms, command, plan, runs
 from benchkit.compare.plan import Plan, Turn, turns_of
 from benchkit.compare.runs import RunFailed
 from benchkit.errors import ConfigError, HostBusy
 from benchkit.point.agents import AgentGroup
 from benchkit.point.claim import claimed
+from benchkit.version import __version__
 from launch import topology
 from launch.agents.group import END_S, EXCHANGE_TIMEOUT_S, Agents
 from launch.agents.join import join
@@ -51,7 +51,7 @@ def main(arguments: Sequence[str], check: Callable[[Sequence[str]], str]) -> int
     wanted = None if isinstance(asked, Path) else plan.new_plan(asked, folder)
     if wanted:
         check_arms(wanted, check)
-    traits = {"benchkit": benchkit.__version__, "the command line": " ".join(arguments)}
+    traits = {"benchkit": __version__, "the command line": " ".join(arguments)}
     join_s = number_of("join_timeout_s", wanted.overrides if wanted else [], JOIN_S)
     agents = join(topology.detect_launcher(), traits, folder.parent, join_s)
     with agents.stopping_together(), contextlib.ExitStack() as held:

@@ -11,7 +11,6 @@ from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
-import benchkit
 from benchkit.api.schema import RunConfig, as_dict
 from benchkit.checkout import checkout
 from benchkit.config.identity import digest
@@ -24,6 +23,7 @@ from benchkit.sweep.entries import Entry
 from benchkit.sweep.launchers import Launcher
 from benchkit.sweep.manifest import Manifest
 from benchkit.sweep.resume import Resume, without_settings
+from benchkit.version import __version__
 from launch import topology
 from launch.agents.group import EXCHANGE_TIMEOUT_S, Agents
 from launch.agents.join import join
@@ -62,7 +62,7 @@ class Meeting:
         """
         started = topology.detect_launcher()
         traits = {
-            "benchkit": benchkit.__version__,
+            "benchkit": __version__,
             "torch": metadata.version("torch"),
             "the command line": " ".join(sys.argv[1:]),
             "the configuration": digest([as_dict(config) for config in self.configs]),
@@ -113,7 +113,7 @@ def made_with(started: LaunchContext, agents: Agents, launcher: Launcher) -> dic
     """Returns the software, hosts and launcher that a resumed sweep must share with its start."""
     code = checkout()
     shared = {
-        "benchkit": benchkit.__version__,
+        "benchkit": __version__,
         "commit": "+".join(filter(None, (code["git_commit"], code["git_diff_hash"]))),
         "torch": metadata.version("torch"),
         "launcher": started.by if launcher.runs_here else type(launcher).__name__,

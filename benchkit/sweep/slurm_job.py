@@ -15,7 +15,6 @@ from itertools import compress
 from pathlib import Path
 from typing import Any
 
-import benchkit
 from benchkit.api.registry import preload_for
 from benchkit.errors import ConfigError
 from benchkit.point import recording
@@ -27,6 +26,7 @@ from benchkit.record.record import Record
 from benchkit.record.statuses import FINAL
 from benchkit.sweep import resume
 from benchkit.sweep.squeue import SLURM_ENDINGS, slurm_says
+from benchkit.version import __version__
 from launch import topology
 from launch.agents.group import EXCHANGE_TIMEOUT_S, Agents
 from launch.agents.join import join
@@ -92,7 +92,7 @@ class Job:
         Returns:
             The agents, and the points that agent 0 finds open.
         """
-        traits = {"benchkit": benchkit.__version__, "torch": metadata.version("torch")}
+        traits = {"benchkit": __version__, "torch": metadata.version("torch")}
         is_open = [not resume.settled_status(point.folder) for point in self.points]
         timeout_s = self.points[0].config.join_timeout_s
         try:
