@@ -1,0 +1,94 @@
+"""Python values come out of Hydra and OmegaConf as they went in."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from benchkit.config import hydra_overrides
+from benchkit.config.override_text import override
+from benchkit.config.point_composer import PointComposer
+from benchkit.errors import ConfigError
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
+
+AWKWARD = st.text(st.sampled_from("\\'\"${}[](),=:~!@# \t\nab0.1e-é"))
+TEXTS = st.one_of(st.text(st.characters(exclude_categories=["Cs"])), AWKWARD)
+SCALARS = st.one_of(st.none(), st.booleans(), st.integers(), st.floats(allow_nan=False), TEXTS)
+QUICKLY = settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+
+
+def swept(loader, key, value):
+    """The values that Hydra reads from an override."""
+    [parsed] = hydra_overrides.parse(loader, [override(key, value)])
+    return [each.value() for each in hydra_overrides.values_of(parsed)]
+
+
+@QUICKLY
+@given(st.lists(SCALARS.filter(lambda value: not isinstance(value, str) or "${" not in value), min_size=1))
+def test_hydra_reads_values_as_they_are(loader, values):
+    found = swept(loader, "data_size", values)
+    assert found == values
+    assert list(map(type, found)) == list(map(type, values))
+
+
+@QUICKLY
+@given(TEXTS)
+@example("${world_size}")
+@example("\\${world_size}")
+@example("\\\\${a}\\")
+@example("${")
+@example("a'${x}\\'")
+def test_text_reaches_configuration_as_it_is(loader, master, text):
+    line = override("on_end", text)
+    composer = PointComposer(loader, master)
+    parsed = hydra_overrides.parse(loader, ["+suite=allreduce", line])
+    assert composer.point(parsed, 0).config.on_end == text
+
+
+@pytest.mark.parametrize(
+    ("value", "line"),
+    [
+        (1, "key=1"),
+        ([1, 10], "key=1,10"),
+        ((1, 10), "key=[1,10]"),
+        ([(1, 2), (4,)], "key=[1,2],[4]"),
+        ([[1, 2], [4]], "key=[1,2],[4]"),
+        (range(3), "key=0,1,2"),
+        (np.array([1.5, 2]), "key=1.5,2.0"),
+        (np.float32(0.5), "key=0.5"),
+        (np.int64(3), "key=3"),
+        (["fp16", "10MB", "8-1G", "10m"], "key=fp16,10MB,8-1G,10m"),
+        (["1", "1e3", "null", ""], "key='1','1e3','null',''"),
+        (Path("a b"), "key='a b'"),
+        ({"a": 1, "b": (2, "c d")}, "key={a:1,b:[2,'c d']}"),
+        (((1,), ()), "key=[[1],[]]"),
+        (True, "key=true"),
+        (None, "key=null"),
+    ],
+)
+def test_values_are_written_as_a_user_types_them(value, line):
+    assert override("key", value) == line
+
+
+@pytest.mark.parametrize("key", ["data_size", "+a.b", "++a.b", "hydra/launcher", "backend.env.A", "a@b.c"])
+def test_keys_are_names(key):
+    assert override(key, 1) == f"{key}=1"
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "problem"),
+    [
+        ("data_size", [], "data_size: an empty list sweeps over nothing"),
+        ("data_size", {1, 2}, "data_size={1, 2}: set; allowed is None, a bool,"),
+        ("data_size", 1j, "data_size=1j: complex; allowed"),
+        ("data_size", [{"a b": 1}], "data_size: 'a b': allowed are names"),
+        ("data_size", b"1", "data_size=b'1': bytes; allowed"),
+        ("a=b", 1, "'a=b': allowed are names of keys"),
+        ("--force", 1, "'--force': allowed are names of keys"),
+        ("", 1, "'': allowed are names of keys"),
+    ],
+)
+def test_other_values_and_keys_are_refused(key, value, problem):
+    with pytest.raises(ConfigError) as refused:
+        override(key, value)
+    assert str(refused.value).startswith(problem)
