@@ -4,7 +4,6 @@ A run counts once its folder has RUN_FILE, which is written when all of its poin
 """
 
 import subprocess
-import sys
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
@@ -20,19 +19,11 @@ from benchkit.point.claim import claimed
 from benchkit.point.recording import COMPARISON_VARIABLE
 from benchkit.record import files
 from benchkit.sweep import manifest
+from benchkit.sweep.child import STARTER, stop
 from benchkit.sweep.resume import Resume, settled_status
 from launch import signals
 from launch.agents.host_lock import LOCK_VARIABLE
 
-STOP_S = 30.0
-"""Seconds that a run may take to store its records when it is stopped."""
-STARTER = (
-    *(sys.executable, "-I", "-S", "-c"),
-    "import ctypes, os, sys\n"
-    "if sys.platform == 'linux': ctypes.CDLL(None).prctl(1, 9, 0, 0, 0)\n"
-    "os.execv(sys.argv[1], sys.argv[1:])",
-)
-"""Starts what follows so that it is killed (9) when this process ends (1 is PR_SET_PDEATHSIG)."""
 ENDED = (0, 1)
 """Exit codes of a sweep that went through its points; 1 where some failed."""
 
@@ -128,16 +119,6 @@ def log_of(folder: Path, is_first: bool) -> IO[bytes]:
 def log_path(folder: Path) -> Path:
     """Returns the file with what a run printed."""
     return folder.with_suffix(".log")
-
-
-def stop(child: "subprocess.Popen[bytes]") -> None:
-    """Stops a run and waits for its end."""
-    child.terminate()
-    try:
-        child.wait(STOP_S)
-    except subprocess.TimeoutExpired:
-        child.kill()
-        child.wait()
 
 
 def require_end(code: int, line: str, arm: Arm, folder: Path) -> None:
