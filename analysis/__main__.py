@@ -15,6 +15,7 @@ import pandas as pd
 
 from analysis.baseline import Baseline, BaselineError
 from analysis.commands import accept, compare, import_results, plan, predict, profile, simulate
+from analysis.frames import nothing_found
 from analysis.fresh_speedup import with_fresh_speedups
 from analysis.page.render import FILE_NAME, missing_library, write_page
 from analysis.records.harvest import Harvest, harvest
@@ -61,9 +62,7 @@ def main(arguments: list[str] | None = None) -> int:
     for line in found.remarks():
         warn(line)
     if not found.rows:
-        places = printable(", ".join(map(str, options.places)))
-        what = "readable record.json" if found.num_files else "record.json"
-        warn(f"no {what} at or below {places}; run `python -m benchkit` first")
+        warn(nothing_found(found, options.places))
         return 1
     table = with_fresh_speedups(combine(found.rows))
     del found.rows

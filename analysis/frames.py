@@ -1,0 +1,95 @@
+"""Loads records as a table whose columns have types."""
+
+import warnings
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from analysis.columns import BOOLEAN, COLUMNS, INTEGER, NUMBER, TEXT, TIME
+from analysis.fresh_speedup import with_fresh_speedups
+from analysis.records.figures import DETAILS
+from analysis.records.harvest import Harvest, harvest
+from analysis.records.paths import missing, printable
+from analysis.records.workers import usable_processes
+from analysis.table import combine
+
+Rows = Sequence[Mapping[str, Any]]
+
+
+def load(*places: str | Path) -> pd.DataFrame:
+    """Load all records at or below some places, with a row per case.
+
+    The rows and their values are those of combined.csv, which `python -m analysis` writes; cells
+    without text are missing. docs/api.md describes the columns.
+
+    Args:
+        places: folders of records, such as "outputs/latest", or record files.
+
+    Returns:
+        A table without columns of type object: float64, Int64, boolean, string and, for
+        `started_at`, datetime64[ns, UTC].
+
+    Raises:
+        FileNotFoundError: a place does not exist, or there is no record at or below any of them.
+
+    Warns:
+        UserWarning: a file that is no record was skipped.
+    """
+    paths = [Path(place) for place in places]
+    if why := missing(paths):
+        raise FileNotFoundError(why)
+    found = harvest(paths, usable_processes())
+    for line in found.remarks():
+        warnings.warn(line, stacklevel=2)
+    if not found.rows:
+        raise FileNotFoundError(nothing_found(found, paths))
+    return typed_table(found.rows)
+
+
+def nothing_found(found: Harvest, places: Sequence[Path]) -> str:
+    """Say that there is no record at some places."""
+    what = "readable record.json" if found.num_files else "record.json"
+    where = printable(", ".join(map(str, places)))
+    return f"no {what} at or below {where}; run `python -m benchkit` first"
+
+
+def typed_table(rows: Rows) -> pd.DataFrame:
+    """Make the combined table of rows, with types."""
+    table = with_fresh_speedups(combine(rows))
+    return pd.DataFrame({name: typed(table[name], type_of(name, rows)) for name in table})
+
+
+def type_of(name: Any, rows: Rows) -> str:
+    """Return the type of a column; that of a suite's own one follows from its values."""
+    if name in COLUMNS:
+        return COLUMNS[name].dtype
+    cells = (row.get(name, row.get(DETAILS, {}).get(name)) for row in rows)
+    kinds = {type(cell) for cell in cells if cell is not None}
+    if kinds == {bool}:
+        return BOOLEAN
+    if kinds == {int}:
+        return INTEGER
+    return NUMBER if kinds and kinds <= {int, float} else TEXT
+
+
+def typed(column: pd.Series, dtype: str) -> pd.Series:
+    """Convert a column; integers beyond 64 bits become floating-point numbers."""
+    if dtype == TIME:
+        return times(column)
+    if dtype == TEXT:
+        return column.map(str, na_action="ignore").astype(TEXT)
+    if dtype == INTEGER:
+        try:
+            return column.astype(INTEGER)
+        except (OverflowError, TypeError, ValueError):
+            return column.astype(NUMBER)
+    return column.astype(dtype)
+
+
+def times(column: pd.Series) -> pd.Series:
+    """Convert texts such as "2026-01-01T00:00:00.000+00:00"; what is no such time is missing."""
+    found = pd.to_datetime(column, utc=True, format="ISO8601", errors="coerce")
+    earliest, latest = (end.tz_localize("UTC") for end in (pd.Timestamp.min, pd.Timestamp.max))
+    return found.where(found.between(earliest, latest)).astype(TIME)
