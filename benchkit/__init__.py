@@ -1,6 +1,24 @@
-"""benchkit: distributed deep-learning benchmarks from one command.
+"""benchkit: distributed deep-learning benchmarks from one command, or from Python.
 
-This module imports nothing heavy: `--help` and configuration errors must answer without torch.
+`benchkit.run(suite="allreduce", data_size=[1, 10])` runs a sweep and returns its table
+(docs/api.md). This module imports nothing heavy: `--help` and configuration errors must answer
+without torch, and every rank imports it. Therefore `run` is imported when it is first used.
 """
 
-__version__ = "0.1.0"
+from typing import TYPE_CHECKING, Any
+
+from benchkit.errors import ConfigError, SweepStopped
+from benchkit.version import __version__
+
+if TYPE_CHECKING:
+    from benchkit.from_python import run
+
+__all__ = ["ConfigError", "SweepStopped", "__version__", "run"]
+
+
+def __getattr__(name: str) -> Any:
+    if name != "run":
+        raise AttributeError(f"module 'benchkit' has no attribute {name!r}")
+    from benchkit.from_python import run
+
+    return run

@@ -3,9 +3,12 @@
 BenchkitError
 ├── ConfigError      the command line or a YAML is wrong        exit code 2, nothing runs
 ├── Unavailable      this machine or torch build cannot do it   status "unavailable"
+├── SweepStopped     a sweep from Python ended before its points exception of benchkit.run
 ├── HostBusy         another run of this user holds a host      status "error"
 └── InvalidResult    a case computed something wrong            status "invalid"
 """
+
+from pathlib import Path
 
 OUT_OF_MEMORY = ("OutOfMemoryError", "MemoryError")
 OUT_OF_MEMORY_TEXTS = (
@@ -31,6 +34,18 @@ class Unavailable(BenchkitError):
 
 class HostBusy(BenchkitError):
     """Another run of the same user occupies a host for longer than this run waits for it."""
+
+
+class SweepStopped(BenchkitError):
+    """A sweep of `benchkit.run` ended before all of its points had; what was measured is kept.
+
+    Attributes:
+        folder: of the sweep.
+    """
+
+    def __init__(self, message: str, folder: Path) -> None:
+        super().__init__(message)
+        self.folder = folder
 
 
 class InvalidResult(BenchkitError):

@@ -22,7 +22,15 @@ LAYERS = (
     ("launch.framing", "launch.signals", "launch.topology"),
     ("launch.slowdown", "launch.agents"),
     ("launch.ranks",),
-    ("benchkit", "benchkit.errors", "benchkit.checkout", "benchkit.gpus", "benchkit.record", "benchkit.statistics"),
+    (
+        "benchkit.version",
+        "benchkit.ambient",
+        "benchkit.errors",
+        "benchkit.checkout",
+        "benchkit.gpus",
+        "benchkit.record",
+        "benchkit.statistics",
+    ),
     ("benchkit.api",),
     ("benchkit.environment", "benchkit.visible_gpus", "benchkit.selftest.floor"),
     ("benchkit.measure", "benchkit.config", "benchkit.selftest.lookup"),
@@ -32,17 +40,20 @@ LAYERS = (
     (
         "analysis.records",
         "analysis.text",
+        "analysis.columns",
         "analysis.cells",
         "analysis.table",
         "analysis.groups",
         "analysis.repetitions",
     ),
     ("analysis.run_spread", "analysis.baseline", "analysis.fresh_speedup", "analysis.speedup"),
+    ("analysis.frames",),
     ("analysis.suites", "analysis.report"),
     ("analysis.commands", "analysis.page"),
     ("benchkit.sweep",),
     ("benchkit.selftest", "benchkit.compare"),
-    ("benchkit.cli", "benchkit.start", "benchkit.__main__"),
+    ("benchkit.cli", "benchkit.start", "benchkit.__main__", "benchkit.from_python"),
+    ("benchkit", "analysis"),
 )
 """From the lowest to the highest: a unit imports from lower layers, and from its own where no circle comes of it."""
 PACKAGES = ("benchkit", "launch", "analysis")
