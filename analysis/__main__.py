@@ -25,8 +25,10 @@ from analysis.repetitions import over_repetitions
 from analysis.report.attempts import or_left_out
 from analysis.report.report import write_report
 from analysis.speedup import speedups, unpaired
-from analysis.table import as_text, combine
+from analysis.table import combine
+from analysis.terminal import as_text
 from analysis.text import complain
+from analysis.view import ViewError, add_options, view_of
 
 warn = partial(complain, "analysis")
 
@@ -64,20 +66,28 @@ def main(arguments: list[str] | None = None) -> int:
     if not found.rows:
         warn(nothing_found(found, options.places))
         return 1
-    table = with_fresh_speedups(combine(found.rows))
-    del found.rows
     try:
-        if options.baseline:
-            speedups(table, options.baseline)  # An invalid baseline is refused before any file.
-            if why := unpaired(table, options.baseline):
-                warn(why)
-        written = list(files_of(table, found, options))
-    except (BaselineError, OSError) as error:
+        text = text_of(found, options)
+    except (BaselineError, ViewError, OSError) as error:
         warn(error)
         return 2
+    return printed(lambda: print(text) or 0)
+
+
+def text_of(found: Harvest, options: argparse.Namespace) -> str:
+    """Return the view that is asked for; without one, write the report and say what was written."""
+    table = with_fresh_speedups(combine(found.rows))
+    del found.rows
+    view = view_of(options)
+    if not view.is_whole:
+        return view.text_of(over_repetitions(table))
+    if options.baseline:
+        speedups(table, options.baseline)  # An invalid baseline is refused before any file.
+        if why := unpaired(table, options.baseline):
+            warn(why)
+    written = list(files_of(table, found, options))
     text = or_left_out("table on screen", lambda: as_text(over_repetitions(table))) or ""
-    lines = [text, "", *(printable(f"wrote {path}") for path in written)]
-    return printed(lambda: print("\n".join(lines)) or 0)
+    return "\n".join([text, "", *(printable(f"wrote {path}") for path in written)])
 
 
 def files_of(table: pd.DataFrame, found: Harvest, options: argparse.Namespace) -> Iterator[Path]:
@@ -145,6 +155,7 @@ def parser() -> argparse.ArgumentParser:
         help=f"also write {FILE_NAME}: one page with figures, tables and samples, which needs no "
         "server and no network",
     )
+    add_options(result)
     return result
 
 

@@ -1,11 +1,14 @@
 """Formats cells of the combined table that take several columns of a row."""
 
 import math
+from typing import Any
 
 import pandas as pd
 
 from benchkit.record.naming import named
 
+NO_INTERVAL = "[?]"
+"""Stands for an interval for which there were too few samples."""
 OF_INTERVAL = (
     "median_s", "ci_low_s", "ci_high_s", "num_runs", "range_low_s", "range_high_s",
 )  # fmt: skip
@@ -51,3 +54,37 @@ def joined_settings(table: pd.DataFrame, columns: list[str]) -> pd.Series:
                 held.append(f"{name} {named(name, value)}")
     joined = [", ".join(held) or None for held in texts]
     return pd.Series(joined, index=table.index, dtype=object)
+
+
+def times(table: pd.DataFrame) -> list[str]:
+    """Format medians in ms with their intervals, with the digits that these leave: 2.2 [1.9, 2.8].
+
+    Of few runs the interval is their range.
+    """
+    columns = [table[name] if name in table else [math.nan] * len(table) for name in OF_INTERVAL]
+    return [time_text(*cells) for cells in zip(*columns, strict=True)]
+
+
+def time_text(
+    median_s: float, low_s: float, high_s: float, runs: float, least_s: float, most_s: float
+) -> str:
+    """Format one median; the arguments are in seconds, NaN where they are not known."""
+    if math.isnan(median_s):
+        return ""
+    if math.isnan(low_s) and not runs > 1:
+        return f"{1e3 * median_s:.2g} {NO_INTERVAL}"
+    low, high = (least_s, most_s) if math.isnan(low_s) else (low_s, high_s)
+    half = 1e3 * (high - low) / 2
+    ends = f"[{figure(1e3 * low, half)}, {figure(1e3 * high, half)}]"
+    few = f" of {runs:g} runs" if math.isnan(low_s) else ""
+    return f"{figure(1e3 * median_s, half)} {ends}{few}"
+
+
+def figure(value: Any, half_width: float = math.nan) -> str:
+    """Format a number with the digits that its interval leaves, or with four; "" for none."""
+    if pd.isna(value):
+        return ""
+    if not half_width > 0 or math.isinf(half_width):
+        return f"{value:.4g}" if abs(value) < 1e4 else f"{value:.0f}"
+    places = -math.floor(math.log10(half_width))
+    return f"{round(value, places):.{max(0, places)}f}"

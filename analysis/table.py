@@ -159,18 +159,6 @@ def head_of(metric: Metric) -> str:
     return bare + (f" [{metric.unit}]" if metric.unit else "")
 
 
-def as_text(table: pd.DataFrame) -> str:
-    """Render the combined table for a terminal; what all rows share is printed once, above it."""
-    shown = for_print(table)
-    settings = [name for name in identity_columns(table) if name in shown]
-    shared = []
-    if len(table) > 1:
-        shared = [name for name in settings if shown[name].nunique(dropna=False) == 1]
-    head = ", ".join(f"{name} {shown[name].iloc[0]}" for name in shared)
-    text = render_beginning(shown.drop(columns=shared), "simple", ALL_ROWS)
-    return f"All rows: {head}\n\n{text}" if head else text
-
-
 def as_markdown(table: pd.DataFrame, shaped: bool = False, source: str = ALL_ROWS) -> str:
     """Render the combined table in Markdown.
 

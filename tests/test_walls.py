@@ -43,6 +43,8 @@ LAYERS = (
         "analysis.columns",
         "analysis.cells",
         "analysis.table",
+        "analysis.shown",
+        "analysis.terminal",
         "analysis.groups",
         "analysis.repetitions",
     ),

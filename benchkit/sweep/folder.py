@@ -138,7 +138,8 @@ def print_table(folder: Path) -> None:
     from analysis.records.harvest import harvest
     from analysis.repetitions import over_repetitions
     from analysis.run_spread import describe_floor
-    from analysis.table import as_text, combine
+    from analysis.table import combine
+    from analysis.terminal import as_text
 
     found = harvest([folder])
     for line in found.remarks():

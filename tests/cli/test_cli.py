@@ -234,7 +234,7 @@ def test_gpu_smoke_says_what_is_missing(cli):
     assert [record["status"] for record in records] == ["unavailable"] * 16
     advice = r"needs [12] GPUs on \S+, 0 visible: (torch \S+ lacks CUDA, install a CUDA build|\S.*)"
     assert all(re.fullmatch(advice, record["error"]["message"]) for record in records)
-    table = [line for line in done.stdout.splitlines() if " unavailable " in line]
+    table = [line for line in done.stdout.splitlines() if "unavailable (" in line]
     assert len(table) == 16
 
 

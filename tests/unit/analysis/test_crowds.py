@@ -8,7 +8,8 @@ from analysis.__main__ import main
 from analysis.baseline import Baseline
 from analysis.report import crowds, discover, size_plots, speedup_plot, style
 from analysis.report.crowds import MOST_SERIES, merged, note_thinned, thinned, told_apart
-from analysis.table import as_markdown, as_text
+from analysis.table import as_markdown
+from analysis.terminal import as_text
 
 from tests.support.records import make_record, tabulate_records, write_all
 
@@ -106,7 +107,7 @@ def test_long_tables_are_cut(monkeypatch, tmp_path, capsys):
     monkeypatch.setattr(text, "MOST_ROWS", 3)
     cut = "The first 3 of 4 rows; combined.csv has all."
     for shown in (as_text(tabulate_records(records)), as_markdown(tabulate_records(records))):
-        assert shown.endswith(cut)
+        assert cut in shown
         assert "type2" in shown
         assert "type3" not in shown
     assert main([str(write_all(tmp_path, records))]) == 0

@@ -7,7 +7,8 @@ from analysis.records.conditions import DIMENSIONS, MODEL
 from analysis.records.metrics import METRICS
 from analysis.repetitions import over_runs
 from analysis.report.sentences import describe
-from analysis.table import as_markdown, as_text, for_print, identity_columns, own_columns
+from analysis.table import as_markdown, for_print, identity_columns, own_columns
+from analysis.terminal import as_text
 from benchkit.api.details import QUEUEING
 from benchkit.api.groups import ModelConfig
 from benchkit.api.schema import RunConfig
@@ -112,9 +113,9 @@ def test_settings_that_a_suite_lacks_share_a_column():
         del record["config"]["data_size"]
         record["config"] |= {"seq_len": seq_len, "causal": True}
     text = as_text(tabulate_records([make_record(1.0), make_record(10.0), *rings]))
-    heads, _, *rows = text.splitlines()[2:]
+    heads, _, *rows = text.splitlines()[2:8]
     assert not {"data_size", "seq_len", "causal"} & set(heads.split())
-    assert [row[heads.index("settings") :].split("  ")[0] for row in rows] == [
+    assert [row[heads.index("case") :].split("  ")[0] for row in rows] == [
         "data_size 1 MiB", "data_size 10 MiB", "seq_len 64", "seq_len 128",
     ]  # fmt: skip
     assert "data_size" in as_text(tabulate_records([make_record(1.0), make_record(10.0)])).splitlines()[2]

@@ -4,7 +4,8 @@ import pytest
 from analysis.records.harvest import harvest
 from analysis.records.validate import validate
 from analysis.report import sentences
-from analysis.table import as_text, combine
+from analysis.table import combine
+from analysis.terminal import as_text
 
 from tests.support.mutations import ABSENT, FEW, as_bytes, mutated, paths_of
 from tests.support.records import as_record, as_version_2, make_record, make_rich_record, write_all

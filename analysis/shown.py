@@ -1,0 +1,88 @@
+"""Columns of the combined table as a terminal shows them: a head, and cells as text."""
+
+import math
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import pandas as pd
+
+from analysis.cells import figure
+from analysis.records.metrics import METRICS
+from analysis.table import SPREADS, head_of
+from analysis.text import shortened
+from benchkit.record.naming import named
+
+FROM_TIME = (
+    "busbw_gb_per_s", "algbw_gb_per_s", "useful_tflop_per_s", "mfu_full", "tokens_per_second",
+    "efficiency",
+)  # fmt: skip
+"""Figures that are known as precisely as the median."""
+LONG = 40
+"""Letters beyond which a text is wrapped."""
+BY_NAME = {metric.name: metric for metric in METRICS}
+Outcome = tuple[str, str]
+"""A status and its reason."""
+
+
+@dataclass(frozen=True)
+class Shown:
+    """A column on the terminal; text that is too long for a line may be wrapped."""
+
+    head: str
+    cells: list[str]
+    is_number: bool = False
+    is_wrapped: bool = False
+
+    @property
+    def width(self) -> int:
+        return max(map(len, (self.head, *self.cells)), default=0)
+
+
+def column_of(table: pd.DataFrame, name: str) -> Shown:
+    """Return a column of the combined table with its values formatted."""
+    values = table[name]
+    if name in BY_NAME:
+        metric = BY_NAME[name]
+        numbers = pd.to_numeric(values) * metric.scale
+        known = name in FROM_TIME and "rel_ci" in table
+        widths = numbers.abs() * (table["rel_ci"] if known else math.nan)
+        cells = [figure(*pair) for pair in zip(numbers, widths, strict=True)]
+        return Shown(head_of(metric), cells, is_number=True)
+    if name == "data_size":
+        cells = texts(values.map(lambda size: named(name, size), "ignore"))
+        return Shown(name, cells, is_number=True)
+    if name in SPREADS:
+        return Shown(SPREADS[name], [figure(100 * value) for value in values], is_number=True)
+    if pd.api.types.is_numeric_dtype(values) and not pd.api.types.is_bool_dtype(values):
+        return Shown(name, [figure(value) for value in values], is_number=True)
+    cells = texts(values)
+    return Shown(name, cells, is_wrapped=max(map(len, cells), default=0) > LONG)
+
+
+def texts(values: Iterable[Any]) -> list[str]:
+    return ["" if pd.isna(value) else str(value) for value in values]
+
+
+def cases(table: pd.DataFrame, names: list[str]) -> list[str]:
+    """Join the settings of each row that vary within its suite: "pipeline AG_before chunks 4"."""
+    varies = table[names].groupby(table["suite"]).transform("nunique") > 1
+    is_shown = varies & table[names].notna()
+    found: list[list[str]] = [[] for _ in range(len(table))]
+    for name in names:
+        for held, value, shown in zip(found, table[name], is_shown[name], strict=True):
+            if shown:
+                held.append(value if isinstance(value, str) else f"{name} {named(name, value)}")
+    return list(map(" ".join, found))
+
+
+def outcomes(table: pd.DataFrame) -> Iterator[Outcome]:
+    """Yield the status of each row, and the reason where it is not ok."""
+    reasons = table["reason"].map(shortened, "ignore").fillna("no reason given")
+    yield from zip(table["status"], reasons, strict=True)
+
+
+def numbered(table: pd.DataFrame) -> dict[Outcome, int]:
+    """Number the outcomes other than ok, from 1 on."""
+    ends = dict.fromkeys(end for end in outcomes(table) if end[0] != "ok")
+    return {end: number for number, end in enumerate(ends, 1)}

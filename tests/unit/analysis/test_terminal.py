@@ -1,0 +1,140 @@
+"""The table on a terminal: it fits, its digits are those that intervals leave, and nothing is lost."""
+
+import json
+import math
+
+import numpy as np
+import pandas as pd
+import pytest
+from analysis.__main__ import main
+from analysis.cells import figure, time_text
+from analysis.frames import with_types
+from analysis.terminal import as_text
+from analysis.view import View, ViewError
+
+from tests.support.records import grid, make_record, make_rich_record, tabulate_records, write_all
+
+NONE = math.nan
+
+
+@pytest.mark.parametrize(
+    ("value", "half_width", "text"),
+    [
+        (2.178, 0.45, "2.2"), (2.178, 0.012, "2.18"), (12345, 300, "12300"), (0.00123, 0.00005, "0.00123"),
+        (2.178, NONE, "2.178"), (123456.7, NONE, "123457"), (5.0, 0.0, "5"), (NONE, 1, ""), (7.0, math.inf, "7"),
+    ],
+)  # fmt: skip
+def test_digits_follow_interval(value, half_width, text):
+    assert figure(value, half_width) == text
+
+
+@pytest.mark.parametrize(
+    ("cells", "text"),
+    [
+        ((2.178e-3, 1.9e-3, 2.8e-3, NONE, NONE, NONE), "2.2 [1.9, 2.8]"),
+        ((2.178e-3, NONE, NONE, NONE, NONE, NONE), "2.2 [?]"),
+        ((2.1e-3, NONE, NONE, 3, 2e-3, 2.2e-3), "2.1 [2.0, 2.2] of 3 runs"),
+        ((NONE,) * 6, ""),
+    ],
+)
+def test_time_has_its_interval(cells, text):
+    assert time_text(*cells) == text
+
+
+@pytest.mark.parametrize("width", [60, 80, 100, 160])
+@pytest.mark.parametrize("suite", ["tp_columnwise", "transformer", "ring_attention", "auto_shard", "collective"])
+def test_table_fits_terminal(suite, width):
+    table = tabulate_records([make_rich_record(suite), make_rich_record(suite, status="ok")])
+    lines = as_text(table, width=width).split("\n\n")[-1].splitlines()
+    drawn = lines[: 2 + next(number for number, line in enumerate(lines) if "──" in line)]
+    assert max(map(len, drawn)) <= width
+
+
+def test_wide_settings_are_joined():
+    narrow, wide = (as_text(tabulate_records(grid()), width=width) for width in (50, 160))
+    assert "world_size" in wide
+    assert "case" not in wide
+    assert narrow.count("\n") >= len(grid())
+
+
+def test_outcomes_are_numbered_below():
+    records = [*grid(), make_record(9.0, status="timeout"), make_record(8.0, status="timeout")]
+    text = as_text(tabulate_records(records))
+    assert text.count("timeout (1)") == 2
+    assert text.count("(1) timeout: it went timeout") == 1
+    assert "timeout" not in as_text(tabulate_records(grid()))
+
+
+def test_warnings_stand_below_once():
+    records = [make_record(size, warnings=["clocks are not locked"]) for size in (1.0, 2.0)]
+    assert as_text(tabulate_records(records)).count("warning: clocks are not locked (2 rows)") == 1
+
+
+def test_markup_is_text():
+    record = make_record(title="[red]x[/red]")
+    record["config"]["dtype"] = "[bold]y"
+    assert "[bold]y" in as_text(tabulate_records([record]))
+
+
+def test_view_selects_sorts_and_cuts():
+    table = tabulate_records(grid())
+    view = View(("data_size", "median_s"), ("median_s:desc",), 2, "world_size == 2")
+    head, _, *rows = view.text_of(table).splitlines()
+    assert head.split() == ["data_size", "median", "[ms]"]
+    assert len(rows) == 2
+    times = [float(row.split()[-1]) for row in rows]
+    expected = table[table["world_size"] == 2]["median_s"].nlargest(2) * 1e3
+    assert times == pytest.approx(expected.tolist(), rel=1e-3)
+
+
+def test_groups_have_median_and_range():
+    text = View(group_by=("world_size",)).text_of(tabulate_records(grid()))
+    head, _, *rows = text.splitlines()
+    assert head.split() == ["world_size", "rows", "median", "[ms]", "min", "[ms]", "max", "[ms]"]
+    assert sum(int(row.split()[1]) for row in rows) == len(grid())
+
+
+@pytest.mark.parametrize(
+    ("view", "said"),
+    [
+        (View(columns=("median",)), "--columns median: no such column; did you mean median_s or mean_s?"),
+        (View(sort=("zzz:desc",)), "--sort zzz: no such column; combined.csv has the names"),
+        (View(group_by=("ranks",)), "--group-by ranks: no such column; "),
+        (View(where="world == 2"), "--where 'world == 2': name 'world' is not defined; e.g. \"world_size == 2\""),
+        (View(where="world_size =="), "--where 'world_size ==': "),
+        (View(where="__import__('os')"), "--where \"__import__('os')\": "),
+        (View(where="@table"), "--where '@table': "),
+        (View(where="1"), "--where '1': "),
+    ],
+)
+def test_wrong_view_is_one_line(view, said):
+    with pytest.raises(ViewError) as error:
+        view.text_of(tabulate_records(grid()))
+    assert str(error.value).startswith(said)
+    assert "\n" not in str(error.value)
+
+
+def test_view_writes_no_file(tmp_path, capsys):
+    folder = write_all(tmp_path, grid())
+    assert main([str(folder), "--top", "1", "--columns", "suite"]) == 0
+    assert capsys.readouterr().out.split()[-1] == "allreduce"
+    assert not (folder / "analysis").exists()
+    assert main([str(folder), "--sort", "median"]) == 2
+    assert capsys.readouterr().err.startswith("analysis: --sort median: no such column")
+
+
+def test_parquet_has_all_columns_with_types(tmp_path):
+    folder = write_all(tmp_path, [*grid(), make_rich_record(), make_record(status="crash")])
+    assert main([str(folder)]) == 0
+    found = pd.read_parquet(folder / "analysis" / "combined.parquet")
+    csv = pd.read_csv(folder / "analysis" / "combined.csv", dtype=object)
+    assert list(found) == list(csv)
+    assert str(found["started_at"].dtype).startswith("datetime64")
+    assert found["world_size"].dtype == "Int64"
+    assert np.allclose(found["median_s"].dropna(), csv["median_s"].dropna().astype(float))
+    assert not [name for name in found if found[name].dtype == object]
+
+
+def test_mixed_cells_become_text():
+    table = tabulate_records([make_record(), make_record(2.0)]).assign(own=[1, "b"])
+    assert json.loads(with_types(table)["own"].to_json(orient="values")) == ["1", "b"]
