@@ -61,19 +61,6 @@ def typed_table(rows: Rows) -> pd.DataFrame:
     return pd.DataFrame({name: typed(table[name], type_of(name, rows)) for name in table})
 
 
-def with_types(table: pd.DataFrame) -> pd.DataFrame:
-    """Return a combined table with types; those of suites' own columns follow from cells."""
-    return pd.DataFrame({name: of_own_type(table[name]) for name in table})
-
-
-def of_own_type(column: pd.Series) -> pd.Series:
-    """Convert a column to the type that its name or its cells have; mixed cells become text."""
-    if column.name in COLUMNS:
-        return typed(column, COLUMNS[str(column.name)].dtype)
-    found = column.convert_dtypes()
-    return typed(found, TEXT) if found.dtype == object else found
-
-
 def type_of(name: Any, rows: Rows) -> str:
     """Return the type of a column; that of a suite's own one follows from its values."""
     if name in COLUMNS:

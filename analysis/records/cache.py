@@ -23,7 +23,10 @@ from benchkit.record.files import write_whole
 FILE_NAME = ".analysis_cache"
 SETTLED_NS = 2 * 10**9
 """A file that changed less than this before it was read may change again without another time."""
-SOURCES = ("analysis/records", "benchkit/api/details.py", "benchkit/record", "benchkit/statistics")
+SOURCES = (
+    "analysis/records", "benchkit/api/details.py", "benchkit/errors.py", "benchkit/record",
+    "benchkit/statistics", "benchkit/version.py",
+)  # fmt: skip
 """All code that figures are derived by."""
 
 

@@ -10,6 +10,7 @@ from analysis.records.rows import MAX_START_UNCERTAINTY
 from analysis.report.naming import Namer, milliseconds
 from analysis.run_spread import WITHIN
 
+FILE_NAME = "noise.md"
 NOISY_REL_CI = 0.05
 """A median with a wider rel_ci than this is called noisy."""
 STRAGGLING_SHARE = 0.75
@@ -25,7 +26,32 @@ OF_NOISE = (
 """Columns that the sentences on noise are about."""
 
 
-def noise(measured: pd.DataFrame) -> Iterator[str]:
+def summary(measured: pd.DataFrame) -> Iterator[str]:
+    """Yield one line that counts what `describe` says of each row; none without any noise."""
+    with_ranks = measured[measured["world_size"] > 1]
+    spikes = measured["spikes_all_share"] + measured["spikes_some_share"]
+    wide = measured["rel_ci"] > NOISY_REL_CI
+    widest = f" (the widest to ±{100 * measured['rel_ci'].max():.0f} %)" if wide.any() else ""
+    counts = {
+        f"known to more than ±{100 * NOISY_REL_CI:.0f} % only{widest}": wide,
+        "without an interval": measured["median_s"].notna() & measured["rel_ci"].isna(),
+        "with a straggler": with_ranks["straggler_share"] > STRAGGLING_SHARE,
+        "with spikes": spikes > SPIKY_SHARE,
+        "with times of two kinds": measured["slow_mode_ratio"].notna(),
+        "disturbed": measured["disturbed"].notna(),
+    }
+    parts = [f"{flags.sum()} {what}" for what, flags in counts.items() if flags.any()]
+    if parts:
+        yield f"Of {len(measured)} medians {', '.join(parts)}: {FILE_NAME} names them."
+
+
+def as_markdown(measured: pd.DataFrame) -> str | None:
+    """Return the page of all that `describe` says; None without any noise."""
+    lines = [f"- {line}" for line in describe(measured)]
+    return "\n".join(["# Noise", "", *lines]) if lines else None
+
+
+def describe(measured: pd.DataFrame) -> Iterator[str]:
     """Yield crowded cores, uncertain medians, stragglers and disturbances."""
     crowded = measured[measured["threads_per_rank"] > measured["cores_per_rank"]]
     on_cpu = crowded[crowded["device"] == "cpu"]

@@ -4,17 +4,15 @@ import hashlib
 import re
 from collections.abc import Callable, Iterator
 from functools import partial
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TypeAlias
 
 import pandas as pd
 
 from analysis.baseline import Baseline
-from analysis.frames import with_types
 from analysis.records.metrics import METRICS
 from analysis.repetitions import FEWEST_RUNS, over_repetitions, over_runs
-from analysis.report import rank_devices, ranks, sentences, style, turns
+from analysis.report import noise, rank_devices, ranks, sentences, style, turns
 from analysis.report.attempts import or_left_out
 from analysis.report.discover import draw_all, write_all
 from analysis.speedup import compared
@@ -22,8 +20,6 @@ from analysis.table import as_markdown, identity_columns, is_repeated
 
 Content: TypeAlias = str | pd.DataFrame
 CONFIGURATION = ["suite", "backend", "device", "world_size"]
-PARQUET = "combined.parquet"
-"""combined.csv with types; written where pyarrow, the extra `parquet`, is installed."""
 MOST_LETTERS = 200
 """The longest name of a file; file systems allow 255 bytes."""
 UNITS = (
@@ -37,12 +33,6 @@ UNITS = (
 RANK_UNITS = (
     "Medians over the samples; busy is what is left of a call when its waiting is taken away.\n\n"
 )
-
-
-def write_parquet(table: pd.DataFrame, path: Path) -> Path:
-    """Write all columns with their types; returns the path."""
-    with_types(table).to_parquet(path, index=False)
-    return path
 
 
 def write_report(
@@ -63,9 +53,6 @@ def write_report(
         OSError: where the folder cannot be written to.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    if find_spec("pyarrow"):
-        written = or_left_out(PARQUET, partial(write_parquet, table, folder / PARQUET))
-        yield from [written] if written else []
     for name, make in texts_of(table, baseline, per_rank):
         content = or_left_out(name, make)
         if content is not None:
@@ -106,6 +93,7 @@ def texts_of(
     yield "full_results.md", full_results
     yield "summary_by_config.md", summary
     yield "analysis.txt", partial(sentences.describe, table)
+    yield noise.FILE_NAME, partial(noise.as_markdown, table[table["status"] == "ok"])
     if per_rank is not None and not per_rank.empty:
         yield "per_rank.csv", lambda: per_rank
         yield "per_rank.md", rank_results

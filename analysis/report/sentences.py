@@ -6,28 +6,28 @@ from itertools import islice
 import pandas as pd
 
 from analysis.repetitions import over_runs
-from analysis.report import reuse
+from analysis.report import noise, reuse
 from analysis.report.contests import contests, whole_work, winner
 from analysis.report.growth import growth
 from analysis.report.naming import Namer
-from analysis.report.noise import clocks, noise
 from analysis.run_spread import describe_floor, describe_runs
 from analysis.table import identity_columns, own_columns
 from analysis.text import shortened
 from benchkit.record.naming import named
 
-OVERVIEW, RUNS, REUSE = "Overview", "Runs", "Ranks that stayed"
 EXTREMES, WITH_SIZE, WITH_RANKS = "Fastest and widest", "Growth with size", "Growth with ranks"
-DOUBTS, NOISE, CLOCKS = "Doubtful figures", "Noise", "Clocks"
-WARNINGS, FAILURES = "Warnings", "Failures"
+FAILURES, DOUBTS, OVERVIEW = "Failures", "Doubtful figures", "Overview"
+RUNS, REUSE, NOISE = "Runs", "Ranks that stayed", "Noise"
+CLOCKS, WARNINGS = "Clocks", "Warnings"
 """Titles of the paragraphs, in their order."""
 MOST_LINES = 20
 """The longest paragraph. Of a report of thousands of points the table is read instead."""
 
 
 def describe(table: pd.DataFrame) -> str:
-    """Describe all findings, with one paragraph per question."""
-    return "\n\n".join(filter(None, (as_paragraph(*found) for found in findings(table).items())))
+    """Describe all findings, with one paragraph per question; noise takes one line."""
+    found = findings(table) | {NOISE: noise.summary(table[table["status"] == "ok"])}
+    return "\n\n".join(filter(None, (as_paragraph(*each) for each in found.items())))
 
 
 def findings(table: pd.DataFrame) -> dict[str, Iterator[str]]:
@@ -36,17 +36,17 @@ def findings(table: pd.DataFrame) -> dict[str, Iterator[str]]:
     points = over_runs(measured, *identity_columns(measured))
     with_ranks = growth(communicating(measured), "world_size", lambda ranks: f"{ranks:g} ranks")
     return {
-        OVERVIEW: overview(table),
-        RUNS: spread(points),
-        REUSE: reuse.describe(measured),
         EXTREMES: extremes(points),
         WITH_SIZE: growth(measured, "data_size", lambda size: named("data_size", size)),
         WITH_RANKS: with_ranks,
-        DOUBTS: doubtful(measured),
-        NOISE: noise(measured),
-        CLOCKS: clocks(measured),
-        WARNINGS: warnings(measured),
         FAILURES: failures(table),
+        DOUBTS: doubtful(measured),
+        OVERVIEW: overview(table),
+        RUNS: spread(points),
+        REUSE: reuse.describe(measured),
+        NOISE: noise.describe(measured),
+        CLOCKS: noise.clocks(measured),
+        WARNINGS: warnings(measured),
     }
 
 

@@ -120,7 +120,8 @@ def analyse(folder: Path, with_report: bool) -> None:
     from analysis.records.harvest import harvest
     from analysis.repetitions import over_repetitions
     from analysis.report.report import write_report
-    from analysis.table import as_text, combine
+    from analysis.table import combine
+    from analysis.terminal import as_text
 
     idle_mb = peak_mb()
     stages = Stages()

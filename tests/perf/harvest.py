@@ -9,7 +9,8 @@ import time
 from pathlib import Path
 
 from analysis.records.harvest import harvest
-from analysis.table import as_text, combine
+from analysis.table import combine
+from analysis.terminal import as_text
 
 from tests.support.records import make_record, write_all
 

@@ -361,4 +361,4 @@ def test_report_writes_all_files(cells, tmp_path, capsys):
     found = {path.name for path in (place / "analysis").iterdir()}
     assert {"per_rank.csv", "per_rank.md", "matmul_lut.csv", "ring_attention_rebalanced.md"} <= found
     assert "slowed 13 times by cgroup, asked 10" in (place / "analysis" / "analysis.txt").read_text()
-    assert "efficiency [%]" in capsys.readouterr().out
+    assert "paired_speedup" in capsys.readouterr().out

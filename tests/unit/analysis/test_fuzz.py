@@ -10,7 +10,8 @@ import pytest
 from analysis.__main__ import main
 from analysis.records.harvest import harvest
 from analysis.report import sentences, style
-from analysis.table import as_text, combine
+from analysis.table import combine
+from analysis.terminal import as_text
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 

@@ -3,7 +3,8 @@ import copy
 import pytest
 from analysis.records.harvest import harvest
 from analysis.report import sentences
-from analysis.table import as_text, combine
+from analysis.table import combine
+from analysis.terminal import as_text
 
 from tests.support.records import as_version_2, grid, make_record, write_all
 

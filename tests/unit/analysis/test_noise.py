@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from analysis.records import per_rank
 from analysis.records.noise import figures
+from analysis.report import noise as report_noise
 from analysis.report import sentences
 from benchkit.statistics.modes import find_modes
 from benchkit.statistics.summary import last_shares
@@ -68,8 +69,10 @@ def disturbed_record():
 
 
 def test_text_reports_spikes_and_modes():
-    text = sentences.describe(tabulate_records([disturbed_record()]))
+    table = tabulate_records([disturbed_record()])
+    text = report_noise.as_markdown(table)
     assert "25.0 % of the samples took over 5 times the median on all ranks at once, 0.0 % on some only." in text
+    assert "1 with spikes, 1 with times of two kinds: noise.md names them." in sentences.describe(table)
     assert re.search(r"times are of two kinds; 25 % take [89]\S* times as long", text)
 
 

@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 from analysis.__main__ import main
 from analysis.baseline import Baseline
-from analysis.report import sentences
+from analysis.report import noise, sentences
 from analysis.report.discover import draw_all
 from analysis.report.size_plots import comparison_size
 
@@ -93,14 +93,17 @@ def test_broken_files_are_named(two_places, tmp_path, capsys):
 
 def test_sentences_match_table():
     noisy = make_record(1, 8, 0.01, spread=0.9)
-    text = sentences.describe(tabulate_records([*grid(), noisy, make_record(7, 2, status="timeout")]))
+    table = tabulate_records([*grid(), noisy, make_record(7, 2, status="timeout")])
+    text = sentences.describe(table)
     assert "8 rows (7 ok, 1 timeout) from here" in text
     assert "fastest" not in text  # the smallest message is no alternative to the largest
     assert "highest bus bandwidth is 1.05 GB/s" in text
     assert "allreduce (world_size=4): 1 MiB to 100 MiB (100 times) takes 100 times as long (2 ms to 200 ms)." in text
     assert "allreduce (data_size=10 MiB): 2 ranks to 4 ranks (2 times) takes 2 times as long" in text
-    assert "8 ranks had 0.5 cores each in 1 points" in text
-    assert "allreduce (world_size=8, data_size=1 MiB): the median is known to [" in text
+    assert "- Of 7 medians 1 known to more than ±5 % only (the widest to ±14 %): noise.md names them." in text
+    details = noise.as_markdown(table[table["status"] == "ok"])
+    assert "8 ranks had 0.5 cores each in 1 points" in details
+    assert "allreduce (world_size=8, data_size=1 MiB): the median is known to [" in details
     assert "timeout on rank 1: it went timeout" in text
 
 
@@ -167,5 +170,6 @@ def test_report_works_without_intervals(tmp_path, capsys):
     assert main([str(write_all(tmp_path, few))]) == 0
     text = (tmp_path / "analysis" / "analysis.txt").read_text()
     assert "without an interval of both, that may be chance" in text
-    assert "no interval, too few independent samples; raise measure.max_iterations." in text
+    details = (tmp_path / "analysis" / "noise.md").read_text()
+    assert "no interval, too few independent samples; raise measure.max_iterations." in details
     assert "too few" in capsys.readouterr().out

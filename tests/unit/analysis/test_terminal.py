@@ -1,14 +1,10 @@
 """The table on a terminal: it fits, its digits are those that intervals leave, and nothing is lost."""
 
-import json
 import math
 
-import numpy as np
-import pandas as pd
 import pytest
 from analysis.__main__ import main
 from analysis.cells import figure, time_text
-from analysis.frames import with_types
 from analysis.terminal import as_text
 from analysis.view import View, ViewError
 
@@ -121,20 +117,3 @@ def test_view_writes_no_file(tmp_path, capsys):
     assert not (folder / "analysis").exists()
     assert main([str(folder), "--sort", "median"]) == 2
     assert capsys.readouterr().err.startswith("analysis: --sort median: no such column")
-
-
-def test_parquet_has_all_columns_with_types(tmp_path):
-    folder = write_all(tmp_path, [*grid(), make_rich_record(), make_record(status="crash")])
-    assert main([str(folder)]) == 0
-    found = pd.read_parquet(folder / "analysis" / "combined.parquet")
-    csv = pd.read_csv(folder / "analysis" / "combined.csv", dtype=object)
-    assert list(found) == list(csv)
-    assert str(found["started_at"].dtype).startswith("datetime64")
-    assert found["world_size"].dtype == "Int64"
-    assert np.allclose(found["median_s"].dropna(), csv["median_s"].dropna().astype(float))
-    assert not [name for name in found if found[name].dtype == object]
-
-
-def test_mixed_cells_become_text():
-    table = tabulate_records([make_record(), make_record(2.0)]).assign(own=[1, "b"])
-    assert json.loads(with_types(table)["own"].to_json(orient="values")) == ["1", "b"]
