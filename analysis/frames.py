@@ -41,8 +41,8 @@ def load(*places: str | Path) -> pd.DataFrame:
     if why := missing(paths):
         raise FileNotFoundError(why)
     found = harvest(paths, usable_processes())
-    for line in found.remarks():
-        warnings.warn(line, stacklevel=2)
+    if remarks := "\n".join(found.remarks()):
+        warnings.warn(remarks, stacklevel=2)
     if not found.rows:
         raise FileNotFoundError(nothing_found(found, paths))
     return typed_table(found.rows)
@@ -81,10 +81,9 @@ def typed(column: pd.Series, dtype: str) -> pd.Series:
     if dtype == TEXT:
         return column.map(str, na_action="ignore").astype(TEXT)
     if dtype == INTEGER:
-        try:
-            return column.astype(INTEGER)
-        except (OverflowError, TypeError, ValueError):
-            return column.astype(NUMBER)
+        numbers = pd.to_numeric(column)
+        is_integral = (numbers.dropna() % 1 == 0).all() and not numbers.abs().max() >= 2**63
+        return numbers.astype(INTEGER if is_integral else NUMBER)
     return column.astype(dtype)
 
 
