@@ -1,0 +1,130 @@
+"""`benchkit.run` without its process: what it asks for, and what it makes of each end."""
+
+import re
+from pathlib import Path
+
+import benchkit
+import pytest
+from analysis.columns import COLUMNS
+from benchkit import from_python
+
+from tests.support.cli import ROOT
+from tests.support.records import make_record, write_all
+
+
+class Performed:
+    """Stands for the process of the sweep: remembers its arguments, leaves records, and ends as it is told."""
+
+    def __init__(self, code=0, complaint="", records=(), error=None):
+        self.end, self.records, self.error = (code, complaint), list(records), error
+        self.arguments = []
+
+    def __call__(self, arguments, progress):
+        self.arguments = arguments
+        [folder] = [each.split("=", 1)[-1].strip("'") for each in arguments if "/" in each]
+        if self.records:
+            write_all(Path(folder), self.records)
+        if self.error:
+            raise self.error
+        return self.end
+
+
+@pytest.fixture
+def performs(monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+
+    def install(**how):
+        performed = Performed(**how)
+        monkeypatch.setattr(from_python, "perform", performed)
+        return performed
+
+    return install
+
+
+def test_settings_become_command_line(performs, tmp_path):
+    performed = performs(records=[make_record()])
+    settings = {"measure.max_seconds": 5}
+    table = benchkit.run(
+        suite="allreduce", out="there", data_size=[1, 10], dtype="float32", arguments=["--config-dir", "c"], **settings
+    )
+    assert performed.arguments == [
+        "--config-dir", "c", f"hydra.sweep.dir='{tmp_path}/there'", "+suite=allreduce", "data_size=1,10",
+        "dtype=float32", "measure.max_seconds=5",
+    ]  # fmt: skip
+    assert table.attrs["folder"] == str(tmp_path / "there")
+    assert table["median_s"].tolist() == pytest.approx([1e-3])
+
+
+def test_sweep_is_resumed_where_it_is(performs, tmp_path):
+    performed = performs(records=[make_record()])
+    benchkit.run(resume=tmp_path / "there")
+    assert performed.arguments == ["--resume", str(tmp_path / "there")]
+
+
+def test_default_folder_is_that_of_command_line(performs, tmp_path):
+    performs(records=[make_record()])
+    folder = benchkit.run(suite="allreduce").attrs["folder"]
+    assert re.fullmatch(rf"{tmp_path}/outputs/\d{{4}}-\d\d-\d\d_\d\d-\d\d-\d\d\.\d{{6}}", folder)
+
+
+def test_failed_points_are_rows(performs):
+    performs(code=1, records=[make_record(status="crash")])
+    table = benchkit.run(suite="allreduce")
+    assert table[["status", "reason"]].to_numpy().tolist() == [["crash", "it went crash\nand more"]]
+
+
+@pytest.mark.parametrize(
+    ("records", "left"),
+    [
+        ([make_record(), make_record(2.0, status="interrupted")], r"1 point is left; .*run\(resume='.*/outputs/.*'\)"),
+        ([make_record(status="interrupted"), make_record(2.0, status="interrupted")], "2 points are left"),
+        ([], "no point was measured"),
+    ],
+)
+def test_early_end_says_what_is_left(performs, records, left):
+    performs(code=1, complaint="No space left on device", records=records)
+    with pytest.raises(benchkit.SweepStopped, match=f"^No space left on device; {left}") as stopped:
+        benchkit.run(suite="allreduce")
+    assert stopped.value.folder.is_absolute()
+    performs(code=130, records=records, error=KeyboardInterrupt())
+    with pytest.raises(KeyboardInterrupt, match=f"^{left}"):
+        benchkit.run(suite="allreduce")
+
+
+def test_end_without_complaint_names_exit_code(performs):
+    performs(code=143, records=[make_record()])
+    with pytest.raises(benchkit.SweepStopped, match="the sweep ended with exit code 143; 0 points are left"):
+        benchkit.run(suite="allreduce")
+
+
+@pytest.mark.parametrize(
+    ("errors", "complaint"),
+    [
+        ("", ""),
+        ("a warning\nbenchkit: one\nbenchkit: several\n  lines\n", "several\n  lines"),
+        ("Traceback\n  File\nValueError: this\n", "ValueError: this"),
+    ],
+)
+def test_complaint_is_last_message(errors, complaint):
+    assert from_python.complaint_in(errors) == complaint
+
+
+def test_unknown_name_is_no_attribute():
+    with pytest.raises(AttributeError, match="module 'benchkit' has no attribute 'rum'"):
+        _ = benchkit.rum
+
+
+def test_page_names_every_column_with_type_and_unit():
+    page = (ROOT / "docs" / "api.md").read_text().splitlines()
+    rows = [f"| `{name}` | {each.dtype} | {each.unit} | {each.meaning} |" for name, each in COLUMNS.items()]
+    assert [line for line in page if line.startswith("| `")][-len(rows) :] == rows
+
+
+def test_wrong_settings_are_refused(performs):
+    performs(code=2, complaint="datasize: no such key")
+    with pytest.raises(benchkit.ConfigError, match=r"^datasize: no such key$"):
+        benchkit.run(suite="allreduce", datasize=1)
+    with pytest.raises(benchkit.ConfigError, match="out, resume: allowed is one of them"):
+        benchkit.run(out="a", resume="b")
+    with pytest.raises(benchkit.ConfigError, match="give the folder as out=…"):
+        benchkit.run(**{"hydra.sweep.dir": "a"})
