@@ -129,6 +129,8 @@ def in_one_line(refusal: Exception, arguments: Sequence[str]) -> str:
 
 def complain(message: str) -> None:
     """Prints a message to standard error; agents other than agent 0 add their index and host."""
+    if hydra_internals.COMPLETED in os.environ:
+        return  # a shell would print it into the line that is being typed
     me = topology.detect_launcher()
     agent = f"agent {me.index} on {topology.node_name()}: " if me.index else ""
     print(f"benchkit: {agent}{message}", file=sys.stderr)

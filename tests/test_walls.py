@@ -19,7 +19,7 @@ import pytest
 from tests.support.cli import ROOT
 
 LAYERS = (
-    ("launch.framing", "launch.signals", "launch.topology"),
+    ("launch.framing", "launch.module_path", "launch.signals", "launch.topology"),
     ("launch.slowdown", "launch.agents"),
     ("launch.ranks",),
     (
@@ -54,7 +54,7 @@ LAYERS = (
     ("analysis.commands", "analysis.page"),
     ("benchkit.sweep",),
     ("benchkit.selftest", "benchkit.compare"),
-    ("benchkit.cli", "benchkit.start", "benchkit.__main__", "benchkit.from_python"),
+    ("benchkit.cli", "benchkit.start", "benchkit.__main__", "benchkit.console", "benchkit.from_python"),
     ("benchkit", "analysis"),
 )
 """From the lowest to the highest: a unit imports from lower layers, and from its own where no circle comes of it."""

@@ -10,6 +10,7 @@ import sys
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import chain, zip_longest
+from pathlib import Path
 
 import msgspec
 
@@ -57,7 +58,12 @@ def derive_elsewhere(jobs: Sequence[Job]) -> list[Derived | None]:
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     try:
         done = subprocess.run(
-            command, input=content, stdout=subprocess.PIPE, check=True, env=environment
+            command,
+            input=content,
+            stdout=subprocess.PIPE,
+            check=True,
+            env=environment,
+            cwd=Path(__file__).parents[2],  # where no folder of the user is named analysis
         )
         return decode(done.stdout)
     except (OSError, subprocess.SubprocessError, msgspec.DecodeError):

@@ -23,6 +23,7 @@ from benchkit.sweep.child import STARTER, stop
 from benchkit.sweep.resume import Resume, settled_status
 from launch import signals
 from launch.agents.host_lock import LOCK_VARIABLE
+from launch.module_path import path_options
 
 ENDED = (0, 1)
 """Exit codes of a sweep that went through its points; 1 where some failed."""
@@ -97,8 +98,10 @@ def start(plan: Plan, turn: Turn, folder: Path, log: IO[bytes]) -> "subprocess.P
         LOCK_VARIABLE: f"benchkit-compare-{plan.id}",
         COMPARISON_VARIABLE: msgspec.json.encode(turn.described(plan)).decode(),
     }
+    python = [arm.python, *(path_options() if arm.is_here else ())]
+    arguments = arguments_of(arm, plan.overrides, turn, folder)
     return subprocess.Popen(
-        [*STARTER, arm.python, "-m", "benchkit", *arguments_of(arm, plan.overrides, turn, folder)],
+        [*STARTER, *python, "-m", "benchkit", *arguments],
         cwd=arm.folder or None,
         env=arm.variables() | own,
         stdin=subprocess.DEVNULL,

@@ -24,6 +24,11 @@ ERRORS = (HydraException, OmegaConfBaseException, YAMLError)
 """Exceptions that a wrong configuration raises in Hydra, beside OSError and ValueError."""
 BELOW_NULL = "Unexpected type for root"
 """In the AssertionError of OmegaConf for a key below a group that is null."""
+PROGRAM = "benchkit"
+"""The command that Hydra names in messages, and completes in shells."""
+COMPLETED = "COMP_LINE"
+"""The variable with the line that a shell completes."""
+MULTIRUN = ("-m", "--multirun")
 MODES = {"--cfg", "-c", "--info", "-i", "--run", "-r", "--shell-completion", "-sc", "hydra.mode"}
 """What asks Hydra for something else than a sweep, before the equals sign."""
 
@@ -58,8 +63,10 @@ def run(folder: Path, arguments: Sequence[str]) -> list[str]:
     task = SweepTask()
     start = hydra.main(config_path=str(folder), config_name="config", version_base="1.3")(task)
     typed, full_error = sys.argv, os.environ.get("HYDRA_FULL_ERROR")
-    sys.argv = [typed[0], *multirun_first(arguments)]
+    sys.argv = [PROGRAM, *multirun_first(arguments)]
     os.environ["HYDRA_FULL_ERROR"] = "1"
+    if line := os.environ.get(COMPLETED):
+        os.environ[COMPLETED] = completable(line)
     try:
         with groups_required(arguments):
             start()
@@ -77,8 +84,20 @@ def multirun_first(arguments: Sequence[str]) -> list[str]:
     Hydra 1.3 accepts no override after a flag (hydra #3053, fixed in 1.4). Without -m it calls
     values with commas ambiguous where something else is wrong, and does not say what.
     """
-    others = [argument for argument in arguments if argument not in ("-m", "--multirun")]
+    others = [argument for argument in arguments if argument not in MULTIRUN]
     return ["-m", *others] if measures(others) else others
+
+
+def completable(line: str) -> str:
+    """Returns a line that a shell completes as Hydra 1.3 can compose it.
+
+    It accepts neither -m between overrides nor several values of a key, so the first one stands for
+    all. A flag at the end is not completed.
+    """
+    *before, last = line.split(" ")
+    words = [word for word in before if word not in MULTIRUN]
+    words = [word if set(word) & set("'\"[({") else word.partition(",")[0] for word in words]
+    return " ".join([*words, "" if last.startswith("-") else last])
 
 
 def measures(arguments: Sequence[str]) -> bool:

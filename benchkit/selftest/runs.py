@@ -20,6 +20,7 @@ from benchkit.selftest.probe_report import MATRIX, SECONDS, ProbeReport
 from benchkit.statistics.compare.spread import standard_deviation
 from benchkit.statistics.modes import find_modes
 from benchkit.statistics.summary import iteration_times
+from launch.module_path import path_options
 
 ALL_REDUCE = ("+suite=allreduce", "data_size=1KiB,1MiB")
 MATRIX_PRODUCT = ("+suite=matmul_lut", f"sizes=[{MATRIX}]", "hardware.slowdown=1")
@@ -123,7 +124,15 @@ def sweep(
         SelftestFailed: a point was not measured.
     """
     folder = setting.folder / name
-    command = [sys.executable, "-m", "benchkit", "-m", *points, *setting.overrides()]
+    command = [
+        sys.executable,
+        *path_options(),
+        "-m",
+        "benchkit",
+        "-m",
+        *points,
+        *setting.overrides(),
+    ]
     with (setting.folder / f"{name}.log").open("w+") as log:
         process = subprocess.Popen(
             [*command, f"hydra.sweep.dir={folder}"],

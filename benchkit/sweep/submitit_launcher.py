@@ -6,6 +6,8 @@ local job at once.
 """
 
 import os
+import shlex
+import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
@@ -22,6 +24,7 @@ from benchkit.sweep.launchers import Launcher
 from benchkit.sweep.slurm_job import Job
 from launch.agents.group import Agents
 from launch.agents.member import SweepEnds
+from launch.module_path import path_options
 from launch.topology import LaunchContext
 
 SHARED_WITH_LOCAL = (
@@ -116,7 +119,8 @@ class Submitting(Launcher):
 
         folder, params = self._executor_params()
         try:
-            executor = submitit.AutoExecutor(folder=folder, cluster=self.cluster)
+            python = {f"{self.cluster}_python": shlex.join([sys.executable, *path_options()])}
+            executor = submitit.AutoExecutor(folder=folder, cluster=self.cluster, **python)
             executor.update_parameters(**params)
         except RuntimeError as error:
             raise ConfigError(

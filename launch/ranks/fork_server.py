@@ -8,7 +8,6 @@ import logging
 import multiprocessing
 import os
 import signal
-import sys
 import tempfile
 import threading
 import time
@@ -17,6 +16,7 @@ from contextlib import contextmanager, suppress
 from multiprocessing import forkserver, resource_tracker
 from pathlib import Path
 
+from launch.module_path import path_in_environment
 from launch.signals import defer_signals
 
 ANSWER_S = 30.0
@@ -50,15 +50,13 @@ def start_fork_server(preload: Sequence[str] = ()) -> None:
         OSError: the name of the temporary folder is too long for the server's socket.
     """
     multiprocessing.get_context("forkserver").set_forkserver_preload([*OURS, *preload])
-    before = os.environ.get("PYTHONPATH")
-    # The server finds modules by PYTHONPATH only: before Python 3.13.1 it drops our sys.path
-    # (cpython #117378).
-    os.environ["PYTHONPATH"] = os.pathsep.join(path or os.getcwd() for path in sys.path)
     try:
         # The resource tracker unblocks signals when it starts, so it must start first.
         resource_tracker.ensure_running()
         # The server and its ranks inherit blocked signals: requests to stop are not for them.
-        with defer_signals():
+        # The server finds modules by its environment only: before Python 3.13.1 it drops our
+        # sys.path (cpython #117378).
+        with defer_signals(), path_in_environment():
             forkserver.ensure_running()
     except OSError as error:
         if "AF_UNIX path too long" not in str(error):
@@ -67,11 +65,6 @@ def start_fork_server(preload: Sequence[str] = ()) -> None:
             f"TMPDIR={tempfile.gettempdir()} is too long for the fork server's socket "
             f"({SOCKET_NAME_BYTES} bytes); allowed is e.g. TMPDIR=/tmp"
         ) from None
-    finally:
-        if before is None:
-            del os.environ["PYTHONPATH"]
-        else:
-            os.environ["PYTHONPATH"] = before
 
 
 def pid() -> int | None:

@@ -191,3 +191,18 @@ def test_key_below_null_group_is_one_line(tmp_path, monkeypatch, value):
     compose.register()
     with pytest.raises(ConfigError, match=r"^model\.d_ff=1.*: its group is null; choose an option of the group first$"):
         hydra_internals.run(config_folder(), ["+suite=allreduce", f"model.d_ff={value}"])
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ("benchkit +suite=a -m dat", "benchkit +suite=a dat"),
+        ("benchkit --multirun data_size=1,2 dty", "benchkit data_size=1 dty"),
+        ("benchkit data_size=[1,2] dty", "benchkit data_size=[1,2] dty"),
+        ("benchkit on_end='a,b' data_size=1,2", "benchkit on_end='a,b' data_size=1,2"),
+        ("benchkit +suite=a --mul", "benchkit +suite=a "),
+        ("benchkit ", "benchkit "),
+    ],
+)
+def test_completed_line_is_one_that_hydra_composes(line, expected):
+    assert hydra_internals.completable(line) == expected

@@ -1,0 +1,110 @@
+"""The console scripts, from a folder in which the user has folders that are named like ours."""
+
+import os
+import re
+import subprocess
+import sys
+
+import pytest
+
+from tests.support.cli import PATIENCE_S, ROOT, Cli
+
+SCRIPT = "#!{python}\nimport sys\nfrom {module} import main\nif __name__ == '__main__':\n    sys.exit(main())\n"
+"""What pip writes for an entry of [project.scripts]."""
+MINE = "raise SystemExit('a module of the user')\n"
+COMPLETE = """
+eval "$(benchkit -sc install=bash)"
+COMP_LINE="$1" COMP_POINT=${#1}
+read -ra COMP_WORDS <<< "$1"
+COMP_CWORD=$((${#COMP_WORDS[@]} - 1))
+$(complete -p benchkit | sed 's/.*-F \\([a-z_]*\\) .*/\\1/')
+printf '%s\\n' "${COMPREPLY[@]}"
+"""
+"""Completes a line as bash does for the key TAB."""
+
+
+@pytest.fixture
+def scripts(cli: Cli) -> Cli:
+    declared = re.search(r"\[project\.scripts\]\n(.*?)\n\n", (ROOT / "pyproject.toml").read_text(), re.DOTALL)
+    assert declared
+    programs = cli.folder / "bin"
+    programs.mkdir()
+    for name, module in re.findall(r'(\S+) = "(\S+):main"', declared[1]):
+        (programs / name).write_text(SCRIPT.format(python=sys.executable, module=module))
+        (programs / name).chmod(0o755)
+    for package in ("analysis", "launch"):
+        (cli.folder / "here" / package).mkdir(parents=True)
+        (cli.folder / "here" / package / "__init__.py").write_text(MINE)
+    cli.environment["PATH"] = f"{programs}{os.pathsep}{cli.environment['PATH']}"
+    cli.environment.pop("BENCHKIT_SUITES")
+    cli.folder = cli.folder / "here"
+    return cli
+
+
+def typed(cli: Cli, *command: str) -> str:
+    """What a command prints that ends well."""
+    done = subprocess.run(
+        command, cwd=cli.folder, env=cli.environment, capture_output=True, text=True, timeout=PATIENCE_S, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def test_scripts_answer(scripts):
+    assert typed(scripts, "benchkit", "--version").startswith("benchkit ")
+    assert "usage: python -m analysis" in typed(scripts, "benchkit-analysis", "--help")
+
+
+@pytest.mark.parametrize(
+    "start", ["report=html", pytest.param("start_method=spawn", marks=pytest.mark.slow), "launcher=submitit_local"]
+)
+def test_sweep_ignores_folders_of_user(scripts, start):
+    line = ["+suite=allreduce", "measure=quick", "data_size=0.001", "world_size=2", start]
+    printed = typed(scripts, "benchkit", *line)
+    assert [record["status"] for record in scripts.records()] == ["ok"]
+    latest = scripts.folder / "outputs" / "latest"
+    assert (latest / "analysis" / "report.html").exists() == ("page:" in printed) == (start == "report=html")
+    assert "combined.csv" in typed(scripts, "benchkit-analysis", str(latest), "--output-dir", "report")
+
+
+@pytest.mark.slow
+def test_comparison_ignores_folders_of_user(scripts):
+    line = ["plain", "env:A=1", "+suite=allreduce", "measure=quick", "data_size=0.001", "--pairs", "1"]
+    done = subprocess.run(["benchkit", "compare", *line], cwd=scripts.folder, env=scripts.environment, check=False)
+    assert done.returncode in (0, 3)
+    assert len(scripts.records()) == 1
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("benchkit +suite=allr", {"+suite=allreduce"}),
+        ("benchkit +suite=allreduce -m world_size=1,2 measure.max_s", {"measure.max_seconds="}),
+    ],
+)
+def test_bash_completes_suites_and_keys(scripts, line, words):
+    assert set(typed(scripts, "bash", "-c", COMPLETE, "bash", line).split()) == words
+
+
+def test_bash_completion_prints_no_complaint(scripts):
+    done = subprocess.run(
+        ["bash", "-c", COMPLETE, "bash", "benchkit data_size=[1 mea"],
+        cwd=scripts.folder, env=scripts.environment, capture_output=True, text=True, timeout=PATIENCE_S, check=False,
+    )  # fmt: skip
+    assert (done.stdout.strip(), done.stderr) == ("", "")
+
+
+def test_readers_of_many_records_ignore_folders_of_user(scripts):
+    """They are processes of their own; where these fail, the caller reads the records itself, after a complaint."""
+    program = scripts.folder.parent / "read.py"
+    program.write_text("from analysis.records import workers\nprint(workers.derive_elsewhere([('absent', b'')]))")
+    done = subprocess.run(
+        [sys.executable, program],
+        cwd=scripts.folder,
+        env=scripts.environment,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert "No such file or directory" in done.stdout
+    assert done.stderr == ""
