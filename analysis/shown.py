@@ -27,7 +27,10 @@ Outcome = tuple[str, str]
 
 @dataclass(frozen=True)
 class Shown:
-    """A column on the terminal; text that is too long for a line may be wrapped."""
+    """A column on the terminal, with the unit on a line below its name.
+
+    Text that is too long for a line may be wrapped.
+    """
 
     head: str
     cells: list[str]
@@ -36,7 +39,7 @@ class Shown:
 
     @property
     def width(self) -> int:
-        return max(map(len, (self.head, *self.cells)), default=0)
+        return max(map(len, (*self.head.splitlines(), *self.cells)), default=0)
 
 
 def column_of(table: pd.DataFrame, name: str) -> Shown:
@@ -48,16 +51,22 @@ def column_of(table: pd.DataFrame, name: str) -> Shown:
         known = name in FROM_TIME and "rel_ci" in table
         widths = numbers.abs() * (table["rel_ci"] if known else math.nan)
         cells = [figure(*pair) for pair in zip(numbers, widths, strict=True)]
-        return Shown(head_of(metric), cells, is_number=True)
+        return Shown(with_unit_below(head_of(metric)), cells, is_number=True)
     if name == "data_size":
         cells = texts(values.map(lambda size: named(name, size), "ignore"))
         return Shown(name, cells, is_number=True)
     if name in SPREADS:
-        return Shown(SPREADS[name], [figure(100 * value) for value in values], is_number=True)
+        cells = [figure(100 * value) for value in values]
+        return Shown(with_unit_below(SPREADS[name]), cells, is_number=True)
     if pd.api.types.is_numeric_dtype(values) and not pd.api.types.is_bool_dtype(values):
         return Shown(name, [figure(value) for value in values], is_number=True)
     cells = texts(values)
     return Shown(name, cells, is_wrapped=max(map(len, cells), default=0) > LONG)
+
+
+def with_unit_below(head: str) -> str:
+    """Return a head such as "busbw [GB/s]" on two lines."""
+    return head.replace(" [", "\n[")
 
 
 def texts(values: Iterable[Any]) -> list[str]:

@@ -32,7 +32,7 @@ WIDTH = 120
 """Letters of a line where the output is no terminal."""
 GAP = 3
 """Letters between columns."""
-TIME = "median [ms], 95 % interval"
+TIME = "median [ms]\n95 % interval"
 ALWAYS = ("suite", "backend", "world_size", "data_size")
 """Settings that have their own columns, also where others are joined for lack of room."""
 MOST_FIGURES, MOST_NOTES = 3, 3

@@ -43,9 +43,7 @@ def run(
     arguments: Sequence[str] = (),
     **settings: Any,
 ) -> "pd.DataFrame":
-    """Run a sweep as `python -m benchkit` does, and return its table.
-
-    Points that fail are rows with their status and reason. Ctrl-C keeps what was measured.
+    """Run a sweep as `python -m benchkit` does; points that fail are rows with their reason.
 
     Args:
         suite: name of the suite, or a list of several; None where `sweep` or `resume` says it.

@@ -27,7 +27,7 @@ from launch.agents.group import EXCHANGE_TIMEOUT_S, Agents
 from launch.agents.member import Lost, SweepEnds
 
 log = logging.getLogger("benchkit")
-CAUSE_S = 0.5
+CAUSE_S = 2.0
 """How long after a signal to wait for news of another agent's death, which may be its cause."""
 
 

@@ -124,18 +124,10 @@ def sweep(
         SelftestFailed: a point was not measured.
     """
     folder = setting.folder / name
-    command = [
-        sys.executable,
-        *path_options(),
-        "-m",
-        "benchkit",
-        "-m",
-        *points,
-        *setting.overrides(),
-    ]
+    benchkit = [sys.executable, *path_options(), "-m", "benchkit"]
     with (setting.folder / f"{name}.log").open("w+") as log:
         process = subprocess.Popen(
-            [*command, f"hydra.sweep.dir={folder}"],
+            [*benchkit, "-m", *points, *setting.overrides(), f"hydra.sweep.dir={folder}"],
             env={**os.environ, **(variables or {})},
             stdout=log,
             stderr=log,

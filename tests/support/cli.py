@@ -39,6 +39,7 @@ class Cli:
             MARK: self.mark,
             "PYTHONPATH": os.pathsep.join(path for path in paths if path),
             "BENCHKIT_SUITES": SUITES,
+            "COLUMNS": "120",  # pytest may have set that of its own terminal
         }
         self.environment.pop("HYDRA_FULL_ERROR", None)
 

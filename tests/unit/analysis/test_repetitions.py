@@ -270,7 +270,7 @@ def test_table_shows_both_spreads(repeated_sweep):
     within = table.groupby("world_size")["rel_ci"].median()
     assert rows["within_share"].tolist() == pytest.approx([within[4], within[2]])
     text = as_text(rows)
-    assert "within a run [±%]" in text
+    assert re.search(r"within a run +between runs", text)
     assert "1.2 [1.0, 1.4] of 3 runs" in text
 
 

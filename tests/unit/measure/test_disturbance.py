@@ -4,7 +4,7 @@ import os
 import time
 
 from analysis.records import disturbances
-from analysis.report import sentences
+from analysis.report import noise, sentences
 from benchkit.measure import disturbance
 from benchkit.measure.disturbance import COUNTERS, numbers_after, pressure_s, read_counters
 from benchkit.measure.measurement import Measurement
@@ -70,7 +70,8 @@ def test_disturbed_case_is_described():
     )
     table = tabulate_records([record])
     assert table["disturbed"].tolist() == [said]
-    assert said in sentences.describe(table)
+    assert "1 disturbed: noise.md names them" in sentences.describe(table)
+    assert said in "\n".join(noise.describe(table))
 
 
 def test_host_load_is_omitted_for_several_hosts():
