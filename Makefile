@@ -51,10 +51,10 @@ lint: $(READY) ## format, style, types
 check: lint test ## all that must pass
 
 perf: $(READY) ## the performance claims of docs/results, measured again here
-	$(BIN)/python -m tests.perf.points
+	$(BIN)/python -m tests.perf.points --parts
 	$(BIN)/python -m tests.perf.failures
 	$(BIN)/python -m tests.perf.fidelity
-	$(BIN)/python -m tests.perf.harvest
+	$(BIN)/python -m tests.perf.analysis_scaling
 	$(BIN)/python -m tests.perf.page
 	$(BIN)/python -m tests.perf.transformer
 	$(BIN)/python -m tests.perf.auto_shard

@@ -13,11 +13,11 @@ from pathlib import Path
 
 import pandas as pd
 
-from analysis.baseline import Baseline, BaselineError
-from analysis.commands import accept, compare, import_results, plan, predict, profile, simulate
+from analysis.baseline import BaselineError
 from analysis.frames import nothing_found
 from analysis.fresh_speedup import with_fresh_speedups
-from analysis.page.render import FILE_NAME, missing_library, write_page
+from analysis.options import SUBCOMMANDS, meant, parser
+from analysis.page.render import missing_library, write_page
 from analysis.records.harvest import Harvest, harvest
 from analysis.records.paths import missing, printable
 from analysis.records.workers import usable_processes
@@ -28,19 +28,9 @@ from analysis.speedup import speedups, unpaired
 from analysis.table import combine
 from analysis.terminal import as_text
 from analysis.text import complain
-from analysis.view import ViewError, add_options, view_of
+from analysis.view import ViewError, view_of
 
 warn = partial(complain, "analysis")
-
-SUBCOMMANDS: dict[str, Callable[[list[str]], int]] = {
-    "accept": accept.main,
-    "compare": compare.main,
-    "import": import_results.main,
-    "plan": plan.main,
-    "predict": predict.main,
-    "profile": profile.main,
-    "simulate": simulate.main,
-}
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -53,11 +43,14 @@ def main(arguments: list[str] | None = None) -> int:
         0; 1 where there is no record to read; 2 for invalid arguments.
     """
     arguments = sys.argv[1:] if arguments is None else arguments
-    subcommand = SUBCOMMANDS.get(arguments[0]) if arguments else None
-    if subcommand is not None:
+    if arguments and arguments[0] in SUBCOMMANDS:
+        subcommand, _ = SUBCOMMANDS[arguments[0]]
         return printed(lambda: subcommand(arguments[1:]))
     options = parser().parse_args(arguments)
-    if why := (missing_library() if options.html else "") or missing(options.places):
+    if why := missing(options.places):
+        warn(why + meant(arguments[0]))
+        return 2
+    if options.html and (why := missing_library()):
         warn(why)
         return 2
     found = harvest(options.places, usable_processes())
@@ -115,48 +108,6 @@ def printed(show: Callable[[], int]) -> int:
         return code
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return 0
-
-
-def parser() -> argparse.ArgumentParser:
-    result = argparse.ArgumentParser(
-        prog="python -m analysis",
-        description="Tables, plots and text of all records below any number of folders.",
-        epilog="Also `python -m analysis compare --help`: two folders of records, point by point; "
-        "`python -m analysis import --help`: results of nccl-tests and OSU beside "
-        "ours; `python -m analysis plan --help`: a sequence split over ranks of unequal speed, on "
-        "paper; `python -m analysis profile --help`: what the traces of profile=true say; "
-        "`python -m analysis predict --help`: collectives on more ranks; "
-        "`python -m analysis accept --help`: which rank, link or node is slower than its peers; "
-        "`python -m analysis simulate --help`: the same of thousands of ranks, simulated.",
-    )
-    result.add_argument(
-        "places",
-        metavar="DIR",
-        nargs="+",
-        type=Path,
-        help="folders of records, or record files",
-    )
-    result.add_argument(
-        "--output-dir",
-        metavar="D",
-        type=Path,
-        help="where to write (default: analysis/ in the first)",
-    )
-    result.add_argument(
-        "--baseline",
-        metavar="KEY=VALUE[,KEY=VALUE]",
-        type=Baseline.parse,
-        help="what speedups compare with, e.g. world_size=2 (default: the smallest of several "
-        "ranks)",
-    )
-    result.add_argument(
-        "--html",
-        action="store_true",
-        help=f"also write {FILE_NAME}: one page with figures, tables and samples, which needs no "
-        "server and no network",
-    )
-    add_options(result)
-    return result
 
 
 if __name__ == "__main__":

@@ -67,14 +67,6 @@ def test_sweep_ignores_folders_of_user(scripts, start):
     assert "combined.csv" in typed(scripts, "benchkit-analysis", str(latest), "--output-dir", "report")
 
 
-@pytest.mark.slow
-def test_comparison_ignores_folders_of_user(scripts):
-    line = ["plain", "env:A=1", "+suite=allreduce", "measure=quick", "data_size=0.001", "--pairs", "1"]
-    done = subprocess.run(["benchkit", "compare", *line], cwd=scripts.folder, env=scripts.environment, check=False)
-    assert done.returncode in (0, 3)
-    assert len(scripts.records()) == 1
-
-
 @pytest.mark.parametrize(
     ("line", "words"),
     [

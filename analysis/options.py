@@ -1,0 +1,79 @@
+"""The command line of `python -m analysis`: its subcommands and options."""
+
+import argparse
+import difflib
+from collections.abc import Callable
+from pathlib import Path
+
+from analysis.baseline import Baseline
+from analysis.commands import (
+    accept,
+    compare,
+    import_results,
+    log,
+    plan,
+    predict,
+    profile,
+    simulate,
+)
+from analysis.page.render import FILE_NAME
+from analysis.view import add_options
+from benchkit.version import __version__
+
+SUBCOMMANDS: dict[str, tuple[Callable[[list[str]], int], str]] = {
+    "accept": (accept.main, "which rank, link or node is slower than its peers"),
+    "compare": (compare.main, "two folders of records, point by point"),
+    "import": (import_results.main, "results of nccl-tests and OSU beside ours"),
+    "log": (log.main, "the points as runs of MLflow or Weights & Biases"),
+    "plan": (plan.main, "a sequence split over ranks of unequal speed, on paper"),
+    "predict": (predict.main, "collectives between more ranks"),
+    "profile": (profile.main, "what the traces of profile=true say"),
+    "simulate": (simulate.main, "`accept` for thousands of simulated ranks"),
+}
+"""Name, function, and what its result is about."""
+
+
+def parser() -> argparse.ArgumentParser:
+    width = max(map(len, SUBCOMMANDS))
+    lines = [f"  {name:<{width}}  {what}" for name, (_, what) in SUBCOMMANDS.items()]
+    result = argparse.ArgumentParser(
+        prog="python -m analysis",
+        description="Tables, plots and text of all records below any number of folders.",
+        epilog="\n".join(["subcommands, each with its --help:", *lines]),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    result.add_argument("--version", action="version", version=f"benchkit {__version__}")
+    result.add_argument(
+        "places",
+        metavar="DIR",
+        nargs="+",
+        type=Path,
+        help="folders of records, or record files",
+    )
+    result.add_argument(
+        "--output-dir",
+        metavar="D",
+        type=Path,
+        help="where to write (default: analysis/ in the first)",
+    )
+    result.add_argument(
+        "--baseline",
+        metavar="KEY=VALUE[,KEY=VALUE]",
+        type=Baseline.parse,
+        help="what speedups compare with, e.g. world_size=2 (default: the smallest of several "
+        "ranks)",
+    )
+    result.add_argument(
+        "--html",
+        action="store_true",
+        help=f"also write {FILE_NAME}: one page with figures, tables and samples, which needs no "
+        "server and no network",
+    )
+    add_options(result)
+    return result
+
+
+def meant(word: str) -> str:
+    """Suggest the subcommand that a mistyped word is nearest to; "" where none is near."""
+    near = difflib.get_close_matches(word, SUBCOMMANDS, n=1)
+    return f"; did you mean the subcommand {near[0]}?" if near else ""
