@@ -16,6 +16,7 @@ ConfigStore.instance().store(
         "_target_": f"{__name__}.Sweeper",
         "params": None,
         "only_check": False,
+        "dry_run": False,
         "resume": None,
         "retry": "none",
         "force": False,

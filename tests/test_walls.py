@@ -73,6 +73,7 @@ HYDRA_IS_PRIVATE = ("hydra._internal", "hydra.core.hydra_config", "hydra.core.ov
 ANALYSIS_MAY_IMPORT = (
     "benchkit.record",
     "benchkit.statistics",
+    "benchkit.version",
     "benchkit.api.data_sheet",
     "benchkit.api.details",
     "benchkit.api.lut",

@@ -100,6 +100,10 @@ class RunConfig:
         """
         return ""
 
+    def needed_bytes(self, world_size: int) -> float | None:
+        """Returns the memory that each rank needs, in bytes; None where only the ranks know."""
+        return None
+
     def title(self) -> str:
         """Returns what is measured, for heads of lines and plots; the suite's name by default."""
         return self.suite

@@ -20,6 +20,7 @@ HELP = """benchkit: distributed deep-learning benchmarks from one command
   python -m benchkit selftest                                      what this machine can tell
   python -m benchkit compare ARM ARM …                             is one faster? (compare --help)
   python -m benchkit --help allreduce                              a suite, its keys and its values
+  python -m benchkit +suite=allreduce data_size=100 --dry-run      what it would do, without running
   python -m benchkit status outputs/latest                         how far a sweep is
   python -m benchkit list                                          suites, sweeps and other groups
 

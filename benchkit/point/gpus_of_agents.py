@@ -24,7 +24,8 @@ def missing_gpus(config: RunConfig, group: AgentGroup, share: int) -> str:
         visible = len(gpus_of_host(group, member))
         if needed > visible:
             why = lack_of_gpus(group.facts[member.index].report)
-            return f"needs {needed} GPUs on {member.host}, {visible} visible{why}"
+            plural = "" if needed == 1 else "s"
+            return f"needs {needed} GPU{plural} on {member.host}, {visible} visible{why}"
     return ""
 
 

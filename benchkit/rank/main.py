@@ -22,16 +22,17 @@ from benchkit.rank.profiling import record_traces, trace_file
 from benchkit.rank.report import RankReport
 from benchkit.rank.run_cases import run_cases
 from benchkit.rank.soundness import require_sound
-from benchkit.rank.stopwatch import Stopwatch
+from benchkit.rank.stopwatch import Stopwatch, ignore
 from benchkit.rank.throttle_controller import ThrottleController
 from benchkit.rank.torch_settings import set_up_torch
 from benchkit.record.record import SlowdownReport
 from launch.agents.clock_sync import Offset
+from launch.ranks import notes
 
 
 def run_rank(assignment: Assignment) -> RankReport | None:
     """Runs one point in one rank; rank 0 returns its report to the agent, others return None."""
-    stopwatch = Stopwatch()
+    stopwatch = Stopwatch(tell=ignore if assignment.place.rank else notes.send)
     stopwatch.enter("init")
     config = assignment.config
     set_up_torch(assignment.threads, config.backend.env)

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, replace
 
 from benchkit.api.case import Case
-from benchkit.api.groups import GRAPH
+from benchkit.api.groups import GRAPH, MeasureConfig
 from benchkit.api.schema import RunConfig
 from benchkit.measure.clocks import Clock, HostClock
 from benchkit.measure.measurement import Measurement
@@ -33,9 +33,9 @@ def run_cases(
     A case that any rank skips or finds wrong is not timed.
     """
     stopwatch.enter("verify")
-    verdicts = verified(cases, config, group, controller)
-    stopwatch.enter("measure")
+    verdicts = verified(cases, config, group, controller, stopwatch)
     timed = verdicts.passing()
+    stopwatch.enter("measure", bound(len(timed), config.measure))
     measurements = time_cases(
         as_timed([cases[index] for index in timed], config), config, clock, group, controller, watch
     )
@@ -52,10 +52,14 @@ def run_cases(
 
 
 def verified(
-    cases: list[Case], config: RunConfig, group: ControlGroup, controller: ThrottleController
+    cases: list[Case],
+    config: RunConfig,
+    group: ControlGroup,
+    controller: ThrottleController,
+    stopwatch: Stopwatch,
 ) -> Verdicts:
     """Returns what is known of the cases before they are timed."""
-    verdicts = Verdicts(cases, group)
+    verdicts = Verdicts(cases, group, stopwatch.tell)
     verdicts.note("unavailable", lambda case: case.unavailable)
     verdicts.note("skipped", lambda case: case.skip or stays_slowed(case, controller))
     verdicts.note_invalid()
@@ -63,6 +67,12 @@ def verified(
         verdicts.note("unavailable", lambda case: capture(case, config))
         verdicts.note_invalid()  # what the replays compute
     return verdicts
+
+
+def bound(num_cases: int, limits: MeasureConfig) -> str:
+    """Says how many cases are timed and for how long at most: "3 cases, at most 66 s"."""
+    most_s = num_cases * (limits.max_seconds + limits.max_warmup_seconds)
+    return f"{num_cases} case{'s' * (num_cases != 1)}, at most {most_s:.3g} s"
 
 
 def stays_slowed(case: Case, controller: ThrottleController) -> str:

@@ -7,6 +7,7 @@ from benchkit.api.case import Case
 from benchkit.api.memory import free_unused
 from benchkit.errors import InvalidResult, oom_reason
 from benchkit.rank.control_group import ControlGroup, Finding
+from benchkit.rank.stopwatch import ignore
 
 
 @dataclass
@@ -16,12 +17,14 @@ class Verdicts:
     Attributes:
         cases: of the job.
         group: the ranks.
+        tell: takes what is done now, in words.
         statuses: by case.
         findings: by case; why its status is not ok.
     """
 
     cases: Sequence[Case]
     group: ControlGroup
+    tell: Callable[[str], None] = ignore
     statuses: list[str] = field(default_factory=list)
     findings: list[Finding] = field(default_factory=list)
 
@@ -60,6 +63,8 @@ class Verdicts:
         shortages: dict[int, str] = {}
 
         def reason_of(case: Case) -> str:
+            number = 1 + self.cases.index(case)
+            self.tell(f"verifying case {number} of {len(self.cases)}")
             try:
                 case.verify()
             except InvalidResult as error:

@@ -110,14 +110,25 @@ def resumed(
         points=points + others,
         jobs=before.jobs,
     ).write(folder)
+    return agenda_of(folder, points, world_sizes, asked.retry, differing)
+
+
+def agenda_of(
+    folder: Path,
+    points: Sequence[Entry],
+    world_sizes: Sequence[int | None],
+    retry: str = "none",
+    differing: dict[str, list[str]] | None = None,
+) -> Agenda:
+    """Returns the agenda of a sweep whose points may have records; writes nothing."""
     folders = [entry.folder for entry in points]
     statuses = [
-        resume.settled_status(folder / name, asked.retry, world_size)
+        resume.settled_status(folder / name, retry, world_size)
         for name, world_size in zip(folders, world_sizes, strict=True)
     ]
     is_open = [index for index, status in enumerate(statuses) if not status]
     settled = [status for status in statuses if status]
-    return Agenda(folder, folders, is_open, settled, differing)
+    return Agenda(folder, folders, is_open, settled, differing or {})
 
 
 def warn_of_others(others: Sequence[Entry]) -> None:

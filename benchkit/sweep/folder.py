@@ -1,25 +1,18 @@
 """What agent 0 writes into a sweep's folder beside the points: log, progress and final table."""
 
 import contextlib
-import datetime
 import logging
 import os
 import subprocess
-import time
-from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
-import msgspec
-
 from benchkit.errors import ConfigError
 from benchkit.record import files
-from benchkit.record.statuses import HARMLESS, UNFINISHED
+from benchkit.record.statuses import HARMLESS
 from benchkit.selftest import lookup
 from benchkit.sweep import manifest, resume
-from launch.agents.member import SweepEnds
 
-PROGRESS_FILE = "progress.json"
 ON_END_S = 600.0
 """Seconds that the command of on_end may take."""
 log = logging.getLogger("benchkit")
@@ -34,76 +27,6 @@ class QuietFileHandler(logging.FileHandler):
     def close(self) -> None:
         with contextlib.suppress(OSError):
             super().close()
-
-
-class Tally:
-    """Counts the points of a sweep as they end, and keeps progress.json in its folder.
-
-    Attributes:
-        statuses: of all points that have ended, those measured before among them.
-    """
-
-    def __init__(
-        self, folder: Path, statuses_before: list[str], num_open: int, max_failures: int | None
-    ) -> None:
-        """Begins with the points that are measured already.
-
-        Args:
-            folder: of the sweep.
-            statuses_before: of the points that are measured already.
-            num_open: points that are still to be measured.
-            max_failures: points that may fail one after another; None: any number.
-        """
-        self.statuses = list(statuses_before)
-        self._folder = folder
-        self._num_open = num_open
-        self._before = len(statuses_before)
-        self._max_failures = max_failures
-        self._failed_in_row = 0
-        self._began_s = time.monotonic()
-        self._write()
-
-    @property
-    def num_left(self) -> int:
-        """The points that --resume would measure: not begun yet, or cut off."""
-        cut_off = sum(status in UNFINISHED for status in self.statuses)
-        return self._before + self._num_open - len(self.statuses) + cut_off
-
-    def add(self, status: str) -> None:
-        """Counts one more point; raises SweepEnds if too many have failed one after another."""
-        self.statuses.append(status)
-        if status not in UNFINISHED:
-            self._failed_in_row = 0 if status in HARMLESS else self._failed_in_row + 1
-        self._write()
-        if self._max_failures and self._failed_in_row >= self._max_failures:
-            in_row = self._failed_in_row
-            points = "1 point" if in_row == 1 else f"{in_row} points in a row"
-            raise SweepEnds(f"{points} failed (max_failures={self._max_failures})")
-
-    def seconds_left(self) -> float | None:
-        """Estimates the time for the remaining points from the mean time of those that have ended.
-
-        Returns:
-            Seconds; None before the first point has ended.
-        """
-        ended = len(self.statuses) - self._before
-        if not ended:
-            return None
-        return (time.monotonic() - self._began_s) / ended * (self._num_open - ended)
-
-    def _write(self) -> None:
-        left_s = self.seconds_left()
-        now = datetime.datetime.now(datetime.timezone.utc)
-        content = {
-            "points": self._before + self._num_open,
-            "ended": len(self.statuses),
-            "statuses": Counter(self.statuses),
-            "seconds_left": None if left_s is None else round(left_s, 1),
-            "written_at": now.isoformat(timespec="seconds"),
-        }
-        with contextlib.suppress(OSError):  # a convenience: the records say the same
-            path = self._folder / PROGRESS_FILE
-            files.write_whole(path, msgspec.json.encode(content), durable=False)
 
 
 @contextlib.contextmanager

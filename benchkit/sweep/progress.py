@@ -1,45 +1,97 @@
-"""What a person sees while points run: a line per point, and a bar with the time left.
+"""What a person sees while points run: a line per point that ends, and what happens now.
 
-The bar needs a terminal.
+What happens now stands on the last line of a terminal. It changes when a rank enters a phase and
+when a point ends; no timer runs beside the ranks. Without a terminal, a line now and then says how
+long the sweep will take.
 """
 
 import logging
 import os
-from collections.abc import Iterator, Mapping
-from typing import Any
+import sys
+import time
+from collections.abc import Sequence
+from datetime import datetime, timedelta
 
-from tqdm import tqdm
+from benchkit.record.record import Record
+from benchkit.sweep.point_lines import duration, point_line, printable
+from launch.ranks import notes
 
-from benchkit.record.case import CaseRecord
-from benchkit.record.naming import named
-from benchkit.record.record import ErrorReport, Record
-from benchkit.statistics.modes import Modes, find_modes
-from benchkit.statistics.summary import (
-    algorithm_bandwidth,
-    bus_bandwidth,
-    iteration_times,
-    summarize,
-)
-
-LONG_SWEEP = 5
-"""Points from which a sweep gets a bar."""
-IN_HEAD = (
-    "hydra.", "suite=", "backend=", "hardware=", "world_size=", "sweep=", "launcher=", "repeat=",
-)  # fmt: skip
-"""Overrides that the head of a point's line says already, beside that of the key in its title."""
+EVERY_S = 300.0
+"""Seconds between lines on the time left, where there is no terminal."""
 log = logging.getLogger("benchkit")
 
 
+class StatusLine:
+    """The last line of the terminal that standard error is; nothing is shown without one."""
+
+    def __init__(self) -> None:
+        """Loads rich only for a terminal."""
+        self._console = None
+        self._text = ""
+        if sys.stderr.isatty():
+            from rich.console import Console
+
+            self._console = Console(stderr=True, highlight=False, markup=False, emoji=False)
+
+    @property
+    def is_shown(self) -> bool:
+        """Whether there is a terminal."""
+        return self._console is not None
+
+    def show(self, text: str) -> None:
+        """Replaces the line, cut to the width of the terminal."""
+        self.erase()
+        self._text = text
+        if self._console:
+            self._console.print(text, end="\r", no_wrap=True, overflow="ellipsis", crop=True)
+
+    def erase(self) -> None:
+        """Makes room for other output; show_again() restores the line."""
+        if self._console and self._text:
+            from rich.control import Control
+            from rich.segment import ControlType
+
+            self._console.control(
+                Control(ControlType.CARRIAGE_RETURN, (ControlType.ERASE_IN_LINE, 2))
+            )
+
+    def show_again(self) -> None:
+        if self._text:
+            self.show(self._text)
+
+    def close(self) -> None:
+        """Removes the line."""
+        self.erase()
+        self._text = ""
+
+
 class ConsoleHandler(logging.StreamHandler):  # type: ignore[type-arg]
-    """Writes a log line above the bar, if there is one."""
+    """Writes a log line above the status line, if there is one."""
+
+    status: StatusLine | None = None
 
     def emit(self, record: logging.LogRecord) -> None:
+        if self.status:
+            self.status.erase()
         try:
-            tqdm.write(self.format(record), file=self.stream)
+            self.stream.write(self.format(record) + self.terminator)
             self.stream.flush()
         except BrokenPipeError:
             # The reader, such as `head`, has seen enough; the sweep goes on and its log is whole.
             os.dup2(os.open(os.devnull, os.O_WRONLY), self.stream.fileno())
+        if self.status:
+            self.status.show_again()
+
+
+class Listener(logging.Handler):
+    """Takes the notes of ranks for a Progress."""
+
+    def __init__(self, progress: "Progress") -> None:
+        super().__init__()
+        self._progress = progress
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self._progress.show(record.getMessage())
 
 
 class Progress:
@@ -48,144 +100,63 @@ class Progress:
     Args:
         total: points of the sweep; a point's line has a number only if there are several.
         done: those of them that are measured already.
+        names: of the others, in the order in which they run in this process.
     """
 
-    def __init__(self, total: int = 1, done: int = 0) -> None:
+    def __init__(self, total: int = 1, done: int = 0, names: Sequence[str] = ()) -> None:
         self.total = total
         self.done = done
-        tqdm.monitor_interval = 0  # no thread beside the ranks
-        self.bar = tqdm(
-            total=total,
-            initial=done,
-            unit="point",
-            disable=total < LONG_SWEEP or None,  # None: hidden if standard error is no terminal
-            leave=False,
-            mininterval=0,
-        )
+        self._names = list(names)
+        self._left = ""
+        self._said_s = time.monotonic()
+        self._status = StatusLine()
+        self._listener = Listener(self)
+        if self._status.is_shown:
+            notes.log.addHandler(self._listener)
+            notes.log.setLevel(logging.DEBUG)
+            for handler in console_handlers():
+                handler.status = self._status
 
     def report(self, record: Record) -> None:
         """Prints the line of a point that has ended."""
+        self._names = self._names[1:]
         log.info(self.line(record))
 
     def line(self, record: Record) -> str:
         """Counts one more point and returns its line."""
         self.done += 1
-        self.bar.update()
         line = printable(point_line(record))
         if self.total <= 1:
             return line
         width = len(str(self.total))
         return f"[{self.done:>{width}}/{self.total}] {line}"
 
+    def expect(self, num_left: int, seconds: float | None) -> None:
+        """Takes how many points are left and how long they may take, and says so now and then."""
+        if not num_left or seconds is None:
+            self._left = ""
+            return
+        end = datetime.now() + timedelta(seconds=seconds)
+        points = f"{num_left} of {self.total} points left"
+        self._left = f"{points}, about {duration(seconds)}, until {end:%a %H:%M}"
+        if not self._status.is_shown and time.monotonic() - self._said_s > EVERY_S:
+            self._said_s = time.monotonic()
+            log.info(self._left)
+
+    def show(self, note: str) -> None:
+        """Shows what the ranks of the current point do now."""
+        number = f"[{self.done + 1}/{self.total}] " if self.total > 1 else ""
+        name = self._names[0] if self._names else ""
+        parts = [number + note, self._left, name]  # What does not fit on the line is cut off.
+        self._status.show(printable("; ".join(filter(None, parts))))
+
     def stop(self) -> None:
-        """Removes the bar."""
-        self.bar.close()
+        """Removes the status line."""
+        notes.log.removeHandler(self._listener)
+        self._status.close()
+        for handler in console_handlers():
+            handler.status = None
 
 
-def point_line(record: Record) -> str:
-    """Returns one line per case: settings, median, spread and rate, or how the point failed."""
-    head = point_head(record)
-    if record.status != "ok" and not any(case.status == "ok" for case in record.cases):
-        return f"{head}  {failure_text(record)}"
-    lines = []
-    for case in record.cases:
-        lines.append(case_line(case))
-        if record.settings.explain:
-            lines.extend(detail_lines(case))
-    if len(record.cases) == 1:
-        lines[0] = f"{head}  {lines[0]}"
-    else:
-        lines.insert(0, head)
-    lines += [f"warning: {text}" for text in record.warnings]
-    return "\n    ".join(lines)
-
-
-def point_head(record: Record) -> str:
-    """Returns what is measured, where, and with which other settings."""
-    backend, device = record.settings.backend.name, record.settings.hardware.device
-    overrides = [text.lstrip("+") for text in record.overrides]
-    others = [text for text in overrides if not text.startswith(IN_HEAD)]
-    settings = " ".join(text for text in others if not text.endswith(f"={record.title}"))
-    head = f"{record.title} {backend} {device} x{record.world_size}"
-    if record.settings.repeat > 1:
-        settings += f" (run {record.repetition + 1} of {record.settings.repeat})"
-    return f"{head}  {settings.strip()}" if settings else head
-
-
-def failure_text(record: Record) -> str:
-    """Says how a point failed: "CRASH on rank 1: killed by SIGKILL (rank_1.log)"."""
-    error = record.error or ErrorReport(message="")
-    rank = "" if error.rank is None else f" on rank {error.rank}"
-    message = error.message.split("\n")[0]
-    log_name = f" ({error.log})" if error.log else ""
-    return f"{record.status.upper()}{rank}: {message}{log_name}"
-
-
-def case_line(case: CaseRecord) -> str:
-    """Returns a case's labels, time, mean and bandwidth; or why it has none."""
-    labels = " ".join(f"{name}={named(name, value)}" for name, value in case.labels.items())
-    if case.status != "ok":
-        return f"{labels}  {case.status.upper()}: {case.reason}".strip()
-    samples, starts = case.samples_taking_part, case.starts_taking_part
-    times = iteration_times(samples, starts, case.estimator)
-    summary = summarize(samples, starts, case.estimator)
-    calls = f" of {case.calls_per_sample} calls" if case.calls_per_sample > 1 else ""
-    text = f"{labels}  {time_text(summary, find_modes(times))}  ({len(times)} samples{calls})"
-    rated = (case.payload_bytes, case.bus_factor, summary["median_s"])
-    algbw, busbw = algorithm_bandwidth(*rated), bus_bandwidth(*rated)
-    if algbw is not None:
-        text += f"  algbw {algbw:.3g} GB/s  busbw {busbw:.3g} GB/s"
-    return text.strip()
-
-
-def time_text(summary: Mapping[str, Any], modes: Modes | None) -> str:
-    """Returns the median with its interval, or both modes with their shares; always the mean.
-
-    "1.2 ms [1.1, 1.4]  mean 1.6 ms" or "0.6 ms (70 %) and 5.1 ms (30 %)  mean 1.9 ms".
-    """
-    unit, factor = unit_of(summary["median_s"])
-
-    def scaled(seconds: float) -> str:
-        return f"{factor * seconds:.4g}"
-
-    low, high = summary["ci_low_s"], summary["ci_high_s"]
-    if modes:
-        share, fast, slow = modes.slow_share, scaled(modes.fast_s), scaled(modes.slow_s)
-        text = f"{fast} {unit} ({1 - share:.0%}) and {slow} {unit} ({share:.0%})"
-    elif low is not None and high is not None:
-        text = f"{scaled(summary['median_s'])} {unit} [{scaled(low)}, {scaled(high)}]"
-    else:
-        median = scaled(summary["median_s"])
-        text = f"{median} {unit} (too few independent samples for an interval)"
-    mean, quartile, p95 = (scaled(summary[name]) for name in ("mean_s", "p25_s", "p95_s"))
-    return f"{text}  mean {mean}  p25 {quartile}  p95 {p95} {unit}"
-
-
-def detail_lines(case: CaseRecord) -> Iterator[str]:
-    """Yields a line per detail of a case that is not zero or empty: "  plan: x rows; …"."""
-    for name, value in case.details.items():
-        if not value:
-            continue
-        shown = value
-        if isinstance(value, float):
-            shown = readable(value) if name.endswith("_s") else f"{value:.6g}"
-        yield f"  {name.removesuffix('_s')}: {shown}"
-
-
-def printable(text: str) -> str:
-    """Replaces what would steer a terminal, such as escape sequences in a rank's message."""
-    return "".join(c if c.isprintable() or c == "\n" else "?" for c in text)
-
-
-def readable(seconds: float) -> str:
-    """Returns a time with a unit that suits it: "45.5 ms"."""
-    unit, factor = unit_of(seconds)
-    return f"{seconds * factor:.4g} {unit}"
-
-
-def unit_of(seconds: float) -> tuple[str, float]:
-    """Returns the unit that suits a time, and how many of that unit one second has."""
-    for unit, factor in (("s", 1.0), ("ms", 1e3), ("µs", 1e6)):
-        if seconds * factor >= 1:
-            return unit, factor
-    return "ns", 1e9
+def console_handlers() -> list[ConsoleHandler]:
+    return [each for each in logging.getLogger().handlers if isinstance(each, ConsoleHandler)]

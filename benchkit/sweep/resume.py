@@ -60,7 +60,7 @@ class Parser(argparse.ArgumentParser):
 
 
 def parse(arguments: Sequence[str]) -> list[str]:
-    """Turns --resume and its companions into settings of the sweeper, which Hydra understands.
+    """Turns --resume, its companions and --dry-run into settings of the sweeper.
 
     Without overrides of its own, `--resume DIR` repeats the arguments that the sweep in DIR was
     started with.
@@ -72,6 +72,7 @@ def parse(arguments: Sequence[str]) -> list[str]:
     parser.add_argument("--resume", metavar="DIR", type=Path)
     parser.add_argument("--retry", choices=RETRY, default=None)
     parser.add_argument("--force", action="store_true")
+    parser.add_argument("--dry-run", action="store_true")
     flags, others = parser.parse_known_args(list(arguments))
     for argument in others:
         if (shown := topology.printable(argument)) != argument:
@@ -80,7 +81,7 @@ def parse(arguments: Sequence[str]) -> list[str]:
         if flags.retry or flags.force:
             flag = "--retry" if flags.retry else "--force"
             raise ConfigError(f"{flag}: allowed only with --resume DIR")
-        return list(arguments)
+        return [*others, *dry_run(flags)]
     if not flags.resume.is_dir():
         raise ConfigError(f"--resume {flags.resume}: no such folder")
     if not any(is_override(argument) for argument in others):
@@ -92,7 +93,12 @@ def parse(arguments: Sequence[str]) -> list[str]:
             )
         others = [*others, *remembered]
     settings = Resume(flags.resume, flags.retry or "none", flags.force)
-    return [*others, *settings.as_overrides()]
+    return [*others, *settings.as_overrides(), *dry_run(flags)]
+
+
+def dry_run(flags: argparse.Namespace) -> list[str]:
+    """Returns the sweeper's setting for --dry-run."""
+    return ["hydra.sweeper.dry_run=true"] if flags.dry_run else []
 
 
 def is_override(argument: str) -> bool:

@@ -14,7 +14,7 @@ from benchkit.record import files
 from benchkit.record.statuses import HARMLESS, UNFINISHED
 from benchkit.sweep import manifest
 from benchkit.sweep.entries import Entry
-from benchkit.sweep.folder import PROGRESS_FILE
+from benchkit.sweep.tally import PROGRESS_FILE
 from launch.topology import node_name, printable
 
 LATEST = Path("outputs") / "latest"

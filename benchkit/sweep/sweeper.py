@@ -27,6 +27,7 @@ from benchkit.sweep.launchers import Launcher
 from benchkit.sweep.meeting import Meeting
 from benchkit.sweep.page import write_page
 from benchkit.sweep.resume import Resume
+from benchkit.sweep.tally import Tally
 from launch import topology
 from launch.agents.group import Agents
 from launch.agents.member import SweepEnds
@@ -45,6 +46,7 @@ class Sweeper(sweeper.Sweeper):
         self,
         params: dict[str, str] | None,
         only_check: bool = False,
+        dry_run: bool = False,
         resume: str | None = None,
         retry: str = "none",
         force: bool = False,
@@ -54,12 +56,14 @@ class Sweeper(sweeper.Sweeper):
         Args:
             params: overrides of a sweep's YAML; the command line's follow and may replace them.
             only_check: whether the sweep ends once every point has been checked.
+            dry_run: whether it ends with a forecast of every point.
             resume: folder of a sweep to go on with.
             retry: which finished points are measured again; a key of resume.RETRY.
             force: accepts other software, hosts or agents than those that the sweep began with.
         """
         self._params = params or {}
         self._only_check = only_check
+        self._dry_run = dry_run
         self._resume = Resume(Path(resume), retry, force) if resume else None
 
     def setup(
@@ -92,6 +96,9 @@ class Sweeper(sweeper.Sweeper):
             if not self._resume:
                 folder = Path(self._config.hydra.sweep.dir)
                 sweep_folder.require_unused(folder, [entry.folder for entry in entries])
+            return []
+        if self._dry_run:
+            self.forecast(configs, entries)
             return []
         meeting = Meeting(self._config, self._launcher, self._resume, configs, entries)
         with contextlib.ExitStack() as held:
@@ -135,6 +142,21 @@ class Sweeper(sweeper.Sweeper):
         sweep_entries.require_folders_of_their_own(entries)
         return [configs[position] for position, _ in runs], entries
 
+    def forecast(self, configs: Sequence[RunConfig], entries: Sequence[Entry]) -> None:
+        """Prints what is known of the open points; the task's statuses say which can run."""
+        from benchkit.sweep import dry_run
+
+        if topology.detect_launcher().count > 1:
+            allowed = "without torchrun, mpirun or srun, which would start several agents"
+            raise ConfigError(f"--dry-run: allowed {allowed}")
+        folder = Path(self._config.hydra.sweep.dir)
+        agenda = dry_run.agenda(folder, entries, self._resume)
+        points = self._open_points(configs, entries, agenda)
+        keys = [entries[index].key for index in agenda.open]
+        found = dry_run.forecasts(points, keys, folder.parent, self._launcher.runs_here)
+        print("\n".join(dry_run.described(found, len(agenda.statuses))))
+        self._task.statuses.extend(each.status for each in found)
+
     def run(
         self, points: Sequence[Point], agenda: Agenda, agents: Agents, config: RunConfig
     ) -> None:
@@ -142,13 +164,17 @@ class Sweeper(sweeper.Sweeper):
         from benchkit.sweep.progress import Progress  # numpy is imported from here on
 
         folder = agenda.folder
-        tally = sweep_folder.Tally(folder, agenda.statuses, len(points), config.max_failures)
+        suites = [point.config.suite for point in points]
+        tally = Tally(folder, agenda.statuses, suites, config.max_failures)
         try:
             with sweep_folder.logged(folder):
-                progress = Progress(len(agenda.folders), len(agenda.statuses))
+                names = [" ".join(point.overrides) for point in points]
+                here = names if self._launcher.runs_here else ()
+                progress = Progress(len(agenda.folders), len(agenda.statuses), here)
                 try:
                     for status in self._launcher.run(points, folder, agents, progress.report):
                         tally.add(status)
+                        progress.expect(tally.num_left, tally.seconds_left())
                 except OSError as error:  # of the disk: a wrong command line was found before
                     raise SweepEnds(f"{folder}: {error}") from None
                 finally:

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import TextIO
 
 from launch.framing import REPORT_BYTES, Pieces, framed
-from launch.ranks import stack_dump
+from launch.ranks import notes, stack_dump
 from launch.ranks.private_network import PrivateNetwork
 from launch.ranks.report import exception_report, result_report
 from launch.signals import ignore_signals
@@ -63,6 +63,7 @@ def rank_main(
     """
     isolate()
     die_with(lifeline)
+    notes.send_through(pipe)
     os.environ.update(environment)
     incoming = Pieces(orders)
     is_first = True

@@ -10,7 +10,7 @@ import msgspec
 
 from launch.agents.group import Agents
 from launch.framing import REPORT_BYTES
-from launch.ranks import fork_server
+from launch.ranks import fork_server, notes
 from launch.ranks.failure import Failure, root_cause
 from launch.ranks.flight_recorder import FlightRecorder
 from launch.ranks.hang import timed_out
@@ -97,12 +97,19 @@ def collect(
 
 
 def receive(rank: RankProcess, rank_ends: RankEnds, failures: list[Failure]) -> None:
-    """Reads what has come of a rank's report: {"result": value} or {"exception": details}."""
+    """Reads what has come of a rank's report: {"result": value} or {"exception": details}.
+
+    Notes may come before it.
+    """
     try:
-        report = rank.incoming.take(REPORT_BYTES)
-        if report is None:
-            return  # The rest may come until the rank ends or time is up.
-        content = msgspec.json.decode(report)
+        while True:
+            report = rank.incoming.take(REPORT_BYTES)
+            if report is None:
+                return  # The rest may come until the rank ends or time is up.
+            content = msgspec.json.decode(report)
+            if notes.KEY not in content:
+                break
+            notes.received(content[notes.KEY])
         if "result" in content:
             rank_ends.results[rank.index] = content["result"]
         else:

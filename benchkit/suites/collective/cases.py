@@ -16,9 +16,9 @@ from benchkit.statistics.estimators import BACK_TO_BACK, LAST_ARRIVAL, LATENCY, 
 from benchkit.suites.collective.call import Operation, Step
 from benchkit.suites.collective.check import Check
 from benchkit.suites.collective.config import CollectiveConfig
-from benchkit.suites.collective.names import ALL_TO_ALL, BARRIER, SEND_RECV, TIMING
+from benchkit.suites.collective.names import BARRIER, SEND_RECV, TIMING
 from benchkit.suites.collective.operations import Collective
-from benchkit.suites.collective.sizes import bus_factor, part_sizes
+from benchkit.suites.collective.sizes import bus_factor
 
 ISSUE = "issue_on_host"
 """Region of an asynchronous call until it returns, by the host's clock even on a GPU."""
@@ -67,11 +67,9 @@ def case_of(config: CollectiveConfig, rank: Rank, size: float, shared: Shared) -
     """Returns the case of calls back to back of one size in MiB, or why there is none."""
     name = config.collective
     dtype = getattr(torch, config.dtype)
-    num_elements = max(1, round(float(size) * 2**20 / dtype.itemsize))
-    parts = part_sizes(name, rank.world_size, num_elements, config.ragged)
+    parts = config.parts(size, rank.world_size)
     payload_bytes = sum(parts) * dtype.itemsize
-    num_buffers = 3 if name == ALL_TO_ALL else 2
-    if shortage := rank.memory_shortage(num_buffers * payload_bytes):
+    if shortage := rank.memory_shortage(config.buffer_bytes(size, rank.world_size)):
         return Case(skip=shortage)
     collective = Collective(
         name, parts, rank.index, rank.world_size, dtype, rank.device, config.reduce_op,

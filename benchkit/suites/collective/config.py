@@ -4,12 +4,19 @@ from dataclasses import dataclass
 from typing import Any
 
 from benchkit.api.groups import ModelConfig
-from benchkit.api.keys import key
+from benchkit.api.keys import as_list, key
 from benchkit.api.parameters import parameters
 from benchkit.api.schema import RunConfig
 from benchkit.errors import ConfigError
-from benchkit.suites.collective.names import BARRIER, COLLECTIVES, RAGGED, REDUCTIONS, SEND_RECV
-from benchkit.suites.collective.sizes import sizes_of
+from benchkit.suites.collective.names import (
+    ALL_TO_ALL,
+    BARRIER,
+    COLLECTIVES,
+    RAGGED,
+    REDUCTIONS,
+    SEND_RECV,
+)
+from benchkit.suites.collective.sizes import part_sizes, sizes_of
 
 ITEM_BYTES = {"float16": 2, "bfloat16": 2, "float32": 4, "float64": 8, "int32": 4, "int64": 8}
 """Bytes of an element, by dtype."""
@@ -67,6 +74,19 @@ class CollectiveConfig(RunConfig):
                 f"{seconds:g} s (measure.max_seconds and max_warmup_seconds of each case, "
                 f"{cases_per_size} per size); allowed is a timeout_s beyond that"
             )
+
+    def needed_bytes(self, world_size: int) -> float:
+        return max(self.buffer_bytes(size, world_size) for size in as_list(self.data_size))
+
+    def buffer_bytes(self, size_mib: float, world_size: int) -> float:
+        """Returns the bytes of all buffers for calls of one size: input, copy and output."""
+        num_buffers = 3 if self.collective == ALL_TO_ALL else 2
+        return num_buffers * sum(self.parts(size_mib, world_size)) * ITEM_BYTES[self.dtype]
+
+    def parts(self, size_mib: float, world_size: int) -> list[int]:
+        """Returns the number of elements of each rank's part for a size in MiB."""
+        num_elements = max(1, round(float(size_mib) * 2**20 / ITEM_BYTES[self.dtype]))
+        return part_sizes(self.collective, world_size, num_elements, self.ragged)
 
     def title(self) -> str:
         return self.collective

@@ -27,7 +27,7 @@ AROUND_S = 0.002
 def cases_of(config: PairMatrixConfig, rank: Rank) -> list[Case]:
     """Returns the cases of all rounds that fit in the time, and those of nested groups."""
     sizes = [max(1, round(size * 2**20)) for size in config.sizes]
-    if shortage := rank.memory_shortage(2.0 * sum(sizes) + max(sizes)):
+    if shortage := rank.memory_shortage(config.needed_bytes(rank.world_size)):
         return [Case(skip=shortage)]
     buffers = [allocate(size, rank.device) for size in sizes]
     schedule = Schedule(rank.hosts)

@@ -29,6 +29,11 @@ class PairMatrixConfig(RunConfig):
         identity=False,
     )
 
+    def needed_bytes(self, world_size: int) -> float:
+        """Returns what a rank holds: two buffers per size, and a copy of the largest."""
+        sizes_mib = [float(size) for size in self.sizes]
+        return 2**20 * (2 * sum(sizes_mib) + max(sizes_mib))
+
     def check(self) -> None:
         super().check()
         self.sizes = [mebibytes(size, "sizes") for size in as_list(self.sizes)]

@@ -32,6 +32,11 @@ class RingAttentionConfig(RunConfig):
         "table for strategy lut, performance by compute share: CSV of matmul_lut, or of latencies"
     )
 
+    def needed_bytes(self, world_size: int) -> float:
+        """Returns what the float64 reference of a rank needs; all else needs less."""
+        width = self.num_heads * self.head_dim
+        return 8.0 * (8 * self.seq_len * width + 4 * width**2)
+
     def check(self) -> None:
         super().check()
         if self.head_dim % 2:

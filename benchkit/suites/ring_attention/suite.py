@@ -26,9 +26,7 @@ def ring_attention(config: RingAttentionConfig, rank: Rank) -> list[Case]:
 
     width = config.num_heads * config.head_dim
     dtype = getattr(torch, config.dtype)
-    # The float64 reference needs the most memory.
-    exact_bytes = 8 * (8 * config.seq_len * width + 4 * width**2)
-    if shortage := rank.memory_shortage(exact_bytes):
+    if shortage := rank.memory_shortage(config.needed_bytes(rank.world_size)):
         return [Case(labels={STRATEGY: name}, skip=shortage) for name in config.strategies]
     generator = torch.Generator().manual_seed(rank.seed)
     x = torch.randn(config.seq_len, width, generator=generator).to(rank.device, dtype)

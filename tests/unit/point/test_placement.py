@@ -64,7 +64,7 @@ def test_agents_take_distinct_gpus():
         (
             {"device": "cuda", "world_size": 2},
             agent_group("n1", "n2", gpus=[["a"], []]),
-            "needs 1 GPUs on n2, 0",
+            "needs 1 GPU on n2, 0",
         ),
     ],
 )

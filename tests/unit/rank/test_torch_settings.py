@@ -46,5 +46,9 @@ def test_rank_sets_torch_up_before_it_joins(monkeypatch):
     monkeypatch.setattr(main, "set_up_torch", lambda *given: calls.append(given))
     monkeypatch.setattr(backends, "join", join)
     with pytest.raises(InterruptedError):
-        main.run_rank(SimpleNamespace(threads=3, config=config, place=None, world_size=1, rendezvous=Rendezvous()))
+        main.run_rank(
+            SimpleNamespace(
+                threads=3, config=config, place=SimpleNamespace(rank=0), world_size=1, rendezvous=Rendezvous()
+            )
+        )
     assert calls == [(3, {"A": "1"}), "join"]

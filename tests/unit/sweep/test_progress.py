@@ -1,9 +1,16 @@
+import contextlib
+import os
+import pty
+import subprocess
+import sys
 from dataclasses import replace
 
 import pytest
 from benchkit.record.record import ErrorReport
 from benchkit.statistics.modes import Modes
-from benchkit.sweep.progress import Progress, point_line, readable, time_text
+from benchkit.sweep.point_lines import point_line, readable, time_text
+from benchkit.sweep.progress import Progress
+from benchkit.sweep.tally import Tally
 
 from tests.support.records import as_case, as_record, make_record
 
@@ -77,3 +84,48 @@ def test_single_point_has_no_number():
 )
 def test_readable_picks_time_unit(seconds, text):
     assert readable(seconds) == text
+
+
+def test_time_left_is_said_now_and_then_without_terminal(caplog, monkeypatch):
+    caplog.set_level("INFO", logger="benchkit")
+    progress = Progress(80)
+    progress.expect(70, 240.0)
+    assert not caplog.messages
+    monkeypatch.setattr("benchkit.sweep.progress.EVERY_S", -1.0)
+    progress.expect(68, 200.0)
+    progress.expect(0, 0.0)
+    progress.stop()
+    [line] = caplog.messages
+    assert line.startswith("68 of 80 points left, about 3 min 20 s, until ")
+
+
+def test_time_left_depends_on_suite(tmp_path, monkeypatch):
+    clock = iter([0.0, 10.0, 12.0])
+    monkeypatch.setattr("benchkit.sweep.tally.time.monotonic", lambda: next(clock))
+    tally = Tally(tmp_path, [], ["slow", "quick", "quick", "slow", "other"], None)
+    assert tally.seconds_left() is None
+    tally.add("ok")
+    tally.add("ok")
+    assert tally.seconds_left() == 2.0 + 10.0 + 6.0
+
+
+def test_terminal_shows_what_ranks_do(cli):
+    """One line that is rewritten: point, phase, time left; gone at the end."""
+    ours, theirs = pty.openpty()
+    command = [sys.executable, "-m", "benchkit", "+suite=allreduce", "-m", "data_size=0.001,0.002", "measure=quick"]
+    process = subprocess.Popen(command, cwd=cli.folder, env=cli.environment, stdout=subprocess.PIPE, stderr=theirs)
+    os.close(theirs)
+    shown = b""
+    with contextlib.suppress(OSError):  # the end of the terminal
+        while piece := os.read(ours, 4096):
+            shown += piece
+    os.close(ours)
+    out, _ = process.communicate()
+    assert process.returncode == 0
+    lines = [line.removeprefix("\x1b[2K").strip() for line in shown.decode().split("\r")]
+    assert any(line.startswith("[1/2] verifying case 1 of 2; +suite=allreduce data_size=0.001") for line in lines)
+    assert any("measuring 2 cases, at most" in line for line in lines)
+    assert any(line.startswith("[2/2] building cases; 1 of 2 points left, about ") for line in lines)
+    assert lines[-1] == ""
+    assert b"verifying" not in out
+    assert "verifying" not in (cli.folder / "outputs/latest/benchkit.log").read_text()

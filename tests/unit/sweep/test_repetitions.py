@@ -10,7 +10,7 @@ from benchkit.record import files
 from benchkit.record.record import SCHEMA_VERSION
 from benchkit.sweep import agenda, entries, manifest
 from benchkit.sweep.manifest import Manifest
-from benchkit.sweep.progress import point_line
+from benchkit.sweep.point_lines import point_line
 from benchkit.sweep.resume import Resume
 
 from tests.support.configs import config
