@@ -7,8 +7,10 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from benchkit.api.schema import RunConfig
 from benchkit.errors import ConfigError
 from benchkit.point.claim import claimed
+from benchkit.point.point import Point
 from benchkit.sweep import entries, manifest, resume
 from benchkit.sweep.entries import Entry
 from benchkit.sweep.folder import require_unused
@@ -40,6 +42,28 @@ class Agenda:
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self) | {"folder": str(self.folder)}
+
+    def open_points(
+        self, configs: Sequence[RunConfig], entries: Sequence[Entry], num_agents: int
+    ) -> list[Point]:
+        """Returns the points to measure.
+
+        Args:
+            configs: of all points.
+            entries: of the same points.
+            num_agents: that each point's job has.
+        """
+        return [
+            Point(
+                configs[index],
+                (self.folder / self.folders[index]).absolute(),
+                entries[index].overrides,
+                num_agents,
+                self.resumed_with,
+                entries[index].repetition,
+            )
+            for index in self.open
+        ]
 
     @classmethod
     def from_json(cls, content: dict[str, Any]) -> "Agenda":

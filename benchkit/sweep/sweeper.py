@@ -103,7 +103,7 @@ class Sweeper(sweeper.Sweeper):
         meeting = Meeting(self._config, self._launcher, self._resume, configs, entries)
         with contextlib.ExitStack() as held:
             agents, agenda = meeting.meet(held)
-            points = self._open_points(configs, entries, agenda)
+            points = agenda.open_points(configs, entries, self._launcher.num_agents)
             configure_log(self._config.hydra.job_logging)
             start_fork_server(preload_for(point.config.suite for point in points))
             with agents.stopping_together():
@@ -151,7 +151,7 @@ class Sweeper(sweeper.Sweeper):
             raise ConfigError(f"--dry-run: allowed {allowed}")
         folder = Path(self._config.hydra.sweep.dir)
         agenda = dry_run.agenda(folder, entries, self._resume)
-        points = self._open_points(configs, entries, agenda)
+        points = agenda.open_points(configs, entries, self._launcher.num_agents)
         keys = [entries[index].key for index in agenda.open]
         found = dry_run.forecasts(points, keys, folder.parent, self._launcher.runs_here)
         print("\n".join(dry_run.described(found, len(agenda.statuses))))
@@ -192,18 +192,3 @@ class Sweeper(sweeper.Sweeper):
                 write_page(folder)
             if config.on_end:
                 sweep_folder.run_at_end(config.on_end, folder, tally.statuses, num_left)
-
-    def _open_points(
-        self, configs: Sequence[RunConfig], entries: Sequence[Entry], agenda: Agenda
-    ) -> list[Point]:
-        return [
-            Point(
-                configs[index],
-                (agenda.folder / agenda.folders[index]).absolute(),
-                entries[index].overrides,
-                self._launcher.num_agents,
-                agenda.resumed_with,
-                entries[index].repetition,
-            )
-            for index in agenda.open
-        ]
