@@ -11,7 +11,7 @@ from benchkit.rank.rendezvous import Rendezvous, memory_file, tcp_store
 from benchkit.record.environment import AgentReport
 from launch.agents.clock_sync import OffsetTracker
 from launch.agents.group import EXCHANGE_TIMEOUT_S, Agents
-from launch.agents.host_lock import Holder, HostLock, HostTaken
+from launch.agents.host_lock import LOCK_VARIABLE, Holder, HostLock, HostTaken
 from launch.agents.member import AgentInfo
 from launch.ranks.private_network import PrivateNetwork
 
@@ -134,7 +134,14 @@ class AgentGroup:
         me = self.agents.me
 
         def say(holder: Holder) -> None:
-            log.warning("%s: waiting for %s, which measures", me.host, holder)
+            log.warning(
+                "%s: waiting for %s, which measures, for at most %g s (host_wait_s); "
+                "with %s=NAME runs of another NAME measure side by side and disturb each other",
+                me.host,
+                holder,
+                limit(holder),
+                LOCK_VARIABLE,
+            )
 
         def limit(holder: Holder) -> float:
             return 0.0 if holder.uid in self._given_up else limit_s

@@ -17,6 +17,7 @@ from benchkit.point.placement import Placement, place_ranks
 from benchkit.point.point import Point
 from benchkit.point.recording import new_record
 from benchkit.record import files
+from benchkit.record.naming import readable
 from benchkit.sweep import manifest
 from benchkit.sweep.agenda import Agenda, agenda_of
 from benchkit.sweep.entries import Entry, merged
@@ -102,7 +103,7 @@ def forecasts(
         found.append(
             Forecast(
                 point_head(new_record(point, plan)),
-                f"{plan.world_size} x {needed_bytes / 1e6:.3g} MB" if needed_bytes else "",
+                needed_text(plan.world_size, needed_bytes),
                 status,
                 problem,
                 earlier.get(key),
@@ -110,6 +111,11 @@ def forecasts(
             )
         )
     return found
+
+
+def needed_text(world_size: int, needed_bytes: float | None) -> str:
+    """Returns the memory of all ranks in words: "2 x 20 MiB"; "" if it is not known."""
+    return f"{world_size} x {readable(needed_bytes)}" if needed_bytes else ""
 
 
 def obstacle(
@@ -176,5 +182,6 @@ def described(found: Sequence[Forecast], num_settled: int) -> list[str]:
     if known:
         parts.append(f"{len(known)} took {duration(sum(known))} together before")
     if new:
-        parts.append(f"{len(new)} new ones, up to {duration(sum(new))} for one case of each")
+        ones = "one" if len(new) == 1 else "ones"
+        parts.append(f"{len(new)} new {ones}, up to {duration(sum(new))} for one case of each")
     return [*lines, "", "; ".join(parts), "Nothing was run (--dry-run)."]

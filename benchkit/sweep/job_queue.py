@@ -13,6 +13,10 @@ from benchkit.errors import ConfigError
 from benchkit.sweep.manifest import Submitted
 from benchkit.sweep.slurm_job import Job
 
+NO_CONFIGURATION = "Could not establish a configuration source"
+"""What Slurm's commands say on a host that belongs to no cluster."""
+NO_SLURM = "; no Slurm answers here: type this on a node of the cluster, or launcher=local"
+
 
 @dataclass(frozen=True)
 class State:
@@ -76,4 +80,5 @@ def submit(executor: Any, jobs: Sequence[Job]) -> list[Any]:
         if not reasons:
             lines = str(error).strip().splitlines()
             reasons = [line for line in lines if not line.startswith("Try ")][-1:]
-        raise ConfigError(f"sbatch refused the job: {'; '.join(reasons)}") from None
+        hint = NO_SLURM if NO_CONFIGURATION in str(error) else ""
+        raise ConfigError(f"sbatch refused the job: {'; '.join(reasons)}{hint}") from None

@@ -184,8 +184,9 @@ class Sweeper(sweeper.Sweeper):
             num_left = tally.num_left
             if num_left:
                 log.warning(
-                    "%d points are left; to go on: python -m benchkit --resume %s",
+                    "%d %s left; to go on: python -m benchkit --resume %s",
                     num_left,
+                    "point is" if num_left == 1 else "points are",
                     folder,
                 )
             if config.report:

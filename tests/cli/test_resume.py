@@ -75,7 +75,7 @@ def test_sweep_refuses_second_process(cli):
     process.send_signal(signal.SIGINT)
     out, _ = process.communicate(timeout=PATIENCE_S)
     assert process.returncode == 130
-    assert "1 points are left; to go on: python -m benchkit --resume outputs/s" in out
+    assert "1 point is left; to go on: python -m benchkit --resume outputs/s" in out
     assert [record["status"] for record in folders(cli).values()] == ["ok", "interrupted"]
 
 

@@ -104,13 +104,14 @@ def cluster(scenario: Scenario) -> Iterator[list[str]]:
         subprocess.run(["sh", "-c", removed], check=False, capture_output=True)
 
 
-def measured(scenario: Scenario, folder: Path) -> None:
-    """Measures all pairs twice, an agent per node."""
+def measured(scenario: Scenario, folder: Path, acceptances: int) -> None:
+    """Measures all pairs twice per acceptance, in fresh ranks each time, an agent per node."""
     folder.mkdir(parents=True)
     ranks = scenario.nodes * scenario.ranks_per_node
     command = [
         sys.executable, "-m", "benchkit", "+suite=pair_matrix", f"world_size={ranks}", "sizes=[512KiB]", "groups=[]",
-        "repeat=2", "measure.max_iterations=10", "threads_per_rank=1", "hardware=cpu", *scenario.options,
+        f"repeat={2 * acceptances}", "measure.max_iterations=10", "threads_per_rank=1", "hardware=cpu",
+        *scenario.options,
     ]  # fmt: skip
     with cluster(scenario) as names:
         shared = {
@@ -131,13 +132,14 @@ def measured(scenario: Scenario, folder: Path) -> None:
         raise RuntimeError(f"{folder}: agents ended with {codes}: {(folder / 'agent0.log').read_text()[-800:]}")
 
 
-def findings(folder: Path) -> list[Finding]:
-    """What the verdict on a folder finds."""
+def findings(folder: Path) -> Iterator[list[Finding]]:
+    """What the verdict on each two measurements in a folder finds."""
     paths = sorted(folder.glob("outputs/latest/*/record.json"))
     records = sorted(map(files.read, paths), key=lambda record: record.started_at)
-    verdict = judge(records, Limits())
-    assert verdict is not None
-    return list(verdict.findings)
+    for first, second in zip(records[::2], records[1::2], strict=True):
+        verdict = judge([first, second], Limits())
+        assert verdict is not None
+        yield list(verdict.findings)
 
 
 def names_fault(finding: Finding, wanted: tuple[str, set[int]] | None) -> bool:
@@ -147,11 +149,10 @@ def names_fault(finding: Finding, wanted: tuple[str, set[int]] | None) -> bool:
 def row_of(name: str, scenario: Scenario, folder: Path, repetitions: int) -> str:
     """Measures what is not there yet, and returns a row of the table."""
     named = others = 0
-    for number in range(repetitions):
-        place = folder / name.replace(" ", "_").replace(",", "") / str(number)
-        if not place.exists():
-            measured(scenario, place)
-        found = findings(place)
+    place = folder / name.replace(" ", "_").replace(",", "")
+    if not place.exists():
+        measured(scenario, place, repetitions)
+    for number, found in enumerate(findings(place)):
         is_named = [names_fault(each, scenario.wanted) for each in found]
         named += any(is_named)
         others += not all(is_named)

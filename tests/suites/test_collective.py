@@ -10,12 +10,14 @@ from benchkit.api.message_size import mebibytes
 from benchkit.errors import ConfigError
 from benchkit.suites.collective.cases import cases_of
 from benchkit.suites.collective.check import TIMED, repeatable
+from benchkit.suites.collective.config import CollectiveConfig
 from benchkit.suites.collective.names import COLLECTIVES
 from benchkit.suites.collective.operations import Collective
 from benchkit.suites.collective.sizes import bus_factor, part_sizes
 
 from tests.support import fakes
 from tests.support.cli import Cli
+from tests.support.configs import made
 
 QUICK = ["measure=few"]
 ONE_CASE = ["measure=few", "measure.mode=loop"]
@@ -181,7 +183,7 @@ def test_repeated_reduction_keeps_magnitude(op):
 def test_short_call_has_two_cases_of_one_step(mode, filled):
     """A graph can take the place of the step in both, if it can hold what the job's backend does."""
     options = {"data_size": 0.001, "dtype": "float32", "reduce_op": "sum", "async_op": False, "ragged": False}
-    config = SimpleNamespace(collective="all_reduce", measure=fakes.plan(mode=mode), **options)
+    config = made(CollectiveConfig, collective="all_reduce", measure=fakes.plan(mode=mode), **options)
     rank = SimpleNamespace(index=0, world_size=2, seed=0, device=torch.device("cpu"), memory_shortage=lambda size: "")
     rank.seconds_of = lambda step, turns=7: [[1e-3, 2e-3]]
     cases = cases_of(config, rank)

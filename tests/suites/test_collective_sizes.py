@@ -9,11 +9,13 @@ import torch.distributed as dist
 from benchkit.point.alone import chosen
 from benchkit.suites.collective.cases import cases_of
 from benchkit.suites.collective.check import Check
+from benchkit.suites.collective.config import CollectiveConfig
 from benchkit.suites.collective.names import COLLECTIVES
 from benchkit.suites.collective.sizes import sizes_of
 
 from tests.support import fakes
 from tests.support.cli import Cli
+from tests.support.configs import made
 from tests.support.records import as_case
 
 KIB = 2**-10
@@ -71,7 +73,7 @@ def build(sizes, available_bytes=1e9, calls=None, **options):
 
     rank = SimpleNamespace(index=0, world_size=2, seed=0, device=torch.device("cpu"))
     rank.memory_shortage, rank.seconds_of = shortage, seconds_of
-    return cases_of(SimpleNamespace(**defaults | options), rank)
+    return cases_of(made(CollectiveConfig, **defaults | options), rank)
 
 
 def labels(cases):

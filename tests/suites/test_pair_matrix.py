@@ -6,11 +6,13 @@ import torch
 from benchkit.errors import InvalidResult
 from benchkit.suites.pair_matrix import messages
 from benchkit.suites.pair_matrix.cases import cases_of
+from benchkit.suites.pair_matrix.config import PairMatrixConfig
 from benchkit.suites.pair_matrix.groups import groups_at
 from benchkit.suites.pair_matrix.messages import Answer, Check, Send, allocate
 from benchkit.suites.pair_matrix.names import ALL, HALVES, IDLE, NODES, PAIRS
 
 from tests.support.cli import Cli
+from tests.support.configs import made
 
 
 @pytest.fixture(scope="module")
@@ -105,7 +107,7 @@ def test_lack_of_memory_is_skipped():
     from types import SimpleNamespace
 
     rank = SimpleNamespace(memory_shortage=lambda needed: f"needs {needed:.0f}")
-    [case] = cases_of(SimpleNamespace(sizes=[1.0, 2.0]), rank)
+    [case] = cases_of(made(PairMatrixConfig, sizes=[1.0, 2.0]), rank)
     assert case.skip == f"needs {8 * 2**20}"
 
 

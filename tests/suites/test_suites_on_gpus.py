@@ -10,6 +10,7 @@ from benchkit.suites.auto_shard.cases import AutoShard
 from benchkit.suites.auto_shard.names import DISPATCHER, INDEPENDENT, RESIDENT, UNSHARDED
 from benchkit.suites.auto_shard.workloads import parse
 from benchkit.suites.collective import cases as collective
+from benchkit.suites.collective.config import CollectiveConfig
 from benchkit.suites.collective.names import COLLECTIVES
 from benchkit.suites.ring_attention import suite as ring_attention
 from benchkit.suites.ring_attention.cases import RingJob
@@ -19,6 +20,7 @@ from benchkit.suites.transformer import cases as transformer
 from benchkit.suites.transformer.data import Batches
 
 from tests.support import devices, fakes
+from tests.support.configs import made
 
 CUDA = torch.device("cuda")
 
@@ -89,8 +91,8 @@ def test_auto_shard_checks_on_host():
 def test_collective_renews_nothing_between_samples(monkeypatch, name):
     monkeypatch.setattr(collective, "Collective", lambda *_: SimpleNamespace(operation=lambda: noop))
     monkeypatch.setattr(collective, "Check", lambda *_: noop)
-    config = SimpleNamespace(
-        collective=name, async_op=False, measure=fakes.plan(), data_size=1.0, dtype="float32", reduce_op="sum",
+    config = made(
+        CollectiveConfig, collective=name, async_op=False, measure=fakes.plan(), data_size=1.0, dtype="float32", reduce_op="sum",
         ragged=False,
     )  # fmt: skip
     rank = SimpleNamespace(

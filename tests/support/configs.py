@@ -40,3 +40,10 @@ def agent_group(*hosts, me=0, gpus=None, cores=None, available=None):
         report = AgentReport(host=host, cpu="cpu", available_cores=available or len(cores[index]))
         facts[index] = AgentFacts(report, gpus[index])
     return AgentGroup(Agents(members[me], members, {}, "127.0.0.1"), facts, meets_in_file=True)
+
+
+def made(schema, **values):
+    """A configuration of a suite with some keys only, unchecked."""
+    config = object.__new__(schema)
+    vars(config).update(values)
+    return config

@@ -53,7 +53,7 @@ def test_all_points_are_summed_up():
     ]
     assert described(found, 4)[-2] == (
         "2 of 3 points can run; 1 unavailable; 4 measured already; 1 took 1 min 30 s together before; "
-        "1 new ones, up to 20 s for one case of each"
+        "1 new one, up to 20 s for one case of each"
     )
 
 
@@ -68,9 +68,9 @@ def test_nothing_runs_and_nothing_is_written(cli):
     assert done.returncode == 0, done.stderr
     first, second, _, total, last = done.stdout.splitlines()
     assert first.startswith("[1/2] all_reduce gloo cpu x2  data_size=0.001 measure=quick  up to ")
-    assert first.endswith("per case, 2 x 0.0021 MB")
+    assert first.endswith("per case, 2 x 2.047 KiB")
     assert "  SKIPPED: needs 2 ranks x 2.097e+04 GB, " in second
-    assert total.startswith("1 of 2 points can run; 1 skipped; 1 new ones, up to ")
+    assert total.startswith("1 of 2 points can run; 1 skipped; 1 new one, up to ")
     assert last == "Nothing was run (--dry-run)."
     assert not (cli.folder / "outputs").exists()
 
