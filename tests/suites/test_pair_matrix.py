@@ -106,7 +106,7 @@ def test_lost_message_is_invalid(monkeypatch):
 def test_lack_of_memory_is_skipped():
     from types import SimpleNamespace
 
-    rank = SimpleNamespace(memory_shortage=lambda needed: f"needs {needed:.0f}")
+    rank = SimpleNamespace(world_size=2, memory_shortage=lambda needed: f"needs {needed:.0f}")
     [case] = cases_of(made(PairMatrixConfig, sizes=[1.0, 2.0]), rank)
     assert case.skip == f"needs {8 * 2**20}"
 

@@ -92,8 +92,8 @@ def test_collective_renews_nothing_between_samples(monkeypatch, name):
     monkeypatch.setattr(collective, "Collective", lambda *_: SimpleNamespace(operation=lambda: noop))
     monkeypatch.setattr(collective, "Check", lambda *_: noop)
     config = made(
-        CollectiveConfig, collective=name, async_op=False, measure=fakes.plan(), data_size=1.0, dtype="float32", reduce_op="sum",
-        ragged=False,
+        CollectiveConfig, collective=name, async_op=False, measure=fakes.plan(), data_size=1.0, dtype="float32",
+        reduce_op="sum", ragged=False,
     )  # fmt: skip
     rank = SimpleNamespace(
         world_size=2, index=0, seed=0, device=CUDA, memory_shortage=lambda nbytes: "",
