@@ -4,6 +4,8 @@ import argparse
 from functools import partial
 from pathlib import Path
 
+from analysis.commands.accept import records_of
+from analysis.commands.changes import changes
 from analysis.commands.comparison import Comparison, compare
 from analysis.commands.comparison_page import page
 from analysis.records.harvest import Harvest, harvest
@@ -11,10 +13,13 @@ from analysis.records.paths import missing, printable
 from analysis.records.workers import usable_processes
 from analysis.text import complain
 from benchkit.statistics.compare.verdicts import exit_code
+from benchkit.statistics.faults.cells import Limits
 
 warn = partial(complain, "analysis compare")
 
 STATISTICS = {name: f"{name}_s" for name in ("p25", "median", "mean", "p95")}
+SLOWER = 1
+"""Exit code where a point, a rank or a link is slower."""
 NO_MATCH = 3
 """Exit code where no point is in both places, as for UNCLEAR: nothing was compared."""
 
@@ -46,8 +51,25 @@ def main(arguments: list[str]) -> int:
     except OSError as error:
         warn(error)
         return 2
-    print(page(result, sides, options, "simple"), "", *written, sep="\n")
+    changed, is_slower = what_changed(sides, options.fail_on)
+    print(page(result, sides, options, "simple"), "", *changed, *written, sep="\n")
+    if is_slower:
+        return SLOWER
     return exit_code(result.words) if len(result.points) else NO_MATCH
+
+
+def what_changed(sides: list[Harvest], tolerance: float) -> tuple[list[str], bool]:
+    """Return what two acceptances tell of ranks and links, and whether any became slower."""
+    before, now = (records_of({str(row["path"]) for row in side.rows}) for side in sides)
+    if not (before and now):
+        return [], False
+    found = [each for each in changes(before, now, Limits(tolerance=tolerance)) if each]
+    lines = [line for each in found for line in each.lines(tolerance)]
+    if not found:
+        lines = ["- The acceptances are of other ranks: nothing can be compared."]
+    return ["What changed in the acceptance, B over A:", *lines, ""], any(
+        each.slower for each in found
+    )
 
 
 def write(result: Comparison, sides: list[Harvest], options: argparse.Namespace) -> list[str]:

@@ -205,3 +205,52 @@ def test_devices_have_rates_and_sources():
     assert promise("copy", "", "NVIDIA H200 NVL", {}).rate == 4.8e12
     assert promise("copy", "", "a processor", {}) is promise("disk_read", "", "NVIDIA H200", {}) is None
     assert json.dumps(sorted(devices()))
+
+
+@pytest.fixture
+def changed(tmp_path, capsys):
+    """What `compare` says of two acceptances, and its exit code."""
+
+    def compared(before, now):
+        for name, records in (("before", before), ("now", now)):
+            write_all(tmp_path / name, list(records))
+        code = main(["compare", str(tmp_path / "before"), str(tmp_path / "now")])
+        return code, capsys.readouterr().out
+
+    return compared
+
+
+def slow_rank(i, j):
+    return 1.5 if 2 in (i, j) else 1.0
+
+
+def test_change_names_rank_that_became_slower(changed):
+    code, out = changed([pairs(), speeds()], [pairs(slow_rank, seed=7), speeds(seed=8)])
+    assert code == 1
+    assert f"- {NAME}: slower, beside the change of its peers: messages of 4 MiB 1.5" in out
+    assert out.count("slower, beside") == 1
+    assert "faster, beside" not in out
+
+
+def test_change_names_what_became_faster(changed):
+    code, out = changed([pairs(slow_rank)], [pairs(seed=7)])
+    assert code != 1
+    assert f"- {NAME}: faster, beside the change of its peers: messages of 4 MiB 1." in out
+    assert "slower, beside" not in out
+
+
+def test_lasting_fault_is_no_change(changed):
+    """The verdict of both acceptances names the rank; the comparison does not."""
+    _, out = changed([pairs(slow_rank), speeds()], [pairs(slow_rank, seed=7), speeds(seed=8)])
+    assert "- No rank, link or node changed by 5 % more than its peers did." in out
+
+
+def test_change_of_all_is_told_apart(changed):
+    _, out = changed([pairs()], [pairs(lambda i, j: 1.2, seed=7)])
+    assert "- No rank, link or node changed by 5 % more than its peers did." in out
+    assert "- Times over those before, median of all: messages of 4 MiB 1.20." in out
+
+
+def test_acceptances_of_other_ranks_are_not_compared(changed):
+    _, out = changed([pairs(hosts=HOSTS[:6])], [pairs()])
+    assert "- The acceptances are of other ranks: nothing can be compared." in out
