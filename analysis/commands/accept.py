@@ -6,10 +6,10 @@ from pathlib import Path
 
 import yaml
 
-from analysis.commands.verdict import judge
 from analysis.records.harvest import harvest
 from analysis.records.of_suite import by_layout
 from analysis.records.paths import missing, printable
+from analysis.suites.acceptance.verdict import judge
 from analysis.suites.pair_matrix import matrix
 from analysis.suites.rank_speed import speeds
 from analysis.text import complain

@@ -5,12 +5,12 @@ from functools import partial
 from pathlib import Path
 
 from analysis.commands.accept import records_of
-from analysis.commands.changes import changes
 from analysis.commands.comparison import Comparison, compare
 from analysis.commands.comparison_page import page
 from analysis.records.harvest import Harvest, harvest
 from analysis.records.paths import missing, printable
 from analysis.records.workers import usable_processes
+from analysis.suites.acceptance.changes import changes
 from analysis.text import complain
 from benchkit.statistics.compare.verdicts import exit_code
 from benchkit.statistics.faults.cells import Limits

@@ -8,13 +8,19 @@ import pandas as pd
 from analysis.records.conditions import DIMENSIONS
 from analysis.report import sentences
 from analysis.report.contests import whole_work
+from analysis.report.discover import modules_with
 from analysis.report.naming import Namer, milliseconds, settings
 from analysis.table import CONDITIONS, SETTINGS, own_columns
 from benchkit.record.naming import named
 from benchkit.record.statuses import HARMLESS
 
 MOST_TITLES, MOST_SETTINGS, MOST_WORDS = 4, 3, 3
-MOST_ANSWERS = {sentences.EXTREMES: 3, sentences.WITH_SIZE: 1, sentences.WITH_RANKS: 1}
+MOST_ANSWERS = {
+    sentences.VERDICT: 4,
+    sentences.EXTREMES: 3,
+    sentences.WITH_SIZE: 1,
+    sentences.WITH_RANKS: 1,
+}
 """Sentences in the verdict, by paragraph; all of them follow in their section."""
 
 
@@ -24,6 +30,9 @@ def question_of(table: pd.DataFrame) -> str:
     For example "How long does all_reduce take, by data_size (1 KiB to 1 MiB) and world_size (2,
     4)?".
     """
+    for _, module in modules_with("conclude"):
+        if table["suite"].isin(module.CONCLUDED).all():
+            return str(module.QUESTION)
     titles = list(map(str, table["title"].dropna().unique()))
     what = listed(titles) if len(titles) <= MOST_TITLES else f"{len(titles)} benchmarks"
     verb = "does" if len(titles) == 1 else "do"

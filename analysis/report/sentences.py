@@ -1,13 +1,16 @@
 """analysis.txt: what the table says, in plain sentences."""
 
 from collections.abc import Iterable, Iterator
+from functools import partial
 from itertools import islice
 
 import pandas as pd
 
 from analysis.repetitions import over_runs
 from analysis.report import noise, reuse
+from analysis.report.attempts import or_left_out
 from analysis.report.contests import contests, whole_work, winner
+from analysis.report.discover import modules_with
 from analysis.report.growth import growth
 from analysis.report.naming import Namer
 from analysis.run_spread import describe_floor, describe_runs
@@ -15,6 +18,7 @@ from analysis.table import identity_columns, own_columns
 from analysis.text import shortened
 from benchkit.record.naming import named
 
+VERDICT = "Verdict"
 EXTREMES, WITH_SIZE, WITH_RANKS = "Fastest and widest", "Growth with size", "Growth with ranks"
 FAILURES, DOUBTS, OVERVIEW = "Failures", "Doubtful figures", "Overview"
 RUNS, REUSE, NOISE = "Runs", "Ranks that stayed", "Noise"
@@ -35,8 +39,10 @@ def findings(table: pd.DataFrame) -> dict[str, Iterator[str]]:
     measured = table[table["status"] == "ok"]
     points = over_runs(measured, *identity_columns(measured))
     with_ranks = growth(communicating(measured), "world_size", lambda ranks: f"{ranks:g} ranks")
+    concluded = [name for _, module in modules_with("conclude") for name in module.CONCLUDED]
     return {
-        EXTREMES: extremes(points),
+        VERDICT: conclusions(table),
+        EXTREMES: extremes(points[~points["suite"].isin(concluded)]),
         WITH_SIZE: growth(measured, "data_size", lambda size: named("data_size", size)),
         WITH_RANKS: with_ranks,
         FAILURES: failures(table),
@@ -48,6 +54,14 @@ def findings(table: pd.DataFrame) -> dict[str, Iterator[str]]:
         CLOCKS: noise.clocks(measured),
         WARNINGS: warnings(measured),
     }
+
+
+def conclusions(table: pd.DataFrame) -> Iterator[str]:
+    """Yield the conclusions of suites that have their own, on all of their records together."""
+    for name, module in modules_with("conclude"):
+        if table["suite"].isin(module.CONCLUDED).any():
+            conclude = partial(list[str], module.conclude(table))
+            yield from or_left_out(f"conclusion of {name}", conclude) or ()
 
 
 def as_paragraph(title: str, lines: Iterable[str]) -> str:

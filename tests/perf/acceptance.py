@@ -18,8 +18,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from analysis.commands.findings import Finding
-from analysis.commands.verdict import judge
+from analysis.suites.acceptance.findings import Finding
+from analysis.suites.acceptance.verdict import judge
 from analysis.suites.pair_matrix import families as pairs
 from benchkit.record import files
 from benchkit.statistics.faults.cells import Limits

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 import msgspec
 import numpy as np
 
-from analysis.commands.findings import Ranks
 from analysis.commands.simulation.flow import seconds_of
 from analysis.commands.simulation.topology import (
     LEAF,
@@ -18,7 +17,8 @@ from analysis.commands.simulation.topology import (
     Broken,
     Topology,
 )  # fmt: skip
-from analysis.commands.verdict import Verdict, judge_tables
+from analysis.suites.acceptance.findings import Ranks
+from analysis.suites.acceptance.verdict import Verdict, judge_tables
 from analysis.suites.pair_matrix import families as pairs
 from analysis.suites.pair_matrix.families import Ints
 from analysis.suites.pair_matrix.matrix import Matrix

@@ -8,8 +8,8 @@ import numpy as np
 import yaml
 from msgspec import Meta
 
-from analysis.commands.findings import Ranks
 from analysis.records.places import Place
+from analysis.suites.acceptance.findings import Ranks
 from analysis.suites.pair_matrix.families import NODE, SWITCH, Ints
 
 Count = Annotated[int, Meta(ge=1, le=10**6)]

@@ -5,7 +5,11 @@ import json
 import numpy as np
 import pytest
 from analysis.__main__ import main
+from analysis.page.question import question_of
+from analysis.records.harvest import harvest
+from analysis.report import sentences
 from analysis.suites.rank_speed.data_sheet import devices, promise
+from analysis.table import combine
 from benchkit.suites.pair_matrix.names import IDLE
 from benchkit.suites.pair_matrix.schedule import Schedule, sends_to
 
@@ -254,3 +258,17 @@ def test_change_of_all_is_told_apart(changed):
 def test_acceptances_of_other_ranks_are_not_compared(changed):
     _, out = changed([pairs(hosts=HOSTS[:6])], [pairs()])
     assert "- The acceptances are of other ranks: nothing can be compared." in out
+
+
+def test_report_begins_with_verdict(tmp_path):
+    write_all(tmp_path / "sweep", [pairs(slow_rank), speeds()])
+    table = combine(harvest([tmp_path / "sweep"]).rows)
+    lines = sentences.describe(table).splitlines()
+    assert lines[:2] == ["Verdict", "- OUT OF LINE: 1 finding; 8 ranks on 4 nodes, 2 measurements."]
+    assert lines[2].startswith(f"- {NAME}: times its peers' time: messages of 4 MiB 1.5")
+    assert not any("highest bus bandwidth" in line for line in lines)
+    assert question_of(table) == "Is every rank, link and node as fast as its peers?"
+    write_all(tmp_path / "more", [make_record()])
+    other = combine(harvest([tmp_path / "sweep", tmp_path / "more"]).rows)
+    assert question_of(other).startswith("How long do ")
+    assert sentences.describe(other).splitlines()[0] == "Verdict"

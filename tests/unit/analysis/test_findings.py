@@ -1,8 +1,8 @@
 """Faults of several tables become one finding per cause."""
 
 import pytest
-from analysis.commands.findings import Ranks, findings_of, sentence
 from analysis.records.places import Place, numbered
+from analysis.suites.acceptance.findings import Ranks, findings_of, sentence
 from benchkit.statistics.faults.cells import Fault
 
 HOSTS = ["a", "a", "b", "b", "c", "c"]

@@ -5,8 +5,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from analysis.commands.findings import Finding, Ranks, findings_of, sentence
 from analysis.records.places import Place, numbered, places_of
+from analysis.suites.acceptance.findings import Finding, Ranks, findings_of, sentence
 from analysis.suites.pair_matrix import matrix
 from analysis.suites.pair_matrix.families import NODE, SWITCH, Grouping
 from analysis.suites.rank_speed import speeds
@@ -58,7 +58,9 @@ class Verdict:
         """Return the verdict in sentences."""
         hosts = len({place.host for place in self.ranks.places})
         nodes = f"{hosts} node{'s' * (hosts != 1)}"
-        judged = f"{len(self.ranks.places)} ranks on {nodes}, {len(self.tables)} measurements"
+        count = len(self.tables)
+        measured = f"{count} measurement{'s' * (count != 1)}"
+        judged = f"{len(self.ranks.places)} ranks on {nodes}, {measured}"
         if not self.is_judged:
             head = f"NOT JUDGED: {judged}; no three of a kind to compare, and no data sheet."
         elif self.is_alike:

@@ -1,0 +1,1 @@
+"""The verdict of an acceptance, on pairs of ranks and on ranks alone."""
