@@ -11,7 +11,7 @@ PACKAGES := benchkit benchkit/suites launch analysis hydra_plugins
 QUICK := -m 'not slow and not cluster'
 PARALLEL := -n auto --dist loadgroup
 
-.PHONY: help demo test test-all coverage coverage-quick mutants lint check perf wheel clean
+.PHONY: help demo test test-all coverage coverage-quick mutants lint check docs perf wheel clean
 
 help: ## this list
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 16
@@ -58,6 +58,10 @@ perf: $(READY) ## the performance claims of docs/results, measured again here
 	$(BIN)/python -m tests.perf.page
 	$(BIN)/python -m tests.perf.transformer
 	$(BIN)/python -m tests.perf.auto_shard
+
+docs: $(READY) ## build/site, the documentation; a broken link fails
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[docs]'
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet
 
 wheel: $(READY) ## dist/*.whl
 	$(BIN)/python -m pip wheel --quiet --no-deps --wheel-dir dist .

@@ -72,9 +72,9 @@ def time_text(
     if math.isnan(median_s):
         return ""
     if math.isnan(low_s) and not runs > 1:
-        return f"{1e3 * median_s:.2g} {NO_INTERVAL}"
+        return f"{figure(1e3 * median_s, 100 * median_s)} {NO_INTERVAL}"  # two digits
     low, high = (least_s, most_s) if math.isnan(low_s) else (low_s, high_s)
-    half = 1e3 * (high - low) / 2
+    half = 1e3 * min((high - low) / 2, low)  # the lower end has a digit, too
     ends = f"[{figure(1e3 * low, half)}, {figure(1e3 * high, half)}]"
     few = f" of {runs:g} runs" if math.isnan(low_s) else ""
     return f"{figure(1e3 * median_s, half)} {ends}{few}"

@@ -246,18 +246,21 @@ def test_sweep_survives_closed_stdout(cli):
     assert done.stderr == ""
 
 
-def readme_commands():
-    """Every benchkit command of the README's tables and examples."""
-    text = (ROOT / "README.md").read_text()
-    found = re.findall(r"python -m benchkit ([^`\n]*(?:suite|sweep)=[^`\n]*)", text)
-    return [command for command in dict.fromkeys(found) if "my/conf" not in command]
+def documented_commands():
+    """Every benchkit command of the README and of the guides, without comments."""
+    paths = [ROOT / "README.md", *(ROOT / "docs").glob("*.md"), *(ROOT / "docs" / "suites").glob("*.md")]
+    text = "\n".join(path.read_text() for path in sorted(paths))
+    text = text.replace("\\\n", " ")
+    found = re.findall(r"python -m benchkit ([^`\n#]*(?:suite|sweep)=[^`\n#]*)", text)
+    commands = dict.fromkeys(command.strip() for command in found)
+    return [command for command in commands if not re.search(r"--config-dir|SUITE|NAME|ARM", command)]
 
 
-@pytest.mark.parametrize("command", readme_commands())
-def test_readme_command_composes(command):
+@pytest.mark.parametrize("command", documented_commands())
+def test_documented_command_composes(command):
     """With its first values: what it measures is tested elsewhere."""
     composition.register()
-    words = [word for word in shlex.split(command) if word not in ("-m", "…")]
+    words = [word for word in shlex.split(command) if word not in ("-m", "…", "--dry-run")]
     if words[0] == "compare":
         words = compare_command.parse(words[1:]).overrides
     first = [re.split(r",(?![^\[]*\])", word)[0] for word in words]  # a comma in brackets does not sweep

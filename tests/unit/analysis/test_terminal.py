@@ -117,3 +117,14 @@ def test_view_writes_no_file(tmp_path, capsys):
     assert not (folder / "analysis").exists()
     assert main([str(folder), "--sort", "median"]) == 2
     assert capsys.readouterr().err.startswith("analysis: --sort median: no such column")
+
+
+@pytest.mark.parametrize(("median_s", "text"), [(0.1694, "170 [?]"), (1.642, "1600 [?]"), (3.4e-4, "0.34 [?]")])
+def test_median_without_interval_has_two_digits(median_s, text):
+    unknown = [math.nan] * 5
+    assert time_text(median_s, *unknown) == text
+
+
+def test_wide_interval_leaves_digit_of_lower_end():
+    assert time_text(0.66e-3, 0.29e-3, 3.7e-3, *[math.nan] * 3) == "0.7 [0.3, 3.7]"
+    assert time_text(0.0, 0.0, 0.0, *[math.nan] * 3) == "0 [0, 0]"
