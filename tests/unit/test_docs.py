@@ -1,51 +1,36 @@
-"""The documentation: relative links lead somewhere, and every page can be reached."""
+"""Pages name files, and tests, that are there."""
 
-import importlib.util
 import re
+from dataclasses import fields
 
 import pytest
-import yaml
+from benchkit.rank.devices import torch_settings
+from benchkit.record.devices import RankDevice
+from benchkit.record.environment import AgentReport
+from benchkit.record.gpu_state import CLOCK_REASONS, READINGS
 
 from tests.support.cli import ROOT
 
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
-LINK = re.compile(r"\]\(([^)#\s]+)(?:#[^)]*)?\)")
+FILE = re.compile(r"(?<![\w/.-])((?:benchkit|launch|analysis|tests|conf|hydra_plugins)/[a-z0-9_/]+\.(?:py|yaml|txt))")
+TEST = re.compile(r"(tests/[\w/]+\.py)::(\w+)")
+TO_BE_MADE = {"benchkit/suites/broadcast/suite.py", "conf/suite/broadcast.yaml", "conf/suite/kernel.yaml"}
+"""By the recipes of CONTRIBUTING.md and docs/ci.md."""
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda path: str(path.relative_to(ROOT)))
-def test_links_lead_somewhere(page):
-    targets = [target for target in LINK.findall(page.read_text()) if "://" not in target]
-    assert [target for target in targets if not (page.parent / target).exists()] == []
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_page_names_files_that_exist(page):
+    text = page.read_text()
+    named = set(FILE.findall(text)) - TO_BE_MADE
+    assert sorted(name for name in named if not (ROOT / name).exists()) == []
+    tests = [(file, name) for file, name in TEST.findall(text) if (ROOT / file).exists()]
+    assert [name for file, name in tests if f"def {name}" not in (ROOT / file).read_text()] == []
 
 
-def test_readme_fits_one_screen():
-    assert len((ROOT / "README.md").read_text().splitlines()) <= 90
-
-
-def hooks():
-    spec = importlib.util.spec_from_file_location("docs_hooks", ROOT / "docs" / "hooks.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-def pages_of(nav):
-    for entry in nav:
-        if isinstance(entry, str):
-            yield entry
-        else:
-            for value in entry.values():
-                yield from [value] if isinstance(value, str) else pages_of(value)
-
-
-def test_navigation_has_every_page():
-    config = yaml.safe_load((ROOT / "mkdocs.yml").read_text()) | {"docs_dir": str(ROOT / "docs")}
-    listed = list(pages_of(hooks().on_config(config)["nav"]))
-    assert sorted(listed) == sorted(str(path.relative_to(ROOT / "docs")) for path in (ROOT / "docs").rglob("*.md"))
-
-
-def test_reference_has_keys_and_columns():
-    text = hooks().reference()
-    assert "| `data_size` | size S of nccl-tests" in text
-    assert "| `busbw_gb_per_s` | busbw [GB/s] |" in text
-    assert "| `timeout_s` | time allowed to one point" in text
+def test_page_of_records_names_every_key():
+    page = (ROOT / "docs" / "record.md").read_text()
+    keys = (ROOT / "tests" / "golden" / "record_keys.txt").read_text().split()
+    named = [key.removeprefix("cases.") for key in keys if not key.startswith("environment.")]
+    named += [each.name for kind in (AgentReport, RankDevice) for each in fields(kind)]
+    named += [*torch_settings({}), CLOCK_REASONS, *(f"gpu_{name}" for name in READINGS)]
+    assert [name for name in named if f"`{name}`" not in page] == []
