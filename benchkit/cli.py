@@ -11,6 +11,9 @@ from typing import Any
 from benchkit.config import command_line, compose, help, hydra_internals, messages
 from benchkit.config.folders import config_folder, config_folders
 from benchkit.errors import ConfigError
+from benchkit.study import command as study
+from benchkit.study.plan import describe
+from benchkit.study.request import PREFIX as STUDY
 from benchkit.sweep import resume, status
 from benchkit.version import __version__
 from launch import topology
@@ -40,6 +43,9 @@ def main() -> int:
         if text := asked_for(sys.argv[1:], folders):
             print(text)
             return EXIT_OK
+        if study.is_study(sys.argv[1:]):
+            studies = help.options_in(folders).get("study", [])
+            return study.main(sys.argv[1:], studies, check, exit_code)
         statuses = hydra_internals.run(folders[0], understood(sys.argv[1:], folders))
     except BrokenPipeError:  # `--help | head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -90,9 +96,13 @@ def asked_for(arguments: Sequence[str], folders: Sequence[Path]) -> str:
     words = [each for each in arguments if each not in ("help", "--help", "-h")]
     if len(words) == len(arguments):
         return ""
-    suites = {path.stem: path for path in help.options_in(folders).get("suite", ())}
+    options = help.options_in(folders)
+    suites = {path.stem: path for path in options.get("suite", ())}
+    studies = {path.stem: path for path in options.get("study", ())}
     named = [each.removeprefix("+suite=").removeprefix("suite=") for each in words]
     chosen = [help.suite_help(suites[name]) for name in named if name in suites]
+    named = [each.removeprefix(STUDY) for each in words]
+    chosen += [describe(studies[name]) for name in named if name in studies]
     return "\n\n".join(chosen) or help.help_text(folders)
 
 

@@ -53,7 +53,7 @@ LAYERS = (
     ("analysis.suites", "analysis.report"),
     ("analysis.commands", "analysis.page"),
     ("benchkit.sweep",),
-    ("benchkit.selftest", "benchkit.compare"),
+    ("benchkit.selftest", "benchkit.compare", "benchkit.study"),
     ("benchkit.cli", "benchkit.start", "benchkit.__main__", "benchkit.console", "benchkit.from_python"),
     ("benchkit", "analysis"),
 )

@@ -15,14 +15,15 @@ HELP = """benchkit: distributed deep-learning benchmarks from one command
   python -m benchkit +suite=allreduce data_size=100                one point
   python -m benchkit +suite=allreduce -m data_size=1,10,100,1000   a sweep: commas where values vary
   python -m benchkit +suite=allreduce 'data_size=[1,10,100]'       one point of three cases
-  python -m benchkit sweep=gloo_cpu                                a whole study by name
+  python -m benchkit sweep=gloo_cpu                                a sweep by name
+  python -m benchkit study=cs336_allreduce                         sweeps and their report
   python -m analysis outputs/latest                                tables, plots and text of it
   python -m benchkit selftest                                      what this machine can tell
   python -m benchkit compare ARM ARM …                             is one faster? (compare --help)
   python -m benchkit --help allreduce                              a suite, its keys and its values
   python -m benchkit +suite=allreduce data_size=100 --dry-run      what it would do, without running
   python -m benchkit status outputs/latest                         how far a sweep is
-  python -m benchkit list                                          suites, sweeps and other groups
+  python -m benchkit list                                          suites, sweeps, studies, …
 
 Suites and their keys (key=value)
 {suites}

@@ -27,18 +27,13 @@ def write_page(folder: Path) -> None:
 
 
 def problem_of_analysis(folder: Path) -> str:
-    """Runs analysis and returns its last complaint; "" where it had none.
-
-    It starts beside benchkit's own package: a folder named analysis where the user works would
-    take the name. That place is still searched for modules of suites.
-    """
-    paths = (os.environ.get("PYTHONPATH"), os.getcwd())
-    environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, paths))}
+    """Runs analysis and returns its last complaint; "" where it had none."""
+    where, environment = beside_package()
     command = [sys.executable, "-m", "analysis", str(folder.absolute()), "--html"]
     try:
         done = subprocess.run(
             command,
-            cwd=Path(__file__).parents[2],
+            cwd=where,
             env=environment,
             timeout=LONGEST_S,
             capture_output=True,
@@ -50,3 +45,14 @@ def problem_of_analysis(folder: Path) -> str:
         return str(error)
     complaints = done.stderr.splitlines()
     return complaints[-1] if complaints else ""
+
+
+def beside_package() -> tuple[Path, dict[str, str]]:
+    """Returns the working directory and the environment in which `python -m analysis` is ours.
+
+    A folder named analysis where the user works would take the name. That place is still searched
+    for modules of suites.
+    """
+    paths = (os.environ.get("PYTHONPATH"), os.getcwd())
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, paths))}
+    return Path(__file__).parents[2], environment

@@ -1,0 +1,159 @@
+"""A study runs its steps in order, and goes on where it was cut off."""
+
+import json
+
+import pytest
+from benchkit.cli import exit_code
+from benchkit.errors import ConfigError
+from benchkit.study import command, steps
+from benchkit.sweep.entries import Entry
+from benchkit.sweep.manifest import Manifest
+
+from tests.support.records import make_record
+
+YAML = """
+parameters:
+  size: 1
+steps:
+  first: benchkit +suite=allreduce data_size={size}
+  table: analysis {out}/first --output-dir {out}/table
+  second: benchkit +suite=allreduce lut={out}/table/t.csv
+"""
+
+
+class Modules:
+    """Stands for the processes of the steps: remembers their arguments; its sweeps have one point each."""
+
+    def __init__(self, out):
+        self.out, self.calls, self.codes, self.statuses = out, [], {}, {}
+
+    def __call__(self, module, arguments):
+        name = self.name_of(arguments)
+        self.calls.append((name, arguments))
+        code = self.codes.pop(name, 0)
+        if isinstance(code, BaseException):
+            raise code
+        if module == "benchkit":
+            self.sweep(name, self.statuses.get(name, "ok"))
+        return code
+
+    def names(self):
+        return [name for name, _ in self.calls]
+
+    def name_of(self, arguments):
+        return next(name for name in ("second", "table", "first") if any(self.is_of(name, each) for each in arguments))
+
+    def is_of(self, name, argument):
+        return argument.rstrip("'").endswith(f"/{name}")
+
+    def sweep(self, name, status):
+        folder = next(self.out.glob("outputs/*_mine")) / name
+        (folder / "0").mkdir(parents=True, exist_ok=True)
+        Manifest([], {}, [Entry("k", 0, "0", [])]).write(folder)
+        (folder / "0" / "record.json").write_text(json.dumps(make_record(status=status)))
+
+
+@pytest.fixture
+def modules(tmp_path, monkeypatch):
+    (tmp_path / "mine.yaml").write_text(YAML)
+    monkeypatch.chdir(tmp_path)
+    found = Modules(tmp_path)
+    monkeypatch.setattr(steps, "run_module", found)
+    monkeypatch.setattr(command, "run_module", found)
+    return found
+
+
+def study(modules, *arguments, check=lambda words: ""):
+    return command.main(["study=mine", *arguments], [modules.out / "mine.yaml"], check, exit_code)
+
+
+def folder_of(modules):
+    return next(modules.out.glob("outputs/*_mine"))
+
+
+def test_steps_run_in_order_in_their_folders(modules, capsys):
+    assert study(modules, "size=3") == 0
+    assert modules.names() == ["first", "table", "second"]
+    first, table, second = (arguments for _, arguments in modules.calls)
+    out = folder_of(modules)
+    assert first == ["+suite=allreduce", "data_size=3", f"hydra.sweep.dir='{out}/first'"]
+    assert table == [f"{out}/first", "--output-dir", f"{out}/table"]
+    assert f"lut='{out}/table/t.csv'" in second
+    assert f"study mine has ended: {out}" in capsys.readouterr().out
+    assert (modules.out / "outputs" / "latest").resolve() == out
+
+
+def test_interrupted_study_goes_on(modules, capsys):
+    modules.codes["second"] = KeyboardInterrupt()
+    with pytest.raises(KeyboardInterrupt):
+        study(modules, "size=3")
+    out = folder_of(modules)
+    assert f"--resume {out}" in capsys.readouterr().out
+    assert study(modules, "--resume", str(out)) == 0  # with the parameters that it began with
+    assert modules.names() == ["first", "table", "second", "second"]
+    assert study(modules, "--resume", str(out)) == 0
+    assert len(modules.calls) == 4
+
+
+def test_unfinished_sweep_is_resumed(modules):
+    modules.statuses["first"], modules.codes["first"] = "interrupted", 130
+    assert study(modules) == 130
+    assert modules.names() == ["first"]
+    modules.statuses.clear()
+    out = folder_of(modules)
+    assert command.is_study(["--resume", str(out)])
+    assert command.main(["--resume", str(out)], [modules.out / "mine.yaml"], lambda words: "", exit_code) == 0
+    assert modules.calls[1][1][-4:] == ["--resume", f"{out}/first", "--retry", "none"]
+
+
+def test_failed_point_keeps_no_step_from_running(modules):
+    modules.statuses["first"], modules.codes["first"] = "error", 1
+    assert study(modules) == 1
+    assert modules.names() == ["first", "table", "second"]
+    study(modules, "--resume", str(folder_of(modules)), "--retry", "failed")
+    assert modules.calls[3][1][-2:] == ["--retry", "failed"]
+
+
+def test_failed_analysis_ends_study(modules):
+    modules.codes["table"] = 1
+    assert study(modules) == 1
+    assert modules.names() == ["first", "table"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "line"),
+    [
+        (["size"], "size: allowed are study=NAME"),
+        (["--retry", "failed"], "allowed only with --resume"),
+        (["--resume", "nowhere"], "holds no study"),
+        (["seize=1"], "no parameter of study mine"),
+    ],
+)
+def test_wrong_command_line_runs_nothing(modules, arguments, line):
+    with pytest.raises(ConfigError, match=line):
+        study(modules, *arguments)
+    assert not modules.calls
+    assert not (modules.out / "outputs").exists()
+
+
+def test_wrong_step_runs_nothing(modules):
+    with pytest.raises(ConfigError, match="study=mine, step second: wrong"):
+        study(modules, check=lambda words: "" if "data_size=1" in words else "wrong")
+    assert not modules.calls
+
+
+def test_changed_parameter_is_refused(modules):
+    study(modules, "size=3")
+    with pytest.raises(ConfigError, match=r"size=4: the study in .* began with size=3"):
+        study(modules, "size=4", "--resume", str(folder_of(modules)))
+
+
+def test_dry_run_leaves_out_files_to_come(modules):
+    modules.name_of = lambda arguments: "dry"
+    modules.sweep = lambda name, status: None
+    assert study(modules, "--dry-run") == 0
+    assert [arguments for _, arguments in modules.calls] == [
+        ["+suite=allreduce", "data_size=1", "--dry-run"],
+        ["+suite=allreduce", "--dry-run"],
+    ]
+    assert not (modules.out / "outputs").exists()
