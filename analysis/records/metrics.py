@@ -159,6 +159,9 @@ METRICS = (
     Metric("straggler_share", "%", from_summary("straggler_share"), 100),
     *(Metric(name, "", from_summary(name), 1) if "ratio" in name
       else Metric(name, "%", from_summary(name), 100) for name in noise.FIGURES),
+    Metric("first_call_s", "ms", from_summary("first_call_s"), 1e3),
+    Metric("first_call_ratio", "", from_summary("first_call_ratio")),
+    Metric("warm_from_call", "", from_summary("warm_from_call")),
     Metric("num_samples", "", from_summary("num_samples")),
     Metric("independent_samples", "", from_summary("independent_samples")),
 )  # fmt: skip

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from analysis.records import comparisons, disturbances, noise, reuse, turns
+from analysis.records import comparisons, disturbances, first_calls, noise, reuse, turns
 from analysis.records.columns import Columns
 from analysis.records.doubts import doubt_of
 from analysis.records.figures import CaseFigures, plain_cells, rows_of_cases
@@ -118,6 +118,7 @@ def measured(
     times = iteration_times(samples, starts, case.estimator)
     summary |= comparisons.figures(case, record.cases, rivals_s) | noise.figures(samples, times)
     summary |= turns.figures(case, record, summary["median_s"])
+    summary |= first_calls.figures(case, times)
     summary |= reuse.figures(case, record, summary["median_s"])
     metrics = {metric.name: metric.formula(case, summary) for metric in METRICS}
     judged = {

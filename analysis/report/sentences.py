@@ -7,7 +7,7 @@ from itertools import islice
 import pandas as pd
 
 from analysis.repetitions import over_runs
-from analysis.report import noise, reuse
+from analysis.report import first_calls, noise, reuse
 from analysis.report.attempts import or_left_out
 from analysis.report.contests import contests, whole_work, winner
 from analysis.report.discover import modules_with
@@ -20,6 +20,7 @@ from benchkit.record.naming import named
 
 VERDICT = "Verdict"
 EXTREMES, WITH_SIZE, WITH_RANKS = "Fastest and widest", "Growth with size", "Growth with ranks"
+FIRST_CALLS = "First calls"
 FAILURES, DOUBTS, OVERVIEW = "Failures", "Doubtful figures", "Overview"
 RUNS, REUSE, NOISE = "Runs", "Ranks that stayed", "Noise"
 CLOCKS, WARNINGS = "Clocks", "Warnings"
@@ -45,6 +46,7 @@ def findings(table: pd.DataFrame) -> dict[str, Iterator[str]]:
         EXTREMES: extremes(points[~points["suite"].isin(concluded)]),
         WITH_SIZE: growth(measured, "data_size", lambda size: named("data_size", size)),
         WITH_RANKS: with_ranks,
+        FIRST_CALLS: first_calls.describe(measured),
         FAILURES: failures(table),
         DOUBTS: doubtful(measured),
         OVERVIEW: overview(table),

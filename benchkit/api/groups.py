@@ -8,6 +8,8 @@ from benchkit.errors import ConfigError
 
 GRAPH, NSYS = "graph", "nsys"
 """The `measure.mode` and the `profile` that need a GPU."""
+COLD = "cold"
+"""The `measure.mode` that times the first calls of fresh ranks."""
 
 
 @dataclass
@@ -35,8 +37,9 @@ class HardwareConfig:
 @dataclass
 class MeasureConfig:
     mode: str = key(
-        "one call per sample; a loop of calls_per_sample; or graph: replays of a CUDA graph",
-        choices=("per_iteration", "loop", GRAPH),
+        "one call per sample; a loop of calls_per_sample; graph: replays of a CUDA graph; or cold: "
+        "the first calls of fresh ranks, verified only afterwards",
+        choices=("per_iteration", "loop", GRAPH, COLD),
     )
     calls_per_sample: Any = key(  # OmegaConf 2.3 fails on unions in a group
         "calls in one sample of mode=loop or graph; auto: as many calls as fill block_seconds",
@@ -96,6 +99,23 @@ def check_hardware(hardware: HardwareConfig, world_size: int | str) -> None:
             raise ConfigError(f"{key_name}={rates}: allowed is a rate > 0 for each dtype")
     if isinstance(slowdown, list) and world_size not in ("auto", len(slowdown)):
         raise ConfigError(f"hardware.slowdown={slowdown}: allowed is one per rank of {world_size}")
+
+
+def check_cold(measure: MeasureConfig, ranks: str) -> None:
+    """Raises ConfigError where a key of `measure`, or the key `ranks`, warms up the first calls."""
+    if measure.mode != COLD:
+        return
+    first = f"with measure.mode={COLD}, which times the first calls of fresh ranks"
+    if measure.warmup_iterations:
+        raise ConfigError(
+            f"measure.warmup_iterations={measure.warmup_iterations}: allowed is 0 {first}"
+        )
+    if measure.calls_per_sample != 1:
+        raise ConfigError(
+            f"measure.calls_per_sample={measure.calls_per_sample}: allowed is 1 {first}"
+        )
+    if ranks == "reuse":
+        raise ConfigError(f"ranks={ranks}: allowed are auto and fresh {first}")
 
 
 def is_rate(value: Any) -> bool:

@@ -15,6 +15,7 @@ from benchkit.api.groups import (
     HardwareConfig,
     MeasureConfig,
     ModelConfig,
+    check_cold,
     check_hardware,
 )
 from benchkit.api.keys import key
@@ -117,6 +118,7 @@ class RunConfig:
         if self.ranks == REUSE and self.repeat > 1:
             allowed = "with repeat=1, because repeated runs are to be independent"
             raise ConfigError(f"ranks={REUSE}: allowed is {allowed}")
+        check_cold(self.measure, self.ranks)
         check_hardware(self.hardware, self.world_size)
         flushes, captured = self.measure.cold_l2, self.profile == NSYS
         if self.hardware.device == "cpu" and (flushes or captured):

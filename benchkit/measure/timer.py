@@ -15,7 +15,7 @@ import numpy as np
 
 from benchkit.api.case import Case
 from benchkit.api.details import QUEUEING
-from benchkit.api.groups import MeasureConfig
+from benchkit.api.groups import COLD, MeasureConfig
 from benchkit.errors import oom_reason
 from benchkit.measure.budget import block_size, fitting, stop
 from benchkit.measure.clocks import Clock
@@ -147,6 +147,8 @@ class Timer:
 
     def calls(self, case: Case) -> int:
         """Returns the calls of one sample: as configured, or doubled until they fill a length."""
+        if self.config.mode == COLD:
+            return 1
         configured = self.config.calls_per_sample
         fill_s = case.fill_seconds or (self.config.block_seconds if configured == "auto" else 0.0)
         if not fill_s:

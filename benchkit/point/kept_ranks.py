@@ -5,6 +5,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
+from benchkit.api.groups import COLD
 from benchkit.api.schema import REUSE, RunConfig
 from benchkit.point.agents import AgentGroup
 from benchkit.point.local_ranks import LocalRanks, fresh_ranks
@@ -85,8 +86,11 @@ def is_reused(config: RunConfig) -> bool:
     """Returns whether the ranks of a point may stay for the next one.
 
     By default they do on GPUs, where a CUDA context and the start of NCCL take seconds. A repeated
-    run is independent of the others only in fresh ranks, and a profiler sees one process per point.
+    run is independent of the others only in fresh ranks, a profiler sees one process per point, and
+    only a fresh rank has first calls.
     """
+    if config.measure.mode == COLD:
+        return False
     if config.ranks == "auto":
         on_gpus = config.hardware.device == "cuda"
         return on_gpus and config.repeat == 1 and config.profile is False

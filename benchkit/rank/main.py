@@ -1,9 +1,12 @@
 """What one rank does: joins, builds the cases, verifies, measures, verifies again and reports."""
 
+from functools import partial
+
 import torch
 import torch.distributed as dist
 
-from benchkit.api.case import Case, Rank
+from benchkit.api.case import Case, Rank, noop
+from benchkit.api.groups import COLD
 from benchkit.api.memory import PeakMemory, available_bytes, host_available_bytes
 from benchkit.api.regions import marked_by
 from benchkit.api.registry import load_suites
@@ -29,6 +32,9 @@ from benchkit.record.record import SlowdownReport
 from launch.agents.clock_sync import Offset
 from launch.ranks import notes
 
+PROBED_BEFORE = "calls were probed before the first ones: part of what they load was loaded already"
+"""A warning about first calls of a suite that needs a cost model, or of ranks that are slowed."""
+
 
 def run_rank(assignment: Assignment) -> RankReport | None:
     """Runs one point in one rank; rank 0 returns its report to the agent, others return None."""
@@ -41,7 +47,8 @@ def run_rank(assignment: Assignment) -> RankReport | None:
     rank_use = kept.begin_point()
     watch = GpuWatch(kept.devices)
     clock = make_clock(device, assignment.offset)
-    prober = make_prober(assignment, controller, clock, group)
+    warnings: dict[str, None] = {}  # in order, each once
+    prober = make_prober(assignment, controller, clock, group, warnings)
     slowdown = None
     if max(assignment.slowdown) > 1 or by_mps(config, assignment.slowdown):
         stopwatch.enter("calibrate")
@@ -65,7 +72,7 @@ def run_rank(assignment: Assignment) -> RankReport | None:
         return None
     return RankReport(
         cases=reports, clock=clock.name, began_s=stopwatch.began_s, slowdown=slowdown,
-        warnings=collect_warnings(slowdown, cases, watch), rank_use=rank_use,
+        warnings=[*warnings, *collect_warnings(slowdown, cases, watch)], rank_use=rank_use,
         rank_devices=watch.devices.of_ranks, torch_settings=torch_settings(),
     )  # fmt: skip
 
@@ -89,9 +96,17 @@ def collect_warnings(
 
 
 def make_prober(
-    assignment: Assignment, controller: ThrottleController, clock: Clock, group: ControlGroup
+    assignment: Assignment,
+    controller: ThrottleController,
+    clock: Clock,
+    group: ControlGroup,
+    warnings: dict[str, None],
 ) -> Prober:
-    """Returns the prober of this rank, with its throttle not yet applied."""
+    """Returns the prober of this rank, with its throttle not yet applied.
+
+    Its use before first calls adds to `warnings`.
+    """
+    is_cold = assignment.config.measure.mode == COLD
     return Prober(
         rank=assignment.place.rank,
         controller=controller,
@@ -99,6 +114,7 @@ def make_prober(
         clock=clock,
         peers=group,
         budget_s=assignment.config.measure.probe_seconds,
+        on_use=partial(warnings.setdefault, PROBED_BEFORE) if is_cold else noop,
     )
 
 

@@ -7,6 +7,7 @@ from typing import Protocol
 
 import numpy as np
 
+from benchkit.api.case import noop
 from benchkit.measure.clocks import Clock
 from benchkit.rank.throttle_controller import ThrottleController
 
@@ -46,6 +47,7 @@ class Prober:
         clock: times the calls.
         peers: the control channel of the ranks.
         budget_s: `measure.probe_seconds`.
+        on_use: called before calls are timed.
     """
 
     rank: int
@@ -54,6 +56,7 @@ class Prober:
     clock: Clock
     peers: Peers
     budget_s: float
+    on_use: Callable[[], None] = noop
 
     def seconds_of(
         self,
@@ -72,6 +75,7 @@ class Prober:
         Returns:
             Median seconds per call, as [call][rank].
         """
+        self.on_use()
         counts, turns_s = zip(*[self.count(call, turn) for call in calls], strict=True)
         round_s = self.worst * sum(turns_s)
         num_turns = max(1, min(turns, int(LONGEST_PROBE * self.budget_s / round_s)))
@@ -86,6 +90,7 @@ class Prober:
 
     def slowdown_of(self, call: Callable[[], object]) -> list[float]:
         """Returns per rank the median ratio of throttled to free time, of neighbouring turns."""
+        self.on_use()
         count, _ = self.count(call)
         ratios = []
         for _ in range(TURNS):

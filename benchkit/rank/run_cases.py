@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, replace
 
 from benchkit.api.case import Case
-from benchkit.api.groups import GRAPH, MeasureConfig
+from benchkit.api.groups import COLD, GRAPH, MeasureConfig
 from benchkit.api.schema import RunConfig
 from benchkit.measure.clocks import Clock, HostClock
 from benchkit.measure.measurement import Measurement
@@ -30,7 +30,8 @@ def run_cases(
 ) -> list[CaseRecord]:
     """Verifies, times and verifies again; returns the cases as the record stores them.
 
-    A case that any rank skips or finds wrong is not timed.
+    A case that any rank skips or finds wrong is not timed. Where first calls are timed, cases are
+    verified only afterwards, since verifying would make their first calls.
     """
     stopwatch.enter("verify")
     verdicts = verified(cases, config, group, controller, stopwatch)
@@ -62,6 +63,8 @@ def verified(
     verdicts = Verdicts(cases, group, stopwatch.tell)
     verdicts.note("unavailable", lambda case: case.unavailable)
     verdicts.note("skipped", lambda case: case.skip or stays_slowed(case, controller))
+    if config.measure.mode == COLD:
+        return verdicts
     verdicts.note_invalid()
     if config.measure.mode == GRAPH:
         verdicts.note("unavailable", lambda case: capture(case, config))

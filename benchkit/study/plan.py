@@ -49,8 +49,7 @@ class Step:
             if self.module == BENCHKIT and is_set and f"{{{OUT}}}" in word:
                 if only_existing and not Path(value).exists():
                     continue
-                quoted = value.replace("\\", "\\\\").replace("'", "\\'")
-                filled = f"{key}='{quoted}'"
+                filled = f"{key}={as_value(value)}"
             found.append(filled)
         return found
 
@@ -147,6 +146,14 @@ def require_known(path: Path, step: Step, names: set[str]) -> None:
             f"{path}: step {step.name}: {{{unknown[0]}}}: no such parameter; "
             f"allowed are {', '.join(sorted(names))}"
         )
+
+
+def as_value(path: str) -> str:
+    """Returns a path as a value of Hydra's grammar."""
+    if re.fullmatch(r"[\w./:+-]+", path):
+        return path
+    quoted = path.replace("\\", "\\\\").replace("'", "\\'")
+    return f"'{quoted}'"
 
 
 def as_text(value: object) -> str:

@@ -9,6 +9,7 @@ import torch
 
 from benchkit.api.capture import CapturableStep
 from benchkit.api.case import Case, Rank, Work
+from benchkit.api.groups import COLD
 from benchkit.api.keys import as_list
 from benchkit.api.regions import WAIT, region
 from benchkit.errors import Unavailable
@@ -54,6 +55,8 @@ def cases_of(config: CollectiveConfig, rank: Rank) -> list[Case]:
     if len(sizes) > 1:
         for size, case in cases.items():
             cases[size] = replace(case, labels={"data_size": size, **case.labels})
+    if config.measure.mode == COLD:
+        return [latency_of(cases[size], rank) for size in sizes]
     short = set(short_cases(config, rank, list(cases.values())))
     found = []
     for case in (cases[size] for size in sizes):

@@ -11,9 +11,10 @@ from benchkit.api.capture import CapturableStep
 from benchkit.api.case import Case, Rank, Work
 from benchkit.api.float8 import FLOAT8
 from benchkit.api.gather import first_reason
+from benchkit.api.groups import COLD
 from benchkit.api.products import CHECKED_ROWS, Matmul, matmul_of, require_rows, sum_in_float32
 from benchkit.suites.matmul_lut.config import MatmulLutConfig
-from benchkit.suites.matmul_lut.forecast import fewest_calls, forecast
+from benchkit.suites.matmul_lut.forecast import Forecast, fewest_calls, forecast
 
 Call = Callable[[], object]
 
@@ -37,7 +38,9 @@ def cases_of(config: MatmulLutConfig, rank: Rank) -> list[Case]:
         if lacking:
             return [Case(labels={lut.SIZE: size}, unavailable=lacking) for size in config.sizes]
     kind = matmul_here(config.dtype, rank.device)
-    times = forecast(config.sizes, rank, lambda size: example(size, kind))
+    times = Forecast()
+    if config.measure.mode != COLD:  # a forecast would make the first calls
+        times = forecast(config.sizes, rank, lambda size: example(size, kind))
     calls = fewest_calls(config.measure)
     cases: list[Case] = []
     held_bytes = check_bytes = 0

@@ -30,7 +30,7 @@ class TransformerJob:
 
     Attributes:
         lacking: what the machine of any rank lacks, alike on all ranks; "" if nothing.
-        peak: the peak rate; None where no pass can run.
+        peak: the peak rate; None where no pass can run, or where it is not known.
     """
 
     def __init__(self, config: TransformerConfig, rank: Rank) -> None:
@@ -140,13 +140,12 @@ class TransformerJob:
 
     def details_of(self, name: str, ranks: int) -> dict[str, Any]:
         """Returns the details that the record keeps of a pass on these ranks."""
-        assert self.peak is not None  # this pass can run
         return {
             details.TOKENS_PER_CALL: self.workload.copies(ranks) * self.workload.tokens,
             names.PARAMETERS: parameters(self.model),
             details.CAUSAL_FLOPS: self.workload.flops(name, ranks, causal=True),
-            details.PEAK_TFLOP_PER_S: self.peak.of(ranks) / 1e12,
-            details.PEAK_FROM: self.peak.source,
+            details.PEAK_TFLOP_PER_S: self.peak.of(ranks) / 1e12 if self.peak else None,
+            details.PEAK_FROM: self.peak.source if self.peak else None,
         }
 
     def batches(self) -> Batches:

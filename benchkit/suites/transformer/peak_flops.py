@@ -13,7 +13,7 @@ from benchkit.api.case import Rank
 from benchkit.api.data_sheet import entry_of
 from benchkit.api.details import MEASURED_PEAK
 from benchkit.api.gather import gather_json
-from benchkit.api.groups import ModelConfig
+from benchkit.api.groups import COLD, ModelConfig
 
 SQUARE = {"cpu": 2048, "cuda": 8192}
 """Rows and columns of the square product that is measured, by type of device."""
@@ -38,8 +38,10 @@ class Peak:
         return self.alone if ranks == 1 else sum(self.flop_per_s)
 
 
-def peak(config: Any, tokens: int, rank: Rank) -> Peak:
+def peak(config: Any, tokens: int, rank: Rank) -> Peak | None:
     """Returns the peak rate of each rank in the dtype of the suite; all ranks call this together.
+
+    Where no data sheet has it and first calls are timed, it is None: measuring it would warm up.
 
     Args:
         config: the configuration of the suite.
@@ -59,6 +61,8 @@ def peak(config: Any, tokens: int, rank: Rank) -> Peak:
         unshared = rank.sharers if max(rank.shares) * rank.sharers >= 100 else 1
         sheets = " and ".join(dict.fromkeys(entry for entry, _ in entries))
         return Peak(flop_per_s, flop_per_s[0] * unshared, f"data sheet of {sheets}")
+    if config.measure.mode == COLD:
+        return None
     measured = best_matmul(config.dtype, config.model, tokens, rank)
     return Peak(measured, measured[0], MEASURED_PEAK)
 

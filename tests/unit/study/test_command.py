@@ -78,7 +78,7 @@ def test_steps_run_in_order_in_their_folders(modules, capsys):
     out = folder_of(modules)
     assert first == ["+suite=allreduce", "data_size=3", f"hydra.sweep.dir='{out}/first'"]
     assert table == [f"{out}/first", "--output-dir", f"{out}/table"]
-    assert f"lut='{out}/table/t.csv'" in second
+    assert f"lut={out}/table/t.csv" in second
     assert f"study mine has ended: {out}" in capsys.readouterr().out
     assert (modules.out / "outputs" / "latest").resolve() == out
 
