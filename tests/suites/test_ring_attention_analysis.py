@@ -14,6 +14,7 @@ from analysis.report.discover import draw_all
 from analysis.report.discover import write_all as tables_of
 from analysis.report.sentences import describe
 from analysis.suites.matmul_lut import table as matmul_lut
+from analysis.suites.ring_attention import reference
 from analysis.suites.ring_attention import table as rebalance
 from benchkit.statistics.intervals import FEWEST_ROUNDS
 from benchkit.statistics.paired import paired_speedup
@@ -129,6 +130,25 @@ def test_table_shows_harshest_slowdown_and_means(cells):
     assert "slower than even beyond its interval in 0 of 6; within 10% of the ideal in 6 of 6" in text
     assert "of the prediction in 6 of 6." in text
     assert rebalance.write(tabulate_records([make_record()])) == {}
+
+
+def test_reference_is_that_of_cell_else_of_point_at_full_speed():
+    """Shares of a GPU cannot be lifted, so that a job on them has no reference of its own."""
+    shared = [ring_record(length, factor) for length, factor in ((8192, 1.0), (8192, 4.0), (1024, 4.0))]
+    records = [ring_record(reference=5e-3), *shared]
+    for record in shared:
+        record["cases"] = [case for case in record["cases"] if case["labels"]["strategy"] != "reference"]
+    [(_, rows)] = rebalance.cells_of(tabulate_records(records))
+    lines = reference.tabulate(rows).to_dict("records")
+    times = {(line["tokens"], line["slowdown"], line["strategy"]): line for line in lines}
+    balanced = times[4096, "2", "balanced"]
+    assert balanced["T_ref [ms]"] == pytest.approx(5)
+    assert balanced["efficiency T_ref/T [%]"] == pytest.approx(250)
+    assert balanced["slowdown T/T_ref"] == pytest.approx(0.4)
+    assert balanced["tokens per rank"] == "[3000, 1096]"
+    assert times[8192, "4", "even"]["T_ref [ms]"] == pytest.approx(4)
+    assert times[8192, "4", "even"]["slowdown T/T_ref"] == pytest.approx(4)
+    assert not any(tokens == 1024 for tokens, _, _ in times)
 
 
 def test_summary_omits_missing_prediction(cells):

@@ -6,20 +6,21 @@ from analysis.baseline import Baseline
 from analysis.report.chart import CELLS, LINES, LOG, NAMES, STACKS, Axis, Chart, Charts, points_of
 from analysis.run_spread import bars_of, with_ranges
 from analysis.suites.ring_attention.plot import (
-    EFFICIENCY,
+    OF_IDEAL,
+    OF_REFERENCE,
     SPEEDUP,
     label_of,
     strategies_of,
     winner_of,
-    with_efficiency_limits,
 )
+from analysis.suites.ring_attention.reference import RATIO, with_efficiencies
 from analysis.suites.ring_attention.table import SUITE, cells_of
 from analysis.suites.ring_attention.token_plot import shares_of
 from benchkit.suites.ring_attention.names import EVEN, STRATEGY, TOKENS
 
 
 def show(table: pd.DataFrame, baseline: Baseline | None) -> Charts:
-    """Return up to five figures per group of rows that differ in strategy, length and slowdown."""
+    """Return up to six figures per group of rows that differ in strategy, length and slowdown."""
     charts: Charts = {}
     for suffix, rows in cells_of(table):
         for name, chart in charts_of(with_ranges(rows)).items():
@@ -34,7 +35,10 @@ def charts_of(rows: pd.DataFrame) -> Charts:
         charts["speedup_over_even"] = speedup_over_even(own)
     charts["winner"] = winners(own)
     charts["latency_scaling"] = latency_scaling(rows)
-    charts["efficiency"] = efficiency(own)
+    own = with_efficiencies(rows).loc[own.index]
+    if own[RATIO[0]].notna().any():
+        charts["reference_efficiency"] = efficiency(own, *OF_REFERENCE)
+    charts["efficiency"] = efficiency(own, *OF_IDEAL)
     if TOKENS in own and own[TOKENS].notna().any():
         charts["tokens"] = tokens(own)
     return charts
@@ -59,14 +63,14 @@ def speedup_over_even(rows: pd.DataFrame) -> Chart:
     )
 
 
-def efficiency(rows: pd.DataFrame) -> Chart:
+def efficiency(rows: pd.DataFrame, columns: tuple[str, str, str], label: str, note: str) -> Chart:
     return Chart(
         mark=LINES,
         title="Ring attention: efficiency",
-        note=f"ideal: all the work over all the speed, by the cost model; {bars_of(rows)}",
+        note=f"{note}; {bars_of(rows)}",
         x=Axis(label_of(rows), NAMES),
-        y=Axis("ideal time / time [%]"),
-        points=over_slowdown(with_efficiency_limits(rows), EFFICIENCY, 100),
+        y=Axis(label),
+        points=over_slowdown(rows, columns, 100),
         series=tuple(strategies_of(rows)),
         reference=100,
     )

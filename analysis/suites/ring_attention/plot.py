@@ -15,6 +15,7 @@ from analysis.baseline import Baseline
 from analysis.report import style
 from analysis.report.discover import Drawings
 from analysis.run_spread import bars_of, with_ranges
+from analysis.suites.ring_attention.reference import EFFICIENCY, RATIO, with_efficiencies
 from analysis.suites.ring_attention.table import SUITE, cells_of
 from analysis.suites.ring_attention.token_plot import tokens
 from benchkit.suites.ring_attention.names import EVEN, REFERENCE, STRATEGY, TOKENS, TORCH
@@ -22,11 +23,17 @@ from benchkit.suites.ring_attention.names import EVEN, REFERENCE, STRATEGY, TOKE
 OTHERS = (REFERENCE, TORCH)
 """Measured beside the strategies, but not meant for ranks of unequal speed."""
 SPEEDUP = ("paired_speedup", "paired_speedup_low", "paired_speedup_high")
-EFFICIENCY = ("efficiency", "efficiency_low", "efficiency_high")
+OF_IDEAL = (
+    EFFICIENCY, "ideal time / time [%]", "ideal: all the work over all the speed, by the cost model"
+)  # fmt: skip
+OF_REFERENCE = (
+    RATIO, "T_ref / T [%]", "T_ref: measured with an even split and all ranks at full speed"
+)  # fmt: skip
+"""What an efficiency refers to: columns, label and note."""
 
 
 def draw(table: pd.DataFrame, baseline: Baseline | None) -> Drawings:
-    """Draw up to five figures per group of rows that differ in strategy, length and slowdown."""
+    """Draw up to six figures per group of rows that differ in strategy, length and slowdown."""
     drawings: Drawings = {}
     for suffix, rows in cells_of(table):
         for name, drawing in drawings_of(with_ranges(rows)).items():
@@ -37,10 +44,12 @@ def draw(table: pd.DataFrame, baseline: Baseline | None) -> Drawings:
 def drawings_of(rows: pd.DataFrame) -> Drawings:
     strategies = strategies_of(rows)
     drawings: Drawings = {
-        "efficiency": partial(efficiency, rows, strategies),
+        "efficiency": partial(efficiency, rows, strategies, *OF_IDEAL),
         "latency_scaling": partial(latency_scaling, rows, strategies),
         "winner": partial(winners, rows[rows[STRATEGY].isin(strategies)]),
     }
+    if with_efficiencies(rows)[RATIO[0]].notna().any():
+        drawings["reference_efficiency"] = partial(efficiency, rows, strategies, *OF_REFERENCE)
     if rows["paired_speedup"].notna().any():
         drawings["speedup_over_even"] = partial(speedup_over_even, rows, strategies)
     if TOKENS in rows and rows[TOKENS].notna().any():
@@ -109,23 +118,20 @@ def speedup_over_even(rows: pd.DataFrame, strategies: list[str]) -> Figure:
     return figure
 
 
-def efficiency(rows: pd.DataFrame, strategies: list[str]) -> Figure:
+def efficiency(
+    rows: pd.DataFrame, strategies: list[str], columns: tuple[str, str, str], label: str, note: str
+) -> Figure:
+    """Plot a time over that of each strategy, in percent, over the slowdown."""
+
     def panel(axis: Axes, part: pd.DataFrame) -> None:
-        over_slowdown(axis, part, strategies, EFFICIENCY, 100)
+        over_slowdown(axis, part, strategies, columns, 100)
         axis.axhline(100, color="black", linewidth=1)
         axis.set_ylim(bottom=0)
 
-    figure = by_length(with_efficiency_limits(rows), panel)
-    figure.axes[0].set_ylabel("ideal time / time [%]")
-    note = f"ideal: all the work over all the speed, by the cost model; {bars_of(rows)}"
-    style.caption(figure, "Ring attention: efficiency", note, rows)
+    figure = by_length(with_efficiencies(rows), panel)
+    figure.axes[0].set_ylabel(label)
+    style.caption(figure, "Ring attention: efficiency", f"{note}; {bars_of(rows)}", rows)
     return figure
-
-
-def with_efficiency_limits(rows: pd.DataFrame) -> pd.DataFrame:
-    """Add the ends of the interval of the efficiency, which are those of the time."""
-    ends = {"efficiency_low": "ci_high_s", "efficiency_high": "ci_low_s"}
-    return rows.assign(**{name: rows["ideal_s"] / rows[time] for name, time in ends.items()})
 
 
 def latency_scaling(rows: pd.DataFrame, strategies: list[str]) -> Figure:

@@ -10,6 +10,7 @@ from analysis.records.comparisons import FIGURES
 from analysis.records.slowdowns import Slowdown, slowdowns
 from analysis.repetitions import over_runs
 from analysis.run_spread import describe_runs
+from analysis.suites.ring_attention import reference
 from analysis.table import as_markdown
 from benchkit.suites.ring_attention import names
 
@@ -53,12 +54,16 @@ def text_of(rows: pd.DataFrame) -> str:
     parts = [title, " ".join(describe_runs(rows)), as_markdown(harshest(rows, factor), shaped=True)]
     if lines := list(summary(rows)):
         parts += ["## All cells", "\n".join(f"- {line}" for line in lines)]
+    compared = reference.tabulate(rows)
+    if not compared.empty:
+        parts += ["## Beside equal ranks at full speed", as_markdown(compared, shaped=True)]
     return "\n\n".join(parts)
 
 
 def harshest(rows: pd.DataFrame, factor: Slowdown) -> pd.DataFrame:
     """Make a row per strategy: time, speedup over even and efficiency at each length."""
     found: dict[str, dict[str, float | str]] = {}
+    rows = reference.with_efficiencies(rows)
     for _, row in rows[rows["slowdown"] == factor].iterrows():
         strategy = row[names.STRATEGY]
         line = found.setdefault(strategy, {"strategy": strategy})
@@ -66,6 +71,7 @@ def harshest(rows: pd.DataFrame, factor: Slowdown) -> pd.DataFrame:
         line[f"{tokens} [ms]"] = row["median_s"] * 1e3
         line[f"{tokens}, over even"] = 1.0 if strategy == names.EVEN else row["paired_speedup"]
         line[f"{tokens}, efficiency [%]"] = 100 * row["efficiency"]
+        line[f"{tokens}, T_ref/T [%]"] = 100 * row[reference.RATIO[0]]
         if pd.notna(row["doubt"]):
             line[f"{tokens}, doubt"] = row["doubt"]
     return pd.DataFrame(list(found.values()))
