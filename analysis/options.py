@@ -9,6 +9,7 @@ from analysis.baseline import Baseline
 from analysis.commands import (
     accept,
     compare,
+    export,
     import_results,
     log,
     plan,
@@ -23,7 +24,8 @@ from benchkit.version import __version__
 SUBCOMMANDS: dict[str, tuple[Callable[[list[str]], int], str]] = {
     "accept": (accept.main, "which rank, link or node is slower than its peers"),
     "compare": (compare.main, "two folders of records, point by point"),
-    "import": (import_results.main, "results of nccl-tests and OSU beside ours"),
+    "export": (export.main, "our records in the files of other systems"),
+    "import": (import_results.main, "results of other systems beside ours"),
     "log": (log.main, "the points as runs of MLflow or Weights & Biases"),
     "plan": (plan.main, "a sequence split over ranks of unequal speed, on paper"),
     "predict": (predict.main, "collectives between more ranks"),

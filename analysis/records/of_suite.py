@@ -1,13 +1,16 @@
-"""Reads the records of a suite again, for pages that need all samples and not only figures."""
+"""Reads the records of a suite again, where all samples are needed and not only figures."""
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 
+from analysis.records.columns import Columns
 from analysis.records.places import places_of
 from benchkit.record import files
+from benchkit.record.case import CaseRecord
 from benchkit.record.record import Record
 
 
@@ -31,3 +34,28 @@ def by_layout(records: list[Record]) -> Iterator[tuple[str, list[Record]]]:
         layouts.setdefault(layout, []).append(record)
     for number, own in enumerate(layouts.values()):
         yield f"_{number}" if len(layouts) > 1 else "", own
+
+
+def cases_of(rows: pd.DataFrame) -> Iterator[tuple[dict[str, Any], CaseRecord]]:
+    """Yield each measured row of the combined table with its case, record by record.
+
+    Raises:
+        ValueError: a record is gone since, or has other cases.
+    """
+    for path, mine in rows.sort_values("started_at", kind="stable").groupby("path", sort=False):
+        record = files.read(Path(str(path)))
+        own = Columns(record)
+        labelled = [(own.renamed(case.labels), case) for case in record.cases]
+        for row in mine.to_dict("records"):
+            found = [case for labels, case in labelled if is_labelled(row, labels)]
+            if not found:
+                raise ValueError(f"{path}: has other cases than before")
+            yield {str(name): value for name, value in row.items()}, found[0]
+
+
+def is_labelled(row: Mapping[Any, Any], labels: Mapping[str, Any]) -> bool:
+    """Return whether a row has these labels; a label without a value is an empty cell."""
+    return all(
+        row.get(name) == value or (value is None and pd.isna(row.get(name)))
+        for name, value in labels.items()
+    )

@@ -7,12 +7,14 @@ from statistics import median
 
 import pytest
 from analysis.records.comparisons import FIGURES
+from analysis.records.harvest import harvest
 from analysis.records.rows import rows_of
 from analysis.report.discover import draw_all
 from analysis.report.sentences import describe
 from analysis.run_spread import ONE_RUN
 from analysis.suites.tensor_parallel import ddlb_csv
 from analysis.suites.tensor_parallel import table as tensor_parallel
+from analysis.table import combine
 from benchkit.statistics.intervals import FEWEST_ROUNDS
 from benchkit.statistics.paired import paired_overlap
 
@@ -24,6 +26,7 @@ from tests.support.records import (
     make_record,
     tabulate_records,
     without,
+    write_all,
 )
 
 TIMES = {
@@ -214,15 +217,24 @@ def test_shape_labels_are_integers():
     assert "| m 1024 × n 512 × k 256 |" in tensor_parallel.write(table)["tp_columnwise_summary.md"]
 
 
-def test_csv_has_ddlb_columns():
-    rows = list(csv.DictReader(io.StringIO(ddlb_csv.write(tabulate_records([product_record()]))["ddlb.csv"])))
+def test_csv_has_ddlb_columns(tmp_path):
+    table = combine(harvest([write_all(tmp_path, [product_record()])]).rows)
+    rows = list(csv.DictReader(io.StringIO(ddlb_csv.write(table)["ddlb_tp_columnwise.csv"])))
+    assert [*rows[0]] == [
+        "implementation", "mean_time (ms)", "std_time", "min_time", "max_time", "m", "n", "k", "dtype",
+        "Throughput (TFLOPS)", "Throughput std (TFLOPS)", "world_size", "hostname", "time_measurement_backend",
+        "barrier_at_each_iteration", "option", "valid",
+    ]  # fmt: skip
     assert len(rows) == 6
-    row = next(row for row in rows if row["implementation"] == "pipeline")
-    assert row["option"] == "order=AG_after;chunks=4;comm_backend=gloo"
-    assert float(row["mean_time"]) == pytest.approx(7)
+    row = next(row for row in rows if row["implementation"].startswith("pipeline"))
+    assert row["implementation"] == "pipeline (order=AG_after, chunks=4, backend=gloo)"
+    assert row["option"] == "order=AG_after, chunks=4, backend=gloo"
+    assert float(row["mean_time (ms)"]) == pytest.approx(7)
     assert float(row["max_time"]) >= 7 >= float(row["min_time"])
     assert (row["m"], row["hostname"], row["valid"]) == ("1024", "here", "True")
-    assert float(row["Throughput (TFLOPS)"]) == pytest.approx(2 * 1024 * 512 * 256 / 7e-3 / 1e12, rel=1e-3)
+    assert (row["time_measurement_backend"], row["barrier_at_each_iteration"]) == ("cpu_clock", "True")
+    assert float(row["Throughput (TFLOPS)"]) == pytest.approx(2 * 1024 * 512 * 256 / 7e-3 / 1e12, rel=1e-2)
+    assert float(row["Throughput std (TFLOPS)"]) > 0
     assert ddlb_csv.write(tabulate_records([make_record()])) == {}
 
 

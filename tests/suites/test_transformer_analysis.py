@@ -12,7 +12,7 @@ from analysis.records.harvest import harvest
 from analysis.report.discover import draw_all
 from analysis.report.discover import write_all as tables_of
 from analysis.report.sentences import describe
-from analysis.suites.transformer import legacy_json
+from analysis.suites.transformer import cs336_json
 from analysis.suites.transformer import rows as transformer
 from analysis.suites.transformer import table as transformer_summary
 from analysis.table import combine
@@ -266,7 +266,7 @@ def test_each_measured_pass_has_json(records, tmp_path):
     looped = records[0]["cases"][0]
     looped |= {"blocks": [1], "regions_s": {}, "start_offsets_s": None}
     looped |= {"calls_per_sample": 3, "samples_s": [row[:1] for row in looped["samples_s"]]}
-    found = legacy_json.write(combine(harvest([write_all(tmp_path, records)]).rows))
+    found = cs336_json.write(combine(harvest([write_all(tmp_path, records)]).rows))
     tiny = {f"json/bench_tiny_ctx{n}_{name}.json" for n in (32, 64, 128) for name in ("fwd", "fwd_bwd", "train")}
     assert set(found) == tiny | {"json/bench_2.7B_ctx128_fwd.json"}
     content = json.loads(found["json/bench_tiny_ctx64_fwd_bwd.json"])
@@ -288,7 +288,7 @@ def test_each_measured_pass_has_json(records, tmp_path):
 def test_each_run_has_json(records, tmp_path):
     for run, seconds in (("a", 1e-3), ("b", 2e-3)):
         write_all(tmp_path / run, [model_record("tiny", 64, seconds, ("forward",))])
-    found = legacy_json.write(combine(harvest([tmp_path]).rows))
+    found = cs336_json.write(combine(harvest([tmp_path]).rows))
     assert sorted(found) == ["json/bench_tiny_ctx64_fwd.json", "json/bench_tiny_ctx64_fwd_2.json"]
     trials = [json.loads(found[name])["mean_time_ms"] for name in sorted(found)]
     assert trials[1] == pytest.approx(2 * trials[0])
@@ -297,7 +297,7 @@ def test_each_run_has_json(records, tmp_path):
 def test_json_splits_ranks_and_takes_slowest(tmp_path):
     record = shared_record()
     record["cases"][0]["samples_s"] = [[1e-3] * FEWEST_SAMPLES, [2e-3] * FEWEST_SAMPLES]
-    found = legacy_json.write(combine(harvest([write_all(tmp_path, [record])]).rows))
+    found = cs336_json.write(combine(harvest([write_all(tmp_path, [record])]).rows))
     assert len(found) == 6
     assert json.loads(found["json/bench_tiny_ctx128_fwd_ranks-2.json"])["trial_times_ms"] == [2.0] * FEWEST_SAMPLES
     assert json.loads(found["json/bench_tiny_ctx128_fwd_ranks-1.json"])["mean_time_ms"] == pytest.approx(1)
@@ -306,7 +306,7 @@ def test_json_splits_ranks_and_takes_slowest(tmp_path):
 def test_json_names_are_plain(tmp_path):
     other = model_record("tiny", 64, passes=("forward",))
     other["config"]["model"]["vocab_size"] = 32000
-    found = legacy_json.write(combine(harvest([write_all(tmp_path, [model_record(), other])]).rows))
+    found = cs336_json.write(combine(harvest([write_all(tmp_path, [model_record(), other])]).rows))
     assert "json/bench_tiny-vocab_size-32000_ctx64_fwd.json" in found
     assert len(found) == 4
 
@@ -372,7 +372,7 @@ def test_other_suites_are_ignored(records):
     assert transformer_summary.write(mixed) == transformer_summary.write(tabulate_records(records))
     assert "ranks 1." in transformer_summary.write(mixed)[SUMMARY]
     other = tabulate_records([make_record()])
-    assert [module.write(other) for module in (transformer, legacy_json, transformer_summary)] == [{}, {}, {}]
+    assert [module.write(other) for module in (transformer, cs336_json, transformer_summary)] == [{}, {}, {}]
     assert not [name for name in dict(draw_all(other, None)) if name.startswith("transformer")]
 
 

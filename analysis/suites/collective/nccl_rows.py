@@ -4,7 +4,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from analysis.suites.collective.imported import Row, number
+from analysis.records.foreign import number
+from analysis.suites.collective.imported import Row
 from benchkit.suites.collective.names import ALL_TO_ALL, SEND_RECV
 
 SAME = (

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from analysis.suites.collective.imported import Reading, number, unfinished, whole_lines
+from analysis.records.foreign import Reading, number, unfinished, whole_lines
 from analysis.suites.collective.nccl_rows import COLLECTIVES, Run, by_median, row_of
 
 PROGRAM = re.compile(rf"(?<![A-Za-z_])({'|'.join(COLLECTIVES)})_perf")

@@ -3,14 +3,8 @@
 import re
 from dataclasses import dataclass, replace
 
-from analysis.suites.collective.imported import (
-    RanksMissing,
-    Reading,
-    Row,
-    number,
-    unfinished,
-    whole_lines,
-)
+from analysis.records.foreign import Reading, number, unfinished, whole_lines
+from analysis.suites.collective.imported import RanksMissing, Row
 from benchkit.suites.collective import names
 from benchkit.suites.collective.sizes import bus_factor
 

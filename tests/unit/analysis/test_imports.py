@@ -11,17 +11,11 @@ import pytest
 from analysis.__main__ import main
 from benchkit.suites.collective import sizes
 
+from tests.support.imports import SAMPLES, imported, one, ours
 from tests.support.records import make_record, write_all
 
-SAMPLES = Path(__file__).parent / "samples"
 NCCL_TEXT, NCCL_JSON = SAMPLES / "nccl_tests_all_reduce.txt", SAMPLES / "nccl_tests_all_gather.json"
 OSU_TEXT = SAMPLES / "osu_allreduce.txt"
-
-
-def imported(tmp_path, *arguments):
-    """The rows of imported.csv."""
-    assert main(["import", *map(str, arguments), "--output-dir", str(tmp_path / "out")]) == 0
-    return pd.read_csv(tmp_path / "out" / "imported.csv")
 
 
 def saved(tmp_path, name, text):
@@ -31,20 +25,6 @@ def saved(tmp_path, name, text):
 
 def osu(test, *lines, suffix="", columns="# Size       Avg Latency(us)"):
     return "\n".join(["", f"# OSU MPI{suffix} {test} Test v7.4", "# Datatype: MPI_FLOAT.", columns, *lines, ""])
-
-
-def ours(folder, collective, **changes):
-    content = make_record(suite="collective", **changes)
-    content["config"] |= {"suite": "collective", "collective": collective, "async_op": False, "ragged": False}
-    return write_all(folder, [content])
-
-
-def one(table, **where):
-    """The one row of which this is true, and that there is but one."""
-    for name, value in where.items():
-        table = table[table[name] == value]
-    assert len(table) == 1
-    return table.iloc[0]
 
 
 def test_nccl_text_is_taken_as_printed(tmp_path):
@@ -315,9 +295,9 @@ def test_unknown_rank_count_is_refused(tmp_path, capsys):
 @pytest.mark.parametrize(
     ("name", "content", "complaint"),
     [
-        ("a.txt", "hello\n", "neither nccl-tests nor OSU output"),
-        ("a.txt", "", "neither nccl-tests nor OSU output"),
-        ("a.json", "{}", "neither nccl-tests nor OSU output"),
+        ("a.txt", "hello\n", "no known format"),
+        ("a.txt", "", "no known format"),
+        ("a.json", "{}", "no known format"),
         ("a_perf.json", '{"nccl_version": 1, "config": 3}', "cannot be read"),
         ("a.txt", osu("Bandwidth", "1   2.0", columns="# Size   Bandwidth (MB/s)"), "'Bandwidth Test' is none of"),
         ("a.txt", osu("Allreduce Latency"), "no whole row of results"),

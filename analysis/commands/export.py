@@ -1,0 +1,95 @@
+"""`python -m analysis export` writes our records in the files of other systems."""
+
+import argparse
+from functools import partial
+from pathlib import Path
+
+from analysis.commands.formats import WRITERS
+from analysis.frames import nothing_found
+from analysis.records.harvest import harvest
+from analysis.records.paths import missing, printable
+from analysis.records.workers import usable_processes
+from analysis.table import combine
+from analysis.text import complain
+
+warn = partial(complain, "analysis export")
+
+
+def main(arguments: list[str]) -> int:
+    """Write the files of one system and print their paths.
+
+    Returns:
+        0; 1 where the records have nothing that the system measures; 2 for invalid arguments.
+    """
+    options = parser().parse_args(arguments)
+    if why := missing(options.places):
+        warn(why)
+        return 2
+    found = harvest(options.places, usable_processes())
+    for line in found.remarks():
+        warn(line)
+    if not found.rows:
+        warn(nothing_found(found, options.places))
+        return 1
+    table = combine(found.rows)
+    texts: dict[str, str] = {}
+    try:
+        for write in WRITERS[options.system]:
+            texts |= write(table)
+        written = files_of(texts, folder_of(options))
+    except (OSError, ValueError) as error:
+        warn(error)
+        return 2
+    if not texts:
+        warn(f"nothing that {options.system} measures is in these records")
+        return 1
+    print(*(printable(f"wrote {path}") for path in written), sep="\n")
+    return 0
+
+
+def files_of(texts: dict[str, str], folder: Path) -> list[Path]:
+    """Write the texts below a folder, by name; return their paths."""
+    paths = []
+    for name, text in texts.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+        paths.append(path)
+    return paths
+
+
+def folder_of(options: argparse.Namespace) -> Path:
+    """Return the folder to write to: the one asked for, or one beside the first report."""
+    first: Path = options.places[0]
+    beside = first if first.is_dir() else first.parent
+    return options.output_dir or beside / "analysis" / str(options.system)
+
+
+def parser() -> argparse.ArgumentParser:
+    result = argparse.ArgumentParser(
+        prog="python -m analysis export",
+        description="`python -m analysis export`: our records in the columns and units of other "
+        "systems, for their scripts. Means and standard deviations are of our samples.",
+    )
+    result.add_argument(
+        "places",
+        metavar="DIR",
+        nargs="+",
+        type=Path,
+        help="folders of records, or record files",
+    )
+    result.add_argument(
+        "--as",
+        dest="system",
+        required=True,
+        choices=tuple(WRITERS),
+        help="ddlb: CSV per primitive; cs336: CSV of all-reduce and JSON of transformers; "
+        "hetero: CSV of ring attention and of matrix products by compute share",
+    )
+    result.add_argument(
+        "--output-dir",
+        metavar="D",
+        type=Path,
+        help="where to write (default: analysis/SYSTEM/ in the first)",
+    )
+    return result

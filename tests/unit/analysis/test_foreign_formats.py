@@ -1,0 +1,168 @@
+"""Files of the systems that benchkit replaces: read beside records by `import`, written by `export`."""
+
+import csv
+import io
+import json
+
+import pandas as pd
+import pytest
+from analysis.__main__ import main
+
+from tests.support.imports import SAMPLES, imported, one, ours
+from tests.support.records import make_record, make_rich_record, write_all
+
+FORMATS = {
+    "cs336_allreduce.csv": ("collective", 3),
+    "cs336_transformer.json": ("transformer", 1),
+    "cs336_transformer.csv": ("transformer", 2),
+    "ddlb_tp_columnwise.csv": ("tensor_parallel", 2),
+    "hetero_sweep_results.csv": ("ring_attention", 4),
+    "hetero_ring_attention_profile.csv": ("ring_attention", 2),
+    "hetero_matmul_mps_sweep.csv": ("matmul_lut", 2),
+}
+"""The suite and the number of rows of each sample."""
+
+
+def exported(tmp_path, system, records):
+    """The files that `export` writes of some records, by name."""
+    place = write_all(tmp_path / "records", records)
+    assert main(["export", str(place), "--as", system, "--output-dir", str(tmp_path / "out")]) == 0
+    paths = [path for path in (tmp_path / "out").rglob("*") if path.is_file()]
+    return {str(path.relative_to(tmp_path / "out")): path for path in paths}
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_format_is_known_by_its_header(tmp_path, name):
+    suite, count = FORMATS[name]
+    table = imported(tmp_path, SAMPLES / name)
+    assert (set(table.suite), len(table)) == ({suite}, count)
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_truncated_file_keeps_whole_lines(tmp_path, name, capsys):
+    text = (SAMPLES / name).read_text()
+    path = tmp_path / name
+    path.write_text(text[:-3])
+    if FORMATS[name][1] == 1:
+        assert main(["import", str(path)]) == 2
+        assert "no known format" in capsys.readouterr().err
+        return
+    assert len(imported(tmp_path, path)) == FORMATS[name][1] - 1
+    assert "1 line(s) cut off or torn" in capsys.readouterr().err
+
+
+def test_line_that_is_no_row_is_passed_over(tmp_path, capsys):
+    text = (SAMPLES / "hetero_sweep_results.csv").read_text().replace("even,8192,40.0", "even,many,40.0", 1)
+    (tmp_path / "a.csv").write_text(text.replace(",30.0,50", ",30.0,0"))
+    assert len(imported(tmp_path, tmp_path / "a.csv")) == 2
+    assert "2 line(s) cut off or torn" in capsys.readouterr().err
+
+
+def test_allreduce_csv_lines_up_with_record(tmp_path):
+    place = ours(tmp_path / "records", "all_reduce", data_size=100.0, seconds=0.3)
+    table = imported(tmp_path, SAMPLES / "cs336_allreduce.csv", place)
+    both = table[(table.payload_bytes == 100 * 2**20) & (table.backend == "gloo")]
+    assert both.source.tolist() == ["benchkit", "cs336"]
+    assert both.time_s.tolist() == pytest.approx([0.3, 0.15])
+    assert both.algbw_gb_per_s.tolist() == pytest.approx([100 * 2**20 / time / 1e9 for time in both.time_s])
+    failed = one(table, backend="nccl")
+    assert (failed.status, pd.isna(failed.time_s)) == ("failed", True)
+
+
+def test_transformer_time_is_per_step(tmp_path):
+    table = imported(tmp_path, SAMPLES / "cs336_transformer.json", SAMPLES / "cs336_transformer.csv")
+    row = one(table, step="forward_backward", model="small")
+    assert (row.time_s, row.std_s, row.device) == (pytest.approx(0.051), pytest.approx(0.001), "cuda")
+    assert one(table, step="forward").time_s == pytest.approx(37.5e-3)
+
+
+def test_ddlb_file_name_tells_the_primitive(tmp_path):
+    sample = SAMPLES / "ddlb_tp_columnwise.csv"
+    (tmp_path / "tp_rowwise_8192.csv").write_text(sample.read_text())
+    table = imported(tmp_path, sample, tmp_path / "tp_rowwise_8192.csv")
+    assert sorted(table.primitive) == ["tp_columnwise"] * 2 + ["tp_rowwise"] * 2
+    assert table.status.tolist() == ["unchecked", "ok"] * 2
+    assert one(table, primitive="tp_rowwise", implementation="compute_only").time_s == pytest.approx(1.25e-3)
+
+
+def test_share_of_a_gpu_is_a_slowdown(tmp_path):
+    table = imported(tmp_path, SAMPLES / "hetero_sweep_results.csv", SAMPLES / "hetero_matmul_mps_sweep.csv")
+    sweep = table[table.suite == "ring_attention"]
+    assert set(sweep.strategy) == {"even", "uneven", "lut", "reference"}
+    assert set(sweep.slowdown) == {2}
+    assert one(sweep, strategy="lut").status == "failed"
+    assert table[table.suite == "matmul_lut"].slowdown.tolist() == [1, 40]
+
+
+def test_records_of_all_suites_stand_beside(tmp_path):
+    suites = ("collective", "transformer", "tp_columnwise", "ring_attention", "matmul_lut")
+    place = write_all(tmp_path / "records", [make_rich_record(suite) for suite in suites])
+    table = imported(tmp_path, place)
+    assert set(table[table.source == "benchkit"].suite) == {
+        "collective", "transformer", "tensor_parallel", "ring_attention", "matmul_lut",
+    }  # fmt: skip
+    assert (table[table.suite != "collective"].time_s > 0).all()
+
+
+def test_allreduce_export_is_in_gibibytes(tmp_path):
+    records = [make_record(100.0, ranks, 0.1, suite="collective") for ranks in (2, 4)]
+    records.append(make_record(1000.0, 2, suite="collective", status="failed"))
+    for content in records:
+        content["config"] |= {"suite": "collective", "collective": "all_reduce", "async_op": False, "ragged": False}
+    half = len(records[0]["cases"][0]["samples_s"][0]) // 2
+    for content in records[:1]:
+        content["cases"][0] |= {
+            "samples_s": [[0.1, 0.3] * half, [0.2] * 2 * half], "blocks": [1] * 2 * half, "start_offsets_s": None,
+        }  # fmt: skip
+    [(name, path)] = exported(tmp_path, "cs336", records).items()
+    assert name == "gloo_cpu_benchmark.csv"
+    first, failed, last = csv.DictReader(io.StringIO(path.read_text()))
+    assert [*first] == [
+        "backend", "device", "world_size", "data_size_mb", "avg_time_s", "std_time_s", "bandwidth_gb_s", "error",
+    ]  # fmt: skip
+    assert (first["world_size"], float(first["data_size_mb"]), last["world_size"]) == ("2", 100, "4")
+    assert float(first["avg_time_s"]) == pytest.approx(0.2)
+    assert float(first["std_time_s"]) == pytest.approx(0.05)  # the mean of 0.1 and 0
+    assert float(first["bandwidth_gb_s"]) == pytest.approx(100 / 1024 / 0.2)
+    assert (failed["avg_time_s"], failed["error"]) == ("", "it went failed\nand more")
+
+
+def test_hetero_export_has_shares_and_ranks(tmp_path):
+    record = make_rich_record("ring_attention")
+    record["config"]["hardware"]["slowdown"] = 4
+    matmul = make_record(1.0, 1, suite="matmul_lut")
+    matmul["config"] |= {"suite": "matmul_lut", "bg_streams": 0}
+    matmul["cases"][0] |= {"labels": {"size": 64}, "useful_flops": 1e9}
+    files = exported(tmp_path, "hetero", [record, matmul])
+    assert files["matmul_mps_sweep.csv"].read_text().splitlines() == [
+        "mps_pct,size,dtype,bg_streams,avg_ms,tflops", "100,64,float32,0,1,1",
+    ]  # fmt: skip
+    lines = list(csv.DictReader(io.StringIO(files["sweep_results.csv"].read_text())))
+    assert [*lines[0]] == [
+        "split_type", "seq_len", "overall_latency_ms", "rank0_tokens", "rank0_latency_ms", "rank1_tokens",
+        "rank1_latency_ms", "slowdown_pct",
+    ]  # fmt: skip
+    line = next(line for line in lines if line["split_type"] == "reference_homogeneous")
+    assert (line["rank1_tokens"], float(line["slowdown_pct"])) == ("64", 25)
+    assert float(line["overall_latency_ms"]) == pytest.approx(1.0)
+    profile = files["ring_attention_profile_128.csv"].read_text().splitlines()
+    assert profile == ["mps_pct,latency_ms", "25,1"]
+
+
+def test_exported_files_are_read_back(tmp_path):
+    suites = ("collective", "transformer", "tp_rowwise", "ring_attention")
+    records = [make_rich_record(suite) for suite in suites]
+    written = [exported(tmp_path / system, system, records) for system in ("ddlb", "cs336", "hetero")]
+    paths = [path for files in written for path in files.values()]
+    table = imported(tmp_path, *paths)
+    for suite, count in (("tensor_parallel", 4), ("transformer", 2), ("ring_attention", 5)):
+        assert (table.suite == suite).sum() >= min(count, 1)
+        assert table[table.suite == suite].time_s.tolist() == pytest.approx([1e-3] * (table.suite == suite).sum())
+
+
+def test_export_without_anything_to_write_says_so(tmp_path, capsys):
+    place = write_all(tmp_path / "records", [make_record()])
+    assert main(["export", str(place), "--as", "ddlb"]) == 1
+    assert "nothing that ddlb measures is in these records" in capsys.readouterr().err
+    assert main(["export", "/no/such", "--as", "ddlb"]) == 2
+    assert json.dumps("/no/such")[1:-1] in capsys.readouterr().err
