@@ -8,7 +8,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from benchkit.config import command_line, compose, help, hydra_internals, messages
+from benchkit.config import command_line, compose, ddlb, help, hydra_internals, messages
 from benchkit.config.folders import config_folder, config_folders
 from benchkit.errors import ConfigError
 from benchkit.study import command as study
@@ -78,8 +78,14 @@ def compare(arguments: list[str]) -> int:
     return session.main(arguments, check)
 
 
+def import_config(arguments: list[str]) -> int:
+    """Runs `python -m benchkit import-config`; returns the exit code."""
+    return ddlb.main(arguments, check)
+
+
 COMMANDS: dict[str, Callable[[list[str]], int]] = {
     "compare": compare,
+    "import-config": import_config,
     "selftest": selftest,
     "status": status.main,
 }
