@@ -23,12 +23,8 @@ HELP = """benchkit: distributed deep-learning benchmarks from one command
   python -m benchkit --help allreduce                              a suite, its keys and its values
   python -m benchkit +suite=allreduce data_size=100 --dry-run      what it would do, without running
   python -m benchkit status outputs/latest                         how far a sweep is
-<<<<<<< HEAD
-  python -m benchkit list                                          suites, sweeps, studies, …
-=======
   python -m benchkit import-config ddlb.json                       the command for a file of DDLB
-  python -m benchkit list                                          suites, sweeps and other groups
->>>>>>> 75ac0bd (Print the command for a configuration of DDLB)
+  python -m benchkit list                                          suites, sweeps, studies, …
 
 Suites and their keys (key=value)
 {suites}
