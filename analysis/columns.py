@@ -65,6 +65,7 @@ CONDITIONS = {
     "processes": text("fresh, reuse or auto: the key `ranks`"),
     "threads": text("the key `threads_per_rank`: a number or auto"),
     "ranks_per_device": integer("ranks that shared a GPU"),
+    "full_share": text("percent of a GPU that MPS gives a rank at full speed, or auto"),
     "backend_env": text("variables that were set for the backend"),
     "slowdown": text("factor of the last rank, or a list with one per rank"),
     "seed": integer("of inputs and of the order of cases"),

@@ -17,8 +17,8 @@ SETTINGS = ("suite", "status", "backend", "device", "world_size", "model")
 HARDWARE_AND_SOFTWARE = ("device_name", "torch", "cuda", "nccl", "driver", "commit", "kernel")
 CONDITIONS = (
     "host", *HARDWARE_AND_SOFTWARE, "launched_by", "num_agents", "start_method", "processes",
-    "threads", "ranks_per_device", "backend_env", "slowdown", "seed", "mode", "calls_per_sample",
-    "warmup_iterations",
+    "threads", "ranks_per_device", "full_share", "backend_env", "slowdown", "seed", "mode",
+    "calls_per_sample", "warmup_iterations",
 )  # fmt: skip
 """Part of a row's identity, since medians differ by it, but shown only where rows differ in it."""
 PROVENANCE = (

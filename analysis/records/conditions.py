@@ -40,6 +40,7 @@ def conditions(record: Record) -> dict[str, Any]:
         "processes": settings.ranks,
         "threads": str(settings.threads_per_rank),
         "ranks_per_device": hardware.ranks_per_device,
+        "full_share": str(hardware.full_share),
         "slowdown": hardware.slowdown,
         "backend_env": " ".join(f"{name}={value}" for name, value in variables),
         "seed": settings.seed,

@@ -32,6 +32,18 @@ class HardwareConfig:
         identity=False,
     )
     slow_by: str = key("what slows a rank down", choices=("auto", "mps", "cgroup", "duty_cycle"))
+    full_share: Any = key(
+        "percent of a GPU that MPS gives a rank at full speed; auto: an equal part",
+        choices=("auto",),
+        above=0,
+        neutral="auto",
+    )
+
+    def share(self, factor: float) -> float:
+        """Returns the percent of its device that a rank has that is so many times slower."""
+        on_device = self.ranks_per_device if self.device == "cuda" else 1
+        full = 100 / on_device if self.full_share == "auto" else float(self.full_share)
+        return full / factor
 
 
 @dataclass
@@ -93,6 +105,10 @@ def check_hardware(hardware: HardwareConfig, world_size: int | str) -> None:
     mechanisms = ("mps",) if device == "cuda" else ("cgroup", "duty_cycle")
     if slow_by not in ("auto", *mechanisms):
         raise ConfigError(f"hardware.slow_by={slow_by}: cannot slow hardware.device={device}")
+    full = hardware.full_share
+    if full != "auto" and (device != "cuda" or full > 100):
+        allowed = "auto or, with hardware.device=cuda, a percentage up to 100"
+        raise ConfigError(f"hardware.full_share={full}: allowed is {allowed}")
     for name, rates in hardware.peak_tflop_per_s.items():
         if not isinstance(rates, dict) or not all(map(is_rate, rates.values())):
             key_name = f"hardware.peak_tflop_per_s.{name}"

@@ -165,8 +165,8 @@ def rank_environment(config: RunConfig, place: Place, layout: Placement) -> dict
         # NCCL does not abort the ranks whose peer has failed: the agent ends them.
         of_gpu["TORCH_NCCL_ASYNC_ERROR_HANDLING"] = "0"
     if by_mps(config, layout.slowdown):
-        factor = layout.slowdown[place.rank]
-        of_gpu |= mps.share_environment(factor, config.hardware.ranks_per_device)
+        share = config.hardware.share(layout.slowdown[place.rank])
+        of_gpu |= mps.share_environment(share)
     return {
         **of_gpu,
         **config.backend.env,

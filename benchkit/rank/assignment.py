@@ -62,10 +62,12 @@ class Assignment:
 def by_mps(config: RunConfig, slowdown: Sequence[float]) -> bool:
     """Returns whether ranks get shares of GPUs by MPS.
 
-    They do if a rank is slowed down, and if `hardware.slow_by` asks for equal shares to compare.
+    They do if a rank is slowed down, and if `hardware` asks for equal shares to compare.
     """
-    on_gpus = config.hardware.device == "cuda"
-    return on_gpus and (config.hardware.slow_by == "mps" or max(slowdown) > 1)
+    hardware = config.hardware
+    if hardware.device != "cuda":
+        return False
+    return hardware.slow_by == "mps" or hardware.full_share != "auto" or max(slowdown) > 1
 
 
 def keep_alone(cases: list[Case], labels: Labels) -> Case:

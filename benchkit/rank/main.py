@@ -136,7 +136,7 @@ def describe_rank(assignment: Assignment, kept: Joined, prober: Prober) -> Rank:
         seed=config.seed,
         available_bytes=min(row[0] for row in memory),
         memory=PeakMemory(device),
-        shares=tuple(100 / on_device / factor for factor in assignment.slowdown),
+        shares=tuple(map(config.hardware.share, assignment.slowdown)),
         seconds_of=prober.seconds_of,
         group=lambda name: kept.side_group(name, assignment),
         host_sharers=int(max(row[3] for row in memory)),

@@ -23,11 +23,13 @@ class HardwareSettings:
         device: cpu or cuda.
         ranks_per_device: ranks that shared one GPU.
         slowdown: how many times slower the last rank was to be, or each rank.
+        full_share: percent of a GPU of a rank at full speed; "auto" for an equal part.
     """
 
     device: str
     ranks_per_device: Count
     slowdown: Number | list[Number] = 1
+    full_share: Number | str = "auto"
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -65,9 +65,6 @@ def device_environment(gpus: Sequence[str]) -> dict[str, str]:
     return {DEVICES: ",".join(gpus)}
 
 
-def share_environment(factor: float, ranks_per_device: int) -> dict[str, str]:
-    """Returns the environment that gives a process its share of a GPU.
-
-    The share is 1 / factor of the part that each rank of the GPU has, in percent, at most 100.
-    """
-    return {"CUDA_MPS_ACTIVE_THREAD_PERCENTAGE": f"{100 / ranks_per_device / factor:g}"}
+def share_environment(percent: float) -> dict[str, str]:
+    """Returns the environment that gives a process its share of a GPU."""
+    return {"CUDA_MPS_ACTIVE_THREAD_PERCENTAGE": f"{percent:g}"}

@@ -3,6 +3,7 @@
 The data sheet counts where conf/hardware has an entry for the GPU.
 """
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -58,7 +59,7 @@ def peak(config: Any, tokens: int, rank: Rank) -> Peak | None:
     if len(rates) == rank.world_size:
         flop_per_s = [rate * share / 100 for rate, share in zip(rates, rank.shares, strict=True)]
         # A rank alone has the whole device, but MPS limits it to its share even then.
-        unshared = rank.sharers if max(rank.shares) * rank.sharers >= 100 else 1
+        unshared = rank.sharers if math.isclose(max(rank.shares) * rank.sharers, 100) else 1
         sheets = " and ".join(dict.fromkeys(entry for entry, _ in entries))
         return Peak(flop_per_s, flop_per_s[0] * unshared, f"data sheet of {sheets}")
     if config.measure.mode == COLD:

@@ -369,5 +369,5 @@ def test_missing_mps_fails_only_when_needed(monkeypatch):
 
 
 def test_gpu_share_splits_among_ranks():
-    assert mps.share_environment(1.0, 1) == {"CUDA_MPS_ACTIVE_THREAD_PERCENTAGE": "100"}
-    assert mps.share_environment(2.5, 2) == {"CUDA_MPS_ACTIVE_THREAD_PERCENTAGE": "20"}
+    assert mps.share_environment(100.0) == {"CUDA_MPS_ACTIVE_THREAD_PERCENTAGE": "100"}
+    assert mps.share_environment(20.0) == {"CUDA_MPS_ACTIVE_THREAD_PERCENTAGE": "20"}

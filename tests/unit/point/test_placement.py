@@ -1,4 +1,5 @@
 import pytest
+from benchkit.errors import ConfigError
 from benchkit.point.gpus_of_agents import lack_of_gpus
 from benchkit.point.placement import place_ranks, rank_environment
 from benchkit.record.environment import AgentReport
@@ -128,6 +129,18 @@ def test_slowdown_applies_to_last_rank_or_each():
     assert wrong.places == []
 
 
+def test_share_of_rank_at_full_speed_needs_mps():
+    asked = config(device="cuda", world_size=2, ranks_per_device=2)
+    layout = place_ranks(asked, agent_group("n1", gpus=[["a"]]))
+    asked.hardware.full_share = 80
+    assert rank_environment(asked, layout.places[0], layout)["CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"] == "80"
+    for device, share in (("cuda", 101), ("cpu", 50)):
+        wrong = config(device=device)
+        wrong.hardware.full_share = share
+        with pytest.raises(ConfigError, match=f"hardware.full_share={share}: allowed is auto or"):
+            wrong.check()
+
+
 def test_slowed_ranks_get_gpu_shares():
     shared = ((1, "auto", [None, None]), (1, "mps", ["50", "50"]), (2.5, "auto", ["50", "20"]))
     for slowdown, slow_by, expected in shared:
@@ -138,6 +151,9 @@ def test_slowed_ranks_get_gpu_shares():
             rank_environment(asked, place, layout).get("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE") for place in layout.places
         ]
         assert shares == expected
+    asked.hardware.full_share = 100
+    assert rank_environment(asked, layout.places[0], layout)["CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"] == "100"
+    assert rank_environment(asked, layout.places[1], layout)["CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"] == "40"
     on_cpu = config(slowdown=2)
     layout = place_ranks(on_cpu, agent_group("n1"))
     assert "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE" not in rank_environment(on_cpu, layout.places[1], layout)
