@@ -6,7 +6,7 @@
 import argparse
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -79,8 +79,20 @@ def text_of(found: Harvest, options: argparse.Namespace) -> str:
         if why := unpaired(table, options.baseline):
             warn(why)
     written = list(files_of(table, found, options))
-    text = or_left_out("table on screen", lambda: as_text(over_repetitions(table))) or ""
+    text = texts_of(written, options.show)
+    if not text:
+        text = or_left_out("table on screen", lambda: as_text(over_repetitions(table))) or ""
     return "\n".join([text, "", *(printable(f"wrote {path}") for path in written)])
+
+
+def texts_of(written: Sequence[Path], names: Sequence[str]) -> str:
+    """Return the texts of a report that have these names; warn of names that none has."""
+    texts = {path.name: path for path in written if path.suffix in (".md", ".txt")}
+    for name in names:
+        if name not in texts:
+            warn(f"--show {name}: no such text of this report; it has {', '.join(texts)}")
+    found = [texts[name].read_text(encoding="utf-8") for name in names if name in texts]
+    return "\n\n".join(text.strip() for text in found)
 
 
 def files_of(table: pd.DataFrame, found: Harvest, options: argparse.Namespace) -> Iterator[Path]:

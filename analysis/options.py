@@ -18,7 +18,7 @@ from analysis.commands import (
     simulate,
 )
 from analysis.page.render import FILE_NAME
-from analysis.view import add_options
+from analysis.view import add_options, names_in
 from benchkit.version import __version__
 
 SUBCOMMANDS: dict[str, tuple[Callable[[list[str]], int], str]] = {
@@ -64,6 +64,13 @@ def parser() -> argparse.ArgumentParser:
         type=Baseline.parse,
         help="what speedups compare with, e.g. world_size=2 (default: the smallest of several "
         "ranks)",
+    )
+    result.add_argument(
+        "--show",
+        metavar="NAME[,NAME]",
+        type=names_in,
+        default=(),
+        help="print these texts of the report instead of its table, e.g. auto_shard.md",
     )
     result.add_argument(
         "--html",

@@ -60,6 +60,15 @@ def test_failures_alone_give_no_plot(tmp_path):
     assert "crash on rank 1: it went crash" in (tmp_path / "analysis" / "analysis.txt").read_text()
 
 
+def test_chosen_text_is_printed_instead_of_table(two_places, capsys):
+    assert main([str(two_places[0]), "--show", "analysis.txt"]) == 0
+    out = capsys.readouterr().out
+    assert out.startswith((two_places[0] / "analysis" / "analysis.txt").read_text().strip())
+    assert "data_size" not in out.splitlines()[0]
+    assert main([str(two_places[0]), "--show", "analysis.md"]) == 0
+    assert "--show analysis.md: no such text of this report; it has full_results.md" in capsys.readouterr().err
+
+
 def test_report_ignores_own_files(two_places, capsys):
     main(two_places)
     first = capsys.readouterr().out
