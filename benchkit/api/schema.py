@@ -5,7 +5,7 @@ silently reset what a group had chosen, because the suite's schema merges last.
 """
 
 from dataclasses import dataclass
-from typing import Any, Union
+from typing import Any, ClassVar, Union
 
 import msgspec
 
@@ -28,6 +28,9 @@ REUSE = "reuse"
 @dataclass
 class RunConfig:
     """The keys that every suite's configuration has; the dataclass of a suite adds its own."""
+
+    uses_model: ClassVar[bool] = False
+    """Whether a suite reads `model`; others refuse one."""
 
     suite: str = key("name of the suite")
     seed: int = key("seed of inputs and of the order of cases", at_least=0, below=2**63)
@@ -111,6 +114,10 @@ class RunConfig:
 
     def check(self) -> None:
         """Raises ConfigError where keys contradict each other; suites add rules of their own."""
+        if self.model is not None and not self.uses_model:
+            raise ConfigError(
+                f"model={self.model.name}: suite {self.suite} uses no model; leave it out"
+            )
         calls = self.measure.calls_per_sample
         if self.measure.mode == "per_iteration" and calls != 1:
             allowed = "1, or more with measure.mode=loop"

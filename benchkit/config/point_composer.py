@@ -4,6 +4,7 @@ Hydra composes each point from all its YAML files, twice, at some 60 ms each (hy
 """
 
 import copy
+import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -78,9 +79,9 @@ class PointComposer:
             composed = self.composed(parsed)
             config = typed(composed)
             if known is None:
-                self._variants[kind] = Variants(self._loader, composed, config)
+                self._variants[kind] = Variants(self._loader, composed)
         folder = str(number) if base.naming == NUMBERED else self._subfolder(parsed, number)
-        return Composed(config, parsed.lines(), folder)
+        return Composed(with_model_named(config, parsed), parsed.lines(), folder)
 
     def composed(self, parsed: Overrides) -> DictConfig:
         """Composes a point without Hydra's own node, which is the larger part."""
@@ -122,3 +123,18 @@ class PointComposer:
             sweep: Any = OmegaConf.to_container(whole.hydra.sweep, resolve=False)
             self._bases[shape] = Base(whole, own, sweep["subdir"])
         return self._bases[shape]
+
+
+def with_model_named(config: RunConfig, parsed: Overrides) -> RunConfig:
+    """Returns a configuration whose model has its overridden sizes in its name.
+
+    `model=small model.d_ff=64` becomes "small d_ff=64", so that no result of it passes for one of
+    the model "small". A name that is set as well stays.
+    """
+    keys = [override.key_or_group for override in parsed.values]
+    sizes = [key.removeprefix("model.") for key in keys if key.startswith("model.")]
+    if config.model is None or not sizes or "name" in sizes:
+        return config
+    given = " ".join(f"{size}={getattr(config.model, size)}" for size in sorted(sizes))
+    model = dataclasses.replace(config.model, name=f"{config.model.name} {given}")
+    return dataclasses.replace(config, model=model)

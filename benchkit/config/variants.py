@@ -33,17 +33,17 @@ class Variants:
     overrides are converted and checked, each once.
     """
 
-    def __init__(self, loader: Any, composed: DictConfig, config: RunConfig) -> None:
+    def __init__(self, loader: Any, composed: DictConfig) -> None:
         """Takes a point.
 
         Args:
             loader: of Hydra.
             composed: the point as Hydra composes it, which this object changes from now on.
-            config: the same, typed and checked.
         """
         self._loader = loader
         self._composed = composed
-        self._config = config
+        # Not checked yet: a check replaces values by what they mean beside the other keys.
+        self._config: Any = OmegaConf.to_object(composed)
         self._needed = set(needed_names(OmegaConf.to_container(composed, resolve=False)))
         self._settings: dict[str | None, Setting | None] = {}
 
@@ -53,7 +53,7 @@ class Variants:
         That is so if another key depends on one of the values, and if a value is wrong: composing
         the whole point gives the message.
         """
-        config = copy.copy(self._config)
+        config: RunConfig = copy.copy(self._config)
         for override in values:
             if override.input_line not in self._settings:
                 self._settings[override.input_line] = self._setting(override)

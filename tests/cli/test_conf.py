@@ -12,6 +12,7 @@ from benchkit.api.schema import RunConfig, as_dict
 from benchkit.config import compose as composition
 from benchkit.config import resolvers
 from benchkit.config.identity import point_id
+from benchkit.errors import ConfigError
 from hydra import compose, initialize_config_dir
 from omegaconf import MISSING
 
@@ -40,7 +41,14 @@ def suites() -> list[str]:
 @pytest.mark.parametrize("suite", suites())
 @pytest.mark.parametrize(("group", "option"), [(group, option) for group in GROUPS for option in options(group)])
 def test_option_composes_with_suite(suite, group, option):
-    config = composition.typed(compose("config", [f"+suite={suite}", f"{group}={option}"]))
+    words = [f"+suite={suite}", f"{group}={option}"]
+    if group == "model" and not load_suites()[suite].config.uses_model:
+        with pytest.raises(ConfigError, match=f"^model={option}: suite {suite} uses no model"):
+            composition.typed(compose("config", words))
+        return
+    if group == "model" and suite.startswith("tp_"):
+        words.append("layer=ffn_up")
+    config = composition.typed(compose("config", words))
     assert config.suite == suite
     assert type(config) is load_suites()[suite].config  # the suite's schema typed the root
 
@@ -48,9 +56,12 @@ def test_option_composes_with_suite(suite, group, option):
 @pytest.mark.parametrize("suite", suites())
 def test_suite_keeps_chosen_values(suite):
     """Hydra merges +suite last; a value in a schema would silently win."""
-    given = ["seed=7", "model=tiny", "backend=nccl", "hardware=cuda", "measure=fixed", "measure.max_iterations=33"]
+    model = ["model=tiny"] * load_suites()[suite].config.uses_model
+    layer = ["layer=ffn_up"] * (suite.startswith("tp_") and bool(model))
+    given = ["seed=7", *model, *layer, "backend=nccl", "hardware=cuda", "measure=fixed", "measure.max_iterations=33"]
     config = composition.typed(compose("config", [f"+suite={suite}", *given]))
-    assert (config.seed, config.model.name, config.backend.name) == (7, "tiny", "nccl")
+    assert (config.seed, config.backend.name) == (7, "nccl")
+    assert not model or config.model.name == "tiny"
     assert (config.hardware.device, config.measure.max_iterations) == ("cuda", 33)
 
 

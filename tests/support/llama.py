@@ -4,7 +4,7 @@ Both are eager, with the same attention kernel (scaled_dot_product_attention), t
 """
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from benchkit.api.case import Case, Rank
@@ -29,6 +29,8 @@ OF_OURS = {
 
 @dataclass
 class LlamaConfig(RunConfig):
+    uses_model: ClassVar[bool] = True
+
     context_length: int = key("tokens of a sequence", at_least=1)
     batch_size: int = key("sequences per step", unit="sequences", at_least=1)
 

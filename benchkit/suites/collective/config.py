@@ -1,7 +1,7 @@
 """The configuration of the collectives, with the payload and bus bandwidth of nccl-tests."""
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from benchkit.api.groups import ModelConfig
 from benchkit.api.keys import as_list, key
@@ -20,17 +20,27 @@ from benchkit.suites.collective.sizes import part_sizes, sizes_of
 
 ITEM_BYTES = {"float16": 2, "bfloat16": 2, "float32": 4, "float64": 8, "int32": 4, "int64": 8}
 """Bytes of an element, by dtype."""
+GRADIENTS = "gradients"
+TRAFFIC = {GRADIENTS: 0, "tensor": 1, "sequence": 2}
+"""Messages of a model, with their elements per token in units of d_model.
+
+Data parallel all-reduces the gradients of all parameters. Tensor parallel all-reduces the
+activations of a layer, or all-gathers and reduce-scatters them. Attention over a split sequence
+all-gathers a layer's keys and values.
+"""
 REDUCE_OPS = ("sum", "avg", "min", "max", "product")
 
 
 @dataclass
 class CollectiveConfig(RunConfig):
+    uses_model: ClassVar[bool] = True
+
     collective: str = key(
         "which one; send_recv: there and back between two ranks", choices=COLLECTIVES
     )
     data_size: Any = key(
-        "size S of nccl-tests, a number of MiB or with its unit (4B, 1KiB); a list: sizes of one "
-        "job, which take turns",
+        "size S of nccl-tests, a number of MiB or with its unit (4B, 1KiB); of model=NAME: "
+        "gradients, tensor:TOKENS, sequence:TOKENS; a list: sizes of one job, which take turns",
         unit="MiB",
     )
     dtype: str = key("element type", choices=tuple(ITEM_BYTES))
@@ -40,7 +50,7 @@ class CollectiveConfig(RunConfig):
 
     def check(self) -> None:
         super().check()
-        self.data_size = sizes_of(self.data_size)
+        self.data_size = sizes_of(self.model_sizes())
         name = self.collective
         if self.reduce_op == "avg" and self.dtype.startswith("int"):
             raise ConfigError(
@@ -57,6 +67,30 @@ class CollectiveConfig(RunConfig):
             raise ConfigError("collective=send_recv: needs two ranks; allowed is world_size >= 2")
         if isinstance(self.data_size, list):
             self.check_list(self.data_size)
+
+    def model_sizes(self) -> Any:
+        """Returns data_size with what it says of a model's traffic in MiB."""
+        sizes = [self.model_size(size) for size in as_list(self.data_size)]
+        return sizes if isinstance(self.data_size, list) else sizes[0]
+
+    def model_size(self, size: Any) -> Any:
+        """Returns a size in MiB if it names traffic of a model, else the size.
+
+        Raises:
+            ConfigError: no model is chosen, or the number of tokens is missing.
+        """
+        traffic, _, tokens = str(size).partition(":")
+        if traffic not in TRAFFIC:
+            return size
+        if self.model is None:
+            raise ConfigError(f"data_size={size}: needs a model, such as model=small")
+        if traffic == GRADIENTS and not tokens:
+            return gradient_mib(self.model, self.dtype)
+        if traffic == GRADIENTS or not (tokens.isdecimal() and int(tokens)):
+            allowed = ", ".join(f"{name}:TOKENS" for name in TRAFFIC if name != GRADIENTS)
+            raise ConfigError(f"data_size={size}: allowed of a model are {GRADIENTS}, {allowed}")
+        elements = TRAFFIC[traffic] * int(tokens) * self.model.d_model
+        return elements * ITEM_BYTES[self.dtype] / 2**20
 
     def check_list(self, sizes: list[float]) -> None:
         """Raises ConfigError where several sizes make no job, or none that can end in time.

@@ -1,8 +1,10 @@
 """The configuration of ring attention: one causal or full layer, its sequence split by strategy."""
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from benchkit.api import lut
+from benchkit.api.groups import ModelConfig
 from benchkit.api.keys import key
 from benchkit.api.schema import RunConfig
 from benchkit.errors import ConfigError
@@ -19,6 +21,8 @@ The widths are those of flash attention for half precision, else of memory-effic
 
 @dataclass
 class RingAttentionConfig(RunConfig):
+    uses_model: ClassVar[bool] = True
+
     seq_len: int = key("tokens of the whole sequence", unit="tokens", at_least=1)
     num_heads: int = key("attention heads", at_least=1)
     head_dim: int = key("width of a head; even, for rotary positions", at_least=2)
@@ -39,6 +43,8 @@ class RingAttentionConfig(RunConfig):
 
     def check(self) -> None:
         super().check()
+        if self.model is not None:
+            self.check_heads(self.model)
         if self.head_dim % 2:
             raise ConfigError(f"head_dim={self.head_dim}: allowed are even numbers")
         if self.hardware.device == "cpu" and self.dtype == "float16":
@@ -50,6 +56,13 @@ class RingAttentionConfig(RunConfig):
         if self.lut is not None:
             read_table(self.lut, self.seq_len, self.dtype)
 
+    def check_heads(self, model: ModelConfig) -> None:
+        """Raises ConfigError where the heads are not those of the model."""
+        for name, expected in (("num_heads", model.num_heads), ("head_dim", head_dim(model))):
+            if (value := getattr(self, name)) != expected:
+                has = f"model={model.name} has {name}={expected}"
+                raise ConfigError(f"{name}={value}: {has}; leave one of both out")
+
     def check_gpu_head_dim(self) -> None:
         """Raises ConfigError where no attention kernel of GPUs has heads of this width."""
         step, most = GPU_HEAD_DIMS[self.dtype]
@@ -58,6 +71,21 @@ class RingAttentionConfig(RunConfig):
                 f"head_dim={self.head_dim}: allowed on a GPU with dtype={self.dtype} are "
                 f"multiples of {step} up to {most}"
             )
+
+
+def head_dim(model: ModelConfig) -> int:
+    """Returns the width of a model's heads."""
+    return model.d_model // max(1, model.num_heads)
+
+
+def model_heads(model: ModelConfig | None, default: int) -> int:
+    """Returns the heads of a model; without a model, the default."""
+    return default if model is None else model.num_heads
+
+
+def model_head_dim(model: ModelConfig | None, default: int) -> int:
+    """Returns the width of a model's heads; without a model, the default."""
+    return default if model is None else head_dim(model)
 
 
 def read_table(path: str, seq_len: int, dtype: str) -> lut.Table:

@@ -6,12 +6,19 @@ from typing import TYPE_CHECKING
 from benchkit.api import lut
 from benchkit.api.case import Case, Rank
 from benchkit.api.registry import suite
-from benchkit.suites.ring_attention.config import BASELINE, RingAttentionConfig, read_table
+from benchkit.suites.ring_attention.config import (
+    BASELINE,
+    RingAttentionConfig,
+    model_head_dim,
+    model_heads,
+    read_table,
+)
 from benchkit.suites.ring_attention.names import LUT, REFERENCE, STRATEGY, TORCH
 
 if TYPE_CHECKING:
     from benchkit.suites.ring_attention.cases import RingJob
 
+RESOLVERS = {"model_heads": model_heads, "model_head_dim": model_head_dim}
 PRELOAD = ("benchkit.suites.ring_attention.cases", "torch.distributed.tensor")
 
 

@@ -4,7 +4,9 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from benchkit.api.float8 import FLOAT8, FLOAT8_STEP
+from benchkit.api.groups import ModelConfig
 from benchkit.api.keys import key
+from benchkit.api.parameters import LAYERS, layer_shape
 from benchkit.api.schema import RunConfig
 from benchkit.errors import ConfigError
 from benchkit.suites.tensor_parallel import names
@@ -18,9 +20,16 @@ COLLECTIVES = ("reduce_scatter", "all_reduce")
 
 @dataclass
 class TensorParallelConfig(RunConfig):
+    uses_model: ClassVar[bool] = True
+
     m: int = key("rows of A and C", at_least=1)
     n: int = key("columns of B and C", at_least=1)
     k: int = key("columns of A and rows of B", at_least=1)
+    layer: str | None = key(
+        "product of model=NAME that n and k are of; m is its tokens, context length x batch",
+        choices=LAYERS,
+        identity=False,  # n and k say the same
+    )
     dtype: str = key(
         "element type; products of float8 are bfloat16",
         choices=("float16", "bfloat16", "float32", "float64", FLOAT8),
@@ -48,12 +57,41 @@ class TensorParallelConfig(RunConfig):
 
     def check(self) -> None:
         super().check()
+        self.check_layer()
         expand(self.implementations, self.allowed)
         for name in ("n", "k"):
             value = getattr(self, name)
             if self.dtype == FLOAT8 and value % FLOAT8_STEP:
                 allowed = f"allowed with dtype={FLOAT8} are multiples of {FLOAT8_STEP}"
                 raise ConfigError(f"{name}={value}: {allowed}")
+
+    def check_layer(self) -> None:
+        """Raises ConfigError where model, layer and shape contradict each other."""
+        if self.model is None:
+            if self.layer is not None:
+                raise ConfigError(f"layer={self.layer}: needs a model, such as model=small")
+            return
+        if self.layer is None:
+            chosen = f"model={self.model.name}"
+            raise ConfigError(f"{chosen}: choose layer={'|'.join(LAYERS)}, or leave it out")
+        for name, expected in zip(("k", "n"), layer_shape(self.model, self.layer), strict=True):
+            if (value := getattr(self, name)) != expected:
+                has = f"layer={self.layer} of model={self.model.name} has {name}={expected}"
+                raise ConfigError(f"{name}={value}: {has}; leave one of both out")
+
+
+def layer_rows(model: ModelConfig | None, layer: str | None, default: int) -> int:
+    """Returns k of a model's layer; without one, the default."""
+    if model is None or layer not in LAYERS:
+        return default
+    return layer_shape(model, layer)[0]
+
+
+def layer_columns(model: ModelConfig | None, layer: str | None, default: int) -> int:
+    """Returns n of a model's layer; without one, the default."""
+    if model is None or layer not in LAYERS:
+        return default
+    return layer_shape(model, layer)[1]
 
 
 @dataclass

@@ -7,9 +7,15 @@ needs its rows of C: matmul and reduce-scatter or all-reduce.
 
 from benchkit.api.case import Case, Rank
 from benchkit.api.registry import suite
-from benchkit.suites.tensor_parallel.config import TpColumnwiseConfig, TpRowwiseConfig
+from benchkit.suites.tensor_parallel.config import (
+    TpColumnwiseConfig,
+    TpRowwiseConfig,
+    layer_columns,
+    layer_rows,
+)
 from benchkit.suites.tensor_parallel.options import expand
 
+RESOLVERS = {"layer_rows": layer_rows, "layer_columns": layer_columns}
 PRELOAD = (
     "benchkit.suites.tensor_parallel.columnwise_cases",
     "benchkit.suites.tensor_parallel.rowwise_cases",

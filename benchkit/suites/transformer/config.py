@@ -1,6 +1,7 @@
 """Configures the transformer suite: step time, memory and utilisation of a language model."""
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from benchkit.api.keys import key
 from benchkit.api.schema import RunConfig
@@ -14,6 +15,8 @@ COMPILE = ("none", "default", "reduce-overhead", "max-autotune")
 
 @dataclass
 class TransformerConfig(RunConfig):
+    uses_model: ClassVar[bool] = True
+
     context_length: int = key("tokens of a sequence", unit="tokens", at_least=1)
     batch_size: int = key(
         "sequences per step of each copy of the model", unit="sequences", at_least=1

@@ -127,3 +127,26 @@ def test_dependent_keys_are_composed(loader, master):
     sizes = [compose(composer, loader, ["+suite=allreduce", "model=small", f"dtype={dtype}"]).config.data_size
              for dtype in ("float32", "float16", "float64")]  # fmt: skip
     assert len(set(sizes)) == 3
+
+
+def test_overridden_model_is_renamed(loader, master):
+    composer = PointComposer(loader, master)
+
+    def name(*lines):
+        return compose(composer, loader, ["+suite=transformer", "model=tiny", *lines]).config.model.name
+
+    assert name() == "tiny"
+    assert [name(f"model.d_ff={size}") for size in (64, 32)] == ["tiny d_ff=64", "tiny d_ff=32"]
+    assert name("model.num_layers=1", "model.d_ff=32") == "tiny d_ff=32 num_layers=1"
+    assert name("model.name=mine", "model.d_ff=32") == "mine"
+
+
+def test_sizes_of_a_model_follow_the_dtype(loader, master):
+    composer = PointComposer(loader, master)
+    shape = ["+suite=collective", "model=small", "data_size=tensor:64"]
+    sizes = [compose(composer, loader, [*shape, f"dtype={dtype}"]).config.data_size for dtype in ("float32", "float16")]
+    assert sizes == [64 * 768 * 4 / 2**20, 64 * 768 * 2 / 2**20]
+    composer = PointComposer(loader, master)
+    shape = ["+suite=collective", "model=small", "+data_size=tensor:64"]
+    sizes = [compose(composer, loader, [*shape, f"dtype={dtype}"]).config.data_size for dtype in ("float32", "float16")]
+    assert sizes == [64 * 768 * 4 / 2**20, 64 * 768 * 2 / 2**20]
