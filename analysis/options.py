@@ -52,6 +52,13 @@ def parser() -> argparse.ArgumentParser:
         type=Path,
         help="folders of records, or record files",
     )
+    add_report_options(result)
+    add_options(result)
+    return result
+
+
+def add_report_options(result: argparse.ArgumentParser) -> None:
+    """Add what the report compares with, where it goes and which of its texts is printed."""
     result.add_argument(
         "--output-dir",
         metavar="D",
@@ -70,7 +77,7 @@ def parser() -> argparse.ArgumentParser:
         metavar="NAME[,NAME]",
         type=names_in,
         default=(),
-        help="print these texts of the report instead of its table, e.g. auto_shard.md",
+        help="print these texts of the report instead of its table, e.g. analysis.txt",
     )
     result.add_argument(
         "--html",
@@ -78,8 +85,6 @@ def parser() -> argparse.ArgumentParser:
         help=f"also write {FILE_NAME}: one page with figures, tables and samples, which needs no "
         "server and no network",
     )
-    add_options(result)
-    return result
 
 
 def meant(word: str) -> str:

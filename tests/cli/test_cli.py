@@ -79,6 +79,7 @@ def test_record_has_device_of_each_rank(sweep):
     assert not any(name.startswith("gpu_") for name in record["cases"][0]["disturbance"])
 
 
+@pytest.mark.slow
 def test_loop_mode_runs_every_reduction(cli):
     done = cli("+suite=allreduce", "reduce_op=sum,avg,min,max,product", "measure=loop", *QUICK[1:], "seed=3")
     assert done.returncode == 0, done.stdout + done.stderr

@@ -56,7 +56,11 @@ def test_scripts_answer(scripts):
 
 
 @pytest.mark.parametrize(
-    "start", ["report=html", pytest.param("start_method=spawn", marks=pytest.mark.slow), "launcher=submitit_local"]
+    "start",
+    [
+        *(pytest.param(start, marks=pytest.mark.slow) for start in ("report=html", "start_method=spawn")),
+        "launcher=submitit_local",
+    ],
 )
 def test_sweep_ignores_folders_of_user(scripts, start):
     line = ["+suite=allreduce", "measure=quick", "data_size=0.001", "world_size=2", start]

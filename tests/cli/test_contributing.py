@@ -58,6 +58,7 @@ def test_foreign_suite_has_table_and_plot(cli: Cli):
     assert "100000" in table
 
 
+@pytest.mark.slow
 def test_foreign_suite_has_resolver_title_and_key(cli: Cli):
     cli.environment["BENCHKIT_SUITES"] = "tests.support.foreign.suite"
     done = cli("+suite=vector_sum", "-m", "remark=first,second", "world_size=1,2")

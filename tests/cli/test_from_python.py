@@ -5,6 +5,8 @@ import signal
 import subprocess
 import sys
 
+import pytest
+
 from tests.support.cli import ROOT, Cli, begun, wait_until
 
 THREAD = """
@@ -43,6 +45,7 @@ def test_example_of_page_runs(cli: Cli):
     assert re.fullmatch(r"0\.01 MiB: [\d.e+-]+ ms, [\d.e+-]+ GB/s\n0\.1 MiB: [\d.e+-]+ ms, [\d.e+-]+ GB/s\n", out), out
 
 
+@pytest.mark.slow
 def test_sweep_runs_in_thread_without_main_guard(cli: Cli):
     out, _ = python(cli, THREAD).communicate(timeout=300)
     assert "[1/2] all_reduce gloo cpu x2" in out

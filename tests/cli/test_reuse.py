@@ -60,7 +60,7 @@ def test_sweep_leaves_no_rank(swept):
     assert wait_until(lambda: not swept.processes())
 
 
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
+@pytest.mark.parametrize("number", [signal.SIGKILL, pytest.param(signal.SIGINT, marks=pytest.mark.slow)])
 def test_stopped_agent_leaves_no_rank(cli, number):
     process = cli.start("+suite=faulty", "-m", "fault=none,hang", "seed=0,1", *REUSE, "timeout_s=600")
     assert wait_until(lambda: [record["status"] for record in cli.records()] == ["ok", "ok", "running"])

@@ -88,7 +88,8 @@ def test_collectives_have_payload_and_bus_factor(cli: Cli, world_size):
             assert (case["calls_per_sample"], case["estimator"]) == (1, "last_arrival_to_last_exit")
 
 
-@pytest.mark.parametrize("data_size", [pytest.param("4B", marks=pytest.mark.slow), "1001B"])
+@pytest.mark.slow
+@pytest.mark.parametrize("data_size", ["4B", "1001B"])
 def test_collectives_support_tiny_and_odd_sizes(cli: Cli, data_size):
     shape = [f"data_size={data_size}", "world_size=3", "dtype=float16"]
     done = cli("+suite=collective", f"collective={','.join(COLLECTIVES)}", *shape, *ONE_CASE)

@@ -166,6 +166,7 @@ def test_table_has_row_per_size(sweep):
     assert len(re.findall(r"^.* 64 B  .*$", table, re.MULTILINE)) == len(COLLECTIVES) - 1
 
 
+@pytest.mark.slow
 def test_fault_invalidates_every_size(cli: Cli):
     job = ["+suite=collective", LIST, "fault=swapped", "world_size=3", *ONE_CASE]
     done = cli(*job, BENCHKIT_SUITES="tests.support.broken")

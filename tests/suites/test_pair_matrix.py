@@ -111,6 +111,7 @@ def test_lack_of_memory_is_skipped():
     assert case.skip == f"needs {8 * 2**20}"
 
 
+@pytest.mark.slow
 def test_little_time_leaves_out_rounds(cli: Cli):
     given = ["world_size=5", "sizes=1KiB", "minutes=0.00001", "groups=[]", "measure=few"]
     done = cli("+suite=pair_matrix", *given)

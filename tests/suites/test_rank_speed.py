@@ -51,6 +51,7 @@ def built(test, rank):
     return case
 
 
+@pytest.mark.slow
 def test_tests_without_time_are_skipped(cli: Cli):
     cli("+suite=rank_speed", "world_size=2", "hardware=cpu", "minutes=0.0001", *SMALL)
     [record] = cli.records()

@@ -394,6 +394,7 @@ def test_implementations_pass_on_ragged_shapes(cli: Cli):
             assert case["status"] == ("unavailable" if unable else "ok"), (record["overrides"], case)
 
 
+@pytest.mark.slow
 def test_float8_products_are_exact_or_rounded_once(cli: Cli):
     """Rows are ragged; shards of A travel as float8, by collectives and from peer to peer."""
     shape = ["m=choice(37)", "n=choice(32)", "k=choice(96)", "world_size=3"]

@@ -69,6 +69,7 @@ def test_table_is_same_with_cache_and_without(sweep, read):
     assert seen(sweep) == first
 
 
+@pytest.mark.slow
 def test_report_is_same_with_cache_and_without(sweep, tmp_path):
     for name in ("fresh", "cached"):
         assert main([str(sweep), "--output-dir", str(tmp_path / name)]) == 0

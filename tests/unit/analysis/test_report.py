@@ -1,5 +1,6 @@
 import subprocess
 import sys
+from pathlib import Path
 
 import pandas as pd
 import pytest
@@ -63,7 +64,7 @@ def test_failures_alone_give_no_plot(tmp_path):
 def test_chosen_text_is_printed_instead_of_table(two_places, capsys):
     assert main([str(two_places[0]), "--show", "analysis.txt"]) == 0
     out = capsys.readouterr().out
-    assert out.startswith((two_places[0] / "analysis" / "analysis.txt").read_text().strip())
+    assert out.startswith((Path(two_places[0]) / "analysis" / "analysis.txt").read_text().strip())
     assert "data_size" not in out.splitlines()[0]
     assert main([str(two_places[0]), "--show", "analysis.md"]) == 0
     assert "--show analysis.md: no such text of this report; it has full_results.md" in capsys.readouterr().err

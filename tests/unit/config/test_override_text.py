@@ -31,7 +31,7 @@ def test_hydra_reads_values_as_they_are(loader, values):
     assert list(map(type, found)) == list(map(type, values))
 
 
-@QUICKLY
+@settings(QUICKLY, max_examples=20)
 @given(TEXTS)
 @example("${world_size}")
 @example("\\${world_size}")

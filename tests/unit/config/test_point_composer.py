@@ -5,7 +5,7 @@ from functools import partial
 import pytest
 from benchkit.config import hydra_internals, hydra_overrides
 from benchkit.config.compose import typed
-from benchkit.config.point_composer import PointComposer
+from benchkit.config.point_composer import PointComposer, with_model_named
 from benchkit.errors import ConfigError
 from hydra.errors import ConfigCompositionException, HydraException
 from hypothesis import HealthCheck, given, settings
@@ -97,7 +97,7 @@ def test_points_of_sweep_are_those_composed_one_by_one(loader, master, suite, ar
     composer, others = PointComposer(loader, master), PointComposer(loader, master)
     for number, overrides in enumerate(hydra_overrides.product(loader, lines)):
         parsed = overrides_of(loader, [str(override.input_line) for override in overrides])
-        expected = outcome(lambda parsed=parsed: typed(others.composed(parsed)))
+        expected = outcome(lambda parsed=parsed: with_model_named(typed(others.composed(parsed)), parsed))
         found = outcome(lambda overrides=overrides, number=number: composer.point(overrides, number).config)
         assert found == expected
 
@@ -144,9 +144,5 @@ def test_overridden_model_is_renamed(loader, master):
 def test_sizes_of_a_model_follow_the_dtype(loader, master):
     composer = PointComposer(loader, master)
     shape = ["+suite=collective", "model=small", "data_size=tensor:64"]
-    sizes = [compose(composer, loader, [*shape, f"dtype={dtype}"]).config.data_size for dtype in ("float32", "float16")]
-    assert sizes == [64 * 768 * 4 / 2**20, 64 * 768 * 2 / 2**20]
-    composer = PointComposer(loader, master)
-    shape = ["+suite=collective", "model=small", "+data_size=tensor:64"]
     sizes = [compose(composer, loader, [*shape, f"dtype={dtype}"]).config.data_size for dtype in ("float32", "float16")]
     assert sizes == [64 * 768 * 4 / 2**20, 64 * 768 * 2 / 2**20]

@@ -134,6 +134,7 @@ def test_filter_changes_table_and_figures(tab):
     assert section.locator("output").inner_text() == "7 of 7 rows"
 
 
+@pytest.mark.slow
 def test_filter_without_points_says_so(tab):
     section = section_of(tab, "allreduce")
     choose(section, "data_size", "5 MiB")
@@ -142,6 +143,7 @@ def test_filter_without_points_says_so(tab):
     assert section.locator("output").inner_text() == "1 of 7 rows"
 
 
+@pytest.mark.slow
 def test_head_sorts_by_keyboard(tab):
     section = section_of(tab, "allreduce")
     head = section.get_by_role("columnheader", name="median [ms]")
@@ -160,6 +162,7 @@ def test_head_sorts_by_keyboard(tab):
     assert "crash" not in last.inner_text()  # the row has a size, by which it is sorted
 
 
+@pytest.mark.slow
 def test_histogram_opens_samples(tab):
     button = section_of(tab, "allreduce").locator("button.spark").first
     button.focus()
@@ -176,12 +179,14 @@ def test_histogram_opens_samples(tab):
     assert button.evaluate("button => button === document.activeElement")
 
 
+@pytest.mark.slow
 def test_point_opens_samples(tab, report):
     figure = section_of(tab, "allreduce").locator("figure").filter(has_text="allreduce: time")
     figure.locator(POINTS).first.click()
     assert "allreduce (" in tab.get_by_role("dialog").get_by_role("heading", level=2).inner_text()
 
 
+@pytest.mark.slow
 def test_samples_are_those_of_record(tab, report):
     values = tab.evaluate(
         "() => { const text = JSON.parse(document.getElementById('sample-data').textContent).r0.times;"
@@ -193,6 +198,7 @@ def test_samples_are_those_of_record(tab, report):
     assert np.array_equal(np.array(values, dtype=np.float32), expected)
 
 
+@pytest.mark.slow
 def test_hostile_names_are_text(tab):
     assert HOSTILE in section_of(tab, "hostile").locator("tbody").inner_text()
     assert f"{HOSTILE}\nlast words" in tab.locator("#failures pre").first.inner_text()
@@ -206,6 +212,7 @@ def test_hostile_names_are_text(tab):
     assert HOSTILE in tab.get_by_role("dialog").get_by_role("heading", level=2).inner_text()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("width", WIDTHS)
 def test_page_fits_width(chromium, report, width):
     page = chromium.new_page(viewport={"width": width, "height": 800})
@@ -219,6 +226,7 @@ def test_page_fits_width(chromium, report, width):
     page.close()
 
 
+@pytest.mark.slow
 def test_dark_page_has_other_colours(chromium, report):
     found = {}
     for scheme in ("light", "dark"):
@@ -234,6 +242,7 @@ def test_dark_page_has_other_colours(chromium, report):
     assert found["dark"] == ("rgb(20, 23, 26)", "rgb(92, 179, 234)")
 
 
+@pytest.mark.slow
 def test_print_is_light_and_whole(chromium, report):
     page = chromium.new_page(color_scheme="dark")
     show(page, report)
@@ -247,6 +256,7 @@ def test_print_is_light_and_whole(chromium, report):
     page.close()
 
 
+@pytest.mark.slow
 def test_readers_find_their_way(tab):
     for role in ("banner", "navigation", "main", "contentinfo"):
         assert tab.get_by_role(role).count() == 1, role
