@@ -140,7 +140,7 @@ def test_one_device_passes_verification(name):
         ("mlp_5x4x6x3", 2),
         ("relu_3x8", 4),
         *(pytest.param(*case, marks=pytest.mark.slow) for case in (("mlp_7x5x6", 2), ("relu_5x2", 4))),
-    ],  # fmt: skip
+    ],
 )
 def test_every_plan_matches_one_device(name, world_size, tmp_path):
     """All layouts and moves there are, with ragged and with empty shards."""
