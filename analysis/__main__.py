@@ -13,11 +13,12 @@ from pathlib import Path
 
 import pandas as pd
 
+from analysis import parquet
 from analysis.baseline import BaselineError
-from analysis.frames import nothing_found
+from analysis.frames import nothing_found, typed_table
 from analysis.fresh_speedup import with_fresh_speedups
 from analysis.options import SUBCOMMANDS, meant, parser
-from analysis.page.render import missing_library, write_page
+from analysis.page import render
 from analysis.records.harvest import Harvest, harvest
 from analysis.records.paths import missing, printable
 from analysis.records.workers import usable_processes
@@ -50,7 +51,7 @@ def main(arguments: list[str] | None = None) -> int:
     if why := missing(options.places):
         warn(why + meant(arguments[0]))
         return 2
-    if options.html and (why := missing_library()):
+    if why := lack_of_library(options):
         warn(why)
         return 2
     found = harvest(options.places, usable_processes())
@@ -67,18 +68,30 @@ def main(arguments: list[str] | None = None) -> int:
     return printed(lambda: print(text) or 0)
 
 
+def lack_of_library(options: argparse.Namespace) -> str:
+    """Return which library an option needs that is not installed; "" where all are."""
+    return (
+        (options.html and render.missing_library())
+        or (options.parquet and parquet.missing_library())
+        or ""
+    )
+
+
 def text_of(found: Harvest, options: argparse.Namespace) -> str:
     """Return the view that is asked for; without one, write the report and say what was written."""
     table = with_fresh_speedups(combine(found.rows))
-    del found.rows
     view = view_of(options)
     if not view.is_whole:
         return view.text_of(over_repetitions(table))
+    typed = typed_table(found.rows) if options.parquet else None
+    del found.rows
     if options.baseline:
         speedups(table, options.baseline)  # An invalid baseline is refused before any file.
         if why := unpaired(table, options.baseline):
             warn(why)
     written = list(files_of(table, found, options))
+    if typed is not None:
+        written.append(parquet.write_parquet(typed, output_folder(options)))
     text = texts_of(written, options.show)
     if not text:
         text = or_left_out("table on screen", lambda: as_text(over_repetitions(table))) or ""
@@ -101,7 +114,7 @@ def files_of(table: pd.DataFrame, found: Harvest, options: argparse.Namespace) -
     yield from write_report(table, folder, options.baseline, found.ranks)
     if options.html:
         of_page = (table, folder, options.baseline, found.ranks, found.environments)
-        page = or_left_out("page", partial(write_page, *of_page))
+        page = or_left_out("page", partial(render.write_page, *of_page))
         if page is not None:
             yield page
 

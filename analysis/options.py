@@ -18,6 +18,7 @@ from analysis.commands import (
     simulate,
 )
 from analysis.page.render import FILE_NAME
+from analysis.parquet import FILE_NAME as PARQUET
 from analysis.view import add_options, names_in
 from benchkit.version import __version__
 
@@ -78,6 +79,11 @@ def add_report_options(result: argparse.ArgumentParser) -> None:
         type=names_in,
         default=(),
         help="print these texts of the report instead of its table, e.g. analysis.txt",
+    )
+    result.add_argument(
+        "--parquet",
+        action="store_true",
+        help=f"also write {PARQUET}: the rows of combined.csv, with types; needs pyarrow",
     )
     result.add_argument(
         "--html",

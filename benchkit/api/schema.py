@@ -79,7 +79,11 @@ class RunConfig:
     max_failures: int | None = key(
         "points that may fail one after another before the sweep ends", at_least=1, identity=False
     )
-    report: str | None = key("page written at the sweep's end", choices=("html",), identity=False)
+    report: str | None = key(
+        "at the sweep's end: html writes its page, verdict judges an acceptance",
+        choices=("html", "verdict"),
+        identity=False,
+    )
     on_end: str | None = key("shell command that runs when the sweep ends", identity=False)
     private_network: bool = key(
         "whether CPU ranks on one host get a network of their own, where its kernel gives one",

@@ -14,7 +14,7 @@ from benchkit.record import files
 from benchkit.study.plan import ANALYSIS, BENCHKIT, Step
 from benchkit.sweep import manifest, resume
 from benchkit.sweep.child import STARTER, stop
-from benchkit.sweep.page import beside_package
+from benchkit.sweep.report import beside_package
 from benchkit.sweep.resume import Resume
 from launch import signals
 from launch.module_path import path_options

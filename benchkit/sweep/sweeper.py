@@ -25,7 +25,7 @@ from benchkit.sweep.agenda import Agenda
 from benchkit.sweep.entries import Entry
 from benchkit.sweep.launchers import Launcher
 from benchkit.sweep.meeting import Meeting
-from benchkit.sweep.page import write_page
+from benchkit.sweep.report import report_on
 from benchkit.sweep.resume import Resume
 from benchkit.sweep.tally import Tally
 from launch import topology
@@ -189,7 +189,6 @@ class Sweeper(sweeper.Sweeper):
                     "point is" if num_left == 1 else "points are",
                     folder,
                 )
-            if config.report:
-                write_page(folder)
+            self._task.statuses.extend(report_on(folder, config.report))
             if config.on_end:
                 sweep_folder.run_at_end(config.on_end, folder, tally.statuses, num_left)

@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from analysis import __main__ as command
+from analysis import parquet
 from analysis.columns import COLUMNS
 from analysis.records.metrics import METRICS
 
@@ -115,3 +116,18 @@ def test_imports_stay_cheap():
     program = f"import sys, benchkit, analysis\nprint(sorted(set({heavy!r}) & set(sys.modules)), benchkit.__version__)"
     done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True)
     assert done.stdout.split() == ["[]", "0.1.0"]
+
+
+def test_parquet_has_rows_and_types_of_load(tmp_path, capsys):
+    write_all(tmp_path, [make_rich_record(), make_record(status="timeout")])
+    assert command.main([str(tmp_path), "--parquet"]) == 0
+    path = tmp_path / "analysis" / "combined.parquet"
+    assert f"wrote {path}" in capsys.readouterr().out
+    pd.testing.assert_frame_equal(pd.read_parquet(path), analysis.load(tmp_path), check_dtype=True)
+
+
+def test_parquet_without_its_library_is_refused_in_one_line(tmp_path, monkeypatch, capsys):
+    write_all(tmp_path, [make_record()])
+    monkeypatch.setattr(parquet, "find_spec", lambda name: None)
+    assert command.main([str(tmp_path), "--parquet"]) == 2
+    assert capsys.readouterr().err == "analysis: --parquet: needs pyarrow; pip install 'benchkit[parquet]'\n"

@@ -1,19 +1,21 @@
-"""The page at the end of a sweep, which analysis writes in a process of its own."""
+"""The page or the verdict at the end of a sweep, which analysis makes in a process of its own."""
 
 import logging
 import subprocess
 
 import pytest
 from analysis.page.render import FILE_NAME
-from benchkit.sweep import page
+from benchkit.cli import exit_code
+from benchkit.sweep import report
 
+from tests.support.acceptance import pairs
 from tests.support.records import make_record, write_all
 
 
 @pytest.fixture
 def said(caplog, monkeypatch):
     """What the sweep logs, with its levels."""
-    monkeypatch.setattr(page.log, "propagate", True)
+    monkeypatch.setattr(report.log, "propagate", True)
     caplog.set_level(logging.INFO, "benchkit")
     return lambda: [(record.levelname, record.getMessage()) for record in caplog.records]
 
@@ -23,16 +25,16 @@ def test_page_is_written_where_users_have_own_analysis(tmp_path, monkeypatch, sa
     (tmp_path / "analysis").mkdir()
     (tmp_path / "analysis" / "__main__.py").write_text("raise SystemExit('mine')")
     monkeypatch.chdir(tmp_path)
-    page.write_page((tmp_path / "sweep").relative_to(tmp_path))
+    report.write_page((tmp_path / "sweep").relative_to(tmp_path))
     assert said() == [("INFO", f"page: sweep/analysis/{FILE_NAME}")]
-    assert (tmp_path / "sweep" / page.PAGE).read_text().startswith("<!doctype html>")
+    assert (tmp_path / "sweep" / report.PAGE_FILE).read_text().startswith("<!doctype html>")
 
 
 def test_failure_of_analysis_is_one_warning(tmp_path, said):
-    old = tmp_path / page.PAGE
+    old = tmp_path / report.PAGE_FILE
     old.parent.mkdir()
     old.touch()
-    page.write_page(tmp_path)  # a folder without records
+    report.write_page(tmp_path)  # a folder without records
     [(level, line)] = said()
     assert level == "WARNING"
     assert line.startswith("report=html: analysis: no record.json at or below")
@@ -52,7 +54,7 @@ def test_analysis_that_does_not_run_is_one_warning(tmp_path, monkeypatch, said, 
         raise error
 
     monkeypatch.setattr(subprocess, "run", run)
-    page.write_page(tmp_path)
+    report.write_page(tmp_path)
     [(level, line)] = said()
     assert (level, words in line) == ("WARNING", True)
 
@@ -67,6 +69,24 @@ def test_modules_of_suites_are_found_where_the_user_works(tmp_path, monkeypatch,
         return subprocess.CompletedProcess(command, 0, "", "")
 
     monkeypatch.setattr(subprocess, "run", run)
-    page.write_page(tmp_path)
+    report.write_page(tmp_path)
     assert given["env"]["PYTHONPATH"] == f"/elsewhere:{tmp_path}"
     assert said() == [("WARNING", "report=html: no page was written")]
+
+
+def test_verdict_is_printed_and_decides_the_exit_code(tmp_path, capfd):
+    write_all(tmp_path / "alike", [pairs(seed=0), pairs(seed=1)])
+    assert report.report_on(tmp_path / "alike", "verdict") == []
+    assert capfd.readouterr().out.startswith("\nALL ALIKE")
+    slow = [pairs(lambda i, j: 2.0 if 2 in (i, j) else 1.0, seed=seed) for seed in (0, 1)]
+    write_all(tmp_path / "slow", slow)
+    assert exit_code([*["ok"] * 2, *report.report_on(tmp_path / "slow", "verdict")]) == 1
+    assert "rank 2 on n1" in capfd.readouterr().out
+
+
+def test_sweep_without_anything_to_judge_is_one_warning(tmp_path, said):
+    write_all(tmp_path, [make_record()])
+    assert report.report_on(tmp_path, "verdict") == [report.OUT_OF_LINE]
+    [(level, line)] = said()
+    assert level == "WARNING"
+    assert line.startswith("report=verdict: analysis accept: nothing to judge at or below")
