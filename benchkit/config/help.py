@@ -45,12 +45,13 @@ configuration; --hydra-help lists all flags. Exit code: 0 all is well, \
 def suite_list() -> str:
     """Returns one line per suite: its name, what it measures, its keys with their units."""
     lines = []
+    width = max(map(len, load_suites()))
     for suite in load_suites().values():
         names = [
             f"{name} [{key.unit}]" if key.unit else name
             for name, key in own_keys(suite.config).items()
         ]
-        lines.append(f"  {suite.name:<12} {suite.summary} Keys: {', '.join(names)}")
+        lines.append(f"  {suite.name:<{width}} {suite.summary} Keys: {', '.join(names)}")
     return "\n".join(lines)
 
 
