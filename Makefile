@@ -71,5 +71,5 @@ clean: ## removes the environment and what was built; outputs stay
 
 $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev,html]'
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[torch,dev,html]'
 	touch $@

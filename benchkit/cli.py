@@ -5,6 +5,7 @@ import signal
 import sys
 from collections.abc import Callable, Sequence
 from importlib.metadata import version
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -95,8 +96,8 @@ COMMANDS: dict[str, Callable[[list[str]], int]] = {
 def asked_for(arguments: Sequence[str], folders: Sequence[Path]) -> str:
     """Returns the text that a command line asks for instead of a sweep; "" if for none."""
     if "--version" in arguments:
-        others = f"torch {version('torch')}, Hydra {version('hydra-core')}"
-        return f"benchkit {__version__}, {others}"
+        torch = f"torch {version('torch')}" if has_torch() else "no torch"
+        return f"benchkit {__version__}, {torch}, Hydra {version('hydra-core')}"
     if arguments[:1] == ["list"]:
         return help.listed(help.options_in(folders))
     words = [each for each in arguments if each not in ("help", "--help", "-h")]
@@ -116,9 +117,16 @@ def understood(arguments: Sequence[str], folders: Sequence[Path]) -> list[str]:
     """Returns a command line as Hydra is given it.
 
     Raises:
-        ConfigError: an argument is neither an override nor a flag.
+        ConfigError: an argument is neither an override nor a flag, or torch is not installed.
     """
+    if not has_torch():
+        raise ConfigError("torch is not installed; pip install 'benchkit[torch]', or a build of it")
     return command_line.understood(resume.parse(arguments), help.options_in(folders))
+
+
+def has_torch() -> bool:
+    """Returns whether torch is installed; analysis works without it."""
+    return find_spec("torch") is not None
 
 
 def check(arguments: Sequence[str]) -> str:

@@ -403,12 +403,14 @@ def canonical(distribution: str) -> str:
 
 
 PAGE = [path for path in FILES if path.parent == ROOT / "analysis" / "page"]
+OF_ANALYSIS = [path for path in FILES if ROOT / "analysis" in path.parents and path not in PAGE]
+MEASURES = [path for path in FILES if ROOT / "analysis" not in path.parents]
 
 
 @pytest.mark.parametrize(
     ("paths", "extras"),
-    [([path for path in FILES if path not in PAGE], ()), (PAGE, ("html",)), (TESTS, ("dev", "html"))],
-    ids=["source", "page", "tests"],
+    [(OF_ANALYSIS, ()), (MEASURES, ("torch",)), (PAGE, ("html",)), (TESTS, ("torch", "dev", "html"))],
+    ids=["analysis", "measures", "page", "tests"],
 )
 def test_imports_are_declared_dependencies(paths, extras):
     """What an environment happens to hold beside them is missing in the next one."""

@@ -382,3 +382,15 @@ def test_each_suite_has_help(path):
     assert text.startswith(f"+suite={path.stem}: ")
     assert "\nKeys\n" in text
     assert "python -m benchkit +suite=" in text
+
+
+def test_measuring_without_torch_is_refused_in_one_line(monkeypatch, capsys):
+    monkeypatch.setattr(app, "find_spec", lambda name: None)
+    monkeypatch.setattr("sys.argv", ["benchkit", "+suite=allreduce"])
+    assert app.main() == 2
+    assert capsys.readouterr().err == (
+        "benchkit: torch is not installed; pip install 'benchkit[torch]', or a build of it\n"
+    )
+    monkeypatch.setattr("sys.argv", ["benchkit", "--version"])
+    assert app.main() == 0
+    assert ", no torch, Hydra " in capsys.readouterr().out
