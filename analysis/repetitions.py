@@ -6,6 +6,8 @@ interval within any one of them.
 """
 
 import math
+from collections.abc import Sequence
+from typing import Any
 
 import pandas as pd
 
@@ -27,14 +29,12 @@ RATES = (
     "algbw_gb_per_s", "busbw_gb_per_s", "useful_tflop_per_s", "executed_tflop_per_s",
     "tokens_per_second", "mfu_full", "mfu_causal", "hfu_full", "efficiency",
 )  # fmt: skip
-"""Figures inversely proportional to the time. Over several runs they are taken at the median time;
-they are never a median of rates."""
+"""Figures inversely proportional to the time; over several runs they are those of its median."""
 SPREADS = frozenset(("rel_ci", *(name for names in INTERVALS.values() for name in names)))
-"""Columns that over several runs are computed from all of them, or are empty. The value of the
-latest run alone is never shown."""
+"""Columns that over several runs are computed from all of them, or are empty."""
 REPETITION = r"#\d+$"
 """Ends the names of later repetitions of a sweep (`analysis.records.harvest.run_of`)."""
-NO_FIGURES = ("straggler_rank", "num_runs", "num_points")
+NO_FIGURES = ("status", "straggler_rank", "num_runs", "num_points")
 
 
 def over_runs(rows: pd.DataFrame, *columns: str) -> pd.DataFrame:
@@ -65,8 +65,7 @@ def over_runs(rows: pd.DataFrame, *columns: str) -> pd.DataFrame:
     used_point = point[used.index]
     latest = used[~used_point.duplicated(keep="last")].assign(warning=notes(rows, point))
 
-    fixed = {*identity_columns(rows), *PROVENANCE, *NO_FIGURES, *range_columns(rows)}
-    fixed |= {*columns, "status"}
+    fixed = {*identity_columns(rows), *PROVENANCE, *range_columns(rows), *NO_FIGURES, *columns}
     again = used_point.duplicated(keep=False)
     figures = [name for name in rows if name not in fixed]
     merged = over_points(used[again], used_point[again], figures)
@@ -129,17 +128,21 @@ def with_figures(rows: pd.DataFrame, point: pd.Series, merged: pd.DataFrame) -> 
 
 def notes(rows: pd.DataFrame, point: pd.Series) -> pd.Series:
     """Join the warnings of all rows of each point, and count failures where it also succeeded."""
-    failed = rows["status"] != "ok"
-    warnings = rows["warning"].copy()
-    noted = (failed | warnings.notna()) & point.duplicated(keep=False)
-    for number in point[noted].unique():
-        mine = point == number
-        lines = [*rows.loc[mine, "warning"].dropna()]
-        if 0 < failed[mine].sum() < mine.sum():
-            statuses = ", ".join(dict.fromkeys(rows.loc[mine & failed, "status"]))
-            lines.append(f"{failed[mine].sum()} of {mine.sum()} times it failed: {statuses}")
-        warnings = warnings.astype(object).mask(mine, "; ".join(dict.fromkeys(lines)) or None)
-    return warnings
+    of_point: dict[int, list[tuple[str, Any]]] = {}
+    for number, status, warning in zip(point, rows["status"], rows["warning"], strict=True):
+        of_point.setdefault(number, []).append((status, warning))
+    texts = {number: note(found) for number, found in of_point.items()}
+    return pd.Series([texts[number] for number in point], index=rows.index, dtype=object)
+
+
+def note(found: Sequence[tuple[str, Any]]) -> str | None:
+    """Join the warnings of a point's rows, given with their statuses; None where it has none."""
+    lines = [warning for _, warning in found if pd.notna(warning)]
+    failed = [status for status, _ in found if status != "ok"]
+    if 0 < len(failed) < len(found):
+        statuses = ", ".join(dict.fromkeys(failed))
+        lines.append(f"{len(failed)} of {len(found)} times it failed: {statuses}")
+    return "; ".join(dict.fromkeys(lines)) or None
 
 
 def over_points(rows: pd.DataFrame, point: pd.Series, figures: list[str]) -> pd.DataFrame:
