@@ -11,7 +11,7 @@ PACKAGES := benchkit benchkit/suites launch analysis hydra_plugins
 QUICK := -m 'not slow and not cluster'
 PARALLEL := -n auto --dist loadgroup
 
-.PHONY: help demo test test-all coverage coverage-quick mutants lint check docs perf wheel clean
+.PHONY: help demo test test-all coverage coverage-quick mutants oldest lint check docs perf wheel clean
 
 help: ## this list
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 16
@@ -41,6 +41,12 @@ mutants: $(READY) ## changes to the pure modules that no test sees
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[mutants]'
 	$(BIN)/mutmut run
 	$(BIN)/mutmut results
+
+oldest: ## the quick tests with the oldest versions that pyproject.toml allows
+	$(PYTHON) -m venv build/oldest
+	$(PYTHON) -m tests.oldest > build/oldest/constraints.txt
+	build/oldest/bin/python -m pip install --quiet --constraint build/oldest/constraints.txt --editable '.[torch,dev,html]'
+	build/oldest/bin/python -m pytest $(PARALLEL) $(QUICK) -W default # the libraries' own deprecations are not ours
 
 lint: $(READY) ## format, style, types
 	$(BIN)/ruff format --check .

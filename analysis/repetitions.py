@@ -15,8 +15,7 @@ from analysis.table import PROVENANCE, identity_columns
 from benchkit.statistics.intervals import order_below
 
 FEWEST_RUNS = 6
-"""Fewer medians have no order-statistic interval at 95 %; see
-benchkit.statistics.intervals.median_interval."""
+"""Fewer medians have no interval of 95 % (benchkit.statistics.intervals.median_interval)."""
 INTERVALS = {
     "median_s": ("ci_low_s", "ci_high_s", "range_low_s", "range_high_s"),
     **{
