@@ -142,6 +142,15 @@ def test_healthy_values_are_the_faster_half():
     assert 40 <= known.count <= 50
 
 
+def test_healthy_values_may_be_wider_than_slow_ones():
+    """A slow cable is the bottleneck of its pairs, and steadier than what limits the others."""
+    rng = np.random.default_rng(0)
+    values = np.concatenate([rng.uniform(0, 0.5, 24), rng.uniform(1.4, 1.65, 24)])
+    known = healthy(values)
+    assert known.centre == pytest.approx(0.25, abs=0.05)
+    assert known.count == 24
+
+
 def test_t_quantile_is_not_below_table():
     """Values of Student's table for 5 and 0.1 percent."""
     table = {(0.05, 1): 6.314, (0.05, 5): 2.015, (0.001, 2): 22.33, (0.001, 4): 7.173, (0.001, 10): 4.144}
