@@ -37,6 +37,7 @@ ALWAYS = ("suite", "backend", "world_size", "data_size")
 """Settings that have their own columns, also where others are joined for lack of room."""
 MOST_FIGURES, MOST_NOTES = 3, 3
 FIGURES = (
+    "first_call_s", "compile_s", "recompilations",
     "paired_speedup", "limit_share", "overlap", "efficiency", "scaling_efficiency",
     "mfu_full", "tokens_per_second", "busbw_gb_per_s", "useful_tflop_per_s", *SPREADS, "regret",
     "comm_share", "turns_ratio", "host_bound", "predicted_s", "p95_s", "start_skew_s", "mean_s",

@@ -79,6 +79,7 @@ ANALYSIS_MAY_IMPORT = (
     "benchkit.api.lut",
     "benchkit.suites.auto_shard.names",
     "benchkit.suites.collective.names",
+    "benchkit.suites.compile.names",
     "benchkit.suites.collective.sizes",
     "benchkit.suites.pair_matrix.names",
     "benchkit.suites.pair_matrix.schedule",

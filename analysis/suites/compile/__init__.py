@@ -1,0 +1,1 @@
+"""When compiling pays: cumulative times, break-even iterations, recompilations."""

@@ -1,0 +1,81 @@
+"""After how many calls a slow first call and faster later ones take less time than a baseline."""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from benchkit.statistics.intervals import Array, correlation_length, ordered_interval
+from benchkit.statistics.quantiles import median
+
+WITHIN, ESTIMATED, NEVER, UNCLEAR = "within", "estimated", "never", "unclear"
+
+
+@dataclass(frozen=True)
+class BreakEven:
+    """From which call on the sum of all calls is at most that of the baseline.
+
+    Attributes:
+        outcome: WITHIN the calls that were measured; ESTIMATED, beyond them; NEVER, because later
+            calls are not faster; UNCLEAR, because their times overlap with those of the baseline.
+        call: its number from 1; None for NEVER and UNCLEAR.
+        measured: how many calls were compared.
+    """
+
+    outcome: str
+    call: int | None
+    measured: int
+
+    def __str__(self) -> str:
+        if self.outcome == WITHIN:
+            return str(self.call)
+        beyond = f"not within {self.measured}"
+        if self.outcome == ESTIMATED:
+            assert self.call is not None
+            return f"about {rounded(self.call)} ({beyond})"
+        return f"never ({beyond}; " + (
+            "later calls are not faster)" if self.outcome == NEVER else "no clear difference)"
+        )
+
+
+def rounded(count: int) -> int:
+    """Return a number of calls with the two digits that an estimate has."""
+    return round(count, 1 - int(math.log10(count)))
+
+
+def break_even(times: Array, baseline: Array, steady: Array, steady_baseline: Array) -> BreakEven:
+    """Find the call from which on compiling has paid, to the end of what was measured.
+
+    With C and E the sums of the first n calls, compiled and as the baseline, it is the smallest n
+    such that C <= E for n and for all later calls. Where C > E after all N calls, later calls are
+    taken to last as long as the median of the steady ones, so that
+
+        n = N + (C - E) / (median steady baseline - median steady time).
+
+    Args:
+        times: seconds of each call in order: [call].
+        baseline: the same of the baseline; only the calls that both have count.
+        steady: seconds of the calls at the end, which a median is taken of: [call].
+        steady_baseline: the same of the baseline.
+    """
+    number = min(len(times), len(baseline))
+    behind_s = np.cumsum(times[:number]) - np.cumsum(baseline[:number])
+    late = np.flatnonzero(behind_s > 0)
+    if not late.size:
+        return BreakEven(WITHIN, 1, number)
+    if late[-1] + 1 < number:
+        return BreakEven(WITHIN, int(late[-1]) + 2, number)
+    own, other = interval(steady), interval(steady_baseline)
+    if own and other and own[0] > other[1]:
+        return BreakEven(NEVER, None, number)
+    if not own or not other or own[1] >= other[0]:
+        return BreakEven(UNCLEAR, None, number)
+    gain_s = median(steady_baseline) - median(steady)
+    return BreakEven(ESTIMATED, number + math.ceil(behind_s[-1] / gain_s), number)
+
+
+def interval(times: Array) -> tuple[float, float] | None:
+    """Return the 95 % interval of the median of correlated calls; None for too few calls."""
+    if not len(times):
+        return None
+    return ordered_interval(np.sort(times), correlation_length(times))

@@ -1,0 +1,136 @@
+"""Reads the calls of compile, and compares each compiler with eager code of the same settings."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from analysis.groups import alike
+from analysis.records.of_suite import cases_of
+from analysis.suites.compile.break_even import BreakEven, break_even
+from benchkit.record.case import CaseRecord
+from benchkit.statistics.intervals import Array
+from benchkit.statistics.quantiles import median, medians
+from benchkit.statistics.summary import iteration_times
+from benchkit.suites.compile.names import CACHE, CALLS_PER_SIZE, COMPILER, DYNAMIC, EAGER
+
+SUITE = "compile"
+VARIANT = (COMPILER, CACHE, DYNAMIC)
+"""What differs between a case and its baseline."""
+
+
+@dataclass(frozen=True)
+class Curve:
+    """The calls of one compiler, from the first one of fresh ranks on.
+
+    Attributes:
+        name: the compiler, with its cache and its handling of sizes where these differ.
+        row: of the combined table, of the latest run.
+        times: seconds of each call, the median over runs: [call].
+        size_begins: index of the first call with the last of the sizes.
+        runs: how many runs there are.
+    """
+
+    name: str
+    row: dict[str, Any]
+    times: Array
+    size_begins: int
+    runs: int
+
+    @property
+    def is_eager(self) -> bool:
+        return bool(self.row[COMPILER] == EAGER)
+
+    @property
+    def steady(self) -> Array:
+        """The later half of the calls with the last size."""
+        own = self.times[self.size_begins :]
+        return own[len(own) // 2 :]
+
+    @property
+    def steady_s(self) -> float:
+        """Their median, in seconds."""
+        return float(median(self.steady))
+
+    def against(self, baseline: "Curve") -> BreakEven:
+        """Return from which call on this curve is below another one."""
+        return break_even(self.times, baseline.times, self.steady, baseline.steady)
+
+
+@dataclass(frozen=True)
+class Group:
+    """Compilers with the same workload, on the same machine.
+
+    Attributes:
+        suffix: what sets the group apart, for names of files; "" for a single group.
+        curves: of those that were measured, in the order of their first points.
+        failed: rows of those that were not.
+        title: what they compute.
+    """
+
+    suffix: str
+    curves: list[Curve]
+    failed: list[dict[str, Any]]
+    title: str
+
+    @property
+    def baseline(self) -> Curve | None:
+        """The eager code; None where it was not measured."""
+        return next((curve for curve in self.curves if curve.is_eager), None)
+
+
+def groups(table: pd.DataFrame) -> list[Group]:
+    """Return the groups of a combined table that have a curve."""
+    rows = table[table["suite"] == SUITE]
+    if rows.empty or not set(VARIANT) <= set(rows):
+        return []
+    found = [group_of(suffix, group) for suffix, group in alike(rows, *VARIANT)]
+    return [group for group in found if group.curves]
+
+
+def group_of(suffix: str, rows: pd.DataFrame) -> Group:
+    """Return the curves of comparable rows; eager code has no cache and no symbols for sizes."""
+    is_eager = rows[COMPILER] == EAGER
+    compiled = rows[~is_eager]
+    told = [name for name in (CACHE, DYNAMIC) if compiled[name].nunique() > 1]
+    names = rows[COMPILER].astype(str)
+    for name in told:
+        names = names.where(is_eager, names + f", {name}=" + rows[name].astype(str).str.lower())
+    rows = rows.assign(variant=names)
+    measured, order = rows[rows["status"] == "ok"], list(dict.fromkeys(names))
+    by_name = measured.groupby("variant", sort=False)
+    found = (curve_of(str(name), group) for name, group in by_name)
+    curves = [curve for curve in found if curve is not None]
+    curves.sort(key=lambda curve: order.index(curve.name))
+    done = [curve.name for curve in curves]
+    failed = rows[(rows["status"] != "ok") & ~rows["variant"].isin(done)]
+    title = rows["title"].iloc[0].partition(" by ")[0]
+    return Group(suffix, curves, failed.to_dict("records"), title)
+
+
+def curve_of(name: str, rows: pd.DataFrame) -> Curve | None:
+    """Return the curve of all runs of one variant; None where calls were warmed up."""
+    runs = [(row, times_of(case), case) for row, case in cases_of(rows) if not case.warmup_s]
+    if not runs:
+        return None
+    number = min(len(times) for _, times, _ in runs)
+    times = medians(np.array([times[:number] for _, times, _ in runs]).T)
+    row, _, case = runs[-1]
+    sizes = str(row.get("batch_sizes") or "").count(",")
+    begins = sizes * int(case.details.get(CALLS_PER_SIZE, 0))
+    return Curve(name, row, np.asarray(times), begins, len(runs))
+
+
+def times_of(case: CaseRecord) -> Array:
+    """Return the seconds of each call on the slowest rank: [call]."""
+    return iteration_times(case.samples_taking_part, case.starts_taking_part, case.estimator)
+
+
+def comparisons(group: Group) -> Iterator[tuple[Curve, BreakEven | None]]:
+    """Yield each curve with its break-even against eager; None for eager, or without eager."""
+    baseline = group.baseline
+    for curve in group.curves:
+        compared = baseline is not None and not curve.is_eager
+        yield curve, curve.against(baseline) if compared and baseline else None

@@ -1,0 +1,1 @@
+"""First steps and steady state of compiled code, against eager code."""

@@ -1,0 +1,72 @@
+"""Configures the suite compile: what is compiled, by what, and from which cache."""
+
+from dataclasses import dataclass
+from typing import ClassVar, Union
+
+from benchkit.api.groups import COLD as FIRST_CALLS
+from benchkit.api.keys import key
+from benchkit.api.schema import RunConfig
+from benchkit.errors import ConfigError
+from benchkit.suites.compile.names import COLD, COMPILERS, TRANSFORMER_LAYER, WARM, WORKLOADS
+
+
+@dataclass
+class CompileConfig(RunConfig):
+    uses_model: ClassVar[bool] = True
+
+    workload: str = key("what a step computes", choices=WORKLOADS)
+    compiler: str = key(
+        "eager; a backend or a mode of torch.compile; or a CUDA graph of eager code",
+        choices=COMPILERS,
+    )
+    cache: str = key(
+        "inductor's cache on disk: empty, or filled by another process before", choices=(COLD, WARM)
+    )
+    dynamic: Union[bool, str] = key(  # noqa: UP007 (OmegaConf 2.3 reads typing.Union only)
+        "whether sizes are symbols in compiled code; auto: those that have changed",
+        choices=("auto", "true", "false"),
+    )
+    batch_sizes: list[int] = key(
+        "rows of the input; of several, each has an equal part of the calls", at_least=1
+    )
+    width: int = key("features of a row; transformer_layer has those of its model", at_least=1)
+    depth: int = key("layers", at_least=1)
+    context_length: int = key("tokens of a row of transformer_layer", unit="tokens", at_least=1)
+    backward: bool = key("whether a step computes gradients, too")
+    dtype: str = key("element type", choices=("float32", "bfloat16"))
+
+    def title(self) -> str:
+        passes = "forward and backward" if self.backward else "forward"
+        return f"{self.workload} {passes} by {self.compiler}"
+
+    def check(self) -> None:
+        super().check()
+        wants_model = self.workload == TRANSFORMER_LAYER
+        if wants_model and self.model is None:
+            raise ConfigError(f"model=null: workload={TRANSFORMER_LAYER} needs one: model=small")
+        if self.model is not None and not wants_model:
+            raise ConfigError(
+                f"model={self.model.name}: allowed with workload={TRANSFORMER_LAYER}; leave it out"
+            )
+        if self.model is not None and self.model.d_model % self.model.num_heads:
+            raise ConfigError(
+                f"model.num_heads={self.model.num_heads}: allowed are numbers that divide "
+                f"model.d_model={self.model.d_model}"
+            )
+        self._check_sizes()
+
+    def _check_sizes(self) -> None:
+        """Raises ConfigError where the sizes cannot each have a part of the calls."""
+        number, calls = len(self.batch_sizes), self.measure.max_iterations
+        if number == 1:
+            return
+        if self.measure.mode != FIRST_CALLS:
+            raise ConfigError(
+                f"batch_sizes={self.batch_sizes}: allowed with measure.mode="
+                f"{self.measure.mode} is one size; several need measure=cold_curve"
+            )
+        if number > calls:
+            raise ConfigError(
+                f"batch_sizes={self.batch_sizes}: allowed are at most "
+                f"measure.max_iterations={calls} sizes"
+            )

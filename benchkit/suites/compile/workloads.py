@@ -1,0 +1,114 @@
+"""What is compiled: a few small networks, each of which a compiler treats differently."""
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor, nn
+
+from benchkit.api.groups import ModelConfig
+from benchkit.suites.compile import names
+from benchkit.suites.compile.config import CompileConfig
+
+Function = Callable[[Tensor], Tensor]
+
+
+class Pointwise(nn.Module):
+    """A layer of elementwise operations, which a compiler makes one kernel."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.gain = nn.Parameter(torch.randn(width))
+        self.shift = nn.Parameter(torch.randn(width))
+
+    def forward(self, rows: Tensor) -> Tensor:
+        return rows + torch.relu(self.gain * rows + self.shift)
+
+
+class Branch(nn.Module):
+    """A branch on a value of the data, at which a compiler has to break its graph."""
+
+    def forward(self, rows: Tensor) -> Tensor:
+        return 0.5 * rows if rows.square().mean() >= 0 else -rows  # always the first
+
+
+def build(config: CompileConfig, device: torch.device) -> nn.Module:
+    """Returns the network, with random weights from torch's own generator."""
+    with device:
+        network = nn.Sequential(*layers(config))
+    return network.to(getattr(torch, config.dtype))
+
+
+def layers(config: CompileConfig) -> list[nn.Module]:
+    width, model, found = config.width, config.model, list[nn.Module]()
+    for index in range(config.depth):
+        if config.workload == names.MATMUL_CHAIN:
+            found.append(nn.Linear(width, width, bias=False))
+        elif config.workload == names.MLP:
+            found += [nn.Linear(width, width), nn.GELU()]
+        elif config.workload == names.TRANSFORMER_LAYER:
+            assert model is not None
+            found.append(transformer_layer(model))
+        else:
+            found.append(Pointwise(width))
+        if config.workload == names.BRANCHING and index == (config.depth - 1) // 2:
+            found.append(Branch())
+    return found
+
+
+def transformer_layer(model: ModelConfig) -> nn.Module:
+    """Returns a layer with the widths of a model and full attention."""
+    return nn.TransformerEncoderLayer(
+        model.d_model,
+        model.num_heads,
+        model.d_ff,
+        dropout=0.0,
+        activation="gelu",
+        batch_first=True,
+        norm_first=True,
+    )
+
+
+def shape(config: CompileConfig, rows: int) -> tuple[int, ...]:
+    """Returns the shape of the input with so many rows."""
+    if config.model is None:
+        return rows, config.width
+    return rows, config.context_length, config.model.d_model
+
+
+def needed_bytes(config: CompileConfig) -> float:
+    """Estimates the memory of one rank in bytes, with the check in float64."""
+    network = build(config, torch.device("meta"))
+    weights = sum(weight.numel() for weight in network.parameters())
+    rows = torch.Size(shape(config, max(config.batch_sizes))).numel()
+    item = getattr(torch, config.dtype).itemsize
+    kept = 16 if config.model is not None else 4  # activations of a layer that backward needs
+    return float((weights * 2 + rows * kept * config.depth) * (item + 8))
+
+
+def step_of(
+    network: nn.Module, backward: bool, prepare: Callable[[Function], Function]
+) -> Function:
+    """Returns a step: the result [batch, ...] of the network, or its loss and all gradients.
+
+    Args:
+        network: with its weights.
+        backward: whether the step computes gradients.
+        prepare: compiles the forward computation, which a step with gradients ends with a loss.
+    """
+
+    def loss(rows: Tensor) -> Tensor:
+        mean: Tensor = network(rows).float().square().mean()
+        return mean
+
+    forward = prepare(loss if backward else network)
+
+    def step(rows: Tensor) -> Tensor:
+        if not backward:
+            with torch.no_grad():
+                return forward(rows)
+        network.zero_grad(set_to_none=True)
+        found = forward(rows)
+        found.backward()
+        return found.detach()
+
+    return step
