@@ -5,9 +5,6 @@ to do when a new torch has others.
 """
 
 import inspect
-import sys
-import threading
-from dataclasses import astuple, dataclass
 from operator import attrgetter
 from typing import Any
 
@@ -148,62 +145,3 @@ def all_gather_matmul(shard: Tensor, b: Tensor, group_name: str) -> Tensor:
     fused = torch.ops.symm_mem.fused_all_gather_matmul
     _, [product] = fused(shard, [b], gather_dim=0, group_name=group_name, return_A=False)
     return product
-
-
-@dataclass(frozen=True)
-class Compilations:
-    """What torch.compile has compiled in this process.
-
-    Attributes:
-        seconds: of compilation, of forward and backward graphs.
-        graphs: graphs that were made.
-        graph_breaks: places where code was split into several graphs.
-        recompilations: compilations of code that had been compiled for other inputs.
-        cache_hits: graphs that inductor found in its cache on disk.
-        cache_misses: graphs that it did not find there.
-    """
-
-    seconds: float = 0.0
-    graphs: int = 0
-    graph_breaks: int = 0
-    recompilations: int = 0
-    cache_hits: int = 0
-    cache_misses: int = 0
-
-    def since(self, before: "Compilations") -> "Compilations":
-        """Returns what was compiled after an earlier count."""
-        pairs = zip(astuple(self), astuple(before), strict=True)
-        return Compilations(*(now - then for now, then in pairs))
-
-
-def compilations() -> Compilations:
-    """Counts compilations; torch keeps the latest 64, and forgets none when its compiler is reset.
-
-    Before torch.compile is first used there are none, and its libraries are not loaded for this.
-    """
-    if "torch._dynamo" not in sys.modules:
-        return Compilations()
-    from torch._dynamo import utils
-
-    events = [event for event in utils.get_compilation_metrics() if not event.is_runtime]
-    inductor = utils.counters["inductor"]
-    return Compilations(
-        seconds=sum(event.duration_us or 0 for event in events) / 1e6,
-        graphs=utils.counters["stats"]["unique_graphs"],
-        graph_breaks=sum(utils.counters["graph_break"].values()),
-        recompilations=sum(event.recompile_reason is not None for event in events),
-        cache_hits=inductor["fxgraph_cache_hit"],
-        cache_misses=inductor["fxgraph_cache_miss"],
-    )
-
-
-def keep_progress_bars_local() -> None:
-    """Gives the progress bars of this process a lock that it shares with no other.
-
-    Tracing makes a bar, whose own lock is a semaphore. A rank ends without releasing it, and Python
-    would warn of that on the terminal.
-    """
-    from torch.hub import tqdm
-
-    if hasattr(tqdm, "set_lock"):  # torch has a bar of its own where tqdm is missing
-        tqdm.set_lock(threading.RLock())

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from benchkit.statistics.intervals import Array, correlation_length, ordered_interval
-from benchkit.statistics.quantiles import median
+from benchkit.statistics.intervals import Array
+from benchkit.statistics.quantiles import median, quantile
 
 WITHIN, ESTIMATED, NEVER, UNCLEAR = "within", "estimated", "never", "unclear"
 
@@ -16,8 +16,9 @@ class BreakEven:
     """From which call on the sum of all calls is at most that of the baseline.
 
     Attributes:
-        outcome: WITHIN the calls that were measured; ESTIMATED, beyond them; NEVER, because later
-            calls are not faster; UNCLEAR, because their times overlap with those of the baseline.
+        outcome: WITHIN the calls that were measured; ESTIMATED, beyond them; NEVER, because steady
+            calls are slower; UNCLEAR, because the middle halves of the steady calls and of the
+            baseline's overlap, so that their difference says little.
         call: its number from 1; None for NEVER and UNCLEAR.
         measured: how many calls were compared.
     """
@@ -29,13 +30,9 @@ class BreakEven:
     def __str__(self) -> str:
         if self.outcome == WITHIN:
             return str(self.call)
-        beyond = f"not within {self.measured}"
-        if self.outcome == ESTIMATED:
-            assert self.call is not None
-            return f"about {rounded(self.call)} ({beyond})"
-        return f"never ({beyond}; " + (
-            "later calls are not faster)" if self.outcome == NEVER else "no clear difference)"
-        )
+        if self.call is not None:
+            return f"about {rounded(self.call)}"
+        return f"{self.outcome}, not within {self.measured}"
 
 
 def rounded(count: int) -> int:
@@ -65,17 +62,16 @@ def break_even(times: Array, baseline: Array, steady: Array, steady_baseline: Ar
         return BreakEven(WITHIN, 1, number)
     if late[-1] + 1 < number:
         return BreakEven(WITHIN, int(late[-1]) + 2, number)
-    own, other = interval(steady), interval(steady_baseline)
-    if own and other and own[0] > other[1]:
+    own, other = middle_half(steady), middle_half(steady_baseline)
+    if own[0] > other[1]:
         return BreakEven(NEVER, None, number)
-    if not own or not other or own[1] >= other[0]:
+    if own[1] >= other[0]:
         return BreakEven(UNCLEAR, None, number)
     gain_s = median(steady_baseline) - median(steady)
     return BreakEven(ESTIMATED, number + math.ceil(behind_s[-1] / gain_s), number)
 
 
-def interval(times: Array) -> tuple[float, float] | None:
-    """Return the 95 % interval of the median of correlated calls; None for too few calls."""
-    if not len(times):
-        return None
-    return ordered_interval(np.sort(times), correlation_length(times))
+def middle_half(times: Array) -> tuple[float, float]:
+    """Return the first and the third quartile of the times."""
+    ordered = np.sort(times)
+    return quantile(ordered, 0.25), quantile(ordered, 0.75)

@@ -45,7 +45,7 @@ def figure_of(group: Group) -> Figure:
         if call := crossings.get(curve.name):
             at = sums(curve, [call])
             axis.scatter([call], at, s=90, facecolor="white", edgecolor=f"C{index}", zorder=5)
-    axis.set_xscale("log")
+    style.log_sizes(axis, group.curves[0].times.tolist())
     style.log_values(axis, style.readable_time)
     axis.set_xlabel("calls")
     axis.set_ylabel("time of all calls so far")

@@ -4,7 +4,6 @@ Each compiler has a point of its own: a fresh process, in which nothing is loade
 """
 
 import copy
-import sys
 from collections.abc import Mapping
 from dataclasses import astuple
 from typing import Any
@@ -13,12 +12,14 @@ import torch
 from torch import Tensor
 
 from benchkit.api.case import Case, Rank
-from benchkit.api.gather import first_reason, gather_json
-from benchkit.api.torch_internals import (
+from benchkit.api.compiler_internals import (
     Compilations,
     compilations,
+    is_compiler_loaded,
     keep_progress_bars_local,
+    reset_compiler,
 )
+from benchkit.api.gather import first_reason, gather_json
 from benchkit.errors import InvalidResult
 from benchkit.suites.compile import names
 from benchkit.suites.compile.compilers import CudaGraphs, missing, prepared, unchanged
@@ -66,11 +67,9 @@ class Run:
     def __init__(self, config: CompileConfig, rank: Rank) -> None:
         self._config = config
         is_compiled = config.compiler not in (names.EAGER, names.CUDA_GRAPH)
-        self.is_compiler_loaded = is_compiled and "torch._dynamo" in sys.modules
-        if self.is_compiler_loaded:  # in ranks that stay, an earlier point has compiled as well
-            torch.compiler.reset()
-        if is_compiled:
-            keep_progress_bars_local()
+        self.is_compiler_loaded = is_compiled and is_compiler_loaded()
+        reset_compiler()  # in ranks that stay, an earlier point may have compiled
+        keep_progress_bars_local()
         self._cache = DiskCache() if config.compiler in names.INDUCTOR else None
         if self._cache and config.cache == names.WARM:
             self._cache.fill(config, rank.device)
@@ -82,7 +81,6 @@ class Run:
         self._calls_per_size = config.measure.max_iterations // len(shapes)
         self._input = self._inputs[0]
         self._step: Function | None = None
-        self._before = compilations()
         self._seen: list[Compilations] = []
 
     def choose_input(self) -> None:
@@ -98,7 +96,7 @@ class Run:
 
     def observe(self, _: Mapping[str, float]) -> None:
         """Reads after a call what torch has compiled so far."""
-        self._seen.append(compilations().since(self._before))
+        self._seen.append(compilations())
 
     def verify(self) -> None:
         """Compares results and gradients for each size with eager code in float64.

@@ -2,11 +2,10 @@
 
 import os
 import tempfile
-from concurrent.futures import ProcessPoolExecutor
-from multiprocessing import get_context
 
 import torch
 
+from benchkit.api.fresh_process import run_in_fresh_process
 from benchkit.suites.compile.compilers import prepared
 from benchkit.suites.compile.config import CompileConfig
 from benchkit.suites.compile.workloads import build, shape
@@ -30,11 +29,8 @@ class DiskCache:
         Compiling it here would fill more than the disk: the compiler would be loaded, and the
         first call would no longer be that of a fresh process.
         """
-        with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as process:
-            precision = torch.get_float32_matmul_precision()
-            process.submit(
-                run_once, config, str(device), torch.get_num_threads(), precision
-            ).result()
+        settings = torch.get_num_threads(), torch.get_float32_matmul_precision()
+        run_in_fresh_process(run_once, config, str(device), *settings)
 
     def remove(self) -> None:
         """Deletes the folder; a rank ends without the end of its interpreter, which would do so."""
