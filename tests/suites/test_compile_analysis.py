@@ -1,0 +1,140 @@
+"""When compiling pays: break-even calls of known curves, the table and the figure of records."""
+
+import numpy as np
+import pytest
+from analysis.__main__ import main
+from analysis.suites.compile.break_even import BreakEven, break_even, rounded
+
+from tests.support.records import make_record, write_all
+
+EAGER = [2.0] * 10
+
+
+def found(times, baseline=EAGER):
+    times, baseline = np.array(times), np.array(baseline)
+    return break_even(times, baseline, times[len(times) // 2 :], baseline[len(baseline) // 2 :])
+
+
+@pytest.mark.parametrize(
+    ("times", "outcome", "call"),
+    [
+        ([2.0] + 9 * [1.0], "within", 1),  # never slower
+        ([5.0] + 9 * [1.0], "within", 4),  # 5 + 3 = 4 x 2
+        ([5.5] + 9 * [1.0], "within", 5),
+        ([5.0, 1.0, 1.0, 1.0, 6.0] + 5 * [1.0], "within", 9),  # a recompilation: what was gained is lost once more
+        ([11.0] + 9 * [1.0], "within", 10),
+        ([12.0] + 9 * [1.0], "estimated", 11),  # 1 s behind after 10 calls, 1 s faster with each later one
+        ([111.5] + 9 * [1.0], "estimated", 111),
+        ([12.0] + 9 * [3.0], "never", None),
+        ([30.0] + 9 * [1.9, 2.1], "unclear", None),
+    ],
+)
+def test_break_even_of_known_curves(times, outcome, call):
+    assert found(times[:10]) == BreakEven(outcome, call, 10)
+
+
+def test_only_calls_of_both_are_compared():
+    assert found([5.5] + 9 * [1.0], [2.0] * 4) == BreakEven("estimated", 5, 4)
+
+
+@pytest.mark.parametrize(
+    ("times", "text"),
+    [([5.0] + 9 * [1.0], "4"), ([12345.0] + 9 * [1.0], "about 12000"), ([12.0] + 9 * [3.0], "never, not within 10")],
+)
+def test_break_even_is_told(times, text):
+    assert str(found(times)) == text
+
+
+def test_estimates_have_two_digits():
+    assert [rounded(count) for count in (7, 96, 104, 12_345)] == [7, 96, 100, 12_000]
+
+
+def record(compiler, times, number, run=0, **changes):
+    """A record of one rank whose calls take these times."""
+    made = make_record(world_size=1, samples=4, suite="compile", title=f"mlp forward by {compiler}")
+    measure = {"mode": "cold", "calls_per_sample": 1, "warmup_iterations": 0}
+    settings = {
+        "suite": "compile", "workload": "mlp", "compiler": compiler, "cache": "cold", "dynamic": "auto",
+        "batch_sizes": [64], "backward": False, "measure": measure,
+    }  # fmt: skip
+    made["config"] |= {**settings, **{name: value for name, value in changes.items() if name in settings}}
+    del made["config"]["data_size"], made["config"]["dtype"], made["config"]["reduce_op"]
+    details = {"calls_per_size": len(times) // len(made["config"]["batch_sizes"])}
+    if compiler != "eager":
+        details |= {"compile_s": 3.0, "recompile_s": 0.0, "graphs": 1, "graph_breaks": 0, "recompilations": 0}
+    timing = {
+        "samples_s": [list(times)], "start_offsets_s": [[0.0] * len(times)], "blocks": [len(times)], "warmup_s": [],
+        "details": details, "payload_bytes": None, "bus_factor": None,
+    }  # fmt: skip
+    made["cases"][0] |= timing
+    return made | {"started_at": f"2026-01-01T00:{run:02d}:{number:02d}.000+00:00", "point_id": f"{compiler}-{number}"}
+
+
+def unavailable(compiler, number):
+    made = record(compiler, EAGER, number)
+    made["cases"][0] |= {"status": "unavailable", "reason": "CUDA graphs need a GPU", "samples_s": []}
+    return made
+
+
+def report(folder, records):
+    assert main([str(write_all(folder / "records", records)), "--output-dir", str(folder / "out")]) == 0
+    return folder / "out"
+
+
+def cells(text, name):
+    """The cells of the row of a compiler, by the heads of the table."""
+    lines = [[cell.strip() for cell in line[1:-1].split("|")] for line in text.splitlines() if line.startswith("|")]
+    [row] = [line for line in lines if line[0] == name]
+    return dict(zip(lines[0], row, strict=True))
+
+
+def test_table_and_figure_compare_with_eager(tmp_path):
+    fast, late = [5.0] + 9 * [1.0], [30.0] + 9 * [1.0]
+    records = [record("eager", EAGER, 0), record("default", fast, 1), record("max-autotune", late, 2)]
+    out = report(tmp_path, [*records, unavailable("cuda_graph", 3)])
+    text = (out / "compile.md").read_text()
+    assert cells(text, "default") == {
+        "compiler": "default", "first step [s]": "5", "compile time [s]": "3", "steady [ms]": "1000",
+        "steady speedup": "2", "break-even [calls]": "4", "graphs": "1", "graph breaks": "0", "recompilations": "0",
+        "recompiling [s]": "0", "reason": "",
+    }  # fmt: skip
+    assert cells(text, "eager")["break-even [calls]"] == cells(text, "eager")["steady speedup"] == ""
+    assert cells(text, "max-autotune")["break-even [calls]"] == "about 29"
+    assert cells(text, "cuda_graph")["reason"] == "unavailable: CUDA graphs need a GPU"
+    assert (out / "compile.png").stat().st_size > 0
+    assert "break_even_call" in (out / "compile.csv").read_text().splitlines()[0]
+
+
+def test_runs_are_one_curve_of_medians(tmp_path):
+    firsts = (5.0, 6.0, 100.0)
+    records = [record("default", [first] + 9 * [1.0], number) for number, first in enumerate(firsts)]
+    out = report(tmp_path, [record("eager", EAGER, 9), *records])
+    row = cells((out / "compile.md").read_text(), "default")
+    assert (row["runs"], row["first step [s]"], row["break-even [calls]"]) == ("3", "6", "5")
+
+
+def test_variants_are_told_apart(tmp_path):
+    records = [record("default", EAGER, 1, cache=cache) for cache in ("cold", "warm")]
+    text = (report(tmp_path, [record("eager", EAGER, 0), *records]) / "compile.md").read_text()
+    assert cells(text, "default, cache=warm")["break-even [calls]"] == "1"
+    assert cells(text, "eager")
+
+
+def test_steady_state_is_that_of_last_size(tmp_path):
+    times = [9.0, 1.0, 1.0, 9.0, 0.5, 0.5]
+    made = record("default", times, 0, batch_sizes=[64, 32])
+    assert cells((report(tmp_path, [made]) / "compile.md").read_text(), "default")["steady [ms]"] == "500"
+
+
+def test_warmed_up_calls_have_no_curve(tmp_path):
+    made = record("default", EAGER, 0)
+    made["cases"][0]["warmup_s"] = [[1.0]]
+    assert not (report(tmp_path, [made]) / "compile.md").exists()
+
+
+def test_workloads_have_sections(tmp_path):
+    other = record("eager", EAGER, 1)
+    other["config"]["workload"] = "pointwise"
+    out = report(tmp_path, [record("eager", EAGER, 0), other])
+    assert "## workload-mlp" in (out / "compile.md").read_text()
+    assert (out / "compile_workload-pointwise.png").exists()
