@@ -221,7 +221,6 @@ def test_folder_of_cache_is_removed(monkeypatch, tmp_path):
 
 REFUSED = (
     (["workload=transformer_layer"], "model=null: workload=transformer_layer needs one: model=small"),
-    (["model=tiny"], "model=tiny: allowed with workload=transformer_layer; leave it out"),
     (["workload=transformer_layer", "model=tiny", "model.num_heads=5"], "model.num_heads=5: allowed are numbers that"),
     (["measure=few", "batch_sizes=[1,2]"], "batch_sizes=[1, 2]: allowed with measure.mode=per_iteration is one size"),
     (["batch_sizes=[1,2,3]", "measure.max_iterations=2"], "batch_sizes=[1, 2, 3]: allowed are at most"),

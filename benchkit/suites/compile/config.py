@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Union
 
 from benchkit.api.groups import COLD as FIRST_CALLS
+from benchkit.api.groups import ModelConfig
 from benchkit.api.keys import key
 from benchkit.api.schema import RunConfig
 from benchkit.errors import ConfigError
@@ -29,7 +30,7 @@ class CompileConfig(RunConfig):
     batch_sizes: list[int] = key(
         "rows of the input; of several, each has an equal part of the calls", at_least=1
     )
-    width: int = key("features of a row; transformer_layer has those of its model", at_least=1)
+    width: int = key("features of a row; those of a model where one is chosen", at_least=1)
     depth: int = key("layers", at_least=1)
     context_length: int = key("tokens of a row of transformer_layer", unit="tokens", at_least=1)
     backward: bool = key("whether a step computes gradients, too")
@@ -44,11 +45,7 @@ class CompileConfig(RunConfig):
         wants_model = self.workload == TRANSFORMER_LAYER
         if wants_model and self.model is None:
             raise ConfigError(f"model=null: workload={TRANSFORMER_LAYER} needs one: model=small")
-        if self.model is not None and not wants_model:
-            raise ConfigError(
-                f"model={self.model.name}: allowed with workload={TRANSFORMER_LAYER}; leave it out"
-            )
-        if self.model is not None and self.model.d_model % self.model.num_heads:
+        if wants_model and self.model and self.model.d_model % self.model.num_heads:
             raise ConfigError(
                 f"model.num_heads={self.model.num_heads}: allowed are numbers that divide "
                 f"model.d_model={self.model.d_model}"
@@ -70,3 +67,8 @@ class CompileConfig(RunConfig):
                 f"batch_sizes={self.batch_sizes}: allowed are at most "
                 f"measure.max_iterations={calls} sizes"
             )
+
+
+def model_width(model: ModelConfig | None, default: int) -> int:
+    """Returns the width of a model; without a model, the default."""
+    return default if model is None else model.d_model

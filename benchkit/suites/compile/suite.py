@@ -2,8 +2,9 @@
 
 from benchkit.api.case import Case, Rank
 from benchkit.api.registry import suite
-from benchkit.suites.compile.config import CompileConfig
+from benchkit.suites.compile.config import CompileConfig, model_width
 
+RESOLVERS = {"model_width": model_width}
 PRELOAD = ("benchkit.suites.compile.cases",)
 """It imports no compiler: loading that is a part of the first call."""
 

@@ -70,9 +70,9 @@ def transformer_layer(model: ModelConfig) -> nn.Module:
 
 def shape(config: CompileConfig, rows: int) -> tuple[int, ...]:
     """Returns the shape of the input with so many rows."""
-    if config.model is None:
+    if config.workload != names.TRANSFORMER_LAYER:
         return rows, config.width
-    return rows, config.context_length, config.model.d_model
+    return rows, config.context_length, config.width
 
 
 def needed_bytes(config: CompileConfig) -> float:
@@ -81,7 +81,9 @@ def needed_bytes(config: CompileConfig) -> float:
     weights = sum(weight.numel() for weight in network.parameters())
     rows = torch.Size(shape(config, max(config.batch_sizes))).numel()
     item = getattr(torch, config.dtype).itemsize
-    kept = 16 if config.model is not None else 4  # activations of a layer that backward needs
+    kept = (
+        16 if config.workload == names.TRANSFORMER_LAYER else 4
+    )  # activations of a layer that backward needs
     return float((weights * 2 + rows * kept * config.depth) * (item + 8))
 
 
