@@ -108,8 +108,14 @@ def test_table_and_figure_compare_with_eager(tmp_path):
 def test_runs_are_one_curve_of_medians(tmp_path):
     firsts = (5.0, 6.0, 100.0)
     records = [record("default", [first] + 9 * [1.0], number) for number, first in enumerate(firsts)]
-    out = report(tmp_path, [record("eager", EAGER, 9), *records])
-    row = cells((out / "compile.md").read_text(), "default")
+    for made, seconds in zip(records, (1.0, 2.0, 9.0), strict=True):
+        made["cases"][0]["details"]["compile_s"] = seconds
+    failed = [unavailable("cuda_graph", number) for number in (5, 6, 7)]
+    out = report(tmp_path, [record("eager", EAGER, 9), *records, *failed])
+    text = (out / "compile.md").read_text()
+    assert cells(text, "cuda_graph")  # one row
+    row = cells(text, "default")
+    assert row["compile time [s]"] == "2"
     assert (row["runs"], row["first step [s]"], row["break-even [calls]"]) == ("3", "6", "5")
 
 

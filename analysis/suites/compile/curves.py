@@ -14,7 +14,15 @@ from benchkit.record.case import CaseRecord
 from benchkit.statistics.intervals import Array
 from benchkit.statistics.quantiles import median, medians
 from benchkit.statistics.summary import iteration_times
-from benchkit.suites.compile.names import CACHE, CALLS_PER_SIZE, COMPILER, DYNAMIC, EAGER
+from benchkit.suites.compile.names import (
+    CACHE,
+    CALLS_PER_SIZE,
+    COMPILE_S,
+    COMPILER,
+    DYNAMIC,
+    EAGER,
+    RECOMPILE_S,
+)
 
 SUITE = "compile"
 VARIANT = (COMPILER, CACHE, DYNAMIC)
@@ -27,7 +35,8 @@ class Curve:
 
     Attributes:
         name: the compiler, with its cache and its handling of sizes where these differ.
-        row: of the combined table, of the latest run.
+        row: of the combined table, of the latest run; the seconds of compilation are medians over
+            the runs.
         times: seconds of each call, the median over runs: [call].
         size_begins: index of the first call with the last of the sizes.
         runs: how many runs there are.
@@ -106,6 +115,7 @@ def group_of(suffix: str, rows: pd.DataFrame) -> Group:
     curves.sort(key=lambda curve: order.index(curve.name))
     done = [curve.name for curve in curves]
     failed = rows[(rows["status"] != "ok") & ~rows["variant"].isin(done)]
+    failed = failed.drop_duplicates("variant", keep="last")
     title = rows["title"].iloc[0].partition(" by ")[0]
     return Group(suffix, curves, failed.to_dict("records"), title)
 
@@ -118,6 +128,9 @@ def curve_of(name: str, rows: pd.DataFrame) -> Curve | None:
     number = min(len(times) for _, times, _ in runs)
     times = medians(np.array([times[:number] for _, times, _ in runs]).T)
     row, _, case = runs[-1]
+    for detail in (COMPILE_S, RECOMPILE_S):
+        if detail in case.details:
+            row[detail] = median([each.details[detail] for _, _, each in runs])
     sizes = str(row.get("batch_sizes") or "").count(",")
     begins = sizes * int(case.details.get(CALLS_PER_SIZE, 0))
     return Curve(name, row, np.asarray(times), begins, len(runs))

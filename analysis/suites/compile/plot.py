@@ -18,7 +18,7 @@ FARTHEST = 1000.0
 """An estimate beyond this multiple of the calls that were measured is not drawn."""
 NOTE = (
     "each line: the sum of all calls so far, on the slowest rank; dashed: with later calls as long "
-    "as the median of the steady ones; circle: from here on compiling has paid"
+    "as the median of the steady ones; circle: compiling has paid"
 )
 
 
