@@ -76,6 +76,10 @@ def unavailable(compiler, number):
     return made
 
 
+def running(compiler, number):
+    return record(compiler, EAGER, number) | {"status": "running", "cases": []}
+
+
 def report(folder, records):
     assert main([str(write_all(folder / "records", records)), "--output-dir", str(folder / "out")]) == 0
     return folder / "out"
@@ -91,7 +95,7 @@ def cells(text, name):
 def test_table_and_figure_compare_with_eager(tmp_path):
     fast, late = [5.0] + 9 * [1.0], [30.0] + 9 * [1.0]
     records = [record("eager", EAGER, 0), record("default", fast, 1), record("max-autotune", late, 2)]
-    out = report(tmp_path, [*records, unavailable("cuda_graph", 3)])
+    out = report(tmp_path, [*records, unavailable("cuda_graph", 3), running("aot_eager", 4)])
     text = (out / "compile.md").read_text()
     assert cells(text, "default") == {
         "compiler": "default", "first step [s]": "5", "compile time [s]": "3", "steady [ms]": "1000",
@@ -100,6 +104,7 @@ def test_table_and_figure_compare_with_eager(tmp_path):
     }  # fmt: skip
     assert cells(text, "eager")["break-even [calls]"] == cells(text, "eager")["steady speedup"] == ""
     assert cells(text, "max-autotune")["break-even [calls]"] == "about 29"
+    assert cells(text, "aot_eager")["reason"] == "running"
     assert cells(text, "cuda_graph")["reason"] == "unavailable: CUDA graphs need a GPU"
     assert (out / "compile.png").stat().st_size > 0
     assert "break_even_call" in (out / "compile.csv").read_text().splitlines()[0]

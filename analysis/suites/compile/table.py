@@ -72,11 +72,14 @@ def markdown(group: Group) -> str:
 def rows_of(group: Group) -> list[dict[str, Any]]:
     """Return a row per compiler, those that could not run last."""
     measured = [row_of(*pair, group.baseline) for pair in comparisons(group)]
-    failed = [
-        {**row, "name": row["variant"], "reason": f"{row['status']}: {shortened(row['reason'])}"}
-        for row in group.failed
-    ]
+    failed = [{**row, "name": row["variant"], "reason": ending(row)} for row in group.failed]
     return [*measured, *failed]
+
+
+def ending(row: dict[str, Any]) -> str:
+    """Format why there are no figures: "unavailable: …", or "running" where no reason is known."""
+    status, reason = str(row["status"]), row["reason"]
+    return status if pd.isna(reason) else f"{status}: {shortened(reason)}"
 
 
 def row_of(curve: Curve, found: BreakEven | None, baseline: Curve | None) -> dict[str, Any]:
