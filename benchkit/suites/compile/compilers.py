@@ -27,8 +27,7 @@ def missing(config: CompileConfig, device: torch.device) -> str:
     """
     needs_gpu = (names.REDUCE_OVERHEAD, names.CUDA_GRAPH)
     if config.compiler in needs_gpu and device.type != "cuda":
-        same = "" if config.compiler == names.CUDA_GRAPH else f", else it is {names.DEFAULT}"
-        return f"compiler={config.compiler}: CUDA graphs need hardware.device=cuda{same}"
+        return f"compiler={config.compiler}: CUDA graphs need hardware.device=cuda"
     if config.compiler not in names.INDUCTOR:
         return ""
     if device.type == "cuda" and importlib.util.find_spec("triton") is None:
