@@ -121,6 +121,7 @@ def test_runs_are_one_curve_of_medians(tmp_path):
     assert cells(text, "cuda_graph")  # one row
     row = cells(text, "default")
     assert row["compile time [s]"] == "2"
+    assert row["of each run"] == "4, 5, about 99"
     assert (row["runs"], row["first step [s]"], row["break-even [calls]"]) == ("3", "6", "5")
 
 

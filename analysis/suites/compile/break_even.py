@@ -27,12 +27,14 @@ class BreakEven:
     call: int | None
     measured: int
 
+    def short(self) -> str:
+        """Format the call, or the outcome where there is none."""
+        if self.call is None:
+            return self.outcome
+        return str(self.call) if self.outcome == WITHIN else f"about {rounded(self.call)}"
+
     def __str__(self) -> str:
-        if self.outcome == WITHIN:
-            return str(self.call)
-        if self.call is not None:
-            return f"about {rounded(self.call)}"
-        return f"{self.outcome}, not within {self.measured}"
+        return self.short() + ("" if self.call else f", not within {self.measured}")
 
 
 def rounded(count: int) -> int:

@@ -37,16 +37,19 @@ class Curve:
         name: the compiler, with its cache and its handling of sizes where these differ.
         row: of the combined table, of the latest run; the seconds of compilation are medians over
             the runs.
-        times: seconds of each call, the median over runs: [call].
+        runs: seconds of each call of each run: [run][call].
         size_begins: index of the first call with the last of the sizes.
-        runs: how many runs there are.
     """
 
     name: str
     row: dict[str, Any]
-    times: Array
+    runs: Array
     size_begins: int
-    runs: int
+
+    @property
+    def times(self) -> Array:
+        """Seconds of each call, the median over runs: [call]."""
+        return medians(self.runs.T)
 
     @property
     def is_eager(self) -> bool:
@@ -55,8 +58,7 @@ class Curve:
     @property
     def steady(self) -> Array:
         """The later half of the calls with the last size."""
-        own = self.times[self.size_begins :]
-        return own[len(own) // 2 :]
+        return self.later_half(self.times)
 
     @property
     def steady_s(self) -> float:
@@ -65,7 +67,19 @@ class Curve:
 
     def against(self, baseline: "Curve") -> BreakEven:
         """Return from which call on this curve is below another one."""
-        return break_even(self.times, baseline.times, self.steady, baseline.steady)
+        return self._break_even(self.times, baseline)
+
+    def runs_against(self, baseline: "Curve") -> list[BreakEven]:
+        """Return the same of each run by itself: [run]."""
+        return [self._break_even(times, baseline) for times in self.runs]
+
+    def _break_even(self, times: Array, baseline: "Curve") -> BreakEven:
+        return break_even(times, baseline.times, self.later_half(times), baseline.steady)
+
+    def later_half(self, times: Array) -> Array:
+        """Return the later half of the calls with the last size."""
+        own = times[self.size_begins :]
+        return own[len(own) // 2 :]
 
 
 @dataclass(frozen=True)
@@ -126,14 +140,14 @@ def curve_of(name: str, rows: pd.DataFrame) -> Curve | None:
     if not runs:
         return None
     number = min(len(times) for _, times, _ in runs)
-    times = medians(np.array([times[:number] for _, times, _ in runs]).T)
+    of_runs = np.array([times[:number] for _, times, _ in runs])
     row, _, case = runs[-1]
     for detail in (COMPILE_S, RECOMPILE_S):
         if detail in case.details:
             row[detail] = median([each.details[detail] for _, _, each in runs])
     sizes = str(row.get("batch_sizes") or "").count(",")
     begins = sizes * int(case.details.get(CALLS_PER_SIZE, 0))
-    return Curve(name, row, np.asarray(times), begins, len(runs))
+    return Curve(name, row, of_runs, begins)
 
 
 def times_of(case: CaseRecord) -> Array:

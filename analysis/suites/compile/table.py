@@ -26,6 +26,7 @@ HEADS = {
     "steady_ms": "steady [ms]",
     "steady_speedup": "steady speedup",
     "break_even": "break-even [calls]",
+    "of_each_run": "of each run",
     GRAPHS: "graphs",
     GRAPH_BREAKS: "graph breaks",
     RECOMPILATIONS: "recompilations",
@@ -86,7 +87,7 @@ def row_of(curve: Curve, found: BreakEven | None, baseline: Curve | None) -> dic
     """Return the settings and the figures of one curve."""
     own: dict[str, Any] = {
         "name": curve.name,
-        "runs": curve.runs,
+        "runs": len(curve.runs),
         "first_step_s": float(curve.times[0]),
         "steady_s": curve.steady_s,
         "steady_ms": 1e3 * curve.steady_s,
@@ -96,6 +97,9 @@ def row_of(curve: Curve, found: BreakEven | None, baseline: Curve | None) -> dic
     if found and baseline:
         own["steady_speedup"] = baseline.steady_s / curve.steady_s
         own["break_even"] = str(found)
+        if len(curve.runs) > 1:
+            each = [single.short() for single in curve.runs_against(baseline)]
+            own["of_each_run"] = ", ".join(each)
         own["break_even_call"] = found.call
         own["break_even_outcome"] = found.outcome
     return {**curve.row, **own}
