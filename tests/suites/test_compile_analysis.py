@@ -62,9 +62,10 @@ def record(compiler, times, number, run=0, **changes):
     details = {"calls_per_size": len(times) // len(made["config"]["batch_sizes"])}
     if compiler != "eager":
         details |= {"compile_s": 3.0, "recompile_s": 0.0, "graphs": 1, "graph_breaks": 0, "recompilations": 0}
+    sizes = ",".join(map(str, made["config"]["batch_sizes"]))
     timing = {
         "samples_s": [list(times)], "start_offsets_s": [[0.0] * len(times)], "blocks": [len(times)], "warmup_s": [],
-        "details": details, "payload_bytes": None, "bus_factor": None,
+        "labels": {"batch_sizes": sizes}, "details": details, "payload_bytes": None, "bus_factor": None,
     }  # fmt: skip
     made["cases"][0] |= timing
     return made | {"started_at": f"2026-01-01T00:{run:02d}:{number:02d}.000+00:00", "point_id": f"{compiler}-{number}"}
@@ -144,9 +145,10 @@ def test_warmed_up_calls_have_no_curve(tmp_path):
     assert not (report(tmp_path, [made]) / "compile.md").exists()
 
 
-def test_workloads_have_sections(tmp_path):
-    other = record("eager", EAGER, 1)
+def test_workloads_and_sizes_have_sections(tmp_path):
+    other, larger = record("eager", EAGER, 1), record("eager", EAGER, 2, batch_sizes=[128])
     other["config"]["workload"] = "pointwise"
-    out = report(tmp_path, [record("eager", EAGER, 0), other])
-    assert "## workload-mlp" in (out / "compile.md").read_text()
-    assert (out / "compile_workload-pointwise.png").exists()
+    out = report(tmp_path, [record("eager", EAGER, 0), other, larger])
+    text = (out / "compile.md").read_text()
+    assert len([line for line in text.splitlines() if line.startswith("## workload-")]) == 3
+    assert list(out.glob("compile_workload-pointwise*.png"))

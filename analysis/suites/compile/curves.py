@@ -15,6 +15,7 @@ from benchkit.statistics.intervals import Array
 from benchkit.statistics.quantiles import median, medians
 from benchkit.statistics.summary import iteration_times
 from benchkit.suites.compile.names import (
+    BATCH_SIZES,
     CACHE,
     CALLS_PER_SIZE,
     COMPILE_S,
@@ -145,8 +146,7 @@ def curve_of(name: str, rows: pd.DataFrame) -> Curve | None:
     for detail in (COMPILE_S, RECOMPILE_S):
         if detail in case.details:
             row[detail] = median([each.details[detail] for _, _, each in runs])
-    sizes = str(row.get("batch_sizes") or "").count(",")
-    begins = sizes * int(case.details.get(CALLS_PER_SIZE, 0))
+    begins = str(row[BATCH_SIZES]).count(",") * int(case.details[CALLS_PER_SIZE])
     return Curve(name, row, of_runs, begins)
 
 

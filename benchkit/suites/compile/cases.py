@@ -40,14 +40,16 @@ LOADED_BEFORE = "the compiler was loaded before the first call, which is shorter
 
 def cases_of(config: CompileConfig, rank: Rank) -> list[Case]:
     """Returns the case, which says why if this machine cannot run it."""
+    labels = {names.BATCH_SIZES: ",".join(map(str, config.batch_sizes))}
     if reason := first_reason(missing(config, rank.device)):
-        return [Case(unavailable=reason)]
+        return [Case(labels=labels, unavailable=reason)]
     if shortage := rank.memory_shortage(needed_bytes(config)):
-        return [Case(skip=shortage)]
+        return [Case(labels=labels, skip=shortage)]
     run = Run(config, rank)
     return [
         Case(
             step=run.step,
+            labels=labels,
             reset=run.choose_input,
             verify=run.verify,
             observe=run.observe,

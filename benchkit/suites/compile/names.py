@@ -8,6 +8,8 @@ COMPILERS = (EAGER, AOT_EAGER, *INDUCTOR, CUDA_GRAPH)
 """Values of the key `compiler`."""
 COMPILER, CACHE, DYNAMIC = "compiler", "cache", "dynamic"
 """Keys in which a case differs from the eager one that it is compared with."""
+BATCH_SIZES = "batch_sizes"
+"""Label of a case: the values of that key, joined by commas."""
 COLD, WARM = "cold", "warm"
 """Values of the key `cache`."""
 MATMUL_CHAIN, MLP, POINTWISE, BRANCHING = "matmul_chain", "mlp", "pointwise", "branching"
