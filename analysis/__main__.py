@@ -111,7 +111,7 @@ def texts_of(written: Sequence[Path], names: Sequence[str]) -> str:
 def files_of(table: pd.DataFrame, found: Harvest, options: argparse.Namespace) -> Iterator[Path]:
     """Yield each file of the report as it is written, and the page where it is asked for."""
     folder = output_folder(options)
-    yield from write_report(table, folder, options.baseline, found.ranks)
+    yield from write_report(table, folder, options.baseline, found.ranks, options.format)
     if options.html:
         of_page = (table, folder, options.baseline, found.ranks, found.environments)
         page = or_left_out("page", partial(render.write_page, *of_page))

@@ -19,6 +19,7 @@ from analysis.commands import (
 )
 from analysis.page.render import FILE_NAME
 from analysis.parquet import FILE_NAME as PARQUET
+from analysis.report import style
 from analysis.view import add_options, names_in
 from benchkit.version import __version__
 
@@ -74,6 +75,13 @@ def add_report_options(result: argparse.ArgumentParser) -> None:
         "ranks)",
     )
     result.add_argument(
+        "--format",
+        metavar="FORMAT[,FORMAT]",
+        type=formats_in,
+        default=style.FORMATS[:1],
+        help=f"of the figures: {', '.join(style.FORMATS)} (default: {style.FORMATS[0]})",
+    )
+    result.add_argument(
         "--show",
         metavar="NAME[,NAME]",
         type=names_in,
@@ -91,6 +99,19 @@ def add_report_options(result: argparse.ArgumentParser) -> None:
         help=f"also write {FILE_NAME}: one page with figures, tables and samples, which needs no "
         "server and no network",
     )
+
+
+def formats_in(text: str) -> tuple[str, ...]:
+    """Return the formats of a list, each once.
+
+    Raises:
+        argparse.ArgumentTypeError: for one that figures cannot have.
+    """
+    formats = tuple(dict.fromkeys(names_in(text)))
+    if wrong := [each for each in formats if each not in style.FORMATS]:
+        allowed = ", ".join(style.FORMATS)
+        raise argparse.ArgumentTypeError(f"{wrong[0]}: allowed are {allowed}")
+    return formats
 
 
 def meant(word: str) -> str:

@@ -2,7 +2,7 @@
 
 import hashlib
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TypeAlias
@@ -40,6 +40,7 @@ def write_report(
     folder: Path,
     baseline: Baseline | None = None,
     per_rank: pd.DataFrame | None = None,
+    formats: Sequence[str] = style.FORMATS[:1],
 ) -> Iterator[Path]:
     """Yield each file as it is written; one that cannot be made is left out with a line on stderr.
 
@@ -48,6 +49,7 @@ def write_report(
         folder: where to write.
         baseline: what speedups compare with; by default each suite has its own.
         per_rank: one row per rank and case, of the cases that report their ranks.
+        formats: of the figures, of `style.FORMATS`.
 
     Raises:
         OSError: where the folder cannot be written to.
@@ -63,10 +65,8 @@ def write_report(
         return
     style.apply()
     for name, figure in draw_all(table, baseline, or_left_out):
-        save = partial(style.save, figure, folder / file_name(name))
-        path = or_left_out(f"plot {name}", save)
-        if path is not None:
-            yield path
+        save = partial(style.save, figure, folder / file_name(name), formats)
+        yield from or_left_out(f"plot {name}", save) or ()
 
 
 def texts_of(

@@ -20,6 +20,7 @@ from benchkit.record.naming import readable
 
 MARKERS = "osD^vP*X"  # They tell series apart in black and white.
 DOTS_PER_INCH = 200
+FORMATS = ("png", "pdf", "svg")
 MANY = 4
 LEGEND_INCHES = 3.6
 """The legend of more series than MANY stands beside the panel and is this wide."""
@@ -39,6 +40,7 @@ def apply() -> None:
     mpl.rcParams.update({
         "legend.frameon": True,
         "figure.constrained_layout.use": True,
+        "pdf.fonttype": 42, "svg.fonttype": "none",  # text stays text
         "text.parse_math": False,  # A label of a suite may contain a $.
         "figure.max_open_warning": 0,  # Each figure is closed when it is saved.
     })  # fmt: skip
@@ -185,12 +187,14 @@ def interval_bars(rows: pd.DataFrame, value: str, low: str, high: str) -> list[l
     return [below.tolist(), above.tolist()] if (below.notna() & above.notna()).any() else None
 
 
-def save(figure: Figure, path: Path) -> Path:
-    """Write the figure and close it."""
+def save(figure: Figure, path: Path, formats: Sequence[str] = FORMATS[:1]) -> list[Path]:
+    """Write the figure in some of FORMATS, each beside `path`, and close it."""
+    paths = [path.with_suffix(f".{each}") for each in formats]
     try:
         with warnings.catch_warnings():  # The font lacks a letter, or the layout is crowded.
             warnings.simplefilter("ignore", UserWarning)
-            figure.savefig(path, dpi=DOTS_PER_INCH)
+            for each in paths:
+                figure.savefig(each, dpi=DOTS_PER_INCH)
     finally:
         plt.close(figure)
-    return path
+    return paths

@@ -31,13 +31,14 @@ WIDEST = 4.0
 def draw(table: pd.DataFrame, baseline: Baseline | None) -> Drawings:
     """Draw a heat map per message size, and one tree of groups."""
     drawings = Drawings()
+    rows = table[table["suite"] == SUITE]
     for suffix, records in by_layout(records_of(table, SUITE)):
         for each in matrices(records):
             size = readable(each.size_mib * 2**20).replace(" ", "")
-            drawings[f"pairs_{size}{suffix}.png"] = partial(heat_map, each)
+            drawings[f"pairs_{size}{suffix}.png"] = partial(heat_map, each, rows)
         if found := levels(records):
             places = matrices(records)[0].places
-            drawings[f"groups{suffix}.png"] = partial(tree, found, places)
+            drawings[f"groups{suffix}.png"] = partial(tree, found, places, rows)
     return drawings
 
 
@@ -47,8 +48,13 @@ def order_of(places: Sequence[Place]) -> list[int]:
     return sorted(range(len(places)), key=lambda rank: (hosts.index(places[rank].host), rank))
 
 
-def heat_map(matrix: Matrix) -> Figure:
-    """Draw the time of each pair over the median of its kind: a row per sender."""
+def heat_map(matrix: Matrix, table: pd.DataFrame | None = None) -> Figure:
+    """Draw the time of each pair over the median of its kind: a row per sender.
+
+    Args:
+        matrix: the pairs.
+        table: the rows that name their hardware.
+    """
     order, count = order_of(matrix.places), len(matrix.places)
     by_node = np.ix_(order, order)
     seconds, ratios = matrix.seconds()[by_node], matrix.ratios()[by_node]
@@ -70,7 +76,7 @@ def heat_map(matrix: Matrix) -> Figure:
     unit = "; numbers are ms" if count <= MOST_NAMED else ""
     text = f"median of a message and its short answer{unit}; such pairs: on one node, or "
     text += "across nodes; lines part nodes"
-    style.caption(figure, f"Pairs of ranks, {size}", text)
+    style.caption(figure, f"Pairs of ranks, {size}", text, table)
     return figure
 
 
@@ -103,7 +109,9 @@ def write_times(axis: Axes, seconds: Array, shade: Array) -> None:
             axis.text(column, row, text, ha="center", va="center", fontsize=7, color=colour)
 
 
-def tree(found: Sequence[Level], places: Sequence[Place]) -> Figure:
+def tree(
+    found: Sequence[Level], places: Sequence[Place], table: pd.DataFrame | None = None
+) -> Figure:
     """Draw a row per level: each group over its ranks, with its time."""
     order = order_of(places)
     width = min(20.0, max(6.0, 0.8 * len(order)))
@@ -132,5 +140,5 @@ def tree(found: Sequence[Level], places: Sequence[Place]) -> Figure:
         axis.set_xticks([rank + 0.5 for rank in range(len(order))], labels, rotation=90)
     text = "median time of an all-reduce of the largest size in each group, all groups of a level "
     text += "at the same time; red: slower than the others of its level"
-    style.caption(figure, "Nested groups", text)
+    style.caption(figure, "Nested groups", text, table)
     return figure

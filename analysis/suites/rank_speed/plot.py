@@ -21,14 +21,15 @@ MOST_NAMED = 24
 
 def draw(table: pd.DataFrame, baseline: Baseline | None) -> Drawings:
     """Draw a figure with a panel per test."""
+    rows = table[table["suite"] == SUITE]
     found = by_layout(records_of(table, SUITE))
     tests = {suffix: speeds(records) for suffix, records in found}
     return Drawings(
-        {f"ranks{suffix}.png": partial(bars, own) for suffix, own in tests.items() if own}
+        {f"ranks{suffix}.png": partial(bars, own, rows) for suffix, own in tests.items() if own}
     )
 
 
-def bars(tests: Sequence[Speeds]) -> Figure:
+def bars(tests: Sequence[Speeds], table: pd.DataFrame | None = None) -> Figure:
     """Draw a panel per test: a bar per rank, its colour that of its node."""
     count = len(tests[0].places)
     width = min(12.0, max(3.6, 0.3 * count))
@@ -39,7 +40,7 @@ def bars(tests: Sequence[Speeds]) -> Figure:
         "median of each rank, all ranks at the same time; a colour per node; whiskers: the first "
     )
     text += "and the second half of the samples, or of the runs; dashed: the data sheet"
-    style.caption(figure, "What each rank reaches", text)
+    style.caption(figure, "What each rank reaches", text, table)
     return figure
 
 

@@ -70,6 +70,19 @@ def test_chosen_text_is_printed_instead_of_table(two_places, capsys):
     assert "--show analysis.md: no such text of this report; it has full_results.md" in capsys.readouterr().err
 
 
+def test_figures_have_the_formats_that_are_asked_for(two_places, tmp_path, capsys):
+    assert main([*two_places, "--output-dir", str(tmp_path / "r"), "--format", "pdf,svg"]) == 0
+    kinds = {path.suffix for path in (tmp_path / "r").iterdir()}
+    assert {".pdf", ".svg"} <= kinds
+    assert ".png" not in kinds
+    drawn = next((tmp_path / "r").glob("*_time_vs_datasize.svg")).read_text()
+    assert "on AMD EPYC" in drawn or "on " in drawn  # the hardware, as text
+    assert "<text" in drawn
+    with pytest.raises(SystemExit):
+        main([*two_places, "--format", "jpg"])
+    assert "argument --format: jpg: allowed are png, pdf, svg" in capsys.readouterr().err
+
+
 def test_report_ignores_own_files(two_places, capsys):
     main(two_places)
     first = capsys.readouterr().out

@@ -34,7 +34,8 @@ def test_partial_intervals_are_drawn(tmp_path):
     figure, (left, right) = style.panels(2)
     left.errorbar([1, 2], rows["value"], bars, **style.look(0))
     right.barh([1, 2], rows["value"], xerr=bars, capsize=3)
-    assert style.save(figure, tmp_path / "drawn.png").stat().st_size > 5_000
+    [path] = style.save(figure, tmp_path / "drawn.png")
+    assert path.stat().st_size > 5_000
 
 
 @pytest.mark.parametrize(("low", "high"), [(0.94, 1.48), (1.0, 1.02), (0.3, 2.0), (1.1, 40), (1e-3, 1e3), (5, 5)])
