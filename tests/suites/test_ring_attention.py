@@ -8,7 +8,7 @@ import pytest
 import torch
 import yaml
 from benchkit.errors import ConfigError, InvalidResult
-from benchkit.suites.ring_attention import cases, ring, splits, torch_reference
+from benchkit.suites.ring_attention import cases, probes, ring, splits, torch_reference
 from benchkit.suites.ring_attention import planner as rebalance
 from benchkit.suites.ring_attention.attention import Exact, Layer, attend, merge
 from benchkit.suites.ring_attention.cases import RingCase, RingJob
@@ -185,7 +185,9 @@ def test_every_strategy_has_its_split():
 
 
 def test_probes_yield_costs_and_speeds(monkeypatch):
-    monkeypatch.setattr(rebalance, "dist", SimpleNamespace(get_rank=lambda: 0, get_world_size=lambda: 3))
+    three = SimpleNamespace(get_rank=lambda: 0, get_world_size=lambda: 3)
+    for module in (rebalance, probes):
+        monkeypatch.setattr(module, "dist", three)
 
     def seconds_of(*calls, **turns):
         assert len(calls) == 3

@@ -47,12 +47,7 @@ class RingAttentionConfig(RunConfig):
             self.check_heads(self.model)
         if self.head_dim % 2:
             raise ConfigError(f"head_dim={self.head_dim}: allowed are even numbers")
-        if self.hardware.device == "cpu" and self.dtype == "float16":
-            raise ConfigError("dtype=float16: allowed on a cpu are bfloat16, float32 and float64")
-        if self.hardware.device == "cuda" and self.dtype == "float64":
-            raise ConfigError("dtype=float64: allowed on a GPU are float16, bfloat16 and float32")
-        if self.hardware.device == "cuda":
-            self.check_gpu_head_dim()
+        check_kernels(self.hardware.device, self.dtype, self.head_dim, "head_dim")
         if self.lut is not None:
             read_table(self.lut, self.seq_len, self.dtype)
 
@@ -63,14 +58,28 @@ class RingAttentionConfig(RunConfig):
                 has = f"model={model.name} has {name}={expected}"
                 raise ConfigError(f"{name}={value}: {has}; leave one of both out")
 
-    def check_gpu_head_dim(self) -> None:
-        """Raises ConfigError where no attention kernel of GPUs has heads of this width."""
-        step, most = GPU_HEAD_DIMS[self.dtype]
-        if self.head_dim % step or self.head_dim > most:
-            raise ConfigError(
-                f"head_dim={self.head_dim}: allowed on a GPU with dtype={self.dtype} are "
-                f"multiples of {step} up to {most}"
-            )
+
+def check_kernels(device: str, dtype: str, width: int, name: str) -> None:
+    """Raises ConfigError where no attention kernel of a device has heads of this dtype and width.
+
+    Args:
+        device: cpu or cuda.
+        dtype: one of DTYPES.
+        width: of a head.
+        name: of the key that says the width.
+    """
+    if device == "cpu" and dtype == "float16":
+        raise ConfigError("dtype=float16: allowed on a cpu are bfloat16, float32 and float64")
+    if device != "cuda":
+        return
+    if dtype == "float64":
+        raise ConfigError("dtype=float64: allowed on a GPU are float16, bfloat16 and float32")
+    step, most = GPU_HEAD_DIMS[dtype]
+    if width % step or width > most:
+        raise ConfigError(
+            f"{name}={width}: allowed on a GPU with dtype={dtype} are "
+            f"multiples of {step} up to {most}"
+        )
 
 
 def head_dim(model: ModelConfig) -> int:

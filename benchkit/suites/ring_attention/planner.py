@@ -8,10 +8,10 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from benchkit.api.p2p import InFlight
+from benchkit.api.case import noop
 from benchkit.api.regions import COMPUTE
 from benchkit.suites.ring_attention import balancing, splits
-from benchkit.suites.ring_attention.attention import Layer, attend, by_head, merge
+from benchkit.suites.ring_attention.attention import Layer
 from benchkit.suites.ring_attention.names import (
     BALANCED,
     EVEN,
@@ -21,11 +21,11 @@ from benchkit.suites.ring_attention.names import (
     UNEVEN,
     ZIGZAG,
 )
+from benchkit.suites.ring_attention.probes import block_probe, passing_on
 from benchkit.suites.ring_attention.ring import PROJECT, Ring
 from benchkit.suites.ring_attention.splits import CostModel, Split
 
 SecondsOf = Callable[..., list[list[float]]]
-PROBE_QUERIES, LONGEST_PROBE = 512, 8192
 TURNS: Mapping[str, Any] = {"turn": 0.05, "turns": 21}
 """Each call gets all of `measure.probe_seconds`.
 
@@ -43,7 +43,11 @@ LEAST_TRUST = 0.2
 
 
 def fit_cost(
-    layer: Layer, x: Tensor, causal: bool, seconds_of: SecondsOf
+    layer: Layer,
+    x: Tensor,
+    causal: bool,
+    seconds_of: SecondsOf,
+    then: Callable[[Tensor], object] = noop,
 ) -> tuple[CostModel, list[float]]:
     """Measures the cost model of a layer and the relative speed of each rank.
 
@@ -55,48 +59,27 @@ def fit_cost(
         x: all tokens [N, E].
         causal: whether a query sees only the positions before it.
         seconds_of: times calls on each rank, as `Rank.seconds_of` does.
+        then: what follows the layer's output, token by token, such as a feed-forward layer.
 
     Returns:
         The cost per pair and per token on the fastest rank, and every rank's speed relative to it.
     """
     length = min(len(x), 2048)
-    num_keys = min(max(len(x) // 2, 1), LONGEST_PROBE)
     alone = Ring(layer, x[:length], splits.even(length, [1.0]), 0, causal)
-    queries, key_value = layer.project(x[:num_keys], torch.arange(num_keys, device=x.device))
-    query = by_head(queries[:PROBE_QUERIES])
-    key, value = by_head(key_value[:, 0]), by_head(key_value[:, 1])
-    into = attend(query, key, value, False)
+    attend_block, key_value, block_pairs = block_probe(layer, x)
     passed = key_value[: max(1, len(x) // dist.get_world_size())]
 
-    def attend_block() -> None:
-        merge(into, attend(query, key, value, False))
+    def whole_layer() -> None:
+        then(alone.step())
 
-    layer_s, block_s, pass_s = seconds_of(alone.step, attend_block, passing_on(passed), **TURNS)
+    layer_s, block_s, pass_s = seconds_of(whole_layer, attend_block, passing_on(passed), **TURNS)
     fastest_s = min(layer_s)
-    pair_s = block_s[layer_s.index(fastest_s)] / (query.shape[2] * num_keys)
+    pair_s = block_s[layer_s.index(fastest_s)] / block_pairs
     pairs = CostModel(causal=causal).pairs((0, length), length)
     token_s = max(0.0, fastest_s - pair_s * pairs) / length
     cost = CostModel(pair_s, token_s, causal, pass_s=max(pass_s) / len(passed))
     equal_s = (1 + ALIKE) * fastest_s
     return cost, [1.0 if seconds <= equal_s else fastest_s / seconds for seconds in layer_s]
-
-
-def passing_on(block: Tensor) -> Callable[[], None]:
-    """Returns a call that sends a block to the next rank and receives one from the rank before.
-
-    On one rank the call does nothing.
-    """
-    rank, size = dist.get_rank(), dist.get_world_size()
-    after, before = (rank + 1) % size, (rank - 1) % size
-    incoming = torch.empty_like(block)
-    in_flight = InFlight(1)
-
-    def step() -> None:
-        if size > 1:
-            in_flight.start(0, [(block, after)], [(incoming, before)], None)
-            in_flight.wait(0)
-
-    return step
 
 
 @dataclass(frozen=True)

@@ -66,27 +66,24 @@ def offsets(pieces: tuple[Piece, ...]) -> list[Piece]:
     return list(pairwise(ends))
 
 
-class Ring:
-    """One rank's part of the layer under one split."""
+class RingAttention:
+    """Attention of one rank's tokens over the keys of all ranks, which go round the ring."""
 
-    def __init__(self, layer: Layer, x: Tensor, split: Split, rank: int, causal: bool) -> None:
+    def __init__(self, split: Split, rank: int, causal: bool, device: torch.device) -> None:
         """Selects the tokens and the blocks of one rank.
 
         Args:
-            layer: the layer.
-            x: all tokens [N, E], of which this rank computes those that the split gives it.
             split: positions of every rank.
             rank: this rank.
             causal: whether a query sees only the positions before it.
+            device: where the tokens are.
         """
         mine = split.pieces[rank]
-        self.layer = layer
         self.rank = rank
         self.world_size = len(split.pieces)
         self.lengths = split.tokens
-        self.shape = (x.shape[1] // layer.head_dim, layer.head_dim)
-        self.positions = torch.cat([torch.arange(*piece, device=x.device) for piece in mine])
-        self.x = x[self.positions]
+        self.last_owner = split.last_owner
+        self.positions = torch.cat([torch.arange(*piece, device=device) for piece in mine])
         owners = [(rank - turn) % self.world_size for turn in range(self.world_size)]
         self.blocks = [blocks(mine, split.pieces[owner], causal) for owner in owners]
         self.reach = [self._reach(split, owner, causal) for owner in range(self.world_size)]
@@ -99,16 +96,21 @@ class Ring:
                 return distance
         return 0
 
-    def step(self) -> Tensor:
-        """Computes the layer's output for this rank's tokens [L, E]."""
-        with region(PROJECT):
-            rotated, own = self.layer.project(self.x, self.positions)
-        query = by_head(rotated)
+    def attend(self, query: Tensor, own: Tensor) -> Tensor:
+        """Computes attention over all keys that the queries see.
+
+        Args:
+            query: of this rank's tokens [1, H, L, D].
+            own: keys and values of the same tokens [L, 2, H, D], contiguous.
+
+        Returns:
+            The output [1, H, L, D], in float32 or wider.
+        """
         held: Tensor | None = own
         sent: list[Transfer] = []
         result: Partial | None = None
         for turn in range(self.world_size):
-            incoming, sending, receiving = self._pass_on(held, turn)
+            incoming, sending, receiving = self._pass_on(held, own, turn)
             with region(COMPUTE):
                 for block in self.blocks[turn] if held is not None else ():
                     result = self._add(result, query, held, block)
@@ -119,11 +121,10 @@ class Ring:
         with region(WAIT):
             for work in sent:
                 work.wait()
-        with region(PROJECT):
-            return self.layer.finish(query if result is None else result[0])
+        return query if result is None else result[0]
 
     def _pass_on(
-        self, held: Tensor | None, turn: int
+        self, held: Tensor | None, own: Tensor, turn: int
     ) -> tuple[Tensor | None, list[Transfer], list[Transfer]]:
         """Starts to send the keys held and to receive the next ones, if any rank still needs them.
 
@@ -138,7 +139,7 @@ class Ring:
             sends.append((held, (self.rank + 1) % size))
         incoming = None
         if self.reach[next_owner] > turn:
-            incoming = self.x.new_empty(self.lengths[next_owner], 2, *self.shape)
+            incoming = own.new_empty(self.lengths[next_owner], *own.shape[1:])
             receives.append((incoming, (self.rank - 1) % size))
         return incoming, *p2p.start(sends, receives)
 
@@ -155,3 +156,21 @@ class Ring:
             result = out, lse
         merge((result[0][:, :, top:bottom], result[1][:, :, top:bottom]), partial)
         return result
+
+
+class Ring(RingAttention):
+    """One rank's part of the layer under one split."""
+
+    def __init__(self, layer: Layer, x: Tensor, split: Split, rank: int, causal: bool) -> None:
+        """Selects this rank's tokens of all tokens `x` [N, E], as RingAttention does."""
+        super().__init__(split, rank, causal, x.device)
+        self.layer = layer
+        self.x = x[self.positions]
+
+    def step(self) -> Tensor:
+        """Computes the layer's output for this rank's tokens [L, E]."""
+        with region(PROJECT):
+            rotated, own = self.layer.project(self.x, self.positions)
+        attended = self.attend(by_head(rotated), own)
+        with region(PROJECT):
+            return self.layer.finish(attended)

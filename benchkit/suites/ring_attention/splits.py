@@ -34,6 +34,12 @@ class Split:
         """Number of positions per rank."""
         return [sum(end - start for start, end in rank) for rank in self.pieces]
 
+    @property
+    def last_owner(self) -> int:
+        """The rank that owns the last position."""
+        owners = {end: rank for rank, own in enumerate(self.pieces) for a, end in own if a < end}
+        return owners[max(owners)]
+
 
 @dataclass(frozen=True)
 class CostModel:

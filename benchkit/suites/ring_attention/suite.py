@@ -1,4 +1,4 @@
-"""The suite ring_attention: a ring-attention layer over ranks of unequal speed."""
+"""The suites ring_attention and ring_model: a layer, or a decoder, over ranks of unequal speed."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -13,6 +13,7 @@ from benchkit.suites.ring_attention.config import (
     model_heads,
     read_table,
 )
+from benchkit.suites.ring_attention.model_config import RingModelConfig
 from benchkit.suites.ring_attention.names import LUT, REFERENCE, STRATEGY, TORCH
 
 if TYPE_CHECKING:
@@ -49,6 +50,14 @@ def ring_attention(config: RingAttentionConfig, rank: Rank) -> list[Case]:
     doubts = tuple(f"strategy lut: {doubt}" for doubt in table.doubts(rank.shares, threads))
     shared = RingJob(rank.index, layer, x, config.causal, planner, exact, doubts)
     return cases_of(shared, config.strategies)
+
+
+@suite
+def ring_model(config: RingModelConfig, rank: Rank) -> list[Case]:
+    """Time to the first token and per token of a decoder whose sequence is split over the ranks."""
+    from benchkit.suites.ring_attention import model_suite
+
+    return model_suite.build(config, rank)
 
 
 def cases_of(shared: "RingJob", strategies: Sequence[str]) -> list[Case]:

@@ -1,0 +1,139 @@
+"""Prefill of a decoder as a case: under a split, checked against the dense model in float64."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from benchkit.api.details import IDEAL_S, PREDICTED_S, TOKENS_PER_CALL
+from benchkit.errors import InvalidResult
+from benchkit.suites.ring_attention import dense, splits
+from benchkit.suites.ring_attention.cases import TOLERANCES
+from benchkit.suites.ring_attention.decoder import Decoder
+from benchkit.suites.ring_attention.gathered import GatheredAttention
+from benchkit.suites.ring_attention.names import ALL_GATHER, RING, SINGLE, TOKENS, WHOLE
+from benchkit.suites.ring_attention.planner import Planner
+from benchkit.suites.ring_attention.prefill import Prefill
+from benchkit.suites.ring_attention.ring import RingAttention
+from benchkit.suites.ring_attention.splits import Split
+
+
+@dataclass
+class ModelJob:
+    """What the cases of one job have in common.
+
+    Attributes:
+        rank: this rank.
+        world_size: number of ranks.
+        decoder: the model.
+        planner: makes the splits of the prompt; its costs are those of one layer.
+        decode_tokens: number of tokens after the prompt.
+        seed: of the tokens.
+    """
+
+    rank: int
+    world_size: int
+    decoder: Decoder
+    planner: Planner
+    decode_tokens: int
+    seed: int
+    _checked: tuple[int, Tensor] | None = field(default=None, init=False)
+
+    def ids(self, turn: int) -> Tensor:
+        """Draws the tokens of a turn, prompt and new ones; the same on all ranks."""
+        generator = torch.Generator().manual_seed(self.seed + turn)
+        vocabulary = len(self.decoder.embedding)
+        length = self.planner.seq_len + self.decode_tokens
+        drawn = torch.randint(vocabulary, (length,), generator=generator)
+        return drawn.to(self.decoder.embedding.device)
+
+    def expected(self, turn: int) -> Tensor:
+        """Returns the dense model's hidden states of a turn; cases take the same turns."""
+        if self._checked is None or self._checked[0] != turn:
+            self._checked = turn, dense.hidden_states(self.decoder, self.ids(turn))
+        return self._checked[1]
+
+    def split(self, implementation: str, strategy: str) -> Split:
+        """Returns the split of a case, of which SINGLE has one rank."""
+        if implementation == SINGLE:
+            return Split(WHOLE, splits.contiguous([0, self.planner.seq_len]))
+        return self.planner.split(strategy)
+
+
+class PrefillCase:
+    """Prefill with one implementation and split on one rank."""
+
+    def __init__(self, job: ModelJob, implementation: str, strategy: str) -> None:
+        self._job = job
+        self._implementation = implementation
+        self._split = job.split(implementation, strategy)
+        self._turn = 0
+        self._prefill = self.prefill_of(job.ids(0)) if self.takes_part else None
+
+    @property
+    def takes_part(self) -> bool:
+        """Whether this rank computes anything."""
+        return self._job.rank < len(self._split.pieces)
+
+    def prefill_of(self, ids: Tensor) -> Prefill:
+        """Returns the prefill of this rank for the tokens of a turn [N + T]."""
+        job = self._job
+        kind = GatheredAttention if self._implementation == ALL_GATHER else RingAttention
+        attention = kind(self._split, job.rank, True, ids.device)
+        return Prefill(job.decoder, ids[: job.planner.seq_len], attention)
+
+    def step(self) -> None:
+        if self._prefill is not None:
+            self._prefill.step()
+
+    def verify(self) -> None:
+        """Compares all hidden states of this rank, and the last token's logits, for new tokens."""
+        self._turn += 1
+        if not self.takes_part:
+            return
+        prefill = self.prefill_of(self._job.ids(self._turn))
+        prefill.step()
+        expected = self._job.expected(self._turn)
+        positions = prefill.attention.positions
+        compare(prefill.x, expected[positions], "hidden state of token", positions.tolist())
+        if prefill.logits is not None:
+            last = self._job.planner.seq_len - 1
+            rows = dense.logits(self._job.decoder, expected[last : last + 1])
+            compare(prefill.logits, rows, "logits after token", [last])
+
+    def details(self) -> Mapping[str, Any]:
+        """Returns the split for the record, and for a ring the predicted time of all layers.
+
+        The prediction leaves out the embedding and the head.
+        """
+        planner, num_layers = self._job.planner, len(self._job.decoder.layers)
+        idle = [0] * (self._job.world_size - len(self._split.pieces))
+        found: dict[str, Any] = {
+            TOKENS: self._split.tokens + idle,
+            TOKENS_PER_CALL: planner.seq_len,
+            "speed": list(planner.speeds),
+        }
+        if self._implementation == RING:
+            found[PREDICTED_S] = num_layers * planner.step_s(self._split)
+            found[IDEAL_S] = num_layers * planner.ideal_s()
+        return found
+
+
+def compare(found: Tensor, expected: Tensor, what: str, names: list[int]) -> None:
+    """Raises InvalidResult where rows differ by more than rounding.
+
+    Args:
+        found: [R, K].
+        expected: the same in float64.
+        what: of which a row is.
+        names: number of each row.
+    """
+    error = (found.double() - expected).abs().amax(1) / expected.abs().amax(1)
+    wrong = ~(error <= TOLERANCES[found.dtype])
+    if wrong.any():
+        first = int(wrong.nonzero()[0])
+        raise InvalidResult(
+            f"{what} {names[first]} is off by {float(error[first]):.2g} of its size"
+        )

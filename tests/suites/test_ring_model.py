@@ -1,0 +1,99 @@
+"""The whole decoder over split sequences: its parts on one process, against the dense model in float64."""
+
+import pytest
+import torch
+from benchkit.api.groups import ModelConfig
+from benchkit.cli import check
+from benchkit.errors import InvalidResult
+from benchkit.suites.ring_attention import dense
+from benchkit.suites.ring_attention.decoder import Decoder
+from benchkit.suites.ring_attention.model_cases import ModelJob, PrefillCase, compare
+from benchkit.suites.ring_attention.planner import Planner
+from benchkit.suites.ring_attention.splits import CostModel, Split
+
+from tests.support.cli import Cli
+
+MODEL = ModelConfig(name="least", d_model=16, d_ff=24, num_layers=2, num_heads=2, vocab_size=50)
+PROMPT, NEW = 37, 4
+CPU = torch.device("cpu")
+
+
+def job(dtype=torch.float32):
+    decoder = Decoder.random(MODEL, PROMPT + NEW, dtype=dtype, device=CPU, seed=5)
+    return ModelJob(0, 1, decoder, Planner(PROMPT, 1, [100.0], {}, CostModel(), [1.0]), NEW, seed=2)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
+def test_prefill_on_one_rank_matches_dense_model(dtype):
+    case = PrefillCase(job(dtype), "ring", "even")
+    case.step()
+    case.verify()
+
+
+def test_dense_model_sees_no_later_tokens():
+    own = job(torch.float64)
+    ids = own.ids(1)
+    whole = dense.hidden_states(own.decoder, ids)
+    torch.testing.assert_close(dense.hidden_states(own.decoder, ids[:9]), whole[:9])
+    changed = ids.clone()
+    changed[0] = (ids[0] + 1) % MODEL.vocab_size
+    assert not torch.allclose(dense.hidden_states(own.decoder, changed)[-1], whole[-1])
+
+
+def test_every_part_of_a_layer_matters(monkeypatch):
+    """A decoder that leaves out its feed-forward layers differs from the dense one by more than rounding."""
+    case = PrefillCase(job(), "ring", "even")
+    case._job.expected(1)  # of the whole model
+    monkeypatch.setattr("benchkit.suites.ring_attention.decoder.DecoderLayer.feed_forward", lambda layer, x: x)
+    with pytest.raises(InvalidResult, match="hidden state of token 0 is off"):
+        case.verify()
+
+
+def test_compare_names_first_wrong_row():
+    right = torch.ones(3, 4, dtype=torch.float64)
+    found = right.float()
+    compare(found, right, "logits after token", [7, 8, 9])
+    found[1, 2] = float("nan")
+    with pytest.raises(InvalidResult, match="logits after token 8 is off by nan"):
+        compare(found, right, "logits after token", [7, 8, 9])
+
+
+def test_single_rank_leaves_others_idle():
+    own = job()
+    own.rank, own.world_size = 1, 2
+    case = PrefillCase(own, "single", "whole")
+    case.step()
+    case.verify()
+    assert case.details()["tokens"] == [PROMPT, 0]
+
+
+def test_last_position_has_one_owner():
+    assert Split("zigzag", (((0, 4), (16, 20)), ((4, 10), (10, 16)))).last_owner == 0
+    assert Split("balanced", (((0, 30),), ((30, 40),), ((40, 40),))).last_owner == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        ("model=null", "a group cannot be null here; choose one of its options"),
+        ("model=tiny model.num_heads=3", "model.num_heads=3: allowed are numbers that divide model.d_model=64"),
+        ("model=tiny seq_len=1 world_size=2", "seq_len=1: allowed is at least a token for each of world_size=2"),
+        ("model=tiny decode_tokens=0", "decode_tokens=0: allowed"),
+        ("model=tiny strategies=[torch]", "strategies"),
+        ("model=tiny dtype=float16", "dtype=float16: allowed on a cpu are"),
+        ("model=tiny hardware=cuda model.num_heads=16", "model.num_heads=16, head_dim=4: allowed on a GPU"),
+    ],
+)
+def test_bad_input_is_refused_in_one_line(arguments, complaint):
+    said = check(["+suite=ring_model", "dtype=bfloat16", *arguments.split()])
+    assert said.startswith(complaint)
+    assert "\n" not in said
+
+
+def test_ranks_agree_with_dense_model(cli: Cli):
+    given = ["model=tiny", "model.vocab_size=50", "seq_len=100", "align=8", "decode_tokens=3", "dtype=float64"]
+    done = cli("+suite=ring_model", *given, "world_size=3", "measure=few")
+    assert done.returncode == 0, done.stdout + done.stderr
+    [record] = cli.records()
+    assert {case["status"] for case in record["cases"]} == {"ok"}
+    assert len(record["cases"]) == 9
