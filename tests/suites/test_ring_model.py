@@ -6,8 +6,9 @@ from benchkit.api.groups import ModelConfig
 from benchkit.cli import check
 from benchkit.errors import InvalidResult
 from benchkit.suites.ring_attention import dense
+from benchkit.suites.ring_attention.decode import Decode, attended, owners_of_new
 from benchkit.suites.ring_attention.decoder import Decoder
-from benchkit.suites.ring_attention.model_cases import ModelJob, PrefillCase, compare
+from benchkit.suites.ring_attention.model_cases import DecodeCase, ModelJob, PrefillCase, compare
 from benchkit.suites.ring_attention.planner import Planner
 from benchkit.suites.ring_attention.splits import CostModel, Split
 
@@ -28,6 +29,43 @@ def test_prefill_on_one_rank_matches_dense_model(dtype):
     case = PrefillCase(job(dtype), "ring", "even")
     case.step()
     case.verify()
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
+def test_decode_on_one_rank_matches_dense_model(dtype):
+    case = DecodeCase(job(dtype), "single", "whole")
+    case.step()
+    case.step()  # from the prompt's cache again
+    case.verify()
+
+
+def test_decode_attends_over_new_tokens(monkeypatch):
+    case = DecodeCase(job(), "single", "whole")
+    monkeypatch.setattr(
+        "benchkit.suites.ring_attention.decode.attended", lambda query, cache: attended(query, cache[:PROMPT])
+    )
+    with pytest.raises(InvalidResult, match=f"logits after token {PROMPT} is off"):
+        case.verify()
+
+
+def test_parts_of_the_cache_merge_to_the_whole(monkeypatch):
+    """One part is empty, as on a rank that a split leaves idle."""
+    query = torch.randn(1, 2, 1, 8, dtype=torch.float64)
+    cache = torch.randn(11, 2, 2, 8, dtype=torch.float64)
+    parts = [attended(query, part) for part in (cache[:4], cache[:0], cache[4:])]
+
+    def all_gather(found, own):
+        for into, part in zip(found, parts, strict=True):
+            into.copy_(part)
+
+    monkeypatch.setattr("torch.distributed.all_gather", all_gather)
+    decode = Decode(job().decoder, torch.arange(6), [], [1, 1, 2], 0)
+    torch.testing.assert_close(decode._merged(parts[0])[:, :-1], attended(query, cache)[:, :-1])
+
+
+def test_new_tokens_keep_proportions():
+    owners = owners_of_new([60, 0, 20, 20], 10)
+    assert [owners.count(rank) for rank in range(4)] == [6, 0, 2, 2]
 
 
 def test_dense_model_sees_no_later_tokens():
@@ -96,4 +134,4 @@ def test_ranks_agree_with_dense_model(cli: Cli):
     assert done.returncode == 0, done.stdout + done.stderr
     [record] = cli.records()
     assert {case["status"] for case in record["cases"]} == {"ok"}
-    assert len(record["cases"]) == 9
+    assert len(record["cases"]) == 9 + 5

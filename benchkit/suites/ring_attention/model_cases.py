@@ -1,4 +1,4 @@
-"""Prefill of a decoder as a case: under a split, checked against the dense model in float64."""
+"""Prefill and decode as cases: under a split, checked against the dense model in float64."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -11,6 +11,7 @@ from benchkit.api.details import IDEAL_S, PREDICTED_S, TOKENS_PER_CALL
 from benchkit.errors import InvalidResult
 from benchkit.suites.ring_attention import dense, splits
 from benchkit.suites.ring_attention.cases import TOLERANCES
+from benchkit.suites.ring_attention.decode import Decode
 from benchkit.suites.ring_attention.decoder import Decoder
 from benchkit.suites.ring_attention.gathered import GatheredAttention
 from benchkit.suites.ring_attention.names import ALL_GATHER, RING, SINGLE, TOKENS, WHOLE
@@ -63,39 +64,45 @@ class ModelJob:
 
 
 class PrefillCase:
-    """Prefill with one implementation and split on one rank."""
+    """Prefill with one implementation and split on one rank.
+
+    Attributes:
+        takes_part: whether this rank computes anything.
+    """
 
     def __init__(self, job: ModelJob, implementation: str, strategy: str) -> None:
         self._job = job
         self._implementation = implementation
         self._split = job.split(implementation, strategy)
+        self.takes_part = job.rank < len(self._split.pieces)
         self._turn = 0
-        self._prefill = self.prefill_of(job.ids(0)) if self.takes_part else None
+        self._running = self._of(job.ids(0)) if self.takes_part else None
 
-    @property
-    def takes_part(self) -> bool:
-        """Whether this rank computes anything."""
-        return self._job.rank < len(self._split.pieces)
+    def _of(self, ids: Tensor) -> Prefill | Decode:
+        """Returns what this rank times, for tokens [N + T]."""
+        return self._prefill(ids)
 
-    def prefill_of(self, ids: Tensor) -> Prefill:
-        """Returns the prefill of this rank for the tokens of a turn [N + T]."""
+    def _prefill(self, ids: Tensor) -> Prefill:
+        """Returns the prefill of this rank for the prompt of tokens [N + T]."""
         job = self._job
         kind = GatheredAttention if self._implementation == ALL_GATHER else RingAttention
         attention = kind(self._split, job.rank, True, ids.device)
         return Prefill(job.decoder, ids[: job.planner.seq_len], attention)
 
     def step(self) -> None:
-        if self._prefill is not None:
-            self._prefill.step()
+        if self._running is not None:
+            self._running.step()
 
     def verify(self) -> None:
-        """Compares all hidden states of this rank, and the last token's logits, for new tokens."""
+        """Compares what this rank computes for new tokens with the dense model."""
         self._turn += 1
-        if not self.takes_part:
-            return
-        prefill = self.prefill_of(self._job.ids(self._turn))
+        if self.takes_part:
+            self._compare(self._job.ids(self._turn), self._job.expected(self._turn))
+
+    def _compare(self, ids: Tensor, expected: Tensor) -> None:
+        """Compares all hidden states of this rank, and the last token's logits."""
+        prefill = self._prefill(ids)
         prefill.step()
-        expected = self._job.expected(self._turn)
         positions = prefill.attention.positions
         compare(prefill.x, expected[positions], "hidden state of token", positions.tolist())
         if prefill.logits is not None:
@@ -109,16 +116,38 @@ class PrefillCase:
         The prediction leaves out the embedding and the head.
         """
         planner, num_layers = self._job.planner, len(self._job.decoder.layers)
-        idle = [0] * (self._job.world_size - len(self._split.pieces))
-        found: dict[str, Any] = {
-            TOKENS: self._split.tokens + idle,
-            TOKENS_PER_CALL: planner.seq_len,
-            "speed": list(planner.speeds),
-        }
+        found: dict[str, Any] = {**self._split_details(), TOKENS_PER_CALL: planner.seq_len}
         if self._implementation == RING:
             found[PREDICTED_S] = num_layers * planner.step_s(self._split)
             found[IDEAL_S] = num_layers * planner.ideal_s()
         return found
+
+    def _split_details(self) -> dict[str, Any]:
+        idle = [0] * (self._job.world_size - len(self._split.pieces))
+        return {TOKENS: self._split.tokens + idle, "speed": list(self._job.planner.speeds)}
+
+
+class DecodeCase(PrefillCase):
+    """Decode with the cache that prefill left, which is copied once."""
+
+    def _of(self, ids: Tensor) -> Decode:
+        prefill = self._prefill(ids)
+        prefill.step()
+        job = self._job
+        return Decode(job.decoder, ids, prefill.cache, self._split.tokens, job.rank)
+
+    def _compare(self, ids: Tensor, expected: Tensor) -> None:
+        """Compares the logits after each new token."""
+        decode = self._of(ids)
+        decode.step()
+        first = self._job.planner.seq_len
+        rows = dense.logits(self._job.decoder, expected[first:])
+        names = list(range(first, len(expected)))
+        compare(torch.cat(decode.logits), rows, "logits after token", names)
+
+    def details(self) -> Mapping[str, Any]:
+        """Returns the split of the prompt and the number of new tokens, for the record."""
+        return {**self._split_details(), TOKENS_PER_CALL: self._job.decode_tokens}
 
 
 def compare(found: Tensor, expected: Tensor, what: str, names: list[int]) -> None:

@@ -6,9 +6,11 @@ import torch
 
 from benchkit.api.case import Case, Rank
 from benchkit.suites.ring_attention.decoder import Decoder
-from benchkit.suites.ring_attention.model_cases import ModelJob, PrefillCase
+from benchkit.suites.ring_attention.model_cases import DecodeCase, ModelJob, PrefillCase
 from benchkit.suites.ring_attention.model_config import RingModelConfig
 from benchkit.suites.ring_attention.names import (
+    ALL_GATHER,
+    DECODE,
     EVEN,
     IMPLEMENTATION,
     PHASE,
@@ -38,12 +40,15 @@ def build(config: RingModelConfig, rank: Rank) -> list[Case]:
 
 
 def choices_of(config: RingModelConfig) -> Iterator[Choice]:
-    """Yields the cases that a configuration asks for."""
+    """Yields the cases that a configuration asks for.
+
+    Prefill with an all-gather leaves the cache of the ring, so decode has no such case.
+    """
     for phase in config.phases:
         for implementation in config.implementations:
             if implementation == SINGLE:
                 yield phase, SINGLE, WHOLE
-            else:
+            elif (phase, implementation) != (DECODE, ALL_GATHER):
                 yield from ((phase, implementation, name) for name in config.strategies)
 
 
@@ -68,8 +73,9 @@ def job_of(config: RingModelConfig, rank: Rank) -> ModelJob:
 
 def case_of(job: ModelJob, choice: Choice, baseline: Case | None) -> Case:
     """Builds one case."""
-    _, implementation, strategy = choice
-    running = PrefillCase(job, implementation, strategy)
+    phase, implementation, strategy = choice
+    kind = DecodeCase if phase == DECODE else PrefillCase
+    running = kind(job, implementation, strategy)
     return Case(
         step=running.step,
         labels=labels_of(choice),
