@@ -1,7 +1,9 @@
 """The whole decoder over split sequences: its parts on one process, against the dense model in float64."""
 
+import pandas as pd
 import pytest
 import torch
+from analysis.suites.ring_attention import model_table
 from benchkit.api.groups import ModelConfig
 from benchkit.cli import check
 from benchkit.errors import InvalidResult
@@ -135,3 +137,20 @@ def test_ranks_agree_with_dense_model(cli: Cli):
     [record] = cli.records()
     assert {case["status"] for case in record["cases"]} == {"ok"}
     assert len(record["cases"]) == 9 + 5
+
+
+def test_table_has_time_per_token_and_speedups():
+    table = pd.DataFrame(
+        {"suite": "ring_model", "status": "ok", "phase": phase, "implementation": how, "strategy": split, "seq_len": 64,
+         "slowdown": "2", "decode_tokens": 4, "median_s": seconds, "tokens_per_second": 1.0, "tokens": "[32, 32]",
+         "paired_speedup": None}
+        for phase in ("prefill", "decode")
+        for how, split, seconds in (("ring", "even", 0.4), ("single", "whole", 0.2))
+    )  # fmt: skip
+    rows = table.assign(over_single=model_table.over_single(table))
+    assert list(rows.over_single) == [0.5, 1.0, 0.5, 1.0]
+    prefill = model_table.section(rows[rows.phase == "prefill"], "prefill")
+    decode = model_table.section(rows[rows.phase == "decode"], "decode")
+    assert list(prefill["time to first token [ms]"]) == [400, 200]
+    assert list(decode["time per token [ms]"]) == [100, 50]
+    assert prefill["speedup over even ring"].iloc[0] == 1

@@ -1,0 +1,77 @@
+"""Tabulates prefill and decode of a decoder: time, time per token, speedups, tokens per rank."""
+
+import pandas as pd
+
+from analysis.groups import by_mechanism
+from analysis.records.comparisons import FIGURES
+from analysis.records.slowdowns import slowdowns
+from analysis.repetitions import over_runs
+from analysis.run_spread import describe_runs
+from analysis.table import as_markdown
+from benchkit.suites.ring_attention import names
+
+SUITE = "ring_model"
+CASE = [names.PHASE, names.IMPLEMENTATION, names.STRATEGY]
+CELL = ["seq_len", "slowdown"]
+TIMES = {names.PREFILL: "time to first token [ms]", names.DECODE: "time per token [ms]"}
+
+
+def groups_of(table: pd.DataFrame) -> list[tuple[str, pd.DataFrame]]:
+    """Group the measured rows that differ in case, length and slowdown alone, by mechanism.
+
+    Returns:
+        A suffix for names of files, and the rows, of each group. `slowdown` is a Slowdown, and
+        `over_single` the time of one rank over that of the row, by their medians.
+    """
+    rows = table[(table["suite"] == SUITE) & (table["status"] == "ok")]
+    if rows.empty:
+        return []
+    rows = rows.assign(slowdown=slowdowns(rows))
+    numbers = [name for name in FIGURES if name in rows]
+    rows = rows.assign(**{name: pd.to_numeric(rows[name], errors="coerce") for name in numbers})
+    found = []
+    for suffix, group in by_mechanism(rows, *CASE, *CELL):
+        merged = over_runs(group, *CELL, *CASE).sort_values(CELL, kind="stable")
+        found.append((suffix, merged.assign(over_single=over_single(merged))))
+    return found
+
+
+def over_single(rows: pd.DataFrame) -> list[float]:
+    """Return the median time of one rank alone over that of each row, NaN where it is unknown."""
+    single = rows[rows[names.IMPLEMENTATION] == names.SINGLE]
+    keys = [names.PHASE, *CELL]
+    alone = dict(zip(single[keys].itertuples(index=False), single["median_s"], strict=True))
+    return [
+        alone.get(key, float("nan")) / time
+        for key, time in zip(rows[keys].itertuples(index=False), rows["median_s"], strict=True)
+    ]
+
+
+def write(table: pd.DataFrame) -> dict[str, str]:
+    """Write a table per group, with a section per phase."""
+    return {f"{SUITE}{suffix}.md": text_of(rows) for suffix, rows in groups_of(table)}
+
+
+def text_of(rows: pd.DataFrame) -> str:
+    """Render the sections of a group."""
+    parts = ["# A decoder on split sequences", " ".join(describe_runs(rows))]
+    for phase, own in rows.groupby(names.PHASE, sort=False):
+        parts += [f"## {str(phase).capitalize()}", as_markdown(section(own, str(phase)), True)]
+    return "\n\n".join(part for part in parts if part)
+
+
+def section(rows: pd.DataFrame, phase: str) -> pd.DataFrame:
+    """Make a row per length, slowdown and case of one phase."""
+    calls = 1.0 if phase == names.PREFILL else rows["decode_tokens"].astype(float)
+    is_even = (rows[names.IMPLEMENTATION] == names.RING) & (rows[names.STRATEGY] == names.EVEN)
+    return pd.DataFrame({
+        "tokens": rows["seq_len"].astype(int),
+        "slowdown": rows["slowdown"].map(str),
+        "implementation": rows[names.IMPLEMENTATION],
+        "strategy": rows[names.STRATEGY],
+        "tokens per rank": rows[names.TOKENS].astype(str) if names.TOKENS in rows else "",
+        TIMES[phase]: rows["median_s"] / calls * 1e3,
+        "tokens/s": rows["tokens_per_second"],
+        "speedup over even ring": rows["paired_speedup"].astype(float).mask(is_even, 1.0),
+        "speedup over one rank": rows["over_single"],
+    })  # fmt: skip
