@@ -232,11 +232,11 @@ def test_gpu_smoke_says_what_is_missing(cli):
     done = cli("sweep=gpu_smoke", CUDA_VISIBLE_DEVICES="")
     assert (done.returncode, done.stderr) == (1, "")
     records = cli.records()
-    assert [record["status"] for record in records] == ["unavailable"] * 17
-    advice = r"needs [12] GPUs on \S+, 0 visible: (torch \S+ lacks CUDA, install a CUDA build|\S.*)"
+    assert [record["status"] for record in records] == ["unavailable"] * 18
+    advice = r"needs [12] GPUs? on \S+, 0 visible: (torch \S+ lacks CUDA, install a CUDA build|\S.*)"
     assert all(re.fullmatch(advice, record["error"]["message"]) for record in records)
     table = [line for line in done.stdout.splitlines() if "unavailable (" in line]
-    assert len(table) == 17
+    assert len(table) == 18
 
 
 @pytest.mark.slow

@@ -87,6 +87,6 @@ def test_sweep_resumes_after_read_only_disk(cli, disk, read_only):
     assert "Read-only file system" in err
     subprocess.run(["umount", disk], check=True)
     if kept := err.partition("it is in ")[2].split(";")[0].strip():
-        assert json.loads(Path(kept).read_text())["status"] == "ok"
+        assert json.loads(Path(kept).read_text())["status"] in ("ok", "running")  # the end of a point, or its begin
     assert cli("--resume", "outputs/latest").returncode == 0
     assert recorded(cli) == ["ok"] * 40

@@ -108,8 +108,10 @@ class Group:
 def groups(table: pd.DataFrame) -> list[Group]:
     """Return the groups of a combined table that have a curve."""
     rows = table[table["suite"] == SUITE]
-    if rows.empty or not set(VARIANT) <= set(rows):
+    if rows.empty or not {*VARIANT, BATCH_SIZES} <= set(rows):
         return []
+    if rows[BATCH_SIZES].nunique() == 1:  # A point that could not run has no cases, nor labels.
+        rows = rows.assign(**{BATCH_SIZES: rows[BATCH_SIZES].dropna().iloc[0]})
     found = [group_of(suffix, group) for suffix, group in alike(rows, *VARIANT)]
     return [group for group in found if group.curves]
 
