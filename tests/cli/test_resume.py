@@ -1,7 +1,6 @@
 """A sweep that is cut off and goes on, on the command line."""
 
 import json
-import re
 import signal
 from pathlib import Path
 
@@ -167,7 +166,7 @@ def test_repetitions_run_in_turn_and_resume(cli):
     done = cli(*line, "repeat=3")
     assert done.returncode == 0, done.stdout + done.stderr
     assert "[3/3] all_reduce gloo cpu x2  data_size=0.001 measure=quick (run 3 of 3)" in done.stdout
-    assert re.search(r"within a run +between runs", done.stdout)
+    assert "between runs" in done.stdout
     records = folders(cli)
     assert [record["repetition"] for record in records.values()] == [0, 1, 2]
     assert len({record["point_id"] for record in records.values()}) == 1
