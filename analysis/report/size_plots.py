@@ -77,7 +77,10 @@ def with_variants(rows: pd.DataFrame) -> tuple[pd.DataFrame, str]:
 
 
 def title_drawings(title: str, rows: pd.DataFrame, bars: str) -> Drawings:
-    """Return time over size and, where ranks exchange data, bandwidth over size and by backend."""
+    """Return time over size and, where ranks exchange data, bandwidth over size.
+
+    Of several backends or variants, both are compared at one size, too.
+    """
     drawings: Drawings = {
         f"{title}_time_vs_datasize.png": partial(time_over_size, title, rows, bars)
     }
@@ -87,8 +90,9 @@ def title_drawings(title: str, rows: pd.DataFrame, bars: str) -> Drawings:
         name = f"{title}_bandwidth_vs_datasize.png"
         drawings[name] = partial(bandwidth_over_size, title, moving, bars)
         at_size = moving[moving["data_size"] == size]
-        name = f"{title}_backend_comparison_{size:g}mb.png"
-        drawings[name] = partial(backends_at, title, at_size, size, bars)
+        if len(at_size[["place", "variant"]].drop_duplicates()) > 1:
+            name = f"{title}_backend_comparison_{size:g}mb.png"
+            drawings[name] = partial(backends_at, title, at_size, size, bars)
     return drawings
 
 
