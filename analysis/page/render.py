@@ -12,7 +12,6 @@ import pandas as pd
 
 from analysis.baseline import Baseline
 from analysis.records.environments import Facts
-from analysis.records.paths import printable
 
 FILE_NAME = "report.html"
 FOLDER = Path(__file__).parent
@@ -50,7 +49,7 @@ def write_page(
     """
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / FILE_NAME
-    path.write_text(printable(render(table, baseline, per_rank, environments)), encoding="utf-8")
+    path.write_text(render(table, baseline, per_rank, environments), encoding="utf-8")
     return path
 
 

@@ -125,6 +125,9 @@ def only(implementations: Mapping[str, Any]) -> list[str]:
 
 
 def primitives() -> list[str]:
-    """Returns the suites that choose implementations as DDLB does."""
-    suites = load_suites().values()
-    return [suite.name for suite in suites if IMPLEMENTATIONS in described_keys(suite.config)]
+    """Returns the suites that give each implementation its options, as DDLB does."""
+    implementations = {
+        suite.name: described_keys(suite.config).get(IMPLEMENTATIONS)
+        for suite in load_suites().values()
+    }
+    return [name for name, found in implementations.items() if found and found[1] == dict[str, Any]]

@@ -3,11 +3,11 @@
 import base64
 import hashlib
 import json
+import os
 import re
 from html.parser import HTMLParser
 from itertools import pairwise
 
-import pandas as pd
 import pytest
 from analysis.__main__ import main
 from analysis.baseline import Baseline
@@ -185,10 +185,11 @@ def test_page_honours_baseline(tmp_path):
     assert "allreduce: speedup over backend=gloo" in html
 
 
-def test_undecodable_names_do_not_stop_page(tmp_path):
-    table = tabulate_records([make_record()]).assign(title="caf\udce9")
-    path = render.write_page(table, tmp_path / "new", None, pd.DataFrame(), [])
-    assert "<h1>How long does caf\\udce9 take?</h1>" in path.read_text()
+def test_undecodable_folder_does_not_stop_page(tmp_path):
+    sweep = write_all(tmp_path / "sweep", hostile_records())
+    place = sweep.rename(tmp_path / os.fsdecode(b"caf\xe9"))
+    assert main([str(place), "--html"]) == 0
+    assert "</html>" in (place / "analysis" / render.FILE_NAME).read_text()
 
 
 def test_scripts_cannot_end_their_element():
