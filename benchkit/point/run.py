@@ -86,14 +86,10 @@ def run_point(point: Point, kept: KeptRanks) -> Record:
     if group.agents.first:
         result = replace(result, attempt=recording.set_aside(point.folder))
     phases_s: dict[str, float] = {}
+    sweep_ends = ""
     try:
-        result = result.ended(attempt(point, kept, plan, result, phases_s))
-    except HostBusy as busy:
-        result = result.ended(Outcome(status="error", error=error_report(str(busy))))
-    except Lost as lost:
-        result = result.ended(lost_outcome(lost))
-        if lost.host_is_silent:
-            raise SweepEnds(str(lost)) from None
+        outcome, sweep_ends = attempt_outcome(point, kept, plan, result, phases_s)
+        result = result.ended(outcome)
     except KeyboardInterrupt as error:
         signals.ignore_signals()
         stop = signals.to_stop_request(error)
@@ -104,13 +100,30 @@ def run_point(point: Point, kept: KeptRanks) -> Record:
             result = result.ended(lost_outcome(cause))
         raise
     finally:
-        total_s = time.perf_counter() - began_s - phases_s.get(WAIT, 0.0)
-        phases_s["total"] = round(total_s, 6)
-        result = recording.finished(result, phases_s)
-        problem = recording.save(result, point.folder, group)
-    if problem:
+        with signals.defer_signals():  # what has ended must not stay `running`
+            total_s = time.perf_counter() - began_s - phases_s.get(WAIT, 0.0)
+            phases_s["total"] = round(total_s, 6)
+            result = recording.finished(result, phases_s)
+            unsaved = recording.save(result, point.folder, group)
+    if problem := unsaved or sweep_ends:
         raise SweepEnds(problem)
     return result
+
+
+def attempt_outcome(
+    point: Point,
+    kept: KeptRanks,
+    plan: Placement,
+    begun: Record,
+    phases_s: dict[str, float],
+) -> tuple[Outcome, str]:
+    """Returns how an attempt ended and, if the sweep cannot go on after it, why; else ""."""
+    try:
+        return attempt(point, kept, plan, begun, phases_s), ""
+    except HostBusy as busy:
+        return Outcome(status="error", error=error_report(str(busy))), ""
+    except Lost as lost:
+        return lost_outcome(lost), str(lost) if lost.host_is_silent else ""
 
 
 def attempt(

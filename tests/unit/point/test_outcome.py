@@ -13,6 +13,7 @@ from launch.agents.clock_sync import Offset
 from launch.agents.group import alone
 from launch.agents.member import AgentInfo, Lost
 from launch.ranks.failure import Failure
+from launch.signals import STOPPING, StopRequested
 from launch.slowdown.mps_control import MpsUnavailable
 
 from tests.support.configs import agent_group, config
@@ -89,7 +90,39 @@ def test_agent_failure_is_recorded(tmp_path, monkeypatch):
     assert files.read(tmp_path / files.FILE_NAME) == result
 
 
-@pytest.mark.parametrize("lost", [None, Lost([AgentInfo(1, "n2", "n2", "n2", [0])], host_is_silent=False)])
+GONE = Lost([AgentInfo(1, "n2", "n2", "n2", [0])], host_is_silent=False)
+
+
+@pytest.mark.parametrize("moment", [(run, "lost_outcome"), (run.recording, "finished")])
+def test_signal_while_point_is_recorded(tmp_path, monkeypatch, moment):
+    """A launcher that has seen an agent die stops the others while they record its death."""
+
+    def stop(number, frame):
+        raise StopRequested(number)
+
+    def interrupted(*arguments):
+        signal.raise_signal(signal.SIGTERM)
+        return original(*arguments)
+
+    def lose(*_, **__):
+        raise GONE
+
+    original = getattr(*moment)
+    monkeypatch.setattr(*moment, interrupted)
+    monkeypatch.setattr(run, "measure_point", lose)
+    monkeypatch.setattr(alone_group := alone(), "lost_now", lambda timeout_s: GONE)
+    handlers = {number: signal.getsignal(number) for number in STOPPING}
+    signal.signal(signal.SIGTERM, stop)
+    try:
+        with pytest.raises(StopRequested):
+            run.run_point(Point(config(), tmp_path, []), KeptRanks(forming.form_group(alone_group)))
+    finally:
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
+    assert files.read(tmp_path / files.FILE_NAME).status == "crash"
+
+
+@pytest.mark.parametrize("lost", [None, GONE])
 def test_total_excludes_wait_for_host(tmp_path, monkeypatch, lost):
     """An hour in which another run measures, whether the host becomes free or another agent goes meanwhile."""
     now_s = [0.0]
