@@ -31,7 +31,7 @@ RECORDED: dict[str, Callable[[Mapping[str, Any]], Timing | None]] = {
 """What converts a row of our records, by suite."""
 WRITERS: dict[str, tuple[Callable[[pd.DataFrame], dict[str, str]], ...]] = {
     "ddlb": (ddlb_csv.write,),
-    "cs336": (cs336_csv.export, cs336_json.write),
+    "cs336": (cs336_csv.export, cs336_json.export),
     "hetero": (hetero_sweep.export, hetero_lut.export),
 }
 """What writes the files of a system, by its name."""

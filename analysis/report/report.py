@@ -146,18 +146,16 @@ def summary_by_config(table: pd.DataFrame) -> str:
 
 def file_name(name: str) -> str:
     """Return a valid file name: the names in a record may be long and have any characters."""
-    inner = "json/" if name.startswith("json/") else ""
-    kept = re.sub(r"[^\w.-]+", "-", name.removeprefix(inner), flags=re.ASCII).lstrip(".")
+    kept = re.sub(r"[^\w.-]+", "-", name, flags=re.ASCII).lstrip(".")
     if len(kept) > MOST_LETTERS:
         stem, _, kind = kept.rpartition(".")
         digest = hashlib.sha256(name.encode()).hexdigest()[:12]
         kept = f"{stem[: MOST_LETTERS - 20]}_{digest}.{kind[:4]}"
-    return inner + kept
+    return kept
 
 
 def write(path: Path, content: Content) -> Path:
     """Write a text, or a table as CSV."""
-    path.parent.mkdir(parents=True, exist_ok=True)
     if isinstance(content, pd.DataFrame):
         content.to_csv(path, index=False)
     else:

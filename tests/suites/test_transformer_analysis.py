@@ -223,7 +223,7 @@ def test_warmup_table_needs_several_counts(records):
     assert re.fullmatch(r"2 \[1.9\d+, 2.0\d+\]", rows[0]["0 warm-ups [ms]"])
 
 
-def test_tables_and_figures_split_by_batch_size(records):
+def test_tables_split_by_batch_size(records):
     others = [model_record("tiny", context, 5e-3, batch_size=8) for context in (64, 32)]
     text = summary([*records, *others])
     for title in ("Forward-Only vs Forward+Backward", "Summary Statistics"):
@@ -235,10 +235,60 @@ def test_tables_and_figures_split_by_batch_size(records):
     assert [row["tiny"] for row in pivots["forward [ms], batch_size 8"]] == ["5", "5"]
     [rows] = section(text, "Complete Results").values()
     assert {row["batch"] for row in rows} == {"4", "8"}
+
+
+def lines_of(figure, panel=0):
+    """The lines of a panel by name: {context: value}."""
+    lines = {each.get_label(): each[0] for each in figure.axes[panel].containers}
+    return {name: dict(zip(*line.get_data(), strict=True)) for name, line in lines.items()}
+
+
+def legend_of(figure):
+    return [text.get_text() for text in figure.legends[0].get_texts()]
+
+
+def test_settings_with_few_values_are_lines(records):
+    others = [model_record("tiny", context, 5e-3, batch_size=8) for context in (64, 32)]
     figures = dict(draw_all(tabulate_records([*records, *others]), None))
-    for size, longest in ((4, 128), (8, 64)):
-        panel = figures[f"transformer_step_time_batch_size-{size}.png"].axes[0]
-        assert max(panel.get_lines()[0].get_xdata()) == longest
+    assert {name for name in figures if name.startswith("transformer")} == {f"{name}.png" for name in FIGURES}
+    figure = figures["transformer_step_time.png"]
+    names = ["tiny, batch_size 4", "tiny, batch_size 8", "2.7B, batch_size 4"]
+    assert legend_of(figure) == names
+    lines = lines_of(figure)
+    assert list(lines[names[0]]) == [32, 64, 128]
+    assert lines[names[1]] == pytest.approx({32: 5.0, 64: 5.0})
+    [tiny] = figures["transformer_phases.png"].axes  # of train_step, which the larger model has not
+    assert [label.get_text() for label in tiny.get_yticklabels()][:2] == [
+        "batch_size 4, 32 tokens", "batch_size 4, 64 tokens"
+    ]  # fmt: skip
+
+
+def test_lines_of_one_model_have_names_of_settings():
+    both = [model_record("tiny", context, 5e-3, batch_size=size) for size in (4, 8) for context in (64, 32)]
+    figures = dict(draw_all(tabulate_records(both), None))
+    assert legend_of(figures["transformer_step_time.png"]) == ["batch_size 4", "batch_size 8"]
+
+
+def test_settings_with_many_values_split_figures():
+    """Six batch sizes and three types would be 18 lines."""
+    types = ("float32", "bfloat16", "float16")
+    some = [
+        model_record("tiny", context, 5e-3, batch_size=size, dtype=dtype)
+        for context in (32, 64) for size in range(1, 7) for dtype in types
+    ]  # fmt: skip
+    figures = dict(draw_all(tabulate_records(some), None))
+    drawn = [name for name in figures if name.startswith("transformer_step_time")]
+    assert drawn == [f"transformer_step_time_batch_size-{size}.png" for size in range(1, 7)]
+    assert legend_of(figures[drawn[0]]) == ["bfloat16", "float16", "float32"]
+
+
+def test_many_bars_keep_longest_contexts():
+    contexts = [2**power for power in range(5, 12)]
+    some = [model_record("tiny", context, 5e-3, batch_size=size) for context in contexts for size in range(1, 7)]
+    figure = dict(draw_all(tabulate_records(some), None))["transformer_mfu.png"]
+    names = [label.get_text() for label in figure.axes[0].get_yticklabels()]
+    assert names == [f"batch_size {size}, 2048 tokens" for size in range(1, 7)]
+    assert "longest context of each line" in " ".join(text.get_text() for text in figure.texts)
 
 
 def test_csv_has_plain_numbers(records):
@@ -266,10 +316,10 @@ def test_each_measured_pass_has_json(records, tmp_path):
     looped = records[0]["cases"][0]
     looped |= {"blocks": [1], "regions_s": {}, "start_offsets_s": None}
     looped |= {"calls_per_sample": 3, "samples_s": [row[:1] for row in looped["samples_s"]]}
-    found = cs336_json.write(combine(harvest([write_all(tmp_path, records)]).rows))
-    tiny = {f"json/bench_tiny_ctx{n}_{name}.json" for n in (32, 64, 128) for name in ("fwd", "fwd_bwd", "train")}
-    assert set(found) == tiny | {"json/bench_2.7B_ctx128_fwd.json"}
-    content = json.loads(found["json/bench_tiny_ctx64_fwd_bwd.json"])
+    found = cs336_json.export(combine(harvest([write_all(tmp_path, records)]).rows))
+    tiny = {f"bench_tiny_ctx{n}_{name}.json" for n in (32, 64, 128) for name in ("fwd", "fwd_bwd", "train")}
+    assert set(found) == tiny | {"bench_2.7B_ctx128_fwd.json"}
+    content = json.loads(found["bench_tiny_ctx64_fwd_bwd.json"])
     times = content.pop("trial_times_ms")
     assert len(times) == FEWEST_SAMPLES
     assert content.pop("mean_time_ms") == pytest.approx(1.92)
@@ -280,7 +330,7 @@ def test_each_measured_pass_has_json(records, tmp_path):
         "forward_only": False,
         "device": "cpu", "pass": "forward_backward",
     }  # fmt: skip
-    big = json.loads(found["json/bench_2.7B_ctx128_fwd.json"])
+    big = json.loads(found["bench_2.7B_ctx128_fwd.json"])
     assert big["trial_times_ms"] == pytest.approx([3 * 1e3 * looped["samples_s"][0][0]])
     assert (big["std_time_ms"], big["num_steps"], big["forward_only"]) == (None, 3, True)
 
@@ -288,8 +338,8 @@ def test_each_measured_pass_has_json(records, tmp_path):
 def test_each_run_has_json(records, tmp_path):
     for run, seconds in (("a", 1e-3), ("b", 2e-3)):
         write_all(tmp_path / run, [model_record("tiny", 64, seconds, ("forward",))])
-    found = cs336_json.write(combine(harvest([tmp_path]).rows))
-    assert sorted(found) == ["json/bench_tiny_ctx64_fwd.json", "json/bench_tiny_ctx64_fwd_2.json"]
+    found = cs336_json.export(combine(harvest([tmp_path]).rows))
+    assert sorted(found) == ["bench_tiny_ctx64_fwd.json", "bench_tiny_ctx64_fwd_2.json"]
     trials = [json.loads(found[name])["mean_time_ms"] for name in sorted(found)]
     assert trials[1] == pytest.approx(2 * trials[0])
 
@@ -297,17 +347,17 @@ def test_each_run_has_json(records, tmp_path):
 def test_json_splits_ranks_and_takes_slowest(tmp_path):
     record = shared_record()
     record["cases"][0]["samples_s"] = [[1e-3] * FEWEST_SAMPLES, [2e-3] * FEWEST_SAMPLES]
-    found = cs336_json.write(combine(harvest([write_all(tmp_path, [record])]).rows))
+    found = cs336_json.export(combine(harvest([write_all(tmp_path, [record])]).rows))
     assert len(found) == 6
-    assert json.loads(found["json/bench_tiny_ctx128_fwd_ranks-2.json"])["trial_times_ms"] == [2.0] * FEWEST_SAMPLES
-    assert json.loads(found["json/bench_tiny_ctx128_fwd_ranks-1.json"])["mean_time_ms"] == pytest.approx(1)
+    assert json.loads(found["bench_tiny_ctx128_fwd_ranks-2.json"])["trial_times_ms"] == [2.0] * FEWEST_SAMPLES
+    assert json.loads(found["bench_tiny_ctx128_fwd_ranks-1.json"])["mean_time_ms"] == pytest.approx(1)
 
 
 def test_json_names_are_plain(tmp_path):
     other = model_record("tiny", 64, passes=("forward",))
     other["config"]["model"]["vocab_size"] = 32000
-    found = cs336_json.write(combine(harvest([write_all(tmp_path, [model_record(), other])]).rows))
-    assert "json/bench_tiny-vocab_size-32000_ctx64_fwd.json" in found
+    found = cs336_json.export(combine(harvest([write_all(tmp_path, [model_record(), other])]).rows))
+    assert "bench_tiny-vocab_size-32000_ctx64_fwd.json" in found
     assert len(found) == 4
 
 
@@ -372,7 +422,8 @@ def test_other_suites_are_ignored(records):
     assert transformer_summary.write(mixed) == transformer_summary.write(tabulate_records(records))
     assert "ranks 1." in transformer_summary.write(mixed)[SUMMARY]
     other = tabulate_records([make_record()])
-    assert [module.write(other) for module in (transformer, cs336_json, transformer_summary)] == [{}, {}, {}]
+    assert [module.write(other) for module in (transformer, transformer_summary)] == [{}, {}]
+    assert cs336_json.export(other) == {}
     assert not [name for name in dict(draw_all(other, None)) if name.startswith("transformer")]
 
 
@@ -382,6 +433,5 @@ def test_report_writes_all_files(records, tmp_path, capsys):
     written = {str(path.relative_to(place / "analysis")) for path in (place / "analysis").rglob("*.*")}
     names = dict(tables_of(combine(harvest([place]).rows)))
     assert {SUMMARY, "transformer.csv"} <= set(names)
-    assert len([name for name in names if name.startswith("json/bench_")]) == 16
     assert set(names) <= written
     assert "train_step" in capsys.readouterr().out

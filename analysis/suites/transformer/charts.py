@@ -7,11 +7,10 @@ import pandas as pd
 
 from analysis.baseline import Baseline
 from analysis.report.chart import BARS, LINES, LOG, NAMES, STACKS, Axis, Chart, Charts, points_of
-from analysis.report.style import named
 from analysis.run_spread import bars_of
-from analysis.suites.transformer.plot import SHARED, TIMES, VALUES, Group, groups_of, rates_of
-from analysis.suites.transformer.rows import SUITE, varying
-from analysis.text import format_settings
+from analysis.suites.transformer.groups import Group, all_in_one
+from analysis.suites.transformer.plot import TIMES, VALUES, rates_of
+from analysis.suites.transformer.rows import SUITE
 from benchkit.api.details import PEAK_FROM
 from benchkit.suites.transformer.names import FORWARD, PASS, PEAK_BYTES, PHASES
 
@@ -23,9 +22,9 @@ SHARES = {"scaling_efficiency": "efficiency", "comm_share": "communication"}
 def show(table: pd.DataFrame, baseline: Baseline | None) -> Charts:
     """Return one figure of each kind that there is data for, with all settings beside each other.
 
-    Plots have a file per setting, because paper has no filters.
+    Plots have several files where there are many settings, because paper has no filters.
     """
-    group = together(groups_of(table))
+    group = all_in_one(table)
     if group is None:
         return {}
     parts = {name: (group.having(column), chart) for name, (column, chart) in KINDS.items()}
@@ -34,18 +33,6 @@ def show(table: pd.DataFrame, baseline: Baseline | None) -> Charts:
         for name, (part, chart_of) in parts.items()
         if not part.rows.empty
     }
-
-
-def together(groups: list[Group]) -> Group | None:
-    """Join groups into one, where models are named with the settings in which groups differ."""
-    if len(groups) < 2:
-        return groups[0] if groups else None
-    rows = pd.concat([group.rows for group in groups])
-    apart = varying(rows)
-    words = rows[apart].apply(lambda row: ", ".join(map(named, apart, row)), axis="columns")
-    rows = rows.assign(model=rows["model"] + ", " + words)
-    shared = [name for name in SHARED if name in rows and rows[name].nunique(dropna=False) == 1]
-    return Group("", format_settings(rows, shared), rows, list(rows["model"].unique()))
 
 
 def step_time(group: Group) -> Chart:
@@ -67,8 +54,8 @@ def memory(group: Group) -> Chart:
 
 
 def points(rows: pd.DataFrame, values: tuple[str, ...], scale: float) -> pd.DataFrame:
-    """Return points with a panel per pass and a line per model."""
-    return points_of(rows, rows["context_length"], values, rows["model"], rows[PASS], scale)
+    """Return points with a panel per pass."""
+    return points_of(rows, rows["context_length"], values, rows["line"], rows[PASS], scale)
 
 
 def over_context(group: Group, title: str, note: str, label: Axis, shown: pd.DataFrame) -> Chart:
@@ -105,9 +92,9 @@ def by_pass(
     columns: dict[str, str],
     reference: float | None = None,
 ) -> Chart:
-    """Show bars with a panel per pass, a place per model and context, and a bar per column."""
+    """Show bars with a panel per pass, a place per line and context, and a bar per column."""
     rows = group.rows
-    places = rows["model"] + ", " + rows["context_length"].astype(str) + " tokens"
+    places = rows["line"] + ", " + rows["context_length"].astype(str) + " tokens"
     bars = [
         points_of(rows, places, (column,), name, rows[PASS], 100)
         for column, name in columns.items()
@@ -116,7 +103,7 @@ def by_pass(
         mark=BARS,
         title=f"{TITLE}: {title}",
         note=f"{note}\n{group.setting}",
-        x=Axis("model and context", NAMES),
+        x=Axis("configuration", NAMES),
         y=label,
         points=pd.concat(bars),
         series=tuple(columns.values()),
@@ -129,7 +116,8 @@ def phases(group: Group) -> Chart:
     largest = group.passes[-1]
     rows = group.rows[group.rows[PASS] == largest]
     contexts = rows["context_length"].astype(str) + " tokens"
-    of_phase = partial(points_of, rows, contexts, panel=rows["model"], scale=1e3)
+    places = (rows["variant"] + ", ").where(rows["variant"] != "", "") + contexts
+    of_phase = partial(points_of, rows, places, panel=rows["model"], scale=1e3)
     parts = [
         of_phase((f"{phase}_s",), str(phase), total=rows["median_s"] * 1e3) for phase in PHASES
     ]
@@ -137,7 +125,7 @@ def phases(group: Group) -> Chart:
         mark=STACKS,
         title=f"{TITLE}: phases of {largest}",
         note=f"medians of the rank that was longest in each; mark: whole step\n{group.setting}",
-        x=Axis("context", NAMES),
+        x=Axis("configuration", NAMES),
         y=Axis("time [ms]"),
         points=pd.concat(parts),
         is_shared=False,

@@ -89,11 +89,12 @@ def recorded(row: Mapping[str, Any]) -> Step | None:
     )
 
 
-def write(table: pd.DataFrame) -> dict[str, str]:
+def export(table: pd.DataFrame) -> dict[str, str]:
+    """Return the files of all measured passes: their texts by their names."""
     texts = {}
     for suffix, part in alike(whole_passes(table), *CASE):
         for name, content in files_of(part[part["status"] == "ok"], suffix):
-            texts[f"json/{name}.json"] = json.dumps(content, indent=2)
+            texts[f"{name}.json"] = json.dumps(content, indent=2)
     return texts
 
 

@@ -179,7 +179,7 @@ def test_file_names_stay_inside_folder(tmp_path, capsys):
     names = [path.name for path in (tmp_path / "here" / "analysis").glob("*evil*")]
     assert len(names) >= 3
     assert all(len(name) <= 200 for name in names)
-    assert file_name("json/a b.json") == "json/a-b.json"
+    assert file_name("a/a b.json") == "a-a-b.json"
     assert file_name("allreduce_time_vs_datasize.png") == "allreduce_time_vs_datasize.png"
 
 
