@@ -5,13 +5,14 @@ import pandas as pd
 from analysis.baseline import Baseline
 from analysis.report.backend_plot import RATE, rates_of
 from analysis.report.chart import BYTES, LINES, LOG, Axis, Chart, Charts, points_of
-from analysis.report.size_plots import rows_by_title
+from analysis.report.size_plots import HALF, SHARE_NOTE, of_several_sizes, shares_of
+from analysis.report.size_series import rows_by_title
 
 SIZE = Axis("data_size", LOG, BYTES)
 
 
 def show(table: pd.DataFrame, baseline: Baseline | None) -> Charts:
-    """Return time over size and, where ranks exchange data, bandwidth over size, per title."""
+    """Return per title what `size_plots` draws over size."""
     charts: Charts = {}
     for title, rows, bars in rows_by_title(table):
         series = tuple(rows.sort_values("series")["label"].unique())
@@ -20,6 +21,10 @@ def show(table: pd.DataFrame, baseline: Baseline | None) -> Charts:
         if not moving.empty:
             name = f"{title}_bandwidth_vs_datasize"
             charts[name] = bandwidth_over_size(title, moving, series, bars)
+        scaling = of_several_sizes(moving)
+        if not scaling.empty:
+            name = f"{title}_share_of_best_vs_datasize"
+            charts[name] = share_over_size(title, scaling, series, bars)
     return charts
 
 
@@ -47,6 +52,19 @@ def bandwidth_over_size(
         y=Axis("bus bandwidth [GB/s, 10⁹ bytes]"),
         points=over_size(rows.assign(**rates_of(rows)), RATE, 1.0),
         series=series,
+    )
+
+
+def share_over_size(title: str, rows: pd.DataFrame, series: tuple[str, ...], bars: str) -> Chart:
+    return Chart(
+        mark=LINES,
+        title=f"{title}: bus bandwidth, share of the best",
+        note=f"{SHARE_NOTE}; {bars}",
+        x=SIZE,
+        y=Axis("share of the best bandwidth [%]"),
+        points=over_size(rows.assign(**shares_of(rows)), RATE, 1.0),
+        series=series,
+        reference=HALF,
     )
 
 

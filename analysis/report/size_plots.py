@@ -1,6 +1,5 @@
 """Plots time and bandwidth over size, for every suite that has a key or label `data_size`."""
 
-from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
@@ -9,77 +8,32 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from analysis.baseline import Baseline
-from analysis.repetitions import over_runs
 from analysis.report import style
-from analysis.report.backend_plot import backends_at, rate_bars
-from analysis.report.crowds import merged, note_thinned, thinned, told_apart
+from analysis.report.backend_plot import RATE, backends_at, rate_bars, rates_of
+from analysis.report.crowds import note_thinned, thinned
 from analysis.report.discover import Drawings
-from analysis.run_spread import bars_of, with_ranges
-from analysis.table import HARDWARE_AND_SOFTWARE, identity_columns
+from analysis.report.size_series import comparison_size, rows_by_title
+from benchkit.record.naming import readable
 
-AXES = ("suite", "backend", "device", "world_size", "data_size")
-"""What panels, lines and x axes show; any other column that varies is written into the labels."""
+HALF = 50.0
+"""Share in % at which the size is the half-performance length n½ of R. W. Hockney."""
+SHARE_NOTE = "100 %: the highest bandwidth of the series at any size; dashed: half of it"
 FEW_SIZES = 8
 """Up to this number of sizes, all are labelled on the axis; of more, powers of two are."""
 
 
 def draw(table: pd.DataFrame, baseline: Baseline | None) -> Drawings:
-    """Return up to three figures per title."""
+    """Return up to four figures per title."""
     drawings: Drawings = {}
     for title, rows, bars in rows_by_title(table):
         drawings |= title_drawings(title, rows, bars)
     return drawings
 
 
-def rows_by_title(table: pd.DataFrame) -> Iterator[tuple[str, pd.DataFrame, str]]:
-    """Yield each title that has sizes, its points over all runs, and what their bars are.
-
-    Series that would be too many are merged. The points have further columns: `place`, the panel;
-    `variant`, what no axis shows; `series`, the number of the line; `label`, its name.
-    """
-    if "data_size" not in table:
-        return
-    has_size = pd.to_numeric(table["data_size"], errors="coerce") > 0
-    measured = table[(table["status"] == "ok") & has_size]
-    for title, group in measured.groupby("title"):
-        rows = with_ranges(over_runs(group, *identity_columns(group)))
-        rows["place"] = rows["backend"] + " on " + rows["device"]
-        rows, bars = with_variants(rows)
-        # Numbered here, so that a series has the same colour in every figure.
-        rows["series"] = rows.groupby(["world_size", "variant"]).ngroup()
-        ranks = rows["world_size"].map(lambda count: f"{count} rank{'s' * (count > 1)}")
-        rows["label"] = [
-            f"{ranks}, {variant}" if variant else ranks
-            for ranks, variant in zip(ranks, rows["variant"], strict=True)
-        ]
-        yield str(title), rows, bars
-
-
-def with_variants(rows: pd.DataFrame) -> tuple[pd.DataFrame, str]:
-    """Add which variant a row is of, and merge variants where they make too many series.
-
-    Returns:
-        The rows, and what their bars are.
-    """
-    settings = [
-        name
-        for name in identity_columns(rows)
-        if name not in AXES and rows[name].nunique(dropna=False) > 1
-    ]
-    kept = told_apart(rows, ["world_size"], settings)
-    bars = bars_of(rows)
-    if len(kept) < len(settings):
-        several = ", ".join(name for name in settings if name not in kept)
-        count = rows.groupby(["place", "world_size", *settings], dropna=False).ngroups
-        bars = f"{count} series merged over {several}: bars from the lowest to the highest"
-        rows = merged(rows, ["place", "world_size", "data_size", *kept])
-    return rows.assign(variant=variants(rows, [name for name in settings if name in kept])), bars
-
-
 def title_drawings(title: str, rows: pd.DataFrame, bars: str) -> Drawings:
-    """Return time over size and, where ranks exchange data, bandwidth over size.
+    """Return time over size and, where ranks exchange data, bandwidth and its share of the best.
 
-    Of several backends or variants, both are compared at one size, too.
+    Of several backends or variants, time and bandwidth are compared at one size, too.
     """
     drawings: Drawings = {
         f"{title}_time_vs_datasize.png": partial(time_over_size, title, rows, bars)
@@ -89,33 +43,15 @@ def title_drawings(title: str, rows: pd.DataFrame, bars: str) -> Drawings:
         size = comparison_size(moving)
         name = f"{title}_bandwidth_vs_datasize.png"
         drawings[name] = partial(bandwidth_over_size, title, moving, bars)
+        scaling = of_several_sizes(moving)
+        if not scaling.empty:
+            name = f"{title}_share_of_best_vs_datasize.png"
+            drawings[name] = partial(share_over_size, title, scaling, bars)
         at_size = moving[moving["data_size"] == size]
         if len(at_size[["place", "variant"]].drop_duplicates()) > 1:
             name = f"{title}_backend_comparison_{size:g}mb.png"
             drawings[name] = partial(backends_at, title, at_size, size, bars)
     return drawings
-
-
-def variants(rows: pd.DataFrame, settings: list[str]) -> Any:
-    """Return a label per row of some settings."""
-    labels = {name: rows[name].map(partial(label_of, name)) for name in settings}
-    return pd.DataFrame(labels).agg(", ".join, axis=1) if labels else ""
-
-
-def label_of(column: str, value: Any) -> str:
-    """Format a setting for a legend.
-
-    Versions have their name, and so has a setting that old records lack.
-    """
-    if pd.isna(value):
-        return f"{column} -"
-    return f"{column} {value}" if column in HARDWARE_AND_SOFTWARE else style.named(column, value)
-
-
-def comparison_size(rows: pd.DataFrame) -> float:
-    """Return the largest of the sizes that most backends and devices have measured."""
-    places = rows.groupby("data_size")["place"].nunique()
-    return float(places[places == places.max()].index.max())
 
 
 def time_over_size(title: str, rows: pd.DataFrame, bars_are: str) -> Figure:
@@ -161,6 +97,43 @@ def bandwidth_over_size(title: str, rows: pd.DataFrame, bars_are: str) -> Figure
     text = f"payload / median time × bus factor; {bars_are}{note_thinned(*series_in(rows))}"
     style.caption(figure, f"{title}: bus bandwidth", text, rows)
     return figure
+
+
+def share_over_size(title: str, rows: pd.DataFrame, bars_are: str) -> Figure:
+    """Draw the bus bandwidth as a share of the best that the same series reaches at any size."""
+    figure, axes = place_panels(rows)
+    for place, axis in axes.items():
+        for line, look in lines(rows[rows["place"] == place]):
+            shares = shares_of(line)
+            look["label"] += f", {best_of(line)}"
+            bars = style.interval_bars(shares, *RATE)
+            axis.errorbar(line["data_size"], shares[RATE[0]], bars, capsize=3, **look)
+        axis.axhline(HALF, color="black", linewidth=1, linestyle="dashed")
+        axis.set_ylim(bottom=0)
+        finish(axis, rows, place)
+    first = next(iter(axes.values()))
+    first.set_ylabel("share of the best bandwidth [%]")
+    text = f"{SHARE_NOTE}; {bars_are}{note_thinned(*series_in(rows))}"
+    style.caption(figure, f"{title}: bus bandwidth, share of the best", text, rows)
+    return figure
+
+
+def of_several_sizes(rows: pd.DataFrame) -> pd.DataFrame:
+    """Select the series that were measured at more than one size."""
+    sizes = rows.groupby(["place", "series"])["data_size"]
+    return rows[sizes.transform("nunique") > 1]
+
+
+def shares_of(rows: pd.DataFrame) -> pd.DataFrame:
+    """Return the columns RATE of each row, in % of the best bandwidth of its series."""
+    best = rows.groupby(["place", "series"])["busbw_gb_per_s"].transform("max")
+    return rates_of(rows).div(best, axis="index") * 100
+
+
+def best_of(line: pd.DataFrame) -> str:
+    """Name the best bandwidth of one series: "100 % = 3.21 GB/s at 16 MiB"."""
+    best = line.loc[line["busbw_gb_per_s"].idxmax()]
+    return f"100 % = {best['busbw_gb_per_s']:.3g} GB/s at {readable(best['data_size'] * 2**20)}"
 
 
 def place_panels(rows: pd.DataFrame) -> tuple[Figure, dict[str, Axes]]:

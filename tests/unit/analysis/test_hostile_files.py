@@ -155,7 +155,7 @@ def test_failed_figure_and_table_are_left_out(tmp_path, capsys, monkeypatch):
     lines = capsys.readouterr().err.splitlines()
     assert "analysis: left out tables of collective.table: KeyError: 'none'" in lines
     assert "analysis: left out analysis.txt: IndexError: pop from empty list" in lines
-    assert len(lines) == 4
+    assert len(lines) == 5
     written = {path.name for path in (tmp_path / "analysis").iterdir()}
     assert {"combined.csv", "full_results.md", "allreduce_speedup.png"} <= written
 

@@ -8,7 +8,8 @@ from analysis.__main__ import main
 from analysis.baseline import Baseline
 from analysis.report import noise, sentences
 from analysis.report.discover import draw_all
-from analysis.report.size_plots import comparison_size
+from analysis.report.size_charts import show as charts_of
+from analysis.report.size_series import comparison_size
 
 from tests.support.cli import ROOT
 from tests.support.records import grid, make_record, tabulate_records, write_all
@@ -16,7 +17,7 @@ from tests.support.records import grid, make_record, tabulate_records, write_all
 FILES = {
     "combined.csv", "full_results.md", "summary_by_config.md", "analysis.txt", "allreduce_time_vs_datasize.png",
     "allreduce_bandwidth_vs_datasize.png", "allreduce_backend_comparison_100mb.png", "allreduce_speedup.png",
-    "per_rank.csv", "per_rank.md", "speedups.csv",
+    "per_rank.csv", "per_rank.md", "speedups.csv", "allreduce_share_of_best_vs_datasize.png",
 }  # fmt: skip
 
 
@@ -170,7 +171,28 @@ def test_unknown_suite_gets_plots():
     figures = dict(draw_all(tabulate_records([*grid(), *other]), None))
     assert {name for name in figures if name.startswith("broadcast")} == {
         "broadcast_time_vs_datasize.png", "broadcast_bandwidth_vs_datasize.png", "broadcast_speedup.png",
+        "broadcast_share_of_best_vs_datasize.png",
     }  # fmt: skip
+
+
+def test_share_is_of_best_size_of_same_series():
+    """2 ranks at 1, 2 and 1 GB/s; 4 ranks were measured at one size, of which no share is drawn."""
+    records = [make_record(size, 2, size * 2**20 / rate / 1e9) for size, rate in ((1, 1), (10, 2), (100, 1))]
+    table = tabulate_records([*records, make_record(10, 4)])
+    figure = dict(draw_all(table, None))["allreduce_share_of_best_vs_datasize.png"]
+    [axis] = figure.axes
+    [line] = axis.containers
+    assert line[0].get_ydata() == pytest.approx([50, 100, 50], rel=0.02)
+    assert line.get_label().startswith("2 ranks, 100 % = ")
+    assert line.get_label().endswith(" GB/s at 10 MiB")
+    chart = charts_of(table, None)["allreduce_share_of_best_vs_datasize"]
+    assert list(chart.points["value"]) == pytest.approx(list(line[0].get_ydata()))
+
+
+def test_one_size_has_no_share():
+    drawn = dict(draw_all(tabulate_records([make_record(10, 2), make_record(10, 4)]), None))
+    assert "allreduce_bandwidth_vs_datasize.png" in drawn
+    assert "allreduce_share_of_best_vs_datasize.png" not in drawn
 
 
 def test_closed_pipe_still_writes_all_files(two_places, tmp_path):

@@ -138,7 +138,7 @@ def test_filter_changes_table_and_figures(tab):
 def test_filter_without_points_says_so(tab):
     section = section_of(tab, "allreduce")
     choose(section, "data_size", "5 MiB")
-    wait_for_count(section.locator(".drawing.empty"), 3)
+    wait_for_count(section.locator(".drawing.empty"), 4)
     assert "No points match the filters." in section.locator(".drawing").first.inner_text()
     assert section.locator("output").inner_text() == "1 of 7 rows"
 

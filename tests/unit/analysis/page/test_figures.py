@@ -128,4 +128,4 @@ def test_transformer_settings_are_beside_each_other():
             case["labels"] |= {"pass": PASSES[0], "ranks": 2}
     second["config"] |= {"batch_size": 4}
     chart = charts_of([first, second])["transformer_step_time"]
-    assert chart.all_series == ["small, batch_size 2", "small, batch_size 4"]
+    assert chart.all_series == ["batch_size 2", "batch_size 4"]
