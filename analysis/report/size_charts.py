@@ -58,7 +58,7 @@ def bandwidth_over_size(
 def share_over_size(title: str, rows: pd.DataFrame, series: tuple[str, ...], bars: str) -> Chart:
     return Chart(
         mark=LINES,
-        title=f"{title}: bus bandwidth, share of the best",
+        title=f"{title}: share of the best bus bandwidth",
         note=f"{SHARE_NOTE}; {bars}",
         x=SIZE,
         y=Axis("share of the best bandwidth [%]"),

@@ -105,16 +105,16 @@ def share_over_size(title: str, rows: pd.DataFrame, bars_are: str) -> Figure:
     for place, axis in axes.items():
         for line, look in lines(rows[rows["place"] == place]):
             shares = shares_of(line)
-            look["label"] += f", {best_of(line)}"
+            look["label"] += f"\n{best_of(line)}"
             bars = style.interval_bars(shares, *RATE)
             axis.errorbar(line["data_size"], shares[RATE[0]], bars, capsize=3, **look)
         axis.axhline(HALF, color="black", linewidth=1, linestyle="dashed")
         axis.set_ylim(bottom=0)
-        finish(axis, rows, place)
+        finish(axis, rows, place, beside=True)
     first = next(iter(axes.values()))
     first.set_ylabel("share of the best bandwidth [%]")
     text = f"{SHARE_NOTE}; {bars_are}{note_thinned(*series_in(rows))}"
-    style.caption(figure, f"{title}: bus bandwidth, share of the best", text, rows)
+    style.caption(figure, f"{title}: share of the best bus bandwidth", text, rows)
     return figure
 
 
@@ -161,7 +161,7 @@ def series_in(rows: pd.DataFrame) -> tuple[list[object], str]:
     return list(rows["series"].unique()), "numbers of ranks"
 
 
-def finish(axis: Axes, rows: pd.DataFrame, place: str) -> None:
+def finish(axis: Axes, rows: pd.DataFrame, place: str, beside: bool = False) -> None:
     """Set title, x axis and legend of one panel."""
     style.log_bytes(axis, 2**20)
     sizes = sorted(rows["data_size"].unique())
@@ -169,4 +169,4 @@ def finish(axis: Axes, rows: pd.DataFrame, place: str) -> None:
         axis.set_xticks(sizes)
     axis.set_xlabel("data_size")
     axis.set_title(place)
-    style.legend(axis)
+    style.legend(axis, beside)

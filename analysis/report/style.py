@@ -87,9 +87,9 @@ def line_look(index: int) -> dict[str, Any]:
     return {"color": f"C{index % 10}", "marker": MARKERS[index % len(MARKERS)]}
 
 
-def legend(axes: Axes) -> None:
-    """Draw the legend: inside the panel for few entries, else beside it, where it hides no line."""
-    if len(axes.get_legend_handles_labels()[0]) > MANY:
+def legend(axes: Axes, beside: bool = False) -> None:
+    """Draw the legend: inside the panel, or beside it if asked or where entries are many."""
+    if beside or len(axes.get_legend_handles_labels()[0]) > MANY:
         axes.legend(loc="center left", bbox_to_anchor=(1.02, 0.5))
         figure = axes.get_figure(root=True)
         assert figure is not None

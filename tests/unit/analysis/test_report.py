@@ -183,7 +183,7 @@ def test_share_is_of_best_size_of_same_series():
     [axis] = figure.axes
     [line] = axis.containers
     assert line[0].get_ydata() == pytest.approx([50, 100, 50], rel=0.02)
-    assert line.get_label().startswith("2 ranks, 100 % = ")
+    assert line.get_label().startswith("2 ranks\n100 % = ")
     assert line.get_label().endswith(" GB/s at 10 MiB")
     chart = charts_of(table, None)["allreduce_share_of_best_vs_datasize"]
     assert list(chart.points["value"]) == pytest.approx(list(line[0].get_ydata()))
