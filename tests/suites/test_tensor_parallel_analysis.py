@@ -197,7 +197,7 @@ def test_few_shapes_get_bars_many_get_maps():
 def test_single_shape_map_has_label_not_colorbar():
     record = having(product_record(), cpu="a processor")
     figures = dict(draw_all(tabulate_records([record]), None))
-    for name, label in (("best", "speedup over the baseline"), ("limit", "share of the limit [%]")):
+    for name, label in (("best", "speedup over pytorch AG_before"), ("limit", "share of the limit [%]")):
         figure = figures[f"tp_columnwise_{name}.png"]
         assert len(figure.axes) == 1
         assert figure.get_supxlabel() == f"{label}\non a processor"
@@ -208,6 +208,9 @@ def test_single_shape_map_has_label_not_colorbar():
 def test_speedup_plot_omits_baseline():
     [axis] = dict(draw_all(tabulate_records([product_record()]), None))["tp_columnwise_speedup.png"].axes
     assert "pytorch AG_before" not in [text.get_text() for text in axis.get_yticklabels()]
+    assert axis.get_xlabel() == "time of pytorch AG_before / time"
+    title = axis.get_figure().get_suptitle().replace("\n", " ")
+    assert title.endswith("speedup over pytorch AG_before")
 
 
 def test_shape_labels_are_integers():

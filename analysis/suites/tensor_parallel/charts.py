@@ -5,16 +5,8 @@ import pandas as pd
 from analysis.baseline import Baseline
 from analysis.report.chart import BARS, CELLS, NAMES, Axis, Chart, Charts, points_of
 from analysis.run_spread import bars_of, with_ranges
-from analysis.suites.tensor_parallel.plot import (
-    BEST,
-    LIMIT,
-    MOST_PANELS,
-    SPEEDUP,
-    TIME,
-    best_cells,
-    limit_cells,
-)
-from analysis.suites.tensor_parallel.rows import SHAPE, groups_of, shape_of, title_of
+from analysis.suites.tensor_parallel.plot import LIMIT, MOST_PANELS, TIME, best_cells, limit_cells
+from analysis.suites.tensor_parallel.rows import SHAPE, baselines_of, groups_of, shape_of, title_of
 from benchkit.suites.tensor_parallel.names import BOUNDS, IMPLEMENTATION
 
 WHOLE, PART = "whole product", "a part alone"
@@ -35,13 +27,15 @@ def charts_of(rows: pd.DataFrame, title: str) -> Charts:
     charts: Charts = {}
     rivals = rows[~rows[IMPLEMENTATION].isin(BOUNDS)]
     compared = rivals[rivals["paired_speedup"].notna()]
+    base = baselines_of(rivals)
     if rows.groupby(SHAPE).ngroups <= MOST_PANELS:
         charts["time"] = bars(rows, f"{title}: time", TIMES, TIME, 1e3)
         if not compared.empty:
-            head = f"{title}: speedup over the baseline"
-            charts["speedup"] = bars(compared, head, SPEEDUPS, SPEEDUP, 1.0, reference=1)
+            head, label = f"{title}: speedup over {base}", f"time of {base} / time"
+            charts["speedup"] = bars(compared, head, SPEEDUPS, label, 1.0, reference=1)
     if not compared.empty:
-        charts["best"] = shape_map(best_cells(rivals), f"{title}: the fastest", BEST)
+        label = f"speedup over {base}"
+        charts["best"] = shape_map(best_cells(rivals), f"{title}: the fastest", label)
     if rivals["limit_share"].notna().any():
         charts["limit"] = shape_map(limit_cells(rivals), f"{title}: how near the limit", LIMIT)
     return charts

@@ -13,15 +13,13 @@ from analysis.baseline import Baseline
 from analysis.report import style
 from analysis.report.discover import Drawings
 from analysis.run_spread import bars_of, with_ranges
-from analysis.suites.tensor_parallel.rows import SHAPE, groups_of, shape_of, title_of
+from analysis.suites.tensor_parallel.rows import SHAPE, baselines_of, groups_of, shape_of, title_of
 from benchkit.suites.tensor_parallel.names import AUTO, BOUNDS, IMPLEMENTATION
 
 MOST_PANELS = 6
 """More shapes than this are shown in the maps alone."""
-BEST, LIMIT = "speedup over the baseline", "share of the limit [%]"
-"""What the maps show."""
-TIME, SPEEDUP = "time of one product [ms]", "time of baseline / time"
-"""What the bars show."""
+LIMIT = "share of the limit [%]"
+TIME = "time of one product [ms]"
 
 
 def draw(table: pd.DataFrame, baseline: Baseline | None) -> Drawings:
@@ -37,12 +35,14 @@ def drawings_of(part: pd.DataFrame, title: str) -> Drawings:
     drawings: Drawings = {}
     rivals = part[~part[IMPLEMENTATION].isin(BOUNDS)]
     compared = rivals[rivals["paired_speedup"].notna()]
+    base = baselines_of(rivals)
     if part.groupby(SHAPE).ngroups <= MOST_PANELS:
-        drawings["time"] = partial(bars, part, title, "median_s", TIME, 1e3)
+        drawings["time"] = partial(bars, part, f"{title}: time", "median_s", TIME, 1e3)
         if not compared.empty:
-            drawings["speedup"] = partial(bars, compared, title, "paired_speedup", SPEEDUP, 1)
+            head, label = f"{title}: speedup over {base}", f"time of {base} / time"
+            drawings["speedup"] = partial(bars, compared, head, "paired_speedup", label, 1)
     if not compared.empty:
-        drawings["best"] = partial(best_map, rivals, title)
+        drawings["best"] = partial(best_map, rivals, title, f"speedup over {base}")
     if rivals["limit_share"].notna().any():
         drawings["limit"] = partial(limit_map, rivals, title)
     return drawings
@@ -59,7 +59,7 @@ def bars(rows: pd.DataFrame, title: str, value: str, label: str, scale: float) -
         scale: what the column is multiplied by.
     """
     shapes = list(rows.groupby(SHAPE))
-    height = 1.2 + 0.28 * rows["name"].nunique()
+    height = 2.0 + 0.28 * rows["name"].nunique()
     figure, axes = style.panels(len(shapes), width=6.0, height=height, share=False)
     low, high = f"{value}_low", f"{value}_high"
     if value == "median_s":
@@ -81,9 +81,9 @@ def bars(rows: pd.DataFrame, title: str, value: str, label: str, scale: float) -
     return figure
 
 
-def best_map(rows: pd.DataFrame, title: str) -> Figure:
+def best_map(rows: pd.DataFrame, title: str, label: str) -> Figure:
     """Map the fastest implementation of each shape, without `auto`, and its speedup."""
-    return shape_map(best_cells(rows), f"{title}: the fastest", BEST)
+    return shape_map(best_cells(rows), f"{title}: the fastest", label)
 
 
 def best_cells(rows: pd.DataFrame) -> pd.DataFrame:

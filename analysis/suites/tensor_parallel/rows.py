@@ -46,6 +46,16 @@ def title_of(rows: pd.DataFrame) -> str:
     return f"{first['suite']}: {first['world_size']} ranks, {first['dtype']}"
 
 
+def baselines_of(rivals: pd.DataFrame) -> str:
+    """Name what the speedups compare with: "pytorch AG_before"; each backend may have its own.
+
+    Where others of a shape have a speedup, a row without one is a baseline.
+    """
+    lacks = rivals["paired_speedup"].isna()
+    compared = (~lacks).groupby([rivals[name] for name in SHAPE]).transform("any")
+    return " or ".join(rivals.loc[lacks & compared, "name"].unique()) or "the baseline"
+
+
 def name_of(row: Any) -> str:
     """Format "pipeline AG_before 4": an implementation with its options."""
     words = [row[names.IMPLEMENTATION]]
