@@ -186,6 +186,17 @@ def test_speedup_axis_resolves_small_values():
     assert len(figure["ring_attention_winner.png"].axes) == 1  # one cell needs no colour bar
 
 
+def test_strategy_has_same_colour_in_all_figures(cells):
+    figures = dict(draw_all(tabulate_records(cells), None))
+    colours = {}
+    for name in ("speedup_over_even", "efficiency", "latency_scaling"):
+        handles, labels = figures[f"ring_attention_{name}.png"].axes[0].get_legend_handles_labels()
+        for handle, label in zip(handles, labels, strict=True):
+            colours.setdefault(label, set()).add(handle[0].get_color())
+    assert len(colours) >= 3
+    assert all(len(found) == 1 for found in colours.values())
+
+
 def test_slower_strategy_is_counted(cells):
     cells[0] = ring_record(2048, 1.0, balanced=5e-3)
     text = rebalance.write(tabulate_records(cells))["ring_attention_rebalanced.md"]

@@ -8,14 +8,13 @@ from analysis.run_spread import bars_of, with_ranges
 from analysis.suites.ring_attention.plot import (
     OF_IDEAL,
     OF_REFERENCE,
-    SPEEDUP,
-    label_of,
+    efficiency_title,
     strategies_of,
-    winner_of,
 )
-from analysis.suites.ring_attention.reference import RATIO, with_efficiencies
-from analysis.suites.ring_attention.table import SUITE, cells_of
+from analysis.suites.ring_attention.reference import RATIO, SPEEDUP, with_efficiencies
+from analysis.suites.ring_attention.table import SUITE, cells_of, label_of
 from analysis.suites.ring_attention.token_plot import shares_of
+from analysis.suites.ring_attention.winner_plot import winner_of
 from benchkit.suites.ring_attention.names import EVEN, STRATEGY, TOKENS
 
 
@@ -66,7 +65,7 @@ def speedup_over_even(rows: pd.DataFrame) -> Chart:
 def efficiency(rows: pd.DataFrame, columns: tuple[str, str, str], label: str, note: str) -> Chart:
     return Chart(
         mark=LINES,
-        title="Ring attention: efficiency",
+        title=efficiency_title(label),
         note=f"{note}; {bars_of(rows)}",
         x=Axis(label_of(rows), NAMES),
         y=Axis(label),

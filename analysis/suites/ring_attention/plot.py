@@ -1,13 +1,9 @@
 """Plots strategies of splitting a sequence over slowdown and length, and which is the fastest."""
 
-import textwrap
 from collections.abc import Callable
 from functools import partial
-from typing import Any
 
-import matplotlib.pyplot as plt
 import pandas as pd
-import seaborn as sns
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
@@ -15,14 +11,14 @@ from analysis.baseline import Baseline
 from analysis.report import style
 from analysis.report.discover import Drawings
 from analysis.run_spread import bars_of, with_ranges
-from analysis.suites.ring_attention.reference import EFFICIENCY, RATIO, with_efficiencies
-from analysis.suites.ring_attention.table import SUITE, cells_of
+from analysis.suites.ring_attention.reference import EFFICIENCY, RATIO, SPEEDUP, with_efficiencies
+from analysis.suites.ring_attention.table import SUITE, cells_of, label_of
 from analysis.suites.ring_attention.token_plot import tokens
+from analysis.suites.ring_attention.winner_plot import winners
 from benchkit.suites.ring_attention.names import EVEN, REFERENCE, STRATEGY, TOKENS, TORCH
 
 OTHERS = (REFERENCE, TORCH)
 """Measured beside the strategies, but not meant for ranks of unequal speed."""
-SPEEDUP = ("paired_speedup", "paired_speedup_low", "paired_speedup_high")
 OF_IDEAL = (
     EFFICIENCY, "ideal time / time [%]", "ideal: all the work over all the speed, by the cost model"
 )  # fmt: skip
@@ -75,26 +71,24 @@ def by_length(rows: pd.DataFrame, draw_panel: Callable[[Axes, pd.DataFrame], Non
     return figure
 
 
-def label_of(rows: pd.DataFrame) -> str:
-    """Name an axis of slowdowns."""
-    alone = all(slowdown.last_alone for slowdown in rows["slowdown"])
-    return "slowdown of the last rank" if alone else "slowdown of each rank, or of the last"
-
-
 def over_slowdown(
-    axis: Axes, rows: pd.DataFrame, names: list[str], columns: tuple[str, str, str], scale: float
+    axis: Axes,
+    rows: pd.DataFrame,
+    looks: dict[str, int],
+    columns: tuple[str, str, str],
+    scale: float,
 ) -> None:
     """Draw a line per strategy over the slowdown, with intervals.
 
     Args:
         axis: where to draw; slowdowns are at equal distances.
         rows: of one sequence length.
-        names: the strategies.
+        looks: the strategies, each with the number of its look.
         columns: a value and both ends of its interval.
         scale: what all three are multiplied by.
     """
     factors = sorted(rows["slowdown"].unique())
-    for index, name in enumerate(names):
+    for name, index in looks.items():
         line = rows[rows[STRATEGY] == name]
         values = line[list(columns)].astype(float) * scale
         bars = style.interval_bars(values, *columns)
@@ -104,10 +98,10 @@ def over_slowdown(
 
 
 def speedup_over_even(rows: pd.DataFrame, strategies: list[str]) -> Figure:
-    names = [name for name in strategies if name != EVEN]
+    looks = {name: index for index, name in enumerate(strategies) if name != EVEN}
 
     def panel(axis: Axes, part: pd.DataFrame) -> None:
-        over_slowdown(axis, part, names, SPEEDUP, 1.0)
+        over_slowdown(axis, part, looks, SPEEDUP, 1.0)
         axis.axhline(1, color="black", linewidth=1)
         style.log_values(axis)
 
@@ -122,16 +116,22 @@ def efficiency(
     rows: pd.DataFrame, strategies: list[str], columns: tuple[str, str, str], label: str, note: str
 ) -> Figure:
     """Plot a time over that of each strategy, in percent, over the slowdown."""
+    looks = {name: index for index, name in enumerate(strategies)}
 
     def panel(axis: Axes, part: pd.DataFrame) -> None:
-        over_slowdown(axis, part, strategies, columns, 100)
+        over_slowdown(axis, part, looks, columns, 100)
         axis.axhline(100, color="black", linewidth=1)
         axis.set_ylim(bottom=0)
 
     figure = by_length(with_efficiencies(rows), panel)
     figure.axes[0].set_ylabel(label)
-    style.caption(figure, "Ring attention: efficiency", f"{note}; {bars_of(rows)}", rows)
+    style.caption(figure, efficiency_title(label), f"{note}; {bars_of(rows)}", rows)
     return figure
+
+
+def efficiency_title(label: str) -> str:
+    """Format "Ring attention: efficiency T_ref / T" for the label of its axis."""
+    return f"Ring attention: efficiency {label.removesuffix(' [%]')}"
 
 
 def latency_scaling(rows: pd.DataFrame, strategies: list[str]) -> Figure:
@@ -154,42 +154,3 @@ def latency_scaling(rows: pd.DataFrame, strategies: list[str]) -> Figure:
     style.shared_legend(figure, axes[-1])
     style.caption(figure, "Ring attention: latency", f"median, {bars_of(rows)}", rows)
     return figure
-
-
-def winners(rows: pd.DataFrame) -> Figure:
-    """Map the fastest strategy of each cell, with its ties and its speedup over even."""
-    gains, texts = {}, {}
-    for cell, group in rows.groupby(["seq_len", "slowdown"]):
-        _, gains[cell], texts[cell] = winner_of(group)
-    values = pd.Series(gains).unstack()
-    size = (2.6 + 1.9 * values.shape[1], 1.9 + 1.1 * values.shape[0])
-    figure, axis = plt.subplots(figsize=size)
-    options: dict[str, Any] = {"cmap": "crest", "fmt": "", "annot_kws": {"size": "small"}}
-    bar = {"cbar": values.size > 1, "cbar_kws": {"label": "speedup over even"}}
-    sns.heatmap(values, annot=pd.Series(texts).unstack(), ax=axis, **bar, **options)
-    axis.set_xlabel(label_of(rows))
-    axis.set_ylabel("tokens")
-    axis.set_xticklabels([f"{factor}" for factor in values.columns])
-    axis.set_yticklabels([f"{length:.0f}" for length in values.index])
-    note = f"≈: as fast, as far as is known: {bars_of(rows)}"
-    style.caption(figure, "Ring attention: the fastest strategy", note, rows)
-    return figure
-
-
-def winner_of(cell: pd.DataFrame) -> tuple[pd.Series, float, str]:
-    """Find the fastest strategy of a cell.
-
-    Returns:
-        Its row, its speedup over even, and a text: its name, the speedup, and the strategies whose
-        intervals reach its own.
-    """
-    best = cell.loc[cell["median_s"].idxmin()]
-    gains = cell[list(SPEEDUP)].astype(float)
-    gains[cell[STRATEGY] == EVEN] = 1.0
-    # Without an interval, nothing tells a strategy from others.
-    unknown = {"paired_speedup": 1.0, "paired_speedup_low": 0.0}
-    gain, low, _ = gains.loc[best.name].fillna(unknown)
-    highs = gains["paired_speedup_high"].fillna(float("inf"))
-    tied = cell.loc[(highs >= low) & (cell.index != best.name), STRATEGY]
-    text = textwrap.fill("≈ " + ", ".join(tied), 18) if len(tied) else ""
-    return best, gain, f"{best[STRATEGY]}\n{gain:.2f}×\n{text}".strip()

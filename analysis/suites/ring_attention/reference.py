@@ -6,6 +6,7 @@ import pandas as pd
 
 from benchkit.suites.ring_attention.names import EVEN, REFERENCE, STRATEGY, TOKENS
 
+SPEEDUP = ("paired_speedup", "paired_speedup_low", "paired_speedup_high")
 RATIO = ("reference_ratio", "reference_ratio_low", "reference_ratio_high")
 """T_ref/T and the ends of its interval, which are those of T."""
 EFFICIENCY = ("efficiency", "efficiency_low", "efficiency_high")

@@ -116,3 +116,9 @@ def summary_of(name: str, cells: Sequence[Cell]) -> str:
 def best_rival(cell: Cell) -> float:
     """Return the time of the fastest strategy that is not ours."""
     return min(cell[name]["median_s"] for name in RIVALS if name in cell)
+
+
+def label_of(rows: pd.DataFrame) -> str:
+    """Name an axis of slowdowns."""
+    alone = all(slowdown.last_alone for slowdown in rows["slowdown"])
+    return "slowdown of the last rank" if alone else "slowdown of each rank, or of the last"
