@@ -16,6 +16,9 @@ from analysis.run_spread import bars_of, with_ranges
 from analysis.suites.collective.fit import FAR_OFF
 from analysis.suites.collective.table import Series, groups_of
 
+MARGIN = 2.0
+"""Factor from the outermost times to the ends of the axis; intervals may go on beyond it."""
+
 
 def draw(table: pd.DataFrame, baseline: Baseline | None) -> Drawings:
     """Draw a figure per group: a panel per collective, a line per number of ranks."""
@@ -32,14 +35,14 @@ def figure_of(series: list[Series]) -> Figure:
             if one.collective == name and one.world_size in shown:
                 draw_series(axis, one, shown.index(one.world_size))
         axis.set_title(name)
-        finish(axis)
+        finish(axis, np.concatenate([one.times_s for one in series]))
     for axis in axes[:: min(3, len(axes))]:
         axis.set_ylabel("time of one call")
     style.shared_legend(figure, max(axes, key=num_labels))
     measured = pd.concat([one.rows for one in series])
     what = (
         f"median, {bars_of(measured)}; dashed: fitted latency + bytes / bandwidth, "
-        f"shaded: its 95 % interval; circled: more than {FAR_OFF:.0%} off"
+        f"shaded: its 95 % interval above 0; circled: more than {FAR_OFF:.0%} off"
         f"{note_thinned(counts, 'numbers of ranks')}"
     )
     style.caption(figure, "Collectives: time over payload", what, measured)
@@ -65,10 +68,14 @@ def draw_series(axis: Axes, series: Series, index: int) -> None:
 
 
 def draw_fit(axis: Axes, series: Series, colour: str) -> None:
-    """Draw each line of the fit, dashed, with its interval shaded."""
+    """Draw each line of the fit, dashed, with its interval shaded.
+
+    An interval that reaches 0, which a logarithmic axis cannot show, is left out.
+    """
     for line, (along, times_s) in zip(series.fit.lines, fitted(series), strict=True):
         axis.plot(along, times_s, "--", color=colour, linewidth=1)
         ends = np.array([line.interval(1, size) or (np.nan, np.nan) for size in along])
+        ends[ends[:, 0] <= 0] = np.nan
         axis.fill_between(along, ends[:, 0], ends[:, 1], color=colour, alpha=0.15, linewidth=0)
 
 
@@ -81,7 +88,8 @@ def fitted(series: Series) -> Iterator[tuple[list[float], list[float]]]:
         yield along, [line.seconds(size) for size in along]
 
 
-def finish(axis: Axes) -> None:
+def finish(axis: Axes, times_s: np.ndarray) -> None:
+    axis.set_ylim(times_s.min() / MARGIN, times_s.max() * MARGIN)
     style.log_bytes(axis, 1)
     axis.set_xlabel("payload")
     style.log_values(axis, style.readable_time)
