@@ -78,7 +78,9 @@ def read(path: str, seq_len: int, dtype: str) -> Table:
     try:
         lines = Path(path).read_text().splitlines()
         rows = list(csv.DictReader(line for line in lines if not line.startswith("#")))
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
+    except OSError as error:
+        raise ValueError(f"not readable ({error.strerror})") from None
+    except (UnicodeDecodeError, csv.Error) as error:
         raise ValueError(f"not a table ({type(error).__name__}: {error})") from None
     columns = set(rows[0]) if rows else set()
     if columns.issuperset(LATENCIES):

@@ -94,6 +94,9 @@ def run(request: Request) -> int:
             print(f"{head}  has ended before", flush=True)
             continue
         print(f"\n{head}\n  {command_of(request, step)}", flush=True)
+        if missing := step.missing(request.values()):
+            print(f"\n{unwritten(request, step, missing[0])}", flush=True)
+            return 1
         folder = request.folder_of(step)
         try:
             code = run_step(step, request.values(), folder, request.flags, request.asked)
@@ -134,4 +137,14 @@ def left(request: Request, step: Step) -> str:
     return (
         f"study {request.study.name}: step {step.name} has not ended; what was measured is kept; "
         f"to go on: python -m benchkit study={request.study.name} --resume {request.folder}"
+    )
+
+
+def unwritten(request: Request, step: Step, path: str) -> str:
+    """Says that earlier steps have not written a file of a step, and how to go on."""
+    return (
+        f"study {request.study.name}: step {step.name} needs "
+        f"{Path(path).relative_to(request.folder)}, which no step before it has written (see their "
+        f"lines above); what was measured is kept; to measure again what is missing: "
+        f"python -m benchkit study={request.study.name} --resume {request.folder} --retry all"
     )

@@ -44,14 +44,25 @@ class Step:
         """
         found = []
         for word in self.words:
-            filled = PLACEHOLDER.sub(lambda match: values[match[1]], word)
-            key, is_set, value = filled.partition("=")
-            if self.module == BENCHKIT and is_set and f"{{{OUT}}}" in word:
-                if only_existing and not Path(value).exists():
+            filled = filled_in(word, values)
+            if path := self.input_of(word, values):
+                if only_existing and not Path(path).exists():
                     continue
-                filled = f"{key}={as_value(value)}"
+                filled = f"{filled.partition('=')[0]}={as_value(path)}"
             found.append(filled)
         return found
+
+    def missing(self, values: Mapping[str, str]) -> list[str]:
+        """Returns the paths of overrides below the study's folder that no step has written yet."""
+        paths = [self.input_of(word, values) for word in self.words]
+        return [path for path in paths if path and not Path(path).exists()]
+
+    def input_of(self, word: str, values: Mapping[str, str]) -> str:
+        """Returns the path below the study's folder that an override of a sweep names, or ""."""
+        value = word.partition("=")[2]
+        if self.module != BENCHKIT or f"{{{OUT}}}" not in value:
+            return ""
+        return filled_in(value, values)
 
 
 @dataclass(frozen=True)
@@ -136,6 +147,11 @@ def step_of(path: Path, name: str, command: str) -> Step:
             f"{path}: step {name}: {module}: a command begins with {BENCHKIT} or {ANALYSIS}"
         )
     return Step(name, module, tuple(words))
+
+
+def filled_in(word: str, values: Mapping[str, str]) -> str:
+    """Returns a word with the parameters' values in place of their names."""
+    return PLACEHOLDER.sub(lambda match: values[match[1]], word)
 
 
 def require_known(path: Path, step: Step, names: set[str]) -> None:

@@ -90,7 +90,7 @@ def test_pass_cost_makes_ranks_wait(capsys):
         (["--seq-len", "8", "--speeds", "1,1", "--token-cost", "inf"], "--token-cost inf: allowed are finite"),
         (["--seq-len", "8", "--speeds", "1,1", "--pair-ns", "0"], "--pair-ns 0: allowed are finite numbers > 0"),
         (["--seq-len", "8", "--speeds", "1,1", "--pass-cost", "nan"], "--pass-cost nan: allowed are finite"),
-        (["--seq-len", "8", "--speeds", "1,1", "--lut", "nowhere.csv"], "--lut nowhere.csv: not a table"),
+        (["--seq-len", "8", "--speeds", "1,1", "--lut", "nowhere.csv"], "--lut nowhere.csv: not readable (No such"),
     ],
 )
 def test_plan_refuses_invalid_arguments(capsys, arguments, complaint):

@@ -26,6 +26,7 @@ class Modules:
 
     def __init__(self, out):
         self.out, self.calls, self.codes, self.statuses = out, [], {}, {}
+        self.writes_table = True
 
     def __call__(self, module, arguments):
         name = self.name_of(arguments)
@@ -35,6 +36,10 @@ class Modules:
             raise code
         if module == "benchkit":
             self.sweep(name, self.statuses.get(name, "ok"))
+        elif self.writes_table and not code:
+            table = folder_of(self) / "table" / "t.csv"
+            table.parent.mkdir(exist_ok=True)
+            table.touch()
         return code
 
     def names(self):
@@ -118,6 +123,20 @@ def test_failed_analysis_ends_study(modules):
     modules.codes["table"] = 1
     assert study(modules) == 1
     assert modules.names() == ["first", "table"]
+
+
+def test_step_without_its_input_says_which_and_how_to_go_on(modules, capsys):
+    modules.statuses["first"], modules.writes_table = "unavailable", False
+    assert study(modules) == 1
+    assert modules.names() == ["first", "table"]
+    out = folder_of(modules)
+    printed = capsys.readouterr().out
+    assert "study mine: step second needs table/t.csv, which no step before it has written" in printed
+    assert f"python -m benchkit study=mine --resume {out} --retry all" in printed
+    modules.statuses.clear()
+    modules.writes_table = True
+    assert study(modules, "--resume", str(out), "--retry", "all") == 0
+    assert modules.names()[2:] == ["first", "table", "second"]
 
 
 @pytest.mark.parametrize(
