@@ -16,6 +16,7 @@ from analysis.report.sentences import describe
 from analysis.suites.matmul_lut import table as matmul_lut
 from analysis.suites.ring_attention import reference
 from analysis.suites.ring_attention import table as rebalance
+from analysis.suites.ring_attention.winner_plot import winner_of
 from benchkit.statistics.intervals import FEWEST_ROUNDS
 from benchkit.statistics.paired import paired_speedup
 
@@ -176,6 +177,29 @@ def test_case_without_interval_ties_winner():
     figure = dict(draw_all(tabulate_records([record]), None))["ring_attention_winner.png"]
     [cell] = [text.get_text() for text in figure.axes[0].texts]
     assert cell == "balanced\n4.00×\n≈ uneven"
+
+
+def test_winner_has_highest_paired_speedup():
+    cell = pd.DataFrame(
+        {
+            "strategy": ["even", "uneven", "balanced"],
+            "median_s": [4e-3, 1.9e-3, 2e-3],  # between pairs the machine was slower
+            "paired_speedup": [np.nan, 1.9, 2.1],
+            "paired_speedup_low": [np.nan, 1.8, 2.0],
+            "paired_speedup_high": [np.nan, 2.0, 2.2],
+        }
+    )
+    best, gain, text = winner_of(cell)
+    assert (best["strategy"], gain, text) == ("balanced", 2.1, "balanced\n2.10×\n≈ uneven")
+
+
+def test_marks_of_single_cell_do_not_cover_each_other():
+    figures = dict(draw_all(tabulate_records([ring_record(2048, 2.0)]), None))
+    for name in ("speedup_over_even", "efficiency", "latency_scaling"):
+        [axis] = figures[f"ring_attention_{name}.png"].axes
+        at = [handle[0].get_xdata()[0] for handle in axis.get_legend_handles_labels()[0]]
+        assert len(set(at)) == len(at) >= 2
+        assert axis.get_xlabel() == "slowdown of the last rank"
 
 
 def test_speedup_axis_resolves_small_values():

@@ -8,6 +8,7 @@ from analysis.run_spread import bars_of, with_ranges
 from analysis.suites.ring_attention.plot import (
     OF_IDEAL,
     OF_REFERENCE,
+    TIMES,
     efficiency_title,
     strategies_of,
 )
@@ -76,17 +77,18 @@ def efficiency(rows: pd.DataFrame, columns: tuple[str, str, str], label: str, no
 
 
 def latency_scaling(rows: pd.DataFrame) -> Chart:
-    """Show time over length, a panel per slowdown."""
+    """Show time over length, a panel per slowdown; of one length, time over slowdown."""
+    several = rows["seq_len"].nunique() > 1
     ordered = rows.sort_values(["slowdown", "seq_len"], kind="stable")
     panels = ordered["slowdown"].map("slowdown {}".format)
-    times = ("median_s", "ci_low_s", "ci_high_s")
+    along = points_of(ordered, ordered["seq_len"], TIMES, ordered[STRATEGY], panels, 1e3)
     return Chart(
         mark=LINES,
         title="Ring attention: latency",
         note=f"median, {bars_of(rows)}",
-        x=Axis("tokens", LOG),
+        x=Axis("tokens", LOG) if several else Axis(label_of(rows), NAMES),
         y=Axis("time of one layer [ms]", LOG),
-        points=points_of(ordered, ordered["seq_len"], times, ordered[STRATEGY], panels, 1e3),
+        points=along if several else over_slowdown(ordered, TIMES, 1e3),
         series=tuple(strategies_of(rows)),
     )
 

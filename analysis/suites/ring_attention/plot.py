@@ -19,6 +19,7 @@ from benchkit.suites.ring_attention.names import EVEN, REFERENCE, STRATEGY, TOKE
 
 OTHERS = (REFERENCE, TORCH)
 """Measured beside the strategies, but not meant for ranks of unequal speed."""
+TIMES = ("median_s", "ci_low_s", "ci_high_s")
 OF_IDEAL = (
     EFFICIENCY, "ideal time / time [%]", "ideal: all the work over all the speed, by the cost model"
 )  # fmt: skip
@@ -88,11 +89,13 @@ def over_slowdown(
         scale: what all three are multiplied by.
     """
     factors = sorted(rows["slowdown"].unique())
-    for name, index in looks.items():
+    spread = 0.8 if len(factors) == 1 else 0.0  # marks of one slowdown do not cover each other
+    for place, (name, index) in enumerate(looks.items()):
         line = rows[rows[STRATEGY] == name]
         values = line[list(columns)].astype(float) * scale
         bars = style.interval_bars(values, *columns)
-        at = [factors.index(factor) for factor in line["slowdown"]]
+        aside = spread * ((place + 0.5) / len(looks) - 0.5)
+        at = [factors.index(factor) + aside for factor in line["slowdown"]]
         axis.errorbar(at, values[columns[0]], bars, label=name, **style.look(index))
     axis.set_xticks(range(len(factors)), [f"{factor}" for factor in factors])
 
@@ -135,22 +138,33 @@ def efficiency_title(label: str) -> str:
 
 
 def latency_scaling(rows: pd.DataFrame, strategies: list[str]) -> Figure:
-    """Plot time over length, a panel per slowdown."""
+    """Plot time over length, a panel per slowdown; of one length, time over slowdown."""
     names = [*strategies, *(name for name in OTHERS if name in set(rows[STRATEGY]))]
+    looks = {name: index for index, name in enumerate(names)}
+    if rows["seq_len"].nunique() == 1:
+        figure = by_length(rows, partial(over_slowdown, looks=looks, columns=TIMES, scale=1e3))
+        style.log_values(figure.axes[0])
+    else:
+        figure = over_length(rows, looks)
+    figure.axes[0].set_ylabel("time of one layer [ms]")
+    style.caption(figure, "Ring attention: latency", f"median, {bars_of(rows)}", rows)
+    return figure
+
+
+def over_length(rows: pd.DataFrame, looks: dict[str, int]) -> Figure:
+    """Plot the time of each strategy over the length, a panel per slowdown."""
     factors = sorted(rows["slowdown"].unique())
     figure, axes = style.panels(len(factors))
     for factor, axis in zip(factors, axes, strict=True):
-        for index, name in enumerate(names):
+        for name, index in looks.items():
             line = rows[(rows["slowdown"] == factor) & (rows[STRATEGY] == name)]
             line = line.sort_values("seq_len")
-            times = line[["median_s", "ci_low_s", "ci_high_s"]].astype(float) * 1e3
-            bars = style.interval_bars(times, "median_s", "ci_low_s", "ci_high_s")
+            times = line[list(TIMES)].astype(float) * 1e3
+            bars = style.interval_bars(times, *TIMES)
             axis.errorbar(line["seq_len"], times["median_s"], bars, label=name, **style.look(index))
         style.log_sizes(axis, sorted(rows["seq_len"].unique()))
         style.log_values(axis)
         axis.set_title(f"slowdown {factor}")
         axis.set_xlabel("tokens")
-    axes[0].set_ylabel("time of one layer [ms]")
     style.shared_legend(figure, axes[-1])
-    style.caption(figure, "Ring attention: latency", f"median, {bars_of(rows)}", rows)
     return figure

@@ -36,15 +36,16 @@ def winners(rows: pd.DataFrame) -> Figure:
 
 
 def winner_of(cell: pd.DataFrame) -> tuple[pd.Series, float, str]:
-    """Find the fastest strategy of a cell.
+    """Find the fastest strategy of a cell, by paired speedups if all have one, else by times.
 
     Returns:
         Its row, its speedup over even, and a text: its name, the speedup, and the strategies whose
         intervals reach its own.
     """
-    best = cell.loc[cell["median_s"].idxmin()]
     gains = cell[list(SPEEDUP)].astype(float)
     gains[cell[STRATEGY] == EVEN] = 1.0
+    paired = gains["paired_speedup"]
+    best = cell.loc[cell["median_s"].idxmin() if paired.isna().any() else paired.idxmax()]
     # Without an interval, nothing tells a strategy from others.
     unknown = {"paired_speedup": 1.0, "paired_speedup_low": 0.0}
     gain, low, _ = gains.loc[best.name].fillna(unknown)
