@@ -26,10 +26,15 @@ def with_ranges(rows: pd.DataFrame) -> pd.DataFrame:
     return rows.assign(**filled).copy()
 
 
-def bars_of(rows: pd.DataFrame) -> str:
-    """Say what the error bars are: "95 % interval within the run", "range of 2 runs", …"""
+def bars_of(rows: pd.DataFrame, low: str = "ci_low_s") -> str:
+    """Say what the error bars are: "95 % interval within the run", "range of 2 runs", …
+
+    Args:
+        rows: those that are shown.
+        low: the column with the lower ends of the bars.
+    """
     runs, points = rows["num_runs"], rows["num_points"]
-    once = (points == 1) & rows["ci_low_s"].notna()
+    once = (points == 1) & rows[low].notna()
     again = (runs == 1) & (points > 1)
     few = (runs > 1) & (runs < FEWEST_RUNS)
     many = runs >= FEWEST_RUNS

@@ -88,7 +88,7 @@ def shardings(rows: pd.DataFrame) -> Chart:
     """Show speedups on the most devices: a panel per scope, a place per workload."""
     most = rows[RANKS].max()
     rows = rows[rows[RANKS] == most]
-    note = f"over the fewest devices; median of paired blocks, {bars_of(rows)}"
+    note = f"over the fewest devices; median of paired blocks, {bars_of(rows, SPEEDUP[1])}"
     return Chart(
         mark=DOTS,
         title=f"Shardings on {most:g} devices",

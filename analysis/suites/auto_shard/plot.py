@@ -68,7 +68,7 @@ def shardings(rows: pd.DataFrame) -> Figure:
         axis.set_title(scope)
     axes[0].set_ylabel("speedup")
     style.shared_legend(figure, axes[-1])
-    note = f"over the fewest devices; median of paired blocks, {bars_of(rows)}"
+    note = f"over the fewest devices; median of paired blocks, {bars_of(rows, SPEEDUP[1])}"
     explain(figure, f"Shardings on {most:g} devices", note, rows)
     return figure
 

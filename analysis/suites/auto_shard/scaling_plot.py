@@ -49,7 +49,7 @@ def title_of(group: Group, weak: bool) -> str:
 
 
 def note_on(group: Group, rows: pd.DataFrame) -> str:
-    note = f"over the fewest devices; median of paired blocks, {bars_of(rows)}"
+    note = f"over the fewest devices; median of paired blocks, {bars_of(rows, SPEEDUP[1])}"
     has_fit = not is_weak(rows) and len(group.counts) > FEWEST_FOR_FIT
     return f"{note}; dashed: Amdahl's law, fitted" if has_fit else note
 

@@ -54,7 +54,7 @@ def speedup_over_even(rows: pd.DataFrame) -> Chart:
     return Chart(
         mark=LINES,
         title="Ring attention: speedup over an even split",
-        note=f"median of paired blocks, {bars_of(rows)}",
+        note=f"median of paired blocks, {bars_of(rows, SPEEDUP[1])}",
         x=Axis(label_of(rows), NAMES),
         y=Axis("time of even / time", LOG),
         points=over_slowdown(rows[rows[STRATEGY] != EVEN], SPEEDUP, 1.0),
@@ -103,7 +103,7 @@ def winners(rows: pd.DataFrame) -> Chart:
     return Chart(
         mark=CELLS,
         title="Ring attention: the fastest strategy",
-        note=f"≈: as fast, as far as is known: {bars_of(rows)}",
+        note=f"≈: as fast, as far as is known: {bars_of(rows, SPEEDUP[1])}",
         x=Axis(label_of(rows), NAMES),
         y=Axis("speedup over even"),
         points=points,

@@ -110,7 +110,7 @@ def speedup_over_even(rows: pd.DataFrame, strategies: list[str]) -> Figure:
 
     figure = by_length(rows, panel)
     figure.axes[0].set_ylabel("time of even / time")
-    note = f"median of paired blocks, {bars_of(rows)}"
+    note = f"median of paired blocks, {bars_of(rows, SPEEDUP[1])}"
     style.caption(figure, "Ring attention: speedup over an even split", note, rows)
     return figure
 

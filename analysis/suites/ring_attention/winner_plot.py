@@ -30,7 +30,7 @@ def winners(rows: pd.DataFrame) -> Figure:
     axis.set_ylabel("tokens")
     axis.set_xticklabels([f"{factor}" for factor in values.columns])
     axis.set_yticklabels([f"{length:.0f}" for length in values.index])
-    note = f"≈: as fast, as far as is known: {bars_of(rows)}"
+    note = f"≈: as fast, as far as is known: {bars_of(rows, SPEEDUP[1])}"
     style.caption(figure, "Ring attention: the fastest strategy", note, rows)
     return figure
 

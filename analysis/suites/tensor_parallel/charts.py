@@ -55,7 +55,7 @@ def bars(
     return Chart(
         mark=BARS,
         title=title,
-        note=f"median, {bars_of(rows)}",
+        note=f"median, {bars_of(rows, values[1])}",
         x=Axis("implementation", NAMES),
         y=Axis(label),
         points=points_of(rows, rows["name"], values, kinds, shapes, scale),

@@ -77,7 +77,7 @@ def bars(rows: pd.DataFrame, title: str, value: str, label: str, scale: float) -
         axis.invert_yaxis()
         axis.grid(axis="y", visible=False)
     note = "grey: a part alone; " if value == "median_s" else ""
-    style.caption(figure, title, f"{note}median, {bars_of(rows)}", rows)
+    style.caption(figure, title, f"{note}median, {bars_of(rows, low)}", rows)
     return figure
 
 

@@ -206,6 +206,12 @@ def test_bars_of_names_every_kind():
     assert shown.loc[4, ["ci_low_s", "ci_high_s"]].tolist() == [1.0, 2.0]
 
 
+def test_bars_of_follows_the_column_that_is_drawn():
+    rows = pd.DataFrame([{"num_runs": 1, "num_points": 1, "ci_low_s": np.nan, "paired_speedup_low": 1.5}])
+    assert bars_of(rows) == "too few samples for an interval"
+    assert bars_of(rows, "paired_speedup_low") == "95 % interval within the run"
+
+
 def test_report_separates_two_sweeps(tmp_path, capsys):
     places = [
         write_all(tmp_path / run, [make_record(size, ranks, seconds * size) for ranks, seconds in times.items()
