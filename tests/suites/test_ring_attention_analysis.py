@@ -306,13 +306,22 @@ def test_lut_has_columns_and_provenance():
     assert "# slowed by: cgroup" in comments
     assert any(line.startswith("# measured: 2026-01-01") for line in comments)
     rows = list(csv.DictReader(io.StringIO("".join(f"{line}\n" for line in text.splitlines() if line[0] != "#"))))
-    assert list(rows[0]) == matmul_lut.COLUMNS
+    assert list(rows[0]) == [*matmul_lut.COLUMNS, "doubt"]
+    assert {row["doubt"] for row in rows} == {""}
     assert [(row["mps_pct"], row["size"]) for row in rows] == [
         ("100", "64"), ("50", "64"), ("10", "64"), ("100", "128"), ("50", "128"), ("10", "128"),
     ]  # fmt: skip
     assert float(rows[1]["avg_ms"]) == pytest.approx(2)
     assert float(rows[1]["tflops"]) == pytest.approx(2 * 64**3 / 2e-3 / 1e12, rel=1e-4)
     assert {"matmul_lut_time.png", "matmul_lut_share.png"} <= set(dict(draw_all(tabulate_records(lut_records()), None)))
+
+
+def test_lut_row_faster_than_larger_share_is_doubted():
+    full, half, tenth = lut_records()
+    swapped = [case(each, "even", 1e-4, labels=each["labels"]) for each in half["cases"]]
+    [(_, text)] = tables_of(tabulate_records([full, half | {"cases": swapped}, tenth]))
+    lines = [line for line in text.splitlines() if line[0] in "15"]
+    assert [line.endswith(",faster than a larger share") for line in lines] == [False, True, False] * 2
 
 
 def test_size_labels_are_integers():

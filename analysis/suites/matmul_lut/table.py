@@ -16,6 +16,9 @@ SOURCE = {
     "threads_per_rank": lut.THREADS,
 }
 """Columns that say where figures are from, and how a comment calls them."""
+DOUBT = "doubt"
+"""Why a row of the table cannot be right; empty else."""
+FASTER = "faster than a larger share"
 COLUMNS = [lut.SHARE, lut.SIZE, lut.DTYPE, lut.STREAMS, "avg_ms", lut.RATE]
 """Columns as in the tables of hpml_testing (Columbia, 2025).
 
@@ -49,12 +52,26 @@ def shares(rows: pd.DataFrame) -> pd.Series:
 
 
 def shaped(rows: pd.DataFrame) -> pd.DataFrame:
-    """Add the columns of the look-up table and sort; a repeated point has medians over the runs."""
+    """Add COLUMNS and DOUBT and sort; a repeated point has medians over the runs."""
     rows = over_runs(rows.assign(**{lut.SHARE: shares(rows)}), *COLUMNS[:4])
     rate = rows["useful_tflop_per_s"] * rows["median_s"] / rows["mean_s"]
     found = rows.assign(**{"avg_ms": rows["mean_s"] * 1e3, lut.RATE: rate})
     order = [lut.DTYPE, lut.STREAMS, lut.SIZE, lut.SHARE]
-    return found.sort_values(order, ascending=[True, True, True, False])
+    found = found.sort_values(order, ascending=[True, True, True, False])
+    return found.assign(**{DOUBT: is_faster(found).map({True: FASTER, False: ""})})
+
+
+def is_faster(points: pd.DataFrame) -> pd.Series:
+    """Find rows that are faster than one with a larger share, beyond the intervals of both.
+
+    Args:
+        points: each type, streams and size with its shares in descending order.
+    """
+    low = points["ci_low_s"].fillna(points["median_s"])
+    high = points["ci_high_s"].fillna(points["median_s"])
+    keys = [points[name] for name in (lut.DTYPE, lut.STREAMS, lut.SIZE)]
+    larger = low.groupby(keys).transform(lambda times: times.cummax().shift())
+    return high < larger
 
 
 def as_csv(rows: pd.DataFrame) -> str:
@@ -63,7 +80,7 @@ def as_csv(rows: pd.DataFrame) -> str:
     comments = provenance(rows)
     if points["num_points"].max() > 1:
         comments += f"# runs: {counted(points['num_runs'])}, figures are medians over them\n"
-    return f"{comments}{points[COLUMNS].to_csv(index=False, float_format='%.6g')}"
+    return f"{comments}{points[[*COLUMNS, DOUBT]].to_csv(index=False, float_format='%.6g')}"
 
 
 def provenance(rows: pd.DataFrame) -> str:
