@@ -57,7 +57,7 @@ def product_record(m=1024, n=512, k=256, suite="tp_columnwise", times=TIMES):
             "is_component": component, "payload_bytes": None,
             "baseline": None if alone else BASELINE, "components": {} if alone else COMPONENTS,
             "useful_flops": None if implementation == "comm_only" else 2.0 * m * n * k, "bus_factor": None,
-            "executed_flops": 4.0 * m * n * k, "wire_bytes": 1000, "details": {"chosen": "pipeline AG_after 4"},
+            "executed_flops": 4.0 * m * n * k, "wire_bytes": 1000, "details": {"chosen": "pipeline AG_after 4 chunks"},
         })  # fmt: skip
     record["config"] |= {"suite": suite, "m": m, "n": n, "k": k, "implementations": {"pytorch": {}}}
     record["config"].pop("data_size")
@@ -120,7 +120,7 @@ def test_rates_cover_useful_and_executed_flops():
     assert table.loc["pipeline", "useful_tflop_per_s"] == pytest.approx(useful)
     assert table.loc["pipeline", "executed_tflop_per_s"] == pytest.approx(2 * useful)
     assert table.loc["pipeline", "wire_bytes"] == 1000
-    assert table.loc["auto", "chosen"] == "pipeline AG_after 4"
+    assert table.loc["auto", "chosen"] == "pipeline AG_after 4 chunks"
 
 
 def test_invalid_component_gives_no_overlap():
@@ -184,14 +184,14 @@ def test_few_shapes_get_bars_many_get_maps():
     assert {f"{stem}_{name}.png" for name in ("time", "speedup", "best", "limit")} <= set(few)
     [axis] = few[f"{stem}_time.png"].axes
     assert [text.get_text() for text in axis.get_yticklabels()] == [
-        "compute_only sharded", "comm_only AG_after", "pytorch AG_before", "pytorch AG_after", "pipeline AG_after 4",
-        "auto",
+        "compute_only sharded", "comm_only AG_after", "pytorch AG_before", "pytorch AG_after",
+        "pipeline AG_after 4 chunks", "auto",
     ]  # fmt: skip
     many = [product_record(m, n, k) for m in (512, 1024) for n in (512, 1024) for k in (512, 1024)]
     figures_of_many = dict(draw_all(tabulate_records(many), None))
     assert f"{stem}_time.png" not in figures_of_many
     cells = [text.get_text() for text in figures_of_many[f"{stem}_best.png"].axes[0].texts]
-    assert cells == ["pipeline\nAG_after 4\n2.00×"] * 8
+    assert cells == ["pipeline\nAG_after 4 chunks\n2.00×"] * 8
 
 
 def test_single_shape_map_has_label_not_colorbar():
@@ -248,17 +248,15 @@ def test_summary_reports_overlap_and_auto():
     assert set(texts) == {"tp_columnwise_summary.md", "tp_rowwise_summary.md"}
     text = texts["tp_columnwise_summary.md"]
     small, large = (line.split("|") for line in text.splitlines() if line.startswith("| m "))
-    assert [small[4].strip(), large[4].strip()] == ["pytorch AG_after", "pipeline AG_after 4"]
+    assert [small[4].strip(), large[4].strip()] == ["pytorch AG_after", "pipeline AG_after 4 chunks"]
     assert [small[5].strip(), large[5].strip(), large[7].strip()] == ["10", "7", "85.71"]
     assert large[6].strip().startswith("2 [")
     assert "auto took 1.049 times as long as the fastest fixed choice of each shape (geometric mean of 2; " in text
     assert "at most 1.100" in text
     # once for all shapes: AG_after takes 10 and 10, the pipeline 12 and 7; auto 10 and 7.7
-    assert "pipeline AG_after 4 is best; auto took 0.957 times as long." in text
-    assert (
-        "m 1024 × n 512 × k 256: pipeline AG_after 4 beats all plain orders beyond their intervals within the run."
-        in text
-    )
+    assert "pipeline AG_after 4 chunks is best; auto took 0.957 times as long." in text
+    beaten = "beats all plain orders beyond their intervals within the run."
+    assert f"m 1024 × n 512 × k 256: pipeline AG_after 4 chunks {beaten}" in text
     assert "m 512 × n 512 × k 256: pipeline" not in text
 
 
@@ -294,12 +292,12 @@ def test_unmeasured_values_are_blank():
     assert cells[1:] == [
         "m 1024 × n 512 × k 256",
         "10",
-        "pipeline AG_after 4 gloo",
+        "pipeline AG_after 4 chunks gloo",
         "7",
         "",
         "",
         "8",
-        "pipeline AG_after 4",
+        "pipeline AG_after 4 chunks",
         "",
     ]
     assert "auto gloo took 1.143 times as long" in text

@@ -57,12 +57,12 @@ def baselines_of(rivals: pd.DataFrame) -> str:
 
 
 def name_of(row: Any) -> str:
-    """Format "pipeline AG_before 4": an implementation with its options."""
+    """Format "pipeline AG_before 4 chunks": an implementation with its options."""
     words = [row[names.IMPLEMENTATION]]
     for name in OPTIONS:
         if name in row and pd.notna(row[name]) and row[name] != names.DEFAULT:
             value = row[name]
-            words.append(f"{value:g}" if isinstance(value, float) else str(value))
+            words.append(f"{value:g} {name}" if name == names.CHUNKS else str(value))
     return " ".join(words)
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 
 from benchkit.api.details import PREDICTED_S
-from benchkit.suites.tensor_parallel.names import CHOSEN
+from benchkit.suites.tensor_parallel.names import CHOSEN, CHUNKS
 
 SecondsOf = Callable[..., list[list[float]]]
 Options = Mapping[str, str | int]
@@ -101,7 +101,7 @@ def choose(
 
     Returns:
         The options chosen, and the details for the record: their name, such as
-        "pipeline AG_after 4", their time and the costs.
+        "pipeline AG_after 4 chunks", their time and the costs.
     """
     measured_s = timed([options for options, _ in kinds])
     trials = []
@@ -110,8 +110,9 @@ def choose(
     finalists = costs.finalists(trials)
     seconds, best = min(zip(timed(finalists), range(len(finalists)), strict=True))
     chosen = finalists[best]
-    name = " ".join(str(value) for option, value in chosen.items() if option != "backend")
-    return chosen, {CHOSEN: name, PREDICTED_S: seconds, **asdict(costs)}
+    shown = {key: value for key, value in chosen.items() if key != "backend"}
+    words = [f"{value} {CHUNKS}" if key == CHUNKS else str(value) for key, value in shown.items()]
+    return chosen, {CHOSEN: " ".join(words), PREDICTED_S: seconds, **asdict(costs)}
 
 
 def measure_costs(
