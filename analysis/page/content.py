@@ -22,7 +22,7 @@ from analysis.report.chart import PAGE_ROW
 MOST_COMMANDS, MOST_SENTENCES = 3, 40
 MAIN = "__main__.py"
 """The program of `python -m benchkit` in records."""
-HEAD = (sentences.OVERVIEW, sentences.RUNS, sentences.FAILURES)
+HEAD = (sentences.OVERVIEW, sentences.RUNS, sentences.FAILURES, sentences.NOT_MEASURED)
 """Paragraphs that have a place of their own on the page."""
 
 

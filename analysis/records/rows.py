@@ -15,6 +15,7 @@ from benchkit.statistics.intervals import Array
 from benchkit.statistics.quantiles import median
 from benchkit.statistics.summary import iteration_times, slowest_rank, summarize
 
+NOT_ENDED = "measured at this moment, or killed before it could say so"
 MAX_START_UNCERTAINTY = 0.1
 """As a share of the median. Where the clocks of several hosts are known less precisely, there is no
 makespan, skew or straggler."""
@@ -64,7 +65,7 @@ def failure(record: Record) -> dict[str, Any]:
     error = record.error
     return {
         "status": record.status,
-        "reason": error.message if error else None,
+        "reason": error.message if error else NOT_ENDED if record.status == "running" else None,
         "failed_rank": error.rank if error else None,
     }
 

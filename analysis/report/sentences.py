@@ -17,14 +17,17 @@ from analysis.run_spread import describe_floor, describe_runs
 from analysis.table import identity_columns, own_columns
 from analysis.text import shortened
 from benchkit.record.naming import named
+from benchkit.record.statuses import HARMLESS, UNFINISHED
 
 VERDICT = "Verdict"
 EXTREMES, WITH_SIZE, WITH_RANKS = "Fastest and widest", "Growth with size", "Growth with ranks"
 FIRST_CALLS = "First calls"
-FAILURES, DOUBTS, OVERVIEW = "Failures", "Doubtful figures", "Overview"
+FAILURES, NOT_MEASURED = "Failures", "Not measured"
+DOUBTS, OVERVIEW = "Doubtful figures", "Overview"
 RUNS, REUSE, NOISE = "Runs", "Ranks that stayed", "Noise"
 CLOCKS, WARNINGS = "Clocks", "Warnings"
 """Titles of the paragraphs, in their order."""
+NO_FAILURES = tuple(status for status in (*HARMLESS, *UNFINISHED) if status != "ok")
 MOST_LINES = 20
 """The longest paragraph. Of a report of thousands of points the table is read instead."""
 
@@ -47,7 +50,8 @@ def findings(table: pd.DataFrame) -> dict[str, Iterator[str]]:
         WITH_SIZE: growth(measured, "data_size", lambda size: named("data_size", size)),
         WITH_RANKS: with_ranks,
         FIRST_CALLS: first_calls.describe(measured),
-        FAILURES: failures(table),
+        FAILURES: ends(table, ~table["status"].isin(("ok", *NO_FAILURES))),
+        NOT_MEASURED: ends(table, table["status"].isin(NO_FAILURES)),
         DOUBTS: doubtful(measured),
         OVERVIEW: overview(table),
         RUNS: spread(points),
@@ -124,10 +128,10 @@ def warnings(measured: pd.DataFrame) -> Iterator[str]:
         yield f"{name(row)}: {row['warning']}."
 
 
-def failures(table: pd.DataFrame) -> Iterator[str]:
-    """Yield every row that is not ok, and why."""
+def ends(table: pd.DataFrame, is_shown: pd.Series) -> Iterator[str]:
+    """Yield how some of the rows have ended, and why."""
     name = Namer(table)
-    for row in name.rows(table[table["status"] != "ok"], "status", "failed_rank", "reason"):
+    for row in name.rows(table[is_shown], "status", "failed_rank", "reason"):
         rank = "" if pd.isna(row["failed_rank"]) else f" on rank {row['failed_rank']:.0f}"
         reason = row["reason"] if isinstance(row["reason"], str) else "no reason given"
         yield f"{name(row)}: {row['status']}{rank}: {shortened(reason)}"

@@ -55,6 +55,21 @@ def test_csv_holds_every_row(two_places, tmp_path):
     assert table["median_s"].notna().sum() == 10
 
 
+def test_failures_are_apart_from_what_was_not_measured():
+    statuses = ("ok", "crash", "unavailable", "running")
+    records = [make_record(2**power, status=status) for power, status in enumerate(statuses)]
+    records[-1]["error"] = None  # nobody was left to store one
+    text = sentences.describe(tabulate_records(records))
+    paragraphs = {part.split("\n")[0]: part for part in text.split("\n\n")}
+    assert "data_size=2" in paragraphs["Failures"]
+    assert "crash" in paragraphs["Failures"]
+    assert paragraphs["Failures"].count("\n") == 1
+    left = paragraphs["Not measured"]
+    assert "unavailable" in left
+    assert "running: measured at this moment, or killed" in left
+    assert left.count("\n") == 2
+
+
 def test_failures_alone_give_no_plot(tmp_path):
     write_all(tmp_path, [make_record(status="crash")])
     assert main([str(tmp_path)]) == 0
