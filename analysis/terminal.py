@@ -27,6 +27,7 @@ from analysis.table import (
     own_columns,
 )
 from analysis.text import shortened
+from benchkit.record.naming import named
 
 WIDTH = 120
 """Letters of a line where the output is no terminal."""
@@ -82,7 +83,7 @@ def chosen(table: pd.DataFrame, width: int) -> tuple[str, list[Shown], list[str]
     names = [*SETTINGS, *(name for name in own_columns(table) if name not in lacking), *differing]
     known = [name for name in names if table[name].notna().any() and name != "status"]
     shared = [name for name in known if table[name].nunique(dropna=False) == 1]
-    head = ", ".join(f"{name} {table[name].iloc[0]}" for name in shared)
+    head = ", ".join(f"{name} {named(name, table[name].iloc[0])}" for name in shared)
     settings = [name for name in known if name not in shared]
     middle = [column_of(table, "run")] if is_repeated(table) else []
     if table["median_s"].notna().any():

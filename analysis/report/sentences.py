@@ -85,7 +85,8 @@ def overview(table: pd.DataFrame) -> Iterator[str]:
     counts = ", ".join(f"{count} {status}" for status, count in statuses.items())
     hosts = ", ".join(sorted(table["host"].dropna().unique()))
     first, last = table["started_at"].min(), table["started_at"].max()
-    yield f"{len(table)} rows ({counts}) from {hosts}, started {first} to {last}."
+    rows = "1 row" if len(table) == 1 else f"{len(table)} rows"
+    yield f"{rows} ({counts}) from {hosts}, started {first} to {last}."
 
 
 def spread(points: pd.DataFrame) -> Iterator[str]:
