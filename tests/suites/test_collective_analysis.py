@@ -243,6 +243,14 @@ def test_plot_shows_units_and_hardware():
     assert axis.get_legend() is not None  # one line needs no legend beside the panel
 
 
+def test_uncertain_fit_does_not_stretch_axis(monkeypatch):
+    monkeypatch.setattr(Line, "interval", lambda self, *_: (-1.0, 1e6))
+    figure = dict(draw_all(tabulate_records(collective_records(counts=(2,))), None))["link.png"]
+    low, high = figure.axes[0].get_ylim()
+    assert low > 1e-6
+    assert high < 1
+
+
 def test_predictions_are_marked_and_ranked(tmp_path, capsys):
     folder = write_all(tmp_path / "records", collective_records())
     assert main(["predict", str(folder), "--world-size", "8,1024"]) == 0

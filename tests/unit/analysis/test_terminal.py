@@ -46,6 +46,10 @@ def test_table_fits_terminal(suite, width):
     assert max(map(len, drawn)) <= width
 
 
+def test_shared_sizes_have_units():
+    assert "data_size 16 MiB" in as_text(tabulate_records([make_record(16.0, 2), make_record(16.0, 4)]))
+
+
 def test_wide_settings_are_joined():
     narrow, wide = (as_text(tabulate_records(grid()), width=width) for width in (50, 160))
     assert "world_size" in wide
