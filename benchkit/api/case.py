@@ -103,6 +103,8 @@ class Case:
             rankings.
         components: the cases that time the components of this one. The share of communication and
             the overlap of this case are computed from them.
+        on_host: whether `step` is work of the host, such as reading a file, which the host's clock
+            times on a GPU, too.
         warnings: what readers of this case's figures must know, one line each, for the record.
     """
 
@@ -123,6 +125,7 @@ class Case:
     unavailable: str = ""
     is_component: bool = False
     components: Components = Components()
+    on_host: bool = False
     warnings: tuple[str, ...] = ()
 
 

@@ -23,15 +23,16 @@ class Clock(Protocol):
         ...
 
     def time(
-        self, call: Callable[[], object], repeat: int, lead_s: float = 0.0
+        self, call: Callable[[], object], repeat: int, lead_s: float | None = 0.0
     ) -> tuple[float, float]:
         """Makes a call several times.
 
         Args:
             call: what to time.
             repeat: number of calls.
-            lead_s: seconds for which a GPU is kept busy before, while the host queues the calls; a
-                CPU needs no such lead.
+            lead_s: seconds for which a GPU is kept busy before, while the host queues the calls.
+                None times them by the host, until the GPU has done what they queued. A CPU needs
+                neither.
 
         Returns:
             now() before the first call and the duration of all calls together, in seconds.
@@ -74,7 +75,7 @@ class HostClock:
         return on_this_host + self._shift(on_this_host)
 
     def time(
-        self, call: Callable[[], object], repeat: int, lead_s: float = 0.0
+        self, call: Callable[[], object], repeat: int, lead_s: float | None = 0.0
     ) -> tuple[float, float]:
         if repeat == 1:
             start = time.perf_counter()

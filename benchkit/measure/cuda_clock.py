@@ -24,6 +24,8 @@ class CudaClock:
     Otherwise the event would fire on an idle stream, and the latency of launches would be counted.
     The time that the host took to queue the calls is the region QUEUEING, because the lead hides
     it. A tiny collective on the measured group makes all GPUs begin together.
+
+    Where the host's own work is what counts, the host times the calls until the GPU has done them.
     """
 
     name = "cuda_event"
@@ -68,9 +70,11 @@ class CudaClock:
         return float(SPIN_CYCLES / self._begin.elapsed_time(self._end) * 1e3)
 
     def time(
-        self, call: Callable[[], object], repeat: int, lead_s: float = 0.0
+        self, call: Callable[[], object], repeat: int, lead_s: float | None = 0.0
     ) -> tuple[float, float]:
         self._synchronize()  # what reset() queued must not be counted
+        if lead_s is None:
+            return self._time_by_host(call, repeat)
         start = time.perf_counter()
         cycles = int(lead_s * self._cycles_per_s)
         if self._align_blocks:
@@ -88,6 +92,15 @@ class CudaClock:
         self._synchronize()
         self._queueing_s = queued - queueing_from
         return start, self._begin.elapsed_time(self._end) / 1e3
+
+    def _time_by_host(self, call: Callable[[], object], repeat: int) -> tuple[float, float]:
+        self._align()
+        self._synchronize()
+        start = time.perf_counter()
+        for _ in range(repeat):
+            call()
+        self._synchronize()
+        return start, time.perf_counter() - start
 
     @contextmanager
     def region(self, name: str) -> Iterator[None]:

@@ -39,7 +39,8 @@ class Measurement:
         estimator: what the time of an iteration is, see `statistics.summary.iteration_times`.
         typical_s: seconds that one iteration takes, with reset and barrier, as known so far. It
             sets the size of the next block.
-        lead: how long a GPU is kept busy before a sample, while the host queues its calls.
+        lead: how long a GPU is kept busy before a sample, while the host queues its calls; None
+            where the host times the calls.
         oom_reason: why the case was skipped for lack of memory; "" if it was not.
     """
 
@@ -57,8 +58,13 @@ class Measurement:
     ranks: int | None = None
     estimator: str = SLOWEST_RANK
     typical_s: float = 0.0
-    lead: Lead = field(default_factory=Lead)
+    lead: Lead | None = field(default_factory=Lead)
     oom_reason: str = ""
+
+    @property
+    def lead_s(self) -> float | None:
+        """The lead of the next sample in seconds, see `Clock.time`."""
+        return self.lead.seconds if self.lead else None
 
     def num_samples(self) -> int:
         """Returns the number of iterations so far, without the warm-up."""
@@ -96,7 +102,9 @@ class Measurement:
 
         It is alike on all ranks, so that they begin together.
         """
-        self.lead.learn([self.calls_per_sample * value for value in slowest_rank(queueing)])
+        if self.lead:
+            calls = self.calls_per_sample
+            self.lead.learn([calls * value for value in slowest_rank(queueing)])
 
     def add_disturbance(self, growth: dict[str, list[float]]) -> None:
         """Adds what each counter grew by during a block: [rank] by name of the counter."""

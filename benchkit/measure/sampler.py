@@ -23,7 +23,7 @@ class Sampler:
         """Returns the regions of a case that are recorded: its own, and those of the clock."""
         return (*case.regions, *self.clock.own_regions)
 
-    def sample(self, case: Case, calls: int, count: int, lead_s: float = 0.0) -> Samples:
+    def sample(self, case: Case, calls: int, count: int, lead_s: float | None) -> Samples:
         """Takes `count` samples of `calls` calls.
 
         Args:

@@ -21,6 +21,7 @@ from benchkit.measure.budget import block_size, fitting, stop
 from benchkit.measure.clocks import Clock
 from benchkit.measure.disturbance import COUNTERS, core_ghz, read_counters
 from benchkit.measure.hooks import DEFAULT_HOOKS, Hooks
+from benchkit.measure.lead import Lead
 from benchkit.measure.measurement import Measurement, Rows
 from benchkit.measure.sampler import Sampler
 from benchkit.statistics.intervals import Array
@@ -71,7 +72,10 @@ class Timer:
 
     def run(self, cases: Sequence[Case], seed: int) -> list[Measurement]:
         """Warms up every case, then runs rounds of one block per case until every case is done."""
-        measurements = [Measurement() for _ in cases]
+        # A lead would hide the work of the host, which is what makes first calls slow.
+        is_cold = self.config.mode == COLD
+        leads = [None if case.on_host or is_cold else Lead() for case in cases]
+        measurements = [Measurement(lead=lead) for lead in leads]
         for case, measurement in zip(cases, measurements, strict=True):
             self.attempt(measurement, partial(self.warm_up, case, measurement))
         with self.sampler.hooks.measured():
@@ -133,7 +137,7 @@ class Timer:
             on the slowest rank. Both are alike on all ranks.
         """
         began = self.sampler.clock.now()
-        lead_s = measurement.lead.seconds
+        lead_s = measurement.lead_s
         durations, _, regions = self.sampler.sample(
             case, measurement.calls_per_sample, count, lead_s
         )
@@ -161,7 +165,8 @@ class Timer:
 
     def fills(self, case: Case, calls: int, seconds: float) -> bool:
         """Returns whether so many calls take at least so many seconds on the slowest rank."""
-        durations, _, _ = self.sampler.sample(case, calls, 1)
+        lead_s = None if case.on_host else 0.0
+        durations, _, _ = self.sampler.sample(case, calls, 1, lead_s)
         return max(row[0] for row in self.exchange(durations)) * calls >= seconds
 
     def run_block(self, case: Case, measurement: Measurement, single_case: bool) -> None:
@@ -171,7 +176,7 @@ class Timer:
         size = fitting if single_case else block_size
         remaining = self.config.max_iterations - measurement.num_samples()
         count = min(size(measurement.typical_s, self.config), remaining)
-        lead_s, calls = measurement.lead.seconds, measurement.calls_per_sample
+        lead_s, calls = measurement.lead_s, measurement.calls_per_sample
         durations, starts, regions = self.sampler.sample(case, calls, count, lead_s)
         names = self.sampler.region_names(case)
         spent = [seconds[name] for name in names for seconds in regions]

@@ -168,4 +168,5 @@ def disk(test: str, config: RankSpeedConfig, rank: Rank) -> Iterator[Case]:
         reset=file.drop_cache if reads else noop,
         verify=file.check,
         details=lambda: {names.MOVED_BYTES: length, names.CACHE: DROPPED if reads else SYNCED},
+        on_host=True,
     )

@@ -94,3 +94,12 @@ def test_host_clock_forgets_regions():
         pass
     clock.forget_regions()
     assert clock.take_regions() == {}
+
+
+def test_host_times_until_gpu_is_done():
+    cuda = FakeCuda()
+    clock = cuda_clock(cuda, align=lambda: cuda.queue("align", 50.0))
+    _, duration = clock.time(lambda: (time.sleep(0.002), cuda.kernel(1e-3)), 2, lead_s=None)
+    assert cuda.calls == ["synchronize", "align", "synchronize", *CALL, "synchronize"]
+    assert 0.004 <= duration < 1000
+    assert clock.take_regions() == {}

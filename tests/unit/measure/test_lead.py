@@ -85,3 +85,21 @@ def test_reset_may_leave_open_events():
     case = Case(step=lambda: cuda.kernel(1.0), reset=reset, regions=("compute",))
     [result] = measure([case], plan(max_iterations=2), clock=clock, barrier=lambda: None, exchange=alone, seed=0)
     assert result.regions_s["compute"] == [[0.0] * 2]
+
+
+@pytest.mark.parametrize(("mode", "on_host"), [("cold", False), ("loop", True)])
+def test_host_times_its_own_work(mode, on_host, monkeypatch):
+    """Behind a lead, or between two events, work of the host takes no time."""
+    cuda, host = FakeCuda(), SimpleNamespace(seconds=0.0)
+    host.perf_counter = lambda: host.seconds
+    monkeypatch.setattr("benchkit.measure.cuda_clock.time", host)
+
+    def step():
+        host.seconds += 0.003
+
+    clock = Recorder(cuda_clock(cuda))
+    config = plan(warmup_iterations=0 if mode == "cold" else 2, max_iterations=5, mode=mode, calls_per_sample=1)
+    case = Case(step=step, on_host=on_host)
+    [result] = measure([case], config, clock=clock, barrier=lambda: None, exchange=alone, seed=0)
+    assert set(clock.leads) == {None}
+    assert result.samples_s == [pytest.approx([0.003] * 5)]
