@@ -15,12 +15,12 @@ class CapturableStep:
     Attributes:
         call: what the step does.
         over: the backend that it communicates over, `default` for the job's; "" for none.
-        is_replay: whether `call` replays a graph.
+        refusal: why it was not captured; "" if `call` replays its graph, None if none was tried.
     """
 
     call: Callable[[], object]
     over: str = ""
-    is_replay: bool = False
+    refusal: str | None = None
 
     def __call__(self) -> object:
         return self.call()

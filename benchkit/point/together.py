@@ -1,19 +1,21 @@
 """Measures one point with the ranks of all agents: in turns, alone, and in fresh ranks."""
 
 import time
+from collections.abc import Sequence
 from dataclasses import replace
 
 import msgspec
 
 from benchkit import environment
+from benchkit.api.groups import GRAPH
 from benchkit.point import alone
 from benchkit.point.kept_ranks import KeptRanks
 from benchkit.point.local_ranks import LocalRanks, Task, fresh_ranks, network_of
-from benchkit.point.outcome import AgentEnd, classify, classify_cases
+from benchkit.point.outcome import AgentEnd, classify
 from benchkit.point.placement import Placement
 from benchkit.point.point import Point
 from benchkit.rank.report import RankReport
-from benchkit.record.case import Labels
+from benchkit.record.case import CaseRecord, Labels
 from benchkit.record.record import Outcome, StartClock
 from launch.agents import clock_sync
 from launch.agents.group import EXCHANGE_TIMEOUT_S
@@ -79,7 +81,7 @@ def run_together(
     oom_kills = environment.oom_kills()
     ends = ranks.run(Task(config, plan, point.folder, offset, only, idle_pids))
     answer = msgspec.convert(ends.results.get(0), RankReport | None)
-    is_sound = answer is None or classify_cases(answer.cases)[0] not in ("invalid", "oom")
+    is_sound = answer is None or leaves_ranks_sound(answer.cases, config.measure.mode)
     own = AgentEnd(ends.failure, environment.oom_kills() > oom_kills, is_sound)
     deadline_s = began_s + config.timeout_s + ENDING_S
     reports = agents.exchange(msgspec.to_builtins(own), deadline_s - time.perf_counter())
@@ -93,3 +95,12 @@ def run_together(
         private_network=network_of(config, group) is not None,
         start_clock=StartClock(estimator, max(errors_s)),
     )
+
+
+def leaves_ranks_sound(cases: Sequence[CaseRecord], mode: str) -> bool:
+    """Returns whether ranks that measured these cases may measure another point.
+
+    A capture that failed may leave torch's allocator as if it went on (pytorch#180395).
+    """
+    unsound = {"invalid", "oom", *(("unavailable",) if mode == GRAPH else ())}
+    return not any(case.status in unsound for case in cases)

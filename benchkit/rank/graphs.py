@@ -11,6 +11,7 @@ from benchkit.api.case import Case, noop
 from benchkit.api.groups import GRAPH
 from benchkit.api.regions import marked_by, unmarked
 from benchkit.api.schema import RunConfig
+from benchkit.errors import oom_reason
 
 REFUSAL = f"measure.mode={GRAPH}: "
 """Start of the reasons."""
@@ -38,17 +39,24 @@ def capture(case: Case, config: RunConfig, cuda: Any = torch.cuda) -> str:
     backend = config.backend.name if step.over == "default" else step.over
     if backend not in ("", "nccl"):
         return f"{REFUSAL}a CUDA graph cannot hold what {backend} does; allowed is nccl"
-    if step.is_replay:
-        return ""
+    if step.refusal is None:
+        step.refusal = captured(step, cuda)
+    # The refusal of this rank is told again, because the others do not call a captured step again.
+    return step.refusal
+
+
+def captured(step: CapturableStep, cuda: Any) -> str:
+    """Replaces what a step does by the replay of its graph; returns why that cannot be done."""
     with marked_by(unmarked):  # events of regions cannot be timed within a graph
         side = ran_beside(step.call, cuda)
         try:
             step.call = replay_of(step.call, side, cuda)
         except RuntimeError as error:
             cause = error.__context__ or error  # what failed within the capture, not its end
+            if isinstance(cause, Exception) and oom_reason(cause):
+                raise cause from None
             why = str(cause).strip().split("\n")[0] or type(cause).__name__
             return f"{REFUSAL}the step cannot be captured ({why})"
-    step.is_replay = True
     return ""
 
 

@@ -43,24 +43,34 @@ class Verdicts:
     def note(self, status: str, reason_of: Callable[[Case], str]) -> None:
         """Gives a status to the cases for which any rank has a reason, of those that are ok.
 
-        All ranks call this together.
+        All ranks call this together. A case that finds too little memory on the only rank is out
+        of memory; of several ranks, others may wait for this one, so there it ends the job.
         """
         indices = self.passing()
-        reasons = [reason_of(self.cases[index]) for index in indices]
+        shortages: dict[int, str] = {}
+        reasons = []
+        for index in indices:
+            try:
+                reasons.append(reason_of(self.cases[index]))
+                continue
+            except Exception as error:
+                shortages[index] = oom_reason(error)
+                if self.group.world_size > 1 or not shortages[index]:
+                    raise
+            free_unused()  # now, because the exception held the case's tensors
+            reasons.append("")
         for index, finding in zip(indices, self.group.first_reason(reasons), strict=True):
             if finding.reason:
                 self.statuses[index], self.findings[index] = status, finding
+        for index, shortage in shortages.items():
+            self.note_oom(index, shortage)
 
     def note_oom(self, index: int, reason: str) -> None:
         """Marks a case that finds too little memory on the only rank."""
         self.statuses[index], self.findings[index] = "oom", Finding(reason, 0)
 
     def note_invalid(self) -> None:
-        """Verifies the cases that are ok, on all ranks together.
-
-        It marks those that are wrong or find too little memory.
-        """
-        shortages: dict[int, str] = {}
+        """Verifies the cases that are ok, on all ranks together, and marks those that are wrong."""
 
         def reason_of(case: Case) -> str:
             number = 1 + self.cases.index(case)
@@ -69,16 +79,6 @@ class Verdicts:
                 case.verify()
             except InvalidResult as error:
                 return str(error) or "a wrong result"
-            except Exception as error:
-                shortage = oom_reason(error)
-                if self.group.world_size > 1 or not shortage:
-                    raise  # the other ranks wait in verify()
-                shortages[self.cases.index(case)] = shortage
-            else:
-                return ""
-            free_unused()  # now, because the exception held the case's tensors
             return ""
 
         self.note("invalid", reason_of)
-        for index, shortage in shortages.items():
-            self.note_oom(index, shortage)

@@ -2,6 +2,7 @@
 
 from contextlib import contextmanager
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 from benchkit.api.groups import BackendConfig
@@ -9,6 +10,7 @@ from benchkit.errors import ConfigError
 from benchkit.point import kept_ranks
 from benchkit.point.kept_ranks import FRESH_EVERY, KeptRanks, is_reused
 from benchkit.point.placement import place_ranks
+from benchkit.point.together import leaves_ranks_sound
 
 from tests.support.configs import agent_group, config
 
@@ -148,3 +150,17 @@ def test_auto_keeps_ranks_on_gpus(changes, reused):
 def test_repeated_runs_refuse_reuse():
     with pytest.raises(ConfigError, match=r"ranks=reuse: allowed is with repeat=1, because repeated runs"):
         config(ranks="reuse", repeat=2).check()
+
+
+@pytest.mark.parametrize(
+    ("statuses", "mode", "is_sound"),
+    [
+        (["ok", "unavailable"], "loop", True),
+        (["ok", "invalid"], "loop", False),
+        (["oom", "ok"], "loop", False),
+        (["ok", "ok"], "graph", True),
+        (["ok", "unavailable"], "graph", False),  # its capture may have failed
+    ],
+)
+def test_ranks_that_may_be_damaged_do_not_stay(statuses, mode, is_sound):
+    assert leaves_ranks_sound([SimpleNamespace(status=status) for status in statuses], mode) is is_sound

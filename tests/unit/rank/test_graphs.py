@@ -76,8 +76,23 @@ def test_failed_capture_says_why_and_restores_stream():
     )
     assert cuda.current.name == "main"
     assert case.step.call is synchronizes
-    case.step.call = lambda: cuda.captured is None or 1 / 0
-    assert capture(case, ON_GPU, cuda).endswith("(division by zero)")
+    divides = Case(step=CapturableStep(lambda: cuda.captured is None or 1 / 0))
+    assert capture(divides, ON_GPU, cuda).endswith("(division by zero)")
+
+
+def test_refused_step_is_not_run_again():
+    """Ranks that captured it do not call it again either: its collective would find no partner."""
+    cuda, calls = fakes.FakeGraphs(), []
+
+    def fails_in_capture():
+        calls.append(1)
+        if cuda.captured is not None:
+            raise RuntimeError("no")
+
+    step = CapturableStep(fails_in_capture)
+    first, second = (capture(Case(step=step, labels={"timing": name}), ON_GPU, cuda) for name in "ab")
+    assert first == second == "measure.mode=graph: the step cannot be captured (no)"
+    assert len(calls) == 2  # before the capture and in it
 
 
 def test_error_outside_capture_is_raised():
@@ -127,3 +142,15 @@ def test_replays_are_verified_and_timed(monkeypatch):
     assert reports[0].regions_s == {}
     assert good.python_calls == 3  # the first check, the call before the capture, and the capture
     assert (reports[1].reason, reports[1].samples_s) == ("4, expected 6", [])
+
+
+def test_lack_of_memory_in_capture_is_oom(monkeypatch):
+    cuda = fakes.FakeGraphs()
+
+    def allocates():
+        if cuda.captured is not None:
+            raise RuntimeError("CUDA out of memory. Tried to allocate 2 GiB")
+
+    greedy, good = Case(step=CapturableStep(allocates)), Doubling(cuda)
+    reports = run_in_graph_mode([greedy, good.case], cuda, monkeypatch)
+    assert [report.status for report in reports] == ["oom", "ok"]
