@@ -55,6 +55,7 @@ class Rounds:
 
     Attributes:
         sender, receiver: of each message: [cell].
+        turn: number of the round and the direction of each message: [cell].
         seconds: of each message: [cell].
         minutes: of measuring all.
         share: of all pairs that are measured.
@@ -62,6 +63,7 @@ class Rounds:
 
     sender: Ints
     receiver: Ints
+    turn: Ints
     seconds: Array
     minutes: float
     share: float
@@ -77,7 +79,7 @@ def rounds_of(topology: Topology, minutes: float, seed: int) -> Rounds:
     """
     hosts = [place.host for place in topology.ranks().places]
     schedule = Schedule(hosts)
-    parts: list[tuple[Ints, Ints, Array]] = []
+    parts: list[tuple[Ints, Ints, Ints, Array]] = []
     spent_s, cells = 0.0, 0
     around_s = AROUND_S * math.log2(topology.num_ranks)
     order = schedule.chosen(schedule.num_rounds, seed)
@@ -90,18 +92,19 @@ def rounds_of(topology: Topology, minutes: float, seed: int) -> Rounds:
             target = sends_to(schedule.peers(number), ascending)
             sender = np.flatnonzero(target != IDLE)
             seconds = seconds_of(topology, sender, target[sender])
-            directions.append((sender, target[sender], seconds))
+            turn = np.full(len(sender), 2 * number + (not ascending))
+            directions.append((sender, target[sender], turn, seconds))
         cost_s = sum(
-            RUNS * SAMPLES * (float(each[2].max(initial=0.0)) + around_s) for each in directions
+            RUNS * SAMPLES * (float(each[3].max(initial=0.0)) + around_s) for each in directions
         )
         cells += sum(len(each[0]) for each in directions)
         if measured and (spent_s + cost_s > 60 * minutes or cells > MOST_CELLS):
             break
         spent_s, measured = spent_s + cost_s, measured + 1
         parts += directions
-    sender, receiver, seconds = (np.concatenate(column) for column in zip(*parts, strict=True))
+    sender, receiver, turn, seconds = map(np.concatenate, zip(*parts, strict=True))
     share = measured / max(1, schedule.num_rounds)
-    return Rounds(sender, receiver, seconds, spent_s / 60, share)
+    return Rounds(sender, receiver, turn, seconds, spent_s / 60, share)
 
 
 def judged(topology: Topology, rounds: Rounds, ranks: Ranks, noise: float, seed: int) -> Verdict:
@@ -118,7 +121,9 @@ def judged(topology: Topology, rounds: Rounds, ranks: Ranks, noise: float, seed:
     rng = np.random.default_rng(seed)
     spread = SPREAD_OF_MEDIAN * noise * np.where(rng.random((2, len(rounds.seconds))) < 0.1, 3, 1)
     halves = np.log(rounds.seconds) + spread * rng.standard_normal((2, len(rounds.seconds)))
-    pairs = Matrix(topology.size_mib, rounds.sender, rounds.receiver, halves, ranks.places)
+    pairs = Matrix(
+        topology.size_mib, rounds.sender, rounds.receiver, halves, rounds.turn, ranks.places
+    )
     return judge_tables([pairs], [], ranks, Limits())
 
 
@@ -130,6 +135,8 @@ def is_named(verdict: Verdict, fault: Broken, topology: Topology) -> bool:
     wanted = {FAMILIES[fault.kind]}
     if fault.kind == NIC and topology.ranks_per_node == 1:
         wanted.add(pairs.RANK)
+    if fault.kind == NIC:  # behind busy uplinks, only what stays at its switch is slower
+        wanted.add(f"{pairs.NODE} {pairs.NEAR}")
     if fault.kind == LEAF and topology.nodes_per_leaf == 1:
         wanted.add(FAMILIES[NIC])
     at = set(fault.at)

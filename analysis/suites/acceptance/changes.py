@@ -9,7 +9,8 @@ import numpy as np
 from analysis.records.of_suite import by_layout
 from analysis.records.places import places_of
 from analysis.suites.acceptance.findings import Finding, Ranks, findings_of, named
-from analysis.suites.acceptance.verdict import Table, ranks_of, tables_of
+from analysis.suites.acceptance.tables import Table
+from analysis.suites.acceptance.verdict import ranks_of, tables_of
 from analysis.suites.pair_matrix import matrix
 from analysis.suites.pair_matrix.matrix import Matrix
 from analysis.suites.rank_speed import speeds

@@ -8,12 +8,19 @@ from analysis.suites.pair_matrix import families as pairs
 from benchkit.statistics.faults.cells import Fault
 
 LINKS = (pairs.ONE_WAY, pairs.LINK)
+MESSAGES = "messages of"
+"""Begins the names of tables of pairs, which one cause may slow all."""
+PLACES = (pairs.RANK, pairs.NODE, pairs.SWITCH)
+"""Groupings of causes; further ones are levels of nested groups."""
 DIRECTIONS = {
     pairs.RANK_SENDS: "what it sends",
     pairs.RANK_RECEIVES: "what it receives",
+    pairs.RANK_NETWORK: "what it exchanges with other nodes",
     pairs.SENDS: "what it sends to others",
     pairs.RECEIVES: "what it receives from others",
     pairs.NETWORK: "what it exchanges with others, not what stays inside",
+    pairs.INSIDE: "what stays inside",
+    pairs.NEAR: "what it exchanges with others at its switch",
 }
 """What is slow, of a family that is about a part of what a rank or a group does."""
 
@@ -24,7 +31,8 @@ class Ranks:
 
     Attributes:
         places: of the ranks.
-        groups: by grouping, the name of each group, such as a node's or a switch's.
+        groups: by grouping, the name of each group: of nodes, of switches, of levels of nested
+            groups.
         group_of: by grouping, the number of each rank's group: [rank].
     """
 
@@ -48,6 +56,10 @@ class Cause:
     @property
     def is_link(self) -> bool:
         return len(self.numbers) == 2
+
+
+Key = tuple[str, frozenset[int]]
+"""Grouping and numbers of a cause, whichever end of a link is first."""
 
 
 @dataclass
@@ -78,36 +90,63 @@ def cause_of(fault: Fault, ranks: Ranks) -> Cause:
 def findings_of(faults: Mapping[str, Sequence[Fault]], ranks: Ranks) -> list[Finding]:
     """Return the findings, what is large first.
 
-    A link whose end is slow itself, or a rank whose group is, is no finding but a consequence. Both
-    directions of a link are one finding.
+    A link whose end is slow itself, or a rank whose group is, is no finding but a consequence, of
+    the same table or of other messages: a slow disk slows no link. Nor is a nested group with a
+    slow part. Both directions of a link are one finding.
 
     Args:
         faults: of each table, by its name.
         ranks: of the acceptance.
     """
-    found: dict[tuple[str, frozenset[int]], Finding] = {}
+    found: dict[Key, Finding] = {}
+    causes: dict[str, dict[Key, Cause]] = {}
     for table, own in faults.items():
         for fault in own:
             cause = cause_of(fault, ranks)
             key = cause.grouping, frozenset(cause.numbers)
+            causes.setdefault(about(table), {}).setdefault(key, cause)
             finding = found.setdefault(key, Finding(cause))
             if cause.numbers != finding.cause.numbers:
                 finding.parts.add(pairs.LINK)
             finding.parts.add(fault.family)
             finding.ratios[table] = max(fault.ratio, finding.ratios.get(table, 0.0))
-    return [each for each in found.values() if not is_consequence(each, found.values(), ranks)]
+    for table in faults:
+        together = causes.get(about(table), {})
+        for key, cause in together.items():
+            if is_consequence(cause, together.values(), ranks):
+                found[key].ratios.pop(table, None)
+    kept = [each for each in found.values() if each.ratios]
+    return [each for each in kept if not has_slow_part(each, kept, ranks)]
 
 
-def is_consequence(finding: Finding, others: Iterable[Finding], ranks: Ranks) -> bool:
-    """Return whether the cause of another finding contains this one."""
-    mine = members(finding.cause, ranks)
+def about(table: str) -> str:
+    """Return what a table is about: all tables of messages are about the same links."""
+    return MESSAGES if table.startswith(MESSAGES) else table
+
+
+def is_consequence(cause: Cause, others: Iterable[Cause], ranks: Ranks) -> bool:
+    """Return whether another cause contains this one."""
+    mine = members(cause, ranks)
     for other in others:
-        if other is finding or other.cause.is_link:
+        if other is cause or other.is_link:
             continue
-        [theirs] = members(other.cause, ranks)
-        if finding.cause.is_link and any(end <= theirs for end in mine):
+        [theirs] = members(other, ranks)
+        if cause.is_link and any(end <= theirs for end in mine):
             return True
-        if not finding.cause.is_link and mine[0] < theirs:
+        if not cause.is_link and mine[0] < theirs:
+            return True
+    return False
+
+
+def has_slow_part(finding: Finding, others: Sequence[Finding], ranks: Ranks) -> bool:
+    """Return whether a nested group is slow because of another finding that is within it."""
+    if finding.cause.grouping in PLACES:
+        return False
+    [mine] = members(finding.cause, ranks)
+    for other in others:
+        theirs = set[int]().union(*members(other.cause, ranks))
+        is_smaller = other.cause.grouping in PLACES or theirs < mine
+        if other is not finding and is_smaller and theirs & mine:
             return True
     return False
 
@@ -136,13 +175,9 @@ def named(finding: Finding, ranks: Ranks) -> str:
         one_way = parts <= {pairs.ONE_WAY, f"{cause.grouping} {pairs.BETWEEN_ONE_WAY}"}
         way = "from {} to {}, in this direction" if one_way else "between {} and {}, both ways"
         return f"the link {way.format(*names)}"
-    of_family = {part.removeprefix(f"{cause.grouping} ") for part in parts if part in DIRECTIONS}
-    of_family |= {part.partition(" ")[2] for part in parts} & set(DIRECTIONS)
-    if len(parts) == 1 and of_family:
-        [part] = parts
-        what = DIRECTIONS.get(part) or DIRECTIONS[part.partition(" ")[2]]
-        return f"{names[0]}, in {what}"
-    return names[0]
+    what = {DIRECTIONS.get(part) or DIRECTIONS.get(part.partition(" ")[2]) for part in parts}
+    only = what.pop() if len(what) == 1 else None
+    return f"{names[0]}, in {only}" if only else names[0]
 
 
 def name_of(grouping: str, number: int, ranks: Ranks) -> str:

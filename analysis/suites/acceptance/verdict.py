@@ -6,27 +6,19 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from analysis.records.places import Place, numbered, places_of
-from analysis.suites.acceptance.findings import Finding, Ranks, findings_of, sentence
+from analysis.suites.acceptance import remarks
+from analysis.suites.acceptance.findings import MESSAGES, Finding, Ranks, findings_of, sentence
+from analysis.suites.acceptance.tables import LARGEST, Table, two_of_a_kind
 from analysis.suites.pair_matrix import matrix
 from analysis.suites.pair_matrix.families import NODE, SWITCH, Grouping
 from analysis.suites.rank_speed import speeds
 from benchkit.record.naming import readable
 from benchkit.record.record import Record
 from benchkit.statistics.compare.spread import percent
-from benchkit.statistics.faults.cells import Cells, Family, Fault, Limits
-from benchkit.statistics.faults.explain import detectable, explain
+from benchkit.statistics.faults.cells import Limits
+from benchkit.statistics.faults.explain import explain
 
-DRIFT = 0.1
-"""A second half that is this much slower or faster than the first is told."""
-
-
-@dataclass(frozen=True)
-class Table:
-    """What is judged: cells, and what may be slow."""
-
-    name: str
-    cells: Cells
-    families: Sequence[Family]
+SUITES = (matrix.SUITE, speeds.SUITE)
 
 
 @dataclass(frozen=True)
@@ -35,41 +27,55 @@ class Verdict:
 
     Attributes:
         ranks: that were judged.
-        tables: by name, what was judged.
+        tables: what was judged.
         findings: what is slower than its peers.
         below_sheet: what does not reach its share of the data sheet, one sentence each.
+        unlike: what differs, where its peers do not tell which is right, one sentence each.
+        missing: what an acceptance measures and these records lack, a phrase each.
         remarks: what else must be known, one sentence each.
-        is_judged: whether there were peers, or a data sheet.
+        has_peers, has_sheet: whether there was anything to compare with.
     """
 
     ranks: Ranks
     tables: Sequence[Table]
     findings: Sequence[Finding]
     below_sheet: Sequence[str]
+    unlike: Sequence[str]
+    missing: Sequence[str]
     remarks: Sequence[str]
-    is_judged: bool
+    has_peers: bool
+    has_sheet: bool
 
     @property
     def is_alike(self) -> bool:
-        """Whether there was something to compare with, and nothing is out of line."""
-        return self.is_judged and not (self.findings or self.below_sheet)
+        """Whether everything was measured and compared, and nothing is out of line."""
+        differs = self.findings or self.below_sheet or self.unlike
+        return not (differs or self.missing) and (self.has_peers or self.has_sheet)
 
     def lines(self, tolerance: float) -> list[str]:
         """Return the verdict in sentences."""
-        hosts = len({place.host for place in self.ranks.places})
-        nodes = f"{hosts} node{'s' * (hosts != 1)}"
-        count = len(self.tables)
-        measured = f"{count} measurement{'s' * (count != 1)}"
-        judged = f"{len(self.ranks.places)} ranks on {nodes}, {measured}"
-        if not self.is_judged:
-            head = f"NOT JUDGED: {judged}; no three of a kind to compare, and no data sheet."
-        elif self.is_alike:
-            head = f"ALL ALIKE: {judged}; nothing is {percent(tolerance)} slower than its peers."
-        else:
-            count = len(self.findings) + len(self.below_sheet)
-            head = f"OUT OF LINE: {count} finding{'s' * (count != 1)}; {judged}."
         found = [sentence(finding, self.ranks) for finding in self.findings]
-        return [head, *(f"- {line}" for line in (*found, *self.below_sheet)), *self.remarks]
+        every = (*found, *self.below_sheet, *self.unlike)
+        return [self.head(tolerance), *(f"- {line}" for line in every), *self.remarks]
+
+    def head(self, tolerance: float) -> str:
+        """Return the verdict in one sentence."""
+        hosts = len({place.host for place in self.ranks.places})
+        parts = (len(self.ranks.places), "rank"), (hosts, "node"), (len(self.tables), "measurement")
+        ranks, nodes, measured = (f"{count} {word}{'s' * (count != 1)}" for count, word in parts)
+        judged = f"{ranks} on {nodes}, {measured}"
+        if count := len(self.findings) + len(self.below_sheet):
+            return f"OUT OF LINE: {count} finding{'s' * (count != 1)}; {judged}."
+        if self.unlike:
+            return f"UNLIKE: {judged}; which side is right, so few peers do not tell."
+        if not (self.has_peers or self.has_sheet):
+            return f"NOT JUDGED: {judged}; too few of a kind to compare, and no data sheet."
+        if self.missing:
+            lacking = "; ".join(self.missing)
+            return f"INCOMPLETE: {judged}; nothing is out of line in them. Not measured: {lacking}."
+        if not self.has_peers:
+            return f"AS ON THE DATA SHEET: {judged}; too few of a kind to compare."
+        return f"ALL ALIKE: {judged}; nothing is {percent(tolerance)} slower than its peers."
 
 
 def judge(
@@ -84,14 +90,21 @@ def judge(
         limits: what counts as out of line; the noise floor of the records counts, too.
         switches: the switch of each host, where that is known.
     """
-    pair_records = [record for record in records if record.suite == matrix.SUITE]
-    rank_records = [record for record in records if record.suite == speeds.SUITE]
-    found = matrix.matrices(pair_records), speeds.speeds(rank_records)
-    if not any(found):
+    pair_records, rank_records = (
+        [record for record in records if record.suite == suite] for suite in SUITES
+    )
+    matrices, tests = matrix.matrices(pair_records), speeds.speeds(rank_records)
+    if not matrices and not tests:
         return None
     floor = max((each.noise_floor.sigma_run for each in records if each.noise_floor), default=0.0)
-    ranks = ranks_of(places_of(records[0]), switches or {})
-    return judge_tables(*found, ranks, replace(limits, floor=max(limits.floor, floor)))
+    levels = matrix.levels(pair_records)
+    ranks = with_levels(ranks_of(places_of(records[0]), switches or {}), levels)
+    verdict = judge_tables(
+        matrices, tests, ranks, replace(limits, floor=max(limits.floor, floor)), levels
+    )
+    missing = [*remarks.missing(matrices, tests, len(ranks.places)), *remarks.skipped(records)]
+    single = remarks.single_runs(pair_records, rank_records)
+    return replace(verdict, missing=missing, remarks=[*verdict.remarks, *single])
 
 
 def judge_tables(
@@ -99,19 +112,34 @@ def judge_tables(
     tests: Sequence[speeds.Speeds],
     ranks: Ranks,
     limits: Limits,
+    levels: Sequence[matrix.Level] = (),
 ) -> Verdict:
     """Return the verdict on tables of the same ranks; there is at least one."""
-    tables = tables_of(matrices, tests, ranks)
-    shared = replace(limits, alpha=limits.alpha / len(tables))
-    faults: dict[str, list[Fault]] = {
-        table.name: explain(table.cells, table.families, shared) for table in tables
-    }
-    findings = findings_of(faults, ranks)
-    remarks = [*sensitivity(tables, shared), *drifts(tables)]
-    has_peers = any(detectable(each.cells, each.families, shared) for each in tables)
-    has_sheet = any(any(test.promises()) for test in tests)
-    is_judged = has_peers or has_sheet
-    return Verdict(ranks, tables, findings, below_sheet(tests), remarks, is_judged)
+    tables = [*tables_of(matrices, tests, ranks), *map(table_of, levels)]
+    # Half of alpha is for what is slower than its peers, half for what is faster.
+    shared = replace(limits, alpha=limits.alpha / (2 * len(tables)))
+    faults = {each.name: explain(each.cells, each.families, shared) for each in tables}
+    least = {each.name: each.least_found(shared) for each in tables}
+    unlike, fast = remarks.faster_sides(
+        [each for each in tables if not faults[each.name]], shared, ranks
+    )
+    return Verdict(
+        ranks=ranks,
+        tables=tables,
+        findings=findings_of(faults, ranks),
+        below_sheet=remarks.below_sheet(tests),
+        unlike=[*two_of_a_kind(tables, limits, ranks), *unlike],
+        missing=(),
+        remarks=[
+            *remarks.sensitivity(least),
+            *remarks.coverage(matrices),
+            *fast,
+            *remarks.drifts(tables),
+            *remarks.passing(tables, shared, ranks),
+        ],
+        has_peers=min(least.values()) <= LARGEST,
+        has_sheet=any(any(test.promises()) for test in tests),
+    )
 
 
 def ranks_of(places: Sequence[Place], switches: Mapping[str, str]) -> Ranks:
@@ -126,69 +154,27 @@ def ranks_of(places: Sequence[Place], switches: Mapping[str, str]) -> Ranks:
     )
 
 
+def with_levels(ranks: Ranks, levels: Sequence[matrix.Level]) -> Ranks:
+    """Return the ranks with their nested groups, too."""
+    names = {each.name: [f"group {n}" for n in range(len(each.seconds))] for each in levels}
+    group_of = {each.name: each.group_of for each in levels}
+    return replace(ranks, groups={**ranks.groups, **names}, group_of={**ranks.group_of, **group_of})
+
+
 def tables_of(
     matrices: Sequence[matrix.Matrix], tests: Sequence[speeds.Speeds], ranks: Ranks
 ) -> list[Table]:
-    """Return all that is judged."""
-    more = [
-        Grouping(name, np.array(group_of))
-        for name, group_of in ranks.group_of.items()
-        if name == SWITCH
-    ]
+    """Return what is judged of pairs and of single ranks."""
+    known = ranks.group_of.get(SWITCH)
+    switch = Grouping(SWITCH, np.array(known)) if known else None
+    names = [f"{MESSAGES} {readable(each.size_mib * 2**20)}" for each in matrices]
     of_pairs = [
-        Table(f"messages of {readable(each.size_mib * 2**20)}", each.cells(), each.families(*more))
-        for each in matrices
+        Table(name, each.cells(switch), each.families(switch))
+        for name, each in zip(names, matrices, strict=True)
     ]
     return of_pairs + [Table(each.name, each.cells(), each.families()) for each in tests]
 
 
-def sensitivity(tables: Sequence[Table], limits: Limits) -> list[str]:
-    """Say how slow a single link or rank must be to be found, and what has no peers."""
-    told, without = [], []
-    for table in tables:
-        ratio = detectable(table.cells, table.families, limits)
-        if ratio is None:
-            without.append(table.name)
-        else:
-            told.append(f"{table.name} {ratio:.2f}")
-    lines = []
-    if told:
-        lines.append(f"A single link or rank is found from these ratios on: {', '.join(told)}.")
-    if without:
-        few = ", ".join(without)
-        lines.append(f"Fewer than three of a kind, so without peers to compare with: {few}.")
-    return lines
-
-
-def drifts(tables: Sequence[Table]) -> list[str]:
-    """Say which measurements changed from the first half, or run, to the second."""
-    found = []
-    for table in tables:
-        change = float(np.expm1(np.median(table.cells.halves[1] - table.cells.halves[0])))
-        if abs(change) > DRIFT:
-            sign = "+" if change > 0 else "-"
-            found.append(f"{table.name} {sign}{percent(abs(change))}")
-    return [f"Times of the second half, or run, beside the first: {', '.join(found)}."][
-        : len(found)
-    ]
-
-
-def below_sheet(tests: Sequence[speeds.Speeds]) -> list[str]:
-    """Say which ranks do not reach their share of the data sheet."""
-    lines = []
-    for test in tests:
-        short = [
-            (place, rate / promised.rate, promised)
-            for place, rate, promised in zip(
-                test.places, test.rates(), test.promises(), strict=True
-            )
-            if promised is not None and rate < promised.enough * promised.rate
-        ]
-        if short:
-            worst, share, promised = min(short, key=lambda each: each[1])
-            lines.append(
-                f"{test.name}: {len(short)} of {len(test.places)} ranks are below "
-                f"{percent(promised.enough)} of the {promised.source}; least is {worst}, "
-                f"{percent(share)}."
-            )
-    return lines
+def table_of(level: matrix.Level) -> Table:
+    """Return what is judged of the groups of a level."""
+    return Table(f"all-reduce of {level.name}", level.cells(), level.families())

@@ -1,5 +1,6 @@
 """What may be slow in a matrix of pairs: a link, a rank, a node, a group of nodes at a switch."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,13 +11,18 @@ from benchkit.statistics.faults.cells import Family, family
 Ints = npt.NDArray[np.int64]
 ONE_WAY, LINK = "one way", "link"
 RANK_SENDS, RANK_RECEIVES, RANK = "rank sends", "rank receives", "rank"
+RANK_NETWORK = "rank network"
 SENDS, RECEIVES, NETWORK, WHOLE = "sends", "receives", "network", "whole"
+INSIDE, NEAR = "inside", "near"
 BETWEEN_ONE_WAY, BETWEEN = "between one way", "between"
 """Parts of the names of families of groups; the name of the grouping stands before them."""
 NODE, SWITCH = "node", "switch"
 """Groupings of ranks."""
-INSIDE, ACROSS_SOCKETS, ACROSS, ACROSS_RAILS = range(4)
-"""Kinds of pairs, which are only compared among themselves."""
+MOST_KINDS = 200
+"""Traits of how uplinks are shared that would make more kinds are left out: of many messages the
+mean decides, and each kind needs its peers."""
+STEPS = 4
+"""Steps of the number of messages that share uplinks, per doubling: pairs of one step are alike."""
 
 
 @dataclass(frozen=True)
@@ -34,16 +40,22 @@ class Grouping:
     @property
     def is_telling(self) -> bool:
         """Whether there are several groups, and one with several ranks."""
-        groups = int(self.of_rank.max()) + 1
-        return 1 < groups < len(self.of_rank)
+        return 1 < self.count < len(self.of_rank)
+
+    @property
+    def count(self) -> int:
+        """Number of groups."""
+        return int(self.of_rank.max()) + 1
 
 
-def families_of(sender: Ints, receiver: Ints, *groupings: Grouping) -> list[Family]:
+def families_of(
+    sender: Ints, receiver: Ints, node: Grouping, switch: Grouping | None = None
+) -> list[Family]:
     """Return what may be slow, from small to large; of equal explanations the first is taken.
 
     Args:
         sender, receiver: ranks of each cell: [cell].
-        groupings: nodes, then switches; one that tells nothing is left out.
+        node, switch: the groupings of the ranks; None where switches are not known.
     """
     ranks = 1 + int(max(sender.max(initial=0), receiver.max(initial=0)))
     found = [
@@ -53,30 +65,47 @@ def families_of(sender: Ints, receiver: Ints, *groupings: Grouping) -> list[Fami
         family(RANK_RECEIVES, receiver),
         family(RANK, sender, receiver),
     ]
-    for grouping in groupings:
-        if grouping.is_telling:
-            found += of_groups(grouping, sender, receiver)
-    return found
+    if node.is_telling:
+        crosses = node.of_rank[sender] != node.of_rank[receiver]
+        own = (np.where(crosses, ends, -1) for ends in (sender, receiver))
+        found += [family(RANK_NETWORK, *own), *of_groups(node, sender, receiver)]
+    if switch and switch.is_telling:
+        found += of_groups(switch, sender, receiver)
+        if node.count > switch.count:
+            found.append(family(f"{NODE} {NEAR}", *near(node, switch, sender, receiver)))
+    return [each for each in found if len(each.subjects)]
 
 
 def of_groups(grouping: Grouping, sender: Ints, receiver: Ints) -> list[Family]:
-    """Return the families of a grouping: of each group, and of each two groups."""
-    groups = int(grouping.of_rank.max()) + 1
+    """Return the families of a grouping: of each group, and of each two groups.
+
+    What leaves one of two groups enters the other one, so that only its direction has a peer.
+    """
+    groups = grouping.count
     here, there = grouping.of_rank[sender], grouping.of_rank[receiver]
-    outward, inward = (np.where(here != there, ends, -1) for ends in (here, there))
+    crosses = here != there
+    outward, inward = (np.where(crosses, ends, -1) for ends in (here, there))
     found: list[tuple[str, tuple[Ints, ...]]] = [
-        (SENDS, (outward,)),
-        (RECEIVES, (inward,)),
-        (NETWORK, (outward, inward)),
-        (WHOLE, (here, inward)),
+        (INSIDE, (np.where(crosses, -1, here),)),
+        (BETWEEN_ONE_WAY, (np.where(crosses, one_way(here, there, groups), -1),)),
     ]
-    if groups > 2:  # of two groups, what is between them is all that leaves either
-        crosses = here != there
+    if groups > 2:
         found += [
-            (BETWEEN_ONE_WAY, (np.where(crosses, one_way(here, there, groups), -1),)),
+            (SENDS, (outward,)),
+            (RECEIVES, (inward,)),
+            (NETWORK, (outward, inward)),
+            (WHOLE, (here, inward)),
             (BETWEEN, (np.where(crosses, both_ways(here, there, groups), -1),)),
         ]
     return [family(f"{grouping.name} {part}", *keys) for part, keys in found]
+
+
+def near(node: Grouping, switch: Grouping, sender: Ints, receiver: Ints) -> Iterator[Ints]:
+    """Yield the nodes of both ends of each pair across nodes at one switch, -1 for other pairs."""
+    here, there = node.of_rank[sender], node.of_rank[receiver]
+    is_near = (here != there) & (switch.of_rank[sender] == switch.of_rank[receiver])
+    for ends in (here, there):
+        yield np.where(is_near, ends, -1)
 
 
 def one_way(sender: Ints, receiver: Ints, count: int) -> Ints:
@@ -89,19 +118,82 @@ def both_ways(sender: Ints, receiver: Ints, count: int) -> Ints:
     return np.asarray(np.minimum(sender, receiver) * count + np.maximum(sender, receiver))
 
 
-def kinds_of(sender: Ints, receiver: Ints, node: Ints, part: Ints, rail: Ints | None) -> Ints:
-    """Return the kind of each pair: [cell].
+@dataclass(frozen=True)
+class Layout:
+    """What makes pairs of ranks comparable, a number per rank: [rank].
+
+    Attributes:
+        node: of each rank.
+        part: its NUMA node; pairs on one node differ where these do.
+        device: its kind of device.
+        rail: its place on its node, where each place has a network card; pairs across nodes then
+            differ in whether they stay on their rail. None where that does not matter.
+        switch: of each rank; None where that is not known.
+    """
+
+    node: Ints
+    part: Ints
+    device: Ints
+    rail: Ints | None = None
+    switch: Ints | None = None
+
+    def kinds(self, sender: Ints, receiver: Ints, turn: Ints) -> Ints:
+        """Return the kind of each pair, which is only compared with its like: [cell].
+
+        Args:
+            sender, receiver: ranks of each cell.
+            turn: number of the round and the direction of each cell, whose messages are under way
+                together: uplinks that more of them share give less to each.
+        """
+        crosses = self.node[sender] != self.node[receiver]
+        is_far = self.part[sender] != self.part[receiver]
+        if self.rail is not None:
+            is_far = np.where(crosses, self.rail[sender] != self.rail[receiver], is_far)
+        else:
+            is_far = is_far & ~crosses
+        found = np.zeros(len(sender), dtype=np.int64)
+        for trait in (crosses, is_far, self.device[sender], self.device[receiver]):
+            found = divided(found, trait)
+        if self.switch is not None:
+            for trait in loads_of(self.switch[sender], self.switch[receiver], turn):
+                finer = divided(found, trait)
+                if finer.max(initial=0) < MOST_KINDS:
+                    found = finer
+        return found
+
+
+def divided(kinds: Ints, trait: Ints) -> Ints:
+    """Return numbers of kinds that also differ by a trait: [cell]."""
+    _, numbers = np.unique(trait, return_inverse=True)
+    _, found = np.unique(kinds * (numbers.max(initial=0) + 1) + numbers, return_inverse=True)
+    return np.asarray(found)
+
+
+def loads_of(here: Ints, there: Ints, turn: Ints) -> Iterator[Ints]:
+    """Yield what tells pairs across switches apart that share uplinks with other pairs: [cell].
+
+    It is how many messages leave one switch and enter the other one, which pattern all messages of
+    the turn have, and how many pass between both. Numbers are in steps; they are 0 where both ends
+    are at one switch.
 
     Args:
-        sender, receiver: ranks of each cell.
-        node: of each rank.
-        part: NUMA node of each rank; pairs of one node differ where these do.
-        rail: place of each rank on its node, where each place has a network card; pairs across
-            nodes then differ in whether they stay on their rail. None where that does not matter.
+        here, there: switches of both ends of each pair.
+        turn: of each cell.
     """
-    inside = node[sender] == node[receiver]
-    sockets = np.where(part[sender] == part[receiver], INSIDE, ACROSS_SOCKETS)
-    across = np.full(len(sender), ACROSS)
-    if rail is not None:
-        across = np.where(rail[sender] == rail[receiver], ACROSS, ACROSS_RAILS)
-    return np.asarray(np.where(inside, sockets, across))
+    crosses = here != there
+    _, turns = np.unique(turn, return_inverse=True)
+    size = int(turns.max(initial=0)) + 1, *[int(max(here.max(), there.max())) + 1] * 2
+    flows = np.zeros(size, dtype=np.int64)
+    np.add.at(flows, (turns[crosses], here[crosses], there[crosses]), 1)
+    leaving, entering = flows.sum(axis=2)[turns, here], flows.sum(axis=1)[turns, there]
+    yield np.where(crosses, stepped(leaving), 0)
+    yield np.where(crosses, stepped(entering), 0)
+    patterns = np.sort(stepped(flows).reshape(size[0], -1), axis=1)
+    _, pattern = np.unique(patterns, axis=0, return_inverse=True)
+    yield np.where(crosses, pattern[turns], 0)
+    yield np.where(crosses, stepped(flows)[turns, here, there], 0)
+
+
+def stepped(load: Ints) -> Ints:
+    """Return numbers of messages in steps."""
+    return np.asarray(np.rint(STEPS * np.log2(np.maximum(1, load))), dtype=np.int64)

@@ -2,21 +2,32 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
 from analysis.records.halves import log_halves
 from analysis.records.places import Place, numbered, places_of
-from analysis.suites.pair_matrix.families import NODE, Grouping, families_of, kinds_of
+from analysis.suites.pair_matrix.families import NODE, Grouping, Layout, families_of
 from benchkit.record.case import CaseRecord
 from benchkit.record.record import Record
-from benchkit.statistics.faults.cells import Cells, Family
+from benchkit.statistics.faults.cells import Cells, Family, family
 from benchkit.statistics.intervals import Array
-from benchkit.suites.pair_matrix.names import GROUP, GROUP_OF, IDLE, ROUND, SENDS_TO
+from benchkit.suites.pair_matrix.names import (
+    DESCENDING,
+    DIRECTION,
+    GROUP,
+    GROUP_OF,
+    IDLE,
+    ROUND,
+    SENDS_TO,
+)
 from benchkit.suites.pair_matrix.schedule import Ints
 
 SUITE = "pair_matrix"
 SIZE = "data_size"
+Cell = tuple[int, int, int]
+"""Sender, receiver and turn."""
 
 
 @dataclass(frozen=True)
@@ -28,6 +39,8 @@ class Matrix:
         sender, receiver: ranks of each cell: [cell].
         halves: logarithm of the median seconds over the first and over the second half of the
             samples, or of the runs where there are several: [2][cell].
+        turn: number of the round and the direction of each cell, whose messages are under way
+            together: [cell].
         places: of the ranks.
     """
 
@@ -35,20 +48,40 @@ class Matrix:
     sender: Ints
     receiver: Ints
     halves: Array
+    turn: Ints
     places: Sequence[Place]
 
-    def cells(self) -> Cells:
-        """Return the table with the kind of each pair."""
-        node = np.array(numbered([place.host for place in self.places]))
-        part = np.array(numbered([(place.host, place.numa) for place in self.places]))
-        on_gpus = any(place.uuid for place in self.places)
-        kinds = kinds_of(self.sender, self.receiver, node, part, rails(node) if on_gpus else None)
-        return Cells(self.halves, kinds)
+    @cached_property
+    def node(self) -> Ints:
+        """Number of the node of each rank: [rank]."""
+        return np.array(numbered([place.host for place in self.places]))
 
-    def families(self, *more: Grouping) -> list[Family]:
+    def cells(self, switch: Grouping | None = None) -> Cells:
+        """Return the table with the kind of each pair."""
+        on_gpus = any(place.uuid for place in self.places)
+        layout = Layout(
+            node=self.node,
+            part=np.array(numbered([(place.host, place.numa) for place in self.places])),
+            device=np.array(numbered([place.device for place in self.places])),
+            rail=rails(self.node) if on_gpus else None,
+            switch=switch.of_rank if switch else None,
+        )
+        return Cells(self.halves, layout.kinds(self.sender, self.receiver, self.turn))
+
+    def families(self, switch: Grouping | None = None) -> list[Family]:
         """Return what may be slow."""
-        node = Grouping(NODE, np.array(numbered([place.host for place in self.places])))
-        return families_of(self.sender, self.receiver, node, *more)
+        return families_of(self.sender, self.receiver, Grouping(NODE, self.node), switch)
+
+    @property
+    def share(self) -> float:
+        """Share of all pairs, in each direction, that was measured."""
+        return len(self.sender) / max(1, len(self.places) * (len(self.places) - 1))
+
+    @property
+    def lacks_network(self) -> bool:
+        """Whether no pair across nodes was measured, where there are several."""
+        across = self.node[self.sender] != self.node[self.receiver]
+        return bool(self.node.max() > 0 and not across.any())
 
     def seconds(self) -> Array:
         """Return the median times, NaN where a pair was not measured: [sender][receiver]."""
@@ -79,13 +112,15 @@ def rails(node: Ints) -> Ints:
 
 def matrices(records: Sequence[Record]) -> list[Matrix]:
     """Return the table of each size, from records of the same ranks in order of time."""
-    samples: dict[float, dict[tuple[int, int], list[list[float]]]] = {}
+    samples: dict[float, dict[Cell, list[list[float]]]] = {}
     for record in records:
         for case in cases_with(ROUND, SENDS_TO, record):
             of_size = samples.setdefault(float(case.labels[SIZE] or 0), {})
+            turn = 2 * int(case.labels[ROUND] or 0) + (case.labels.get(DIRECTION) == DESCENDING)
             for sender, receiver in enumerate(case.details[SENDS_TO]):
                 if receiver != IDLE:
-                    of_size.setdefault((sender, receiver), []).append(case.samples_s[sender])
+                    cell = sender, receiver, turn
+                    of_size.setdefault(cell, []).append(case.samples_s[sender])
     places = places_of(records[0]) if records else []
     return [matrix_of(size, samples[size], places) for size in sorted(samples)]
 
@@ -102,12 +137,12 @@ def cases_with(label: str, detail: str, record: Record) -> Iterable[CaseRecord]:
 
 
 def matrix_of(
-    size: float, samples: dict[tuple[int, int], list[list[float]]], places: Sequence[Place]
+    size: float, samples: dict[Cell, list[list[float]]], places: Sequence[Place]
 ) -> Matrix:
     """Return the table of one size."""
-    pairs = np.array(list(samples), dtype=np.int64).reshape(-1, 2)
+    sender, receiver, turn = np.array(list(samples), dtype=np.int64).reshape(-1, 3).T
     halves = np.array([log_halves(runs) for runs in samples.values()]).T
-    return Matrix(size, pairs[:, 0], pairs[:, 1], halves.reshape(2, -1), places)
+    return Matrix(size, sender, receiver, halves.reshape(2, -1), turn, places)
 
 
 @dataclass(frozen=True)
@@ -117,12 +152,25 @@ class Level:
     Attributes:
         name: of the level.
         group_of: number of each rank's group: [rank].
-        seconds: median time of each group's all-reduce: [group].
+        halves: as for pairs, of each group's all-reduce: [2][group].
     """
 
     name: str
     group_of: list[int]
-    seconds: list[float]
+    halves: Array
+
+    @property
+    def seconds(self) -> list[float]:
+        """Median time of each group's all-reduce: [group]."""
+        return [float(each) for each in np.exp(self.halves.mean(axis=0))]
+
+    def cells(self) -> Cells:
+        """Return the table; groups of equal size are peers."""
+        return Cells(self.halves, np.bincount(self.group_of))
+
+    def families(self) -> list[Family]:
+        """Return what may be slow: a group."""
+        return [family(f"{self.name} {GROUP}", np.arange(self.halves.shape[1]))]
 
 
 def levels(records: Sequence[Record]) -> list[Level]:
@@ -138,8 +186,9 @@ def levels(records: Sequence[Record]) -> list[Level]:
 
 def level_of(name: str, group_of: list[int], runs: Sequence[Array]) -> Level:
     """Return a level; a group is as slow as the slowest of its ranks."""
-    together = np.concatenate(runs, axis=1)
     members = np.array(group_of)
-    numbers = range(int(members.max()) + 1)
-    seconds = [float(np.median(together[members == each].max(axis=0))) for each in numbers]
-    return Level(name, group_of, seconds)
+    halves = [
+        log_halves([run[members == number].max(axis=0).tolist() for run in runs])
+        for number in range(int(members.max()) + 1)
+    ]
+    return Level(name, group_of, np.array(halves).T)

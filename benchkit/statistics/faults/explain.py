@@ -7,15 +7,88 @@ candidate that explains most of the excess is found first, and its cells are set
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 
-from benchkit.statistics.faults.cells import Cells, Family, Fault, Ints, Limits
-from benchkit.statistics.faults.healthy import healthy, t_quantile
-from benchkit.statistics.faults.judged import Judged
+from benchkit.statistics.faults.cells import Cells, Family, Fault, Limits
+from benchkit.statistics.faults.healthy import HALF, healthy
+from benchkit.statistics.faults.judged import Judged, Residuals
 from benchkit.statistics.intervals import Array
 
 MOST_FAULTS = 50
+MOST_SHARE = 0.7
+"""A candidate with a larger share of the cells of a kind leaves it without peers."""
+
+
+@dataclass(frozen=True)
+class Peers:
+    """A table with what may be slow in it.
+
+    Attributes:
+        cells: of the table.
+        families: of candidates.
+        limits: what counts as a fault; `alpha` is that of the table.
+    """
+
+    cells: Cells
+    families: Sequence[Family]
+    limits: Limits
+
+    @cached_property
+    def level(self) -> float:
+        """The chance of a false fault that each candidate has (Bonferroni)."""
+        return self.limits.alpha / max(1, sum(len(each.subjects) for each in self.families))
+
+    @cached_property
+    def values(self) -> Array:
+        """The cells, and an empty one for the places of candidates that have fewer: [2][cell]."""
+        return np.append(self.cells.halves.astype(np.float64), [[np.nan], [np.nan]], axis=1)
+
+    @cached_property
+    def healthy_shares(self) -> Array:
+        """The share of cells of each kind that is healthy where one candidate is slow: [kind]."""
+        kinds, total = self.cells.kinds, np.bincount(self.cells.kinds)
+        most = np.full(len(total), HALF)
+        for each in self.families:
+            if each.cells.shape[1] < 2:
+                continue
+            candidate, place = np.nonzero(each.cells >= 0)
+            owned = candidate * len(total) + kinds[each.cells[candidate, place]]
+            found, counts = np.unique(owned, return_counts=True)
+            shares = counts / total[found % len(total)]
+            fits = shares <= MOST_SHARE
+            np.maximum.at(most, found[fits] % len(total), shares[fits])
+        return np.asarray(1.0 - most)
+
+    def judged(self, values: Array) -> list[Judged]:
+        """Judges every family by what is not explained yet."""
+        residuals = self.residuals(values)
+        level, limits, num = self.level, self.limits, len(self.families)
+        return [Judged(each, residuals, level, limits, num) for each in self.families]
+
+    def residuals(self, values: Array) -> Residuals:
+        """Returns how far each cell is from the healthy cells of its kind."""
+        found, sd = np.full_like(values, np.nan), np.full(values.shape[1], np.nan)
+        df = np.full(values.shape[1], np.nan)
+        kinds = np.append(self.cells.kinds, -1)
+        known = np.flatnonzero(np.isfinite(values[0]))
+        known = known[np.argsort(kinds[known], kind="stable")]
+        starts = np.flatnonzero(np.diff(kinds[known])) + 1
+        for own in np.split(known, starts):
+            if len(own) < 3:  # two can only differ from each other
+                continue
+            share = float(self.healthy_shares[kinds[own[0]]])
+            halves = values[:, own]
+            whole = healthy(halves.mean(axis=0), share)
+            between = healthy(halves[0] - halves[1])
+            sd[own] = max(whole.sd, between.sd / 2, self.limits.floor)
+            df[own] = whole.count - 1
+            usual = np.abs(halves.mean(axis=0) - whole.centre) <= 3 * sd[own]
+            centres = halves[:, usual].mean(axis=1) if usual.any() else np.full(2, whole.centre)
+            found[:, own] = halves - centres[:, None]
+        return Residuals(found, sd, df, kinds)
 
 
 def explain(cells: Cells, families: Sequence[Family], limits: Limits) -> list[Fault]:
@@ -26,21 +99,13 @@ def explain(cells: Cells, families: Sequence[Family], limits: Limits) -> list[Fa
     halves of the samples show it. How clearly they must follows from the candidates that only one
     half shows, which noise explains; so spikes raise the limit and make no faults.
     """
-    values = np.append(cells.halves.astype(np.float64), [[np.nan], [np.nan]], axis=1)
-    tests = sum(len(each.subjects) for each in families)
-    level = limits.alpha / max(1, tests)
+    peers = Peers(cells, families, limits)
+    values = peers.values
     found: list[Fault] = []
     while len(found) < MOST_FAULTS:
-        residuals, sd, df = standardize(values, cells.kinds, limits.floor)
-        if df < 1:
-            break
-        critical = t_quantile(level, df)
-        judged = [
-            Judged(each, residuals, sd, critical, limits, len(families)).best() for each in families
-        ]
-        gains = [gain for gain, _ in judged]
-        best = int(np.argmax(gains))
-        fault = judged[best][1]
+        judged = [each.best() for each in peers.judged(values)]
+        best = int(np.argmax([gain for gain, _ in judged])) if judged else 0
+        fault = judged[best][1] if judged else None
         if fault is None:
             break
         found.append(fault)
@@ -49,39 +114,16 @@ def explain(cells: Cells, families: Sequence[Family], limits: Limits) -> list[Fa
     return found
 
 
-def standardize(values: Array, kinds: Ints, floor: float) -> tuple[Array, Array, float]:
-    """Returns how far each cell is from the healthy cells of its kind.
-
-    Returns:
-        Differences to the centre of each half: [2][cell + 1]; the standard deviation of a healthy
-        cell, over both halves: [cell + 1]; the degrees of freedom of the kind with fewest.
-    """
-    residuals, sd = np.full_like(values, np.nan), np.full(values.shape[1], np.nan)
-    fewest = math.inf
-    for kind in np.unique(kinds):
-        own = np.flatnonzero((kinds == kind) & np.isfinite(values[0, :-1]))
-        if not len(own):
-            continue
-        halves = values[:, own]
-        whole = healthy(halves.mean(axis=0))
-        between = healthy(halves[0] - halves[1])
-        sd[own] = max(whole.sd, between.sd / 2, floor)
-        usual = np.abs(halves.mean(axis=0) - whole.centre) <= 3 * sd[own]
-        centres = halves[:, usual].mean(axis=1) if usual.any() else np.full(2, whole.centre)
-        residuals[:, own] = halves - centres[:, None]
-        if len(own) > 2:  # two can only differ from each other
-            fewest = min(fewest, whole.count - 1)
-        else:
-            residuals[:, own] = np.nan
-    return residuals, sd, 0.0 if math.isinf(fewest) else fewest
+def faster(cells: Cells, families: Sequence[Family], limits: Limits) -> list[Fault]:
+    """Returns what is faster than its peers, which may be most of them that are slow."""
+    return explain(replace(cells, halves=-cells.halves), families, limits)
 
 
 def detectable(cells: Cells, families: Sequence[Family], limits: Limits) -> float | None:
-    """Returns from which ratio on a single slow cell is found; None where it has no peers."""
-    values = np.append(cells.halves.astype(np.float64), [[np.nan], [np.nan]], axis=1)
-    _, sd, df = standardize(values, cells.kinds, limits.floor)
-    if df < 1:
-        return None
-    tests = sum(len(each.subjects) for each in families)
-    clear = t_quantile(limits.alpha / max(1, tests), df) * float(np.nanmax(sd))
-    return math.exp(min(700.0, max(clear, math.log1p(limits.tolerance))))
+    """Returns from which ratio on most candidates of the first family are found nine times in ten.
+
+    None where they have no peers.
+    """
+    peers = Peers(cells, families, limits)
+    least = peers.judged(peers.values)[0].least_found()
+    return None if math.isnan(least) else math.exp(min(700.0, least))

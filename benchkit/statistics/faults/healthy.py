@@ -1,6 +1,5 @@
-"""The centre and spread of what is healthy, among values of which up to half may be slow."""
+"""The centre and spread of what is healthy, among values of which some, even most, may be slow."""
 
-import math
 from dataclasses import dataclass
 from statistics import NormalDist
 
@@ -8,6 +7,7 @@ import numpy as np
 
 from benchkit.statistics.intervals import Array
 
+HALF = 0.5
 NEAR = 1.5
 """A half this much wider than the shortest one may be the healthy half, if its values are lower."""
 WINDOW = 2.0
@@ -15,8 +15,8 @@ WINDOW = 2.0
 TRUNCATED = 0.8796
 """Standard deviation of normal values within WINDOW, over that of all."""
 ROUNDS = 20
-MAD_TO_SD = 1.4826
-"""Standard deviation over half the width of the middle half, of normal values."""
+MOST_EXPONENT = 500.0
+"""A larger one gives quantiles that no ratio of times reaches, and in the end no number."""
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,7 @@ class Healthy:
     count: int
 
 
-def healthy(values: Array) -> Healthy:
+def healthy(values: Array, share: float = HALF) -> Healthy:
     """Returns what the healthy ones among some values look like.
 
     It begins with the shortest half (Rousseeuw, Least Median of Squares Regression, 1984, with the
@@ -40,16 +40,19 @@ def healthy(values: Array) -> Healthy:
 
     Args:
         values: finite logarithms of times: [n], n >= 1.
+        share: of the values that are healthy at least; a third takes the place of the half where
+            one slow node of three is in two thirds of all pairs.
     """
     ordered = np.sort(values)
     count = len(ordered)
-    half = min(count, max(3, count // 2))
+    half = min(count, max(3, int(count * share)))
     widths = ordered[half - 1 :] - ordered[: count - half + 1]
     gaps = np.append(np.diff(ordered)[half - 1 :], 0.0)  # above each half
     first = int(np.argmax((widths <= NEAR * widths.min()) | (gaps > widths)))
     inside = ordered[first : first + half]
     centre = float(np.median(inside))
-    sd = MAD_TO_SD * (1 + 5 / count) * float(widths[first]) / 2
+    half_width = NormalDist().inv_cdf(HALF + share / 2)  # of that share of normal values
+    sd = (1 + 5 / count) * float(widths[first]) / 2 / half_width
     kept = np.zeros(count, dtype=bool)
     for _ in range(ROUNDS):
         near = np.abs(ordered - centre) <= WINDOW * sd
@@ -61,7 +64,7 @@ def healthy(values: Array) -> Healthy:
     return Healthy(centre, sd, len(inside))
 
 
-def t_quantile(p_value: float, df: float) -> float:
+def t_quantile(p_value: float, df: Array | float) -> Array:
     """Returns the quantile of Student's t that is exceeded with a small probability.
 
     It inverts Wallace's transformation to a normal quantile (Bounds on normal approximations to
@@ -70,8 +73,8 @@ def t_quantile(p_value: float, df: float) -> float:
 
     Args:
         p_value: of one side, below 0.5.
-        df: degrees of freedom, at least 1.
+        df: degrees of freedom, each at least 1.
     """
     z = -NormalDist().inv_cdf(p_value)
     exponent = (z * (8 * df + 3) / (8 * df + 1)) ** 2 / df
-    return math.sqrt(df * math.expm1(min(exponent, 500.0)))
+    return np.asarray(np.sqrt(df * np.expm1(np.minimum(exponent, MOST_EXPONENT))))

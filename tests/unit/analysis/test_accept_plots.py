@@ -16,7 +16,7 @@ def matrix_of(hosts, missing=()):
     seconds = np.where([hosts[i] == hosts[j] for i, j in pairs], 1e-3, 3e-3)
     seconds[pairs.index((0, 1))] *= 2
     places = [Place(rank, host) for rank, host in enumerate(hosts)]
-    return Matrix(4.0, sender, receiver, np.log(np.stack([seconds, seconds])), places)
+    return Matrix(4.0, sender, receiver, np.log(np.stack([seconds, seconds])), np.zeros(len(pairs), int), places)
 
 
 def texts(figure):
@@ -48,7 +48,8 @@ def test_heat_map_of_many_ranks_names_nodes():
 
 def test_tree_has_box_per_group():
     places = [Place(rank, f"n{rank // 2}") for rank in range(4)]
-    levels = [Level("pairs", [0, 0, 1, 1], [1e-3, 2e-3]), Level("all", [0] * 4, [5e-3])]
+    pairs, every = np.log([[1e-3, 2e-3]] * 2), np.log([[5e-3]] * 2)
+    levels = [Level("pairs", [0, 0, 1, 1], pairs), Level("all", [0] * 4, every)]
     figure = plot.tree(levels, places)
     assert len(figure.axes[0].patches) == 3
     assert texts(figure) == {"1\nms", "2\nms", "5\nms"}

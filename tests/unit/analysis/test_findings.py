@@ -2,7 +2,7 @@
 
 import pytest
 from analysis.records.places import Place, numbered
-from analysis.suites.acceptance.findings import Ranks, findings_of, sentence
+from analysis.suites.acceptance.findings import MESSAGES, Ranks, findings_of, sentence
 from benchkit.statistics.faults.cells import Fault
 
 HOSTS = ["a", "a", "b", "b", "c", "c"]
@@ -42,7 +42,9 @@ def test_tables_agree_on_rank():
     ],
 )
 def test_consequence_is_no_finding(cause, consequence):
-    assert told(large=[cause]) == told(large=[cause], small=[consequence])
+    large, small = f"{MESSAGES} 4 MiB", f"{MESSAGES} 8 B"
+    assert told(**{large: [cause]}) == told(**{large: [cause], small: [consequence]})
+    assert len(told(disk=[cause], **{small: [consequence]})) == 2
 
 
 @pytest.mark.parametrize(

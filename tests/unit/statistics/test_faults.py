@@ -6,7 +6,7 @@ from statistics import NormalDist
 import numpy as np
 import pytest
 from benchkit.statistics.faults.cells import Cells, Limits, family
-from benchkit.statistics.faults.explain import explain
+from benchkit.statistics.faults.explain import detectable, explain
 from benchkit.statistics.faults.healthy import healthy, t_quantile
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -132,6 +132,29 @@ def test_healthy_values_move_with_shift(values, shift):
     assert there.centre == pytest.approx(here.centre + round(shift, 3), abs=0.3 + 3 * here.sd)
     assert values.min() - 1e-9 <= here.centre <= values.max() + 1e-9
     assert here.count <= len(values)
+
+
+def test_third_may_be_all_that_is_healthy():
+    rng = np.random.default_rng(0)
+    values = np.concatenate([rng.normal(0, 0.1, 40), rng.normal(3, 0.1, 80)])
+    known = healthy(values, 1 / 3)
+    assert (known.centre, known.sd) == (pytest.approx(0, abs=0.05), pytest.approx(0.1, abs=0.03))
+    whole = healthy(rng.normal(0, 0.1, 300), 1 / 3)
+    assert (whole.centre, whole.sd) == (pytest.approx(0, abs=0.03), pytest.approx(0.1, abs=0.02))
+
+
+@pytest.mark.parametrize("spikes", [0.0, 0.1])
+def test_most_faults_of_the_told_ratio_are_found(spikes):
+    sender, receiver = pairs(8)
+    made, found = families(sender, receiver, np.arange(8)), 0
+    for seed in range(20):
+        rng = np.random.default_rng(seed)
+        halves = 0.1 * rng.standard_normal((2, len(sender)))
+        halves += np.where(rng.random(halves.shape) < spikes, rng.random(halves.shape), 0)
+        cells = Cells(halves, np.zeros(len(sender), dtype=int))
+        halves[:, 20] += math.log(detectable(cells, made, LIMITS))
+        found += any(fault.family == "one way" for fault in explain(cells, made, LIMITS))
+    assert found >= 15
 
 
 def test_healthy_values_are_the_faster_half():
