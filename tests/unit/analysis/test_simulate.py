@@ -1,5 +1,8 @@
 """Simulated acceptances: fair shares of what messages pass, faults put in on purpose, and the command line."""
 
+from pathlib import Path
+from textwrap import dedent
+
 import numpy as np
 import pytest
 from analysis.__main__ import main
@@ -123,3 +126,15 @@ def test_invalid_input_is_one_line(tmp_path, capsys, content, options, said):
     error = capsys.readouterr().err
     assert said in error
     assert error.count("\n") == 1
+
+
+@pytest.mark.slow
+def test_example_of_documentation_names_its_faults(tmp_path, capsys):
+    page = (Path(__file__).parents[3] / "docs/acceptance.md").read_text()
+    example = page.partition("    nodes: 64\n")[2].partition("\n\n")[0]
+    (tmp_path / "cluster.yaml").write_text(dedent(f"    nodes: 64\n{example}\n"))
+    assert main(["simulate", str(tmp_path / "cluster.yaml"), "--minutes", "8"]) == 1
+    told = capsys.readouterr().out
+    assert "OUT OF LINE: 2 findings" in told
+    assert "- node n5 (ranks" in told
+    assert "- the link from rank 3 on n0 to rank 17 on n2, in this direction" in told

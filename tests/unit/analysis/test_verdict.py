@@ -158,7 +158,7 @@ def test_slow_group_is_named_where_nothing_in_it_is():
     level = Level("quarters", [rank // 4 for rank in range(16)], halves)
     [found] = findings(places, [pairs(places, one)], levels=[level])
     assert found.startswith(
-        "- quarters group 2 (ranks 8, 9, 10, 11): times its peers' time: all-reduce of quarters 5.0"
+        "- quarters group 2 (ranks 8, 9, 10, 11): times its peers' time: all-reduce of quarters 4.97."
     )
     slow_rank = pairs(places, lambda i, j: 2.0 if 9 in (i, j) else 1.0)
     [cause] = findings(places, [slow_rank], levels=[level])
