@@ -96,7 +96,7 @@ def run_point(point: Point, kept: KeptRanks) -> Record:
         result = result.ended(Outcome(status=stop.status, error=error_report(str(stop))))
         recording.save(result, point.folder, group)  # at once: SIGKILL may follow
         group.agents.stop(stop)
-        if cause := group.agents.lost_now(CAUSE_S):
+        if cause := loss_before(error) or group.agents.lost_now(CAUSE_S):
             result = result.ended(lost_outcome(cause))
         raise
     finally:
@@ -108,6 +108,14 @@ def run_point(point: Point, kept: KeptRanks) -> Record:
     if problem := unsaved or sweep_ends:
         raise SweepEnds(problem)
     return result
+
+
+def loss_before(error: BaseException) -> Lost | None:
+    """Returns the loss of agents that was being handled when an exception was raised, if any."""
+    earlier = error.__context__
+    while earlier is not None and not isinstance(earlier, Lost):
+        earlier = earlier.__context__
+    return earlier
 
 
 def attempt_outcome(

@@ -110,7 +110,7 @@ def test_signal_while_point_is_recorded(tmp_path, monkeypatch, moment):
     original = getattr(*moment)
     monkeypatch.setattr(*moment, interrupted)
     monkeypatch.setattr(run, "measure_point", lose)
-    monkeypatch.setattr(alone_group := alone(), "lost_now", lambda timeout_s: GONE)
+    monkeypatch.setattr(alone_group := alone(), "lost_now", lambda timeout_s: None)  # it has been told already
     handlers = {number: signal.getsignal(number) for number in STOPPING}
     signal.signal(signal.SIGTERM, stop)
     try:
