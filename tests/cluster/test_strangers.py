@@ -5,6 +5,7 @@ import os
 import shutil
 import socket
 import subprocess
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -113,8 +114,11 @@ def test_unprivileged_user_makes_network(python):
     code = (
         "import sys; sys.path[:0] = ['.']; from launch.ranks import private_network as n; print(n.make() is not None)"
     )
-    done = subprocess.run(
-        [python, "-B", "-c", code], cwd=ROOT, user=NOBODY, group=NOBODY, extra_groups=[], check=True,
-        capture_output=True, text=True,
-    )  # fmt: skip
+    with tempfile.TemporaryDirectory() as copy:  # another user may not enter a checkout in someone's home
+        Path(copy).chmod(0o755)
+        shutil.copytree(ROOT / "launch", Path(copy, "launch"))
+        done = subprocess.run(
+            [python, "-B", "-c", code], cwd=copy, user=NOBODY, group=NOBODY, extra_groups=[], check=True,
+            capture_output=True, text=True,
+        )  # fmt: skip
     assert done.stdout == "True\n"
