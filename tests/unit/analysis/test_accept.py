@@ -131,19 +131,73 @@ def test_invalid_argument_is_one_line(verdict, options, said):
     assert err.startswith(said)
 
 
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        ("leaf1: n0\nleaf2: n1", "allowed is YAML such as `leaf1: [node1, node2]` (Expected `array`, got `str`"),
+        ("leaf1: {n0: {}}", "allowed is YAML such as `leaf1: [node1, node2]` (Expected `array`, got `object`"),
+        ("leaf1: [n0", "allowed is YAML such as `leaf1: [node1, node2]` (while parsing"),
+        ("", "allowed is YAML such as `leaf1: [node1, node2]` (Expected `object`, got `null`"),
+        ("leaf1: [n0, n1]\nleaf2: [n1, n2, n3, n0]", "n0, n1: allowed is one switch per host"),
+        ("leaf1: [n0, n1]\nleaf2: [n22]", "no switch for n2, n3; no record has n22"),
+        ("leaf1: [n0, n1, n2]", "no switch for n3"),
+    ],
+)
+def test_every_host_must_have_one_switch(verdict, tmp_path, content, said):
+    path = tmp_path / "switches.yaml"
+    path.write_text(content)
+    code, out, err = verdict(pairs(), options=["--switches", str(path)])
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert err.startswith(f"analysis accept: --switches {path}: {said}")
+
+
+def test_switches_may_be_those_of_larger_cluster(verdict, tmp_path):
+    path = tmp_path / "switches.yaml"
+    path.write_text("1: [n0, n1]\n2: [n2, n3, n4]")
+    code, out, err = verdict(pairs(), options=["--switches", str(path)])
+    assert (code, out.split(":")[0], err) == (0, "ALL ALIKE", "")
+
+
 def test_nothing_to_judge_says_what_to_run(verdict):
     code, _, err = verdict(make_record())
     assert code == 1
     assert "run `python -m benchkit sweep=acceptance`" in err
 
 
-def test_foreign_details_are_no_traceback(verdict):
-    strange = pairs()
-    for each in strange["cases"]:
-        each["details"] = {"sends_to": "nobody", "group_of": [1]}
-    code, _, err = verdict(strange)
-    assert code == 1
+def test_failures_are_told_where_nothing_was_measured(verdict):
+    hung = {"status": "timeout", "cases": [], "error": {"message": "rank 1 hangs", "rank": 1}}
+    code, out, err = verdict(pairs() | hung)
+    assert (code, out) == (1, "- FAILED: pair_matrix: rank 1 hangs\n")
     assert "nothing to judge" in err
+    assert "sweep=acceptance" not in err
+
+
+@pytest.mark.parametrize(
+    ("made", "change", "said"),
+    [
+        (
+            pairs,
+            {"details": {"sends_to": [1, 99, -1, -1, -1, -1, -1, -1]}},
+            "`sends_to` has rank 99; allowed are ranks below 8",
+        ),
+        (pairs, {"details": {"sends_to": [1]}}, "`sends_to` has 1 entries; allowed is one per rank: 8"),
+        (pairs, {"details": {"sends_to": ["a"] * 8}}, "Expected `int`, got `str` - at `$.sends_to[0]`"),
+        (pairs, {"details": {"sends_to": "nobody"}}, "Expected `array`, got `str` - at `$.sends_to`"),
+        (pairs, {"details": {}}, "Object missing required field `sends_to`"),
+        (speeds, {"details": {"moved_bytes": "many"}}, "Expected `float`, got `str` - at `$.moved_bytes`"),
+        (speeds, {"details": {"moved_bytes": 0}}, "Expected `float` > 0.0 - at `$.moved_bytes`"),
+        (speeds, {"labels": {"x": 1}}, "Object missing required field `test`"),
+    ],
+)
+def test_senseless_record_is_named_and_passed_over(verdict, made, change, said):
+    senseless = made(point_id="senseless", started_at="2026-01-01T01:00:00.000+00:00")
+    senseless["cases"][0] |= change
+    code, out, _ = verdict(made(), senseless)
+    assert code == 1
+    assert out.startswith("ALL ALIKE: 8 ranks on 4 nodes, 1 measurement")
+    [line] = [line for line in out.splitlines() if line.startswith("- FAILED: ")]
+    assert "record.json: case {" in line
+    assert said in line
 
 
 def test_devices_have_rates_and_sources():
@@ -199,6 +253,15 @@ def test_change_of_all_is_told_apart(changed):
     _, out = changed([pairs()], [pairs(lambda i, j: 1.2, seed=7)])
     assert "- No rank, link or node changed by 5 % more than its peers did." in out
     assert "- Times over those before, median of all: messages of 4 MiB 1.20." in out
+
+
+def test_senseless_record_is_not_compared(changed):
+    senseless = speeds()
+    senseless["cases"][0]["labels"] = {}
+    code, out = changed([pairs(), senseless], [pairs(slow_rank, seed=7), speeds()])
+    assert code == 1
+    assert "messages of 4 MiB 1.5" in out
+    assert "copy" not in out.partition("What changed")[2]
 
 
 def test_acceptances_of_other_ranks_are_not_compared(changed):
