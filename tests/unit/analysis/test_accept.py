@@ -261,11 +261,57 @@ def test_senseless_record_is_not_compared(changed):
     code, out = changed([pairs(), senseless], [pairs(slow_rank, seed=7), speeds()])
     assert code == 1
     assert "messages of 4 MiB 1.5" in out
-    assert "copy" not in out.partition("What changed")[2]
+    assert "- Not measured alike both times, and not compared: copy." in out
+
+
+def with_new_device(record, rank):
+    record["rank_devices"][rank] |= {"uuid": "GPU-new"}
+    return record
+
+
+def test_exchanged_device_is_told_and_others_are_compared(changed):
+    now = [with_new_device(each, 5) for each in (pairs(slow_rank, seed=7), speeds(seed=8))]
+    code, out = changed([pairs(), speeds()], now)
+    assert code == 1
+    assert f"- {NAME}: slower, beside the change of its peers: messages of 4 MiB 1.5" in out
+    assert "- rank 5 on n2 (GPU-new, PCI 0000:05:00.0): another device than before (GPU-5)." in out
+    assert out.count("another device than before") == 1
+
+
+def test_few_of_many_exchanged_devices_are_named(changed):
+    now = pairs(hosts=[f"n{rank}" for rank in range(12)], seed=7)
+    before = pairs(hosts=[f"n{rank}" for rank in range(12)])
+    for rank in range(12):
+        with_new_device(now, rank)
+    _, out = changed([before], [now])
+    assert out.count("another device than before") == 8
+    assert "- 4 more ranks have other devices than before." in out
+
+
+def of_rounds(record, rounds):
+    kept = [each for each in record["cases"] if each["labels"].get("round") in rounds]
+    return record | {"cases": kept}
+
+
+def test_other_rounds_are_not_compared(changed):
+    code, out = changed([of_rounds(pairs(), (0, 1, 2))], [of_rounds(pairs(seed=5), (3, 4, 5))])
+    assert code == 3
+    assert "- Nothing was measured both times." in out
+    assert "- Not measured alike both times, and not compared: messages of 4 MiB." in out
+    assert "No rank, link or node changed" not in out
+
+
+def test_other_amounts_are_not_compared(changed):
+    larger = speeds(lambda rank: 2.0, seed=5)
+    larger["cases"][0]["details"] = {"moved_bytes": 2 * 10**9}
+    _, out = changed([pairs(), speeds()], [pairs(seed=7), larger])
+    assert "- Not measured alike both times, and not compared: copy." in out
+    assert "- Times over those before, median of all: messages of 4 MiB 1.00." in out
 
 
 def test_acceptances_of_other_ranks_are_not_compared(changed):
-    _, out = changed([pairs(hosts=HOSTS[:6])], [pairs()])
+    code, out = changed([pairs(hosts=HOSTS[:6])], [pairs()])
+    assert code == 3
     assert "- The acceptances are of other ranks: nothing can be compared." in out
 
 
