@@ -1,8 +1,10 @@
 """`python -m analysis accept`: one verdict with names, from records of pairs and of ranks, and its exit code."""
 
 import json
+from unittest.mock import Mock
 
 import pytest
+import yaml
 from analysis.__main__ import main
 from analysis.page.question import question_of
 from analysis.records.harvest import harvest
@@ -198,6 +200,14 @@ def test_senseless_record_is_named_and_passed_over(verdict, made, change, said):
     [line] = [line for line in out.splitlines() if line.startswith("- FAILED: ")]
     assert "record.json: case {" in line
     assert said in line
+
+
+def test_data_sheets_are_parsed_once(verdict, monkeypatch):
+    read = Mock(side_effect=yaml.safe_load)
+    monkeypatch.setattr("analysis.suites.rank_speed.data_sheet.yaml.safe_load", read)
+    devices.cache_clear()
+    verdict(speeds())
+    assert read.call_count == 1
 
 
 def test_devices_have_rates_and_sources():
