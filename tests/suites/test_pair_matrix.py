@@ -1,5 +1,7 @@
 """Every pair of ranks, in both directions: what the record holds, what is checked, and what is refused."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 import torch
@@ -104,11 +106,15 @@ def test_lost_message_is_invalid(monkeypatch):
 
 
 def test_lack_of_memory_is_skipped():
-    from types import SimpleNamespace
-
     rank = SimpleNamespace(world_size=2, memory_shortage=lambda needed: f"needs {needed:.0f}")
     [case] = cases_of(made(PairMatrixConfig, sizes=[1.0, 2.0]), rank)
     assert case.skip == f"needs {8 * 2**20}"
+
+
+def test_single_rank_has_no_pair(check):
+    [case] = cases_of(made(PairMatrixConfig, world_size=1), SimpleNamespace(world_size=1))
+    assert case.unavailable == "a pair needs two ranks"
+    assert check("+suite=pair_matrix", "world_size=1") == ""
 
 
 @pytest.mark.slow
@@ -126,7 +132,6 @@ def test_little_time_leaves_out_rounds(cli: Cli):
         (["sizes=[4TB]"], "sizes=4TB: allowed are MiB > 0, or a size with its unit"),
         (["sizes=[]"], "sizes=[]: allowed is at least one size"),
         (["groups=[racks]"], "groups=racks: allowed are pairs|nodes|halves|all, or []"),
-        (["world_size=1"], "world_size=1: a pair needs two ranks"),
         (["minutes=0"], "minutes=0.0: allowed is > 0 min"),
     ],
 )

@@ -26,6 +26,8 @@ AROUND_S = 0.002
 
 def cases_of(config: PairMatrixConfig, rank: Rank) -> list[Case]:
     """Returns the cases of all rounds that fit in the time, and those of nested groups."""
+    if rank.world_size == 1:
+        return [Case(unavailable="a pair needs two ranks")]
     sizes = [max(1, round(size * 2**20)) for size in config.sizes]
     if shortage := rank.memory_shortage(config.needed_bytes(rank.world_size)):
         return [Case(skip=shortage)]

@@ -115,6 +115,27 @@ def test_failed_point_fails_acceptance(verdict):
     assert "from rank 1: element 3" in out
 
 
+def unavailable(record):
+    reason = "a pair needs two ranks"
+    cases = [record["cases"][0] | {"status": "unavailable", "reason": reason, "samples_s": []}]
+    return record | {"status": "unavailable", "cases": cases, "error": {"message": reason}}
+
+
+def test_single_rank_is_judged_by_data_sheet(verdict):
+    one = ["n0"]
+    alone = unavailable(speeds(hosts=one, point_id="pairs")) | {"suite": "pair_matrix"}
+    code, out, _ = verdict(speeds(hosts=one), alone)
+    assert (code, out.split(":")[0]) == (0, "ALL ALIKE")
+    assert "FAILED" not in out
+
+
+def test_missing_backend_fails_acceptance(verdict):
+    lacking = unavailable(pairs(point_id="lacking")) | {"cases": []}
+    code, out, _ = verdict(speeds(), lacking)
+    assert code == 1
+    assert "- FAILED: pair_matrix: a pair needs two ranks" in out
+
+
 def test_other_layouts_have_verdicts_of_their_own(verdict):
     _, out, _ = verdict(pairs(), pairs(hosts=["a", "b", "c", "d"], point_id="other"))
     assert out.count("ALL ALIKE") == 2
