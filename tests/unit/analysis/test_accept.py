@@ -1,6 +1,8 @@
 """`python -m analysis accept`: one verdict with names, from records of pairs and of ranks, and its exit code."""
 
 import json
+import re
+from pathlib import Path
 from unittest.mock import Mock
 
 import pytest
@@ -240,6 +242,13 @@ def test_devices_have_rates_and_sources():
     assert promise("copy", "", "NVIDIA H200 NVL", {}).rate == 4.8e12
     assert promise("copy", "", "a processor", {}) is promise("disk_read", "", "NVIDIA H200", {}) is None
     assert json.dumps(sorted(devices()))
+
+
+def test_peaks_of_products_have_sources():
+    text = (Path(__file__).parents[3] / "conf/hardware/cuda.yaml").read_text()
+    entries = text.partition("peak_tflop_per_s:\n")[2].splitlines()
+    assert len(entries) >= 10
+    assert all(re.search(r"\}  # NVIDIA .*(datasheet|whitepaper)", entry) for entry in entries)
 
 
 @pytest.fixture
