@@ -16,7 +16,7 @@ from analysis.suites.rank_speed.speeds import Speeds
 from benchkit.record.record import Record
 from benchkit.statistics.compare.spread import percent
 from benchkit.statistics.faults.cells import Limits
-from benchkit.statistics.faults.explain import explain
+from benchkit.statistics.faults.explain import detectable, explain
 
 SLOWER, FASTER = 1, -1
 MOST_NAMED = 8
@@ -32,6 +32,7 @@ class Changes:
         faster: what takes less.
         overall: by name of a table, the median of all its times over that before; empty where
             nothing was measured both times.
+        without_peers: names of tables with fewer than three of a kind.
         not_compared: names of tables that were not measured alike both times.
         exchanged: ranks that have another device than before, with that before.
         ranks: of the later acceptance.
@@ -40,6 +41,7 @@ class Changes:
     slower: Sequence[Finding]
     faster: Sequence[Finding]
     overall: dict[str, float]
+    without_peers: Sequence[str]
     not_compared: Sequence[str]
     exchanged: Sequence[tuple[Place, Place]]
     ranks: Ranks
@@ -54,13 +56,18 @@ class Changes:
         ]
         if not self.overall:
             lines = ["- Nothing was measured both times."]
-        elif not lines:
+        elif not lines and len(self.without_peers) < len(self.overall):
             lines = [
                 f"- No rank, link or node changed by {percent(tolerance)} more than its peers did."
             ]
         if self.overall:
             medians = ", ".join(f"{name} {ratio:.2f}" for name, ratio in self.overall.items())
             lines.append(f"- Times over those before, median of all: {medians}.")
+        if self.without_peers:
+            names = ", ".join(self.without_peers)
+            lines.append(
+                f"- Fewer than three of a kind, so without peers to compare with: {names}."
+            )
         if self.not_compared:
             names = ", ".join(self.not_compared)
             lines.append(f"- Not measured alike both times, and not compared: {names}.")
@@ -105,6 +112,9 @@ def changes(
             slower=found_in(tables, SLOWER, shared, ranks),
             faster=found_in(tables, FASTER, shared, ranks),
             overall={each.name: float(np.exp(np.median(each.cells.halves))) for each in tables},
+            without_peers=[
+                each.name for each in tables if not detectable(each.cells, each.families, shared)
+            ],
             not_compared=not_compared,
             exchanged=[(old, new) for old, new in both if device_of(old) != device_of(new)],
             ranks=ranks,

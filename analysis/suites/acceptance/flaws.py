@@ -6,6 +6,7 @@ import msgspec
 from msgspec import Meta
 
 from analysis.suites.pair_matrix import matrix
+from analysis.suites.rank_speed.speeds import peaks_of
 from benchkit.record.case import CaseRecord
 from benchkit.record.record import Record
 from benchkit.suites.pair_matrix.names import IDLE, ROUND
@@ -48,6 +49,10 @@ class MoveDetails(msgspec.Struct):
 def flaw_of(record: Record) -> str:
     """Return why a record of pair_matrix or rank_speed cannot be judged; "" where it can."""
     is_pairs = record.suite == matrix.SUITE
+    try:
+        msgspec.convert(peaks_of(record), dict[str, dict[str, Amount]])
+    except ValueError as error:
+        return f"hardware.peak_tflop_per_s: {error}"
     for case in record.cases:
         if not case.samples_s or (is_pairs and ROUND not in case.labels):
             continue

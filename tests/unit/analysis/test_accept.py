@@ -189,6 +189,14 @@ def test_nothing_to_judge_says_what_to_run(verdict):
     assert "run `python -m benchkit sweep=acceptance`" in err
 
 
+def test_senseless_peaks_are_named(verdict):
+    senseless = speeds()
+    senseless["config"]["hardware"]["peak_tflop_per_s"] = {"H200": "fast"}
+    code, out, _ = verdict(senseless)
+    assert code == 1
+    assert "peak_tflop_per_s: Expected `object`, got `str` - at `$[...]`" in out
+
+
 def test_failures_are_told_where_nothing_was_measured(verdict):
     hung = {"status": "timeout", "cases": [], "error": {"message": "rank 1 hangs", "rank": 1}}
     code, out, err = verdict(pairs() | hung)
@@ -211,6 +219,7 @@ def test_failures_are_told_where_nothing_was_measured(verdict):
         (pairs, {"details": {}}, "Object missing required field `sends_to`"),
         (speeds, {"details": {"moved_bytes": "many"}}, "Expected `float`, got `str` - at `$.moved_bytes`"),
         (speeds, {"details": {"moved_bytes": 0}}, "Expected `float` > 0.0 - at `$.moved_bytes`"),
+        (speeds, {"labels": {"test": 3}}, "Expected `str`, got `int` - at `$.test`"),
         (speeds, {"labels": {"x": 1}}, "Object missing required field `test`"),
     ],
 )
@@ -347,6 +356,14 @@ def test_other_amounts_are_not_compared(changed):
     _, out = changed([pairs(), speeds()], [pairs(seed=7), larger])
     assert "- Not measured alike both times, and not compared: copy." in out
     assert "- Times over those before, median of all: messages of 4 MiB 1.00." in out
+
+
+def test_change_of_two_ranks_is_that_of_medians(changed):
+    two = ["n0", "n1"]
+    _, out = changed([pairs(hosts=two)], [pairs(lambda i, j: 3.0 if i == 1 else 1.0, hosts=two, seed=4)])
+    assert "No rank, link or node changed" not in out
+    assert "- Times over those before, median of all: messages of 4 MiB 1.7" in out
+    assert "- Fewer than three of a kind, so without peers to compare with: messages of 4 MiB." in out
 
 
 def test_acceptances_of_other_ranks_are_not_compared(changed):
