@@ -85,7 +85,7 @@ def failures(record: Record) -> list[str]:
     bad = [case for case in record.cases if case.status in ("invalid", "oom")]
     lines = [f"{record.title} {case.labels}: {case.reason}" for case in bad]
     if record.status != "ok" and not bad:
-        reason = record.error.message if record.error else record.status
+        reason = (record.error.message if record.error else "") or record.status
         lines.append(f"{record.title}: {reason.splitlines()[0]}")
     return lines
 

@@ -197,10 +197,11 @@ def test_senseless_peaks_are_named(verdict):
     assert "peak_tflop_per_s: Expected `object`, got `str` - at `$[...]`" in out
 
 
-def test_failures_are_told_where_nothing_was_measured(verdict):
-    hung = {"status": "timeout", "cases": [], "error": {"message": "rank 1 hangs", "rank": 1}}
+@pytest.mark.parametrize(("message", "said"), [("rank 1 hangs", "rank 1 hangs"), ("", "timeout")])
+def test_failures_are_told_where_nothing_was_measured(verdict, message, said):
+    hung = {"status": "timeout", "cases": [], "error": {"message": message, "rank": 1}}
     code, out, err = verdict(pairs() | hung)
-    assert (code, out) == (1, "- FAILED: pair_matrix: rank 1 hangs\n")
+    assert (code, out) == (1, f"- FAILED: pair_matrix: {said}\n")
     assert "nothing to judge" in err
     assert "sweep=acceptance" not in err
 
