@@ -1,14 +1,16 @@
 """`python -m analysis accept DIR...` tells whether every rank, link and node is like its peers."""
 
 import argparse
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
-import yaml
-
+from analysis.commands.switches import switches_in, why_incomplete
 from analysis.records.harvest import harvest
 from analysis.records.of_suite import by_layout
 from analysis.records.paths import missing, printable
+from analysis.records.places import places_of
+from analysis.suites.acceptance.flaws import flaw_of
 from analysis.suites.acceptance.verdict import judge
 from analysis.suites.pair_matrix import matrix
 from analysis.suites.rank_speed import speeds
@@ -28,7 +30,7 @@ def main(arguments: list[str]) -> int:
         judge; 2 for invalid arguments.
     """
     options = parser().parse_args(arguments)
-    if why := missing(options.places) or unreadable(options.switches):
+    if why := missing(options.places):
         warn(why)
         return 2
     if not 0 < options.tolerance < 100:
@@ -37,56 +39,70 @@ def main(arguments: list[str]) -> int:
     found = harvest(options.places)
     for line in found.remarks():
         warn(line)
-    records = records_of({str(row["path"]) for row in found.rows})
+    records, flaws = read_records({str(row["path"]) for row in found.rows})
+    try:
+        switches = switches_of(records, options.switches)
+    except ValueError as error:
+        warn(f"--switches {error}")
+        return 2
     verdicts = [
-        judge(own, Limits(tolerance=options.tolerance), switches_in(options.switches))
-        for _, own in by_layout(records)
+        judge(own, Limits(tolerance=options.tolerance), switches) for _, own in by_layout(records)
     ]
     judged = [verdict for verdict in verdicts if verdict is not None]
-    if not judged:
-        where = printable(", ".join(map(str, options.places)))
-        warn(f"nothing to judge at or below {where}; run `python -m benchkit sweep=acceptance`")
-        return 1
     for verdict in judged:
         print(*verdict.lines(options.tolerance), sep="\n", end="\n\n")
-    failed = [line for record in records for line in failures(record)]
-    print(*failed, sep="\n", end="\n" * bool(failed))
-    return int(bool(failed) or not all(verdict.is_alike for verdict in judged))
+    failed = [*flaws, *(line for record in records for line in failures(record))]
+    print(*(f"- FAILED: {line}" for line in failed), sep="\n", end="\n" * bool(failed))
+    if not judged:
+        remedy = "" if failed else "; run `python -m benchkit sweep=acceptance`"
+        where = printable(", ".join(map(str, options.places)))
+        warn(f"nothing to judge at or below {where}{remedy}")
+    alike = judged and all(verdict.is_alike for verdict in judged)
+    return int(bool(failed) or not alike)
 
 
-def records_of(paths: set[str]) -> list[Record]:
-    """Return the records of an acceptance's suites, in order of time."""
-    records = [files.read(Path(path)) for path in paths]
-    kept = [each for each in records if each.suite in (matrix.SUITE, speeds.SUITE)]
-    return sorted(kept, key=lambda record: record.started_at)
+def read_records(paths: set[str]) -> tuple[list[Record], list[str]]:
+    """Return the records of an acceptance's suites in order of time, and why others have flaws."""
+    records, flaws = [], []
+    for path in sorted(paths):
+        record = files.read(Path(path))
+        if record.suite not in (matrix.SUITE, speeds.SUITE):
+            continue
+        if flaw := flaw_of(record):
+            flaws.append(printable(f"{path}: {flaw}"))
+        else:
+            records.append(record)
+    return sorted(records, key=lambda record: record.started_at), flaws
 
 
 def failures(record: Record) -> list[str]:
-    """Say what was not measured, or measured wrong."""
+    """Say what was not measured, or measured wrong.
+
+    A suite whose cases are all unavailable asks for something else, such as a second rank.
+    """
+    if record.cases and record.status == "unavailable":
+        return []
     bad = [case for case in record.cases if case.status in ("invalid", "oom")]
-    lines = [f"- FAILED: {record.title} {case.labels}: {case.reason}" for case in bad]
+    lines = [f"{record.title} {case.labels}: {case.reason}" for case in bad]
     if record.status != "ok" and not bad:
-        reason = record.error.message if record.error else record.status
-        lines.append(f"- FAILED: {record.title}: {reason.splitlines()[0]}")
+        reason = (record.error.message if record.error else "") or record.status
+        lines.append(f"{record.title}: {reason.splitlines()[0]}")
     return lines
 
 
-def switches_in(path: Path | None) -> dict[str, str]:
-    """Return the switch of each host, from YAML with the hosts of each switch."""
+def switches_of(records: Sequence[Record], path: Path | None) -> dict[str, str]:
+    """Return the switch of each host, from a file.
+
+    Raises:
+        ValueError: the file has no switch for a host of the records; the message is one line.
+    """
     if path is None:
         return {}
-    switches = yaml.safe_load(path.read_text(encoding="utf-8"))
-    return {str(host): str(name) for name, hosts in switches.items() for host in hosts}
-
-
-def unreadable(path: Path | None) -> str:
-    """Return why a file of switches cannot be used; "" where it can."""
-    try:
-        switches_in(path)
-    except (OSError, UnicodeDecodeError, yaml.YAMLError, AttributeError, TypeError) as error:
-        first = str(error).splitlines()[0]
-        return f"--switches {path}: allowed is YAML such as `leaf1: [node1, node2]` ({first})"
-    return ""
+    switches = switches_in(path)
+    hosts = {place.host for record in records for place in places_of(record)}
+    if why := why_incomplete(switches, hosts):
+        raise ValueError(f"{path}: {why}")
+    return switches
 
 
 def parser() -> argparse.ArgumentParser:

@@ -14,6 +14,8 @@ from analysis.commands.simulation.acceptance import is_named, judged, rounds_of,
 from analysis.commands.simulation.topology import (
     LEAF,
     LINK,
+    MOST_RANKS,
+    MOST_TIMES,
     NIC,
     ONE_WAY,
     RANK,
@@ -28,6 +30,7 @@ from analysis.text import complain
 warn = partial(complain, "analysis simulate")
 
 KINDS = (RANK, SENDS, LINK, ONE_WAY, NIC, LEAF)
+MOST_NOISE = 10.0
 NOTE = (
     "Simulated, not measured: max-min fair shares of cards and uplinks, log-normal noise with\n"
     "spikes. named: acceptances in which the fault was named, with its kind; alarms: those in\n"
@@ -66,16 +69,18 @@ def main(arguments: list[str]) -> int:
 def check(options: argparse.Namespace, topology: Topology) -> None:
     """Raise ValueError for arguments out of range."""
     for ranks in options.ranks:
-        if ranks < 4 or ranks > 2**17 or ranks % topology.ranks_per_node:
-            per_node = topology.ranks_per_node
-            raise ValueError(f"--ranks {ranks}: allowed are multiples of {per_node}, 4 to {2**17}")
-    for name in ("minutes", "repetitions", "slower"):
-        if getattr(options, name) <= 0:
-            raise ValueError(f"--{name} {getattr(options, name):g}: allowed is > 0")
-    if options.slower <= 1:
-        raise ValueError(f"--slower {options.slower:g}: allowed is > 1")
-    if min(options.noise) < 0:
-        raise ValueError(f"--noise {min(options.noise):g}: allowed is >= 0")
+        if ranks < 4 or ranks > MOST_RANKS or ranks % topology.ranks_per_node:
+            allowed = f"multiples of {topology.ranks_per_node}, 4 to {MOST_RANKS}"
+            raise ValueError(f"--ranks {ranks}: allowed are {allowed}")
+    if options.ranks and topology.faults:
+        raise ValueError(f"--ranks puts in each kind of fault; {options.topology} has its own")
+    limits = {"minutes": (0, 1e6), "repetitions": (0, 1e6), "slower": (1, MOST_TIMES)}
+    for name, (least, most) in limits.items():
+        if not least < (value := getattr(options, name)) <= most:
+            raise ValueError(f"--{name} {value:g}: allowed is > {least}, at most {most:g}")
+    for noise in options.noise:
+        if not 0 <= noise <= MOST_NOISE:
+            raise ValueError(f"--noise {noise:g}: allowed is >= 0, at most {MOST_NOISE:g}")
 
 
 def print_verdict(topology: Topology, options: argparse.Namespace) -> int:

@@ -1,6 +1,6 @@
 """How often a verdict is right here, with real processes: agents in network namespaces joined by a bridge.
 
-    python -m tests.perf.acceptance FOLDER [--repetitions 20] [--only link,rank]
+    python -m tests.perf.acceptance FOLDER [--repetitions 20] [--only link rank]
 
 Needs root, iproute2 and the queueing discipline tbf. Every node is a network namespace; its cable to the bridge has a
 rate that the processors can fill. Faults: a cable, a link or a node of a quarter of that rate, a CPU quota for a rank,
@@ -147,32 +147,28 @@ def names_fault(finding: Finding, wanted: tuple[str, set[int]] | None) -> bool:
 
 
 def row_of(name: str, scenario: Scenario, folder: Path, repetitions: int) -> str:
-    """Measures what is not there yet, and returns a row of the table."""
-    named = others = 0
+    """Measures what is not there yet, and returns a row of the table on all that the folder holds."""
+    judged = named = others = 0
     place = folder / name.replace(" ", "_").replace(",", "")
     if not place.exists():
         measured(scenario, place, repetitions)
-    for number, found in enumerate(findings(place)):
+    for judged, found in enumerate(findings(place), 1):
         is_named = [names_fault(each, scenario.wanted) for each in found]
         named += any(is_named)
         others += not all(is_named)
         told = [(each.cause.grouping, each.cause.numbers, sorted(each.parts), each.ratios) for each in found]
-        print(json.dumps([name, number, told]), file=sys.stderr, flush=True)
-    share = f"{named} of {repetitions}" if scenario.wanted else ""
-    return f"| {name} | {scenario.nodes} x {scenario.ranks_per_node} | {share} | {others} of {repetitions} |"
+        print(json.dumps([name, judged, told]), file=sys.stderr, flush=True)
+    share = f"{named} of {judged}" if scenario.wanted else ""
+    return f"| {name} | {scenario.nodes} x {scenario.ranks_per_node} | {share} | {others} of {judged} |"
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path)
-    parser.add_argument("--repetitions", type=int, default=20)
-    parser.add_argument("--only", default=",".join(SCENARIOS), help="scenarios, separated by commas")
+    parser.add_argument("--repetitions", type=int, default=20, help="of a scenario that the folder does not hold")
+    parser.add_argument("--only", nargs="+", choices=SCENARIOS, default=[*SCENARIOS], help="scenarios")
     given = parser.parse_args()
-    rows = [
-        row_of(name, scenario, given.folder.resolve(), given.repetitions)
-        for name, scenario in SCENARIOS.items()
-        if name in given.only
-    ]
+    rows = [row_of(name, SCENARIOS[name], given.folder.resolve(), given.repetitions) for name in given.only]
     print("| fault | nodes x ranks | named | with another finding |\n|---|---|---|---|", *rows, sep="\n")
 
 

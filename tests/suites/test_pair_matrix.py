@@ -1,15 +1,18 @@
 """Every pair of ranks, in both directions: what the record holds, what is checked, and what is refused."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 import torch
 from benchkit.errors import InvalidResult
 from benchkit.suites.pair_matrix import messages
-from benchkit.suites.pair_matrix.cases import cases_of
+from benchkit.suites.pair_matrix.cases import affordable, cases_of
 from benchkit.suites.pair_matrix.config import PairMatrixConfig
 from benchkit.suites.pair_matrix.groups import groups_at
 from benchkit.suites.pair_matrix.messages import Answer, Check, Send, allocate
 from benchkit.suites.pair_matrix.names import ALL, HALVES, IDLE, NODES, PAIRS
+from benchkit.suites.pair_matrix.schedule import Schedule
 
 from tests.support.cli import Cli
 from tests.support.configs import made
@@ -104,11 +107,27 @@ def test_lost_message_is_invalid(monkeypatch):
 
 
 def test_lack_of_memory_is_skipped():
-    from types import SimpleNamespace
-
     rank = SimpleNamespace(world_size=2, memory_shortage=lambda needed: f"needs {needed:.0f}")
     [case] = cases_of(made(PairMatrixConfig, sizes=[1.0, 2.0]), rank)
     assert case.skip == f"needs {8 * 2**20}"
+
+
+def test_single_rank_has_no_pair(check):
+    [case] = cases_of(made(PairMatrixConfig, world_size=1), SimpleNamespace(world_size=1))
+    assert case.unavailable == "a pair needs two ranks"
+    assert check("+suite=pair_matrix", "world_size=1") == ""
+
+
+@pytest.mark.parametrize(
+    ("max_seconds", "wanted"),
+    [(100.0, 5), (1.0, 8)],  # in 24 s: rounds of 2 * (20 + 4) * 0.1 s, or of 2 * (1 + 4 * 0.1) s
+)
+def test_rounds_fit_in_time_of_samples(max_seconds, wanted):
+    measure = SimpleNamespace(max_iterations=20, warmup_iterations=2, max_seconds=max_seconds)
+    config = made(PairMatrixConfig, minutes=1.0, measure=measure)
+    rank = SimpleNamespace(index=0, world_size=2, seconds_of=lambda *steps, turns: [[0.098, 0.05]] * len(steps))
+    buffers = [allocate(8, torch.device("cpu"))]
+    assert affordable(config, rank, Schedule(["a", "b"]), buffers) == wanted
 
 
 @pytest.mark.slow
@@ -126,7 +145,6 @@ def test_little_time_leaves_out_rounds(cli: Cli):
         (["sizes=[4TB]"], "sizes=4TB: allowed are MiB > 0, or a size with its unit"),
         (["sizes=[]"], "sizes=[]: allowed is at least one size"),
         (["groups=[racks]"], "groups=racks: allowed are pairs|nodes|halves|all, or []"),
-        (["world_size=1"], "world_size=1: a pair needs two ranks"),
         (["minutes=0"], "minutes=0.0: allowed is > 0 min"),
     ],
 )

@@ -51,12 +51,32 @@ def test_odd_number_has_one_idle_rank_per_round():
 
 
 @given(HOSTS, st.integers(0, 40), st.integers(0, 5))
-def test_chosen_rounds_are_few_distinct_and_begin_inside(hosts, wanted, seed):
+def test_chosen_rounds_are_few_distinct_and_of_both_kinds(hosts, wanted, seed):
     schedule = Schedule(hosts)
     chosen = schedule.chosen(wanted, seed)
-    assert len(chosen) == len(set(chosen)) == min(wanted, schedule.num_rounds)
+    full = [number for number in range(schedule.num_rounds) if met(schedule, number)]
+    assert set(chosen) <= set(full)
+    assert len(chosen) == len(set(chosen)) == min(wanted, len(full))
     assert chosen == schedule.chosen(wanted, seed)
-    assert sum(number < schedule.num_inside for number in chosen) == min(wanted, schedule.num_inside)
+    inside = sum(number < schedule.num_inside for number in full)
+    across = len(full) - inside
+    taken = sum(number < schedule.num_inside for number in chosen)
+    assert taken >= min(inside, wanted // 2)
+    assert len(chosen) - taken >= min(across, wanted // 2)
+
+
+def test_single_chosen_round_is_across_nodes():
+    schedule = Schedule(["a", "a", "b", "b"])
+    assert schedule.chosen(1, 0)[0] >= schedule.num_inside
+
+
+@pytest.mark.parametrize("sizes", [(1, 1, 2), (1, 2, 8), (2, 2), (8,), (3, 1, 4, 1), (1, 1)])
+def test_fullest_round_is_across_nodes_and_has_most_pairs(sizes):
+    schedule = Schedule([f"n{node}" for node, size in enumerate(sizes) for _ in range(size)])
+    assert (schedule.fullest >= schedule.num_inside) == (len(sizes) > 1)
+    first = schedule.num_inside if len(sizes) > 1 else 0
+    most = max(len(met(schedule, number)) for number in range(first, schedule.num_rounds))
+    assert len(met(schedule, schedule.fullest)) == most > 0
 
 
 @given(HOSTS)

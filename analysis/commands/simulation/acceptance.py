@@ -1,6 +1,7 @@
 """Simulates the pairs of an acceptance, and judges them as measured ones."""
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import msgspec
@@ -49,6 +50,10 @@ FAMILIES = {
 """The family that names each kind of fault."""
 
 
+Messages = tuple[Ints, Ints, Ints, Array]
+"""Sender, receiver, turn and seconds of each message under way at the same time."""
+
+
 @dataclass(frozen=True)
 class Rounds:
     """The rounds that are measured, without noise.
@@ -72,39 +77,40 @@ class Rounds:
 def rounds_of(topology: Topology, minutes: float, seed: int) -> Rounds:
     """Return the messages of as many rounds as the time allows, at least one.
 
+    As in the suite, the time of a round with most pairs tells how many that are.
+
     Args:
         topology: the cluster.
         minutes: for all rounds, both directions, all samples and runs.
         seed: of the choice of rounds.
     """
-    hosts = [place.host for place in topology.ranks().places]
-    schedule = Schedule(hosts)
-    parts: list[tuple[Ints, Ints, Ints, Array]] = []
-    spent_s, cells = 0.0, 0
-    around_s = AROUND_S * math.log2(topology.num_ranks)
-    order = schedule.chosen(schedule.num_rounds, seed)
-    inside, across = order[: schedule.num_inside], order[schedule.num_inside :]
-    np.random.default_rng(seed).shuffle(across)
-    measured = 0
-    for number in [*inside, *across]:
-        directions = []
-        for ascending in (True, False):
-            target = sends_to(schedule.peers(number), ascending)
-            sender = np.flatnonzero(target != IDLE)
-            seconds = seconds_of(topology, sender, target[sender])
-            turn = np.full(len(sender), 2 * number + (not ascending))
-            directions.append((sender, target[sender], turn, seconds))
-        cost_s = sum(
-            RUNS * SAMPLES * (float(each[3].max(initial=0.0)) + around_s) for each in directions
-        )
-        cells += sum(len(each[0]) for each in directions)
-        if measured and (spent_s + cost_s > 60 * minutes or cells > MOST_CELLS):
-            break
-        spent_s, measured = spent_s + cost_s, measured + 1
-        parts += directions
+    schedule = Schedule([place.host for place in topology.ranks().places])
+    timed = messages_of(topology, schedule, schedule.fullest)
+    fitting = 60 * minutes / cost_s(topology, timed)
+    storable = MOST_CELLS // sum(len(each[0]) for each in timed)
+    chosen = schedule.chosen(max(1, int(min(fitting, storable))), seed)
+    parts = [part for number in chosen for part in messages_of(topology, schedule, number)]
     sender, receiver, turn, seconds = map(np.concatenate, zip(*parts, strict=True))
-    share = measured / max(1, schedule.num_rounds)
-    return Rounds(sender, receiver, turn, seconds, spent_s / 60, share)
+    share = len(chosen) / schedule.num_rounds
+    return Rounds(sender, receiver, turn, seconds, cost_s(topology, parts) / 60, share)
+
+
+def messages_of(topology: Topology, schedule: Schedule, number: int) -> list[Messages]:
+    """Return the messages of both directions of a round."""
+    directions = []
+    for ascending in (True, False):
+        target = sends_to(schedule.peers(number), ascending)
+        sender = np.flatnonzero(target != IDLE)
+        seconds = seconds_of(topology, sender, target[sender])
+        turn = np.full(len(sender), 2 * number + (not ascending))
+        directions.append((sender, target[sender], turn, seconds))
+    return directions
+
+
+def cost_s(topology: Topology, directions: Sequence[Messages]) -> float:
+    """Return the time of all samples and runs of directions of rounds, in seconds."""
+    around_s = AROUND_S * math.log2(topology.num_ranks)
+    return sum(RUNS * SAMPLES * (float(seconds.max()) + around_s) for *_, seconds in directions)
 
 
 def judged(topology: Topology, rounds: Rounds, ranks: Ranks, noise: float, seed: int) -> Verdict:

@@ -15,6 +15,9 @@ from analysis.suites.pair_matrix.families import NODE, SWITCH, Ints
 Count = Annotated[int, Meta(ge=1, le=10**6)]
 Rate = Annotated[float, Meta(gt=0, le=1e9)]
 Number = Annotated[int, Meta(ge=0)]
+MOST_RANKS = 2**17
+MOST_TIMES = 1e6
+"""How many times slower a fault makes something, at most."""
 RANK, SENDS, LINK, ONE_WAY, NIC, LEAF = "rank", "sends", "link", "one way", "node", "leaf"
 
 
@@ -31,7 +34,7 @@ class Broken(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     kind: Literal["rank", "sends", "link", "one way", "node", "leaf"]
     at: list[Number]
-    slower: Annotated[float, Meta(gt=1, le=1e6)] = 2.0
+    slower: Annotated[float, Meta(gt=1, le=MOST_TIMES)] = 2.0
 
 
 class Topology(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -40,7 +43,8 @@ class Topology(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     Attributes:
         nodes: number of nodes.
         ranks_per_node: number of ranks of each.
-        rails: network cards of a node; its ranks share them evenly.
+        rails: network cards of a node; its ranks share them evenly. Cards beyond one per rank are
+            not used.
         nodes_per_leaf: nodes at one leaf switch; leaf switches are connected through the spine.
         oversubscription: rate of all cards at a leaf over that of its uplinks.
         inside_gb_per_s: between two ranks of a node, each direction.
@@ -62,6 +66,11 @@ class Topology(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     faults: list[Broken] = []
 
     def __post_init__(self) -> None:
+        if not 2 <= self.num_ranks <= MOST_RANKS:
+            raise ValueError(f"{self.num_ranks} ranks: allowed are 2 to {MOST_RANKS}")
+        if self.rails < self.ranks_per_node and self.ranks_per_node % self.rails:
+            allowed = f"divisors of ranks_per_node ({self.ranks_per_node}), and more than it"
+            raise ValueError(f"rails {self.rails}: allowed are {allowed}")
         leaves = -(-self.nodes // self.nodes_per_leaf)
         sizes = {NIC: self.nodes, LEAF: leaves}
         for fault in self.faults:

@@ -2,12 +2,11 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import TypeVar
 
 import numpy as np
 
 from analysis.records.of_suite import by_layout
-from analysis.records.places import places_of
+from analysis.records.places import Place, places_of
 from analysis.suites.acceptance.findings import Finding, Ranks, findings_of, named
 from analysis.suites.acceptance.tables import Table
 from analysis.suites.acceptance.verdict import ranks_of, tables_of
@@ -18,11 +17,11 @@ from analysis.suites.rank_speed.speeds import Speeds
 from benchkit.record.record import Record
 from benchkit.statistics.compare.spread import percent
 from benchkit.statistics.faults.cells import Limits
-from benchkit.statistics.faults.explain import explain
+from benchkit.statistics.faults.explain import detectable, explain
 
-SUITES = (matrix.SUITE, speeds.SUITE)
 SLOWER, FASTER = 1, -1
-Found = TypeVar("Found", Matrix, Speeds)
+MOST_NAMED = 8
+"""Of more devices that were exchanged, only some are named."""
 
 
 @dataclass(frozen=True)
@@ -32,13 +31,20 @@ class Changes:
     Attributes:
         slower: what takes longer than before, beside the change of its peers.
         faster: what takes less.
-        overall: by name of a table, the median of all its times over that before.
-        ranks: of both acceptances.
+        overall: by name of a table, the median of all its times over that before; empty where
+            nothing was measured both times.
+        without_peers: names of tables with fewer than three of a kind.
+        not_compared: names of tables that were not measured alike both times.
+        exchanged: ranks that have another device than before, with that before.
+        ranks: of the later acceptance.
     """
 
     slower: Sequence[Finding]
     faster: Sequence[Finding]
     overall: dict[str, float]
+    without_peers: Sequence[str]
+    not_compared: Sequence[str]
+    exchanged: Sequence[tuple[Place, Place]]
     ranks: Ranks
 
     def lines(self, tolerance: float) -> list[str]:
@@ -49,12 +55,34 @@ class Changes:
             for finding in findings
             for text in [", ".join(f"{name} {ratio:.2f}" for name, ratio in finding.ratios.items())]
         ]
-        if not lines:
+        if not self.overall:
+            lines = ["- Nothing was measured both times."]
+        elif not lines and len(self.without_peers) < len(self.overall):
             lines = [
                 f"- No rank, link or node changed by {percent(tolerance)} more than its peers did."
             ]
-        medians = ", ".join(f"{name} {ratio:.2f}" for name, ratio in self.overall.items())
-        return [*lines, f"- Times over those before, median of all: {medians}."]
+        if self.overall:
+            medians = ", ".join(f"{name} {ratio:.2f}" for name, ratio in self.overall.items())
+            lines.append(f"- Times over those before, median of all: {medians}.")
+        if self.without_peers:
+            names = ", ".join(self.without_peers)
+            lines.append(
+                f"- Fewer than three of a kind, so without peers to compare with: {names}."
+            )
+        if self.not_compared:
+            names = ", ".join(self.not_compared)
+            lines.append(f"- Not measured alike both times, and not compared: {names}.")
+        return [*lines, *self.exchanges()]
+
+    def exchanges(self) -> list[str]:
+        """Say which ranks have another device than before."""
+        lines = [
+            f"- {now}: another device than before ({before.uuid or before.device or 'unknown'})."
+            for before, now in self.exchanged[:MOST_NAMED]
+        ]
+        if more := len(self.exchanged) - len(lines):
+            lines.append(f"- {more} more ranks have other devices than before.")
+        return lines
 
 
 def changes(
@@ -62,27 +90,47 @@ def changes(
 ) -> Iterator[Changes | None]:
     """Compare acceptances cell by cell: each pair of ranks, each rank, with itself before.
 
+    Ranks are the same where their hosts are; their devices may have been exchanged.
+
     Args:
         before, now: records of pair_matrix and rank_speed, in order of time.
         limits: what counts as a change.
 
     Yields:
-        The changes of each set of ranks in `now`; None where `before` did not measure that.
+        The changes of each set of ranks in `now`; None where `before` has no such ranks.
     """
-    earlier = {tuple(places_of(own[0])): own for _, own in by_layout(list(before))}
+    earlier = {layout_of(own[0]): own for _, own in by_layout(list(before))}
     for _, own in by_layout(list(now)):
-        ranks = ranks_of(places_of(own[0]), {})
-        tables = relative(earlier.get(tuple(places_of(own[0])), []), own, ranks)
-        if not tables:
+        if (old := earlier.get(layout_of(own[0]))) is None:
             yield None
             continue
-        shared = replace(limits, alpha=limits.alpha / (2 * len(tables)))
+        places = places_of(own[0])
+        ranks = ranks_of(places, {})
+        tables, not_compared = relative(old, own, ranks)
+        shared = replace(limits, alpha=limits.alpha / (2 * max(1, len(tables))))
+        both = zip(places_of(old[0]), places, strict=True)
         yield Changes(
-            found_in(tables, SLOWER, shared, ranks),
-            found_in(tables, FASTER, shared, ranks),
-            {each.name: float(np.exp(np.median(each.cells.halves))) for each in tables},
-            ranks,
+            slower=found_in(tables, SLOWER, shared, ranks),
+            faster=found_in(tables, FASTER, shared, ranks),
+            overall={each.name: float(np.exp(np.median(each.cells.halves))) for each in tables},
+            without_peers=[
+                each.name for each in tables if not detectable(each.cells, each.families, shared)
+            ],
+            not_compared=not_compared,
+            exchanged=[(old, new) for old, new in both if device_of(old) != device_of(new)],
+            ranks=ranks,
         )
+
+
+def layout_of(record: Record) -> tuple[object, ...]:
+    """Return what two acceptances must have in common: hosts of the ranks, backend and device."""
+    settings = record.settings
+    hosts = [place.host for place in places_of(record)]
+    return *hosts, settings.backend.name, settings.hardware.device
+
+
+def device_of(place: Place) -> tuple[str, str]:
+    return place.device, place.uuid
 
 
 def found_in(
@@ -96,23 +144,41 @@ def found_in(
     return findings_of(faults, ranks)
 
 
-def relative(before: Sequence[Record], now: Sequence[Record], ranks: Ranks) -> list[Table]:
-    """Return the tables of what both measured, with each time over that before."""
-    old, new = ([each for each in side if each.suite == matrix.SUITE] for side in (before, now))
-    sizes = {each.size_mib: each for each in matrix.matrices(old)}
-    pairs = [
-        pairs_over(sizes[each.size_mib], each)
-        for each in matrix.matrices(new)
-        if each.size_mib in sizes
-    ]
-    old, new = ([each for each in side if each.suite == speeds.SUITE] for side in (before, now))
-    tests = {each.name: each for each in speeds.speeds(old)}
-    ratios = [
-        replace(each, halves=each.halves - tests[each.name].halves)
-        for each in speeds.speeds(new)
-        if each.name in tests
-    ]
-    return tables_of(pairs, ratios, ranks)
+def relative(
+    before: Sequence[Record], now: Sequence[Record], ranks: Ranks
+) -> tuple[list[Table], list[str]]:
+    """Return the tables of what both measured, with each time over that before.
+
+    Returns:
+        Those tables, and the names of what only one measured, or in other amounts.
+    """
+    (old_pairs, old_tests), (new_pairs, new_tests) = measured_in(before), measured_in(now)
+    pairs = {
+        size: pairs_over(old_pairs[size], new_pairs[size])
+        for size in new_pairs.keys() & old_pairs.keys()
+    }
+    pairs = {size: table for size, table in sorted(pairs.items()) if table.halves.size}
+    tests = {
+        key: replace(each, halves=each.halves - old_tests[key].halves)
+        for key, each in new_tests.items()
+        if key in old_tests
+    }
+    other_pairs = [each for size, each in (old_pairs | new_pairs).items() if size not in pairs]
+    other_tests = [each for key, each in (old_tests | new_tests).items() if key not in tests]
+    names = dict.fromkeys(each.name for each in tables_of(other_pairs, other_tests, ranks))
+    return tables_of(list(pairs.values()), list(tests.values()), ranks), list(names)
+
+
+def measured_in(
+    records: Sequence[Record],
+) -> tuple[dict[float, Matrix], dict[tuple[str, float], Speeds]]:
+    """Return the pairs by size of a message, and the tests by name and amount of a call."""
+    pairs = matrix.matrices([each for each in records if each.suite == matrix.SUITE])
+    tests = speeds.speeds([each for each in records if each.suite == speeds.SUITE])
+    return (
+        {each.size_mib: each for each in pairs},
+        {(each.name, each.amount): each for each in tests},
+    )
 
 
 def pairs_of(table: Matrix) -> list[tuple[int, int]]:

@@ -1,5 +1,6 @@
 """What the data sheet of a device promises for each test, and which share of it is enough."""
 
+import functools
 from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib.resources import files
@@ -33,6 +34,7 @@ class Promise:
     source: str
 
 
+@functools.cache
 def devices() -> Mapping[str, Mapping[str, Any]]:
     """Return the table of devices."""
     text = files(__package__).joinpath("devices.yaml").read_text(encoding="utf-8")

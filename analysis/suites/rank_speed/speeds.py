@@ -1,5 +1,6 @@
 """Reads records of rank_speed into one table of ranks per test."""
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -31,6 +32,7 @@ class Speeds:
         is_compute: whether `amount` is FLOP.
         places: of the ranks.
         peak_tflop_per_s: `hardware.peak_tflop_per_s` of the record.
+        shows_amount: whether only the amount tells it from another one.
     """
 
     test: str
@@ -40,11 +42,14 @@ class Speeds:
     is_compute: bool
     places: Sequence[Place]
     peak_tflop_per_s: Mapping[str, Any]
+    shows_amount: bool = False
 
     @property
     def name(self) -> str:
         """The test in words."""
-        return " ".join(filter(None, (self.test.replace("_", " "), self.dtype)))
+        unit = "FLOP" if self.is_compute else "B"
+        amount = f"of {self.amount:.3g} {unit}" if self.shows_amount else ""
+        return " ".join(filter(None, (self.test.replace("_", " "), self.dtype, amount)))
 
     def cells(self) -> Cells:
         """Return the table; ranks on devices of one name are peers."""
@@ -74,22 +79,25 @@ class Speeds:
 
 def speeds(records: Sequence[Record]) -> list[Speeds]:
     """Return the table of each test, from records of the same ranks in order of time."""
-    runs: dict[tuple[str, str], list[list[list[float]]]] = {}
-    amounts: dict[tuple[str, str], tuple[float, bool]] = {}
+    runs: dict[tuple[str, str, float, bool], list[list[list[float]]]] = {}
     for record in records:
         for case in record.cases:
             amount = case.details.get(FLOPS) or case.details.get(MOVED_BYTES)
             if case.samples_s and amount:
                 label = str(case.labels[TEST]), str(case.labels.get(DTYPE) or "")
-                runs.setdefault(label, []).append(case.samples_s)
-                amounts[label] = float(amount), FLOPS in case.details
+                key = *label, float(amount), FLOPS in case.details
+                runs.setdefault(key, []).append(case.samples_s)
     if not records:
         return []
     places, peaks = places_of(records[-1]), peaks_of(records[-1])
+    amounts = Counter((test, dtype) for test, dtype, *_ in runs)
     return [
-        Speeds(*label, halves_of(samples), *amounts[label], places, peaks)
-        for label, samples in runs.items()
-    ]
+        Speeds(
+            test, dtype, halves_of(samples), amount, is_compute, places, peaks,
+            shows_amount=amounts[test, dtype] > 1,
+        )
+        for (test, dtype, amount, is_compute), samples in runs.items()
+    ]  # fmt: skip
 
 
 def peaks_of(record: Record) -> Mapping[str, Any]:

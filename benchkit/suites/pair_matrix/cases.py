@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 from benchkit.api.case import Case, Rank, Work, noop
+from benchkit.api.groups import MeasureConfig
 from benchkit.suites.pair_matrix.config import MINUTES_SHARE, PairMatrixConfig
 from benchkit.suites.pair_matrix.groups import group_cases
 from benchkit.suites.pair_matrix.messages import Answer, Buffers, Check, Send, allocate
@@ -26,6 +27,8 @@ AROUND_S = 0.002
 
 def cases_of(config: PairMatrixConfig, rank: Rank) -> list[Case]:
     """Returns the cases of all rounds that fit in the time, and those of nested groups."""
+    if rank.world_size == 1:
+        return [Case(unavailable="a pair needs two ranks")]
     sizes = [max(1, round(size * 2**20)) for size in config.sizes]
     if shortage := rank.memory_shortage(config.needed_bytes(rank.world_size)):
         return [Case(skip=shortage)]
@@ -46,15 +49,21 @@ def affordable(
 ) -> int:
     """Returns how many rounds fit in this point's time, at least one; all ranks call this together.
 
-    The last round is timed, which is across nodes where there are several.
+    A round with most pairs is timed, which is across nodes where there are several.
     """
-    target = sends_to(schedule.peers(schedule.num_rounds - 1), ascending=True)
+    target = sends_to(schedule.peers(schedule.fullest), ascending=True)
     steps = [step_of(rank.index, target, held) or noop for held in buffers]
     seconds = [max(row) for row in rank.seconds_of(*steps, turns=1)]
-    samples = config.measure.max_iterations + config.measure.warmup_iterations + 2
-    of_round = sum(2 * samples * (max(FILL_S, each) + AROUND_S) for each in seconds)
+    of_round = 2 * sum(seconds_of_case(max(FILL_S, each), config.measure) for each in seconds)
     stored = 2 * len(buffers) * rank.world_size * config.measure.max_iterations
     return max(1, min(int(60 * MINUTES_SHARE * config.minutes / of_round), MOST_SAMPLES // stored))
+
+
+def seconds_of_case(sample_s: float, measure: MeasureConfig) -> float:
+    """Returns the time of a case with its warm-up and both checks, by that of a sample."""
+    turn_s = sample_s + AROUND_S
+    samples_s = min(measure.max_iterations * turn_s, measure.max_seconds)
+    return samples_s + (measure.warmup_iterations + 2) * turn_s
 
 
 def step_of(rank: int, target: Ints, buffers: Buffers) -> Send | Answer | None:

@@ -42,5 +42,3 @@ class PairMatrixConfig(RunConfig):
         levels = (PAIRS, NODES, HALVES, ALL)
         if unknown := set(self.groups) - set(levels):
             raise ConfigError(f"groups={min(unknown)}: allowed are {'|'.join(levels)}, or []")
-        if self.world_size == 1:
-            raise ConfigError("world_size=1: a pair needs two ranks; allowed is >= 2")

@@ -2,14 +2,18 @@
 
 It is a round-robin tournament by the circle method: n - 1 rounds for an even number n, and n rounds
 with one idle player each for an odd one. Across nodes, nodes play the tournament; while two nodes
-meet, each rank of one meets each rank of the other in as many rounds as a node has ranks. With
-nodes of m ranks, m and the number of nodes even, that makes n - 1 rounds in all.
+meet, each rank of one meets each rank of the other in as many rounds as the largest node has ranks.
+With nodes of m ranks, m and the number of nodes even, that makes n - 1 rounds in all. Nodes of
+unequal size need more: ranks of the smaller ones are idle meanwhile, and some rounds are empty. A
+tournament of all ranks would need fewer rounds, but the number of messages that leave a node at a
+time would differ from round to round, and with it the time of healthy pairs.
 """
 
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -100,21 +104,40 @@ class Schedule:
         peers[ranks[both]] = partners[both]
         return peers
 
-    def chosen(self, wanted: int, seed: int) -> list[int]:
-        """Returns so many rounds: those inside nodes first, and a sample of those across.
+    def num_pairs(self, number: int) -> int:
+        """Returns how many pairs meet in a round."""
+        return int((self.peers(number) != IDLE).sum()) // 2
 
-        Every rank has as many partners as any other in each of them, so that ranks, nodes and
-        groups of nodes stay comparable however few rounds there are.
+    @property
+    def fullest(self) -> int:
+        """Number of a round with most pairs, across nodes where there are several.
+
+        While nodes meet, their first round has as many pairs as any other; those of nodes of one
+        size are all alike.
+        """
+        places = self.members.shape[1]
+        firsts = range(self.num_inside, self.num_rounds, places) or range(self.num_inside)
+        return max(firsts, key=self.num_pairs) if IDLE in self.members else firsts[0]
+
+    def chosen(self, wanted: int, seed: int) -> list[int]:
+        """Returns so many rounds, a sample of those inside nodes and one of those across.
+
+        Pairs inside nodes and pairs across are judged apart, so each kind gets half of the rounds
+        or all that it has. Among nodes of one size every rank has as many partners as any other in
+        each round, so that ranks, nodes and groups of nodes stay comparable however few rounds
+        there are.
 
         Args:
-            wanted: how many rounds at most.
+            wanted: how many rounds at most; a single one is across nodes.
             seed: of the sample, alike on all ranks.
         """
         inside, across = range(self.num_inside), range(self.num_inside, self.num_rounds)
         draw = random.Random(seed)
-        kept = sorted(draw.sample(inside, min(wanted, len(inside))))
-        left = min(max(0, wanted - len(kept)), len(across))
-        return [*kept, *sorted(draw.sample(across, left))]
+        most_across = wanted - min(len(inside), wanted // 2)
+        full = filter(self.num_pairs, draw.sample(across, len(across)))
+        chosen = list(islice(full, most_across))
+        chosen += draw.sample(inside, min(len(inside), wanted - len(chosen)))
+        return sorted(chosen)
 
 
 def sends_to(peers: Ints, ascending: bool) -> Ints:

@@ -1,8 +1,12 @@
 """`python -m analysis accept`: one verdict with names, from records of pairs and of ranks, and its exit code."""
 
 import json
+import re
+from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
+import yaml
 from analysis.__main__ import main
 from analysis.page.question import question_of
 from analysis.records.harvest import harvest
@@ -116,6 +120,38 @@ def test_failed_point_fails_acceptance(verdict):
     assert "from rank 1: element 3" in out
 
 
+def unavailable(record):
+    reason = "a pair needs two ranks"
+    cases = [record["cases"][0] | {"status": "unavailable", "reason": reason, "samples_s": []}]
+    return record | {"status": "unavailable", "cases": cases, "error": {"message": reason}}
+
+
+def test_single_rank_is_judged_by_data_sheet(verdict):
+    one = ["n0"]
+    alone = unavailable(speeds(hosts=one, point_id="pairs")) | {"suite": "pair_matrix"}
+    code, out, _ = verdict(speeds(hosts=one), alone)
+    assert (code, out.split(",")[0]) == (0, "AS ON THE DATA SHEET: 1 rank on 1 node")
+    assert "FAILED" not in out
+
+
+def test_amounts_are_tables_of_their_own(verdict):
+    larger = speeds(seed=5, started_at="2026-01-01T01:00:00.000+00:00")
+    larger["cases"][0] |= {"details": {"moved_bytes": 2 * 10**9}}
+    larger["cases"][0]["samples_s"] = [[2 * each for each in row] for row in larger["cases"][0]["samples_s"]]
+    code, out, _ = verdict(pairs(), speeds(), larger)
+    assert code == 0
+    assert "copy of 1e+09 B 1.1" in out
+    assert "copy of 2e+09 B 1.1" in out
+    assert "beside the first" not in out
+
+
+def test_missing_backend_fails_acceptance(verdict):
+    lacking = unavailable(pairs(point_id="lacking")) | {"cases": []}
+    code, out, _ = verdict(speeds(), lacking)
+    assert code == 1
+    assert "- FAILED: pair_matrix: a pair needs two ranks" in out
+
+
 def test_other_layouts_have_verdicts_of_their_own(verdict):
     _, out, _ = verdict(pairs(), pairs(hosts=["a", "b", "c", "d"], point_id="other"))
     assert out.count("INCOMPLETE") == 2
@@ -134,19 +170,91 @@ def test_invalid_argument_is_one_line(verdict, options, said):
     assert err.startswith(said)
 
 
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        ("leaf1: n0\nleaf2: n1", "allowed is YAML such as `leaf1: [node1, node2]` (Expected `array`, got `str`"),
+        ("leaf1: {n0: {}}", "allowed is YAML such as `leaf1: [node1, node2]` (Expected `array`, got `object`"),
+        ("leaf1: [n0", "allowed is YAML such as `leaf1: [node1, node2]` (while parsing"),
+        ("", "allowed is YAML such as `leaf1: [node1, node2]` (Expected `object`, got `null`"),
+        ("leaf1: [n0, n1]\nleaf2: [n1, n2, n3, n0]", "n0, n1: allowed is one switch per host"),
+        ("leaf1: [n0, n1]\nleaf2: [n22]", "no switch for n2, n3; no record has n22"),
+        ("leaf1: [n0, n1, n2]", "no switch for n3"),
+    ],
+)
+def test_every_host_must_have_one_switch(verdict, tmp_path, content, said):
+    path = tmp_path / "switches.yaml"
+    path.write_text(content)
+    code, out, err = verdict(pairs(), options=["--switches", str(path)])
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert err.startswith(f"analysis accept: --switches {path}: {said}")
+
+
+def test_switches_may_be_those_of_larger_cluster(verdict, tmp_path):
+    path = tmp_path / "switches.yaml"
+    path.write_text("1: [n0, n1]\n2: [n2, n3, n4]")
+    code, out, err = verdict(pairs(), speeds(), options=["--switches", str(path)])
+    assert (code, out.split(":")[0], err) == (0, "ALL ALIKE", "")
+
+
 def test_nothing_to_judge_says_what_to_run(verdict):
     code, _, err = verdict(make_record())
     assert code == 1
     assert "run `python -m benchkit sweep=acceptance`" in err
 
 
-def test_foreign_details_are_no_traceback(verdict):
-    strange = pairs()
-    for each in strange["cases"]:
-        each["details"] = {"sends_to": "nobody", "group_of": [1]}
-    code, _, err = verdict(strange)
+def test_senseless_peaks_are_named(verdict):
+    senseless = speeds()
+    senseless["config"]["hardware"]["peak_tflop_per_s"] = {"H200": "fast"}
+    code, out, _ = verdict(senseless)
     assert code == 1
+    assert "peak_tflop_per_s: Expected `object`, got `str` - at `$[...]`" in out
+
+
+@pytest.mark.parametrize(("message", "said"), [("rank 1 hangs", "rank 1 hangs"), ("", "timeout")])
+def test_failures_are_told_where_nothing_was_measured(verdict, message, said):
+    hung = {"status": "timeout", "cases": [], "error": {"message": message, "rank": 1}}
+    code, out, err = verdict(pairs() | hung)
+    assert (code, out) == (1, f"- FAILED: pair_matrix: {said}\n")
     assert "nothing to judge" in err
+    assert "sweep=acceptance" not in err
+
+
+@pytest.mark.parametrize(
+    ("made", "change", "said"),
+    [
+        (
+            pairs,
+            {"details": {"sends_to": [1, 99, -1, -1, -1, -1, -1, -1]}},
+            "`sends_to` has rank 99; allowed are ranks below 8",
+        ),
+        (pairs, {"details": {"sends_to": [1]}}, "`sends_to` has 1 entries; allowed is one per rank: 8"),
+        (pairs, {"details": {"sends_to": ["a"] * 8}}, "Expected `int`, got `str` - at `$.sends_to[0]`"),
+        (pairs, {"details": {"sends_to": "nobody"}}, "Expected `array`, got `str` - at `$.sends_to`"),
+        (pairs, {"details": {}}, "Object missing required field `sends_to`"),
+        (speeds, {"details": {"moved_bytes": "many"}}, "Expected `float`, got `str` - at `$.moved_bytes`"),
+        (speeds, {"details": {"moved_bytes": 0}}, "Expected `float` > 0.0 - at `$.moved_bytes`"),
+        (speeds, {"labels": {"test": 3}}, "Expected `str`, got `int` - at `$.test`"),
+        (speeds, {"labels": {"x": 1}}, "Object missing required field `test`"),
+    ],
+)
+def test_senseless_record_is_named_and_passed_over(verdict, made, change, said):
+    senseless = made(point_id="senseless", started_at="2026-01-01T01:00:00.000+00:00")
+    senseless["cases"][0] |= change
+    code, out, _ = verdict(made(), senseless)
+    assert code == 1
+    assert out.startswith("INCOMPLETE: 8 ranks on 4 nodes, ")
+    [line] = [line for line in out.splitlines() if line.startswith("- FAILED: ")]
+    assert "record.json: case {" in line
+    assert said in line
+
+
+def test_data_sheets_are_parsed_once(verdict, monkeypatch):
+    read = Mock(side_effect=yaml.safe_load)
+    monkeypatch.setattr("analysis.suites.rank_speed.data_sheet.yaml.safe_load", read)
+    devices.cache_clear()
+    verdict(speeds())
+    assert read.call_count == 1
 
 
 def test_devices_have_rates_and_sources():
@@ -158,6 +266,13 @@ def test_devices_have_rates_and_sources():
     assert promise("copy", "", "NVIDIA H200 NVL", {}).rate == 4.8e12
     assert promise("copy", "", "a processor", {}) is promise("disk_read", "", "NVIDIA H200", {}) is None
     assert json.dumps(sorted(devices()))
+
+
+def test_peaks_of_products_have_sources():
+    text = (Path(__file__).parents[3] / "conf/hardware/cuda.yaml").read_text()
+    entries = text.partition("peak_tflop_per_s:\n")[2].splitlines()
+    assert len(entries) >= 10
+    assert all(re.search(r"\}  # NVIDIA .*(datasheet|whitepaper)", entry) for entry in entries)
 
 
 @pytest.fixture
@@ -204,8 +319,71 @@ def test_change_of_all_is_told_apart(changed):
     assert "- Times over those before, median of all: messages of 4 MiB 1.20." in out
 
 
+def test_senseless_record_is_not_compared(changed):
+    senseless = speeds()
+    senseless["cases"][0]["labels"] = {}
+    code, out = changed([pairs(), senseless], [pairs(slow_rank, seed=7), speeds()])
+    assert code == 1
+    assert "messages of 4 MiB 1.5" in out
+    assert "- Not measured alike both times, and not compared: copy." in out
+
+
+def with_new_device(record, rank):
+    record["rank_devices"][rank] |= {"uuid": "GPU-new"}
+    return record
+
+
+def test_exchanged_device_is_told_and_others_are_compared(changed):
+    now = [with_new_device(each, 5) for each in (pairs(slow_rank, seed=7), speeds(seed=8))]
+    code, out = changed([pairs(), speeds()], now)
+    assert code == 1
+    assert f"- {NAME}: slower, beside the change of its peers: messages of 4 MiB 1.5" in out
+    assert "- rank 5 on n2 (GPU-new, PCI 0000:05:00.0): another device than before (GPU-5)." in out
+    assert out.count("another device than before") == 1
+
+
+def test_few_of_many_exchanged_devices_are_named(changed):
+    now = pairs(hosts=[f"n{rank}" for rank in range(12)], seed=7)
+    before = pairs(hosts=[f"n{rank}" for rank in range(12)])
+    for rank in range(12):
+        with_new_device(now, rank)
+    _, out = changed([before], [now])
+    assert out.count("another device than before") == 8
+    assert "- 4 more ranks have other devices than before." in out
+
+
+def of_rounds(record, rounds):
+    kept = [each for each in record["cases"] if each["labels"].get("round") in rounds]
+    return record | {"cases": kept}
+
+
+def test_other_rounds_are_not_compared(changed):
+    code, out = changed([of_rounds(pairs(), (0, 1, 2))], [of_rounds(pairs(seed=5), (3, 4, 5))])
+    assert code == 3
+    assert "- Nothing was measured both times." in out
+    assert "- Not measured alike both times, and not compared: messages of 4 MiB." in out
+    assert "No rank, link or node changed" not in out
+
+
+def test_other_amounts_are_not_compared(changed):
+    larger = speeds(lambda rank: 2.0, seed=5)
+    larger["cases"][0]["details"] = {"moved_bytes": 2 * 10**9}
+    _, out = changed([pairs(), speeds()], [pairs(seed=7), larger])
+    assert "- Not measured alike both times, and not compared: copy." in out
+    assert "- Times over those before, median of all: messages of 4 MiB 1.00." in out
+
+
+def test_change_of_two_ranks_is_that_of_medians(changed):
+    two = ["n0", "n1"]
+    _, out = changed([pairs(hosts=two)], [pairs(lambda i, j: 3.0 if i == 1 else 1.0, hosts=two, seed=4)])
+    assert "No rank, link or node changed" not in out
+    assert "- Times over those before, median of all: messages of 4 MiB 1.7" in out
+    assert "- Fewer than three of a kind, so without peers to compare with: messages of 4 MiB." in out
+
+
 def test_acceptances_of_other_ranks_are_not_compared(changed):
-    _, out = changed([pairs(hosts=HOSTS[:6])], [pairs()])
+    code, out = changed([pairs(hosts=HOSTS[:6])], [pairs()])
+    assert code == 3
     assert "- The acceptances are of other ranks: nothing can be compared." in out
 
 
