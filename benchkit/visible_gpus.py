@@ -1,99 +1,103 @@
-"""Which GPUs the ranks of this process can use, found without a context on any of them."""
+"""Which GPUs the ranks of this process can use, and in which order.
+
+    python -m benchkit.visible_gpus      prints them as JSON
+
+Only CUDA or HIP itself knows: variables hide, order and divide GPUs. It is started in a process
+that ends at once, because a process that has started it cannot hand it on to the ranks.
+"""
 
 import functools
-import os
-import re
-from collections.abc import Mapping, Sequence
+import logging
+import subprocess
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
 
-from benchkit.checkout import output
-from benchkit.environment import static_environment, torch_build
+import msgspec
 
-MIG = "MIG-"
-"""How the UUIDs of the instances begin that a GPU is divided into."""
-UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
-UNIQUE_ID = re.compile(r"Unique ID:\s*(0x[0-9a-f]+)")
+from benchkit.environment import is_built_for_gpus
+from launch.module_path import path_options
+
+DRIVERS = ("/dev/nvidiactl", "/dev/kfd", "/dev/dxg", "/dev/nvmap")
+"""Files of the drivers of NVIDIA, AMD, Windows' subsystem for Linux and Tegra; one is there."""
+LIMIT_S = 60.0
+"""Without persistence mode the driver initializes each GPU, one after another."""
+log = logging.getLogger("benchkit")
 
 
-def visible_gpus() -> list[str]:
-    """Returns the GPUs that CUDA or HIP can use in this process.
+@dataclass(frozen=True)
+class VisibleGpus:
+    """The GPUs that CUDA or HIP shows to this process.
 
-    They are named by UUID where a tool of their vendor lists them, by index elsewhere.
+    Attributes:
+        names: their UUIDs as CUDA_VISIBLE_DEVICES takes them, in the order of their indexes; the
+            indexes where torch cannot tell the GPUs apart.
+        lack: why there are none; "" if there are some.
     """
-    usable = num_usable_gpus()
-    if not usable:
-        return []
-    names = [str(index) for index in range(usable)]
-    if torch_build().get("hip"):
-        return visible_amd_gpus(amd_uuids() or names)[:usable]
-    uuids = [gpu["uuid"] for gpu in static_environment().gpus]
-    names = chosen("CUDA_VISIBLE_DEVICES", uuids or names)
-    return instance_of(names, mig_instances() if uuids else {}) or names[:usable]
 
-
-def num_usable_gpus() -> int:
-    """Returns how many GPUs torch can use here; imports torch only where it is built for GPUs.
-
-    NVML counts them where it can, and knows nothing of instances (MIG).
-    """
-    if not (torch_build()["cuda"] or torch_build().get("hip")):
-        return 0
-    import torch
-
-    return int(torch.cuda.device_count())
-
-
-def visible_amd_gpus(installed: Sequence[str]) -> list[str]:
-    """Returns the GPUs that HIP shows: its own variable chooses among those of the runtime below.
-
-    HIP reads CUDA's variable where its own is not set.
-    """
-    own = "HIP_VISIBLE_DEVICES" if os.environ.get("HIP_VISIBLE_DEVICES") else "CUDA_VISIBLE_DEVICES"
-    return chosen(own, chosen("ROCR_VISIBLE_DEVICES", installed))
-
-
-def chosen(variable: str, installed: Sequence[str]) -> list[str]:
-    """Returns the GPUs that an environment variable names; all if it names none."""
-    names = [name.strip() for name in os.environ.get(variable, "").split(",")]
-    return [gpu_named(name, installed) for name in names if name] or list(installed)
-
-
-def gpu_named(name: str, installed: Sequence[str]) -> str:
-    """Returns the installed GPU at the index that `name` holds; any other name as it is."""
-    is_index = name.isdigit() and int(name) < len(installed)
-    return installed[int(name)] if is_index else name
-
-
-def instance_of(names: Sequence[str], instances: Mapping[str, Sequence[str]]) -> list[str]:
-    """Returns the one instance (MIG) that CUDA shows, in a list; [] if no GPU is divided.
-
-    CUDA shows a process the first instance alone, and no whole GPU beside it.
-
-    Args:
-        names: UUIDs of GPUs or of instances.
-        instances: UUIDs of the instances of each GPU.
-    """
-    found: list[str] = []
-    for name in names:
-        found += [name] if name.startswith(MIG) else instances.get(name, ())
-    return found[:1]
+    names: list[str] = field(default_factory=list)
+    lack: str = ""
 
 
 @functools.cache
-def mig_instances() -> dict[str, list[str]]:
-    """Returns the UUIDs of the instances of each NVIDIA GPU, by its UUID."""
-    found: dict[str, list[str]] = {}
-    gpu = ""
-    for uuid in re.findall(r"\(UUID: ([^)]+)\)", output("nvidia-smi", "-L")):
-        if uuid.startswith(MIG):
-            found.setdefault(gpu, []).append(uuid)
-        else:
-            gpu = uuid
+def visible_gpus() -> VisibleGpus:
+    """Returns the GPUs that the ranks can use; asked once, as ranks inherit this environment.
+
+    Without a driver, or without a torch for GPUs, no process is started.
+    """
+    if not is_built_for_gpus():
+        return VisibleGpus(lack="torch is not built for GPUs")
+    if not any(Path(driver).exists() for driver in DRIVERS):
+        return VisibleGpus(lack="no driver of GPUs is loaded")
+    found = ask_child()
+    if found.lack:
+        log.warning("no GPU is used: %s", found.lack)
     return found
 
 
-@functools.cache
-def amd_uuids() -> list[str]:
-    """Returns what tells AMD's GPUs apart; [] without a tool, or where parts of a GPU are alike."""
-    found = UUID.findall(output("amd-smi", "list"))
-    found = found or UNIQUE_ID.findall(output("rocm-smi", "--showuniqueid"))
-    return found if len(set(found)) == len(found) else []
+def ask_child() -> VisibleGpus:
+    """Returns what a process of this module prints."""
+    command = [sys.executable, *path_options(), "-m", "benchkit.visible_gpus"]
+    try:
+        done = subprocess.run(
+            command, capture_output=True, text=True, errors="replace", timeout=LIMIT_S, check=False
+        )
+    except subprocess.TimeoutExpired:
+        return VisibleGpus(lack=f"the start of CUDA took longer than {LIMIT_S:g} s")
+    last = (done.stdout.strip().splitlines() or [""])[-1]  # torch may print, too
+    try:
+        return msgspec.json.decode(last, type=VisibleGpus)
+    except msgspec.DecodeError:
+        said = done.stderr.strip().splitlines()
+        why = said[-1] if said else f"exit code {done.returncode}"
+        return VisibleGpus(lack=f"the start of CUDA failed: {why}")
+
+
+def enumerated() -> VisibleGpus:
+    """Starts CUDA or HIP in this process and returns the GPUs that it shows."""
+    import torch
+
+    try:
+        torch.cuda.init()
+        indexes = range(torch.cuda.device_count())
+        names = [name_of(torch.cuda.get_device_properties(index)) for index in indexes]
+    except Exception as error:  # of many types, among them AssertionError and DeferredCudaCallError
+        return VisibleGpus(lack=(str(error).strip() or type(error).__name__).splitlines()[0])
+    are_told_apart = all(names) and len(set(names)) == len(names)
+    return VisibleGpus(names if are_told_apart else list(map(str, indexes)))
+
+
+def name_of(properties: Any) -> str:
+    """Returns the UUID of a GPU as CUDA_VISIBLE_DEVICES takes it; "" where torch tells none.
+
+    Torch tells it without its prefix. CUDA appends the size of an instance (MIG) to the name of its
+    GPU: "NVIDIA A100-SXM4-40GB MIG 3g.20gb".
+    """
+    uuid = str(getattr(properties, "uuid", ""))
+    kind = "MIG" if " MIG " in properties.name else "GPU"
+    return f"{kind}-{uuid}" if uuid.strip("0-") else ""
+
+
+if __name__ == "__main__":
+    print(msgspec.json.encode(enumerated()).decode())

@@ -146,6 +146,7 @@ class Rank:
             that all ranks decide alike.
         memory: measures the peak of the memory in use, in bytes, since its `reset()`.
         shares: percent of a device that each rank is to have: [rank].
+        by_mps: whether MPS limits a rank to its share of a GPU, even while the others are idle.
         seconds_of: times calls that all ranks make together, each rank slowed down as configured.
             Takes one callable per call and returns the median seconds of each: [call][rank]. The
             calls take turns. For cost models, not for results.
@@ -167,6 +168,7 @@ class Rank:
     shares: tuple[float, ...]
     seconds_of: Callable[..., list[list[float]]]
     group: Callable[[str], dist.ProcessGroup | None]
+    by_mps: bool = False
     host_sharers: int = 1
     host_available_bytes: float = math.inf
     hosts: tuple[str, ...] = ()

@@ -6,6 +6,8 @@ import msgspec
 import torch
 import torch.distributed as dist
 
+from benchkit.api.device_wait import wait_for_device
+
 
 def gather_json(value: Any, group: dist.ProcessGroup | None = None) -> list[Any]:
     """Returns every rank's value: [rank]; all ranks of the group call this together.
@@ -21,10 +23,12 @@ def gather_json(value: Any, group: dist.ProcessGroup | None = None) -> list[Any]
     size = torch.tensor([mine.numel()], device=device)
     sizes = [torch.empty_like(size) for _ in range(dist.get_world_size(group))]
     dist.all_gather(sizes, size, group=group)
+    wait_for_device(size)
     padded = torch.zeros(int(max(sizes)), dtype=torch.uint8, device=device)
     padded[: mine.numel()] = mine
     gathered = [torch.empty_like(padded) for _ in sizes]
     dist.all_gather(gathered, padded, group=group)
+    wait_for_device(padded)
     rows = [row.cpu().numpy().tobytes() for row in gathered]
     return [msgspec.json.decode(row[: int(size)]) for row, size in zip(rows, sizes, strict=True)]
 

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from benchkit.api import torch_internals
+from benchkit.api.device_wait import wait_for_device
 from benchkit.api.float8 import FLOAT8
 from benchkit.errors import InvalidResult
 
@@ -82,6 +83,7 @@ def require_rows(product: Tensor, left: Tensor, right: Tensor, rows: Tensor) -> 
     """Raises InvalidResult where some rows of a product differ from float64."""
     expected = (left[rows].double() @ right.double()).to(product.dtype)
     wrong = product[rows] != expected
+    wait_for_device(product)
     if wrong.any():
         first, column = wrong.nonzero()[0].tolist()
         got = product[rows][first, column].item()

@@ -5,6 +5,7 @@ to do when a new torch has others.
 """
 
 import inspect
+from collections.abc import Callable
 from operator import attrgetter
 from typing import Any
 
@@ -56,17 +57,48 @@ def fused_attention(query: Tensor, key: Tensor, value: Tensor, causal: bool) -> 
     return out, lse[..., : query.shape[2]], *rest  # the kernel pads L to a multiple of 32
 
 
+def fused_attention_missing(device: torch.device, dtype: torch.dtype, width: int) -> str:
+    """Returns why fused_attention() cannot run on a device; "" if it can.
+
+    Kernels of half precision, for example, refuse GPUs older than Ampere.
+
+    Args:
+        device: of this rank.
+        dtype: of queries, keys and values.
+        width: of a head.
+    """
+
+    def attend() -> None:
+        tokens = torch.ones(1, 1, 16, width, device=device).to(dtype)
+        fused_attention(tokens, tokens, tokens, True)
+
+    name = str(dtype).removeprefix("torch.")
+    return refusal(f"compute fused attention of {name} on {device.type}", attend)
+
+
 def float8_matmul_missing(device: torch.device) -> str:
     """Returns why multiply_float8() cannot run on a device; "" if it can."""
-    try:
+
+    def multiply() -> None:
         left = torch.ones(16, 16, device=device).to(torch.float8_e4m3fn)
         product = torch.empty(16, 16, dtype=torch.bfloat16, device=device)
         multiply_float8(torch.ones((), device=device), left, left.t(), product)
+
+    return refusal(f"multiply float8 on {device.type}", multiply)
+
+
+def refusal(what: str, trial: Callable[[], None]) -> str:
+    """Returns why torch refuses a trial, in a line; "" if it does not.
+
+    Raises:
+        RuntimeError: memory is lacking, which says nothing about torch.
+    """
+    try:
+        trial()
     except (AttributeError, RuntimeError) as error:
         if is_out_of_memory(type(error).__name__, str(error)):
             raise
-        why = str(error).splitlines()[0]
-        return f"torch {torch.__version__} cannot multiply float8 on {device.type}: {why}"
+        return f"torch {torch.__version__} cannot {what}: {str(error).splitlines()[0]}"
     return ""
 
 

@@ -9,6 +9,7 @@ import functools
 import math
 from typing import TYPE_CHECKING
 
+from benchkit.api.device_wait import wait_for_device
 from benchkit.errors import InvalidResult
 
 if TYPE_CHECKING:
@@ -134,12 +135,14 @@ def require_tiled(output: "torch.Tensor", period: "torch.Tensor", atol: float = 
 
     Args:
         output: [n].
-        period: [p]; the output may end in the middle of a repetition.
+        period: [p], on any device; the output may end in the middle of a repetition.
         atol: absolute difference that passes; 0 means equal to the bit.
 
     Raises:
         InvalidResult: the message names the first index that differs.
     """
+    wait_for_device(output)
+    period = period.to(output)  # only now: this, too, waits for the device
     for start in range(0, len(output), ROWS_PER_CHECK * len(period)):
         part = output[start : start + ROWS_PER_CHECK * len(period)]
         rows = len(part) // len(period)

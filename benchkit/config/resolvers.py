@@ -18,14 +18,14 @@ def counts_of_gpus() -> str:
 
     With fewer than 2 GPUs it still returns 2; such a point then says that they are missing.
     """
-    most = max(2, len(visible_gpus()))
+    most = max(2, len(visible_gpus().names))
     powers = [2**exponent for exponent in range(1, most.bit_length())]
     return ",".join(str(count) for count in sorted({*powers, 6}) if count <= most)
 
 
 def hardware_here() -> str:
     """Returns the option of the group `hardware` for this machine."""
-    return "cuda" if visible_gpus() else "cpu"
+    return "cuda" if visible_gpus().names else "cpu"
 
 
 def backend_for(hardware: str) -> str:

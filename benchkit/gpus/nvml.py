@@ -51,17 +51,18 @@ class Gpu:
     def strangers(self, ours: set[int], num_ours: int) -> int:
         """Returns how many processes compute on it beside the ranks and their MPS server.
 
-        In a container NVML may count processes by the numbers that they have outside. Then none is
-        known, and all beyond the number of ranks are strangers.
+        In a container NVML may count processes by the numbers that they have outside. Then neither
+        numbers nor names are known, and all beyond the number of ours are strangers.
 
         Args:
             ours: ids of the processes of all ranks.
-            num_ours: number of ranks on this GPU.
+            num_ours: number of our processes on this GPU, with the MPS server that they share.
         """
         running = self.ask("nvmlDeviceGetComputeRunningProcesses", self.instance) or []
         others = [each.pid for each in running if each.pid not in ours]
-        strange = [pid for pid in others if MPS_SERVER not in self.process_name(pid)]
-        return len(strange) if len(others) < len(running) else max(0, len(strange) - num_ours)
+        if len(others) == len(running):
+            return max(0, len(others) - num_ours)
+        return sum(MPS_SERVER not in self.process_name(pid) for pid in others)
 
     def process_name(self, pid: int) -> str:
         """Returns the command of a process; "" where it is not known."""

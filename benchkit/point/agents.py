@@ -26,11 +26,13 @@ class AgentFacts:
 
     Attributes:
         report: of its host, as the record stores it.
-        visible_gpus: the GPUs that CUDA can use there, by UUID where known.
+        visible_gpus: the GPUs that CUDA shows there in its order, by UUID where known.
+        lack_of_gpus: why there are none; "" if there are some.
     """
 
     report: AgentReport
     visible_gpus: list[str]
+    lack_of_gpus: str = ""
 
 
 @dataclass

@@ -53,7 +53,8 @@ def gloo_interface(agents: Agents) -> str:
 
 def gather_facts(agents: Agents) -> dict[int, AgentFacts]:
     """Returns what each agent reports about itself, by its index; all agents call this together."""
-    own = AgentFacts(environment.of_agent(), visible_gpus())
+    gpus = visible_gpus()
+    own = AgentFacts(environment.of_agent(), gpus.names, gpus.lack)
     reports = msgspec.convert(exchanged(agents, msgspec.to_builtins(own)), list[AgentFacts])
     return {member.index: report for member, report in zip(agents.members, reports, strict=True)}
 

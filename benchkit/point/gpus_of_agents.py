@@ -3,8 +3,7 @@
 import math
 
 from benchkit.api.schema import RunConfig
-from benchkit.point.agents import AgentGroup
-from benchkit.record.environment import AgentReport
+from benchkit.point.agents import AgentFacts, AgentGroup
 from launch.agents.member import AgentInfo
 
 
@@ -23,17 +22,18 @@ def missing_gpus(config: RunConfig, group: AgentGroup, share: int) -> str:
         needed = math.ceil(ranks / config.hardware.ranks_per_device)
         visible = len(gpus_of_host(group, member))
         if needed > visible:
-            why = lack_of_gpus(group.facts[member.index].report)
+            why = lack_of_gpus(group.facts[member.index])
             plural = "" if needed == 1 else "s"
             return f"needs {needed} GPU{plural} on {member.host}, {visible} visible{why}"
     return ""
 
 
-def lack_of_gpus(report: AgentReport) -> str:
+def lack_of_gpus(facts: AgentFacts) -> str:
     """Returns why an agent sees no GPU, or too few, with what to do; "" where that is not known."""
+    report = facts.report
     if not (report.cuda or report.hip):
         return f": torch {report.torch} lacks CUDA, install a CUDA build"
-    if not report.gpus:
-        return ": nvidia-smi lists none; is there a driver?"
-    chosen = report.variables.get("CUDA_VISIBLE_DEVICES")
-    return f": CUDA_VISIBLE_DEVICES={chosen} chooses" if chosen is not None else ""
+    reasons = [facts.lack_of_gpus] if facts.lack_of_gpus else []
+    masks = [name for name in report.variables if name.endswith("_VISIBLE_DEVICES")]
+    reasons += [f"{name}={report.variables[name]} chooses" for name in masks]
+    return f": {'; '.join(reasons)}" if reasons else ""

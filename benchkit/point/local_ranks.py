@@ -119,12 +119,11 @@ class LocalRanks:
             self._held.callback(cgroup.remove_abandoned)
         needed = flight_recorder.recording(config.hardware.device == "cuda")
         recorder = self._held.enter_context(needed)
-        daemon = mps.daemon(by_shares, len(self.group.on_host_of(agents.me)))
+        gpus = self.group.facts[agents.me.index].visible_gpus
+        daemon = mps.daemon(by_shares, gpus, len(self.group.on_host_of(agents.me)))
         common = self._held.enter_context(daemon) | self.rendezvous.environment()
         if recorder:
             common |= recorder.environment()
-        if by_shares:
-            common |= mps.device_environment(self.group.facts[agents.me.index].visible_gpus)
         environments = [
             common | placement.rank_environment(config, place, plan) for place in plan.places
         ]

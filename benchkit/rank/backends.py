@@ -9,7 +9,7 @@ import torch
 import torch.distributed as dist
 
 from benchkit.api.schema import RunConfig
-from benchkit.errors import Unavailable
+from benchkit.errors import Unavailable, oom_reason
 from benchkit.rank.assignment import Place
 from benchkit.rank.rendezvous import STORE_TIMEOUT, Rendezvous
 
@@ -27,13 +27,14 @@ def join(config: RunConfig, place: Place, world_size: int, rendezvous: Rendezvou
     """Joins the process group of one point and returns this rank's device.
 
     Raises:
-        Unavailable: on all ranks alike, as in require_built().
+        Unavailable: on all ranks alike, as in require_built(), or on those whose GPU refuses them,
+            as in take().
     """
     require_built(config.backend.name)
     device = torch.device("cpu")
     if config.hardware.device == "cuda":
         device = torch.device("cuda", place.device_index)
-        torch.cuda.set_device(device)
+        take(device)
     store = rendezvous.store()
     dist.init_process_group(
         config.backend.name,
@@ -45,6 +46,20 @@ def join(config: RunConfig, place: Place, world_size: int, rendezvous: Rendezvou
     # A communicator is made at its first collective, which ranks may reach minutes apart.
     store.set_timeout(group_timeout(config))
     return device
+
+
+def take(device: torch.device) -> None:
+    """Makes a GPU the current one of this process.
+
+    Raises:
+        Unavailable: it does not take this process, for example as it is reserved for another one.
+    """
+    try:
+        torch.cuda.set_device(device)
+    except RuntimeError as error:
+        if oom_reason(error):
+            raise
+        raise Unavailable(f"{device}: {str(error).splitlines()[0]}") from None
 
 
 def warm_up(device: torch.device) -> None:

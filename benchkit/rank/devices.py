@@ -26,34 +26,37 @@ class Devices:
         of_ranks: one per rank.
         gpu: of this rank as NVML sees it; None without.
         pids: process ids of all ranks, and of idle ones.
-        num_sharers: number of ranks on this rank's GPU.
+        num_processes: number of our processes on this rank's GPU: ranks, idle ones, MPS server.
         is_unread: whether this rank has a GPU of NVIDIA whose state nothing tells.
     """
 
     of_ranks: list[RankDevice]
     gpu: nvml.Gpu | None = None
     pids: set[int] = field(default_factory=set)
-    num_sharers: int = 1
+    num_processes: int = 1
     is_unread: bool = False
 
 
 def gather_devices(
-    device: torch.device, group: ControlGroup, idle_pids: Sequence[int] = ()
+    device: torch.device, group: ControlGroup, idle_pids: Sequence[int] = (), by_mps: bool = False
 ) -> Devices:
     """Returns the devices of all ranks; all ranks call this together.
 
     Args:
         device: of this rank.
         group: the control channel.
-        idle_pids: of ranks that wait for their next point and may hold memory meanwhile.
+        idle_pids: of ranks that wait for their next point and may hold memory meanwhile; they have
+            the places of these ranks.
+        by_mps: whether the ranks are clients of MPS.
     """
     found, gpu = describe_device(device)
     gathered = gather_json([msgspec.to_builtins(found), [os.getpid(), *idle_pids]], group.handle)
     devices = [msgspec.convert(each, RankDevice) for each, _ in gathered]
     pids = itertools.chain.from_iterable(of_rank for _, of_rank in gathered)
     sharers = sum(each.uuid == found.uuid for each in devices)
+    num_processes = sharers * (2 if idle_pids else 1) + by_mps
     is_unread = device.type == "cuda" and gpu is None and torch.version.hip is None
-    return Devices(devices, gpu, set(pids), sharers, is_unread)
+    return Devices(devices, gpu, set(pids), num_processes, is_unread)
 
 
 def describe_device(device: torch.device) -> tuple[RankDevice, nvml.Gpu | None]:

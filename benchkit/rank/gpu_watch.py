@@ -41,7 +41,7 @@ class GpuWatch:
         if gpu is None:
             return
         if case is None or not self._before:  # at both ends of all turns
-            found = gpu.strangers(self.devices.pids, self.devices.num_sharers)
+            found = gpu.strangers(self.devices.pids, self.devices.num_processes)
             self._strangers = max(self._strangers, found)
         read_at, values = self._last
         if self.now() - read_at >= FRESH_S:

@@ -93,7 +93,8 @@ def join(assignment: Assignment) -> Joined:
     device = backends.join(config, assignment.place, assignment.world_size, assignment.rendezvous)
     handle = backends.control_group(backends.group_timeout(config))
     group = ControlGroup(handle, assignment.world_size)
-    devices = gather_devices(device, group, assignment.idle_pids)
+    shares_by_mps = by_mps(config, assignment.slowdown)
+    devices = gather_devices(device, group, assignment.idle_pids, shares_by_mps)
     backends.warm_up(device)
     gc.freeze()  # collections between points need not search what has been imported
     return Joined(device, group, devices, make_controller(assignment))

@@ -139,6 +139,7 @@ def describe_rank(assignment: Assignment, kept: Joined, prober: Prober) -> Rank:
         shares=tuple(map(config.hardware.share, assignment.slowdown)),
         seconds_of=prober.seconds_of,
         group=lambda name: kept.side_group(name, assignment),
+        by_mps=by_mps(config, assignment.slowdown),
         host_sharers=int(max(row[3] for row in memory)),
         host_available_bytes=min(row[1] for row in memory),
         hosts=assignment.hosts,

@@ -19,8 +19,8 @@ SLACK_S = 5.0
 """Seconds that the others wait longer than agent 0, so that agent 0 reports who is missing."""
 END_S = 600.0
 """Seconds that agent 0 may take to end after the last point, because it prints a table."""
-EXCHANGE_TIMEOUT_S = 120.0
-"""Seconds between two steps without a measurement or a wait, for example to import torch."""
+EXCHANGE_TIMEOUT_S = 180.0
+"""Seconds between two steps without a measurement or a wait, for example to find the GPUs."""
 
 
 class Agents(Peers):

@@ -17,11 +17,14 @@ from launch.slowdown.mps_control import CONTROL, DEVICES, MpsUnavailable
 
 
 @contextmanager
-def daemon(needed: bool, agents_here: int = 1) -> Iterator[dict[str, str]]:
+def daemon(
+    needed: bool, gpus: Sequence[str] = (), agents_here: int = 1
+) -> Iterator[dict[str, str]]:
     """Provides an MPS daemon while the context lasts; yields the environment of its clients.
 
     Args:
         needed: whether a daemon is needed; otherwise the environment is empty.
+        gpus: that the clients use, in their order, by UUID where known.
         agents_here: number of agents on this host, including this one.
 
     Raises:
@@ -35,9 +38,10 @@ def daemon(needed: bool, agents_here: int = 1) -> Iterator[dict[str, str]]:
         raise MpsUnavailable(
             f"hardware.slowdown on GPUs needs {CONTROL}, which is not installed here"
         )
+    devices = device_environment(gpus)
     if mps_control.ask(os.environ).returncode == 0:
         names = ("CUDA_MPS_PIPE_DIRECTORY",)
-        yield {name: os.environ[name] for name in names if name in os.environ}
+        yield {name: os.environ[name] for name in names if name in os.environ} | devices
         return
     if agents_here > 1:  # the clients that share a GPU must be those of one daemon
         how = f"start one daemon for all before ({CONTROL} -d), or one agent per host"
@@ -47,22 +51,20 @@ def daemon(needed: bool, agents_here: int = 1) -> Iterator[dict[str, str]]:
     mps_control.quit_abandoned()
     folder = mps_control.own_folder()
     try:
-        mps_control.start(folder)
-        yield mps_control.pipes(folder)
+        mps_control.start(folder, devices)
+        yield mps_control.pipes(folder) | devices
     finally:
         with defer_signals():
             mps_control.stop(folder)
 
 
 def device_environment(gpus: Sequence[str]) -> dict[str, str]:
-    """Returns the environment that gives a client these GPUs, in this order.
+    """Returns the environment that gives these GPUs, in this order, to clients and their daemon.
 
-    A daemon that somebody else started may number the GPUs in its own way, so it is empty where
-    they have no UUIDs.
+    It is empty where they have no UUIDs: a daemon and its clients number GPUs differently.
     """
-    if not all(re.match("(GPU|MIG)-", gpu) for gpu in gpus):
-        return {}
-    return {DEVICES: ",".join(gpus)}
+    has_uuids = gpus and all(re.match("(GPU|MIG)-", gpu) for gpu in gpus)
+    return {DEVICES: ",".join(gpus)} if has_uuids else {}
 
 
 def share_environment(percent: float) -> dict[str, str]:

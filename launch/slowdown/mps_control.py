@@ -23,9 +23,9 @@ LONGEST_SOCKET = "control_privileged"
 """Of the names that the daemon gives to sockets in its folder."""
 DEVICES = "CUDA_VISIBLE_DEVICES"
 NOT_FOR_DAEMON = (DEVICES, "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE")
-"""Variables that a daemon does not get: it would number visible GPUs anew, and limit all shares.
+"""Variables that a daemon does not inherit.
 
-It serves all GPUs, and its clients choose theirs by UUID.
+The daemon would number the visible GPUs differently than its clients do, and limit all shares.
 """
 
 
@@ -68,13 +68,18 @@ def of_daemon(folder: Path) -> dict[str, str]:
     return kept | pipes(folder)
 
 
-def start(folder: Path) -> None:
+def start(folder: Path, devices: Mapping[str, str]) -> None:
     """Starts a daemon with its pipes and logs in a folder.
+
+    Args:
+        folder: of the daemon alone.
+        devices: the environment that chooses its GPUs by UUID. A MIG instance needs a daemon that
+            names it; without a choice the daemon serves all whole GPUs of the host.
 
     Raises:
         MpsUnavailable: it does not start, or does not answer.
     """
-    environment = of_daemon(folder)
+    environment = {**of_daemon(folder), **devices}
     said = folder / "start.log"  # a file: the daemon may keep its output open, as it would a pipe
     with said.open("w") as output:
         started = run([CONTROL, "-d"], environment, output=output.fileno())

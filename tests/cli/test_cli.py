@@ -230,7 +230,8 @@ def test_check_refuses_broken_user_yaml(tmp_path, monkeypatch):
 @pytest.mark.slow
 def test_gpu_smoke_says_what_is_missing(cli):
     done = cli("sweep=gpu_smoke", CUDA_VISIBLE_DEVICES="")
-    assert (done.returncode, done.stderr) == (1, "")
+    assert done.returncode == 1
+    assert all(" no GPU is used: " in line for line in done.stderr.splitlines())  # where there is a driver
     records = cli.records()
     assert [record["status"] for record in records] == ["unavailable"] * 18
     advice = r"needs [12] GPUs? on \S+, 0 visible: (torch \S+ lacks CUDA, install a CUDA build|\S.*)"

@@ -13,6 +13,7 @@ from benchkit.config import compose as composition
 from benchkit.config import resolvers
 from benchkit.config.identity import point_id
 from benchkit.errors import ConfigError
+from benchkit.visible_gpus import VisibleGpus
 from hydra import compose, initialize_config_dir
 from omegaconf import MISSING
 
@@ -81,7 +82,7 @@ def test_suite_keeps_chosen_values(suite):
     ],
 )
 def test_hardware_and_backend_follow_gpus(monkeypatch, gpus, given, expected):
-    monkeypatch.setattr(resolvers, "visible_gpus", lambda: gpus)
+    monkeypatch.setattr(resolvers, "visible_gpus", lambda: VisibleGpus(gpus))
     config = composition.typed(compose("config", ["+suite=allreduce", *given]))
     assert (config.hardware.device, config.backend.name) == expected
 
@@ -94,7 +95,7 @@ def test_stored_overrides_compose_to_identity(stored):
 
 @pytest.mark.parametrize("gpus", [[], ["GPU-a"]])
 def test_auto_composes_what_it_stands_for(monkeypatch, gpus):
-    monkeypatch.setattr(resolvers, "visible_gpus", lambda: gpus)
+    monkeypatch.setattr(resolvers, "visible_gpus", lambda: VisibleGpus(gpus))
     typed = ["hardware=cuda", "backend=nccl"] if gpus else ["hardware=cpu", "backend=gloo"]
     assert compose("config", ["+suite=allreduce"]) == compose("config", ["+suite=allreduce", *typed])
 

@@ -72,9 +72,11 @@ def test_warning_of_launches_is_in_cases(monkeypatch):
     assert warnings == [[1, 0], [0, 0]]
 
 
-@pytest.mark.parametrize(("calls", "fewest"), [("auto", 6), (1, 4), (10, 22)])
-def test_fewest_calls_counts_checks(calls, fewest):
-    assert fewest_calls(fakes.plan(warmup_iterations=1, calls_per_sample=calls)) == fewest
+@pytest.mark.parametrize(("mode", "untimed"), [("loop", 2), ("graph", 4)])
+@pytest.mark.parametrize(("calls", "timed"), [("auto", 4), (1, 2), (10, 20)])
+def test_fewest_calls_counts_checks_and_capture(mode, untimed, calls, timed):
+    plan = fakes.plan(mode=mode, warmup_iterations=1, calls_per_sample=calls)
+    assert fewest_calls(plan) == untimed + timed
 
 
 def test_factors_are_drawn_on_device(monkeypatch):

@@ -4,14 +4,17 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from benchkit.api import device_mesh
+from benchkit.api import device_mesh, torch_internals
 from benchkit.api.case import noop
+from benchkit.api.groups import ModelConfig
+from benchkit.errors import Unavailable
 from benchkit.suites.auto_shard.cases import AutoShard
 from benchkit.suites.auto_shard.names import DISPATCHER, INDEPENDENT, RESIDENT, UNSHARDED
 from benchkit.suites.auto_shard.workloads import parse
 from benchkit.suites.collective import cases as collective
 from benchkit.suites.collective.config import CollectiveConfig
 from benchkit.suites.collective.names import COLLECTIVES
+from benchkit.suites.ring_attention import attention
 from benchkit.suites.ring_attention import suite as ring_attention
 from benchkit.suites.ring_attention.cases import RingJob
 from benchkit.suites.tensor_parallel.columnwise_cases import ColumnwiseCases
@@ -47,6 +50,25 @@ def test_torch_ring_over_gloo_is_unavailable():
     job = RingJob(0, None, SimpleNamespace(device=CUDA), True, None, None)
     assert ring_attention.case_of(job, "torch", None).unavailable == device_mesh.GLOO_ON_GPUS
     assert job.lacking("even") == ""
+
+
+@pytest.mark.parametrize("suite", ["ring_attention", "ring_model"])
+def test_ring_without_attention_kernel_is_unavailable(suite, monkeypatch):
+    """As in half precision on GPUs older than Ampere."""
+
+    def refuse(*given):
+        raise RuntimeError("FlashAttention only supports Ampere GPUs or newer.\nat f")
+
+    monkeypatch.setattr(torch_internals, "fused_attention", refuse)
+    monkeypatch.setattr(attention, "first_reason", lambda reason: reason)
+    model = ModelConfig("tiny", vocab_size=32, d_model=16, num_layers=1, num_heads=2, d_ff=32)
+    config = SimpleNamespace(seq_len=8, num_heads=2, head_dim=8, dtype="bfloat16", phases=["prefill"], strategies=[])
+    config.implementations, config.known_model, config.decode_tokens = [], lambda: model, 1
+    config.needed_bytes = lambda world_size: 0
+    rank = SimpleNamespace(device=torch.device("cpu"), world_size=2, seed=0, memory_shortage=lambda needed: "")
+    said = "cannot compute fused attention of bfloat16 on cpu: FlashAttention only supports Ampere GPUs or newer.$"
+    with pytest.raises(Unavailable, match=said):
+        getattr(ring_attention, suite).build(config, rank)
 
 
 @pytest.mark.usefixtures("over_gloo")

@@ -341,6 +341,26 @@ def test_ranks_agree_before_first_case(lack, shortage, asked_for, monkeypatch):
     assert asked == asked_for
 
 
+@pytest.mark.parametrize("is_listed", [True, False], ids=["data sheet", "measured"])
+@pytest.mark.parametrize(
+    ("device", "by_mps", "alone"), [("cuda", False, 2.0), ("cuda", True, 1.0), ("cpu", False, 1.0)]
+)
+def test_rank_alone_has_whole_gpu_unless_mps_limits_it(monkeypatch, device, by_mps, alone, is_listed):
+    """Of two ranks on a GPU, or on the cores of a host."""
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda device: "a GPU")
+    monkeypatch.setattr(peak_flops, "entry_of", lambda table, name: "GPU" if is_listed else "")
+    monkeypatch.setattr(peak_flops, "gather_json", lambda value: [value, value])
+    monkeypatch.setattr(peak_flops, "best_matmul", lambda *given: [5e12, 5e12])
+    share = 50.0 if device == "cuda" else 100.0
+    hardware = SimpleNamespace(peak_tflop_per_s={"GPU": {"float32": 5 * 100 / share}})
+    config = SimpleNamespace(hardware=hardware, dtype="float32", model=MIDDLE, measure=SimpleNamespace(mode="loop"))
+    rank = SimpleNamespace(
+        device=torch.device(device), world_size=2, sharers=2, shares=(share, share), by_mps=by_mps
+    )  # fmt: skip
+    found = peak_flops.peak(config, 8, rank)
+    assert (found.of(2), found.of(1)) == (10e12, alone * 5e12)
+
+
 def test_every_model_size_has_yaml():
     sizes = {path.stem for path in (ROOT / "conf" / "model").glob("*.yaml")}
     assert sizes == {"tiny", "small", "medium", "large", "xl", "2.7B"}

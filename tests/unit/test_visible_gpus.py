@@ -1,102 +1,123 @@
-"""Which GPUs ranks can use, by fake tools of their vendors and a fake torch.cuda."""
+"""Which GPUs ranks can use, by a fake torch.cuda and by fakes of the process that asks it."""
+
+import json
+import subprocess
+import sys
+from types import SimpleNamespace
 
 import pytest
 import torch
 from benchkit import visible_gpus as counting
-from benchkit.record.environment import Environment
+from benchkit.gpus import smi
+from benchkit.visible_gpus import VisibleGpus, enumerated
+from launch.agents.group import EXCHANGE_TIMEOUT_S
 
-MASKS = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES")
-UUIDS = [f"{letter * 8}-{letter * 4}-{letter * 4}-{letter * 4}-{letter * 12}" for letter in "abcd"]
+A, B = (f"{letter * 8}-{letter * 4}-{letter * 4}-{letter * 4}-{letter * 12}" for letter in "ab")
+NO_UUID = "00000000-0000-0000-0000-000000000000"
+
+
+def gpu(uuid, name="NVIDIA A100-SXM4-40GB"):
+    return SimpleNamespace(uuid=uuid, name=name)
 
 
 @pytest.fixture
-def host(monkeypatch):
-    """A host with these GPUs, as torch, its variables and the tools of the vendors see it; returns what is visible."""
+def cuda(monkeypatch):
+    """Torch with these GPUs, in the order of CUDA; with a reason, CUDA cannot start."""
 
-    def found(usable, build="cuda", gpus=(), tools=(), **masks):
-        printed = dict(tools)
-        there = Environment(host="n0", gpus=[{"uuid": uuid} for uuid in gpus])
-        monkeypatch.setattr(counting, "static_environment", lambda: there)
-        monkeypatch.setattr(counting, "torch_build", lambda: {"cuda": None, build: "13.0"})
-        monkeypatch.setattr(torch.cuda, "device_count", lambda: usable)
-        monkeypatch.setattr(counting, "output", lambda *command: printed.get(" ".join(command), ""))
-        for name in MASKS:
-            monkeypatch.delenv(name, raising=False)
-        for name, value in masks.items():
-            monkeypatch.setenv(name, value)
+    def install(*gpus, error=None):
+        def start():
+            if error:
+                raise error
+
+        monkeypatch.setattr(torch.cuda, "init", start)
+        monkeypatch.setattr(torch.cuda, "device_count", lambda: len(gpus))
+        monkeypatch.setattr(torch.cuda, "get_device_properties", lambda index: gpus[index])
+
+    return install
+
+
+def test_gpus_have_uuids_in_order_of_cuda(cuda):
+    cuda(gpu(B), gpu(A))
+    assert enumerated() == VisibleGpus([f"GPU-{B}", f"GPU-{A}"])
+
+
+def test_instance_of_divided_gpu_is_named_as_such(cuda):
+    cuda(gpu(A, "NVIDIA A100-SXM4-40GB MIG 3g.20gb"))
+    assert enumerated() == VisibleGpus([f"MIG-{A}"])
+
+
+@pytest.mark.parametrize("alike", [gpu(A), gpu(NO_UUID), SimpleNamespace(name="AMD Instinct MI250X")])
+def test_gpus_that_look_alike_are_numbered(cuda, alike):
+    cuda(alike, alike)
+    assert enumerated() == VisibleGpus(["0", "1"])
+
+
+@pytest.mark.parametrize("kind", [RuntimeError, AssertionError, torch.cuda.DeferredCudaCallError])
+def test_refusal_of_cuda_is_first_line_of_reason(cuda, kind):
+    cuda(error=kind("The NVIDIA driver on your system is too old\nPlease update"))
+    assert enumerated() == VisibleGpus(lack="The NVIDIA driver on your system is too old")
+
+
+@pytest.fixture
+def host(monkeypatch, tmp_path):
+    """A host whose Python is this shell script, with or without a driver and a torch for GPUs."""
+
+    def found(script, driver=True, built=True):
+        python = tmp_path / "python"
+        python.write_text(f"#!/bin/sh\necho $@ >> {tmp_path}/asked\n{script}\n")
+        python.chmod(0o755)
+        monkeypatch.setattr(sys, "executable", str(python))
+        monkeypatch.setattr(counting, "DRIVERS", (str(tmp_path if driver else tmp_path / "none"),))
+        monkeypatch.setattr(counting, "is_built_for_gpus", lambda: built)
         return counting.visible_gpus()
 
-    forget()
+    counting.visible_gpus.cache_clear()
     yield found
-    forget()
+    counting.visible_gpus.cache_clear()
 
 
-def forget():
-    for cached in (counting.mig_instances, counting.amd_uuids):
-        cached.cache_clear()
+def asked(folder):
+    path = folder / "asked"
+    return path.read_text().splitlines() if path.exists() else []
 
 
-def test_gpus_are_counted_by_torch_built_for_them(host):
-    assert host(3, build="none") == []
-    assert host(3, build="cuda") == ["0", "1", "2"]
-    assert host(3, build="hip") == ["0", "1", "2"]
+def test_process_is_asked_once(host, tmp_path):
+    printed = json.dumps({"names": ["GPU-a"], "lack": ""})
+    for _ in range(2):
+        assert host(f"echo a line of torch; echo '{printed}'") == VisibleGpus(["GPU-a"])
+    assert [line.split()[-2:] for line in asked(tmp_path)] == [["-m", "benchkit.visible_gpus"]]
 
 
 @pytest.mark.parametrize(
-    ("mask", "visible"),
-    [(None, ["GPU-a", "GPU-b", "GPU-c"]), ("2,0", ["GPU-c", "GPU-a"]), ("GPU-b", ["GPU-b"]), ("", ["GPU-a", "GPU-b"])],
+    ("lacking", "reason"), [({"driver": False}, "no driver of GPUs"), ({"built": False}, "torch is not built for GPUs")]
 )
-def test_nvidia_gpus_have_uuids(host, mask, visible):
-    masks = {} if mask is None else {"CUDA_VISIBLE_DEVICES": mask}
-    assert host(len(visible), gpus=["GPU-a", "GPU-b", "GPU-c"], **masks) == visible
-
-
-LISTED = """GPU 0: NVIDIA A100-SXM4-40GB (UUID: GPU-a)
-  MIG 3g.20gb     Device  0: (UUID: MIG-1)
-  MIG 3g.20gb     Device  1: (UUID: MIG-2)
-GPU 1: NVIDIA A100-SXM4-40GB (UUID: GPU-b)"""
+def test_no_process_starts_without_driver_or_build(host, tmp_path, lacking, reason):
+    assert reason in host("exit 1", **lacking).lack
+    assert asked(tmp_path) == []
 
 
 @pytest.mark.parametrize(
-    ("mask", "usable", "visible"),
+    ("script", "limit_s", "reason"),
     [
-        ("", 2, ["MIG-1"]),  # NVML counts two GPUs, CUDA shows one instance
-        ("0", 1, ["MIG-1"]),
-        ("MIG-2", 1, ["MIG-2"]),
-        ("GPU-b", 1, ["GPU-b"]),
+        ("""echo '{"lack": "the driver is too old"}'""", 60, "the driver is too old"),
+        ("echo Traceback >&2; echo no libcudart.so >&2; exit 1", 60, "the start of CUDA failed: no libcudart.so"),
+        ("kill -SEGV $$", 60, "the start of CUDA failed: exit code -11"),
+        ("exec sleep 60", 0.2, "the start of CUDA took longer than 0.2 s"),
     ],
 )
-def test_cuda_shows_one_instance_of_divided_gpu(host, mask, usable, visible):
-    tools = {"nvidia-smi -L": LISTED}
-    assert host(usable, gpus=["GPU-a", "GPU-b"], tools=tools, CUDA_VISIBLE_DEVICES=mask) == visible
+def test_gpus_that_do_not_start_have_reason(host, monkeypatch, caplog, script, limit_s, reason):
+    monkeypatch.setattr(counting, "LIMIT_S", limit_s)
+    assert host(script) == VisibleGpus(lack=reason)
+    assert caplog.messages == [f"no GPU is used: {reason}"]
 
 
-AMD_SMI = "\n".join(f"GPU: {index}\n    BDF: 0000:0{index}:00.0\n    UUID: {uuid}" for index, uuid in enumerate(UUIDS))
-ROCM_SMI = "GPU[0]\t\t: Unique ID: 0x9a\nGPU[1]\t\t: Unique ID: 0x9b"
+def test_other_agents_wait_for_all_that_asks_gpus():
+    assert smi.LIMIT_S + smi.TOPOLOGY_LIMIT_S + counting.LIMIT_S < EXCHANGE_TIMEOUT_S
 
 
-def test_amd_gpus_have_uuids(host):
-    assert host(4, "hip", tools={"amd-smi list": AMD_SMI}) == UUIDS
-
-
-def test_amd_gpus_have_unique_ids_of_older_tool(host):
-    assert host(2, "hip", tools={"rocm-smi --showuniqueid": ROCM_SMI}) == ["0x9a", "0x9b"]
-
-
-def test_parts_of_one_amd_gpu_are_numbered(host):
-    assert host(2, "hip", tools={"amd-smi list": f"UUID: {UUIDS[0]}\nUUID: {UUIDS[0]}"}) == ["0", "1"]
-
-
-@pytest.mark.parametrize("tools", [{}, {"amd-smi list": AMD_SMI}])
-@pytest.mark.parametrize("variable", MASKS)
-def test_agents_masked_to_own_gpus_differ(host, variable, tools):
-    seen = []
-    for index in "0123":
-        seen += host(1, "hip", tools=tools, **{variable: index})
-        forget()
-    assert len(set(seen)) == 4
-
-
-def test_hip_chooses_among_gpus_of_runtime(host):
-    masks = {"ROCR_VISIBLE_DEVICES": "2,3", "HIP_VISIBLE_DEVICES": "1", "CUDA_VISIBLE_DEVICES": "0"}
-    assert host(1, "hip", tools={"amd-smi list": AMD_SMI}, **masks) == [UUIDS[3]]
+def test_module_prints_gpus_as_json():
+    """As it runs here: this torch, or this machine, has no GPU, or CUDA tells them."""
+    command = [sys.executable, "-m", "benchkit.visible_gpus"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    found = VisibleGpus(**json.loads(done.stdout))
+    assert bool(found.names) != bool(found.lack)

@@ -9,6 +9,7 @@ from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.tensor import DTensor, Partial, Placement, Replicate, Shard
 
 from benchkit.api import p2p
+from benchkit.api.device_wait import wait_for_device
 from benchkit.api.regions import region
 from benchkit.suites.auto_shard.layouts import COLUMNS, PARTIAL, REPLICATED, ROWS, Layout
 from benchkit.suites.auto_shard.names import COMMUNICATE, COMPUTE
@@ -88,6 +89,7 @@ def fetched(matrix: DTensor, layout: Layout) -> Tensor | None:
     Each rank sends its part directly to the first.
     """
     mesh, part = matrix.device_mesh, matrix.to_local()
+    wait_for_device(part)
     shape = (matrix.shape[0], matrix.shape[1])
     ranks: list[int] = mesh.mesh.tolist()
     me, group = mesh.get_local_rank(), mesh.get_group()
@@ -112,4 +114,5 @@ def fetched(matrix: DTensor, layout: Layout) -> Tensor | None:
     if layout == COLUMNS:
         for place, buffer in zip(places[1:], buffers[1:], strict=True):
             place.copy_(buffer)
+    wait_for_device(whole)
     return whole.cpu()

@@ -7,6 +7,7 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
+from benchkit.api.device_wait import wait_for_device
 from benchkit.errors import InvalidResult
 from benchkit.suites.auto_shard.layouts import COLUMNS, ROWS, Layout
 from benchkit.suites.auto_shard.workloads import Workload
@@ -139,6 +140,7 @@ class Exact:
         Raises:
             InvalidResult: the shape or an element is wrong; the message names the first element.
         """
+        wait_for_device(output)
         expected = self.result(part)
         got = output.cpu().to(self.wide)
         if got.shape != expected.shape:

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from benchkit.api import verification
+from benchkit.api.device_wait import wait_for_device
 from benchkit.api.torch_internals import default_store
 from benchkit.errors import InvalidResult
 from benchkit.suites.collective.call import ExpectedSlice, Operation, Step
@@ -71,6 +72,7 @@ class Check:
 
     def require(self, held: ExpectedSlice, turn: int) -> None:
         """Raises InvalidResult where a slice of a buffer differs from its expected values."""
+        wait_for_device(held.buffer)
         collective = self.collective
         source, atol = f"rank {held.rank}", 0.0
         if held.rank is None:

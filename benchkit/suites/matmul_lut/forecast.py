@@ -4,13 +4,18 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from benchkit.api.case import Rank
-from benchkit.api.groups import MeasureConfig
+from benchkit.api.groups import GRAPH, MeasureConfig
 
 SMALL, PROBED = 64, 4096
 """Sizes that are timed: one whose call takes as little as any, one that occupies a whole GPU."""
 TURNS = 3
 CHECKS = 2
 """Calls to verify a case: one before and one after it is timed."""
+CAPTURE = 2
+"""Further calls where a graph takes the place of a case: one beside the capture, one to verify it.
+
+The capture itself computes nothing.
+"""
 FILLING = 2
 """Samples that find the number of calls of a sample, where that is `auto`."""
 
@@ -65,6 +70,7 @@ def forecast(
 def fewest_calls(measure: MeasureConfig) -> int:
     """Returns how often a case is called at least, however long a call takes."""
     samples = 1 + measure.warmup_iterations
+    untimed = CHECKS + (CAPTURE if measure.mode == GRAPH else 0)
     if measure.calls_per_sample == "auto":
-        return CHECKS + FILLING + samples
-    return CHECKS + samples * int(measure.calls_per_sample)
+        return untimed + FILLING + samples
+    return untimed + samples * int(measure.calls_per_sample)

@@ -9,7 +9,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from benchkit.api.torch_internals import fused_attention
+from benchkit.api.gather import first_reason
+from benchkit.api.torch_internals import fused_attention, fused_attention_missing
+from benchkit.errors import Unavailable
 
 Partial = tuple[Tensor, Tensor]
 """Attention over some of the keys, in float32 or wider.
@@ -100,6 +102,16 @@ def rotate(x: Tensor, rotations: Tensor) -> None:
 def by_head(x: Tensor) -> Tensor:
     """Views [L, H, D] as the kernels expect it: [1, H, L, D]."""
     return x.transpose(0, 1).unsqueeze(0)
+
+
+def require_kernel(device: torch.device, dtype: torch.dtype, head_dim: int) -> None:
+    """Tries the device's fused kernel; all ranks call this together.
+
+    Raises:
+        Unavailable: on all ranks, if one of them lacks the kernel.
+    """
+    if lacking := first_reason(fused_attention_missing(device, dtype, head_dim)):
+        raise Unavailable(lacking)
 
 
 def attend(query: Tensor, key: Tensor, value: Tensor, causal: bool) -> Partial:

@@ -13,6 +13,7 @@ from torch import Tensor
 from benchkit.api import p2p
 from benchkit.api.details import IDEAL_S, PREDICTED_S
 from benchkit.api.device_mesh import dtensor_missing
+from benchkit.api.device_wait import wait_for_device
 from benchkit.errors import InvalidResult
 from benchkit.suites.ring_attention.attention import Exact, Layer
 from benchkit.suites.ring_attention.names import EVEN, LUT, ONLINE, REFERENCE, TOKENS, TORCH, ZIGZAG
@@ -97,6 +98,7 @@ class RingCase:
         signs = signs.to(x.device, x.dtype)
         ring = self._ring_of(x * signs.unsqueeze(-1))
         output, positions = ring.step(), ring.positions
+        wait_for_device(output)
         if not len(positions):
             return
         ends: list[int] = []

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from benchkit.api.details import IDEAL_S, PREDICTED_S, TOKENS_PER_CALL
+from benchkit.api.device_wait import wait_for_device
 from benchkit.errors import InvalidResult
 from benchkit.suites.ring_attention import dense, splits
 from benchkit.suites.ring_attention.cases import TOLERANCES
@@ -103,6 +104,7 @@ class PrefillCase:
         """Compares all hidden states of this rank, and the last token's logits."""
         prefill = self._prefill(ids)
         prefill.step()
+        wait_for_device(prefill.x)
         positions = prefill.attention.positions
         compare(prefill.x, expected[positions], "hidden state of token", positions.tolist())
         if prefill.logits is not None:
@@ -161,6 +163,7 @@ def compare(found: Tensor, expected: Tensor, what: str, names: list[int]) -> Non
     """
     error = (found.double() - expected).abs().amax(1) / expected.abs().amax(1)
     wrong = ~(error <= TOLERANCES[found.dtype])
+    wait_for_device(found)
     if wrong.any():
         first = int(wrong.nonzero()[0])
         raise InvalidResult(

@@ -5,6 +5,8 @@ from collections.abc import Iterator
 import torch
 
 from benchkit.api.case import Case, Rank
+from benchkit.suites.ring_attention.attention import require_kernel
+from benchkit.suites.ring_attention.config import head_dim
 from benchkit.suites.ring_attention.decoder import Decoder
 from benchkit.suites.ring_attention.model_cases import DecodeCase, ModelJob, PrefillCase
 from benchkit.suites.ring_attention.model_config import RingModelConfig
@@ -61,6 +63,7 @@ def job_of(config: RingModelConfig, rank: Rank) -> ModelJob:
     """Draws the model and measures what its splits need, which all ranks do together."""
     model = config.known_model()
     dtype = getattr(torch, config.dtype)
+    require_kernel(rank.device, dtype, head_dim(model))
     length = config.seq_len + config.decode_tokens
     decoder = Decoder.random(model, length, dtype=dtype, device=rank.device, seed=rank.seed)
     first = decoder.layers[0]

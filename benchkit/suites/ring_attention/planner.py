@@ -9,6 +9,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 from benchkit.api.case import noop
+from benchkit.api.device_wait import wait_for_device
 from benchkit.api.regions import COMPUTE
 from benchkit.suites.ring_attention import balancing, splits
 from benchkit.suites.ring_attention.attention import Layer
@@ -152,6 +153,7 @@ class Online:
         own = torch.tensor([busy_s], dtype=torch.float64, device=self.device)
         gathered = [torch.empty_like(own) for _ in self.planner.speeds]
         dist.all_gather(gathered, own)
+        wait_for_device(own)
         return self.follow([float(value) for value in gathered])
 
     def follow(self, busy_s: Sequence[float]) -> bool:

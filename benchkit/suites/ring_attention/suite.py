@@ -28,7 +28,7 @@ def ring_attention(config: RingAttentionConfig, rank: Rank) -> list[Case]:
     """Time of a ring-attention layer over ranks of unequal speed, by how the sequence is split."""
     import torch
 
-    from benchkit.suites.ring_attention.attention import Exact, Layer
+    from benchkit.suites.ring_attention.attention import Exact, Layer, require_kernel
     from benchkit.suites.ring_attention.cases import RingJob
     from benchkit.suites.ring_attention.planner import Planner, fit_cost
 
@@ -36,6 +36,7 @@ def ring_attention(config: RingAttentionConfig, rank: Rank) -> list[Case]:
     dtype = getattr(torch, config.dtype)
     if shortage := rank.memory_shortage(config.needed_bytes(rank.world_size)):
         return [Case(labels={STRATEGY: name}, skip=shortage) for name in config.strategies]
+    require_kernel(rank.device, dtype, config.head_dim)
     generator = torch.Generator().manual_seed(rank.seed)
     x = torch.randn(config.seq_len, width, generator=generator).to(rank.device, dtype)
     shape = (config.seq_len, config.num_heads, config.head_dim)

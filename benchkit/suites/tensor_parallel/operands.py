@@ -6,6 +6,7 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
+from benchkit.api.device_wait import wait_for_device
 from benchkit.errors import InvalidResult
 
 VECTORS = 2
@@ -124,6 +125,7 @@ def require_exact(output: Tensor, a: Tensor, b: Tensor, first_row: int, seed: in
         first_row: number of the first row in C, for the error message.
         seed: of the random vectors.
     """
+    wait_for_device(output)
     generator = torch.Generator().manual_seed(seed)
     vectors = torch.randint(-WEIGHTS, WEIGHTS + 1, (b.shape[1], VECTORS), generator=generator)
     x = vectors.to(output.device).double()
@@ -155,6 +157,7 @@ def require_close(output: Tensor, a: Tensor, b: Tensor, first_row: int, seed: in
         first_row: number of the first row in C, for the error message.
         seed: of the sample.
     """
+    wait_for_device(output)
     generator = torch.Generator().manual_seed(seed)
     rows = torch.zeros(0).long()
     if len(output):

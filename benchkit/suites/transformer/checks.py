@@ -7,6 +7,7 @@ import torch
 from torch import Tensor, nn
 from torch.distributed.tensor import DTensor
 
+from benchkit.api.device_wait import wait_for_device
 from benchkit.errors import InvalidResult
 from benchkit.suites.transformer import reference
 from benchkit.suites.transformer.passes import IGNORED, Steps, local
@@ -52,6 +53,7 @@ class Checks:
         found = self.steps.forward(inputs)[0, :TOKENS].double()
         expected = reference.inputs_of(self.steps.network, inputs[0, :TOKENS])[-1]
         errors = ((found - expected).norm(dim=1) / expected.norm(dim=1)).nan_to_num(torch.inf)
+        wait_for_device(errors)
         worst = int(errors.argmax())
         what = f"logits of token {worst} of the first sequence"
         require(float(errors[worst]), TOLERANCE[self.dtype], what)
@@ -72,6 +74,7 @@ class Checks:
         for weight, exact in reference.gradients(network, stages, checked_targets):
             exact = self.mean(exact)
             missed = exact if weight.grad is None else full_float64(weight.grad) - exact
+            wait_for_device(missed)
             errors[names[weight]] = float((missed.norm() / exact.norm()).nan_to_num(torch.inf))
         require(float(abs(found - expected) / expected), TOLERANCE[self.dtype], "the loss")
         worst = max(errors, key=lambda name: errors[name])
@@ -131,6 +134,7 @@ class Update:
             rounding = 4 * torch.finfo(weight.dtype).eps
             tolerance = rounding * value.abs() + max(0.01, 4 * rounding) * rate
             wrong = (sample_elements(weight) - expected).abs() > tolerance
+            wait_for_device(wrong)
             if wrong.any():
                 element = int(wrong.nonzero()[0])
                 got, want = float(sample_elements(weight)[element]), float(expected[element])

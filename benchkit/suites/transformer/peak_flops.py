@@ -3,7 +3,6 @@
 The data sheet counts where conf/hardware has an entry for the GPU.
 """
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -55,17 +54,17 @@ def peak(config: Any, tokens: int, rank: Rank) -> Peak | None:
     dtype = "bfloat16" if config.dtype == "autocast" else config.dtype
     mine = table[entry].get(dtype) if entry else None
     entries = gather_json([entry, mine])  # the GPUs of the ranks may differ
+    # A rank alone has all of a GPU that ranks share in turns.
+    unshared = rank.sharers if rank.device.type == "cuda" and not rank.by_mps else 1
     rates = [rate * 1e12 for _, rate in entries if rate]
     if len(rates) == rank.world_size:
         flop_per_s = [rate * share / 100 for rate, share in zip(rates, rank.shares, strict=True)]
-        # A rank alone has the whole device, but MPS limits it to its share even then.
-        unshared = rank.sharers if math.isclose(max(rank.shares) * rank.sharers, 100) else 1
         sheets = " and ".join(dict.fromkeys(entry for entry, _ in entries))
         return Peak(flop_per_s, flop_per_s[0] * unshared, f"data sheet of {sheets}")
     if config.measure.mode == COLD:
         return None
     measured = best_matmul(config.dtype, config.model, tokens, rank)
-    return Peak(measured, measured[0], MEASURED_PEAK)
+    return Peak(measured, measured[0] * unshared, MEASURED_PEAK)
 
 
 def best_matmul(dtype: str, model: ModelConfig, tokens: int, rank: Rank) -> list[float]:

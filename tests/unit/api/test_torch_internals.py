@@ -68,6 +68,21 @@ def test_lse_of_gpu_kernel_has_no_padding():
     assert (out.shape, lse.shape) == ((1, 2, 500, 8), (1, 2, 500))
 
 
+def test_trial_finds_what_fused_attention_refuses():
+    cpu = torch.device("cpu")
+    assert torch_internals.fused_attention_missing(cpu, torch.bfloat16, 8) == ""
+    refused = torch_internals.fused_attention_missing(cpu, torch.int32, 8)
+    assert refused.startswith(f"torch {torch.__version__} cannot compute fused attention of int32 on cpu: ")
+
+
+def test_lack_of_memory_in_trial_is_no_refusal():
+    def lack():
+        raise torch.OutOfMemoryError("CUDA out of memory")
+
+    with pytest.raises(torch.OutOfMemoryError):
+        torch_internals.refusal("try", lack)
+
+
 def test_float8_product_is_exact():
     """Sums of up to 512 products of -1, 0 and 1, with one rounding to bfloat16."""
     advice = ADVICE.format("multiply_float8() calls torch._scaled_mm(left, right, scale_a, scale_b, …)")

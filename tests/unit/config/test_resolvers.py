@@ -7,6 +7,7 @@ from benchkit.api.registry import load_suites
 from benchkit.config import resolvers
 from benchkit.config.resolvers import collect_resolvers, counts_of_gpus, largest
 from benchkit.errors import ConfigError
+from benchkit.visible_gpus import VisibleGpus
 
 
 def test_collect_resolvers_refuses_taken_name(monkeypatch):
@@ -31,5 +32,5 @@ def test_largest_is_at_least_one(numbers, expected):
 
 @pytest.mark.parametrize(("gpus", "expected"), [(0, "2"), (2, "2"), (5, "2,4"), (8, "2,4,6,8"), (31, "2,4,6,8,16")])
 def test_counts_of_gpus_follow_visible_gpus(monkeypatch, gpus, expected):
-    monkeypatch.setattr(resolvers, "visible_gpus", lambda: list(map(str, range(gpus))))
+    monkeypatch.setattr(resolvers, "visible_gpus", lambda: VisibleGpus(list(map(str, range(gpus)))))
     assert counts_of_gpus() == expected

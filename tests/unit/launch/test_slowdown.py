@@ -193,7 +193,7 @@ def test_quota_throttles_until_release(busy, monkeypatch):
 
 CONTROL = """#!/bin/sh
 echo "$@ $CUDA_MPS_PIPE_DIRECTORY" >> {log}
-env | grep -c -e CUDA_VISIBLE_DEVICES -e THREAD_PERCENTAGE >> {log}.environment
+echo "$CUDA_VISIBLE_DEVICES/$CUDA_MPS_ACTIVE_THREAD_PERCENTAGE" >> {log}.environment
 if [ "$1" = -d ]; then {start}; fi
 read command
 echo "asked $command" >> {log}
@@ -333,16 +333,19 @@ def test_silent_daemon_has_reason(control, monkeypatch):
         pass
 
 
-def test_daemon_serves_all_gpus_in_full(control, monkeypatch):
-    """It would number visible GPUs anew, so that clients with the same variable would mean others."""
+@pytest.mark.parametrize(
+    ("gpus", "chosen"), [(["GPU-b", "GPU-a"], "GPU-b,GPU-a"), (["MIG-c"], "MIG-c"), (["0", "1"], ""), ([], "")]
+)
+def test_daemon_and_clients_choose_gpus_by_uuid(control, monkeypatch, gpus, chosen):
+    """Without UUIDs the daemon would number visible GPUs differently than its clients do, so it serves all."""
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "2,3")
     monkeypatch.setenv("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE", "10")
     _, log = control(WORKS)
-    with mps.daemon(True):
-        pass
-    asks, *others = log.with_name("log.environment").read_text().split()
-    assert asks == "2"  # of a daemon of the system, in the environment of the agent
-    assert set(others) == {"0"}
+    with mps.daemon(True, gpus) as shares:
+        assert shares.get("CUDA_VISIBLE_DEVICES", "") == chosen
+    asked, started, *_ = log.with_name("log.environment").read_text().split()
+    assert asked == "2,3/10"  # of a daemon of the system, in the environment of the agent
+    assert started == f"{chosen}/"
 
 
 def test_long_name_of_folder_has_reason(control, monkeypatch):
@@ -355,9 +358,11 @@ def test_long_name_of_folder_has_reason(control, monkeypatch):
     assert list(long.iterdir()) == []
 
 
-def test_clients_choose_gpus_by_uuid():
-    assert mps.device_environment(["GPU-b", "MIG-c"]) == {"CUDA_VISIBLE_DEVICES": "GPU-b,MIG-c"}
-    assert mps.device_environment(["0", "1"]) == {}
+def test_clients_of_running_daemon_choose_gpus_by_uuid(control):
+    default, _ = control("exit 1")
+    (default / "running").touch()
+    with mps.daemon(True, ["GPU-b", "MIG-c"]) as shares:
+        assert shares == {"CUDA_VISIBLE_DEVICES": "GPU-b,MIG-c"}
 
 
 def test_missing_mps_fails_only_when_needed(monkeypatch):

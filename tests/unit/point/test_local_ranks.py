@@ -44,10 +44,12 @@ def test_cpu_ranks_have_no_nccl_variables(given):
 
 
 def test_mps_clients_get_gpus_by_uuid(given, monkeypatch):
-    monkeypatch.setattr(local_ranks.mps, "daemon", lambda *_: nullcontext({"CUDA_MPS_PIPE_DIRECTORY": "/there"}))
+    def daemon(needed, gpus, agents_here):
+        return nullcontext({"CUDA_VISIBLE_DEVICES": ",".join(gpus)} if needed else {})
+
+    monkeypatch.setattr(local_ranks.mps, "daemon", daemon)
     shared = config(device="cuda", world_size=4, ranks_per_device=2, slowdown=2)
     for environment in given(shared)["environments"]:
         assert environment["CUDA_VISIBLE_DEVICES"] == "GPU-a,GPU-b"
-        assert environment["CUDA_MPS_PIPE_DIRECTORY"] == "/there"
     alone = given(config("nccl", "cuda", world_size=2))
     assert "CUDA_VISIBLE_DEVICES" not in alone["environments"][0]

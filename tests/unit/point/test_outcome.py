@@ -148,8 +148,8 @@ def test_total_excludes_wait_for_host(tmp_path, monkeypatch, lost):
 def test_gpu_shares_request_mps_daemon(tmp_path, monkeypatch):
     asked = []
 
-    def refuse(needed, agents_here):
-        asked.append((needed, agents_here))
+    def refuse(needed, gpus, agents_here):
+        asked.append((needed, gpus, agents_here))
         raise MpsUnavailable("none runs")
 
     monkeypatch.setattr(local_ranks.mps, "daemon", refuse)
@@ -158,5 +158,5 @@ def test_gpu_shares_request_mps_daemon(tmp_path, monkeypatch):
     where = agent_group("n1", "n1", "n2", gpus=[["a"]] * 3)
     plan = place_ranks(wanted, where)
     outcome = local_ranks.LocalRanks(where, Rendezvous()).run(local_ranks.Task(wanted, plan, tmp_path, Offset()))
-    assert asked == [(True, 2)]
+    assert asked == [(True, ["a"], 2)]
     assert failure_status(outcome.failure) == "unavailable"

@@ -1,5 +1,6 @@
 import pytest
 from benchkit.errors import ConfigError
+from benchkit.point.agents import AgentFacts
 from benchkit.point.gpus_of_agents import lack_of_gpus
 from benchkit.point.placement import place_ranks, rank_environment
 from benchkit.record.environment import AgentReport
@@ -76,16 +77,21 @@ def test_impossible_placement_has_problem(changes, where, problem):
 
 
 @pytest.mark.parametrize(
-    ("facts", "advice"),
+    ("report", "lack", "advice"),
     [
-        ({"torch": "2.13.0+cpu"}, ": torch 2.13.0+cpu lacks CUDA, install a CUDA build"),
-        ({"cuda": "13.0"}, ": nvidia-smi lists none; is there a driver?"),
-        ({"hip": "7.0", "gpus": [{}], "variables": {"CUDA_VISIBLE_DEVICES": "0"}}, ": CUDA_VISIBLE_DEVICES=0 chooses"),
-        ({"cuda": "13.0", "gpus": [{}]}, ""),
+        ({"torch": "2.13.0+cpu"}, "not built", ": torch 2.13.0+cpu lacks CUDA, install a CUDA build"),
+        ({"cuda": "13.0"}, "the driver is too old", ": the driver is too old"),
+        (
+            {"cuda": "13.0", "variables": {"CUDA_VISIBLE_DEVICES": "9"}},
+            "No GPUs",
+            ": No GPUs; CUDA_VISIBLE_DEVICES=9 chooses",
+        ),
+        ({"hip": "7.0", "variables": {"HIP_VISIBLE_DEVICES": "0"}}, "", ": HIP_VISIBLE_DEVICES=0 chooses"),
+        ({"cuda": "13.0"}, "", ""),
     ],
 )
-def test_lack_of_gpus_has_advice(facts, advice):
-    assert lack_of_gpus(AgentReport(host="n1", **facts)) == advice
+def test_lack_of_gpus_has_advice(report, lack, advice):
+    assert lack_of_gpus(AgentFacts(AgentReport(host="n1", **report), [], lack)) == advice
 
 
 def test_threads_divide_cores_of_host():

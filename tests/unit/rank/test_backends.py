@@ -89,3 +89,20 @@ def test_warm_up_connects_nccl(backend, connects, monkeypatch):
     backends.warm_up(torch.device("cpu"))
     size = 3 * 2**20
     assert calls == ([("all_reduce", size), ("all_to_all", size, size), "synchronize"] if connects else [])
+
+
+@pytest.mark.parametrize(
+    ("error", "raised", "said"),
+    [
+        (RuntimeError("CUDA error: device busy\nCompile with"), Unavailable, "cuda:1: CUDA error: device busy"),
+        (torch.OutOfMemoryError("CUDA out of memory"), torch.OutOfMemoryError, "CUDA out of memory"),
+    ],
+)
+def test_gpu_that_refuses_a_rank_is_unavailable(monkeypatch, error, raised, said):
+    def refuse(device):
+        raise error
+
+    monkeypatch.setattr(torch.cuda, "set_device", refuse)
+    place = SimpleNamespace(device_index=1)
+    with pytest.raises(raised, match=f"^{said}$"):
+        backends.join(config(device="cuda"), place, 1, None)

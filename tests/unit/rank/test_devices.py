@@ -33,10 +33,10 @@ def install(monkeypatch, fake):
     return fake
 
 
-def gathered(monkeypatch, device, *others):
+def gathered(monkeypatch, device, *others, **ours):
     """The devices of all ranks where the others tell these values and process ids."""
     monkeypatch.setattr(devices, "gather_json", lambda value, group: [value, *others])
-    return devices.gather_devices(device, SimpleNamespace(handle=None))
+    return devices.gather_devices(device, SimpleNamespace(handle=None), **ours)
 
 
 def test_gpu_rank_tells_uuid_and_numa_nodes(monkeypatch):
@@ -95,7 +95,21 @@ def test_ranks_know_who_shares_their_gpu(monkeypatch):
     others = [[{"device": "cuda:0", "uuid": uuid}, pids] for uuid, pids in (("GPU-a", [7, 9]), ("GPU-b", [8]))]
     found = gathered(monkeypatch, GPU, *others)
     assert [each.uuid for each in found.of_ranks] == ["GPU-a", "GPU-a", "GPU-b"]
-    assert (found.pids, found.num_sharers) == ({os.getpid(), 7, 8, 9}, 2)
+    assert found.pids == {os.getpid(), 7, 8, 9}
+
+
+@pytest.mark.parametrize(
+    ("ours", "count"), [({}, 2), ({"by_mps": True}, 3), ({"idle_pids": [7, 8]}, 4)], ids=["ranks", "mps", "idle"]
+)
+def test_our_processes_on_a_gpu_are_counted(monkeypatch, ours, count):
+    """Where NVML tells numbers of another namespace, nothing else tells them from strangers."""
+    install(monkeypatch, FakeNvml(processes=dict.fromkeys(range(101, 101 + count), "")))
+    others = [[{"device": "cuda:0", "uuid": uuid}, [9]] for uuid in ("GPU-a", "GPU-b")]
+    found = gathered(monkeypatch, GPU, *others, **ours)
+    assert found.num_processes == count
+    assert found.gpu.strangers(found.pids, found.num_processes) == 0
+    install(monkeypatch, FakeNvml(processes=dict.fromkeys(range(101, 102 + count), "")))
+    assert nvml.open_gpu("a").strangers(found.pids, found.num_processes) == 1
 
 
 @pytest.mark.parametrize(
@@ -105,7 +119,7 @@ def test_ranks_know_who_shares_their_gpu(monkeypatch):
         ({1: "python", 2: "python"}, 0),
         ({1: "python", 2: "python", 3: "python"}, 1),
         ({1: "python", 9: "/usr/bin/nvidia-cuda-mps-server"}, 0),
-        ({9: "nvidia-cuda-mps-server", 10: "blender"}, 0),  # none of ours is known: numbers of another namespace
+        ({101: "/usr/bin/nvidia-cuda-mps-server", 102: "", 103: ""}, 1),  # names of another namespace say nothing
         ({101: "", 102: ""}, 0),
         ({101: "", 102: "", 103: ""}, 1),
     ],

@@ -40,6 +40,16 @@ def test_rank_joins_once_for_all_points(calls):
     assert calls == ["join", "warm up"]
 
 
+@pytest.mark.parametrize(("device", "by_mps"), [("cuda", True), ("cpu", False)])
+def test_mps_server_counts_where_ranks_are_its_clients(calls, monkeypatch, device, by_mps):
+    told = []
+    monkeypatch.setattr(joined, "gather_devices", lambda *given: told.append(given[-1]))
+    asked = assignment()
+    asked.config, asked.slowdown = configs.config(device=device), (1.0, 2.0)
+    joined.joined(asked)
+    assert told == [by_mps]
+
+
 def test_other_rendezvous_is_joined_anew(calls):
     assert joined.joined(assignment()) is not joined.joined(assignment("/proc/1/fd/4"))
 

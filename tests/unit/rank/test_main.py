@@ -160,3 +160,6 @@ def test_memory_of_scarcest_host_and_gpu_counts(monkeypatch):
     assert (rank.sharers, rank.available_bytes) == (2, 6e9)
     assert (rank.host_sharers, rank.host_available_bytes) == (4, 50e9)
     assert (rank.hosts, rank.folder) == (hosts, folder)
+    assert not rank.by_mps
+    assignment.slowdown = (1.0,) * 7 + (2.0,)
+    assert main.describe_rank(assignment, kept, SimpleNamespace(seconds_of=None)).by_mps
