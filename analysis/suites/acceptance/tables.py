@@ -15,7 +15,9 @@ LARGEST = 10.0
 STEADY = 2.0
 """How many times the change from half to half a difference between only two must be."""
 TRUSTED_SD = 3.0
-"""How many standard deviations of identical runs such a difference must be."""
+"""How many standard deviations of noise such a difference must be."""
+MAD_TO_SD = 1.4826
+"""Standard deviation over the median deviation, of normal values."""
 
 
 @dataclass(frozen=True)
@@ -57,7 +59,7 @@ class Table:
 
 def two_of_a_kind(tables: Sequence[Table], limits: Limits, ranks: Ranks) -> Iterator[str]:
     """Say which of only two of a kind is slower, where both halves show it alike."""
-    noise = TRUSTED_SD * math.sqrt(2) * limits.floor
+    noise = TRUSTED_SD * math.sqrt(2) * max(limits.floor, noise_of(tables))
     for table in tables:
         for kind in np.unique(table.cells.kinds):
             cells = np.flatnonzero(table.cells.kinds == kind)
@@ -71,3 +73,13 @@ def two_of_a_kind(tables: Sequence[Table], limits: Limits, ranks: Ranks) -> Iter
                 ratio = math.exp(abs(first + second) / 2)
                 name = named(table.finding_of(slow, ratio, ranks), ranks)
                 yield f"{name} takes {ratio:.2f} times as long as its only peer: {table.name}."
+
+
+def noise_of(tables: Sequence[Table]) -> float:
+    """Return the standard deviation of a cell's logarithm in a half, by its changes in all tables.
+
+    Two values alone do not tell how much they vary.
+    """
+    changes = [table.cells.halves[1] - table.cells.halves[0] for table in tables]
+    own = np.concatenate([each - np.median(each) for each in changes])
+    return MAD_TO_SD * float(np.median(np.abs(own))) / math.sqrt(2)

@@ -94,6 +94,17 @@ def test_two_that_differ_once_are_not_judged():
     assert head.startswith("NOT JUDGED: ")
 
 
+def test_two_that_differ_by_noise_are_not_judged():
+    """The other tests, of the same two ranks, say how much a figure varies."""
+    places = at(["a", "b"])
+    noisy = [
+        speeds(places, one, later=lambda rank, size=size: size if rank else 1.0, test=f"test {size}")
+        for size in (0.6, 0.8, 1.3, 1.6)
+    ]
+    [head, *_] = lines(places, [], [speeds(places, lambda rank: 1.25 if rank else 1.0), *noisy])
+    assert head.startswith("NOT JUDGED: ")
+
+
 def test_three_ranks_are_too_few_to_be_alike():
     places = nodes(3, 1)
     head, more = lines(places, [], [speeds(places, lambda rank: 3.0 if rank == 1 else 1.0)])
