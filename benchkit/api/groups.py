@@ -97,6 +97,15 @@ class ModelConfig:
     vocab_size: int = key("rows of the embedding and of the untied head", at_least=1)
 
 
+def check_model_heads(model: ModelConfig) -> None:
+    """Raises ConfigError where the heads do not share out the width, evenly for their rotation."""
+    if model.d_model % model.num_heads or model.d_model // model.num_heads % 2:
+        raise ConfigError(
+            f"model.num_heads={model.num_heads}: allowed are numbers that divide "
+            f"model.d_model={model.d_model} into heads of even width"
+        )
+
+
 def check_hardware(hardware: HardwareConfig, world_size: int | str) -> None:
     """Raises ConfigError where keys of `hardware` contradict each other or the world size."""
     slowdown, device, slow_by = hardware.slowdown, hardware.device, hardware.slow_by

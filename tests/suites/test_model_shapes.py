@@ -58,6 +58,8 @@ def test_message_has_the_size_of_a_models_traffic():
         ("+suite=tp_rowwise layer=up model=xl", "layer=up: allowed is attn_qkv|"),
         ("+suite=tp_rowwise layer=ffn_up model=xl n=5", "n=5: layer=ffn_up of model=xl has n=6400"),
         ("+suite=ring_attention model=xl num_heads=3", "num_heads=3: model=xl has num_heads=25"),
+        ("+suite=ring_attention model=xl model.num_heads=7", "model.num_heads=7: allowed are numbers that divide"),
+        ("+suite=compile workload=mlp model=tiny width=5", "width=5: model=tiny has d_model=64; leave one of both"),
         ("+suite=matmul_lut model=xl", "model=xl: suite matmul_lut uses no model"),
         ("+suite=collective data_size=tensor:8", "data_size=tensor:8: needs a model"),
         ("+suite=collective model=xl data_size=tensor", "data_size=tensor: allowed of a model are gradients, tensor:T"),

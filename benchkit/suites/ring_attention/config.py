@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from benchkit.api import lut
-from benchkit.api.groups import ModelConfig
+from benchkit.api.groups import ModelConfig, check_model_heads
 from benchkit.api.keys import key
 from benchkit.api.schema import RunConfig
 from benchkit.errors import ConfigError
@@ -44,6 +44,7 @@ class RingAttentionConfig(RunConfig):
     def check(self) -> None:
         super().check()
         if self.model is not None:
+            check_model_heads(self.model)
             self.check_heads(self.model)
         if self.head_dim % 2:
             raise ConfigError(f"head_dim={self.head_dim}: allowed are even numbers")

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import ClassVar
 
-from benchkit.api.groups import ModelConfig
+from benchkit.api.groups import ModelConfig, check_model_heads
 from benchkit.api.keys import key
 from benchkit.api.parameters import layer_parameters, parameters
 from benchkit.api.schema import RunConfig
@@ -52,11 +52,7 @@ class RingModelConfig(RunConfig):
     def check(self) -> None:
         super().check()
         model = self.known_model()
-        if model.d_model % model.num_heads or head_dim(model) % 2:
-            raise ConfigError(
-                f"model.num_heads={model.num_heads}: allowed are numbers that divide "
-                f"model.d_model={model.d_model} into heads of even width"
-            )
+        check_model_heads(model)
         width = f"model.num_heads={model.num_heads}, head_dim"
         check_kernels(self.hardware.device, self.dtype, head_dim(model), width)
         if isinstance(self.world_size, int) and self.seq_len < self.world_size:
