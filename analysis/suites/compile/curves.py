@@ -39,13 +39,15 @@ class Curve:
         row: of the combined table, of the latest run; the seconds of compilation are medians over
             the runs.
         runs: seconds of each call of each run: [run][call].
-        size_begins: index of the first call with the last of the sizes.
+        size_begins: index of the first call with the last size that was reached.
+        short_of: that size, where measuring ended before the last one; else "".
     """
 
     name: str
     row: dict[str, Any]
     runs: Array
     size_begins: int
+    short_of: str
 
     @property
     def times(self) -> Array:
@@ -58,7 +60,7 @@ class Curve:
 
     @property
     def steady(self) -> Array:
-        """The later half of the calls with the last size."""
+        """The later half of the calls with the last size that was reached."""
         return self.later_half(self.times)
 
     @property
@@ -78,7 +80,7 @@ class Curve:
         return break_even(times, baseline.times, self.later_half(times), baseline.steady)
 
     def later_half(self, times: Array) -> Array:
-        """Return the later half of the calls with the last size."""
+        """Return the later half of the calls with the last size that was reached."""
         own = times[self.size_begins :]
         return own[len(own) // 2 :]
 
@@ -148,8 +150,10 @@ def curve_of(name: str, rows: pd.DataFrame) -> Curve | None:
     for detail in (COMPILE_S, RECOMPILE_S):
         if detail in case.details:
             row[detail] = median([each.details[detail] for _, _, each in runs])
-    begins = str(row[BATCH_SIZES]).count(",") * int(case.details[CALLS_PER_SIZE])
-    return Curve(name, row, of_runs, begins)
+    sizes, calls = str(row[BATCH_SIZES]).split(","), int(case.details[CALLS_PER_SIZE])
+    last = min(len(sizes) - 1, (number - 1) // calls)
+    short_of = sizes[last] if last < len(sizes) - 1 else ""
+    return Curve(name, row, of_runs, last * calls, short_of)
 
 
 def times_of(case: CaseRecord) -> Array:
@@ -158,8 +162,13 @@ def times_of(case: CaseRecord) -> Array:
 
 
 def comparisons(group: Group) -> Iterator[tuple[Curve, BreakEven | None]]:
-    """Yield each curve with its break-even against eager; None for eager, or without eager."""
+    """Yield each curve with its break-even against eager.
+
+    It is None for eager, without eager, and where both ended at different sizes.
+    """
     baseline = group.baseline
     for curve in group.curves:
-        compared = baseline is not None and not curve.is_eager
-        yield curve, curve.against(baseline) if compared and baseline else None
+        if baseline is None or curve.is_eager or curve.short_of != baseline.short_of:
+            yield curve, None
+        else:
+            yield curve, curve.against(baseline)
