@@ -5,10 +5,11 @@ from typing import Any
 
 from benchkit.api.keys import key
 from benchkit.errors import ConfigError
+from benchkit.record.settings import FIRST_CALLS
 
 GRAPH, NSYS = "graph", "nsys"
 """The `measure.mode` and the `profile` that need a GPU."""
-COLD = "cold"
+COLD = FIRST_CALLS
 """The `measure.mode` that times the first calls of fresh ranks."""
 
 

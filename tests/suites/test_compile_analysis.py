@@ -150,7 +150,7 @@ def test_curve_that_ends_before_last_size_says_where(tmp_path):
 
 def test_warmed_up_calls_have_no_curve(tmp_path):
     made = record("default", EAGER, 0)
-    made["cases"][0]["warmup_s"] = [[1.0]]
+    made["config"]["measure"]["mode"] = "per_iteration"
     assert not (report(tmp_path, [made]) / "compile.md").exists()
 
 

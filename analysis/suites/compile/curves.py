@@ -11,6 +11,7 @@ from analysis.groups import alike
 from analysis.records.of_suite import cases_of
 from analysis.suites.compile.break_even import BreakEven, break_even
 from benchkit.record.case import CaseRecord
+from benchkit.record.settings import FIRST_CALLS
 from benchkit.statistics.intervals import Array
 from benchkit.statistics.quantiles import median, medians
 from benchkit.statistics.summary import iteration_times
@@ -140,8 +141,9 @@ def group_of(suffix: str, rows: pd.DataFrame) -> Group:
 
 
 def curve_of(name: str, rows: pd.DataFrame) -> Curve | None:
-    """Return the curve of all runs of one variant; None where calls were warmed up."""
-    runs = [(row, times_of(case), case) for row, case in cases_of(rows) if not case.warmup_s]
+    """Return the curve of all runs of one variant; None where others came before its calls."""
+    cold = rows[rows["mode"] == FIRST_CALLS]
+    runs = [(row, times_of(case), case) for row, case in cases_of(cold) if not case.warmup_s]
     if not runs:
         return None
     number = min(len(times) for _, times, _ in runs)
