@@ -58,6 +58,62 @@ def test_line_that_is_no_row_is_passed_over(tmp_path, capsys):
     assert "2 line(s) cut off or torn" in capsys.readouterr().err
 
 
+NONSENSE = [
+    ("cs336_allreduce.csv", ",0.002,", ",-0.002,", "'-0.002': allowed are numbers > 0"),
+    ("cs336_allreduce.csv", ",0.0001,", ",-0.0001,", "'-0.0001': allowed are numbers > 0"),
+    ("cs336_allreduce.csv", "cpu,2,1.0", "cpu,0,1.0", "'0': allowed are whole numbers >= 1"),
+    ("cs336_allreduce.csv", "cpu,2,1.0", "cpu,2,-1.0", "'-1.0': allowed are numbers > 0"),
+    ("cs336_transformer.csv", ",37.5,", ",0,", "'0': allowed are numbers > 0"),
+    ("ddlb_tp_columnwise.csv", ",8192,1024,1024,float16,6.9", ",8192,-4,1024,float16,6.9", "'-4': allowed are whole"),
+    ("hetero_sweep_results.csv", ",30.0,50", ",30.0,-50", "'-50': allowed are numbers > 0"),
+    ("hetero_ring_attention_profile.csv", "100,20.0", "100,-20.0", "'-20.0': allowed are numbers > 0"),
+    ("hetero_matmul_mps_sweep.csv", ",0.56,", ",-0.56,", "'-0.56': allowed are numbers > 0"),
+]
+
+
+@pytest.mark.parametrize(("name", "figure", "wrong", "allowed"), NONSENSE)
+def test_impossible_figure_is_passed_over_with_what_is_allowed(tmp_path, capsys, name, figure, wrong, allowed):
+    text = (SAMPLES / name).read_text()
+    assert figure in text
+    (tmp_path / name).write_text(text.replace(figure, wrong, 1))
+    assert len(imported(tmp_path, tmp_path / name)) == FORMATS[name][1] - 1
+    assert f"1 line(s) cut off or torn; {allowed}" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("name", "figure"),
+    [
+        ("cs336_allreduce.csv", ",0.002,"), ("cs336_transformer.csv", ",37.5,"), ("ddlb_tp_columnwise.csv", ",2.5,"),
+        ("hetero_sweep_results.csv", "40.0,4096,"), ("hetero_ring_attention_profile.csv", ",20.0"),
+        ("hetero_matmul_mps_sweep.csv", ",0.56,"),
+    ],
+)  # fmt: skip
+def test_result_without_time_has_failed(tmp_path, name, figure):
+    text = (SAMPLES / name).read_text()
+    (tmp_path / name).write_text(text.replace(figure, figure.replace(figure.strip(",").split(",")[0], ""), 1))
+    table = imported(tmp_path, tmp_path / name)
+    assert set(table[table.time_s.isna()].status) == {"failed"}
+    assert (table.time_s.isna() == (table.status == "failed")).all()
+
+
+def test_byte_order_mark_is_no_part_of_a_header(tmp_path):
+    (tmp_path / "a.csv").write_text((SAMPLES / "cs336_allreduce.csv").read_text(), "utf-8-sig")
+    assert len(imported(tmp_path, tmp_path / "a.csv")) == 3
+
+
+def test_ddlb_rows_tell_device_and_protocol(tmp_path):
+    head, line, *_ = (SAMPLES / "ddlb_tp_columnwise.csv").read_text().splitlines()
+    bare = line.replace(" (backend=nccl, order=AG_before)", "")
+    lines = [f"{line},cuda_event,True", f"{bare},cpu_clock,False"]
+    names = "time_measurement_backend,barrier_at_each_iteration"
+    (tmp_path / "a.csv").write_text("\n".join([f"{head},{names}", *lines, ""]))
+    events, clock = (row for _, row in imported(tmp_path, tmp_path / "a.csv").sort_values("device").iterrows())
+    assert (events.device, pd.isna(clock.device)) == ("cuda", True)
+    assert events.implementation == clock.implementation == "pytorch (backend=nccl, order=AG_before)"
+    assert "timer: cuda_event, barrier: before each iteration" in events.conversion
+    assert "timer: cpu_clock, barrier: none" in clock.conversion
+
+
 def test_allreduce_csv_lines_up_with_record(tmp_path):
     place = ours(tmp_path / "records", "all_reduce", data_size=100.0, seconds=0.3)
     table = imported(tmp_path, SAMPLES / "cs336_allreduce.csv", place)
