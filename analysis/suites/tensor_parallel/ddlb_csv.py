@@ -122,10 +122,14 @@ def write(table: pd.DataFrame) -> dict[str, str]:
 
 
 def line_of(row: Mapping[str, Any], case: CaseRecord) -> dict[str, Any]:
-    """Make the line of a case; its standard deviations are those of the population."""
+    """Make the line of a case; its standard deviations are those of the population.
+
+    Rates are of the case's own operations, where DDLB always counts the whole product: a part of
+    it alone would be as many times faster as there are ranks. Communication alone has none.
+    """
     times_ms = slowest_rank(case.samples_taking_part) * 1e3
     with np.errstate(divide="ignore"):
-        rates = 2.0 * row["m"] * row["n"] * row["k"] / (times_ms * 1e9)
+        rates = (case.useful_flops or np.nan) / (times_ms * 1e9)
     options = options_of(row)
     return {
         IMPLEMENTATION: labelled(row[IMPLEMENTATION], options),
