@@ -68,6 +68,11 @@ def test_message_has_the_size_of_a_models_traffic():
         ("+suite=ring_attention model=xl model.num_heads=7", "model.num_heads=7: allowed are numbers that divide"),
         ("+suite=compile workload=mlp model=tiny width=5", "width=5: model=tiny has d_model=64; leave one of both"),
         ("+suite=matmul_lut model=xl", "model=xl: suite matmul_lut uses no model"),
+        (
+            "+suite=collective model=xl",
+            "data_size=1: says nothing of model=xl; choose data_size=gradients|tensor:TOKENS",
+        ),
+        ("+suite=allreduce model=xl data_size=3", "data_size=3: says nothing of model=xl"),
         ("+suite=collective data_size=tensor:8", "data_size=tensor:8: needs a model"),
         ("+suite=collective model=xl data_size=tensor", "data_size=tensor: allowed of a model are gradients, tensor:T"),
     ],
