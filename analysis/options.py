@@ -75,6 +75,13 @@ def add_report_options(result: argparse.ArgumentParser) -> None:
         "ranks)",
     )
     result.add_argument(
+        "--compare-at",
+        metavar="MIB",
+        type=float,
+        help="also draw backends beside each other at this data_size (default: the largest that "
+        "all have)",
+    )
+    result.add_argument(
         "--format",
         metavar="FORMAT[,FORMAT]",
         type=formats_in,
