@@ -141,7 +141,7 @@ def speedups_of(rows: pd.DataFrame) -> pd.DataFrame:
 def summary_by_config(table: pd.DataFrame) -> str:
     """Summarize each configuration: how many points it has, how they went, and their extremes.
 
-    Unlike points are never averaged.
+    Unlike points are never averaged: mean and standard deviation are those of a point's samples.
     """
     rows = []
     for values, group in table.groupby(CONFIGURATION, dropna=False):
@@ -151,8 +151,10 @@ def summary_by_config(table: pd.DataFrame) -> str:
         if is_repeated(table):
             row["runs"] = group["run"].nunique()
         if not measured.empty:
-            row["fastest [ms]"] = measured["median_s"].min() * 1e3
-            row["slowest [ms]"] = measured["median_s"].max() * 1e3
+            in_order = measured.sort_values("median_s")
+            for name, point in (("fastest", in_order.iloc[0]), ("slowest", in_order.iloc[-1])):
+                row[f"{name} [ms]"] = point["median_s"] * 1e3
+                row[f"{name}: mean ± std [ms]"] = mean_and_deviation(point)
             row["widest rel_ci [%]"] = pd.to_numeric(measured["rel_ci"]).max() * 100
             for metric in METRICS:
                 rates = measured[metric.name]
@@ -161,6 +163,12 @@ def summary_by_config(table: pd.DataFrame) -> str:
                     row[f"highest {bare} [GB/s]"] = rates.max()
         rows.append(row)
     return as_markdown(pd.DataFrame(rows), shaped=True)
+
+
+def mean_and_deviation(point: pd.Series) -> str:
+    """Format the mean of a point's samples and their standard deviation, in milliseconds."""
+    mean_ms, std_ms = (f"{point[name] * 1e3:.4g}" for name in ("mean_s", "std_s"))
+    return f"{mean_ms} ± {std_ms}"
 
 
 def file_name(name: str) -> str:
