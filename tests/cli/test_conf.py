@@ -127,6 +127,12 @@ def test_sweep_names_existing_keys(name):
     composition.typed(compose("config", [f"sweep={name}", *first]))
 
 
+def test_ddlb_sweep_has_all_shapes_of_its_default():
+    composed = compose("config", ["sweep=ddlb"], return_hydra_config=True)
+    assert set(composed.hydra.sweeper.params.values()) == {"512,1024,2048,8192,16384"}
+    assert composed.dtype == "float16"
+
+
 @pytest.mark.parametrize(("columnwise", "rowwise"), [("tp_columnwise", "tp_rowwise"), ("ddlb", "ddlb_rowwise")])
 def test_primitives_have_equal_sweeps(columnwise, rowwise):
     both = [compose("config", [f"sweep={name}"], return_hydra_config=True) for name in (columnwise, rowwise)]
