@@ -130,7 +130,10 @@ Cells = Mapping[str, str]
 
 
 def read_csv(
-    file: str, text: str, heads: frozenset[str], row_of: Callable[[str, Cells], Timing]
+    file: str,
+    text: str,
+    heads: frozenset[str],
+    row_of: Callable[[str, Cells], Timing | list[Timing]],
 ) -> Reading | None:
     """Read a CSV file that is recognised by its header.
 
@@ -138,8 +141,8 @@ def read_csv(
         file: its name.
         text: its content; lines that begin with # are comments.
         heads: columns that the header must have.
-        row_of: makes a row of a file's name and a line; ArithmeticError, LookupError, TypeError
-            and ValueError say that the line is none; the first ValueError is quoted.
+        row_of: makes one or several rows of a file's name and a line; ArithmeticError, LookupError,
+            TypeError and ValueError say that the line is none; the first ValueError is quoted.
 
     Returns:
         The rows; None where the header is another one.
@@ -152,7 +155,8 @@ def read_csv(
     torn, why = unfinished(text), ""
     for cells in table:
         try:
-            found.rows.append(row_of(file, cells))
+            made = row_of(file, cells)
+            found.rows += made if isinstance(made, list) else [made]
         except ValueError as error:
             torn += 1
             why = why or one_line(f"; {error}")

@@ -19,6 +19,8 @@ FORMATS = {
     "hetero_sweep_results.csv": ("ring_attention", 4),
     "hetero_ring_attention_profile.csv": ("ring_attention", 2),
     "hetero_matmul_mps_sweep.csv": ("matmul_lut", 2),
+    "hetero_full_model.csv": ("ring_model", 3),
+    "hetero_ring_vs_regular.csv": ("ring_model", 4),
 }
 """The suite and the number of rows of each sample."""
 
@@ -47,7 +49,7 @@ def test_truncated_file_keeps_whole_lines(tmp_path, name, capsys):
         assert main(["import", str(path)]) == 2
         assert "no known format" in capsys.readouterr().err
         return
-    assert len(imported(tmp_path, path)) == FORMATS[name][1] - 1
+    assert len(imported(tmp_path, path)) == FORMATS[name][1] - (2 if FORMATS[name][0] == "ring_model" else 1)
     assert "1 line(s) cut off or torn" in capsys.readouterr().err
 
 
@@ -203,6 +205,37 @@ def test_hetero_export_has_shares_and_ranks(tmp_path):
     assert float(line["overall_latency_ms"]) == pytest.approx(1.0)
     profile = files["ring_attention_profile_128.csv"].read_text().splitlines()
     assert profile == ["mps_pct,latency_ms", "25,1"]
+
+
+def decoder_record():
+    """Two ranks; prefill takes 100 ms and a call of decode, of four tokens, 40 ms; one rank alone 200 and 80."""
+    made = make_record(1.0, 2, suite="ring_model")
+    made["config"] |= {"suite": "ring_model", "seq_len": 128, "decode_tokens": 4}
+    [base] = made["cases"]
+    made["cases"] = [
+        base | {
+            "labels": {"phase": phase, "implementation": implementation, "strategy": strategy},
+            "samples_s": [[seconds * times] * 12] * 2, "start_offsets_s": None, "payload_bytes": None,
+            "bus_factor": None, "blocks": [12], "details": {"tokens": tokens},
+        }
+        for phase, seconds in (("prefill", 0.1), ("decode", 0.04))
+        for implementation, strategy, times, tokens in (("ring", "even", 1, [64, 64]), ("single", "whole", 2, [128, 0]))
+    ]  # fmt: skip
+    return made
+
+
+def test_decoder_lines_up_with_files_of_its_times(tmp_path):
+    files = exported(tmp_path, "hetero", [decoder_record()])
+    assert files["hetero_full_model_results.csv"].read_text().splitlines() == [
+        "split_type,block_lens,prompt_tokens,ttft_ms,avg_decode_ms,total_ms", 'even,"[64, 64]",128,100.00,10.00,140.00',
+    ]  # fmt: skip
+    assert files["ring_vs_regular.csv"].read_text().splitlines() == [
+        "strategy,prompt_tokens,ttft_ms,avg_decode_ms,total_time_ms", "Ring,128,100.00,10.00,140.00",
+        "Regular,128,200.00,20.00,280.00",
+    ]  # fmt: skip
+    table = imported(tmp_path, *files.values(), tmp_path / "records")
+    assert table[table.phase == "decode"].time_s.tolist() == pytest.approx([0.01, 0.01, 0.01, 0.02, 0.02])
+    assert table[table.implementation == "single"].world_size.tolist() == [1, 1] * 2
 
 
 def test_exported_files_are_read_back(tmp_path):
