@@ -18,6 +18,7 @@ from benchkit.rank.around_samples import flushed_profiler
 from benchkit.rank.assignment import Assignment, by_mps, keep_alone
 from benchkit.rank.control_group import ControlGroup
 from benchkit.rank.devices import torch_settings
+from benchkit.rank.first_calls import of_several_cases
 from benchkit.rank.gpu_watch import GpuWatch
 from benchkit.rank.joined import Joined, joined
 from benchkit.rank.prober import Prober
@@ -72,7 +73,10 @@ def run_rank(assignment: Assignment) -> RankReport | None:
         return None
     return RankReport(
         cases=reports, clock=clock.name, began_s=stopwatch.began_s, slowdown=slowdown,
-        warnings=[*warnings, *collect_warnings(slowdown, cases, watch)], rank_use=rank_use,
+        warnings=[
+            *warnings, *of_several_cases(config, reports), *collect_warnings(slowdown, cases, watch)
+        ],
+        rank_use=rank_use,
         rank_devices=watch.devices.of_ranks, torch_settings=torch_settings(),
     )  # fmt: skip
 
