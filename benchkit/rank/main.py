@@ -59,6 +59,7 @@ def run_rank(assignment: Assignment) -> RankReport | None:
     cases = build_cases(assignment, rank)
     with marked_by(clock.region), flushed_profiler(device.type):
         reports = run_cases(cases, config, clock, group, stopwatch, controller, watch)
+    warnings |= dict.fromkeys(of_several_cases(config, reports))
     if config.profile is True and assignment.only is None:
         stopwatch.enter("profile")
         pairs = zip(cases, reports, strict=True)
@@ -73,10 +74,7 @@ def run_rank(assignment: Assignment) -> RankReport | None:
         return None
     return RankReport(
         cases=reports, clock=clock.name, began_s=stopwatch.began_s, slowdown=slowdown,
-        warnings=[
-            *warnings, *of_several_cases(config, reports), *collect_warnings(slowdown, cases, watch)
-        ],
-        rank_use=rank_use,
+        warnings=[*warnings, *collect_warnings(slowdown, cases, watch)], rank_use=rank_use,
         rank_devices=watch.devices.of_ranks, torch_settings=torch_settings(),
     )  # fmt: skip
 
