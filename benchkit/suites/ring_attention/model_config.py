@@ -8,7 +8,7 @@ from benchkit.api.keys import key
 from benchkit.api.parameters import layer_parameters, parameters
 from benchkit.api.schema import RunConfig
 from benchkit.errors import ConfigError
-from benchkit.suites.ring_attention.config import DTYPES, check_kernels, head_dim
+from benchkit.suites.ring_attention.config import DTYPES, check_kernels, head_dim, read_table
 from benchkit.suites.ring_attention.names import IMPLEMENTATIONS, MODEL_STRATEGIES, PHASES
 
 BYTES = {"float16": 2, "bfloat16": 2, "float32": 4, "float64": 8}
@@ -27,6 +27,9 @@ class RingModelConfig(RunConfig):
     phases: list[str] = key("what is timed, each with cases of its own", choices=PHASES)
     implementations: list[str] = key("how attention gets its keys", choices=IMPLEMENTATIONS)
     strategies: list[str] = key("how the sequence is split", choices=MODEL_STRATEGIES)
+    lut: str | None = key(
+        "table for strategy lut, performance by compute share: CSV of matmul_lut, or of latencies"
+    )
 
     def known_model(self) -> ModelConfig:
         """Returns the model; raises ConfigError where none is chosen."""
@@ -53,6 +56,7 @@ class RingModelConfig(RunConfig):
         super().check()
         model = self.known_model()
         check_model_heads(model)
+        read_table(self.lut, self.seq_len, self.dtype)
         width = f"model.num_heads={model.num_heads}, head_dim"
         check_kernels(self.hardware.device, self.dtype, head_dim(model), width)
         if isinstance(self.world_size, int) and self.seq_len < self.world_size:
