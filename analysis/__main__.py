@@ -89,7 +89,7 @@ def text_of(found: Harvest, options: argparse.Namespace) -> str:
         speedups(table, options.baseline)  # An invalid baseline is refused before any file.
         if why := unpaired(table, options.baseline):
             warn(why)
-    written = list(files_of(table, found, options))
+    written = list(dict.fromkeys(files_of(table, found, options)))
     if typed is not None:
         written.append(parquet.write_parquet(typed, output_folder(options)))
     text = texts_of(written, options.show)
@@ -111,7 +111,8 @@ def texts_of(written: Sequence[Path], names: Sequence[str]) -> str:
 def files_of(table: pd.DataFrame, found: Harvest, options: argparse.Namespace) -> Iterator[Path]:
     """Yield each file of the report as it is written, and the page where it is asked for."""
     folder = output_folder(options)
-    yield from write_report(table, folder, options.baseline, found.ranks, options.format)
+    how = (options.baseline, found.ranks, options.format, options.compare_at)
+    yield from write_report(table, folder, *how)
     if options.html:
         of_page = (table, folder, options.baseline, found.ranks, found.environments)
         page = or_left_out("page", partial(render.write_page, *of_page))

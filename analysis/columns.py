@@ -135,9 +135,9 @@ NOISE = {
     "spikes_some_share": share("iterations in which some ranks did, and not all"),
     "slow_mode_ratio": Column("the slower mode over the faster one, where times have two"),
     "slow_mode_share": share("iterations of the slower mode"),
-    "first_call_s": seconds("time of the first call, where no warm-up came before it"),
+    "first_call_s": seconds("time of the first call, with `measure.mode=cold`"),
     "first_call_ratio": Column("the same, over the median of the later half of all calls"),
-    "warm_from_call": integer("the first call within 10 % of that median"),
+    "warm_from_call": integer("the first call that takes at most 1.1 times that median"),
     "num_samples": integer("samples of each rank"),
     "independent_samples": integer("effective number of independent samples"),
 }

@@ -55,12 +55,13 @@ def parser() -> argparse.ArgumentParser:
         help="folders of records, or record files",
     )
     add_report_options(result)
+    add_figure_options(result)
     add_options(result)
     return result
 
 
 def add_report_options(result: argparse.ArgumentParser) -> None:
-    """Add what the report compares with, where it goes and which of its texts is printed."""
+    """Add what speedups compare with, where the report goes and which of its texts is printed."""
     result.add_argument(
         "--output-dir",
         metavar="D",
@@ -73,13 +74,6 @@ def add_report_options(result: argparse.ArgumentParser) -> None:
         type=Baseline.parse,
         help="what speedups compare with, e.g. world_size=2 (default: the smallest of several "
         "ranks)",
-    )
-    result.add_argument(
-        "--format",
-        metavar="FORMAT[,FORMAT]",
-        type=formats_in,
-        default=style.FORMATS[:1],
-        help=f"of the figures: {', '.join(style.FORMATS)} (default: {style.FORMATS[0]})",
     )
     result.add_argument(
         "--show",
@@ -98,6 +92,24 @@ def add_report_options(result: argparse.ArgumentParser) -> None:
         action="store_true",
         help=f"also write {FILE_NAME}: one page with figures, tables and samples, which needs no "
         "server and no network",
+    )
+
+
+def add_figure_options(result: argparse.ArgumentParser) -> None:
+    """Add what is drawn beside the usual, and in which formats."""
+    result.add_argument(
+        "--compare-at",
+        metavar="MIB",
+        type=float,
+        help="also draw backends beside each other at this data_size (default: the largest that "
+        "all have)",
+    )
+    result.add_argument(
+        "--format",
+        metavar="FORMAT[,FORMAT]",
+        type=formats_in,
+        default=style.FORMATS[:1],
+        help=f"of the figures: {', '.join(style.FORMATS)} (default: {style.FORMATS[0]})",
     )
 
 

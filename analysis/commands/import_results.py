@@ -67,7 +67,7 @@ def readings(place: Path, ranks: int | None) -> Reading:
         if place.is_dir() or place.match(PATTERN):
             return formats.recorded(place)
         require_regular(place)  # Reading a pipe would block.
-        text = place.read_text(errors="replace")
+        text = place.read_text("utf-8-sig", errors="replace")
         found = formats.read(str(place), text, ranks)
     except RanksMissing:
         raise

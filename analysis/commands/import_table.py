@@ -21,6 +21,7 @@ HEADS = {
     "step": "pass",
     "size": "size",
     "bg_streams": "background streams",
+    "phase": "phase",
     "seq_len": "tokens",
     "slowdown": "slowdown",
     "strategy": "strategy",

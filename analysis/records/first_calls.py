@@ -1,8 +1,9 @@
-"""What a case's first call costs, where no warm-up came before its samples."""
+"""What a case's first call costs, where measure.mode=cold made it the first."""
 
 from typing import Any
 
 from benchkit.record.case import CaseRecord
+from benchkit.record.settings import FIRST_CALLS
 from benchkit.statistics.intervals import Array
 from benchkit.statistics.quantiles import median
 
@@ -13,11 +14,15 @@ NEAR = 1.1
 FIGURES = ("first_call_s", "first_call_ratio", "warm_from_call")
 
 
-def figures(case: CaseRecord, iterations: Array) -> dict[str, Any]:
-    """Compute the FIGURES of a case; all are None after a warm-up, or with too few samples.
+def figures(case: CaseRecord, mode: str, iterations: Array) -> dict[str, Any]:
+    """Compute the FIGURES of a case.
+
+    All are None with too few samples, and in other modes: without a warm-up, too, verification has
+    called before them.
 
     Args:
         case: of the record.
+        mode: that of `measure`.
         iterations: [iteration], the time of each iteration in seconds, in order.
 
     Returns:
@@ -26,7 +31,7 @@ def figures(case: CaseRecord, iterations: Array) -> dict[str, Any]:
         warm_from_call: the number of the first call, from 1, that takes at most NEAR times that
             median.
     """
-    if case.warmup_s or case.calls_per_sample != 1 or len(iterations) < FEWEST:
+    if mode != FIRST_CALLS or case.warmup_s or len(iterations) < FEWEST:
         return dict.fromkeys(FIGURES)
     warm_s = median(iterations[len(iterations) // 2 :])
     is_warm = iterations <= NEAR * warm_s

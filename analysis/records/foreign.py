@@ -6,6 +6,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar
 
+from analysis.records.paths import one_line
+
 
 @dataclass(frozen=True, kw_only=True)
 class Timing:
@@ -71,22 +73,56 @@ def number(text: Any) -> float | None:
     return value if abs(value) < float("inf") else None
 
 
-def scaled(text: Any, scale: float) -> float | None:
-    """Convert a figure to another unit; None as `number`."""
+def positive(text: Any) -> float:
+    """Convert a figure that must be there.
+
+    Raises:
+        ValueError: it is missing, zero or negative.
+    """
     value = number(text)
-    return None if value is None else value * scale
+    if value is None or value <= 0:
+        raise ValueError(f"{text!r:.40}: allowed are numbers > 0")
+    return value
 
 
-def whole(text: Any) -> int:
+def seconds(text: Any, unit_s: float = 1.0) -> float | None:
+    """Convert a time; None where it is missing, as `number`.
+
+    Args:
+        text: of a cell.
+        unit_s: the unit of the cell in seconds.
+
+    Raises:
+        ValueError: it is zero or negative.
+    """
+    return None if number(text) is None else positive(text) * unit_s
+
+
+def deviation(text: Any, unit_s: float = 1.0) -> float | None:
+    """Convert a standard deviation as `seconds` a time; it may be zero."""
+    return 0.0 if number(text) == 0 else seconds(text, unit_s)
+
+
+def whole(text: Any, least: int = 1) -> int:
     """Convert a whole number, also one that is written as "4.0".
 
     Raises:
-        ValueError: it is none.
+        ValueError: it is none, or too small.
     """
     value = float(text)
-    if value != int(value):
-        raise ValueError(f"{text}: allowed are whole numbers")
+    if value != int(value) or value < least:
+        raise ValueError(f"{text!r:.40}: allowed are whole numbers >= {least}")
     return int(value)
+
+
+def status_of(time_s: float | None, checked: str | None = None) -> str:
+    """Return the status of a result: failed where there is no time.
+
+    Args:
+        time_s: of the result.
+        checked: the status by the tool's check; None where it made none.
+    """
+    return "failed" if time_s is None else checked or "unchecked"
 
 
 Cells = Mapping[str, str]
@@ -94,7 +130,10 @@ Cells = Mapping[str, str]
 
 
 def read_csv(
-    file: str, text: str, heads: frozenset[str], row_of: Callable[[str, Cells], Timing]
+    file: str,
+    text: str,
+    heads: frozenset[str],
+    row_of: Callable[[str, Cells], Timing | list[Timing]],
 ) -> Reading | None:
     """Read a CSV file that is recognised by its header.
 
@@ -102,8 +141,8 @@ def read_csv(
         file: its name.
         text: its content; lines that begin with # are comments.
         heads: columns that the header must have.
-        row_of: makes a row of a file's name and a line; ArithmeticError, LookupError, TypeError
-            and ValueError say that the line is none.
+        row_of: makes one or several rows of a file's name and a line; ArithmeticError, LookupError,
+            TypeError and ValueError say that the line is none; the first ValueError is quoted.
 
     Returns:
         The rows; None where the header is another one.
@@ -113,14 +152,18 @@ def read_csv(
     if not heads <= set(table.fieldnames or ()):
         return None
     found = Reading()
-    torn = unfinished(text)
+    torn, why = unfinished(text), ""
     for cells in table:
         try:
-            found.rows.append(row_of(file, cells))
-        except (ArithmeticError, LookupError, TypeError, ValueError):
+            made = row_of(file, cells)
+            found.rows += made if isinstance(made, list) else [made]
+        except ValueError as error:
+            torn += 1
+            why = why or one_line(f"; {error}")
+        except (ArithmeticError, LookupError, TypeError):
             torn += 1
     if torn:
-        found.passed_over.append(f"{file}: {torn} line(s) cut off or torn")
+        found.passed_over.append(f"{file}: {torn} line(s) cut off or torn{why}")
     return found
 
 

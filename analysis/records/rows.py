@@ -119,7 +119,7 @@ def measured(
     times = iteration_times(samples, starts, case.estimator)
     summary |= comparisons.figures(case, record.cases, rivals_s) | noise.figures(samples, times)
     summary |= turns.figures(case, record, summary["median_s"])
-    summary |= first_calls.figures(case, times)
+    summary |= first_calls.figures(case, record.settings.measure.mode, times)
     summary |= reuse.figures(case, record, summary["median_s"])
     metrics = {metric.name: metric.formula(case, summary) for metric in METRICS}
     judged = {

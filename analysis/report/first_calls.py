@@ -4,11 +4,12 @@ from collections.abc import Iterator
 
 import pandas as pd
 
+from analysis.records.first_calls import NEAR
 from analysis.report.naming import Namer, milliseconds
 
 
 def describe(measured: pd.DataFrame) -> Iterator[str]:
-    """Yield a sentence per case without a warm-up.
+    """Yield a sentence per case whose first calls were timed.
 
     Args:
         measured: rows of the combined table that are ok.
@@ -21,6 +22,6 @@ def describe(measured: pd.DataFrame) -> Iterator[str]:
         yield (
             f"{name(row)}: the first call takes {milliseconds(row['first_call_s'])}, "
             f"{row['first_call_ratio']:.3g} times the median of the last {later:.0f} "
-            f"({milliseconds(warm_s)}); call {row['warm_from_call']:.0f} is the first within 10 % "
-            "of that."
+            f"({milliseconds(warm_s)}); call {row['warm_from_call']:.0f} is the first that takes "
+            f"at most {NEAR:g} times that."
         )

@@ -4,19 +4,22 @@ import hashlib
 import re
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import TypeAlias
 
 import pandas as pd
+from matplotlib.figure import Figure
 
 from analysis.baseline import Baseline
 from analysis.records.metrics import METRICS
 from analysis.repetitions import FEWEST_RUNS, over_repetitions, over_runs
-from analysis.report import noise, rank_devices, ranks, sentences, style, turns
+from analysis.report import noise, rank_devices, ranks, sentences, size_plots, style, turns
 from analysis.report.attempts import or_left_out
 from analysis.report.discover import draw_all, write_all
 from analysis.speedup import compared
 from analysis.table import as_markdown, identity_columns, is_repeated
+from analysis.text import complain
 
 Content: TypeAlias = str | pd.DataFrame
 CONFIGURATION = ["suite", "backend", "device", "world_size"]
@@ -41,6 +44,7 @@ def write_report(
     baseline: Baseline | None = None,
     per_rank: pd.DataFrame | None = None,
     formats: Sequence[str] = style.FORMATS[:1],
+    compare_at: float | None = None,
 ) -> Iterator[Path]:
     """Yield each file as it is written; one that cannot be made is left out with a line on stderr.
 
@@ -50,6 +54,7 @@ def write_report(
         baseline: what speedups compare with; by default each suite has its own.
         per_rank: one row per rank and case, of the cases that report their ranks.
         formats: of the figures, of `style.FORMATS`.
+        compare_at: a size in MiB at which backends are compared, beside the largest that all have.
 
     Raises:
         OSError: where the folder cannot be written to.
@@ -64,9 +69,23 @@ def write_report(
     if not (table["status"] == "ok").any():
         return
     style.apply()
-    for name, figure in draw_all(table, baseline, or_left_out):
+    drawn = draw_all(table, baseline, or_left_out)
+    for name, figure in chain(drawn, compared_at(table, compare_at)):
         save = partial(style.save, figure, folder / file_name(name), formats)
         yield from or_left_out(f"plot {name}", save) or ()
+
+
+def compared_at(table: pd.DataFrame, size: float | None) -> Iterator[tuple[str, Figure]]:
+    """Yield the names and figures of comparisons at a size in MiB; says so where there is none."""
+    if size is None:
+        return
+    drawings = size_plots.comparisons_at(table, size)
+    if not drawings:
+        complain("analysis", f"--compare-at {size:g}: no such data_size was measured")
+    for name, draw in drawings.items():
+        figure = or_left_out(f"plot {name}", draw)
+        if figure is not None:
+            yield name, figure
 
 
 def texts_of(
@@ -122,7 +141,7 @@ def speedups_of(rows: pd.DataFrame) -> pd.DataFrame:
 def summary_by_config(table: pd.DataFrame) -> str:
     """Summarize each configuration: how many points it has, how they went, and their extremes.
 
-    Unlike points are never averaged.
+    Unlike points are never averaged: mean and standard deviation are those of a point's samples.
     """
     rows = []
     for values, group in table.groupby(CONFIGURATION, dropna=False):
@@ -132,8 +151,10 @@ def summary_by_config(table: pd.DataFrame) -> str:
         if is_repeated(table):
             row["runs"] = group["run"].nunique()
         if not measured.empty:
-            row["fastest [ms]"] = measured["median_s"].min() * 1e3
-            row["slowest [ms]"] = measured["median_s"].max() * 1e3
+            in_order = measured.sort_values("median_s")
+            for name, point in (("fastest", in_order.iloc[0]), ("slowest", in_order.iloc[-1])):
+                row[f"{name} [ms]"] = point["median_s"] * 1e3
+                row[f"{name}: mean ± std [ms]"] = mean_and_deviation(point)
             row["widest rel_ci [%]"] = pd.to_numeric(measured["rel_ci"]).max() * 100
             for metric in METRICS:
                 rates = measured[metric.name]
@@ -142,6 +163,12 @@ def summary_by_config(table: pd.DataFrame) -> str:
                     row[f"highest {bare} [GB/s]"] = rates.max()
         rows.append(row)
     return as_markdown(pd.DataFrame(rows), shaped=True)
+
+
+def mean_and_deviation(point: pd.Series) -> str:
+    """Format the mean of a point's samples and their standard deviation, in milliseconds."""
+    mean_ms, std_ms = (f"{point[name] * 1e3:.4g}" for name in ("mean_s", "std_s"))
+    return f"{mean_ms} ± {std_ms}"
 
 
 def file_name(name: str) -> str:

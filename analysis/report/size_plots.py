@@ -49,8 +49,23 @@ def title_drawings(title: str, rows: pd.DataFrame, bars: str) -> Drawings:
             drawings[name] = partial(share_over_size, title, scaling, bars)
         at_size = moving[moving["data_size"] == size]
         if len(at_size[["place", "variant"]].drop_duplicates()) > 1:
-            name = f"{title}_backend_comparison_{size:g}mb.png"
-            drawings[name] = partial(backends_at, title, at_size, size, bars)
+            drawings |= comparison_at(title, at_size, size, bars)
+    return drawings
+
+
+def comparison_at(title: str, rows: pd.DataFrame, size: float, bars: str) -> Drawings:
+    """Return the figure of backends and variants at one size in MiB."""
+    name = f"{title}_backend_comparison_{size:g}mb.png"
+    return {name: partial(backends_at, title, rows, size, bars)}
+
+
+def comparisons_at(table: pd.DataFrame, size: float) -> Drawings:
+    """Return the comparison of each title that was measured at a size in MiB."""
+    drawings: Drawings = {}
+    for title, rows, bars in rows_by_title(table):
+        at_size = rows[(rows["data_size"] == size) & rows["busbw_gb_per_s"].notna()]
+        if not at_size.empty:
+            drawings |= comparison_at(title, at_size, size, bars)
     return drawings
 
 

@@ -12,6 +12,9 @@ import torch
 GRAPH_BREAKS = ("graph_break", "unimplemented")
 """Where torch counts breaks, each in one of them; the second has branches on values of tensors."""
 
+EVENTS = 100_000
+"""How many compilations torch is to remember."""
+
 
 @dataclass(frozen=True)
 class Compilations:
@@ -50,14 +53,16 @@ def reset_compiler() -> None:
 
 
 def compilations() -> Compilations:
-    """Counts the compilations since `reset_compiler`, of which torch keeps the latest 64.
+    """Counts the compilations since `reset_compiler`; to be called after each call that compiles.
 
-    Before torch.compile is first used there are none, and its libraries are not loaded for this.
+    Of the first call torch keeps the latest 64 events, after that EVENTS. Before torch.compile is
+    first used there are none, and its libraries are not loaded for this.
     """
     if not is_compiler_loaded():
         return Compilations()
     from torch._dynamo import utils
 
+    utils.set_compilation_metrics_limit(EVENTS)
     events = [event for event in utils.get_compilation_metrics() if not event.is_runtime]
     inductor = utils.counters["inductor"]
     return Compilations(

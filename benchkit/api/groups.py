@@ -5,10 +5,11 @@ from typing import Any
 
 from benchkit.api.keys import key
 from benchkit.errors import ConfigError
+from benchkit.record.settings import FIRST_CALLS
 
 GRAPH, NSYS = "graph", "nsys"
 """The `measure.mode` and the `profile` that need a GPU."""
-COLD = "cold"
+COLD = FIRST_CALLS
 """The `measure.mode` that times the first calls of fresh ranks."""
 
 
@@ -95,6 +96,15 @@ class ModelConfig:
     num_layers: int = key("decoder layers", at_least=1)
     num_heads: int = key("attention heads", at_least=1)
     vocab_size: int = key("rows of the embedding and of the untied head", at_least=1)
+
+
+def check_model_heads(model: ModelConfig) -> None:
+    """Raises ConfigError where the heads do not share out the width, evenly for their rotation."""
+    if model.d_model % model.num_heads or model.d_model // model.num_heads % 2:
+        raise ConfigError(
+            f"model.num_heads={model.num_heads}: allowed are numbers that divide "
+            f"model.d_model={model.d_model} into heads of even width"
+        )
 
 
 def check_hardware(hardware: HardwareConfig, world_size: int | str) -> None:

@@ -7,38 +7,33 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from benchkit.api.keys import as_list, described_keys
-from benchkit.api.registry import load_suites
+from benchkit.api.keys import as_list
+from benchkit.config.ddlb_counterparts import (
+    BARRIER,
+    DEFAULTS,
+    IMPLEMENTATIONS,
+    ITERATIONS,
+    SHAPE,
+    WARMUPS,
+    primitives,
+    split,
+)
 from benchkit.config.override_text import override
 from benchkit.errors import ConfigError
 
 Check = Callable[[list[str]], str]
 """Returns why a command line would be refused; "" where its points would run."""
-SHAPE = ("m", "n", "k")
-ITERATIONS, WARMUPS = "num_iterations", "num_warmups"
-TIMER, BARRIER = "time_measurement_backend", "barrier_at_each_iteration"
-IMPLEMENTATIONS = "implementations"
-DEFAULTS: dict[str, Any] = {
-    "primitive": "", **dict.fromkeys(SHAPE), "dtype": "float32", "validate": True,
-    ITERATIONS: 50, WARMUPS: 5, "output_csv": None, TIMER: "cuda_event", BARRIER: True,
-    IMPLEMENTATIONS: {},
-}  # fmt: skip
-"""The keys of DDLB. The primitive and the shape must be there."""
-NO_COUNTERPART = {
-    ("validate", False): "results are always checked, outside the timed region; leave it true",
-    (TIMER, "cpu_clock"): "CUDA events time GPUs and the host's clock times CPUs; leave it out",
-}
 
 
 def main(arguments: list[str], check: Check) -> int:
-    """Prints the equivalent command; of a file that has none, one line for each reason.
+    """Prints the equivalent command, and a line for each thing that it leaves out or does else.
 
     Args:
         arguments: the path of the file.
         check: how `python -m benchkit` checks a command line.
 
     Returns:
-        0; 2 where something in the file has no counterpart.
+        0; 2 where the file has a mistake, or nothing else than what is left out.
 
     Raises:
         ConfigError: the file holds no configuration of DDLB.
@@ -46,13 +41,13 @@ def main(arguments: list[str], check: Check) -> int:
     if len(arguments) != 1 or arguments[0].startswith("-"):
         raise ConfigError(f"import-config {' '.join(arguments)}: allowed is one JSON file of DDLB")
     path = arguments[0]
-    settings = read(path)
+    settings, lines = split(read(path))
     problems = [*problems_of(settings, check)]
     if not problems:
         command = command_of(settings)
         problems = [*filter(None, [check(command)])]
-    for problem in problems:
-        print(f"benchkit: {path}: {problem}", file=sys.stderr)
+    for line in (*lines, *problems):
+        print(f"benchkit: {path}: {line}", file=sys.stderr)
     if problems:
         return 2
     print(shlex.join(["python", "-m", "benchkit", *command]))
@@ -78,12 +73,7 @@ def read(path: str) -> Mapping[str, Any]:
 
 
 def problems_of(settings: Mapping[str, Any], check: Check) -> Iterator[str]:
-    """Yields what has no counterpart, one line each; every part of the command is checked alone."""
-    for name in settings.keys() - DEFAULTS.keys():
-        yield f"{name}: no such key of DDLB; allowed are {', '.join(DEFAULTS)}"
-    for (name, value), why in NO_COUNTERPART.items():
-        if value in as_list(settings[name]):
-            yield f"{name}={json.dumps(value)}: {why}"
+    """Yields what is wrong, one line each; every part of the command is checked alone."""
     for name in SHAPE:
         if settings[name] is None:
             yield f"{name}: missing; allowed is a whole number, or a list of them"
@@ -102,19 +92,20 @@ def problems_of(settings: Mapping[str, Any], check: Check) -> Iterator[str]:
 
 def command_of(settings: Mapping[str, Any]) -> list[str]:
     """Returns the arguments of `python -m benchkit`; lists of sizes and dtypes multiply out."""
-    count = settings[ITERATIONS]
+    count, warmups = settings[ITERATIONS], settings[WARMUPS]
     if settings[BARRIER]:
         measure = ["measure=fixed", override("measure.max_iterations", count)]
         measure.append(override("measure.min_blocks", count))
     else:
         # DDLB then divides the time of all iterations by their number, as a loop does.
         measure = ["measure=loop", override("measure.calls_per_sample", count)]
+        warmups = min(1, warmups) if isinstance(warmups, int) else warmups  # samples of a loop
     return [
         override("+suite", settings["primitive"]),
         "-m",
         *(override(name, settings[name]) for name in (*SHAPE, "dtype")),
         *measure,
-        override("measure.warmup_iterations", settings[WARMUPS]),
+        override("measure.warmup_iterations", warmups),
         *only(settings[IMPLEMENTATIONS]),
     ]
 
@@ -122,12 +113,3 @@ def command_of(settings: Mapping[str, Any]) -> list[str]:
 def only(implementations: Mapping[str, Any]) -> list[str]:
     """Returns overrides that leave no other implementation than these, with their options."""
     return [f"~{IMPLEMENTATIONS}", override(f"+{IMPLEMENTATIONS}", implementations)]
-
-
-def primitives() -> list[str]:
-    """Returns the suites that give each implementation its options, as DDLB does."""
-    implementations = {
-        suite.name: described_keys(suite.config).get(IMPLEMENTATIONS)
-        for suite in load_suites().values()
-    }
-    return [name for name, found in implementations.items() if found and found[1] == dict[str, Any]]

@@ -14,7 +14,7 @@ from pathlib import Path
 import hydra
 from hydra.core.hydra_config import HydraConfig
 from hydra.errors import HydraException
-from omegaconf import DictConfig
+from omegaconf import DictConfig, Node, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 from yaml import YAMLError
 
@@ -127,3 +127,10 @@ def subfolder(point: DictConfig) -> str:
         return str(point.hydra.sweep.subdir)
     finally:
         instance.cfg = before
+
+
+def schema_of(error: BaseException | None) -> type | None:
+    """Returns the schema of the configuration that an error of OmegaConf arose in, if known."""
+    node = getattr(error, "parent_node", None)
+    root = node._get_root() if isinstance(node, Node) else None
+    return OmegaConf.get_type(root) if root is not None else None

@@ -9,6 +9,7 @@ from typing import Any
 
 from benchkit.api.keys import Key, described_keys
 from benchkit.api.registry import load_suites
+from benchkit.config import hydra_internals
 from benchkit.config.help import keys_of_suites
 
 UNIONS = (typing.Union, types.UnionType)
@@ -43,7 +44,7 @@ def explain(error: Exception, arguments: Sequence[str]) -> str:
     if found := NO_SUCH_KEY.search(text):
         return set_before_suite(found[2] or "", arguments) or unknown_key(found[1], arguments)
     if found := WRONG_VALUE.search(text):
-        return wrong_type(found[1], " ".join(str(error.__cause__).split()), arguments)
+        return wrong_type(found[1], error.__cause__, arguments)
     if found := MISSING_GROUP.search(text):
         return f"~{found[1]}: it cannot be taken away; choose one of its options, {found[1]}=…"
     if found := NOT_IN_SCHEMA.search(text):
@@ -119,16 +120,23 @@ def explained_by_suites(name: str) -> str:
     return "; ".join(f"{line} (suite {suite})" for line, suite in suite_of_line.items())
 
 
-def wrong_type(override: str, reason: str, arguments: Sequence[str]) -> str:
-    """Explains, in one line, a value that its key's type refuses."""
+def wrong_type(override: str, cause: BaseException | None, arguments: Sequence[str]) -> str:
+    """Explains, in one line, a value that its key's type refuses.
+
+    Suites may have keys of one name; the cause says which one's schema has refused the value.
+    """
     name, _, value = override.partition("=")
     name = name.lstrip("+~")
+    schemas = [suite.config for suite in load_suites().values()]
     described: dict[str, tuple[Key, Any]] = {}
-    for suite in load_suites().values():
-        described |= described_keys(suite.config)
+    for schema in (*schemas, hydra_internals.schema_of(cause)):
+        described |= described_keys(schema) if schema else {}
     if name not in described:
-        return f"{override}: {reason}"
+        return f"{override}: {' '.join(str(cause).split())}"
     key, annotation = described[name]
+    if typing.get_origin(annotation) is list and value.startswith("["):
+        [element] = typing.get_args(annotation)
+        return f"{override}: expected a list of {element.__name__}{key_allows(key)} ({key.doc})"
     if annotation is list or typing.get_origin(annotation) is list:
         typed = next((each for each in arguments if each.startswith(f"{name}=")), override)
         values = typed.partition("=")[2] if "[" not in typed else value
@@ -136,5 +144,9 @@ def wrong_type(override: str, reason: str, arguments: Sequence[str]) -> str:
     is_union = typing.get_origin(annotation) in UNIONS
     parts = typing.get_args(annotation) if is_union else (annotation,)
     type_name = " or ".join("null" if part is type(None) else part.__name__ for part in parts)
-    allowed = f", {key.allowed()}" if key.allowed() else ""
-    return f"{override}: expected {type_name}{allowed} ({key.doc})"
+    return f"{override}: expected {type_name}{key_allows(key)} ({key.doc})"
+
+
+def key_allows(key: Key) -> str:
+    """Returns the limits of a key behind a comma; "" where it has none."""
+    return f", {key.allowed()}" if key.allowed() else ""

@@ -18,6 +18,7 @@ from benchkit.rank.around_samples import flushed_profiler
 from benchkit.rank.assignment import Assignment, by_mps, keep_alone
 from benchkit.rank.control_group import ControlGroup
 from benchkit.rank.devices import torch_settings
+from benchkit.rank.first_calls import of_several_cases
 from benchkit.rank.gpu_watch import GpuWatch
 from benchkit.rank.joined import Joined, joined
 from benchkit.rank.prober import Prober
@@ -58,6 +59,7 @@ def run_rank(assignment: Assignment) -> RankReport | None:
     cases = build_cases(assignment, rank)
     with marked_by(clock.region), flushed_profiler(device.type):
         reports = run_cases(cases, config, clock, group, stopwatch, controller, watch)
+    warnings |= dict.fromkeys(of_several_cases(config, reports))
     if config.profile is True and assignment.only is None:
         stopwatch.enter("profile")
         pairs = zip(cases, reports, strict=True)

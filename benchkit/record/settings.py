@@ -5,6 +5,8 @@ from dataclasses import dataclass, field
 from benchkit.record.numbers import Amount, Count
 
 Number = int | float
+FIRST_CALLS = "cold"
+"""The mode of `measure` that times the first calls of fresh ranks."""
 
 
 @dataclass(frozen=True, kw_only=True)

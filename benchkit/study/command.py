@@ -112,14 +112,18 @@ def run(request: Request) -> int:
 
 
 def show(request: Request) -> int:
-    """Prints the steps with a forecast of each sweep, which needs no files of earlier steps."""
+    """Prints the steps with a forecast of each sweep, which needs no files of earlier steps.
+
+    Returns:
+        The highest exit code of the forecasts: a sweep that could not run hides no later step.
+    """
+    codes = [0]
     for number, step in enumerate(request.study.steps, 1):
         print(f"{headline(request, number, step)}\n  {command_of(request, step)}", flush=True)
         if step.module == BENCHKIT:
             words = step.arguments(request.values(), only_existing=True)
-            if code := run_module(BENCHKIT, [*request.flags, *words, "--dry-run"]):
-                return code
-    return 0
+            codes.append(run_module(BENCHKIT, [*request.flags, *words, "--dry-run"]))
+    return max(codes)
 
 
 def headline(request: Request, number: int, step: Step) -> str:

@@ -145,6 +145,8 @@ WRONG = [
     (["data_size=5"], "data_size: a key of suite collective, which is not chosen", ""),
     (["+suite=allreduce", "backend.env=3"], "backend.env=3: expected dict", ""),
     (["+suite=allreduce", "measure.target_rel_ci=x"], "measure.target_rel_ci=x: expected float or null", "> 0 and < 1"),
+    (["+suite=matmul_lut", "sizes=512"], "sizes=512: expected a list: sizes=[512]", "(rows and columns of"),
+    (["sweep=rebalance_lut", "sizes=[abc]"], "sizes=[abc]: expected a list of int", ">= 1"),
     (["+suite=allreduce", "measure.calls_per_sample=5"], "measure.calls_per_sample=5: allowed is 1", "mode=loop"),
     (["+suite=allreduce", "hydra.sweep.subdir=x", "-m", "seed=1,2"], "hydra.sweep.subdir: the points", "job.num"),
     (["sweep=ddlb", "m=4", "implementations.pytorch.ordre=AG_after"], "implementations.pytorch.ordre: no such", ""),

@@ -22,6 +22,12 @@ from tests.support.cli import ROOT
 CONF = ROOT / "conf"
 FILES = sorted(CONF.rglob("*.yaml"))
 GROUPS = ("backend", "hardware", "measure", "model")
+OF_MODEL = {
+    "collective": ["data_size=gradients"],
+    "tp_rowwise": ["layer=ffn_up"],
+    "tp_columnwise": ["layer=ffn_up", "world_size=2"],
+}
+"""What suites are told of a model, by suite."""
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -47,8 +53,7 @@ def test_option_composes_with_suite(suite, group, option):
         with pytest.raises(ConfigError, match=f"^model={option}: suite {suite} uses no model"):
             composition.typed(compose("config", words))
         return
-    if group == "model" and suite.startswith("tp_"):
-        words.append("layer=ffn_up")
+    words += OF_MODEL.get(suite, []) if group == "model" else []
     config = composition.typed(compose("config", words))
     assert config.suite == suite
     assert type(config) is load_suites()[suite].config  # the suite's schema typed the root
@@ -58,8 +63,15 @@ def test_option_composes_with_suite(suite, group, option):
 def test_suite_keeps_chosen_values(suite):
     """Hydra merges +suite last; a value in a schema would silently win."""
     model = ["model=tiny"] * load_suites()[suite].config.uses_model
-    layer = ["layer=ffn_up"] * (suite.startswith("tp_") and bool(model))
-    given = ["seed=7", *model, *layer, "backend=nccl", "hardware=cuda", "measure=fixed", "measure.max_iterations=33"]
+    given = [
+        "seed=7",
+        *model,
+        *OF_MODEL.get(suite, []),
+        "backend=nccl",
+        "hardware=cuda",
+        "measure=fixed",
+        "measure.max_iterations=33",
+    ]
     config = composition.typed(compose("config", [f"+suite={suite}", *given]))
     assert (config.seed, config.backend.name) == (7, "nccl")
     assert not model or config.model.name == "tiny"
@@ -114,6 +126,12 @@ def test_sweep_names_existing_keys(name):
     parameters = dict(composed.hydra.sweeper.params)
     first = [f"{key}={str(value).split(',')[0]}" for key, value in parameters.items()]
     composition.typed(compose("config", [f"sweep={name}", *first]))
+
+
+def test_ddlb_sweep_has_all_shapes_of_its_default():
+    composed = compose("config", ["sweep=ddlb"], return_hydra_config=True)
+    assert set(composed.hydra.sweeper.params.values()) == {"512,1024,2048,8192,16384"}
+    assert composed.dtype == "float16"
 
 
 @pytest.mark.parametrize(("columnwise", "rowwise"), [("tp_columnwise", "tp_rowwise"), ("ddlb", "ddlb_rowwise")])
@@ -171,4 +189,4 @@ def test_gradient_mib_counts_model_parameters():
     config = composition.typed(compose("config", ["+suite=allreduce", "model=small"]))
     embedding, layers = 2 * 10000 * 768, 12 * (4 * 768**2 + 3 * 768 * 3072 + 2 * 768)
     assert config.data_size == pytest.approx((embedding + layers + 768) * 4 / 2**20)
-    assert composition.typed(compose("config", ["+suite=allreduce", "model=small", "data_size=3"])).data_size == 3
+    assert composition.typed(compose("config", ["+suite=allreduce", "data_size=3"])).data_size == 3

@@ -20,6 +20,14 @@ def test_steps_compose(name, tmp_path):
         assert step.module != BENCHKIT or not check(words), step.name
 
 
+def test_two_ranks_of_one_gpu_have_the_shares_of_the_study(tmp_path):
+    study = read_study("hetero_ring_gpu", FILES)
+    values = study.values({"full_share": "100", "hardware": "slow_gpu", "backend": "gloo"}) | {"out": str(tmp_path)}
+    steps = {step.name: step.arguments(values, only_existing=True) for step in study.steps}
+    assert all("hardware.full_share=100" in steps[name] for name in ("reference", "rebalance"))
+    assert not any(check(steps[name]) for name in ("reference", "rebalance"))
+
+
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
 def test_first_looks_in_comments_name_parameters(path):
     study = read_study(path.stem, FILES)

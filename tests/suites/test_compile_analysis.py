@@ -139,9 +139,18 @@ def test_steady_state_is_that_of_last_size(tmp_path):
     assert cells((report(tmp_path, [made]) / "compile.md").read_text(), "default")["steady [ms]"] == "500"
 
 
+def test_curve_that_ends_before_last_size_says_where(tmp_path):
+    whole, short = [3.0, 1.0, 1.0, 9.0, 0.5, 0.5], [3.0, 2.0]
+    records = [record("eager", whole, 0, batch_sizes=[64, 32]), record("default", short, 1, batch_sizes=[64, 32])]
+    records[1]["cases"][0]["details"]["calls_per_size"] = 3
+    row = cells((report(tmp_path, records) / "compile.md").read_text(), "default")
+    assert (row["steady [ms]"], row["steady at [rows]"]) == ("2000", "64")
+    assert "steady speedup" not in row
+
+
 def test_warmed_up_calls_have_no_curve(tmp_path):
     made = record("default", EAGER, 0)
-    made["cases"][0]["warmup_s"] = [[1.0]]
+    made["config"]["measure"]["mode"] = "per_iteration"
     assert not (report(tmp_path, [made]) / "compile.md").exists()
 
 

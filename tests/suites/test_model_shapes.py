@@ -29,9 +29,14 @@ def test_products_of_a_layer_have_its_weights():
     ("layer", "k", "n"), [("attn_qkv", 1600, 4800), ("ffn_down", 6400, 1600), ("head", 1600, 10000)]
 )
 def test_product_has_the_shape_of_a_layer(layer, k, n):
-    for suite in ("tp_columnwise", "tp_rowwise"):
-        config = typed(f"+suite={suite}", "model=xl", f"layer={layer}", "m=512")
-        assert (config.m, config.k, config.n) == (512, k, n)
+    config = typed("+suite=tp_rowwise", "model=xl", f"layer={layer}", "m=512")
+    assert (config.m, config.k, config.n) == (512, k, n)
+
+
+@pytest.mark.parametrize("ranks", [1, 2, 4])
+def test_rank_of_a_column_parallel_layer_has_a_part_of_its_columns(ranks):
+    config = typed("+suite=tp_columnwise", "model=xl", "layer=ffn_up", f"world_size={ranks}")
+    assert (config.k, config.n * ranks) == (1600, 6400)
 
 
 def test_ring_has_the_heads_of_a_model():
@@ -57,8 +62,17 @@ def test_message_has_the_size_of_a_models_traffic():
         ("+suite=tp_rowwise layer=ffn_up", "layer=ffn_up: needs a model"),
         ("+suite=tp_rowwise layer=up model=xl", "layer=up: allowed is attn_qkv|"),
         ("+suite=tp_rowwise layer=ffn_up model=xl n=5", "n=5: layer=ffn_up of model=xl has n=6400"),
+        ("+suite=tp_columnwise layer=ffn_up model=xl", "world_size=auto: layer=ffn_up of model=xl shares its columns"),
+        ("+suite=tp_columnwise layer=ffn_up model=xl world_size=3", "world_size=3: layer=ffn_up of model=xl has 6400"),
         ("+suite=ring_attention model=xl num_heads=3", "num_heads=3: model=xl has num_heads=25"),
+        ("+suite=ring_attention model=xl model.num_heads=7", "model.num_heads=7: allowed are numbers that divide"),
+        ("+suite=compile workload=mlp model=tiny width=5", "width=5: model=tiny has d_model=64; leave one of both"),
         ("+suite=matmul_lut model=xl", "model=xl: suite matmul_lut uses no model"),
+        (
+            "+suite=collective model=xl",
+            "data_size=1: says nothing of model=xl; choose data_size=gradients|tensor:TOKENS",
+        ),
+        ("+suite=allreduce model=xl data_size=3", "data_size=3: says nothing of model=xl"),
         ("+suite=collective data_size=tensor:8", "data_size=tensor:8: needs a model"),
         ("+suite=collective model=xl data_size=tensor", "data_size=tensor: allowed of a model are gradients, tensor:T"),
     ],

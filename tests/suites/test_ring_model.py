@@ -1,5 +1,7 @@
 """The whole decoder over split sequences: its parts on one process, against the dense model in float64."""
 
+from dataclasses import replace
+
 import pandas as pd
 import pytest
 import torch
@@ -8,9 +10,11 @@ from benchkit.api.groups import ModelConfig
 from benchkit.cli import check
 from benchkit.errors import InvalidResult
 from benchkit.suites.ring_attention import dense
+from benchkit.suites.ring_attention.cases import NO_TABLE
 from benchkit.suites.ring_attention.decode import Decode, attended, owners_of_new
 from benchkit.suites.ring_attention.decoder import Decoder
 from benchkit.suites.ring_attention.model_cases import DecodeCase, ModelJob, PrefillCase, compare
+from benchkit.suites.ring_attention.model_suite import case_of
 from benchkit.suites.ring_attention.planner import Planner
 from benchkit.suites.ring_attention.splits import CostModel, Split
 
@@ -63,6 +67,14 @@ def test_parts_of_the_cache_merge_to_the_whole(monkeypatch):
     monkeypatch.setattr("torch.distributed.all_gather", all_gather)
     decode = Decode(job().decoder, torch.arange(6), [], [1, 1, 2], 0)
     torch.testing.assert_close(decode._merged(parts[0])[:, :-1], attended(query, cache)[:, :-1])
+
+
+def test_lut_split_follows_its_table():
+    own = job()
+    assert case_of(own, ("prefill", "ring", "lut"), None).skip == NO_TABLE
+    own.planner = replace(own.planner, shares=[100.0, 50.0], table={100.0: 3.0, 50.0: 1.0})
+    assert own.split("ring", "lut").tokens == [28, 9]
+    assert check(["+suite=ring_model", "strategies=[lut]", "lut=none.csv"]).startswith("lut=none.csv: ")
 
 
 def test_new_tokens_keep_proportions():

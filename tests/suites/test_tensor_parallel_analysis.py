@@ -245,6 +245,16 @@ def test_csv_has_ddlb_columns(tmp_path):
     assert ddlb_csv.write(tabulate_records([make_record()])) == {}
 
 
+def test_ddlb_rates_are_of_a_cases_own_operations(tmp_path):
+    record = product_record()
+    record["cases"][COMPUTATION]["useful_flops"] /= 2
+    table = combine(harvest([write_all(tmp_path, [record])]).rows)
+    rows = list(csv.DictReader(io.StringIO(ddlb_csv.write(table)["ddlb_tp_columnwise.csv"])))
+    part, communication = rows[COMPUTATION], rows[COMMUNICATION]
+    assert float(part["Throughput (TFLOPS)"]) == pytest.approx(1024 * 512 * 256 / 6e-3 / 1e12, rel=1e-2)
+    assert communication["Throughput (TFLOPS)"] == ""
+
+
 def test_summary_reports_overlap_and_auto():
     slow_pipeline = TIMES | {"pipeline AG_after": 12e-3, "auto": 10e-3}
     records = [product_record(), product_record(m=512, times=slow_pipeline), product_record(suite="tp_rowwise")]

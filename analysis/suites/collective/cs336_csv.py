@@ -6,7 +6,16 @@ from typing import Any
 import pandas as pd
 
 from analysis.groups import alike
-from analysis.records.foreign import Cells, Reading, number, read_csv, whole
+from analysis.records.foreign import (
+    Cells,
+    Reading,
+    deviation,
+    positive,
+    read_csv,
+    seconds,
+    status_of,
+    whole,
+)
 from analysis.records.of_suite import cases_of
 from analysis.suites.collective.imported import Row
 from benchkit.record.case import CaseRecord
@@ -29,8 +38,8 @@ def read(file: str, text: str) -> Reading | None:
 
 def row_of(file: str, cells: Cells) -> Row:
     """Make a row of a line. Its bandwidth is of other units, and is computed anew."""
-    world_size, time_s = whole(cells["world_size"]), number(cells[MEAN])
-    payload_bytes = round(float(cells[SIZE]) * 2**20)
+    world_size, time_s = whole(cells["world_size"]), seconds(cells[MEAN])
+    payload_bytes = round(positive(cells[SIZE]) * 2**20)
     factor = bus_factor(ALL_REDUCE, world_size)
     algbw = payload_bytes / time_s / 1e9 if time_s else None
     return Row(
@@ -41,8 +50,8 @@ def row_of(file: str, cells: Cells) -> Row:
         world_size=world_size,
         dtype="float32",
         time_s=time_s,
-        std_s=number(cells.get("std_time_s")),
-        status="unchecked" if time_s else "failed",
+        std_s=deviation(cells.get("std_time_s")),
+        status=status_of(time_s),
         estimator="mean over iterations, average over ranks",
         conversion=f"S = {SIZE} x 2^20; time as printed; bandwidth = S / time",
         collective=ALL_REDUCE,

@@ -50,6 +50,8 @@ def row_of(run: Run, what: Mapping[str, Any], body: Mapping[str, Any], in_place:
     """
     collective = COLLECTIVES[str(run.program)]
     time_us = number(body.get("time"))
+    if time_us is not None and time_us < 0:
+        raise ValueError(f"time {time_us:g}: allowed are times >= 0")
     operation = str(what.get("redop", ""))
     dtype = str(what["type"])
     return Row(

@@ -93,6 +93,8 @@ def cells_of(columns: tuple[str, ...], words: list[str]) -> list[Cells]:
     sides = (dict(pairs[first:second]), dict(pairs[second:]))
     if any(None in (number(side["algbw"]), number(side["busbw"])) for side in sides):
         return []
+    if any((number(side.get("time")) or 0) < 0 for side in sides):
+        return []
     out_of_place, in_place = map(with_json_keys, sides)
     return [(what, out_of_place, False), (what, in_place, True)]
 

@@ -135,7 +135,7 @@ def figures_of(columns: tuple[str, ...], words: list[str]) -> Figures | None:
     cells = dict(zip(columns, words, strict=False))
     size = number(cells.get("Size", 0))
     latency_us = number(next((cells[name] for name in TIMES if name in cells), None))
-    if len(words) != len(columns) or size is None or latency_us is None:
+    if len(words) != len(columns) or size is None or latency_us is None or latency_us < 0:
         return None
     return Figures(int(size), latency_us, cells.get("Validation"))
 

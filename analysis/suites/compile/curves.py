@@ -11,6 +11,7 @@ from analysis.groups import alike
 from analysis.records.of_suite import cases_of
 from analysis.suites.compile.break_even import BreakEven, break_even
 from benchkit.record.case import CaseRecord
+from benchkit.record.settings import FIRST_CALLS
 from benchkit.statistics.intervals import Array
 from benchkit.statistics.quantiles import median, medians
 from benchkit.statistics.summary import iteration_times
@@ -39,13 +40,15 @@ class Curve:
         row: of the combined table, of the latest run; the seconds of compilation are medians over
             the runs.
         runs: seconds of each call of each run: [run][call].
-        size_begins: index of the first call with the last of the sizes.
+        size_begins: index of the first call with the last size that was reached.
+        short_of: that size, where measuring ended before the last one; else "".
     """
 
     name: str
     row: dict[str, Any]
     runs: Array
     size_begins: int
+    short_of: str
 
     @property
     def times(self) -> Array:
@@ -58,7 +61,7 @@ class Curve:
 
     @property
     def steady(self) -> Array:
-        """The later half of the calls with the last size."""
+        """The later half of the calls with the last size that was reached."""
         return self.later_half(self.times)
 
     @property
@@ -78,7 +81,7 @@ class Curve:
         return break_even(times, baseline.times, self.later_half(times), baseline.steady)
 
     def later_half(self, times: Array) -> Array:
-        """Return the later half of the calls with the last size."""
+        """Return the later half of the calls with the last size that was reached."""
         own = times[self.size_begins :]
         return own[len(own) // 2 :]
 
@@ -138,8 +141,9 @@ def group_of(suffix: str, rows: pd.DataFrame) -> Group:
 
 
 def curve_of(name: str, rows: pd.DataFrame) -> Curve | None:
-    """Return the curve of all runs of one variant; None where calls were warmed up."""
-    runs = [(row, times_of(case), case) for row, case in cases_of(rows) if not case.warmup_s]
+    """Return the curve of all runs of one variant; None where others came before its calls."""
+    cold = rows[rows["mode"] == FIRST_CALLS]
+    runs = [(row, times_of(case), case) for row, case in cases_of(cold) if not case.warmup_s]
     if not runs:
         return None
     number = min(len(times) for _, times, _ in runs)
@@ -148,8 +152,10 @@ def curve_of(name: str, rows: pd.DataFrame) -> Curve | None:
     for detail in (COMPILE_S, RECOMPILE_S):
         if detail in case.details:
             row[detail] = median([each.details[detail] for _, _, each in runs])
-    begins = str(row[BATCH_SIZES]).count(",") * int(case.details[CALLS_PER_SIZE])
-    return Curve(name, row, of_runs, begins)
+    sizes, calls = str(row[BATCH_SIZES]).split(","), int(case.details[CALLS_PER_SIZE])
+    last = min(len(sizes) - 1, (number - 1) // calls)
+    short_of = sizes[last] if last < len(sizes) - 1 else ""
+    return Curve(name, row, of_runs, last * calls, short_of)
 
 
 def times_of(case: CaseRecord) -> Array:
@@ -158,8 +164,13 @@ def times_of(case: CaseRecord) -> Array:
 
 
 def comparisons(group: Group) -> Iterator[tuple[Curve, BreakEven | None]]:
-    """Yield each curve with its break-even against eager; None for eager, or without eager."""
+    """Yield each curve with its break-even against eager.
+
+    It is None for eager, without eager, and where both ended at different sizes.
+    """
     baseline = group.baseline
     for curve in group.curves:
-        compared = baseline is not None and not curve.is_eager
-        yield curve, curve.against(baseline) if compared and baseline else None
+        if baseline is None or curve.is_eager or curve.short_of != baseline.short_of:
+            yield curve, None
+        else:
+            yield curve, curve.against(baseline)

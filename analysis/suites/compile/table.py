@@ -24,6 +24,7 @@ HEADS = {
     "first_step_s": "first step [s]",
     COMPILE_S: "compile time [s]",
     "steady_ms": "steady [ms]",
+    "steady_at_rows": "steady at [rows]",
     "steady_speedup": "steady speedup",
     "break_even": "break-even [calls]",
     "of_each_run": "of each run",
@@ -36,9 +37,9 @@ HEADS = {
 }
 """Columns of compile.md. Those without any value are left out."""
 FIGURES = (
-    "runs", "first_step_s", COMPILE_S, "steady_s", "steady_speedup", "break_even_call",
-    "break_even_outcome", "calls", GRAPHS, GRAPH_BREAKS, RECOMPILATIONS, RECOMPILE_S, COMPILED_AT,
-    CACHE_HITS, CACHE_MISSES, "status", "reason",
+    "runs", "first_step_s", COMPILE_S, "steady_s", "steady_at_rows", "steady_speedup",
+    "break_even_call", "break_even_outcome", "calls", GRAPHS, GRAPH_BREAKS, RECOMPILATIONS,
+    RECOMPILE_S, COMPILED_AT, CACHE_HITS, CACHE_MISSES, "status", "reason",
 )  # fmt: skip
 
 
@@ -91,6 +92,7 @@ def row_of(curve: Curve, found: BreakEven | None, baseline: Curve | None) -> dic
         "first_step_s": float(curve.times[0]),
         "steady_s": curve.steady_s,
         "steady_ms": 1e3 * curve.steady_s,
+        "steady_at_rows": curve.short_of or None,
         "calls": len(curve.times),
         "reason": None,
     }

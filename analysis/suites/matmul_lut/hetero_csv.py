@@ -7,7 +7,17 @@ from typing import Any, ClassVar
 import pandas as pd
 
 from analysis.groups import by_mechanism
-from analysis.records.foreign import Cells, Reading, Timing, ours, read_csv, scaled, whole
+from analysis.records.foreign import (
+    Cells,
+    Reading,
+    Timing,
+    ours,
+    positive,
+    read_csv,
+    seconds,
+    status_of,
+    whole,
+)
 from analysis.records.slowdowns import Slowdown
 from analysis.suites.matmul_lut.table import COLUMNS, SUITE, measured, shaped
 from benchkit.api import lut
@@ -38,19 +48,19 @@ def read(file: str, text: str) -> Reading | None:
 
 def row_of(file: str, cells: Cells) -> Matmul:
     """Make a row of a line of a table."""
+    time_s = seconds(cells["avg_ms"], 1e-3)
     return Matmul(
         source="hetero",
         file=file,
-        device="cuda",
         world_size=1,
         dtype=cells[lut.DTYPE],
-        time_s=scaled(cells["avg_ms"], 1e-3),
-        status="unchecked",
+        time_s=time_s,
+        status=status_of(time_s),
         estimator="mean over iterations",
         conversion=f"slowdown = 100 / {lut.SHARE}",
         size=whole(cells[lut.SIZE]),
-        bg_streams=whole(cells[lut.STREAMS]),
-        slowdown=f"{100 / float(cells[lut.SHARE]):g}",
+        bg_streams=whole(cells[lut.STREAMS], least=0),
+        slowdown=f"{100 / positive(cells[lut.SHARE]):g}",
     )
 
 

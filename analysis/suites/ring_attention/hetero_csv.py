@@ -7,7 +7,17 @@ from typing import Any, ClassVar
 import pandas as pd
 
 from analysis.groups import by_mechanism
-from analysis.records.foreign import Cells, Reading, Timing, number, ours, read_csv, scaled, whole
+from analysis.records.foreign import (
+    Cells,
+    Reading,
+    Timing,
+    ours,
+    positive,
+    read_csv,
+    seconds,
+    status_of,
+    whole,
+)
 from analysis.records.of_suite import cases_of
 from analysis.records.slowdowns import Slowdown
 from analysis.suites.ring_attention.table import CELL, SUITE
@@ -51,34 +61,34 @@ def row_of(file: str, cells: Cells) -> Ring:
     """Make a row of a line of a sweep."""
     strategy = cells[SPLIT]
     ranks = [name for name in cells if name and name.endswith("_tokens")]
+    time_s = seconds(cells[TIME], 1e-3)
     return Ring(
         source="hetero",
         file=file,
-        device="cuda",
         world_size=len(ranks) or None,
-        time_s=scaled(cells[TIME], 1e-3),
-        status="unchecked" if number(cells[TIME]) else "failed",
+        time_s=time_s,
+        status=status_of(time_s),
         estimator="mean over iterations of the slowest rank",
         conversion=f"slowdown = 100 / {SHARE}",
         strategy=names.REFERENCE if strategy == REFERENCE else strategy,
         seq_len=whole(cells[LENGTH]),
-        slowdown=f"{100 / float(cells[SHARE]):g}",
+        slowdown=f"{100 / positive(cells[SHARE]):g}",
     )
 
 
 def row_of_profile(file: str, cells: Cells) -> Ring:
     """Make a row of a line of a profile, which is of the even split and names no length."""
+    time_s = seconds(cells[lut.LATENCY], 1e-3)
     return Ring(
         source="hetero",
         file=file,
-        device="cuda",
-        time_s=scaled(cells[lut.LATENCY], 1e-3),
-        status="unchecked",
+        time_s=time_s,
+        status=status_of(time_s),
         estimator="mean over iterations of the slowest rank",
         conversion=f"slowdown = 100 / {lut.SHARE}",
         strategy=names.EVEN,
         seq_len=None,
-        slowdown=f"{100 / float(cells[lut.SHARE]):g}",
+        slowdown=f"{100 / positive(cells[lut.SHARE]):g}",
     )
 
 

@@ -8,7 +8,17 @@ from typing import Any, ClassVar
 import numpy as np
 import pandas as pd
 
-from analysis.records.foreign import Cells, Reading, Timing, ours, read_csv, scaled, whole
+from analysis.records.foreign import (
+    Cells,
+    Reading,
+    Timing,
+    deviation,
+    ours,
+    read_csv,
+    seconds,
+    status_of,
+    whole,
+)
 from analysis.records.of_suite import cases_of
 from analysis.suites.tensor_parallel.rows import OPTIONS, SHAPE, SUITES
 from benchkit.record.case import CaseRecord
@@ -18,6 +28,7 @@ from benchkit.suites.tensor_parallel.names import COMM_BACKEND, DEFAULT, IMPLEME
 OLD_TIME, TIME = "mean_time", "mean_time (ms)"
 HEADS = frozenset((IMPLEMENTATION, "std_time", *SHAPE, "world_size"))
 """Columns by which a file is recognised."""
+TIMER, BARRIER, OPTION = "time_measurement_backend", "barrier_at_each_iteration", "option"
 CLOCKS = {"perf_counter": "cpu_clock", "cuda_event": "cuda_event"}
 STATUSES = {"True": "ok", "False": "invalid"}
 DEFAULT_SUITE, ROWWISE = SUITES
@@ -52,24 +63,34 @@ def read(file: str, text: str) -> Reading | None:
 def row_of(file: str, cells: Cells) -> Product:
     """Make a row of a line. The columns do not name the primitive, but files often do."""
     rowwise = "rowwise" in Path(file).name.lower()
-    mean_ms = cells[TIME] if TIME in cells else cells[OLD_TIME]
+    time_s = seconds(cells[TIME] if TIME in cells else cells[OLD_TIME], 1e-3)
+    label, options = cells[IMPLEMENTATION], cells.get(OPTION) or ""
     return Product(
         source="ddlb",
         file=file,
-        device="cuda",
+        device=None if cells.get(TIMER) == "cpu_clock" else "cuda",
         world_size=whole(cells["world_size"]),
         dtype=cells["dtype"],
-        time_s=scaled(mean_ms, 1e-3),
-        std_s=scaled(cells["std_time"], 1e-3),
-        status=STATUSES.get(cells.get("valid") or "", "unchecked"),
+        time_s=time_s,
+        std_s=deviation(cells["std_time"], 1e-3),
+        status=status_of(time_s, STATUSES.get(cells.get("valid") or "")),
         estimator="mean over iterations",
-        conversion="as printed; the primitive is that of the file's name, or tp_columnwise",
+        conversion=f"as printed{protocol(cells)}; the primitive is that of the file's name, or "
+        "tp_columnwise",
         primitive=ROWWISE if rowwise else DEFAULT_SUITE,
-        implementation=cells[IMPLEMENTATION],
+        implementation=label if "(" in label else labelled(label, options),
         m=whole(cells["m"]),
         n=whole(cells["n"]),
         k=whole(cells["k"]),
     )
+
+
+def protocol(cells: Cells) -> str:
+    """Say how a line was timed, "" where it does not: rows of different protocols are no pair."""
+    if not cells.get(TIMER):
+        return ""
+    barrier = "before each iteration" if cells.get(BARRIER) == "True" else "none"
+    return f"; timer: {cells[TIMER]}, barrier: {barrier}"
 
 
 def recorded(row: Mapping[str, Any]) -> Product:
@@ -101,10 +122,14 @@ def write(table: pd.DataFrame) -> dict[str, str]:
 
 
 def line_of(row: Mapping[str, Any], case: CaseRecord) -> dict[str, Any]:
-    """Make the line of a case; its standard deviations are those of the population."""
+    """Make the line of a case; its standard deviations are those of the population.
+
+    Rates are of the case's own operations, where DDLB always counts the whole product: a part of
+    it alone would be as many times faster as there are ranks. Communication alone has none.
+    """
     times_ms = slowest_rank(case.samples_taking_part) * 1e3
     with np.errstate(divide="ignore"):
-        rates = 2.0 * row["m"] * row["n"] * row["k"] / (times_ms * 1e9)
+        rates = (case.useful_flops or np.nan) / (times_ms * 1e9)
     options = options_of(row)
     return {
         IMPLEMENTATION: labelled(row[IMPLEMENTATION], options),
@@ -118,9 +143,9 @@ def line_of(row: Mapping[str, Any], case: CaseRecord) -> dict[str, Any]:
         "Throughput std (TFLOPS)": rates.std(),
         "world_size": int(row["world_size"]),
         "hostname": row["host"],
-        "time_measurement_backend": CLOCKS.get(row["clock"], row["clock"]),
-        "barrier_at_each_iteration": row["mode"] != "loop",
-        "option": options,
+        TIMER: CLOCKS.get(row["clock"], row["clock"]),
+        BARRIER: row["mode"] != "loop",
+        OPTION: options,
         "valid": row["status"] == "ok",
     }
 

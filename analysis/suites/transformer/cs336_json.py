@@ -13,7 +13,16 @@ from typing import Any, ClassVar
 import pandas as pd
 
 from analysis.groups import alike
-from analysis.records.foreign import Reading, Timing, ours, read_csv, scaled, whole
+from analysis.records.foreign import (
+    Reading,
+    Timing,
+    deviation,
+    ours,
+    read_csv,
+    seconds,
+    status_of,
+    whole,
+)
 from analysis.records.of_suite import cases_of
 from analysis.suites.transformer.rows import CASE, SUITE, whole_passes
 from benchkit.record.case import CaseRecord
@@ -58,15 +67,16 @@ def row_of(file: str, content: Mapping[str, Any]) -> Step:
     steps = whole(content["num_steps"])
     forward_only = str(content["forward_only"]).lower() == "true"
     step = FORWARD if forward_only else FORWARD_BACKWARD
+    time_s = seconds(content["mean_time_ms"], 1e-3 / steps)
     return Step(
         source="cs336",
         file=file,
         device=str(content.get("device", "")).split(":")[0] or None,
         world_size=1,
         dtype="float32",
-        time_s=scaled(content["mean_time_ms"], 1e-3 / steps),
-        std_s=scaled(content.get("std_time_ms"), 1e-3 / steps),
-        status="unchecked",
+        time_s=time_s,
+        std_s=deviation(content.get("std_time_ms"), 1e-3 / steps),
+        status=status_of(time_s),
         estimator="mean over trials",
         conversion="time of a trial / num_steps" if steps > 1 else "as printed",
         model=str(content["model_size"]),

@@ -28,6 +28,8 @@ Data parallel all-reduces the gradients of all parameters. Tensor parallel all-r
 activations of a layer, or all-gathers and reduce-scatters them. Attention over a split sequence
 all-gathers a layer's keys and values.
 """
+TOKENS = ("tensor:TOKENS", "sequence:TOKENS")
+"""Those whose size grows with the tokens."""
 REDUCE_OPS = ("sum", "avg", "min", "max", "product")
 
 
@@ -69,8 +71,19 @@ class CollectiveConfig(RunConfig):
             self.check_list(self.data_size)
 
     def model_sizes(self) -> Any:
-        """Returns data_size with what it says of a model's traffic in MiB."""
-        sizes = [self.model_size(size) for size in as_list(self.data_size)]
+        """Returns data_size with what it says of a model's traffic in MiB.
+
+        Raises:
+            ConfigError: it says nothing of the model that is chosen, or as `model_size`.
+        """
+        given = as_list(self.data_size)
+        sizes = [self.model_size(size) for size in given]
+        if self.model is not None and sizes == given != [gradient_mib(self.model, self.dtype)]:
+            traffic = f"data_size={'|'.join((GRADIENTS, *TOKENS))}"
+            raise ConfigError(
+                f"data_size={self.data_size}: says nothing of model={self.model.name}; choose "
+                f"{traffic}, or leave the model out"
+            )
         return sizes if isinstance(self.data_size, list) else sizes[0]
 
     def model_size(self, size: Any) -> Any:
@@ -87,8 +100,8 @@ class CollectiveConfig(RunConfig):
         if traffic == GRADIENTS and not tokens:
             return gradient_mib(self.model, self.dtype)
         if traffic == GRADIENTS or not (tokens.isdecimal() and int(tokens)):
-            allowed = ", ".join(f"{name}:TOKENS" for name in TRAFFIC if name != GRADIENTS)
-            raise ConfigError(f"data_size={size}: allowed of a model are {GRADIENTS}, {allowed}")
+            allowed = ", ".join((GRADIENTS, *TOKENS))
+            raise ConfigError(f"data_size={size}: allowed of a model are {allowed}")
         elements = TRAFFIC[traffic] * int(tokens) * self.model.d_model
         return elements * ITEM_BYTES[self.dtype] / 2**20
 

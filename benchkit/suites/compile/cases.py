@@ -19,6 +19,7 @@ from benchkit.api.compiler_internals import (
     keep_progress_bars_local,
     reset_compiler,
 )
+from benchkit.api.device_wait import wait_for_device
 from benchkit.api.gather import first_reason, gather_json
 from benchkit.errors import InvalidResult
 from benchkit.suites.compile import names
@@ -122,6 +123,7 @@ class Run:
         if found is None or found.shape != expected.shape:
             given = "none" if found is None else str(list(found.shape))
             raise InvalidResult(f"{what}: {given}, expected {list(expected.shape)}")
+        wait_for_device(found)
         scale = expected.abs().max().clamp_min(torch.finfo(torch.float64).tiny)
         error = float(((found.double() - expected).abs().max() / scale).nan_to_num(torch.inf))
         limit = TOLERANCE[self._config.dtype]

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Union
 
 from benchkit.api.groups import COLD as FIRST_CALLS
-from benchkit.api.groups import ModelConfig
+from benchkit.api.groups import ModelConfig, check_model_heads
 from benchkit.api.keys import key
 from benchkit.api.schema import RunConfig
 from benchkit.errors import ConfigError
@@ -42,14 +42,13 @@ class CompileConfig(RunConfig):
 
     def check(self) -> None:
         super().check()
-        wants_model = self.workload == TRANSFORMER_LAYER
-        if wants_model and self.model is None:
+        if self.workload == TRANSFORMER_LAYER and self.model is None:
             raise ConfigError(f"model=null: workload={TRANSFORMER_LAYER} needs one: model=small")
-        if wants_model and self.model and self.model.d_model % self.model.num_heads:
-            raise ConfigError(
-                f"model.num_heads={self.model.num_heads}: allowed are numbers that divide "
-                f"model.d_model={self.model.d_model}"
-            )
+        if self.model is not None:
+            check_model_heads(self.model)
+            if self.width != self.model.d_model:
+                has = f"model={self.model.name} has d_model={self.model.d_model}"
+                raise ConfigError(f"width={self.width}: {has}; leave one of both out")
         self._check_sizes()
 
     def _check_sizes(self) -> None:

@@ -27,6 +27,7 @@ TOLERANCES = {torch.float64: 1e-9, torch.float32: 1e-4, torch.float16: 0.03, tor
 The limits leave room above the rounding errors that were observed; wrong keys cause larger errors.
 """
 SAMPLED_ROWS = 6
+NO_TABLE = "no table: lut=FILE, as `sweep=rebalance_lut` and analysis write it"
 
 
 @dataclass(frozen=True)
@@ -48,7 +49,7 @@ class RingJob:
     def obstacle(self, strategy: str) -> str:
         """Returns why a strategy cannot run here; "" if it can."""
         if strategy == LUT and not self.planner.table:
-            return "no table: lut=FILE, as `sweep=rebalance_lut` and analysis write it"
+            return NO_TABLE
         if strategy == ZIGZAG and not self.causal:
             return "zigzag balances causal attention"
         if strategy == TORCH:

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from benchkit.api import lut
-from benchkit.api.groups import ModelConfig
+from benchkit.api.groups import ModelConfig, check_model_heads
 from benchkit.api.keys import key
 from benchkit.api.schema import RunConfig
 from benchkit.errors import ConfigError
@@ -44,12 +44,12 @@ class RingAttentionConfig(RunConfig):
     def check(self) -> None:
         super().check()
         if self.model is not None:
+            check_model_heads(self.model)
             self.check_heads(self.model)
         if self.head_dim % 2:
             raise ConfigError(f"head_dim={self.head_dim}: allowed are even numbers")
         check_kernels(self.hardware.device, self.dtype, self.head_dim, "head_dim")
-        if self.lut is not None:
-            read_table(self.lut, self.seq_len, self.dtype)
+        read_table(self.lut, self.seq_len, self.dtype)
 
     def check_heads(self, model: ModelConfig) -> None:
         """Raises ConfigError where the heads are not those of the model."""
@@ -97,8 +97,13 @@ def model_head_dim(model: ModelConfig | None, default: int) -> int:
     return default if model is None else head_dim(model)
 
 
-def read_table(path: str, seq_len: int, dtype: str) -> lut.Table:
-    """Reads a table as lut.read does, but raises ConfigError that names the key."""
+def read_table(path: str | None, seq_len: int, dtype: str) -> lut.Table:
+    """Reads a table as lut.read does, but raises ConfigError that names the key.
+
+    Without a path the table is empty.
+    """
+    if path is None:
+        return lut.Table({}, seq_len)
     try:
         return lut.read(path, seq_len, dtype)
     except ValueError as error:

@@ -33,6 +33,7 @@ class ModelJob:
         planner: makes the splits of the prompt; its costs are those of one layer.
         decode_tokens: number of tokens after the prompt.
         seed: of the tokens.
+        doubts: about the table of strategy lut.
     """
 
     rank: int
@@ -41,6 +42,7 @@ class ModelJob:
     planner: Planner
     decode_tokens: int
     seed: int
+    doubts: tuple[str, ...] = ()
     _checked: tuple[int, Tensor] | None = field(default=None, init=False)
 
     def ids(self, turn: int) -> Tensor:

@@ -3,12 +3,12 @@
 from dataclasses import dataclass
 from typing import ClassVar
 
-from benchkit.api.groups import ModelConfig
+from benchkit.api.groups import ModelConfig, check_model_heads
 from benchkit.api.keys import key
 from benchkit.api.parameters import layer_parameters, parameters
 from benchkit.api.schema import RunConfig
 from benchkit.errors import ConfigError
-from benchkit.suites.ring_attention.config import DTYPES, check_kernels, head_dim
+from benchkit.suites.ring_attention.config import DTYPES, check_kernels, head_dim, read_table
 from benchkit.suites.ring_attention.names import IMPLEMENTATIONS, MODEL_STRATEGIES, PHASES
 
 BYTES = {"float16": 2, "bfloat16": 2, "float32": 4, "float64": 8}
@@ -27,6 +27,9 @@ class RingModelConfig(RunConfig):
     phases: list[str] = key("what is timed, each with cases of its own", choices=PHASES)
     implementations: list[str] = key("how attention gets its keys", choices=IMPLEMENTATIONS)
     strategies: list[str] = key("how the sequence is split", choices=MODEL_STRATEGIES)
+    lut: str | None = key(
+        "table for strategy lut, performance by compute share: CSV of matmul_lut, or of latencies"
+    )
 
     def known_model(self) -> ModelConfig:
         """Returns the model; raises ConfigError where none is chosen."""
@@ -52,11 +55,8 @@ class RingModelConfig(RunConfig):
     def check(self) -> None:
         super().check()
         model = self.known_model()
-        if model.d_model % model.num_heads or head_dim(model) % 2:
-            raise ConfigError(
-                f"model.num_heads={model.num_heads}: allowed are numbers that divide "
-                f"model.d_model={model.d_model} into heads of even width"
-            )
+        check_model_heads(model)
+        read_table(self.lut, self.seq_len, self.dtype)
         width = f"model.num_heads={model.num_heads}, head_dim"
         check_kernels(self.hardware.device, self.dtype, head_dim(model), width)
         if isinstance(self.world_size, int) and self.seq_len < self.world_size:

@@ -6,7 +6,8 @@ import torch
 
 from benchkit.api.case import Case, Rank
 from benchkit.suites.ring_attention.attention import require_kernel
-from benchkit.suites.ring_attention.config import head_dim
+from benchkit.suites.ring_attention.cases import NO_TABLE
+from benchkit.suites.ring_attention.config import head_dim, read_table
 from benchkit.suites.ring_attention.decoder import Decoder
 from benchkit.suites.ring_attention.model_cases import DecodeCase, ModelJob, PrefillCase
 from benchkit.suites.ring_attention.model_config import RingModelConfig
@@ -15,13 +16,14 @@ from benchkit.suites.ring_attention.names import (
     DECODE,
     EVEN,
     IMPLEMENTATION,
+    LUT,
     PHASE,
     RING,
     SINGLE,
     STRATEGY,
     WHOLE,
 )
-from benchkit.suites.ring_attention.planner import Planner, fit_cost
+from benchkit.suites.ring_attention.planner import Planner, doubts_of, fit_cost
 from benchkit.suites.ring_attention.prefill import MODEL_REGIONS
 
 Choice = tuple[str, str, str]
@@ -70,13 +72,17 @@ def job_of(config: RingModelConfig, rank: Rank) -> ModelJob:
     generator = torch.Generator().manual_seed(rank.seed)
     x = torch.randn(config.seq_len, model.d_model, generator=generator).to(rank.device, dtype)
     cost, speeds = fit_cost(first.attention, x, True, rank.seconds_of, first.feed_forward)
-    planner = Planner(config.seq_len, config.align, rank.shares, {}, cost, speeds)
-    return ModelJob(rank.index, rank.world_size, decoder, planner, config.decode_tokens, rank.seed)
+    table = read_table(config.lut, config.seq_len, config.dtype)
+    planner = Planner(config.seq_len, config.align, rank.shares, table.performance, cost, speeds)
+    doubts, new = doubts_of(table, rank), config.decode_tokens
+    return ModelJob(rank.index, rank.world_size, decoder, planner, new, rank.seed, doubts)
 
 
 def case_of(job: ModelJob, choice: Choice, baseline: Case | None) -> Case:
     """Builds one case."""
     phase, implementation, strategy = choice
+    if strategy == LUT and not job.planner.table:
+        return Case(labels=labels_of(choice), skip=NO_TABLE)
     kind = DecodeCase if phase == DECODE else PrefillCase
     running = kind(job, implementation, strategy)
     return Case(
@@ -88,4 +94,5 @@ def case_of(job: ModelJob, choice: Choice, baseline: Case | None) -> Case:
         # One rank's time beside the even ring's is no scaling efficiency: SINGLE has no baseline.
         baseline=None if implementation == SINGLE else baseline,
         ranks=1 if implementation == SINGLE else None,
+        warnings=job.doubts if strategy == LUT else (),
     )

@@ -18,5 +18,5 @@ IMPLEMENTATIONS = (RING, ALL_GATHER, SINGLE)
 """Values of IMPLEMENTATION. SINGLE is the first rank alone, with the whole sequence."""
 WHOLE = "whole"
 """Value of STRATEGY where one rank has the whole sequence."""
-MODEL_STRATEGIES = (EVEN, UNEVEN, FORMULA, BALANCED, ZIGZAG)
+MODEL_STRATEGIES = (EVEN, UNEVEN, LUT, FORMULA, BALANCED, ZIGZAG)
 """Values of STRATEGY that ring_model has beside WHOLE."""

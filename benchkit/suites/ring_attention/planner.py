@@ -8,8 +8,9 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from benchkit.api.case import noop
+from benchkit.api.case import Rank, noop
 from benchkit.api.device_wait import wait_for_device
+from benchkit.api.lut import Table
 from benchkit.api.regions import COMPUTE
 from benchkit.suites.ring_attention import balancing, splits
 from benchkit.suites.ring_attention.attention import Layer
@@ -81,6 +82,12 @@ def fit_cost(
     cost = CostModel(pair_s, token_s, causal, pass_s=max(pass_s) / len(passed))
     equal_s = (1 + ALIKE) * fastest_s
     return cost, [1.0 if seconds <= equal_s else fastest_s / seconds for seconds in layer_s]
+
+
+def doubts_of(table: Table, rank: Rank) -> tuple[str, ...]:
+    """Returns warnings about the table of strategy lut and these ranks."""
+    threads = torch.get_num_threads() if rank.device.type == "cpu" else None
+    return tuple(f"strategy lut: {doubt}" for doubt in table.doubts(rank.shares, threads))
 
 
 @dataclass(frozen=True)

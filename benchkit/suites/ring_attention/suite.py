@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from benchkit.api import lut
 from benchkit.api.case import Case, Rank
 from benchkit.api.registry import suite
 from benchkit.suites.ring_attention.config import (
@@ -30,7 +29,7 @@ def ring_attention(config: RingAttentionConfig, rank: Rank) -> list[Case]:
 
     from benchkit.suites.ring_attention.attention import Exact, Layer, require_kernel
     from benchkit.suites.ring_attention.cases import RingJob
-    from benchkit.suites.ring_attention.planner import Planner, fit_cost
+    from benchkit.suites.ring_attention.planner import Planner, doubts_of, fit_cost
 
     width = config.num_heads * config.head_dim
     dtype = getattr(torch, config.dtype)
@@ -42,13 +41,10 @@ def ring_attention(config: RingAttentionConfig, rank: Rank) -> list[Case]:
     shape = (config.seq_len, config.num_heads, config.head_dim)
     layer = Layer.random(*shape, dtype=dtype, device=rank.device, seed=rank.seed + 1)
     cost, speeds = fit_cost(layer, x, config.causal, rank.seconds_of)
-    table = lut.Table({}, config.seq_len)
-    if config.lut:
-        table = read_table(config.lut, config.seq_len, config.dtype)
+    table = read_table(config.lut, config.seq_len, config.dtype)
     planner = Planner(config.seq_len, config.align, rank.shares, table.performance, cost, speeds)
     exact = Exact(layer, x, config.causal)
-    threads = torch.get_num_threads() if rank.device.type == "cpu" else None
-    doubts = tuple(f"strategy lut: {doubt}" for doubt in table.doubts(rank.shares, threads))
+    doubts = doubts_of(table, rank)
     shared = RingJob(rank.index, layer, x, config.causal, planner, exact, doubts)
     return cases_of(shared, config.strategies)
 

@@ -26,7 +26,8 @@ class TensorParallelConfig(RunConfig):
     n: int = key("columns of B and C", at_least=1)
     k: int = key("columns of A and rows of B", at_least=1)
     layer: str | None = key(
-        "product of model=NAME that n and k are of; m is its tokens, context length x batch",
+        "product of model=NAME that n and k are of, in tp_columnwise with the columns of one rank; "
+        "m is its tokens, context length x batch",
         choices=LAYERS,
         identity=False,  # n and k say the same
     )
@@ -74,10 +75,15 @@ class TensorParallelConfig(RunConfig):
         if self.layer is None:
             chosen = f"model={self.model.name}"
             raise ConfigError(f"{chosen}: choose layer={'|'.join(LAYERS)}, or leave it out")
-        for name, expected in zip(("k", "n"), layer_shape(self.model, self.layer), strict=True):
+        shape = self.product_of(self.model, self.layer)
+        for name, expected in zip(("k", "n"), shape, strict=True):
             if (value := getattr(self, name)) != expected:
                 has = f"layer={self.layer} of model={self.model.name} has {name}={expected}"
                 raise ConfigError(f"{name}={value}: {has}; leave one of both out")
+
+    def product_of(self, model: ModelConfig, layer: str) -> tuple[int, int]:
+        """Returns k and n of a model's layer; the inner dimension of A and B is shared out."""
+        return layer_shape(model, layer)
 
 
 def layer_rows(model: ModelConfig | None, layer: str | None, default: int) -> int:
@@ -87,11 +93,13 @@ def layer_rows(model: ModelConfig | None, layer: str | None, default: int) -> in
     return layer_shape(model, layer)[0]
 
 
-def layer_columns(model: ModelConfig | None, layer: str | None, default: int) -> int:
-    """Returns n of a model's layer; without one, the default."""
+def layer_columns(
+    model: ModelConfig | None, layer: str | None, default: int, ranks: int | str = 1
+) -> int:
+    """Returns n of a model's layer, whose columns are shared out over ranks; else the default."""
     if model is None or layer not in LAYERS:
         return default
-    return layer_shape(model, layer)[1]
+    return layer_shape(model, layer)[1] // (max(1, ranks) if isinstance(ranks, int) else 1)
 
 
 @dataclass
@@ -106,6 +114,23 @@ class TpColumnwiseConfig(TensorParallelConfig):
         "symmetric_memory": {},
         names.AUTO: {"backend": BACKENDS},
     }
+
+    def product_of(self, model: ModelConfig, layer: str) -> tuple[int, int]:
+        """Returns k and n of a column-parallel layer, of which each rank has a part of the columns.
+
+        Raises:
+            ConfigError: the number of ranks is not known, or does not divide the columns.
+        """
+        rows, columns = layer_shape(model, layer)
+        given = f"world_size={self.world_size}: layer={layer} of model={model.name}"
+        if not isinstance(self.world_size, int):
+            allowed = "allowed is a number, such as world_size=2"
+            raise ConfigError(f"{given} shares its columns out; {allowed}")
+        if columns % self.world_size:
+            raise ConfigError(
+                f"{given} has {columns} columns; allowed are numbers that divide them"
+            )
+        return rows, columns // self.world_size
 
 
 @dataclass

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import ClassVar
 
+from benchkit.api.groups import check_model_heads
 from benchkit.api.keys import key
 from benchkit.api.schema import RunConfig
 from benchkit.errors import ConfigError
@@ -38,11 +39,7 @@ class TransformerConfig(RunConfig):
         model = self.model
         if model is None:
             raise ConfigError("model=null: choose a size, such as model=small")
-        if model.d_model % model.num_heads or model.d_model // model.num_heads % 2:
-            raise ConfigError(
-                f"model.num_heads={model.num_heads}: allowed are numbers that divide "
-                f"model.d_model={model.d_model} into heads of even width"
-            )
+        check_model_heads(model)
         if self.hardware.device == "cpu" and self.dtype == "tf32":
             raise ConfigError("dtype=tf32: allowed on a cpu are float32, bfloat16 and autocast")
         if self.parallel != "none" and self.world_size == 1:

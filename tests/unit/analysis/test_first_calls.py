@@ -10,8 +10,9 @@ from tests.support.records import as_record, make_record, tabulate_records
 TIMES = [1.2, 0.3, 0.15, 0.105, 0.1, 0.1, 0.1, 0.11]
 
 
-def record_of(times, warmup_s=()):
+def record_of(times, warmup_s=(), mode="cold"):
     record = make_record(world_size=1)
+    record["config"]["measure"] = {"mode": mode, "calls_per_sample": 1, "warmup_iterations": 0}
     samples = {"samples_s": [times], "start_offsets_s": None, "blocks": [len(times)], "warmup_s": list(warmup_s)}
     record["cases"][0] |= samples
     return record
@@ -19,21 +20,21 @@ def record_of(times, warmup_s=()):
 
 def test_first_call_is_compared_with_later_half():
     [case] = as_record(record_of(TIMES)).cases
-    found = figures(case, np.array(TIMES))
+    found = figures(case, "cold", np.array(TIMES))
     assert found == {"first_call_s": 1.2, "first_call_ratio": pytest.approx(12), "warm_from_call": 4}
 
 
-@pytest.mark.parametrize("changes", [{"warmup_s": [[1.0]]}, {"times": TIMES[:3]}])
+@pytest.mark.parametrize("changes", [{"warmup_s": [[1.0]]}, {"times": TIMES[:3]}, {"mode": "per_iteration"}])
 def test_warm_or_few_calls_have_no_figures(changes):
     times = changes.get("times", TIMES)
     [case] = as_record(record_of(times, changes.get("warmup_s", ()))).cases
-    assert set(figures(case, np.array(times)).values()) == {None}
+    assert set(figures(case, changes.get("mode", "cold"), np.array(times)).values()) == {None}
 
 
 def test_report_says_what_warming_up_changes():
     text = sentences.describe(tabulate_records([record_of(TIMES)]))
     assert (
         "allreduce: the first call takes 1200 ms, 12 times the median of the last 4 (100 ms); "
-        "call 4 is the first within 10 % of that." in text
+        "call 4 is the first that takes at most 1.1 times that." in text
     )
-    assert "First calls" not in sentences.describe(tabulate_records([record_of(TIMES, [[1.0]])]))
+    assert "First calls" not in sentences.describe(tabulate_records([record_of(TIMES, mode="per_iteration")]))

@@ -19,6 +19,8 @@ FORMATS = {
     "hetero_sweep_results.csv": ("ring_attention", 4),
     "hetero_ring_attention_profile.csv": ("ring_attention", 2),
     "hetero_matmul_mps_sweep.csv": ("matmul_lut", 2),
+    "hetero_full_model.csv": ("ring_model", 3),
+    "hetero_ring_vs_regular.csv": ("ring_model", 4),
 }
 """The suite and the number of rows of each sample."""
 
@@ -47,7 +49,7 @@ def test_truncated_file_keeps_whole_lines(tmp_path, name, capsys):
         assert main(["import", str(path)]) == 2
         assert "no known format" in capsys.readouterr().err
         return
-    assert len(imported(tmp_path, path)) == FORMATS[name][1] - 1
+    assert len(imported(tmp_path, path)) == FORMATS[name][1] - (2 if FORMATS[name][0] == "ring_model" else 1)
     assert "1 line(s) cut off or torn" in capsys.readouterr().err
 
 
@@ -56,6 +58,62 @@ def test_line_that_is_no_row_is_passed_over(tmp_path, capsys):
     (tmp_path / "a.csv").write_text(text.replace(",30.0,50", ",30.0,0"))
     assert len(imported(tmp_path, tmp_path / "a.csv")) == 2
     assert "2 line(s) cut off or torn" in capsys.readouterr().err
+
+
+NONSENSE = [
+    ("cs336_allreduce.csv", ",0.002,", ",-0.002,", "'-0.002': allowed are numbers > 0"),
+    ("cs336_allreduce.csv", ",0.0001,", ",-0.0001,", "'-0.0001': allowed are numbers > 0"),
+    ("cs336_allreduce.csv", "cpu,2,1.0", "cpu,0,1.0", "'0': allowed are whole numbers >= 1"),
+    ("cs336_allreduce.csv", "cpu,2,1.0", "cpu,2,-1.0", "'-1.0': allowed are numbers > 0"),
+    ("cs336_transformer.csv", ",37.5,", ",0,", "'0': allowed are numbers > 0"),
+    ("ddlb_tp_columnwise.csv", ",8192,1024,1024,float16,6.9", ",8192,-4,1024,float16,6.9", "'-4': allowed are whole"),
+    ("hetero_sweep_results.csv", ",30.0,50", ",30.0,-50", "'-50': allowed are numbers > 0"),
+    ("hetero_ring_attention_profile.csv", "100,20.0", "100,-20.0", "'-20.0': allowed are numbers > 0"),
+    ("hetero_matmul_mps_sweep.csv", ",0.56,", ",-0.56,", "'-0.56': allowed are numbers > 0"),
+]
+
+
+@pytest.mark.parametrize(("name", "figure", "wrong", "allowed"), NONSENSE)
+def test_impossible_figure_is_passed_over_with_what_is_allowed(tmp_path, capsys, name, figure, wrong, allowed):
+    text = (SAMPLES / name).read_text()
+    assert figure in text
+    (tmp_path / name).write_text(text.replace(figure, wrong, 1))
+    assert len(imported(tmp_path, tmp_path / name)) == FORMATS[name][1] - 1
+    assert f"1 line(s) cut off or torn; {allowed}" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("name", "figure"),
+    [
+        ("cs336_allreduce.csv", ",0.002,"), ("cs336_transformer.csv", ",37.5,"), ("ddlb_tp_columnwise.csv", ",2.5,"),
+        ("hetero_sweep_results.csv", "40.0,4096,"), ("hetero_ring_attention_profile.csv", ",20.0"),
+        ("hetero_matmul_mps_sweep.csv", ",0.56,"),
+    ],
+)  # fmt: skip
+def test_result_without_time_has_failed(tmp_path, name, figure):
+    text = (SAMPLES / name).read_text()
+    (tmp_path / name).write_text(text.replace(figure, figure.replace(figure.strip(",").split(",")[0], ""), 1))
+    table = imported(tmp_path, tmp_path / name)
+    assert set(table[table.time_s.isna()].status) == {"failed"}
+    assert (table.time_s.isna() == (table.status == "failed")).all()
+
+
+def test_byte_order_mark_is_no_part_of_a_header(tmp_path):
+    (tmp_path / "a.csv").write_text((SAMPLES / "cs336_allreduce.csv").read_text(), "utf-8-sig")
+    assert len(imported(tmp_path, tmp_path / "a.csv")) == 3
+
+
+def test_ddlb_rows_tell_device_and_protocol(tmp_path):
+    head, line, *_ = (SAMPLES / "ddlb_tp_columnwise.csv").read_text().splitlines()
+    bare = line.replace(" (backend=nccl, order=AG_before)", "")
+    lines = [f"{line},cuda_event,True", f"{bare},cpu_clock,False"]
+    names = "time_measurement_backend,barrier_at_each_iteration"
+    (tmp_path / "a.csv").write_text("\n".join([f"{head},{names}", *lines, ""]))
+    events, clock = (row for _, row in imported(tmp_path, tmp_path / "a.csv").sort_values("device").iterrows())
+    assert (events.device, pd.isna(clock.device)) == ("cuda", True)
+    assert events.implementation == clock.implementation == "pytorch (backend=nccl, order=AG_before)"
+    assert "timer: cuda_event, barrier: before each iteration" in events.conversion
+    assert "timer: cpu_clock, barrier: none" in clock.conversion
 
 
 def test_allreduce_csv_lines_up_with_record(tmp_path):
@@ -147,6 +205,37 @@ def test_hetero_export_has_shares_and_ranks(tmp_path):
     assert float(line["overall_latency_ms"]) == pytest.approx(1.0)
     profile = files["ring_attention_profile_128.csv"].read_text().splitlines()
     assert profile == ["mps_pct,latency_ms", "25,1"]
+
+
+def decoder_record():
+    """Two ranks; prefill takes 100 ms and a call of decode, of four tokens, 40 ms; one rank alone 200 and 80."""
+    made = make_record(1.0, 2, suite="ring_model")
+    made["config"] |= {"suite": "ring_model", "seq_len": 128, "decode_tokens": 4}
+    [base] = made["cases"]
+    made["cases"] = [
+        base | {
+            "labels": {"phase": phase, "implementation": implementation, "strategy": strategy},
+            "samples_s": [[seconds * times] * 12] * 2, "start_offsets_s": None, "payload_bytes": None,
+            "bus_factor": None, "blocks": [12], "details": {"tokens": tokens},
+        }
+        for phase, seconds in (("prefill", 0.1), ("decode", 0.04))
+        for implementation, strategy, times, tokens in (("ring", "even", 1, [64, 64]), ("single", "whole", 2, [128, 0]))
+    ]  # fmt: skip
+    return made
+
+
+def test_decoder_lines_up_with_files_of_its_times(tmp_path):
+    files = exported(tmp_path, "hetero", [decoder_record()])
+    assert files["hetero_full_model_results.csv"].read_text().splitlines() == [
+        "split_type,block_lens,prompt_tokens,ttft_ms,avg_decode_ms,total_ms", 'even,"[64, 64]",128,100.00,10.00,140.00',
+    ]  # fmt: skip
+    assert files["ring_vs_regular.csv"].read_text().splitlines() == [
+        "strategy,prompt_tokens,ttft_ms,avg_decode_ms,total_time_ms", "Ring,128,100.00,10.00,140.00",
+        "Regular,128,200.00,20.00,280.00",
+    ]  # fmt: skip
+    table = imported(tmp_path, *files.values(), tmp_path / "records")
+    assert table[table.phase == "decode"].time_s.tolist() == pytest.approx([0.01, 0.01, 0.01, 0.02, 0.02])
+    assert table[table.implementation == "single"].world_size.tolist() == [1, 1] * 2
 
 
 def test_exported_files_are_read_back(tmp_path):

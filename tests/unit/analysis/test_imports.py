@@ -40,6 +40,14 @@ def test_nccl_text_is_taken_as_printed(tmp_path):
     assert one(table, status="invalid")[["payload_bytes", "in_place"]].tolist() == [2097152, True]
 
 
+def test_negative_time_is_no_result(tmp_path, capsys):
+    nccl = saved(tmp_path, "n.txt", re.sub(r" (800\.\d+)", r"-\1", NCCL_TEXT.read_text()))
+    assert len(imported(tmp_path, nccl)) == 6
+    text = osu("Latency", "8 -1.5", "16 2.5", columns="# Size  Latency (us)")
+    assert len(imported(tmp_path, saved(tmp_path, "o.txt", text))) == 1
+    assert capsys.readouterr().err.count("1 line(s) cut off or torn") == 2
+
+
 def test_nccl_json_gives_ranks_and_estimator(tmp_path):
     table = imported(tmp_path, NCCL_JSON)
     assert len(table) == 4

@@ -8,6 +8,7 @@ from analysis.__main__ import main
 from analysis.baseline import Baseline
 from analysis.report import noise, sentences
 from analysis.report.discover import draw_all
+from analysis.report.report import summary_by_config, write_report
 from analysis.report.size_charts import show as charts_of
 from analysis.report.size_series import comparison_size
 
@@ -220,6 +221,22 @@ def test_closed_pipe_still_writes_all_files(two_places, tmp_path):
 def test_comparison_uses_largest_common_size():
     rows = pd.DataFrame({"data_size": [1, 10, 100, 1, 10], "place": ["a", "a", "a", "b", "b"]})
     assert comparison_size(rows) == 10
+
+
+def test_summary_has_mean_and_deviation_of_extremes():
+    text = summary_by_config(tabulate_records([make_record(1, 2, 1e-3), make_record(10, 2, 1e-2)]))
+    slowest = tabulate_records([make_record(10, 2, 1e-2)]).iloc[0]
+    assert "fastest: mean ± std [ms]" in text
+    assert f" {slowest['mean_s'] * 1e3:.4g} ± {slowest['std_s'] * 1e3:.4g} " in text
+
+
+def test_backends_are_compared_at_chosen_size(tmp_path, capsys):
+    records = [make_record(size, 2, backend=name) for name in ("gloo", "mpi") for size in (1.0, 4.0)]
+    table = tabulate_records(records)
+    names = {path.name for path in write_report(table, tmp_path, compare_at=1)}
+    assert {"allreduce_backend_comparison_1mb.png", "allreduce_backend_comparison_4mb.png"} <= names
+    list(write_report(table, tmp_path / "none", compare_at=100))
+    assert capsys.readouterr().err == "analysis: --compare-at 100: no such data_size was measured\n"
 
 
 def test_report_works_without_intervals(tmp_path, capsys):

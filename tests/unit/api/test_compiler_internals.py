@@ -33,6 +33,15 @@ def test_graph_breaks_are_counted():
     assert compilations().graph_breaks == 1, ADVICE.format("counters['graph_break']")
 
 
+def test_no_compilation_is_forgotten():
+    compiled = torch.compile(lambda rows: rows.sin() + 1, backend="eager", dynamic=False)
+    torch._dynamo.utils.set_compilation_metrics_limit(2)  # torch's is 64
+    for size in range(2, 7):
+        compiled(torch.ones(size))
+        compilations()
+    assert compilations().recompilations == 4, ADVICE.format("set_compilation_metrics_limit()")
+
+
 def test_reset_forgets_counts():
     torch.compile(torch.neg, backend="eager")(torch.ones(3))
     compiler_internals.reset_compiler()

@@ -47,21 +47,32 @@ def test_lists_multiply_out(tmp_path, capsys):
 
 
 def test_run_without_barriers_is_a_loop(tmp_path, capsys):
-    _, words, _ = import_config(tmp_path, capsys, barrier_at_each_iteration=False, num_iterations=20)
-    assert {"measure=loop", "measure.calls_per_sample=20"} <= set(words)
+    _, words, complaints = import_config(tmp_path, capsys, barrier_at_each_iteration=False, num_iterations=20)
+    assert {"measure=loop", "measure.calls_per_sample=20", "measure.warmup_iterations=1"} <= set(words)
     assert check(words[3:]) == ""
+    assert complaints == [
+        "barrier_at_each_iteration=false: DDLB takes the total of all calls once; here the total of 20 calls is a "
+        "sample, and several are taken"
+    ]
 
 
 def test_everything_without_counterpart_has_its_line(tmp_path, capsys):
     groups = {"fuser": [{"algorithm": "p2p_pipeline"}], "pytorch": [{"ordre": "AG_after"}]}
     changes = {"validate": False, "time_measurement_backend": "cpu_clock", "gpus": 2, "implementations": groups}
     code, words, complaints = import_config(tmp_path, capsys, **changes)
-    assert (code, words) == (2, [])
-    assert [complaint.split(":")[0] for complaint in complaints] == [
-        "gpus", "validate=false", 'time_measurement_backend="cpu_clock"', "implementations.fuser",
-        "implementations.pytorch.ordre",
+    assert code == 0
+    assert words[-1] == "+implementations={pytorch:[{}]}"
+    assert check(words[3:]) == ""
+    assert [complaint.split(":")[:2] for complaint in complaints] == [
+        ["left out", " gpus"], ["left out", " validate=false"], ["left out", ' time_measurement_backend="cpu_clock"'],
+        ["left out", " implementations.fuser"], ["left out", " implementations.pytorch.ordre"],
     ]  # fmt: skip
-    assert all("allowed" in complaint or "leave it" in complaint for complaint in complaints)
+
+
+def test_file_without_any_counterpart_has_no_command(tmp_path, capsys):
+    code, words, complaints = import_config(tmp_path, capsys, implementations={"fuser": []})
+    assert (code, words) == (2, [])
+    assert complaints[0].startswith("left out: implementations.fuser: no such implementation")
 
 
 @pytest.mark.parametrize(

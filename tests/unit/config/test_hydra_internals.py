@@ -9,6 +9,7 @@ from functools import partial
 from pkgutil import resolve_name
 
 import pytest
+from benchkit.api.schema import RunConfig
 from benchkit.config import compose, hydra_internals, hydra_overrides, messages
 from benchkit.config.folders import config_folder
 from benchkit.config.point_composer import PointComposer
@@ -104,6 +105,8 @@ def test_wrong_value_has_omegaconf_cause(refusal_of):
     cause = refusal_of("+suite=allreduce", "timeout_s=abc").__cause__
     assert isinstance(cause, OmegaConfBaseException), f"the reason is elsewhere now: change explain() in {MESSAGES}"
     assert "'abc'" in str(cause)
+    advice = f"errors do not lead to the whole configuration now: change schema_of() in {INTERNALS}"
+    assert issubclass(hydra_internals.schema_of(cause) or object, RunConfig), advice
 
 
 def test_hydra_refuses_overrides_after_flag(capsys):

@@ -9,10 +9,12 @@ from benchkit.measure.clocks import HostClock
 from benchkit.point.kept_ranks import is_reused
 from benchkit.rank.control_group import first_finding
 from benchkit.rank.devices import Devices
+from benchkit.rank.first_calls import of_several_cases
 from benchkit.rank.gpu_watch import GpuWatch
 from benchkit.rank.run_cases import run_cases
 from benchkit.rank.stopwatch import Stopwatch
 from benchkit.rank.throttle_controller import ThrottleController
+from benchkit.suites.transformer.config import TransformerConfig
 from launch.slowdown.throttle import NoThrottle
 
 from tests.support import configs, fakes
@@ -59,6 +61,17 @@ def test_wrong_result_is_found_afterwards():
 def test_what_warms_up_is_refused(measure, changes, line):
     with pytest.raises(ConfigError, match=line):
         configs.config(measure=fakes.plan(**COLD | measure), **changes).check()
+
+
+def test_several_cases_in_a_process_are_warned_of_with_what_to_type():
+    first = timed(Case(), **COLD)
+    config = configs.made(TransformerConfig, passes=["forward", "train_step"], measure=fakes.plan(**COLD))
+    [warning] = of_several_cases(config, [first, first])
+    assert warning.startswith("2 cases took turns in the same processes")
+    assert warning.endswith("for one case per point: passes=[forward],[train_step]")
+    assert of_several_cases(config, [first]) == []
+    config.measure = fakes.plan(**COLD | {"mode": "per_iteration"})
+    assert of_several_cases(config, [first, first]) == []
 
 
 def test_ranks_are_fresh_on_gpus():

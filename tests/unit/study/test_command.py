@@ -176,3 +176,11 @@ def test_dry_run_leaves_out_files_to_come(modules):
         ["+suite=allreduce", "--dry-run"],
     ]
     assert not (modules.out / "outputs").exists()
+
+
+def test_dry_run_shows_all_steps_and_returns_worst_code(modules, capsys):
+    modules.name_of = lambda arguments: "dry"
+    modules.codes["dry"] = 1  # of the first step alone
+    modules.sweep = lambda name, status: None
+    assert study(modules, "--dry-run") == 1
+    assert "step 3 of 3: second" in capsys.readouterr().out
