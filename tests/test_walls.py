@@ -54,7 +54,14 @@ LAYERS = (
     ("analysis.commands", "analysis.page"),
     ("benchkit.sweep",),
     ("benchkit.selftest", "benchkit.compare", "benchkit.study"),
-    ("benchkit.cli", "benchkit.start", "benchkit.__main__", "benchkit.console", "benchkit.from_python"),
+    (
+        "benchkit.cli",
+        "benchkit.questions",
+        "benchkit.start",
+        "benchkit.__main__",
+        "benchkit.console",
+        "benchkit.from_python",
+    ),
     ("benchkit", "analysis"),
 )
 """From the lowest to the highest: a unit imports from lower layers, and from its own where no circle comes of it."""

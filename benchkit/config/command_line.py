@@ -1,21 +1,13 @@
 """Reads a command line before Hydra does: what is no override, and values as people type them."""
 
-import difflib
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from benchkit.api.keys import described_keys
 from benchkit.api.message_size import doubling
-from benchkit.api.registry import load_suites
+from benchkit.config.vocabulary import FLAGS, LONG_FLAGS, TAKING_VALUES, all_keys, did_you_mean
 from benchkit.errors import ConfigError
 
-TAKING_VALUES = ("--config-dir", "-cd", "--cfg", "-c", "--package", "-p", "--info", "-i")
-FLAGS = (
-    *TAKING_VALUES, "--help", "-h", "--hydra-help", "--resolve", "--run", "-r", "--multirun", "-m",
-    "--shell-completion", "-sc", "--experimental-rerun",
-)  # fmt: skip
-"""Flags of Hydra that have a meaning here."""
 SECONDS = {"ms": 1e-3, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0}
 DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|min|h)")
 WHOLE = re.compile(r"\d+(?:\.\d+)?[eE]\+?\d+")
@@ -59,35 +51,21 @@ def require_word(argument: str, before: str, options: Mapping[str, Sequence[Path
         bare = name.lstrip("-")
         if is_set or bare in all_keys():
             raise ConfigError(f"{argument}: overrides have no dashes: {bare}={value or '…'}")
-        known = ", ".join(flag for flag in FLAGS if flag.startswith("--"))
-        raise ConfigError(f"{argument}: no such flag; allowed are {known}")
+        advice = did_you_mean(bare, options, f"allowed are {', '.join(LONG_FLAGS)}")
+        raise ConfigError(f"{argument}: no such flag; {advice}")
     if name == "hydra.run.dir":
         raise ConfigError(f"{argument}: every run is a sweep; type hydra.sweep.dir={value}")
     if is_set or argument.startswith("~"):
         return
-    raise ConfigError(f"{argument}: allowed is key=value{hint(argument, before, options)}")
+    raise ConfigError(f"{argument}: allowed is key=value; {advice_on(argument, before, options)}")
 
 
-def hint(word: str, before: str, options: Mapping[str, Sequence[Path]]) -> str:
-    """Returns what somebody who typed a lone word may have meant, after a semicolon."""
+def advice_on(word: str, before: str, options: Mapping[str, Sequence[Path]]) -> str:
+    """Returns what somebody who typed a lone word may have meant."""
     key, is_set, value = before.partition("=")
     if re.fullmatch(r"[\d.]+\w*", word) and is_set:
-        return f"; several values of a key have commas and no spaces: {key}={value},{word}"
-    if word in all_keys():
-        return f"; did you mean {word}=…?"
-    by_name = {path.stem: group for group, paths in options.items() for path in paths}
-    by_name |= {path.stem: "+suite" for path in options.get("suite", ())}
-    near = difflib.get_close_matches(word, by_name, n=1)
-    return f"; did you mean {by_name[near[0]]}={near[0]}?" if near else "; see --help"
-
-
-def all_keys() -> dict[str, str]:
-    """Returns the unit of each key of all suites, "" for those without one."""
-    keys = {}
-    for suite in load_suites().values():
-        for name, (key, annotation) in described_keys(suite.config).items():
-            keys[name] = "count" if annotation is int else key.unit
-    return keys
+        return f"several values of a key have commas and no spaces: {key}={value},{word}"
+    return did_you_mean(word, options)
 
 
 def spelled_out(argument: str) -> str:

@@ -112,6 +112,12 @@ def listed(options: Mapping[str, Sequence[Path]]) -> str:
     )
 
 
+def option_help(group: str, path: Path) -> str:
+    """Returns the help on an option of a group: the text of its file of YAML, comments included."""
+    text = path.read_text(encoding="utf-8").removeprefix("# @package _global_\n")
+    return f"{group}={path.stem}\n\n{text.strip()}"
+
+
 def suite_help(path: Path) -> str:
     """Returns the help on one option of the group `suite`: its YAML's comment, keys and values.
 

@@ -1,6 +1,5 @@
 """Explains in one line what is wrong with a configuration."""
 
-import difflib
 import re
 import types
 import typing
@@ -10,6 +9,7 @@ from typing import Any
 from benchkit.api.keys import Key, described_keys
 from benchkit.api.registry import load_suites
 from benchkit.config.help import keys_of_suites
+from benchkit.config.vocabulary import nearest
 
 UNIONS = (typing.Union, types.UnionType)
 NO_SUCH_OPTION = re.compile(
@@ -31,8 +31,8 @@ def explain(error: Exception, arguments: Sequence[str]) -> str:
     text = " ".join(str(error).split())
     if found := NO_SUCH_OPTION.search(text):
         group, name, options = found.groups()
-        near = difflib.get_close_matches(name, options.split(), n=1)
-        meant = f"did you mean {near[0]}? " if near else ""
+        near = nearest(name, options.split())
+        meant = f"did you mean {' or '.join(near[:3])}? " if near else ""
         available = ", ".join(sorted(options.split()))
         return f"{group}={name}: no such {group}; {meant}available: {available}"
     if NULL_GROUP.search(text):
@@ -101,7 +101,7 @@ def unknown_key(name: str, arguments: Sequence[str] = ()) -> str:
     if having:
         return f"{name}: a key of suite {' and '.join(having)}, which is not chosen"
     groups = {key.split(".")[0] for key in keys if "." in key} | {"sweep", "launcher"}
-    near = difflib.get_close_matches(name, keys | groups, n=1)
+    near = nearest(name, sorted(keys | groups))
     hint = f"did you mean {near[0]}?" if near else "`python -m benchkit --help` lists all"
     return f"{name}: no such key; {hint}"
 
