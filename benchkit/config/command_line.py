@@ -4,6 +4,7 @@ import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from benchkit.api.keys import SHORT_NAMES
 from benchkit.api.message_size import doubling
 from benchkit.config.vocabulary import FLAGS, LONG_FLAGS, TAKING_VALUES, all_keys, did_you_mean
 from benchkit.errors import ConfigError
@@ -12,10 +13,6 @@ SECONDS = {"ms": 1e-3, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0}
 DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|min|h)")
 WHOLE = re.compile(r"\d+(?:\.\d+)?[eE]\+?\d+")
 """A number in scientific notation, which may be whole."""
-DTYPES = {
-    "fp16": "float16", "half": "float16", "bf16": "bfloat16", "fp32": "float32", "float": "float32",
-    "fp64": "float64", "double": "float64", "fp8": "float8_e4m3fn",
-}  # fmt: skip
 
 
 def understood(arguments: Sequence[str], options: Mapping[str, Sequence[Path]]) -> list[str]:
@@ -72,27 +69,30 @@ def spelled_out(argument: str) -> str:
     """Returns an override whose values are in the words and units of the schema.
 
     Durations become seconds, whole numbers in scientific notation become digits, short names of
-    element types become torch's, and ranges of sizes become a sweep over powers of two. Values with
-    quotes, brackets or functions stay as they are.
+    element types become torch's, and ranges of sizes become all powers of two between: a sweep, or
+    in brackets the items of a list. Values with quotes, braces or functions stay as they are.
     """
     name, is_set, value = argument.partition("=")
     key = name.lstrip("+")
-    if not is_set or re.search(r"[\"'\[\](){}$\\]", value):
+    if not is_set or re.search(r"[\"'(){}$\\]", value):
         return argument
-    values = [text for each in value.split(",") for text in spelled_out_value(key, each)]
-    return f"{name}={','.join(values)}"
+    words = re.sub(r"[^,\[\]]+", lambda found: spelled_out_value(key, found[0]), value)
+    return f"{name}={words}"
 
 
-def spelled_out_value(key: str, value: str) -> list[str]:
-    """Returns a value of a key in the words and units of the schema; several for a range."""
+def spelled_out_value(key: str, value: str) -> str:
+    """Returns a value of a key in the words and units of the schema.
+
+    A range of sizes becomes several, with commas between them.
+    """
     text = value.strip()
-    if key.rpartition(".")[2] in ("dtype", "dtypes") and text in DTYPES:
-        return [DTYPES[text]]
-    if key.endswith("_size") and (sizes := doubling(text)):
-        return sizes
     unit = all_keys().get(key)
+    if key.rpartition(".")[2] in ("dtype", "dtypes") and text in SHORT_NAMES:
+        return SHORT_NAMES[text]
+    if unit == "MiB" and key.endswith(("size", "sizes")) and (sizes := doubling(text)):
+        return ",".join(sizes)
     if unit == "s" and (found := DURATION.fullmatch(text)):
-        return [f"{float(found[1]) * SECONDS[found[2]]:g}"]
+        return f"{float(found[1]) * SECONDS[found[2]]:g}"
     if unit == "count" and WHOLE.fullmatch(text) and float(text).is_integer():
-        return [str(int(float(text)))]
-    return [value]
+        return str(int(float(text)))
+    return value

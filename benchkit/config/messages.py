@@ -13,13 +13,15 @@ from benchkit.config.vocabulary import nearest
 
 UNIONS = (typing.Union, types.UnionType)
 NO_SUCH_OPTION = re.compile(
-    r"Could not find '(.+)/(.+?)' Available options in '.*?': (.*?) Config search path"
+    r"Could not find '(.+)/(.*?)' Available options in '.*?': (.*?) Config search path"
 )
 NULL_GROUP = re.compile("Config group override must be a string")
 NO_SUCH_KEY = re.compile(r"Could not override '(.+?)'\.(?: To append to your config use \+(.+))?")
 WRONG_VALUE = re.compile(r"Error merging override ([^\s=]+='[^']*'|\S+)")
 NOT_IN_SCHEMA = re.compile(r"In '(.+?)': .*?Key '(.+?)' not in")
 MISSING_GROUP = re.compile("has missing mandatory value: (backend|hardware|measure) ")
+KEY = re.compile(r"[\w.+~/@:-]+", re.ASCII)
+"""What Hydra's grammar takes for a key, with the signs that may stand before it."""
 ADVICE = re.compile(r" See https://hydra\.cc/\S+ for details$")
 
 
@@ -49,12 +51,14 @@ def explain(error: Exception, arguments: Sequence[str]) -> str:
     if found := NOT_IN_SCHEMA.search(text):
         return f"conf {found[1]}: {unknown_key(found[2])}"
     override = getattr(error, "override", None)
-    return unparsed(override) if override else ADVICE.sub("", text)
+    return unparsed(override, arguments) if override else ADVICE.sub("", text)
 
 
-def unparsed(override: str) -> str:
+def unparsed(override: str, arguments: Sequence[str]) -> str:
     """Explains an override that Hydra's grammar lacks."""
     name, _, value = override.partition("=")
+    if not KEY.fullmatch(name):
+        return unknown_key(name, arguments)
     for opening, closing in ("[]", "{}", "()"):
         if value.count(opening) != value.count(closing):
             return f"{override}: {opening} and {closing} do not match"
