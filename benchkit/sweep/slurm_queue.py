@@ -3,6 +3,7 @@
 import logging
 import os
 import subprocess
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -43,6 +44,18 @@ class Slurm:
             return []
         states = cls(None, [], jobs).states()
         return [job for job, state in zip(jobs, states, strict=True) if not state.status]
+
+    def in_words(self) -> str:
+        """Returns how many jobs are in which state: "Slurm job 7: 2 running, 1 pending".
+
+        Jobs that have ended are left out; "" if all have.
+        """
+        states = self.states()
+        if self._silent:
+            return f"{self.name}: Slurm does not answer here"
+        words = Counter(state.word.lower() for state in states if not state.status)
+        counts = ", ".join(f"{count} {word}" for word, count in words.most_common())
+        return f"{self.name}: {counts}" if counts else ""
 
     def submitted(self) -> list[Submitted]:
         """Returns the jobs that the manifest is to remember."""
