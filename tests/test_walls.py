@@ -24,6 +24,7 @@ LAYERS = (
     ("launch.ranks",),
     (
         "benchkit.version",
+        "benchkit.siblings",
         "benchkit.ambient",
         "benchkit.errors",
         "benchkit.checkout",

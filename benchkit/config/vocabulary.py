@@ -31,6 +31,13 @@ def all_keys() -> dict[str, str]:
     return keys
 
 
+def beside_overrides(line: str) -> list[str]:
+    """Returns the flags and commands that may complete the last word of a line."""
+    _, *before, last = line.split(" ")
+    words = LONG_FLAGS if last.startswith("-") else () if before else COMMANDS
+    return [word for word in words if word.startswith(last)]
+
+
 def nearest(word: str, names: Iterable[str]) -> list[str]:
     """Returns the name that a mistyped word is most like, or all names that hold it.
 
