@@ -7,7 +7,7 @@ from pathlib import Path
 
 from benchkit.api.keys import described_keys
 from benchkit.api.registry import load_suites
-from benchkit.config import help
+from benchkit.config import compose, help
 from benchkit.config.folders import config_folders
 from benchkit.config.vocabulary import COMMANDS, HELP, TAKING_VALUES, VERSION, did_you_mean
 from benchkit.errors import ConfigError
@@ -49,7 +49,7 @@ def answer(arguments: Sequence[str], folders: Sequence[Path]) -> str:
     if not asks_for_help(arguments):
         return ""
     options = help.options_in(folders)
-    texts = [text for word in topics(arguments, options) for text in texts_on(word, options)]
+    texts = [texts_on(word, options, folders) for word in topics(arguments, options)]
     return "\n\n".join(texts) or help.help_text(folders)
 
 
@@ -98,41 +98,37 @@ def topics(arguments: Sequence[str], options: Options) -> list[str]:
     return found
 
 
-def texts_on(word: str, options: Options) -> list[str]:
+def texts_on(word: str, options: Options, folders: Sequence[Path]) -> str:
     """Returns the help on a word: an option, a group or a key.
 
     Args:
         word: such as "allreduce", "suite=allreduce", "sweep" or "data_size".
         options: files of the options of each group.
+        folders: of YAML.
 
     Raises:
         ConfigError: there is no such thing.
     """
     group, is_set, names = word.partition("=")
     if not is_set and word in options:
-        return [help.listed({word: options[word]})]
+        return help.listed({word: options[word]})
     if not is_set and (row := row_of(word)):
-        return [row]
-    found = []
+        return row
+    found, suites = [], {path.stem for path in options["suite"]}
     for name in names.split(",") if is_set else [word]:
-        searched = {group: options[group]} if is_set else options
-        texts = [
-            text_on(each, path)
-            for each, paths in searched.items()
-            for path in paths
-            if path.stem == name
-        ]
-        if not texts:
+        groups = [group] if is_set else ["suite"] if name in suites else options
+        of_name = [(each, path) for each in groups for path in options[each] if path.stem == name]
+        if not of_name:
             what = f"no such {group}" if is_set else "no such suite, option, key or command"
             raise ConfigError(f"--help {word}: {what}; {did_you_mean(name, options)}")
-        found += texts
-    return found
+        found += [text_on(each, path, folders) for each, path in of_name]
+    return "\n\n".join(found)
 
 
-def text_on(group: str, path: Path) -> str:
+def text_on(group: str, path: Path, folders: Sequence[Path]) -> str:
     """Returns the help on an option of a group."""
     if group == "suite":
-        return help.suite_help(path)
+        return help.suite_help(path, compose.values_of(path.stem, folders))
     return describe(path) if group == "study" else help.option_help(group, path)
 
 

@@ -8,11 +8,11 @@ import sys
 
 import pytest
 from benchkit import cli as app
-from benchkit import start
+from benchkit import questions, start
 from benchkit.cli import exit_code
 from benchkit.compare import command as compare_command
 from benchkit.config import compose as composition
-from benchkit.config import help, vocabulary
+from benchkit.config import vocabulary
 from benchkit.config.folders import config_folder
 from benchkit.config.hydra_internals import multirun_first
 from hydra import compose, initialize_config_dir
@@ -432,11 +432,24 @@ def test_commands_in_hints_exist():
 
 @pytest.mark.parametrize("path", sorted((ROOT / "conf" / "suite").glob("*.yaml")), ids=lambda path: path.stem)
 def test_each_suite_has_help(path):
-    composition.register()
-    text = help.suite_help(path)
+    text = questions.text_on("suite", path, [config_folder()])
     assert text.startswith(f"+suite={path.stem}: ")
-    assert "\nKeys\n" in text
+    rows = text.partition("\nKeys, with the values that they have if they are not typed\n")[2].split("\n\n")[0]
+    assert all(re.match(r"  [\w.]+=\S", row) for row in rows.splitlines())
     assert "python -m benchkit +suite=" in text
+
+
+@pytest.mark.parametrize(
+    ("arguments", "shown"),
+    [
+        (["--help", "allreduce"], r"  data_size=1  +size S of nccl-tests.*\[MiB\]"),
+        (["--config-dir", str(ROOT / "tests/conf"), "--help", "smallest_ring_attention"], r"  seq_len=256  +tokens .*"),
+    ],
+)
+def test_help_shows_values_that_are_not_typed(monkeypatch, capsys, arguments, shown):
+    monkeypatch.setattr(sys, "argv", ["benchkit", *arguments])
+    assert app.main() == 0
+    assert any(re.fullmatch(shown, row) for row in capsys.readouterr().out.splitlines())
 
 
 def test_measuring_without_torch_is_refused_in_one_line(monkeypatch, capsys):
