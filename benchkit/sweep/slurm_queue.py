@@ -3,7 +3,6 @@
 import logging
 import os
 import subprocess
-from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -12,6 +11,7 @@ from benchkit.sweep.job_queue import State, submit
 from benchkit.sweep.manifest import Submitted
 from benchkit.sweep.slurm_job import Job
 from benchkit.sweep.squeue import SLURM_ENDINGS
+from benchkit.sweep.wait import summary
 
 ANSWER_S = 30.0
 """Seconds that squeue may take to answer."""
@@ -46,16 +46,12 @@ class Slurm:
         return [job for job, state in zip(jobs, states, strict=True) if not state.status]
 
     def in_words(self) -> str:
-        """Returns how many jobs are in which state: "Slurm job 7: 2 running, 1 pending".
-
-        Jobs that have ended are left out; "" if all have.
-        """
+        """Returns how many jobs are in which state, such as 2 running; "" if all have ended."""
         states = self.states()
         if self._silent:
             return f"{self.name}: Slurm does not answer here"
-        words = Counter(state.word.lower() for state in states if not state.status)
-        counts = ", ".join(f"{count} {word}" for word, count in words.most_common())
-        return f"{self.name}: {counts}" if counts else ""
+        all_ended = all(state.status for state in states)
+        return "" if all_ended else f"{self.name}: {summary(states)}"
 
     def submitted(self) -> list[Submitted]:
         """Returns the jobs that the manifest is to remember."""

@@ -79,7 +79,7 @@ def squeue(tmp_path, monkeypatch, sweep):
 def test_status_asks_queue_for_submitted_jobs(sweep, squeue, capsys):
     squeue("echo '7_0|COMPLETED|None|\n7_1|FAILED|None|\n7_2|RUNNING|None|n1\n7_3|PENDING|Priority|'")
     _, jobs, rest, running, _ = lines_of(capsys, sweep, 1)
-    assert jobs == "Slurm job 7: 1 running, 1 pending"
+    assert jobs == "Slurm job 7: 1 running, 1 pending (Priority)"
     assert rest == f"`python -m benchkit --resume {sweep}` waits for it again"
     assert running.startswith("running: point 2 (seed=2), since ")
 
