@@ -1,6 +1,5 @@
 """`--dry-run`: the points of a sweep with what is known of them before any rank starts."""
 
-import functools
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -144,7 +143,6 @@ def obstacle(
     return "ok", ""
 
 
-@functools.cache
 def not_built(backend: str) -> str:
     """Returns that torch here lacks a backend; "" if it has it. Every build of torch has gloo."""
     if backend == "gloo":

@@ -93,7 +93,6 @@ def forecast(*words):
 )
 def test_point_that_cannot_run_says_why(monkeypatch, line, status, problem):
     monkeypatch.setattr(dry_run, "host_available_bytes", lambda: 10**9)
-    dry_run.not_built.cache_clear()
     monkeypatch.setattr(backends.dist, "is_backend_available", lambda name: name == "gloo")
     found = forecast(*line.split(), "world_size=2")
     assert found.status == status
