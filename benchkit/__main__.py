@@ -6,6 +6,9 @@ Every rank imports this file again, so it holds nothing but its guard.
 if __name__ == "__main__":
     import sys
 
+    from benchkit.siblings import require_ours
+
+    require_ours()
     from benchkit.start import main
 
     sys.exit(main())

@@ -4,19 +4,15 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Sequence
-from importlib.metadata import version
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from benchkit import questions
 from benchkit.config import command_line, compose, ddlb, help, hydra_internals, messages
 from benchkit.config.folders import config_folder, config_folders
 from benchkit.errors import ConfigError
 from benchkit.study import command as study
-from benchkit.study.plan import describe
-from benchkit.study.request import PREFIX as STUDY
 from benchkit.sweep import resume, status
-from benchkit.version import __version__
 from launch import topology
 from launch.agents.member import SweepEnds
 from launch.agents.rendezvous import JoinError
@@ -38,16 +34,17 @@ def main() -> int:
     handle((signal.SIGTERM, signal.SIGHUP), terminate)
     try:
         compose.register()
-        if run := COMMANDS.get(sys.argv[1] if len(sys.argv) > 1 else ""):
-            return run(sys.argv[2:])
-        folders = config_folders(sys.argv[1:])
-        if text := asked_for(sys.argv[1:], folders):
+        arguments = questions.command_first(sys.argv[1:])
+        folders = config_folders(arguments)
+        if text := questions.answer(arguments, folders):
             print(text)
             return EXIT_OK
-        if study.is_study(sys.argv[1:]):
+        if run := COMMANDS.get(arguments[0] if arguments else ""):
+            return run(arguments[1:])
+        if study.is_study(arguments):
             studies = help.options_in(folders).get("study", [])
-            return study.main(sys.argv[1:], studies, check, exit_code)
-        statuses = hydra_internals.run(folders[0], understood(sys.argv[1:], folders))
+            return study.main(arguments, studies, check, exit_code)
+        statuses = hydra_internals.run(folders[0], understood(arguments, folders))
     except BrokenPipeError:  # `--help | head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return EXIT_OK
@@ -87,30 +84,11 @@ def import_config(arguments: list[str]) -> int:
 COMMANDS: dict[str, Callable[[list[str]], int]] = {
     "compare": compare,
     "import-config": import_config,
+    "list": questions.list_options,
     "selftest": selftest,
     "status": status.main,
 }
 """What `python -m benchkit` runs instead of a sweep, by its first argument."""
-
-
-def asked_for(arguments: Sequence[str], folders: Sequence[Path]) -> str:
-    """Returns the text that a command line asks for instead of a sweep; "" if for none."""
-    if "--version" in arguments:
-        torch = f"torch {version('torch')}" if has_torch() else "no torch"
-        return f"benchkit {__version__}, {torch}, Hydra {version('hydra-core')}"
-    if arguments[:1] == ["list"]:
-        return help.listed(help.options_in(folders))
-    words = [each for each in arguments if each not in ("help", "--help", "-h")]
-    if len(words) == len(arguments):
-        return ""
-    options = help.options_in(folders)
-    suites = {path.stem: path for path in options.get("suite", ())}
-    studies = {path.stem: path for path in options.get("study", ())}
-    named = [each.removeprefix("+suite=").removeprefix("suite=") for each in words]
-    chosen = [help.suite_help(suites[name]) for name in named if name in suites]
-    named = [each.removeprefix(STUDY) for each in words]
-    chosen += [describe(studies[name]) for name in named if name in studies]
-    return "\n\n".join(chosen) or help.help_text(folders)
 
 
 def understood(arguments: Sequence[str], folders: Sequence[Path]) -> list[str]:
@@ -119,14 +97,9 @@ def understood(arguments: Sequence[str], folders: Sequence[Path]) -> list[str]:
     Raises:
         ConfigError: an argument is neither an override nor a flag, or torch is not installed.
     """
-    if not has_torch():
+    if not questions.has_torch():
         raise ConfigError("torch is not installed; pip install 'benchkit[torch]', or a build of it")
     return command_line.understood(resume.parse(arguments), help.options_in(folders))
-
-
-def has_torch() -> bool:
-    """Returns whether torch is installed; analysis works without it."""
-    return find_spec("torch") is not None
 
 
 def check(arguments: Sequence[str]) -> str:

@@ -24,6 +24,7 @@ LAYERS = (
     ("launch.ranks",),
     (
         "benchkit.version",
+        "benchkit.siblings",
         "benchkit.ambient",
         "benchkit.errors",
         "benchkit.checkout",
@@ -54,7 +55,14 @@ LAYERS = (
     ("analysis.commands", "analysis.page"),
     ("benchkit.sweep",),
     ("benchkit.selftest", "benchkit.compare", "benchkit.study"),
-    ("benchkit.cli", "benchkit.start", "benchkit.__main__", "benchkit.console", "benchkit.from_python"),
+    (
+        "benchkit.cli",
+        "benchkit.questions",
+        "benchkit.start",
+        "benchkit.__main__",
+        "benchkit.console",
+        "benchkit.from_python",
+    ),
     ("benchkit", "analysis"),
 )
 """From the lowest to the highest: a unit imports from lower layers, and from its own where no circle comes of it."""

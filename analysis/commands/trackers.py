@@ -12,6 +12,13 @@ KEY = "benchkit_key"
 """The tag of MLflow's runs that `RunLog.key` is in."""
 
 
+ADVICE = (
+    "MLFLOW_TRACKING_URI says where to log, which is {}; allowed are a server, http://HOST:PORT, "
+    "and with MLFLOW_ALLOW_FILE_STORE=true a folder, file:///PATH"
+)
+"""What to do where MLflow refuses the place that its runs would go to."""
+
+
 class TrackerError(Exception):
     """The tracker cannot be used; the message is one line."""
 
@@ -69,14 +76,18 @@ class MLflow(OneLine):
 
     def __init__(self, name: str) -> None:
         mlflow = library("mlflow")
-        with OneLine():
-            self._client = mlflow.MlflowClient()
-            self.place = f"MLflow, experiment {name} at {mlflow.get_tracking_uri()}"
-            known = self._client.get_experiment_by_name(name)
-            self._experiment = (
-                known.experiment_id if known else self._client.create_experiment(name)
-            )
         self._entity = library("mlflow.entities")
+        self.place = f"MLflow, experiment {name} at {mlflow.get_tracking_uri()}"
+        try:
+            with OneLine():
+                self._client = mlflow.MlflowClient()
+                known = self._client.get_experiment_by_name(name)
+                self._experiment = (
+                    known.experiment_id if known else self._client.create_experiment(name)
+                )
+        except TrackerError as error:
+            why, _, _ = str(error).partition(". ")
+            raise TrackerError(f"{why}. {ADVICE.format(mlflow.get_tracking_uri())}") from None
 
     def log_run(self, run: RunLog, sweep: SweepLog) -> bool:
         if self._logged(run.key):

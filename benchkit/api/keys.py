@@ -11,6 +11,12 @@ from benchkit.errors import ConfigError
 MISSING = "???"
 """OmegaConf's mark of a key that is not set. Ranks import this module, but not OmegaConf."""
 
+SHORT_NAMES = {
+    "fp16": "float16", "half": "float16", "bf16": "bfloat16", "fp32": "float32", "float": "float32",
+    "fp64": "float64", "double": "float64", "fp8": "float8_e4m3fn",
+}  # fmt: skip
+"""What a command line may say for element types among a key's choices."""
+
 
 @dataclass(frozen=True)
 class Key:
@@ -44,7 +50,10 @@ class Key:
         interval = " and ".join(f"{sign}{bound:g}" for sign, bound in bounds if bound is not None)
         if interval and self.unit:
             interval += f" {self.unit}"
-        return " or ".join(part for part in ("|".join(self.choices), interval) if part)
+        words = "|".join(self.choices)
+        if short := [short for short, name in SHORT_NAMES.items() if name in self.choices]:
+            words += f" (short: {', '.join(short)})"
+        return " or ".join(part for part in (words, interval) if part)
 
     def accepts(self, value: Any) -> bool:
         """Returns whether a value is one of the choices or a finite number within the bounds.

@@ -59,10 +59,6 @@ class Matmul:
         """Allocates a product of zeros."""
         return torch.zeros(rows, columns, dtype=self.product_dtype, device=self.device)
 
-    def nbytes(self, factors: int, products: int) -> int:
-        """Returns the bytes of so many elements of factors and of products."""
-        return int(factors * self.dtype.itemsize + products * self.product_dtype.itemsize)
-
 
 def matmul_of(dtype_name: str, device: torch.device) -> Matmul:
     """Returns how matrices of a dtype are multiplied; products of float8 are bfloat16."""

@@ -10,6 +10,7 @@ from typing import Any, ClassVar, Union
 import msgspec
 
 from benchkit.api.groups import (
+    GRAPH,
     NSYS,
     BackendConfig,
     HardwareConfig,
@@ -109,8 +110,31 @@ class RunConfig:
         return ""
 
     def needed_bytes(self, world_size: int) -> float | None:
-        """Returns the memory that each rank needs, in bytes; None where only the ranks know."""
+        """Returns the memory that each rank needs on its device, in bytes.
+
+        None where only the ranks know. Of several cases, the one that needs most counts.
+        """
         return None
+
+    def host_bytes(self, world_size: int) -> float:
+        """Returns the further memory that each rank needs on its host, in bytes."""
+        return 0.0
+
+    def most_cases(self) -> int | None:
+        """Returns how many cases a job has at most; None where only the ranks know."""
+        return None
+
+    def most_seconds(self) -> float | None:
+        """Returns how long all cases are timed at most, with their warm-ups; None if unknown."""
+        cases = self.most_cases()
+        seconds = self.measure.max_seconds + self.measure.max_warmup_seconds
+        return None if cases is None else cases * seconds
+
+    def unsuited(self) -> str:
+        """Returns why the kind of device can run no case; "" if it can."""
+        if self.measure.mode == GRAPH and self.hardware.device != "cuda":
+            return f"measure.mode={GRAPH}: needs hardware.device=cuda"
+        return ""
 
     def title(self) -> str:
         """Returns what is measured, for heads of lines and plots; the suite's name by default."""

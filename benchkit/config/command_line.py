@@ -1,29 +1,18 @@
 """Reads a command line before Hydra does: what is no override, and values as people type them."""
 
-import difflib
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from benchkit.api.keys import described_keys
+from benchkit.api.keys import SHORT_NAMES
 from benchkit.api.message_size import doubling
-from benchkit.api.registry import load_suites
+from benchkit.config.vocabulary import FLAGS, LONG_FLAGS, TAKING_VALUES, all_keys, did_you_mean
 from benchkit.errors import ConfigError
 
-TAKING_VALUES = ("--config-dir", "-cd", "--cfg", "-c", "--package", "-p", "--info", "-i")
-FLAGS = (
-    *TAKING_VALUES, "--help", "-h", "--hydra-help", "--resolve", "--run", "-r", "--multirun", "-m",
-    "--shell-completion", "-sc", "--experimental-rerun",
-)  # fmt: skip
-"""Flags of Hydra that have a meaning here."""
 SECONDS = {"ms": 1e-3, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0}
 DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|min|h)")
 WHOLE = re.compile(r"\d+(?:\.\d+)?[eE]\+?\d+")
 """A number in scientific notation, which may be whole."""
-DTYPES = {
-    "fp16": "float16", "half": "float16", "bf16": "bfloat16", "fp32": "float32", "float": "float32",
-    "fp64": "float64", "double": "float64", "fp8": "float8_e4m3fn",
-}  # fmt: skip
 
 
 def understood(arguments: Sequence[str], options: Mapping[str, Sequence[Path]]) -> list[str]:
@@ -59,62 +48,51 @@ def require_word(argument: str, before: str, options: Mapping[str, Sequence[Path
         bare = name.lstrip("-")
         if is_set or bare in all_keys():
             raise ConfigError(f"{argument}: overrides have no dashes: {bare}={value or '…'}")
-        known = ", ".join(flag for flag in FLAGS if flag.startswith("--"))
-        raise ConfigError(f"{argument}: no such flag; allowed are {known}")
+        advice = did_you_mean(bare, options, f"allowed are {', '.join(LONG_FLAGS)}")
+        raise ConfigError(f"{argument}: no such flag; {advice}")
     if name == "hydra.run.dir":
         raise ConfigError(f"{argument}: every run is a sweep; type hydra.sweep.dir={value}")
     if is_set or argument.startswith("~"):
         return
-    raise ConfigError(f"{argument}: allowed is key=value{hint(argument, before, options)}")
+    raise ConfigError(f"{argument}: allowed is key=value; {advice_on(argument, before, options)}")
 
 
-def hint(word: str, before: str, options: Mapping[str, Sequence[Path]]) -> str:
-    """Returns what somebody who typed a lone word may have meant, after a semicolon."""
+def advice_on(word: str, before: str, options: Mapping[str, Sequence[Path]]) -> str:
+    """Returns what somebody who typed a lone word may have meant."""
     key, is_set, value = before.partition("=")
     if re.fullmatch(r"[\d.]+\w*", word) and is_set:
-        return f"; several values of a key have commas and no spaces: {key}={value},{word}"
-    if word in all_keys():
-        return f"; did you mean {word}=…?"
-    by_name = {path.stem: group for group, paths in options.items() for path in paths}
-    by_name |= {path.stem: "+suite" for path in options.get("suite", ())}
-    near = difflib.get_close_matches(word, by_name, n=1)
-    return f"; did you mean {by_name[near[0]]}={near[0]}?" if near else "; see --help"
-
-
-def all_keys() -> dict[str, str]:
-    """Returns the unit of each key of all suites, "" for those without one."""
-    keys = {}
-    for suite in load_suites().values():
-        for name, (key, annotation) in described_keys(suite.config).items():
-            keys[name] = "count" if annotation is int else key.unit
-    return keys
+        return f"several values of a key have commas and no spaces: {key}={value},{word}"
+    return did_you_mean(word, options)
 
 
 def spelled_out(argument: str) -> str:
     """Returns an override whose values are in the words and units of the schema.
 
     Durations become seconds, whole numbers in scientific notation become digits, short names of
-    element types become torch's, and ranges of sizes become a sweep over powers of two. Values with
-    quotes, brackets or functions stay as they are.
+    element types become torch's, and ranges of sizes become all powers of two between: a sweep, or
+    in brackets the items of a list. Values with quotes, braces or functions stay as they are.
     """
     name, is_set, value = argument.partition("=")
     key = name.lstrip("+")
-    if not is_set or re.search(r"[\"'\[\](){}$\\]", value):
+    if not is_set or re.search(r"[\"'(){}$\\]", value):
         return argument
-    values = [text for each in value.split(",") for text in spelled_out_value(key, each)]
-    return f"{name}={','.join(values)}"
+    words = re.sub(r"[^,\[\]]+", lambda found: spelled_out_value(key, found[0]), value)
+    return f"{name}={words}"
 
 
-def spelled_out_value(key: str, value: str) -> list[str]:
-    """Returns a value of a key in the words and units of the schema; several for a range."""
+def spelled_out_value(key: str, value: str) -> str:
+    """Returns a value of a key in the words and units of the schema.
+
+    A range of sizes becomes several, with commas between them.
+    """
     text = value.strip()
-    if key.rpartition(".")[2] in ("dtype", "dtypes") and text in DTYPES:
-        return [DTYPES[text]]
-    if key.endswith("_size") and (sizes := doubling(text)):
-        return sizes
     unit = all_keys().get(key)
+    if key.rpartition(".")[2] in ("dtype", "dtypes") and text in SHORT_NAMES:
+        return SHORT_NAMES[text]
+    if unit == "MiB" and key.endswith(("size", "sizes")) and (sizes := doubling(text)):
+        return ",".join(sizes)
     if unit == "s" and (found := DURATION.fullmatch(text)):
-        return [f"{float(found[1]) * SECONDS[found[2]]:g}"]
+        return f"{float(found[1]) * SECONDS[found[2]]:g}"
     if unit == "count" and WHOLE.fullmatch(text) and float(text).is_integer():
-        return [str(int(float(text)))]
-    return [value]
+        return str(int(float(text)))
+    return value

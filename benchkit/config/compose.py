@@ -1,7 +1,11 @@
 """What Hydra needs to know of benchkit, and the typed configurations made from what it composes."""
 
 import dataclasses
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
 
+from hydra import compose, initialize_config_dir
 from hydra.core.config_store import ConfigStore
 from omegaconf import DictConfig, OmegaConf
 
@@ -10,6 +14,7 @@ from benchkit.api.registry import load_suites
 from benchkit.api.schema import RunConfig
 from benchkit.config.help import suite_list
 from benchkit.config.messages import unknown_key
+from benchkit.config.override_text import element
 from benchkit.config.resolvers import collect_resolvers
 from benchkit.errors import ConfigError
 
@@ -22,6 +27,27 @@ def register() -> None:
         store.store(group="schema/suite", name=suite.name, node=suite.config)
     for name, resolver in collect_resolvers().items():
         OmegaConf.register_new_resolver(name, resolver, replace=True)
+
+
+def values_of(option: str, folders: Sequence[Path]) -> dict[str, str]:
+    """Returns the values of all keys if only a suite is chosen, as one would type them.
+
+    Args:
+        option: of the group `suite`.
+        folders: of YAML, benchkit's own first.
+    """
+    register()
+    with initialize_config_dir(str(folders[0].resolve()), version_base="1.3"):
+        more = ",".join(f"file://{folder.resolve()}" for folder in folders[1:])
+        composed = compose("config", [f"+suite={option}", f"hydra.searchpath=[{more}]"])
+    plain = OmegaConf.to_container(composed, resolve=True)
+    assert isinstance(plain, dict)
+    return {str(name): element(str(name), without_point(plain[name])) for name in plain}
+
+
+def without_point(value: Any) -> Any:
+    """Returns a whole number as an integer, and any other value as it is."""
+    return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
 def typed(composed: DictConfig) -> RunConfig:

@@ -2,13 +2,11 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-
-import yaml
+from types import MappingProxyType
 
 from benchkit.api.keys import Key, described_keys
 from benchkit.api.registry import load_suites
 from benchkit.api.schema import RunConfig
-from benchkit.config.folders import suite_of
 
 HELP = """benchkit: distributed deep-learning benchmarks from one command
 
@@ -68,12 +66,18 @@ def keys_of_suites() -> set[str]:
     }
 
 
-def key_rows(keys: dict[str, Key]) -> str:
-    """Returns one line per key: its name, what it means, and its allowed values."""
+def key_rows(keys: Mapping[str, Key], values: Mapping[str, str] = MappingProxyType({})) -> str:
+    """Returns one line per key: its name, what it means, and its allowed values or its unit.
+
+    Args:
+        keys: by name.
+        values: of some of them, which stand behind their names.
+    """
     lines = []
     for name, key in keys.items():
-        allowed = f"  [{key.allowed()}]" if key.allowed() else ""
-        lines.append(f"  {name:<27} {key.doc}{allowed}")
+        head = f"{name}={values[name]}" if name in values else name
+        allowed = f"  [{found}]" if (found := key.allowed() or key.unit) else ""
+        lines.append(f"  {head:<27} {key.doc}{allowed}")
     return "\n".join(lines)
 
 
@@ -112,29 +116,31 @@ def listed(options: Mapping[str, Sequence[Path]]) -> str:
     )
 
 
-def suite_help(path: Path) -> str:
+def option_help(group: str, path: Path) -> str:
+    """Returns the help on an option of a group: the text of its file of YAML, comments included."""
+    text = path.read_text(encoding="utf-8").removeprefix("# @package _global_\n")
+    return f"{group}={path.stem}\n\n{text.strip()}"
+
+
+def suite_help(path: Path, values: Mapping[str, str]) -> str:
     """Returns the help on one option of the group `suite`: its YAML's comment, keys and values.
 
     Args:
         path: of its file of YAML, which begins with a comment of examples.
+        values: of all keys, where nothing else is typed.
     """
     lines = path.read_text(encoding="utf-8").splitlines()
     comment = [line.removeprefix("#").strip() for line in lines if line.startswith("#")]
     about = [line for line in comment if not line.startswith("@package")]
     examples = [f"  {line}" for line in about if line.startswith("python -m")]
     sentences = [line for line in about if not line.startswith("python -m")]
-    given = yaml.safe_load("\n".join(lines)) or {}
-    suite = load_suites().get(suite_of(path))
-    if suite is None:
-        return "\n".join([f"+suite={path.stem}", *sentences, *examples])
-    keys = own_keys(suite.config)
-    values = [f"  {name}={given[name]}" for name in given if name in keys]
+    suite = load_suites()[values["suite"]]
     parts = [
         f"+suite={path.stem}: {suite.summary}",
         "\n".join(sentences),
         "\n".join(examples),
-        f"Keys\n{key_rows(keys)}",
-        "Set in this option\n" + "\n".join(values) if values else "",
+        "Keys, with the values that they have if they are not typed\n"
+        + key_rows(own_keys(suite.config), values),
         "`python -m benchkit --help` lists the keys of every run.",
     ]
     return "\n\n".join(filter(None, parts))

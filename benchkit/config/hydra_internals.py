@@ -18,6 +18,7 @@ from omegaconf import DictConfig, Node, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 from yaml import YAMLError
 
+from benchkit.config.vocabulary import beside_overrides
 from benchkit.errors import ConfigError
 
 ERRORS = (HydraException, OmegaConfBaseException, YAMLError)
@@ -66,6 +67,7 @@ def run(folder: Path, arguments: Sequence[str]) -> list[str]:
     sys.argv = [PROGRAM, *multirun_first(arguments)]
     os.environ["HYDRA_FULL_ERROR"] = "1"
     if line := os.environ.get(COMPLETED):
+        print("\n".join(beside_overrides(line)))
         os.environ[COMPLETED] = completable(line)
     try:
         with groups_required(arguments):
@@ -92,12 +94,21 @@ def completable(line: str) -> str:
     """Returns a line that a shell completes as Hydra 1.3 can compose it.
 
     It accepts neither -m between overrides nor several values of a key, so the first one stands for
-    all. A flag at the end is not completed.
+    all. It knows neither the flags nor the commands of benchkit.
     """
-    *before, last = line.split(" ")
-    words = [word for word in before if word not in MULTIRUN]
+    program, *before, last = line.split(" ")
+    words = [
+        word
+        for number, word in enumerate(before)
+        if set(word) & set("='\"") or is_of_folder(before, number)
+    ]
     words = [word if set(word) & set("'\"[({") else word.partition(",")[0] for word in words]
-    return " ".join([*words, "" if last.startswith("-") else last])
+    return " ".join([program, *words, "" if last.startswith("-") else last])
+
+
+def is_of_folder(words: Sequence[str], number: int) -> bool:
+    """Returns whether a word is the flag for a folder of YAML, or that flag's value."""
+    return bool(set(words[max(0, number - 1) : number + 1]) & {"--config-dir", "-cd"})
 
 
 def measures(arguments: Sequence[str]) -> bool:

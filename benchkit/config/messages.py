@@ -1,6 +1,5 @@
 """Explains in one line what is wrong with a configuration."""
 
-import difflib
 import re
 import types
 import typing
@@ -11,16 +10,19 @@ from benchkit.api.keys import Key, described_keys
 from benchkit.api.registry import load_suites
 from benchkit.config import hydra_internals
 from benchkit.config.help import keys_of_suites
+from benchkit.config.vocabulary import nearest
 
 UNIONS = (typing.Union, types.UnionType)
 NO_SUCH_OPTION = re.compile(
-    r"Could not find '(.+)/(.+?)' Available options in '.*?': (.*?) Config search path"
+    r"Could not find '(.+)/(.*?)' Available options in '.*?': (.*?) Config search path"
 )
 NULL_GROUP = re.compile("Config group override must be a string")
 NO_SUCH_KEY = re.compile(r"Could not override '(.+?)'\.(?: To append to your config use \+(.+))?")
 WRONG_VALUE = re.compile(r"Error merging override ([^\s=]+='[^']*'|\S+)")
 NOT_IN_SCHEMA = re.compile(r"In '(.+?)': .*?Key '(.+?)' not in")
 MISSING_GROUP = re.compile("has missing mandatory value: (backend|hardware|measure) ")
+KEY = re.compile(r"[\w.+~/@:-]+", re.ASCII)
+"""What Hydra's grammar takes for a key, with the signs that may stand before it."""
 ADVICE = re.compile(r" See https://hydra\.cc/\S+ for details$")
 
 
@@ -32,8 +34,8 @@ def explain(error: Exception, arguments: Sequence[str]) -> str:
     text = " ".join(str(error).split())
     if found := NO_SUCH_OPTION.search(text):
         group, name, options = found.groups()
-        near = difflib.get_close_matches(name, options.split(), n=1)
-        meant = f"did you mean {near[0]}? " if near else ""
+        near = nearest(name, options.split())
+        meant = f"did you mean {' or '.join(near[:3])}? " if near else ""
         available = ", ".join(sorted(options.split()))
         return f"{group}={name}: no such {group}; {meant}available: {available}"
     if NULL_GROUP.search(text):
@@ -50,12 +52,14 @@ def explain(error: Exception, arguments: Sequence[str]) -> str:
     if found := NOT_IN_SCHEMA.search(text):
         return f"conf {found[1]}: {unknown_key(found[2])}"
     override = getattr(error, "override", None)
-    return unparsed(override) if override else ADVICE.sub("", text)
+    return unparsed(override, arguments) if override else ADVICE.sub("", text)
 
 
-def unparsed(override: str) -> str:
+def unparsed(override: str, arguments: Sequence[str]) -> str:
     """Explains an override that Hydra's grammar lacks."""
     name, _, value = override.partition("=")
+    if not KEY.fullmatch(name):
+        return unknown_key(name, arguments)
     for opening, closing in ("[]", "{}", "()"):
         if value.count(opening) != value.count(closing):
             return f"{override}: {opening} and {closing} do not match"
@@ -102,7 +106,7 @@ def unknown_key(name: str, arguments: Sequence[str] = ()) -> str:
     if having:
         return f"{name}: a key of suite {' and '.join(having)}, which is not chosen"
     groups = {key.split(".")[0] for key in keys if "." in key} | {"sweep", "launcher"}
-    near = difflib.get_close_matches(name, keys | groups, n=1)
+    near = nearest(name, sorted(keys | groups))
     hint = f"did you mean {near[0]}?" if near else "`python -m benchkit --help` lists all"
     return f"{name}: no such key; {hint}"
 

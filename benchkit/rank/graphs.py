@@ -32,8 +32,8 @@ def capture(case: Case, config: RunConfig, cuda: Any = torch.cuda) -> str:
         Why that cannot be done; "" where it was done.
     """
     step = case.step
-    if config.hardware.device != "cuda":
-        return f"{REFUSAL}needs hardware.device=cuda"
+    if reason := config.unsuited():
+        return reason
     if not isinstance(step, CapturableStep):
         return f"{REFUSAL}the suite does not offer this step for capture"
     backend = config.backend.name if step.over == "default" else step.over

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import asdict, replace
+from datetime import datetime, timedelta
 
 from benchkit.api.case import Case
 from benchkit.api.groups import COLD, GRAPH, MeasureConfig
@@ -73,9 +74,14 @@ def verified(
 
 
 def bound(num_cases: int, limits: MeasureConfig) -> str:
-    """Says how many cases are timed and for how long at most: "3 cases, at most 66 s"."""
+    """Says how many cases are timed and for how long at most.
+
+    An example is "3 cases, at most 66 s, until 17:40:05": the note does not change meanwhile.
+    """
     most_s = num_cases * (limits.max_seconds + limits.max_warmup_seconds)
-    return f"{num_cases} case{'s' * (num_cases != 1)}, at most {most_s:.3g} s"
+    end = datetime.now() + timedelta(seconds=most_s)
+    cases = f"{num_cases} case{'s' * (num_cases != 1)}"
+    return f"{cases}, at most {most_s:.3g} s, until {end:%H:%M:%S}"
 
 
 def stays_slowed(case: Case, controller: ThrottleController) -> str:

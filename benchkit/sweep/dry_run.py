@@ -1,40 +1,28 @@
 """`--dry-run`: the points of a sweep with what is known of them before any rank starts."""
 
-import itertools
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import msgspec
-
 from benchkit.api.case import shortage
 from benchkit.api.memory import host_available_bytes
-from benchkit.errors import ConfigError
+from benchkit.api.schema import RunConfig
+from benchkit.errors import Unavailable
 from benchkit.point.agents import AgentGroup
 from benchkit.point.forming import gather_facts
-from benchkit.point.placement import Placement, place_ranks
+from benchkit.point.placement import Placement, place_ranks, unsuited
 from benchkit.point.point import Point
 from benchkit.point.recording import new_record
-from benchkit.record import files
 from benchkit.record.naming import readable
 from benchkit.sweep import manifest
 from benchkit.sweep.agenda import Agenda, agenda_of
+from benchkit.sweep.earlier import earlier_seconds
 from benchkit.sweep.entries import Entry, merged
 from benchkit.sweep.folder import require_unused
 from benchkit.sweep.point_lines import duration, point_head
 from benchkit.sweep.resume import Resume
 from launch.agents.group import alone
-
-MOST_SWEEPS = 50
-"""Earlier sweeps that are looked through for the same points, from the newest on."""
-
-
-class Timed(msgspec.Struct):
-    """The part of a record that says how long its point took."""
-
-    status: str
-    phases_s: dict[str, float]
 
 
 @dataclass(frozen=True)
@@ -48,6 +36,7 @@ class Forecast:
         problem: why it could not run; "" if nothing is known against it.
         seconds: how long the same point took earlier; None if it is not known.
         per_case_s: the most that a case is timed, with its warm-up, in seconds.
+        most_s: the most that all cases are timed, in seconds; None if their number is not known.
     """
 
     head: str
@@ -56,14 +45,20 @@ class Forecast:
     problem: str
     seconds: float | None
     per_case_s: float
+    most_s: float | None = None
 
     def __str__(self) -> str:
         if self.problem:
             return f"{self.head}  {self.status.upper()}: {self.problem}"
-        time = f"up to {duration(self.per_case_s)} per case"
+        return f"{self.head}  {self.time()}, {self.needed or 'memory not known'}"
+
+    def time(self) -> str:
+        """Returns in words how long the point takes."""
         if self.seconds is not None:
-            time = f"about {duration(self.seconds)}, as before"
-        return f"{self.head}  {', '.join(filter(None, (time, self.needed)))}"
+            return f"about {duration(self.seconds)}, as before"
+        if self.most_s is None:
+            return f"up to {duration(self.per_case_s)} per case"
+        return f"up to {duration(self.most_s)} of timing"
 
 
 def agenda(folder: Path, points: Sequence[Entry], asked: Resume | None) -> Agenda:
@@ -98,7 +93,7 @@ def forecasts(
     for point, key in zip(points, keys, strict=True):
         plan = place_ranks(point.config, group) if group else point.unplaced()
         measure = point.config.measure
-        needed_bytes = point.config.needed_bytes(plan.world_size)
+        needed_bytes = needed(point.config, plan.world_size)
         status, problem = obstacle(point, plan, needed_bytes, free_bytes if runs_here else None)
         found.append(
             Forecast(
@@ -108,9 +103,18 @@ def forecasts(
                 problem,
                 earlier.get(key),
                 measure.max_seconds + measure.max_warmup_seconds,
+                point.config.most_seconds(),
             )
         )
     return found
+
+
+def needed(config: RunConfig, world_size: int) -> float | None:
+    """Returns the memory of each rank where its device has it, in bytes; None if unknown."""
+    on_device = config.needed_bytes(world_size)
+    if on_device is None or config.hardware.device != "cpu":
+        return on_device
+    return on_device + config.host_bytes(world_size)
 
 
 def needed_text(world_size: int, needed_bytes: float | None) -> str:
@@ -121,46 +125,35 @@ def needed_text(world_size: int, needed_bytes: float | None) -> str:
 def obstacle(
     point: Point, plan: Placement, needed_bytes: float | None, free_bytes: int | None
 ) -> tuple[str, str]:
-    """Returns the status that a point would end with and why; ("ok", "") if it could run."""
-    if plan.problem:
-        return "unavailable", plan.problem
+    """Returns the status that a point would end with and why; ("ok", "") if it could run.
+
+    Args:
+        point: that would run.
+        plan: where its ranks would run.
+        needed_bytes: of each rank; None if it is not known.
+        free_bytes: of this host; None if the point runs elsewhere.
+    """
+    runs_here = free_bytes is not None
+    lacking = plan.problem or unsuited(point.config) or point.config.unsuited()
+    if lacking := lacking or (not_built(point.config.backend.name) if runs_here else ""):
+        return "unavailable", lacking
     if needed_bytes and free_bytes is not None and point.config.hardware.device == "cpu":
         lack = shortage(needed_bytes, plan.world_size, free_bytes)
         return ("skipped", lack) if lack else ("ok", "")
     return "ok", ""
 
 
-def earlier_seconds(wanted: set[str], outputs: Path) -> Mapping[str, float]:
-    """Returns how long points with some keys took when they last succeeded, in seconds, by key."""
-    found: dict[str, float] = {}
-    for folder in newest_sweeps(outputs):
-        try:
-            entries = manifest.read(folder).points
-        except ConfigError:
-            continue
-        for entry in entries:
-            if entry.key not in wanted or entry.key in found:
-                continue
-            timed = read_timed(folder / entry.folder)
-            if timed and timed.status == "ok" and "total" in timed.phases_s:
-                found[entry.key] = timed.phases_s["total"]
-    return found
+def not_built(backend: str) -> str:
+    """Returns that torch here lacks a backend; "" if it has it. Every build of torch has gloo."""
+    if backend == "gloo":
+        return ""
+    from benchkit.rank.backends import require_built  # loads torch, which takes a second
 
-
-def newest_sweeps(outputs: Path) -> Iterator[Path]:
-    """Yields the folders of earlier sweeps, at most MOST_SWEEPS, the newest first."""
-    if outputs.is_dir():
-        folders = [path for path in outputs.iterdir() if (path / manifest.FILE_NAME).is_file()]
-        own = [path for path in folders if not path.is_symlink()]
-        newest = sorted(own, key=lambda path: path.stat().st_mtime, reverse=True)
-        yield from itertools.islice(newest, MOST_SWEEPS)
-
-
-def read_timed(folder: Path) -> Timed | None:
     try:
-        return msgspec.json.decode((folder / files.FILE_NAME).read_bytes(), type=Timed)
-    except (OSError, ValueError):
-        return None
+        require_built(backend)
+    except Unavailable as error:
+        return str(error)
+    return ""
 
 
 def described(found: Sequence[Forecast], num_settled: int) -> list[str]:
@@ -177,11 +170,19 @@ def described(found: Sequence[Forecast], num_settled: int) -> list[str]:
     parts += [f"{counts[name]} {name}" for name in ("unavailable", "skipped") if counts[name]]
     if num_settled:
         parts.append(f"{num_settled} measured already")
-    known = [each.seconds for each in found if each.status == "ok" and each.seconds is not None]
-    new = [each.per_case_s for each in found if each.status == "ok" and each.seconds is None]
-    if known:
-        parts.append(f"{len(known)} took {duration(sum(known))} together before")
-    if new:
-        ones = "one" if len(new) == 1 else "ones"
-        parts.append(f"{len(new)} new {ones}, up to {duration(sum(new))} for one case of each")
-    return [*lines, "", "; ".join(parts), "Nothing was run (--dry-run)."]
+    return [*lines, "", "; ".join([*parts, *times(found)]), "Nothing was run (--dry-run)."]
+
+
+def times(found: Sequence[Forecast]) -> Iterator[str]:
+    """Yields how long the points that can run take together, by what is known of them."""
+    able = [each for each in found if each.status == "ok"]
+    before = [each.seconds for each in able if each.seconds is not None]
+    new = [each for each in able if each.seconds is None]
+    most = [each.most_s for each in new if each.most_s is not None]
+    unknown = [each.per_case_s for each in new if each.most_s is None]
+    if before:
+        yield f"{len(before)} took {duration(sum(before))} together before"
+    if most:
+        yield f"{len(most)} new, up to {duration(sum(most))} of timing"
+    if unknown:
+        yield f"{len(unknown)} new, up to {duration(sum(unknown))} for one case of each"

@@ -11,6 +11,7 @@ from benchkit.sweep.job_queue import State, submit
 from benchkit.sweep.manifest import Submitted
 from benchkit.sweep.slurm_job import Job
 from benchkit.sweep.squeue import SLURM_ENDINGS
+from benchkit.sweep.wait import summary
 
 ANSWER_S = 30.0
 """Seconds that squeue may take to answer."""
@@ -43,6 +44,14 @@ class Slurm:
             return []
         states = cls(None, [], jobs).states()
         return [job for job, state in zip(jobs, states, strict=True) if not state.status]
+
+    def in_words(self) -> str:
+        """Returns how many jobs are in which state, such as 2 running; "" if all have ended."""
+        states = self.states()
+        if self._silent:
+            return f"{self.name}: Slurm does not answer here"
+        all_ended = all(state.status for state in states)
+        return "" if all_ended else f"{self.name}: {summary(states)}"
 
     def submitted(self) -> list[Submitted]:
         """Returns the jobs that the manifest is to remember."""

@@ -50,12 +50,21 @@ def main(arguments: list[str]) -> int:
     folder = Path(arguments[0]) if arguments else LATEST
     if not folder.is_dir():
         raise ConfigError(f"status {folder}: no such folder")
-    points = manifest.read(folder).points
+    sweep = manifest.read(folder)
+    points = sweep.points
     briefs = [brief(folder / point.folder) for point in points]
     ended = [each for each in briefs if each and each.status not in UNFINISHED]
     failed = [each for each in ended if each.status not in HARMLESS]
-    print(printable("\n".join(describe(folder, points, briefs))))
+    jobs = sweep.jobs if len(ended) < len(points) else []
+    print(printable("\n".join(describe(folder, points, briefs, in_queue(jobs)))))
     return int(bool(failed))
+
+
+def in_queue(jobs: list[manifest.Submitted]) -> str:
+    """Returns how the jobs stand that a sweep submitted to Slurm; "" if none waits or runs."""
+    from benchkit.sweep.slurm_queue import Slurm  # all that a job runs is imported with it
+
+    return Slurm(None, [], jobs).in_words() if jobs else ""
 
 
 def brief(folder: Path) -> Brief | None:
@@ -66,18 +75,27 @@ def brief(folder: Path) -> Brief | None:
         return None
 
 
-def describe(folder: Path, points: list[Entry], briefs: list[Brief | None]) -> list[str]:
-    """Returns the lines about a sweep: counts, who works on it, what is left, what failed."""
+def describe(
+    folder: Path, points: list[Entry], briefs: list[Brief | None], queued: str = ""
+) -> list[str]:
+    """Returns the lines about a sweep: counts, who works on it, what is left, what failed.
+
+    Args:
+        folder: of the sweep.
+        points: of the sweep.
+        briefs: how each point went.
+        queued: how its submitted jobs stand; "" if none waits or runs.
+    """
     statuses = Counter(each.status for each in briefs if each)
     num_ended = sum(count for name, count in statuses.items() if name not in UNFINISHED)
     counts = ", ".join(f"{count} {name}" for name, count in statuses.most_common())
     lines = [f"{folder}: {num_ended} of {len(points)} points have ended ({counts or 'none begun'})"]
     owner = owner_of(folder / CLAIM_FILE)
     if num_ended < len(points):
-        lines.append(at_work(folder, owner))
+        lines += at_work(folder, owner, queued)
     pairs = list(zip(points, briefs, strict=True))
     running = [(point, each) for point, each in pairs if each and each.status == "running"]
-    if owner and works(owner):
+    if queued or (owner and works(owner)):
         lines += [f"running: {named(point)}, since {each.started_at}" for point, each in running]
     bad = [(point, each) for point, each in pairs if each and each.status not in ("ok", "running")]
     lines += [f"{each.status}: {named(point)}: {each.reason}" for point, each in bad[:SHOWN]]
@@ -86,18 +104,21 @@ def describe(folder: Path, points: list[Entry], briefs: list[Brief | None]) -> l
     return lines
 
 
-def at_work(folder: Path, owner: Owner | None) -> str:
+def at_work(folder: Path, owner: Owner | None, queued: str) -> list[str]:
     """Returns who works on a sweep and when that may end, or how it goes on."""
     if owner is None or not works(owner):
-        return f"no process works on it; `python -m benchkit --resume {folder}` measures the rest"
+        if queued:
+            return [queued, f"`python -m benchkit --resume {folder}` waits for it again"]
+        return [f"no process works on it; `python -m benchkit --resume {folder}` measures the rest"]
+    lines = [queued] if queued else []
     try:
         progress = msgspec.json.decode((folder / PROGRESS_FILE).read_bytes(), type=dict[str, Any])
         left_s = float(progress["seconds_left"])
     except (OSError, ValueError, TypeError, KeyError):
-        return f"{owner} works on it"
+        return [f"{owner} works on it", *lines]
     end = datetime.datetime.now() + datetime.timedelta(seconds=left_s)
     left = datetime.timedelta(seconds=round(left_s))
-    return f"{owner} works on it; about {left} left, until {end:%Y-%m-%d %H:%M}"
+    return [f"{owner} works on it; about {left} left, until {end:%Y-%m-%d %H:%M}", *lines]
 
 
 def works(owner: Owner) -> bool:

@@ -139,9 +139,10 @@ class Submitting(Launcher):
         extra = params.pop("additional_parameters", {})
         if self.cluster == "slurm":
             # Agents that are left go on when one has failed.
-            params["srun_args"] = ["--kill-on-bad-exit=0"]
+            own = ["--kill-on-bad-exit=0"]
             if "cpus_per_task" in params:  # srun does not take it over from sbatch
-                params["srun_args"].append(f"--cpus-per-task={params['cpus_per_task']}")
+                own.append(f"--cpus-per-task={params['cpus_per_task']}")
+            params["srun_args"] = [*own, *params.get("srun_args", ())]
             params["additional_parameters"] = {
                 name: value for name, value in extra.items() if value not in (None, False)
             }

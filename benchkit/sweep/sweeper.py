@@ -27,7 +27,7 @@ from benchkit.sweep.launchers import Launcher
 from benchkit.sweep.meeting import Meeting
 from benchkit.sweep.report import report_on
 from benchkit.sweep.resume import Resume
-from benchkit.sweep.tally import Tally
+from benchkit.sweep.tally import Tally, prospects
 from launch import topology
 from launch.agents.group import Agents
 from launch.agents.member import SweepEnds
@@ -108,7 +108,8 @@ class Sweeper(sweeper.Sweeper):
             start_fork_server(preload_for(point.config.suite for point in points))
             with agents.stopping_together():
                 if agents.first:
-                    self.run(points, agenda, agents, configs[0])
+                    keys = [entries[index].key for index in agenda.open]
+                    self.run(points, keys, agenda, agents, configs[0])
                     return []
                 log.setLevel(logging.WARNING)
                 list(self._launcher.run(points, agenda.folder, agents, lambda record: None))
@@ -158,14 +159,19 @@ class Sweeper(sweeper.Sweeper):
         self._task.statuses.extend(each.status for each in found)
 
     def run(
-        self, points: Sequence[Point], agenda: Agenda, agents: Agents, config: RunConfig
+        self,
+        points: Sequence[Point],
+        keys: Sequence[str],
+        agenda: Agenda,
+        agents: Agents,
+        config: RunConfig,
     ) -> None:
         """Runs the open points on agent 0, keeps the sweep's folder, and ends with the table."""
         from benchkit.sweep.progress import Progress  # numpy is imported from here on
 
         folder = agenda.folder
-        suites = [point.config.suite for point in points]
-        tally = Tally(folder, agenda.statuses, suites, config.max_failures)
+        known = prospects(points, keys, folder.parent)
+        tally = Tally(folder, agenda.statuses, known, config.max_failures)
         try:
             with sweep_folder.logged(folder):
                 names = [" ".join(point.overrides) for point in points]

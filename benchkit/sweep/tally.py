@@ -2,19 +2,59 @@
 
 import contextlib
 import datetime
+import math
 import time
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
 
 import msgspec
 
+from benchkit.point.point import Point
 from benchkit.record import files
 from benchkit.record.statuses import HARMLESS, UNFINISHED
+from benchkit.sweep.earlier import earlier_seconds
 from launch.agents.member import SweepEnds
 
 PROGRESS_FILE = "progress.json"
+
+
+@dataclass(frozen=True)
+class Prospect:
+    """What is known of a point before it is measured.
+
+    Attributes:
+        suite: its suite.
+        needed_bytes: memory of all its ranks; 0 if it is not known.
+        earlier_s: seconds that the same point took in an earlier sweep; None if in none.
+    """
+
+    suite: str
+    needed_bytes: float = 0.0
+    earlier_s: float | None = None
+
+    def distance(self, other: "Prospect") -> float:
+        """Returns how far apart the sizes of two points are, in powers of two."""
+        return abs(math.log2(1 + self.needed_bytes) - math.log2(1 + other.needed_bytes))
+
+
+def prospects(points: Sequence[Point], keys: Sequence[str], outputs: Path) -> list[Prospect]:
+    """Returns what is known of the points of a sweep.
+
+    Args:
+        points: that are still to be measured.
+        keys: of their configurations.
+        outputs: folder with the folders of earlier sweeps, which are read for several points only.
+    """
+    earlier = earlier_seconds(set(keys), outputs) if len(points) > 1 else {}
+    found = []
+    for point, key in zip(points, keys, strict=True):
+        world_size = point.unplaced().world_size
+        needed_bytes = world_size * (point.config.needed_bytes(world_size) or 0.0)
+        found.append(Prospect(point.config.suite, needed_bytes, earlier.get(key)))
+    return found
 
 
 class Tally:
@@ -28,7 +68,7 @@ class Tally:
         self,
         folder: Path,
         statuses_before: list[str],
-        suites: Sequence[str],
+        points: Sequence[Prospect],
         max_failures: int | None,
     ) -> None:
         """Begins with the points that are measured already.
@@ -36,13 +76,13 @@ class Tally:
         Args:
             folder: of the sweep.
             statuses_before: of the points that are measured already.
-            suites: of the points that are still to be measured, in order.
+            points: that are still to be measured, in order.
             max_failures: points that may fail one after another; None: any number.
         """
         self.statuses = list(statuses_before)
         self._folder = folder
-        self._suites = suites
-        self._num_open = len(suites)
+        self._points = points
+        self._num_open = len(points)
         self._before = len(statuses_before)
         self._max_failures = max_failures
         self._failed_in_row = 0
@@ -71,21 +111,26 @@ class Tally:
             raise SweepEnds(f"{points} failed (max_failures={self._max_failures})")
 
     def seconds_left(self) -> float | None:
-        """Estimates the time for the remaining points from those that have ended.
+        """Estimates the time for the remaining points.
 
-        A point takes as long as the mean of its suite; of a suite none of whose points has ended,
-        as long as the mean of all.
+        A point takes as long as in an earlier sweep; without one, as long as those points that have
+        ended whose size is nearest, of its suite if there are any.
 
         Returns:
             Seconds; None before the first point has ended.
         """
         if not self._taken_s:
             return None
-        by_suite: dict[str, list[float]] = {}
-        for suite, seconds in zip(self._suites, self._taken_s, strict=False):
-            by_suite.setdefault(suite, []).append(seconds)
-        left = self._suites[len(self._taken_s) :]
-        return sum(fmean(by_suite.get(suite, self._taken_s)) for suite in left)
+        return sum(map(self._expected_s, self._points[len(self._taken_s) :]))
+
+    def _expected_s(self, point: Prospect) -> float:
+        """Estimates the time of a remaining point, in seconds."""
+        if point.earlier_s is not None:
+            return point.earlier_s
+        ended = list(zip(self._points, self._taken_s, strict=False))
+        alike = [each for each in ended if each[0].suite == point.suite] or ended
+        nearest = min(point.distance(other) for other, _ in alike)
+        return fmean(seconds for other, seconds in alike if point.distance(other) == nearest)
 
     def _write(self) -> None:
         left_s = self.seconds_left()

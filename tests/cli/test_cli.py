@@ -8,11 +8,11 @@ import sys
 
 import pytest
 from benchkit import cli as app
-from benchkit import start
+from benchkit import questions, start
 from benchkit.cli import exit_code
 from benchkit.compare import command as compare_command
 from benchkit.config import compose as composition
-from benchkit.config import help
+from benchkit.config import vocabulary
 from benchkit.config.folders import config_folder
 from benchkit.config.hydra_internals import multirun_first
 from hydra import compose, initialize_config_dir
@@ -119,7 +119,21 @@ WRONG = [
     (["+suite=allreduce", "~backend"], "~backend: it cannot be taken away; choose one of its options, backend=…", ""),
     (["+suite=allreduce", "--data_size=10"], "--data_size=10: overrides have no dashes: data_size=10", ""),
     (["+suite=allreduce", "--data_size", "10"], "--data_size: overrides have no dashes: data_size=…", ""),
-    (["-cn", "sweep/gloo_cpu"], "-cn: no such flag; allowed are --config-dir,", ""),
+    (["-cn", "sweep/gloo_cpu"], "-cn: no such flag; allowed are --config-dir,", "--dry-run, --resume, --retry, "),
+    (["--dryrun"], "--dryrun: no such flag; did you mean --dry-run?", ""),
+    (["--list"], "--list: no such flag; did you mean `python -m benchkit list`?", ""),
+    (["comapre", "git:main", "tree:."], "comapre: allowed is key=value; did you mean `python -m benchkit compare`", ""),
+    (["selftset"], "selftset: allowed is key=value; did you mean `python -m benchkit selftest`?", ""),
+    (["statsu"], "statsu: allowed is key=value; did you mean `python -m benchkit status`?", ""),
+    (["version"], "version: allowed is key=value; did you mean --version?", ""),
+    (["resume", "X"], "resume: allowed is key=value; did you mean --resume?", ""),
+    (["datasize"], "datasize: allowed is key=value; did you mean data_size=…?", ""),
+    (["+suite="], "suite=: no such suite; available: allreduce, ", ""),
+    (["+suite=allreduce", "backend="], "backend=: no such backend; available: gloo, ", ""),
+    (["+suite=allreduce", "größe=1"], "größe: no such key; ", ""),
+    (["+suite=allreduce", "data-size=1"], "data-size: no such key; did you mean data_size?", ""),
+    (["+suite=allreduce", "dtype=fp17"], "dtype=fp17: allowed is float16|", "(short: fp16, half, bf16, "),
+    (["+suite=ring"], "suite=ring: no such suite; did you mean ring_attention or ring_model or ", "available: "),
     (["+suite=allreduce", "hydra.run.dir=X"], "hydra.run.dir=X: every run is a sweep; type hydra.sweep.dir=X", ""),
     (["+suite=allreduce", "timeout_s='a b'"], "timeout_s='a b': expected float", ""),
     (["+suite=allreduce", "data_sizee=1"], "data_sizee: no such key", "did you mean data_size?"),
@@ -369,7 +383,22 @@ def test_torch_loads_before_hydra():
         (["list"], "  backend                     gloo, mpi, nccl, ucc"),
         (["--help", "allreduce"], "+suite=allreduce: Time and bandwidth of a collective"),
         (["help"], "benchkit: distributed deep-learning benchmarks from one command"),
-        (["--help", "no_such"], "benchkit: distributed deep-learning benchmarks from one command"),
+        (["-V"], "benchkit 0.1.0, torch "),
+        (["list", "sweep"], "  sweep                       acceptance, "),
+        (["--help", "sweep=gloo_cpu"], "sweep=gloo_cpu\n\n# python -m benchkit sweep=gloo_cpu"),
+        (["--help", "slurm"], "launcher=slurm\n\n# "),
+        (["help", "study=ddlb"], "python -m benchkit study=ddlb"),
+        (["--help", "data_size"], "A key of collective\n  data_size "),
+        (["--help", "seed"], "A key of every suite\n  seed "),
+        (["--help", "sweep"], "  sweep                       acceptance, "),
+        (["+suite=allreduce", "-m", "data_size=1,2", "--help"], "+suite=allreduce: Time and bandwidth"),
+        (["+suite=allreduce,compile", "--help"], "\n\n+suite=compile: "),
+        (["--cfg", "job", "hydra.verbose=true", "-h"], "benchkit: distributed deep-learning"),
+        (["status", "--help"], "python -m benchkit status [DIR]"),
+        (["--help", "status"], "python -m benchkit status [DIR]"),
+        (["list", "-h"], "python -m benchkit list [GROUP …]"),
+        (["import-config", "--help"], "python -m benchkit import-config FILE.json"),
+        (["help", "compare"], "python -m benchkit compare ARM ARM"),
     ],
 )
 def test_questions_are_answered_without_a_run(monkeypatch, capsys, arguments, shown):
@@ -378,13 +407,52 @@ def test_questions_are_answered_without_a_run(monkeypatch, capsys, arguments, sh
     assert shown in capsys.readouterr().out
 
 
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (
+            ["--help", "all_reduce"],
+            "--help all_reduce: no such suite, option, key or command; did you mean +suite=allr",
+        ),
+        (["--help", "ring"], "did you mean +suite=ring_attention or +suite=ring_model or "),
+        (["--help", "nonsense"], "--help nonsense: no such suite, option, key or command; see --help"),
+        (["--help", "sweep=gloo"], "--help sweep=gloo: no such sweep; did you mean "),
+        (["--help", "comapre"], "did you mean `python -m benchkit compare`?"),
+        (["list", "sweeps"], "list sweeps: no such group; allowed are acceptance, backend, "),
+    ],
+)
+def test_help_on_unknown_word_is_refused(monkeypatch, capsys, arguments, said):
+    monkeypatch.setattr(sys, "argv", ["benchkit", *arguments])
+    assert app.main() == 2
+    [line] = capsys.readouterr().err.splitlines()
+    assert line.startswith("benchkit: ")
+    assert said in line
+
+
+def test_commands_in_hints_exist():
+    assert {*app.COMMANDS, "help"} == set(vocabulary.COMMANDS)
+
+
 @pytest.mark.parametrize("path", sorted((ROOT / "conf" / "suite").glob("*.yaml")), ids=lambda path: path.stem)
 def test_each_suite_has_help(path):
-    composition.register()
-    text = help.suite_help(path)
+    text = questions.text_on("suite", path, [config_folder()])
     assert text.startswith(f"+suite={path.stem}: ")
-    assert "\nKeys\n" in text
+    rows = text.partition("\nKeys, with the values that they have if they are not typed\n")[2].split("\n\n")[0]
+    assert all(re.match(r"  [\w.]+=\S", row) for row in rows.splitlines())
     assert "python -m benchkit +suite=" in text
+
+
+@pytest.mark.parametrize(
+    ("arguments", "shown"),
+    [
+        (["--help", "allreduce"], r"  data_size=1  +size S of nccl-tests.*\[MiB\]"),
+        (["--config-dir", str(ROOT / "tests/conf"), "--help", "smallest_ring_attention"], r"  seq_len=256  +tokens .*"),
+    ],
+)
+def test_help_shows_values_that_are_not_typed(monkeypatch, capsys, arguments, shown):
+    monkeypatch.setattr(sys, "argv", ["benchkit", *arguments])
+    assert app.main() == 0
+    assert any(re.fullmatch(shown, row) for row in capsys.readouterr().out.splitlines())
 
 
 def test_measuring_without_torch_is_refused_in_one_line(monkeypatch, capsys):

@@ -2,6 +2,7 @@
 
 import os
 import re
+import shutil
 import subprocess
 import sys
 
@@ -50,6 +51,17 @@ def typed(cli: Cli, *command: str) -> str:
     return done.stdout
 
 
+@pytest.mark.parametrize("name", ["launch", "analysis"])
+def test_folder_of_user_in_place_of_ours_is_refused_in_one_line(scripts, name):
+    other = {"launch": "analysis", "analysis": "launch"}[name]
+    shutil.rmtree(scripts.folder / other)
+    done = scripts("+suite=allreduce", module="benchkit")
+    assert done.returncode == 2
+    mine = scripts.folder / name / "__init__.py"
+    assert done.stderr.startswith(f"benchkit: {mine}: Python imports it instead of benchkit's package {name}; type ")
+    assert len(done.stderr.splitlines()) == 1
+
+
 def test_scripts_answer(scripts):
     assert typed(scripts, "benchkit", "--version").startswith("benchkit ")
     assert "usage: python -m analysis" in typed(scripts, "benchkit-analysis", "--help")
@@ -75,6 +87,10 @@ def test_sweep_ignores_folders_of_user(scripts, start):
     ("line", "words"),
     [
         ("benchkit +suite=allr", {"+suite=allreduce"}),
+        ("benchkit st", {"status", "start_method=", "study="}),
+        ("benchkit +suite=allreduce --dr", {"--dry-run"}),
+        ("benchkit --resume outputs/latest --re", {"--resume", "--resolve", "--retry"}),
+        ("benchkit --resume outputs/latest --dry-run measure.max_s", {"measure.max_seconds="}),
         ("benchkit +suite=allreduce -m world_size=1,2 measure.max_s", {"measure.max_seconds="}),
     ],
 )
@@ -82,9 +98,10 @@ def test_bash_completes_suites_and_keys(scripts, line, words):
     assert set(typed(scripts, "bash", "-c", COMPLETE, "bash", line).split()) == words
 
 
-def test_bash_completion_prints_no_complaint(scripts):
+@pytest.mark.parametrize("line", ["benchkit data_size=[1 mea", "benchkit --resume out", "benchkit status out"])
+def test_bash_completion_prints_no_complaint(scripts, line):
     done = subprocess.run(
-        ["bash", "-c", COMPLETE, "bash", "benchkit data_size=[1 mea"],
+        ["bash", "-c", COMPLETE, "bash", line],
         cwd=scripts.folder, env=scripts.environment, capture_output=True, text=True, timeout=PATIENCE_S, check=False,
     )  # fmt: skip
     assert (done.stdout.strip(), done.stderr) == ("", "")

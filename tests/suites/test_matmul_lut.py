@@ -9,10 +9,12 @@ from benchkit.api import torch_internals
 from benchkit.api.float8 import FLOAT8
 from benchkit.errors import InvalidResult
 from benchkit.suites.matmul_lut import cases, forecast
+from benchkit.suites.matmul_lut.config import MatmulLutConfig
 from benchkit.suites.matmul_lut.forecast import Forecast, fewest_calls
 
 from tests.support import devices, fakes
 from tests.support.cli import Cli
+from tests.support.configs import made
 
 CPU, CUDA = torch.device("cpu"), torch.device("cuda")
 
@@ -25,7 +27,7 @@ def rank(device=CPU, seconds=(), shortage=lambda needed_bytes: ""):
 
 def config(sizes, dtype="float32", **changes):
     settings = {"bg_streams": 0, "timeout_s": 600.0, "measure": fakes.plan(warmup_iterations=1)}
-    return SimpleNamespace(sizes=sizes, dtype=dtype, **(settings | changes))
+    return made(MatmulLutConfig, sizes=sizes, dtype=dtype, **(settings | changes))
 
 
 def test_matrices_of_all_sizes_count_together():

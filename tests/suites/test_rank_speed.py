@@ -6,10 +6,12 @@ import pytest
 import torch
 from benchkit.errors import InvalidResult
 from benchkit.suites.rank_speed import cases, disk
+from benchkit.suites.rank_speed.config import RankSpeedConfig
 from benchkit.suites.rank_speed.names import TESTS
 
 from tests.support import fakes
 from tests.support.cli import Cli
+from tests.support.configs import made
 
 SMALL = ["matmul_size=32", "memory_size=64KiB", "disk_size=4KiB", "measure=few"]
 
@@ -38,7 +40,8 @@ def rank(tmp_path):
 
 
 def built(test, rank):
-    config = SimpleNamespace(
+    config = made(
+        RankSpeedConfig,
         tests=[test, test],
         dtypes=["float32"],
         matmul_size=16,

@@ -14,6 +14,7 @@ from benchkit.errors import ConfigError, InvalidResult
 from benchkit.suites.transformer import cases, kernels, passes, peak_flops
 from benchkit.suites.transformer import model as network
 from benchkit.suites.transformer.checks import Checks
+from benchkit.suites.transformer.config import TransformerConfig
 from benchkit.suites.transformer.data import Batches, check_ids
 from benchkit.suites.transformer.flops import (
     Footprint,
@@ -28,6 +29,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from tests.support import transformer_bodies as bodies
 from tests.support.cli import ROOT, Cli
+from tests.support.configs import made
 
 pytestmark = pytest.mark.usefixtures("fork_server")
 CPU = torch.device("cpu")
@@ -329,7 +331,8 @@ def test_ranks_agree_before_first_case(lack, shortage, asked_for, monkeypatch):
     monkeypatch.setattr(cases, "first_reason", lambda mine: asked.append("lacks") or mine or lack)
     peak = peak_flops.Peak([1e12, 1e12], 1e12, "data sheet")
     monkeypatch.setattr(cases.peak_flops, "peak", lambda *given: asked.append("peak") or peak)
-    config = SimpleNamespace(
+    config = made(
+        TransformerConfig,
         model=MIDDLE, parallel="ddp", passes=["forward"], batch_size=1, context_length=8, dtype="float32",
         compile="none", attention="auto", bucket_mib=25, activation_checkpointing=False,
     )  # fmt: skip

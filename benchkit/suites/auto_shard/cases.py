@@ -12,7 +12,7 @@ from benchkit.suites.auto_shard.config import AutoShardConfig
 from benchkit.suites.auto_shard.costs import measure_costs
 from benchkit.suites.auto_shard.dispatcher_program import Dispatched
 from benchkit.suites.auto_shard.dtensor_program import Sharded
-from benchkit.suites.auto_shard.layouts import Costs
+from benchkit.suites.auto_shard.layouts import Costs, costs_of_one
 from benchkit.suites.auto_shard.names import (
     AUTO,
     DISPATCHER,
@@ -112,7 +112,8 @@ class AutoShard:
         """
         workload = planner.workload
         needed_bytes = held_bytes + plan.elements * self.dtype.itemsize
-        if shortage := self.rank.memory_shortage(needed_bytes, self.checking_bytes(workload)):
+        checking_bytes = workload.checking_bytes(self.dtype.itemsize)
+        if shortage := self.rank.memory_shortage(needed_bytes, checking_bytes):
             return Case(labels=variant.labels, skip=shortage)
         copies = variant.devices if variant.sharding == INDEPENDENT else 1
         work = Work(
@@ -161,23 +162,15 @@ class AutoShard:
         itemsize = self.dtype.itemsize
         if variant.alone:
             workload = self.config.workload_on(1)
-            costs = Costs(1, itemsize, 0, 0, 0, {}, {})
+            costs = costs_of_one(itemsize)
         else:
             workload = self.config.workload_on(variant.devices)
             costs = self.costs[variant.devices]
         free = self.rank.available_bytes / self.rank.sharers
         free -= held_bytes
         if self.rank.device.type == "cpu":
-            free -= self.checking_bytes(workload)
+            free -= workload.checking_bytes(itemsize)
         return Planner(workload, costs, variant.end_to_end, free / itemsize)
-
-    def checking_bytes(self, workload: Workload) -> float:
-        """Returns the host memory needed to draw exact operands and to compute their result."""
-        drawn = workload.rows * workload.widths[0]
-        drawn += sum(inner * outer for inner, outer in workload.weights)
-        # Checking holds some copies of the widest matrix, in float32 at least.
-        widest = 5.0 * workload.rows * max(workload.widths)
-        return drawn + widest * max(4, int(self.dtype.itemsize))
 
 
 def planned(planner: Planner, sharding: Sharding) -> Plan:

@@ -6,10 +6,13 @@ It shows how the program is sharded, how well that scales, and why not better.
 from dataclasses import dataclass
 from typing import Any
 
+from benchkit.api.item_bytes import ITEM_BYTES
 from benchkit.api.keys import as_list, key
 from benchkit.api.schema import RunConfig
 from benchkit.errors import ConfigError
+from benchkit.suites.auto_shard.layouts import costs_of_one
 from benchkit.suites.auto_shard.names import AUTO, AXIS0, DISPATCHER, STRONG, WEAK, Sharding
+from benchkit.suites.auto_shard.planner import Planner
 from benchkit.suites.auto_shard.workloads import Workload, parse
 
 DTENSOR = "dtensor"
@@ -51,6 +54,18 @@ class AutoShardConfig(RunConfig):
                 f"workload={self.workload}: "
                 f"allowed with dtype={self.dtype} are {most_layers} layers"
             )
+
+    def needed_bytes(self, world_size: int) -> float:
+        """Returns what a whole workload needs on one device.
+
+        What plans for several devices need depends on measured costs.
+        """
+        itemsize = ITEM_BYTES[self.dtype]
+        planner = Planner(self.workload_on(1), costs_of_one(itemsize), end_to_end=False)
+        return planner.everywhere().elements * itemsize
+
+    def host_bytes(self, world_size: int) -> float:
+        return self.workload_on(max(self.devices)).checking_bytes(ITEM_BYTES[self.dtype])
 
     def workload_on(self, devices: int) -> Workload:
         """Returns the workload of these devices; with scaling=weak each brings as many rows."""

@@ -110,3 +110,8 @@ class Costs:
         if layout == COLUMNS:
             return rows * self.share(columns)
         return rows * columns
+
+
+def costs_of_one(itemsize: int) -> Costs:
+    """Returns the costs on one device, which has nothing to move and nothing to choose between."""
+    return Costs(1, itemsize, 0, 0, 0, {}, {})

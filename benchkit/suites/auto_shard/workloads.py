@@ -56,6 +56,18 @@ class Workload:
         products = sum(2.0 * self.rows * k * n for k, n in self.weights)
         return products or 2.0 * self.rows * self.widths[0]
 
+    def checking_bytes(self, itemsize: int) -> float:
+        """Returns the host memory needed to draw exact operands and to compute their result.
+
+        Args:
+            itemsize: bytes of an element.
+        """
+        drawn = self.rows * self.widths[0]
+        drawn += sum(inner * outer for inner, outer in self.weights)
+        # Checking holds some copies of the widest matrix, in float32 at least.
+        widest = 5.0 * self.rows * max(self.widths)
+        return drawn + widest * max(4, itemsize)
+
     @property
     def creates_weights(self) -> bool:
         """Whether a run creates its weights, too; otherwise they are there beforehand."""

@@ -113,14 +113,21 @@ class CollectiveConfig(RunConfig):
         if self.collective == BARRIER:
             raise ConfigError(f"data_size={sizes}: a barrier has no size; allowed is one number")
         measure = self.measure
-        cases_per_size = 1 if measure.mode == "loop" else 2
-        seconds = len(sizes) * cases_per_size * (measure.max_seconds + measure.max_warmup_seconds)
+        seconds = self.most_cases() * (measure.max_seconds + measure.max_warmup_seconds)
         if measure.target_rel_ci is not None and seconds > self.timeout_s:
             raise ConfigError(
                 f"timeout_s={self.timeout_s:g}: {len(sizes)} sizes in one job may take "
                 f"{seconds:g} s (measure.max_seconds and max_warmup_seconds of each case, "
-                f"{cases_per_size} per size); allowed is a timeout_s beyond that"
+                f"{self.cases_per_size} per size); allowed is a timeout_s beyond that"
             )
+
+    def most_cases(self) -> int:
+        return len(as_list(self.data_size)) * self.cases_per_size
+
+    @property
+    def cases_per_size(self) -> int:
+        """How many cases a size has at most: of a short call, single calls are timed as well."""
+        return 1 if self.measure.mode == "loop" else 2
 
     def needed_bytes(self, world_size: int) -> float:
         return max(self.buffer_bytes(size, world_size) for size in as_list(self.data_size))

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from benchkit.suites.compile import names
-from benchkit.suites.compile.config import CompileConfig
+from benchkit.suites.compile.config import CompileConfig, graphs_missing
 from benchkit.suites.compile.workloads import Function, step_of
 
 WARM_UPS = 3
@@ -25,9 +25,8 @@ def missing(config: CompileConfig, device: torch.device) -> str:
 
     It loads no compiler, since loading one is a part of the first call.
     """
-    needs_gpu = (names.REDUCE_OVERHEAD, names.CUDA_GRAPH)
-    if config.compiler in needs_gpu and device.type != "cuda":
-        return f"compiler={config.compiler}: CUDA graphs need hardware.device=cuda"
+    if reason := graphs_missing(config.compiler, device.type):
+        return reason
     if config.compiler not in names.INDUCTOR:
         return ""
     if device.type == "cuda" and importlib.util.find_spec("triton") is None:

@@ -8,7 +8,15 @@ from benchkit.api.groups import ModelConfig, check_model_heads
 from benchkit.api.keys import key
 from benchkit.api.schema import RunConfig
 from benchkit.errors import ConfigError
-from benchkit.suites.compile.names import COLD, COMPILERS, TRANSFORMER_LAYER, WARM, WORKLOADS
+from benchkit.suites.compile.names import (
+    COLD,
+    COMPILERS,
+    CUDA_GRAPH,
+    REDUCE_OVERHEAD,
+    TRANSFORMER_LAYER,
+    WARM,
+    WORKLOADS,
+)
 
 
 @dataclass
@@ -40,6 +48,12 @@ class CompileConfig(RunConfig):
         passes = "forward and backward" if self.backward else "forward"
         return f"{self.workload} {passes} by {self.compiler}"
 
+    def most_cases(self) -> int:
+        return 1
+
+    def unsuited(self) -> str:
+        return graphs_missing(self.compiler, self.hardware.device) or super().unsuited()
+
     def check(self) -> None:
         super().check()
         if self.workload == TRANSFORMER_LAYER and self.model is None:
@@ -66,6 +80,13 @@ class CompileConfig(RunConfig):
                 f"batch_sizes={self.batch_sizes}: allowed are at most "
                 f"measure.max_iterations={calls} sizes"
             )
+
+
+def graphs_missing(compiler: str, device: str) -> str:
+    """Returns why a kind of device cannot run a compiler's CUDA graphs; "" if it can."""
+    if compiler in (REDUCE_OVERHEAD, CUDA_GRAPH) and device != "cuda":
+        return f"compiler={compiler}: CUDA graphs need hardware.device=cuda"
+    return ""
 
 
 def model_width(model: ModelConfig | None, default: int) -> int:

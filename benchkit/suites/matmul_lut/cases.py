@@ -13,7 +13,7 @@ from benchkit.api.float8 import FLOAT8
 from benchkit.api.gather import first_reason
 from benchkit.api.groups import COLD
 from benchkit.api.products import CHECKED_ROWS, Matmul, matmul_of, require_rows, sum_in_float32
-from benchkit.suites.matmul_lut.config import MatmulLutConfig
+from benchkit.suites.matmul_lut.config import MatmulLutConfig, checking_bytes
 from benchkit.suites.matmul_lut.forecast import Forecast, fewest_calls, forecast
 
 Call = Callable[[], object]
@@ -46,8 +46,8 @@ def cases_of(config: MatmulLutConfig, rank: Rank) -> list[Case]:
     held_bytes = check_bytes = 0
     spent_s = 0.0
     for size in config.sizes:
-        needed_bytes = kind.nbytes(2 * size**2, (1 + config.bg_streams) * size**2)
-        most_check_bytes = max(check_bytes, 8 * size**2)  # the check multiplies in float64
+        needed_bytes = config.held_bytes(size)
+        most_check_bytes = max(check_bytes, checking_bytes(size))
         seconds = calls * times.seconds(size)
         skip = rank.memory_shortage(held_bytes + needed_bytes + most_check_bytes)
         if not skip and spent_s + seconds > config.timeout_s:

@@ -6,6 +6,7 @@ The products run over sizes, on the share of compute that `hardware.slowdown` le
 from dataclasses import dataclass
 
 from benchkit.api.float8 import FLOAT8, FLOAT8_STEP
+from benchkit.api.item_bytes import product_bytes
 from benchkit.api.keys import key
 from benchkit.api.schema import RunConfig
 from benchkit.errors import ConfigError
@@ -25,6 +26,16 @@ class MatmulLutConfig(RunConfig):
         at_least=0,
     )
 
+    def most_cases(self) -> int:
+        return len(self.sizes)
+
+    def needed_bytes(self, world_size: int) -> float:
+        return sum(map(self.held_bytes, self.sizes)) + checking_bytes(max(self.sizes))
+
+    def held_bytes(self, size: int) -> int:
+        """Returns the bytes that the case of a size holds."""
+        return product_bytes(self.dtype, 2 * size**2, (1 + self.bg_streams) * size**2)
+
     def check(self) -> None:
         super().check()
         if self.dtype == FLOAT8 and any(size % FLOAT8_STEP for size in self.sizes):
@@ -36,6 +47,11 @@ class MatmulLutConfig(RunConfig):
             raise ConfigError(
                 f"bg_streams={self.bg_streams}: allowed is 0 with hardware.device={device}"
             )
+
+
+def checking_bytes(size: int) -> int:
+    """Returns the bytes of a matrix in float64, in which results are checked."""
+    return 8 * size**2
 
 
 def matmul_sizes(device: str) -> list[int]:

@@ -29,6 +29,9 @@ class PairMatrixConfig(RunConfig):
         identity=False,
     )
 
+    def most_seconds(self) -> float:
+        return 60 * MINUTES_SHARE * self.minutes
+
     def needed_bytes(self, world_size: int) -> float:
         """Returns what a rank holds: two buffers per size, and a copy of the largest."""
         sizes_mib = [float(size) for size in self.sizes]

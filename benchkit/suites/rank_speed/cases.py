@@ -28,9 +28,8 @@ SCALE = 2.0
 def cases_of(config: RankSpeedConfig, rank: Rank) -> list[Case]:
     """Returns the cases of all tests; those that this machine lacks something for say so."""
     num_bytes = round(config.memory_size * 2**20)
-    item_bytes = sum(getattr(torch, name).itemsize for name in config.dtypes)
-    matrices = 3.0 * config.matmul_size**2 * item_bytes
-    if shortage := rank.memory_shortage(3.0 * num_bytes + matrices, host_bytes=2.0 * num_bytes):
+    size = rank.world_size
+    if shortage := rank.memory_shortage(config.needed_bytes(size), config.host_bytes(size)):
         return [Case(skip=shortage)]
     build: Mapping[str, Callable[[], Iterator[Case]]] = {
         names.MATMUL: lambda: (matmul(name, config, rank) for name in config.dtypes),

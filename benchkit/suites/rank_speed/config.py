@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import Any
 
+from benchkit.api.item_bytes import ITEM_BYTES
 from benchkit.api.keys import key
 from benchkit.api.message_size import mebibytes
 from benchkit.api.schema import RunConfig
@@ -28,6 +29,17 @@ class RankSpeedConfig(RunConfig):
         above=0,
         identity=False,
     )
+
+    def most_seconds(self) -> float:
+        return 60 * MINUTES_SHARE * self.minutes
+
+    def needed_bytes(self, world_size: int) -> float:
+        """Returns what a rank holds: three buffers, and two factors and a product per dtype."""
+        items = sum(ITEM_BYTES[dtype] for dtype in self.dtypes)
+        return 3.0 * float(self.memory_size) * 2**20 + 3.0 * self.matmul_size**2 * items
+
+    def host_bytes(self, world_size: int) -> float:
+        return 2.0 * float(self.memory_size) * 2**20
 
     def check(self) -> None:
         super().check()

@@ -36,6 +36,9 @@ class RingAttentionConfig(RunConfig):
         "table for strategy lut, performance by compute share: CSV of matmul_lut, or of latencies"
     )
 
+    def most_cases(self) -> int:
+        return len(self.strategies)
+
     def needed_bytes(self, world_size: int) -> float:
         """Returns what the float64 reference of a rank needs; all else needs less."""
         width = self.num_heads * self.head_dim

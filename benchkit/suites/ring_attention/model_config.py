@@ -37,6 +37,9 @@ class RingModelConfig(RunConfig):
             raise ConfigError("model=null: choose a size, such as model=tiny")
         return self.model
 
+    def most_cases(self) -> int:
+        return len(self.phases) * (2 * len(self.strategies) + 1)
+
     def needed_bytes(self, world_size: int) -> float:
         """Returns what a rank needs at most.
 
@@ -45,9 +48,8 @@ class RingModelConfig(RunConfig):
         """
         model = self.known_model()
         length = self.seq_len + self.decode_tokens
-        num_cases = len(self.phases) * (2 * len(self.strategies) + 1)
         cache = 2.0 * model.num_layers * length * model.d_model
-        own = BYTES[self.dtype] * (parameters(model) + num_cases * cache)
+        own = BYTES[self.dtype] * (parameters(model) + self.most_cases() * cache)
         per_token = 12 * model.d_model + 4 * model.d_ff + SCORES * model.num_heads
         tables = layer_parameters(model) + model.vocab_size * model.d_model
         return own + 8.0 * (length * per_token + tables)

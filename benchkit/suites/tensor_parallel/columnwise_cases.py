@@ -17,6 +17,7 @@ from benchkit.suites.tensor_parallel.buffers import Step, in_turns
 from benchkit.suites.tensor_parallel.columnwise import Columnwise
 from benchkit.suites.tensor_parallel.config import ORDERS
 from benchkit.suites.tensor_parallel.implementation import Details, Implementation
+from benchkit.suites.tensor_parallel.memory import columnwise_bytes
 from benchkit.suites.tensor_parallel.names import AUTO, BOUNDS, COMPUTE_ONLY, P2P_COMM_ONLY, PYTORCH
 from benchkit.suites.tensor_parallel.operands import Scratch
 from benchkit.suites.tensor_parallel.primitive import Primitive
@@ -37,12 +38,7 @@ class ColumnwiseCases(Primitive):
             self.whole_a = self.matmul.left(m, k)
 
     def nbytes(self) -> tuple[int, int]:
-        m, n, k = self.shape
-        most, size = self.rows.most, self.rank.world_size
-        factors = most * k + k * n + (m * k if self.needs_whole else 0)
-        gathered_a, gathered_c = (size + 3) * most * k, (size + 1) * most * n
-        nbytes = self.matmul.nbytes
-        return nbytes(factors, m * n), max(nbytes(gathered_a, 0), nbytes(0, gathered_c))
+        return columnwise_bytes(self.shape, self.dtype, self.rank.world_size, self.needs_whole)
 
     def load(self, a: Tensor, b: Tensor) -> None:
         """Copies this rank's rows of A, and B."""

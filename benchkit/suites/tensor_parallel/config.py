@@ -9,13 +9,15 @@ from benchkit.api.keys import key
 from benchkit.api.parameters import LAYERS, layer_shape
 from benchkit.api.schema import RunConfig
 from benchkit.errors import ConfigError
-from benchkit.suites.tensor_parallel import names
+from benchkit.suites.tensor_parallel import memory, names
 from benchkit.suites.tensor_parallel.options import Allowed, expand
 
 BACKENDS = (names.DEFAULT, "gloo", "nccl", "ucc", "ucc/tl/nccl", "ucc/tl/cuda", "ucc/tl/ucp")
 """Backends of a single case; names.DEFAULT is the job's."""
 ORDERS = ("AG_before", "AG_after")
 COLLECTIVES = ("reduce_scatter", "all_reduce")
+WHOLE = {names.IMPLEMENTATION: names.COMPUTE_ONLY, names.SIZE: "unsharded"}
+"""The options of the case that multiplies whole matrices."""
 
 
 @dataclass
@@ -65,6 +67,25 @@ class TensorParallelConfig(RunConfig):
             if self.dtype == FLOAT8 and value % FLOAT8_STEP:
                 allowed = f"allowed with dtype={FLOAT8} are multiples of {FLOAT8_STEP}"
                 raise ConfigError(f"{name}={value}: {allowed}")
+
+    @property
+    def shape(self) -> memory.Shape:
+        return self.m, self.n, self.k
+
+    def operand_bytes(self, world_size: int, needs_whole: bool) -> tuple[int, int]:
+        """Returns the bytes of the operands of a rank and of its scratch memory."""
+        raise NotImplementedError
+
+    def most_cases(self) -> int:
+        return len(expand(self.implementations, self.allowed))
+
+    def needed_bytes(self, world_size: int) -> float:
+        needs_whole = WHOLE in expand(self.implementations, self.allowed)
+        operands = sum(self.operand_bytes(world_size, needs_whole))
+        return operands + memory.checking_bytes(self.shape)
+
+    def host_bytes(self, world_size: int) -> float:
+        return memory.drawn_bytes(self.shape)
 
     def check_layer(self) -> None:
         """Raises ConfigError where model, layer and shape contradict each other."""
@@ -132,6 +153,9 @@ class TpColumnwiseConfig(TensorParallelConfig):
             )
         return rows, columns // self.world_size
 
+    def operand_bytes(self, world_size: int, needs_whole: bool) -> tuple[int, int]:
+        return memory.columnwise_bytes(self.shape, self.dtype, world_size, needs_whole)
+
 
 @dataclass
 class TpRowwiseConfig(TensorParallelConfig):
@@ -144,3 +168,6 @@ class TpRowwiseConfig(TensorParallelConfig):
         "p2p_pipeline": {names.CHUNKS: int, "backend": BACKENDS},
         names.AUTO: {"backend": BACKENDS},
     }
+
+    def operand_bytes(self, world_size: int, needs_whole: bool) -> tuple[int, int]:
+        return memory.rowwise_bytes(self.shape, self.dtype, world_size, needs_whole)

@@ -18,9 +18,9 @@ from benchkit.api.gather import first_reason
 from benchkit.api.products import matmul_of
 from benchkit.api.regions import COMPUTE, WAIT
 from benchkit.errors import Unavailable
-from benchkit.suites.tensor_parallel import operands, references
+from benchkit.suites.tensor_parallel import memory, operands, references
 from benchkit.suites.tensor_parallel.buffers import in_turns
-from benchkit.suites.tensor_parallel.config import TensorParallelConfig
+from benchkit.suites.tensor_parallel.config import WHOLE, TensorParallelConfig
 from benchkit.suites.tensor_parallel.implementation import Implementation
 from benchkit.suites.tensor_parallel.names import BOUNDS, COMPUTE_ONLY, DEFAULT
 from benchkit.suites.tensor_parallel.operands import Factory, Shards
@@ -51,10 +51,11 @@ class Primitive:
         self.backend = config.backend.name
         self.shape = config.m, config.n, config.k
         self.flops = 2.0 * config.m * config.n * config.k
+        self.dtype = config.dtype
         self.matmul = matmul_of(config.dtype, rank.device)
         self.rows = Shards(config.m, rank.world_size)
         self.factory = Factory(*self.shape, rank.seed)
-        self.needs_whole = {"implementation": COMPUTE_ONLY, "size": "unsharded"} in chosen
+        self.needs_whole = WHOLE in chosen
         self.turns = count()
 
     def allocate(self) -> None:
@@ -90,11 +91,8 @@ class Primitive:
         if lacking := self.lacking():
             return [Case(labels=labels_of(options), unavailable=lacking) for options in self.chosen]
         operand_bytes, scratch_bytes = self.nbytes()
-        m, n, k = self.shape
-        drawn_bytes = 5 * (m * k + k * n)  # per element 4 to time and 1 to check, on the host
-        check_bytes = 8 * (m * k + k * n + m * n)  # in float64
-        needed_bytes = operand_bytes + scratch_bytes + check_bytes
-        if shortage := self.rank.memory_shortage(needed_bytes, drawn_bytes):
+        needed_bytes = operand_bytes + scratch_bytes + memory.checking_bytes(self.shape)
+        if shortage := self.rank.memory_shortage(needed_bytes, memory.drawn_bytes(self.shape)):
             return [Case(labels=labels_of(options), skip=shortage) for options in self.chosen]
         self.allocate()
         self.scratch_memory = torch.zeros(scratch_bytes, dtype=torch.uint8, device=self.rank.device)

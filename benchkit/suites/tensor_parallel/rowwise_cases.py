@@ -14,6 +14,7 @@ from benchkit.suites.tensor_parallel.autotune import choose, measure_costs, over
 from benchkit.suites.tensor_parallel.buffers import Step, in_turns
 from benchkit.suites.tensor_parallel.config import COLLECTIVES
 from benchkit.suites.tensor_parallel.implementation import Details, Implementation
+from benchkit.suites.tensor_parallel.memory import rowwise_bytes
 from benchkit.suites.tensor_parallel.names import AUTO, BOUNDS, COMPUTE_ONLY, PYTORCH
 from benchkit.suites.tensor_parallel.operands import Scratch, Shards
 from benchkit.suites.tensor_parallel.primitive import Primitive
@@ -43,13 +44,7 @@ class RowwiseCases(Primitive):
             self.whole = kind.left(m, k), kind.right(k, n), kind.product(m, n)
 
     def nbytes(self) -> tuple[int, int]:
-        m, n, k = self.shape
-        most, size, width = self.rows.most, self.rank.world_size, -(-k // self.rank.world_size)
-        factors, products = size * most * width + width * n, most * n
-        if self.needs_whole:
-            factors, products = factors + m * k + k * n, products + m * n
-        scratch_bytes = self.matmul.nbytes(0, (size + 4) * most * n)
-        return self.matmul.nbytes(factors, products), scratch_bytes
+        return rowwise_bytes(self.shape, self.dtype, self.rank.world_size, self.needs_whole)
 
     def load(self, a: Tensor, b: Tensor) -> None:
         """Copies this rank's columns of A, each rank's rows padded to the most, and rows of B."""

@@ -18,8 +18,6 @@ from benchkit.suites.transformer.passes import REGIONS, Steps
 from benchkit.suites.transformer.workload import Workload
 
 Labels = dict[str, str | int | float]
-SPARE_BYTES = 300 * 10**6
-"""Memory beyond what is counted: buffers of the kernels, and what the allocator cannot use."""
 
 
 class TransformerJob:
@@ -131,11 +129,9 @@ class TransformerJob:
 
         The model of one rank alone is in memory beside the model that all ranks share.
         """
-        needed = self.workload.footprint(self.config.parallel).of(name) + SPARE_BYTES
-        if self.shared:
-            needed += self.messages.nbytes()
-        if self.shared and alone:
-            needed += self.workload.footprint("none").of(name)
+        needed = self.config.bytes_of_pass(name, self.rank.world_size)
+        if alone:
+            needed += self.config.footprint("none", 1).of(name)
         return self.rank.memory_shortage(needed)
 
     def details_of(self, name: str, ranks: int) -> dict[str, Any]:

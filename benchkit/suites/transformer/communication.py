@@ -8,7 +8,8 @@ import torch.distributed as dist
 from torch import Tensor
 
 from benchkit.api.groups import ModelConfig
-from benchkit.api.parameters import layer_parameters, parameters
+from benchkit.api.parameters import parameters
+from benchkit.suites.transformer.flops import fsdp_groups
 from benchkit.suites.transformer.names import FORWARD
 
 FIRST_BUCKET_BYTES = 2**20
@@ -50,16 +51,6 @@ class Communication:
             return None if forward else self.gradients()
         return self.weights(forward) if self.kind == "fsdp" else self.activations(forward)
 
-    def nbytes(self) -> int:
-        """Returns the bytes that the buffers need."""
-        widest = max(self.model.d_model, self.model.vocab_size)
-        sizes = {
-            "ddp": parameters(self.model) * self.weight.itemsize,
-            "fsdp": 2 * max(self.groups()) * self.weight.itemsize,
-            "tp": 2 * self.tokens * widest * self.activation.itemsize,
-        }
-        return int(sizes[self.kind])
-
     def allocated(self) -> int:
         """Returns the bytes of the buffers allocated so far."""
         return sum(buffer.nbytes for buffer in self.buffers.values())
@@ -84,18 +75,12 @@ class Communication:
 
         return step
 
-    def groups(self) -> list[int]:
-        """Returns the elements of each group of weights that FSDP gathers as one, root last."""
-        table = self.model.vocab_size * self.model.d_model
-        layers = [layer_parameters(self.model)] * self.model.num_layers
-        return [table, *layers, table + self.model.d_model]
-
     def weights(self, forward: bool) -> Callable[[], object]:
         """FSDP: gathers each group of weights and reduce-scatters their gradients.
 
         Backward gathers all groups but the root once more.
         """
-        most = -(-max(self.groups()) // self.world_size)
+        most = -(-max(fsdp_groups(self.model)) // self.world_size)
         shard = self.buffer("shard", most, self.weight)
         gathered = self.buffer("gathered", most * self.world_size, self.weight)
 
@@ -104,7 +89,7 @@ class Communication:
             return gathered[: size * self.world_size], shard[:size]
 
         def step() -> None:
-            groups = self.groups()
+            groups = fsdp_groups(self.model)
             for group in groups if forward else [*groups, *groups[:-1]]:
                 dist.all_gather_into_tensor(*views(group))
             for group in () if forward else groups:

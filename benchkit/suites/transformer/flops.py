@@ -141,3 +141,10 @@ class Footprint:
         """Estimates what naive attention holds per layer: scores and weights of every pair."""
         pairs = self.batch_size * self.context_length**2 * self.model.num_heads
         return 2 * pairs * self.activation if self.naive_attention else 0
+
+
+def fsdp_groups(model: ModelConfig) -> list[int]:
+    """Returns the elements of each group of weights that FSDP gathers as one, root last."""
+    table = model.vocab_size * model.d_model
+    layers = [layer_parameters(model)] * model.num_layers
+    return [table, *layers, table + model.d_model]

@@ -1,4 +1,4 @@
-"""The workload of a job: dtypes, tokens, operations and memory of its passes."""
+"""The workload of a job: dtypes, tokens and operations of its passes."""
 
 from dataclasses import dataclass
 
@@ -6,14 +6,8 @@ import torch
 
 from benchkit.api.case import Work
 from benchkit.api.groups import ModelConfig
-from benchkit.api.parameters import layer_parameters
 from benchkit.suites.transformer.config import TransformerConfig
-from benchkit.suites.transformer.flops import (
-    Footprint,
-    forward_flops,
-    pass_flops,
-    recomputed_flops,
-)
+from benchkit.suites.transformer.flops import forward_flops, pass_flops, recomputed_flops
 
 
 @dataclass(frozen=True)
@@ -68,22 +62,3 @@ class Workload:
         """Returns the operations of a pass as its case states them."""
         executed_flops = self.flops(name, ranks, executed=True)
         return Work(useful_flops=self.flops(name, ranks), executed_flops=executed_flops)
-
-    def footprint(self, kind: str) -> Footprint:
-        """Returns the memory of one rank under a kind of parallelism."""
-        config, model = self.config, self.model
-        gathered = 0
-        if kind == "fsdp" and self.world_size > 1:
-            gathered = 2 * layer_parameters(model) + model.vocab_size * model.d_model
-        return Footprint(
-            model,
-            config.batch_size,
-            config.context_length,
-            weight=self.weight.itemsize,
-            activation=self.activation.itemsize,
-            naive_attention=config.attention in ("naive", "math"),
-            checkpointing=config.activation_checkpointing,
-            shards=self.world_size if kind in ("fsdp", "tp") else 1,
-            gathered=gathered,
-            autocast=config.dtype == "autocast",
-        )

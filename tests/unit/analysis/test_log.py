@@ -120,11 +120,23 @@ def test_missing_library_is_one_line(sweep, monkeypatch, capsys, name):
 
 def test_refusal_of_tracker_is_one_line(sweep, mlflow, monkeypatch, capsys):
     def refuse(self, *_):
-        raise RuntimeError("no connection\nsecond line")
+        raise RuntimeError("no connection. See the guide.\nsecond line")
 
     monkeypatch.setattr(Client, "create_experiment", refuse)
     assert main(["log", str(sweep), "--to", "mlflow"]) == 2
-    assert capsys.readouterr().err == "analysis log: RuntimeError: no connection\n"
+    assert capsys.readouterr().err == (
+        "analysis log: RuntimeError: no connection. MLFLOW_TRACKING_URI says where to log, which is file:there; "
+        "allowed are a server, http://HOST:PORT, and with MLFLOW_ALLOW_FILE_STORE=true a folder, file:///PATH\n"
+    )
+
+
+def test_later_refusal_of_tracker_is_one_line(sweep, mlflow, monkeypatch, capsys):
+    def refuse(self, *_, **__):
+        raise RuntimeError("disk is full\nsecond line")
+
+    monkeypatch.setattr(Client, "log_batch", refuse)
+    assert main(["log", str(sweep), "--to", "mlflow"]) == 2
+    assert capsys.readouterr().err == "analysis log: RuntimeError: disk is full\n"
 
 
 def test_folder_without_records_is_refused(tmp_path, capsys):

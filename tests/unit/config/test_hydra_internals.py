@@ -204,6 +204,9 @@ def test_key_below_null_group_is_one_line(tmp_path, monkeypatch, value):
         ("benchkit data_size=[1,2] dty", "benchkit data_size=[1,2] dty"),
         ("benchkit on_end='a,b' data_size=1,2", "benchkit on_end='a,b' data_size=1,2"),
         ("benchkit +suite=a --mul", "benchkit +suite=a "),
+        ("benchkit on_end='a b' dat", "benchkit on_end='a b' dat"),
+        ("benchkit --resume outputs/latest --dry-run dat", "benchkit dat"),
+        ("benchkit --config-dir conf +suite=a dat", "benchkit --config-dir conf +suite=a dat"),
         ("benchkit ", "benchkit "),
     ],
 )

@@ -106,7 +106,7 @@ def test_error_outside_capture_is_raised():
 @pytest.mark.parametrize(
     ("config", "step", "reason"),
     [
-        (configs.config(), CapturableStep(print), "needs hardware.device=cuda"),
+        (configs.config(measure=fakes.plan(mode="graph")), CapturableStep(print), "needs hardware.device=cuda"),
         (ON_GPU, print, "the suite does not offer this step for capture"),
         (OVER_GLOO, CapturableStep(print, over="default"), "a CUDA graph cannot hold what gloo does"),
         (ON_GPU, CapturableStep(print, over="ucc/tl/cuda"), "a CUDA graph cannot hold what ucc/tl/cuda does"),

@@ -1,17 +1,25 @@
 import contextlib
+import json
 import os
 import pty
+import re
 import subprocess
 import sys
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
+from benchkit.point.point import Point
 from benchkit.record.record import ErrorReport
 from benchkit.statistics.modes import Modes
+from benchkit.suites.pair_matrix.config import PairMatrixConfig
+from benchkit.sweep.entries import Entry
+from benchkit.sweep.manifest import Manifest
 from benchkit.sweep.point_lines import point_line, readable, time_text
 from benchkit.sweep.progress import Progress
-from benchkit.sweep.tally import Tally
+from benchkit.sweep.tally import Prospect, Tally, prospects
 
+from tests.support.configs import made
 from tests.support.records import as_case, as_record, make_record
 
 CASE = as_case(
@@ -99,14 +107,45 @@ def test_time_left_is_said_now_and_then_without_terminal(caplog, monkeypatch):
     assert line.startswith("68 of 80 points left, about 3 min 20 s, until ")
 
 
-def test_time_left_depends_on_suite(tmp_path, monkeypatch):
+def seconds_left(points, folder, monkeypatch):
+    """The time left after the first two points, which took 10 s and 2 s."""
     clock = iter([0.0, 10.0, 12.0])
     monkeypatch.setattr("benchkit.sweep.tally.time.monotonic", lambda: next(clock))
-    tally = Tally(tmp_path, [], ["slow", "quick", "quick", "slow", "other"], None)
+    tally = Tally(folder, [], points, None)
     assert tally.seconds_left() is None
     tally.add("ok")
     tally.add("ok")
-    assert tally.seconds_left() == 2.0 + 10.0 + 6.0
+    return tally.seconds_left()
+
+
+def test_time_left_depends_on_suite(tmp_path, monkeypatch):
+    points = [Prospect(suite) for suite in ("slow", "quick", "quick", "slow", "other")]
+    assert seconds_left(points, tmp_path, monkeypatch) == 2.0 + 10.0 + 6.0
+
+
+def test_time_left_depends_on_size(tmp_path, monkeypatch):
+    points = [Prospect("one", size) for size in (2.0**30, 2.0**20, 2.0**31, 2.0**16, 2.0**28)]
+    assert seconds_left(points, tmp_path, monkeypatch) == 10.0 + 2.0 + 10.0
+
+
+def test_time_left_is_that_of_earlier_sweep(tmp_path, monkeypatch):
+    points = [Prospect("one", earlier_s=3.0), Prospect("one"), Prospect("one", earlier_s=4.5), Prospect("one")]
+    assert seconds_left(points, tmp_path, monkeypatch) == 4.5 + 6.0
+
+
+def test_known_of_point_are_its_size_and_earlier_time(tmp_path):
+    config = made(PairMatrixConfig, suite="pair_matrix", sizes=[1.0], world_size=4, threads_per_rank=1)
+    config.hardware = SimpleNamespace(slowdown=1.0)
+    points = [Point(config, tmp_path / "a", []), Point(config, tmp_path / "b", [])]
+    before = tmp_path / "outputs" / "earlier"
+    (before / "0").mkdir(parents=True)
+    Manifest([], {}, [Entry("known", 0, "0", [])]).write(before)
+    record = make_record(status="ok") | {"phases_s": {"total": 7.0}}
+    (before / "0" / "record.json").write_text(json.dumps(record))
+    first, second = prospects(points, ["known", "new"], before.parent)
+    assert first == Prospect("pair_matrix", 4 * 3 * 2**20, 7.0)
+    assert second == replace(first, earlier_s=None)
+    assert prospects(points[:1], ["known"], before.parent) == [second]
 
 
 def test_terminal_shows_what_ranks_do(cli):
@@ -124,7 +163,7 @@ def test_terminal_shows_what_ranks_do(cli):
     assert process.returncode == 0
     lines = [line.removeprefix("\x1b[2K").strip() for line in shown.decode().split("\r")]
     assert any(line.startswith("[1/2] verifying case 1 of 2; +suite=allreduce data_size=0.001") for line in lines)
-    assert any("measuring 2 cases, at most" in line for line in lines)
+    assert any(re.search(r"measuring 2 cases, at most [\d.]+ s, until \d\d:\d\d:\d\d", line) for line in lines)
     assert any(line.startswith("[2/2] building cases; 1 of 2 points left, about ") for line in lines)
     assert lines[-1] == ""
     assert b"verifying" not in out

@@ -16,7 +16,7 @@ from benchkit.record.statuses import STATUSES
 from benchkit.sweep import entries, manifest, resume
 from benchkit.sweep.entries import Entry
 from benchkit.sweep.manifest import Manifest
-from benchkit.sweep.tally import Tally
+from benchkit.sweep.tally import Prospect, Tally
 from launch.agents.member import SweepEnds
 
 from tests.support.cli import ROOT
@@ -250,7 +250,7 @@ def test_writable_manifest_is_refused(tmp_path):
 
 
 def test_tally_ignores_interrupted_points(tmp_path):
-    tally = Tally(tmp_path, ["ok"], ["faulty"] * 4, max_failures=2)
+    tally = Tally(tmp_path, ["ok"], [Prospect("faulty")] * 4, max_failures=2)
     for status in ("cancelled", "preempted", "error"):
         tally.add(status)
     assert tally.num_left == 3

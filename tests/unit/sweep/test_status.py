@@ -6,9 +6,9 @@ import os
 import pytest
 from benchkit.errors import ConfigError
 from benchkit.point.claim import FILE_NAME, this_process
-from benchkit.sweep import status
+from benchkit.sweep import manifest, status
 from benchkit.sweep.entries import Entry
-from benchkit.sweep.manifest import Manifest
+from benchkit.sweep.manifest import Manifest, Submitted
 
 from tests.support.records import make_record
 
@@ -57,6 +57,41 @@ def test_status_of_finished_sweep(sweep, capsys):
         (sweep / name).mkdir(exist_ok=True)
         (sweep / name / "record.json").write_text(json.dumps(make_record()))
     assert lines_of(capsys, sweep, 0) == [f"{sweep}: 4 of 4 points have ended (4 ok)"]
+
+
+@pytest.fixture
+def squeue(tmp_path, monkeypatch, sweep):
+    """What squeue answers about the jobs that the sweep was submitted as."""
+    path = tmp_path / "bin" / "squeue"
+    path.parent.mkdir()
+    monkeypatch.setenv("PATH", str(path.parent), prepend=os.pathsep)
+    left = manifest.read(sweep)
+    left.jobs = [Submitted(f"7_{number}", "job.log", [str(number)]) for number in range(4)]
+    left.write(sweep)
+
+    def answers(text):
+        path.write_text(f"#!/bin/sh\n{text}\n")
+        path.chmod(0o755)
+
+    return answers
+
+
+def test_status_asks_queue_for_submitted_jobs(sweep, squeue, capsys):
+    squeue("echo '7_0|COMPLETED|None|\n7_1|FAILED|None|\n7_2|RUNNING|None|n1\n7_3|PENDING|Priority|'")
+    _, jobs, rest, running, _ = lines_of(capsys, sweep, 1)
+    assert jobs == "Slurm job 7: 1 running, 1 pending (Priority)"
+    assert rest == f"`python -m benchkit --resume {sweep}` waits for it again"
+    assert running.startswith("running: point 2 (seed=2), since ")
+
+
+def test_status_with_all_jobs_ended(sweep, squeue, capsys):
+    squeue("echo 'Invalid job id' >&2; exit 1")
+    assert lines_of(capsys, sweep, 1)[1].startswith("no process works on it; ")
+
+
+def test_status_where_slurm_is_silent(sweep, squeue, capsys):
+    squeue("echo 'Unable to contact' >&2; exit 1")
+    assert lines_of(capsys, sweep, 1)[1] == "Slurm job 7: Slurm does not answer here"
 
 
 @pytest.mark.parametrize(

@@ -18,6 +18,7 @@ from benchkit.sweep.slurm_queue import slurm_state
 from benchkit.sweep.squeue import in_seconds
 from benchkit.sweep.submitit_launcher import Submitting
 from benchkit.sweep.wait import follow, summary
+from hydra_plugins.benchkit_launchers import Slurm
 from launch.signals import StopRequested
 from launch.topology import LaunchContext
 
@@ -73,6 +74,12 @@ def test_launcher_refuses_values_out_of_range(wrong):
     [(name, value)] = wrong.items()
     with pytest.raises(ConfigError, match=f"hydra.launcher.{name}={value}: allowed is >= 1"):
         Submitting(**({"nodes": 1, "tasks_per_node": 1} | wrong)).check(config(), LaunchContext("plain", 0, 1))
+
+
+def test_arguments_of_srun_are_added_to_those_of_user():
+    launcher = Slurm(nodes=1, tasks_per_node=1, submitit_folder="x", cpus_per_task=4, srun_args=["--mpi=pmix"])
+    params = launcher._executor_params()[1]
+    assert params["slurm_srun_args"] == ["--kill-on-bad-exit=0", "--cpus-per-task=4", "--mpi=pmix"]
 
 
 @pytest.mark.parametrize(

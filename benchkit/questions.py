@@ -1,0 +1,144 @@
+"""Answers command lines that ask for a text: --version, --help and list."""
+
+from collections.abc import Mapping, Sequence
+from importlib.metadata import version
+from importlib.util import find_spec
+from pathlib import Path
+
+from benchkit.api.keys import described_keys
+from benchkit.api.registry import load_suites
+from benchkit.config import compose, help
+from benchkit.config.folders import config_folders
+from benchkit.config.vocabulary import COMMANDS, HELP, TAKING_VALUES, VERSION, did_you_mean
+from benchkit.errors import ConfigError
+from benchkit.study.plan import describe
+from benchkit.version import __version__
+
+USAGE = {
+    "import-config": """python -m benchkit import-config FILE.json
+
+Prints the command for a configuration of DDLB, and one line for each thing in it that has no
+counterpart.""",
+    "list": """python -m benchkit list [GROUP …] [--config-dir DIR]
+
+Lists the options of each group, such as suites, sweeps and studies; of all groups by default.""",
+    "status": """python -m benchkit status [DIR]
+
+Tells how far the sweep in a folder is that runs elsewhere, in the queue of Slurm, or ran; without a
+folder, the one in outputs/latest. Exit code: 1 if a point has failed.""",
+}
+"""The help of commands that do not have their own."""
+OTHERS = tuple(each for each in COMMANDS if each not in HELP)
+"""The commands that are not questions."""
+WITH_VALUES = (*TAKING_VALUES, "--resume", "--retry")
+Options = Mapping[str, Sequence[Path]]
+
+
+def answer(arguments: Sequence[str], folders: Sequence[Path]) -> str:
+    """Returns the text that a command line asks for instead of a sweep; "" if for none.
+
+    Raises:
+        ConfigError: it asks for help on something that does not exist.
+    """
+    first = arguments[0] if arguments else ""
+    if first in OTHERS:
+        return USAGE.get(first, "") if asks_for_help(arguments) else ""
+    if set(VERSION) & set(arguments):
+        torch = f"torch {version('torch')}" if has_torch() else "no torch"
+        return f"benchkit {__version__}, {torch}, Hydra {version('hydra-core')}"
+    if not asks_for_help(arguments):
+        return ""
+    options = help.options_in(folders)
+    texts = [texts_on(word, options, folders) for word in topics(arguments, options)]
+    return "\n\n".join(texts) or help.help_text(folders)
+
+
+def command_first(arguments: Sequence[str]) -> list[str]:
+    """Returns a command line with `compare --help` for `--help compare`."""
+    named = [each for each in arguments if each in OTHERS]
+    return [named[0], "--help"] if named and asks_for_help(arguments) else list(arguments)
+
+
+def asks_for_help(arguments: Sequence[str]) -> bool:
+    return bool(set(HELP) & set(arguments))
+
+
+def has_torch() -> bool:
+    """Returns whether torch is installed; analysis works without it."""
+    return find_spec("torch") is not None
+
+
+def list_options(arguments: Sequence[str]) -> int:
+    """Runs `python -m benchkit list`; returns the exit code.
+
+    Raises:
+        ConfigError: there is no such group.
+    """
+    options = help.options_in(config_folders(arguments))
+    groups = topics(arguments, options)
+    for group in groups:
+        if group not in options:
+            raise ConfigError(f"list {group}: no such group; allowed are {', '.join(options)}")
+    print(help.listed({group: options[group] for group in groups or options}))
+    return 0
+
+
+def topics(arguments: Sequence[str], options: Options) -> list[str]:
+    """Returns the words of a command line that help may be about.
+
+    Flags with their values, and values of keys, belong to the rest of a line.
+    """
+    found, before = [], ""
+    for word in arguments:
+        name, is_set, _ = word.lstrip("+").partition("=")
+        sets_key = is_set and name not in options
+        if not (word.startswith(("-", "~")) or word in HELP or before in WITH_VALUES or sets_key):
+            found.append(word.lstrip("+"))
+        before = word
+    return found
+
+
+def texts_on(word: str, options: Options, folders: Sequence[Path]) -> str:
+    """Returns the help on a word: an option, a group or a key.
+
+    Args:
+        word: such as "allreduce", "suite=allreduce", "sweep" or "data_size".
+        options: files of the options of each group.
+        folders: of YAML.
+
+    Raises:
+        ConfigError: there is no such thing.
+    """
+    group, is_set, names = word.partition("=")
+    if not is_set and word in options:
+        return help.listed({word: options[word]})
+    if not is_set and (row := row_of(word)):
+        return row
+    found, suites = [], {path.stem for path in options["suite"]}
+    for name in names.split(",") if is_set else [word]:
+        groups = [group] if is_set else ["suite"] if name in suites else options
+        of_name = [(each, path) for each in groups for path in options[each] if path.stem == name]
+        if not of_name:
+            what = f"no such {group}" if is_set else "no such suite, option, key or command"
+            raise ConfigError(f"--help {word}: {what}; {did_you_mean(name, options)}")
+        found += [text_on(each, path, folders) for each, path in of_name]
+    return "\n\n".join(found)
+
+
+def text_on(group: str, path: Path, folders: Sequence[Path]) -> str:
+    """Returns the help on an option of a group."""
+    if group == "suite":
+        return help.suite_help(path, compose.values_of(path.stem, folders))
+    return describe(path) if group == "study" else help.option_help(group, path)
+
+
+def row_of(name: str) -> str:
+    """Returns what a key means, with the suites that have it; "" if there is no such key."""
+    having = {}
+    for suite in load_suites().values():
+        if found := described_keys(suite.config).get(name):
+            having[suite.name] = found[0]
+    if not having:
+        return ""
+    suites = "every suite" if len(having) == len(load_suites()) else ", ".join(having)
+    return f"A key of {suites}\n{help.key_rows({name: next(iter(having.values()))})}"
