@@ -8,7 +8,7 @@ from analysis.page.render import FILE_NAME
 from benchkit.cli import exit_code
 from benchkit.sweep import report
 
-from tests.support.acceptance import pairs
+from tests.support.acceptance import pairs, speeds
 from tests.support.records import make_record, write_all
 
 
@@ -75,7 +75,7 @@ def test_modules_of_suites_are_found_where_the_user_works(tmp_path, monkeypatch,
 
 
 def test_verdict_is_printed_and_decides_the_exit_code(tmp_path, capfd):
-    write_all(tmp_path / "alike", [pairs(seed=0), pairs(seed=1)])
+    write_all(tmp_path / "alike", [pairs(seed=0), pairs(seed=1), speeds()])
     assert report.report_on(tmp_path / "alike", "verdict") == []
     assert capfd.readouterr().out.startswith("\nALL ALIKE")
     slow = [pairs(lambda i, j: 2.0 if 2 in (i, j) else 1.0, seed=seed) for seed in (0, 1)]
