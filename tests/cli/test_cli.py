@@ -453,7 +453,7 @@ def test_help_shows_values_that_are_not_typed(monkeypatch, capsys, arguments, sh
 
 
 def test_measuring_without_torch_is_refused_in_one_line(monkeypatch, capsys):
-    monkeypatch.setattr(app, "find_spec", lambda name: None)
+    monkeypatch.setattr(questions, "find_spec", lambda name: None)
     monkeypatch.setattr("sys.argv", ["benchkit", "+suite=allreduce"])
     assert app.main() == 2
     assert capsys.readouterr().err == (
