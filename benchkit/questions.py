@@ -133,12 +133,13 @@ def text_on(group: str, path: Path, folders: Sequence[Path]) -> str:
 
 
 def row_of(name: str) -> str:
-    """Returns what a key means, with the suites that have it; "" if there is no such key."""
-    having = {}
+    """Returns what a key means to each suite that has it; "" if there is no such key."""
+    suites_of_row: dict[str, list[str]] = {}
     for suite in load_suites().values():
         if found := described_keys(suite.config).get(name):
-            having[suite.name] = found[0]
-    if not having:
-        return ""
-    suites = "every suite" if len(having) == len(load_suites()) else ", ".join(having)
-    return f"A key of {suites}\n{help.key_rows({name: next(iter(having.values()))})}"
+            row = help.key_rows({name: found[0]})
+            suites_of_row.setdefault(row, []).append(suite.name)
+    return "\n\n".join(
+        f"A key of {'every suite' if len(names) == len(load_suites()) else ', '.join(names)}\n{row}"
+        for row, names in suites_of_row.items()
+    )

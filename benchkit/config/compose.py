@@ -56,11 +56,11 @@ def typed(composed: DictConfig) -> RunConfig:
     Raises:
         ConfigError: no suite is chosen, a key is unknown, or a value is not allowed.
     """
+    refuse_unknown_keys(composed)
     if OmegaConf.is_missing(composed, "suite"):
         raise ConfigError("choose a suite with +suite=NAME:\n" + suite_list())
     if composed.suite not in (suites := load_suites()):
         raise ConfigError(f"suite={composed.suite}: no such suite; available: {', '.join(suites)}")
-    refuse_unknown_keys(composed)
     config = OmegaConf.to_object(composed)
     assert isinstance(config, RunConfig)
     check_ranges(config)

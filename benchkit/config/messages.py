@@ -105,7 +105,7 @@ def unknown_key(name: str, arguments: Sequence[str] = ()) -> str:
             having.append(suite.name)
     if having:
         return f"{name}: a key of suite {' and '.join(having)}, which is not chosen"
-    groups = {key.split(".")[0] for key in keys if "." in key} | {"sweep", "launcher"}
+    groups = {key.split(".")[0] for key in keys if "." in key} | {"sweep", "launcher", "study"}
     near = nearest(name, sorted(keys | groups))
     hint = f"did you mean {near[0]}?" if near else "`python -m benchkit --help` lists all"
     return f"{name}: no such key; {hint}"

@@ -128,6 +128,8 @@ WRONG = [
     (["version"], "version: allowed is key=value; did you mean --version?", ""),
     (["resume", "X"], "resume: allowed is key=value; did you mean --resume?", ""),
     (["datasize"], "datasize: allowed is key=value; did you mean data_size=…?", ""),
+    (["stduy=ddlb"], "stduy: no such key; did you mean study?", ""),
+    (["+siute=allreduce"], "siute: no such key; did you mean suite?", ""),
     (["+suite="], "suite=: no such suite; available: allreduce, ", ""),
     (["+suite=allreduce", "backend="], "backend=: no such backend; available: gloo, ", ""),
     (["+suite=allreduce", "größe=1"], "größe: no such key; ", ""),
@@ -389,6 +391,10 @@ def test_torch_loads_before_hydra():
         (["--help", "slurm"], "launcher=slurm\n\n# "),
         (["help", "study=ddlb"], "python -m benchkit study=ddlb"),
         (["--help", "data_size"], "A key of collective\n  data_size "),
+        (
+            ["--help", "dtype"],
+            "A key of collective\n  dtype                       element type  [float16|bfloat16|float32|float64|int32",
+        ),
         (["--help", "seed"], "A key of every suite\n  seed "),
         (["--help", "sweep"], "  sweep                       acceptance, "),
         (["+suite=allreduce", "-m", "data_size=1,2", "--help"], "+suite=allreduce: Time and bandwidth"),
@@ -456,7 +462,7 @@ def test_help_shows_values_that_are_not_typed(monkeypatch, capsys, arguments, sh
 
 
 def test_measuring_without_torch_is_refused_in_one_line(monkeypatch, capsys):
-    monkeypatch.setattr(app, "find_spec", lambda name: None)
+    monkeypatch.setattr(questions, "find_spec", lambda name: None)
     monkeypatch.setattr("sys.argv", ["benchkit", "+suite=allreduce"])
     assert app.main() == 2
     assert capsys.readouterr().err == (
