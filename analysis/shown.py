@@ -20,6 +20,8 @@ FROM_TIME = (
 """Figures that are known as precisely as the median."""
 LONG = 40
 """Letters beyond which a text is wrapped."""
+SHORTEST = 24
+"""Letters of a wrapped text's line at least."""
 BY_NAME = {metric.name: metric for metric in METRICS}
 Outcome = tuple[str, str]
 """A status and its reason."""
@@ -40,6 +42,11 @@ class Shown:
     @property
     def width(self) -> int:
         return max(map(len, (*self.head.splitlines(), *self.cells)), default=0)
+
+    @property
+    def least_width(self) -> int:
+        """Letters below which the column cannot be read."""
+        return min(self.width, SHORTEST) if self.is_wrapped else self.width
 
 
 def column_of(table: pd.DataFrame, name: str) -> Shown:

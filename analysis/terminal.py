@@ -6,7 +6,7 @@ All columns are in combined.csv; full_results.md has those that a reader may wan
 import shutil
 from collections import Counter
 from collections.abc import Sequence
-from textwrap import shorten
+from textwrap import fill, shorten
 
 import pandas as pd
 from rich import box
@@ -62,7 +62,7 @@ def as_text(table: pd.DataFrame, columns: Sequence[str] = (), width: int | None 
     else:
         head, shown, left_out = chosen(rows, width)
         of_all = "All rows: " if len(table) > 1 else ""
-        lines = [f"{of_all}{head}\n"] if head else []
+        lines = [fill(f"{of_all}{head}", width, break_on_hyphens=False) + "\n"] if head else []
         lines.append(rendered(shown, width))
         if left_out:
             more = f"More, by --columns: {' '.join(left_out)}"
@@ -143,7 +143,8 @@ def notes(table: pd.DataFrame) -> list[str]:
 
 
 def rendered(columns: Sequence[Shown], width: int) -> str:
-    """Draw columns at most as wide as given; numbers stay whole, long texts are wrapped."""
+    """Draw columns as wide as given; wider where numbers would be cut. Long texts are wrapped."""
+    least = sum(column.least_width + GAP for column in columns)
     drawn = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
     for column in columns:
         drawn.add_column(
@@ -154,7 +155,7 @@ def rendered(columns: Sequence[Shown], width: int) -> str:
         )
     for cells in zip(*(column.cells for column in columns), strict=True):
         drawn.add_row(*map(Text, cells))
-    console = Console(width=width, color_system=None, force_terminal=False)
+    console = Console(width=max(width, least), color_system=None, force_terminal=False)
     with console.capture() as captured:
         console.print(drawn)
     return "\n".join(line.rstrip() for line in captured.get().splitlines())

@@ -5,7 +5,8 @@ import math
 import pytest
 from analysis.__main__ import main
 from analysis.cells import figure, time_text
-from analysis.terminal import as_text
+from analysis.shown import Shown
+from analysis.terminal import as_text, rendered
 from analysis.view import View, ViewError
 
 from tests.support.records import grid, make_record, make_rich_record, tabulate_records, write_all
@@ -44,6 +45,24 @@ def test_table_fits_terminal(suite, width):
     lines = as_text(table, width=width).split("\n\n")[-1].splitlines()
     drawn = lines[: 2 + next(number for number, line in enumerate(lines) if "──" in line)]
     assert max(map(len, drawn)) <= width
+
+
+@pytest.mark.parametrize("width", [20, 60, 100])
+def test_asked_columns_are_whole_at_any_width(width):
+    names = ["suite", "data_size", "median_s", "p95_s", "busbw_gb_per_s", "payload_bytes", "started_at"]
+    table = tabulate_records(grid())
+    shown, whole = (as_text(table, names, wide).splitlines()[3:] for wide in (width, 400))
+    assert [line.split() for line in shown] == [line.split() for line in whole]
+
+
+def test_narrow_terminal_leaves_words_of_cases():
+    columns = [Shown("case", ["pipeline AG_before chunks 8"], is_wrapped=True), Shown("bytes", ["9" * 20])]
+    assert "pipeline AG_before" in rendered(columns, 24)
+
+
+def test_shared_settings_fit_terminal():
+    head, _, _ = as_text(tabulate_records(grid()), width=60).partition("\n\n")
+    assert max(map(len, head.splitlines())) <= 60
 
 
 def test_shared_sizes_have_units():
