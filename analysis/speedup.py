@@ -54,7 +54,7 @@ def speedups(table: pd.DataFrame, baseline: Baseline) -> pd.DataFrame:
     rest = [name for name in columns if name not in baseline.values]
     per_run = over_runs(measured, *columns, "run")
     paired = over_runs(with_partners(per_run, baseline, [*rest, "run"]), *columns)
-    basis = paired["num_runs"].map(lambda runs: WITHIN if runs == 1 else f"{runs} runs")
+    basis = paired["num_runs"].map(lambda runs: WITHIN if runs == 1 else f"{runs:g} runs")
     paired_rows = paired.assign(speedup_basis=basis)
     apart = across_runs(over_runs(per_run, *columns), paired[columns], baseline, rest)
     found = [rows for rows in (paired_rows, apart) if not rows.empty]

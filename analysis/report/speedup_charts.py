@@ -20,7 +20,7 @@ def speedup(title: str, baseline: Baseline, rows: pd.DataFrame) -> Chart:
     """Show the speedup of every point, with a series per value of the baseline's keys."""
     outer, inner = list(baseline.values), inner_columns(rows, baseline)
     low, high = ends_of(rows)
-    rows = rows.assign(speedup_low=low, speedup_high=high)
+    drawn = rows.assign(low=low, high=high)
     return Chart(
         mark=DOTS,
         title=f"{title}: speedup over {baseline}",
@@ -28,9 +28,9 @@ def speedup(title: str, baseline: Baseline, rows: pd.DataFrame) -> Chart:
         x=Axis(", ".join(inner), NAMES),
         y=Axis(f"time of {baseline} / time", LOG),
         points=points_of(
-            rows,
+            drawn,
             joined(rows, inner, ", "),
-            ("speedup", "speedup_low", "speedup_high"),
+            ("speedup", "low", "high"),
             f"{', '.join(outer)} " + joined(rows, outer, ", "),
         ),
         reference=1,

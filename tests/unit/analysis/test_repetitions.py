@@ -9,7 +9,7 @@ from analysis.__main__ import main
 from analysis.baseline import Baseline
 from analysis.records.harvest import harvest
 from analysis.repetitions import over_repetitions, over_runs
-from analysis.report import sentences
+from analysis.report import sentences, speedup_charts, speedup_plot
 from analysis.report.discover import draw_all
 from analysis.run_spread import ONE_RUN, bars_of, with_ranges
 from analysis.speedup import UNKNOWN, speedups
@@ -139,6 +139,14 @@ def test_speedup_of_six_runs_has_interval():
     assert row["speedup_basis"] == "6 runs"
 
 
+def test_basis_counts_runs_of_each_row():
+    often = [make_record(1.0, ranks, ranks, run=run) for run in "ab" for ranks in (2, 4)]
+    rows = speedups(tabulate_records([*often, make_record(1.0, 8, 1.0, run="a")]), BY_RANKS)
+    assert dict(zip(rows["world_size"], rows["speedup_basis"], strict=True)) == {
+        2: "2 runs", 4: "2 runs", 8: "within the run",
+    }  # fmt: skip
+
+
 def test_speedup_of_single_run_names_basis():
     row = speedups(tabulate_records(sweep(MONDAY, "monday")), BY_RANKS).set_index("world_size").loc[4]
     assert row["speedup_basis"] == "within the run"
@@ -179,6 +187,15 @@ def test_speedup_plot_draws_known_ranges_only(two_runs):
     figure = dict(draw_all(tabulate_records(apart), Baseline.parse("torch=2.12.0")))["allreduce_speedup.png"]
     assert bars(figure) == []
     assert figure.get_supxlabel() == "no bar: the spread is not known"
+
+
+@pytest.mark.parametrize("count", [1, 2, 6])
+def test_page_and_plot_say_the_same_of_bars(count):
+    records = [make_record(1.0, ranks, ranks + n, run=f"{n}") for n in range(count) for ranks in (2, 4)]
+    table = tabulate_records(records)
+    chart = speedup_charts.show(table, BY_RANKS)["allreduce_speedup"]
+    assert chart.note == speedup_plot.draw(table, BY_RANKS)["allreduce_speedup.png"]().get_supxlabel()
+    assert chart.points["low"].notna().all()
 
 
 def test_size_plot_merges_runs_and_labels_bars():
