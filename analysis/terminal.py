@@ -15,7 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 from analysis import text
-from analysis.cells import NO_INTERVAL, times
+from analysis.cells import NO_INTERVAL, interval_head, times
 from analysis.shown import Shown, cases, column_of, numbered, outcomes
 from analysis.table import (
     ALL_ROWS,
@@ -33,7 +33,6 @@ WIDTH = 120
 """Letters of a line where the output is no terminal."""
 GAP = 3
 """Letters between columns."""
-TIME = "median [ms]\n95 % interval"
 ALWAYS = ("suite", "backend", "world_size", "data_size")
 """Settings that have their own columns, also where others are joined for lack of room."""
 MOST_FIGURES, MOST_NOTES = 3, 3
@@ -87,7 +86,8 @@ def chosen(table: pd.DataFrame, width: int) -> tuple[str, list[Shown], list[str]
     settings = [name for name in known if name not in shared]
     middle = [column_of(table, "run")] if is_repeated(table) else []
     if table["median_s"].notna().any():
-        middle.append(Shown(TIME, times(table), is_number=True))
+        head_of_times = f"median [ms]\n{interval_head(table)}"
+        middle.append(Shown(head_of_times, times(table), is_number=True))
     numbers = numbered(table)
     if numbers:
         ends = [f"{end[0]} ({numbers[end]})" if end in numbers else "" for end in outcomes(table)]

@@ -4,8 +4,10 @@ import math
 
 import pytest
 from analysis.__main__ import main
-from analysis.cells import figure, time_text
-from analysis.shown import Shown
+from analysis.cells import figure, measured, time_text
+from analysis.repetitions import over_repetitions
+from analysis.shown import Shown, column_of
+from analysis.table import for_print
 from analysis.terminal import as_text, rendered
 from analysis.view import View, ViewError
 
@@ -58,6 +60,44 @@ def test_asked_columns_are_whole_at_any_width(width):
 def test_narrow_terminal_leaves_words_of_cases():
     columns = [Shown("case", ["pipeline AG_before chunks 8"], is_wrapped=True), Shown("bytes", ["9" * 20])]
     assert "pipeline AG_before" in rendered(columns, 24)
+
+
+def runs_of(*seconds, **changes):
+    """One point, measured as often as there are times."""
+    return [make_record(1.0, 2, each, run=f"s#{n}" if n else "s", **changes) for n, each in enumerate(seconds)]
+
+
+@pytest.mark.parametrize(
+    ("records", "head"),
+    [
+        (runs_of(1e-3), "95 % interval"),
+        (runs_of(1e-3, 2e-3), "range of runs"),
+        ([*runs_of(1e-3, 2e-3), make_record(5.0)], "95 % interval or range of runs"),
+        ([*runs_of(1e-3, 2e-3), make_record(5.0, samples=2)], "range of runs"),
+    ],
+)
+def test_head_says_what_stands_beside_medians(records, head):
+    table = over_repetitions(tabulate_records([{"run": "s", **record} for record in records]))
+    assert head in [line.strip() for line in as_text(table, width=200).splitlines()[2:5] for line in line.split("  ")]
+    assert f"{head} [ms]" in for_print(table)
+
+
+@pytest.mark.parametrize(
+    ("value", "half_width", "text"),
+    [
+        (0.0025641, NONE, "0.00256"), (2.3149, NONE, "2.31"), (10794.3, NONE, "10800"), (104856.0, NONE, "104856"),
+        (2.3149, 0.2, "2.3"), (0.0, NONE, "0"), (NONE, NONE, ""), (-119.71, NONE, "-120"),
+    ],
+)  # fmt: skip
+def test_measured_figures_without_interval_have_three_digits(value, half_width, text):
+    assert measured(value, half_width) == text
+
+
+@pytest.mark.parametrize("seconds", [(1e-3,), (1e-3, 2e-3)])
+def test_rate_has_digits_of_its_time(seconds):
+    table = over_repetitions(tabulate_records(runs_of(*seconds)))
+    [rate] = column_of(table, "busbw_gb_per_s").cells
+    assert rate == {1: "1.05", 2: "0.7"}[len(seconds)]
 
 
 def test_shared_settings_fit_terminal():
