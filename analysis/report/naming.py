@@ -6,6 +6,7 @@ from typing import Any
 
 import pandas as pd
 
+from analysis.cells import measured
 from analysis.table import identity_columns, is_repeated
 from benchkit.record.naming import named
 
@@ -49,5 +50,5 @@ def settings(row: Any, columns: Iterable[str]) -> str:
 
 
 def milliseconds(seconds: float) -> str:
-    """Format a time in ms: "1.234 ms"."""
-    return f"{seconds * 1e3:.4g} ms"
+    """Format a time in ms: "1.23 ms"."""
+    return f"{measured(seconds * 1e3)} ms"
