@@ -29,8 +29,11 @@ from analysis.speedup import speedups, unpaired
 from analysis.table import combine
 from analysis.terminal import as_text
 from analysis.text import complain
-from analysis.view import ViewError, view_of
+from analysis.view import NoRowError, ViewError, view_of
 
+OF_REPORT = ("output_dir", "baseline", "format", "show", "parquet", "html")
+OF_VIEW = ("--columns", "--sort", "--top", "--where", "--group-by")
+"""Options that exclude each other."""
 warn = partial(complain, "analysis")
 
 
@@ -51,7 +54,7 @@ def main(arguments: list[str] | None = None) -> int:
     if why := missing(options.places):
         warn(why + meant(arguments[0]))
         return 2
-    if why := lack_of_library(options):
+    if why := unwritten(options) or lack_of_library(options):
         warn(why)
         return 2
     found = harvest(options.places, usable_processes())
@@ -65,7 +68,19 @@ def main(arguments: list[str] | None = None) -> int:
     except (BaselineError, ViewError, OSError) as error:
         warn(error)
         return 2
+    except NoRowError as error:
+        warn(error)
+        return 1
     return printed(lambda: print(text) or 0)
+
+
+def unwritten(options: argparse.Namespace) -> str:
+    """Say which option of the report is given beside a view, which writes no report."""
+    asked = [name for name in OF_REPORT if getattr(options, name) != parser().get_default(name)]
+    if view_of(options).is_whole or not asked:
+        return ""
+    option = f"--{asked[0].replace('_', '-')}"
+    return f"{option}: {', '.join(OF_VIEW)} print a table and write no report; leave one out"
 
 
 def lack_of_library(options: argparse.Namespace) -> str:

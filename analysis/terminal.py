@@ -68,7 +68,7 @@ def as_text(table: pd.DataFrame, columns: Sequence[str] = (), width: int | None 
             lines.append(shorten(more, width, placeholder=" …"))
     if len(table) > len(rows):
         lines.append(f"The first {len(rows):,} of {len(table):,} rows; {ALL_ROWS} has all.")
-    return "\n".join([*lines, *(notes(rows) if "status" in rows else ())])
+    return "\n".join([*lines, *(() if columns else notes(rows))])
 
 
 def chosen(table: pd.DataFrame, width: int) -> tuple[str, list[Shown], list[str]]:

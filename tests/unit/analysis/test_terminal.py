@@ -9,7 +9,7 @@ from analysis.repetitions import over_repetitions
 from analysis.shown import Shown, column_of
 from analysis.table import for_print
 from analysis.terminal import as_text, rendered
-from analysis.view import View, ViewError
+from analysis.view import View, ViewError, names_in
 
 from tests.support.records import grid, make_record, make_rich_record, tabulate_records, write_all
 
@@ -159,8 +159,17 @@ def test_groups_have_median_and_range():
         (View(columns=("median",)), "--columns median: no such column; did you mean median_s or mean_s?"),
         (View(sort=("zzz:desc",)), "--sort zzz: no such column; combined.csv has the names"),
         (View(group_by=("ranks",)), "--group-by ranks: no such column; "),
-        (View(where="world == 2"), "--where 'world == 2': name 'world' is not defined; e.g. \"world_size == 2\""),
-        (View(where="world_size =="), "--where 'world_size ==': "),
+        (View(where="world == 2"), "--where 'world == 2': world: no such column; did you mean world_size?"),
+        (View(where="suite == gloo"), "--where 'suite == gloo': gloo: no column, but a value; write it in quotes"),
+        (View(where="data_size"), "--where 'data_size': not a condition on rows; e.g. \"world_size == 2\""),
+        (View(where='"x"'), "--where '\"x\"': not a condition on rows; "),
+        (View(where="(data_size > 1"), "--where '(data_size > 1': not a valid expression; "),
+        (View(where="1/0"), "--where '1/0': division by zero; "),
+        (View(where="lambda: 1"), "--where 'lambda: 1': "),
+        (View(where="[True]"), "--where '[True]': not a condition on rows; "),
+        (View(group_by=("median_s",)), "--group-by median_s: a figure; allowed are settings, such as world_size"),
+        (View(group_by=("min_s",)), "--group-by min_s: a figure; "),
+        (View(where="world_size =="), "--where 'world_size ==': not a valid expression; "),
         (View(where="__import__('os')"), "--where \"__import__('os')\": "),
         (View(where="@table"), "--where '@table': "),
         (View(where="1"), "--where '1': "),
@@ -171,6 +180,45 @@ def test_wrong_view_is_one_line(view, said):
         view.text_of(tabulate_records(grid()))
     assert str(error.value).startswith(said)
     assert "\n" not in str(error.value)
+
+
+def test_groups_count_what_was_not_measured():
+    table = tabulate_records([*grid(), make_record(9.0, status="timeout")])
+    rows = [line.split() for line in View(group_by=("status",)).text_of(table).splitlines()[3:]]
+    assert [row[:3] for row in rows] == [["ok", "6", "6"], ["timeout", "1", "0"]]
+    rows = [line.split() for line in View(group_by=("data_size",)).text_of(table).splitlines()[3:]]
+    assert [row[-1] for row in rows] == ["2", "20", "200", "0"]
+
+
+def test_condition_of_truth_values_selects_rows():
+    table = tabulate_records(grid()).assign(converged=[True, None, False] * 2)
+    assert len(View(("suite",), where="converged").text_of(table).splitlines()) == 2 + 2
+
+
+def test_names_are_taken_once():
+    assert names_in("timing, timing,,suite") == ("timing", "suite")
+
+
+def test_view_of_columns_has_no_notes():
+    table = tabulate_records([make_record(samples=2, warnings=["hot"]), make_record(9.0, status="timeout")])
+    assert "[?]: too few" in as_text(table)
+    assert len(as_text(table, ["data_size"]).splitlines()) == 2 + len(table)
+
+
+def test_no_row_is_one_line(tmp_path, capsys):
+    folder = write_all(tmp_path, grid())
+    assert main([str(folder), "--where", "data_size > 1000"]) == 1
+    assert capsys.readouterr() == ("", "analysis: --where 'data_size > 1000': no row of 6 matches\n")
+
+
+@pytest.mark.parametrize("asked", [["--html"], ["--output-dir", "r"], ["--show", "analysis.txt"], ["--format", "pdf"]])
+def test_view_excludes_files(tmp_path, capsys, asked):
+    folder = write_all(tmp_path, grid())
+    assert main([str(folder), "--top", "1", *asked]) == 2
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert said.err.startswith(f"analysis: {asked[0]}: --columns, --sort, --top, --where, --group-by print a table")
+    assert said.err.count("\n") == 1
 
 
 def test_view_writes_no_file(tmp_path, capsys):
