@@ -221,6 +221,17 @@ def test_view_excludes_files(tmp_path, capsys, asked):
     assert said.err.count("\n") == 1
 
 
+def test_table_is_printed_where_files_cannot_be_written(tmp_path, capsys):
+    folder = write_all(tmp_path, grid())
+    (folder / "analysis").write_text("a file in the folder's place")
+    assert main([str(folder), "--show", "analysis.txt"]) == 1
+    said = capsys.readouterr()
+    assert "median [ms]" in said.out
+    assert "wrote" not in said.out
+    assert said.err.endswith("; --output-dir D writes elsewhere\n")
+    assert said.err.count("\n") == 1
+
+
 def test_view_writes_no_file(tmp_path, capsys):
     folder = write_all(tmp_path, grid())
     assert main([str(folder), "--top", "1", "--columns", "suite"]) == 0
