@@ -189,6 +189,14 @@ def test_speedup_plot_draws_known_ranges_only(two_runs):
     assert figure.get_supxlabel() == "no bar: the spread is not known"
 
 
+@pytest.mark.parametrize("lost", range(6))
+def test_point_of_fewer_runs_keeps_its_place(lost):
+    sizes = (1.0, 2.0, 3.0)
+    records = [make_record(size, run=run) for run in ("b", "b#2", "a", "a#2") for size in sizes]
+    table = over_repetitions(tabulate_records([*records[:lost], *records[lost + 1 :]]))
+    assert list(zip(table["run"], table["data_size"], strict=True)) == [(run, size) for run in "ba" for size in sizes]
+
+
 @pytest.mark.parametrize("count", [1, 2, 6])
 def test_page_and_plot_say_the_same_of_bars(count):
     records = [make_record(1.0, ranks, ranks + n, run=f"{n}") for n in range(count) for ranks in (2, 4)]
