@@ -1,6 +1,7 @@
 """Columns of the combined table as a terminal shows them: a head, and cells as text."""
 
 import math
+import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -21,6 +22,7 @@ LONG = 40
 SHORTEST = 24
 """Letters of a wrapped text's line at least."""
 BY_NAME = {metric.name: metric for metric in METRICS}
+NUMBER = re.compile(r"\d+(\.\d+)?")
 Outcome = tuple[str, str]
 """A status and its reason."""
 
@@ -111,6 +113,11 @@ def outcomes(table: pd.DataFrame) -> Iterator[Outcome]:
 
 
 def numbered(table: pd.DataFrame) -> dict[Outcome, int]:
-    """Number the outcomes other than ok, from 1 on."""
-    ends = dict.fromkeys(end for end in outcomes(table) if end[0] != "ok")
-    return {end: number for number, end in enumerate(ends, 1)}
+    """Number the outcomes other than ok, from 1 on; those that differ in numbers only share one."""
+    kinds: dict[Outcome, int] = {}
+    found: dict[Outcome, int] = {}
+    for status, reason in outcomes(table):
+        if status != "ok":
+            kind = (status, NUMBER.sub("0", reason))
+            found[status, reason] = kinds.setdefault(kind, len(kinds) + 1)
+    return found

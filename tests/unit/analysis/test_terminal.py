@@ -124,6 +124,22 @@ def test_outcomes_are_numbered_below():
     assert "timeout" not in as_text(tabulate_records(grid()))
 
 
+def test_outcomes_take_no_column_of_their_own():
+    table = tabulate_records([*grid(), make_record(9.0, status="timeout")])
+    [cell] = [row.split()[-1] for row in as_text(table).splitlines() if "timeout" in row][:1]
+    assert "outcome" not in as_text(table)
+    assert "outcome" in as_text(table[table["status"] != "ok"])
+    assert cell == "(1)"
+
+
+def test_reasons_that_differ_in_numbers_share_a_note():
+    wants = ["needs 2 ranks x 214.7 GB, 23.89 GB there", "needs 2 ranks x 214.7 GB, 23.8 GB there", "no GPU"]
+    ends = [make_record(9.0 + n, status="skipped", error={"message": why}) for n, why in enumerate(wants)]
+    text = as_text(tabulate_records([*grid(), *ends]))
+    assert [text.count(f"skipped ({number})") for number in (1, 2, 3)] == [2, 1, 0]
+    assert f"(1) skipped: {wants[0]} (other numbers in other rows)\n(2) skipped: no GPU" in text
+
+
 def test_warnings_stand_below_once():
     records = [make_record(size, warnings=["clocks are not locked"]) for size in (1.0, 2.0)]
     assert as_text(tabulate_records(records)).count("warning: clocks are not locked (2 rows)") == 1
