@@ -7,7 +7,7 @@ from functools import cached_property
 
 import pandas as pd
 
-from analysis.groups import alike
+from analysis.groups import alike, titled
 from analysis.repetitions import over_runs
 from analysis.run_spread import describe_runs
 from analysis.suites.collective.fit import FAR_OFF, MOST, Fit, fit, left_out
@@ -100,7 +100,9 @@ def series_of(rows: pd.DataFrame) -> Iterator[Series]:
 
 
 def write(table: pd.DataFrame) -> dict[str, str]:
-    return {f"link{suffix}.md": text_of(series) for suffix, series in groups_of(table)}
+    return {
+        f"link{suffix}.md": titled(text_of(series), suffix) for suffix, series in groups_of(table)
+    }
 
 
 def text_of(series: list[Series]) -> str:

@@ -9,6 +9,7 @@ from typing import Any
 
 import pandas as pd
 
+from analysis.groups import titled
 from analysis.run_spread import WITHIN, describe_runs
 from analysis.suites.tensor_parallel.rows import SHAPE, groups_of, shape_of, title_of
 from analysis.table import as_markdown
@@ -22,7 +23,7 @@ Shapes = dict[tuple[Any, ...], dict[str, Row]]
 def write(table: pd.DataFrame) -> dict[str, str]:
     texts = {}
     for suite, suffix, rows in groups_of(table):
-        texts[f"{suite}_summary{suffix}.md"] = text_of(rows)
+        texts[f"{suite}_summary{suffix}.md"] = titled(text_of(rows), suffix)
     return texts
 
 
