@@ -11,7 +11,7 @@ import pandas as pd
 
 from analysis.groups import titled
 from analysis.run_spread import WITHIN, describe_runs
-from analysis.suites.tensor_parallel.rows import SHAPE, groups_of, shape_of, title_of
+from analysis.suites.tensor_parallel.rows import SHAPE, groups_of, in_singular, shape_of, title_of
 from analysis.table import as_markdown
 from benchkit.suites.tensor_parallel.names import AUTO, BOUNDS, CHOSEN, IMPLEMENTATION, PYTORCH
 
@@ -61,7 +61,8 @@ def line_of(shape: tuple[Any, ...], named: dict[str, Row]) -> Row:
     for name, row in named.items():
         if row[IMPLEMENTATION] == AUTO:
             line[f"{name} [ms]"] = row["median_s"] * 1e3
-            line[f"{name} took"] = row.get(CHOSEN)
+            chosen = row.get(CHOSEN)
+            line[f"{name} took"] = in_singular(chosen) if isinstance(chosen, str) else None
     return line
 
 
