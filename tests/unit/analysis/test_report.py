@@ -6,7 +6,7 @@ import pandas as pd
 import pytest
 from analysis.__main__ import main
 from analysis.baseline import Baseline
-from analysis.report import noise, sentences
+from analysis.report import noise, sentences, size_plots
 from analysis.report.discover import draw_all
 from analysis.report.size_charts import show as charts_of
 from analysis.report.size_series import comparison_size
@@ -16,7 +16,7 @@ from tests.support.records import grid, make_record, tabulate_records, write_all
 
 FILES = {
     "combined.csv", "full_results.md", "summary_by_config.md", "analysis.txt", "allreduce_time_vs_datasize.png",
-    "allreduce_bandwidth_vs_datasize.png", "allreduce_backend_comparison_100mb.png", "allreduce_speedup.png",
+    "allreduce_bandwidth_vs_datasize.png", "allreduce_backend_comparison_100mib.png", "allreduce_speedup.png",
     "per_rank.csv", "per_rank.md", "speedups.csv", "allreduce_share_of_best_vs_datasize.png",
 }  # fmt: skip
 
@@ -232,3 +232,10 @@ def test_report_works_without_intervals(tmp_path, capsys):
     details = (tmp_path / "analysis" / "noise.md").read_text()
     assert "no interval, too few independent samples; raise measure.max_iterations." in details
     assert "too few" in capsys.readouterr().out
+
+
+def test_backends_are_compared_where_there_are_several():
+    name = "allreduce_backend_comparison_100mib.png"
+    of_another_dtype = [record | {"config": record["config"] | {"dtype": "bfloat16"}} for record in grid()]
+    assert name not in size_plots.draw(tabulate_records([*grid(), *of_another_dtype]), None)
+    assert name in size_plots.draw(tabulate_records([*grid(), *grid(backend="ucc")]), None)
