@@ -123,7 +123,19 @@ def compared(
         found = speedups(rows, chosen)
         found = found[~chosen.holds(found)]
         if not found.empty:
-            yield str(title), chosen, found
+            yield str(title), chosen, in_order(found)
+
+
+def in_order(rows: pd.DataFrame) -> pd.DataFrame:
+    """Sort rows by what was measured; numbers by their value."""
+
+    def ranks(values: pd.Series) -> pd.Series:
+        numbers = pd.to_numeric(values, errors="coerce")
+        return numbers if numbers.notna().all() else values.map(str, na_action="ignore")
+
+    columns = identity_columns(rows)
+    varied = [name for name in columns if rows[name].nunique(dropna=False) > 1]
+    return rows.sort_values(varied, key=ranks, kind="stable") if varied else rows
 
 
 def unpaired(table: pd.DataFrame, baseline: Baseline) -> str:

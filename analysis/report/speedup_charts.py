@@ -4,7 +4,7 @@ import pandas as pd
 
 from analysis.baseline import Baseline
 from analysis.report.chart import DOTS, LOG, NAMES, Axis, Chart, Charts, points_of
-from analysis.report.speedup_plot import ends_of, inner_columns, joined, note_on
+from analysis.report.speedup_plot import ENDS, ends_of, head_of, inner_columns, joined, note_on
 from analysis.speedup import compared
 
 
@@ -19,18 +19,16 @@ def show(table: pd.DataFrame, baseline: Baseline | None) -> Charts:
 def speedup(title: str, baseline: Baseline, rows: pd.DataFrame) -> Chart:
     """Show the speedup of every point, with a series per value of the baseline's keys."""
     outer, inner = list(baseline.values), inner_columns(rows, baseline)
-    low, high = ends_of(rows)
-    drawn = rows.assign(low=low, high=high)
     return Chart(
         mark=DOTS,
-        title=f"{title}: speedup over {baseline}",
+        title=head_of(title, baseline, rows),
         note=note_on(rows),
         x=Axis(", ".join(inner), NAMES),
         y=Axis(f"time of {baseline} / time", LOG),
         points=points_of(
-            drawn,
+            rows.assign(**ends_of(rows)),
             joined(rows, inner, ", "),
-            ("speedup", "low", "high"),
+            ("speedup", *ENDS),
             f"{', '.join(outer)} " + joined(rows, outer, ", "),
         ),
         reference=1,

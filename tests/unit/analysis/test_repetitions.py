@@ -168,24 +168,24 @@ def test_version_speedup_interval_needs_six_runs(count, basis):
     assert interval == pytest.approx([2.0 / 1.5, 2.5 / 1.0]) if count == 6 else pd.isna(interval).all()
 
 
-def bars(figure):
-    """The error bars that a figure's first panel draws, as (bottom, top)."""
+def bars(figure, along=1):
+    """The error bars that a figure's first panel draws along x (0) or y (1), as (low, high)."""
     segments = [
         segment
         for container in figure.axes[0].containers
         for collection in container.lines[2]
         for segment in collection.get_segments()
     ]
-    return [tuple(segment[:, 1]) for segment in segments if len(segment) == 2 and not np.isnan(segment).any()]
+    return [tuple(segment[:, along]) for segment in segments if len(segment) == 2 and not np.isnan(segment).any()]
 
 
 def test_speedup_plot_draws_known_ranges_only(two_runs):
     figure = dict(draw_all(two_runs, BY_RANKS))["allreduce_speedup.png"]
-    assert pytest.approx((2.517 / 12.16, 1.194 / 7.863)[::-1]) in bars(figure)
+    assert pytest.approx((2.517 / 12.16, 1.194 / 7.863)[::-1]) in bars(figure, along=0)
     assert "range of the ratios of fewer than 6 runs" in figure.get_supxlabel()
     apart = [having(make_record(1, 2, run=version), torch=version) for version in ("2.12.0", "2.13.0")]
     figure = dict(draw_all(tabulate_records(apart), Baseline.parse("torch=2.12.0")))["allreduce_speedup.png"]
-    assert bars(figure) == []
+    assert bars(figure, along=0) == []
     assert figure.get_supxlabel() == "no bar: the spread is not known"
 
 
