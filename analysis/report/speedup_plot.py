@@ -36,7 +36,7 @@ def draw(table: pd.DataFrame, baseline: Baseline | None) -> Drawings:
 def speedup_figure(rows: pd.DataFrame, baseline: Baseline, title: str) -> Figure:
     """Draw the speedup of every point, over its size or else beside its name."""
     outer, inner = list(baseline.values), inner_columns(rows, baseline)
-    if SIZE in inner and rows[SIZE].notna().all():
+    if has_sizes(rows, inner):
         others = [*outer, *(name for name in inner if name != SIZE)]
         rows = rows.assign(series=joined(rows, others, ", "))
         if rows["series"].nunique() <= MOST_SERIES:
@@ -46,6 +46,11 @@ def speedup_figure(rows: pd.DataFrame, baseline: Baseline, title: str) -> Figure
     if rows["point"].nunique() * room > HIGHEST or rows["series"].nunique() > MOST_SERIES:
         return crowd_figure(rows, baseline, title)
     return beside_names(rows, baseline, title, room)
+
+
+def has_sizes(rows: pd.DataFrame, inner: list[str]) -> bool:
+    """Return whether the rows can be drawn over their sizes."""
+    return SIZE in inner and bool(rows[SIZE].notna().all())
 
 
 def over_size(rows: pd.DataFrame, baseline: Baseline, title: str, others: list[str]) -> Figure:
