@@ -126,6 +126,12 @@ def compared(
             yield str(title), chosen, in_order(found)
 
 
+def inner_columns(rows: pd.DataFrame, baseline: Baseline) -> list[str]:
+    """Return the settings in which the rows differ, apart from the keys of the baseline."""
+    varied = [name for name in identity_columns(rows) if rows[name].nunique(dropna=False) > 1]
+    return [name for name in varied if name not in baseline.values]
+
+
 def in_order(rows: pd.DataFrame) -> pd.DataFrame:
     """Sort rows by what was measured; numbers by their value."""
 

@@ -39,7 +39,7 @@ def growth(measured: pd.DataFrame, axis: str, describe: Callable[[float], str]) 
     rest = [column for column in identity_columns(measured) if column != axis]
     positive = measured[pd.to_numeric(measured[axis], errors="coerce") > 0]
     per_run = over_runs(positive, *rest, axis, "run")
-    for rows in groups_of(per_run, rest, [*rest, axis, "run", "median_s"]):
+    for rows in groups_of(per_run, rest, [*rest, axis, "title", "run", "median_s"]):
         if len({row[axis] for row in rows}) < 2:
             continue
         runs = [run for run in by_run(rows) if len({row[axis] for row in run}) > 1]

@@ -20,11 +20,10 @@ from analysis.report.speedup_plot import (
     ends_of,
     has_sizes,
     head_of,
-    inner_columns,
     joined,
     note_on,
 )
-from analysis.speedup import compared
+from analysis.speedup import compared, inner_columns
 
 
 def show(table: pd.DataFrame, baseline: Baseline | None) -> Charts:

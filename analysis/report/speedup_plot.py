@@ -13,8 +13,7 @@ from analysis.report import style
 from analysis.report.crowds import MOST_SERIES, note_thinned, thinned
 from analysis.report.discover import Drawings
 from analysis.run_spread import WITHIN
-from analysis.speedup import ACROSS, compared
-from analysis.table import identity_columns
+from analysis.speedup import ACROSS, compared, inner_columns
 from benchkit.record.naming import named
 
 ENDS = ("low", "high")
@@ -106,12 +105,6 @@ def head_of(title: str, baseline: Baseline, rows: pd.DataFrame) -> str:
     backends = rows["backend"].dropna().unique()
     of = f" on {backends[0]}" if len(backends) == 1 and "backend" not in baseline.values else ""
     return f"{title}{of}: speedup over {baseline}"
-
-
-def inner_columns(rows: pd.DataFrame, baseline: Baseline) -> list[str]:
-    """Return the settings in which the rows differ, apart from the keys of the baseline."""
-    varied = [name for name in identity_columns(rows) if rows[name].nunique(dropna=False) > 1]
-    return [name for name in varied if name not in baseline.values]
 
 
 def crowd_figure(rows: pd.DataFrame, baseline: Baseline, title: str) -> Figure:

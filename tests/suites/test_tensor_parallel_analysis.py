@@ -63,7 +63,8 @@ def product_record(m=1024, n=512, k=256, suite="tp_columnwise", times=TIMES):
     record["config"] |= {"suite": suite, "m": m, "n": n, "k": k, "implementations": {"pytorch": {}}}
     record["config"].pop("data_size")
     unknown = [position for position, name in enumerate(TIMES) if name not in times]
-    return record | {"suite": suite, "cases": without(cases, *unknown), "point_id": f"{m}-{n}-{k}"}
+    made = {"suite": suite, "title": suite, "cases": without(cases, *unknown), "point_id": f"{m}-{n}-{k}"}
+    return record | made
 
 
 def figures(record):
