@@ -12,6 +12,8 @@ INTERVAL, RANGE = "95 % interval", "range of runs"
 """What stands beside a median."""
 NO_INTERVAL = "[?]"
 """Stands for an interval for which there were too few samples."""
+MOST_PRECISE = 1e4
+"""A value over half the width of its interval, from which on four digits say enough."""
 OF_INTERVAL = (
     "median_s", "ci_low_s", "ci_high_s", "num_runs", "range_low_s", "range_high_s",
 )  # fmt: skip
@@ -106,10 +108,13 @@ def half_width(low: float, high: float) -> float:
 
 
 def figure(value: Any, half_width: float = math.nan) -> str:
-    """Format a number with the digits that its interval leaves, or with four; "" for none."""
+    """Format a number with the digits that its interval leaves, at most four; "" for none.
+
+    Without an interval there are four.
+    """
     if pd.isna(value):
         return ""
-    if not half_width > 0 or math.isinf(half_width):
+    if not half_width > abs(value) / MOST_PRECISE or math.isinf(half_width):
         return f"{value:.4g}" if abs(value) < 1e4 else f"{value:.0f}"
     places = -math.floor(math.log10(half_width))
     return f"{round(value, places):.{max(0, places)}f}"

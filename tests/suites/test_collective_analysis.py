@@ -191,6 +191,11 @@ def test_table_halves_ping_pong_and_splits_ops(tmp_path):
     assert value(cells[0][5]) == pytest.approx(value(ring[5]), rel=1e-3)
 
 
+def test_long_latency_has_no_exponent():
+    line = Line(14.6e-3, 1e-9, covariance=((1e-7, 0.0), (0.0, 1e-22)))
+    assert "e+" not in link_tables.latency_us(line)
+
+
 def test_table_shows_intervals_and_bounds():
     draw, sizes = np.random.default_rng(3), [4.0**exponent for exponent in range(8, 14)]
     records = collective_records(counts=(2,), sizes=sizes)

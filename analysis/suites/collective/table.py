@@ -7,6 +7,7 @@ from functools import cached_property
 
 import pandas as pd
 
+from analysis.cells import figure, half_width, measured
 from analysis.groups import alike, titled
 from analysis.repetitions import over_runs
 from analysis.run_spread import describe_runs
@@ -140,8 +141,10 @@ def latency_us(line: Line) -> str:
     """Format "100 [90, 110]"; "< 12" where the times cannot tell the latency from none."""
     low, high = line.interval(1, 0) or UNKNOWN
     if not low:
-        return f"< {1e6 * high:.3g}"
-    return f"{1e6 * line.latency_s:.4g} [{1e6 * low:.3g}, {1e6 * high:.3g}]"
+        return f"< {measured(1e6 * high)}"
+    half = half_width(1e6 * low, 1e6 * high)
+    latency, *ends = (figure(1e6 * seconds, half) for seconds in (line.latency_s, low, high))
+    return f"{latency} [{', '.join(ends)}]"
 
 
 def bandwidth(line: Line) -> str:
