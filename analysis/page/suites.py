@@ -112,8 +112,10 @@ def charts_of(table: pd.DataFrame, baseline: Baseline | None) -> Iterator[Chart]
 
 
 def with_hardware(chart: Chart, table: pd.DataFrame) -> Chart:
-    """Add to a chart's note the processors or GPUs that its points were measured on."""
+    """Add to a chart's note the processors or GPUs of its points, if it does not name them."""
     where = hardware(table[table[PAGE_ROW].isin(chart.points[PAGE_ROW])])
+    if where.removeprefix("on ") in chart.note:
+        return chart
     return replace(chart, note="; ".join(filter(None, (chart.note, where))))
 
 

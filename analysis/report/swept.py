@@ -15,6 +15,7 @@ from benchkit.statistics.compare.spread import percent
 
 FEW = 3
 """More points than this have a sentence on all of them before those on each."""
+NO_SPREAD = "how much it varies is not known"
 
 
 def describe(table: pd.DataFrame, baseline: Baseline | None) -> Iterator[str]:
@@ -52,11 +53,12 @@ def of_group(rows: pd.DataFrame, baseline: Baseline) -> Iterator[str]:
         least, most, middle = (measured(rows["speedup"].quantile(share)) for share in (0, 1, 0.5))
         lows = rows["speedup_low"].fillna(rows["speedup_range_low"])
         highs = rows["speedup_high"].fillna(rows["speedup_range_high"])
-        num_apart = ((lows > 1) | (highs < 1)).sum()
+        known, num_apart = lows.notna().sum(), ((lows > 1) | (highs < 1)).sum()
+        spread = f"{num_apart} of {known} intervals or ranges are beyond 1" if known else NO_SPREAD
         yield (
             f"{operation(first)}: at {len(rows)} points the speedup of "
             f"{settings(first, baseline.values)} over {baseline} is {least} to {most}, at the "
-            f"median {middle}; at {num_apart or 'none'} of them the interval or range is beyond 1."
+            f"median {middle}; {spread}."
         )
     for _, row in longest_first.iterrows():
         yield of_point(row, inner, baseline)
