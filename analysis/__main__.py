@@ -29,8 +29,11 @@ from analysis.speedup import speedups, unpaired
 from analysis.table import combine
 from analysis.terminal import as_text
 from analysis.text import complain
-from analysis.view import ViewError, view_of
+from analysis.view import NoRowError, ViewError, view_of
 
+OF_REPORT = ("output_dir", "baseline", "format", "show", "parquet", "html")
+OF_VIEW = ("--columns", "--sort", "--top", "--where", "--group-by")
+"""Options that exclude each other."""
 warn = partial(complain, "analysis")
 
 
@@ -51,7 +54,7 @@ def main(arguments: list[str] | None = None) -> int:
     if why := missing(options.places):
         warn(why + meant(arguments[0]))
         return 2
-    if why := lack_of_library(options):
+    if why := unwritten(options) or lack_of_library(options):
         warn(why)
         return 2
     found = harvest(options.places, usable_processes())
@@ -61,11 +64,26 @@ def main(arguments: list[str] | None = None) -> int:
         warn(nothing_found(found, options.places))
         return 1
     try:
-        text = text_of(found, options)
-    except (BaselineError, ViewError, OSError) as error:
+        text, fault = text_of(found, options)
+    except (BaselineError, ViewError) as error:
         warn(error)
         return 2
-    return printed(lambda: print(text) or 0)
+    except NoRowError as error:
+        warn(error)
+        return 1
+    code = printed(lambda: print(text) or 0)
+    if fault:
+        warn(f"{fault}; --output-dir D writes elsewhere")
+    return 1 if fault else code
+
+
+def unwritten(options: argparse.Namespace) -> str:
+    """Say which option of the report is given beside a view, which writes no report."""
+    asked = [name for name in OF_REPORT if getattr(options, name) != parser().get_default(name)]
+    if view_of(options).is_whole or not asked:
+        return ""
+    option = f"--{asked[0].replace('_', '-')}"
+    return f"{option}: {', '.join(OF_VIEW)} print a table and write no report; leave one out"
 
 
 def lack_of_library(options: argparse.Namespace) -> str:
@@ -77,25 +95,31 @@ def lack_of_library(options: argparse.Namespace) -> str:
     )
 
 
-def text_of(found: Harvest, options: argparse.Namespace) -> str:
-    """Return the view that is asked for; without one, write the report and say what was written."""
+def text_of(found: Harvest, options: argparse.Namespace) -> tuple[str, OSError | None]:
+    """Return the view that is asked for; without one, write the report and say what was written.
+
+    Returns:
+        The text, and why no file, or no further file, can be written.
+    """
     table = with_fresh_speedups(combine(found.rows))
     view = view_of(options)
     if not view.is_whole:
-        return view.text_of(over_repetitions(table))
-    typed = typed_table(found.rows) if options.parquet else None
-    del found.rows
+        return view.text_of(over_repetitions(table)), None
     if options.baseline:
         speedups(table, options.baseline)  # An invalid baseline is refused before any file.
         if why := unpaired(table, options.baseline):
             warn(why)
-    written = list(dict.fromkeys(files_of(table, found, options)))
-    if typed is not None:
-        written.append(parquet.write_parquet(typed, output_folder(options)))
-    text = texts_of(written, options.show)
+    written: list[Path] = []
+    fault = None
+    try:
+        written.extend(files_of(table, found, options))
+    except OSError as error:
+        fault = error
+    written = list(dict.fromkeys(written))
+    text = "" if fault else texts_of(written, options.show)
     if not text:
         text = or_left_out("table on screen", lambda: as_text(over_repetitions(table))) or ""
-    return "\n".join([text, "", *(printable(f"wrote {path}") for path in written)])
+    return "\n".join([text, "", *(printable(f"wrote {path}") for path in written)]), fault
 
 
 def texts_of(written: Sequence[Path], names: Sequence[str]) -> str:
@@ -109,8 +133,10 @@ def texts_of(written: Sequence[Path], names: Sequence[str]) -> str:
 
 
 def files_of(table: pd.DataFrame, found: Harvest, options: argparse.Namespace) -> Iterator[Path]:
-    """Yield each file of the report as it is written, and the page where it is asked for."""
+    """Yield each file as it is written: the report, and the page and Parquet where asked for."""
     folder = output_folder(options)
+    typed = typed_table(found.rows) if options.parquet else None
+    del found.rows
     how = (options.baseline, found.ranks, options.format, options.compare_at)
     yield from write_report(table, folder, *how)
     if options.html:
@@ -118,6 +144,8 @@ def files_of(table: pd.DataFrame, found: Harvest, options: argparse.Namespace) -
         page = or_left_out("page", partial(render.write_page, *of_page))
         if page is not None:
             yield page
+    if typed is not None:
+        yield parquet.write_parquet(typed, folder)
 
 
 def output_folder(options: argparse.Namespace) -> Path:

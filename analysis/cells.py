@@ -1,14 +1,19 @@
 """Formats cells of the combined table that take several columns of a row."""
 
 import math
+from collections.abc import Iterator
 from typing import Any
 
 import pandas as pd
 
 from benchkit.record.naming import named
 
+INTERVAL, RANGE = "95 % interval", "range of runs"
+"""What stands beside a median."""
 NO_INTERVAL = "[?]"
 """Stands for an interval for which there were too few samples."""
+MOST_PRECISE = 1e4
+"""A value over half the width of its interval, from which on four digits say enough."""
 OF_INTERVAL = (
     "median_s", "ci_low_s", "ci_high_s", "num_runs", "range_low_s", "range_high_s",
 )  # fmt: skip
@@ -20,10 +25,24 @@ def intervals(table: pd.DataFrame) -> pd.Series:
 
     Of few runs it is their range; with too few samples it is "too few".
     """
+    texts = [interval_text(*cells) for cells in cells_of_interval(table)]
+    return pd.Series(texts, index=table.index, dtype=object)
+
+
+def interval_head(table: pd.DataFrame) -> str:
+    """Return what stands beside the medians of rows: intervals, ranges of few runs, or both."""
+    is_known = table["ci_low_s"].notna()
+    is_range = ~is_known & table["median_s"].notna() & (table.get("num_runs", 1) > 1)
+    if is_range.any():
+        return f"{INTERVAL} or {RANGE}" if is_known.any() else RANGE
+    return INTERVAL
+
+
+def cells_of_interval(table: pd.DataFrame) -> Iterator[tuple[float, ...]]:
+    """Yield the cells of OF_INTERVAL of each row, NaN where they are not known."""
     unknown = [math.nan] * len(table)
     columns = [table[name].tolist() if name in table else unknown for name in OF_INTERVAL]
-    texts = [interval_text(*cells) for cells in zip(*columns, strict=True)]
-    return pd.Series(texts, index=table.index, dtype=object)
+    yield from zip(*columns, strict=True)
 
 
 def interval_text(
@@ -31,15 +50,14 @@ def interval_text(
 ) -> str | None:
     """Format one interval.
 
-    The arguments are a row's cells of OF_INTERVAL, NaN where they are not known. The result is None
-    where there is no median.
+    The arguments are a row's cells of OF_INTERVAL. The result is None where there is no median.
     """
     if math.isnan(median_s):
         return None
     if not math.isnan(low_s):
-        return f"[{1e3 * low_s:.4g}, {1e3 * high_s:.4g}]"
+        return "[{}, {}]".format(*in_ms(low_s, high_s))
     if runs > 1:
-        return f"{runs:g} runs: {1e3 * least_s:.4g} to {1e3 * most_s:.4g}"
+        return "{:g} runs: {} to {}".format(runs, *in_ms(least_s, most_s))
     return "too few"
 
 
@@ -61,8 +79,7 @@ def times(table: pd.DataFrame) -> list[str]:
 
     Of few runs the interval is their range.
     """
-    columns = [table[name] if name in table else [math.nan] * len(table) for name in OF_INTERVAL]
-    return [time_text(*cells) for cells in zip(*columns, strict=True)]
+    return [time_text(*cells) for cells in cells_of_interval(table)]
 
 
 def time_text(
@@ -74,17 +91,41 @@ def time_text(
     if math.isnan(low_s) and not runs > 1:
         return f"{figure(1e3 * median_s, 100 * median_s)} {NO_INTERVAL}"  # two digits
     low, high = (least_s, most_s) if math.isnan(low_s) else (low_s, high_s)
-    half = 1e3 * min((high - low) / 2, low)  # the lower end has a digit, too
-    ends = f"[{figure(1e3 * low, half)}, {figure(1e3 * high, half)}]"
     few = f" of {runs:g} runs" if math.isnan(low_s) else ""
-    return f"{figure(1e3 * median_s, half)} {ends}{few}"
+    ends = ", ".join(in_ms(low, high))
+    return f"{figure(1e3 * median_s, 1e3 * half_width(low, high))} [{ends}]{few}"
+
+
+def in_ms(low_s: float, high_s: float) -> list[str]:
+    """Format the ends of an interval in ms, with the digits that its width leaves."""
+    half = 1e3 * half_width(low_s, high_s)
+    return [figure(1e3 * end, half) for end in (low_s, high_s)]
+
+
+def half_width(low: float, high: float) -> float:
+    """Return half the width of an interval, but not more than its lower end, which has a digit."""
+    return min((high - low) / 2, abs(low))
 
 
 def figure(value: Any, half_width: float = math.nan) -> str:
-    """Format a number with the digits that its interval leaves, or with four; "" for none."""
+    """Format a number with the digits that its interval leaves, at most four; "" for none.
+
+    Without an interval there are four.
+    """
     if pd.isna(value):
         return ""
-    if not half_width > 0 or math.isinf(half_width):
+    if not half_width > abs(value) / MOST_PRECISE or math.isinf(half_width):
         return f"{value:.4g}" if abs(value) < 1e4 else f"{value:.0f}"
     places = -math.floor(math.log10(half_width))
     return f"{round(value, places):.{max(0, places)}f}"
+
+
+def measured(value: Any, half_width: float = math.nan) -> str:
+    """Format a measured number with the digits that its interval leaves, or with three.
+
+    Whole numbers, which may be counts, stay whole.
+    """
+    is_known = half_width > 0 and not math.isinf(half_width)
+    if pd.isna(value) or is_known or float(value).is_integer():
+        return figure(value, half_width)
+    return figure(value, abs(value) / 100)

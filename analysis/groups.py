@@ -42,3 +42,9 @@ def by_mechanism(rows: pd.DataFrame, *without: str) -> Iterator[tuple[str, pd.Da
             continue
         for name in mechanisms:
             yield f"{suffix}_slowed_by-{name}", group[slowed_by.isna() | (slowed_by == name)]
+
+
+def titled(text: str, suffix: str) -> str:
+    """Add to the first line of a text, or to a title, what sets its group apart from others."""
+    first, end, rest = text.partition("\n")
+    return f"{first} ({suffix.strip('_')}){end}{rest}" if suffix else text

@@ -63,7 +63,6 @@ def over_runs(rows: pd.DataFrame, *columns: str) -> pd.DataFrame:
     used = rows[measured | latest_failure]
     used_point = point[used.index]
     latest = used[~used_point.duplicated(keep="last")].assign(warning=notes(rows, point))
-
     fixed = {*identity_columns(rows), *PROVENANCE, *range_columns(rows), *NO_FIGURES, *columns}
     again = used_point.duplicated(keep=False)
     figures = [name for name in rows if name not in fixed]
@@ -77,9 +76,8 @@ def over_repetitions(table: pd.DataFrame) -> pd.DataFrame:
     """Merge the repetitions of a point within each sweep into one row, for tables.
 
     Returns:
-        The table, in its order. Where sweeps have repetitions, with the columns `within_share`
-        (`rel_ci` within a run, at the median of the runs) and `between_share` (half the range of
-        the medians of all runs, as a share of their median).
+        The table, in its order. Where sweeps have repetitions, with `within_share` (the runs'
+        median `rel_ci`) and `between_share` (half the range of their medians, over its median).
     """
     sweeps = table["run"].astype("string").str.replace(REPETITION, "", regex=True)
     if sweeps.equals(table["run"].astype("string")):
@@ -88,9 +86,11 @@ def over_repetitions(table: pd.DataFrame) -> pd.DataFrame:
     named = table.assign(sweep=sweeps, within_share=table["rel_ci"])
     rows = over_runs(named, *columns)
     between = (rows["range_high_s"] - rows["range_low_s"]) / 2 / rows["median_s"]
-    place = named.groupby(columns, dropna=False, sort=False).ngroup()[rows.index]
-    found = rows.assign(run=rows["sweep"], between_share=between).drop(columns="sweep")
-    return found.iloc[place.argsort(kind="stable")].copy()
+    point = named.groupby(columns, dropna=False, sort=False).ngroup()
+    place = named.groupby("run", dropna=False).cumcount().groupby(point).transform("max")
+    sweep = pd.Series(pd.factorize(sweeps)[0], named.index)
+    found = rows.assign(run=rows["sweep"], between_share=between, sweep=sweep, place=place)
+    return found.sort_values(["sweep", "place"]).drop(columns=["sweep", "place"])
 
 
 def range_columns(rows: pd.DataFrame) -> list[str]:

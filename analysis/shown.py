@@ -1,26 +1,28 @@
 """Columns of the combined table as a terminal shows them: a head, and cells as text."""
 
 import math
+import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import pandas as pd
 
-from analysis.cells import figure
+from analysis.cells import figure, half_width, measured
 from analysis.records.metrics import METRICS
+from analysis.repetitions import INTERVALS, RATES
 from analysis.table import SPREADS, head_of
 from analysis.text import shortened
 from benchkit.record.naming import named
 
-FROM_TIME = (
-    "busbw_gb_per_s", "algbw_gb_per_s", "useful_tflop_per_s", "mfu_full", "tokens_per_second",
-    "efficiency",
-)  # fmt: skip
+FROM_TIME = ("ci_low_s", "ci_high_s", *RATES)
 """Figures that are known as precisely as the median."""
 LONG = 40
 """Letters beyond which a text is wrapped."""
+SHORTEST = 24
+"""Letters of a wrapped text's line at least."""
 BY_NAME = {metric.name: metric for metric in METRICS}
+NUMBER = re.compile(r"\d+(\.\d+)?")
 Outcome = tuple[str, str]
 """A status and its reason."""
 
@@ -41,27 +43,46 @@ class Shown:
     def width(self) -> int:
         return max(map(len, (*self.head.splitlines(), *self.cells)), default=0)
 
+    @property
+    def least_width(self) -> int:
+        """Letters below which the column cannot be read."""
+        return min(self.width, SHORTEST) if self.is_wrapped else self.width
+
 
 def column_of(table: pd.DataFrame, name: str) -> Shown:
     """Return a column of the combined table with its values formatted."""
     values = table[name]
     if name in BY_NAME:
         metric = BY_NAME[name]
-        numbers = pd.to_numeric(values) * metric.scale
-        known = name in FROM_TIME and "rel_ci" in table
-        widths = numbers.abs() * (table["rel_ci"] if known else math.nan)
-        cells = [figure(*pair) for pair in zip(numbers, widths, strict=True)]
+        numbers, halves = pd.to_numeric(values), half_widths(table, name)
+        pairs = zip(numbers * metric.scale, halves * metric.scale, strict=True)
+        cells = [measured(*pair) for pair in pairs]
         return Shown(with_unit_below(head_of(metric)), cells, is_number=True)
     if name == "data_size":
         cells = texts(values.map(lambda size: named(name, size), "ignore"))
         return Shown(name, cells, is_number=True)
     if name in SPREADS:
-        cells = [figure(100 * value) for value in values]
+        cells = [measured(100 * value) for value in values]
         return Shown(with_unit_below(SPREADS[name]), cells, is_number=True)
     if pd.api.types.is_numeric_dtype(values) and not pd.api.types.is_bool_dtype(values):
         return Shown(name, [figure(value) for value in values], is_number=True)
     cells = texts(values)
     return Shown(name, cells, is_wrapped=max(map(len, cells), default=0) > LONG)
+
+
+def half_widths(table: pd.DataFrame, name: str) -> pd.Series:
+    """Return half the interval or, of few runs, half the range of each value of a figure.
+
+    Figures FROM_TIME have those of the median in proportion; NaN where neither is known.
+    """
+    of = "median_s" if name in FROM_TIME else name
+    if of not in INTERVALS or of not in table:
+        return pd.Series(math.nan, index=table.index)
+    unknown = pd.Series(math.nan, index=table.index)
+    low, high, least, most = (table.get(end, unknown) for end in INTERVALS[of])
+    ends = zip(low.fillna(least), high.fillna(most), strict=True)
+    halves = pd.Series([half_width(*pair) for pair in ends], index=table.index)
+    return halves if of == name else halves * (table[name] / table[of]).abs()
 
 
 def with_unit_below(head: str) -> str:
@@ -92,6 +113,11 @@ def outcomes(table: pd.DataFrame) -> Iterator[Outcome]:
 
 
 def numbered(table: pd.DataFrame) -> dict[Outcome, int]:
-    """Number the outcomes other than ok, from 1 on."""
-    ends = dict.fromkeys(end for end in outcomes(table) if end[0] != "ok")
-    return {end: number for number, end in enumerate(ends, 1)}
+    """Number the outcomes other than ok, from 1 on; those that differ in numbers only share one."""
+    kinds: dict[Outcome, int] = {}
+    found: dict[Outcome, int] = {}
+    for status, reason in outcomes(table):
+        if status != "ok":
+            kind = (status, NUMBER.sub("0", reason))
+            found[status, reason] = kinds.setdefault(kind, len(kinds) + 1)
+    return found

@@ -54,7 +54,7 @@ def speedups(table: pd.DataFrame, baseline: Baseline) -> pd.DataFrame:
     rest = [name for name in columns if name not in baseline.values]
     per_run = over_runs(measured, *columns, "run")
     paired = over_runs(with_partners(per_run, baseline, [*rest, "run"]), *columns)
-    basis = paired["num_runs"].map(lambda runs: WITHIN if runs == 1 else f"{runs} runs")
+    basis = paired["num_runs"].map(lambda runs: WITHIN if runs == 1 else f"{runs:g} runs")
     paired_rows = paired.assign(speedup_basis=basis)
     apart = across_runs(over_runs(per_run, *columns), paired[columns], baseline, rest)
     found = [rows for rows in (paired_rows, apart) if not rows.empty]
@@ -123,7 +123,25 @@ def compared(
         found = speedups(rows, chosen)
         found = found[~chosen.holds(found)]
         if not found.empty:
-            yield str(title), chosen, found
+            yield str(title), chosen, in_order(found)
+
+
+def inner_columns(rows: pd.DataFrame, baseline: Baseline) -> list[str]:
+    """Return the settings in which the rows differ, apart from the keys of the baseline."""
+    varied = [name for name in identity_columns(rows) if rows[name].nunique(dropna=False) > 1]
+    return [name for name in varied if name not in baseline.values]
+
+
+def in_order(rows: pd.DataFrame) -> pd.DataFrame:
+    """Sort rows by what was measured; numbers by their value."""
+
+    def ranks(values: pd.Series) -> pd.Series:
+        numbers = pd.to_numeric(values, errors="coerce")
+        return numbers if numbers.notna().all() else values.map(str, na_action="ignore")
+
+    columns = identity_columns(rows)
+    varied = [name for name in columns if rows[name].nunique(dropna=False) > 1]
+    return rows.sort_values(varied, key=ranks, kind="stable") if varied else rows
 
 
 def unpaired(table: pd.DataFrame, baseline: Baseline) -> str:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pandas as pd
 
-from analysis.cells import intervals, joined_settings
+from analysis.cells import INTERVAL, interval_head, intervals, joined_settings
 from analysis.records.conditions import DIMENSIONS, MODEL
 from analysis.records.figures import DETAILS
 from analysis.records.metrics import METRICS, Metric
@@ -98,8 +98,6 @@ def is_repeated(table: pd.DataFrame) -> bool:
 
 
 ALL_ROWS = "combined.csv"
-INTERVAL = "95 % interval [ms]"
-"""The interval of the median, within the run or between several: "[0.9, 1.4]"."""
 SPREADS = {"within_share": "within a run [±%]", "between_share": "between runs [±%]"}
 """Heads of what `analysis.repetitions.over_repetitions` adds."""
 PRINTED = (
@@ -127,7 +125,9 @@ def for_print(table: pd.DataFrame) -> pd.DataFrame:
         column = intervals(table) if name == INTERVAL else table.get(name)
         if column is None or column.isna().all():
             continue
-        if name == "data_size":
+        if name == INTERVAL:
+            shown[f"{interval_head(table)} [ms]"] = column
+        elif name == "data_size":
             shown[name] = column.map(lambda size: named("data_size", size), na_action="ignore")
         elif name in metrics:
             metric = metrics[name]

@@ -6,7 +6,7 @@ All columns are in combined.csv; full_results.md has those that a reader may wan
 import shutil
 from collections import Counter
 from collections.abc import Sequence
-from textwrap import shorten
+from textwrap import fill, shorten
 
 import pandas as pd
 from rich import box
@@ -15,8 +15,8 @@ from rich.table import Table
 from rich.text import Text
 
 from analysis import text
-from analysis.cells import NO_INTERVAL, times
-from analysis.shown import Shown, cases, column_of, numbered, outcomes
+from analysis.cells import NO_INTERVAL, interval_head, times
+from analysis.shown import Outcome, Shown, cases, column_of, numbered, outcomes
 from analysis.table import (
     ALL_ROWS,
     CONDITIONS,
@@ -33,9 +33,9 @@ WIDTH = 120
 """Letters of a line where the output is no terminal."""
 GAP = 3
 """Letters between columns."""
-TIME = "median [ms]\n95 % interval"
 ALWAYS = ("suite", "backend", "world_size", "data_size")
 """Settings that have their own columns, also where others are joined for lack of room."""
+SIMILAR = " (other numbers in other rows)"
 MOST_FIGURES, MOST_NOTES = 3, 3
 FIGURES = (
     "first_call_s", "compile_s", "recompilations",
@@ -62,14 +62,14 @@ def as_text(table: pd.DataFrame, columns: Sequence[str] = (), width: int | None 
     else:
         head, shown, left_out = chosen(rows, width)
         of_all = "All rows: " if len(table) > 1 else ""
-        lines = [f"{of_all}{head}\n"] if head else []
+        lines = [fill(f"{of_all}{head}", width, break_on_hyphens=False) + "\n"] if head else []
         lines.append(rendered(shown, width))
         if left_out:
             more = f"More, by --columns: {' '.join(left_out)}"
             lines.append(shorten(more, width, placeholder=" …"))
     if len(table) > len(rows):
         lines.append(f"The first {len(rows):,} of {len(table):,} rows; {ALL_ROWS} has all.")
-    return "\n".join([*lines, *(notes(rows) if "status" in rows else ())])
+    return "\n".join([*lines, *(() if columns else notes(rows))])
 
 
 def chosen(table: pd.DataFrame, width: int) -> tuple[str, list[Shown], list[str]]:
@@ -86,14 +86,10 @@ def chosen(table: pd.DataFrame, width: int) -> tuple[str, list[Shown], list[str]
     head = ", ".join(f"{name} {named(name, table[name].iloc[0])}" for name in shared)
     settings = [name for name in known if name not in shared]
     middle = [column_of(table, "run")] if is_repeated(table) else []
-    if table["median_s"].notna().any():
-        middle.append(Shown(TIME, times(table), is_number=True))
-    numbers = numbered(table)
-    if numbers:
-        ends = [f"{end[0]} ({numbers[end]})" if end in numbers else "" for end in outcomes(table)]
-        middle.append(Shown("outcome", ends))
-    first = settings_within(table, settings, lacking, width - width_of(middle))
-    room = width - width_of([*first, *middle])
+    middle.append(results(table))
+    room = width + GAP  # No gap follows the last column.
+    first = settings_within(table, settings, lacking, room - width_of(middle))
+    room -= width_of([*first, *middle])
     figures = [name for name in FIGURES if name in table and table[name].notna().any()]
     kept: list[Shown] = []
     for column in (column_of(table, name) for name in figures[:MOST_FIGURES]):
@@ -101,6 +97,16 @@ def chosen(table: pd.DataFrame, width: int) -> tuple[str, list[Shown], list[str]
         if room >= 0:
             kept.append(column)
     return head, [*first, *middle, *kept], figures[len(kept) :]
+
+
+def results(table: pd.DataFrame) -> Shown:
+    """Return the column of the medians, which has the outcome of rows that were not measured."""
+    numbers = numbered(table)
+    ends = [f"{end[0]} ({numbers[end]})" if end in numbers else "" for end in outcomes(table)]
+    cells = [" ".join(filter(None, pair)) for pair in zip(times(table), ends, strict=True)]
+    is_measured = table["median_s"].notna().any()
+    head = f"median [ms]\n{interval_head(table)}" if is_measured else "outcome"
+    return Shown(head, cells, is_number=is_measured)
 
 
 def settings_within(
@@ -129,8 +135,12 @@ def width_of(columns: Sequence[Shown]) -> int:
 
 def notes(table: pd.DataFrame) -> list[str]:
     """Return what cells are too narrow for: reasons, warnings and doubtful figures."""
-    ends = numbered(table).items()
-    found = [f"({number}) {status}: {reason}" for (status, reason), number in ends]
+    ends: dict[int, list[Outcome]] = {}
+    for end, number in numbered(table).items():
+        ends.setdefault(number, []).append(end)
+    found = []
+    for number, [(status, reason), *similar] in ends.items():
+        found.append(f"({number}) {status}: {reason}{SIMILAR if similar else ''}")
     if any(cell.endswith(NO_INTERVAL) for cell in times(table)):
         found.append(f"{NO_INTERVAL}: too few samples for an interval")
     for name in ("warning", "doubt"):
@@ -143,7 +153,8 @@ def notes(table: pd.DataFrame) -> list[str]:
 
 
 def rendered(columns: Sequence[Shown], width: int) -> str:
-    """Draw columns at most as wide as given; numbers stay whole, long texts are wrapped."""
+    """Draw columns as wide as given; wider where numbers would be cut. Long texts are wrapped."""
+    least = sum(column.least_width + GAP for column in columns)
     drawn = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
     for column in columns:
         drawn.add_column(
@@ -154,7 +165,7 @@ def rendered(columns: Sequence[Shown], width: int) -> str:
         )
     for cells in zip(*(column.cells for column in columns), strict=True):
         drawn.add_row(*map(Text, cells))
-    console = Console(width=width, color_system=None, force_terminal=False)
+    console = Console(width=max(width, least), color_system=None, force_terminal=False)
     with console.capture() as captured:
         console.print(drawn)
     return "\n".join(line.rstrip() for line in captured.get().splitlines())

@@ -3,17 +3,26 @@
 import argparse
 import difflib
 from dataclasses import dataclass
+from tokenize import TokenError
 from typing import Any
 
+import numpy as np
 import pandas as pd
+from pandas.errors import UndefinedVariableError
 
+from analysis.shown import BY_NAME
 from analysis.terminal import as_text
 
 DESCENDING = ":desc"
+EXAMPLE = 'e.g. "world_size == 2"'
 
 
 class ViewError(ValueError):
     """A view of columns that the table does not have, or of an expression that is none."""
+
+
+class NoRowError(Exception):
+    """No row of the table is what was asked for."""
 
 
 @dataclass(frozen=True)
@@ -43,10 +52,11 @@ class View:
 
         Raises:
             ViewError: the message says in one line what is wrong and what is allowed.
+            NoRowError: no row is left.
         """
         rows = rows_where(table, self.where) if self.where else table
         if self.group_by:
-            rows = grouped(rows, [known(rows, name, "--group-by") for name in self.group_by])
+            rows = grouped(rows, [key_of(rows, name) for name in self.group_by])
         if self.sort:
             names = [known(rows, each.removesuffix(DESCENDING), "--sort") for each in self.sort]
             ascending = [not each.endswith(DESCENDING) for each in self.sort]
@@ -64,10 +74,26 @@ def known(table: pd.DataFrame, name: str, option: str) -> str:
     """
     if name in table:
         return name
+    raise ViewError(f"{option} {name}: {no_column(table, name)}")
+
+
+def no_column(table: pd.DataFrame, name: str) -> str:
+    """Say that a name is no column, and which ones are similar."""
     near = difflib.get_close_matches(name, map(str, table), n=3)
     near = near or [str(column) for column in table if name in str(column)][:3]
     hint = f"did you mean {' or '.join(near)}?" if near else "combined.csv has the names"
-    raise ViewError(f"{option} {name}: no such column; {hint}")
+    return f"no such column; {hint}"
+
+
+def key_of(table: pd.DataFrame, name: str) -> str:
+    """Return the name of a column whose values make groups.
+
+    Raises:
+        ViewError: the table does not have it, or it holds figures.
+    """
+    if known(table, name, "--group-by") in BY_NAME:
+        raise ViewError(f"--group-by {name}: a figure; allowed are settings, such as world_size")
+    return name
 
 
 def rows_where(table: pd.DataFrame, expression: str) -> pd.DataFrame:
@@ -75,24 +101,50 @@ def rows_where(table: pd.DataFrame, expression: str) -> pd.DataFrame:
 
     Raises:
         ViewError: it cannot be evaluated, or is no condition.
+        NoRowError: no row is left.
     """
+    what = f"--where {expression!r}"
     try:
-        rows = table.query(expression, engine="python", local_dict={}, global_dict={})
-    except (ValueError, KeyError, TypeError, NameError, SyntaxError, AttributeError) as error:
-        why = str(error).strip("'\"").splitlines()[0]
-        raise ViewError(f'--where {expression!r}: {why}; e.g. "world_size == 2"') from None
-    if not isinstance(rows, pd.DataFrame):
-        raise ViewError(f'--where {expression!r}: no condition on rows; e.g. "world_size == 2"')
+        holds = table.eval(expression, engine="python", local_dict={}, global_dict={})
+    except Exception as error:  # of the tokenizer, the parser, pandas, or of the operation itself
+        raise ViewError(f"{what}: {reason_of(error, table)}") from None
+    if not isinstance(holds, pd.Series) or not is_condition(holds):
+        raise ViewError(f"{what}: not a condition on rows; {EXAMPLE}")
+    rows = table[holds.eq(True)]
+    if rows.empty:
+        raise NoRowError(f"{what}: no row of {len(table)} matches")
     return rows
 
 
+def is_condition(values: pd.Series) -> bool:
+    """Return whether all values are true, false or missing."""
+    return all(isinstance(value, bool | np.bool_) for value in values.dropna())
+
+
+def reason_of(error: Exception, table: pd.DataFrame) -> str:
+    """Say why an expression cannot be evaluated, and what helps."""
+    if isinstance(error, UndefinedVariableError):
+        name = str(error).split("'")[1]
+        if table.isin([name]).any(axis=None):
+            return f'{name}: no column, but a value; write it in quotes, as in timing == "{name}"'
+        return f"{name}: {no_column(table, name)}"
+    if isinstance(error, SyntaxError | TokenError):
+        return f"not a valid expression; {EXAMPLE}, with a column named like a keyword as `pass`"
+    lines = str(error).splitlines() or [type(error).__name__]
+    return f"{lines[0]}; {EXAMPLE}"
+
+
 def grouped(table: pd.DataFrame, names: list[str]) -> pd.DataFrame:
-    """Return a row per group: how many rows, and the median of their medians with its range."""
-    groups = table[table["status"] == "ok"].groupby(names, dropna=False, sort=False)["median_s"]
-    found = groups.agg(["size", "median", "min", "max"]).reset_index()
-    return found.rename(columns={
-        "size": "rows", "median": "median_s", "min": "min_s", "max": "max_s",
-    })  # fmt: skip
+    """Return a row per group: how many rows, and the median of their medians with its range.
+
+    Where rows of a group were not measured, `measured` says how many were.
+    """
+    times = table["median_s"].where(table["status"] == "ok")
+    groups = table.assign(median_s=times).groupby(names, dropna=False, sort=False)["median_s"]
+    found = groups.agg(rows="size", measured="count", median_s="median", min_s="min", max_s="max")
+    if found["measured"].equals(found["rows"]):
+        found = found.drop(columns="measured")
+    return found.reset_index()
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -117,7 +169,7 @@ def positive(text: str) -> int:
 
 
 def names_in(text: str) -> tuple[str, ...]:
-    return tuple(name.strip() for name in text.split(",") if name.strip())
+    return tuple(dict.fromkeys(name.strip() for name in text.split(",") if name.strip()))
 
 
 def view_of(options: argparse.Namespace) -> View:

@@ -80,7 +80,7 @@ def content_of(
     """
     table = table.assign(**{PAGE_ROW: [f"r{number}" for number in range(len(table))]})
     samples = or_left_out("samples", partial(samples_of, table)) or {}
-    found = {title: list(lines) for title, lines in sentences.findings(table).items()}
+    found = {title: list(lines) for title, lines in sentences.findings(table, baseline).items()}
     verdict = question.verdict_of(table, found)
     sections = table.groupby("suite", sort=False)
     pages = (turns.describe(table), None if per_rank.empty else rank_devices.describe(per_rank))

@@ -12,6 +12,8 @@ from analysis.records.metrics import METRICS
 from analysis.repetitions import REPETITION, over_repetitions
 from analysis.report.chart import PAGE_ROW
 from analysis.report.naming import Namer
+from analysis.shown import BY_NAME
+from analysis.shown import column_of as formatted
 from analysis.table import SPREADS, for_print, head_of, identity_columns
 
 NAMES = {head_of(metric): metric.name for metric in METRICS}
@@ -144,7 +146,12 @@ def rows_of(
         samples: by PAGE_ROW.
     """
     name = Namer(rows)
-    for (_, row), printed in zip(rows.iterrows(), shown.to_dict("records"), strict=True):
+    texts = shown.assign(**{
+        column.head: formatted(rows, column.name).cells
+        for column in columns
+        if column.name in BY_NAME or column.name in SPREADS
+    })  # fmt: skip
+    for (_, row), printed in zip(rows.iterrows(), texts.to_dict("records"), strict=True):
         sample = samples.get(row[PAGE_ROW])
         yield Row(
             id=row[PAGE_ROW],
@@ -157,7 +164,7 @@ def rows_of(
 
 def cell_of(column: Column, printed: Any, row: Any) -> Cell:
     """Make a cell of what is printed, and of the row's own value, which it is sorted by."""
-    if pd.isna(printed):
+    if pd.isna(printed) or printed == "":
         return Cell("", "")
     text = f"{printed:.4g}" if isinstance(printed, float) else str(printed)
     return Cell(text, repr(float(row[column.name])) if column.kind == "number" else "")

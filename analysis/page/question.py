@@ -9,7 +9,7 @@ from analysis.records.conditions import DIMENSIONS
 from analysis.report import sentences
 from analysis.report.contests import whole_work
 from analysis.report.discover import modules_with
-from analysis.report.naming import Namer, milliseconds, settings
+from analysis.report.naming import Namer, milliseconds, operation, settings
 from analysis.table import CONDITIONS, SETTINGS, own_columns
 from benchkit.record.naming import named
 from benchkit.record.statuses import HARMLESS
@@ -17,6 +17,7 @@ from benchkit.record.statuses import HARMLESS
 MOST_TITLES, MOST_SETTINGS, MOST_WORDS = 4, 3, 3
 MOST_ANSWERS = {
     sentences.VERDICT: 4,
+    sentences.SPEEDUPS: 3,
     sentences.EXTREMES: 3,
     sentences.WITH_SIZE: 1,
     sentences.WITH_RANKS: 1,
@@ -90,7 +91,7 @@ def span(table: pd.DataFrame) -> Iterator[str]:
         ordered = rows.sort_values("median_s")
         first, last = ordered.iloc[0], ordered.iloc[-1]
         if len(rows) == 1:
-            yield f"{suite}: {milliseconds(first['median_s'])} (median)."
+            yield f"{operation(first)}: {milliseconds(first['median_s'])} (median)."
         else:
             yield f"{suite}: medians from {time(first, name)} to {time(last, name)}."
 

@@ -125,6 +125,8 @@ def over_x(chart: Chart) -> list[alt.Chart]:
     up = axis_of(chart.y, "y_ticks")
     y = alt.Y("value:Q", title=chart.y.label, scale=scale_of(chart.y), axis=up)
     points = rows_of(POINT).encode(x=x, y=y, color=colours_of(chart))
+    if chart.x.scale == NAMES and len(names_of(chart)) == 1:  # Marks would cover each other.
+        points = points.encode(xOffset=alt.XOffset("series:N", sort=chart.all_series))
     dots = points.mark_point(filled=True, opacity=1, size=SIZE_OF_POINT, cursor="pointer")
     curves = rows_of(CURVE).mark_line(strokeDash=[5, 4], strokeWidth=1.2)
     layers = []

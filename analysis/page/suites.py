@@ -1,7 +1,7 @@
 """Makes the section of each suite: its table, its figures, and the pages of its own."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -13,8 +13,9 @@ from analysis.page.markdown import as_html
 from analysis.page.measurements import Measurements, Packed, measurements_of
 from analysis.page.pictures import Picture, pictures_of
 from analysis.report.attempts import or_left_out
-from analysis.report.chart import Chart
+from analysis.report.chart import PAGE_ROW, Chart
 from analysis.report.discover import modules_with, write_all
+from analysis.report.style import hardware
 
 MOST_TITLES = 4
 TEXT_LEVEL = 3
@@ -107,7 +108,15 @@ def charts_of(table: pd.DataFrame, baseline: Baseline | None) -> Iterator[Chart]
     for name, module in modules_with("show"):
         make = partial(module.show, table, baseline)
         charts = or_left_out(f"figures of {name}", make) or {}
-        yield from (chart for chart in charts.values() if len(chart.points))
+        yield from (with_hardware(chart, table) for chart in charts.values() if len(chart.points))
+
+
+def with_hardware(chart: Chart, table: pd.DataFrame) -> Chart:
+    """Add to a chart's note the processors or GPUs of its points, if it does not name them."""
+    where = hardware(table[table[PAGE_ROW].isin(chart.points[PAGE_ROW])])
+    if where.removeprefix("on ") in chart.note:
+        return chart
+    return replace(chart, note="; ".join(filter(None, (chart.note, where))))
 
 
 def figure(place: str, chart: Chart) -> Figure | None:

@@ -15,7 +15,7 @@ ENVIRONMENT = (
 """Columns of the combined table that are the environment of a point, not a setting of it."""
 TOLERANCE = 0.05
 """Numbers, such as clock frequencies, differ where their medians do by more than this share."""
-MOST_LETTERS = 60
+MOST_LETTERS, MOST_NUMBERS = 60, 3
 OF_GPUS = {
     "GPU power limit": "power.limit",
     "highest GPU clock": "clocks.max.sm",
@@ -101,13 +101,17 @@ def has_changed(one: Sequence[Any], other: Sequence[Any]) -> bool:
 
 
 def summary(values: Sequence[Any], none: str) -> str:
-    """Return the median of numbers, and different texts side by side: "2.13.0, 2.12.0".
+    """Return different values side by side: "2.13.0, 2.12.0"; of many numbers their range.
 
     Args:
         values: of one side.
         none: what to return where there are no values.
     """
     if values and isinstance(values[0], float):
-        return f"{np.median(values):.3g}"
+        numbers = [f"{value:.3g}" for value in sorted(set(values))]
+        shown = list(dict.fromkeys(numbers))
+        if len(shown) > MOST_NUMBERS:
+            return f"{shown[0]} to {shown[-1]}, median {np.median(values):.3g}"
+        return ", ".join(shown)
     text = ", ".join(dict.fromkeys(values)) or none
     return text if len(text) <= MOST_LETTERS else text[: MOST_LETTERS - 3] + "..."

@@ -9,6 +9,8 @@ from typing import Any
 
 import pandas as pd
 
+from analysis.groups import titled
+
 LINES, SCATTER, DOTS, BARS, STACKS, CELLS = MARKS = (
     "lines", "scatter", "dots", "bars", "stacks", "cells",
 )  # fmt: skip
@@ -86,7 +88,7 @@ class Chart:
         Args:
             suffix: of the names of the group's files (`analysis.groups`), "" for a single group.
         """
-        return replace(self, title=f"{self.title} ({suffix.strip('_')})") if suffix else self
+        return replace(self, title=titled(self.title, suffix))
 
 
 Charts = dict[str, Chart]

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from analysis.cells import figure, half_width, measured
 from analysis.repetitions import over_runs
 from analysis.report.naming import Namer, milliseconds
 from analysis.table import identity_columns
@@ -38,7 +39,7 @@ def growth(measured: pd.DataFrame, axis: str, describe: Callable[[float], str]) 
     rest = [column for column in identity_columns(measured) if column != axis]
     positive = measured[pd.to_numeric(measured[axis], errors="coerce") > 0]
     per_run = over_runs(positive, *rest, axis, "run")
-    for rows in groups_of(per_run, rest, [*rest, axis, "run", "median_s"]):
+    for rows in groups_of(per_run, rest, [*rest, axis, "title", "run", "median_s"]):
         if len({row[axis] for row in rows}) < 2:
             continue
         runs = [run for run in by_run(rows) if len({row[axis] for row in run}) > 1]
@@ -105,9 +106,10 @@ def how_long(spans: list[tuple[Row, Row]]) -> str:
     ratios = lasts_s / firsts_s
     times = f"{milliseconds(median(firsts_s))} to {milliseconds(median(lasts_s))}"
     if len(spans) == 1:
-        return f"{median(ratios):,.3g} times as long ({times}"
+        return f"{measured(median(ratios))} times as long ({times}"
     interval = median_interval(ratios)
     kind = "95 % interval between runs" if interval else "range"
     low, high = interval or (ratios.min(), ratios.max())
-    of = f"median of {len(spans)} runs, {kind} {low:,.3g} to {high:,.3g}"
-    return f"{median(ratios):,.3g} times as long ({of}; {times}"
+    ratio, *ends = (figure(each, half_width(low, high)) for each in (median(ratios), low, high))
+    of = f"median of {len(spans)} runs, {kind} {' to '.join(ends)}"
+    return f"{ratio} times as long ({of}; {times}"

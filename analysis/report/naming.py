@@ -6,6 +6,7 @@ from typing import Any
 
 import pandas as pd
 
+from analysis.cells import measured
 from analysis.table import identity_columns, is_repeated
 from benchkit.record.naming import named
 
@@ -33,14 +34,21 @@ class Namer:
         Thousands of rows of all columns, as objects of pandas, would take seconds.
         """
         named = chain.from_iterable(self.columns.values())
-        shown = dict.fromkeys(("suite", "world_size", *columns, *named))
+        shown = dict.fromkeys(("suite", "title", "world_size", *columns, *named))
         rows: list[dict[str, Any]] = table[list(shown)].to_dict("records")
         return rows
 
     def __call__(self, row: Any, *without: str) -> str:
+        of = operation(row)
         columns = self.columns[row["suite"]]
-        held = settings(row, [name for name in columns if name not in without])
-        return f"{row['suite']} ({held})" if held else str(row["suite"])
+        shown = [name for name in columns if name not in without and row[name] != of]
+        held = settings(row, shown)
+        return f"{of} ({held})" if held else of
+
+
+def operation(row: Any) -> str:
+    """Return what was measured: "all_reduce", or the suite where it has no such name."""
+    return str(row["suite"] if pd.isna(row["title"]) else row["title"])
 
 
 def settings(row: Any, columns: Iterable[str]) -> str:
@@ -49,5 +57,5 @@ def settings(row: Any, columns: Iterable[str]) -> str:
 
 
 def milliseconds(seconds: float) -> str:
-    """Format a time in ms: "1.234 ms"."""
-    return f"{seconds * 1e3:.4g} ms"
+    """Format a time in ms: "1.23 ms"."""
+    return f"{measured(seconds * 1e3)} ms"

@@ -111,7 +111,7 @@ def texts_of(
     yield "combined.csv", lambda: table
     yield "full_results.md", full_results
     yield "summary_by_config.md", summary
-    yield "analysis.txt", partial(sentences.describe, table)
+    yield "analysis.txt", partial(sentences.describe, table, baseline)
     yield noise.FILE_NAME, partial(noise.as_markdown, table[table["status"] == "ok"])
     if per_rank is not None and not per_rank.empty:
         yield "per_rank.csv", lambda: per_rank

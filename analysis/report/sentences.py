@@ -6,8 +6,9 @@ from itertools import islice
 
 import pandas as pd
 
+from analysis.baseline import Baseline
 from analysis.repetitions import over_runs
-from analysis.report import first_calls, noise, reuse
+from analysis.report import first_calls, noise, reuse, swept
 from analysis.report.attempts import or_left_out
 from analysis.report.contests import contests, whole_work, winner
 from analysis.report.discover import modules_with
@@ -19,7 +20,7 @@ from analysis.text import shortened
 from benchkit.record.naming import named
 from benchkit.record.statuses import HARMLESS, UNFINISHED
 
-VERDICT = "Verdict"
+VERDICT, SPEEDUPS = "Verdict", "Speedups"
 EXTREMES, WITH_SIZE, WITH_RANKS = "Fastest and widest", "Growth with size", "Growth with ranks"
 FIRST_CALLS = "First calls"
 FAILURES, NOT_MEASURED = "Failures", "Not measured"
@@ -32,13 +33,18 @@ MOST_LINES = 20
 """The longest paragraph. Of a report of thousands of points the table is read instead."""
 
 
-def describe(table: pd.DataFrame) -> str:
-    """Describe all findings, with one paragraph per question; noise takes one line."""
-    found = findings(table) | {NOISE: noise.summary(table[table["status"] == "ok"])}
+def describe(table: pd.DataFrame, baseline: Baseline | None = None) -> str:
+    """Describe all findings, with one paragraph per question; noise takes one line.
+
+    Args:
+        table: the combined table.
+        baseline: what speedups compare with, where one is asked for.
+    """
+    found = findings(table, baseline) | {NOISE: noise.summary(table[table["status"] == "ok"])}
     return "\n\n".join(filter(None, (as_paragraph(*each) for each in found.items())))
 
 
-def findings(table: pd.DataFrame) -> dict[str, Iterator[str]]:
+def findings(table: pd.DataFrame, baseline: Baseline | None = None) -> dict[str, Iterator[str]]:
     """Return the sentences of each paragraph, by its title and in order."""
     measured = table[table["status"] == "ok"]
     points = over_runs(measured, *identity_columns(measured))
@@ -46,6 +52,7 @@ def findings(table: pd.DataFrame) -> dict[str, Iterator[str]]:
     concluded = [name for _, module in modules_with("conclude") for name in module.CONCLUDED]
     return {
         VERDICT: conclusions(table),
+        SPEEDUPS: swept.describe(measured[~measured["suite"].isin(concluded)], baseline),
         EXTREMES: extremes(points[~points["suite"].isin(concluded)]),
         WITH_SIZE: growth(measured, "data_size", lambda size: named("data_size", size)),
         WITH_RANKS: with_ranks,

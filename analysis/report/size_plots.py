@@ -33,7 +33,7 @@ def draw(table: pd.DataFrame, baseline: Baseline | None) -> Drawings:
 def title_drawings(title: str, rows: pd.DataFrame, bars: str) -> Drawings:
     """Return time over size and, where ranks exchange data, bandwidth and its share of the best.
 
-    Of several backends or variants, time and bandwidth are compared at one size, too.
+    Of several backends, time and bandwidth are compared at one size, too.
     """
     drawings: Drawings = {
         f"{title}_time_vs_datasize.png": partial(time_over_size, title, rows, bars)
@@ -48,14 +48,14 @@ def title_drawings(title: str, rows: pd.DataFrame, bars: str) -> Drawings:
             name = f"{title}_share_of_best_vs_datasize.png"
             drawings[name] = partial(share_over_size, title, scaling, bars)
         at_size = moving[moving["data_size"] == size]
-        if len(at_size[["place", "variant"]].drop_duplicates()) > 1:
+        if at_size["place"].nunique() > 1:
             drawings |= comparison_at(title, at_size, size, bars)
     return drawings
 
 
 def comparison_at(title: str, rows: pd.DataFrame, size: float, bars: str) -> Drawings:
     """Return the figure of backends and variants at one size in MiB."""
-    name = f"{title}_backend_comparison_{size:g}mb.png"
+    name = f"{title}_backend_comparison_{size:g}mib.png"
     return {name: partial(backends_at, title, rows, size, bars)}
 
 

@@ -3,9 +3,27 @@
 import pandas as pd
 
 from analysis.baseline import Baseline
-from analysis.report.chart import DOTS, LOG, NAMES, Axis, Chart, Charts, points_of
-from analysis.report.speedup_plot import ends_of, inner_columns, joined, note_on
-from analysis.speedup import compared
+from analysis.report.chart import (
+    BYTES,
+    DOTS,
+    LINES,
+    LOG,
+    NAMES,
+    Axis,
+    Chart,
+    Charts,
+    points_of,
+)
+from analysis.report.speedup_plot import (
+    ENDS,
+    SIZE,
+    ends_of,
+    has_sizes,
+    head_of,
+    joined,
+    note_on,
+)
+from analysis.speedup import compared, inner_columns
 
 
 def show(table: pd.DataFrame, baseline: Baseline | None) -> Charts:
@@ -17,21 +35,21 @@ def show(table: pd.DataFrame, baseline: Baseline | None) -> Charts:
 
 
 def speedup(title: str, baseline: Baseline, rows: pd.DataFrame) -> Chart:
-    """Show the speedup of every point, with a series per value of the baseline's keys."""
+    """Show the speedup of every point, over its size or else beside its name."""
     outer, inner = list(baseline.values), inner_columns(rows, baseline)
-    low, high = ends_of(rows)
-    rows = rows.assign(speedup_low=low, speedup_high=high)
+    over_size = has_sizes(rows, inner)
+    of_series = [*outer, *(name for name in inner if over_size and name != SIZE)]
     return Chart(
-        mark=DOTS,
-        title=f"{title}: speedup over {baseline}",
+        mark=LINES if over_size else DOTS,
+        title=head_of(title, baseline, rows),
         note=note_on(rows),
-        x=Axis(", ".join(inner), NAMES),
+        x=Axis(SIZE, LOG, BYTES) if over_size else Axis(", ".join(inner), NAMES),
         y=Axis(f"time of {baseline} / time", LOG),
         points=points_of(
-            rows,
-            joined(rows, inner, ", "),
-            ("speedup", "speedup_low", "speedup_high"),
-            f"{', '.join(outer)} " + joined(rows, outer, ", "),
+            rows.assign(**ends_of(rows)),
+            rows[SIZE] * 2**20 if over_size else joined(rows, inner, ", "),
+            ("speedup", *ENDS),
+            f"{', '.join(of_series)} " + joined(rows, of_series, ", "),
         ),
         reference=1,
     )

@@ -10,12 +10,18 @@ from matplotlib.figure import Figure
 from analysis.baseline import Baseline
 from analysis.repetitions import FEWEST_RUNS
 from analysis.report import style
-from analysis.report.crowds import MOST_POINTS, MOST_SERIES, note_thinned, thinned
+from analysis.report.crowds import MOST_SERIES, note_thinned, thinned
 from analysis.report.discover import Drawings
 from analysis.run_spread import WITHIN
-from analysis.speedup import ACROSS, compared
-from analysis.table import identity_columns
+from analysis.speedup import ACROSS, compared, inner_columns
 from benchkit.record.naming import named
+
+ENDS = ("low", "high")
+SIZE = "data_size"
+FEW_SIZES = 8
+"""Of more sizes, powers of two are on the axis."""
+HIGHEST = 10.0
+"""Inches for names of points below each other."""
 
 
 def draw(table: pd.DataFrame, baseline: Baseline | None) -> Drawings:
@@ -27,50 +33,83 @@ def draw(table: pd.DataFrame, baseline: Baseline | None) -> Drawings:
 
 
 def speedup_figure(rows: pd.DataFrame, baseline: Baseline, title: str) -> Figure:
-    """Draw the speedup of every point, with a marker per value of the baseline's keys.
-
-    The axis is logarithmic, so that speedups of 2 and 1/2 are equally far from 1.
-    """
+    """Draw the speedup of every point, over its size or else beside its name."""
     outer, inner = list(baseline.values), inner_columns(rows, baseline)
-    rows = rows.assign(series=joined(rows, outer, ", "), point=joined(rows, inner, "\n"))
+    if has_sizes(rows, inner):
+        others = [*outer, *(name for name in inner if name != SIZE)]
+        rows = rows.assign(series=joined(rows, others, ", "))
+        if rows["series"].nunique() <= MOST_SERIES:
+            return over_size(rows, baseline, title, others)
+    rows = rows.assign(series=joined(rows, outer, ", "), point=joined(rows, inner, ", "))
+    room = max(0.25, 0.12 * rows["series"].nunique())  # Inches for the marks of a point.
+    if rows["point"].nunique() * room > HIGHEST or rows["series"].nunique() > MOST_SERIES:
+        return crowd_figure(rows, baseline, title)
+    return beside_names(rows, baseline, title, room)
+
+
+def has_sizes(rows: pd.DataFrame, inner: list[str]) -> bool:
+    """Return whether the rows can be drawn over their sizes."""
+    return SIZE in inner and bool(rows[SIZE].notna().all())
+
+
+def over_size(rows: pd.DataFrame, baseline: Baseline, title: str, others: list[str]) -> Figure:
+    """Draw a line over size per combination of the other settings."""
+    figure, (axis,) = style.panels(1)
+    for index, (name, line) in enumerate(rows.groupby("series", sort=False)):
+        line = line.sort_values(SIZE)
+        bars = style.interval_bars(line.assign(**ends_of(line)), "speedup", *ENDS)
+        axis.errorbar(line[SIZE], line["speedup"], bars, label=name, **style.look(index))
+    axis.axhline(1, color="black", linewidth=1)
+    style.log_bytes(axis, 2**20)
+    if rows[SIZE].nunique() <= FEW_SIZES:
+        axis.set_xticks(sorted(rows[SIZE].unique()))
+    axis.set_xlabel(SIZE)
+    axis.set_ylabel(f"time of {baseline} / time")
+    style.log_values(axis)
+    style.legend(axis, beside=True, title=", ".join(others))
+    style.caption(figure, head_of(title, baseline, rows), note_on(rows), rows)
+    return figure
+
+
+def beside_names(rows: pd.DataFrame, baseline: Baseline, title: str, room: float) -> Figure:
+    """Draw a mark per value of the baseline's keys beside the name of each point.
+
+    Args:
+        rows: with `series` and `point`.
+        baseline: of the speedups.
+        title: of the rows.
+        room: for a point, in inches.
+    """
     points, series = list(dict.fromkeys(rows["point"])), list(dict.fromkeys(rows["series"]))
-    if max(len(points) / MOST_POINTS, len(series) / MOST_SERIES) > 1:
-        return crowd_figure(rows, baseline, title, series)
-    longest = max(len(line) for point in points for line in str(point).split("\n"))
-    room = max(0.25 * len(series), 0.11 * longest)  # Inches for a point's bars, and for its label.
-    figure, (axis,) = style.panels(1, width=max(5.0, 1.5 + room * len(points)))
+    figure, (axis,) = style.panels(1, width=7.0, height=2.0 + room * len(points))
     for index, name in enumerate(series):
         group = rows[rows["series"] == name]
         offset = 0.6 * ((index + 0.5) / len(series) - 0.5)
         at = [points.index(point) + offset for point in group["point"]]
-        marker = style.MARKERS[index % len(style.MARKERS)]
-        look: dict[str, Any] = {"marker": marker, "linestyle": "", "capsize": 3}
-        axis.errorbar(at, group["speedup"], bars_around(group), label=name, **look)
-    axis.axhline(1, color="black", linewidth=1)
-    axis.set_xticks(range(len(points)), points)
-    axis.set_xlabel(" / ".join(inner))
-    axis.set_ylabel(f"time of {baseline} / time")
-    style.log_values(axis)
-    axis.legend(title=", ".join(outer))
-    style.caption(figure, f"{title}: speedup over {baseline}", note_on(rows), rows)
+        bars = style.interval_bars(group.assign(**ends_of(group)), "speedup", *ENDS)
+        look = {**style.look(index), "linestyle": ""}
+        axis.errorbar(group["speedup"], at, xerr=bars, label=name, **look)
+    axis.axvline(1, color="black", linewidth=1)
+    axis.set_yticks(range(len(points)), points)
+    axis.invert_yaxis()
+    axis.set_ylabel(", ".join(inner_columns(rows, baseline)))
+    axis.set_xlabel(f"time of {baseline} / time")
+    style.log_values(axis, along="x")
+    axis.legend(title=", ".join(baseline.values))
+    style.caption(figure, head_of(title, baseline, rows), note_on(rows), rows)
     return figure
 
 
-def inner_columns(rows: pd.DataFrame, baseline: Baseline) -> list[str]:
-    """Return the settings in which the rows differ, apart from the keys of the baseline."""
-    varied = [name for name in identity_columns(rows) if rows[name].nunique(dropna=False) > 1]
-    return [name for name in varied if name not in baseline.values]
+def head_of(title: str, baseline: Baseline, rows: pd.DataFrame) -> str:
+    """Return "all_reduce on gloo: speedup over world_size=2"; of several backends none is named."""
+    backends = rows["backend"].dropna().unique()
+    of = f" on {backends[0]}" if len(backends) == 1 and "backend" not in baseline.values else ""
+    return f"{title}{of}: speedup over {baseline}"
 
 
-def crowd_figure(rows: pd.DataFrame, baseline: Baseline, title: str, series: list[str]) -> Figure:
-    """Draw the speedups of many points in order, a line per value of the baseline's keys.
-
-    Args:
-        rows: one per point.
-        baseline: of the speedups.
-        title: of the rows.
-        series: the values of the baseline's keys.
-    """
+def crowd_figure(rows: pd.DataFrame, baseline: Baseline, title: str) -> Figure:
+    """Draw the speedups of many points in order, a line per value of the baseline's keys."""
+    series = list(dict.fromkeys(rows["series"]))
     figure, (axis,) = style.panels(1, width=7.0)
     for index, name in enumerate(thinned(series)):
         speedups = rows.loc[rows["series"] == name, "speedup"].sort_values()
@@ -84,23 +123,15 @@ def crowd_figure(rows: pd.DataFrame, baseline: Baseline, title: str, series: lis
     style.legend(axis)
     note = "the points of each in order of their speedup; speedups.csv has them with intervals"
     note += note_thinned(series, f"values of {', '.join(baseline.values)}")
-    style.caption(figure, f"{title}: speedup over {baseline}", note, rows)
+    style.caption(figure, head_of(title, baseline, rows), note, rows)
     return figure
 
 
-def bars_around(rows: pd.DataFrame) -> list[pd.Series]:
-    """Return the lengths of each bar below and above the speedup.
-
-    Where there is neither an interval nor a range, the lengths are NaN and no bar is drawn.
-    """
-    low, high = ends_of(rows)
-    return [(rows["speedup"] - low).clip(lower=0), (high - rows["speedup"]).clip(lower=0)]
-
-
-def ends_of(rows: pd.DataFrame) -> tuple[pd.Series, pd.Series]:
-    """Return the ends of each speedup's interval or, without one, of its range over runs."""
-    low = rows["speedup_low"].fillna(rows["speedup_range_low"])
-    return low, rows["speedup_high"].fillna(rows["speedup_range_high"])
+def ends_of(rows: pd.DataFrame) -> dict[str, pd.Series]:
+    """Return ENDS: those of each speedup's interval or, without one, of its range over runs."""
+    ranges = ("speedup_range_low", "speedup_range_high")
+    pairs = zip(("speedup_low", "speedup_high"), ranges, strict=True)
+    return dict(zip(ENDS, (rows[end].fillna(rows[other]) for end, other in pairs), strict=True))
 
 
 def note_on(rows: pd.DataFrame) -> str:

@@ -87,15 +87,15 @@ def line_look(index: int) -> dict[str, Any]:
     return {"color": f"C{index % 10}", "marker": MARKERS[index % len(MARKERS)]}
 
 
-def legend(axes: Axes, beside: bool = False) -> None:
+def legend(axes: Axes, beside: bool = False, title: str | None = None) -> None:
     """Draw the legend: inside the panel, or beside it if asked or where entries are many."""
     if beside or len(axes.get_legend_handles_labels()[0]) > MANY:
-        axes.legend(loc="center left", bbox_to_anchor=(1.02, 0.5))
+        axes.legend(loc="center left", bbox_to_anchor=(1.02, 0.5), title=title)
         figure = axes.get_figure(root=True)
         assert figure is not None
         figure.set_size_inches(figure.get_figwidth() + LEGEND_INCHES, figure.get_figheight())
     else:
-        axes.legend()
+        axes.legend(title=title)
 
 
 def shared_legend(figure: Figure, axes: Axes) -> None:
@@ -148,24 +148,21 @@ def log_bytes(axes: Axes, unit_bytes: float) -> None:
     axes.tick_params(axis="x", rotation=30)
 
 
-def log_values(axes: Axes, shown: Callable[[float], str] = "{:g}".format) -> None:
-    """Make the y axis logarithmic, with plain numbers as labels.
+def log_values(axes: Axes, shown: Callable[[float], str] = "{:g}".format, along: str = "y") -> None:
+    """Make the axis of values logarithmic, with plain numbers as labels.
 
-    Where the range is small, there are labels between the decades too. Call it when everything is
-    drawn, because the ticks depend on the limits.
-
-    Args:
-        axes: the panel.
-        shown: formats a label.
+    Where the range is small, there are labels between the decades too; `shown` formats them. Call
+    it when everything is drawn, because the ticks depend on the limits.
     """
-    axes.set_yscale("log")
-    low, high = axes.get_ylim()
+    axes.set(**{f"{along}scale": "log"})
+    axis = axes.xaxis if along == "x" else axes.yaxis
+    low, high = sorted(axis.get_view_interval())
     if high / low < SHORT:
-        axes.yaxis.set_major_locator(MaxNLocator(TICKS, steps=[1, 2, 2.5, 5, 10], min_n_ticks=3))
+        axis.set_major_locator(MaxNLocator(TICKS, steps=[1, 2, 2.5, 5, 10], min_n_ticks=3))
     elif high / low < 100:
-        axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
-    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: shown(value)))
-    axes.yaxis.set_minor_formatter(NullFormatter())
+        axis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+    axis.set_major_formatter(FuncFormatter(lambda value, _: shown(value)))
+    axis.set_minor_formatter(NullFormatter())
 
 
 def readable_time(seconds: float) -> str:

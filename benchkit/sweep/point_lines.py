@@ -18,6 +18,8 @@ IN_HEAD = (
     "hydra.", "suite=", "backend=", "hardware=", "world_size=", "sweep=", "launcher=", "repeat=",
 )  # fmt: skip
 """Overrides that the head of a point's line says already, beside that of the key in its title."""
+LARGE = 1e4
+"""Numbers from here on would have an exponent."""
 
 
 def point_line(record: Record) -> str:
@@ -95,6 +97,8 @@ def time_text(summary: Mapping[str, Any], modes: Modes | None) -> str:
     else:
         median = scaled(summary["median_s"])
         text = f"{median} {unit} (too few independent samples for an interval)"
+    if factor * summary["p95_s"] >= LARGE:
+        unit, factor = unit_of(summary["p95_s"])
     mean, quartile, p95 = (scaled(summary[name]) for name in ("mean_s", "p25_s", "p95_s"))
     return f"{text}  mean {mean}  p25 {quartile}  p95 {p95} {unit}"
 

@@ -8,6 +8,7 @@ from analysis.__main__ import main
 from analysis.report.discover import draw_all
 from analysis.report.sentences import describe
 from analysis.suites.collective import fit as link
+from analysis.suites.collective import plot as link_plot
 from analysis.suites.collective import table as link_tables
 from analysis.suites.collective.algorithms import ALGORITHMS, messages
 from analysis.suites.collective.fit import Line, fit, left_out, line_through
@@ -178,6 +179,9 @@ def test_table_halves_ping_pong_and_splits_ops(tmp_path):
         records.append(record | {"point_id": f"max {record['point_id']}"})
     written = link_tables.write(tabulate_records(records))
     assert set(written) == {"link_reduce_op-max.md", "link_reduce_op-sum.md"}
+    assert written["link_reduce_op-max.md"].startswith("# What the link does (reduce_op-max)\n")
+    figure = link_plot.draw(tabulate_records(records), None)["link_reduce_op-max.png"]()
+    assert figure.get_suptitle().split() == ["Collectives:", "time", "over", "payload", "(reduce_op-max)"]
     cells = [
         line.split("|") for line in written["link_reduce_op-sum.md"].splitlines() if line.startswith("| send_recv")
     ]
@@ -185,6 +189,11 @@ def test_table_halves_ping_pong_and_splits_ops(tmp_path):
     value = lambda cell: float(cell.split()[0])  # noqa: E731
     assert value(cells[0][4]) == pytest.approx(value(ring[4]) / 2, rel=1e-3)
     assert value(cells[0][5]) == pytest.approx(value(ring[5]), rel=1e-3)
+
+
+def test_long_latency_has_no_exponent():
+    line = Line(14.6e-3, 1e-9, covariance=((1e-7, 0.0), (0.0, 1e-22)))
+    assert "e+" not in link_tables.latency_us(line)
 
 
 def test_table_shows_intervals_and_bounds():

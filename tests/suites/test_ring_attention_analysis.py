@@ -54,7 +54,8 @@ def ring_record(seq_len=4096, slowdown=2.0, mechanism="cgroup", **seconds):
     record["config"].pop("data_size")
     record["config"]["hardware"]["slowdown"] = slowdown
     return record | {
-        "suite": "ring_attention", "cases": [case(base, name, time) for name, time in times.items()],
+        "suite": "ring_attention", "title": "ring_attention",
+        "cases": [case(base, name, time) for name, time in times.items()],
         "slowdown": {"mechanism": mechanism, "asked": [1.0, slowdown], "measured": [1.0, 1.3 * slowdown]},
         "warnings": [f"rank 1 is slowed {1.3 * slowdown:.3g} times by cgroup, asked {slowdown:g}"],
         "point_id": f"{seq_len}-{slowdown}",

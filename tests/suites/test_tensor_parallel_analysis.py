@@ -12,8 +12,9 @@ from analysis.records.rows import rows_of
 from analysis.report.discover import draw_all
 from analysis.report.sentences import describe
 from analysis.run_spread import ONE_RUN
-from analysis.suites.tensor_parallel import ddlb_csv
+from analysis.suites.tensor_parallel import charts, ddlb_csv
 from analysis.suites.tensor_parallel import table as tensor_parallel
+from analysis.suites.tensor_parallel.rows import name_of
 from analysis.table import combine
 from benchkit.statistics.intervals import FEWEST_ROUNDS
 from benchkit.statistics.paired import paired_overlap
@@ -62,7 +63,8 @@ def product_record(m=1024, n=512, k=256, suite="tp_columnwise", times=TIMES):
     record["config"] |= {"suite": suite, "m": m, "n": n, "k": k, "implementations": {"pytorch": {}}}
     record["config"].pop("data_size")
     unknown = [position for position, name in enumerate(TIMES) if name not in times]
-    return record | {"suite": suite, "cases": without(cases, *unknown), "point_id": f"{m}-{n}-{k}"}
+    made = {"suite": suite, "title": suite, "cases": without(cases, *unknown), "point_id": f"{m}-{n}-{k}"}
+    return record | made
 
 
 def figures(record):
@@ -200,9 +202,27 @@ def test_single_shape_map_has_label_not_colorbar():
     for name, label in (("best", "speedup over pytorch AG_before"), ("limit", "share of the limit [%]")):
         figure = figures[f"tp_columnwise_{name}.png"]
         assert len(figure.axes) == 1
-        assert figure.get_supxlabel() == f"{label}\non a processor"
+        words = " ".join(figure.get_supxlabel().split())
+        assert words.startswith(f"{label}; ")
+        assert "without auto" in words
+        assert words.endswith("on a processor")
     several = dict(draw_all(tabulate_records([product_record(), product_record(m=512)]), None))
     assert len(several["tp_columnwise_best.png"].axes) == 2
+
+
+def test_maps_of_page_and_plot_leave_auto_out():
+    table = tabulate_records([product_record()])
+    fastest = table["median_s"].where(table["implementation"].isin(["pipeline", "auto"])).idxmin()
+    table.loc[table["implementation"] == "auto", "median_s"] = table["median_s"].min() / 2
+    shown = charts.show(table, None)
+    for name in ("best", "limit"):
+        assert "without auto" in shown[f"tp_columnwise_{name}"].note
+    assert shown["tp_columnwise_limit"].points["value"].tolist() == [100 * table["limit_share"][fastest]]
+
+
+@pytest.mark.parametrize(("chunks", "words"), [(1.0, "pipeline 1 chunk"), (8.0, "pipeline 8 chunks")])
+def test_name_counts_chunks(chunks, words):
+    assert name_of({"implementation": "pipeline", "chunks": chunks}) == words
 
 
 def test_speedup_plot_omits_baseline():

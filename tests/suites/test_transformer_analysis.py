@@ -202,8 +202,8 @@ def test_point_takes_median_over_runs(records):
     again = model_record("tiny", 64, 9e-3) | {"started_at": "2026-02-01T00:00:00.000+00:00", "run": "b"}
     [rows] = section(summary([again, *records]), "Complete Results").values()
     assert [row["median [ms]"] for row in rows if row["context"] == "64"] == ["4.82", "14.46", "19.28"]
-    shown = [row["95 % interval [ms]"] for row in rows if row["context"] == "64"]
-    assert shown[0] == "2 runs: 0.64 to 9"
+    shown = [row["95 % interval or range of runs [ms]"] for row in rows if row["context"] == "64"]
+    assert shown[0] == "2 runs: 0.6 to 9.0"
     [rows] = section(summary([failed(again, "crash"), *records]), "Complete Results").values()
     found = [(row["pass"], row["status"]) for row in rows if row["context"] == "64"]
     assert found == [("forward", "ok"), ("forward_backward", "ok"), ("train_step", "ok"), ("all", "crash")]

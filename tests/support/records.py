@@ -41,7 +41,7 @@ def make_record(
     error = None if status == "ok" else {"message": f"it went {status}\nand more", "rank": 1}
     return {
         "schema_version": SCHEMA_VERSION, "point_id": f"{data_size}-{world_size}", "suite": "allreduce",
-        "title": "allreduce", "status": status, "error": error, "config": config, "overrides": [],
+        "title": changes.get("suite", "allreduce"), "status": status, "error": error, "config": config, "overrides": [],
         "world_size": world_size, "threads_per_rank": 1, "cores_per_rank": 4 / world_size,
         "launched_by": "plain", "agents": [{"host": "here", "available_cores": 4}],
         "slowdown": {"asked": [1.0] * world_size}, "warnings": [],

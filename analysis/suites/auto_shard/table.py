@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 import pandas as pd
 
+from analysis.groups import titled
 from analysis.run_spread import describe_runs
 from analysis.suites.auto_shard.rows import SUITE, Group, groups_of
 from analysis.suites.auto_shard.sections import (
@@ -46,7 +47,8 @@ PREDICTED_NOTE = (
 def write(table: pd.DataFrame) -> dict[str, str]:
     texts = {}
     for group in groups_of(table):
-        texts[f"{SUITE}{group.suffix}.md"] = "\n\n".join(filter(None, parts_of(group)))
+        text = "\n\n".join(filter(None, parts_of(group)))
+        texts[f"{SUITE}{group.suffix}.md"] = titled(text, group.suffix)
     return texts
 
 

@@ -5,7 +5,7 @@ import pandas as pd
 from analysis.baseline import Baseline
 from analysis.report.chart import BYTES, LOG, SCATTER, SECONDS, Axis, Chart, Charts, points_of
 from analysis.run_spread import bars_of, with_ranges
-from analysis.suites.collective.plot import fitted
+from analysis.suites.collective.plot import TITLE, fitted
 from analysis.suites.collective.table import Series, groups_of
 
 
@@ -20,7 +20,7 @@ def times(series: list[Series]) -> Chart:
     measured = pd.concat([one.rows for one in series])
     return Chart(
         mark=SCATTER,
-        title="Collectives: time over payload",
+        title=TITLE,
         note=f"median, {bars_of(measured)}; dashed: fitted latency + bytes / bandwidth",
         x=Axis("payload", LOG, BYTES),
         y=Axis("time of one call", LOG, SECONDS),

@@ -9,6 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from analysis.baseline import Baseline
+from analysis.groups import titled
 from analysis.report import style
 from analysis.report.crowds import note_thinned, thinned
 from analysis.report.discover import Drawings
@@ -16,16 +17,20 @@ from analysis.run_spread import bars_of, with_ranges
 from analysis.suites.collective.fit import FAR_OFF
 from analysis.suites.collective.table import Series, groups_of
 
+TITLE = "Collectives: time over payload"
 MARGIN = 2.0
 """Factor from the outermost times to the ends of the axis; intervals may go on beyond it."""
 
 
 def draw(table: pd.DataFrame, baseline: Baseline | None) -> Drawings:
     """Draw a figure per group: a panel per collective, a line per number of ranks."""
-    return {f"link{suffix}.png": partial(figure_of, series) for suffix, series in groups_of(table)}
+    return {
+        f"link{suffix}.png": partial(figure_of, series, titled(TITLE, suffix))
+        for suffix, series in groups_of(table)
+    }
 
 
-def figure_of(series: list[Series]) -> Figure:
+def figure_of(series: list[Series], title: str) -> Figure:
     names = list(dict.fromkeys(one.collective for one in series))
     counts = sorted({one.world_size for one in series})
     shown = thinned(counts)
@@ -45,7 +50,7 @@ def figure_of(series: list[Series]) -> Figure:
         f"shaded: its 95 % interval above 0; circled: more than {FAR_OFF:.0%} off"
         f"{note_thinned(counts, 'numbers of ranks')}"
     )
-    style.caption(figure, "Collectives: time over payload", what, measured)
+    style.caption(figure, title, what, measured)
     return figure
 
 

@@ -7,7 +7,8 @@ from functools import cached_property
 
 import pandas as pd
 
-from analysis.groups import alike
+from analysis.cells import figure, half_width, measured
+from analysis.groups import alike, titled
 from analysis.repetitions import over_runs
 from analysis.run_spread import describe_runs
 from analysis.suites.collective.fit import FAR_OFF, MOST, Fit, fit, left_out
@@ -100,7 +101,9 @@ def series_of(rows: pd.DataFrame) -> Iterator[Series]:
 
 
 def write(table: pd.DataFrame) -> dict[str, str]:
-    return {f"link{suffix}.md": text_of(series) for suffix, series in groups_of(table)}
+    return {
+        f"link{suffix}.md": titled(text_of(series), suffix) for suffix, series in groups_of(table)
+    }
 
 
 def text_of(series: list[Series]) -> str:
@@ -138,8 +141,10 @@ def latency_us(line: Line) -> str:
     """Format "100 [90, 110]"; "< 12" where the times cannot tell the latency from none."""
     low, high = line.interval(1, 0) or UNKNOWN
     if not low:
-        return f"< {1e6 * high:.3g}"
-    return f"{1e6 * line.latency_s:.4g} [{1e6 * low:.3g}, {1e6 * high:.3g}]"
+        return f"< {measured(1e6 * high)}"
+    half = half_width(1e6 * low, 1e6 * high)
+    latency, *ends = (figure(1e6 * seconds, half) for seconds in (line.latency_s, low, high))
+    return f"{latency} [{', '.join(ends)}]"
 
 
 def bandwidth(line: Line) -> str:

@@ -2,7 +2,7 @@
 
 import pandas as pd
 
-from analysis.groups import by_mechanism
+from analysis.groups import by_mechanism, titled
 from analysis.records.comparisons import FIGURES
 from analysis.records.slowdowns import slowdowns
 from analysis.repetitions import over_runs
@@ -49,7 +49,9 @@ def over_single(rows: pd.DataFrame) -> list[float]:
 
 def write(table: pd.DataFrame) -> dict[str, str]:
     """Write a table per group, with a section per phase."""
-    return {f"{SUITE}{suffix}.md": text_of(rows) for suffix, rows in groups_of(table)}
+    return {
+        f"{SUITE}{suffix}.md": titled(text_of(rows), suffix) for suffix, rows in groups_of(table)
+    }
 
 
 def text_of(rows: pd.DataFrame) -> str:

@@ -5,7 +5,7 @@ from statistics import geometric_mean
 
 import pandas as pd
 
-from analysis.groups import by_mechanism
+from analysis.groups import by_mechanism, titled
 from analysis.records.comparisons import FIGURES
 from analysis.records.slowdowns import Slowdown, slowdowns
 from analysis.repetitions import over_runs
@@ -44,7 +44,10 @@ def cells_of(table: pd.DataFrame) -> list[tuple[str, pd.DataFrame]]:
 
 
 def write(table: pd.DataFrame) -> dict[str, str]:
-    return {f"{SUITE}_rebalanced{suffix}.md": text_of(rows) for suffix, rows in cells_of(table)}
+    return {
+        f"{SUITE}_rebalanced{suffix}.md": titled(text_of(rows), suffix)
+        for suffix, rows in cells_of(table)
+    }
 
 
 def text_of(rows: pd.DataFrame) -> str:

@@ -5,9 +5,17 @@ import pandas as pd
 from analysis.baseline import Baseline
 from analysis.report.chart import BARS, CELLS, NAMES, Axis, Chart, Charts, points_of
 from analysis.run_spread import bars_of, with_ranges
-from analysis.suites.tensor_parallel.plot import LIMIT, MOST_PANELS, TIME, best_cells, limit_cells
+from analysis.suites.tensor_parallel.plot import (
+    BEST_NOTE,
+    LIMIT,
+    LIMIT_NOTE,
+    MOST_PANELS,
+    TIME,
+    best_cells,
+    limit_cells,
+)
 from analysis.suites.tensor_parallel.rows import SHAPE, baselines_of, groups_of, shape_of, title_of
-from benchkit.suites.tensor_parallel.names import BOUNDS, IMPLEMENTATION
+from benchkit.suites.tensor_parallel.names import AUTO, BOUNDS, IMPLEMENTATION
 
 WHOLE, PART = "whole product", "a part alone"
 TIMES = ("median_s", "ci_low_s", "ci_high_s")
@@ -34,10 +42,12 @@ def charts_of(rows: pd.DataFrame, title: str) -> Charts:
             head, label = f"{title}: speedup over {base}", f"time of {base} / time"
             charts["speedup"] = bars(compared, head, SPEEDUPS, label, 1.0, reference=1)
     if not compared.empty:
-        label = f"speedup over {base}"
-        charts["best"] = shape_map(best_cells(rivals), f"{title}: the fastest", label)
-    if rivals["limit_share"].notna().any():
-        charts["limit"] = shape_map(limit_cells(rivals), f"{title}: how near the limit", LIMIT)
+        label, head = f"speedup over {base}", f"{title}: the fastest"
+        charts["best"] = shape_map(best_cells(rivals), head, label, BEST_NOTE)
+    fixed = rivals[rivals[IMPLEMENTATION] != AUTO]
+    if fixed["limit_share"].notna().any():
+        head = f"{title}: how near the limit"
+        charts["limit"] = shape_map(limit_cells(fixed), head, LIMIT, LIMIT_NOTE)
     return charts
 
 
@@ -65,7 +75,7 @@ def bars(
     )
 
 
-def shape_map(cells: pd.DataFrame, title: str, label: str) -> Chart:
+def shape_map(cells: pd.DataFrame, title: str, label: str, note: str) -> Chart:
     """Show a map of `value` and `text`, with m down, n and k across."""
     cells = cells.sort_values(SHAPE)
     across = [f"{n:.0f}, {k:.0f}" for n, k in zip(cells["n"], cells["k"], strict=True)]
@@ -73,7 +83,7 @@ def shape_map(cells: pd.DataFrame, title: str, label: str) -> Chart:
     return Chart(
         mark=CELLS,
         title=title,
-        note=label,
+        note=f"{label}; {note}",
         x=Axis("n, k", NAMES),
         y=Axis(label),
         points=points_of(cells, across, ("value",), down, text=cells["text"]),

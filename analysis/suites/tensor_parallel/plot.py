@@ -19,6 +19,11 @@ from benchkit.suites.tensor_parallel.names import AUTO, BOUNDS, IMPLEMENTATION
 MOST_PANELS = 6
 """More shapes than this are shown in the maps alone."""
 LIMIT = "share of the limit [%]"
+BEST_NOTE = "without auto, which is one of the others"
+LIMIT_NOTE = (
+    "of the fastest without auto; the limit is the longer of its computation and its communication "
+    "alone"
+)
 TIME = "time of one product [ms]"
 
 
@@ -43,8 +48,9 @@ def drawings_of(part: pd.DataFrame, title: str) -> Drawings:
             drawings["speedup"] = partial(bars, compared, head, "paired_speedup", label, 1)
     if not compared.empty:
         drawings["best"] = partial(best_map, rivals, title, f"speedup over {base}")
-    if rivals["limit_share"].notna().any():
-        drawings["limit"] = partial(limit_map, rivals, title)
+    fixed = rivals[rivals[IMPLEMENTATION] != AUTO]
+    if fixed["limit_share"].notna().any():
+        drawings["limit"] = partial(limit_map, fixed, title)
     return drawings
 
 
@@ -85,7 +91,7 @@ def bars(rows: pd.DataFrame, title: str, value: str, label: str, scale: float) -
 
 def best_map(rows: pd.DataFrame, title: str, label: str) -> Figure:
     """Map the fastest implementation of each shape, without `auto`, and its speedup."""
-    return shape_map(best_cells(rows), f"{title}: the fastest", label)
+    return shape_map(best_cells(rows), f"{title}: the fastest", label, BEST_NOTE)
 
 
 def best_cells(rows: pd.DataFrame) -> pd.DataFrame:
@@ -103,12 +109,8 @@ def best_cells(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def limit_map(rows: pd.DataFrame, title: str) -> Figure:
-    """Map how near the fastest implementation of each shape comes to its limit.
-
-    The limit is the longer of its computation and its communication alone. The map shows the limit
-    over the time of the implementation.
-    """
-    return shape_map(limit_cells(rows), f"{title}: how near the limit", LIMIT)
+    """Map how near the fastest implementation of each shape, without `auto`, comes to its limit."""
+    return shape_map(limit_cells(rows), f"{title}: how near the limit", LIMIT, LIMIT_NOTE)
 
 
 def limit_cells(rows: pd.DataFrame) -> pd.DataFrame:
@@ -119,8 +121,15 @@ def limit_cells(rows: pd.DataFrame) -> pd.DataFrame:
     return best.assign(value=share, text=[f"{value:.0f} %" for value in share])
 
 
-def shape_map(rows: pd.DataFrame, title: str, label: str) -> Figure:
-    """Draw a map of `value` and `text`, with m down, n and k across."""
+def shape_map(rows: pd.DataFrame, title: str, label: str, note: str) -> Figure:
+    """Draw a map of `value` and `text`, with m down, n and k across.
+
+    Args:
+        rows: one per shape.
+        title: of the figure.
+        label: of the values.
+        note: how to read the figure.
+    """
     index, columns = "m", ["n", "k"]
     values = rows.pivot_table(index=index, columns=columns, values="value")
     texts = rows.set_index([index, *columns])["text"].unstack(columns)
@@ -131,7 +140,7 @@ def shape_map(rows: pd.DataFrame, title: str, label: str) -> Figure:
     axis.set_yticklabels([f"{m:.0f}" for m in values.index])
     axis.set_xlabel("n, k")
     # One cell has no colour bar, whose label would say what the figure is.
-    note = label if values.size == 1 else ""
+    note = f"{label}; {note}" if values.size == 1 else note
     style.caption(figure, title, note, rows)
     return figure
 

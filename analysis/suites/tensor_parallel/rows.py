@@ -1,5 +1,6 @@
 """Selects and names the rows that tables and plots of tensor-parallel products show."""
 
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -63,7 +64,12 @@ def name_of(row: Any) -> str:
         if name in row and pd.notna(row[name]) and row[name] != names.DEFAULT:
             value = row[name]
             words.append(f"{value:g} {name}" if name == names.CHUNKS else str(value))
-    return " ".join(words)
+    return in_singular(" ".join(words))
+
+
+def in_singular(name: str) -> str:
+    """Correct "1 chunks", which records have, too."""
+    return re.sub(r"\b1 chunks\b", "1 chunk", name)
 
 
 def shape_of(values: tuple[Any, ...]) -> str:

@@ -9,8 +9,9 @@ from typing import Any
 
 import pandas as pd
 
+from analysis.groups import titled
 from analysis.run_spread import WITHIN, describe_runs
-from analysis.suites.tensor_parallel.rows import SHAPE, groups_of, shape_of, title_of
+from analysis.suites.tensor_parallel.rows import SHAPE, groups_of, in_singular, shape_of, title_of
 from analysis.table import as_markdown
 from benchkit.suites.tensor_parallel.names import AUTO, BOUNDS, CHOSEN, IMPLEMENTATION, PYTORCH
 
@@ -22,7 +23,7 @@ Shapes = dict[tuple[Any, ...], dict[str, Row]]
 def write(table: pd.DataFrame) -> dict[str, str]:
     texts = {}
     for suite, suffix, rows in groups_of(table):
-        texts[f"{suite}_summary{suffix}.md"] = text_of(rows)
+        texts[f"{suite}_summary{suffix}.md"] = titled(text_of(rows), suffix)
     return texts
 
 
@@ -60,7 +61,8 @@ def line_of(shape: tuple[Any, ...], named: dict[str, Row]) -> Row:
     for name, row in named.items():
         if row[IMPLEMENTATION] == AUTO:
             line[f"{name} [ms]"] = row["median_s"] * 1e3
-            line[f"{name} took"] = row.get(CHOSEN)
+            chosen = row.get(CHOSEN)
+            line[f"{name} took"] = in_singular(chosen) if isinstance(chosen, str) else None
     return line
 
 

@@ -4,10 +4,10 @@ from collections.abc import Callable, Iterable, Iterator
 
 import pandas as pd
 
-from analysis.cells import intervals
+from analysis.cells import interval_head, intervals
 from analysis.groups import alike
 from analysis.suites.transformer.rows import ANY_PASS, CASE, varying
-from analysis.table import INTERVAL, identity_columns
+from analysis.table import identity_columns
 from analysis.text import digits, format_settings, shortened
 from benchkit.api.details import OUTSIDE_BYTES, RESERVED_BYTES
 from benchkit.record.statuses import HARMLESS
@@ -85,7 +85,7 @@ def results(rows: pd.DataFrame, settings: Iterable[str]) -> pd.DataFrame:
         values = rows[name] * scale
         shown[head] = values.round().astype("Int64") if name == "tokens_per_second" else values
         if name == "median_s":
-            shown[INTERVAL] = intervals(rows)
+            shown[f"{interval_head(rows)} [ms]"] = intervals(rows)
     reasons = rows["reason"].where(rows["status"] != "ok").map(shortened, na_action="ignore")
     shown = shown.assign(doubt=rows["doubt"], status=rows["status"], reason=reasons)
     return shown.dropna(axis="columns", how="all")

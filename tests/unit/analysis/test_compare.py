@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 from analysis.__main__ import main
 from analysis.commands.comparison import INDICATIVE, fewest_runs
-from analysis.records.environments import differences, environment_of
+from analysis.records.environments import differences, environment_of, summary
 
 from tests.support.records import as_record, having, make_record, make_rich_record, write_all
 
@@ -326,3 +326,14 @@ def test_cases_match_by_labels(tmp_path, capsys, suite):
     points = pd.read_csv(tmp_path / "a" / "analysis" / "compare.csv")
     assert points["ratio"].tolist() == pytest.approx([1.0] * 4)
     assert "Unmatched" not in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("values", "text"),
+    [
+        ([1.0, 0.5, 1.0], "0.5, 1"), ([2.1], "2.1"), ([1.0, 4.0, 2.0, 3.0, 3.0], "1 to 4, median 3"),
+        (["2.13", "2.12", "2.13"], "2.13, 2.12"), ([], "none"),
+    ],
+)  # fmt: skip
+def test_values_stand_side_by_side(values, text):
+    assert summary(values, "none") == text

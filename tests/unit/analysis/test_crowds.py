@@ -69,7 +69,7 @@ def test_few_series_are_drawn_one_by_one():
 
 @pytest.mark.parametrize(
     "kind",
-    ["time_vs_datasize", "bandwidth_vs_datasize", "share_of_best_vs_datasize", "backend_comparison_4mb"],
+    ["time_vs_datasize", "bandwidth_vs_datasize", "share_of_best_vs_datasize"],
 )
 def test_many_series_are_merged(kind):
     records = points(types=2, seeds=MOST_SERIES, ranks=(2, 4))

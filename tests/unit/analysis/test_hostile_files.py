@@ -150,7 +150,7 @@ def test_failed_figure_and_table_are_left_out(tmp_path, capsys, monkeypatch):
 
     monkeypatch.setattr(style, "save", failing)
     monkeypatch.setattr(link, "write", lambda table: {}["none"])
-    monkeypatch.setattr("analysis.report.sentences.describe", lambda table: [].pop())
+    monkeypatch.setattr("analysis.report.sentences.describe", lambda table, baseline: [].pop())
     assert main([str(tmp_path)]) == 0
     lines = capsys.readouterr().err.splitlines()
     assert "analysis: left out tables of collective.table: KeyError: 'none'" in lines

@@ -9,7 +9,7 @@ from analysis.__main__ import main
 from analysis.baseline import Baseline
 from analysis.records.harvest import harvest
 from analysis.repetitions import over_repetitions, over_runs
-from analysis.report import sentences
+from analysis.report import sentences, speedup_charts, speedup_plot
 from analysis.report.discover import draw_all
 from analysis.run_spread import ONE_RUN, bars_of, with_ranges
 from analysis.speedup import UNKNOWN, speedups
@@ -88,7 +88,7 @@ def test_failure_in_one_run_is_warned():
 def test_growth_is_computed_per_run(two_runs):
     text = sentences.describe(two_runs)
     [line] = re.findall(r".*2 ranks to 4 ranks.*", text)
-    assert "5.71 times as long (median of 2 runs, range 4.83 to 6.59; 1.855 ms to 10.01 ms)" in line
+    assert "5.7 times as long (median of 2 runs, range 4.8 to 6.6; 1.86 ms to 10.0 ms)" in line
     assert "10.2" not in text
     assert "3 of 3 points were measured 2 times, in 2 runs" in text
     assert "at worst by 71% (allreduce (world_size=2))" in text
@@ -139,6 +139,14 @@ def test_speedup_of_six_runs_has_interval():
     assert row["speedup_basis"] == "6 runs"
 
 
+def test_basis_counts_runs_of_each_row():
+    often = [make_record(1.0, ranks, ranks, run=run) for run in "ab" for ranks in (2, 4)]
+    rows = speedups(tabulate_records([*often, make_record(1.0, 8, 1.0, run="a")]), BY_RANKS)
+    assert dict(zip(rows["world_size"], rows["speedup_basis"], strict=True)) == {
+        2: "2 runs", 4: "2 runs", 8: "within the run",
+    }  # fmt: skip
+
+
 def test_speedup_of_single_run_names_basis():
     row = speedups(tabulate_records(sweep(MONDAY, "monday")), BY_RANKS).set_index("world_size").loc[4]
     assert row["speedup_basis"] == "within the run"
@@ -160,25 +168,42 @@ def test_version_speedup_interval_needs_six_runs(count, basis):
     assert interval == pytest.approx([2.0 / 1.5, 2.5 / 1.0]) if count == 6 else pd.isna(interval).all()
 
 
-def bars(figure):
-    """The error bars that a figure's first panel draws, as (bottom, top)."""
+def bars(figure, along=1):
+    """The error bars that a figure's first panel draws along x (0) or y (1), as (low, high)."""
     segments = [
         segment
         for container in figure.axes[0].containers
         for collection in container.lines[2]
         for segment in collection.get_segments()
     ]
-    return [tuple(segment[:, 1]) for segment in segments if len(segment) == 2 and not np.isnan(segment).any()]
+    return [tuple(segment[:, along]) for segment in segments if len(segment) == 2 and not np.isnan(segment).any()]
 
 
 def test_speedup_plot_draws_known_ranges_only(two_runs):
     figure = dict(draw_all(two_runs, BY_RANKS))["allreduce_speedup.png"]
-    assert pytest.approx((2.517 / 12.16, 1.194 / 7.863)[::-1]) in bars(figure)
+    assert pytest.approx((2.517 / 12.16, 1.194 / 7.863)[::-1]) in bars(figure, along=0)
     assert "range of the ratios of fewer than 6 runs" in figure.get_supxlabel()
     apart = [having(make_record(1, 2, run=version), torch=version) for version in ("2.12.0", "2.13.0")]
     figure = dict(draw_all(tabulate_records(apart), Baseline.parse("torch=2.12.0")))["allreduce_speedup.png"]
-    assert bars(figure) == []
+    assert bars(figure, along=0) == []
     assert figure.get_supxlabel() == "no bar: the spread is not known"
+
+
+@pytest.mark.parametrize("lost", range(6))
+def test_point_of_fewer_runs_keeps_its_place(lost):
+    sizes = (1.0, 2.0, 3.0)
+    records = [make_record(size, run=run) for run in ("b", "b#2", "a", "a#2") for size in sizes]
+    table = over_repetitions(tabulate_records([*records[:lost], *records[lost + 1 :]]))
+    assert list(zip(table["run"], table["data_size"], strict=True)) == [(run, size) for run in "ba" for size in sizes]
+
+
+@pytest.mark.parametrize("count", [1, 2, 6])
+def test_page_and_plot_say_the_same_of_bars(count):
+    records = [make_record(1.0, ranks, ranks + n, run=f"{n}") for n in range(count) for ranks in (2, 4)]
+    table = tabulate_records(records)
+    chart = speedup_charts.show(table, BY_RANKS)["allreduce_speedup"]
+    assert chart.note == speedup_plot.draw(table, BY_RANKS)["allreduce_speedup.png"]().get_supxlabel()
+    assert chart.points["low"].notna().all()
 
 
 def test_size_plot_merges_runs_and_labels_bars():

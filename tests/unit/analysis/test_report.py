@@ -6,7 +6,7 @@ import pandas as pd
 import pytest
 from analysis.__main__ import main
 from analysis.baseline import Baseline
-from analysis.report import noise, sentences
+from analysis.report import noise, sentences, size_plots
 from analysis.report.discover import draw_all
 from analysis.report.report import summary_by_config, write_report
 from analysis.report.size_charts import show as charts_of
@@ -17,7 +17,7 @@ from tests.support.records import grid, make_record, tabulate_records, write_all
 
 FILES = {
     "combined.csv", "full_results.md", "summary_by_config.md", "analysis.txt", "allreduce_time_vs_datasize.png",
-    "allreduce_bandwidth_vs_datasize.png", "allreduce_backend_comparison_100mb.png", "allreduce_speedup.png",
+    "allreduce_bandwidth_vs_datasize.png", "allreduce_backend_comparison_100mib.png", "allreduce_speedup.png",
     "per_rank.csv", "per_rank.md", "speedups.csv", "allreduce_share_of_best_vs_datasize.png",
 }  # fmt: skip
 
@@ -234,7 +234,7 @@ def test_backends_are_compared_at_chosen_size(tmp_path, capsys):
     records = [make_record(size, 2, backend=name) for name in ("gloo", "mpi") for size in (1.0, 4.0)]
     table = tabulate_records(records)
     names = {path.name for path in write_report(table, tmp_path, compare_at=1)}
-    assert {"allreduce_backend_comparison_1mb.png", "allreduce_backend_comparison_4mb.png"} <= names
+    assert {"allreduce_backend_comparison_1mib.png", "allreduce_backend_comparison_4mib.png"} <= names
     list(write_report(table, tmp_path / "none", compare_at=100))
     assert capsys.readouterr().err == "analysis: --compare-at 100: no such data_size was measured\n"
 
@@ -249,3 +249,10 @@ def test_report_works_without_intervals(tmp_path, capsys):
     details = (tmp_path / "analysis" / "noise.md").read_text()
     assert "no interval, too few independent samples; raise measure.max_iterations." in details
     assert "too few" in capsys.readouterr().out
+
+
+def test_backends_are_compared_where_there_are_several():
+    name = "allreduce_backend_comparison_100mib.png"
+    of_another_dtype = [record | {"config": record["config"] | {"dtype": "bfloat16"}} for record in grid()]
+    assert name not in size_plots.draw(tabulate_records([*grid(), *of_another_dtype]), None)
+    assert name in size_plots.draw(tabulate_records([*grid(), *grid(backend="ucc")]), None)

@@ -1,8 +1,10 @@
 import argparse
+import random
 
 import pytest
 from analysis.baseline import Baseline, BaselineError, default_baseline
-from analysis.speedup import compared, speedups, unpaired
+from analysis.report import speedup_charts, speedup_plot
+from analysis.speedup import compared, in_order, speedups, unpaired
 
 from tests.support.records import as_version_2, grid, having, make_record, tabulate_records
 
@@ -100,3 +102,37 @@ def test_baseline_requires_key_and_value():
 def test_default_baseline_avoids_single_rank():
     assert default_baseline(tabulate_records([*grid(), make_record(1, 1)])).values == {"world_size": "2"}
     assert default_baseline(tabulate_records([make_record(1, 1)])).values == {"world_size": "1"}
+
+
+def shuffled(records):
+    """The records in an order as sweeps in random order have it."""
+    return random.Random(1).sample(records, len(records))
+
+
+def test_compared_points_are_in_order_of_settings():
+    [(_, _, rows)] = compared(tabulate_records(shuffled(grid())), Baseline({"world_size": "2"}))
+    assert rows["data_size"].tolist() == [1.0, 10.0, 100.0]
+    assert in_order(rows.head(1)) is not None
+
+
+def test_plot_joins_speedups_over_size():
+    table = tabulate_records(shuffled(grid()))
+    baseline = Baseline({"world_size": "2"})
+    figure = speedup_plot.draw(table, baseline)["allreduce_speedup.png"]()
+    line = figure.axes[0].containers[0].lines[0]
+    assert line.get_xdata().tolist() == [1.0, 10.0, 100.0]
+    assert line.get_linestyle() == "-"
+    assert figure.get_suptitle() == speedup_charts.show(table, baseline)["allreduce_speedup"].title
+    assert figure.get_suptitle() == "allreduce on gloo: speedup over world_size=2"
+
+
+@pytest.mark.parametrize("count", [2, 39])
+def test_plot_of_names_fits_a_slide(count):
+    records = [make_record(1.0, ranks, ranks, seed=seed) for ranks in (2, 4) for seed in range(count)]
+    for record in records:
+        record["config"] = record["config"] | {"seed": record["seed"]}
+    figure = speedup_plot.draw(tabulate_records(records), Baseline({"world_size": "2"}))["allreduce_speedup.png"]()
+    [axis] = figure.axes
+    assert [label.get_text() for label in axis.get_yticklabels()] == [str(seed) for seed in range(count)]
+    assert figure.get_figwidth() <= 7
+    assert figure.get_figheight() <= 12.5

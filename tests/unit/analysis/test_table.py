@@ -193,7 +193,7 @@ def test_rough_clock_gives_no_makespan():
     rough = tabulate_records([make_record(start_clock=told | {"uncertainty_s": 2e-4})])
     assert rough.iloc[0]["median_s"] == pytest.approx(1e-3)
     assert rough[["makespan_s", "start_skew_s", "straggler_rank"]].isna().all(axis=None)
-    assert "the hosts' clocks are known to 0.2 ms only" in describe(rough)
+    assert "the hosts' clocks are known to 0.200 ms only" in describe(rough)
 
 
 def test_row_has_hosts_and_agents():

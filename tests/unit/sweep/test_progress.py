@@ -55,6 +55,13 @@ def test_time_text_shows_interval_or_modes():
     assert time_text(summary, Modes(0.6e-3, 5e-3, 0.3)) == "0.6 ms (70%) and 5 ms (30%)  mean 2  p25 0.8  p95 5 ms"
 
 
+def test_long_tail_has_its_own_unit():
+    summary = {
+        "median_s": 4e-4, "ci_low_s": 3e-4, "ci_high_s": 5e-4, "mean_s": 2e-3, "p25_s": 0.8e-3, "p95_s": 10.79e-3,
+    }  # fmt: skip
+    assert time_text(summary, None) == "400 µs [300, 500]  mean 2  p25 0.8  p95 10.79 ms"
+
+
 def test_point_line_names_failed_rank():
     error = ErrorReport(message="killed by SIGKILL\nmore", rank=1, log="rank_1.log")
     line = point_line(record(status="crash", error=error, cases=[]))

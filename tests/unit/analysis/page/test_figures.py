@@ -2,11 +2,12 @@
 
 import json
 import re
+from dataclasses import replace
 
 import altair as alt
 import pandas as pd
 import pytest
-from analysis.page import figures, specs
+from analysis.page import figures, specs, suites
 from analysis.page.sample_specs import sample_specs
 from analysis.report.chart import BYTES, CELLS, LINES, LOG, MARKS, NAMES, PAGE_ROW, Axis, Chart, points_of
 from analysis.report.discover import modules_with
@@ -62,6 +63,26 @@ def test_points_have_values_of_table():
         ranks = int(point["series"].split()[0])
         assert point["value"] == 1e3 * measured[ranks, point["x"] / 2**20]
     assert set(chart.points[PAGE_ROW]) == {f"r{number}" for number in range(6)}
+
+
+@pytest.mark.parametrize("suite", ["collective", "ring_attention", "transformer"])
+def test_notes_name_hardware(suite):
+    table = tabulate_records([make_rich_record(suite)])
+    table = table.assign(**{PAGE_ROW: [f"r{number}" for number in range(len(table))]})
+    [name] = table["device_name"].unique()
+    charts = list(suites.charts_of(table, None))
+    assert charts
+    assert [chart.note.count(name) for chart in charts] == [1] * len(charts)
+
+
+@pytest.mark.parametrize(("count", "is_apart"), [(1, True), (2, False)])
+def test_marks_of_one_name_stand_side_by_side(count, is_apart):
+    chart = make_chart()
+    points = chart.points[chart.points["x"].isin(["0", "1"][:count])]
+    spec = specs.spec_of(replace(chart, points=points))
+    assert is_valid(spec)
+    dots = spec["layer"][-1]["encoding"]
+    assert ("xOffset" in dots) == is_apart
 
 
 def test_columns_hold_points_then_curves():

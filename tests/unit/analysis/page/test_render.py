@@ -177,7 +177,7 @@ def test_part_that_fails_is_left_out(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr("analysis.report.size_charts.show", lambda table, baseline: 1 / 0)
     html = page_of(tmp_path, grid())
     assert "left out figures of report.size_charts: ZeroDivisionError" in capsys.readouterr().err
-    assert "allreduce: speedup over world_size=2" in html
+    assert "allreduce on gloo: speedup over world_size=2" in html
 
 
 def test_page_honours_baseline(tmp_path):
