@@ -38,9 +38,10 @@ def first_values(table: pd.DataFrame) -> Iterator[Baseline]:
     points = table.groupby("point_id")
     for name in own_columns(table):
         values = table[name].dropna()
-        if name in WAYS or values.nunique() < 2 or (table["title"] == table[name]).any():
+        if name in WAYS or values.nunique() < 2 or not values.map(type).eq(str).all():
             continue
-        if values.map(type).eq(str).all() and (points[name].nunique() <= 1).all():
+        is_operation = not set(values).isdisjoint(table["title"])
+        if not is_operation and (points[name].nunique() <= 1).all():
             yield Baseline({name: values.iloc[0]})
 
 
