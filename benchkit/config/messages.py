@@ -21,7 +21,7 @@ NO_SUCH_KEY = re.compile(r"Could not override '(.+?)'\.(?: To append to your con
 WRONG_VALUE = re.compile(r"Error merging override ([^\s=]+='[^']*'|\S+)")
 NOT_IN_SCHEMA = re.compile(r"In '(.+?)': .*?Key '(.+?)' not in")
 MISSING_GROUP = re.compile("has missing mandatory value: (backend|hardware|measure) ")
-KEY = re.compile(r"[\w.+~/@:-]+", re.ASCII)
+KEY = r"[\w.+~/@:-]+"
 """What Hydra's grammar takes for a key, with the signs that may stand before it."""
 ADVICE = re.compile(r" See https://hydra\.cc/\S+ for details$")
 
@@ -58,7 +58,7 @@ def explain(error: Exception, arguments: Sequence[str]) -> str:
 def unparsed(override: str, arguments: Sequence[str]) -> str:
     """Explains an override that Hydra's grammar lacks."""
     name, _, value = override.partition("=")
-    if not KEY.fullmatch(name):
+    if not re.fullmatch(KEY, name, re.ASCII):
         return unknown_key(name, arguments)
     for opening, closing in ("[]", "{}", "()"):
         if value.count(opening) != value.count(closing):
