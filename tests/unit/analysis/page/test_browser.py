@@ -99,7 +99,7 @@ def test_all_figures_are_drawn(tab):
 
 
 def test_numbers_are_those_of_csv(tab, report):
-    table = pd.read_csv(report / "combined.csv")
+    table = pd.read_csv(report / "combined.csv", float_precision="round_trip")
     rows = tab.locator("table.sortable tbody tr").evaluate_all("rows => rows.map((row) => row.id)")
     assert sorted(rows) == sorted(f"r{number}" for number in range(len(table)))
     num_compared = 0
