@@ -99,7 +99,7 @@ def test_all_figures_are_drawn(tab):
 
 
 def test_numbers_are_those_of_csv(tab, report):
-    table = pd.read_csv(report / "combined.csv", float_precision="round_trip")
+    table = pd.read_csv(report / "combined.csv", dtype=str)  # older pandas round the numbers that they read
     rows = tab.locator("table.sortable tbody tr").evaluate_all("rows => rows.map((row) => row.id)")
     assert sorted(rows) == sorted(f"r{number}" for number in range(len(table)))
     num_compared = 0
@@ -109,7 +109,7 @@ def test_numbers_are_those_of_csv(tab, report):
             " Number(cell.dataset.value)])"
         )
         for name, value in cells:
-            assert value == row[name], (number, name)
+            assert value == float(row[name]), (number, name)
             num_compared += 1
     assert num_compared > 200
 
