@@ -87,6 +87,7 @@ def test_missing_job_name_asks_for_master_addr(cli):
     assert "set MASTER_ADDR and MASTER_PORT" in done.stderr
 
 
+@pytest.mark.slow
 def test_remote_rank_failure_names_rank_and_host(cli):
     [(code, _, _), (other, _, _)] = ends(cli.agents(2, *POINT[:2], "timeout_s=12", "fault=sigkill,raise,hang,none"))
     assert (code, other) == (1, 0)
@@ -99,6 +100,7 @@ def test_remote_rank_failure_names_rank_and_host(cli):
     assert wait_until(lambda: not cli.processes())
 
 
+@pytest.mark.slow
 def test_sweep_continues_without_dead_agent(cli):
     processes = cli.agents(3, *POINT[:2], "timeout_s=600", "fault=hang,none", "world_size=6", "on_rank=3")
     assert wait_until(lambda: begun(cli, 0, 3))

@@ -86,6 +86,7 @@ def test_loop_mode_runs_every_reduction(cli):
     assert [record["cases"][0]["calls_per_sample"] for record in cli.records()] == [20] * 5
 
 
+@pytest.mark.slow
 def test_dtypes_run_and_nccl_is_unavailable(cli):
     types = "float16,bfloat16,float32,float64,int32,int64"
     done = cli("+suite=allreduce", *QUICK, "measure.mode=loop", "-m", f"dtype={types}", "backend=gloo,nccl")

@@ -80,6 +80,7 @@ def test_killed_comparison_resumes_and_finds_slower_arm(sleeper):
         assert records[0]["started_at"] < records[1]["started_at"]
 
 
+@pytest.mark.slow
 def test_stopped_comparison_says_how_to_resume(sleeper):
     process = start(sleeper, *COMPARE, "plain", "plain")
     assert wait_until(lambda: len(counted(sleeper)) == 1 or process.poll() is not None)

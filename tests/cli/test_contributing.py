@@ -9,6 +9,8 @@ import pytest
 from tests.support.cli import ROOT, Cli
 from tests.support.records import make_record, tabulate_records
 
+pytestmark = pytest.mark.slow
+
 
 def snippet(language: str) -> str:
     """The first block of a language in CONTRIBUTING.md."""

@@ -147,6 +147,7 @@ def broken(config: RunConfig, rank: Rank) -> list[Case]:
 """
 
 
+@pytest.mark.slow
 def test_oom_case_keeps_other_case(cli):
     cli.with_suite(STARVED)
     done = cli("+suite=broken", "-m", "world_size=1,2")
@@ -175,6 +176,7 @@ def broken(config: RunConfig, rank: Rank) -> list[Case]:
 """
 
 
+@pytest.mark.slow
 def test_unstorable_result_is_rank_error(cli):
     cli.with_suite(UNSTORABLE)
     assert cli("+suite=broken", "-m", "seed=1,2", "world_size=1").returncode == 1

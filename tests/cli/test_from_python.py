@@ -36,6 +36,7 @@ def python(cli: Cli, program: str) -> "subprocess.Popen[str]":
     )
 
 
+@pytest.mark.slow
 def test_example_of_page_runs(cli: Cli):
     found = re.search(r"```python\n(.*?)```", (ROOT / "docs" / "api.md").read_text(), re.DOTALL)
     assert found

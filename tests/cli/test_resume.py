@@ -37,6 +37,7 @@ def begun_in(cli: Cli, point: int) -> bool:
     return log.exists() and bool(log.read_text())
 
 
+@pytest.mark.slow
 def test_resume_continues_killed_sweep(cli):
     killed_in(cli, 2, *FAULTY, "fault=none", "seed=1,1,2,3", "measure.max_iterations=200")
     before = {path: path.read_bytes() for path in (cli.folder / "outputs" / "s").glob("[01]/record.json")}
@@ -148,6 +149,7 @@ def test_agents_resume_sweep(cli):
     ]  # fmt: skip
 
 
+@pytest.mark.slow
 def test_override_folders_are_in_manifest(cli):
     named = "hydra.sweep.subdir=${hydra.job.override_dirname}"
     done = cli("+suite=faulty", "-m", *QUICK, "fault=none", "seed=1,2", named)

@@ -7,6 +7,8 @@ import pytest
 
 from tests.support.cli import PATIENCE_S, Cli, wait_until
 
+pytestmark = pytest.mark.slow
+
 REUSE = ("ranks=reuse", "measure.max_iterations=10", "timeout_s=8")
 
 

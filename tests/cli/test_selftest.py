@@ -32,6 +32,7 @@ def test_selftest_refuses_missing_backend(cli):
     assert not (cli.folder / "here" / "noise_floor.json").exists()
 
 
+@pytest.mark.slow
 def test_baseline_and_best_case_are_timed_alone(cli):
     done = cli("+suite=tp_columnwise", "m=64", "n=64", "k=64", "measure=few", "measure.alone=auto")
     assert done.returncode == 0, done.stdout + done.stderr

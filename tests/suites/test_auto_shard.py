@@ -148,6 +148,7 @@ def test_every_plan_matches_one_device(name, world_size, tmp_path):
     assert found == [[]] * world_size
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "world_size"),
     [("matmul_9x8x7", 3), ("matmul_6x9x5", 3), ("mlp_8x6x4x2", 2), ("relu_4x3", 2), ("relu_5x3", 2)],
@@ -227,6 +228,7 @@ SEEN = {
 }
 
 
+@pytest.mark.slow
 def test_faults_invalidate_affected_cases(cli: Cli):
     cli.environment["BENCHKIT_SUITES"] = "tests.support.broken"
     done = cli("+suite=auto_shard", "workload=matmul_64x48x32", f"fault={','.join(SEEN)}", *QUICK)

@@ -18,6 +18,8 @@ from tests.support.cli import Cli
 from tests.support.configs import made
 from tests.support.records import as_case
 
+pytestmark = pytest.mark.slow
+
 KIB = 2**-10
 SIZES_KIB = (3, 0.0625, 48)
 LIST = "data_size=[3KiB,64B,48KiB]"

@@ -236,6 +236,7 @@ def test_contradictions_are_one_line(arguments, why, check):
     assert "\n" not in refused
 
 
+@pytest.mark.slow
 def test_ranks_compile_or_say_what_is_missing(cli: Cli):
     done = cli(
         "+suite=compile", "compiler=eager,aot_eager,reduce-overhead", "world_size=2", "measure=cold_curve",

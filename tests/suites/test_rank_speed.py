@@ -16,6 +16,7 @@ from tests.support.configs import made
 SMALL = ["matmul_size=32", "memory_size=64KiB", "disk_size=4KiB", "measure=few"]
 
 
+@pytest.mark.slow
 def test_every_test_runs_or_says_what_is_missing(cli: Cli):
     done = cli("+suite=rank_speed", "world_size=2", "dtypes=[float32,bfloat16]", "hardware=cpu", *SMALL)
     assert done.returncode == 0, done.stdout + done.stderr

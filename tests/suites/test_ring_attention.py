@@ -312,6 +312,7 @@ def test_read_table_refuses_non_table(tmp_path, text):
         read_table(str(path), 1, "float32")
 
 
+@pytest.mark.slow
 def test_strategies_pass_on_any_length(cli: Cli):
     table = cli.folder / "lut.csv"
     table.write_text(MATMULS)
@@ -340,6 +341,7 @@ def test_strategies_pass_on_any_length(cli: Cli):
                 assert ("comm_wait" in case["regions_s"]) == (case["labels"]["strategy"] != "torch")
 
 
+@pytest.mark.slow
 def test_lost_keys_invalidate_split(cli: Cli):
     cli.environment["BENCHKIT_SUITES"] = "tests.support.broken"
     given = ["+suite=ring_attention", "strategies=[even,uneven,zigzag]", "seq_len=256", "fault=lost"]

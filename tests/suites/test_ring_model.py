@@ -142,6 +142,7 @@ def test_bad_input_is_refused_in_one_line(arguments, complaint):
     assert "\n" not in said
 
 
+@pytest.mark.slow
 def test_ranks_agree_with_dense_model(cli: Cli):
     given = ["model=tiny", "model.vocab_size=50", "seq_len=100", "align=8", "decode_tokens=3", "dtype=float64"]
     done = cli("+suite=ring_model", *given, "world_size=3", "measure=few")

@@ -380,6 +380,7 @@ BOTH = "+suite=tp_columnwise,tp_rowwise"
 QUICK = ["measure=few", "threads_per_rank=1"]
 
 
+@pytest.mark.slow
 def test_implementations_pass_on_ragged_shapes(cli: Cli):
     done = cli(BOTH, "m=choice(37)", "n=choice(24)", "k=choice(29)", "world_size=3", "inputs=exact,real", *QUICK)
     assert done.returncode == 0, done.stdout + done.stderr

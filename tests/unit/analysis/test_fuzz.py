@@ -99,6 +99,7 @@ contents = st.one_of(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=15, **PLAIN)
 @given(st.lists(contents, min_size=AT_ONCE, max_size=AT_ONCE, unique=True))
 def test_harvest_survives_damaged_records(some_contents):
@@ -111,6 +112,7 @@ def test_harvest_survives_damaged_records(some_contents):
     assert sentences.describe(table)
 
 
+@pytest.mark.slow
 @settings(max_examples=6, suppress_health_check=[HealthCheck.too_slow], **PLAIN)
 @given(st.sampled_from(SUITES), changes)
 def test_report_survives_damaged_record(suite, some):

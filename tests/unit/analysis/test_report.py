@@ -100,6 +100,7 @@ def test_figures_have_the_formats_that_are_asked_for(two_places, tmp_path, capsy
     assert "argument --format: jpg: allowed are png, pdf, svg" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_report_ignores_own_files(two_places, capsys):
     main(two_places)
     first = capsys.readouterr().out

@@ -89,6 +89,7 @@ def drawn_sweeps(draw):
     return [f"{name}={','.join(map(str, draw(st.lists(values, min_size=1, max_size=2))))}" for name, values in axes]
 
 
+@pytest.mark.slow
 @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(suite=st.sampled_from(["allreduce", "transformer", "matmul_lut", "auto_shard"]), arguments=drawn_sweeps())
 def test_points_of_sweep_are_those_composed_one_by_one(loader, master, suite, arguments):

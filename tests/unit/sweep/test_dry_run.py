@@ -148,6 +148,7 @@ def test_exit_code_tells_that_nothing_can_run(cli):
     assert cli("+suite=allreduce", "data_size=x", "--dry-run").returncode == 2
 
 
+@pytest.mark.slow
 def test_resumed_points_are_those_left(cli):
     line = ["+suite=allreduce", "-m", "data_size=0.001", "measure=quick", "measure.max_iterations=10"]
     assert cli(*line).returncode == 0

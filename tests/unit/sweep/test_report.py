@@ -20,6 +20,7 @@ def said(caplog, monkeypatch):
     return lambda: [(record.levelname, record.getMessage()) for record in caplog.records]
 
 
+@pytest.mark.slow
 def test_page_is_written_where_users_have_own_analysis(tmp_path, monkeypatch, said):
     write_all(tmp_path / "sweep", [make_record(status="crash")])
     (tmp_path / "analysis").mkdir()
