@@ -87,6 +87,7 @@ def run_point(point: Point, kept: KeptRanks) -> Record:
         result = replace(result, attempt=recording.set_aside(point.folder))
     phases_s: dict[str, float] = {}
     sweep_ends = ""
+    num_losses = len(group.agents.losses)
     try:
         outcome, sweep_ends = attempt_outcome(point, kept, plan, result, phases_s)
         result = result.ended(outcome)
@@ -96,8 +97,8 @@ def run_point(point: Point, kept: KeptRanks) -> Record:
         result = result.ended(Outcome(status=stop.status, error=error_report(str(stop))))
         recording.save(result, point.folder, group)  # at once: SIGKILL may follow
         group.agents.stop(stop)
-        if cause := loss_before(error) or group.agents.lost_now(CAUSE_S):
-            result = result.ended(lost_outcome(cause))
+        if losses := group.agents.losses_after(num_losses, CAUSE_S):
+            result = result.ended(lost_outcome(losses[0]))
         raise
     finally:
         with signals.defer_signals():  # what has ended must not stay `running`
@@ -108,14 +109,6 @@ def run_point(point: Point, kept: KeptRanks) -> Record:
     if problem := unsaved or sweep_ends:
         raise SweepEnds(problem)
     return result
-
-
-def loss_before(error: BaseException) -> Lost | None:
-    """Returns the loss of agents that was being handled when an exception was raised, if any."""
-    earlier = error.__context__
-    while earlier is not None and not isinstance(earlier, Lost):
-        earlier = earlier.__context__
-    return earlier
 
 
 def attempt_outcome(

@@ -91,18 +91,21 @@ class Agents(Peers):
         self._tell("values", values)
         return values
 
-    def lost_now(self, patience_s: float) -> Lost | None:
-        """Waits up to `patience_s` seconds on agent 0 and returns the agents that are lost.
+    def losses_after(self, known: int, patience_s: float) -> list[Lost]:
+        """Returns the losses after the first `known` ones.
 
-        A launcher ends all agents because one died: the lost agent is the cause.
+        If there are none yet, agent 0 waits for one up to `patience_s` seconds: a launcher ends all
+        agents because one died, and may be faster than the news of its death.
         """
-        if not self.first:
-            return None
         deadline = time.monotonic() + patience_s
-        while not self._lost and self._wires and (rest_s := deadline - time.monotonic()) > 0:
+        while self.first and self._wires and not self._lost and len(self.losses) == known:
+            if (rest_s := deadline - time.monotonic()) <= 0:
+                break
             with contextlib.suppress(StopRequested):  # A peer was told to stop, too: not the cause.
                 self.hear(wait_for(self.connections, rest_s))
-        return self._forget(self._tell_lost()) if self._lost else None
+        if self._lost:
+            self._forget(self._tell_lost())
+        return self.losses[known:]
 
     def stop(self, told: StopRequested) -> None:
         """Tells all others to stop as well, unless the request came from them or they know."""

@@ -18,6 +18,7 @@ class Peers:
     Attributes:
         me: the agent of this process.
         members: the AgentInfo of every living agent, in order of agents.
+        losses: of agents so far, as all living agents know them.
     """
 
     def __init__(
@@ -28,6 +29,7 @@ class Peers:
         self._wires = dict(wires)
         self._early: dict[int, Any] = {}  # values received for an exchange(), by agent
         self._lost: dict[int, PeerLost] = {}
+        self.losses: list[Lost] = []
 
     @property
     def first(self) -> bool:
@@ -81,11 +83,12 @@ class Peers:
         self._tell(
             "lost", {"members": [asdict(member) for member in members], "host_is_silent": is_silent}
         )
-        self._lost = {}
         return Lost(members, is_silent)
 
     def _forget(self, lost: Lost) -> Lost:
-        """Removes lost agents from `members`."""
+        """Moves lost agents from `members` to `losses`."""
+        self.losses.append(lost)
+        self._lost = {}
         indices = {member.index for member in lost.members}
         self.members = [member for member in self.members if member.index not in indices]
         return lost

@@ -1,4 +1,6 @@
+import contextlib
 import signal
+import socket
 from types import SimpleNamespace
 
 import pytest
@@ -9,8 +11,9 @@ from benchkit.point.placement import place_ranks
 from benchkit.point.point import Point
 from benchkit.rank.rendezvous import Rendezvous
 from benchkit.record import files
+from launch.agents.channel import Channel
 from launch.agents.clock_sync import Offset
-from launch.agents.group import alone
+from launch.agents.group import Agents, alone
 from launch.agents.member import AgentInfo, Lost
 from launch.ranks.failure import Failure
 from launch.signals import STOPPING, StopRequested
@@ -93,33 +96,47 @@ def test_agent_failure_is_recorded(tmp_path, monkeypatch):
 GONE = Lost([AgentInfo(1, "n2", "n2", "n2", [0])], host_is_silent=False)
 
 
-@pytest.mark.parametrize("moment", [(run, "lost_outcome"), (run.recording, "finished")])
-def test_signal_while_point_is_recorded(tmp_path, monkeypatch, moment):
-    """A launcher that has seen an agent die stops the others while they record its death."""
+@pytest.mark.parametrize("moment", ["before it is noticed", "as the ranks end", "recorded"])
+def test_dead_agent_is_the_cause_of_the_signal(tmp_path, monkeypatch, moment):
+    """A launcher that has seen an agent die stops the others, whatever they are doing by then."""
 
     def stop(number, frame):
         raise StopRequested(number)
 
-    def interrupted(*arguments):
-        signal.raise_signal(signal.SIGTERM)
-        return original(*arguments)
-
     def lose(*_, **__):
-        raise GONE
+        ranks = contextlib.ExitStack()
+        if moment == "as the ranks end":
+            ranks.callback(signal.raise_signal, signal.SIGTERM)
+        if moment == "before it is noticed":
+            signal.raise_signal(signal.SIGTERM)
+        try:
+            group.agents.exchange(None, 5.0)
+        finally:
+            ranks.close()  # what this raises has no context
 
-    original = getattr(*moment)
-    monkeypatch.setattr(*moment, interrupted)
-    monkeypatch.setattr(run, "measure_point", lose)
-    monkeypatch.setattr(alone_group := alone(), "lost_now", lambda timeout_s: None)  # it has been told already
+    def interrupted(*arguments):
+        if moment == "recorded":
+            signal.raise_signal(signal.SIGTERM)
+        return finished(*arguments)
+
+    finished = run.recording.finished
+    monkeypatch.setattr(run.recording, "finished", interrupted)
+    monkeypatch.setattr(run, "attempt", lose)
+    group = agent_group("n1", "n2")
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        socket.create_connection(listener.getsockname()).close()
+        wires = {1: Channel(listener.accept()[0])}
+    group.agents = Agents(group.agents.me, group.agents.members, wires, "127.0.0.1")
     handlers = {number: signal.getsignal(number) for number in STOPPING}
     signal.signal(signal.SIGTERM, stop)
     try:
         with pytest.raises(StopRequested):
-            run.run_point(Point(config(), tmp_path, []), KeptRanks(forming.form_group(alone_group)))
+            run.run_point(Point(config(), tmp_path, []), KeptRanks(group))
     finally:
         for number, handler in handlers.items():
             signal.signal(number, handler)
-    assert files.read(tmp_path / files.FILE_NAME).status == "crash"
+    record = files.read(tmp_path / files.FILE_NAME)
+    assert (record.status, record.error.message) == ("crash", "agent 1 on n2 is gone")
 
 
 @pytest.mark.parametrize("lost", [None, GONE])
