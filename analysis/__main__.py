@@ -4,6 +4,7 @@
 """
 
 import argparse
+import gc
 import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -19,7 +20,7 @@ from analysis.frames import nothing_found, typed_table
 from analysis.fresh_speedup import with_fresh_speedups
 from analysis.options import SUBCOMMANDS, meant, parser
 from analysis.page import render
-from analysis.records.harvest import Harvest, harvest
+from analysis.records.harvest import Harvest, harvest, without_collection
 from analysis.records.paths import missing, printable
 from analysis.records.workers import usable_processes
 from analysis.repetitions import over_repetitions
@@ -57,14 +58,17 @@ def main(arguments: list[str] | None = None) -> int:
     if why := unwritten(options) or lack_of_library(options):
         warn(why)
         return 2
-    found = harvest(options.places, usable_processes())
+    with without_collection():
+        found = harvest(options.places, usable_processes())
+        table = with_fresh_speedups(combine(found.rows)) if found.rows else None
+        gc.freeze()  # what was read stays; looking through it for cycles would take long
     for line in found.remarks():
         warn(line)
-    if not found.rows:
+    if table is None:
         warn(nothing_found(found, options.places))
         return 1
     try:
-        text, fault = text_of(found, options)
+        text, fault = text_of(table, found, options)
     except (BaselineError, ViewError) as error:
         warn(error)
         return 2
@@ -95,13 +99,14 @@ def lack_of_library(options: argparse.Namespace) -> str:
     )
 
 
-def text_of(found: Harvest, options: argparse.Namespace) -> tuple[str, OSError | None]:
+def text_of(
+    table: pd.DataFrame, found: Harvest, options: argparse.Namespace
+) -> tuple[str, OSError | None]:
     """Return the view that is asked for; without one, write the report and say what was written.
 
     Returns:
         The text, and why no file, or no further file, can be written.
     """
-    table = with_fresh_speedups(combine(found.rows))
     view = view_of(options)
     if not view.is_whole:
         return view.text_of(over_repetitions(table)), None
@@ -136,7 +141,7 @@ def files_of(table: pd.DataFrame, found: Harvest, options: argparse.Namespace) -
     """Yield each file as it is written: the report, and the page and Parquet where asked for."""
     folder = output_folder(options)
     typed = typed_table(found.rows) if options.parquet else None
-    del found.rows
+    found.rows.clear()
     how = (options.baseline, found.ranks, options.format, options.compare_at)
     yield from write_report(table, folder, *how)
     if options.html:

@@ -1,7 +1,7 @@
 """Loads records as a table whose columns have types."""
 
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -9,13 +9,13 @@ import pandas as pd
 
 from analysis.columns import BOOLEAN, COLUMNS, INTEGER, NUMBER, TEXT, TIME
 from analysis.fresh_speedup import with_fresh_speedups
-from analysis.records.figures import DETAILS
+from analysis.records.figures import CaseRow
 from analysis.records.harvest import Harvest, harvest
 from analysis.records.paths import missing, printable
 from analysis.records.workers import usable_processes
 from analysis.table import combine
 
-Rows = Sequence[Mapping[str, Any]]
+Rows = Sequence[CaseRow]
 
 
 def load(*places: str | Path) -> pd.DataFrame:
@@ -65,7 +65,7 @@ def type_of(name: Any, rows: Rows) -> str:
     """Return the type of a column; that of a suite's own one follows from its values."""
     if name in COLUMNS:
         return COLUMNS[name].dtype
-    cells = (row.get(name, row.get(DETAILS, {}).get(name)) for row in rows)
+    cells = (row.get(name, row.case.details.get(name)) for row in rows)
     kinds = {type(cell) for cell in cells if cell is not None}
     if kinds == {bool}:
         return BOOLEAN

@@ -82,15 +82,15 @@ def over_repetitions(table: pd.DataFrame) -> pd.DataFrame:
     sweeps = table["run"].astype("string").str.replace(REPETITION, "", regex=True)
     if sweeps.equals(table["run"].astype("string")):
         return table
-    columns = [*identity_columns(table), "sweep"]
-    named = table.assign(sweep=sweeps, within_share=table["rel_ci"])
-    rows = over_runs(named, *columns)
+    identity = [*(table[name] for name in identity_columns(table)), sweeps]
+    point = table.groupby(identity, dropna=False, sort=False).ngroup()
+    named = table.assign(sweep=sweeps, point=point, within_share=table["rel_ci"])
+    rows = over_runs(named, "sweep", "point")
     between = (rows["range_high_s"] - rows["range_low_s"]) / 2 / rows["median_s"]
-    point = named.groupby(columns, dropna=False, sort=False).ngroup()
     place = named.groupby("run", dropna=False).cumcount().groupby(point).transform("max")
     sweep = pd.Series(pd.factorize(sweeps)[0], named.index)
     found = rows.assign(run=rows["sweep"], between_share=between, sweep=sweep, place=place)
-    return found.sort_values(["sweep", "place"]).drop(columns=["sweep", "place"])
+    return found.sort_values(["sweep", "place"]).drop(columns=["sweep", "place", "point"])
 
 
 def range_columns(rows: pd.DataFrame) -> list[str]:
@@ -116,22 +116,23 @@ def with_figures(rows: pd.DataFrame, point: pd.Series, merged: pd.DataFrame) -> 
         point: the number of each row's point.
         merged: what `over_points` returned. NaN keeps the row's own figure, except in SPREADS.
     """
-    changed = point.isin(merged.index)
-    replaced = {}
-    for name in merged:
-        values = point.map(merged[name])
-        keep = ~changed if name in SPREADS else values.isna()
-        replaced[name] = rows[name].where(keep, values)
-    return rows.assign(**replaced)
+    values = merged.reindex(point).set_axis(rows.index)
+    is_kept = values.isna()
+    for name in SPREADS.intersection(merged):
+        is_kept[name] = ~point.isin(merged.index)
+    return rows.assign(**rows[list(merged)].where(is_kept, values))
 
 
 def notes(rows: pd.DataFrame, point: pd.Series) -> pd.Series:
     """Join the warnings of all rows of each point, and count failures where it also succeeded."""
+    noted = rows["warning"].notna() | (rows["status"] != "ok")
+    concerned = point.isin(point[noted])
+    few = rows[concerned]
     of_point: dict[int, list[tuple[str, Any]]] = {}
-    for number, status, warning in zip(point, rows["status"], rows["warning"], strict=True):
-        of_point.setdefault(number, []).append((status, warning))
+    for number, *of_row in zip(point[concerned], few["status"], few["warning"], strict=True):
+        of_point.setdefault(number, []).append(tuple(of_row))
     texts = {number: note(found) for number, found in of_point.items()}
-    return pd.Series([texts[number] for number in point], index=rows.index, dtype=object)
+    return pd.Series(list(map(texts.get, point)), index=rows.index, dtype=object)
 
 
 def note(found: Sequence[tuple[str, Any]]) -> str | None:
@@ -163,7 +164,8 @@ def over_points(rows: pd.DataFrame, point: pd.Series, figures: list[str]) -> pd.
     medians = per_run.groupby(level=0, sort=False).median()
     centre = medians["median_s"]
     medians[rates] = medians[rates].div(centre, axis="index")
-    differing = numeric.groupby(point, sort=False).nunique() > 1
+    of_points = numeric.groupby(point, sort=False)
+    differing = of_points.max() > of_points.min()
     differing[rates] = True
     found = medians.where(differing).dropna(axis="columns", how="all")
     for value, names in INTERVALS.items():
@@ -182,8 +184,10 @@ def over_points(rows: pd.DataFrame, point: pd.Series, figures: list[str]) -> pd.
 
 def joined_runs(point: pd.Series, runs: pd.Series) -> pd.Series:
     """Join the names of the runs of each point, by its number: "monday, tuesday"."""
-    once = runs[~pd.MultiIndex.from_arrays([point, runs]).duplicated()]
-    return once.groupby(point, sort=False).agg(", ".join)
+    names: dict[int, dict[str, None]] = {}
+    for number, run in zip(point, runs, strict=True):
+        names.setdefault(number, {})[run] = None
+    return pd.Series({number: ", ".join(of) for number, of in names.items()}, dtype=object)
 
 
 def intervals(medians: pd.Series) -> tuple[pd.Series, pd.Series]:

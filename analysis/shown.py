@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import pandas as pd
+from rich.cells import cell_len
 
 from analysis.cells import figure, half_width, measured
 from analysis.records.metrics import METRICS
@@ -41,7 +42,7 @@ class Shown:
 
     @property
     def width(self) -> int:
-        return max(map(len, (*self.head.splitlines(), *self.cells)), default=0)
+        return max(map(cell_len, (*self.head.splitlines(), *self.cells)), default=0)
 
     @property
     def least_width(self) -> int:

@@ -1,14 +1,17 @@
 """The combined table: one row per case of every record, in columns of a fixed order."""
 
-from collections.abc import Iterable, Mapping, Sequence
+import math
+from collections.abc import Callable, Iterable, Sequence
 from itertools import chain
+from operator import itemgetter
 from typing import Any
 
 import pandas as pd
+from pandas.api.types import is_numeric_dtype
 
 from analysis.cells import INTERVAL, interval_head, intervals, joined_settings
 from analysis.records.conditions import DIMENSIONS, MODEL
-from analysis.records.figures import DETAILS
+from analysis.records.figures import DETAILS, CaseRow
 from analysis.records.metrics import METRICS, Metric
 from analysis.text import render_beginning, shortened
 from benchkit.record.naming import named
@@ -34,36 +37,49 @@ NUMBERS = (
     "points_before", "held_bytes",
 )  # fmt: skip
 """The columns of PROVENANCE that are compared or printed as numbers."""
+Shape = tuple[tuple[str, ...], tuple[str, ...]]
+"""The names of a row's cells and of its details, in order."""
 
 
-def combine(rows: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
+def combine(rows: Sequence[CaseRow]) -> pd.DataFrame:
     """Make one table of all rows.
 
     Returns:
         A table whose columns are, in this order: settings, the suites' own keys and labels,
         conditions, metrics, the details that suites report, provenance.
     """
-    details = [row.get(DETAILS, {}) for row in rows]
+    shapes: dict[Shape, int] = {}  # few, and where a cell is has to be found only once for each
+    shape_numbers = [
+        shapes.setdefault((row.names, tuple(row.case.details)), len(shapes)) for row in rows
+    ]
     metrics = [metric.name for metric in METRICS]
     taken = {*SETTINGS, *CONDITIONS, *metrics, *PROVENANCE, DETAILS}
-    reported = [name for name in names_in(details) if name not in taken]
+    reported = [name for name in names_in(details for _, details in shapes) if name not in taken]
     known = {*taken, *reported}
-    own = [name for name in names_in(rows) if name not in known]
+    own = [name for name in names_in(names for names, _ in shapes) if name not in known]
     columns = [*SETTINGS, *own, *CONDITIONS, *metrics, *reported, *PROVENANCE]
-    cells = [{**extra, **row} if extra else row for extra, row in zip(details, rows, strict=True)]
+    pickers = [picker(shape, columns) for shape in shapes]
+    cells = [pickers[number](row) for number, row in zip(shape_numbers, rows, strict=True)]
     table = pd.DataFrame(cells, columns=columns)
-    numbers = [*metrics, *NUMBERS]  # A column without any figure would be one of objects.
-    table[numbers] = table[numbers].apply(pd.to_numeric)
+    # A column without any figure is one of objects.
+    others = [name for name in (*metrics, *NUMBERS) if not is_numeric_dtype(table[name])]
+    table[others] = table[others].apply(pd.to_numeric)
     return table.assign(model=full_names(table))
 
 
-def names_in(rows: Iterable[Mapping[str, Any]]) -> list[str]:
-    """List the names of all cells, each once, in the order of the rows.
+def names_in(shapes: Iterable[Iterable[str]]) -> list[str]:
+    return list(dict.fromkeys(chain.from_iterable(shapes)))
 
-    Of thousands of rows only a few differ in their names.
+
+def picker(shape: Shape, columns: Sequence[str]) -> Callable[[CaseRow], tuple[Any, ...]]:
+    """Make a function that returns the cells of rows of a shape in the order of columns.
+
+    A column that the row lacks is NaN. A cell precedes a detail of the same name.
     """
-    kinds = dict.fromkeys(map(tuple, rows))
-    return list(dict.fromkeys(chain.from_iterable(kinds)))
+    names, details = shape
+    places = {name: place for place, name in enumerate((*details, *names))}
+    pick = itemgetter(*(places.get(name, -1) for name in columns))
+    return lambda row: pick((*row.case.details.values(), *row.cells, math.nan))
 
 
 def full_names(table: pd.DataFrame) -> pd.Series:

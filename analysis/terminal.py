@@ -161,6 +161,7 @@ def rendered(columns: Sequence[Shown], width: int) -> str:
             Text(column.head),
             justify="right" if column.is_number else "left",
             no_wrap=not column.is_wrapped,
+            width=None if column.is_wrapped else column.width,  # else rich renders all cells twice
             overflow="fold",
         )
     for cells in zip(*(column.cells for column in columns), strict=True):

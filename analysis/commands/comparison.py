@@ -5,7 +5,7 @@ its interval by the rank sum: the runs of the two places are no pairs.
 """
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,6 +13,7 @@ import numpy as np
 import pandas as pd
 
 from analysis.records.environments import ENVIRONMENT
+from analysis.records.figures import CaseRow
 from analysis.report.naming import settings
 from analysis.table import combine, identity_columns
 from benchkit.statistics.compare.rank_sum import RankSum
@@ -30,7 +31,6 @@ SEED = "seed"
 SLOW_SHARE = "slow_mode_share"
 SECONDARY = ("p95_s", "p99_s", SLOW_SHARE)
 """Figures beside the chosen one; they decide no verdict."""
-Row = Mapping[str, Any]
 Figures = dict[str, pd.DataFrame]
 """Of a point, by side: the figures of each run, [run, figure]."""
 
@@ -60,7 +60,7 @@ class Comparison:
 
 
 def compare(
-    first: Sequence[Row], second: Sequence[Row], *, statistic: str, fail_on: float
+    first: Sequence[CaseRow], second: Sequence[CaseRow], *, statistic: str, fail_on: float
 ) -> Comparison:
     """Match the points of two places by settings and labels, and compare their figures.
 

@@ -26,7 +26,7 @@ class Derived(msgspec.Struct, frozen=True, array_like=True):
     """
 
     digest: bytes
-    figures: msgspec.Raw
+    figures: bytes
     fault: str = ""
 
 
@@ -52,7 +52,7 @@ def derive(path: str, known_digest: bytes = b"") -> Derived | None:
             raise ValueError(f"{path}: {error}") from None
         return Derived(digest, encoded(figures_of(record)))
     except (ValueError, OSError) as error:
-        return Derived(b"", msgspec.Raw(), one_line(error))
+        return Derived(b"", b"", one_line(error))
 
 
 def figures_of(record: Record) -> RecordFigures:

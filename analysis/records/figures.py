@@ -4,8 +4,8 @@ They are encoded as soon as they are derived, so that they are the same whether 
 samples, from another process or from the cache (analysis/records/cache.py).
 """
 
-from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -16,6 +16,7 @@ DETAILS = "details"
 """Key of a row for what the suite reports of the case, by name. Each detail becomes a column of its
 own, which does not say what was measured."""
 NAMES = tuple(metric.name for metric in METRICS)
+PLACES = {name: place for place, name in enumerate(NAMES)}
 
 
 class CaseFigures(msgspec.Struct, frozen=True, array_like=True):
@@ -49,6 +50,18 @@ class RankFigures(msgspec.Struct, frozen=True, array_like=True):
             yield {name: cells[rank] if cells else None for name, cells in self.columns.items()}
 
 
+class RanksOfRecord(NamedTuple):
+    """The ranks of a record.
+
+    Attributes:
+        shared: the cells that all rows of its ranks have.
+        ranks: list[RankFigures], encoded.
+    """
+
+    shared: dict[str, Cell]
+    ranks: bytes
+
+
 class RecordFigures(msgspec.Struct, frozen=True, array_like=True):
     """Everything that analysis keeps of a record.
 
@@ -65,36 +78,63 @@ class RecordFigures(msgspec.Struct, frozen=True, array_like=True):
     settings: dict[str, Cell]
     provenance: dict[str, Cell]
     cases: list[CaseFigures]
-    ranks: msgspec.Raw
-    facts: msgspec.Raw
+    ranks: bytes
+    facts: bytes
 
-    def rows(self, path: str | None = None, run: str | None = None) -> Iterator[dict[str, Any]]:
-        """Yield one row per case.
+    def rows(self, path: str | None = None, run: str | None = None) -> list["CaseRow"]:
+        """Return one row per case.
 
         Args:
             path: of the record's file.
             run: of its sweep.
         """
         shared = {**self.settings, **self.provenance, "path": path, "run": run}
-        return rows_of_cases(shared, self.cases)
+        return [CaseRow(shared, case) for case in self.cases]
 
 
-def rows_of_cases(
-    shared: dict[str, Cell], cases: Iterable[CaseFigures]
-) -> Iterator[dict[str, Any]]:
-    """Yield one row per case, with the cells that all of them share."""
-    for case in cases:
-        metrics = zip(NAMES, case.metrics or (), strict=case.metrics is not None)
-        yield {**shared, **case.cells, **dict(metrics), DETAILS: case.details}
+class CaseRow(Mapping[str, Any]):
+    """The cells of a case by name, those that all cases of its record share among them.
+
+    A dictionary per case would take ten times the memory: most cells are shared, and the names of
+    the metrics are those of all cases.
+    """
+
+    __slots__ = ("case", "shared")
+
+    def __init__(self, shared: Mapping[str, Cell], case: CaseFigures) -> None:
+        self.shared, self.case = shared, case
+
+    def __getitem__(self, name: str) -> Any:
+        if name == DETAILS:
+            return self.case.details
+        if self.case.metrics is not None and name in PLACES:
+            return self.case.metrics[PLACES[name]]
+        cells = self.case.cells
+        return cells[name] if name in cells else self.shared[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(dict.fromkeys((*self.names, DETAILS)))
+
+    def __len__(self) -> int:
+        return len(dict.fromkeys((*self.names, DETAILS)))
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of all cells but the details; of equal ones the last one counts."""
+        metrics = () if self.case.metrics is None else NAMES
+        return (*self.shared, *self.case.cells, *metrics)
+
+    @property
+    def cells(self) -> tuple[Any, ...]:
+        """The cells, in the order of names."""
+        case = self.case
+        return (*self.shared.values(), *case.cells.values(), *(case.metrics or ()))
 
 
+encoded = msgspec.msgpack.Encoder().encode
+"""For parts of a record's figures that are decoded only where they are needed."""
 decode_ranks = msgspec.msgpack.Decoder(list[RankFigures]).decode
 decode_facts = msgspec.msgpack.Decoder(dict[str, str | float | None]).decode
-
-
-def encoded(value: object) -> msgspec.Raw:
-    """Return a part of a record's figures that is decoded where it is needed."""
-    return msgspec.Raw(msgspec.msgpack.encode(value))
 
 
 def plain(value: Any) -> Cell:

@@ -7,16 +7,13 @@ import contextlib
 import gc
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from functools import cached_property
-from itertools import chain
 from pathlib import Path
-from typing import Any
 
 import msgspec
 import pandas as pd
 
 from analysis.records.environments import Facts
-from analysis.records.figures import RecordFigures, decode_facts
+from analysis.records.figures import CaseRow, RanksOfRecord, RecordFigures, decode_facts
 from analysis.records.paths import printable, record_files, run_names, run_of
 from analysis.records.rank_table import rank_table
 from analysis.records.sources import Source, read_sources
@@ -31,31 +28,30 @@ class Harvest:
     """The content of all records found.
 
     Attributes:
+        rows: one per case of every record.
         passed_over: one line for each file that was skipped.
         num_files: how many files looked like records.
         num_copies: how many of these have the same content as another one.
+        _ranks: of each record.
+        _facts: of each record, encoded.
     """
 
+    rows: list[CaseRow] = field(default_factory=list)
     passed_over: list[str] = field(default_factory=list)
     num_files: int = 0
     num_copies: int = 0
-    _records: list[tuple[RecordFigures, str, str]] = field(default_factory=list)
-
-    @cached_property
-    def rows(self) -> list[dict[str, Any]]:
-        """One per case of every record; `del` gives their memory back."""
-        rows = (figures.rows(path, run) for figures, path, run in self._records)
-        return list(chain.from_iterable(rows))
+    _ranks: list[RanksOfRecord] = field(default_factory=list)
+    _facts: list[bytes] = field(default_factory=list)
 
     @property
     def ranks(self) -> pd.DataFrame:
         """One row per rank and case, see `analysis.records.per_rank.rank_rows`."""
-        return rank_table((figures, run) for figures, _, run in self._records)
+        return rank_table(self._ranks)
 
     @property
     def environments(self) -> list[Facts]:
         """One per record."""
-        return [decode_facts(figures.facts) for figures, _, _ in self._records]
+        return list(map(decode_facts, self._facts))
 
     def add(self, figures: RecordFigures, path: str, run: str) -> None:
         """Add the content of one record.
@@ -65,7 +61,10 @@ class Harvest:
             path: of its file.
             run: of its sweep.
         """
-        self._records.append((figures, printable(path), printable(run)))
+        run = printable(run)
+        self.rows += figures.rows(printable(path), run)
+        self._ranks.append(RanksOfRecord({**figures.settings, "run": run}, figures.ranks))
+        self._facts.append(figures.facts)
 
     def remarks(self) -> Iterator[str]:
         """Yield lines on files that are not in the rows, and why; of many only the first ones."""
@@ -110,7 +109,7 @@ def without_collection() -> Iterator[None]:
 def harvested(sources: Iterable[Source]) -> Harvest:
     """Put the content of files together, that of copies once."""
     found = Harvest()
-    records: dict[bytes, tuple[RecordFigures, str, str]] = {}
+    records: dict[bytes, tuple[bytes, str, str]] = {}
     for source in sources:
         found.num_files += 1
         if source.derived is None or source.derived.fault:
@@ -118,9 +117,10 @@ def harvested(sources: Iterable[Source]) -> Harvest:
         elif source.derived.digest in records:
             found.num_copies += 1
         else:
-            figures = decode(source.derived.figures)
-            records[source.derived.digest] = figures, source.path, source.folder
+            record = source.derived.figures, source.path, source.folder
+            records[source.derived.digest] = record
     names = run_names({folder for _, _, folder in records.values()})
-    for figures, path, folder in records.values():
+    for content, path, folder in records.values():
+        figures = decode(content)
         found.add(figures, path, run_of(names[folder], figures.repetition))
     return found

@@ -7,24 +7,20 @@ from collections.abc import Iterable, Mapping
 
 import pandas as pd
 
-from analysis.records.figures import Cell, RecordFigures, decode_ranks
+from analysis.records.figures import Cell, RanksOfRecord, decode_ranks
 
 
-def rank_table(records: Iterable[tuple[RecordFigures, str]]) -> pd.DataFrame:
-    """Make one row per rank and case, see `analysis.records.per_rank.rank_rows`.
-
-    Args:
-        records: the figures of each record, and its run.
-    """
+def rank_table(records: Iterable[RanksOfRecord]) -> pd.DataFrame:
+    """Make one row per rank and case, see `analysis.records.per_rank.rank_rows`."""
     columns: dict[str, list[Cell]] = {}
     height = 0
-    for figures, run in records:
-        for case in decode_ranks(figures.ranks):
+    for record in records:
+        for case in decode_ranks(record.ranks):
             count = len(case.columns["rank"] or ())
-            shared = {**figures.settings, "run": run, **case.labels}
-            append(columns, height, count, {**shared, **case.columns})
+            append(columns, height, count, {**record.shared, **case.labels, **case.columns})
             height += count
-    return pd.DataFrame(columns)
+    # Each list is freed as soon as its column is made: many ranks have millions of cells.
+    return pd.DataFrame({name: pd.Series(columns.pop(name)) for name in list(columns)})
 
 
 def append(

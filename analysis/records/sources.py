@@ -3,8 +3,6 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import msgspec
-
 from analysis.records.cache import Cache, Entry, Stamp
 from analysis.records.derive import Derived
 from analysis.records.paths import RunFolders, one_line, require_regular
@@ -83,7 +81,7 @@ def look_up(path: str, folder: str, cache: Cache) -> Source:
     try:
         status = require_regular(path)
     except (ValueError, OSError) as error:
-        source.derived = Derived(b"", msgspec.Raw(), one_line(error))
+        source.derived = Derived(b"", b"", one_line(error))
         return source
     source.num_bytes, source.stamp = status.st_size, Stamp.of(status)
     if source.known and source.stamp and source.known.stamp == source.stamp:

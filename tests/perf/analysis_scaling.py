@@ -11,6 +11,7 @@ python -m tests.perf.analysis_scaling [--records 100 1000 10000] [--files]
 """
 
 import argparse
+import gc
 import json
 import subprocess
 import sys
@@ -22,6 +23,7 @@ from typing import Any
 
 import msgspec
 import numpy as np
+from analysis.records.cache import SETTLED_NS
 
 from tests.support.records import make_record
 
@@ -86,6 +88,7 @@ def write_records(folder: Path, count: int) -> float:
         num_bytes += len(content)
         (folder / str(number)).mkdir()
         (folder / str(number) / "record.json").write_bytes(content)
+    time.sleep(2 * SETTLED_NS / 1e9)  # a folder is unchanged once its files are older
     return num_bytes / count
 
 
@@ -117,7 +120,7 @@ def peak_mb() -> float:
 
 def analyse(folder: Path, with_report: bool) -> None:
     """In a process of its own: prints what each stage took."""
-    from analysis.records.harvest import harvest
+    from analysis.records.harvest import harvest, without_collection
     from analysis.repetitions import over_repetitions
     from analysis.report.report import write_report
     from analysis.table import combine
@@ -125,13 +128,16 @@ def analyse(folder: Path, with_report: bool) -> None:
 
     idle_mb = peak_mb()
     stages = Stages()
-    found = harvest([folder])
-    stages.end("read")
-    table = combine(found.rows)
-    stages.end("combine")
+    with without_collection():
+        found = harvest([folder])
+        stages.end("read")
+        table = combine(found.rows)
+        gc.freeze()
+        stages.end("combine")
     as_text(over_repetitions(table))
     stages.end("text")
     if with_report:
+        found.rows.clear()
         for path in write_report(table, folder.parent / "report", None, found.ranks):
             stages.end(path.name)
     print(json.dumps({"stages": stages.taken, "rows": len(table), "idle_mb": idle_mb, "peak_mb": peak_mb()}))

@@ -57,6 +57,21 @@ def test_report_survives_incomplete_record(tmp_path, part, key):
     assert sentences.describe(table)
 
 
+def test_row_has_the_cells_of_its_record_and_its_case(tmp_path):
+    first, second = harvest([write_all(tmp_path, [make_record(), make_record(status="crash", cases=[])])]).rows
+    cells = dict(first)
+    assert len(first) == len(cells)
+    assert (first["suite"], first["status"]) == ("allreduce", "ok")  # of the record and of the case
+    assert first["median_s"] == cells["median_s"] > 0
+    assert "median_s" not in second
+    assert second.get("median_s") is None
+    with pytest.raises(KeyError):
+        first["no such cell"]
+    table = combine([first, second])
+    assert table["median_s"].notna().tolist() == [True, False]
+    assert table["status"].tolist() == ["ok", "crash"]
+
+
 @pytest.mark.parametrize("samples", [[], [[]], [[1.0], [1.0, 2.0]], "text", [["a"]], [[None]], [[-1.0]], [[0.0] * 12]])
 def test_report_survives_strange_samples(tmp_path, samples):
     strange = make_record()

@@ -58,6 +58,11 @@ def test_asked_columns_are_whole_at_any_width(width):
     assert [line.split() for line in shown] == [line.split() for line in whole]
 
 
+def test_wide_letters_are_whole():
+    table = tabulate_records([make_record(device="漢字漢字漢字"), make_record()])
+    assert "漢字漢字漢字" in as_text(table, ["device"])
+
+
 def test_narrow_terminal_leaves_words_of_cases():
     columns = [Shown("case", ["pipeline AG_before chunks 8"], is_wrapped=True), Shown("bytes", ["9" * 20])]
     assert "pipeline AG_before" in rendered(columns, 24)
