@@ -1,11 +1,11 @@
 """What a point costs: points of a sweep, all in, beside hand-written scripts that measure the same points.
 
-    python -m tests.perf.points [--points 50] [--parts]
+    python -m tests.perf.points [--points 50] [--parts] [--arms "benchkit ranks=reuse" "Hydra -m, empty"]
 
 Once with this process as the only agent, once inside one allocation of two agents: torchrun's, and Slurm's where
 srun works here. With --parts also what each part of a point takes, in fresh ranks and in ranks that stay; the
 floor, one hand-written process group that measures all points in a loop; torchrun once per point; and Hydra's own
-multirun of an empty function.
+multirun of an empty function. --arms names those to run beside benchkit.
 """
 
 import argparse
@@ -52,6 +52,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--points", type=int, default=50)
     parser.add_argument("--parts", action="store_true")
+    parser.add_argument("--arms", nargs="+", help="names of some arms")
     given = parser.parse_args()
     python, points = sys.executable, given.points
     sweep = [*SWEEP, f"seed=range({points})"]
@@ -62,13 +63,20 @@ def main() -> None:
         "srun, 2 agents": ["srun", "--nodes=2", python, *sweep],
         "mp.spawn per point": [python, "-m", SCRIPTS, "spawn", str(points)],
     }
+    further = {
+        "benchkit ranks=reuse": [python, *sweep, "ranks=reuse"],
+        "loop in one group": [python, "-m", SCRIPTS, "loop", str(points)],
+        "torchrun per point": [python, "-m", SCRIPTS, "torchrun", "5"],
+        "Hydra -m, empty": [python, "-m", SCRIPTS, "hydra", "-m", f"seed=range({points})"],
+    }
+    if unknown := set(given.arms or ()) - {*arms, *further}:
+        parser.error(f"--arms: no {', '.join(unknown)}; allowed are {', '.join((*arms, *further))}")
     if subprocess.run(["sh", "-c", "srun --nodes=2 true"], capture_output=True, check=False).returncode:
         del arms["srun, 2 agents"]
     if given.parts:
-        arms["benchkit ranks=reuse"] = [python, *sweep, "ranks=reuse"]
-        arms["loop in one group"] = [python, "-m", SCRIPTS, "loop", str(points)]
-        arms["torchrun per point"] = [python, "-m", SCRIPTS, "torchrun", "5"]
-        arms["Hydra -m, empty"] = [python, "-m", SCRIPTS, "hydra", "-m", f"seed=range({points})"]
+        arms |= further
+    if given.arms:
+        arms = {name: command for name, command in (arms | further).items() if name in ("benchkit", *given.arms)}
     seconds: dict[str, list[float]] = {name: [] for name in arms}
     for _ in range(2):  # the second round shows how the machine drifted
         for name, command in arms.items():
