@@ -62,12 +62,12 @@ def main(arguments: list[str] | None = None) -> int:
         found = harvest(options.places, usable_processes())
         table = with_fresh_speedups(combine(found.rows)) if found.rows else None
         gc.freeze()  # what was read stays; looking through it for cycles would take long
-    for line in found.remarks():
-        warn(line)
-    if table is None:
-        warn(nothing_found(found, options.places))
-        return 1
     try:
+        for line in found.remarks():
+            warn(line)
+        if table is None:
+            warn(nothing_found(found, options.places))
+            return 1
         text, fault = text_of(table, found, options)
     except (BaselineError, ViewError) as error:
         warn(error)
@@ -75,6 +75,8 @@ def main(arguments: list[str] | None = None) -> int:
     except NoRowError as error:
         warn(error)
         return 1
+    finally:
+        gc.unfreeze()
     code = printed(lambda: print(text) or 0)
     if fault:
         warn(f"{fault}; --output-dir D writes elsewhere")
