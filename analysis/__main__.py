@@ -61,22 +61,17 @@ def main(arguments: list[str] | None = None) -> int:
     with without_collection():
         found = harvest(options.places, usable_processes())
         table = with_fresh_speedups(combine(found.rows)) if found.rows else None
-        gc.freeze()  # what was read stays; looking through it for cycles would take long
-    try:
-        for line in found.remarks():
-            warn(line)
-        if table is None:
-            warn(nothing_found(found, options.places))
-            return 1
-        text, fault = text_of(table, found, options)
-    except (BaselineError, ViewError) as error:
-        warn(error)
-        return 2
-    except NoRowError as error:
-        warn(error)
+        gc.freeze()  # what was read stays to the end; looking through it for cycles would take long
+    for line in found.remarks():
+        warn(line)
+    if table is None:
+        warn(nothing_found(found, options.places))
         return 1
-    finally:
-        gc.unfreeze()
+    try:
+        text, fault = text_of(table, found, options)
+    except (BaselineError, ViewError, NoRowError) as error:
+        warn(error)
+        return 1 if isinstance(error, NoRowError) else 2
     code = printed(lambda: print(text) or 0)
     if fault:
         warn(f"{fault}; --output-dir D writes elsewhere")

@@ -66,8 +66,8 @@ def over_runs(rows: pd.DataFrame, *columns: str) -> pd.DataFrame:
     fixed = {*identity_columns(rows), *PROVENANCE, *range_columns(rows), *NO_FIGURES, *columns}
     again = used_point.duplicated(keep=False)
     figures = [name for name in rows if name not in fixed]
-    merged = over_points(used[again], used_point[again], figures)
     latest_point = point[latest.index]
+    merged = over_points(used[again], used_point[again], figures)
     result = with_figures(latest, latest_point, merged)
     return result.iloc[latest_point.argsort(kind="stable")].copy()
 
@@ -79,13 +79,12 @@ def over_repetitions(table: pd.DataFrame) -> pd.DataFrame:
         The table, in its order. Where sweeps have repetitions, with `within_share` (the runs'
         median `rel_ci`) and `between_share` (half the range of their medians, over its median).
     """
-    sweeps = table["run"].astype("string").str.replace(REPETITION, "", regex=True)
-    if sweeps.equals(table["run"].astype("string")):
+    runs = table["run"].astype("string")
+    if (sweeps := runs.str.replace(REPETITION, "", regex=True)).equals(runs):
         return table
-    identity = [*(table[name] for name in identity_columns(table)), sweeps]
-    point = table.groupby(identity, dropna=False, sort=False).ngroup()
-    named = table.assign(sweep=sweeps, point=point, within_share=table["rel_ci"])
-    rows = over_runs(named, "sweep", "point")
+    named = table.assign(sweep=sweeps, within_share=table["rel_ci"])
+    point = named.groupby([*identity_columns(table), "sweep"], dropna=False, sort=False).ngroup()
+    rows = over_runs(named.assign(point=point), "sweep", "point")
     between = (rows["range_high_s"] - rows["range_low_s"]) / 2 / rows["median_s"]
     place = named.groupby("run", dropna=False).cumcount().groupby(point).transform("max")
     sweep = pd.Series(pd.factorize(sweeps)[0], named.index)
@@ -104,7 +103,6 @@ def with_run_columns(rows: pd.DataFrame) -> pd.DataFrame:
     defaults = dict.fromkeys(range_columns(rows), math.nan)
     defaults |= dict.fromkeys(("num_runs", "num_points"), measured)
     new = {name: value for name, value in defaults.items() if name not in rows}
-    # All columns are added at once, because pandas warns when many are added one by one.
     return pd.concat([rows, pd.DataFrame(new, index=rows.index)], axis="columns")
 
 
@@ -125,12 +123,10 @@ def with_figures(rows: pd.DataFrame, point: pd.Series, merged: pd.DataFrame) -> 
 
 def notes(rows: pd.DataFrame, point: pd.Series) -> pd.Series:
     """Join the warnings of all rows of each point, and count failures where it also succeeded."""
-    noted = rows["warning"].notna() | (rows["status"] != "ok")
-    concerned = point.isin(point[noted])
-    few = rows[concerned]
+    few = rows[point.isin(point[rows["warning"].notna() | (rows["status"] != "ok")])]
     of_point: dict[int, list[tuple[str, Any]]] = {}
-    for number, *of_row in zip(point[concerned], few["status"], few["warning"], strict=True):
-        of_point.setdefault(number, []).append(tuple(of_row))
+    for number, *cells in zip(point[few.index], few["status"], few["warning"], strict=True):
+        of_point.setdefault(number, []).append(tuple(cells))
     texts = {number: note(found) for number, found in of_point.items()}
     return pd.Series(list(map(texts.get, point)), index=rows.index, dtype=object)
 
@@ -170,7 +166,7 @@ def over_points(rows: pd.DataFrame, point: pd.Series, figures: list[str]) -> pd.
     found = medians.where(differing).dropna(axis="columns", how="all")
     for value, names in INTERVALS.items():
         if value in figures:
-            ends = numeric[value].groupby(point, sort=False).agg(["min", "max", "count"])
+            ends = of_points[value].agg(["min", "max", "count"])
             ends = ends.where(ends["count"] > 1)
             limits = (*intervals(per_run[value]), ends["min"], ends["max"])
             found = found.assign(**dict(zip(names, limits, strict=True)))

@@ -10,6 +10,7 @@ from tests.support.cli import begun, ends, wait_until
 POINT = ("+suite=faulty", "measure.max_iterations=10", "timeout_s=120")
 
 
+@pytest.mark.slow
 def test_two_agents_share_every_point(cli):
     (code, out, err), (other_code, other_out, other_err) = ends(cli.agents(2, *POINT, "world_size=2,4"))
     assert (code, err) == (0, "")

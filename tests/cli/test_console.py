@@ -67,13 +67,8 @@ def test_scripts_answer(scripts):
     assert "usage: python -m analysis" in typed(scripts, "benchkit-analysis", "--help")
 
 
-@pytest.mark.parametrize(
-    "start",
-    [
-        *(pytest.param(start, marks=pytest.mark.slow) for start in ("report=html", "start_method=spawn")),
-        "launcher=submitit_local",
-    ],
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("start", ["report=html", "start_method=spawn", "launcher=submitit_local"])
 def test_sweep_ignores_folders_of_user(scripts, start):
     line = ["+suite=allreduce", "measure=quick", "data_size=0.001", "world_size=2", start]
     printed = typed(scripts, "benchkit", *line)

@@ -443,6 +443,7 @@ def test_cli_refuses_unknown_option(check):
     assert refusal.startswith("implementations.pytorch.ordre: no such option; allowed are order, backend")
 
 
+@pytest.mark.slow
 def test_broken_implementations_are_invalid(cli: Cli):
     """A swapped chunk, a message that never arrives: in every implementation that communicates."""
     cli.environment["BENCHKIT_SUITES"] = "tests.support.broken"
