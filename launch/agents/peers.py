@@ -18,7 +18,7 @@ class Peers:
     Attributes:
         me: the agent of this process.
         members: the AgentInfo of every living agent, in order of agents.
-        losses: of agents so far, as all living agents know them.
+        losses: each loss of agents so far, in order.
     """
 
     def __init__(

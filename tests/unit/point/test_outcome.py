@@ -96,16 +96,16 @@ def test_agent_failure_is_recorded(tmp_path, monkeypatch):
 GONE = Lost([AgentInfo(1, "n2", "n2", "n2", [0])], host_is_silent=False)
 
 
-@pytest.mark.parametrize("moment", ["before it is noticed", "as the ranks end", "recorded"])
+@pytest.mark.parametrize("moment", ["before it is noticed", "as ranks end", "outcome", "record"])
 def test_dead_agent_is_the_cause_of_the_signal(tmp_path, monkeypatch, moment):
-    """A launcher that has seen an agent die stops the others, whatever they are doing by then."""
+    """A launcher that has seen an agent die stops the others at any moment."""
 
     def stop(number, frame):
         raise StopRequested(number)
 
     def lose(*_, **__):
         ranks = contextlib.ExitStack()
-        if moment == "as the ranks end":
+        if moment == "as ranks end":
             ranks.callback(signal.raise_signal, signal.SIGTERM)
         if moment == "before it is noticed":
             signal.raise_signal(signal.SIGTERM)
@@ -115,12 +115,12 @@ def test_dead_agent_is_the_cause_of_the_signal(tmp_path, monkeypatch, moment):
             ranks.close()  # what this raises has no context
 
     def interrupted(*arguments):
-        if moment == "recorded":
-            signal.raise_signal(signal.SIGTERM)
-        return finished(*arguments)
+        signal.raise_signal(signal.SIGTERM)
+        return original(*arguments)
 
-    finished = run.recording.finished
-    monkeypatch.setattr(run.recording, "finished", interrupted)
+    if function := {"outcome": (run, "lost_outcome"), "record": (run.recording, "finished")}.get(moment):
+        original = getattr(*function)
+        monkeypatch.setattr(*function, interrupted)
     monkeypatch.setattr(run, "attempt", lose)
     group = agent_group("n1", "n2")
     with socket.create_server(("127.0.0.1", 0)) as listener:
