@@ -6,7 +6,7 @@ from typing import Any
 from analysis.records import comparisons, disturbances, first_calls, noise, reuse, turns
 from analysis.records.columns import Columns
 from analysis.records.doubts import doubt_of
-from analysis.records.figures import CaseFigures, CaseRow, plain_cells
+from analysis.records.figures import CaseFigures, plain_cells
 from analysis.records.metrics import METRICS, region_medians
 from benchkit.record.case import CaseRecord
 from benchkit.record.record import Record
@@ -19,21 +19,6 @@ NOT_ENDED = "measured at this moment, or killed before it could say so"
 MAX_START_UNCERTAINTY = 0.1
 """As a share of the median. Where the clocks of several hosts are known less precisely, there is no
 makespan, skew or straggler."""
-
-
-def rows_of(record: Record, path: str | None = None, run: str | None = None) -> list[CaseRow]:
-    """Make one row per case of a record, or one row for a record without cases.
-
-    All times are in seconds.
-
-    Args:
-        record: of a point.
-        path: of its file.
-        run: of its sweep.
-    """
-    own = Columns(record)
-    shared = plain_cells({**own.settings, **own.provenance, "path": path, "run": run})
-    return [CaseRow(shared, case) for case in cases_of(record, own)]
 
 
 def cases_of(record: Record, own: Columns) -> list[CaseFigures]:

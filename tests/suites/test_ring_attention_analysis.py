@@ -243,6 +243,7 @@ def listed_record(*factors, **seconds):
     for each in record["cases"]:
         each["samples_s"] = [each["samples_s"][0]] * len(factors)
         each["start_offsets_s"] = [[0.0] * len(row)] * len(factors)
+        each["regions_s"] = {name: [spent[0]] * len(factors) for name, spent in each["regions_s"].items()}
     record["config"]["hardware"]["slowdown"] = list(factors)
     return record | {"world_size": len(factors), "point_id": str(factors)}
 

@@ -7,8 +7,8 @@ from statistics import median
 
 import pytest
 from analysis.records.comparisons import FIGURES
+from analysis.records.derive import figures_of
 from analysis.records.harvest import harvest
-from analysis.records.rows import rows_of
 from analysis.report.discover import draw_all
 from analysis.report.sentences import describe
 from analysis.run_spread import ONE_RUN
@@ -69,7 +69,7 @@ def product_record(m=1024, n=512, k=256, suite="tp_columnwise", times=TIMES):
 
 def figures(record):
     """What was derived of each case from others of its job."""
-    return [{name: row.get(name) for name in FIGURES} for row in rows_of(as_record(record))]
+    return [{name: row.get(name) for name in FIGURES} for row in figures_of(as_record(record)).rows()]
 
 
 def test_overlap_is_hidden_share_of_shorter_part():
@@ -129,13 +129,13 @@ def test_invalid_component_gives_no_overlap():
     record = product_record()
     record["cases"][COMMUNICATION] |= {"status": "invalid"}
     assert figures(record)[-2]["overlap"] is None
-    assert {row["contest"] for row in rows_of(as_record(record))[:2]} == {None}
+    assert {row["contest"] for row in figures_of(as_record(record)).rows()[:2]} == {None}
 
 
 def test_only_what_was_measured_is_in_a_contest():
     record = product_record()
     record["cases"][AUTO] |= {"status": "skipped", "samples_s": [], "blocks": []}
-    *_, pipeline, auto = rows_of(as_record(record))
+    *_, pipeline, auto = figures_of(as_record(record)).rows()
     assert (pipeline["contest"], auto["contest"]) == (
         "{'implementation': 'pytorch', 'order': 'AG_before'}, 2 ranks",
         None,

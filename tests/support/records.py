@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
-from analysis.records.rows import rows_of
+from analysis.records.derive import figures_of
 from analysis.table import combine
 from benchkit.record.case import CaseRecord
 from benchkit.record.files import FILE_NAME
@@ -130,7 +130,7 @@ def write_all(folder: Path, records: list[dict[str, Any]]) -> Path:
 
 def tabulate_records(records: list[dict[str, Any]]) -> pd.DataFrame:
     """Their combined table, without files; `run` in a record stands for the folder of its sweep."""
-    rows = [rows_of(as_record(content), run=content.get("run")) for content in records]
+    rows = [figures_of(as_record(content)).rows(run=content.get("run")) for content in records]
     return combine([row for of_record in rows for row in of_record])
 
 
