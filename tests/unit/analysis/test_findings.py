@@ -2,7 +2,7 @@
 
 import pytest
 from analysis.records.places import Place, numbered
-from analysis.suites.acceptance.findings import MESSAGES, Ranks, findings_of, sentence
+from analysis.suites.acceptance.findings import MESSAGES, Ranks, findings_of, listed, sentence
 from benchkit.statistics.faults.cells import Fault
 
 HOSTS = ["a", "a", "b", "b", "c", "c"]
@@ -62,3 +62,9 @@ def test_links_are_named_with_their_direction():
     assert "both ways" in both
     [nodes] = told(large=[("node between one way", 2 * 3 + 1)])
     assert nodes.startswith("the link from node c (ranks 4, 5) to node b (ranks 2, 3), in this direction")
+
+
+def test_many_ranks_are_told_as_runs():
+    assert listed([3, 5, 6]) == "3, 5, 6"
+    assert listed(range(16, 32)) == "16 to 31"
+    assert listed([0, *range(2, 9), 12, 13]) == "0, 2 to 8, 12 to 13"
