@@ -21,8 +21,8 @@ from analysis.commands.simulation.topology import (
 from analysis.suites.acceptance.findings import Ranks
 from analysis.suites.acceptance.verdict import Verdict, judge_tables
 from analysis.suites.pair_matrix import families as pairs
-from analysis.suites.pair_matrix.families import Ints
 from analysis.suites.pair_matrix.matrix import Matrix
+from analysis.suites.pair_matrix.sharing import Ints
 from benchkit.statistics.faults.cells import Limits
 from benchkit.statistics.intervals import Array
 from benchkit.suites.pair_matrix.names import IDLE

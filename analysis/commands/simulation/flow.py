@@ -12,38 +12,8 @@ from analysis.commands.simulation.topology import (
     Broken,
     Topology,
 )  # fmt: skip
-from analysis.suites.pair_matrix.families import Ints
+from analysis.suites.pair_matrix.sharing import Ints, max_min
 from benchkit.statistics.intervals import Array
-
-NEARLY = 1 + 1e-9
-
-
-def max_min(resources: Ints, capacity: Array) -> Array:
-    """Return the max-min fair rate of each flow: [flow].
-
-    All rates rise together until a resource is full; its flows keep their rate, and the others rise
-    on (progressive filling; Bertsekas and Gallager, Data Networks, 1992).
-
-    Args:
-        resources: of each flow, -1 for none: [flow][place].
-        capacity: of each resource: [resource].
-    """
-    rates = np.zeros(len(resources))
-    left = np.append(capacity.astype(np.float64), np.inf)  # -1 is the last, which is never full
-    rising = np.ones(len(resources), dtype=bool)
-    while rising.any():
-        used = np.bincount(resources[rising].ravel() % len(left), minlength=len(left))
-        with np.errstate(divide="ignore", invalid="ignore"):
-            share = np.where(used[:-1] > 0, left[:-1] / used[:-1], np.inf)
-        share = np.append(share, np.inf)
-        own = share[resources].min(axis=1)
-        full = rising & (own <= share.min() * NEARLY)
-        rates[full] = own[full]
-        taken = np.repeat(rates[full], resources.shape[1])
-        left -= np.bincount(resources[full].ravel() % len(left), taken, minlength=len(left))
-        left = np.maximum(left, 0.0)
-        rising &= ~full
-    return rates
 
 
 def seconds_of(topology: Topology, sender: Ints, receiver: Ints) -> Array:
@@ -77,8 +47,7 @@ def resources_of(topology: Topology, sender: Ints, receiver: Ints) -> tuple[Ints
     """
     ranks = topology.num_ranks
     cards = int(topology.card_of(np.array([ranks - 1]))[0]) + 1
-    leaves = int(topology.leaf_of(np.array([ranks - 1]))[0]) + 1
-    card, uplink = np.full(cards, topology.card_gb_per_s), np.full(leaves, 1.0)
+    card, uplink = np.full(cards, topology.card_gb_per_s), np.ones(topology.num_leaves)
     at_leaf = topology.nodes_per_leaf * min(topology.rails, topology.ranks_per_node)
     uplink *= at_leaf * topology.card_gb_per_s / topology.oversubscription
     for fault in topology.faults:
@@ -89,7 +58,7 @@ def resources_of(topology: Topology, sender: Ints, receiver: Ints) -> tuple[Ints
             uplink[fault.at[0]] /= fault.slower
     port = np.full(ranks, topology.inside_gb_per_s)
     capacity = np.concatenate([port, port, card, card, uplink, uplink])
-    starts = np.cumsum([0, ranks, ranks, cards, cards, leaves])
+    starts = np.cumsum([0, ranks, ranks, cards, cards, len(uplink)])
     inside = topology.node_of(sender) == topology.node_of(receiver)
     same_leaf = topology.leaf_of(sender) == topology.leaf_of(receiver)
     passed = [

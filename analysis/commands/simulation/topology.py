@@ -10,7 +10,8 @@ from msgspec import Meta
 
 from analysis.records.places import Place
 from analysis.suites.acceptance.findings import Ranks
-from analysis.suites.pair_matrix.families import NODE, SWITCH, Ints
+from analysis.suites.pair_matrix.families import NODE, SWITCH
+from analysis.suites.pair_matrix.sharing import Ints
 
 Count = Annotated[int, Meta(ge=1, le=10**6)]
 Rate = Annotated[float, Meta(gt=0, le=1e9)]
@@ -71,8 +72,7 @@ class Topology(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         if self.rails < self.ranks_per_node and self.ranks_per_node % self.rails:
             allowed = f"divisors of ranks_per_node ({self.ranks_per_node}), and more than it"
             raise ValueError(f"rails {self.rails}: allowed are {allowed}")
-        leaves = -(-self.nodes // self.nodes_per_leaf)
-        sizes = {NIC: self.nodes, LEAF: leaves}
+        sizes = {NIC: self.nodes, LEAF: self.num_leaves}
         for fault in self.faults:
             numbers = 2 if fault.kind in (LINK, ONE_WAY) else 1
             most = sizes.get(fault.kind, self.num_ranks)
@@ -83,6 +83,10 @@ class Topology(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     @property
     def num_ranks(self) -> int:
         return self.nodes * self.ranks_per_node
+
+    @property
+    def num_leaves(self) -> int:
+        return -(-self.nodes // self.nodes_per_leaf)
 
     def node_of(self, ranks: Ints) -> Ints:
         return np.asarray(ranks // self.ranks_per_node)
@@ -103,7 +107,7 @@ class Topology(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
             places=[Place(int(rank), f"n{of_rank}") for rank, of_rank in enumerate(node)],
             groups={
                 NODE: [f"n{number}" for number in range(self.nodes)],
-                SWITCH: [f"leaf{number}" for number in range(int(leaf.max()) + 1)],
+                SWITCH: [f"leaf{number}" for number in range(self.num_leaves)],
             },
             group_of={NODE: node.tolist(), SWITCH: leaf.tolist()},
         )

@@ -112,9 +112,9 @@ def changes(
         yield Changes(
             slower=found_in(tables, SLOWER, shared, ranks),
             faster=found_in(tables, FASTER, shared, ranks),
-            overall={each.name: float(np.exp(np.median(each.cells.halves))) for each in tables},
+            overall={each.name: float(np.exp(np.median(each.halves))) for each in tables},
             without_peers=[
-                each.name for each in tables if not detectable(each.cells, each.families, shared)
+                each.name for each in tables if not detectable(each.halves, each.peers, shared)
             ],
             not_compared=not_compared,
             exchanged=[(old, new) for old, new in both if device_of(old) != device_of(new)],
@@ -137,10 +137,7 @@ def found_in(
     tables: Sequence[Table], direction: int, limits: Limits, ranks: Ranks
 ) -> list[Finding]:
     """Return what changed in a direction."""
-    faults = {}
-    for table in tables:
-        cells = replace(table.cells, halves=direction * table.cells.halves)
-        faults[table.name] = explain(cells, table.families, limits)
+    faults = {each.name: explain(direction * each.halves, each.peers, limits) for each in tables}
     return findings_of(faults, ranks)
 
 

@@ -12,8 +12,9 @@ from analysis.suites.pair_matrix.matrix import Matrix
 from analysis.suites.rank_speed.speeds import Speeds
 from benchkit.record.record import Record
 from benchkit.statistics.compare.spread import percent
-from benchkit.statistics.faults.cells import Cells, Limits
+from benchkit.statistics.faults.cells import Limits
 from benchkit.statistics.faults.explain import explain, faster
+from benchkit.statistics.faults.peers import Peers
 from benchkit.statistics.intervals import Array
 
 DRIFT = 0.1
@@ -65,7 +66,7 @@ def faster_sides(
     unlike: list[str] = []
     few: list[str] = []
     for table in tables:
-        faults = faster(table.cells, table.families, limits)
+        faults = faster(table.halves, table.peers, limits)
         inverse = [replace(fault, ratio=1 / fault.ratio) for fault in faults]
         lines = [sentence(each, ranks) for each in findings_of({table.name: inverse}, ranks)]
         if table.share_of(faults) >= AMBIGUOUS:
@@ -95,17 +96,17 @@ def drifts(tables: Sequence[Table]) -> Iterator[str]:
 
 def changes_of(table: Table) -> Array:
     """Return how the logarithm of each cell changed from the first half to the second: [cell]."""
-    return np.asarray(table.cells.halves[1] - table.cells.halves[0])
+    return np.asarray(table.halves[1] - table.halves[0])
 
 
 def passing(tables: Sequence[Table], limits: Limits, ranks: Ranks) -> list[str]:
     """Say which ranks and groups were slower than their peers in one half only, by heat perhaps."""
     lines = []
     for table in tables:
-        families = [each for each in table.families if each.name not in LINKS]
+        families = [each for each in table.peers.families if each.name not in LINKS]
+        peers = Peers(table.peers.kinds, families)
         for half, change in (("second", changes_of(table)), ("first", -changes_of(table))):
-            cells = Cells(np.stack([change, change]), table.cells.kinds)
-            faults = explain(cells, families, limits)
+            faults = explain(np.stack([change, change]), peers, limits)
             found: list[Finding] = findings_of({table.name: faults}, ranks)
             lines += [
                 f"In the {half} half, or run, beside the other one: {sentence(each, ranks)}"

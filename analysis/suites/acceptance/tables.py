@@ -7,8 +7,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from analysis.suites.acceptance.findings import Finding, Ranks, cause_of, named
-from benchkit.statistics.faults.cells import Cells, Family, Fault, Limits
+from benchkit.statistics.faults.cells import Fault, Limits
 from benchkit.statistics.faults.explain import detectable
+from benchkit.statistics.faults.peers import Peers
+from benchkit.statistics.intervals import Array
 
 LARGEST = 10.0
 """A table in which no smaller ratio is found does not tell whether all are alike."""
@@ -26,32 +28,33 @@ class Table:
 
     Attributes:
         name: of the measurement.
-        cells: its times.
-        families: what may be slow; the first one has a candidate per cell.
+        halves: logarithm of the median time of each cell over the first and over the second half
+            of the samples, or of the runs: [2][cell].
+        peers: of the cells, and what may be slow; the first family has a candidate per cell.
     """
 
     name: str
-    cells: Cells
-    families: Sequence[Family]
+    halves: Array
+    peers: Peers
 
     def least_found(self, limits: Limits) -> float:
         """Return from which ratio on a cell is found nine times in ten; infinite without peers."""
-        return detectable(self.cells, self.families, limits) or math.inf
+        return detectable(self.halves, self.peers, limits) or math.inf
 
     def share_of(self, faults: Sequence[Fault]) -> float:
         """Return the share of the cells of faults among all cells of their kinds."""
-        families = {each.name: each for each in self.families}
+        families = {each.name: each for each in self.peers.families}
         of_faults = [
             families[fault.family].cells[families[fault.family].subjects == fault.subject].ravel()
             for fault in faults
         ]
         every = np.unique(np.concatenate([np.array([-1]), *of_faults]))[1:]
-        is_alike = np.isin(self.cells.kinds, self.cells.kinds[every])
+        is_alike = np.isin(self.peers.kinds, self.peers.kinds[every])
         return len(every) / max(1, int(is_alike.sum()))
 
     def finding_of(self, cell: int, ratio: float, ranks: Ranks) -> Finding:
         """Return a cell and its ratio to others in the form of a finding."""
-        single = self.families[0]
+        single = self.peers.families[0]
         [position] = np.flatnonzero(single.cells[:, 0] == cell)
         fault = Fault(single.name, int(single.subjects[position]), ratio, math.nan, 1)
         return Finding(cause_of(fault, ranks), {single.name}, {self.name: ratio})
@@ -61,11 +64,11 @@ def two_of_a_kind(tables: Sequence[Table], limits: Limits, ranks: Ranks) -> Iter
     """Say which of only two of a kind is slower, where both halves show it alike."""
     noise = TRUSTED_SD * math.sqrt(2) * max(limits.floor, noise_of(tables))
     for table in tables:
-        for kind in np.unique(table.cells.kinds):
-            cells = np.flatnonzero(table.cells.kinds == kind)
+        for kind in np.unique(table.peers.kinds):
+            cells = np.flatnonzero(table.peers.kinds == kind)
             if len(cells) != 2:
                 continue
-            first, second = table.cells.halves[:, cells[0]] - table.cells.halves[:, cells[1]]
+            first, second = table.halves[:, cells[0]] - table.halves[:, cells[1]]
             least = min(abs(first), abs(second))
             limit = max(math.log1p(limits.tolerance), noise, STEADY * abs(first - second))
             if first * second > 0 and least >= limit:
@@ -80,6 +83,6 @@ def noise_of(tables: Sequence[Table]) -> float:
 
     Two values alone do not tell how much they vary.
     """
-    changes = [table.cells.halves[1] - table.cells.halves[0] for table in tables]
+    changes = [table.halves[1] - table.halves[0] for table in tables]
     own = np.concatenate([each - np.median(each) for each in changes])
     return MAD_TO_SD * float(np.median(np.abs(own))) / math.sqrt(2)

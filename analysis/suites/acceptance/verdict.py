@@ -118,7 +118,7 @@ def judge_tables(
     tables = [*tables_of(matrices, tests, ranks), *map(table_of, levels)]
     # Half of alpha is for what is slower than its peers, half for what is faster.
     shared = replace(limits, alpha=limits.alpha / (2 * len(tables)))
-    faults = {each.name: explain(each.cells, each.families, shared) for each in tables}
+    faults = {each.name: explain(each.halves, each.peers, shared) for each in tables}
     least = {each.name: each.least_found(shared) for each in tables}
     unlike, fast = remarks.faster_sides(
         [each for each in tables if not faults[each.name]], shared, ranks
@@ -169,12 +169,12 @@ def tables_of(
     switch = Grouping(SWITCH, np.array(known)) if known else None
     names = [f"{MESSAGES} {readable(each.size_mib * 2**20)}" for each in matrices]
     of_pairs = [
-        Table(name, each.cells(switch), each.families(switch))
+        Table(name, each.halves, each.peers(switch))
         for name, each in zip(names, matrices, strict=True)
     ]
-    return of_pairs + [Table(each.name, each.cells(), each.families()) for each in tests]
+    return of_pairs + [Table(each.name, each.halves, each.peers()) for each in tests]
 
 
 def table_of(level: matrix.Level) -> Table:
     """Return what is judged of the groups of a level."""
-    return Table(f"all-reduce of {level.name}", level.cells(), level.families())
+    return Table(f"all-reduce of {level.name}", level.halves, level.peers())

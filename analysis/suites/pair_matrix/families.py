@@ -1,14 +1,15 @@
 """What may be slow in a matrix of pairs: a link, a rank, a node, a group of nodes at a switch."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from analysis.suites.pair_matrix.sharing import Ints, Mask, Uplinks
 from benchkit.statistics.faults.cells import Family, family
 
-Ints = npt.NDArray[np.int64]
 ONE_WAY, LINK = "one way", "link"
 RANK_SENDS, RANK_RECEIVES, RANK = "rank sends", "rank receives", "rank"
 RANK_NETWORK = "rank network"
@@ -18,11 +19,8 @@ BETWEEN_ONE_WAY, BETWEEN = "between one way", "between"
 """Parts of the names of families of groups; the name of the grouping stands before them."""
 NODE, SWITCH = "node", "switch"
 """Groupings of ranks."""
-MOST_KINDS = 200
-"""Traits of how uplinks are shared that would make more kinds are left out: of many messages the
-mean decides, and each kind needs its peers."""
-STEPS = 4
-"""Steps of the number of messages that share uplinks, per doubling: pairs of one step are alike."""
+STEPS = 32
+"""Steps of the share of an uplink per doubling: pairs of one step are alike."""
 
 
 @dataclass(frozen=True)
@@ -49,12 +47,13 @@ class Grouping:
 
 
 def families_of(
-    sender: Ints, receiver: Ints, node: Grouping, switch: Grouping | None = None
+    sender: Ints, receiver: Ints, turn: Ints, node: Grouping, switch: Grouping | None = None
 ) -> list[Family]:
     """Return what may be slow, from small to large; of equal explanations the first is taken.
 
     Args:
         sender, receiver: ranks of each cell: [cell].
+        turn: of each cell; messages of one turn are under way together: [cell].
         node, switch: the groupings of the ranks; None where switches are not known.
     """
     ranks = 1 + int(max(sender.max(initial=0), receiver.max(initial=0)))
@@ -70,34 +69,42 @@ def families_of(
         own = (np.where(crosses, ends, -1) for ends in (sender, receiver))
         found += [family(RANK_NETWORK, *own), *of_groups(node, sender, receiver)]
     if switch and switch.is_telling:
-        found += of_groups(switch, sender, receiver)
+        uplinks = Uplinks(switch.of_rank[sender], switch.of_rank[receiver], turn)
+        found += of_groups(switch, sender, receiver, uplinks.busy())
         if node.count > switch.count:
             found.append(family(f"{NODE} {NEAR}", *near(node, switch, sender, receiver)))
     return [each for each in found if len(each.subjects)]
 
 
-def of_groups(grouping: Grouping, sender: Ints, receiver: Ints) -> list[Family]:
+def of_groups(
+    grouping: Grouping, sender: Ints, receiver: Ints, busy: Sequence[Mask] = ()
+) -> list[Family]:
     """Return the families of a grouping: of each group, and of each two groups.
 
     What leaves one of two groups enters the other one, so that only its direction has a peer.
+
+    Args:
+        grouping: of ranks.
+        sender, receiver: ranks of each cell: [cell].
+        busy: which cells show what a group sends, and what it receives; all by default: [cell].
     """
     groups = grouping.count
     here, there = grouping.of_rank[sender], grouping.of_rank[receiver]
     crosses = here != there
     outward, inward = (np.where(crosses, ends, -1) for ends in (here, there))
-    found: list[tuple[str, tuple[Ints, ...]]] = [
-        (INSIDE, (np.where(crosses, -1, here),)),
-        (BETWEEN_ONE_WAY, (np.where(crosses, one_way(here, there, groups), -1),)),
+    found: list[tuple[str, tuple[Ints, ...], Sequence[Mask]]] = [
+        (INSIDE, (np.where(crosses, -1, here),), ()),
+        (BETWEEN_ONE_WAY, (np.where(crosses, one_way(here, there, groups), -1),), ()),
     ]
     if groups > 2:
         found += [
-            (SENDS, (outward,)),
-            (RECEIVES, (inward,)),
-            (NETWORK, (outward, inward)),
-            (WHOLE, (here, inward)),
-            (BETWEEN, (np.where(crosses, both_ways(here, there, groups), -1),)),
+            (SENDS, (outward,), busy[:1]),
+            (RECEIVES, (inward,), busy[1:]),
+            (NETWORK, (outward, inward), busy),
+            (WHOLE, (here, inward), ()),
+            (BETWEEN, (np.where(crosses, both_ways(here, there, groups), -1),), ()),
         ]
-    return [family(f"{grouping.name} {part}", *keys) for part, keys in found]
+    return [family(f"{grouping.name} {part}", *keys, shows=shows) for part, keys, shows in found]
 
 
 def near(node: Grouping, switch: Grouping, sender: Ints, receiver: Ints) -> Iterator[Ints]:
@@ -155,45 +162,14 @@ class Layout:
         for trait in (crosses, is_far, self.device[sender], self.device[receiver]):
             found = divided(found, trait)
         if self.switch is not None:
-            for trait in loads_of(self.switch[sender], self.switch[receiver], turn):
-                finer = divided(found, trait)
-                if finer.max(initial=0) < MOST_KINDS:
-                    found = finer
+            uplinks = Uplinks(self.switch[sender], self.switch[receiver], turn)
+            found = divided(found, uplinks.crosses)
+            found = divided(found, np.rint(STEPS * np.log2(uplinks.rates)))
         return found
 
 
-def divided(kinds: Ints, trait: Ints) -> Ints:
+def divided(kinds: Ints, trait: npt.NDArray[Any]) -> Ints:
     """Return numbers of kinds that also differ by a trait: [cell]."""
     _, numbers = np.unique(trait, return_inverse=True)
     _, found = np.unique(kinds * (numbers.max(initial=0) + 1) + numbers, return_inverse=True)
     return np.asarray(found)
-
-
-def loads_of(here: Ints, there: Ints, turn: Ints) -> Iterator[Ints]:
-    """Yield what tells pairs across switches apart that share uplinks with other pairs: [cell].
-
-    It is how many messages leave one switch and enter the other one, which pattern all messages of
-    the turn have, and how many pass between both. Numbers are in steps; they are 0 where both ends
-    are at one switch.
-
-    Args:
-        here, there: switches of both ends of each pair.
-        turn: of each cell.
-    """
-    crosses = here != there
-    _, turns = np.unique(turn, return_inverse=True)
-    size = int(turns.max(initial=0)) + 1, *[int(max(here.max(), there.max())) + 1] * 2
-    flows = np.zeros(size, dtype=np.int64)
-    np.add.at(flows, (turns[crosses], here[crosses], there[crosses]), 1)
-    leaving, entering = flows.sum(axis=2)[turns, here], flows.sum(axis=1)[turns, there]
-    yield np.where(crosses, stepped(leaving), 0)
-    yield np.where(crosses, stepped(entering), 0)
-    patterns = np.sort(stepped(flows).reshape(size[0], -1), axis=1)
-    _, pattern = np.unique(patterns, axis=0, return_inverse=True)
-    yield np.where(crosses, pattern[turns], 0)
-    yield np.where(crosses, stepped(flows)[turns, here, there], 0)
-
-
-def stepped(load: Ints) -> Ints:
-    """Return numbers of messages in steps."""
-    return np.asarray(np.rint(STEPS * np.log2(np.maximum(1, load))), dtype=np.int64)

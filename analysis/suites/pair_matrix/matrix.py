@@ -11,7 +11,8 @@ from analysis.records.places import Place, numbered, places_of
 from analysis.suites.pair_matrix.families import NODE, Grouping, Layout, families_of
 from benchkit.record.case import CaseRecord
 from benchkit.record.record import Record
-from benchkit.statistics.faults.cells import Cells, Family, family
+from benchkit.statistics.faults.cells import family
+from benchkit.statistics.faults.peers import Peers
 from benchkit.statistics.intervals import Array
 from benchkit.suites.pair_matrix.names import (
     DESCENDING,
@@ -56,8 +57,14 @@ class Matrix:
         """Number of the node of each rank: [rank]."""
         return np.array(numbered([place.host for place in self.places]))
 
-    def cells(self, switch: Grouping | None = None) -> Cells:
-        """Return the table with the kind of each pair."""
+    def peers(self, switch: Grouping | None = None) -> Peers:
+        """Return the kind of each pair, and what may be slow."""
+        grouping = Grouping(NODE, self.node)
+        families = families_of(self.sender, self.receiver, self.turn, grouping, switch)
+        return Peers(self.kinds(switch), families)
+
+    def kinds(self, switch: Grouping | None = None) -> Ints:
+        """Return the kind of each pair, which is only compared with its like: [cell]."""
         on_gpus = any(place.uuid for place in self.places)
         layout = Layout(
             node=self.node,
@@ -66,11 +73,7 @@ class Matrix:
             rail=rails(self.node) if on_gpus else None,
             switch=switch.of_rank if switch else None,
         )
-        return Cells(self.halves, layout.kinds(self.sender, self.receiver, self.turn))
-
-    def families(self, switch: Grouping | None = None) -> list[Family]:
-        """Return what may be slow."""
-        return families_of(self.sender, self.receiver, Grouping(NODE, self.node), switch)
+        return layout.kinds(self.sender, self.receiver, self.turn)
 
     @property
     def share(self) -> float:
@@ -89,7 +92,7 @@ class Matrix:
 
     def ratios(self) -> Array:
         """Return the times over the median of all pairs of their kind: [sender][receiver]."""
-        logs, kinds = self.halves.mean(axis=0), self.cells().kinds
+        logs, kinds = self.halves.mean(axis=0), self.kinds()
         for kind in np.unique(kinds):
             logs[kinds == kind] -= np.median(logs[kinds == kind])
         return self.table(np.exp(logs))
@@ -164,13 +167,10 @@ class Level:
         """Median time of each group's all-reduce: [group]."""
         return [float(each) for each in np.exp(self.halves.mean(axis=0))]
 
-    def cells(self) -> Cells:
-        """Return the table; groups of equal size are peers."""
-        return Cells(self.halves, np.bincount(self.group_of))
-
-    def families(self) -> list[Family]:
-        """Return what may be slow: a group."""
-        return [family(f"{self.name} {GROUP}", np.arange(self.halves.shape[1]))]
+    def peers(self) -> Peers:
+        """Return the kind of each group, which is its size, and what may be slow: a group."""
+        groups = family(f"{self.name} {GROUP}", np.arange(self.halves.shape[1]))
+        return Peers(np.bincount(self.group_of), [groups])
 
 
 def levels(records: Sequence[Record]) -> list[Level]:

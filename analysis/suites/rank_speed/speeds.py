@@ -11,7 +11,8 @@ from analysis.records.halves import log_halves
 from analysis.records.places import Place, numbered, places_of
 from analysis.suites.rank_speed.data_sheet import Promise, promise
 from benchkit.record.record import Record
-from benchkit.statistics.faults.cells import Cells, Family, family
+from benchkit.statistics.faults.cells import family
+from benchkit.statistics.faults.peers import Peers
 from benchkit.statistics.intervals import Array
 from benchkit.suites.rank_speed.names import DTYPE, FLOPS, MOVED_BYTES, TEST
 
@@ -51,19 +52,15 @@ class Speeds:
         amount = f"of {self.amount:.3g} {unit}" if self.shows_amount else ""
         return " ".join(filter(None, (self.test.replace("_", " "), self.dtype, amount)))
 
-    def cells(self) -> Cells:
-        """Return the table; ranks on devices of one name are peers."""
+    def peers(self) -> Peers:
+        """Return the ranks on devices of one name, and what may be slow: a rank, or a node."""
         kinds = np.array(numbered([place.device for place in self.places]))
-        return Cells(self.halves, kinds)
-
-    def families(self) -> list[Family]:
-        """Return what may be slow: a rank, or all ranks of a node."""
         ranks = np.arange(len(self.places))
         node = np.array(numbered([place.host for place in self.places]))
         found = [family(RANK, ranks)]
         if 1 < node.max() + 1 < len(ranks):
             found.append(family(NODE, node))
-        return found
+        return Peers(kinds, found)
 
     def rates(self) -> Array:
         """Return FLOP/s or bytes per second of each rank: [rank]."""

@@ -1,27 +1,13 @@
-"""The table in which faults are looked for, the candidates, and what counts as a fault."""
+"""Candidates for a fault with their cells, and what counts as a fault."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
-from benchkit.statistics.intervals import Array
-
 Ints = npt.NDArray[np.int64]
-
-
-@dataclass(frozen=True)
-class Cells:
-    """The table.
-
-    Attributes:
-        halves: logarithm of the median time over the first and over the second half of the
-            samples: [2][cell].
-        kinds: number of the kind of each cell; only cells of one kind are compared: [cell].
-    """
-
-    halves: Array
-    kinds: Ints
+Mask = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
@@ -31,12 +17,14 @@ class Family:
     Attributes:
         name: of the kind.
         subjects: number of each candidate among its like, such as a rank: [candidate].
-        cells: the cells of each candidate, -1 for no further one: [candidate][place].
+        cells: that each candidate explains, -1 for no further one: [candidate][place].
+        shows: those of them that it slows for certain, by which it is judged; -1 for the others.
     """
 
     name: str
     subjects: Ints
     cells: Ints
+    shows: Ints
 
 
 @dataclass(frozen=True)
@@ -73,13 +61,15 @@ class Limits:
     alpha: float = 0.05
 
 
-def family(name: str, *keys: Ints) -> Family:
+def family(name: str, *keys: Ints, shows: Sequence[Mask] = ()) -> Family:
     """Returns the candidates of a family.
 
     Args:
         name: of the family.
         keys: for each cell the candidate that it belongs to, -1 for none: [cell]. A cell may belong
             to one candidate per array.
+        shows: for each array of keys the cells that its candidates slow for certain; by default
+            all: [cell].
     """
     owners = np.concatenate(keys)
     cells = np.tile(np.arange(len(keys[0])), len(keys))
@@ -89,5 +79,10 @@ def family(name: str, *keys: Ints) -> Family:
     subjects, starts, counts = np.unique(owners, return_index=True, return_counts=True)
     table = np.full((len(subjects), max(counts, default=0)), -1)
     places = np.arange(len(owners)) - np.repeat(starts, counts)
-    table[np.repeat(np.arange(len(subjects)), counts), places] = cells
-    return Family(name, subjects, table)
+    rows = np.repeat(np.arange(len(subjects)), counts)
+    table[rows, places] = cells
+    if not shows:
+        return Family(name, subjects, table, table)
+    showing = np.full_like(table, -1)
+    showing[rows, places] = np.where(np.concatenate(shows)[kept][order], cells, -1)
+    return Family(name, subjects, table, showing)

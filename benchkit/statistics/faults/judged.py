@@ -60,13 +60,14 @@ class Judged:
         self, of: Family, residuals: Residuals, level: float, limits: Limits, num_families: int
     ) -> None:
         self.family, self.limits, self.level = of, limits, level
-        both = np.stack([residuals.halves.mean(axis=0), *residuals.halves])[:, of.cells]
-        self.excess = both[0]
-        self.count = np.isfinite(self.excess).sum(axis=1)
-        self.judged = self.count > LEAST_SHARE * (of.cells >= 0).sum(axis=1)
+        whole = residuals.halves.mean(axis=0)
+        both = np.stack([whole, *residuals.halves])[:, of.shows]
+        self.excess = both[0] if of.shows is of.cells else whole[of.cells]
+        self.count = np.isfinite(both[0]).sum(axis=1)
+        self.judged = self.count > LEAST_SHARE * (of.shows >= 0).sum(axis=1)
         self.middle, *halves = (median_of_finite(table, self.count) for table in both)
         self.weaker = np.minimum(*halves)
-        error, self.df = error_of(of.cells, residuals, self.count)
+        error, self.df = error_of(of.shows, residuals, self.count)
         self.error = np.maximum(error, spread_of(self.middle[self.judged]))
         with np.errstate(invalid="ignore", divide="ignore"):
             z_halves = np.sort(np.stack(halves) / self.error / math.sqrt(2), axis=0)
@@ -97,8 +98,9 @@ class Judged:
         """Returns the fault that explains most excess, and how much; -inf and None without one."""
         if not self.is_fault.any():
             return -math.inf, None
-        left = np.abs(self.excess - self.middle[:, None])
-        gains = np.nansum(np.abs(self.excess) - left, axis=1)
+        gain = np.abs(self.excess) - np.abs(self.excess - self.middle[:, None])
+        # Where a candidate need not show, what it does not explain is not held against it.
+        gains = np.nansum(np.where(self.family.shows < 0, np.maximum(gain, 0.0), gain), axis=1)
         position = int(np.argmax(np.where(self.is_fault, gains, -math.inf)))
         return float(gains[position]), Fault(
             family=self.family.name,

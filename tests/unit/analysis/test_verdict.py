@@ -177,9 +177,9 @@ def test_slow_group_is_named_where_nothing_in_it_is():
 
 
 def test_uplinks_that_more_messages_share_are_no_fault():
-    for nodes_per_leaf, oversubscription in ((4, 4.0), (2, 2.0)):
+    for nodes, nodes_per_leaf, oversubscription in ((8, 4, 4.0), (8, 2, 2.0), (40, 8, 2.0)):
         cluster = Topology(
-            nodes=8, ranks_per_node=4, rails=4, nodes_per_leaf=nodes_per_leaf, oversubscription=oversubscription
+            nodes=nodes, ranks_per_node=2, rails=2, nodes_per_leaf=nodes_per_leaf, oversubscription=oversubscription
         )
         verdict = judged(cluster, rounds_of(cluster, 4.0, 0), cluster.ranks(), 0.05, 0)
         assert verdict.findings == []

@@ -5,9 +5,10 @@ from statistics import NormalDist
 
 import numpy as np
 import pytest
-from benchkit.statistics.faults.cells import Cells, Limits, family
+from benchkit.statistics.faults.cells import Limits, family
 from benchkit.statistics.faults.explain import detectable, explain
 from benchkit.statistics.faults.healthy import healthy, t_quantile
+from benchkit.statistics.faults.peers import Peers
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -39,7 +40,7 @@ def found(ranks, node, slow, noise=0.03, seed=0, limits=LIMITS):
     node = np.array(node)
     halves = noise * np.random.default_rng(seed).standard_normal((2, len(sender))) + slow(sender, receiver, node)
     kinds = (node[sender] != node[receiver]).astype(int)
-    faults = explain(Cells(halves, kinds), families(sender, receiver, node), limits)
+    faults = explain(halves, Peers(kinds, families(sender, receiver, node)), limits)
     return [(fault.family, fault.subject) for fault in faults]
 
 
@@ -77,6 +78,29 @@ def test_two_faults_are_both_named():
     assert set(found(8, APART, slow)) == {("rank", 2), ("one way", 6 * 8)}
 
 
+def test_group_is_judged_by_cells_that_it_slows_for_certain():
+    """It explains the others too, such as those of turns in which its uplink is half full."""
+    sender, receiver = pairs(12)
+    shows = (sender + receiver) % 3 == 0
+    table = np.where((sender == 3) & shows, SLOW, 0.0) + np.where((sender == 3) & (receiver < 2), SLOW / 2, 0.0)
+    halves = table + 0.02 * np.random.default_rng(0).standard_normal((2, len(sender)))
+    rows, uplinks = family("sends", sender), family("uplink", sender, shows=[shows])
+    kinds = np.zeros(len(sender), dtype=int)
+    single = family("one way", sender * 12 + receiver)
+    [fault] = explain(halves, Peers(kinds, [single, uplinks]), LIMITS)
+    assert (fault.family, fault.subject) == ("uplink", 3)
+    assert len(explain(halves, Peers(kinds, [single, rows]), LIMITS)) > 1
+
+
+def test_cells_without_peers_do_not_hide_a_slow_group():
+    """It has all cells of most kinds, which are as slow as each other."""
+    sender, receiver = pairs(16)
+    kinds = np.where((sender == 3) & (receiver < 12), 1 + receiver // 4, 0)
+    halves = np.where(sender == 3, SLOW, 0.0) + 0.02 * np.random.default_rng(0).standard_normal((2, len(sender)))
+    [fault] = explain(halves, Peers(kinds, [family("sends", sender)]), LIMITS)
+    assert (fault.family, fault.subject, fault.num_cells) == ("sends", 3, 4)
+
+
 def test_half_of_all_pairs_may_be_slow():
     """Of four ranks, one slow rank is in six of twelve pairs."""
     assert found(4, [0, 1, 2, 3], lambda s, r, node: 2 * SLOW * ((s == 1) | (r == 1)), noise=0.02) == [("rank", 1)]
@@ -107,16 +131,16 @@ def test_spike_in_one_half_is_no_fault():
     halves = 0.02 * np.random.default_rng(1).standard_normal((2, len(sender)))
     halves[0, 10] += 2.0
     kinds = np.zeros(len(sender), dtype=int)
-    assert explain(Cells(halves, kinds), families(sender, receiver, np.arange(8)), LIMITS) == []
+    assert explain(halves, Peers(kinds, families(sender, receiver, np.arange(8))), LIMITS) == []
     halves[1, 10] += 2.0
-    [fault] = explain(Cells(halves, kinds), families(sender, receiver, np.arange(8)), LIMITS)
+    [fault] = explain(halves, Peers(kinds, families(sender, receiver, np.arange(8))), LIMITS)
     assert (fault.family, fault.num_cells, round(math.log(fault.ratio), 1)) == ("one way", 1, 2.0)
 
 
 @pytest.mark.parametrize("count", [0, 1, 2])
 def test_few_cells_have_no_peers(count):
-    cells = Cells(np.arange(2.0 * count).reshape(2, count) ** 3, np.zeros(count, dtype=int))
-    assert explain(cells, [family("rank", np.arange(count))], LIMITS) == []
+    peers = Peers(np.zeros(count, dtype=int), [family("rank", np.arange(count))])
+    assert explain(np.arange(2.0 * count).reshape(2, count) ** 3, peers, LIMITS) == []
 
 
 def test_family_lists_cells_of_candidates():
@@ -151,9 +175,9 @@ def test_most_faults_of_the_told_ratio_are_found(spikes):
         rng = np.random.default_rng(seed)
         halves = 0.1 * rng.standard_normal((2, len(sender)))
         halves += np.where(rng.random(halves.shape) < spikes, rng.random(halves.shape), 0)
-        cells = Cells(halves, np.zeros(len(sender), dtype=int))
-        halves[:, 20] += math.log(detectable(cells, made, LIMITS))
-        found += any(fault.family == "one way" for fault in explain(cells, made, LIMITS))
+        peers = Peers(np.zeros(len(sender), dtype=int), made)
+        halves[:, 20] += math.log(detectable(halves, peers, LIMITS))
+        found += any(fault.family == "one way" for fault in explain(halves, peers, LIMITS))
     assert found >= 15
 
 

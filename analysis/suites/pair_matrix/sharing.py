@@ -1,0 +1,111 @@
+"""How messages that are under way together share what they pass: max-min fair shares."""
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+
+from benchkit.statistics.intervals import Array
+
+Ints = npt.NDArray[np.int64]
+Mask = npt.NDArray[np.bool_]
+NEARLY = 1 + 1e-9
+BUSY = 0.9
+"""Share of the most messages that an uplink carries from which on it counts as busy."""
+
+
+def max_min(resources: Ints, capacity: Array, count: Ints | None = None) -> Array:
+    """Return the max-min fair rate of each flow: [flow].
+
+    All rates rise together until a resource is full; its flows keep their rate, and the others rise
+    on (progressive filling; Bertsekas and Gallager, Data Networks, 1992). A resource none of whose
+    flows is held lower elsewhere may be filled at once.
+
+    Args:
+        resources: of each flow, -1 for none: [flow][place].
+        capacity: of each resource: [resource].
+        count: how many flows pass the same, one by default: [flow].
+    """
+    rates = np.zeros(len(resources))
+    weights = np.ones(len(resources)) if count is None else count.astype(np.float64)
+    left = np.append(capacity.astype(np.float64), np.inf)  # -1 is the last, which is never full
+    places = resources % len(left)
+    rising = np.ones(len(resources), dtype=bool)
+
+    def total(each: Array, flows: Mask) -> Array:
+        """Return the sum over some flows at each resource."""
+        passed = np.repeat(each[flows], places.shape[1])
+        return np.bincount(places[flows].ravel(), passed, len(left)).astype(np.float64)
+
+    while rising.any():
+        used = total(weights, rising)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            share = np.where(used > 0, left / used, np.inf)
+        share[-1] = np.inf
+        own = share[places].min(axis=1)
+        lowest = np.full_like(share, np.inf)
+        np.minimum.at(lowest, places[rising], own[rising, None])
+        is_next = share <= lowest * NEARLY
+        full = rising & ((share[places] <= own[:, None] * NEARLY) & is_next[places]).any(axis=1)
+        rates[full] = own[full]
+        left = np.maximum(left - total(weights * rates, full), 0.0)
+        rising &= ~full
+    return rates
+
+
+@dataclass(frozen=True)
+class Uplinks:
+    """The messages that pass the uplinks of switches.
+
+    Attributes:
+        here, there: switches of sender and receiver of each message: [cell].
+        turn: of each message; those of one turn are under way together: [cell].
+    """
+
+    here: Ints
+    there: Ints
+    turn: Ints
+
+    @cached_property
+    def crosses(self) -> Mask:
+        """Which messages leave their switch: [cell]."""
+        return np.asarray(self.here != self.there)
+
+    @cached_property
+    def rates(self) -> Array:
+        """The rate of each message over that of an uplink, were uplinks all that limits it: [cell].
+
+        A limit that is the same for all messages, such as that of network cards, changes no rate
+        below it. So messages of equal rate stay alike at any oversubscription. It is 1 for what
+        stays at its switch.
+        """
+        ends = np.stack([self.turn, self.here, self.there], axis=1)[self.crosses]
+        flows, of_flow, count = np.unique(ends, axis=0, return_inverse=True, return_counts=True)
+        found = np.ones(len(self.here))
+        if len(flows):
+            size = int(flows.max()) + 1
+            number = flows[:, :1] * size + flows[:, 1:]  # of each switch in each turn
+            number[:, 1] += size**2  # what enters it
+            used, resources = np.unique(number, return_inverse=True)
+            rates = max_min(resources.reshape(-1, 2), np.ones(len(used)), count)
+            found[self.crosses] = rates[of_flow.ravel()]
+        return found
+
+    def busy(self) -> tuple[Mask, Mask]:
+        """Return which messages leave, and which enter, a switch in one of its busiest turns.
+
+        A slow uplink is only seen where it is full.
+        """
+        return self.busiest(self.here), self.busiest(self.there)
+
+    def busiest(self, ends: Ints) -> Mask:
+        size = int(self.turn.max(initial=0)) + 1
+        keys = ends * size + self.turn
+        _, of_key, count = np.unique(
+            np.where(self.crosses, keys, -1), return_inverse=True, return_counts=True
+        )
+        load = np.where(self.crosses, count[of_key.ravel()], 0)
+        most = np.zeros(int(ends.max(initial=0)) + 1, dtype=np.int64)
+        np.maximum.at(most, ends, load)
+        return np.asarray(self.crosses & (load >= BUSY * most[ends]))
