@@ -44,11 +44,6 @@ class RankFigures(msgspec.Struct, frozen=True, array_like=True):
     labels: dict[str, Cell]
     columns: dict[str, list[Cell] | None]
 
-    def rows(self) -> Iterator[dict[str, Cell]]:
-        """Yield the cells of each rank."""
-        for rank in range(len(self.columns["rank"] or ())):
-            yield {name: cells[rank] if cells else None for name, cells in self.columns.items()}
-
 
 class RanksOfRecord(NamedTuple):
     """The ranks of a record.

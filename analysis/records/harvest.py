@@ -45,7 +45,7 @@ class Harvest:
 
     @property
     def ranks(self) -> pd.DataFrame:
-        """One row per rank and case, see `analysis.records.per_rank.rank_rows`."""
+        """One row per rank and case, see `analysis.records.per_rank.ranks_of`."""
         return rank_table(self._ranks)
 
     @property

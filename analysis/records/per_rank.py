@@ -21,11 +21,11 @@ WAITING = "_wait"
 such a region neither time is known."""
 
 
-def rank_rows(record: Record, run: str | None = None) -> list[dict[str, Any]]:
-    """Make one row per rank and measured case; times are medians in seconds.
+def ranks_of(record: Record, own: Columns) -> list[RankFigures]:
+    """Derive a row per rank of each measured case; times are medians in seconds.
 
     Cases of a single rank have a row only where they mark regions or report details of the rank.
-    The columns of a row, beside settings, conditions, labels, regions and such details, are:
+    The columns, beside labels, regions and such details, are:
 
     - busy_s, wait_s: None where the case marks no waiting.
     - last_share: the share of iterations in which this rank alone ended last.
@@ -33,17 +33,6 @@ def rank_rows(record: Record, run: str | None = None) -> list[dict[str, Any]]:
     - spike_share: the share of its samples beyond SPIKE times its median.
     - PLACE and STATE of rank_devices, as far as they are known.
     """
-    own = Columns(record)
-    shared = plain_cells(own.settings | {"run": run})
-    return [
-        {**shared, **figures.labels, **row}
-        for figures in ranks_of(record, own)
-        for row in figures.rows()
-    ]
-
-
-def ranks_of(record: Record, own: Columns) -> list[RankFigures]:
-    """Derive the columns of `rank_rows` for each measured case that has such rows."""
     measured = [case for case in record.cases if case.status == "ok"]
     most = max((len(case.samples_taking_part) for case in measured), default=0)
     places = rank_devices.places(record, most)

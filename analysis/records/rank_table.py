@@ -11,7 +11,7 @@ from analysis.records.figures import Cell, RanksOfRecord, decode_ranks
 
 
 def rank_table(records: Iterable[RanksOfRecord]) -> pd.DataFrame:
-    """Make one row per rank and case, see `analysis.records.per_rank.rank_rows`."""
+    """Make one row per rank and case, see `analysis.records.per_rank.ranks_of`."""
     columns: dict[str, list[Cell]] = {}
     height = 0
     for record in records:

@@ -8,7 +8,6 @@ import numpy as np
 import pandas as pd
 import pytest
 from analysis.__main__ import main
-from analysis.records import per_rank
 from analysis.report import ranks
 from analysis.report.discover import draw_all
 from analysis.report.discover import write_all as tables_of
@@ -22,9 +21,9 @@ from benchkit.statistics.paired import paired_speedup
 
 from tests.support.records import (
     as_case,
-    as_record,
     having,
     make_record,
+    tabulate_ranks,
     tabulate_records,
     write_all,
 )
@@ -95,15 +94,15 @@ def test_details_are_not_identity_columns(cells):
 
 
 def test_rank_rows_have_busy_and_wait_time():
-    rows = per_rank.rank_rows(as_record(ring_record()))
-    assert len(rows) == 8
-    last = rows[-3]
+    table = tabulate_ranks(ring_record())
+    assert len(table) == 8
+    last = table.iloc[-3]
     assert (last["strategy"], last["rank"], last["tokens"], last["speed"]) == ("balanced", 1, 1096, 0.5)
     assert last["wait_s"] == pytest.approx(0.5e-3)
     assert last["busy_s"] == pytest.approx(1.5e-3)
     assert last["compute_block_s"] == pytest.approx(2e-3)
-    assert per_rank.rank_rows(as_record(make_record(world_size=1))) == []
-    shown = ranks.for_print(pd.DataFrame(rows))
+    assert tabulate_ranks(make_record(world_size=1)).empty
+    shown = ranks.for_print(table)
     assert "busy [ms]" in shown
     assert "seq_len" not in shown  # the same throughout
 
@@ -112,14 +111,11 @@ def test_rank_rows_have_busy_and_wait_time():
 def test_busy_time_needs_marked_waiting(regions):
     record = ring_record()
     record["cases"][1]["regions_s"] = regions
-    rows = {(row["strategy"], row["rank"]): row for row in per_rank.rank_rows(as_record(record))}
-    for rank in (0, 1):
-        unknown = rows["uneven", rank]
-        assert unknown["busy_s"] is None
-        assert unknown["wait_s"] is None
-        assert "comm_wait_s" not in unknown
-        assert rows["even", rank]["busy_s"] == pytest.approx(6e-3)
-    assert "busy [ms]" in ranks.for_print(pd.DataFrame(list(rows.values())))
+    table = tabulate_ranks(record)
+    unknown = table[table["strategy"] == "uneven"]
+    assert unknown[["busy_s", "wait_s", "comm_wait_s"]].isna().all(axis=None)
+    assert table.loc[table["strategy"] == "even", "busy_s"].tolist() == pytest.approx([6e-3] * 2)
+    assert "busy [ms]" in ranks.for_print(table)
 
 
 def test_table_shows_harshest_slowdown_and_means(cells):

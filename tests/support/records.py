@@ -7,6 +7,7 @@ from typing import Any
 
 import pandas as pd
 from analysis.records.derive import figures_of
+from analysis.records.harvest import Harvest
 from analysis.table import combine
 from benchkit.record.case import CaseRecord
 from benchkit.record.files import FILE_NAME
@@ -132,6 +133,14 @@ def tabulate_records(records: list[dict[str, Any]]) -> pd.DataFrame:
     """Their combined table, without files; `run` in a record stands for the folder of its sweep."""
     rows = [figures_of(as_record(content)).rows(run=content.get("run")) for content in records]
     return combine([row for of_record in rows for row in of_record])
+
+
+def tabulate_ranks(*records: dict[str, Any]) -> pd.DataFrame:
+    """The table of their ranks."""
+    harvest = Harvest()
+    for content in records:
+        harvest.add(figures_of(as_record(content)), "", content.get("run", "a"))
+    return harvest.ranks
 
 
 def as_record(content: dict[str, Any]) -> Record:

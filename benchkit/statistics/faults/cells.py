@@ -17,8 +17,9 @@ class Family:
     Attributes:
         name: of the kind.
         subjects: number of each candidate among its like, such as a rank: [candidate].
-        cells: that each candidate explains, -1 for no further one: [candidate][place].
-        shows: those of them that it slows for certain, by which it is judged; -1 for the others.
+        cells: of each candidate, -1 for no further one: [candidate][place].
+        shows: those of them that it slows for certain, if it is slow, and by which it is judged; -1
+            for the others. It explains the others, too.
     """
 
     name: str
@@ -36,7 +37,7 @@ class Fault:
         subject: its number there.
         ratio: how many times as long it takes as its peers.
         z: the logarithm of the ratio over its standard error.
-        num_cells: cells that it explains.
+        num_cells: cells by which it was judged.
     """
 
     family: str

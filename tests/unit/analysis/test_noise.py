@@ -4,14 +4,13 @@ import re
 
 import numpy as np
 import pytest
-from analysis.records import per_rank
 from analysis.records.noise import figures
 from analysis.report import noise as report_noise
 from analysis.report import sentences
 from benchkit.statistics.modes import find_modes
 from benchkit.statistics.summary import last_shares
 
-from tests.support.records import as_record, make_record, tabulate_records
+from tests.support.records import make_record, tabulate_ranks, tabulate_records
 
 
 def test_spikes_split_into_all_and_some_ranks():
@@ -77,9 +76,9 @@ def test_text_reports_spikes_and_modes():
 
 
 def test_rank_table_has_last_share_and_lateness():
-    first, second = per_rank.rank_rows(as_record(disturbed_record()))
-    assert (first["last_share"], second["last_share"]) == (0, 1)
-    assert second["late_s"] == pytest.approx(2e-6)
-    assert second["spike_share"] == pytest.approx(0.25)
+    table = tabulate_ranks(disturbed_record())
+    assert table["last_share"].tolist() == [0, 1]
+    assert table["late_s"][1] == pytest.approx(2e-6)
+    assert table["spike_share"][1] == pytest.approx(0.25)
     unsure = disturbed_record() | {"start_clock": {"estimator": "ping_pong", "uncertainty_s": 1.0}}
-    assert "last_share" not in per_rank.rank_rows(as_record(unsure))[0]
+    assert "last_share" not in tabulate_ranks(unsure)

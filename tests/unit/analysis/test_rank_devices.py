@@ -3,13 +3,12 @@
 import pandas as pd
 import pytest
 from analysis.__main__ import main
-from analysis.records import per_rank
 from analysis.records.conditions import conditions
 from analysis.report import rank_devices
 from analysis.table import identity_columns
 
 from tests.support.markdown import section
-from tests.support.records import as_record, having, make_record, tabulate_records, write_all
+from tests.support.records import as_record, having, make_record, tabulate_ranks, tabulate_records, write_all
 
 H100 = {"device": "cuda:0", "name": "H100", "uuid": "GPU-a", "pci": "0000:17:00.0", "numa_node": 0, "numa_nodes": [0]}
 FAR = H100 | {"uuid": "GPU-b", "pci": "0000:ca:00.0", "numa_node": 1}
@@ -22,14 +21,9 @@ def gpu_record(*devices, mhz=(1980.0, 1200.0), celsius=(60.0, 61.0), **changes):
     return record
 
 
-def rows_of(*records):
-    rows = [row for record in records for row in per_rank.rank_rows(as_record(record), record.get("run", "a"))]
-    return pd.DataFrame(rows)
-
-
 def table(*records):
     """The rows of run a on the page."""
-    [rows] = section(rank_devices.describe(rows_of(*records)), "a").values()
+    [rows] = section(rank_devices.describe(tabulate_ranks(*records)), "a").values()
     return rows
 
 
@@ -64,11 +58,11 @@ def test_hosts_of_ranks_differ():
     "record", [make_record(), gpu_record(H100, H100, mhz=(1980.0, 1950.0)), gpu_record(H100, H100, mhz=(0.0, 0.0))]
 )
 def test_equal_ranks_have_no_page(record):
-    assert rank_devices.describe(rows_of(record)) is None
+    assert rank_devices.describe(tabulate_ranks(record)) is None
 
 
 def test_runs_have_tables_of_their_own():
-    text = rank_devices.describe(rows_of(gpu_record(run="a"), make_record(run="b"), gpu_record(run="c")))
+    text = rank_devices.describe(tabulate_ranks(gpu_record(run="a"), make_record(run="b"), gpu_record(run="c")))
     assert [line for line in text.splitlines() if line.startswith("## ")] == ["## a", "## c"]
 
 
