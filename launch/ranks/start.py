@@ -130,22 +130,3 @@ def end_ranks(ranks: Sequence[RankProcess], forked: bool) -> None:
             kill(rank)
         if forked:
             fork_server.end_strays()
-
-
-def run_ranks(
-    target: str,
-    arguments: Sequence[Any],
-    *,
-    environments: Sequence[Mapping[str, str]],
-    folder: Path,
-    timeout_s: float,
-    **settings: Any,
-) -> RankEnds:
-    """Runs a function in new processes; leaves none running when it returns or raises.
-
-    Args:
-        target, arguments, folder, timeout_s: as for Ranks.run().
-        environments, settings: as for started().
-    """
-    with started(environments, **settings) as ranks:
-        return ranks.run(target, arguments, folder=folder, timeout_s=timeout_s)

@@ -9,10 +9,10 @@ from benchkit.suites.auto_shard.config import MOST_LAYERS
 from benchkit.suites.auto_shard.layouts import LAYOUTS, REPLICATED
 from benchkit.suites.auto_shard.operands import NONZEROS, Exact, Random, part_of, shard, size_of
 from benchkit.suites.auto_shard.workloads import Kind, parse
-from launch.ranks import start
 
 from tests.support import auto_shard_bodies as bodies
 from tests.support.cli import Cli
+from tests.support.ranks import run_ranks
 
 CPU = torch.device("cpu")
 QUICK = ["measure=few"]
@@ -23,7 +23,7 @@ pytestmark = pytest.mark.usefixtures("fork_server")
 
 def on_ranks(body, tasks, folder):
     """What each rank returned."""
-    outcome = start.run_ranks(
+    outcome = run_ranks(
         f"tests.support.auto_shard_bodies:{body}", [(*task, str(folder / "meeting")) for task in tasks],
         environments=[{"OMP_NUM_THREADS": "1"}] * len(tasks), folder=folder, timeout_s=300,
     )  # fmt: skip

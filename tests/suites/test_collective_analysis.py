@@ -27,7 +27,7 @@ def test_fit_recovers_line():
     found = fit(SIZES, times(Line(LATENCY_S, 1e-9 / GB_PER_S)))
     [line] = found.lines
     assert line.latency_s == pytest.approx(LATENCY_S)
-    assert line.gb_per_s == pytest.approx(GB_PER_S)
+    assert 1e-9 / line.byte_s == pytest.approx(GB_PER_S)
     assert line.half_bandwidth_bytes == pytest.approx(LATENCY_S * GB_PER_S * 1e9)
     assert found.r_squared(SIZES, times(line)) == pytest.approx(1)
     assert all(abs(error) < 1e-9 for error in left_out(SIZES, times(line))[1:-1])
@@ -38,14 +38,14 @@ def test_noisy_line_is_recovered():
     noisy = [time * (1 + draw.uniform(-0.1, 0.1)) for time in times(Line(LATENCY_S, 1e-9))]
     [line] = fit(SIZES, noisy).lines
     assert line.latency_s == pytest.approx(LATENCY_S, rel=0.1)
-    assert line.gb_per_s == pytest.approx(1, rel=0.1)
+    assert 1e-9 / line.byte_s == pytest.approx(1, rel=0.1)
 
 
 @pytest.mark.parametrize("sigma", [0.2, 0.3, 0.5])
 def test_noisy_fit_is_unbiased_and_covers_truth(sigma):
     draw, made, trials = np.random.default_rng(0), Line(LATENCY_S, 1e-9 / GB_PER_S), 600
     lines = [line_through(SIZES, draw.lognormal(np.log(times(made)), sigma)) for _ in range(trials)]
-    assert np.median([line.gb_per_s for line in lines]) == pytest.approx(GB_PER_S, rel=0.02)
+    assert np.median([1e-9 / line.byte_s for line in lines]) == pytest.approx(GB_PER_S, rel=0.02)
     assert np.median([line.latency_s for line in lines]) == pytest.approx(LATENCY_S, rel=0.02)
     for part, true in (((1, 0), made.latency_s), ((0, 1), made.byte_s), ((2, 2e6), 2 * made.seconds(1e6))):
         intervals = [line.interval(*part) for line in lines]
@@ -83,7 +83,7 @@ def test_protocol_change_adds_second_line():
     measured = [(eager if size < switch else rendezvous).seconds(size) for size in SIZES]
     found = fit(SIZES, measured)
     assert [line.low_bytes for line in found.lines] == [0, switch]
-    assert found.lines[1].gb_per_s == pytest.approx(2)
+    assert 1e-9 / found.lines[1].byte_s == pytest.approx(2)
     assert max(map(abs, found.errors(SIZES, measured))) < 1e-6
 
 
@@ -119,7 +119,7 @@ def test_report_notes_thinned_sizes(monkeypatch):
 def test_fit_has_no_negative_slope_or_latency():
     falling = [1e-3 - 1e-11 * size for size in SIZES]
     assert line_through(SIZES, falling).byte_s == 0
-    assert line_through(SIZES, falling).gb_per_s is None
+    assert line_through(SIZES, falling).byte_s == 0
     convex = [1e-12 * size**1.5 for size in SIZES]
     assert line_through(SIZES, convex).latency_s >= 0
 

@@ -24,12 +24,12 @@ from benchkit.suites.transformer.flops import (
 )
 from benchkit.suites.transformer.model import Network, build
 from benchkit.suites.transformer.passes import Steps
-from launch.ranks import start
 from torch.utils.flop_counter import FlopCounterMode
 
 from tests.support import transformer_bodies as bodies
 from tests.support.cli import ROOT, Cli
 from tests.support.configs import made
+from tests.support.ranks import run_ranks
 
 pytestmark = pytest.mark.usefixtures("fork_server")
 CPU = torch.device("cpu")
@@ -45,7 +45,7 @@ def on_meta(model: ModelConfig, **options: bool) -> Network:
 @pytest.mark.parametrize("kind", ["ddp", "fsdp", "tp"])
 def test_two_ranks_match_one_on_joint_batch(kind, tmp_path):
     tasks = [(kind, rank, 2, str(tmp_path / "meeting")) for rank in range(2)]
-    outcome = start.run_ranks(
+    outcome = run_ranks(
         "tests.support.transformer_bodies:shared_out", tasks, environments=[{}, {}], folder=tmp_path, timeout_s=120
     )
     assert outcome.failure is None, outcome.failure
@@ -370,7 +370,7 @@ def test_every_model_size_has_yaml():
 
 
 def test_tensor_parallel_sends_are_counted(tmp_path):
-    outcome = start.run_ranks(
+    outcome = run_ranks(
         "tests.support.transformer_bodies:all_reduces", [(rank, str(tmp_path / "meeting")) for rank in range(2)],
         environments=[{}, {}], folder=tmp_path, timeout_s=120,
     )  # fmt: skip

@@ -9,7 +9,9 @@ from contextlib import suppress
 from pathlib import Path
 
 from launch.framing import framed
-from launch.ranks import entry, start
+from launch.ranks import entry
+
+from tests.support.ranks import run_ranks
 
 
 def identity(argument):
@@ -195,7 +197,7 @@ def given(argument):
 
 
 def run(body, folder: Path, count=2, timeout_s=120.0, start_method="forkserver", environments=None):
-    return start.run_ranks(
+    return run_ranks(
         f"tests.support.launch_bodies:{body}",
         list(range(count)),
         environments=environments or [{"MINE": str(rank)} for rank in range(count)],

@@ -66,11 +66,6 @@ class Line:
         return value * math.exp(-half / value), value * math.exp(half / value)
 
     @property
-    def gb_per_s(self) -> float | None:
-        """The bandwidth of long messages in 10^9 bytes/s; None where bytes cost no time."""
-        return 1e-9 / self.byte_s if self.byte_s else None
-
-    @property
     def half_bandwidth_bytes(self) -> float | None:
         """The size that reaches half the bandwidth: latency x bandwidth (Hockney's n_1/2)."""
         return self.latency_s / self.byte_s if self.byte_s else None

@@ -5,15 +5,17 @@ import time
 from pathlib import Path
 
 import pytest
-from launch.ranks import flight_recorder, start
+from launch.ranks import flight_recorder
 from launch.ranks.stack_dump import innermost_frame
+
+from tests.support.ranks import run_ranks
 
 BODIES = "tests.support.launch_bodies"
 
 
 def hang(body: str, folder: Path, timeout_s: float = 3.0):
     with flight_recorder.recording(True) as recorder:
-        return start.run_ranks(
+        return run_ranks(
             f"{BODIES}:{body}",
             [0, 1],
             environments=[recorder.environment()] * 2,

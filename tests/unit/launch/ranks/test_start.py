@@ -14,6 +14,7 @@ from launch.ranks.failure import Failure, root_cause
 from tests.support import launch_bodies as bodies
 from tests.support.cli import ROOT, wait_until
 from tests.support.launch_bodies import is_zombie, pids_in, run
+from tests.support.ranks import run_ranks
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -117,7 +118,7 @@ def test_ranks_and_children_end_with_killed_agent(tmp_path, start_method, stoppe
 
 @pytest.mark.parametrize("start_method", ["forkserver", "spawn"])
 def test_environment_is_set_before_argument_loads(tmp_path, start_method):
-    outcome = start.run_ranks(
+    outcome = run_ranks(
         "tests.support.launch_bodies:given",
         [bodies.SeesItsEnvironment()],
         environments=[{"MINE": "early"}],

@@ -1,0 +1,17 @@
+"""Runs a function in ranks of its own."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from launch.ranks.start import started
+from launch.ranks.watch import RankEnds
+
+
+def run_ranks(
+    target: str, arguments: Sequence[Any], *,
+    environments: Sequence[Mapping[str, str]], folder: Path, timeout_s: float, **settings: Any,
+) -> RankEnds:  # fmt: skip
+    """How new processes ended that called `target`, each with its argument; leaves none running."""
+    with started(environments, **settings) as ranks:
+        return ranks.run(target, arguments, folder=folder, timeout_s=timeout_s)
