@@ -2,8 +2,11 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import groupby
 
 from benchkit.record.record import Record
+
+MOST_LISTED = 8
 
 
 @dataclass(frozen=True)
@@ -53,3 +56,14 @@ def numbered(labels: Sequence[object]) -> list[int]:
     """Return a number for each label, equal ones for equal labels, in order of appearance."""
     order = {label: number for number, label in enumerate(dict.fromkeys(labels))}
     return [order[label] for label in labels]
+
+
+def listed(numbers: Sequence[int]) -> str:
+    """Name ascending numbers; of many, the first and last of each unbroken run, of some runs."""
+    if len(numbers) <= MOST_LISTED:
+        return ", ".join(map(str, numbers))
+    offsets = groupby(enumerate(numbers), lambda each: each[1] - each[0])
+    runs = [[number for _, number in run] for _, run in offsets]
+    told = [f"{run[0]} to {run[-1]}" if len(run) > 1 else str(run[0]) for run in runs]
+    more = sum(map(len, runs[MOST_LISTED:]))
+    return ", ".join(told[:MOST_LISTED]) + (f" and {more} more" if more else "")

@@ -2,8 +2,9 @@
 
     python -m tests.perf.switches --repetitions 5
 
-Per order of hosts and fault that takes 1.5 times as long, of all layouts together: how often the verdict names it,
-tells something else, too, or says that all are alike. Layouts in which it fails to name a fault go to stderr.
+Per order of hosts and kind of fault, which takes 1.5 times as long, a row on all layouts together: how often the
+verdict names the fault, says something else, too or instead, or says that all are alike. Every switch of a layout is
+slow in turn, of other faults the first ones. Where a fault is not always named, a line goes to stderr.
 """
 
 import argparse
@@ -19,7 +20,8 @@ LAYOUTS = [
     (24, 4, 4, 4.0), (32, 4, 8, 1.0), (18, 4, 4, 1.0), (12, 4, 2, 2.0), (8, 8, 2, 1.0), (9, 3, 3, 1.0), (40, 2, 8, 2.0),
 ]  # fmt: skip
 """Nodes, ranks per node, nodes per switch, oversubscription."""
-FAULTS = [None, Broken("leaf", [1], 1.5), Broken("node", [3], 1.5), Broken("link", [2, 10], 1.5)]
+KINDS = ("none", "leaf", "node", "link")
+SLOWER = 1.5
 MINUTES = 3.0
 NOISE = 0.05
 
@@ -32,33 +34,42 @@ class Mixed(Topology, frozen=True):
         return np.asarray(order[self.node_of(ranks)] // self.nodes_per_leaf)
 
 
-def counts(topology: Topology, fault: Broken | None, repetitions: int) -> np.ndarray:
-    """How many verdicts name a fault, tell something else, say that all are alike."""
-    broken = msgspec.structs.replace(topology, faults=[fault] if fault else [])
-    rounds, ranks = rounds_of(broken, MINUTES, 0), broken.ranks()
-    verdicts = [judged(broken, rounds, ranks, NOISE, seed) for seed in range(repetitions)]
-    named = sum(is_named(each, fault, broken) for each in verdicts) if fault else 0
-    if fault and named < repetitions:
-        print(f"{fault.kind} named {named} times: {topology}", file=sys.stderr)
-    others = sum(len(each.findings) > bool(fault) for each in verdicts)
-    return np.array([named, others, sum(each.is_alike for each in verdicts)])
+def clusters(topology: Topology, kind: str) -> list[Topology]:
+    """The cluster with each fault of a kind."""
+    if kind == "none":
+        return [topology]
+    places = {"leaf": [[leaf] for leaf in range(topology.num_leaves)], "node": [[3]], "link": [[2, 10]]}[kind]
+    return [msgspec.structs.replace(topology, faults=[Broken(kind, at, SLOWER)]) for at in places]
+
+
+def counts(topology: Topology, repetitions: int) -> np.ndarray:
+    """How many verdicts there are, name the fault, say something else, say that all are alike."""
+    rounds, ranks = rounds_of(topology, MINUTES, 0), topology.ranks()
+    found = np.zeros(4, dtype=int)
+    for seed in range(repetitions):
+        verdict = judged(topology, rounds, ranks, NOISE, seed)
+        named = any(is_named(verdict, fault, topology) for fault in topology.faults)
+        others = len(verdict.findings) > named or bool(verdict.unlike)
+        found += [1, named, others, verdict.is_alike]
+    if topology.faults and found[1] < repetitions:
+        print(f"named {found[1]}, something else {found[2]}, alike {found[3]} times: {topology}", file=sys.stderr)
+    return found
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--repetitions", type=int, default=5)
     given = parser.parse_args()
-    total = given.repetitions * len(LAYOUTS)
-    print(f"| hosts | fault | named of {total} | more | all alike |\n|---|---|---|---|---|")
-    for order, kind in (("along switches", Topology), ("at random", Mixed)):
-        for fault in FAULTS:
-            found = np.zeros(3, dtype=int)
-            for nodes, ranks, per_leaf, ratio in LAYOUTS:
-                topology = kind(
-                    nodes=nodes, ranks_per_node=ranks, rails=ranks, nodes_per_leaf=per_leaf, oversubscription=ratio
-                )
-                found += counts(topology, fault, given.repetitions)
-            print(f"| {order} | {fault.kind if fault else 'none'} | {found[0]} | {found[1]} | {found[2]} |", flush=True)
+    print("| hosts numbered | slow | acceptances | named | something else | all alike |\n|---|---|---|---|---|---|")
+    for order, cluster in (("along switches", Topology), ("at random", Mixed)):
+        layouts = [
+            cluster(nodes=nodes, ranks_per_node=ranks, rails=ranks, nodes_per_leaf=per_leaf, oversubscription=ratio)
+            for nodes, ranks, per_leaf, ratio in LAYOUTS
+        ]
+        for kind in KINDS:
+            broken = [each for layout in layouts for each in clusters(layout, kind)]
+            row = sum(counts(each, given.repetitions) for each in broken)
+            print(f"| {order} | {kind} | {' | '.join(map(str, row))} |", flush=True)
 
 
 if __name__ == "__main__":

@@ -119,7 +119,6 @@ def test_report_notes_thinned_sizes(monkeypatch):
 def test_fit_has_no_negative_slope_or_latency():
     falling = [1e-3 - 1e-11 * size for size in SIZES]
     assert line_through(SIZES, falling).byte_s == 0
-    assert line_through(SIZES, falling).byte_s == 0
     convex = [1e-12 * size**1.5 for size in SIZES]
     assert line_through(SIZES, convex).latency_s >= 0
 

@@ -22,8 +22,7 @@ from analysis.suites.acceptance.findings import Ranks
 from analysis.suites.acceptance.verdict import Verdict, judge_tables
 from analysis.suites.pair_matrix import families as pairs
 from analysis.suites.pair_matrix.matrix import Matrix
-from analysis.suites.pair_matrix.sharing import Ints
-from benchkit.statistics.faults.cells import Limits
+from benchkit.statistics.faults.cells import Ints, Limits
 from benchkit.statistics.intervals import Array
 from benchkit.suites.pair_matrix.names import IDLE
 from benchkit.suites.pair_matrix.schedule import Schedule, sends_to

@@ -12,7 +12,8 @@ from analysis.commands.simulation.topology import (
     Broken,
     Topology,
 )  # fmt: skip
-from analysis.suites.pair_matrix.sharing import Ints, max_min
+from analysis.suites.pair_matrix.sharing import max_min
+from benchkit.statistics.faults.cells import Ints
 from benchkit.statistics.intervals import Array
 
 

@@ -11,7 +11,7 @@ from msgspec import Meta
 from analysis.records.places import Place
 from analysis.suites.acceptance.findings import Ranks
 from analysis.suites.pair_matrix.families import NODE, SWITCH
-from analysis.suites.pair_matrix.sharing import Ints
+from benchkit.statistics.faults.cells import Ints
 
 Count = Annotated[int, Meta(ge=1, le=10**6)]
 Rate = Annotated[float, Meta(gt=0, le=1e9)]

@@ -189,4 +189,5 @@ def pairs_over(before: Matrix, now: Matrix) -> Matrix:
     old = np.array([places.get(pair, -1) for pair in pairs_of(now)], dtype=int)
     kept = old >= 0
     halves = now.halves[:, kept] - before.halves[:, old[kept]]
-    return replace(now, sender=now.sender[kept], receiver=now.receiver[kept], halves=halves)
+    own = {name: getattr(now, name)[kept] for name in ("sender", "receiver", "turn")}
+    return replace(now, halves=halves, **own)

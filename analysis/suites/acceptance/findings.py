@@ -3,14 +3,13 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from analysis.records.places import Place
+from analysis.records.places import Place, listed
 from analysis.suites.pair_matrix import families as pairs
 from benchkit.statistics.faults.cells import Fault
 
 LINKS = (pairs.ONE_WAY, pairs.LINK)
 MESSAGES = "messages of"
 """Begins the names of tables of pairs, which one cause may slow all."""
-MOST_LISTED = 8
 PLACES = (pairs.RANK, pairs.NODE, pairs.SWITCH)
 """Groupings of causes; further ones are levels of nested groups."""
 DIRECTIONS = {
@@ -188,13 +187,3 @@ def name_of(grouping: str, number: int, ranks: Ranks) -> str:
     group_of = ranks.group_of[grouping]
     own = [rank for rank, group in enumerate(group_of) if group == number]
     return f"{grouping} {ranks.groups[grouping][number]} (ranks {listed(own)})"
-
-
-def listed(numbers: Sequence[int]) -> str:
-    """Name ascending numbers; of many, only the first and last of each unbroken run."""
-    if len(numbers) <= MOST_LISTED:
-        return ", ".join(map(str, numbers))
-    breaks = [i for i in range(1, len(numbers)) if numbers[i] != numbers[i - 1] + 1]
-    edges = zip([0, *breaks], [*breaks, len(numbers)], strict=True)
-    runs = [numbers[first:end] for first, end in edges]
-    return ", ".join(f"{run[0]} to {run[-1]}" if len(run) > 1 else str(run[0]) for run in runs)

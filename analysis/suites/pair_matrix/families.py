@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from analysis.suites.pair_matrix.sharing import Ints, Mask, Uplinks
-from benchkit.statistics.faults.cells import Family, family
+from analysis.suites.pair_matrix.sharing import Uplinks
+from benchkit.statistics.faults.cells import Family, Ints, Mask, family
 
 ONE_WAY, LINK = "one way", "link"
 RANK_SENDS, RANK_RECEIVES, RANK = "rank sends", "rank receives", "rank"
@@ -47,14 +47,18 @@ class Grouping:
 
 
 def families_of(
-    sender: Ints, receiver: Ints, turn: Ints, node: Grouping, switch: Grouping | None = None
+    sender: Ints,
+    receiver: Ints,
+    node: Grouping,
+    switch: Grouping | None = None,
+    uplinks: Uplinks | None = None,
 ) -> list[Family]:
     """Return what may be slow, from small to large; of equal explanations the first is taken.
 
     Args:
         sender, receiver: ranks of each cell: [cell].
-        turn: of each cell; messages of one turn are under way together: [cell].
-        node, switch: the groupings of the ranks; None where switches are not known.
+        node: of each rank.
+        switch, uplinks: None where switches are not known.
     """
     ranks = 1 + int(max(sender.max(initial=0), receiver.max(initial=0)))
     found = [
@@ -68,8 +72,7 @@ def families_of(
         crosses = node.of_rank[sender] != node.of_rank[receiver]
         own = (np.where(crosses, ends, -1) for ends in (sender, receiver))
         found += [family(RANK_NETWORK, *own), *of_groups(node, sender, receiver)]
-    if switch and switch.is_telling:
-        uplinks = Uplinks(switch.of_rank[sender], switch.of_rank[receiver], turn)
+    if switch and uplinks and switch.is_telling:
         found += of_groups(switch, sender, receiver, uplinks.busy())
         if node.count > switch.count:
             found.append(family(f"{NODE} {NEAR}", *near(node, switch, sender, receiver)))
@@ -135,22 +138,19 @@ class Layout:
         device: its kind of device.
         rail: its place on its node, where each place has a network card; pairs across nodes then
             differ in whether they stay on their rail. None where that does not matter.
-        switch: of each rank; None where that is not known.
     """
 
     node: Ints
     part: Ints
     device: Ints
     rail: Ints | None = None
-    switch: Ints | None = None
 
-    def kinds(self, sender: Ints, receiver: Ints, turn: Ints) -> Ints:
+    def kinds(self, sender: Ints, receiver: Ints, uplinks: Uplinks | None = None) -> Ints:
         """Return the kind of each pair, which is only compared with its like: [cell].
 
         Args:
             sender, receiver: ranks of each cell.
-            turn: number of the round and the direction of each cell, whose messages are under way
-                together: uplinks that more of them share give less to each.
+            uplinks: that the messages pass; None where switches are not known.
         """
         crosses = self.node[sender] != self.node[receiver]
         is_far = self.part[sender] != self.part[receiver]
@@ -161,9 +161,7 @@ class Layout:
         found = np.zeros(len(sender), dtype=np.int64)
         for trait in (crosses, is_far, self.device[sender], self.device[receiver]):
             found = divided(found, trait)
-        if self.switch is not None:
-            uplinks = Uplinks(self.switch[sender], self.switch[receiver], turn)
-            found = divided(found, uplinks.crosses)
+        if uplinks:
             found = divided(found, np.rint(STEPS * np.log2(uplinks.rates)))
         return found
 

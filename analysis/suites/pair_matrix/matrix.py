@@ -9,9 +9,10 @@ import numpy as np
 from analysis.records.halves import log_halves
 from analysis.records.places import Place, numbered, places_of
 from analysis.suites.pair_matrix.families import NODE, Grouping, Layout, families_of
+from analysis.suites.pair_matrix.sharing import Uplinks
 from benchkit.record.case import CaseRecord
 from benchkit.record.record import Record
-from benchkit.statistics.faults.cells import family
+from benchkit.statistics.faults.cells import Ints, family
 from benchkit.statistics.faults.peers import Peers
 from benchkit.statistics.intervals import Array
 from benchkit.suites.pair_matrix.names import (
@@ -23,7 +24,6 @@ from benchkit.suites.pair_matrix.names import (
     ROUND,
     SENDS_TO,
 )
-from benchkit.suites.pair_matrix.schedule import Ints
 
 SUITE = "pair_matrix"
 SIZE = "data_size"
@@ -59,11 +59,13 @@ class Matrix:
 
     def peers(self, switch: Grouping | None = None) -> Peers:
         """Return the kind of each pair, and what may be slow."""
-        grouping = Grouping(NODE, self.node)
-        families = families_of(self.sender, self.receiver, self.turn, grouping, switch)
-        return Peers(self.kinds(switch), families)
+        sender, receiver, uplinks = self.sender, self.receiver, None
+        if switch:
+            uplinks = Uplinks(switch.of_rank[sender], switch.of_rank[receiver], self.turn)
+        node = Grouping(NODE, self.node)
+        return Peers(self.kinds(uplinks), families_of(sender, receiver, node, switch, uplinks))
 
-    def kinds(self, switch: Grouping | None = None) -> Ints:
+    def kinds(self, uplinks: Uplinks | None = None) -> Ints:
         """Return the kind of each pair, which is only compared with its like: [cell]."""
         on_gpus = any(place.uuid for place in self.places)
         layout = Layout(
@@ -71,9 +73,8 @@ class Matrix:
             part=np.array(numbered([(place.host, place.numa) for place in self.places])),
             device=np.array(numbered([place.device for place in self.places])),
             rail=rails(self.node) if on_gpus else None,
-            switch=switch.of_rank if switch else None,
         )
-        return layout.kinds(self.sender, self.receiver, self.turn)
+        return layout.kinds(self.sender, self.receiver, uplinks)
 
     @property
     def share(self) -> float:

@@ -4,23 +4,20 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-import numpy.typing as npt
 
+from benchkit.statistics.faults.cells import Ints, Mask
 from benchkit.statistics.intervals import Array
 
-Ints = npt.NDArray[np.int64]
-Mask = npt.NDArray[np.bool_]
-NEARLY = 1 + 1e-9
 BUSY = 0.9
-"""Share of the most messages that an uplink carries from which on it counts as busy."""
+"""An uplink is busy in turns in which it carries at least this share of its most messages."""
 
 
 def max_min(resources: Ints, capacity: Array, count: Ints | None = None) -> Array:
     """Return the max-min fair rate of each flow: [flow].
 
     All rates rise together until a resource is full; its flows keep their rate, and the others rise
-    on (progressive filling; Bertsekas and Gallager, Data Networks, 1992). A resource none of whose
-    flows is held lower elsewhere may be filled at once.
+    on (progressive filling; Bertsekas and Gallager, Data Networks, 1992). A resource is filled as
+    soon as no other one limits any of its flows further.
 
     Args:
         resources: of each flow, -1 for none: [flow][place].
@@ -46,8 +43,7 @@ def max_min(resources: Ints, capacity: Array, count: Ints | None = None) -> Arra
         own = share[places].min(axis=1)
         lowest = np.full_like(share, np.inf)
         np.minimum.at(lowest, places[rising], own[rising, None])
-        is_next = share <= lowest * NEARLY
-        full = rising & ((share[places] <= own[:, None] * NEARLY) & is_next[places]).any(axis=1)
+        full = rising & (share <= lowest)[places].any(axis=1)
         rates[full] = own[full]
         left = np.maximum(left - total(weights * rates, full), 0.0)
         rising &= ~full
@@ -73,16 +69,21 @@ class Uplinks:
         return np.asarray(self.here != self.there)
 
     @cached_property
+    def turns(self) -> Ints:
+        """The turn of each message, numbered from 0 on: [cell]."""
+        return np.unique(self.turn, return_inverse=True)[1].ravel()
+
+    @cached_property
     def rates(self) -> Array:
         """The rate of each message over that of an uplink, were uplinks all that limits it: [cell].
 
         A limit that is the same for all messages, such as that of network cards, changes no rate
-        below it. So messages of equal rate stay alike at any oversubscription. It is 1 for what
-        stays at its switch.
+        below it. So messages of equal rate stay alike at any oversubscription. All uplinks are
+        taken to be equally fast. It is infinite for what stays at its switch.
         """
-        ends = np.stack([self.turn, self.here, self.there], axis=1)[self.crosses]
+        ends = np.stack([self.turns, self.here, self.there], axis=1)[self.crosses]
         flows, of_flow, count = np.unique(ends, axis=0, return_inverse=True, return_counts=True)
-        found = np.ones(len(self.here))
+        found = np.full(len(self.here), np.inf)
         if len(flows):
             size = int(flows.max()) + 1
             number = flows[:, :1] * size + flows[:, 1:]  # of each switch in each turn
@@ -100,12 +101,9 @@ class Uplinks:
         return self.busiest(self.here), self.busiest(self.there)
 
     def busiest(self, ends: Ints) -> Mask:
-        size = int(self.turn.max(initial=0)) + 1
-        keys = ends * size + self.turn
-        _, of_key, count = np.unique(
-            np.where(self.crosses, keys, -1), return_inverse=True, return_counts=True
-        )
-        load = np.where(self.crosses, count[of_key.ravel()], 0)
-        most = np.zeros(int(ends.max(initial=0)) + 1, dtype=np.int64)
+        size = int(self.turns.max(initial=0)) + 1
+        uplink = ends * size + self.turns  # of each switch in each turn
+        load = np.bincount(uplink, self.crosses)[uplink]
+        most = np.zeros(int(ends.max(initial=0)) + 1)
         np.maximum.at(most, ends, load)
         return np.asarray(self.crosses & (load >= BUSY * most[ends]))

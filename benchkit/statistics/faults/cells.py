@@ -18,8 +18,8 @@ class Family:
         name: of the kind.
         subjects: number of each candidate among its like, such as a rank: [candidate].
         cells: of each candidate, -1 for no further one: [candidate][place].
-        shows: those of them that it slows for certain, if it is slow, and by which it is judged; -1
-            for the others. It explains the others, too.
+        shows: the cells by which it is judged: those that it certainly slows if it is slow; -1 at
+            the other places. All its cells are set aside with it.
     """
 
     name: str

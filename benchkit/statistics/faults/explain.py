@@ -48,7 +48,7 @@ def explain(halves: Array, peers: Peers, limits: Limits) -> list[Fault]:
 
 
 def faster(halves: Array, peers: Peers, limits: Limits) -> list[Fault]:
-    """Returns what is faster than its peers, which may be most of them that are slow."""
+    """Returns what is faster than its peers; where it is much, perhaps the others are slow."""
     return explain(-halves, peers, limits)
 
 

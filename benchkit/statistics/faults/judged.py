@@ -60,9 +60,8 @@ class Judged:
         self, of: Family, residuals: Residuals, level: float, limits: Limits, num_families: int
     ) -> None:
         self.family, self.limits, self.level = of, limits, level
-        whole = residuals.halves.mean(axis=0)
-        both = np.stack([whole, *residuals.halves])[:, of.shows]
-        self.excess = both[0] if of.shows is of.cells else whole[of.cells]
+        self.residuals = residuals.halves.mean(axis=0)
+        both = np.stack([self.residuals, *residuals.halves])[:, of.shows]
         self.count = np.isfinite(both[0]).sum(axis=1)
         self.judged = self.count > LEAST_SHARE * (of.shows >= 0).sum(axis=1)
         self.middle, *halves = (median_of_finite(table, self.count) for table in both)
@@ -98,8 +97,9 @@ class Judged:
         """Returns the fault that explains most excess, and how much; -inf and None without one."""
         if not self.is_fault.any():
             return -math.inf, None
-        gain = np.abs(self.excess) - np.abs(self.excess - self.middle[:, None])
-        # Where a candidate need not show, what it does not explain is not held against it.
+        excess = self.residuals[self.family.cells]
+        gain = np.abs(excess) - np.abs(excess - self.middle[:, None])
+        # Cells that a candidate need not slow count only where it explains them.
         gains = np.nansum(np.where(self.family.shows < 0, np.maximum(gain, 0.0), gain), axis=1)
         position = int(np.argmax(np.where(self.is_fault, gains, -math.inf)))
         return float(gains[position]), Fault(

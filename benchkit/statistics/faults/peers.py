@@ -10,7 +10,7 @@ from benchkit.statistics.faults.cells import Family, Ints
 from benchkit.statistics.faults.healthy import HALF
 from benchkit.statistics.intervals import Array
 
-MOST_SHARE = 0.7
+MOST_SHARE = 0.75
 """A candidate with a larger share of the cells of a kind leaves it without peers."""
 
 
@@ -35,7 +35,7 @@ class Peers:
     def judged(self) -> Sequence[Family]:
         """The families, judged by those cells that have peers.
 
-        What a candidate slows in a whole kind differs from nothing in that kind.
+        Where a candidate has nearly all cells of a kind, too few others are left to compare with.
         """
         return self.compared[1]
 

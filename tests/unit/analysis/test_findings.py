@@ -1,8 +1,8 @@
 """Faults of several tables become one finding per cause."""
 
 import pytest
-from analysis.records.places import Place, numbered
-from analysis.suites.acceptance.findings import MESSAGES, Ranks, findings_of, listed, sentence
+from analysis.records.places import Place, listed, numbered
+from analysis.suites.acceptance.findings import MESSAGES, Ranks, findings_of, sentence
 from benchkit.statistics.faults.cells import Fault
 
 HOSTS = ["a", "a", "b", "b", "c", "c"]
@@ -68,3 +68,4 @@ def test_many_ranks_are_told_as_runs():
     assert listed([3, 5, 6]) == "3, 5, 6"
     assert listed(range(16, 32)) == "16 to 31"
     assert listed([0, *range(2, 9), 12, 13]) == "0, 2 to 8, 12 to 13"
+    assert listed(range(0, 1024, 2)) == "0, 2, 4, 6, 8, 10, 12, 14 and 504 more"

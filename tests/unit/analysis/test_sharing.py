@@ -56,7 +56,7 @@ TWO_TURNS = Uplinks(
 
 def test_uplinks_are_shared_by_messages_of_turn():
     """Switch 0 sends three messages, and two enter switch 2, of which the one from switch 1 takes the rest."""
-    assert TWO_TURNS.rates == pytest.approx([1 / 3, 1 / 3, 1 / 3, 2 / 3, 1, 1 / 2, 1 / 2])
+    assert TWO_TURNS.rates == pytest.approx([1 / 3, 1 / 3, 1 / 3, 2 / 3, np.inf, 1 / 2, 1 / 2])
 
 
 def test_busiest_turn_of_each_switch_tells_of_it():
@@ -67,5 +67,12 @@ def test_busiest_turn_of_each_switch_tells_of_it():
 
 def test_no_message_passes_uplink_of_single_switch():
     uplinks = Uplinks(*np.zeros((3, 4), dtype=int))
-    assert uplinks.rates.tolist() == [1.0] * 4
+    assert uplinks.rates.tolist() == [np.inf] * 4
     assert not np.any(uplinks.busy())
+
+
+@pytest.mark.parametrize("shift", [-3, 2**40])
+def test_turns_may_have_any_numbers(shift):
+    shifted = Uplinks(TWO_TURNS.here, TWO_TURNS.there, TWO_TURNS.turn + shift)
+    assert shifted.rates.tolist() == TWO_TURNS.rates.tolist()
+    assert np.array_equal(shifted.busy(), TWO_TURNS.busy())

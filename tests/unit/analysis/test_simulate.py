@@ -53,11 +53,20 @@ def test_fault_is_named_by_verdict(fault):
 
 
 @pytest.mark.parametrize(
-    ("nodes", "nodes_per_leaf", "oversubscription"), [(16, 4, 1.0), (16, 4, 2.0), (18, 4, 1.0), (12, 4, 1.0)]
+    ("nodes", "nodes_per_leaf", "leaf", "oversubscription"),
+    [
+        (16, 4, 1, 1.0),
+        (16, 4, 1, 2.0),
+        (18, 4, 1, 1.0),
+        (12, 4, 0, 1.0),
+        (9, 3, 0, 1.0),
+        (9, 3, 1, 1.0),
+        (9, 3, 2, 1.0),
+    ],
 )
-def test_slow_switch_of_few_is_named(nodes, nodes_per_leaf, oversubscription):
+def test_slow_switch_of_few_is_named(nodes, nodes_per_leaf, leaf, oversubscription):
     """Half or more of the pairs across switches pass it, and it slows them only where its uplinks are full."""
-    slow = Broken("leaf", [1], 1.5)
+    slow = Broken("leaf", [leaf], 1.5)
     topology = Topology(
         nodes=nodes, ranks_per_node=2, rails=2, nodes_per_leaf=nodes_per_leaf, oversubscription=oversubscription,
         faults=[slow],
