@@ -6,17 +6,19 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 from launch.agents import handshake, rendezvous
-from launch.agents.handshake import AGENT_0, CALLER, NONCE_BYTES, PROOF_BYTES, Stranger, call, proof
+from launch.agents.handshake import AGENT_0, CALLER, NONCE_BYTES, PROOF_BYTES, Caller, Stranger, call, proof
 from launch.agents.join import join, parse_hello
 from launch.agents.member import this_member
 from launch.agents.rendezvous import JoinError, Meeting, open_listener, read_own, write_whole
 from launch.framing import framed
+from launch.signals import wait_for
 from launch.topology import LaunchContext
 
 from tests.support.cli import wait_until
@@ -36,6 +38,27 @@ def proved(port: int, token: str, wrong: bytes = b"") -> socket.socket:
     nonce_0, nonce = stream.recv(NONCE_BYTES), b"n" * NONCE_BYTES
     stream.sendall((wrong or proof(token, CALLER, nonce_0, nonce)) + nonce)
     return stream
+
+
+@pytest.mark.parametrize("changed", range(4))
+def test_proof_depends_on_secret_role_and_nonces(changed):
+    parts = ["secret", CALLER, b"0" * NONCE_BYTES, b"1" * NONCE_BYTES]
+    others = ["secreT", AGENT_0, b"2" * NONCE_BYTES, b"3" * NONCE_BYTES]
+    assert proof(*[*parts[:changed], others[changed], *parts[changed + 1 :]]) != proof(*parts)
+
+
+@pytest.mark.parametrize("secret", ["", "mine ", "theirs"])
+def test_other_secret_makes_strangers_of_both(secret):
+    ours, theirs = socket.socketpair()
+    with ours, theirs, ThreadPoolExecutor(1) as pool:
+        caller = Caller(ours, "mine")
+        calling = pool.submit(call, theirs, secret)
+        assert wait_for([caller], 10)
+        with pytest.raises(Stranger):
+            caller.hear()
+        caller.close()
+        with pytest.raises(Stranger):
+            calling.result()
 
 
 def says(*messages: bytes) -> Callable[[int, str], list[socket.socket]]:
