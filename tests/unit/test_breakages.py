@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.breakages import BREAKAGES
+from tests.support.breakages import BREAKAGES
 from tests.support.cli import ROOT
 
 
