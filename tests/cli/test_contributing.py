@@ -46,6 +46,7 @@ def test_recipe_suite_detects_wrong_result(cli: Cli):
     assert cli.records()[0]["error"]["rank"] == 1
 
 
+@pytest.mark.slow
 def test_foreign_suite_has_table_and_plot(cli: Cli):
     cli.environment["BENCHKIT_SUITES"] = "tests.support.foreign.suite"
     done = cli("+suite=vector_sum", "world_size=1")

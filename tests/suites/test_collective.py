@@ -96,6 +96,7 @@ def test_collectives_support_tiny_and_odd_sizes(cli: Cli, data_size):
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+@pytest.mark.slow
 def test_async_calls_report_issue_and_wait(cli: Cli):
     names = ",".join(name for name in COLLECTIVES if name != "send_recv")
     done = cli("+suite=collective", f"collective={names}", "data_size=1", "async_op=true", *ONE_CASE)
