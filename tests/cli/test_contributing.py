@@ -46,7 +46,6 @@ def test_recipe_suite_detects_wrong_result(cli: Cli):
     assert cli.records()[0]["error"]["rank"] == 1
 
 
-@pytest.mark.slow
 def test_foreign_suite_has_table_and_plot(cli: Cli):
     cli.environment["BENCHKIT_SUITES"] = "tests.support.foreign.suite"
     done = cli("+suite=vector_sum", "world_size=1")
@@ -61,7 +60,6 @@ def test_foreign_suite_has_table_and_plot(cli: Cli):
     assert "100000" in table
 
 
-@pytest.mark.slow
 def test_foreign_suite_has_resolver_title_and_key(cli: Cli):
     cli.environment["BENCHKIT_SUITES"] = "tests.support.foreign.suite"
     done = cli("+suite=vector_sum", "-m", "remark=first,second", "world_size=1,2")

@@ -159,6 +159,7 @@ def test_dispatcher_matches_one_device(name, world_size, tmp_path):
     assert found == [[]] * world_size
 
 
+@pytest.mark.slow
 def test_costs_follow_slowest_device(tmp_path):
     """Call i takes 2 i ms on the slower: 7 moves and 2 fetches in two sizes each, a product, creating, touching."""
     found = on_ranks("measured", [(rank, 3) for rank in range(3)], tmp_path)

@@ -269,6 +269,7 @@ def test_lines_of_one_model_have_names_of_settings():
     assert legend_of(figures["transformer_step_time.png"]) == ["batch_size 4", "batch_size 8"]
 
 
+@pytest.mark.slow
 def test_settings_with_many_values_split_figures():
     """Six batch sizes and three types would be 18 lines."""
     types = ("float32", "bfloat16", "float16")

@@ -155,6 +155,7 @@ def test_known_of_point_are_its_size_and_earlier_time(tmp_path):
     assert prospects(points[:1], ["known"], before.parent) == [second]
 
 
+@pytest.mark.slow
 def test_terminal_shows_what_ranks_do(cli):
     """One line that is rewritten: point, phase, time left; gone at the end."""
     ours, theirs = pty.openpty()
