@@ -15,7 +15,6 @@ from benchkit.statistics.compare.spread import percent
 from benchkit.statistics.faults.cells import Limits
 from benchkit.statistics.faults.explain import explain, faster
 from benchkit.statistics.faults.peers import Peers
-from benchkit.statistics.intervals import Array
 
 DRIFT = 0.1
 """A second half that is this much slower or faster than the first is told."""
@@ -86,17 +85,12 @@ def drifts(tables: Sequence[Table]) -> Iterator[str]:
     """Say which measurements changed from the first half, or run, to the second."""
     found = []
     for table in tables:
-        change = float(np.expm1(np.median(changes_of(table))))
+        change = float(np.expm1(np.median(table.changes)))
         if abs(change) > DRIFT:
             sign = "+" if change > 0 else "-"
             found.append(f"{table.name} {sign}{percent(abs(change))}")
     if found:
         yield f"Times of the second half, or run, beside the first: {', '.join(found)}."
-
-
-def changes_of(table: Table) -> Array:
-    """Return how the logarithm of each cell changed from the first half to the second: [cell]."""
-    return np.asarray(table.halves[1] - table.halves[0])
 
 
 def passing(tables: Sequence[Table], limits: Limits, ranks: Ranks) -> list[str]:
@@ -105,7 +99,7 @@ def passing(tables: Sequence[Table], limits: Limits, ranks: Ranks) -> list[str]:
     for table in tables:
         families = [each for each in table.peers.families if each.name not in LINKS]
         peers = Peers(table.peers.kinds, families)
-        for half, change in (("second", changes_of(table)), ("first", -changes_of(table))):
+        for half, change in (("second", table.changes), ("first", -table.changes)):
             faults = explain(np.stack([change, change]), peers, limits)
             found: list[Finding] = findings_of({table.name: faults}, ranks)
             lines += [

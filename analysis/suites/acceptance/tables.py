@@ -37,6 +37,11 @@ class Table:
     halves: Array
     peers: Peers
 
+    @property
+    def changes(self) -> Array:
+        """How the logarithm of each cell changed from the first half to the second: [cell]."""
+        return np.asarray(self.halves[1] - self.halves[0])
+
     def least_found(self, limits: Limits) -> float:
         """Return from which ratio on a cell is found nine times in ten; infinite without peers."""
         return detectable(self.halves, self.peers, limits) or math.inf
@@ -83,6 +88,5 @@ def noise_of(tables: Sequence[Table]) -> float:
 
     Two values alone do not tell how much they vary.
     """
-    changes = [table.halves[1] - table.halves[0] for table in tables]
-    own = np.concatenate([each - np.median(each) for each in changes])
+    own = np.concatenate([table.changes - np.median(table.changes) for table in tables])
     return MAD_TO_SD * float(np.median(np.abs(own))) / math.sqrt(2)

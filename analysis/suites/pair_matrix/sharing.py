@@ -101,6 +101,7 @@ class Uplinks:
         return self.busiest(self.here), self.busiest(self.there)
 
     def busiest(self, ends: Ints) -> Mask:
+        """Return which messages are in a busy turn of the switch at one of their ends: [cell]."""
         size = int(self.turns.max(initial=0)) + 1
         uplink = ends * size + self.turns  # of each switch in each turn
         load = np.bincount(uplink, self.crosses)[uplink]
