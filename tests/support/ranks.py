@@ -1,4 +1,4 @@
-"""Runs a function in ranks of its own."""
+"""Runs a function in new rank processes."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
