@@ -149,6 +149,7 @@ PROVENANCE = {
     "identical_runs": share("the same as a number"),
     "speedup_from": text("`fresh ranks` where turns changed `paired_speedup`"),
     "doubt": text("impossible figures and their likely causes"),
+    "unchecked": text("what the timed calls computed without a check"),
     "is_component": boolean("whether the case times one component of another"),
     "unslowed": boolean("whether the case ran without the point's slowdown"),
     "contest": text("the work and the ranks that cases are compared within"),

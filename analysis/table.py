@@ -26,6 +26,7 @@ CONDITIONS = (
 """Part of a row's identity, since medians differ by it, but shown only where rows differ in it."""
 PROVENANCE = (
     "run", "load", "warning", "noise_floor", "identical_runs", "speedup_from", "doubt",
+    "unchecked",
     "is_component", "unslowed", "contest", *DIMENSIONS,
     "measured_slowdown", "slowed_by", "calls", "estimator", "stopped_by", "converged", "steady",
     "disturbed", "clock", "start_clock", "start_uncertainty_s", "threads_per_rank",
@@ -154,7 +155,7 @@ def for_print(table: pd.DataFrame) -> pd.DataFrame:
             shown[name] = column
     if is_repeated(table):
         shown["run"] = table["run"]
-    for name in ("warning", "doubt"):
+    for name in ("warning", "doubt", "unchecked"):
         if table[name].notna().any():
             shown[name] = table[name].map(shortened, na_action="ignore")
     failed = table["status"] != "ok"

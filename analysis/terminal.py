@@ -143,7 +143,7 @@ def notes(table: pd.DataFrame) -> list[str]:
         found.append(f"({number}) {status}: {reason}{SIMILAR if similar else ''}")
     if any(cell.endswith(NO_INTERVAL) for cell in times(table)):
         found.append(f"{NO_INTERVAL}: too few samples for an interval")
-    for name in ("warning", "doubt"):
+    for name in ("warning", "doubt", "unchecked"):
         counts = Counter(map(shortened, table[name].dropna() if name in table else ()))
         for line, count in counts.most_common(MOST_NOTES):
             found.append(f"{name}: {line} ({count} row{'s' * (count > 1)})")

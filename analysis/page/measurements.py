@@ -19,7 +19,7 @@ from analysis.table import SPREADS, for_print, head_of, identity_columns
 NAMES = {head_of(metric): metric.name for metric in METRICS}
 NAMES |= {head: name for name, head in SPREADS.items()}
 """Columns of the table by their heads in print; all other heads are names of columns."""
-SENTENCES = ("warning", "doubt", "reason")
+SENTENCES = ("warning", "doubt", "unchecked", "reason")
 Packed = Mapping[str, Mapping[str, Any]]
 """Samples by the ids of rows."""
 

@@ -68,6 +68,7 @@ def outcome(case: CaseRecord) -> dict[str, Any]:
             "converged": case.converged,
             "calls": case.calls_per_sample,
             "steady": case.steady,
+            "unchecked": case.unchecked or None,
         }
     return row
 

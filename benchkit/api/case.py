@@ -24,6 +24,10 @@ def noop(*_: object) -> None:
     """Does nothing; the default of a case's callables."""
 
 
+Call = Callable[..., Any]
+"""Makes the call that a check looks at, after `prepare()`, and returns what that call returned."""
+
+
 def no_details() -> Mapping[str, Any]:
     """Returns no details; the default of `Case.details`."""
     return {}
@@ -81,8 +85,12 @@ class Case:
             suite, `data_size` is a size in MiB, and `comm_backend` the backend of a case that has
             its own (`Rank.group`).
         reset: renews the inputs before each sample, outside the clock.
-        verify: computes on fresh inputs and raises InvalidResult with the first wrong index. All
-            ranks call it together, before and after timing.
+        verify: checks the result of a call on fresh inputs, which `verify(call)` makes by
+            `call(prepare)`; raises InvalidResult with the first wrong index. `prepare()` writes the
+            inputs that a call overwrites and poisons its outputs. Before timing, `call` makes the
+            step once. After timing it takes samples as the timed ones were taken and prepares their
+            last two calls: a step that returns at once, or remembers results, is seen. All ranks
+            verify together and use `call` equally often; who does not use it makes one such call.
         work: what one call moves or computes, from which bandwidths and computing rates follow.
         fill_seconds: length of one sample in seconds; the sample is as many calls back to back as
             fill it. With 0 the configuration group `measure` sets the number of calls.
@@ -106,12 +114,13 @@ class Case:
         on_host: whether `step` is work of the host, such as reading a file, which the host's clock
             times on a GPU, too.
         warnings: what readers of this case's figures must know, one line each, for the record.
+        unchecked: what of the timed calls `verify` cannot check, for the record; "" if nothing.
     """
 
     step: Callable[[], object] = noop
     labels: Mapping[str, str | int | float] = field(default_factory=dict)
     reset: Callable[[], None] = noop
-    verify: Callable[[], None] = noop
+    verify: Callable[[Call], None] = noop
     work: Work = field(default_factory=Work)
     fill_seconds: float = 0.0
     estimator: str = SLOWEST_RANK
@@ -127,6 +136,12 @@ class Case:
     components: Components = Components()
     on_host: bool = False
     warnings: tuple[str, ...] = ()
+    unchecked: str = ""
+
+    def call_once(self, prepare: Callable[[], object] = noop) -> Any:
+        """Makes one call for `verify`, outside any clock."""
+        prepare()
+        return self.step()
 
 
 @dataclass(frozen=True)

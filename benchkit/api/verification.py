@@ -109,6 +109,15 @@ def reduced(
     return result // world_size if op == "avg" else result
 
 
+def returned(result: object) -> "torch.Tensor":
+    """Returns what a call returned; raises InvalidResult where that is no tensor."""
+    import torch
+
+    if not isinstance(result, torch.Tensor):
+        raise InvalidResult(f"the call returned {type(result).__name__}, expected a tensor")
+    return result
+
+
 def tile(buffer: "torch.Tensor", period: "torch.Tensor") -> None:
     """Fills a flat buffer [n] with repetitions of `period` [p], of the same dtype and device."""
     rows = len(buffer) // len(period)

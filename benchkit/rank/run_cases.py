@@ -3,12 +3,14 @@
 from collections.abc import Sequence
 from dataclasses import asdict, replace
 from datetime import datetime, timedelta
+from functools import partial
 
 from benchkit.api.case import Case
 from benchkit.api.groups import COLD, GRAPH, MeasureConfig
 from benchkit.api.schema import RunConfig
 from benchkit.measure.clocks import Clock, HostClock
 from benchkit.measure.measurement import Measurement
+from benchkit.measure.sampler import Sampler
 from benchkit.measure.timer import measure
 from benchkit.rank.around_samples import hooks_of
 from benchkit.rank.control_group import ControlGroup, Finding
@@ -29,7 +31,7 @@ def run_cases(
     controller: ThrottleController,
     watch: GpuWatch,
 ) -> list[CaseRecord]:
-    """Verifies, times and verifies again; returns the cases as the record stores them.
+    """Verifies, times and verifies timed calls; returns the cases as the record stores them.
 
     A case that any rank skips or finds wrong is not timed. Where first calls are timed, cases are
     verified only afterwards, since verifying would make their first calls.
@@ -38,17 +40,33 @@ def run_cases(
     verdicts = verified(cases, config, group, controller, stopwatch)
     timed = verdicts.passing()
     stopwatch.enter("measure", bound(len(timed), config.measure))
-    measurements = time_cases(
-        as_timed([cases[index] for index in timed], config), config, clock, group, controller, watch
+    hooks = hooks_of(config, controller, group.world_size, watch.turn_to)
+    running = as_timed([cases[index] for index in timed], config)
+    measurements = measure(
+        running,
+        config.measure,
+        clock=clock,
+        barrier=group.barrier,
+        exchange=group.exchange,
+        seed=config.seed,
+        hooks=hooks,
     )
+    controller.release()
+    for measurement, state in zip(measurements, watch.end(running, group.exchange), strict=True):
+        measurement.disturbance |= state
     measured = dict(zip(timed, measurements, strict=True))
     for index, measurement in measured.items():
         if measurement.oom_reason:
             verdicts.note_oom(index, measurement.oom_reason)
     stopwatch.enter("verify_again")
-    verdicts.note_invalid()
+    sampler = Sampler(clock, group.barrier, hooks)
+    unchecked = verdicts.note_timed(
+        lambda index: partial(
+            sampler.check, cases[index], measured[index].calls_per_sample, measured[index].lead_s
+        )
+    )
     return [
-        case_record(case, cases, *verdicts.of(index), measured.get(index), clock)
+        case_record(case, cases, *verdicts.of(index), measured.get(index), clock, unchecked[index])
         for index, case in enumerate(cases)
     ]
 
@@ -91,32 +109,6 @@ def stays_slowed(case: Case, controller: ThrottleController) -> str:
     return "a share of a GPU cannot be lifted within a job: compare with hardware.slowdown=1"
 
 
-def time_cases(
-    cases: Sequence[Case],
-    config: RunConfig,
-    clock: Clock,
-    group: ControlGroup,
-    controller: ThrottleController,
-    watch: GpuWatch,
-) -> list[Measurement]:
-    """Times cases; returns their measurements, with the state of the GPUs at both ends."""
-
-    measurements = measure(
-        cases,
-        config.measure,
-        clock=clock,
-        barrier=group.barrier,
-        exchange=group.exchange,
-        seed=config.seed,
-        hooks=hooks_of(config, controller, group.world_size, watch.turn_to),
-    )
-    controller.release()
-    states = watch.end(cases, group.exchange)
-    for measurement, state in zip(measurements, states, strict=True):
-        measurement.disturbance |= state
-    return measurements
-
-
 def case_record(
     case: Case,
     cases: Sequence[Case],
@@ -124,6 +116,7 @@ def case_record(
     finding: Finding,
     measurement: Measurement | None,
     clock: Clock,
+    unchecked: str = "",
 ) -> CaseRecord:
     """Returns one case as the record stores it.
 
@@ -134,6 +127,7 @@ def case_record(
         finding: why it is not ok, and the rank that says so.
         measurement: its samples; None, or without them, if it was not timed.
         clock: that timed it.
+        unchecked: what its timed calls computed without a check; "" if nothing.
     """
     described = CaseRecord(
         labels=dict(case.labels),
@@ -153,7 +147,7 @@ def case_record(
     )
     if measurement is None or measurement.oom_reason:
         return described
-    return with_samples(described, case, measurement, clock)
+    return replace(with_samples(described, case, measurement, clock), unchecked=unchecked)
 
 
 def with_samples(

@@ -2,8 +2,9 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
-from benchkit.api.case import Case
+from benchkit.api.case import Call, Case, noop
 from benchkit.api.memory import free_unused
 from benchkit.errors import InvalidResult, oom_reason
 from benchkit.rank.control_group import ControlGroup, Finding
@@ -71,14 +72,45 @@ class Verdicts:
 
     def note_invalid(self) -> None:
         """Verifies the cases that are ok, on all ranks together, and marks those that are wrong."""
+        self.note("invalid", lambda case: self.reason_of(case, case.call_once))
+
+    def note_timed(self, call_of: Callable[[int], Call]) -> list[str]:
+        """Verifies timed calls of the cases that are ok, and marks those that are wrong.
+
+        Args:
+            call_of: returns what makes a call of the case at a position as its samples were taken.
+
+        Returns:
+            Of each case what its timed calls computed without a check; "" if nothing.
+        """
+        used = dict.fromkeys(range(len(self.cases)), 0.0)
 
         def reason_of(case: Case) -> str:
-            number = 1 + self.cases.index(case)
-            self.tell(f"verifying case {number} of {len(self.cases)}")
-            try:
-                case.verify()
-            except InvalidResult as error:
-                return str(error) or "a wrong result"
-            return ""
+            index = self.cases.index(case)
+            make = call_of(index)
+
+            def call(prepare: Callable[[], object] = noop) -> Any:
+                used[index] = 1.0
+                return make(prepare)
+
+            reason = self.reason_of(case, call)
+            if not used[index]:
+                make()  # A rank with nothing to check: others wait for it at the barrier.
+            return reason
 
         self.note("invalid", reason_of)
+        used_by_any = map(max, zip(*self.group.exchange(list(used.values())), strict=True))
+        return [
+            case.unchecked if checked else "all: the check makes no timed call"
+            for case, checked in zip(self.cases, used_by_any, strict=True)
+        ]
+
+    def reason_of(self, case: Case, call: Call) -> str:
+        """Returns why a case is wrong, by a call that it checks; "" if it is right."""
+        number = 1 + self.cases.index(case)
+        self.tell(f"verifying case {number} of {len(self.cases)}")
+        try:
+            case.verify(call)
+        except InvalidResult as error:
+            return str(error) or "a wrong result"
+        return ""

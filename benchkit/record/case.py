@@ -76,6 +76,7 @@ class CaseRecord:
         stopped_by: what ended the samples: target_rel_ci, max_iterations or max_seconds.
         converged: whether the interval met its target; None without a target.
         estimator: what the time of an iteration is, see `statistics.summary.iteration_times`.
+        unchecked: what its timed calls computed without a check; "" if nothing.
     """
 
     labels: dict[str, str | bool | int | float | None]
@@ -105,6 +106,7 @@ class CaseRecord:
     stopped_by: str = ""
     converged: bool | None = None
     estimator: str = SLOWEST_RANK
+    unchecked: str = ""
 
     @property
     def num_ranks(self) -> int:

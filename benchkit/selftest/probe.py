@@ -39,7 +39,7 @@ def probe(sound: Suite, config: Any, rank: Rank) -> list[Case]:
     case = chosen(runnable)
     if rank.device.type == "cuda":
         case = replace(case, step=partial(finished, case.step))
-    case.verify()
+    case.verify(case.call_once)
     handle = None if config.backend.name == "gloo" else rank.group("gloo")
     ranks = ControlGroup(handle, rank.world_size)
     low_s, high_s = clock.offset_bounds(*clock.note_exchanges(ranks.exchange))

@@ -49,7 +49,7 @@ def timed(rank, **changes):
 def test_eager_results_are_right(workload, backward, rank):
     model = MODEL if workload == "transformer_layer" else None
     case = timed(rank, workload=workload, backward=backward, model=model, batch_sizes=[2, 3])
-    case.verify()
+    fakes.verify(case)
     assert case.details() == {"calls_per_size": 3}
 
 
@@ -58,7 +58,7 @@ def test_eager_results_are_right(workload, backward, rank):
 )
 def test_recompilations_follow_sizes(dynamic, recompiled, calls, rank):
     case = timed(rank, compiler="aot_eager", batch_sizes=[2, 3, 4], dynamic=dynamic)
-    case.verify()
+    fakes.verify(case)
     details = case.details()
     assert (details["recompilations"], details["compiled_at_calls"]) == (recompiled, calls)
     assert details["compile_s"] > 0
@@ -111,7 +111,7 @@ def test_wrong_result_is_invalid(broken, rank, monkeypatch):
     monkeypatch.setattr(cases, "prepared", wrong)
     case = timed(rank)
     with pytest.raises(InvalidResult, match=r"^result of \[2, 8\]" if broken == "result" else r"^gradient of 0\.gain"):
-        case.verify()
+        fakes.verify(case)
 
 
 def test_loaded_compiler_is_told(rank, monkeypatch):

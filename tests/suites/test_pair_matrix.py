@@ -14,6 +14,7 @@ from benchkit.suites.pair_matrix.messages import Answer, Check, Send, allocate
 from benchkit.suites.pair_matrix.names import ALL, HALVES, IDLE, NODES, PAIRS
 from benchkit.suites.pair_matrix.schedule import Schedule
 
+from tests.support import fakes
 from tests.support.cli import Cli
 from tests.support.configs import made
 
@@ -75,10 +76,13 @@ def passed_message(monkeypatch, damage):
     wire = Wire(damage)
     monkeypatch.setattr(messages.p2p, "start", wire.start)
     sent, received = (allocate(3000, torch.device("cpu")) for _ in range(2))
-    sender = Check(Send(sent, 1), 0, 2, seed=3)
     with pytest.raises(InvalidResult, match="from rank 1: element 0"):
-        sender()  # its answer is not there yet
-    Check(Answer(received, 0), 1, 2, seed=3)()
+        check(Send(sent, 1), 0)  # its answer is not there yet
+    check(Answer(received, 0), 1)
+
+
+def check(step, rank):
+    fakes.verify(SimpleNamespace(step=step, verify=Check(step, rank, 2, seed=3)))
 
 
 def swapped(message):
@@ -99,11 +103,11 @@ def test_wrong_message_is_invalid(monkeypatch, damage):
 def test_lost_message_is_invalid(monkeypatch):
     """What an earlier message left behind must not pass for a new one."""
     held = allocate(3000, torch.device("cpu"))
-    check = Check(Answer(held, 0), 1, 2, seed=3)
-    held.received.copy_(check.values(held.received, 0, 0))
+    answer = Answer(held, 0)
+    held.received.copy_(Check(answer, 1, 2, seed=3).values(held.received, 0, 0))
     monkeypatch.setattr(messages.p2p, "start", lambda sends, receives: ([], []))
     with pytest.raises(InvalidResult, match="from rank 0: element 0: -77"):
-        check()
+        check(answer, 1)
 
 
 def test_lack_of_memory_is_skipped():

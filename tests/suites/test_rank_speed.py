@@ -67,7 +67,7 @@ def test_tests_without_time_are_skipped(cli: Cli):
 def test_right_result_passes_again_and_again(test, rank):
     case = built(test, rank)
     for _ in range(2):
-        case.verify()
+        fakes.verify(case)
         case.reset()
         case.step()
     assert list(rank.folder.iterdir()) == []
@@ -85,7 +85,7 @@ def test_wrong_result_is_invalid(test, broken, rank, monkeypatch):
         monkeypatch.setattr(broken, lambda *given, **named: right(*given, **named).add_(1))
         case = built(test, rank)
     with pytest.raises(InvalidResult, match="element"):
-        case.verify()
+        fakes.verify(case)
 
 
 def test_disk_names_first_wrong_byte(tmp_path, monkeypatch):

@@ -18,6 +18,7 @@ from benchkit.suites.ring_attention.planner import Online, Planner, fit_cost
 from benchkit.suites.ring_attention.ring import Block, Ring, blocks
 from benchkit.suites.ring_attention.splits import CostModel, Split
 
+from tests.support import fakes
 from tests.support.cli import ROOT, Cli
 
 CPU = torch.device("cpu")
@@ -131,16 +132,16 @@ def test_torch_shards_ignore_alignment(monkeypatch):
 
 def test_verify_rejects_wrong_output(monkeypatch):
     running = RingCase(shared(), "even")
-    running.verify()
+    fakes.verify(running)
     monkeypatch.setattr(ring, "attend", lambda query, key, value, causal: attend(query, key, value, False))
     with pytest.raises(InvalidResult, match=r"output of token \d+ is off by"):
-        running.verify()
+        fakes.verify(running)
 
 
 @pytest.mark.parametrize("dtype", sorted(set(cases.TOLERANCES) - {torch.float16}, key=str))
 def test_verify_rejects_single_wrong_key(dtype, monkeypatch):
     running = RingCase(shared(dtype=dtype), "even")
-    running.verify()
+    fakes.verify(running)
 
     def one_off(query, key, value, causal):
         value = value.clone()
@@ -149,7 +150,7 @@ def test_verify_rejects_single_wrong_key(dtype, monkeypatch):
 
     monkeypatch.setattr(ring, "attend", one_off)
     with pytest.raises(InvalidResult, match="output of token 0"):
-        running.verify()
+        fakes.verify(running)
 
 
 def test_obstacle_explains_unusable_strategy():

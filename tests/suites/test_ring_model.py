@@ -18,6 +18,7 @@ from benchkit.suites.ring_attention.model_suite import case_of
 from benchkit.suites.ring_attention.planner import Planner
 from benchkit.suites.ring_attention.splits import CostModel, Split
 
+from tests.support import fakes
 from tests.support.cli import Cli
 
 MODEL = ModelConfig(name="least", d_model=16, d_ff=24, num_layers=2, num_heads=2, vocab_size=50)
@@ -34,7 +35,7 @@ def job(dtype=torch.float32):
 def test_prefill_on_one_rank_matches_dense_model(dtype):
     case = PrefillCase(job(dtype), "ring", "even")
     case.step()
-    case.verify()
+    fakes.verify(case)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
@@ -42,7 +43,7 @@ def test_decode_on_one_rank_matches_dense_model(dtype):
     case = DecodeCase(job(dtype), "single", "whole")
     case.step()
     case.step()  # from the prompt's cache again
-    case.verify()
+    fakes.verify(case)
 
 
 def test_decode_attends_over_new_tokens(monkeypatch):
@@ -51,7 +52,7 @@ def test_decode_attends_over_new_tokens(monkeypatch):
         "benchkit.suites.ring_attention.decode.attended", lambda query, cache: attended(query, cache[:PROMPT])
     )
     with pytest.raises(InvalidResult, match=f"logits after token {PROMPT} is off"):
-        case.verify()
+        fakes.verify(case)
 
 
 def test_parts_of_the_cache_merge_to_the_whole(monkeypatch):
@@ -98,7 +99,7 @@ def test_every_part_of_a_layer_matters(monkeypatch):
     case._job.expected(1)  # of the whole model
     monkeypatch.setattr("benchkit.suites.ring_attention.decoder.DecoderLayer.feed_forward", lambda layer, x: x)
     with pytest.raises(InvalidResult, match="hidden state of token 0 is off"):
-        case.verify()
+        fakes.verify(case)
 
 
 def test_compare_names_first_wrong_row():
@@ -115,7 +116,7 @@ def test_single_rank_leaves_others_idle():
     own.rank, own.world_size = 1, 2
     case = PrefillCase(own, "single", "whole")
     case.step()
-    case.verify()
+    fakes.verify(case)
     assert case.details()["tokens"] == [PROMPT, 0]
 
 

@@ -326,12 +326,11 @@ def test_baseline_uses_same_backend():
 
 
 def test_checked_steps_are_offered_for_capture():
-    """The check of the communication alone calls another step than the timed one."""
     cases = columnwise(compute_only={}, comm_only={}, pytorch={"backend": ["default", "nccl"]})
     offered = {name: getattr(case.step, "over", None) for name, case in cases.items()}
     assert offered == {
         "compute_only sharded": "",
-        "comm_only AG_before default": None,
+        "comm_only AG_before default": "default",
         "pytorch AG_before default": "default",
         "pytorch AG_before nccl": "nccl",
     }

@@ -13,7 +13,7 @@ from benchkit.api.parameters import parameters
 from benchkit.errors import ConfigError, InvalidResult
 from benchkit.suites.transformer import cases, kernels, passes, peak_flops
 from benchkit.suites.transformer import model as network
-from benchkit.suites.transformer.checks import Checks
+from benchkit.suites.transformer.checks import Checks, mask_targets
 from benchkit.suites.transformer.config import TransformerConfig
 from benchkit.suites.transformer.data import Batches, check_ids
 from benchkit.suites.transformer.flops import (
@@ -67,6 +67,15 @@ def checked(break_network=lambda each: None, **options: bool) -> Checks:
     return Checks(Steps(made, made), "float32", lambda value: value)
 
 
+def check_forward(checking: Checks, inputs: torch.Tensor) -> None:
+    checking.forward(checking.steps.forward(inputs), inputs)
+
+
+def check_gradients(checking: Checks, inputs: torch.Tensor, targets: torch.Tensor) -> None:
+    mask_targets(targets)
+    checking.gradients(checking.steps.forward_backward(inputs, targets), inputs, targets)
+
+
 def drawn(rows: int = 2) -> tuple[torch.Tensor, torch.Tensor]:
     batches = Batches(rows, 80, MIDDLE.vocab_size, None, CPU, 1)
     return batches.inputs, batches.targets
@@ -76,8 +85,8 @@ def drawn(rows: int = 2) -> tuple[torch.Tensor, torch.Tensor]:
 def test_correct_network_passes_checks(options):
     checking = checked(**options)
     for _ in range(2):
-        checking.forward(drawn()[0])
-        checking.gradients(*drawn())
+        check_forward(checking, drawn()[0])
+        check_gradients(checking, *drawn())
         checking.update(*drawn())
 
 
@@ -93,7 +102,7 @@ BREAKS = {
 def test_logits_check_finds_broken_network(name, monkeypatch):
     monkeypatch.setattr(*BREAKS[name])
     with pytest.raises(InvalidResult, match="logits of token"):
-        checked().forward(drawn()[0])
+        check_forward(checked(), drawn()[0])
 
 
 def test_checks_reject_nan_logits():
@@ -101,7 +110,7 @@ def test_checks_reject_nan_logits():
         made.register_forward_hook(lambda module, inputs, logits: logits * float("nan"))
 
     with pytest.raises(InvalidResult, match="logits of token 0 of the first sequence: off by inf "):
-        checked(poison).forward(drawn()[0])
+        check_forward(checked(poison), drawn()[0])
 
 
 def scaled(weight: torch.nn.Parameter, factor: float) -> None:
@@ -120,14 +129,14 @@ def scaled(weight: torch.nn.Parameter, factor: float) -> None:
 )
 def test_wrong_gradient_is_found(break_network, said):
     with pytest.raises(InvalidResult, match=said):
-        checked(break_network).gradients(*drawn())
+        check_gradients(checked(break_network), *drawn())
 
 
 def test_wrong_loss_is_found(monkeypatch):
     right = F.cross_entropy
     monkeypatch.setattr(passes.F, "cross_entropy", lambda *given, **named: 1.01 * right(*given, **named))
     with pytest.raises(InvalidResult, match=r"the loss: off by 0\.01"):
-        checked().gradients(*drawn())
+        check_gradients(checked(), *drawn())
 
 
 @pytest.mark.parametrize("wrong", [{"lr": 2e-4}, {"weight_decay": 10.0}, {"betas": (0.5, 0.5)}])

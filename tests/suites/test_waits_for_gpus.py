@@ -21,6 +21,7 @@ from benchkit.suites.tensor_parallel import operands
 from benchkit.suites.transformer.checks import Checks, Update
 from launch.ranks.stack_dump import WAITING_PLACES
 
+from tests.support import fakes
 from tests.support.configs import made
 from tests.support.devices import OnGpu
 
@@ -50,14 +51,9 @@ def ring():
     layer = Layer.random(64, 4, 8, dtype=torch.float32, device=CPU, seed=1)
     job = RingJob(0, layer, x, True, Planner(64, 4, [100.0], {}, CostModel(), [1.0]), Exact(layer, x, True))
     case = RingCase(job, "even")
-    ring_of = case._ring_of
-
-    def of_gpu(x):
-        found = ring_of(x)
-        return SimpleNamespace(step=lambda: on_gpu(found.step()), positions=found.positions)
-
-    case._ring_of = of_gpu
-    case.verify()
+    found = case._ring
+    case._ring = SimpleNamespace(step=lambda: on_gpu(found.step()), positions=found.positions, x=found.x)
+    fakes.verify(case)
 
 
 def update():
@@ -75,7 +71,7 @@ def forward():
     rows = torch.ones(1, 2, 4)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("benchkit.suites.transformer.reference.inputs_of", lambda *given: [on_gpu(rows[0].double())])
-        Checks(SimpleNamespace(network=network, forward=lambda inputs: rows), "float32", None).forward(rows)
+        Checks(SimpleNamespace(network=network), "float32", None).forward(rows, rows)
 
 
 CHECKS = {

@@ -16,6 +16,8 @@ from benchkit.suites.auto_shard.planner import Planner
 from benchkit.suites.auto_shard.program import Program
 from benchkit.suites.auto_shard.workloads import parse
 
+from tests.support import fakes
+
 CPU = torch.device("cpu")
 LINK = Link(1e-5, 1e-9)
 
@@ -42,7 +44,7 @@ def every_plan(task: tuple[str, int, int, str]) -> list[str]:
                     plan = planner.after(plan, index, layer)
                 given = (planner.workload, planner.finished(plan), CPU, torch.float32, rank, 0, end_to_end)
                 try:
-                    Sharded(*given, mesh).verify()
+                    fakes.verify(Sharded(*given, mesh))
                 except InvalidResult as error:
                     wrong.append(f"{plan}: {error}")
     dist.barrier()
@@ -57,7 +59,7 @@ def dispatched(task: tuple[str, int, int, str]) -> list[str]:
     for end_to_end in (False, True):
         plan = Planner(parse(name), costs(world_size), end_to_end).axis0()
         try:
-            Dispatched(parse(name), plan, CPU, torch.float32, rank, 0, end_to_end, None).verify()
+            fakes.verify(Dispatched(parse(name), plan, CPU, torch.float32, rank, 0, end_to_end, None))
         except InvalidResult as error:
             wrong.append(str(error))
     dist.barrier()

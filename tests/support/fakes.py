@@ -204,3 +204,13 @@ def cuda_clock(cuda, align=lambda: None, align_blocks=False):
     clock = CudaClock(cuda, align, cuda.spin, align_blocks)
     cuda.calls.clear()
     return clock
+
+
+def verify(running):
+    """Verifies a case, or what has its step and its check, as before timing."""
+
+    def call(prepare=lambda: None):
+        prepare()
+        return running.step()
+
+    running.verify(call)

@@ -6,7 +6,7 @@ import signal
 import time
 from dataclasses import dataclass
 
-from benchkit.api.case import Case, Rank, Work
+from benchkit.api.case import Call, Case, Rank, Work
 from benchkit.api.keys import key
 from benchkit.api.registry import suite
 from benchkit.api.schema import RunConfig
@@ -65,9 +65,8 @@ def faulty(config: FaultyConfig, rank: Rank) -> list[Case]:
             if fault == "wrong" or (fault == "wrong_later" and call > 4):
                 buffer[5] += 1
 
-        def verify() -> None:
-            fill(7)
-            step()
+        def verify(call: Call) -> None:
+            call(lambda: fill(7))
             if fault == "silent":
                 raise InvalidResult
             expected = verification.reduced(1, 7, rank.world_size, torch.float32, "sum")

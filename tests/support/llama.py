@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import torch
-from benchkit.api.case import Case, Rank
+from benchkit.api.case import Call, Case, Rank
 from benchkit.api.keys import key
 from benchkit.api.registry import suite
 from benchkit.api.schema import RunConfig
@@ -78,7 +78,7 @@ def llama(config: LlamaConfig, rank: Rank) -> list[Case]:
     theirs = Logits(llama_like(ours, config.model)).to(rank.device)
     batches = Batches(config.batch_size, config.context_length, config.model.vocab_size, None, rank.device, rank.seed)
 
-    def verify() -> None:
+    def verify(call: Call) -> None:
         with torch.inference_mode():
             if not torch.allclose(ours(batches.inputs), theirs(batches.inputs), atol=1e-4):
                 raise InvalidResult("logits differ")

@@ -6,7 +6,9 @@ from itertools import count
 import torch
 from torch import Tensor
 
+from benchkit.api.case import Call
 from benchkit.api.regions import region
+from benchkit.errors import InvalidResult
 from benchkit.suites.auto_shard.layouts import REPLICATED, Layout
 from benchkit.suites.auto_shard.names import COMPUTE, CREATE, FETCH
 from benchkit.suites.auto_shard.operands import Exact, Part, Random, Source, part_of
@@ -51,12 +53,15 @@ class Program:
         self.load(self.random)
 
     def load(self, source: Source) -> None:
-        """Takes operands from another source, and creates those that a step does not create."""
+        """Takes operands from another source; those that a step does not create stay in place."""
         self.source = source
-        self.held = []  # the old operands free their memory before the new ones need it
         self.output = None
-        num_operands = 1 + len(self.plan.layers)
-        self.held = [self.operand(number) for number in range(self.num_created(), num_operands)]
+        for index, number in enumerate(range(self.num_created(), 1 + len(self.plan.layers))):
+            operand = self.operand(number)
+            if index == len(self.held):
+                self.held.append(operand)
+            else:
+                self.result(self.held[index]).copy_(self.result(operand))
 
     def num_created(self) -> int:
         """Counts the operands that a step creates itself: none, the input, or all."""
@@ -113,8 +118,8 @@ class Program:
         """Returns which part of the result `output` is."""
         return self.part(self.workload.output, REPLICATED if self.end_to_end else self.plan.layout)
 
-    def verify(self) -> None:
-        """Runs a step on exact operands that are new in each turn.
+    def verify(self, call: Call) -> None:
+        """Makes a call on exact operands that are new in each turn.
 
         Raises:
             InvalidResult: an element of the output is wrong.
@@ -122,12 +127,20 @@ class Program:
         exact = Exact(self.workload, self.device, self.dtype, self.seed, next(self.turns))
         self.load(exact)
         try:
-            self.step()
+            call(self.spoil)
+            if self.output is None and not (self.end_to_end and self.index):
+                raise InvalidResult("the call left no output")
             if self.output is not None:
                 exact.require(self.result(self.output), self.produced())
         finally:
             self.load(self.random)
 
+    def spoil(self) -> None:
+        """Overwrites the output of an earlier step, which must not be the output again."""
+        if self.output is not None:
+            self.result(self.output).fill_(float("nan"))
+        self.output = None
+
     def result(self, output: Tensor) -> Tensor:
-        """Returns an output as a plain tensor."""
+        """Returns this rank's part of an output or an operand as a plain tensor."""
         return output

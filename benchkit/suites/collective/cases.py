@@ -87,7 +87,7 @@ def case_of(config: CollectiveConfig, rank: Rank, size: float, shared: Shared) -
     return Case(
         step=step,
         labels={TIMING: BACK_TO_BACK},
-        verify=Check(collective, operation, step, rank.seed, shared.turns),
+        verify=Check(collective, operation, rank.seed, shared.turns),
         work=work_of(name, payload_bytes, rank.world_size),
         regions=(ISSUE, WAIT) if config.async_op else (),
         ranks=2 if name == SEND_RECV else None,

@@ -9,10 +9,11 @@ import torch
 from torch import Tensor
 
 from benchkit.api import verification
+from benchkit.api.case import Call
 from benchkit.api.device_wait import wait_for_device
 from benchkit.api.torch_internals import default_store
 from benchkit.errors import InvalidResult
-from benchkit.suites.collective.call import ExpectedSlice, Operation, Step
+from benchkit.suites.collective.call import ExpectedSlice, Operation
 from benchkit.suites.collective.names import BARRIER, REDUCTIONS
 from benchkit.suites.collective.operations import Collective
 
@@ -32,7 +33,6 @@ class Check:
     Attributes:
         collective: that is called.
         operation: its call and its buffers.
-        step: makes the call, as it is timed.
         seed: of the inputs.
         turns: numbers the checks. Those of operations that share buffers are numbered together, so
             that none finds what another one left there.
@@ -40,22 +40,24 @@ class Check:
 
     collective: Collective
     operation: Operation
-    step: Step
     seed: int
     turns: Iterator[int]
 
     def __post_init__(self) -> None:
         self.fill(TIMED)
 
-    def __call__(self) -> None:
-        turn = next(self.turns)
+    def __call__(self, call: Call) -> None:
         if self.collective.name == BARRIER:
-            return self.nobody_leaves_early(turn)
-        for buffer in self.operation.poisoned:
-            buffer.fill_(float("nan") if buffer.is_floating_point() else POISON)
-        self.fill(turn)
+            return self.nobody_leaves_early(call)
+        turn = next(self.turns)
+
+        def prepare() -> None:
+            for buffer in self.operation.poisoned:
+                buffer.fill_(float("nan") if buffer.is_floating_point() else POISON)
+            self.fill(turn)
+
         try:
-            self.step()
+            call(prepare)
             for held in self.operation.outputs:
                 self.require(held, turn)
         finally:
@@ -84,7 +86,7 @@ class Check:
         except InvalidResult as error:
             raise InvalidResult(f"part {held.part} of {source}: {error}") from None
 
-    def nobody_leaves_early(self, turn: int) -> None:
+    def nobody_leaves_early(self, call: Call) -> None:
         """Raises InvalidResult where this rank leaves the barrier before all ranks entered it.
 
         All ranks count themselves in before the barrier. The last rank waits until the others are
@@ -93,14 +95,19 @@ class Check:
         """
         store = default_store()
         rank, size = self.collective.rank, self.collective.world_size
-        entry = f"barrier/{turn}"
-        before = store.add(entry, 0) // size * size
-        if rank == size - 1:
-            while store.add(entry, 0) - before < size - 1:
-                time.sleep(1e-3)
-            time.sleep(LATE_S)
-        store.add(entry, 1)
-        self.step()
+        entry, before = "", 0
+
+        def enter() -> None:
+            nonlocal entry, before
+            entry = f"barrier/{next(self.turns)}"
+            before = store.add(entry, 0) // size * size
+            if rank == size - 1:
+                while store.add(entry, 0) - before < size - 1:
+                    time.sleep(1e-3)
+                time.sleep(LATE_S)
+            store.add(entry, 1)
+
+        call(enter)
         if (entered := store.add(entry, 0) - before) < size:
             raise InvalidResult(f"rank {rank} left after {entered} of {size} ranks had entered")
 

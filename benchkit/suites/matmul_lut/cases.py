@@ -8,7 +8,7 @@ import torch
 
 from benchkit.api import lut, torch_internals
 from benchkit.api.capture import CapturableStep
-from benchkit.api.case import Case, Rank, Work
+from benchkit.api.case import Call, Case, Rank, Work
 from benchkit.api.float8 import FLOAT8
 from benchkit.api.gather import first_reason
 from benchkit.api.groups import COLD
@@ -16,7 +16,7 @@ from benchkit.api.products import CHECKED_ROWS, Matmul, matmul_of, require_rows,
 from benchkit.suites.matmul_lut.config import MatmulLutConfig, checking_bytes
 from benchkit.suites.matmul_lut.forecast import Forecast, fewest_calls, forecast
 
-Call = Callable[[], object]
+Multiply = Callable[[], object]
 
 
 def matmul_here(dtype_name: str, device: torch.device) -> Matmul:
@@ -72,7 +72,7 @@ def late(calls: int, seconds: float, left_s: float) -> str:
     )
 
 
-def example(size: int, kind: Matmul) -> Call:
+def example(size: int, kind: Matmul) -> Multiply:
     """Returns a call that multiplies matrices of ones."""
     left, right = kind.left(size, size).fill_(1), kind.right(size, size).fill_(1)
     return partial(kind.multiply, left, right, kind.product(size, size))
@@ -99,10 +99,9 @@ def matmul(size: int, kind: Matmul, config: MatmulLutConfig, rank: Rank) -> Case
     background = [(each, partial(multiply_into, torch.empty_like(product))) for each in streams]
     step = CapturableStep(partial(together, partial(multiply_into, product), background))
 
-    def verify() -> None:
+    def verify(call: Call) -> None:
         draw(left)
-        product.fill_(float("nan"))
-        step()
+        call(lambda: product.fill_(float("nan")))
         rows = torch.randint(size, (min(size, CHECKED_ROWS),), **drawn)
         require_rows(product, left, right, rows)
 
@@ -111,7 +110,7 @@ def matmul(size: int, kind: Matmul, config: MatmulLutConfig, rank: Rank) -> Case
     return Case(step, labels, verify=verify, work=work, details=lambda: kind.details)
 
 
-def together(timed: Call, background: Sequence[tuple[torch.cuda.Stream, Call]]) -> None:
+def together(timed: Multiply, background: Sequence[tuple[torch.cuda.Stream, Multiply]]) -> None:
     """Multiplies on the current stream, and meanwhile on others, to other outputs.
 
     The others begin after what was queued before, and the current stream waits for their end.

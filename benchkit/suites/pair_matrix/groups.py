@@ -8,7 +8,7 @@ import torch
 import torch.distributed as dist
 
 from benchkit.api import verification
-from benchkit.api.case import Case, Rank, Work
+from benchkit.api.case import Call, Case, Rank, Work, noop
 from benchkit.api.device_mesh import join_group
 from benchkit.suites.pair_matrix.config import PairMatrixConfig
 from benchkit.suites.pair_matrix.names import ALL, GROUP, GROUP_OF, HALVES, NODES, PAIRS
@@ -63,17 +63,16 @@ def group_case(
         dtype=buffer.dtype, op="sum", length=len(buffer),
     )  # fmt: skip
 
-    def verify() -> None:
-        verification.tile(buffer, drawn(rank=members.index(rank.index)).to(buffer))
-        if len(members) > 1:
-            step()
+    def verify(call: Call) -> None:
+        mine = drawn(rank=members.index(rank.index)).to(buffer)
+        call(lambda: verification.tile(buffer, mine))
         total = sum(drawn(rank=member).to(buffer) for member in range(len(members)))
         verification.require_tiled(buffer, total)
         buffer.zero_()  # sums of zeros keep their size
 
     details = {GROUP_OF: [group_of[member] for member in range(rank.world_size)]}
     return Case(
-        step=step if len(members) > 1 else lambda: None,
+        step=step if len(members) > 1 else noop,
         labels={GROUP: level, "data_size": num_bytes / 2**20},
         verify=verify,
         work=Work(payload_bytes=buffer.numel() * buffer.itemsize),

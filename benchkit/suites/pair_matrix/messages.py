@@ -7,6 +7,7 @@ from itertools import count
 import torch
 
 from benchkit.api import p2p, verification
+from benchkit.api.case import Call
 from benchkit.errors import InvalidResult
 
 DTYPE = torch.int32
@@ -76,19 +77,17 @@ class Check:
     seed: int
     turns: Iterator[int] = field(default_factory=count)
 
-    def __call__(self) -> None:
+    def __call__(self, call: Call) -> None:
         turn = next(self.turns)
         buffers, answers = self.step.buffers, isinstance(self.step, Answer)
         sender, receiver = (self.step.peer, self.rank) if answers else (self.rank, self.step.peer)
         message = self.values(buffers.sent, turn, sender)
         answer = self.values(buffers.answer, turn, receiver)
         if answers:
-            buffers.received.fill_(POISON)
             buffers.answer.copy_(answer)
         else:
             verification.tile(buffers.sent, message)
-            buffers.answer.fill_(POISON)
-        self.step()
+        call(lambda: (buffers.received if answers else buffers.answer).fill_(POISON))
         arrived, expected = (buffers.received, message) if answers else (buffers.answer, answer)
         try:
             verification.require_tiled(arrived, expected)

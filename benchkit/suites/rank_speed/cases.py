@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from benchkit.api import verification
-from benchkit.api.case import Case, Rank, Work, noop
+from benchkit.api.case import Call, Case, Rank, Work, noop
 from benchkit.api.products import CHECKED_ROWS, require_rows, sum_in_float32
 from benchkit.suites.rank_speed import names
 from benchkit.suites.rank_speed.config import MINUTES_SHARE, RankSpeedConfig
@@ -49,7 +49,7 @@ def cases_of(config: RankSpeedConfig, rank: Rank) -> list[Case]:
 
 
 def case_of(
-    test: str, step: Callable[[], object], verify: Callable[[], None], **details: Any
+    test: str, step: Callable[[], object], verify: Callable[[Call], None], **details: Any
 ) -> Case:
     """Returns a case of memory or disk."""
     labels = {names.TEST: test}
@@ -69,10 +69,9 @@ def matmul(dtype_name: str, config: RankSpeedConfig, rank: Rank) -> Case:
     right.copy_(torch.randint(-1, 2, (size, size), dtype=torch.int8, **drawn))
     step = partial(torch.mm, left, right, out=product)
 
-    def verify() -> None:
+    def verify(call: Call) -> None:
         left.copy_(torch.randint(-1, 2, (size, size), dtype=torch.int8, **drawn))
-        product.fill_(float("nan"))
-        step()
+        call(lambda: product.fill_(float("nan")))
         rows = torch.randint(size, (min(size, CHECKED_ROWS),), **drawn)
         require_rows(product, left, right, rows)
 
@@ -117,11 +116,10 @@ def copies(test: str, num_bytes: int, rank: Rank) -> Iterator[Case]:
     draw = Values(rank, length)
     step = partial(target.copy_, source, non_blocking=True)
 
-    def verify() -> None:
+    def verify(call: Call) -> None:
         values = draw(source.device)
         verification.tile(source, values)
-        target.fill_(float("nan"))
-        step()
+        call(lambda: target.fill_(float("nan")))
         if rank.device.type == "cuda":
             torch.cuda.synchronize(rank.device)
         verification.require_tiled(target, values.to(target.device))
@@ -137,12 +135,11 @@ def triad(num_bytes: int, rank: Rank) -> Iterator[Case]:
     draw = Values(rank, length)
     step = partial(torch.add, left, right, alpha=SCALE, out=total)
 
-    def verify() -> None:
+    def verify(call: Call) -> None:
         first, second = draw(rank.device), draw(rank.device)
         verification.tile(left, first)
         verification.tile(right, second)
-        total.fill_(float("nan"))
-        step()
+        call(lambda: total.fill_(float("nan")))
         verification.require_tiled(total, first + SCALE * second)
 
     yield case_of(names.TRIAD, step, verify, **{names.MOVED_BYTES: 3 * length * ITEM.itemsize})
@@ -165,7 +162,7 @@ def disk(test: str, config: RankSpeedConfig, rank: Rank) -> Iterator[Case]:
         step=file.read if reads else file.write,
         labels={names.TEST: test},
         reset=file.drop_cache if reads else noop,
-        verify=file.check,
+        verify=file.check_read if reads else file.check_write,
         details=lambda: {names.MOVED_BYTES: length, names.CACHE: DROPPED if reads else SYNCED},
         on_host=True,
     )

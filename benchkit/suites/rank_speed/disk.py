@@ -4,6 +4,7 @@ import os
 import weakref
 from pathlib import Path
 
+from benchkit.api.case import Call
 from benchkit.errors import InvalidResult
 
 DROPPED = "kernel asked to drop its cache before each read"
@@ -51,12 +52,33 @@ class Disk:
         """Asks the kernel to forget the file's pages, which fsync has made clean."""
         os.posix_fadvise(self.file, 0, 0, os.POSIX_FADV_DONTNEED)
 
-    def check(self) -> None:
-        """Writes, reads and compares; raises InvalidResult with the first byte that differs."""
-        self.write()
+    def check_write(self, call: Call) -> None:
+        """Checks by a read what a call wrote over zeros; raises InvalidResult as `compare` does."""
+        self.renew()
+        call(lambda: os.pwrite(self.file, bytes(len(self.content)), 0))
         self.drop_cache()
         self.found[:] = bytes(len(self.found))
         self.read()
+        self.compare()
+
+    def check_read(self, call: Call) -> None:
+        """Checks what a call read; raises InvalidResult as `compare` does."""
+        self.renew()
+        self.write()
+        self.drop_cache()
+
+        def prepare() -> None:
+            self.found[:] = bytes(len(self.found))
+
+        call(prepare)
+        self.compare()
+
+    def renew(self) -> None:
+        """Moves the content by a byte."""
+        self.content = memoryview(bytes(self.content[1:]) + bytes(self.content[:1]))
+
+    def compare(self) -> None:
+        """Raises InvalidResult with the first byte that differs between found and content."""
         if self.found != self.content:
             both = zip(self.found, self.content, strict=True)
             first = next(index for index, (found, wrote) in enumerate(both) if found != wrote)

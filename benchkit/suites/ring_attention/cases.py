@@ -10,7 +10,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from benchkit.api import p2p
+from benchkit.api import p2p, verification
+from benchkit.api.case import Call
 from benchkit.api.details import IDEAL_S, PREDICTED_S
 from benchkit.api.device_mesh import dtensor_missing
 from benchkit.api.device_wait import wait_for_device
@@ -87,7 +88,7 @@ class RingCase:
             self._split = self._online.current
             self._ring = self._ring_of(self._shared.x)
 
-    def verify(self) -> None:
+    def verify(self, call: Call) -> None:
         """Compares rows of this rank with the definition, for new signs of all tokens.
 
         The rows are those at the ends of its pieces and some random ones.
@@ -97,8 +98,11 @@ class RingCase:
         generator = torch.Generator().manual_seed(self._turn)
         signs = torch.randint(0, 2, (len(x),), generator=generator) * 2 - 1
         signs = signs.to(x.device, x.dtype)
-        ring = self._ring_of(x * signs.unsqueeze(-1))
-        output, positions = ring.step(), ring.positions
+        ring = self._ring
+        positions = ring.positions
+        ring.x.copy_(x[positions] * signs[positions].unsqueeze(-1))
+        output = verification.returned(call())
+        ring.x.copy_(x[positions])
         wait_for_device(output)
         if not len(positions):
             return

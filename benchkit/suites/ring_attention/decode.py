@@ -56,14 +56,27 @@ class Decode:
         self.rank = rank
         self.world_size = len(tokens)
         self.first = sum(tokens)
-        self.ids = ids[self.first :]
+        self.ids = ids[self.first :].clone()
         self.owners = owners_of_new(tokens, len(self.ids))
         self.num_cached = tokens[rank]
         room = self.num_cached + self.owners.count(rank)
         self.cache = [each.new_empty(room, *each.shape[1:]) for each in cache]
+        self.logits: list[Tensor] = []
+        self.take(ids, cache)
+
+    def take(self, ids: Tensor, cache: Sequence[Tensor]) -> None:
+        """Takes other tokens and the cache of their prompt; the arguments are as above."""
+        self.ids.copy_(ids[self.first :])
         for larger, each in zip(self.cache, cache, strict=True):
             larger[: self.num_cached] = each
-        self.logits: list[Tensor] = []
+
+    def forget(self) -> None:
+        """Poisons what a step writes: the logits, and the keys of the new tokens."""
+        for each in self.cache:
+            each[self.num_cached :] = float("nan")
+        for each in self.logits:
+            each.fill_(float("nan"))
+        self.logits = []
 
     def step(self) -> Tensor:
         """Decodes all new tokens and returns the most probable token after the last one [1]."""

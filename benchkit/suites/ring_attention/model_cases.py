@@ -7,6 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from benchkit.api.case import Call
 from benchkit.api.details import IDEAL_S, PREDICTED_S, TOKENS_PER_CALL
 from benchkit.api.device_wait import wait_for_device
 from benchkit.errors import InvalidResult
@@ -79,33 +80,39 @@ class PrefillCase:
         self._split = job.split(implementation, strategy)
         self.takes_part = job.rank < len(self._split.pieces)
         self._turn = 0
-        self._running = self._of(job.ids(0)) if self.takes_part else None
+        if self.takes_part:
+            self._build(job.ids(0))
 
-    def _of(self, ids: Tensor) -> Prefill | Decode:
-        """Returns what this rank times, for tokens [N + T]."""
-        return self._prefill(ids)
+    def _build(self, ids: Tensor) -> None:
+        """Builds what this rank times, for tokens [N + T]."""
+        self._prefill = self._prefill_of(ids)
 
-    def _prefill(self, ids: Tensor) -> Prefill:
+    def _prefill_of(self, ids: Tensor) -> Prefill:
         """Returns the prefill of this rank for the prompt of tokens [N + T]."""
         job = self._job
         kind = GatheredAttention if self._implementation == ALL_GATHER else RingAttention
         attention = kind(self._split, job.rank, True, ids.device)
         return Prefill(job.decoder, ids[: job.planner.seq_len], attention)
 
-    def step(self) -> None:
-        if self._running is not None:
-            self._running.step()
+    def step(self) -> Tensor | None:
+        return self._prefill.step() if self.takes_part else None
 
-    def verify(self) -> None:
+    def verify(self, call: Call) -> None:
         """Compares what this rank computes for new tokens with the dense model."""
         self._turn += 1
         if self.takes_part:
-            self._compare(self._job.ids(self._turn), self._job.expected(self._turn))
+            self._compare(self._job.ids(self._turn), self._job.expected(self._turn), call)
 
-    def _compare(self, ids: Tensor, expected: Tensor) -> None:
+    def _compare(self, ids: Tensor, expected: Tensor, call: Call) -> None:
         """Compares all hidden states of this rank, and the last token's logits."""
-        prefill = self._prefill(ids)
-        prefill.step()
+        prefill = self._prefill
+        prefill.take(ids)
+
+        def prepare() -> None:
+            prefill.x.fill_(float("nan"))
+            prefill.logits = None
+
+        call(prepare)
         wait_for_device(prefill.x)
         positions = prefill.attention.positions
         compare(prefill.x, expected[positions], "hidden state of token", positions.tolist())
@@ -134,17 +141,24 @@ class PrefillCase:
 class DecodeCase(PrefillCase):
     """Decode with the cache that prefill left, which is copied once."""
 
-    def _of(self, ids: Tensor) -> Decode:
-        prefill = self._prefill(ids)
+    def _build(self, ids: Tensor) -> None:
+        prefill = self._prefill_of(ids)
         prefill.step()
         job = self._job
-        return Decode(job.decoder, ids, prefill.cache, self._split.tokens, job.rank)
+        self._decode = Decode(job.decoder, ids, prefill.cache, self._split.tokens, job.rank)
 
-    def _compare(self, ids: Tensor, expected: Tensor) -> None:
+    def step(self) -> Tensor | None:
+        return self._decode.step() if self.takes_part else None
+
+    def _compare(self, ids: Tensor, expected: Tensor, call: Call) -> None:
         """Compares the logits after each new token."""
-        decode = self._of(ids)
-        decode.step()
+        prefill, decode = self._prefill_of(ids), self._decode
+        prefill.step()
+        decode.take(ids, prefill.cache)
+        call(decode.forget)
         first = self._job.planner.seq_len
+        if len(decode.logits) != len(expected) - first:
+            raise InvalidResult(f"{len(decode.logits)} of {len(expected) - first} tokens decoded")
         rows = dense.logits(self._job.decoder, expected[first:])
         names = list(range(first, len(expected)))
         compare(torch.cat(decode.logits), rows, "logits after token", names)

@@ -38,6 +38,10 @@ class Prefill:
         self.x = decoder.embedding[self.ids]
         self.logits: Tensor | None = None
 
+    def take(self, ids: Tensor) -> None:
+        """Takes other tokens [N + …] in place of those that it was made for."""
+        self.ids.copy_(ids[self.attention.positions])
+
     def step(self) -> Tensor:
         """Computes all layers and returns the first new token [1], which all ranks then know."""
         self.cache = []

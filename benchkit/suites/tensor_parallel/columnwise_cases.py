@@ -5,11 +5,12 @@ import itertools
 from dataclasses import replace
 from typing import ClassVar
 
+import torch
 import torch.distributed as dist
 from torch import Tensor
 
 from benchkit.api import verification
-from benchkit.api.case import Work, noop
+from benchkit.api.case import Call, Work, noop
 from benchkit.api.p2p import sendable
 from benchkit.suites.tensor_parallel import columnwise, columnwise_pipelines, symmetric_memory
 from benchkit.suites.tensor_parallel.autotune import choose, measure_costs, overlapping
@@ -20,7 +21,7 @@ from benchkit.suites.tensor_parallel.implementation import Details, Implementati
 from benchkit.suites.tensor_parallel.memory import columnwise_bytes
 from benchkit.suites.tensor_parallel.names import AUTO, BOUNDS, COMPUTE_ONLY, P2P_COMM_ONLY, PYTORCH
 from benchkit.suites.tensor_parallel.operands import Scratch
-from benchkit.suites.tensor_parallel.primitive import Primitive
+from benchkit.suites.tensor_parallel.primitive import NAN_BYTE, Primitive
 from benchkit.suites.tensor_parallel.references import Options
 
 
@@ -119,15 +120,21 @@ class ColumnwiseCases(Primitive):
         like = job.a if order == "AG_before" else job.c
         step: Step
         if by_peers and order == "AG_after":
-            blocks = [job.place(rank) for rank in range(size)]
-            part = blocks[job.rank]
-            step = check = columnwise_pipelines.rows_to_all_peers(job, 1, noop)
+            arriving = dict(enumerate(job.place(rank) for rank in range(size)))
+            part = arriving[job.rank]
+            step = columnwise_pipelines.rows_to_all_peers(job, 1, noop)
+        elif by_peers:
+            part = job.new(most, like)
+            ring = replace(job, a=part)
+            step = columnwise_pipelines.shards_round_the_ring(in_turns(ring), 1, noop)
+            # Of the shards that pass, the two spare buffers keep the last two, which came furthest.
+            turns, spare = in_turns(ring), range(max(0, size - 3), size - 1)
+            buffers = [turns.new(most, like) for _ in range(2)]
+            arriving = {(job.rank - turn - 1) % size: buffers[turn % 2] for turn in spare}
         else:
             part, whole = job.new(most, like), job.new(most * size, like)
-            blocks = list(whole.chunk(size))
-            step = check = functools.partial(job.gather, whole, part)
-            if by_peers:
-                step, check = self.ring_steps(replace(job, a=part), blocks)
+            arriving = dict(enumerate(whole.chunk(size)))
+            step = functools.partial(job.gather, whole, part)
         sent = sendable(part)
         draw = functools.partial(
             verification.pattern,
@@ -138,25 +145,21 @@ class ColumnwiseCases(Primitive):
             length=most * like.shape[1],
         )
 
-        def verify(turn: int) -> None:
+        def verify(turn: int, call: Call) -> None:
             drawn = [draw(turn=turn, rank=rank).to(sent.device, sent.dtype) for rank in range(size)]
-            verification.tile(sent.view(-1), drawn[job.rank])
-            check()
-            for block, expected in zip(blocks, drawn, strict=True):
-                verification.require_tiled(sendable(block).view(-1), expected)
+
+            def prepare() -> None:
+                for block in arriving.values():
+                    block.view(torch.uint8).fill_(NAN_BYTE)
+                verification.tile(sent.view(-1), drawn[job.rank])
+
+            call(prepare)
+            for owner, block in arriving.items():
+                verification.require_tiled(sendable(block).view(-1), drawn[owner])
 
         part.zero_()
         work = Work(wire_bytes=self.work(order).wire_bytes)
         return Implementation(step, work, verify=verify)
-
-    def ring_steps(self, job: Columnwise, blocks: list[Tensor]) -> tuple[Step, Step]:
-        """Builds a ring that only communicates, and one that also keeps its shards in blocks."""
-
-        def keep(rows: Tensor, owner: int, first: int) -> None:
-            blocks[owner].copy_(rows)
-
-        step = columnwise_pipelines.shards_round_the_ring(in_turns(job), 1, noop)
-        return step, columnwise_pipelines.shards_round_the_ring(in_turns(job), 1, keep)
 
     def choose(self, job: Columnwise, backend: str) -> tuple[Options, Details]:
         """Chooses the options that should be fastest, with details for the record."""

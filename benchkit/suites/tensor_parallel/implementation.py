@@ -6,7 +6,7 @@ from typing import Any
 
 from torch import Tensor
 
-from benchkit.api.case import Work, noop
+from benchkit.api.case import Call, Work, noop
 from benchkit.suites.tensor_parallel.references import Options
 
 Details = Mapping[str, Any]
@@ -30,7 +30,8 @@ class Implementation:
             first of its rows in C.
         parts: the options of its bounds, computation and communication.
         details: what the record says of the implementation.
-        verify: checks a turn by itself, instead of by `output` and `factors`.
+        verify: checks a turn by itself, instead of by `output` and `factors`; its call is prepared
+            further, after scratch memory was poisoned.
         prepare: called after new operands were loaded.
     """
 
@@ -40,5 +41,5 @@ class Implementation:
     factors: Factors = whole_factors
     parts: tuple[Options, Options] | None = None
     details: Details = field(default_factory=dict)
-    verify: Callable[[int], None] | None = None
+    verify: Callable[[int, Call], None] | None = None
     prepare: Callable[[], object] = noop

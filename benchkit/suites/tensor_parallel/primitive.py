@@ -12,7 +12,7 @@ from torch import Tensor
 
 from benchkit.api import torch_internals
 from benchkit.api.capture import CapturableStep
-from benchkit.api.case import Case, Components, Rank
+from benchkit.api.case import Call, Case, Components, Rank
 from benchkit.api.float8 import FLOAT8_STEP
 from benchkit.api.gather import first_reason
 from benchkit.api.products import matmul_of
@@ -133,8 +133,6 @@ class Primitive:
         except Unavailable as error:
             return str(error)
         built.prepare()
-        if built.verify is not None:  # it checks another step than the timed one
-            return built
         over = "" if options["implementation"] == COMPUTE_ONLY else backend
         return replace(built, step=CapturableStep(built.step, over))
 
@@ -168,25 +166,32 @@ class Primitive:
         wanted = map(labels_of, built.parts)
         return Components(*(references.counterpart(part, there, self.backend) for part in wanted))
 
-    def verify(self, built: Implementation) -> None:
+    def verify(self, built: Implementation, call: Call) -> None:
         """Runs on new matrices and checks the output.
 
         With exact inputs every element is checked, and with real numbers sampled rows.
         """
         turn = next(self.turns)
-        self.scratch_memory.fill_(NAN_BYTE)
+
+        def on_poisoned_scratch(prepare: Callable[[], object]) -> Any:
+            def prepare_all() -> None:
+                self.scratch_memory.fill_(NAN_BYTE)
+                prepare()
+
+            return call(prepare_all)
+
         if built.verify is not None:
-            return built.verify(turn)
-        assert built.output is not None
+            return built.verify(turn, on_poisoned_scratch)
+        output = built.output
+        assert output is not None
         exact, draw = self.inputs == "exact", self.factory
         a, b = draw.exact(turn) if exact else draw.rounded(turn, self.matmul.dtype)
-        built.output().fill_(float("nan"))
         self.load(a, b)
         built.prepare()
-        built.step()
+        on_poisoned_scratch(lambda: output().fill_(float("nan")))
         try:
             check = operands.require_exact if exact else operands.require_close
-            check(built.output(), *built.factors(a, b), seed=turn)
+            check(output(), *built.factors(a, b), seed=turn)
         finally:
             self.load(*self.timed)
             built.prepare()

@@ -3,7 +3,7 @@
 A rank's product is one summand of C, and ranks sum their summands.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import torch.distributed as dist
@@ -96,6 +96,24 @@ def scatter_in_chunks(job: Rowwise, chunks: int) -> Step:
                 work.wait()
 
     return step
+
+
+def ring_sum(held: Sequence[Sequence[Tensor]], rank: int) -> Tensor:
+    """Returns the last sum of a rank by `sums_round_the_ring`, if no product renews its memory.
+
+    Args:
+        held: of each rank what its two sums and its rows of C hold before.
+        rank: whose last sum it is.
+    """
+    size = len(held)
+    sums = [list(each) for each in held]
+    arriving: list[Tensor] = []
+    for turn in range(size):
+        place = 2 if turn + 1 == size else turn % 2
+        for index in range(size) if turn else ():
+            sums[index][place] = sums[index][place] + arriving[(index - 1) % size]
+        arriving = [each[place] for each in sums]
+    return sums[rank][2]
 
 
 def sums_round_the_ring(

@@ -1,14 +1,13 @@
 """Every implementation of the rowwise product as a case: its memory, work, check and bounds."""
 
 import functools
-from collections.abc import Sequence
 from typing import Any, ClassVar
 
 import torch.distributed as dist
 from torch import Tensor
 
 from benchkit.api import verification
-from benchkit.api.case import Work, noop
+from benchkit.api.case import Call, Work, noop
 from benchkit.suites.tensor_parallel import rowwise
 from benchkit.suites.tensor_parallel.autotune import choose, measure_costs, overlapping
 from benchkit.suites.tensor_parallel.buffers import Step, in_turns
@@ -124,16 +123,15 @@ class RowwiseCases(Primitive):
         Each rank checks all that it gets. The timed sums are of arbitrary memory contents and of
         earlier sums; they overflow, which takes no longer.
         """
+        if collective == PEERS:
+            return self.ring(job)
         size, rank = self.rank.world_size, self.rank.index
         summand = job.new(len(self.a))
         blocks, results = summand.chunk(size), {rank: job.c}
         step: Step = functools.partial(job.scatter, job.c, summand)
-        check = step
         if collective == "all_reduce":
-            step = check = functools.partial(job.reduce, summand)
+            step = functools.partial(job.reduce, summand)
             results = dict(enumerate(blocks))
-        elif collective == PEERS:
-            step, check = self.ring_steps(job, blocks)
         draw: dict[str, Any] = {
             "seed": self.rank.seed,
             "world_size": size,
@@ -142,11 +140,19 @@ class RowwiseCases(Primitive):
             "length": self.rows.most * self.shape[1],
         }
 
-        def verify(turn: int) -> None:
-            for index, block in enumerate(blocks):
-                values = verification.pattern(turn=turn * size + index, rank=rank, **draw)
-                verification.tile(block.view(-1), values.to(block))
-            check()
+        def verify(turn: int, call: Call) -> None:
+            values = [
+                verification.pattern(turn=turn * size + index, rank=rank, **draw)
+                for index in range(size)
+            ]
+
+            def prepare() -> None:
+                if collective == "reduce_scatter":
+                    job.c.fill_(float("nan"))
+                for block, drawn in zip(blocks, values, strict=True):
+                    verification.tile(block.view(-1), drawn.to(block))
+
+            call(prepare)
             for index, result in results.items():
                 expected = verification.reduced(turn=turn * size + index, **draw)
                 verification.require_tiled(result.view(-1), expected)
@@ -154,14 +160,37 @@ class RowwiseCases(Primitive):
         work = Work(wire_bytes=self.work(collective).wire_bytes)
         return Implementation(step, work, verify=verify)
 
-    def ring_steps(self, job: Rowwise, blocks: Sequence[Tensor]) -> tuple[Step, Step]:
-        """Builds a ring that only communicates, and one that sums the blocks for a check."""
-
-        def fill(rows: Tensor, into: Tensor, owner: int) -> None:
-            into.copy_(blocks[owner])
-
+    def ring(self, job: Rowwise) -> Implementation:
+        """Builds the ring that only communicates: products are what its memory holds already."""
+        size, rank, most = self.rank.world_size, self.rank.index, self.rows.most
         step = rowwise.sums_round_the_ring(in_turns(job), 1, noop)
-        return step, rowwise.sums_round_the_ring(in_turns(job), 1, fill)
+        trial = in_turns(job)
+        held = [trial.new(most), trial.new(most), job.c]  # two sums in turns, and the last one
+        draw = functools.partial(
+            verification.pattern,
+            seed=self.rank.seed,
+            world_size=size,
+            dtype=self.c.dtype,
+            op="sum",
+            length=most * self.shape[1],
+        )
+
+        def verify(turn: int, call: Call) -> None:
+            values = [
+                [draw(turn=turn * len(held) + index, rank=each) for index in range(len(held))]
+                for each in range(size)
+            ]
+
+            def prepare() -> None:
+                for buffer, drawn in zip(held, values[rank], strict=True):
+                    verification.tile(buffer.view(-1), drawn.to(buffer))
+
+            call(prepare)
+            expected = rowwise.ring_sum(values, rank)
+            verification.require_tiled(job.c.view(-1), expected)
+
+        work = Work(wire_bytes=self.work("reduce_scatter").wire_bytes)
+        return Implementation(step, work, verify=verify)
 
     def choose(self, job: Rowwise, backend: str) -> tuple[Options, Details]:
         """Chooses the options that should be fastest, with details for the record."""

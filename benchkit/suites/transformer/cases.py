@@ -18,6 +18,7 @@ from benchkit.suites.transformer.passes import REGIONS, Steps
 from benchkit.suites.transformer.workload import Workload
 
 Labels = dict[str, str | int | float]
+UPDATE = "the optimizer's update, which is checked by another step"
 
 
 class TransformerJob:
@@ -99,6 +100,7 @@ class TransformerJob:
             baseline=baseline,
             ranks=ranks,
             components=Components(communication=communication),
+            unchecked=UPDATE if name == names.TRAIN_STEP else "",
         )
 
     def communication(self, name: str) -> Case | None:

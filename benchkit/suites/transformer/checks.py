@@ -44,13 +44,13 @@ class Checks:
     dtype: str
     mean: Callable[[Tensor], Tensor]
 
-    def forward(self, inputs: Tensor) -> None:
-        """Compares each row of logits with the definition.
+    def forward(self, logits: Tensor, inputs: Tensor) -> None:
+        """Compares rows of the logits [B, s, V] of inputs [B, s] with the definition.
 
         Raises:
             InvalidResult: a row of logits is wrong.
         """
-        found = self.steps.forward(inputs)[0, :TOKENS].double()
+        found = logits[0, :TOKENS].double()
         expected = reference.inputs_of(self.steps.network, inputs[0, :TOKENS])[-1]
         errors = ((found - expected).norm(dim=1) / expected.norm(dim=1)).nan_to_num(torch.inf)
         wait_for_device(errors)
@@ -58,15 +58,17 @@ class Checks:
         what = f"logits of token {worst} of the first sequence"
         require(float(errors[worst]), TOLERANCE[self.dtype], what)
 
-    def gradients(self, inputs: Tensor, targets: Tensor) -> None:
-        """Compares the loss, and the gradient by each weight, with the definition.
+    def gradients(self, loss: Tensor, inputs: Tensor, targets: Tensor) -> None:
+        """Compares a loss, and the gradient by each weight, with the definition.
+
+        Targets are masked as `mask_targets` does.
 
         Raises:
             InvalidResult: the loss or a gradient is wrong.
         """
         network = self.steps.network
         checked_targets = targets[0, :TOKENS]
-        found = self.steps.forward_backward(inputs, mask_targets(targets)).double()
+        found = loss.double()
         stages = reference.inputs_of(network, inputs[0, :TOKENS])
         expected = reference.loss(stages[-1], checked_targets)
         names = {weight: name for name, weight in network.named_parameters()}
@@ -88,7 +90,7 @@ class Checks:
         """
         with self.steps.learning(VERIFYING_RATE):
             update = Update(self.steps.network.named_parameters(), self.steps.optimizer)
-            self.steps.train_step(inputs, mask_targets(targets))
+            self.steps.train_step(inputs, targets)
             update.check()
 
 
@@ -159,8 +161,7 @@ def sample_elements(tensor: Tensor) -> Tensor:
     return local(tensor.detach()).flatten()[:WATCHED].double()
 
 
-def mask_targets(targets: Tensor) -> Tensor:
+def mask_targets(targets: Tensor) -> None:
     """Masks targets [B, s]: only the first tokens of the first sequence count in the loss."""
-    masked = torch.full_like(targets, IGNORED)
-    masked[0, :TOKENS] = targets[0, :TOKENS]
-    return masked
+    targets[0, TOKENS:] = IGNORED
+    targets[1:] = IGNORED

@@ -3,9 +3,10 @@
 from collections.abc import Mapping
 from typing import Any, Protocol
 
-from benchkit.api.case import Rank
+from benchkit.api import verification
+from benchkit.api.case import Call, Rank
 from benchkit.suites.transformer import parallel
-from benchkit.suites.transformer.checks import Checks
+from benchkit.suites.transformer.checks import Checks, mask_targets
 from benchkit.suites.transformer.config import TransformerConfig
 from benchkit.suites.transformer.data import Batches
 from benchkit.suites.transformer.names import FORWARD, FORWARD_BACKWARD, PEAK_BYTES, TRAIN_STEP
@@ -41,7 +42,6 @@ class PassCase:
         self._sent_bytes = job.sent_bytes
         self._batches = job.batches()
         self.details = details
-        self._trusts_gradients = FORWARD_BACKWARD in job.config.passes
         self._rows = job.config.batch_size if job.config.compile != "none" else 1
         averaged = job.shared and not alone and job.config.parallel != "tp"
         mean = parallel.averaged_over_ranks if averaged else lambda value: value
@@ -73,20 +73,26 @@ class PassCase:
         self.details[PEAK_BYTES] = self._memory.peak_bytes() - unused
         self.details |= self._memory.beside_peak()
 
-    def verify(self) -> None:
-        """Checks the pass on one sequence of a fresh batch.
+    def verify(self, call: Call) -> None:
+        """Checks what the pass computes of the first sequence of a fresh batch.
 
-        One is enough, since a pass treats all sequences alike. Compiled code is made for the whole
-        batch and gets all of it.
+        One is enough, since a pass treats all sequences alike. The weights do not move in a timed
+        training step: its update is checked by a step of its own.
         """
         self._batches.draw()
-        inputs = self._batches.inputs[: self._rows]
-        targets = self._batches.targets[: self._rows]
+        inputs, targets = self._batches.inputs.clone(), self._batches.targets.clone()
+        mask_targets(targets)
+
+        def prepare() -> None:
+            self._batches.inputs.copy_(inputs)
+            self._batches.targets.copy_(targets)
+            self._steps.forget_gradients()
+
+        found = verification.returned(call(prepare))
         if self._name == FORWARD:
-            self._checks.forward(inputs)
-        elif self._name == FORWARD_BACKWARD:
-            self._checks.gradients(inputs, targets)
-        else:
-            if not self._trusts_gradients:
-                self._checks.gradients(inputs, targets)
-            self._checks.update(inputs, targets)
+            self._checks.forward(found, inputs)
+            return
+        self._checks.gradients(found, inputs, targets)
+        if self._name == TRAIN_STEP:
+            rows = self._rows
+            self._checks.update(inputs[:rows], targets[:rows])

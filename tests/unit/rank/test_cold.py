@@ -36,14 +36,14 @@ def timed(case, **measure):
 def test_nothing_runs_before_first_sample():
     done = []
     report = timed(
-        Case(step=lambda: done.append("call"), verify=lambda: done.append("verify"), fill_seconds=1.0), **COLD
+        Case(step=lambda: done.append("call"), verify=lambda call: done.append("verify"), fill_seconds=1.0), **COLD
     )
-    assert done == ["call"] * 3 + ["verify"]
+    assert done == ["call"] * 3 + ["verify"] + ["call"] * 2
     assert (report.status, len(report.samples_s[0]), report.calls_per_sample) == ("ok", 3, 1)
 
 
 def test_wrong_result_is_found_afterwards():
-    def verify():
+    def verify(call):
         raise InvalidResult("wrong")
 
     report = timed(Case(verify=verify), **COLD)
