@@ -109,7 +109,7 @@ def new_record(point: Point, plan: Placement) -> Record:
         launched_by=topology.detect_launcher().by,
         agents=plan.agents,
         slowdown=SlowdownReport(asked=list(plan.slowdown)),
-        warnings=environment.version_differences(plan.agents),
+        warnings=[*environment.version_differences(plan.agents), *plan.warnings],
         started_at=now(),
         environment=environment.describe(),
     )

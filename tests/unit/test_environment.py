@@ -83,6 +83,12 @@ def test_record_warns_of_version_differences(tmp_path):
     assert recording.new_record(point, point.unplaced()).warnings == []
 
 
+def test_record_warns_of_bound_agents(tmp_path):
+    bound = agent_group("n0", cores=[[0]], cpuset=[0, 1])
+    record = recording.new_record(Point(config(), tmp_path, []), place_ranks(config(), bound))
+    assert len(record.warnings) == 1
+
+
 def test_missing_version_counts_as_difference():
     hosts = [AgentReport(host="n0", cuda="13.0"), AgentReport(host="n1")]
     assert environment.version_differences(hosts) == ["n0 has cuda 13.0, n1 has none"]
