@@ -8,6 +8,7 @@ from launch.topology import cpuset
 TELLS = """
 import os
 
+import torch  # as suites outside of benchkit may: the agent loads it, too
 from benchkit.api.case import Case, Rank
 from benchkit.api.schema import RunConfig
 from benchkit.api.registry import suite
