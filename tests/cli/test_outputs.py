@@ -153,9 +153,9 @@ def test_table_that_cannot_be_made_ends_no_sweep(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("command", "written"), [((), "a/analysis/analysis.txt"), (("compare",), "a/analysis/compare.md")]
+    ("command", "written", "redirections"),
+    [((), "a/analysis/analysis.txt", "> /dev/full"), (("compare",), "a/analysis/compare.md", ">&- 2>&-")],
 )
-@pytest.mark.parametrize("redirections", ["> /dev/full", ">&- 2>&-"])
 def test_analysis_speaks_of_records(tmp_path, command, written, redirections):
     for folder in "ab":
         (tmp_path / folder / "0").mkdir(parents=True)
