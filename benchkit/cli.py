@@ -45,9 +45,6 @@ def main() -> int:
             studies = help.options_in(folders).get("study", [])
             return study.main(arguments, studies, check, exit_code)
         statuses = hydra_internals.run(folders[0], understood(arguments, folders))
-    except BrokenPipeError:  # `--help | head`
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return EXIT_OK
     except REFUSALS as error:
         if "HYDRA_FULL_ERROR" in os.environ:
             raise

@@ -53,7 +53,7 @@ def files_of(texts: dict[str, str], folder: Path) -> list[Path]:
     for name, text in texts.items():
         path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text)
+        path.write_text(text, encoding="utf-8")
         paths.append(path)
     return paths
 

@@ -66,7 +66,7 @@ def write(tables: Sequence[pd.DataFrame], folder: Path) -> list[Path]:
     folder.mkdir(parents=True, exist_ok=True)
     figures, page = folder / "imported.csv", folder / "imported.md"
     pd.concat(tables).to_csv(figures, index=False)
-    page.write_text(as_text(tables, "github") + "\n")
+    page.write_text(as_text(tables, "github") + "\n", encoding="utf-8")
     return [figures, page]
 
 

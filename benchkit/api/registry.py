@@ -18,7 +18,13 @@ from benchkit.api.schema import RunConfig
 from benchkit.errors import ConfigError
 from launch.topology import without_pinning
 
-LOADED = ("torch", "torch.distributed", "numpy.ma", "benchkit.rank.main")
+LOADED = (
+    "benchkit.rank.server_streams",
+    "torch",
+    "torch.distributed",
+    "numpy.ma",
+    "benchkit.rank.main",
+)
 """Modules that every rank needs; the first np.median() of a process imports numpy.ma."""
 EXTRA_SUITES = "BENCHKIT_SUITES"
 """Environment variable: comma-separated modules outside benchkit.suites that define suites."""

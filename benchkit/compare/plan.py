@@ -1,6 +1,7 @@
 """compare.json: what a comparison compares, so that it can go on after an interruption."""
 
 import datetime
+import os
 import random
 import uuid
 from collections.abc import Sequence
@@ -34,6 +35,7 @@ class Plan:
         seed: decides the order of runs and the seeds of pairs.
         floor: noise floor of points as a share, by their names.
         order: of all rounds; a comparison that is answered ends before.
+        started_in: working directory of the command line, which relative paths begin at.
         version: of the file.
     """
 
@@ -44,6 +46,7 @@ class Plan:
     seed: int
     floor: dict[str, float | None]
     order: list[Round]
+    started_in: str = ""
     version: int = VERSION
 
     def to_json(self) -> bytes:
@@ -112,6 +115,7 @@ def new_plan(request: Request, folder: Path) -> Plan:
         seed=seed,
         floor=read_floor(request.floor) if request.floor else {},
         order=order_of_runs(pairs, seed, len(request.arms)),
+        started_in=os.getcwd(),
     )
 
 

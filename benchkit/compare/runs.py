@@ -3,6 +3,7 @@
 A run counts once its folder has RUN_FILE, which is written when all of its points have ended.
 """
 
+import os
 import subprocess
 import tempfile
 from collections.abc import Sequence
@@ -102,7 +103,7 @@ def start(plan: Plan, turn: Turn, folder: Path, log: IO[bytes]) -> "subprocess.P
     arguments = arguments_of(arm, plan.overrides, turn, folder)
     return subprocess.Popen(
         [*STARTER, *python, "-m", "benchkit", *arguments],
-        cwd=arm.folder or None,
+        cwd=arm.folder or (plan.started_in if os.path.isdir(plan.started_in) else None),
         env=arm.variables() | own,
         stdin=subprocess.DEVNULL,
         stdout=log,

@@ -32,6 +32,7 @@ from benchkit.rank.stopwatch import Stopwatch, ignore
 from benchkit.rank.throttle_controller import ThrottleController
 from benchkit.rank.torch_settings import set_up_torch
 from benchkit.record.record import SlowdownReport
+from benchkit.streams import protect_streams
 from launch.agents.clock_sync import Offset
 from launch.ranks import notes
 from launch.topology import core_list, limits
@@ -42,6 +43,7 @@ PROBED_BEFORE = "calls were probed before the first ones: part of what they load
 
 def run_rank(assignment: Assignment) -> RankReport | None:
     """Runs one point in one rank; rank 0 returns its report to the agent, others return None."""
+    protect_streams()
     stopwatch = Stopwatch(tell=ignore if assignment.place.rank else notes.send)
     stopwatch.enter("init")
     config = assignment.config

@@ -8,7 +8,7 @@ from pathlib import Path
 from benchkit.errors import ConfigError
 from benchkit.study.plan import OUT, Step, Study, read_study
 from benchkit.study.steps import Progress, read_progress
-from benchkit.sweep.resume import RETRY, Parser, Resume
+from benchkit.sweep.resume import RETRY, Parser, Resume, found_again
 from launch.topology import detect_launcher
 
 PREFIX = "study="
@@ -21,7 +21,7 @@ class Request:
     Attributes:
         study: to run.
         parameters: the values of all.
-        flags: for every sweep, such as --config-dir.
+        config_dir: of --config-dir, for every sweep; "" without.
         folder: of the study.
         asked: what of finished sweeps is to be measured again.
         progress: of the study that is continued; None for a fresh one.
@@ -30,11 +30,16 @@ class Request:
 
     study: Study
     parameters: dict[str, str]
-    flags: list[str]
+    config_dir: str
     folder: Path
     asked: Resume
     progress: Progress | None
     dry_run: bool
+
+    @property
+    def flags(self) -> list[str]:
+        """For every sweep."""
+        return ["--config-dir", self.config_dir] if self.config_dir else []
 
     def values(self) -> dict[str, str]:
         """Returns what the placeholders of commands stand for."""
@@ -67,6 +72,10 @@ def parse(arguments: Sequence[str], files: Sequence[Path]) -> Request:
     progress = read_progress(options.resume) if options.resume else None
     if progress is None and (options.retry or options.force):
         raise ConfigError("--retry, --force: allowed only with --resume DIR")
+    config_dir = str(Path(options.config_dir).resolve()) if options.config_dir else ""
+    if progress and progress.config_dir and not config_dir:
+        config_dir = found_again(progress.config_dir, "", options.resume)
+        files = [*files, *Path(config_dir).glob("study/*.yaml")]
     name = given.pop("study", progress.study if progress else "")
     study = read_study(name, files)
     parameters = study.values((progress.parameters if progress else {}) | given)
@@ -74,9 +83,8 @@ def parse(arguments: Sequence[str], files: Sequence[Path]) -> Request:
         require_same(progress, name, parameters, options.resume)
     fresh = f"{datetime.datetime.now():%Y-%m-%d_%H-%M-%S.%f}_{name}"
     folder = (options.resume or Path("outputs") / fresh).resolve()
-    flags = ["--config-dir", options.config_dir] if options.config_dir else []
     asked = Resume(folder, options.retry or "none", options.force)
-    return Request(study, parameters, flags, folder, asked, progress, options.dry_run)
+    return Request(study, parameters, config_dir, folder, asked, progress, options.dry_run)
 
 
 def require_same(progress: Progress, name: str, parameters: dict[str, str], folder: Path) -> None:

@@ -30,11 +30,13 @@ class Progress:
         study: its name.
         parameters: their values.
         finished: the names of the steps that have ended.
+        config_dir: of --config-dir; "" without.
     """
 
     study: str
     parameters: dict[str, str]
     finished: list[str] = field(default_factory=list)
+    config_dir: str = ""
 
     def write(self, folder: Path) -> None:
         content = msgspec.json.encode(self)

@@ -133,6 +133,7 @@ def resumed(
         made_with=before.made_with or wanted.made_with,
         points=points + others,
         jobs=before.jobs,
+        started_in=before.started_in if before.arguments else wanted.started_in,
     ).write(folder)
     return agenda_of(folder, points, world_sizes, asked.retry, differing)
 

@@ -37,10 +37,11 @@ class Manifest:
     """All points of a sweep, in order, and the conditions that it began under.
 
     Attributes:
-        arguments: of the command line.
+        arguments: of the command line, as typed.
         made_with: software, hosts and launcher, by name.
         points: in the order of the sweep.
         jobs: that were submitted for them.
+        started_in: working directory of the command line; "" if not known.
         version: of the file.
     """
 
@@ -48,6 +49,7 @@ class Manifest:
     made_with: dict[str, str]
     points: list[Entry]
     jobs: list[Submitted] = field(default_factory=list)
+    started_in: str = ""
     version: int = VERSION
 
     def write(self, folder: Path) -> None:

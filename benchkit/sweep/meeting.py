@@ -2,6 +2,7 @@
 
 import contextlib
 import itertools
+import os
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -71,7 +72,8 @@ class Meeting:
         place = meeting_folder(str(hydra_sweep["dir"]))
         agents = join(started, traits, place, self.configs[0].join_timeout_s)
         conditions = made_with(started, agents, self.launcher)
-        wanted = Manifest(without_settings(sys.argv[1:]), conditions, list(self.entries))
+        typed = without_settings(sys.argv[1:])
+        wanted = Manifest(typed, conditions, list(self.entries), started_in=os.getcwd())
         world_sizes = self.world_sizes(agents)
         answer = self.prepare(wanted, world_sizes, held) if agents.first else (None, "")
         try:

@@ -65,10 +65,10 @@ def run_analysis(*arguments: str) -> "subprocess.CompletedProcess[str]":
     return subprocess.run(
         [sys.executable, "-m", "analysis", *arguments],
         cwd=where,
-        env=environment,
+        env=environment | {"PYTHONIOENCODING": "utf-8"},
         timeout=LONGEST_S,
         capture_output=True,
-        text=True,
+        encoding="utf-8",
         errors="backslashreplace",
         check=False,
     )

@@ -14,7 +14,7 @@ from benchkit.compare import command as compare_command
 from benchkit.config import compose as composition
 from benchkit.config import vocabulary
 from benchkit.config.folders import config_folder
-from benchkit.config.hydra_internals import multirun_first
+from benchkit.config.hydra_internals import flags_first
 from hydra import compose, initialize_config_dir
 
 from tests.support.cli import ROOT, Cli
@@ -327,10 +327,13 @@ def test_missing_extra_suite_is_refused(cli):
         (["--cfg", "job", "+suite=a"], ["--cfg", "job", "+suite=a"]),
         (["--info=config", "+suite=a"], ["--info=config", "+suite=a"]),
         (["+suite=a", "-m", "hydra.mode=RUN"], ["+suite=a", "hydra.mode=RUN"]),
+        (["+suite=a", "--config-dir", "d", "x=1"], ["-m", "--config-dir", "d", "+suite=a", "x=1"]),
+        (["+suite=a", "-cd", "d=e", "-m", "~x"], ["-m", "-cd", "d=e", "+suite=a", "~x"]),
+        (["+suite=a", "--config-dir=d", "x=1"], ["-m", "--config-dir=d", "+suite=a", "x=1"]),
     ],
 )
-def test_multirun_flag_moves_first(given, expected):
-    assert multirun_first(given) == expected
+def test_flags_move_first(given, expected):
+    assert flags_first(given) == expected
 
 
 @pytest.mark.parametrize(

@@ -196,3 +196,15 @@ def test_records_and_command_line_of_a_run(tmp_path):
     assert (described.id, described.arm, described.pair, described.position) == ("c0ffee", "plain", 5, 1)
     words = runs.arguments_of(ARMS[2], plan.overrides, turn, tmp_path / "it's")
     assert words[-3:] == ["a=2", f"seed={turn.seed}", f"hydra.sweep.dir='{tmp_path}/it\\'s'"]
+
+
+def test_runs_start_where_comparison_was_typed(tmp_path, monkeypatch):
+    """Relative paths of the command line, as of --config-dir, are relative to it, wherever the comparison goes on."""
+    places = []
+    monkeypatch.setattr(runs.subprocess, "Popen", lambda *command, cwd, **options: places.append(cwd))
+    tree = Arm(text="tree:/tree", folder="/tree")
+    for started_in in (str(tmp_path), "", str(tmp_path / "gone")):
+        plan = parse_plan(new_plan(started_in=started_in, arms=[ARMS[0], tree]).to_json())
+        for turn in turns_of(1, plan.order[0]):
+            runs.start(plan, replace(turn, arm=turn.role), tmp_path / "run", None)
+    assert [place for place in places if place != "/tree"] == [str(tmp_path), None, None]
