@@ -6,10 +6,11 @@ from functools import partial
 from pathlib import Path
 
 from analysis.commands.switches import switches_in, why_incomplete
-from analysis.records.harvest import harvest
+from analysis.records.harvest import Harvest, harvest
 from analysis.records.of_suite import by_layout
 from analysis.records.paths import missing, printable
 from analysis.records.places import places_of
+from analysis.records.planned import plan_of
 from analysis.suites.acceptance.flaws import flaw_of
 from analysis.suites.acceptance.verdict import judge
 from analysis.suites.pair_matrix import matrix
@@ -52,6 +53,7 @@ def main(arguments: list[str]) -> int:
     for verdict in judged:
         print(*verdict.lines(options.tolerance), sep="\n", end="\n\n")
     failed = [*flaws, *(line for record in records for line in failures(record))]
+    failed += unmeasured(options.places, found)
     print(*(f"- FAILED: {line}" for line in failed), sep="\n", end="\n" * bool(failed))
     if not judged:
         remedy = "" if failed else "; run `python -m benchkit sweep=acceptance`"
@@ -88,6 +90,20 @@ def failures(record: Record) -> list[str]:
         reason = (record.error.message if record.error else "") or record.status
         lines.append(f"{record.title}: {reason.splitlines()[0]}")
     return lines
+
+
+def unmeasured(places: Sequence[Path], found: Harvest) -> list[str]:
+    """Say which runs that the sweeps of an acceptance planned have no record."""
+    suites = {str(row["path"]): row["suite"] for row in found.rows}
+    runs = plan_of(places, suites).runs
+    of_acceptance = {
+        run.sweep for run in runs if suites.get(run.path) in (matrix.SUITE, speeds.SUITE)
+    }
+    return [
+        f"{run.path}: planned, without a record: {run.name}"
+        for run in runs
+        if run.is_missing and run.sweep in of_acceptance
+    ]
 
 
 def switches_of(records: Sequence[Record], path: Path | None) -> dict[str, str]:

@@ -19,6 +19,7 @@ from benchkit.errors import ConfigError
 from benchkit.point.claim import claimed
 from benchkit.point.recording import COMPARISON_VARIABLE
 from benchkit.record import files
+from benchkit.record.statuses import HARMLESS
 from benchkit.sweep import manifest
 from benchkit.sweep.child import STARTER, stop
 from benchkit.sweep.resume import Resume, settled_status
@@ -32,6 +33,10 @@ ENDED = (0, 1)
 
 class RunFailed(Exception):
     """A run did not end as runs do; the message names it."""
+
+
+class RunCutOff(RunFailed):
+    """None of its points failed, but some did not begin or end, as where a disk is full."""
 
 
 def set_aside(folder: Path) -> None:
@@ -150,15 +155,18 @@ def count(arm: Arm, folder: Path, seconds: float, line: str) -> Ended:
     Raises:
         ConfigError: no point was run, as without benchkit.
         RunFailed: some of its points have not ended.
+        RunCutOff: as before, and none has failed.
     """
     try:
         points = manifest.read(folder).points
     except ConfigError:
         raise ConfigError(f"{arm.text}: no point was run: {line} ({log_path(folder)})") from None
-    num_open = sum(not settled_status(folder / point.folder) for point in points)
-    if num_open:
-        log = log_path(folder)
-        raise RunFailed(f"{arm.text}: {num_open} of {len(points)} points did not end ({log})")
+    statuses = [settled_status(folder / point.folder) for point in points]
+    if num_open := statuses.count(""):
+        kind = RunCutOff if {*statuses} <= {"", *HARMLESS} else RunFailed
+        raise kind(
+            f"{arm.text}: {num_open} of {len(points)} points did not end ({log_path(folder)})"
+        )
     ended = Ended(arm.text, len(points), seconds)
     files.write_whole(folder / RUN_FILE, msgspec.json.encode(ended))
     return ended

@@ -13,7 +13,7 @@ from typing import Any
 
 from benchkit.compare import arms, command, plan, runs
 from benchkit.compare.plan import Plan, Turn, turns_of
-from benchkit.compare.runs import RunFailed
+from benchkit.compare.runs import RunCutOff, RunFailed
 from benchkit.errors import ConfigError, HostBusy
 from benchkit.point.agents import AgentGroup
 from benchkit.point.claim import claimed
@@ -65,7 +65,7 @@ def main(arguments: Sequence[str], check: Callable[[Sequence[str]], str]) -> int
             raise
         except (RunFailed, HostBusy, Lost) as error:
             say(agents, f"{error}; {advice(folder)}")
-            return 1
+            return 2 if isinstance(error, RunCutOff | HostBusy) else 1
         if not agents.first:
             agents.wait_for_end()
     return code
