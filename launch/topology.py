@@ -136,11 +136,6 @@ def cpu_quota() -> float | None:
     return None if quota in ("max", "-1") else int(quota) / int(period)
 
 
-def printable(argument: str) -> str:
-    """Returns an argument or a path with those of its bytes that are no text as escapes."""
-    return argument.encode(errors="backslashreplace").decode()
-
-
 def read_text(path: str | Path) -> str:
     """Returns the stripped content of a small file; "" if it is not readable."""
     try:

@@ -11,6 +11,7 @@ from tabulate import tabulate
 from benchkit.compare.plan import RESULT_FILE
 from benchkit.compare.result import FAILED, Compared, Finding, Mean, Result
 from benchkit.record import files
+from benchkit.record.naming import in_markdown, printable
 from benchkit.statistics.compare.spread import percent
 from benchkit.statistics.compare.verdicts import FASTER, SLOWER, UNCLEAR
 
@@ -57,7 +58,12 @@ def sentence(result: Result) -> str:
 def table(result: Result, style: str) -> str:
     """Returns one row per point and arm."""
     several = len(result.arms) > 2
-    rows = [[*([point.arm] if several else []), *cells(point)] for point in result.points]
+    rows = [
+        [printable(text, keep="") for text in (*([point.arm] if several else []), *cells(point))]
+        for point in result.points
+    ]
+    if style == "github":
+        rows = [list(map(in_markdown, row)) for row in rows]
     headers = [*(["arm"] if several else []), *HEADERS]
     return tabulate(rows, headers, tablefmt=style, disable_numparse=True)
 
@@ -155,9 +161,9 @@ def as_junit(result: Result) -> bytes:
         skipped=str(counted[UNCLEAR]),
     )
     for point in result.points:
-        case = ElementTree.SubElement(suite, "testcase", classname=point.arm, name=point.name)
-        words = " ".join(filter(None, cells(point)[1:]))
-        message = "".join(filter(str.isprintable, words))  # XML has no control characters
+        names = {"classname": printable(point.arm), "name": printable(point.name)}
+        case = ElementTree.SubElement(suite, "testcase", names)  # XML has no control characters
+        message = printable(" ".join(filter(None, cells(point)[1:])))
         if point.word in (SLOWER, FAILED):
             ElementTree.SubElement(case, "failure", message=message)
         elif point.word == UNCLEAR:

@@ -52,7 +52,7 @@ def read_progress(folder: Path) -> Progress:
         raise ConfigError(f"--resume {folder}: holds no study; allowed is the folder of one")
     try:
         manifest.require_ours(path)
-        return msgspec.json.decode(path.read_bytes(), type=Progress)
+        return files.read_json(path, Progress)
     except (OSError, ValueError) as error:
         raise ConfigError(f"{path}: not a study's file ({error})") from None
 
@@ -71,9 +71,14 @@ def run_step(
 
     Returns:
         The exit code of the process.
+
+    Raises:
+        ConfigError: the folder is a link.
     """
     arguments = step.arguments(values)
     if step.module == BENCHKIT:
+        if folder.is_symlink():
+            raise ConfigError(f"{folder}: a link; allowed is a folder of the study's own")
         resumed = Resume(folder, asked.retry, asked.force)
         arguments = [*flags, *arguments, *in_folder(resumed)]
     return run_module(step.module, arguments)
