@@ -13,6 +13,7 @@ from benchkit.record.statuses import HARMLESS
 from benchkit.selftest import lookup
 from benchkit.sweep import manifest, resume
 
+LOG_FILE = "benchkit.log"
 ON_END_S = 600.0
 """Seconds that the command of on_end may take."""
 log = logging.getLogger("benchkit")
@@ -33,7 +34,7 @@ class QuietFileHandler(logging.FileHandler):
 def logged(folder: Path) -> Iterator[None]:
     """Copies benchkit's log to the sweep's folder, and prints the table however the sweep ends."""
     remember_latest(folder)
-    lines = QuietFileHandler(folder / "benchkit.log")
+    lines = QuietFileHandler(folder / LOG_FILE)
     log.addHandler(lines)
     try:
         yield

@@ -196,3 +196,21 @@ def test_records_and_command_line_of_a_run(tmp_path):
     assert (described.id, described.arm, described.pair, described.position) == ("c0ffee", "plain", 5, 1)
     words = runs.arguments_of(ARMS[2], plan.overrides, turn, tmp_path / "it's")
     assert words[-3:] == ["a=2", f"seed={turn.seed}", f"hydra.sweep.dir='{tmp_path}/it\\'s'"]
+
+
+def test_what_a_run_prints_goes_through_no_link(tmp_path):
+    folder, victim = tmp_path / "runs" / "001-0", tmp_path / "victim"
+    victim.write_text("mine")
+    folder.parent.mkdir()
+    runs.log_path(folder).symlink_to(victim)
+    with runs.log_of(folder, is_first=True) as log:
+        log.write(b"words")
+    assert victim.read_text() == "mine"
+    assert runs.log_path(folder).read_text() == "words"
+
+
+def test_folder_of_all_runs_may_be_no_link(tmp_path):
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "runs").symlink_to("elsewhere")
+    with pytest.raises(OSError, match="runs"):
+        runs.set_aside(tmp_path / "runs" / "001-0")
