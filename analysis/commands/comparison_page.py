@@ -20,10 +20,9 @@ from analysis.commands.comparison import (
 )
 from analysis.records.environments import differences
 from analysis.records.harvest import Harvest
-from analysis.records.paths import printable
 from analysis.report.naming import settings
 from analysis.text import render_table
-from benchkit.record.naming import named
+from benchkit.record.naming import in_markdown, named, printable
 from benchkit.statistics.compare.rank_sum import RankSum
 
 MOST_NAMED = 5
@@ -61,7 +60,9 @@ def environments(sides: list[Harvest], style: str) -> str:
     if table.empty:
         return "Their environments do not differ, as far as records tell."
     # Versions are no numbers: 2.10 is not 2.1.
-    return tabulate(table.map(printable), "keys", style, showindex=False, disable_numparse=True)
+    if style == "github":
+        table = table.map(in_markdown)
+    return tabulate(table, "keys", style, showindex=False, disable_numparse=True)
 
 
 def points_table(result: Comparison, style: str) -> str:
@@ -86,7 +87,7 @@ def points_table(result: Comparison, style: str) -> str:
     first = points.iloc[0]
     held = [f"{name} {named(name, first[name])}" for name in shared if pd.notna(first[name])]
     table = render_table(shown.dropna(axis=1, how="all"), style)
-    return printable(f"All points: {', '.join(held)}\n\n{table}")
+    return f"All points: {', '.join(held)}\n\n{table}"
 
 
 def notes(result: Comparison, options: argparse.Namespace) -> Iterator[str]:
@@ -94,7 +95,7 @@ def notes(result: Comparison, options: argparse.Namespace) -> Iterator[str]:
     if names := result.unmatched:
         more = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
         listed = "; ".join(names[:MOST_NAMED])
-        yield printable(f"Unmatched points: {len(names)}: {listed}{more}")
+        yield f"Unmatched points: {len(names)}: {listed}{more}"
     if not len(result.points):
         return
     counts = Counter(result.points["verdict"])
@@ -145,4 +146,4 @@ def secondary(result: Comparison) -> Iterator[str]:
         else:
             size = ratio_text(ratio, math.exp(change.low), math.exp(change.high))
         name = settings(point, differing) or point["suite"]
-        yield printable(f"Also {name}: {figure.removesuffix('_s')} {size}")
+        yield f"Also {name}: {figure.removesuffix('_s')} {size}"
