@@ -38,9 +38,10 @@ def set_aside(folder: Path) -> None:
 
     Raises:
         ConfigError: a process still works in it.
-        OSError: the folder of all runs cannot be made, or is a link.
+        OSError: it is a link, or the folder of all runs is, or cannot be made.
     """
     files.make_own(folder.parent)
+    files.refuse_link(folder)
     if not folder.is_dir():
         return
     with claimed(folder):

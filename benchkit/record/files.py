@@ -81,10 +81,15 @@ def make_own(folder: Path) -> Path:
     Raises:
         OSError: it is a link, or cannot be made.
     """
-    if folder.is_symlink():
-        raise OSError(f"{folder}: a link; allowed is a folder")
+    refuse_link(folder)
     folder.mkdir(exist_ok=True)
     return folder
+
+
+def refuse_link(folder: Path) -> None:
+    """Raises OSError if a folder is a link, by which one would write elsewhere."""
+    if folder.is_symlink():
+        raise OSError(f"{folder}: a link; allowed is a folder")
 
 
 def links_at(path: Path | str) -> Iterator[str]:

@@ -73,12 +73,11 @@ def run_step(
         The exit code of the process.
 
     Raises:
-        ConfigError: the folder is a link.
+        OSError: the folder is a link.
     """
     arguments = step.arguments(values)
     if step.module == BENCHKIT:
-        if folder.is_symlink():
-            raise ConfigError(f"{folder}: a link; allowed is a folder of the study's own")
+        files.refuse_link(folder)
         resumed = Resume(folder, asked.retry, asked.force)
         arguments = [*flags, *arguments, *in_folder(resumed)]
     return run_module(step.module, arguments)

@@ -209,8 +209,10 @@ def test_what_a_run_prints_goes_through_no_link(tmp_path):
     assert runs.log_path(folder).read_text() == "words"
 
 
-def test_folder_of_all_runs_may_be_no_link(tmp_path):
+@pytest.mark.parametrize("name", ["runs", "runs/001-0"])
+def test_folder_of_runs_may_be_no_link(tmp_path, name):
     (tmp_path / "elsewhere").mkdir()
-    (tmp_path / "runs").symlink_to("elsewhere")
+    (tmp_path / name).parent.mkdir(exist_ok=True)
+    (tmp_path / name).symlink_to(tmp_path / "elsewhere")
     with pytest.raises(OSError, match="runs"):
         runs.set_aside(tmp_path / "runs" / "001-0")
