@@ -18,9 +18,10 @@ from analysis.baseline import BaselineError
 from analysis.frames import nothing_found, typed_table
 from analysis.fresh_speedup import with_fresh_speedups
 from analysis.options import SUBCOMMANDS, meant, parser
+from analysis.output import folder_for
 from analysis.page import render
 from analysis.records.harvest import Harvest, harvest, without_collection
-from analysis.records.paths import missing, printable
+from analysis.records.paths import missing
 from analysis.records.workers import usable_processes
 from analysis.repetitions import over_repetitions
 from analysis.report.attempts import or_left_out
@@ -30,6 +31,7 @@ from analysis.table import combine
 from analysis.terminal import as_text
 from analysis.text import complain
 from analysis.view import NoRowError, ViewError, view_of
+from benchkit.record.naming import printable
 from benchkit.streams import protect_streams
 
 OF_REPORT = ("output_dir", "baseline", "format", "show", "parquet", "html")
@@ -143,7 +145,7 @@ def texts_of(written: Sequence[Path], names: Sequence[str]) -> str:
 
 def files_of(table: pd.DataFrame, found: Harvest, options: argparse.Namespace) -> Iterator[Path]:
     """Yield each file as it is written: the report, and the page and Parquet where asked for."""
-    folder = output_folder(options)
+    folder = folder_for(options.places[0], options.output_dir)
     typed = typed_table(found.rows) if options.parquet else None
     found.rows.clear()
     how = (options.baseline, found.ranks, options.format, options.compare_at)
@@ -155,12 +157,6 @@ def files_of(table: pd.DataFrame, found: Harvest, options: argparse.Namespace) -
             yield page
     if typed is not None:
         yield parquet.write_parquet(typed, folder)
-
-
-def output_folder(options: argparse.Namespace) -> Path:
-    """Return the folder of the report: the one asked for, or analysis/ in the first place."""
-    first: Path = options.places[0]
-    return options.output_dir or (first if first.is_dir() else first.parent) / "analysis"
 
 
 if __name__ == "__main__":

@@ -11,6 +11,7 @@ from benchkit import questions
 from benchkit.config import command_line, compose, ddlb, help, hydra_internals, messages
 from benchkit.config.folders import config_folder, config_folders
 from benchkit.errors import ConfigError
+from benchkit.record.naming import printable
 from benchkit.study import command as study
 from benchkit.sweep import resume, status
 from launch import topology
@@ -127,7 +128,7 @@ def complain(message: str) -> None:
         return  # a shell would print it into the line that is being typed
     me = topology.detect_launcher()
     agent = f"agent {me.index} on {topology.node_name()}: " if me.index else ""
-    print(f"benchkit: {agent}{message}", file=sys.stderr)
+    print(f"benchkit: {agent}{printable(message)}", file=sys.stderr)
 
 
 def terminate(number: int, frame: Any) -> None:

@@ -16,12 +16,12 @@ from benchkit.api.memory import host_available_bytes
 from benchkit.checkout import checkout
 from benchkit.gpus import smi
 from benchkit.record.environment import VERSIONS, AgentReport, Environment, HostReport
+from benchkit.record.naming import printable
 from benchkit.version import __version__
 from launch.topology import (
     available_cores,
     cpu_quota,
     node_name,
-    printable,
     read_text,
     without_pinning,
 )

@@ -293,11 +293,6 @@ def without_pinning() -> Iterator[None]:
         os.environ.update(hidden)
 
 
-def printable(argument: str) -> str:
-    """Returns an argument or a path with those of its bytes that are no text as escapes."""
-    return argument.encode(errors="backslashreplace").decode()
-
-
 def read_text(path: str | Path) -> str:
     """Returns the stripped content of a small file; "" if it is not readable.
 

@@ -42,6 +42,7 @@ LAYERS = (
     (
         "analysis.records",
         "analysis.text",
+        "analysis.output",
         "analysis.columns",
         "analysis.cells",
         "analysis.table",

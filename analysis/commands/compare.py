@@ -8,12 +8,15 @@ from pathlib import Path
 from analysis.commands.accept import read_records
 from analysis.commands.comparison import Comparison, compare
 from analysis.commands.comparison_page import as_junit, page
+from analysis.output import folder_for
+from analysis.output import write as write_file
 from analysis.records.harvest import Harvest, harvest
-from analysis.records.paths import missing, printable
+from analysis.records.paths import missing, one_line
 from analysis.records.planned import plan_of
 from analysis.records.workers import usable_processes
 from analysis.suites.acceptance.changes import changes
 from analysis.text import complain
+from benchkit.record.naming import printable
 from benchkit.statistics.compare.verdicts import exit_code
 from benchkit.statistics.faults.cells import Limits
 
@@ -72,7 +75,7 @@ def what_changed(sides: list[Harvest], tolerance: float) -> tuple[list[str], int
     if not (before and now):
         return [], 0
     found = [each for each in changes(before, now, Limits(tolerance=tolerance)) if each]
-    lines = [line for each in found for line in each.lines(tolerance)]
+    lines = [one_line(line) for each in found for line in each.lines(tolerance)]
     if not found:
         lines = ["- The acceptances are of other ranks: nothing can be compared."]
     code = 0 if any(each.overall for each in found) else NO_MATCH
@@ -83,15 +86,13 @@ def what_changed(sides: list[Harvest], tolerance: float) -> tuple[list[str], int
 
 def write(result: Comparison, sides: list[Harvest], options: argparse.Namespace) -> list[str]:
     """Write the table as CSV and JUnit XML, and the page in Markdown; return a line for each."""
-    first: Path = options.places[0]
-    folder: Path = options.output_dir
-    folder = folder or (first if first.is_dir() else first.parent) / "analysis"
-    folder.mkdir(parents=True, exist_ok=True)
-    figures, text, junit = (folder / f"compare{end}" for end in (".csv", ".md", "_junit.xml"))
-    result.points.to_csv(figures, index=False)
-    text.write_text(page(result, sides, options, "github") + "\n", encoding="utf-8")
-    junit.write_bytes(as_junit(result, options.places[1]))
-    return [printable(f"wrote {path}") for path in (figures, text, junit)]
+    folder = folder_for(options.places[0], options.output_dir)
+    written = [
+        write_file(folder, "compare.csv", result.points),
+        write_file(folder, "compare.md", page(result, sides, options, "github")),
+        write_file(folder, "compare_junit.xml", as_junit(result, options.places[1])),
+    ]
+    return [printable(f"wrote {path}") for path in written]
 
 
 def share(text: str) -> float:

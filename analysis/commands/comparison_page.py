@@ -20,9 +20,8 @@ from analysis.commands.comparison import (
 )
 from analysis.records.environments import differences
 from analysis.records.harvest import Harvest
-from analysis.records.paths import printable
 from analysis.text import render_table
-from benchkit.record.naming import named
+from benchkit.record.naming import in_markdown, named, printable
 from benchkit.statistics.compare.rank_sum import RankSum
 from benchkit.statistics.compare.verdicts import FAILED, FIXED, NEW, NOT_COMPARED, junit
 
@@ -69,7 +68,9 @@ def environments(sides: list[Harvest], style: str) -> str:
     if table.empty:
         return "Their environments do not differ, as far as records tell."
     # Versions are no numbers: 2.10 is not 2.1.
-    return tabulate(table.map(printable), "keys", style, showindex=False, disable_numparse=True)
+    if style == "github":
+        table = table.map(in_markdown)
+    return tabulate(table, "keys", style, showindex=False, disable_numparse=True)
 
 
 def points_table(result: Comparison, style: str) -> str:
@@ -99,7 +100,7 @@ def points_table(result: Comparison, style: str) -> str:
     first = known.iloc[0]
     held = [f"{name} {named(name, first[name])}" for name in shared if pd.notna(first[name])]
     table = render_table(shown.dropna(axis=1, how="all"), style)
-    return printable(f"All points: {', '.join(held)}\n\n{table}")
+    return f"All points: {', '.join(held)}\n\n{table}"
 
 
 def runs_text(measured: pd.Series, planned: pd.Series) -> list[str]:

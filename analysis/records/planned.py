@@ -8,8 +8,9 @@ from pathlib import Path
 import msgspec
 
 from analysis.records.derive import derive
-from analysis.records.paths import files_below, one_line, printable, require_regular
+from analysis.records.paths import files_below, one_line
 from benchkit.record import files
+from benchkit.record.naming import printable
 
 MANIFEST = "sweep.json"
 
@@ -70,8 +71,7 @@ def plan_of(places: Iterable[Path], found: Container[str]) -> Plan:
     plan = Plan()
     for path in dict.fromkeys(manifests(places)):
         try:
-            require_regular(path)
-            content = msgspec.json.decode(Path(path).read_bytes(), type=Manifest)
+            content = files.read_json(Path(path), Manifest)
         except (OSError, ValueError, RecursionError) as error:
             plan.faults.append(f"{printable(path)}: not a sweep's manifest ({one_line(error)})")
             continue
@@ -97,7 +97,7 @@ def manifests(places: Iterable[Path]) -> Iterator[str]:
 def is_record(path: str) -> bool:
     """Return whether a file is a record after all: the copy of one that was read."""
     try:
-        require_regular(path)
+        files.require_regular(path)
     except (OSError, ValueError):
         return False
     found = derive(path)

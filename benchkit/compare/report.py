@@ -10,6 +10,7 @@ from tabulate import tabulate
 from benchkit.compare.plan import RESULT_FILE
 from benchkit.compare.result import Compared, Finding, Mean, Result
 from benchkit.record import files
+from benchkit.record.naming import in_markdown, printable
 from benchkit.statistics.compare.spread import percent
 from benchkit.statistics.compare.verdicts import FASTER, SLOWER, UNCLEAR, junit
 
@@ -56,7 +57,12 @@ def sentence(result: Result) -> str:
 def table(result: Result, style: str) -> str:
     """Returns one row per point and arm."""
     several = len(result.arms) > 2
-    rows = [[*([point.arm] if several else []), *cells(point)] for point in result.points]
+    rows = [
+        [printable(text, keep="") for text in (*([point.arm] if several else []), *cells(point))]
+        for point in result.points
+    ]
+    if style == "github":
+        rows = [list(map(in_markdown, row)) for row in rows]
     headers = [*(["arm"] if several else []), *HEADERS]
     return tabulate(rows, headers, tablefmt=style, disable_numparse=True)
 

@@ -44,13 +44,15 @@ def set_aside(folder: Path) -> None:
 
     Raises:
         ConfigError: a process still works in it.
+        OSError: it is a link, or the folder of all runs is, or cannot be made.
     """
+    files.make_own(folder.parent)
+    files.refuse_link(folder)
     if not folder.is_dir():
         return
     with claimed(folder):
         pass
-    kept = folder.parent.parent / "unfinished"
-    kept.mkdir(exist_ok=True)
+    kept = files.make_own(folder.parent.parent / "unfinished")
     number = 1
     while (kept / f"{folder.name}_{number}").exists():
         number += 1
@@ -121,8 +123,8 @@ def log_of(folder: Path, is_first: bool) -> IO[bytes]:
     """Opens what a run prints to; folders of agents on other hosts may not be here."""
     if not is_first:
         return tempfile.TemporaryFile()
-    folder.parent.mkdir(exist_ok=True)
-    return log_path(folder).open("wb+")
+    log_path(folder).unlink(missing_ok=True)
+    return log_path(folder).open("xb+")  # which follows no link
 
 
 def log_path(folder: Path) -> Path:

@@ -14,6 +14,7 @@ from benchkit.record.statuses import HARMLESS
 from benchkit.selftest import lookup
 from benchkit.sweep import manifest, resume
 
+LOG_FILE = "benchkit.log"
 ON_END_S = 600.0
 """Seconds that the command of on_end may take."""
 log = logging.getLogger("benchkit")
@@ -41,8 +42,7 @@ def logged(folder: Path) -> Iterator[None]:
     remember_latest(folder)
     lines: logging.Handler = logging.NullHandler()
     try:
-        path = folder / "benchkit.log"
-        lines = LogFile(path, encoding="utf-8", errors="backslashreplace")
+        lines = LogFile(folder / LOG_FILE, encoding="utf-8", errors="backslashreplace")
     except OSError as error:
         log.warning("no log: %s", error)
     log.addHandler(lines)

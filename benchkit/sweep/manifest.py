@@ -69,18 +69,21 @@ def read(folder: Path) -> Manifest:
         return from_records(folder)
     try:
         require_ours(path)
-        found = msgspec.json.decode(path.read_bytes(), type=Manifest)
+        found = files.read_json(path, Manifest)
         if found.version != VERSION:
             raise ValueError("another version")
         require_sound(found)
         return found
-    except (OSError, ValueError, RecursionError) as error:
+    except (OSError, ValueError) as error:
         raise ConfigError(f"{path}: not a sweep's manifest ({error})") from None
 
 
 def require_ours(path: Path) -> None:
-    """Raises ValueError if another user may have written a manifest: its commands are run."""
-    status = path.stat()
+    """Raises ValueError if another user may have written a manifest: its commands are run.
+
+    A link or a pipe is refused, too.
+    """
+    status = files.require_regular(path)
     if status.st_uid not in (os.getuid(), 0) or status.st_mode & 0o002:
         raise ValueError("it is another user's, or others may write it; allowed is one of your own")
 

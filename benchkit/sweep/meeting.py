@@ -19,6 +19,7 @@ from benchkit.errors import ConfigError
 from benchkit.point.agents import AgentGroup
 from benchkit.point.forming import gather_facts
 from benchkit.point.placement import resolve_world_size
+from benchkit.record import files
 from benchkit.sweep.agenda import Agenda, prepared
 from benchkit.sweep.entries import Entry
 from benchkit.sweep.launchers import Launcher
@@ -91,7 +92,9 @@ class Meeting:
         try:
             folder = Path(self.hydra_config.hydra.sweep.dir)
             agenda = prepared(folder, wanted, world_sizes, self.asked, held)
-            OmegaConf.save(self.hydra_config, folder / "multirun.yaml")
+            files.write_whole(
+                folder / "multirun.yaml", OmegaConf.to_yaml(self.hydra_config).encode()
+            )
         except (ConfigError, OSError) as error:
             return None, str(error)
         return agenda.to_json(), ""

@@ -11,8 +11,9 @@ import time
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 
+from benchkit.record.naming import printable
 from benchkit.record.record import Record
-from benchkit.sweep.point_lines import duration, point_line, printable
+from benchkit.sweep.point_lines import duration, point_line
 from launch.ranks import notes
 
 EVERY_S = 300.0

@@ -13,10 +13,10 @@ from typing import NoReturn
 from benchkit.config.folders import without_config_dir
 from benchkit.errors import ConfigError
 from benchkit.record import files
+from benchkit.record.naming import printable
 from benchkit.record.record import Record
 from benchkit.record.statuses import STATUSES, UNFINISHED
 from benchkit.sweep import manifest
-from launch import topology
 
 RETRY: Mapping[str, tuple[str, ...]] = {
     "none": UNFINISHED,
@@ -76,8 +76,10 @@ def parse(arguments: Sequence[str]) -> list[str]:
     parser.add_argument("--dry-run", action="store_true")
     flags, others = parser.parse_known_args(list(arguments))
     for argument in others:
-        if (shown := topology.printable(argument)) != argument:
-            raise ConfigError(f"{shown}: allowed is text in UTF-8")
+        if (shown := printable(argument)) != argument:
+            is_text = argument.encode(errors="replace").decode() == argument
+            allowed = "text without control characters" if is_text else "text in UTF-8"
+            raise ConfigError(f"{shown}: allowed is {allowed}")
     if flags.resume is None:
         if flags.retry or flags.force:
             flag = "--retry" if flags.retry else "--force"

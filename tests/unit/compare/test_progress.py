@@ -330,3 +330,23 @@ def test_runs_start_where_comparison_was_typed(tmp_path, monkeypatch):
         for turn in turns_of(1, plan.order[0]):
             runs.start(plan, replace(turn, arm=turn.role), tmp_path / "run", None)
     assert [place for place in places if place != "/tree"] == [str(tmp_path), None, None]
+
+
+def test_what_a_run_prints_goes_through_no_link(tmp_path):
+    folder, victim = tmp_path / "runs" / "001-0", tmp_path / "victim"
+    victim.write_text("mine")
+    folder.parent.mkdir()
+    runs.log_path(folder).symlink_to(victim)
+    with runs.log_of(folder, is_first=True) as log:
+        log.write(b"words")
+    assert victim.read_text() == "mine"
+    assert runs.log_path(folder).read_text() == "words"
+
+
+@pytest.mark.parametrize("name", ["runs", "runs/001-0"])
+def test_folder_of_runs_may_be_no_link(tmp_path, name):
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / name).parent.mkdir(exist_ok=True)
+    (tmp_path / name).symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(OSError, match="runs"):
+        runs.set_aside(tmp_path / "runs" / "001-0")
