@@ -21,7 +21,14 @@ from launch.ranks import fork_server
 from launch.signals import StopRequested, handle, to_stop_request
 
 EXIT_OK, EXIT_FAILED, EXIT_CONFIG = 0, 1, 2
-REFUSALS = (ConfigError, JoinError, *hydra_internals.ERRORS, OSError, ValueError)
+REFUSALS = (
+    ConfigError,
+    JoinError,
+    topology.LaunchError,
+    *hydra_internals.ERRORS,
+    OSError,
+    ValueError,
+)
 """Exceptions that a wrong configuration raises in benchkit, in Hydra and in what Hydra reads."""
 
 
@@ -117,7 +124,7 @@ def check(arguments: Sequence[str]) -> str:
 
 def in_one_line(refusal: Exception, arguments: Sequence[str]) -> str:
     """Returns one of REFUSALS as one line; a missing suite takes several, which list all suites."""
-    if isinstance(refusal, ConfigError | JoinError):
+    if isinstance(refusal, ConfigError | JoinError | topology.LaunchError):
         return str(refusal)
     return messages.explain(refusal, arguments)
 

@@ -12,6 +12,12 @@ from itertools import chain, groupby
 from pathlib import Path
 
 ROOT = Path("/")
+ALONE_VARIABLE = "BENCHKIT_ALONE"
+"""Environment variable that makes a process measure alone, whatever started it."""
+
+
+class LaunchError(Exception):
+    """What started this process is in doubt; the message says why, and what to set."""
 
 
 @dataclass(frozen=True)
@@ -35,63 +41,184 @@ class LaunchContext:
 
 
 @dataclass(frozen=True)
-class LauncherEnv:
-    """The environment variables of a launcher.
+class Numbering:
+    """The environment variables in which a launcher numbers its processes.
+
+    Attributes:
+        depth: how far out the launcher usually stands; one of depth 0 may run inside any other.
+        index: holds the number of this process.
+        count: holds the number of processes; "" if no variable does.
+    """
+
+    depth: int
+    index: str
+    count: str
+
+    def read(self, environment: Mapping[str, str]) -> tuple[int | None, int | None]:
+        """Return index and count, None where the environment does not say.
+
+        Raises:
+            LaunchError: they are no index and count.
+        """
+        index, count = (
+            whole_number(environment, name) if name in environment else None
+            for name in (self.index, self.count)
+        )
+        if count is not None and (index or 0) >= count:
+            raise LaunchError(f"{self.shown(environment)}: allowed is an index below the count")
+        return index, count
+
+    def shown(self, environment: Mapping[str, str]) -> str:
+        """Return the variables that are set, with their values."""
+        names = [name for name in (self.index, self.count) if name in environment]
+        return ", ".join(f"{name}={environment[name]}" for name in names)
+
+
+@dataclass(frozen=True)
+class LauncherEnv(Numbering):
+    """The environment variables of a launcher whose processes join.
 
     Attributes:
         sign: shows by its presence that this launcher started the process.
-        index: holds the number of this process.
-        count: holds the number of processes.
         job: together they name the start.
         local: holds the number of processes on this host; Slurm's is "2" on one node, but "1(x2)"
             on two.
     """
 
     sign: str
-    index: str
-    count: str
     job: tuple[str, ...]
     local: str
 
 
 LAUNCHERS = {
     "torchrun": LauncherEnv(
-        "TORCHELASTIC_RUN_ID", "RANK", "WORLD_SIZE",
+        0, "RANK", "WORLD_SIZE", "TORCHELASTIC_RUN_ID",
         ("TORCHELASTIC_RUN_ID", "TORCHELASTIC_RESTART_COUNT"), "LOCAL_WORLD_SIZE",
     ),
     "openmpi": LauncherEnv(
-        "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE",
+        1, "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_SIZE",
         ("PMIX_NAMESPACE",), "OMPI_COMM_WORLD_LOCAL_SIZE",
     ),
     "mpich": LauncherEnv(
-        "MPI_LOCALNRANKS", "PMI_RANK", "PMI_SIZE",
+        1, "PMI_RANK", "PMI_SIZE", "MPI_LOCALNRANKS",
         ("SLURM_JOB_ID", "SLURM_STEP_ID"), "MPI_LOCALNRANKS",
     ),
     "srun": LauncherEnv(
-        "SLURM_STEP_ID", "SLURM_PROCID", "SLURM_STEP_NUM_TASKS",
+        2, "SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_STEP_ID",
         ("SLURM_JOB_ID", "SLURM_STEP_ID", "SLURM_RESTART_COUNT"), "SLURM_STEP_TASKS_PER_NODE",
     ),
 }  # fmt: skip
-"""Launchers in the order in which they are looked for.
+"""Launchers in the order in which they are looked for, the innermost first.
 
 Inside an allocation Open MPI and MPICH start their daemons by srun, and srun may set PMI_* too.
 """
+UNJOINED = (
+    Numbering(1, "PALS_RANKID", "PALS_SIZE"),
+    Numbering(1, "JSM_NAMESPACE_RANK", "JSM_NAMESPACE_SIZE"),
+    Numbering(1, "MV2_COMM_WORLD_RANK", "MV2_COMM_WORLD_SIZE"),
+    Numbering(2, "FLUX_TASK_RANK", "FLUX_JOB_SIZE"),
+    Numbering(3, "SKYPILOT_NODE_RANK", "SKYPILOT_NUM_NODES"),
+    Numbering(3, "PET_NODE_RANK", "PET_NNODES"),  # Kubeflow Trainer, for torchrun to read
+    Numbering(3, "JOB_COMPLETION_INDEX", ""),  # Kubernetes
+    Numbering(1, "PMIX_RANK", ""),
+    *LAUNCHERS.values(),  # where the sign is missing: RANK without torchrun's, for example
+)
+"""Launchers whose processes do not join."""
 
 
 def detect_launcher(environment: Mapping[str, str] = os.environ) -> LaunchContext:
-    """Detects from the environment what started this process; `plain` if no launcher did."""
+    """Detect from the environment what started this process; `plain` if no launcher did.
+
+    It never fails; what is about to measure calls require_launcher() first.
+    """
+    if environment.get(ALONE_VARIABLE) == "1":
+        return LaunchContext("plain", 0, 1)
     for name, variables in LAUNCHERS.items():
         if variables.sign not in environment:
             continue
+        try:
+            index, count = variables.read(environment)
+        except LaunchError:
+            break
+        index, count = index or 0, count or 1
         job = ".".join(environment[part] for part in variables.job if part in environment)
-        index = int(environment.get(variables.index, 0))
-        count = int(environment.get(variables.count, 1))
         local = environment.get(variables.local) == str(count)
         if not job and name == "mpich" and local:
             # MPICH names no job, but on one host all its processes have the same parent.
             job = f"parent-{os.getppid()}"
         return LaunchContext(name, index, count, job, local)
     return LaunchContext("plain", 0, 1)
+
+
+def require_launcher(environment: Mapping[str, str] = os.environ) -> LaunchContext:
+    """Return what started this process, as detect_launcher() does, if there is no doubt about it.
+
+    The innermost launcher counts. Without this check, each process of a launcher that benchkit
+    does not join would measure on its own, as if it were the only one.
+
+    Raises:
+        LaunchError: there may be other processes, and they would not join this one.
+    """
+    alone = environment.get(ALONE_VARIABLE, "")
+    if alone not in ("", "0", "1"):
+        raise LaunchError(f"{ALONE_VARIABLE}={alone!r}: allowed are 0 and 1")
+    if alone != "1":
+        try:
+            refuse_doubts(environment)
+        except LaunchError as error:
+            advice = f"set {ALONE_VARIABLE}=1 to measure in this process alone"
+            raise LaunchError(f"{error}; or {advice}") from None
+    return detect_launcher(environment)
+
+
+def refuse_doubts(environment: Mapping[str, str]) -> None:
+    """Perform require_launcher() where the process is not to be alone."""
+    joined = [each for each in LAUNCHERS.values() if each.sign in environment]
+    places = {each: each.read(environment) for each in joined}
+    innermost = joined[0] if joined else None
+    if innermost:
+        index, count = places[innermost]
+        missing = innermost.count if index else innermost.index if (count or 1) > 1 else ""
+        if missing and missing not in environment:
+            raise LaunchError(f"{innermost.shown(environment)} without {missing}: set it too")
+    for each in UNJOINED:
+        if each == innermost or each.index not in environment:
+            continue
+        if innermost and each.depth > innermost.depth:
+            continue
+        index, count = each.read(environment)
+        if not index and count in (None, 1):
+            continue
+        others = [place for other, place in places.items() if other != each]
+        if any(index == place[0] and count in (None, place[1]) for place in others):
+            continue  # the same start under another name: srun sets PMI_* for its tasks
+        if innermost:
+            both = f"{innermost.shown(environment)} and {each.shown(environment)}"
+            raise LaunchError(f"{both} differ: unset those that are left from another start")
+        raise LaunchError(
+            f"{each.shown(environment)}: set by a launcher whose processes do not join; "
+            "start them by torchrun, mpirun or srun"
+        )
+
+
+def whole_number(environment: Mapping[str, str], name: str) -> int:
+    """Return an environment variable's whole number.
+
+    Raises:
+        LaunchError: it holds something else.
+    """
+    value = environment[name]
+    if not re.fullmatch("[0-9]{1,9}", value):
+        raise LaunchError(f"{name}={value!r}: allowed is a whole number; set it, or unset it")
+    return int(value)
+
+
+def allocation_remark(environment: Mapping[str, str] = os.environ) -> str:
+    """Return a line for the one process of a shell or batch script in a Slurm allocation, or ""."""
+    job = environment.get("SLURM_JOB_ID")
+    if not job or detect_launcher(environment).by != "plain":
+        return ""
+    return f"inside Slurm job {job}, alone; srun starts one agent per task"
 
 
 def node_name() -> str:

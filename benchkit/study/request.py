@@ -9,7 +9,7 @@ from benchkit.errors import ConfigError
 from benchkit.study.plan import OUT, Step, Study, read_study
 from benchkit.study.steps import Progress, read_progress
 from benchkit.sweep.resume import RETRY, Parser, Resume, found_again
-from launch.topology import detect_launcher
+from launch.topology import detect_launcher, require_launcher
 
 PREFIX = "study="
 
@@ -55,6 +55,7 @@ def parse(arguments: Sequence[str], files: Sequence[Path]) -> Request:
 
     Raises:
         ConfigError: it is wrong; the message says what is allowed.
+        LaunchError: other processes may have been started beside this one.
     """
     parser = Parser(add_help=False, allow_abbrev=False)
     parser.add_argument("--resume", type=Path)
@@ -66,7 +67,8 @@ def parse(arguments: Sequence[str], files: Sequence[Path]) -> Request:
     options, words = parser.parse_known_args(list(arguments))
     if wrong := [word for word in words if "=" not in word or word.startswith("-")]:
         raise ConfigError(f"{wrong[0]}: allowed are study=NAME, parameter=value and --resume DIR")
-    if detect_launcher().count > 1:
+    started = detect_launcher() if options.dry_run else require_launcher()
+    if started.count > 1:
         raise ConfigError("study: one process runs it; its sweeps take launcher=… as a parameter")
     given = dict(word.split("=", 1) for word in words)
     progress = read_progress(options.resume) if options.resume else None

@@ -72,6 +72,8 @@ class Job:
     def __call__(self) -> None:
         """Runs the points; their records say how they ended."""
         protect_streams("benchkit")
+        if os.environ.get("SUBMITIT_EXECUTOR") == "slurm":  # srun starts agents that join
+            os.environ.pop(topology.ALONE_VARIABLE, None)  # of the process that submitted the job
         show_log()
         handle(STOPPING, self.stop)
         signal.signal(signal.SIGCONT, signal.SIG_DFL)

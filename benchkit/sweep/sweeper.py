@@ -2,6 +2,7 @@
 
 import contextlib
 import logging
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -93,6 +94,8 @@ class Sweeper(sweeper.Sweeper):
 
     def sweep(self, arguments: list[str]) -> Any:
         """Runs all points; their statuses are in the task afterwards."""
+        if not (self._only_check or self._dry_run):
+            topology.require_launcher()
         configs, entries = self.compose(arguments)
         if self._only_check:
             if not self._resume:
@@ -102,6 +105,8 @@ class Sweeper(sweeper.Sweeper):
         if self._dry_run:
             self.forecast(configs, entries)
             return []
+        if self._launcher.runs_here and (remark := topology.allocation_remark()):
+            print(f"benchkit: {remark}", file=sys.stderr)
         meeting = Meeting(self._config, self._launcher, self._resume, configs, entries)
         with contextlib.ExitStack() as held:
             agents, agenda = meeting.meet(held)

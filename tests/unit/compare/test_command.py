@@ -8,6 +8,7 @@ from benchkit.compare import command, session
 from benchkit.compare.command import parse
 from benchkit.compare.runs import RunCutOff, RunFailed
 from benchkit.errors import ConfigError, HostBusy
+from launch.topology import LaunchError
 
 SUITE = "+suite=allreduce"
 
@@ -51,6 +52,15 @@ def test_a_wrong_command_line_is_refused(words, message, check, tmp_path):
         session.main(words.split(), lambda arguments: check(*arguments))
     assert str(refused.value).startswith(message.format(folder=tmp_path))
     assert [path.name for path in tmp_path.iterdir()] == ["taken"]
+
+
+def test_launcher_in_doubt_is_refused(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("RANK", "1")
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    with pytest.raises(LaunchError):
+        session.main(["plain", "plain", SUITE], lambda arguments: "was checked, not refused before")
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_help_names_every_flag_and_kind_of_arm(capsys):

@@ -4,7 +4,13 @@ from unittest import mock
 
 import pytest
 from launch import topology
-from launch.topology import LaunchContext, detect_launcher
+from launch.topology import LaunchContext, LaunchError, allocation_remark, detect_launcher, require_launcher
+
+BATCH = {"SLURM_JOB_ID": "7", "SLURM_PROCID": "0", "SLURM_NTASKS": "8", "SLURM_NNODES": "2"}
+STEP = {"SLURM_JOB_ID": "7", "SLURM_STEP_ID": "0", "SLURM_STEP_NUM_TASKS": "2", "SLURM_PROCID": "1"}
+OPENMPI = {"OMPI_COMM_WORLD_RANK": "1", "OMPI_COMM_WORLD_SIZE": "4"}
+MPICH = {"MPI_LOCALNRANKS": "2", "PMI_RANK": "1", "PMI_SIZE": "4"}
+TORCHRUN = {"TORCHELASTIC_RUN_ID": "x", "RANK": "3", "WORLD_SIZE": "8"}
 
 from tests.support.kernel import files_of_kernel
 
@@ -60,6 +66,93 @@ def test_detect_launcher_reads_environment(environment, expected):
 )
 def test_detect_launcher_finds_local_jobs(environment, local):
     assert detect_launcher(environment).local is local
+
+
+@pytest.mark.parametrize(
+    "environment",
+    [
+        {"RANK": "1", "WORLD_SIZE": "2"},
+        {"RANK": "0", "WORLD_SIZE": "2"},
+        {"FLUX_TASK_RANK": "0", "FLUX_JOB_SIZE": "2", "PMI_RANK": "0", "PMI_SIZE": "2"},
+        {"PALS_RANKID": "0", "PALS_SIZE": "2"},
+        {"PALS_RANKID": "0", "PMI_RANK": "0", "PMI_SIZE": "2"},
+        {"JSM_NAMESPACE_RANK": "0", "JSM_NAMESPACE_SIZE": "2"},
+        {"SKYPILOT_NODE_RANK": "0", "SKYPILOT_NUM_NODES": "2"},
+        {"PET_NODE_RANK": "0", "PET_NNODES": "2"},
+        {"MV2_COMM_WORLD_RANK": "0", "MV2_COMM_WORLD_SIZE": "2"},
+        {"PMI_RANK": "0", "PMI_SIZE": "2"},
+        # an index above 0 without a count
+        {"RANK": "1"},
+        {"PMIX_RANK": "1"},
+        {"JOB_COMPLETION_INDEX": "1"},
+        {"SLURM_JOB_ID": "7", "SLURM_PROCID": "1"},
+        {"SLURM_STEP_ID": "0", "SLURM_PROCID": "1"},
+        {"OMPI_COMM_WORLD_RANK": "1"},
+        # a count above 1 without an index
+        {"TORCHELASTIC_RUN_ID": "x", "WORLD_SIZE": "2"},
+        # no index and count
+        STEP | {"SLURM_PROCID": ""},
+        STEP | {"SLURM_PROCID": "-1"},
+        STEP | {"SLURM_PROCID": "2"},
+        STEP | {"SLURM_STEP_NUM_TASKS": "two\n"},
+        BATCH | {"SLURM_PROCID": ""},
+        {"RANK": "2", "WORLD_SIZE": "2"},
+        {"RANK": "0", "WORLD_SIZE": "0"},
+        {"RANK": "1" * 5000, "WORLD_SIZE": "2"},
+        {"RANK": "\udcff", "WORLD_SIZE": "²"},
+        # two of one level, or an inner one that does not join, which differ
+        OPENMPI | {"MPI_LOCALNRANKS": "2", "PMI_RANK": "0", "PMI_SIZE": "4"},
+        OPENMPI | {"PMI_RANK": "1", "PMI_SIZE": "2"},
+        OPENMPI | {"PMIX_RANK": "2"},
+        STEP | {"RANK": "5", "WORLD_SIZE": "16"},
+        STEP | {"PMI_RANK": "0", "PMI_SIZE": "4"},
+        STEP | {"FLUX_TASK_RANK": "0", "FLUX_JOB_SIZE": "2"},
+        {"BENCHKIT_ALONE": "yes"},
+    ],
+)
+def test_launcher_in_doubt_is_refused(environment):
+    with pytest.raises(LaunchError) as refused:
+        require_launcher(environment)
+    message = str(refused.value)
+    assert "\n" not in message
+    assert message.encode()
+    assert "BENCHKIT_ALONE" in message
+    assert any(name in message for name in environment)
+    assert detect_launcher(environment)  # what says so never fails
+    assert require_launcher(environment | {"BENCHKIT_ALONE": "1"}) == LaunchContext("plain", 0, 1)
+
+
+@pytest.mark.parametrize(
+    ("environment", "by"),
+    [
+        ({}, "plain"),
+        ({"RANK": "0", "WORLD_SIZE": "1", "PMI_RANK": "0", "PMI_SIZE": "1"}, "plain"),
+        ({"WORLD_SIZE": "16"}, "plain"),
+        ({"JOB_COMPLETION_INDEX": "0", "SKYPILOT_NODE_RANK": "0", "SKYPILOT_NUM_NODES": "1"}, "plain"),
+        (BATCH, "plain"),
+        (STEP, "srun"),
+        (STEP | {"PMI_RANK": "1", "PMI_SIZE": "2", "PMIX_RANK": "1", "RANK": "1", "WORLD_SIZE": "2"}, "srun"),
+        (BATCH | OPENMPI | {"PMIX_RANK": "1"}, "openmpi"),
+        (STEP | OPENMPI | {"PMI_RANK": "1", "PMI_SIZE": "2"}, "openmpi"),  # srun started its daemons, with PMI
+        (OPENMPI | {"JSM_NAMESPACE_RANK": "1", "JSM_NAMESPACE_SIZE": "4"}, "openmpi"),
+        (OPENMPI | {"FLUX_TASK_RANK": "0", "FLUX_JOB_SIZE": "2"}, "openmpi"),
+        (STEP | {"SLURM_PROCID": "0"} | MPICH, "mpich"),
+        (STEP | TORCHRUN, "torchrun"),
+        (OPENMPI | TORCHRUN | {"PMI_RANK": "x"}, "torchrun"),
+        ({"PET_NODE_RANK": "1", "PET_NNODES": "1:2", "JOB_COMPLETION_INDEX": "1"} | TORCHRUN, "torchrun"),
+    ],
+)
+def test_innermost_launcher_counts(environment, by):
+    assert require_launcher(environment) == detect_launcher(environment)
+    assert require_launcher(environment).by == by
+
+
+def test_one_process_in_an_allocation_says_so():
+    assert "7" in allocation_remark(BATCH)
+    assert "7" in allocation_remark({"SLURM_JOB_ID": "7", "SLURM_NTASKS": "2"})  # a shell of salloc
+    assert not allocation_remark(STEP)
+    assert not allocation_remark(BATCH | OPENMPI)
+    assert not allocation_remark({})
 
 
 def test_node_name_prefers_slurm(monkeypatch):

@@ -6,8 +6,10 @@ import pytest
 from benchkit.cli import exit_code
 from benchkit.errors import ConfigError
 from benchkit.study import command, steps
+from benchkit.study.request import parse
 from benchkit.sweep.entries import Entry
 from benchkit.sweep.manifest import Manifest
+from launch.topology import LaunchError
 
 from tests.support.records import make_record
 
@@ -171,6 +173,16 @@ def test_wrong_command_line_runs_nothing(modules, arguments, line):
         study(modules, *arguments)
     assert not modules.calls
     assert not (modules.out / "outputs").exists()
+
+
+def test_launcher_in_doubt_runs_nothing(modules, monkeypatch):
+    monkeypatch.setenv("RANK", "1")
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    with pytest.raises(LaunchError):
+        study(modules)
+    assert not (modules.out / "outputs").exists()
+    assert modules.calls == []
+    assert parse(["study=mine", "--dry-run"], [modules.out / "mine.yaml"]).dry_run
 
 
 def test_wrong_step_runs_nothing(modules):
