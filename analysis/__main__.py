@@ -5,10 +5,9 @@
 
 import argparse
 import gc
-import os
 import sys
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
+import traceback
+from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -19,9 +18,10 @@ from analysis.baseline import BaselineError
 from analysis.frames import nothing_found, typed_table
 from analysis.fresh_speedup import with_fresh_speedups
 from analysis.options import SUBCOMMANDS, meant, parser
+from analysis.output import folder_for
 from analysis.page import render
 from analysis.records.harvest import Harvest, harvest, without_collection
-from analysis.records.paths import missing, printable
+from analysis.records.paths import missing
 from analysis.records.workers import usable_processes
 from analysis.repetitions import over_repetitions
 from analysis.report.attempts import or_left_out
@@ -31,6 +31,8 @@ from analysis.table import combine
 from analysis.terminal import as_text
 from analysis.text import complain
 from analysis.view import NoRowError, ViewError, view_of
+from benchkit.record.naming import printable
+from benchkit.streams import protect_streams
 
 OF_REPORT = ("output_dir", "baseline", "format", "show", "parquet", "html")
 OF_VIEW = ("--columns", "--sort", "--top", "--where", "--group-by")
@@ -47,10 +49,17 @@ def main(arguments: list[str] | None = None) -> int:
     Returns:
         0; 1 where there is no record to read; 2 for invalid arguments.
     """
+    protect_streams("analysis")
     arguments = sys.argv[1:] if arguments is None else arguments
     if arguments and arguments[0] in SUBCOMMANDS:
         subcommand, _ = SUBCOMMANDS[arguments[0]]
-        return printed(lambda: subcommand(arguments[1:]))
+        try:
+            return subcommand(arguments[1:])
+        except OSError as error:
+            warn(f"{arguments[0]}: {error}")
+        except Exception:
+            traceback.print_exc()
+        return 2  # 1 may say that something is slower
     options = parser().parse_args(arguments)
     if why := missing(options.places):
         warn(why + meant(arguments[0]))
@@ -72,10 +81,10 @@ def main(arguments: list[str] | None = None) -> int:
     except (BaselineError, ViewError, NoRowError) as error:
         warn(error)
         return 1 if isinstance(error, NoRowError) else 2
-    code = printed(lambda: print(text) or 0)
+    print(text)
     if fault:
         warn(f"{fault}; --output-dir D writes elsewhere")
-    return 1 if fault else code
+    return 1 if fault else 0
 
 
 def unwritten(options: argparse.Namespace) -> str:
@@ -136,7 +145,7 @@ def texts_of(written: Sequence[Path], names: Sequence[str]) -> str:
 
 def files_of(table: pd.DataFrame, found: Harvest, options: argparse.Namespace) -> Iterator[Path]:
     """Yield each file as it is written: the report, and the page and Parquet where asked for."""
-    folder = output_folder(options)
+    folder = folder_for(options.places[0], options.output_dir)
     typed = typed_table(found.rows) if options.parquet else None
     found.rows.clear()
     how = (options.baseline, found.ranks, options.format, options.compare_at)
@@ -148,22 +157,6 @@ def files_of(table: pd.DataFrame, found: Harvest, options: argparse.Namespace) -
             yield page
     if typed is not None:
         yield parquet.write_parquet(typed, folder)
-
-
-def output_folder(options: argparse.Namespace) -> Path:
-    """Return the folder of the report: the one asked for, or analysis/ in the first place."""
-    first: Path = options.places[0]
-    return options.output_dir or (first if first.is_dir() else first.parent) / "analysis"
-
-
-def printed(show: Callable[[], int]) -> int:
-    """Return what `show` returns, or 0 where the reader of stdout exits early, as in `| head`."""
-    with suppress(BrokenPipeError):
-        code = show()
-        sys.stdout.flush()
-        return code
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    return 0
 
 
 if __name__ == "__main__":

@@ -11,9 +11,10 @@ from analysis.columns import BOOLEAN, COLUMNS, INTEGER, NUMBER, TEXT, TIME
 from analysis.fresh_speedup import with_fresh_speedups
 from analysis.records.figures import CaseRow
 from analysis.records.harvest import Harvest, harvest
-from analysis.records.paths import missing, printable
+from analysis.records.paths import missing
 from analysis.records.workers import usable_processes
 from analysis.table import combine
+from benchkit.record.naming import printable
 
 Rows = Sequence[CaseRow]
 

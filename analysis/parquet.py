@@ -5,6 +5,8 @@ from pathlib import Path
 
 import pandas as pd
 
+from analysis.output import write
+
 FILE_NAME = "combined.parquet"
 
 
@@ -17,6 +19,4 @@ def missing_library() -> str:
 
 def write_parquet(table: pd.DataFrame, folder: Path) -> Path:
     """Write a table with types, such as that of analysis.load, and return the file."""
-    path = folder / FILE_NAME
-    table.to_parquet(path, engine="pyarrow", index=False)
-    return path
+    return write(folder, FILE_NAME, table.to_parquet(engine="pyarrow", index=False))

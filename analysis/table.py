@@ -98,6 +98,12 @@ def full_names(table: pd.DataFrame) -> pd.Series:
     return names
 
 
+def crowded(table: pd.DataFrame) -> pd.Series:
+    """Return of each row whether it was measured by ranks that had more threads than cores."""
+    has_fewer_cores = table["cores_per_rank"] < table["threads_per_rank"]
+    return has_fewer_cores & table["median_s"].notna()
+
+
 def own_columns(table: pd.DataFrame) -> list[str]:
     """Return the columns that are the suites' own keys and labels."""
     columns = list(table.columns)
@@ -155,6 +161,8 @@ def for_print(table: pd.DataFrame) -> pd.DataFrame:
             shown[name] = column
     if is_repeated(table):
         shown["run"] = table["run"]
+    if crowded(table).any():
+        shown["cores_per_rank"] = table["cores_per_rank"]
     for name in ("warning", "doubt", "unchecked"):
         if table[name].notna().any():
             shown[name] = table[name].map(shortened, na_action="ignore")

@@ -22,6 +22,7 @@ from analysis.table import (
     CONDITIONS,
     SETTINGS,
     SPREADS,
+    crowded,
     is_repeated,
     lacked_columns,
     own_columns,
@@ -35,6 +36,8 @@ GAP = 3
 """Letters between columns."""
 ALWAYS = ("suite", "backend", "world_size", "data_size")
 """Settings that have their own columns, also where others are joined for lack of room."""
+CROWDED = "[!]"
+"""Stands beside a median of ranks that had more threads than cores."""
 SIMILAR = " (other numbers in other rows)"
 MOST_FIGURES, MOST_NOTES = 3, 3
 FIGURES = (
@@ -103,7 +106,8 @@ def results(table: pd.DataFrame) -> Shown:
     """Return the column of the medians, which has the outcome of rows that were not measured."""
     numbers = numbered(table)
     ends = [f"{end[0]} ({numbers[end]})" if end in numbers else "" for end in outcomes(table)]
-    cells = [" ".join(filter(None, pair)) for pair in zip(times(table), ends, strict=True)]
+    marks = [CROWDED * each for each in crowded(table)]
+    cells = [" ".join(filter(None, each)) for each in zip(times(table), marks, ends, strict=True)]
     is_measured = table["median_s"].notna().any()
     head = f"median [ms]\n{interval_head(table)}" if is_measured else "outcome"
     return Shown(head, cells, is_number=is_measured)
@@ -143,6 +147,8 @@ def notes(table: pd.DataFrame) -> list[str]:
         found.append(f"({number}) {status}: {reason}{SIMILAR if similar else ''}")
     if any(cell.endswith(NO_INTERVAL) for cell in times(table)):
         found.append(f"{NO_INTERVAL}: too few samples for an interval")
+    if crowded(table).any():
+        found.append(f"{CROWDED}: more threads than cores, which take turns")
     for name in ("warning", "doubt", "unchecked"):
         counts = Counter(map(shortened, table[name].dropna() if name in table else ()))
         for line, count in counts.most_common(MOST_NOTES):

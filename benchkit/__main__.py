@@ -7,7 +7,9 @@ if __name__ == "__main__":
     import sys
 
     from benchkit.siblings import require_ours
+    from benchkit.streams import protect_streams
 
+    protect_streams("benchkit")
     require_ours()
     from benchkit.start import main
 

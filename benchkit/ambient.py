@@ -3,7 +3,7 @@
 import os
 from collections.abc import Mapping
 
-from launch.topology import printable
+from benchkit.record.naming import printable
 
 PREFIXES = (
     "NCCL_", "RCCL_", "UCX_", "UCC_", "GLOO_",

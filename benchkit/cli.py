@@ -11,6 +11,7 @@ from benchkit import questions
 from benchkit.config import command_line, compose, ddlb, help, hydra_internals, messages
 from benchkit.config.folders import config_folder, config_folders
 from benchkit.errors import ConfigError
+from benchkit.record.naming import printable
 from benchkit.study import command as study
 from benchkit.sweep import resume, status
 from launch import topology
@@ -20,7 +21,14 @@ from launch.ranks import fork_server
 from launch.signals import StopRequested, handle, to_stop_request
 
 EXIT_OK, EXIT_FAILED, EXIT_CONFIG = 0, 1, 2
-REFUSALS = (ConfigError, JoinError, *hydra_internals.ERRORS, OSError, ValueError)
+REFUSALS = (
+    ConfigError,
+    JoinError,
+    topology.LaunchError,
+    *hydra_internals.ERRORS,
+    OSError,
+    ValueError,
+)
 """Exceptions that a wrong configuration raises in benchkit, in Hydra and in what Hydra reads."""
 
 
@@ -45,9 +53,6 @@ def main() -> int:
             studies = help.options_in(folders).get("study", [])
             return study.main(arguments, studies, check, exit_code)
         statuses = hydra_internals.run(folders[0], understood(arguments, folders))
-    except BrokenPipeError:  # `--help | head`
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return EXIT_OK
     except REFUSALS as error:
         if "HYDRA_FULL_ERROR" in os.environ:
             raise
@@ -119,7 +124,7 @@ def check(arguments: Sequence[str]) -> str:
 
 def in_one_line(refusal: Exception, arguments: Sequence[str]) -> str:
     """Returns one of REFUSALS as one line; a missing suite takes several, which list all suites."""
-    if isinstance(refusal, ConfigError | JoinError):
+    if isinstance(refusal, ConfigError | JoinError | topology.LaunchError):
         return str(refusal)
     return messages.explain(refusal, arguments)
 
@@ -130,7 +135,7 @@ def complain(message: str) -> None:
         return  # a shell would print it into the line that is being typed
     me = topology.detect_launcher()
     agent = f"agent {me.index} on {topology.node_name()}: " if me.index else ""
-    print(f"benchkit: {agent}{message}", file=sys.stderr)
+    print(f"benchkit: {agent}{printable(message)}", file=sys.stderr)
 
 
 def terminate(number: int, frame: Any) -> None:

@@ -16,8 +16,15 @@ from benchkit.api.memory import host_available_bytes
 from benchkit.checkout import checkout
 from benchkit.gpus import smi
 from benchkit.record.environment import VERSIONS, AgentReport, Environment, HostReport
+from benchkit.record.naming import printable
 from benchkit.version import __version__
-from launch.topology import available_cores, cpu_quota, node_name, printable, read_text
+from launch.topology import (
+    available_cores,
+    cpu_quota,
+    node_name,
+    read_text,
+    without_pinning,
+)
 
 
 def describe() -> Environment:
@@ -104,7 +111,8 @@ def nccl_version() -> str | None:
     """Returns the version of the NCCL, or RCCL, that torch loads, or None; starts no CUDA."""
     if not is_built_for_gpus():
         return None
-    import torch.cuda.nccl
+    with without_pinning():  # what loads torch would be pinned, and all that it starts
+        import torch.cuda.nccl
 
     try:
         return ".".join(map(str, torch.cuda.nccl.version()))

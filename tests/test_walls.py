@@ -31,6 +31,7 @@ LAYERS = (
         "benchkit.gpus",
         "benchkit.record",
         "benchkit.statistics",
+        "benchkit.streams",
     ),
     ("benchkit.api",),
     ("benchkit.environment", "benchkit.visible_gpus", "benchkit.selftest.floor"),
@@ -41,6 +42,7 @@ LAYERS = (
     (
         "analysis.records",
         "analysis.text",
+        "analysis.output",
         "analysis.columns",
         "analysis.cells",
         "analysis.table",
@@ -81,6 +83,7 @@ HYDRA_IS_PRIVATE = ("hydra._internal", "hydra.core.hydra_config", "hydra.core.ov
 ANALYSIS_MAY_IMPORT = (
     "benchkit.record",
     "benchkit.statistics",
+    "benchkit.streams",
     "benchkit.version",
     "benchkit.api.data_sheet",
     "benchkit.api.details",

@@ -6,16 +6,18 @@ from functools import partial
 from pathlib import Path
 
 from analysis.commands.switches import switches_in, why_incomplete
-from analysis.records.harvest import harvest
+from analysis.records.harvest import Harvest, harvest
 from analysis.records.of_suite import by_layout
-from analysis.records.paths import missing, printable
+from analysis.records.paths import missing, one_line
 from analysis.records.places import places_of
+from analysis.records.planned import plan_of
 from analysis.suites.acceptance.flaws import flaw_of
 from analysis.suites.acceptance.verdict import judge
 from analysis.suites.pair_matrix import matrix
 from analysis.suites.rank_speed import speeds
 from analysis.text import complain
 from benchkit.record import files
+from benchkit.record.naming import printable
 from benchkit.record.record import Record
 from benchkit.statistics.faults.cells import Limits
 
@@ -50,8 +52,9 @@ def main(arguments: list[str]) -> int:
     ]
     judged = [verdict for verdict in verdicts if verdict is not None]
     for verdict in judged:
-        print(*verdict.lines(options.tolerance), sep="\n", end="\n\n")
-    failed = [*flaws, *(line for record in records for line in failures(record))]
+        print(*map(one_line, verdict.lines(options.tolerance)), sep="\n", end="\n\n")
+    failed = [*flaws, *(one_line(line) for record in records for line in failures(record))]
+    failed += map(one_line, unmeasured(options.places, found))
     print(*(f"- FAILED: {line}" for line in failed), sep="\n", end="\n" * bool(failed))
     if not judged:
         remedy = "" if failed else "; run `python -m benchkit sweep=acceptance`"
@@ -65,11 +68,15 @@ def read_records(paths: set[str]) -> tuple[list[Record], list[str]]:
     """Return the records of an acceptance's suites in order of time, and why others have flaws."""
     records, flaws = [], []
     for path in sorted(paths):
-        record = files.read(Path(path))
+        try:
+            record = files.read(Path(path))
+        except ValueError as error:  # it has gone since, or its name had to be escaped
+            flaws.append(one_line(error))
+            continue
         if record.suite not in (matrix.SUITE, speeds.SUITE):
             continue
         if flaw := flaw_of(record):
-            flaws.append(printable(f"{path}: {flaw}"))
+            flaws.append(one_line(f"{path}: {flaw}"))
         else:
             records.append(record)
     return sorted(records, key=lambda record: record.started_at), flaws
@@ -88,6 +95,20 @@ def failures(record: Record) -> list[str]:
         reason = (record.error.message if record.error else "") or record.status
         lines.append(f"{record.title}: {reason.splitlines()[0]}")
     return lines
+
+
+def unmeasured(places: Sequence[Path], found: Harvest) -> list[str]:
+    """Say which runs that the sweeps of an acceptance planned have no record."""
+    suites = {str(row["path"]): row["suite"] for row in found.rows}
+    runs = plan_of(places, suites).runs
+    of_acceptance = {
+        run.sweep for run in runs if suites.get(run.path) in (matrix.SUITE, speeds.SUITE)
+    }
+    return [
+        f"{run.path}: planned, without a record: {run.name}"
+        for run in runs
+        if run.is_missing and run.sweep in of_acceptance
+    ]
 
 
 def switches_of(records: Sequence[Record], path: Path | None) -> dict[str, str]:

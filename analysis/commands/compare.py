@@ -7,54 +7,63 @@ from pathlib import Path
 
 from analysis.commands.accept import read_records
 from analysis.commands.comparison import Comparison, compare
-from analysis.commands.comparison_page import page
+from analysis.commands.comparison_page import as_junit, page
+from analysis.output import folder_for
+from analysis.output import write as write_file
 from analysis.records.harvest import Harvest, harvest
-from analysis.records.paths import missing, printable
+from analysis.records.paths import missing, one_line
+from analysis.records.planned import plan_of
 from analysis.records.workers import usable_processes
 from analysis.suites.acceptance.changes import changes
 from analysis.text import complain
+from benchkit.record.naming import printable
 from benchkit.statistics.compare.verdicts import exit_code
 from benchkit.statistics.faults.cells import Limits
 
 warn = partial(complain, "analysis compare")
 
 STATISTICS = {name: f"{name}_s" for name in ("p25", "median", "mean", "p95")}
-SLOWER = 1
-"""Exit code where a point, a rank or a link is slower."""
-NO_MATCH = 3
-"""Exit code where no point is in both places, as for UNCLEAR: nothing was compared."""
+WORSE, INVALID, NO_MATCH = 1, 2, 3
+"""Exit codes. NO_MATCH, where nothing was compared, is that of unclear points."""
 
 
 def main(arguments: list[str]) -> int:
     """Print and write what differs between two environments, and how their points compare.
 
     Returns:
-        0; 1 where a point is slower, 3 where one is unclear or none could be compared; 2 for
-        invalid arguments, and where nothing could be read. A point with a single run on a side
-        counts for none of these.
+        The exit code, as `parser` describes it.
     """
     options = parser().parse_args(arguments)
+    try:
+        return compared(options)
+    except OSError as error:
+        warn(error)
+        return INVALID
+
+
+def compared(options: argparse.Namespace) -> int:
+    """Compare the places, see `main`; raise OSError for a file that cannot be used."""
     if why := missing(options.places):
         warn(why)
-        return 2
+        return INVALID
     sides = [harvest([place], usable_processes()) for place in options.places]
+    plans = []
     for place, found in zip(options.places, sides, strict=True):
-        for line in found.remarks():
+        plan = plan_of([place], {str(row["path"]) for row in found.rows})
+        for line in (*found.remarks(), *(f"passed over {fault}" for fault in plan.faults)):
             warn(line)
         if not found.rows:
             warn(f"no readable record.json at or below {printable(str(place))}")
-            return 2
+            return INVALID
+        plans.append(plan)
     rows = [found.rows for found in sides]
     statistic = STATISTICS[options.statistic]
-    result = compare(*rows, statistic=statistic, fail_on=options.fail_on)
-    try:
-        written = write(result, sides, options)
-    except OSError as error:
-        warn(error)
-        return 2
+    result = compare(rows, plans, statistic=statistic, fail_on=options.fail_on)
+    written = write(result, sides, options)
     changed, code = what_changed(sides, options.fail_on)
     print(page(result, sides, options, "simple"), "", *changed, *written, sep="\n")
-    return code or (exit_code(result.words) if len(result.points) else NO_MATCH)
+    codes = code, exit_code(result.words)
+    return WORSE if WORSE in codes else max(codes)
 
 
 def what_changed(sides: list[Harvest], tolerance: float) -> tuple[list[str], int]:
@@ -66,25 +75,24 @@ def what_changed(sides: list[Harvest], tolerance: float) -> tuple[list[str], int
     if not (before and now):
         return [], 0
     found = [each for each in changes(before, now, Limits(tolerance=tolerance)) if each]
-    lines = [line for each in found for line in each.lines(tolerance)]
+    lines = [one_line(line) for each in found for line in each.lines(tolerance)]
     if not found:
         lines = ["- The acceptances are of other ranks: nothing can be compared."]
     code = 0 if any(each.overall for each in found) else NO_MATCH
     if any(each.slower for each in found):
-        code = SLOWER
+        code = WORSE
     return ["What changed in the acceptance, B over A:", *lines, ""], code
 
 
 def write(result: Comparison, sides: list[Harvest], options: argparse.Namespace) -> list[str]:
-    """Write the table as CSV and the page in Markdown; return a line for each file."""
-    first: Path = options.places[0]
-    folder: Path = options.output_dir
-    folder = folder or (first if first.is_dir() else first.parent) / "analysis"
-    folder.mkdir(parents=True, exist_ok=True)
-    figures, text = folder / "compare.csv", folder / "compare.md"
-    result.points.to_csv(figures, index=False)
-    text.write_text(page(result, sides, options, "github") + "\n", encoding="utf-8")
-    return [printable(f"wrote {path}") for path in (figures, text)]
+    """Write the table as CSV and JUnit XML, and the page in Markdown; return a line for each."""
+    folder = folder_for(options.places[0], options.output_dir)
+    written = [
+        write_file(folder, "compare.csv", result.points),
+        write_file(folder, "compare.md", page(result, sides, options, "github")),
+        write_file(folder, "compare_junit.xml", as_junit(result, options.places[1])),
+    ]
+    return [printable(f"wrote {path}") for path in written]
 
 
 def share(text: str) -> float:
@@ -102,9 +110,12 @@ def parser() -> argparse.ArgumentParser:
     result = argparse.ArgumentParser(
         prog="python -m analysis compare",
         description="`python -m analysis compare A B`: what differs between the environments of "
-        "two places, and for each point that both have measured whether B is faster or slower "
-        "than A. Exit code 1 where a point is slower, 3 where one is unclear; points with a "
-        "single run on a side count for neither.",
+        "two places, and for each point whether B is faster or slower than A. A point is worse in "
+        "B, too, if a larger share of its planned runs has no result there than in A. A point "
+        "with a single run on a side is neither faster nor slower.",
+        epilog="Exit code: 0 nothing is worse; 1 a point is worse: slower, failed or no longer "
+        "measured; 3 too little to tell: a point is unclear, or none is compared; 2 the command "
+        "line is wrong, or a file cannot be used.",
     )
     result.add_argument("places", metavar="DIR", nargs=2, type=Path, help="folders of records")
     result.add_argument(

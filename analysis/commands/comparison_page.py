@@ -20,14 +20,21 @@ from analysis.commands.comparison import (
 )
 from analysis.records.environments import differences
 from analysis.records.harvest import Harvest
-from analysis.records.paths import printable
-from analysis.report.naming import settings
 from analysis.text import render_table
-from benchkit.record.naming import named
+from benchkit.record.naming import in_markdown, named, printable
 from benchkit.statistics.compare.rank_sum import RankSum
+from benchkit.statistics.compare.verdicts import FAILED, FIXED, NEW, NOT_COMPARED, junit
 
 MOST_NAMED = 5
-"""How many unmatched points are named; further ones are only counted."""
+"""How many points are named; further ones are only counted."""
+MEANINGS = {
+    FAILED: "Worse: failed, or no longer measured",
+    FIXED: "Measured in B, and not in A",
+    NEW: "Only B has the point",
+    NOT_COMPARED: "Without a result on both sides",
+    "": "Judged by the runs with a result alone",
+}
+"""Of the words on points that the figures of their runs do not decide; "" where some lack one."""
 NOT_IN_TURNS = (
     "A and B were not measured in turns: all that changed between them, known or not, is in the "
     "ratios."
@@ -39,7 +46,7 @@ def page(result: Comparison, sides: list[Harvest], options: argparse.Namespace, 
     parts = [
         "\n".join(map(origin, SIDES, options.places, sides)),
         environments(sides, style),
-        points_table(result, style) if len(result.points) else "No point is in both.",
+        points_table(result, style),
         "\n".join(notes(result, options)),
     ]
     return "\n\n".join(parts)
@@ -61,19 +68,23 @@ def environments(sides: list[Harvest], style: str) -> str:
     if table.empty:
         return "Their environments do not differ, as far as records tell."
     # Versions are no numbers: 2.10 is not 2.1.
-    return tabulate(table.map(printable), "keys", style, showindex=False, disable_numparse=True)
+    if style == "github":
+        table = table.map(in_markdown)
+    return tabulate(table, "keys", style, showindex=False, disable_numparse=True)
 
 
 def points_table(result: Comparison, style: str) -> str:
     """Return the table of the points; settings that all of them share are in a line above it."""
     points = result.points
-    shared = [name for name in result.settings if points[name].nunique(dropna=False) == 1]
+    known = points.dropna(subset="suite")  # not what was planned and never measured
+    shared = [name for name in result.settings if known[name].nunique(dropna=False) == 1]
     shown = points[[name for name in result.settings if name not in shared]].copy()
     for name in shown:
         shown[name] = shown[name].map(partial(named, name), na_action="ignore")
     for side in SIDES:
         shown[f"{side} [ms]"] = 1e3 * points[f"{side}_s"]
-    shown["runs"] = points["A_runs"].astype(str) + " / " + points["B_runs"].astype(str)
+    counts = [runs_text(points[f"{side}_runs"], points[f"{side}_planned"]) for side in SIDES]
+    shown["runs"] = [" / ".join(both) for both in zip(*counts, strict=True)]
     for side in SIDES:
         shown[f"{side} sd of runs [%]"] = 100 * pd.to_numeric(points[f"{side}_spread"])
     shown["B / A"] = points["ratio"]
@@ -82,22 +93,47 @@ def points_table(result: Comparison, style: str) -> str:
             "" if pd.isna(low) else f"[{low:.3f}, {high:.3f}]"
             for low, high in zip(points["ratio_low"], points["ratio_high"], strict=True)
         ]
-    shown["verdict"] = points["verdict"]
-    first = points.iloc[0]
+    shown["verdict"] = [
+        f"{word} ({reason})" if word in MEANINGS and reason else word
+        for word, reason in zip(points["verdict"], points["reason"], strict=True)
+    ]
+    first = known.iloc[0]
     held = [f"{name} {named(name, first[name])}" for name in shared if pd.notna(first[name])]
     table = render_table(shown.dropna(axis=1, how="all"), style)
-    return printable(f"All points: {', '.join(held)}\n\n{table}")
+    return f"All points: {', '.join(held)}\n\n{table}"
+
+
+def runs_text(measured: pd.Series, planned: pd.Series) -> list[str]:
+    """Return how many runs have a result, of how many where some have none."""
+    return [
+        f"{runs:g}" if runs == of else f"{runs:g} of {of:g}"
+        for runs, of in zip(measured, planned, strict=True)
+    ]
+
+
+def as_junit(result: Comparison, place: Path) -> bytes:
+    """Return a test case for each point: what is worse in B, a place, fails."""
+    cases = []
+    for name, point in zip(result.names, result.points.to_dict("records"), strict=True):
+        word = point["verdict"]
+        told = point["reason"] if word in MEANINGS else f"B / A {point['ratio']:.3f}"
+        cases.append((printable(str(place)), printable(name), word, f"{word}: {told}"))
+    return junit("analysis compare", cases)
 
 
 def notes(result: Comparison, options: argparse.Namespace) -> Iterator[str]:
     """Yield sentences on what was compared, what was not, and how far it can be trusted."""
-    if names := result.unmatched:
-        more = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
-        listed = "; ".join(names[:MOST_NAMED])
-        yield printable(f"Unmatched points: {len(names)}: {listed}{more}")
-    if not len(result.points):
+    told: dict[str, list[str]] = {meaning: [] for meaning in MEANINGS.values()}
+    for name, word, reason in zip(result.names, result.words, result.points["reason"], strict=True):
+        if reason:
+            told[MEANINGS.get(word, MEANINGS[""])].append(f"{name} ({reason})")
+    for meaning, names in told.items():
+        if names:
+            more = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
+            yield printable(f"{meaning}: {len(names)}: {'; '.join(names[:MOST_NAMED])}{more}")
+    if not result.num_matched:
         return
-    counts = Counter(result.points["verdict"])
+    counts = Counter(word for word in result.words if word not in MEANINGS)
     num_indicative = counts.pop(INDICATIVE, 0)
     if counts:
         words = ", ".join(f"{count} {word}" for word, count in counts.items())
@@ -106,8 +142,8 @@ def notes(result: Comparison, options: argparse.Namespace) -> Iterator[str]:
             "intervals by the rank sum of the runs, at an error rate of 5 % over all points. One "
             f"may need {fewest_runs(counts.total())} runs on each side."
         )
-    if len(result.points) > 1:
-        yield f"Geometric mean over {len(result.points)} points: {mean_text(result.mean)}"
+    if result.num_matched > 1:
+        yield f"Geometric mean over {result.num_matched} points: {mean_text(result.mean)}"
     yield from secondary(result)
     if num_indicative:
         yield (
@@ -133,10 +169,8 @@ def ratio_text(ratio: float, low: float, high: float) -> str:
 
 def secondary(result: Comparison) -> Iterator[str]:
     """Yield what differs beside the figure of the verdicts, unless the verdict says so already."""
-    points = result.points
-    differing = [name for name in result.settings if points[name].nunique(dropna=False) > 1]
     for (number, figure), change in result.secondary.items():
-        point = points.iloc[number]
+        point = result.points.iloc[number]
         ratio = math.exp(change.estimate)
         if figure == SLOW_SHARE:
             size = f"{change.estimate:+.1%} [{change.low:+.1%}, {change.high:+.1%}]"
@@ -144,5 +178,4 @@ def secondary(result: Comparison) -> Iterator[str]:
             continue
         else:
             size = ratio_text(ratio, math.exp(change.low), math.exp(change.high))
-        name = settings(point, differing) or point["suite"]
-        yield printable(f"Also {name}: {figure.removesuffix('_s')} {size}")
+        yield printable(f"Also {result.names[number]}: {figure.removesuffix('_s')} {size}")

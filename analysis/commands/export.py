@@ -6,11 +6,14 @@ from pathlib import Path
 
 from analysis.commands.formats import WRITERS
 from analysis.frames import nothing_found
+from analysis.output import folder_for
+from analysis.output import write as write_file
 from analysis.records.harvest import harvest
-from analysis.records.paths import missing, printable
+from analysis.records.paths import missing
 from analysis.records.workers import usable_processes
 from analysis.table import combine
 from analysis.text import complain
+from benchkit.record.naming import printable
 
 warn = partial(complain, "analysis export")
 
@@ -36,7 +39,8 @@ def main(arguments: list[str]) -> int:
     try:
         for write in WRITERS[options.system]:
             texts |= write(table)
-        written = files_of(texts, folder_of(options))
+        folder = folder_for(options.places[0], options.output_dir, options.system)
+        written = [write_file(folder, name, text) for name, text in texts.items()]
     except (OSError, ValueError) as error:
         warn(error)
         return 2
@@ -45,24 +49,6 @@ def main(arguments: list[str]) -> int:
         return 1
     print(*(printable(f"wrote {path}") for path in written), sep="\n")
     return 0
-
-
-def files_of(texts: dict[str, str], folder: Path) -> list[Path]:
-    """Write the texts below a folder, by name; return their paths."""
-    paths = []
-    for name, text in texts.items():
-        path = folder / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text)
-        paths.append(path)
-    return paths
-
-
-def folder_of(options: argparse.Namespace) -> Path:
-    """Return the folder to write to: the one asked for, or one beside the first report."""
-    first: Path = options.places[0]
-    beside = first if first.is_dir() else first.parent
-    return options.output_dir or beside / "analysis" / str(options.system)
 
 
 def parser() -> argparse.ArgumentParser:

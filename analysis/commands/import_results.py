@@ -6,10 +6,13 @@ from pathlib import Path
 
 from analysis.commands import formats
 from analysis.commands.import_table import as_text, combined, write
+from analysis.output import folder_for
 from analysis.records.foreign import Reading, Timing
-from analysis.records.paths import PATTERN, missing, one_line, require_regular
+from analysis.records.paths import PATTERN, missing, one_line
 from analysis.suites.collective.imported import RanksMissing
 from analysis.text import complain
+from benchkit.record import files
+from benchkit.record.naming import printable
 
 warn = partial(complain, "analysis import")
 
@@ -41,15 +44,15 @@ def main(arguments: list[str]) -> int:
         rows += found.rows
     if not rows:
         return 2
-    first = options.places[0]
-    folder = options.output_dir or (first if first.is_dir() else first.parent) / "analysis"
     tables = combined(rows)
     try:
-        written = write(tables, folder)
+        written = write(tables, folder_for(options.places[0], options.output_dir))
     except OSError as error:
         warn(error)
         return 2
-    print(as_text(tables, "simple"), "", *(f"wrote {path}" for path in written), sep="\n")
+    print(
+        as_text(tables, "simple"), "", *(printable(f"wrote {path}") for path in written), sep="\n"
+    )
     return 0
 
 
@@ -66,7 +69,7 @@ def readings(place: Path, ranks: int | None) -> Reading:
     try:
         if place.is_dir() or place.match(PATTERN):
             return formats.recorded(place)
-        require_regular(place)  # Reading a pipe would block.
+        files.require_regular(place.resolve())  # Reading a pipe would block.
         text = place.read_text("utf-8-sig", errors="replace")
         found = formats.read(str(place), text, ranks)
     except RanksMissing:

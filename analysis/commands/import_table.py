@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pandas as pd
 
+from analysis.output import write as write_file
+from analysis.records.figures import plain_cells
 from analysis.records.foreign import Timing
 from analysis.text import render_table
 
@@ -54,7 +56,7 @@ def combined(rows: Sequence[Timing]) -> list[pd.DataFrame]:
     for suite, of_suite in groupby(in_order, key=lambda row: row.SUITE):
         mine = list(of_suite)
         columns = [column.name for column in fields(mine[0])]
-        table = pd.DataFrame([asdict(row) for row in mine], columns=columns)
+        table = pd.DataFrame([plain_cells(asdict(row)) for row in mine], columns=columns)
         whole = {name: "Int64" for name in ("world_size", "payload_bytes") if name in table}
         table = table.astype(whole).sort_values([*mine[0].ORDER], ignore_index=True)
         table.insert(0, "suite", suite)
@@ -63,11 +65,10 @@ def combined(rows: Sequence[Timing]) -> list[pd.DataFrame]:
 
 
 def write(tables: Sequence[pd.DataFrame], folder: Path) -> list[Path]:
-    folder.mkdir(parents=True, exist_ok=True)
-    figures, page = folder / "imported.csv", folder / "imported.md"
-    pd.concat(tables).to_csv(figures, index=False)
-    page.write_text(as_text(tables, "github") + "\n")
-    return [figures, page]
+    return [
+        write_file(folder, "imported.csv", pd.concat(tables)),
+        write_file(folder, "imported.md", as_text(tables, "github")),
+    ]
 
 
 def as_text(tables: Sequence[pd.DataFrame], style: str) -> str:

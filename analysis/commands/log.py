@@ -7,12 +7,15 @@ from pathlib import Path
 from analysis.commands.trackers import TRACKERS, Tracker, TrackerError
 from analysis.commands.tracking import SweepLog, runs_of
 from analysis.fresh_speedup import with_fresh_speedups
+from analysis.output import FOLDER, folder_for
 from analysis.records.harvest import Harvest, harvest
-from analysis.records.paths import missing, printable
+from analysis.records.paths import missing
 from analysis.records.workers import usable_processes
 from analysis.report.report import write_report
 from analysis.table import combine
 from analysis.text import complain
+from benchkit.record import files
+from benchkit.record.naming import printable
 
 warn = partial(complain, "analysis log")
 
@@ -38,7 +41,7 @@ def main(arguments: list[str]) -> int:
     try:
         with TRACKERS[options.to](options.name) as tracker:
             print(log(folder, found, tracker))
-    except (TrackerError, OSError) as error:
+    except (TrackerError, OSError, ValueError) as error:
         warn(error)
         return 2
     return 0
@@ -50,9 +53,13 @@ def log(folder: Path, found: Harvest, tracker: Tracker) -> str:
     The report goes with a run of its own: copies of it in each run would be many files.
     """
     table = with_fresh_speedups(combine(found.rows))
-    report = folder / "analysis"
-    if not report.is_dir():
+    has_report = (folder / FOLDER).is_dir()
+    report = folder_for(folder, None)
+    if not has_report:
         list(write_report(table, report, None, found.ranks))
+    for path in report.rglob("*"):
+        if not path.is_dir() or path.is_symlink():  # The tracker would be handed what it leads to.
+            files.require_regular(path)
     runs = runs_of(table)
     sweep = SweepLog.of(folder, runs)
     logged = [run for run in runs if tracker.log_run(run, sweep)]

@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pandas as pd
 
-from analysis.records.paths import one_line, require_regular
+from analysis.records.paths import one_line
 from analysis.text import complain, render_table
 from benchkit.api import lut
+from benchkit.record import files
 from benchkit.suites.ring_attention import balancing, splits
 from benchkit.suites.ring_attention.splits import CostModel, Split
 
@@ -62,7 +63,7 @@ def read_lut(options: argparse.Namespace) -> lut.Table | None:
     if not options.lut:
         return None
     if Path(options.lut).exists():
-        require_regular(Path(options.lut))  # Reading a pipe would block.
+        files.require_regular(Path(options.lut).resolve())  # Reading a pipe would block.
     return lut.read(options.lut, options.seq_len, options.dtype)
 
 

@@ -11,9 +11,10 @@ import pandas as pd
 from analysis.commands import traces
 from analysis.commands.traces import DEVICE, HOST, Event, Trace
 from analysis.records.harvest import Harvest
-from analysis.records.paths import missing, one_line, require_regular
+from analysis.records.paths import missing, one_line
 from analysis.records.per_rank import WAITING
 from analysis.text import complain, render_table
+from benchkit.record.naming import printable
 
 warn = partial(complain, "analysis profile")
 
@@ -42,7 +43,6 @@ def main(arguments: list[str]) -> int:
     passed_over: list[str] = []
     for path in trace_files(options.places):
         try:
-            require_regular(path)
             found.append((path, traces.read(path)))
         except (ValueError, OSError) as error:
             passed_over.append(one_line(error))
@@ -61,7 +61,7 @@ def main(arguments: list[str]) -> int:
 
 def trace_files(places: list[Path]) -> Iterator[Path]:
     for place in places:
-        yield from sorted(place.rglob(PATTERN)) if place.is_dir() else [place]
+        yield from sorted(place.rglob(PATTERN)) if place.is_dir() else [place.resolve()]
 
 
 def per_rank(found: list[tuple[Path, Trace]]) -> pd.DataFrame:
@@ -73,7 +73,8 @@ def per_rank(found: list[tuple[Path, Trace]]) -> pd.DataFrame:
     rows = []
     for path, trace in found:
         for case, steps in trace.steps().items():
-            row: dict[str, Any] = {"run": path.parent.name} if several else {}
+            run = printable(path.parent.name, keep="")
+            row: dict[str, Any] = {"run": run} if several else {}
             row |= {"case": case or "-", "rank": trace.rank, "steps": len(steps)}
             row["step [ms]"] = traces.length(step.interval for step in steps) / len(steps)
             on_host = trace.regions(steps, HOST)

@@ -4,6 +4,7 @@ Host and device are kept apart. All times are in ms.
 """
 
 import gzip
+import io
 import re
 import zlib
 from collections import defaultdict
@@ -13,6 +14,9 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+
+from benchkit.record import files
+from benchkit.record.naming import printable
 
 STEP = "step "
 """Begins the label of a step; the case's labels follow. benchkit/rank/profiling.py writes it."""
@@ -107,8 +111,10 @@ def read(path: Path) -> Trace:
         ValueError: where the file is no trace; the message says why.
     """
     try:
-        content = path.read_bytes()
-        parsed = msgspec.json.decode(gzip.decompress(content) if path.suffix == ".gz" else content)
+        content = files.read_regular(path)
+        if path.suffix == ".gz":
+            content = unpacked(content)
+        parsed = msgspec.json.decode(content)
         events = []
         for event in parsed["traceEvents"]:
             if event.get("ph") == "X" and "cat" in event:
@@ -123,12 +129,22 @@ def read(path: Path) -> Trace:
         raise ValueError(f"{path}: {why}") from None
 
 
+def unpacked(content: bytes) -> bytes:
+    """Decompress a file; raises ValueError where that is more than a file may hold."""
+    with gzip.open(io.BytesIO(content)) as file:
+        found = file.read(files.MOST_BYTES + 1)
+    if len(found) > files.MOST_BYTES:
+        raise ValueError(f"unpacked it is more than {files.MOST_BYTES / 1e9:g} GB")
+    return found
+
+
 def as_event(event: dict[str, Any]) -> Event:
     start, duration = float(event["ts"]) / 1e3, float(event["dur"]) / 1e3
     if not 0 <= duration <= LONGEST_MS or abs(start) > LATEST_MS:
         raise ValueError(f"an event that begins at {start:g} ms and takes {duration:g} ms")
     thread = f"{event.get('pid')}/{event.get('tid')}"
-    return Event(str(event["name"]), str(event["cat"]), thread, start, start + duration)
+    name = printable(str(event["name"]), keep="")
+    return Event(name, str(event["cat"]), thread, start, start + duration)
 
 
 def union(intervals: Iterable[Interval]) -> list[Interval]:

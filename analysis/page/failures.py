@@ -9,6 +9,7 @@ import pandas as pd
 
 from analysis.page.samples import records_of
 from analysis.report.naming import Namer
+from benchkit.record.naming import UNPRINTABLE
 from benchkit.record.record import ErrorReport, Record
 from benchkit.record.statuses import HARMLESS
 
@@ -17,10 +18,8 @@ MOST_KINDS = 40
 MOST_LINES, MOST_LETTERS = 40, 6000
 """Of a log or a traceback, from its end."""
 MOST_REASON = 600
-CONTROL = re.compile(
-    r"\x1b\[[0-9;?]*[ -/]*[@-~]|[\x00-\x08\x0b-\x1f\x7f\u202a-\u202e\u2066-\u2069]"
-)
-"""Colours of a terminal, what is no text, and what turns the direction of writing."""
+CONTROL = re.compile(rf"\x1b\[[0-9;?]*[ -/]*[@-~]|(?![\n\t]){UNPRINTABLE.pattern}")
+"""Colours of a terminal, and whatever else a page cannot show."""
 
 
 @dataclass
@@ -120,5 +119,4 @@ def last_lines(text: str) -> str:
 
 def ended(text: str, most: int) -> str:
     """Cut a text to a number of letters, and say so by "…"."""
-    shown = CONTROL.sub("", text)
-    return shown if len(shown) <= most else f"{shown[:most]}…"
+    return text if len(text) <= most else f"{text[:most]}…"

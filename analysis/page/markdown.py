@@ -10,7 +10,7 @@ from markdown_it.token import Token
 
 NUMBER = re.compile(r"[<>]? ?-?\d[\d.,]*(e[+-]?\d+)?( .*)?$")
 """Also one that an interval or a rate in brackets follows."""
-RULES = ("backticks", "heading", "list", "table")
+RULES = ("backticks", "escape", "heading", "list", "table")
 """What the tables use. Without links, images and HTML, a label in them is only text."""
 
 

@@ -11,6 +11,7 @@ from typing import Any
 import pandas as pd
 
 from analysis.baseline import Baseline
+from analysis.output import write
 from analysis.records.environments import Facts
 
 FILE_NAME = "report.html"
@@ -48,9 +49,7 @@ def write_page(
         OSError: where the folder cannot be written to.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    path = folder / FILE_NAME
-    path.write_text(render(table, baseline, per_rank, environments), encoding="utf-8")
-    return path
+    return write(folder, FILE_NAME, render(table, baseline, per_rank, environments))
 
 
 def render(

@@ -41,7 +41,7 @@ def derive(path: str, known_digest: bytes = b"") -> Derived | None:
         None where the content is still the same.
     """
     try:
-        content = Path(path).read_bytes()
+        content = files.read_regular(path)
         digest = hashlib.sha256(content).digest()
         if digest == known_digest:
             return None
@@ -64,5 +64,5 @@ def figures_of(record: Record) -> RecordFigures:
         provenance=plain_cells(own.provenance),
         cases=cases_of(record, own),
         ranks=encoded(ranks_of(record, own)),
-        facts=encoded(environment_of(record)),
+        facts=encoded(plain_cells(environment_of(record))),
     )

@@ -10,11 +10,13 @@ from typing import Any, NamedTuple
 import msgspec
 
 from analysis.records.metrics import METRICS
+from benchkit.record.naming import printable
 
 Cell = bool | int | float | str | None
 DETAILS = "details"
 """Key of a row for what the suite reports of the case, by name. Each detail becomes a column of its
 own, which does not say what was measured."""
+REASON = "reason"
 NAMES = tuple(metric.name for metric in METRICS)
 PLACES = {name: place for place, name in enumerate(NAMES)}
 
@@ -132,16 +134,24 @@ decode_ranks = msgspec.msgpack.Decoder(list[RankFigures]).decode
 decode_facts = msgspec.msgpack.Decoder(dict[str, str | float | None]).decode
 
 
-def plain(value: Any) -> Cell:
+def plain(value: Any, keep: str = "") -> Cell:
     """Return a cell that can be compared and grouped: lists and dictionaries become text.
 
-    So do integers of more than 64 bits, which no column of numbers holds.
+    So do integers of more than 64 bits, which no column of numbers holds. Text is of one line, so
+    that it cannot leave its place in a table or in a list.
+
+    Args:
+        value: of a record.
+        keep: characters that a text may have all the same, see `printable`.
     """
     if isinstance(value, int) and not -(2**63) <= value < 2**64:
         return str(value)
-    return value if isinstance(value, str | int | float | None) else str(value)
+    return value if isinstance(value, int | float | None) else printable(str(value), keep)
 
 
 def plain_cells(cells: Mapping[str, Any]) -> dict[str, Cell]:
-    """Make all cells comparable."""
-    return {name: plain(value) for name, value in cells.items()}
+    """Make all cells comparable; a reason keeps its lines."""
+    return {
+        printable(name, keep=""): plain(value, keep="\n\t" if name == REASON else "")
+        for name, value in cells.items()
+    }

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from analysis.records.paths import one_line
+from analysis.text import from_text_cell
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -153,7 +154,11 @@ def read_csv(
         return None
     found = Reading()
     torn, why = unfinished(text), ""
-    for cells in table:
+    for line in table:
+        cells = {
+            head: from_text_cell(cell) if isinstance(cell, str) else cell
+            for head, cell in line.items()
+        }
         try:
             made = row_of(file, cells)
             found.rows += made if isinstance(made, list) else [made]

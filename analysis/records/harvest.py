@@ -14,9 +14,10 @@ import pandas as pd
 
 from analysis.records.environments import Facts
 from analysis.records.figures import CaseRow, RanksOfRecord, RecordFigures, decode_facts
-from analysis.records.paths import printable, record_files, run_names, run_of
+from analysis.records.paths import record_files, run_names, run_of
 from analysis.records.rank_table import rank_table
 from analysis.records.sources import Source, read_sources
+from benchkit.record.naming import printable
 
 MOST_LINES = 20
 """How many skipped files are named; further ones are only counted."""
@@ -61,8 +62,8 @@ class Harvest:
             path: of its file.
             run: of its sweep.
         """
-        run = printable(run)
-        self.rows += figures.rows(printable(path), run)
+        run = printable(run, keep="")
+        self.rows += figures.rows(printable(path, keep=""), run)
         self._ranks.append(RanksOfRecord({**figures.settings, "run": run}, figures.ranks))
         self._facts.append(figures.facts)
 

@@ -8,6 +8,7 @@ from typing import Any
 import pandas as pd
 
 from analysis.records.columns import Columns
+from analysis.records.figures import plain_cells
 from analysis.records.places import places_of
 from benchkit.record import files
 from benchkit.record.case import CaseRecord
@@ -45,7 +46,7 @@ def cases_of(rows: pd.DataFrame) -> Iterator[tuple[dict[str, Any], CaseRecord]]:
     for path, mine in rows.sort_values("started_at", kind="stable").groupby("path", sort=False):
         record = files.read(Path(str(path)))
         own = Columns(record)
-        labelled = [(own.renamed(case.labels), case) for case in record.cases]
+        labelled = [(plain_cells(own.renamed(case.labels)), case) for case in record.cases]
         for row in mine.to_dict("records"):
             found = [case for labels, case in labelled if is_labelled(row, labels)]
             if not found:

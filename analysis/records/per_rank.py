@@ -11,6 +11,7 @@ from analysis.records.figures import Cell, RankFigures, plain, plain_cells
 from analysis.records.noise import SPIKE
 from analysis.records.rows import starts_of
 from benchkit.record.case import CaseRecord, as_array
+from benchkit.record.naming import printable
 from benchkit.record.record import Record
 from benchkit.statistics.intervals import Array
 from benchkit.statistics.quantiles import medians
@@ -39,7 +40,8 @@ def ranks_of(record: Record, own: Columns) -> list[RankFigures]:
     found = []
     for case in measured:
         if columns := columns_of(case, record, places):
-            found.append(RankFigures(plain_cells(own.renamed(case.labels)), columns))
+            named = {printable(name, keep=""): cells for name, cells in columns.items()}
+            found.append(RankFigures(plain_cells(own.renamed(case.labels)), named))
     return found
 
 

@@ -19,7 +19,7 @@ def places(record: Record, count: int) -> dict[str, list[Cell]]:
     """Return those columns of PLACE that are known of any of the first ranks, a cell per rank."""
     hosts = {rank: agent.host for agent in reversed(record.agents) for rank in agent.ranks}
     found: dict[str, list[Cell]] = {name: [None] * count for name in PLACE}
-    found["rank_host"] = [hosts.get(rank) for rank in range(count)]
+    found["rank_host"] = [plain(hosts.get(rank)) for rank in range(count)]
     for rank, device in enumerate(record.rank_devices[:count]):
         for name, cell in of_device(device).items():
             found[name][rank] = plain(cell)

@@ -29,14 +29,14 @@ def cases_of(record: Record, own: Columns) -> list[CaseFigures]:
     contests = comparisons.contests(record.cases)
     rivals_s: dict[comparisons.Contest | None, list[float]] = {None: []}
     for case, contest in zip(record.cases, contests, strict=True):
-        if contest and case.status == "ok":
+        if contest and record.status_of(case) == "ok":
             rivals_s.setdefault(contest, []).append(comparisons.median_of(case))
     found = []
     for case, contest in zip(record.cases, contests, strict=True):
-        cells = own.renamed(case.labels) | outcome(case)
+        cells = own.renamed(case.labels) | outcome(case, record)
         cells["contest"] = contest and f"{contest[0]}, {contest[1]} ranks"
         cells["disturbed"] = disturbances.describe(case, slowed_by, num_hosts) or None
-        if case.status == "ok":
+        if cells["status"] == "ok":
             found.append(measured(case, record, rivals_s[contest], cells))
         else:
             found.append(CaseFigures(plain_cells(cells), {}, None))
@@ -53,13 +53,15 @@ def failure(record: Record) -> dict[str, Any]:
     }
 
 
-def outcome(case: CaseRecord) -> dict[str, Any]:
+def outcome(case: CaseRecord, record: Record) -> dict[str, Any]:
     """Return the cells that say what a case is, how it ended and how it was timed."""
+    status = record.status_of(case)
+    ended = case.reason if status == case.status else failure(record)["reason"]
     row: dict[str, Any] = {
         "is_component": case.is_component,
         "unslowed": case.unslowed,
-        "status": case.status,
-        "reason": case.reason or None,
+        "status": status,
+        "reason": ended or None,
         "failed_rank": case.rank,
     }
     if case.samples_s:

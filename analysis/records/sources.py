@@ -1,15 +1,16 @@
-"""Gets the figures of record files: from the cache where they are known, else from the samples."""
+"""Gets the figures of record files: from the cache where their content is known, else from them."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from analysis.records.cache import Cache, Entry, Stamp
+from analysis.records.cache import Cache
 from analysis.records.derive import Derived
-from analysis.records.paths import RunFolders, one_line, require_regular
+from analysis.records.paths import RunFolders, one_line
 from analysis.records.workers import derive_all
+from benchkit.record import files
 
 WORTH_BYTES = 8 * 10**6
-"""Fewer bytes of records are read each time, because a cache would hardly save anything."""
+"""Fewer bytes of records are derived each time, because a cache would hardly save anything."""
 
 
 @dataclass
@@ -20,34 +21,19 @@ class Source:
         path: of the file.
         folder: of the sweep that it belongs to.
         num_bytes: of the file.
-        stamp: of the file; None where it does not tell whether the file changes.
-        known: its entry in the cache, which may be of other content; None without one.
+        known: what was derived from it before, when its content may have been another.
         derived: what is in it; None until that is known.
     """
 
     path: str
     folder: str
     num_bytes: int = 0
-    stamp: Stamp | None = None
-    known: Entry | None = None
+    known: Derived | None = None
     derived: Derived | None = None
-
-    @property
-    def known_digest(self) -> bytes:
-        return self.known.derived.digest if self.known else b""
-
-    def entry(self) -> Entry | None:
-        """Return what the cache keeps of it; None where it is no record."""
-        if self.derived is None or self.derived.fault:
-            return None
-        known = self.known
-        if known and known.derived is self.derived and known.stamp == self.stamp:
-            return known
-        return Entry(self.stamp, self.derived)
 
 
 def read_sources(paths: Sequence[str], processes: int) -> list[Source]:
-    """Find out what is in some files, and keep it beside them where that saves time.
+    """Find out what is in some files, and keep it where that saves time.
 
     Args:
         paths: of the files.
@@ -61,29 +47,25 @@ def read_sources(paths: Sequence[str], processes: int) -> list[Source]:
     for path in paths:
         folder = folders.folder_of(path)
         cache = caches.get(folder) or caches.setdefault(folder, Cache(folder))
-        sources.append(look_up(path, folder, cache))
+        sources.append(looked_at(Source(path, folder, known=cache.known(path))))
     unread = [source for source in sources if source.derived is None]
     num_bytes = sum(source.num_bytes for source in unread)
-    jobs = [(source.path, source.known_digest) for source in unread]
+    jobs = [(source.path, source.known.digest if source.known else b"") for source in unread]
     for source, derived in zip(unread, derive_all(jobs, num_bytes, processes), strict=True):
-        source.derived = source.known.derived if derived is None and source.known else derived
+        source.derived = derived or source.known
     if num_bytes >= WORTH_BYTES:
         for source in sources:
-            caches[source.folder].keep(source.path, source.entry())
+            is_record = source.derived and not source.derived.fault
+            caches[source.folder].keep(source.path, source.derived if is_record else None)
         for cache in caches.values():
             cache.store()
     return sources
 
 
-def look_up(path: str, folder: str, cache: Cache) -> Source:
-    """Return a source with what is known of it without reading the file."""
-    source = Source(path, folder, known=cache.entry_of(path))
+def looked_at(source: Source) -> Source:
+    """Return a source with its size, or with why it cannot be read."""
     try:
-        status = require_regular(path)
+        source.num_bytes = files.require_regular(source.path).st_size
     except (ValueError, OSError) as error:
         source.derived = Derived(b"", b"", one_line(error))
-        return source
-    source.num_bytes, source.stamp = status.st_size, Stamp.of(status)
-    if source.known and source.stamp and source.known.stamp == source.stamp:
-        source.derived = source.known.derived
     return source

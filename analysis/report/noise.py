@@ -9,6 +9,7 @@ from analysis.records.noise import SPIKE
 from analysis.records.rows import MAX_START_UNCERTAINTY
 from analysis.report.naming import Namer, milliseconds
 from analysis.run_spread import WITHIN
+from analysis.table import crowded
 
 FILE_NAME = "noise.md"
 NOISY_REL_CI = 0.05
@@ -53,9 +54,8 @@ def as_markdown(measured: pd.DataFrame) -> str | None:
 
 def describe(measured: pd.DataFrame) -> Iterator[str]:
     """Yield crowded cores, uncertain medians, stragglers and disturbances."""
-    crowded = measured[measured["threads_per_rank"] > measured["cores_per_rank"]]
-    on_cpu = crowded[crowded["device"] == "cpu"]
-    for (ranks, cores), rows in on_cpu.groupby(["world_size", "cores_per_rank"]):
+    shared = measured[crowded(measured)]
+    for (ranks, cores), rows in shared.groupby(["world_size", "cores_per_rank"]):
         yield (
             f"{ranks} ranks had {cores:.2g} cores each in {len(rows)} points, "
             "which time the scheduler, too."

@@ -1,17 +1,15 @@
 """Writes all files of a report: tables, plots and sentences."""
 
-import hashlib
-import re
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from itertools import chain
 from pathlib import Path
-from typing import TypeAlias
 
 import pandas as pd
 from matplotlib.figure import Figure
 
 from analysis.baseline import Baseline
+from analysis.output import Content, file_name, write
 from analysis.records.metrics import METRICS
 from analysis.repetitions import FEWEST_RUNS, over_repetitions, over_runs
 from analysis.report import noise, rank_devices, ranks, sentences, size_plots, style, turns
@@ -21,10 +19,7 @@ from analysis.speedup import compared
 from analysis.table import as_markdown, identity_columns, is_repeated
 from analysis.text import complain
 
-Content: TypeAlias = str | pd.DataFrame
 CONFIGURATION = ["suite", "backend", "device", "world_size"]
-MOST_LETTERS = 200
-"""The longest name of a file; file systems allow 255 bytes."""
 UNITS = (
     "Times are of the slowest rank, per call, latencies from the last rank's start to the last "
     "rank's end; the 95 % interval of the median is within the run; too few: too few independent "
@@ -63,9 +58,9 @@ def write_report(
     for name, make in texts_of(table, baseline, per_rank):
         content = or_left_out(name, make)
         if content is not None:
-            yield write(folder / name, content)
+            yield write(folder, name, content)
     for name, text in write_all(table, or_left_out):
-        yield write(folder / file_name(name), text)
+        yield write(folder, name, text)
     if not (table["status"] == "ok").any():
         return
     style.apply()
@@ -169,22 +164,3 @@ def mean_and_deviation(point: pd.Series) -> str:
     """Format the mean of a point's samples and their standard deviation, in milliseconds."""
     mean_ms, std_ms = (f"{point[name] * 1e3:.4g}" for name in ("mean_s", "std_s"))
     return f"{mean_ms} ± {std_ms}"
-
-
-def file_name(name: str) -> str:
-    """Return a valid file name: the names in a record may be long and have any characters."""
-    kept = re.sub(r"[^\w.-]+", "-", name, flags=re.ASCII).lstrip(".")
-    if len(kept) > MOST_LETTERS:
-        stem, _, kind = kept.rpartition(".")
-        digest = hashlib.sha256(name.encode()).hexdigest()[:12]
-        kept = f"{stem[: MOST_LETTERS - 20]}_{digest}.{kind[:4]}"
-    return kept
-
-
-def write(path: Path, content: Content) -> Path:
-    """Write a text, or a table as CSV."""
-    if isinstance(content, pd.DataFrame):
-        content.to_csv(path, index=False)
-    else:
-        path.write_text(content.rstrip() + "\n", encoding="utf-8")
-    return path

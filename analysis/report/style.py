@@ -1,5 +1,6 @@
 """One look for every plot: readable in print, for colour-blind readers, and in black and white."""
 
+import io
 import textwrap
 import warnings
 from collections.abc import Callable, Sequence
@@ -16,6 +17,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter
 
+from analysis.output import write
 from benchkit.record.naming import readable
 
 MARKERS = "osD^vP*X"  # They tell series apart in black and white.
@@ -191,7 +193,9 @@ def save(figure: Figure, path: Path, formats: Sequence[str] = FORMATS[:1]) -> li
         with warnings.catch_warnings():  # The font lacks a letter, or the layout is crowded.
             warnings.simplefilter("ignore", UserWarning)
             for each in paths:
-                figure.savefig(each, dpi=DOTS_PER_INCH)
+                drawn = io.BytesIO()
+                figure.savefig(drawn, dpi=DOTS_PER_INCH, format=each.suffix[1:])
+                write(each.parent, each.name, drawn.getvalue())
     finally:
         plt.close(figure)
     return paths

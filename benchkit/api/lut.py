@@ -76,7 +76,7 @@ def read(path: str, seq_len: int, dtype: str) -> Table:
         ValueError: the table cannot be used; the message says why, and the caller adds where.
     """
     try:
-        lines = Path(path).read_text().splitlines()
+        lines = Path(path).read_text(encoding="utf-8").splitlines()
         rows = list(csv.DictReader(line for line in lines if not line.startswith("#")))
     except OSError as error:
         raise ValueError(f"not readable ({error.strerror})") from None

@@ -10,27 +10,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from benchkit.api.details import OUTSIDE_BYTES, RESERVED_BYTES
-from launch.topology import read_text
+from launch.topology import ROOT, control_groups, read_text
 
 if TYPE_CHECKING:
     import torch
 
-MEMORY_LIMITS = (
-    (
-        "/sys/fs/cgroup/memory.max",
-        "/sys/fs/cgroup/memory.current",
-        "/sys/fs/cgroup/memory.stat",
-        "inactive_file",
-    ),
-    (
-        "/sys/fs/cgroup/memory/memory.limit_in_bytes",
-        "/sys/fs/cgroup/memory/memory.usage_in_bytes",
-        "/sys/fs/cgroup/memory/memory.stat",
-        "total_inactive_file",
-    ),
-)
-"""For cgroups v2 and v1: files of the limit, of the usage and of the statistics, and the key in the
-statistics for that part of the usage which is file cache that the kernel would drop."""
+MEMORY_FILES = {
+    1: ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"),
+    2: ("memory.max", "memory.current", "inactive_file"),
+}
+"""By version of control groups: the files of the limit and of the usage, and the key in memory.stat
+for that part of the usage which is file cache that the kernel would drop."""
 RESET_PEAK = "5"
 """What resets VmHWM when written to clear_refs (proc(5))."""
 
@@ -44,17 +34,24 @@ def available_bytes(device: "torch.device") -> int:
     return host_available_bytes()
 
 
-def host_available_bytes() -> int:
-    """Returns the free memory of this machine in bytes, at most what the cgroup's limit leaves."""
+def host_available_bytes(root: Path = ROOT) -> int:
+    """Returns the free memory of this host in bytes, at most what all control groups leave.
+
+    Args:
+        root: of the files of the kernel.
+    """
     free = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    for line in read_text("/proc/meminfo").splitlines():
+    for line in read_text(root / "proc/meminfo").splitlines():
         if line.startswith("MemAvailable:"):
             free = int(line.split()[1]) * 1024
-    for limit_file, usage_file, statistics_file, cache_key in MEMORY_LIMITS:
-        limit, usage = read_text(limit_file), read_text(usage_file)
-        if limit.isdigit() and usage.isdigit():
-            statistics = dict(line.split() for line in read_text(statistics_file).splitlines())
-            free = min(free, int(limit) - int(usage) + int(statistics.get(cache_key, 0)))
+    for version, folders in control_groups("memory", root).items():
+        limit_file, usage_file, cache_key = MEMORY_FILES[version]
+        for folder in folders:
+            limit, usage = read_text(folder / limit_file), read_text(folder / usage_file)
+            if limit.isdigit() and usage.isdigit():
+                lines = read_text(folder / "memory.stat").splitlines()
+                statistics = dict(line.split() for line in lines)
+                free = min(free, int(limit) - int(usage) + int(statistics.get(cache_key, 0)))
     return free
 
 

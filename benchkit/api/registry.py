@@ -16,8 +16,15 @@ from typing import Any
 
 from benchkit.api.schema import RunConfig
 from benchkit.errors import ConfigError
+from launch.topology import without_pinning
 
-LOADED = ("torch", "torch.distributed", "numpy.ma", "benchkit.rank.main")
+LOADED = (
+    "benchkit.rank.server_streams",
+    "torch",
+    "torch.distributed",
+    "numpy.ma",
+    "benchkit.rank.main",
+)
 """Modules that every rank needs; the first np.median() of a process imports numpy.ma."""
 EXTRA_SUITES = "BENCHKIT_SUITES"
 """Environment variable: comma-separated modules outside benchkit.suites that define suites."""
@@ -92,7 +99,8 @@ def suites_in(modules: Iterable[str]) -> dict[str, Suite]:
     found: dict[str, Suite] = {}
     for name in modules:
         try:
-            module = importlib.import_module(name)
+            with without_pinning():  # a suite may load torch, which would pin this agent
+                module = importlib.import_module(name)
         except ModuleNotFoundError as error:
             if error.name not in (name, name.split(".")[0]):
                 raise

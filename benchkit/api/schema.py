@@ -21,6 +21,7 @@ from benchkit.api.groups import (
 )
 from benchkit.api.keys import key
 from benchkit.errors import ConfigError
+from launch.topology import PINNING
 
 REUSE = "reuse"
 """The value of `ranks` with which processes of ranks stay for the next points."""
@@ -153,6 +154,10 @@ class RunConfig:
         if self.ranks == REUSE and self.repeat > 1:
             allowed = "with repeat=1, because repeated runs are to be independent"
             raise ConfigError(f"ranks={REUSE}: allowed is {allowed}")
+        pins = next((name for name in PINNING if name in self.backend.env), None)
+        if pins and self.start_method == "forkserver":
+            allowed = "with start_method=spawn: a fork server has loaded OpenMP before"
+            raise ConfigError(f"backend.env.{pins}={self.backend.env[pins]}: allowed {allowed}")
         check_cold(self.measure, self.ranks)
         check_hardware(self.hardware, self.world_size)
         flushes, captured = self.measure.cold_l2, self.profile == NSYS

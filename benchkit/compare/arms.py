@@ -164,7 +164,8 @@ def check_out(arm: Arm) -> None:
 def git(text: str, *arguments: str) -> str:
     """Returns what git prints about the working directory; raises ConfigError where it fails."""
     try:
-        done = subprocess.run(["git", *arguments], capture_output=True, text=True, check=False)
+        command = ["git", *arguments]
+        done = subprocess.run(command, capture_output=True, errors="surrogateescape", check=False)
     except OSError as error:
         raise ConfigError(f"{text}: git does not run ({error})") from None
     if done.returncode:

@@ -35,8 +35,9 @@ Flags
   --dir FOLDER          for all that is written (default outputs/compare_<time>)
   --resume FOLDER       goes on with a comparison that was cut off
 
-Exit code: 0 nothing is slower, 1 a point is slower or fails, 3 too few pairs to tell,
-2 the command line is wrong, 128 + N ended by signal N (130: Ctrl-C)."""
+Exit code: 0 nothing is worse; 1 a point is worse: slower, failed or no longer measured; 3 too
+little to tell: a point is unclear, or none is compared; 2 the command line is wrong, or a file or a
+host cannot be used; 128 + N ended by signal N (130: Ctrl-C)."""
 
 
 @dataclass(frozen=True)

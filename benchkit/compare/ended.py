@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-import msgspec
+from benchkit.record import files
 
 RUN_FILE = "run.json"
 
@@ -26,6 +26,6 @@ class Ended:
 def read_end(folder: Path) -> Ended | None:
     """Returns what the file of a run says; None for a run that does not count."""
     try:
-        return msgspec.json.decode((folder / RUN_FILE).read_bytes(), type=Ended)
+        return files.read_json(folder / RUN_FILE, Ended)
     except (OSError, ValueError):
         return None

@@ -8,6 +8,7 @@ import numpy as np
 
 from benchkit.record import files
 from benchkit.record.environment import VERSIONS
+from benchkit.record.naming import depends_on_time
 from benchkit.record.record import Record
 from benchkit.record.statuses import HARMLESS
 from benchkit.statistics.compare.spread import difference_of_runs
@@ -15,6 +16,7 @@ from benchkit.statistics.intervals import Array
 from benchkit.statistics.summary import iteration_times
 from benchkit.sweep import manifest
 
+NO_CASE = "no such case"
 Labels = tuple[tuple[str, str], ...]
 
 
@@ -24,6 +26,25 @@ class Point:
 
     number: int
     labels: Labels
+
+    def is_part_of(self, other: "Point") -> bool:
+        """Returns whether another case has these labels, and perhaps more."""
+        return self.number == other.number and {*self.labels} <= {*other.labels}
+
+
+@dataclass(frozen=True)
+class Lack:
+    """Why a point has no times in a run.
+
+    Attributes:
+        reason: of the case, or of the point of the sweep.
+        is_harmless: whether nothing failed, as where a backend is not here.
+        is_left_out: whether the suite left out the case for the time that it takes.
+    """
+
+    reason: str
+    is_harmless: bool
+    is_left_out: bool = False
 
 
 @dataclass
@@ -49,12 +70,18 @@ class RunFigures:
     software: dict[str, str] = field(default_factory=dict)
     identical_runs: dict[int, float] = field(default_factory=dict)
 
-    def missing(self, point: Point) -> tuple[str, bool]:
-        """Returns why a point has no times, and whether that is harmless."""
-        for key in (point, point.number):
+    def lack(self, point: Point) -> Lack | None:
+        """Returns why a point has no times; None where it has.
+
+        A job that fails as a whole, or does not fit, may have less labels than its cases.
+        """
+        if point in self.times:
+            return None
+        parts = [key for key in self.reasons if isinstance(key, Point) and key.is_part_of(point)]
+        for key in (point, *parts, point.number):
             if key in self.reasons:
-                return self.reasons[key], key in self.harmless
-        return "no such case", False
+                return Lack(self.reasons[key], key in self.harmless)
+        return Lack(NO_CASE, True, depends_on_time(dict(point.labels)))
 
 
 def read_run(folder: Path) -> RunFigures:
@@ -84,16 +111,19 @@ def add(found: RunFigures, number: int, record: Record) -> None:
         found.software = {name: str(value) for name, value in versions.items() if value}
     if record.noise_floor:
         found.identical_runs[number] = difference_of_runs(record.noise_floor.sigma_run)
-    if record.status != "ok":
+    if record.status != "ok" and not any(case.status == record.status for case in record.cases):
         message = record.error.message.splitlines()[0] if record.error else ""
         found.reasons[number] = f"{record.status}: {message}"
         found.harmless |= {number} if record.status in HARMLESS else set()
     for case in record.cases:
         labels = tuple((name, str(value)) for name, value in case.labels.items())
         point = Point(number, labels)
-        if case.status != "ok" or not case.samples_s:
-            found.reasons[point] = f"{case.status}: {case.reason}"
-            found.harmless |= {point} if case.status in HARMLESS else set()
+        status = record.status_of(case)
+        if status != case.status:
+            continue  # the whole point failed
+        if status != "ok" or not case.samples_s:
+            found.reasons[point] = f"{status}: {case.reason}"
+            found.harmless |= {point} if status in HARMLESS else set()
             continue
         rows, starts = case.samples_taking_part, case.starts_taking_part
         found.times[point] = iteration_times(rows, starts, case.estimator)

@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from benchkit.compare.figures import Point, names_of
-from benchkit.compare.pairing import Columns, Runs, columns_of, failure, points_of
+from benchkit.compare.pairing import Columns, Runs, columns_of, points_of, word_without_times
 from benchkit.compare.plan import Plan
-from benchkit.compare.result import FAILED, Compared, Finding, Mean, Result
+from benchkit.compare.result import Compared, Finding, Mean, Result
 from benchkit.record.environment import VERSIONS
 from benchkit.statistics.compare.rank_test import RankTest
 from benchkit.statistics.compare.signed_rank import SignedRank, log_ratios
@@ -42,33 +42,33 @@ def judge_runs(plan: Plan, runs: Runs, level: float, num_rounds: int) -> Result:
     measured: dict[tuple[int, Point], Columns] = {}
     compared: dict[tuple[int, Point], Compared] = {}
     for role, point in itertools.product(range(1, len(plan.arms)), points):
-        reason = failure(runs, pairs, role, point)
-        if reason is None:
-            result.remarks.append(f"{names[point]}: left out, it is measured in no arm")
-            continue
+        word, reason = word_without_times(runs, pairs, role, point)
         columns = columns_of(runs, pairs, role, point)
-        found = new_point(plan, names[point], arms[role], columns, reason)
+        found = new_point(plan, names[point], arms[role], columns, word, reason)
         found.identical_runs = runs[pairs[0], 0].identical_runs.get(point.number)
         result.points.append(found)
-        if not reason:
+        if not word:
+            if reason:
+                result.remarks.append(f"{names[point]}: judged by the pairs that have it; {reason}")
             measured[role, point], compared[role, point] = columns, found
     add_verdicts(plan, result, measured, compared)
     result.secondary = secondary(plan, names, measured, level)
     own = [columns_of(runs, controls, 1, point) for _, point in measured]
     result.control = mean_of(plan, arms[0], own, 0.05) if controls and own else None
     result.remarks += [*noise_remarks(result.points), *software_remarks(plan, runs)]
-    has_failed = len(result.words) < max(1, len(result.points))
-    result.exit_code = 1 if has_failed else exit_code(result.words)
+    result.exit_code = exit_code(result.words)
     return result
 
 
-def new_point(plan: Plan, name: str, arm: str, columns: Columns, reason: str) -> Compared:
+def new_point(
+    plan: Plan, name: str, arm: str, columns: Columns, word: str, reason: str
+) -> Compared:
     """Returns a point without a verdict yet."""
     baseline, candidate = columns.figures(plan.options.statistic)
     return Compared(
         name=name,
         arm=arm,
-        word=FAILED,
+        word=word,
         reason=reason,
         verdict=None,
         spread=spread_of_runs(baseline, candidate),

@@ -5,12 +5,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from benchkit.compare.figures import Point, RunFigures, statistic_of
+from benchkit.compare.figures import NO_CASE, Point, RunFigures, statistic_of
 from benchkit.statistics.compare.signed_rank import log_ratios
+from benchkit.statistics.compare.verdicts import Ends, word_of_ends
 from benchkit.statistics.intervals import Array
 
-FAILED_AFTER = 3
-"""Pairs in which a point of an arm must fail to have failed; in fewer it may be chance."""
 Runs = Mapping[tuple[int, int], RunFigures]
 """Figures of runs by round, from 1, and role."""
 
@@ -33,11 +32,15 @@ class Columns:
 
 def points_of(runs: Iterable[RunFigures]) -> list[Point]:
     """Returns all points, in order; one without labels where no run got as far as its cases."""
-    keys = {key for run in runs for key in (*run.times, *run.reasons)}
-    cases = {key for key in keys if isinstance(key, Point)}
-    known = {case.number for case in cases}
-    others = {Point(key, ()) for key in keys if isinstance(key, int) and key not in known}
-    return sorted(cases | others)
+    every = list(runs)
+    measured = {point for run in every for point in run.times}
+    keys = {key for run in every for key in run.reasons}
+    named = {key if isinstance(key, Point) else Point(key, ()) for key in keys} - measured
+    known = measured | named
+    parts = {
+        part for part in named if any(part != point and part.is_part_of(point) for point in known)
+    }
+    return sorted(known - parts)
 
 
 def columns_of(runs: Runs, rounds: Sequence[int], role: int, point: Point) -> Columns:
@@ -48,15 +51,24 @@ def columns_of(runs: Runs, rounds: Sequence[int], role: int, point: Point) -> Co
     )
 
 
-def failure(runs: Runs, pairs: Sequence[int], role: int, point: Point) -> str | None:
-    """Returns why a point of an arm has failed; "" if not, None if neither arm can measure it."""
-    lacking = {arm: [n for n in pairs if point not in runs[n, arm].times] for arm in (role, 0)}
-    reasons = [runs[n, arm].missing(point) for arm, rounds in lacking.items() for n in rounds]
-    if len(reasons) == 2 * len(pairs) and all(harmless for _, harmless in reasons):
-        return None
-    for arm, rounds in lacking.items():
-        if len(rounds) >= min(FAILED_AFTER, len(pairs)):
-            whose = "the baseline, " if arm == 0 else ""
-            reason, _ = runs[rounds[-1], arm].missing(point)
-            return f"{whose}in {len(rounds)} of {len(pairs)} pairs: {reason}"
-    return ""
+def word_without_times(
+    runs: Runs, pairs: Sequence[int], role: int, point: Point
+) -> tuple[str, str]:
+    """Returns the word on a point of an arm that its times do not decide, and why some are missing.
+
+    Both are "" where all pairs have times. The word alone is "" where those that have decide.
+    """
+    ends: list[Ends] = []
+    reasons: list[str] = []
+    for arm, whose in ((0, "the baseline, "), (role, "")):
+        lacks = [runs[number, arm].lack(point) for number in pairs]
+        lacking = [lack for lack in lacks if lack]
+        if lacking:
+            how_often = f"{whose}in {len(lacking)} of {len(pairs)} pairs"
+            reasons.append(f"{how_often}: {lacking[-1].reason}")
+        is_new = arm == 0 and all(lack and lack.reason == NO_CASE for lack in lacks)
+        counted = [lack for lack in lacking if not lack.is_left_out]
+        planned = 0 if is_new else len(pairs) - len(lacking) + len(counted)
+        failed = sum(not lack.is_harmless for lack in counted)
+        ends.append(Ends(planned, len(counted), failed))
+    return word_of_ends(*ends), "; ".join(reasons[::-1])

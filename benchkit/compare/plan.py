@@ -1,6 +1,7 @@
 """compare.json: what a comparison compares, so that it can go on after an interruption."""
 
 import datetime
+import os
 import random
 import uuid
 from collections.abc import Sequence
@@ -14,6 +15,7 @@ from benchkit.compare.command import Options, Request
 from benchkit.errors import ConfigError
 from benchkit.record import files
 from benchkit.record.context import Comparison
+from benchkit.record.versions import decoded
 from benchkit.statistics.compare.order import Round, order_of_runs
 from benchkit.sweep.manifest import require_ours
 
@@ -34,6 +36,7 @@ class Plan:
         seed: decides the order of runs and the seeds of pairs.
         floor: noise floor of points as a share, by their names.
         order: of all rounds; a comparison that is answered ends before.
+        started_in: working directory of the command line, which relative paths begin at.
         version: of the file.
     """
 
@@ -44,6 +47,7 @@ class Plan:
     seed: int
     floor: dict[str, float | None]
     order: list[Round]
+    started_in: str = ""
     version: int = VERSION
 
     def to_json(self) -> bytes:
@@ -112,6 +116,7 @@ def new_plan(request: Request, folder: Path) -> Plan:
         seed=seed,
         floor=read_floor(request.floor) if request.floor else {},
         order=order_of_runs(pairs, seed, len(request.arms)),
+        started_in=os.getcwd(),
     )
 
 
@@ -129,14 +134,14 @@ def read_plan(folder: Path) -> Plan:
     path = folder / FILE_NAME
     try:
         require_ours(path)
-        return parse_plan(path.read_bytes())
+        return parse_plan(files.read_regular(path))
     except (OSError, ValueError) as error:
         raise ConfigError(f"{path}: not the plan of a comparison ({error})") from None
 
 
 def parse_plan(content: bytes) -> Plan:
     """Parses a plan; raises ValueError where it is none."""
-    plan = msgspec.json.decode(content, type=Plan)
+    plan = decoded(content, Plan)
     if plan.version != VERSION or len(plan.arms) < 2:
         raise ValueError("another version")
     return plan
@@ -162,7 +167,7 @@ def read_floor(path: Path) -> dict[str, float | None]:
         ConfigError: the file is not readable, or something else.
     """
     try:
-        found = msgspec.json.decode(path.read_bytes(), type=FloorFile)
+        found = files.read_json(path.resolve(), FloorFile)
     except (OSError, ValueError) as error:
         raise ConfigError(
             f"--floor {path}: allowed is {RESULT_FILE} of a comparison of identical code ({error})"

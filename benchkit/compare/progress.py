@@ -68,8 +68,12 @@ class Progress:
     def end(self) -> int:
         """Writes and prints the result; returns the exit code."""
         result = self._result or self._judge()
-        report.write(result, self._folder)
-        print(f"\n{report.as_text(result)}\n\nresults: {self._folder}", flush=True)
+        problem = ""
+        try:
+            report.write(result, self._folder)
+        except OSError as error:  # the verdict stands all the same
+            problem = f"; not all are written: {error}"
+        print(f"\n{report.as_text(result)}\n\nresults: {self._folder}{problem}", flush=True)
         return result.exit_code
 
     def _read(self, turn: Turn) -> bool:

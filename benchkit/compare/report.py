@@ -3,16 +3,16 @@
 import math
 from collections import Counter
 from pathlib import Path
-from xml.etree import ElementTree
 
 import msgspec
 from tabulate import tabulate
 
 from benchkit.compare.plan import RESULT_FILE
-from benchkit.compare.result import FAILED, Compared, Finding, Mean, Result
+from benchkit.compare.result import Compared, Finding, Mean, Result
 from benchkit.record import files
+from benchkit.record.naming import in_markdown, printable
 from benchkit.statistics.compare.spread import percent
-from benchkit.statistics.compare.verdicts import FASTER, SLOWER, UNCLEAR
+from benchkit.statistics.compare.verdicts import FASTER, SLOWER, UNCLEAR, junit
 
 JUNIT_FILE, MARKDOWN_FILE = "junit.xml", "compare.md"
 HEADERS = ("point", "ratio", "interval", "pairs", "between runs", "smallest effect", "verdict")
@@ -57,7 +57,12 @@ def sentence(result: Result) -> str:
 def table(result: Result, style: str) -> str:
     """Returns one row per point and arm."""
     several = len(result.arms) > 2
-    rows = [[*([point.arm] if several else []), *cells(point)] for point in result.points]
+    rows = [
+        [printable(text, keep="") for text in (*([point.arm] if several else []), *cells(point))]
+        for point in result.points
+    ]
+    if style == "github":
+        rows = [list(map(in_markdown, row)) for row in rows]
     headers = [*(["arm"] if several else []), *HEADERS]
     return tabulate(rows, headers, tablefmt=style, disable_numparse=True)
 
@@ -66,7 +71,7 @@ def cells(point: Compared) -> list[str]:
     """Returns the row of a point."""
     found = point.verdict
     if found is None:
-        return [point.name, "", "", "", "", "", f"{FAILED} {point.reason}"]
+        return [point.name, "", "", "", "", "", f"{point.word} {point.reason}"]
     within = [spread for spread in (point.spread.baseline, point.spread.candidate) if spread]
     least = found.smallest_effect
     return [
@@ -145,22 +150,11 @@ def interval(low: float, high: float) -> str:
 
 
 def as_junit(result: Result) -> bytes:
-    """Returns a test case per point: SLOWER and FAILED fail, UNCLEAR is skipped."""
-    counted = Counter(point.word for point in result.points)
-    suite = ElementTree.Element(
-        "testsuite",
-        name="benchkit compare",
-        tests=str(len(result.points)),
-        failures=str(counted[SLOWER] + counted[FAILED]),
-        skipped=str(counted[UNCLEAR]),
+    """Returns a test case per point, see `junit`."""
+    return junit(
+        "benchkit compare",
+        [
+            (point.arm, point.name, point.word, " ".join(filter(None, cells(point)[1:])))
+            for point in result.points
+        ],
     )
-    for point in result.points:
-        case = ElementTree.SubElement(suite, "testcase", classname=point.arm, name=point.name)
-        words = " ".join(filter(None, cells(point)[1:]))
-        message = "".join(filter(str.isprintable, words))  # XML has no control characters
-        if point.word in (SLOWER, FAILED):
-            ElementTree.SubElement(case, "failure", message=message)
-        elif point.word == UNCLEAR:
-            ElementTree.SubElement(case, "skipped", message=message)
-    ElementTree.indent(suite)
-    return bytes(ElementTree.tostring(suite, "utf-8", xml_declaration=True)) + b"\n"

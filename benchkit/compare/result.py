@@ -6,8 +6,6 @@ from benchkit.statistics.compare.spread import Spread
 from benchkit.statistics.compare.tails import Change
 from benchkit.statistics.compare.verdicts import Verdict
 
-FAILED = "FAILED"
-
 
 @dataclass
 class Compared:
@@ -16,9 +14,9 @@ class Compared:
     Attributes:
         name: of the point.
         arm: the candidate, as it was typed.
-        word: FASTER, SLOWER, SAME, UNCLEAR or FAILED.
-        reason: why it failed; "" if it did not.
-        verdict: None where it failed.
+        word: FASTER, SLOWER, SAME, UNCLEAR, FAILED, FIXED, NEW or NOT COMPARED.
+        reason: why it has no times in some pairs; "" if it has.
+        verdict: None where the times of pairs do not decide the word.
         spread: between runs.
         floor: the noise floor that it was held against, as a share; None if not known.
         floor_of_pairs: the noise floor that these pairs give if both arms are identical.
@@ -115,5 +113,4 @@ class Result:
 
     @property
     def words(self) -> list[str]:
-        """Of points that did not fail."""
-        return [point.word for point in self.points if point.word != FAILED]
+        return [point.word for point in self.points]

@@ -3,6 +3,7 @@
 A run counts once its folder has RUN_FILE, which is written when all of its points have ended.
 """
 
+import os
 import subprocess
 import tempfile
 from collections.abc import Sequence
@@ -18,6 +19,7 @@ from benchkit.errors import ConfigError
 from benchkit.point.claim import claimed
 from benchkit.point.recording import COMPARISON_VARIABLE
 from benchkit.record import files
+from benchkit.record.statuses import HARMLESS
 from benchkit.sweep import manifest
 from benchkit.sweep.child import STARTER, stop
 from benchkit.sweep.resume import Resume, settled_status
@@ -33,18 +35,24 @@ class RunFailed(Exception):
     """A run did not end as runs do; the message names it."""
 
 
+class RunCutOff(RunFailed):
+    """None of its points failed, but some did not begin or end, as where a disk is full."""
+
+
 def set_aside(folder: Path) -> None:
     """Renames the folder of a run that does not count, if there is one.
 
     Raises:
         ConfigError: a process still works in it.
+        OSError: it is a link, or the folder of all runs is, or cannot be made.
     """
+    files.make_own(folder.parent)
+    files.refuse_link(folder)
     if not folder.is_dir():
         return
     with claimed(folder):
         pass
-    kept = folder.parent.parent / "unfinished"
-    kept.mkdir(exist_ok=True)
+    kept = files.make_own(folder.parent.parent / "unfinished")
     number = 1
     while (kept / f"{folder.name}_{number}").exists():
         number += 1
@@ -102,7 +110,7 @@ def start(plan: Plan, turn: Turn, folder: Path, log: IO[bytes]) -> "subprocess.P
     arguments = arguments_of(arm, plan.overrides, turn, folder)
     return subprocess.Popen(
         [*STARTER, *python, "-m", "benchkit", *arguments],
-        cwd=arm.folder or None,
+        cwd=arm.folder or (plan.started_in if os.path.isdir(plan.started_in) else None),
         env=arm.variables() | own,
         stdin=subprocess.DEVNULL,
         stdout=log,
@@ -115,8 +123,8 @@ def log_of(folder: Path, is_first: bool) -> IO[bytes]:
     """Opens what a run prints to; folders of agents on other hosts may not be here."""
     if not is_first:
         return tempfile.TemporaryFile()
-    folder.parent.mkdir(exist_ok=True)
-    return log_path(folder).open("wb+")
+    log_path(folder).unlink(missing_ok=True)
+    return log_path(folder).open("xb+")  # which follows no link
 
 
 def log_path(folder: Path) -> Path:
@@ -149,15 +157,18 @@ def count(arm: Arm, folder: Path, seconds: float, line: str) -> Ended:
     Raises:
         ConfigError: no point was run, as without benchkit.
         RunFailed: some of its points have not ended.
+        RunCutOff: as before, and none has failed.
     """
     try:
         points = manifest.read(folder).points
     except ConfigError:
         raise ConfigError(f"{arm.text}: no point was run: {line} ({log_path(folder)})") from None
-    num_open = sum(not settled_status(folder / point.folder) for point in points)
-    if num_open:
-        log = log_path(folder)
-        raise RunFailed(f"{arm.text}: {num_open} of {len(points)} points did not end ({log})")
+    statuses = [settled_status(folder / point.folder) for point in points]
+    if num_open := statuses.count(""):
+        kind = RunCutOff if {*statuses} <= {"", *HARMLESS} else RunFailed
+        raise kind(
+            f"{arm.text}: {num_open} of {len(points)} points did not end ({log_path(folder)})"
+        )
     ended = Ended(arm.text, len(points), seconds)
     files.write_whole(folder / RUN_FILE, msgspec.json.encode(ended))
     return ended

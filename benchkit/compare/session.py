@@ -13,7 +13,7 @@ from typing import Any
 
 from benchkit.compare import arms, command, plan, runs
 from benchkit.compare.plan import Plan, Turn, turns_of
-from benchkit.compare.runs import RunFailed
+from benchkit.compare.runs import RunCutOff, RunFailed
 from benchkit.errors import ConfigError, HostBusy
 from benchkit.point.agents import AgentGroup
 from benchkit.point.claim import claimed
@@ -40,11 +40,14 @@ def main(arguments: Sequence[str], check: Callable[[Sequence[str]], str]) -> int
         The exit code of the comparison (command.HELP).
 
     Raises:
-        ConfigError, JoinError: the comparison is refused.
+        ConfigError, JoinError, LaunchError: the comparison is refused.
     """
     if {"--help", "-h"} & set(arguments):
         print(command.HELP)
         return 0
+    started = topology.require_launcher()
+    if remark := topology.allocation_remark():
+        print(f"benchkit: {remark}", file=sys.stderr)
     asked = command.parse(arguments)
     named = asked if isinstance(asked, Path) else asked.folder
     folder = (named or plan.new_folder()).absolute()
@@ -53,7 +56,7 @@ def main(arguments: Sequence[str], check: Callable[[Sequence[str]], str]) -> int
         check_arms(wanted, check)
     traits = {"benchkit": __version__, "the command line": " ".join(arguments)}
     join_s = number_of("join_timeout_s", wanted.overrides if wanted else [], JOIN_S)
-    agents = join(topology.detect_launcher(), traits, folder.parent, join_s)
+    agents = join(started, traits, folder.parent, join_s)
     with agents.stopping_together(), contextlib.ExitStack() as held:
         agreed, folder = agree(agents, wanted, folder, held)
         try:
@@ -65,7 +68,7 @@ def main(arguments: Sequence[str], check: Callable[[Sequence[str]], str]) -> int
             raise
         except (RunFailed, HostBusy, Lost) as error:
             say(agents, f"{error}; {advice(folder)}")
-            return 1
+            return 2 if isinstance(error, RunCutOff | HostBusy) else 1
         if not agents.first:
             agents.wait_for_end()
     return code

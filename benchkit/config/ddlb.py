@@ -61,7 +61,7 @@ def read(path: str) -> Mapping[str, Any]:
         ConfigError: the file holds no configuration of DDLB.
     """
     try:
-        content = json.loads(Path(path).read_text())
+        content = json.loads(Path(path).read_text(encoding="utf-8"))
         settings = content["benchmark"]
     except (OSError, ValueError, LookupError, TypeError) as error:
         why = f"{type(error).__name__}: {error}"

@@ -1,8 +1,7 @@
 """The folders of YAML, found before Hydra, whose import takes long, reads them."""
 
-import itertools
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from launch.topology import read_text
@@ -16,12 +15,24 @@ def config_folder() -> Path:
 
 def config_folders(arguments: Sequence[str]) -> list[Path]:
     """Returns the folder of benchkit's own YAML, and the one that --config-dir adds."""
-    folders = [config_folder()]
-    words = [part for argument in arguments for part in argument.split("=", 1)]
-    for flag, value in itertools.pairwise(words):
+    _, added = without_config_dir(arguments)
+    return [config_folder(), *([Path(added)] if added else [])]
+
+
+def without_config_dir(arguments: Iterable[str]) -> tuple[list[str], str]:
+    """Returns a command line without --config-dir, and the folder that it names; "" for none.
+
+    The last one counts, as for Hydra.
+    """
+    rest, folder = [], ""
+    words = iter(arguments)
+    for word in words:
+        flag, is_set, value = word.partition("=")
         if flag in ("--config-dir", "-cd"):
-            folders.append(Path(value))
-    return folders
+            folder = value if is_set else next(words, "")
+        else:
+            rest.append(word)
+    return rest, folder
 
 
 def suite_of(path: Path) -> str:

@@ -18,7 +18,7 @@ from omegaconf import DictConfig, Node, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 from yaml import YAMLError
 
-from benchkit.config.vocabulary import beside_overrides
+from benchkit.config.vocabulary import TAKING_VALUES, beside_overrides
 from benchkit.errors import ConfigError
 
 ERRORS = (HydraException, OmegaConfBaseException, YAMLError)
@@ -64,7 +64,7 @@ def run(folder: Path, arguments: Sequence[str]) -> list[str]:
     task = SweepTask()
     start = hydra.main(config_path=str(folder), config_name="config", version_base="1.3")(task)
     typed, full_error = sys.argv, os.environ.get("HYDRA_FULL_ERROR")
-    sys.argv = [PROGRAM, *multirun_first(arguments)]
+    sys.argv = [PROGRAM, *flags_first(arguments)]
     os.environ["HYDRA_FULL_ERROR"] = "1"
     if line := os.environ.get(COMPLETED):
         print("\n".join(beside_overrides(line)))
@@ -80,13 +80,20 @@ def run(folder: Path, arguments: Sequence[str]) -> list[str]:
     return task.statuses
 
 
-def multirun_first(arguments: Sequence[str]) -> list[str]:
-    """Puts -m in front, wherever it stands and where it is missing.
+def flags_first(arguments: Sequence[str]) -> list[str]:
+    """Puts flags with their values in front, and -m where it is missing.
 
     Hydra 1.3 accepts no override after a flag (hydra #3053, fixed in 1.4). Without -m it calls
     values with commas ambiguous where something else is wrong, and does not say what.
     """
-    others = [argument for argument in arguments if argument not in MULTIRUN]
+    flags: list[str] = []
+    overrides: list[str] = []
+    before = ""
+    for argument in arguments:
+        is_flag = argument.startswith("-") or before in TAKING_VALUES
+        (flags if is_flag else overrides).append(argument)
+        before = argument
+    others = [*(flag for flag in flags if flag not in MULTIRUN), *overrides]
     return ["-m", *others] if measures(others) else others
 
 

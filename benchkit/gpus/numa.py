@@ -3,7 +3,7 @@
 from collections.abc import Collection
 from pathlib import Path
 
-from launch.topology import read_text
+from launch.topology import cores_in, read_text
 
 PCI_DEVICES = Path("/sys/bus/pci/devices")
 NODES = Path("/sys/devices/system/node")
@@ -27,12 +27,3 @@ def nodes_of_cores(cores: Collection[int]) -> list[int]:
         if not cores_in(read_text(str(path / "cpulist"))).isdisjoint(cores):
             found.append(int(path.name.removeprefix("node")))
     return sorted(found)
-
-
-def cores_in(text: str) -> set[int]:
-    """Returns the cores of a list of the kernel's, such as "0-3,8"."""
-    cores: set[int] = set()
-    for part in filter(None, text.split(",")):
-        first, _, last = part.partition("-")
-        cores.update(range(int(first), int(last or first) + 1))
-    return cores

@@ -5,7 +5,7 @@ import os
 import resource
 from pathlib import Path
 
-from launch.topology import read_text
+from launch.topology import group_folders, read_text
 
 COUNTERS = (
     "steal_s",
@@ -18,7 +18,7 @@ COUNTERS = (
 """Names of the counters; those that end with _s are seconds.
 
 steal_s: time that the hypervisor gave to other machines, summed over the host's cores (/proc/stat).
-throttled_s: time in which its quota held back the control group of the rank (cpu.stat).
+throttled_s: time in which quotas held back the control groups of the rank (cpu.stat).
 pressure_s: time in which some task of the host waited for a core (/proc/pressure/cpu).
 host_busy_s: time in which processes ran, summed over the host's cores (/proc/stat).
 own_busy_s: time in which this process ran (getrusage).
@@ -37,10 +37,9 @@ def read_counters() -> list[float]:
     """Returns COUNTERS of this process and its host; 0 where the kernel does not count."""
     ticks = numbers_after(Path("/proc/stat"), "cpu ")
     own = resource.getrusage(resource.RUSAGE_SELF)
-    [throttled_us] = numbers_after(cpu_stat(), "throttled_usec") or [0.0]
     return [
         ticks[STEAL] / TICKS_PER_SECOND if len(ticks) > STEAL else 0.0,
-        throttled_us / 1e6,
+        sum(map(throttled_s, cpu_stats())),
         pressure_s(Path("/proc/pressure/cpu")),
         sum(ticks[BUSY]) / TICKS_PER_SECOND,
         own.ru_utime + own.ru_stime,
@@ -86,12 +85,19 @@ def ghz_of(cpufreq: Path) -> float:
 
 
 @functools.cache
-def cpu_stat() -> Path:
-    """Returns the cpu.stat of this process's control group (version 2).
+def cpu_stats() -> list[Path]:
+    """Returns the cpu.stat of this process's control groups, each of which may have a quota.
 
-    It is that of the host's root where the process has no such group. It is looked up once, so that
-    a block's counters cost little; a rank stays in its group while it measures.
+    They are looked up once, so that a block's counters cost little; a rank stays in its group while
+    it measures.
     """
-    lines = read_text("/proc/self/cgroup").splitlines()
-    group = next((line for line in lines if line.startswith("0::/")), "")
-    return Path("/sys/fs/cgroup") / group.removeprefix("0::/") / "cpu.stat"
+    paths = [folder / "cpu.stat" for folder in group_folders("cpu")]
+    return [path for path in paths if "throttled" in read_text(path)]
+
+
+def throttled_s(path: Path) -> float:
+    """Returns the seconds in which its quota held back a control group, from its cpu.stat."""
+    for name, per_second in (("throttled_usec", 1e6), ("throttled_time", 1e9)):  # versions 2 and 1
+        for time in numbers_after(path, name):
+            return time / per_second
+    return 0.0

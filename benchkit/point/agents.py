@@ -14,6 +14,7 @@ from launch.agents.group import EXCHANGE_TIMEOUT_S, Agents
 from launch.agents.host_lock import LOCK_VARIABLE, Holder, HostLock, HostTaken
 from launch.agents.member import AgentInfo
 from launch.ranks.private_network import PrivateNetwork
+from launch.topology import Limits
 
 WAIT = "wait_for_host"
 """Name of the phase in which other runs measure on the hosts."""
@@ -28,11 +29,13 @@ class AgentFacts:
         report: of its host, as the record stores it.
         visible_gpus: the GPUs that CUDA shows there in its order, by UUID where known.
         lack_of_gpus: why there are none; "" if there are some.
+        limits: of the agent's process, which its ranks are to have, too.
     """
 
     report: AgentReport
     visible_gpus: list[str]
     lack_of_gpus: str = ""
+    limits: Limits = field(default_factory=Limits)
 
 
 @dataclass

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TextIO
 
 from benchkit.errors import ConfigError
+from benchkit.record import files
 from launch.topology import boot_id, node_name
 
 FILE_NAME = ".owner"
@@ -120,6 +121,6 @@ def is_still(path: Path, file: TextIO) -> bool:
 def owner_of(path: Path) -> Owner | None:
     """Returns the owner that a file names, or None if it names none."""
     try:
-        return Owner(**json.loads(path.read_text()))
-    except (OSError, ValueError, TypeError):
+        return files.read_json(path, Owner)
+    except (OSError, ValueError):
         return None

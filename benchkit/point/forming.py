@@ -14,6 +14,7 @@ from launch.agents.group import EXCHANGE_TIMEOUT_S, Agents
 from launch.agents.member import Lost, SweepEnds
 from launch.ranks import private_network
 from launch.ranks.private_network import PrivateNetwork
+from launch.topology import limits
 
 NO_NETWORK = PrivateNetwork((), ())
 log = logging.getLogger("benchkit")
@@ -54,7 +55,7 @@ def gloo_interface(agents: Agents) -> str:
 def gather_facts(agents: Agents) -> dict[int, AgentFacts]:
     """Returns what each agent reports about itself, by its index; all agents call this together."""
     gpus = visible_gpus()
-    own = AgentFacts(environment.of_agent(), gpus.names, gpus.lack)
+    own = AgentFacts(environment.of_agent(), gpus.names, gpus.lack, limits())
     reports = msgspec.convert(exchanged(agents, msgspec.to_builtins(own)), list[AgentFacts])
     return {member.index: report for member, report in zip(agents.members, reports, strict=True)}
 

@@ -157,6 +157,7 @@ class LocalRanks:
                 only=task.only,
                 idle_pids=task.idle_pids,
                 hosts=tuple(agent.host for agent in task.plan.agents for _ in agent.ranks),
+                limits=self.group.facts[self.group.agents.me.index].limits,
             )
             for place in task.plan.places
         ]

@@ -1,5 +1,6 @@
 """Which ranks run where: each agent's share of a point's ranks, with their threads and devices."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from benchkit.api.schema import RunConfig
@@ -22,6 +23,8 @@ class Placement:
         places: where the ranks of this agent run; empty if there is a problem.
         agents: what the record says of each agent, with the numbers of its ranks.
         problem: why the ranks cannot run; "" if they can.
+        crowding: how many ranks share how many cores if their threads are more; "" if not.
+        warnings: what the record says of the cores.
     """
 
     world_size: int
@@ -31,6 +34,31 @@ class Placement:
     places: list[Place]
     agents: list[AgentReport]
     problem: str = ""
+    crowding: str = ""
+    warnings: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class HostCores:
+    """The cores of the ranks on one host.
+
+    Attributes:
+        host: its name.
+        ranks: number of ranks there.
+        cores: number of cores that their agents may use together.
+        cpuset: number of those that they could use without a quota, if nothing bound them to fewer.
+        bound_to: number of cores that each agent may run on, at least.
+    """
+
+    host: str
+    ranks: int
+    cores: int
+    cpuset: int
+    bound_to: int
+
+    def __str__(self) -> str:
+        ranks = "1 rank" if self.ranks == 1 else f"{self.ranks} ranks"
+        return f"{ranks} on {self.cores} of {self.cpuset} cores of {self.host}"
 
 
 def place_ranks(config: RunConfig, group: AgentGroup) -> Placement:
@@ -55,10 +83,17 @@ def place_ranks(config: RunConfig, group: AgentGroup) -> Placement:
         problem = missing_gpus(config, group, share)
     places = [] if problem else my_places(config, group, share)
     agents = recorded_agents(group, share)
-    cores = cores_per_rank(group, share)
+    hosts = cores_of_hosts(group, share)
+    narrowest = min(hosts, key=lambda each: each.cores / each.ranks)
+    cores = narrowest.cores / narrowest.ranks
     auto_threads = config.threads_per_rank == "auto"
     threads = max(1, int(cores)) if auto_threads else int(config.threads_per_rank)
-    return Placement(world_size, threads, cores, slowdown, places, agents, problem)
+    is_crowded = threads > cores and not problem
+    each = f", {threads} threads each" if threads > 1 else ""
+    crowding = f"{narrowest}{each}" if is_crowded else ""
+    return Placement(
+        world_size, threads, cores, slowdown, places, agents, problem, crowding, bindings(hosts)
+    )
 
 
 def recorded_agents(group: AgentGroup, share: int) -> list[AgentReport]:
@@ -140,18 +175,41 @@ def resolve_world_size(config: RunConfig, group: AgentGroup) -> int:
     return int(max(1, min(shares)) * num_agents)
 
 
-def cores_per_rank(group: AgentGroup, share: int) -> float:
-    """Returns each rank's equal share of its host's cores, on the host with the smallest share."""
-    shares = []
+def cores_of_hosts(group: AgentGroup, share: int) -> list[HostCores]:
+    """Returns the cores of each host, given the number of ranks of each agent."""
+    found = {}
     for member in group.agents.members:
+        if member.network in found:
+            continue
         here = group.on_host_of(member)
-        usable = [group.facts[other.index].report.available_cores or 1 for other in here]
+        facts = [group.facts[other.index] for other in here]
+        usable = [each.report.available_cores or 1 for each in facts]
         together: set[int] = set().union(*(other.cores for other in here))
+        cpuset: set[int] = set().union(*(each.limits.cpuset for each in facts))
         # The cores of agents differ if a launcher gave each agent cores of its own.
-        bound = any(set(other.cores) != together for other in here)
-        cores = min(sum(usable), len(together)) if bound else min(usable)
-        shares.append(cores / max(1, share * len(here)))
-    return float(min(shares))
+        differ = any(set(other.cores) != together for other in here)
+        cores = min(sum(usable), len(together)) if differ else min(usable)
+        found[member.network] = HostCores(
+            host=member.host,
+            ranks=max(1, share * len(here)),
+            cores=cores,
+            cpuset=max(len(cpuset), len(together)),
+            bound_to=min(len(other.cores) for other in here),
+        )
+    return list(found.values())
+
+
+def bindings(hosts: Sequence[HostCores]) -> tuple[str, ...]:
+    """Returns a warning for each number of cores to which agents are bound."""
+    names: dict[str, list[str]] = {}
+    for host in hosts:
+        if host.bound_to < host.cpuset:
+            cores = f"{host.bound_to} of {host.cpuset} cores"
+            names.setdefault(cores, []).append(host.host)
+    how = "(by taskset, mpirun, srun or the like)"
+    return tuple(
+        f"agents on {', '.join(on)} are bound to {cores} {how}" for cores, on in names.items()
+    )
 
 
 def rank_environment(config: RunConfig, place: Place, layout: Placement) -> dict[str, str]:

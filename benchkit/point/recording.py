@@ -20,6 +20,7 @@ from benchkit.point.placement import Placement
 from benchkit.point.point import Point
 from benchkit.record import files
 from benchkit.record.context import Comparison
+from benchkit.record.naming import printable
 from benchkit.record.record import Record, SlowdownReport
 from benchkit.selftest import lookup
 from launch import topology
@@ -99,7 +100,7 @@ def new_record(point: Point, plan: Placement) -> Record:
         title=config.title(),
         status="running",
         config=plain,
-        overrides=list(map(topology.printable, point.overrides)),
+        overrides=list(map(printable, point.overrides)),
         repetition=point.repetition,
         resumed_with=point.resumed_with,
         comparison=current_comparison(),
@@ -109,7 +110,7 @@ def new_record(point: Point, plan: Placement) -> Record:
         launched_by=topology.detect_launcher().by,
         agents=plan.agents,
         slowdown=SlowdownReport(asked=list(plan.slowdown)),
-        warnings=environment.version_differences(plan.agents),
+        warnings=[*environment.version_differences(plan.agents), *plan.warnings],
         started_at=now(),
         environment=environment.describe(),
     )

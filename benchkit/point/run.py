@@ -10,9 +10,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from benchkit.api.schema import RunConfig
 from benchkit.errors import HostBusy
 from benchkit.point import placement, recording
-from benchkit.point.agents import WAIT
+from benchkit.point.agents import WAIT, AgentGroup
 from benchkit.point.claim import POINT_FILE, claimed
 from benchkit.point.forming import form_group
 from benchkit.point.kept_ranks import KeptRanks
@@ -35,8 +36,20 @@ def run_points(points: Sequence[Point], agents: Agents, report: Report) -> Itera
     """Runs points one after another and yields the status of each as it ends."""
     if points:
         with KeptRanks(form_group(agents)) as kept:
+            if agents.first and (line := crowding([point.config for point in points], kept.group)):
+                log.warning(line)
             for point in points:
                 yield run_and_report(point, report, kept)
+
+
+def crowding(configs: Sequence[RunConfig], group: AgentGroup) -> str:
+    """Returns the line on points with more threads than cores; "" where there are none."""
+    plans = [placement.place_ranks(config, group) for config in configs]
+    crowded = [plan for plan in plans if plan.crowding]
+    if not crowded:
+        return ""
+    worst = max(crowded, key=lambda plan: plan.threads / plan.cores_per_rank).crowding
+    return f"more threads than cores in {len(crowded)} of {len(plans)} points: {worst}"
 
 
 def run_and_report(point: Point, report: Report, kept: KeptRanks) -> str:

@@ -1,7 +1,7 @@
 """What an agent sends to the process of each rank. Imports no torch, which only ranks load."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from benchkit.api.case import Case, Components
@@ -9,6 +9,7 @@ from benchkit.api.schema import RunConfig
 from benchkit.rank.rendezvous import Rendezvous
 from benchkit.record.case import Labels
 from launch.agents.clock_sync import Offset
+from launch.topology import Limits
 
 
 @dataclass(frozen=True)
@@ -44,6 +45,7 @@ class Assignment:
         only: labels of the one case that is verified and timed; None for all cases.
         idle_pids: processes of idle ranks of this agent, which wait for their next point.
         hosts: name of the node of each rank: [rank].
+        limits: of the agent, which the plan relies on.
     """
 
     config: RunConfig
@@ -57,6 +59,7 @@ class Assignment:
     only: Labels | None = None
     idle_pids: tuple[int, ...] = ()
     hosts: tuple[str, ...] = ()
+    limits: Limits = field(default_factory=Limits)
 
 
 def by_mps(config: RunConfig, slowdown: Sequence[float]) -> bool:

@@ -6,6 +6,7 @@ import torch
 import torch.distributed as dist
 
 from benchkit.api.case import Case, Rank, noop
+from benchkit.api.gather import gather_json
 from benchkit.api.groups import COLD
 from benchkit.api.memory import PeakMemory, available_bytes, host_available_bytes
 from benchkit.api.regions import marked_by
@@ -19,6 +20,7 @@ from benchkit.rank.assignment import Assignment, by_mps, keep_alone
 from benchkit.rank.control_group import ControlGroup
 from benchkit.rank.devices import torch_settings
 from benchkit.rank.first_calls import of_several_cases
+from benchkit.rank.gpu_warnings import named
 from benchkit.rank.gpu_watch import GpuWatch
 from benchkit.rank.joined import Joined, joined
 from benchkit.rank.prober import Prober
@@ -30,8 +32,10 @@ from benchkit.rank.stopwatch import Stopwatch, ignore
 from benchkit.rank.throttle_controller import ThrottleController
 from benchkit.rank.torch_settings import set_up_torch
 from benchkit.record.record import SlowdownReport
+from benchkit.streams import protect_streams
 from launch.agents.clock_sync import Offset
 from launch.ranks import notes
+from launch.topology import core_list, limits
 
 PROBED_BEFORE = "calls were probed before the first ones: part of what they load was loaded already"
 """A warning about first calls of a suite that needs a cost model, or of ranks that are slowed."""
@@ -39,6 +43,7 @@ PROBED_BEFORE = "calls were probed before the first ones: part of what they load
 
 def run_rank(assignment: Assignment) -> RankReport | None:
     """Runs one point in one rank; rank 0 returns its report to the agent, others return None."""
+    protect_streams()
     stopwatch = Stopwatch(tell=ignore if assignment.place.rank else notes.send)
     stopwatch.enter("init")
     config = assignment.config
@@ -67,6 +72,7 @@ def run_rank(assignment: Assignment) -> RankReport | None:
         path = trace_file(assignment.folder, rank.index)
         record_traces(measured, group.barrier, controller, device, path)
     stopwatch.enter("exit")
+    warnings |= dict.fromkeys(unplanned(assignment, kept.group))
     # Nothing of the point runs on any rank after this barrier. Destroying a gloo group before the
     # process ends would take another 20 ms.
     group.barrier()
@@ -95,6 +101,26 @@ def collect_warnings(
     for case in cases:
         warnings += case.warnings
     return warnings + watch.warnings
+
+
+def unplanned(assignment: Assignment, group: ControlGroup) -> list[str]:
+    """Returns in what ranks differ from the plan, such as "ranks 0, 1: cores 0, planned 0-3".
+
+    All ranks call this together, at the end: a library may pin its process at its first use.
+    """
+    own, planned = limits(), assignment.limits
+    pairs = {
+        "cores": (core_list(own.cores), core_list(planned.cores)),
+        "CPU quota in cores": (own.cpu_quota or "none", planned.cpu_quota or "none"),
+        "memory limit in bytes": (own.memory_bytes or "none", planned.memory_bytes or "none"),
+        "threads": (torch.get_num_threads(), assignment.threads),
+    }
+    differences = [f"{name} {a}, planned {b}" for name, (a, b) in pairs.items() if a != b]
+    ranks: dict[str, list[int]] = {}
+    for rank, of_rank in enumerate(gather_json(differences, group.handle)):
+        for difference in of_rank:
+            ranks.setdefault(difference, []).append(rank)
+    return [f"{named(alike)}: {difference}" for difference, alike in ranks.items()]
 
 
 def make_prober(

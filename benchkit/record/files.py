@@ -1,14 +1,25 @@
-"""Reads and writes record.json, and what else must survive a crash of the machine."""
+"""Reads and writes record.json, and what else must survive a crash of the machine.
+
+A folder of records may come from anyone. Nothing is written through a link in it, and no pipe,
+device or endless file is read.
+"""
 
 import contextlib
 import os
+import secrets
 import shutil
+import stat
+from collections.abc import Iterator
 from pathlib import Path
+from typing import TypeVar
 
 from benchkit.record.record import Record
-from benchkit.record.versions import from_json
+from benchkit.record.versions import decoded, from_json
 
 FILE_NAME = "record.json"
+Kind = TypeVar("Kind")
+MOST_BYTES = 10**9
+"""A larger file is no record, and would not fit in memory several times over."""
 FREE_BYTES = 16 * 2**20
 """Free disk space that a point needs to start; a record takes about 50 KB per 1,000 samples."""
 
@@ -29,14 +40,18 @@ def write(record: Record, folder: Path) -> Path:
 def write_whole(path: Path, content: bytes, durable: bool = True) -> None:
     """Writes a file atomically: a reader finds the old content or the new one.
 
+    What has its name now, be it a link, a pipe or a file with further names, is replaced and not
+    written to.
+
     Args:
         path: of the file.
         content: all of it.
         durable: whether that also holds after the machine has crashed; it costs milliseconds.
     """
-    part = path.with_name(f".{path.name}-{os.getpid()}")
+    part = path.with_name(f".{path.name}-{os.getpid()}-{secrets.token_hex(4)}")
+    descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
     try:
-        with part.open("wb") as file:
+        with open(descriptor, "wb") as file:
             file.write(content)
             if durable:
                 file.flush()
@@ -60,6 +75,81 @@ def flush_names(folder: Path) -> None:
             os.close(descriptor)
 
 
+def make_own(folder: Path) -> Path:
+    """Makes a folder in one that exists, if it is not there yet, and returns it.
+
+    Raises:
+        OSError: it is a link, or cannot be made.
+    """
+    refuse_link(folder)
+    folder.mkdir(exist_ok=True)
+    return folder
+
+
+def refuse_link(folder: Path) -> None:
+    """Raises OSError if a folder is a link, by which one would write elsewhere."""
+    if folder.is_symlink():
+        raise OSError(f"{folder}: a link; allowed is a folder")
+
+
+def links_at(path: Path | str) -> Iterator[str]:
+    """Yields what is no file and no folder at a path or below it: links, pipes and devices."""
+    try:
+        mode = os.lstat(path).st_mode
+    except FileNotFoundError:
+        return
+    if not stat.S_ISDIR(mode):
+        if not stat.S_ISREG(mode):
+            yield os.fspath(path)
+        return
+    with os.scandir(path) as entries:
+        for entry in entries:
+            if not entry.is_file(follow_symlinks=False):
+                yield from links_at(entry.path)
+
+
+def require_regular(path: Path | str, opened: int | None = None) -> os.stat_result:
+    """Checks that a file can be read into memory, and returns its status.
+
+    A pipe or a device is never opened, because a reader may wait for it forever. A link may lead
+    to anything, so callers resolve those that they trust.
+
+    Args:
+        path: of the file.
+        opened: descriptor of the file, where it is open already.
+
+    Raises:
+        ValueError: it is not a regular file, or is too large.
+        OSError: it does not exist.
+    """
+    status = os.lstat(path) if opened is None else os.fstat(opened)
+    if not stat.S_ISREG(status.st_mode):
+        but = " but a link" if stat.S_ISLNK(status.st_mode) else ""
+        raise ValueError(f"{path}: not a regular file{but}")
+    if status.st_size > MOST_BYTES:
+        size = f"{status.st_size / 1e9:.3g} GB"
+        raise ValueError(f"{path}: {size}; files of at most {MOST_BYTES / 1e9:g} GB are read")
+    return status
+
+
+def read_regular(path: Path | str) -> bytes:
+    """Reads a file that `require_regular` allows, which may be replaced by another meanwhile."""
+    require_regular(path)
+    flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+    with open(os.open(path, flags), "rb") as file:
+        return file.read(require_regular(path, file.fileno()).st_size)
+
+
+def read_json(path: Path, kind: type[Kind]) -> Kind:
+    """Reads a file of JSON as an object of a type, all of its text printable.
+
+    Raises:
+        ValueError: it is no regular file, no JSON, or of another type.
+        OSError: it cannot be read.
+    """
+    return decoded(read_regular(path), kind)
+
+
 def read(path: Path) -> Record:
     """Reads a record of any version that `from_json` knows.
 
@@ -67,7 +157,7 @@ def read(path: Path) -> Record:
         ValueError: the file is not readable, or not a record; the message says why.
     """
     try:
-        content = path.read_bytes()
+        content = read_regular(path)
     except OSError as error:
         raise ValueError(f"{path}: not readable ({error})") from None
     return parse(content, path)

@@ -1,6 +1,37 @@
-"""Formats sizes, settings and labels as text, for agents and for reports."""
+"""Formats sizes, settings and labels as text, for agents and for reports; makes text printable."""
 
+import re
+from collections.abc import Mapping
 from typing import Any
+
+from benchkit.statistics.estimators import LATENCY
+
+UNPRINTABLE = re.compile(
+    "[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff\ufffe\uffff]"
+)
+"""What steers a terminal, turns the direction of writing, ends a line unseen, or is no text."""
+
+
+def printable(text: str, keep: str = "\n\t") -> str:
+    r"""Returns a text with escapes for what is not printable: "\x1b[31m", "\u202e", "\udce9".
+
+    Args:
+        text: from anywhere.
+        keep: characters that stay all the same; "" for a text of one line.
+    """
+    if text.isprintable():  # as nearly all are; the search takes ten times as long
+        return text
+
+    def shown(found: "re.Match[str]") -> str:
+        letter = found[0]
+        return letter if letter in keep else letter.encode("unicode_escape").decode()
+
+    return UNPRINTABLE.sub(shown, text)
+
+
+def in_markdown(text: str) -> str:
+    """Returns a text for a cell of a Markdown table, which it cannot end."""
+    return re.sub(r"[\\|`]", r"\\\g<0>", text)
 
 
 def readable(num_bytes: float) -> str:
@@ -16,3 +47,11 @@ def named(column: str, value: Any) -> str:
     if column == "data_size" and isinstance(value, int | float):
         return readable(value * 2**20)
     return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def depends_on_time(labels: Mapping[str, Any]) -> bool:
+    """Tells whether a suite has a case with these labels only where the clock allows it.
+
+    That is the latency of a short call, and a round of pairs that fits in the time.
+    """
+    return labels.get("timing") == LATENCY or "round" in labels

@@ -158,6 +158,12 @@ class Record:
         """
         return msgspec.convert({"config": self.config}, Configured).config
 
+    def status_of(self, case: CaseRecord) -> str:
+        """Returns how a case ended: as its point, unless some case is why that is not ok."""
+        if self.status == "ok" or any(each.status == self.status for each in self.cases):
+            return case.status
+        return self.status
+
     def ended(self, outcome: Outcome) -> "Record":
         """Returns this record with how its ranks ended; warnings and phases are added."""
         return replace(

@@ -13,6 +13,7 @@ from typing import Annotated, Any, TypeVar
 import msgspec
 
 from benchkit.record.environment import HostReport
+from benchkit.record.naming import printable
 from benchkit.record.numbers import Count, NumRanks
 from benchkit.record.record import SCHEMA_VERSION, Record
 
@@ -73,23 +74,44 @@ def from_json(content: bytes) -> Record:
         if version == SCHEMA_VERSION:
             found = decoded(content, Record)
         else:
-            found = msgspec.convert(upgraded(msgspec.json.decode(content)), Record)
+            found = msgspec.convert(upgraded(decoded(content, dict[str, Any])), Record)
         _ = found.settings  # its values are part of what is read
         return found
-    except RecursionError:
-        raise ValueError("not readable as JSON (nested too deeply)") from None
     except (LookupError, TypeError, AttributeError, ArithmeticError) as error:
         raise ValueError(f"not a whole record ({type(error).__name__}: {error})") from None
 
 
 def decoded(content: bytes, kind: type[Kind]) -> Kind:
-    """Returns JSON as an object of a type; raises ValueError where it is no JSON, or of another."""
+    """Returns JSON as an object of a type, all of its text printable.
+
+    Files come from anywhere, and what they say reaches terminals, tables and pages.
+
+    Raises:
+        ValueError: it is no JSON, or of another type.
+    """
     try:
-        return msgspec.json.decode(content, type=kind)
+        found = msgspec.json.decode(content, type=kind)
+        if content.isascii() and b"\\" not in content and b"\x7f" not in content:
+            return found  # as in most files
+        return msgspec.convert(with_printable_text(msgspec.json.decode(content)), kind)
     except msgspec.ValidationError:
         raise
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise ValueError(f"not readable as JSON ({error})") from None
+    except RecursionError:
+        raise ValueError("not readable as JSON (nested too deeply)") from None
+
+
+def with_printable_text(value: Any) -> Any:
+    """Returns decoded JSON whose texts are printable; line breaks and tabs stay."""
+    if isinstance(value, str):
+        return printable(value)
+    if isinstance(value, list):
+        # Most values are samples, and a call for each of them would take as long as all else.
+        return [each if type(each) is float else with_printable_text(each) for each in value]
+    if isinstance(value, dict):
+        return {printable(name): with_printable_text(each) for name, each in value.items()}
+    return value
 
 
 def version_of(content: bytes) -> int:

@@ -21,7 +21,7 @@ from benchkit.selftest.floor import (
 from benchkit.selftest.page import Findings, render
 from benchkit.selftest.runs import SelftestFailed, Setting
 from launch.agents.host_lock import HostLock, HostTaken
-from launch.topology import detect_launcher
+from launch.topology import LaunchError, allocation_remark, require_launcher
 
 EXIT_OK, EXIT_FAILED, EXIT_USAGE = 0, 1, 2
 BACKENDS = ("gloo", "nccl", "ucc", "mpi")
@@ -36,6 +36,8 @@ def main(arguments: list[str]) -> int:
     if problem := refusal(options.ranks, options.seconds, folder):
         say(problem)
         return EXIT_USAGE
+    if remark := allocation_remark():
+        say(remark)
     try:
         read(folder)
     except ValueError as error:
@@ -71,7 +73,10 @@ def parser() -> argparse.ArgumentParser:
 
 def refusal(ranks: int, seconds: float, folder: Path) -> str:
     """Returns why the selftest cannot begin, in one line; "" if it can."""
-    started = detect_launcher()
+    try:
+        started = require_launcher()
+    except LaunchError as error:
+        return str(error)
     if started.count > 1:
         return (
             f"{started.by} started {started.count} processes; allowed is one, it starts the ranks"

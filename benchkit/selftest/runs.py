@@ -125,7 +125,7 @@ def sweep(
     """
     folder = setting.folder / name
     benchkit = [sys.executable, *path_options(), "-m", "benchkit"]
-    with (setting.folder / f"{name}.log").open("w+") as log:
+    with (setting.folder / f"{name}.log").open("w+", errors="replace") as log:
         process = subprocess.Popen(
             [*benchkit, "-m", *points, *setting.overrides(), f"hydra.sweep.dir={folder}"],
             env={**os.environ, **(variables or {})},

@@ -85,6 +85,7 @@ def refuse_wrong_steps(request: Request, check: Check) -> None:
 def run(request: Request) -> int:
     """Runs the steps that have not ended; returns the exit code that keeps others from running."""
     progress = request.progress or Progress(request.study.name, request.parameters)
+    progress.config_dir = request.config_dir
     if request.asked.retry != "none":
         progress.finished = []
     progress.write(request.folder)

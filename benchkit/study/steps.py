@@ -30,11 +30,13 @@ class Progress:
         study: its name.
         parameters: their values.
         finished: the names of the steps that have ended.
+        config_dir: of --config-dir; "" without.
     """
 
     study: str
     parameters: dict[str, str]
     finished: list[str] = field(default_factory=list)
+    config_dir: str = ""
 
     def write(self, folder: Path) -> None:
         content = msgspec.json.encode(self)
@@ -52,7 +54,7 @@ def read_progress(folder: Path) -> Progress:
         raise ConfigError(f"--resume {folder}: holds no study; allowed is the folder of one")
     try:
         manifest.require_ours(path)
-        return msgspec.json.decode(path.read_bytes(), type=Progress)
+        return files.read_json(path, Progress)
     except (OSError, ValueError) as error:
         raise ConfigError(f"{path}: not a study's file ({error})") from None
 
@@ -71,9 +73,13 @@ def run_step(
 
     Returns:
         The exit code of the process.
+
+    Raises:
+        OSError: the folder is a link.
     """
     arguments = step.arguments(values)
     if step.module == BENCHKIT:
+        files.refuse_link(folder)
         resumed = Resume(folder, asked.retry, asked.force)
         arguments = [*flags, *arguments, *in_folder(resumed)]
     return run_module(step.module, arguments)

@@ -11,9 +11,11 @@ from benchkit.api.schema import RunConfig
 from benchkit.errors import ConfigError
 from benchkit.point.claim import claimed
 from benchkit.point.point import Point
+from benchkit.record import files
+from benchkit.record.naming import printable
 from benchkit.sweep import entries, manifest, resume
 from benchkit.sweep.entries import Entry
-from benchkit.sweep.folder import require_unused
+from benchkit.sweep.folder import LOG_FILE, require_unused
 from benchkit.sweep.manifest import Manifest
 from benchkit.sweep.resume import Resume
 
@@ -102,6 +104,7 @@ def fresh(folder: Path, wanted: Manifest) -> Agenda:
     """Returns the agenda of a sweep in an unused folder: every point is open."""
     names = [entry.folder for entry in wanted.points]
     require_unused(folder, names)
+    require_no_links(folder, wanted.points)
     wanted.write(folder)
     return Agenda(folder, names, list(range(len(names))), [], {})
 
@@ -124,6 +127,7 @@ def resumed(
             "--force goes on all the same, and keeps such rows apart"
         )
     points = entries.merged(before.points, wanted.points)
+    require_no_links(folder, points)
     mentioned = {entry.identity for entry in points}
     others = [entry for entry in before.points if entry.identity not in mentioned]
     if others:
@@ -133,8 +137,17 @@ def resumed(
         made_with=before.made_with or wanted.made_with,
         points=points + others,
         jobs=before.jobs,
+        started_in=before.started_in if before.arguments else wanted.started_in,
     ).write(folder)
     return agenda_of(folder, points, world_sizes, asked.retry, differing)
+
+
+def require_no_links(folder: Path, points: Sequence[Entry]) -> None:
+    """Raises ConfigError where a log or a trace would be written through a link or into a pipe."""
+    folders = (part for point in points for part in Path(point.folder).parts[:1])
+    for name in dict.fromkeys((LOG_FILE, *folders)):
+        for path in files.links_at(folder / name):
+            raise ConfigError(f"{path}: neither a file nor a folder; allowed in a sweep are these")
 
 
 def agenda_of(
@@ -157,7 +170,7 @@ def agenda_of(
 
 def warn_of_others(others: Sequence[Entry]) -> None:
     """Logs the points of a resumed sweep that its new command line does not have."""
-    names = ", ".join(entry.folder for entry in others[:SHOWN])
+    names = ", ".join(printable(entry.folder, keep="") for entry in others[:SHOWN])
     if len(others) > SHOWN:
         names += ", …"
     log.warning(

@@ -37,6 +37,7 @@ class Forecast:
         seconds: how long the same point took earlier; None if it is not known.
         per_case_s: the most that a case is timed, with its warm-up, in seconds.
         most_s: the most that all cases are timed, in seconds; None if their number is not known.
+        crowding: how many ranks share how many cores if their threads are more; "" if not.
     """
 
     head: str
@@ -46,11 +47,13 @@ class Forecast:
     seconds: float | None
     per_case_s: float
     most_s: float | None = None
+    crowding: str = ""
 
     def __str__(self) -> str:
         if self.problem:
             return f"{self.head}  {self.status.upper()}: {self.problem}"
-        return f"{self.head}  {self.time()}, {self.needed or 'memory not known'}"
+        known = [self.time(), self.needed or "memory not known", self.crowding]
+        return f"{self.head}  {', '.join(filter(None, known))}"
 
     def time(self) -> str:
         """Returns in words how long the point takes."""
@@ -104,6 +107,7 @@ def forecasts(
                 earlier.get(key),
                 measure.max_seconds + measure.max_warmup_seconds,
                 point.config.most_seconds(),
+                plan.crowding,
             )
         )
     return found

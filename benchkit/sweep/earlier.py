@@ -49,6 +49,6 @@ def newest_sweeps(outputs: Path) -> Iterator[Path]:
 
 def read_timed(folder: Path) -> Timed | None:
     try:
-        return msgspec.json.decode((folder / files.FILE_NAME).read_bytes(), type=Timed)
+        return files.read_json(folder / files.FILE_NAME, Timed)
     except (OSError, ValueError):
         return None

@@ -4,6 +4,7 @@ import contextlib
 import logging
 import os
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,16 +14,22 @@ from benchkit.record.statuses import HARMLESS
 from benchkit.selftest import lookup
 from benchkit.sweep import manifest, resume
 
+LOG_FILE = "benchkit.log"
 ON_END_S = 600.0
 """Seconds that the command of on_end may take."""
 log = logging.getLogger("benchkit")
 
 
-class QuietFileHandler(logging.FileHandler):
-    """Drops a line when the disk is full, instead of printing a traceback for each."""
+class LogFile(logging.FileHandler):
+    """Drops lines that cannot be written, as on a full disk, and says so once."""
+
+    _has_failed = False
 
     def handleError(self, record: logging.LogRecord) -> None:
-        """Does nothing; logging calls it when a line cannot be written."""
+        """Warns of the first line that cannot be written; logging calls this."""
+        if not self._has_failed:
+            self._has_failed = True
+            log.warning("%s: %s", self.baseFilename, sys.exc_info()[1])
 
     def close(self) -> None:
         with contextlib.suppress(OSError):
@@ -31,14 +38,17 @@ class QuietFileHandler(logging.FileHandler):
 
 @contextlib.contextmanager
 def logged(folder: Path) -> Iterator[None]:
-    """Copies benchkit's log to the sweep's folder, and prints the table however the sweep ends."""
+    """Copies benchkit's log to the sweep's folder."""
     remember_latest(folder)
-    lines = QuietFileHandler(folder / "benchkit.log")
+    lines: logging.Handler = logging.NullHandler()
+    try:
+        lines = LogFile(folder / LOG_FILE, encoding="utf-8", errors="backslashreplace")
+    except OSError as error:
+        log.warning("no log: %s", error)
     log.addHandler(lines)
     try:
         yield
     finally:
-        print_table(folder)
         log.removeHandler(lines)
         lines.close()
 
@@ -57,7 +67,15 @@ def remember_latest(folder: Path) -> None:
 
 
 def print_table(folder: Path) -> None:
-    """Prints the combined table of all records below the sweep's folder."""
+    """Prints the combined table of all records below the sweep's folder, or why there is none."""
+    try:
+        log_table(folder)
+    except Exception as error:  # What is measured does not depend on it.
+        log.warning("no table: %r; python -m analysis %s makes it again", error, folder)
+
+
+def log_table(folder: Path) -> None:
+    """Logs the table of `print_table`."""
     from analysis.records.harvest import harvest
     from analysis.repetitions import over_repetitions
     from analysis.run_spread import describe_floor

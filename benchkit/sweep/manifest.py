@@ -37,10 +37,11 @@ class Manifest:
     """All points of a sweep, in order, and the conditions that it began under.
 
     Attributes:
-        arguments: of the command line.
+        arguments: of the command line, as typed.
         made_with: software, hosts and launcher, by name.
         points: in the order of the sweep.
         jobs: that were submitted for them.
+        started_in: working directory of the command line; "" if not known.
         version: of the file.
     """
 
@@ -48,6 +49,7 @@ class Manifest:
     made_with: dict[str, str]
     points: list[Entry]
     jobs: list[Submitted] = field(default_factory=list)
+    started_in: str = ""
     version: int = VERSION
 
     def write(self, folder: Path) -> None:
@@ -67,18 +69,21 @@ def read(folder: Path) -> Manifest:
         return from_records(folder)
     try:
         require_ours(path)
-        found = msgspec.json.decode(path.read_bytes(), type=Manifest)
+        found = files.read_json(path, Manifest)
         if found.version != VERSION:
             raise ValueError("another version")
         require_sound(found)
         return found
-    except (OSError, ValueError, RecursionError) as error:
+    except (OSError, ValueError) as error:
         raise ConfigError(f"{path}: not a sweep's manifest ({error})") from None
 
 
 def require_ours(path: Path) -> None:
-    """Raises ValueError if another user may have written a manifest: its commands are run."""
-    status = path.stat()
+    """Raises ValueError if another user may have written a manifest: its commands are run.
+
+    A link or a pipe is refused, too.
+    """
+    status = files.require_regular(path)
     if status.st_uid not in (os.getuid(), 0) or status.st_mode & 0o002:
         raise ValueError("it is another user's, or others may write it; allowed is one of your own")
 

@@ -2,6 +2,7 @@
 
 import contextlib
 import itertools
+import os
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,6 +19,7 @@ from benchkit.errors import ConfigError
 from benchkit.point.agents import AgentGroup
 from benchkit.point.forming import gather_facts
 from benchkit.point.placement import resolve_world_size
+from benchkit.record import files
 from benchkit.sweep.agenda import Agenda, prepared
 from benchkit.sweep.entries import Entry
 from benchkit.sweep.launchers import Launcher
@@ -71,7 +73,8 @@ class Meeting:
         place = meeting_folder(str(hydra_sweep["dir"]))
         agents = join(started, traits, place, self.configs[0].join_timeout_s)
         conditions = made_with(started, agents, self.launcher)
-        wanted = Manifest(without_settings(sys.argv[1:]), conditions, list(self.entries))
+        typed = without_settings(sys.argv[1:])
+        wanted = Manifest(typed, conditions, list(self.entries), started_in=os.getcwd())
         world_sizes = self.world_sizes(agents)
         answer = self.prepare(wanted, world_sizes, held) if agents.first else (None, "")
         try:
@@ -89,7 +92,9 @@ class Meeting:
         try:
             folder = Path(self.hydra_config.hydra.sweep.dir)
             agenda = prepared(folder, wanted, world_sizes, self.asked, held)
-            OmegaConf.save(self.hydra_config, folder / "multirun.yaml")
+            files.write_whole(
+                folder / "multirun.yaml", OmegaConf.to_yaml(self.hydra_config).encode()
+            )
         except (ConfigError, OSError) as error:
             return None, str(error)
         return agenda.to_json(), ""

@@ -114,11 +114,6 @@ def detail_lines(case: CaseRecord) -> Iterator[str]:
         yield f"  {name.removesuffix('_s')}: {shown}"
 
 
-def printable(text: str) -> str:
-    """Replaces what would steer a terminal, such as escape sequences in a rank's message."""
-    return "".join(c if c.isprintable() or c == "\n" else "?" for c in text)
-
-
 def readable(seconds: float) -> str:
     """Returns a time with a unit that suits it: "45.5 ms"."""
     unit, factor = unit_of(seconds)

@@ -6,14 +6,14 @@ long the sweep will take.
 """
 
 import logging
-import os
 import sys
 import time
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 
+from benchkit.record.naming import printable
 from benchkit.record.record import Record
-from benchkit.sweep.point_lines import duration, point_line, printable
+from benchkit.sweep.point_lines import duration, point_line
 from launch.ranks import notes
 
 EVERY_S = 300.0
@@ -73,12 +73,7 @@ class ConsoleHandler(logging.StreamHandler):  # type: ignore[type-arg]
     def emit(self, record: logging.LogRecord) -> None:
         if self.status:
             self.status.erase()
-        try:
-            self.stream.write(self.format(record) + self.terminator)
-            self.stream.flush()
-        except BrokenPipeError:
-            # The reader, such as `head`, has seen enough; the sweep goes on and its log is whole.
-            os.dup2(os.open(os.devnull, os.O_WRONLY), self.stream.fileno())
+        super().emit(record)
         if self.status:
             self.status.show_again()
 
@@ -91,7 +86,10 @@ class Listener(logging.Handler):
         self._progress = progress
 
     def emit(self, record: logging.LogRecord) -> None:
-        self._progress.show(record.getMessage())
+        try:
+            self._progress.show(record.getMessage())
+        except Exception:  # The caller is reading what a rank reports, and would blame the rank.
+            self.handleError(record)
 
 
 class Progress:

@@ -29,12 +29,13 @@ def write_page(folder: Path) -> None:
     """Runs `python -m analysis FOLDER --html`; logs where the page is, or why there is none."""
     page = folder / PAGE_FILE
     with contextlib.suppress(OSError):
-        page.unlink(missing_ok=True)  # that of an earlier part of a resumed sweep
+        if not page.parent.is_symlink():  # else analysis refuses to write there
+            page.unlink(missing_ok=True)  # that of an earlier part of a resumed sweep
     try:
         complaint = last_line(run_analysis(str(folder.absolute()), "--html").stderr)
     except (OSError, subprocess.TimeoutExpired) as error:
         complaint = str(error)
-    if page.exists():
+    if page.exists() and not page.parent.is_symlink():
         log.info("page: %s", page)
     else:
         log.warning("report=html: %s", complaint or "no page was written")
@@ -65,10 +66,10 @@ def run_analysis(*arguments: str) -> "subprocess.CompletedProcess[str]":
     return subprocess.run(
         [sys.executable, "-m", "analysis", *arguments],
         cwd=where,
-        env=environment,
+        env=environment | {"PYTHONIOENCODING": "utf-8"},
         timeout=LONGEST_S,
         capture_output=True,
-        text=True,
+        encoding="utf-8",
         errors="backslashreplace",
         check=False,
     )

@@ -10,12 +10,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn
 
+from benchkit.config.folders import without_config_dir
 from benchkit.errors import ConfigError
 from benchkit.record import files
+from benchkit.record.naming import printable
 from benchkit.record.record import Record
 from benchkit.record.statuses import STATUSES, UNFINISHED
 from benchkit.sweep import manifest
-from launch import topology
 
 RETRY: Mapping[str, tuple[str, ...]] = {
     "none": UNFINISHED,
@@ -75,8 +76,10 @@ def parse(arguments: Sequence[str]) -> list[str]:
     parser.add_argument("--dry-run", action="store_true")
     flags, others = parser.parse_known_args(list(arguments))
     for argument in others:
-        if (shown := topology.printable(argument)) != argument:
-            raise ConfigError(f"{shown}: allowed is text in UTF-8")
+        if (shown := printable(argument)) != argument:
+            is_text = argument.encode(errors="replace").decode() == argument
+            allowed = "text without control characters" if is_text else "text in UTF-8"
+            raise ConfigError(f"{shown}: allowed is {allowed}")
     if flags.resume is None:
         if flags.retry or flags.force:
             flag = "--retry" if flags.retry else "--force"
@@ -85,15 +88,50 @@ def parse(arguments: Sequence[str]) -> list[str]:
     if not flags.resume.is_dir():
         raise ConfigError(f"--resume {flags.resume}: no such folder")
     if not any(is_override(argument) for argument in others):
-        remembered = manifest.read(flags.resume).arguments
-        if not remembered:
-            raise ConfigError(
-                f"--resume {flags.resume}: the sweep does not say how it was started; "
-                "repeat its overrides"
-            )
-        others = [*others, *remembered]
+        others = [*others, *remembered(flags.resume, others)]
     settings = Resume(flags.resume, flags.retry or "none", flags.force)
     return [*others, *settings.as_overrides(), *dry_run(flags)]
+
+
+def remembered(folder: Path, given: Sequence[str]) -> list[str]:
+    """Returns the arguments that a sweep was started with, as they are typed from here.
+
+    Args:
+        folder: of the sweep.
+        given: flags that are typed now; a --config-dir among them replaces that of the sweep.
+
+    Raises:
+        ConfigError: the sweep does not say how it was started, or its folder of YAML is gone.
+    """
+    before = manifest.read(folder)
+    if not before.arguments:
+        raise ConfigError(
+            f"--resume {folder}: the sweep does not say how it was started; repeat its overrides"
+        )
+    others, added = without_config_dir(before.arguments)
+    if not added or without_config_dir(given)[1]:
+        return others
+    return ["--config-dir", found_again(added, before.started_in, folder), *others]
+
+
+def found_again(config_dir: str, started_in: str, folder: Path) -> str:
+    """Returns where the folder of a remembered --config-dir is.
+
+    Args:
+        config_dir: as typed.
+        started_in: working directory then; "" for that of now.
+        folder: of what was started with it.
+
+    Raises:
+        ConfigError: it is gone.
+    """
+    path = Path(started_in, config_dir).resolve()
+    if not path.is_dir():
+        raise ConfigError(
+            f"{path}: no such folder any more, with which {folder} was started; "
+            "allowed is --config-dir with its new place"
+        )
+    return str(path)
 
 
 def dry_run(flags: argparse.Namespace) -> list[str]:

@@ -24,6 +24,7 @@ from benchkit.point.point import Point
 from benchkit.point.run import run_points
 from benchkit.record.record import Record
 from benchkit.record.statuses import FINAL
+from benchkit.streams import protect_streams
 from benchkit.sweep import resume
 from benchkit.sweep.squeue import SLURM_ENDINGS, slurm_says
 from benchkit.version import __version__
@@ -70,6 +71,9 @@ class Job:
 
     def __call__(self) -> None:
         """Runs the points; their records say how they ended."""
+        protect_streams("benchkit")
+        if os.environ.get("SUBMITIT_EXECUTOR") == "slurm":  # srun starts agents that join
+            os.environ.pop(topology.ALONE_VARIABLE, None)  # of the process that submitted the job
         show_log()
         handle(STOPPING, self.stop)
         signal.signal(signal.SIGCONT, signal.SIG_DFL)

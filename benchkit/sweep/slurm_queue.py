@@ -85,7 +85,7 @@ class Slurm:
         command += [f"--jobs={','.join(self._ids)}", "--format=%i|%T|%r|%N"]
         try:
             done = subprocess.run(
-                command, capture_output=True, text=True, check=False, timeout=ANSWER_S
+                command, capture_output=True, errors="replace", check=False, timeout=ANSWER_S
             )
         except (OSError, subprocess.TimeoutExpired) as error:
             return "", str(error)

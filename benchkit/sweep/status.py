@@ -11,11 +11,12 @@ from benchkit.errors import ConfigError
 from benchkit.point.claim import FILE_NAME as CLAIM_FILE
 from benchkit.point.claim import Owner, is_alive, owner_of
 from benchkit.record import files
+from benchkit.record.naming import printable
 from benchkit.record.statuses import HARMLESS, UNFINISHED
 from benchkit.sweep import manifest
 from benchkit.sweep.entries import Entry
 from benchkit.sweep.tally import PROGRESS_FILE
-from launch.topology import node_name, printable
+from launch.topology import node_name
 
 LATEST = Path("outputs") / "latest"
 SHOWN = 20
@@ -56,7 +57,8 @@ def main(arguments: list[str]) -> int:
     ended = [each for each in briefs if each and each.status not in UNFINISHED]
     failed = [each for each in ended if each.status not in HARMLESS]
     jobs = sweep.jobs if len(ended) < len(points) else []
-    print(printable("\n".join(describe(folder, points, briefs, in_queue(jobs)))))
+    for line in describe(folder, points, briefs, in_queue(jobs)):
+        print(printable(line, keep=""))
     return int(bool(failed))
 
 
@@ -70,7 +72,7 @@ def in_queue(jobs: list[manifest.Submitted]) -> str:
 def brief(folder: Path) -> Brief | None:
     """Returns how the point in a folder went; None if it has no readable record yet."""
     try:
-        return msgspec.json.decode((folder / files.FILE_NAME).read_bytes(), type=Brief)
+        return files.read_json(folder / files.FILE_NAME, Brief)
     except (OSError, ValueError):
         return None
 
@@ -112,7 +114,7 @@ def at_work(folder: Path, owner: Owner | None, queued: str) -> list[str]:
         return [f"no process works on it; `python -m benchkit --resume {folder}` measures the rest"]
     lines = [queued] if queued else []
     try:
-        progress = msgspec.json.decode((folder / PROGRESS_FILE).read_bytes(), type=dict[str, Any])
+        progress = files.read_json(folder / PROGRESS_FILE, dict[str, Any])
         left_s = float(progress["seconds_left"])
     except (OSError, ValueError, TypeError, KeyError):
         return [f"{owner} works on it", *lines]

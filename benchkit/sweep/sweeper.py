@@ -2,6 +2,7 @@
 
 import contextlib
 import logging
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -26,12 +27,14 @@ from benchkit.sweep.entries import Entry
 from benchkit.sweep.launchers import Launcher
 from benchkit.sweep.meeting import Meeting
 from benchkit.sweep.report import report_on
-from benchkit.sweep.resume import Resume
+from benchkit.sweep.resume import Resume, settled_status
 from benchkit.sweep.tally import Tally, prospects
+from benchkit.sweep.wait import record_signature
 from launch import topology
 from launch.agents.group import Agents
 from launch.agents.member import SweepEnds
 from launch.ranks.fork_server import start_fork_server
+from launch.signals import ignore_signals
 
 log = logging.getLogger("benchkit")
 
@@ -91,6 +94,8 @@ class Sweeper(sweeper.Sweeper):
 
     def sweep(self, arguments: list[str]) -> Any:
         """Runs all points; their statuses are in the task afterwards."""
+        if not (self._only_check or self._dry_run):
+            topology.require_launcher()
         configs, entries = self.compose(arguments)
         if self._only_check:
             if not self._resume:
@@ -100,6 +105,8 @@ class Sweeper(sweeper.Sweeper):
         if self._dry_run:
             self.forecast(configs, entries)
             return []
+        if self._launcher.runs_here and (remark := topology.allocation_remark()):
+            print(f"benchkit: {remark}", file=sys.stderr)
         meeting = Meeting(self._config, self._launcher, self._resume, configs, entries)
         with contextlib.ExitStack() as held:
             agents, agenda = meeting.meet(held)
@@ -172,29 +179,36 @@ class Sweeper(sweeper.Sweeper):
         folder = agenda.folder
         known = prospects(points, keys, folder.parent)
         tally = Tally(folder, agenda.statuses, known, config.max_failures)
-        try:
-            with sweep_folder.logged(folder):
-                names = [" ".join(point.overrides) for point in points]
-                here = names if self._launcher.runs_here else ()
-                progress = Progress(len(agenda.folders), len(agenda.statuses), here)
-                try:
-                    for status in self._launcher.run(points, folder, agents, progress.report):
-                        tally.add(status)
-                        progress.expect(tally.num_left, tally.seconds_left())
-                except OSError as error:  # of the disk: a wrong command line was found before
-                    raise SweepEnds(f"{folder}: {error}") from None
-                finally:
-                    progress.stop()
-        finally:
-            self._task.statuses.extend(tally.statuses)
-            num_left = tally.num_left
-            if num_left:
-                log.warning(
-                    "%d %s left; to go on: python -m benchkit --resume %s",
-                    num_left,
-                    "point is" if num_left == 1 else "points are",
-                    folder,
+        before = {point.folder: record_signature(point.folder) for point in points}
+        with sweep_folder.logged(folder):
+            names = [" ".join(point.overrides) for point in points]
+            here = names if self._launcher.runs_here else ()
+            progress = Progress(len(agenda.folders), len(agenda.statuses), here)
+            try:
+                for status in self._launcher.run(points, folder, agents, progress.report):
+                    tally.add(status)
+                    progress.expect(tally.num_left, tally.seconds_left())
+            except OSError as error:  # of the disk: a wrong command line was found before
+                raise SweepEnds(f"{folder}: {error}") from None
+            except KeyboardInterrupt:
+                ignore_signals()  # a terminal that closes sends several; what follows is short
+                raise
+            finally:
+                progress.stop()
+                sweep_folder.print_table(folder)
+                self._task.statuses.extend(tally.statuses)
+                # Not from the tally: a signal may have come between a record and its count.
+                num_left = sum(
+                    not settled_status(place) or record_signature(place) == signature
+                    for place, signature in before.items()
                 )
-            self._task.statuses.extend(report_on(folder, config.report))
-            if config.on_end:
-                sweep_folder.run_at_end(config.on_end, folder, tally.statuses, num_left)
+                if num_left:
+                    log.warning(
+                        "%d %s left; to go on: python -m benchkit --resume %s",
+                        num_left,
+                        "point is" if num_left == 1 else "points are",
+                        folder,
+                    )
+                self._task.statuses.extend(report_on(folder, config.report))
+                if config.on_end:
+                    sweep_folder.run_at_end(config.on_end, folder, tally.statuses, num_left)

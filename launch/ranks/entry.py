@@ -76,9 +76,10 @@ def rank_main(
             report, code = result_report(run(job)), 0
         except BaseException as error:
             raised_at = time.monotonic()
-            traceback.print_exc()
+            with suppress(OSError):  # The log cannot be written; the report says the same.
+                traceback.print_exc()
             report, code = exception_report(error, raised_at), 1
-        sys.stdout.flush()
+        flush_output()
         with suppress(OSError):  # The agent no longer reads the pipe.
             send(pipe, report)
         if code:
@@ -182,6 +183,12 @@ def line_buffered(descriptor: int) -> TextIO:
 
 def leave(code: int) -> None:
     """Ends the process at once, because the teardown of torch's threads is slow and may hang."""
-    sys.stdout.flush()
-    sys.stderr.flush()
+    flush_output()
     os._exit(code)
+
+
+def flush_output() -> None:
+    """Writes out what was printed; what the log does not take is lost."""
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(OSError):
+            stream.flush()

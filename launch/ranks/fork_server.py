@@ -18,6 +18,7 @@ from pathlib import Path
 
 from launch.module_path import path_in_environment
 from launch.signals import defer_signals
+from launch.topology import without_pinning
 
 ANSWER_S = 30.0
 """Seconds that a fork server that has forked before may take to fork all ranks of a point."""
@@ -56,7 +57,7 @@ def start_fork_server(preload: Sequence[str] = ()) -> None:
         # The server and its ranks inherit blocked signals: requests to stop are not for them.
         # The server finds modules by its environment only: before Python 3.13.1 it drops our
         # sys.path (cpython #117378).
-        with defer_signals(), path_in_environment():
+        with defer_signals(), path_in_environment(), without_pinning():
             forkserver.ensure_running()
     except OSError as error:
         if "AF_UNIX path too long" not in str(error):

@@ -18,6 +18,7 @@ from launch.framing import Pieces, framed
 from launch.ranks import fork_server
 from launch.ranks.entry import Job, rank_main
 from launch.ranks.private_network import PrivateNetwork
+from launch.topology import without_pinning
 
 DEATH_S = 5.0
 """Seconds that a killed rank may take to end."""
@@ -105,7 +106,8 @@ def start_rank(
             theirs.callback(end.close)
         arguments = (dict(environment), network, *ends_of_rank)
         process = context.Process(target=rank_main, args=arguments)  # type: ignore[attr-defined]
-        process.start()
+        with without_pinning():  # a spawned rank inherits the environment
+            process.start()
         for end in (report, orders):
             os.set_blocking(end.fileno(), False)
         rank = RankProcess(

@@ -10,6 +10,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from launch.topology import control_groups, read_text
+
 PERIOD_US = 10_000
 """Short, so that a step of some ten milliseconds is slowed evenly."""
 LEAST_QUOTA_US = 1000
@@ -18,8 +20,6 @@ LONGEST_PERIOD_US = 1_000_000
 """The kernel takes no longer period, so less than a thousandth of a core is impossible."""
 PREFIX = "benchkit-"
 EMPTY_WITHIN_S = 0.5
-MOUNTS = Path("/proc/self/mountinfo")
-MEMBERSHIP = Path("/proc/self/cgroup")
 
 
 class QuotaUnavailable(Exception):
@@ -59,54 +59,12 @@ def rooms() -> list[Room]:
 
     The parent is needed in version 2, in which a group with processes has no children.
     """
-    found = []
-    groups = dict(group_of(line) for line in read_lines(MEMBERSHIP))
-    for mounted_root, mount, kind, options in map(mount_of, read_lines(MOUNTS)):
-        version = {"cgroup": 1, "cgroup2": 2}.get(kind)
-        if version is None or (version == 1 and "cpu" not in options):
-            continue
-        name = groups.get("cpu" if version == 1 else "", "/")
-        below = os.path.relpath(name, mounted_root) if name.startswith(mounted_root) else "."
-        inside = Path(mount) / below
-        parent = Path(mount) / os.path.dirname(below)
-        for folder in dict.fromkeys((inside, parent)):
-            if version == 1 or gives_cpu_to_children(folder):
-                found.append(Room(folder, version))
-    return found
-
-
-def gives_cpu_to_children(folder: Path) -> bool:
-    """Returns whether the children of a group of version 2 have a CPU controller."""
-    controllers = read_lines(folder / "cgroup.subtree_control")
-    return bool(controllers) and "cpu" in controllers[0].split()
-
-
-def group_of(line: str) -> tuple[str, str]:
-    """Parses a line of /proc/self/cgroup, such as "1:cpu,cpuacct:/a".
-
-    Returns:
-        The controller ("cpu", or "" in version 2) and the group.
-    """
-    _, controllers, group = line.split(":", 2)
-    return ("cpu" if "cpu" in controllers.split(",") else controllers), group
-
-
-def mount_of(line: str) -> tuple[str, str, str, list[str]]:
-    """Parses a line of /proc/self/mountinfo.
-
-    Returns:
-        What is mounted, where, the kind of file system, and its own options.
-    """
-    before, _, after = line.partition(" - ")
-    kind, _, options = after.split(" ", 2)
-    return before.split()[3], before.split()[4], kind, options.split(",")
-
-
-def read_lines(path: Path) -> list[str]:
-    try:
-        return path.read_text().splitlines()
-    except OSError:
-        return []
+    return [
+        Room(folder, version)
+        for version, folders in control_groups("cpu").items()
+        for folder in folders[:2]
+        if version == 1 or "cpu" in read_text(folder / "cgroup.subtree_control").split()
+    ]
 
 
 def limit(folder: Path, version: int, cores: float | None) -> None:

@@ -138,3 +138,20 @@ def test_agent_refuses_unwritable_folder(cli):
     assert done.returncode == 2
     assert done.stderr.count("\n") == 1
     assert "agent 0 cannot leave its address at /proc/none" in done.stderr
+
+
+def test_launcher_in_doubt_measures_nothing(cli):
+    two = {"RANK": "1", "WORLD_SIZE": "2"}
+    done = cli(*POINT, **two)
+    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
+    assert all(word in done.stderr for word in ("RANK=1", "WORLD_SIZE=2", "BENCHKIT_ALONE=1"))
+    forecast = cli(*POINT, "--dry-run", **two)
+    assert forecast.returncode == 0, forecast.stderr
+    assert not (cli.folder / "outputs").exists()
+
+
+def test_process_may_be_alone_on_purpose(cli):
+    done = cli(*POINT, RANK="1", WORLD_SIZE="2", BENCHKIT_ALONE="1", SLURM_JOB_ID="7")
+    assert done.returncode == 0, done.stderr
+    assert done.stderr.count("\n") == 1  # that it is alone in job 7
+    assert [record["launched_by"] for record in cli.records()] == ["plain"]

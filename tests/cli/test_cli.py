@@ -14,7 +14,7 @@ from benchkit.compare import command as compare_command
 from benchkit.config import compose as composition
 from benchkit.config import vocabulary
 from benchkit.config.folders import config_folder
-from benchkit.config.hydra_internals import multirun_first
+from benchkit.config.hydra_internals import flags_first
 from hydra import compose, initialize_config_dir
 
 from tests.support.cli import ROOT, Cli
@@ -158,6 +158,7 @@ WRONG = [
     (["+suite=allreduce", "measure=null"], "a group cannot be null here", ""),
     (["+suite=allreduce", "world_size=2.5"], "world_size=2.5: expected int or str", "auto or >= 1"),
     (["+suite=allreduce", "backend.env={A: b}"], "backend.env: takes variables one by one", "+backend.env.NAME=value"),
+    (["+suite=allreduce", "+backend.env.OMP_PLACES=cores"], "backend.env.OMP_PLACES=cores: allowed with", "=spawn"),
     (["+suite=allreduce", "fault=none"], "fault: a key of suite faulty, which is not chosen", ""),
     (["data_size=5"], "data_size: a key of suite collective, which is not chosen", ""),
     (["+suite=allreduce", "backend.env=3"], "backend.env=3: expected dict", ""),
@@ -194,7 +195,10 @@ def test_check_refuses_wrong_configuration(check, tmp_path, monkeypatch, argumen
     assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.parametrize("given", ["", "data_size=1,10", "--multirun seed=1,2 world_size=2"])
+@pytest.mark.parametrize(
+    "given",
+    ["", "data_size=1,10", "--multirun seed=1,2 world_size=2", "+backend.env.OMP_PLACES=cores start_method=spawn"],
+)
 def test_check_accepts_without_side_effects(check, tmp_path, monkeypatch, given):
     monkeypatch.setenv("HYDRA_FULL_ERROR", "0")
     before = sys.argv, dict(os.environ)
@@ -323,10 +327,13 @@ def test_missing_extra_suite_is_refused(cli):
         (["--cfg", "job", "+suite=a"], ["--cfg", "job", "+suite=a"]),
         (["--info=config", "+suite=a"], ["--info=config", "+suite=a"]),
         (["+suite=a", "-m", "hydra.mode=RUN"], ["+suite=a", "hydra.mode=RUN"]),
+        (["+suite=a", "--config-dir", "d", "x=1"], ["-m", "--config-dir", "d", "+suite=a", "x=1"]),
+        (["+suite=a", "-cd", "d=e", "-m", "~x"], ["-m", "-cd", "d=e", "+suite=a", "~x"]),
+        (["+suite=a", "--config-dir=d", "x=1"], ["-m", "--config-dir=d", "+suite=a", "x=1"]),
     ],
 )
-def test_multirun_flag_moves_first(given, expected):
-    assert multirun_first(given) == expected
+def test_flags_move_first(given, expected):
+    assert flags_first(given) == expected
 
 
 @pytest.mark.parametrize(

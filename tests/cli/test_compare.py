@@ -54,7 +54,10 @@ def test_killed_comparison_resumes_and_finds_slower_arm(sleeper):
     process.communicate(timeout=PATIENCE_S)
     assert wait_until(lambda: not sleeper.processes())
     before = {path: path.stat().st_mtime_ns for path in counted(sleeper)}
-    again = start(sleeper, "compare", "--resume", "outputs/c")
+    (sleeper.folder / "elsewhere").mkdir()
+    sleeper.folder = sleeper.folder / "elsewhere"  # the folder of YAML is still that of where it was typed
+    again = start(sleeper, "compare", "--resume", "../outputs/c")
+    sleeper.folder = sleeper.folder.parent
     [(code, out, err)] = ends([again])
     assert code == 1, out + err
     assert {path: path.stat().st_mtime_ns for path in before} == before

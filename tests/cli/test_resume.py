@@ -2,9 +2,11 @@
 
 import json
 import signal
+import sys
 from pathlib import Path
 
 import pytest
+from benchkit import cli as app
 from benchkit.sweep import manifest
 
 from tests.support.cli import PATIENCE_S, Cli, wait_until
@@ -177,3 +179,59 @@ def test_repetitions_run_in_turn_and_resume(cli):
     assert "[4/4]" in again.stdout
     assert [record["repetition"] for record in folders(cli).values()] == [0, 1, 2, 3]
     assert sum(record["attempt"] for record in folders(cli).values()) == 4
+
+
+@pytest.fixture
+def typed(monkeypatch, tmp_path):
+    """Runs a command line in a folder, with ranks left out; returns its exit code and the sizes that it would measure.
+
+    Below the folder are the folder of YAML `my/conf`, with the suite `mine`, and `elsewhere`.
+    """
+    (tmp_path / "my" / "conf" / "suite").mkdir(parents=True)
+    (tmp_path / "elsewhere").mkdir()
+    preset = "# @package _global_\ndefaults:\n  - collective\n  - _self_\n\ncollective: all_reduce\n"
+    (tmp_path / "my" / "conf" / "suite" / "mine.yaml").write_text(preset)
+    sizes: list[float] = []
+
+    def run_points(points, agents, report):
+        sizes.extend(point.config.data_size for point in points)
+        return iter(())
+
+    def run(folder, *line):
+        monkeypatch.chdir(tmp_path / folder)
+        monkeypatch.setattr(sys, "argv", ["benchkit", *line])
+        sizes.clear()
+        return app.main(), list(sizes)
+
+    monkeypatch.setattr("benchkit.sweep.launchers.run_points", run_points)
+    monkeypatch.setattr("benchkit.sweep.sweeper.start_fork_server", lambda preload: None)
+    monkeypatch.setattr("benchkit.cli.handle", lambda numbers, handler: None)
+    return run
+
+
+MINE = ("+suite=mine", "-m", "data_size=1,2", "hydra.sweep.dir=s")
+
+
+@pytest.mark.parametrize(
+    ("flags", "is_first"),
+    [(["--config-dir=my/conf"], True), (["-cd", "my/conf"], False)],
+)
+def test_sweep_with_yaml_of_user_is_forecast_and_resumed(typed, flags, is_first):
+    line = [*flags, *MINE] if is_first else [*MINE, *flags]
+    assert typed(".", *line, "--dry-run") == (0, [])
+    assert typed(".", *line) == (0, [1, 2])
+    assert typed(".", "--resume", "s", "--dry-run") == (0, [])
+    assert typed(".", "--resume", "s") == (0, [1, 2])
+    assert typed("elsewhere", "--resume", "../s") == (0, [1, 2])
+    assert typed(".", *flags, "--resume", "s") == (0, [1, 2])
+
+
+def test_folder_of_yaml_may_move(typed, tmp_path, capsys):
+    assert typed(".", "--config-dir", "my/conf", *MINE)[0] == 0
+    (tmp_path / "my").rename(tmp_path / "ours")
+    capsys.readouterr()
+    assert typed(".", "--resume", "s") == (2, [])
+    assert capsys.readouterr().err.count("\n") == 1
+    assert typed("elsewhere", "--resume", "../s", "--config-dir", "../ours/conf") == (0, [1, 2])
+    (tmp_path / "elsewhere" / "my").symlink_to(tmp_path / "ours")
+    assert typed("elsewhere", "--resume", "../s") == (2, []), "what lies in the working directory was not meant"

@@ -13,6 +13,7 @@ python -m tests.perf.analysis_scaling [--records 100 1000 10000] [--files]
 import argparse
 import gc
 import json
+import os
 import subprocess
 import sys
 import tempfile
@@ -23,7 +24,6 @@ from typing import Any
 
 import msgspec
 import numpy as np
-from analysis.records.cache import SETTLED_NS
 
 from tests.support.records import make_record
 
@@ -88,7 +88,6 @@ def write_records(folder: Path, count: int) -> float:
         num_bytes += len(content)
         (folder / str(number)).mkdir()
         (folder / str(number) / "record.json").write_bytes(content)
-    time.sleep(2 * SETTLED_NS / 1e9)  # a folder is unchanged once its files are older
     return num_bytes / count
 
 
@@ -106,8 +105,6 @@ class Stages:
 
 
 def now() -> tuple[float, float]:
-    import os
-
     used = os.times()
     return time.perf_counter(), used.user + used.system + used.children_user + used.children_system
 
@@ -145,7 +142,8 @@ def analyse(folder: Path, with_report: bool) -> None:
 
 def child(folder: Path, *more: str) -> dict[str, Any]:
     command = [sys.executable, "-m", "tests.perf.analysis_scaling", "--folder", str(folder), *more]
-    done = subprocess.run(command, stdout=subprocess.PIPE, check=True, text=True)
+    environment = os.environ | {"XDG_CACHE_HOME": str(folder.parent / "cache")}
+    done = subprocess.run(command, stdout=subprocess.PIPE, check=True, text=True, env=environment)
     found: dict[str, Any] = json.loads(done.stdout)
     return found
 

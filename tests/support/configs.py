@@ -7,6 +7,7 @@ from benchkit.point.agents import AgentFacts, AgentGroup
 from benchkit.record.environment import AgentReport
 from launch.agents.group import Agents
 from launch.agents.member import AgentInfo
+from launch.topology import Limits
 
 from tests.support import fakes
 
@@ -30,15 +31,15 @@ def config(backend="gloo", device="cpu", ranks_per_device=1, slowdown=1, **chang
     return RunConfig(**(settings | changes))
 
 
-def agent_group(*hosts, me=0, gpus=None, cores=None, available=None):
-    """Agents on these hosts; per agent the GPUs and cores that it sees."""
+def agent_group(*hosts, me=0, gpus=None, cores=None, available=None, cpuset=()):
+    """Agents on these hosts; per agent the GPUs and cores that it sees; on each host this set of cores."""
     cores = cores or [[0, 1, 2, 3]] * len(hosts)
     gpus = gpus or [[]] * len(hosts)
     members = [AgentInfo(index, host, host, host, cores[index]) for index, host in enumerate(hosts)]
     facts = {}
     for index, host in enumerate(hosts):
         report = AgentReport(host=host, cpu="cpu", available_cores=available or len(cores[index]))
-        facts[index] = AgentFacts(report, gpus[index])
+        facts[index] = AgentFacts(report, gpus[index], limits=Limits(cores[index], list(cpuset)))
     return AgentGroup(Agents(members[me], members, {}, "127.0.0.1"), facts, meets_in_file=True)
 
 

@@ -5,6 +5,10 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
+from analysis.records import derive
+from analysis.records.validate import validate
+from benchkit.record.versions import from_json
+
 ABSENT = object()
 """In place of a value: the key is gone."""
 FEW = (ABSENT, None, "text", -1, 1e300, [[]])
@@ -48,3 +52,32 @@ def mutated(record: dict[str, Any], path: Path, value: Any) -> dict[str, Any]:
 
 def as_bytes(record: Any) -> bytes:
     return json.dumps(record).encode()
+
+
+def poisoned(record: dict[str, Any], text: str, but: tuple[str, ...] = ("status", "suite", "device")) -> dict[str, Any]:
+    """A copy of a record with a text behind every text, and in every name, that may be any; it is still a record.
+
+    Values of some keys stay, so that the record is shown as what it is.
+    """
+    result = copy.deepcopy(record)
+    for path in list(paths_of(record)):
+        value = result
+        for key in path:
+            value = value[key]
+        if isinstance(value, str) and path[-1] not in but and is_record(changed := mutated(result, path, value + text)):
+            result = changed
+        if isinstance(value, dict) and is_record(changed := mutated(result, path, value | {f"x{text}": text})):
+            result = changed
+    for place in ("labels", "details"):
+        for case in result["cases"]:
+            case[place] |= {text: text, f"y{text}": [text]} if place == "details" else {text: text}
+    return result
+
+
+def is_record(content: dict[str, Any]) -> bool:
+    try:
+        derive.figures_of(from_json(as_bytes(content)))
+        validate(from_json(as_bytes(content)))
+    except ValueError:
+        return False
+    return True

@@ -129,6 +129,16 @@ def write_all(folder: Path, records: list[dict[str, Any]]) -> Path:
     return folder
 
 
+def write_plan(folder: Path, keys: list[str]) -> None:
+    """The manifest of a sweep: the run in the folder 0 is of the point with the first key, and so on."""
+    points = [
+        {"key": key, "occurrence": 0, "folder": str(number), "overrides": [f"point={key}"], "repetition": 0}
+        for number, key in enumerate(keys)
+    ]
+    content = {"arguments": [], "made_with": {}, "points": points, "jobs": [], "version": 1}
+    (folder / "sweep.json").write_text(json.dumps(content))
+
+
 def tabulate_records(records: list[dict[str, Any]]) -> pd.DataFrame:
     """Their combined table, without files; `run` in a record stands for the folder of its sweep."""
     rows = [figures_of(as_record(content)).rows(run=content.get("run")) for content in records]

@@ -4,13 +4,11 @@ from dataclasses import replace
 import pytest
 import torch
 from benchkit import checkout, environment
-from benchkit.api import memory
 from benchkit.point import recording
 from benchkit.point.forming import gather_facts
 from benchkit.point.placement import place_ranks
 from benchkit.point.point import Point
 from benchkit.record.environment import VERSIONS, AgentReport
-from launch import topology
 from launch.agents.group import alone
 
 from tests.support.configs import agent_group, config
@@ -25,34 +23,6 @@ def test_describe_reports_host_and_versions():
     assert len(found.load_average) == 3
     assert found.available_bytes > 2**20
     assert found.git_commit is None or len(found.git_commit) == 40
-
-
-def fake_files(monkeypatch, module, files):
-    monkeypatch.setattr(module, "read_text", lambda path: files.get(path, ""))
-
-
-def test_available_memory_respects_cgroup(monkeypatch):
-    files = {
-        "/proc/meminfo": "MemTotal: 9000000 kB\nMemAvailable: 8000000 kB",
-        "/sys/fs/cgroup/memory.max": "3000000000",
-        "/sys/fs/cgroup/memory.current": "1000000000",
-    }
-    fake_files(monkeypatch, memory, files)
-    assert memory.available_bytes(torch.device("cpu")) == 2_000_000_000
-    fake_files(monkeypatch, memory, files | {"/sys/fs/cgroup/memory.max": "max"})
-    assert memory.available_bytes(torch.device("cpu")) == 8_000_000 * 1024
-
-
-def test_available_cores_respect_quota(monkeypatch):
-    monkeypatch.setattr(topology.os, "sched_getaffinity", lambda pid: set(range(16)))
-    fake_files(monkeypatch, topology, {"/sys/fs/cgroup/cpu.max": "350000 100000"})
-    assert topology.cpu_quota() == 3.5
-    assert topology.available_cores() == 3
-    fake_files(monkeypatch, topology, {"/sys/fs/cgroup/cpu.max": "max 100000"})
-    assert topology.available_cores() == 16
-    v1 = {"/sys/fs/cgroup/cpu/cpu.cfs_quota_us": "50000", "/sys/fs/cgroup/cpu/cpu.cfs_period_us": "100000"}
-    fake_files(monkeypatch, topology, v1)
-    assert topology.available_cores() == 1
 
 
 def test_environment_reports_kernel_and_nccl(monkeypatch):
@@ -111,6 +81,12 @@ def test_record_warns_of_version_differences(tmp_path):
     assert record.warnings == ["n0, n2 have torch 2.13.0, n1 has 2.12.0"]
     assert record.agents[1].torch == "2.12.0"
     assert recording.new_record(point, point.unplaced()).warnings == []
+
+
+def test_record_warns_of_bound_agents(tmp_path):
+    bound = agent_group("n0", cores=[[0]], cpuset=[0, 1])
+    record = recording.new_record(Point(config(), tmp_path, []), place_ranks(config(), bound))
+    assert len(record.warnings) == 1
 
 
 def test_missing_version_counts_as_difference():

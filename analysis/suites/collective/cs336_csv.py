@@ -18,6 +18,7 @@ from analysis.records.foreign import (
 )
 from analysis.records.of_suite import cases_of
 from analysis.suites.collective.imported import Row
+from analysis.text import as_csv
 from benchkit.record.case import CaseRecord
 from benchkit.statistics.estimators import LATENCY
 from benchkit.suites.collective.names import ALL_REDUCE, TIMING
@@ -75,7 +76,7 @@ def export(table: pd.DataFrame) -> dict[str, str]:
     for (backend, device), part in rows.groupby(list(OF_FILE)):
         for suffix, group in alike(part, "world_size", "data_size", TIMING):
             name = f"{backend}_{DEVICES.get(device, device)}_benchmark{suffix}.csv"
-            texts[name] = pd.DataFrame(lines_of(group)).to_csv(index=False)
+            texts[name] = as_csv(pd.DataFrame(lines_of(group)))
     return texts
 
 

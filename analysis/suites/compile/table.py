@@ -7,7 +7,7 @@ import pandas as pd
 from analysis.suites.compile.break_even import BreakEven
 from analysis.suites.compile.curves import Curve, Group, comparisons, groups
 from analysis.table import as_markdown, identity_columns
-from analysis.text import shortened
+from analysis.text import as_csv, shortened
 from benchkit.suites.compile.names import (
     CACHE_HITS,
     CACHE_MISSES,
@@ -55,7 +55,7 @@ def write(table: pd.DataFrame) -> dict[str, str]:
         name for name in identity_columns(table) if rows.get(name, rows.suite).notna().any()
     ]
     columns = [name for name in (*settings, *FIGURES) if name in rows]
-    return {"compile.md": "\n\n".join(parts), "compile.csv": rows[columns].to_csv(index=False)}
+    return {"compile.md": "\n\n".join(parts), "compile.csv": as_csv(rows[columns])}
 
 
 def section(group: Group) -> str:

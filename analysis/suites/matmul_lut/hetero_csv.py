@@ -20,6 +20,7 @@ from analysis.records.foreign import (
 )
 from analysis.records.slowdowns import Slowdown
 from analysis.suites.matmul_lut.table import COLUMNS, SUITE, measured, shaped
+from analysis.text import as_csv
 from benchkit.api import lut
 
 
@@ -84,8 +85,6 @@ def export(table: pd.DataFrame) -> dict[str, str]:
         return {}
     groups = by_mechanism(rows, lut.SIZE, "slowdown", lut.DTYPE, lut.STREAMS)
     return {
-        f"matmul_mps_sweep{suffix}.csv": shaped(group)[COLUMNS].to_csv(
-            index=False, float_format="%.6g"
-        )
+        f"matmul_mps_sweep{suffix}.csv": as_csv(shaped(group)[COLUMNS], "%.6g")
         for suffix, group in groups
     }

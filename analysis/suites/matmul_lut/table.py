@@ -6,6 +6,7 @@ from analysis.groups import by_mechanism
 from analysis.records.slowdowns import slowdowns
 from analysis.repetitions import over_runs
 from analysis.run_spread import counted
+from analysis.text import as_csv, comment
 from benchkit.api import lut
 
 SUITE = "matmul_lut"
@@ -35,7 +36,7 @@ def write(table: pd.DataFrame) -> dict[str, str]:
     if rows.empty:
         return {}
     groups = by_mechanism(rows, lut.SIZE, "slowdown", lut.DTYPE, lut.STREAMS)
-    return {f"{SUITE}{suffix}.csv": as_csv(group) for suffix, group in groups}
+    return {f"{SUITE}{suffix}.csv": text_of(group) for suffix, group in groups}
 
 
 def measured(table: pd.DataFrame) -> pd.DataFrame:
@@ -74,13 +75,13 @@ def is_faster(points: pd.DataFrame) -> pd.Series:
     return high < larger
 
 
-def as_csv(rows: pd.DataFrame) -> str:
+def text_of(rows: pd.DataFrame) -> str:
     """Format the rows as a file: comments that say where these rows are from, then the columns."""
     points = shaped(rows)
     comments = provenance(rows)
     if points["num_points"].max() > 1:
-        comments += f"# runs: {counted(points['num_runs'])}, figures are medians over them\n"
-    return f"{comments}{points[[*COLUMNS, DOUBT]].to_csv(index=False, float_format='%.6g')}"
+        comments += comment(f"runs: {counted(points['num_runs'])}, figures are medians over them")
+    return comments + as_csv(points[[*COLUMNS, DOUBT]], "%.6g")
 
 
 def provenance(rows: pd.DataFrame) -> str:
@@ -91,4 +92,4 @@ def provenance(rows: pd.DataFrame) -> str:
         lines.append(f"{words}: {values or 'none'}")
     lines.append(f"measured: {rows['started_at'].min()} to {rows['started_at'].max()}")
     lines += [f"warning: {text}" for text in rows["warning"].dropna().unique()]
-    return "".join(f"# {line}\n" for line in lines)
+    return "".join(map(comment, lines))

@@ -21,6 +21,7 @@ from analysis.records.foreign import (
 from analysis.records.of_suite import cases_of
 from analysis.records.slowdowns import Slowdown
 from analysis.suites.ring_attention.table import CELL, SUITE
+from analysis.text import as_csv
 from benchkit.api import lut
 from benchkit.record.case import CaseRecord
 from benchkit.suites.ring_attention import names
@@ -111,11 +112,11 @@ def export(table: pd.DataFrame) -> dict[str, str]:
     for suffix, group in by_mechanism(rows, names.STRATEGY, *CELL):
         lines = pd.DataFrame([line_of(row, case) for row, case in cases_of(group)])
         lines = lines.sort_values([LENGTH, SHARE, SPLIT], ascending=[True, False, True])
-        texts[f"sweep_results{suffix}.csv"] = lines.to_csv(index=False, float_format="%.6g")
+        texts[f"sweep_results{suffix}.csv"] = as_csv(lines, "%.6g")
         for length, even in lines[lines[SPLIT] == names.EVEN].groupby(LENGTH):
             columns = {SHARE: lut.SHARE, TIME: lut.LATENCY}
             profile = even.groupby(SHARE, as_index=False, sort=False)[TIME].mean()
-            text = profile.rename(columns=columns).to_csv(index=False, float_format="%.6g")
+            text = as_csv(profile.rename(columns=columns), "%.6g")
             texts[f"ring_attention_profile_{length}{suffix}.csv"] = text
     return texts
 

@@ -26,6 +26,7 @@ from analysis.records.foreign import (
 from analysis.records.of_suite import cases_of
 from analysis.records.slowdowns import Slowdown
 from analysis.suites.ring_attention.model_table import CASE, SUITE
+from analysis.text import as_csv
 from benchkit.suites.ring_attention import names
 
 SPLIT, TOKENS, LENGTH = "split_type", "block_lens", "prompt_tokens"
@@ -122,17 +123,17 @@ def export(table: pd.DataFrame) -> dict[str, str]:
         if lines.empty:
             continue
         splits = lines[lines[names.IMPLEMENTATION] == names.RING]
-        texts[f"hetero_full_model_results{suffix}.csv"] = as_csv(splits, SPLIT, TOKENS, TOTAL)
+        texts[f"hetero_full_model_results{suffix}.csv"] = text_of(splits, SPLIT, TOKENS, TOTAL)
         both = lines[lines[STRATEGY].notna()]
-        texts[f"ring_vs_regular{suffix}.csv"] = as_csv(both, STRATEGY, TOTAL_TIME)
+        texts[f"ring_vs_regular{suffix}.csv"] = text_of(both, STRATEGY, TOTAL_TIME)
     return texts
 
 
-def as_csv(lines: pd.DataFrame, *columns: str) -> str:
+def text_of(lines: pd.DataFrame, *columns: str) -> str:
     """Write lines with what they are of, their times, and the total."""
     *what, total = columns
     lines = lines.assign(**{total: lines[TOTAL]})[[*what, LENGTH, FIRST, LATER, total]]
-    return str(lines.to_csv(index=False, float_format="%.2f"))
+    return as_csv(lines, "%.2f")
 
 
 def lines_of(rows: pd.DataFrame) -> Iterator[dict[str, Any]]:

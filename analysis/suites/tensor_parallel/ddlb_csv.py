@@ -21,6 +21,7 @@ from analysis.records.foreign import (
 )
 from analysis.records.of_suite import cases_of
 from analysis.suites.tensor_parallel.rows import OPTIONS, SHAPE, SUITES
+from analysis.text import as_csv
 from benchkit.record.case import CaseRecord
 from benchkit.statistics.summary import slowest_rank
 from benchkit.suites.tensor_parallel.names import COMM_BACKEND, DEFAULT, IMPLEMENTATION
@@ -116,7 +117,7 @@ def write(table: pd.DataFrame) -> dict[str, str]:
     for row, case in cases_of(rows):
         found.setdefault(row["suite"], []).append(line_of(row, case))
     return {
-        f"ddlb_{suite}.csv": pd.DataFrame(lines).to_csv(index=False, float_format="%.6g")
+        f"ddlb_{suite}.csv": as_csv(pd.DataFrame(lines), "%.6g")
         for suite, lines in sorted(found.items())
     }
 

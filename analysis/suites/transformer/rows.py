@@ -4,6 +4,7 @@ import pandas as pd
 
 from analysis.repetitions import over_runs
 from analysis.table import identity_columns
+from analysis.text import as_csv
 from benchkit.api.details import OUTSIDE_BYTES, PEAK_FROM, RESERVED_BYTES
 from benchkit.suites.transformer.names import (
     PARAMETERS,
@@ -39,7 +40,7 @@ def write(table: pd.DataFrame) -> dict[str, str]:
     known = [name for name in named if rows[name].notna().any()]
     last = (PEAK_FROM, "doubt", "status", "reason")
     columns = dict.fromkeys((*first, *known, *FIGURES, *last))
-    return {"transformer.csv": rows[list(columns)].to_csv(index=False)}
+    return {"transformer.csv": as_csv(rows[list(columns)])}
 
 
 def rows_of(table: pd.DataFrame) -> pd.DataFrame:

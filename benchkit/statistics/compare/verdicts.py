@@ -1,8 +1,12 @@
-"""Says of each point of a comparison whether the candidate is faster, slower or the same."""
+"""Says of each point of a comparison whether the candidate is faster, slower or the same.
+
+What the words on all points mean for a gate, its exit code and its JUnit XML, is here, too.
+"""
 
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from xml.etree import ElementTree
 
 import numpy as np
 
@@ -13,6 +17,8 @@ from benchkit.statistics.compare.spread import equivalent_sd, pairs_needed, smal
 from benchkit.statistics.intervals import Array
 
 FASTER, SLOWER, SAME, UNCLEAR = "FASTER", "SLOWER", "SAME", "UNCLEAR"
+FAILED, FIXED, NEW, NOT_COMPARED = "FAILED", "FIXED", "NEW", "NOT COMPARED"
+"""Of points that runs do not decide, see `word_of_ends`."""
 POWER, POWER_OF_SAME = 0.8, 0.9
 """Power for which pairs are counted; SAME needs both ends of an interval to be within the limit."""
 MOST_PAIRS = 10_000
@@ -178,6 +184,75 @@ def noise_floor(log_ratios: Array, alpha: float = 0.05) -> float | None:
     return None if math.isinf(high) else math.expm1(max(-low, high))
 
 
+@dataclass(frozen=True)
+class Ends:
+    """How the planned runs of a point ended on one side of a comparison.
+
+    Attributes:
+        planned: number of runs.
+        unmeasured: of these, runs without a result for whatever reason.
+        failed: of these, runs that failed; others were skipped, unavailable or never made.
+    """
+
+    planned: int
+    unmeasured: int = 0
+    failed: int = 0
+
+    def is_worse_than(self, other: "Ends") -> bool:
+        """Whether a larger share of the runs has no result, or has failed."""
+        return (
+            self.unmeasured * other.planned > other.unmeasured * self.planned
+            or self.failed * other.planned > other.failed * self.planned
+        )
+
+
+def word_of_ends(baseline: Ends, candidate: Ends) -> str:
+    """Returns the word on a point that the figures of its runs do not decide; "" where they do.
+
+    FAILED: the candidate fails, or is not measured, in a larger share of its runs. NEW: only the
+    candidate has the point. FIXED: only the candidate has a result. NOT_COMPARED: neither has one,
+    or the suite left the point out of all runs of a side.
+    """
+    if not baseline.planned:
+        return NEW if candidate.planned else NOT_COMPARED
+    if candidate.is_worse_than(baseline):
+        return FAILED
+    if baseline.unmeasured < baseline.planned:
+        return "" if candidate.planned else NOT_COMPARED
+    return FIXED if candidate.unmeasured < candidate.planned else NOT_COMPARED
+
+
 def exit_code(words: Sequence[str]) -> int:
-    """Returns 1 where any point is slower, else 3 where any is unclear, else 0."""
-    return 1 if SLOWER in words else 3 if UNCLEAR in words else 0
+    """Returns 1 where any point is worse, else 3 where any is unclear or none is told, else 0."""
+    if SLOWER in words or FAILED in words:
+        return 1
+    is_told = not words or {*words} - {NEW, NOT_COMPARED}
+    return 3 if UNCLEAR in words or not is_told else 0
+
+
+def junit(suite: str, points: Sequence[tuple[str, str, str, str]]) -> bytes:
+    """Returns JUnit XML: SLOWER and FAILED fail, what is not decided is skipped.
+
+    Args:
+        suite: its name.
+        points: of each the class, the name, the word and a message.
+    """
+    kinds = {SLOWER: "failure", FAILED: "failure", UNCLEAR: "skipped", NOT_COMPARED: "skipped"}
+    found = [kinds.get(word, "") for _, _, word, _ in points]
+    root = ElementTree.Element(
+        "testsuite",
+        name=suite,
+        tests=str(len(points)),
+        failures=str(found.count("failure")),
+        skipped=str(found.count("skipped")),
+    )
+    for (group, name, _, message), kind in zip(points, found, strict=True):
+        texts = {"classname": group, "name": name, "message": message}
+        # XML has no control characters.
+        shown = {key: "".join(filter(str.isprintable, text)) for key, text in texts.items()}
+        message = shown.pop("message")
+        case = ElementTree.SubElement(root, "testcase", shown)
+        if kind:
+            ElementTree.SubElement(case, kind, message=message)
+    ElementTree.indent(root)
+    return bytes(ElementTree.tostring(root, "utf-8", xml_declaration=True)) + b"\n"

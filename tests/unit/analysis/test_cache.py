@@ -1,15 +1,17 @@
-"""Figures that are kept beside records: a table is the same with them and without, whatever happened to either."""
+"""Figures that the user's cache keeps: a table is the same with them and without, whatever happened to either."""
 
 import json
 import os
+import pwd
 import shutil
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from analysis.__main__ import main
 from analysis.records import cache, sources, workers
-from analysis.records.cache import FILE_NAME, SOURCES
+from analysis.records.cache import SOURCES
 from analysis.records.derive import derive
 from analysis.records.harvest import harvest
 from analysis.table import combine
@@ -22,9 +24,9 @@ SUITES = ("collective", "auto_shard", "ring_attention", "matmul_lut", "tp_column
 
 @pytest.fixture
 def sweep(tmp_path, monkeypatch):
-    """A sweep of records of all kinds, which are cached though they are few and new."""
+    """A sweep of records of all kinds, which are cached though they are few."""
     monkeypatch.setattr(sources, "WORTH_BYTES", 1)
-    monkeypatch.setattr(cache, "SETTLED_NS", 0)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "home"))
     records = [make_rich_record(suite, samples=count) for suite in SUITES for count in (12, 400)]
     records += [*grid(), make_record(status="crash"), as_version_2(make_record(3.0))]
     for number, record in enumerate(records):
@@ -36,15 +38,27 @@ def sweep(tmp_path, monkeypatch):
 
 @pytest.fixture
 def read(monkeypatch):
-    """The paths that are read, in order."""
+    """The paths of files whose figures are derived, in order."""
     paths = []
 
     def noted(path, digest=b""):
-        paths.append(path)
-        return derive(path, digest)
+        found = derive(path, digest)
+        if found is not None:
+            paths.append(path)
+        return found
 
     monkeypatch.setattr(workers, "derive", noted)
     return paths
+
+
+def kept():
+    """The files of the cache."""
+    return [path for path in Path(os.environ["XDG_CACHE_HOME"]).rglob("*") if path.is_file()]
+
+
+def forget():
+    for path in kept():
+        path.unlink()
 
 
 def seen(folder, processes=1):
@@ -59,13 +73,15 @@ def change(path, **changes):
 
 
 def test_table_is_same_with_cache_and_without(sweep, read):
+    before = set(sweep.rglob("*"))
     first = seen(sweep)
-    assert (sweep / FILE_NAME).exists()
+    assert len(kept()) == 1
+    assert set(sweep.rglob("*")) == before  # the folder of records holds records alone
     assert len(read) == 20
     read.clear()
     assert seen(sweep) == first
     assert read == []
-    (sweep / FILE_NAME).unlink()
+    forget()
     assert seen(sweep) == first
 
 
@@ -100,20 +116,25 @@ def test_record_that_broke_is_named(sweep):
         assert "12/record.json: " in line
 
 
-def test_copied_sweep_is_told_by_digests(sweep, tmp_path, monkeypatch):
+def test_record_whose_status_was_forged_is_read_again(sweep, read, monkeypatch):
+    """Size, inode and times can be what a stranger wants; the digest of a content cannot."""
+    seen(sweep)
+    path = sweep / "12" / "record.json"
+    before, real = path.lstat(), os.lstat
+    path.write_text(path.read_text().replace('"gloo"', '"nccl"'))
+    monkeypatch.setattr(os, "lstat", lambda place: before if str(place) == str(path) else real(place))
+    read.clear()
+    assert "nccl" in {row["backend"] for row in harvest([sweep]).rows}
+    assert read == [str(path)]
+
+
+def test_sweep_put_back_is_told_by_digests(sweep, tmp_path, read):
     first = seen(sweep)
     sweep.rename(tmp_path / "moved")
     shutil.copytree(tmp_path / "moved", sweep, copy_function=shutil.copy)
-    monkeypatch.setattr("benchkit.record.files.parse", lambda content, path: pytest.fail("parsed again"))
-    assert seen(sweep) == first
-
-
-def test_new_file_is_told_by_digest_until_it_settles(sweep, read, monkeypatch):
-    monkeypatch.setattr(cache, "SETTLED_NS", 10**15)
-    first = seen(sweep)
     read.clear()
     assert seen(sweep) == first
-    assert len(read) == 20
+    assert read == []
 
 
 def damage(path, kind):
@@ -130,7 +151,8 @@ def damage(path, kind):
 @pytest.mark.parametrize("kind", ["cut", "empty", "foreign", "flipped", "folder"])
 def test_damaged_cache_is_ignored(sweep, read, kind):
     first = seen(sweep)
-    damage(sweep / FILE_NAME, kind)
+    [path] = kept()
+    damage(path, kind)
     read.clear()
     assert seen(sweep) == first
     assert len(read) == 20
@@ -147,19 +169,66 @@ def test_cache_of_other_code_is_ignored(sweep, read, monkeypatch):
     assert read == []
 
 
-def test_folder_that_cannot_be_written_to_has_no_cache(sweep, monkeypatch):
-    def refuse(path, content, *, durable=True):
-        raise PermissionError(path)
-
-    monkeypatch.setattr(cache, "write_whole", refuse)
+def test_file_in_a_folder_of_records_is_no_cache(sweep, read):
+    """Whoever packed the folder may have put it there; unpacked it belongs to this user."""
     first = seen(sweep)
+    [path] = kept()
+    crafted = path.read_bytes()
+    forget()
+    change(sweep / "12" / "record.json", launched_by="torchrun")
+    for name in (".analysis_cache", path.name):
+        (sweep / name).write_bytes(crafted)
+    read.clear()
+    assert seen(sweep) != first
+    assert len(read) == 20
+
+
+@pytest.mark.parametrize("kind", ["open", "link", "file", "absent"])
+def test_cache_is_in_a_folder_of_this_user_alone_or_nowhere(sweep, tmp_path, read, monkeypatch, kind):
+    folder = tmp_path / "home" / "benchkit" / "figures"
+    folder.parent.mkdir(parents=True)
+    if kind == "open":
+        folder.mkdir()
+        folder.chmod(0o770)
+    elif kind == "link":
+        (tmp_path / "elsewhere").mkdir(mode=0o700)
+        folder.symlink_to(tmp_path / "elsewhere")
+    elif kind == "file":
+        folder.touch()
+    else:
+        monkeypatch.delenv("XDG_CACHE_HOME")  # of a user without a home, as in a container
+        monkeypatch.delenv("HOME")
+        monkeypatch.setattr(pwd, "getpwuid", lambda uid: {}[uid])
+        monkeypatch.chdir(tmp_path)
+    first = seen(sweep)
+    read.clear()
     assert seen(sweep) == first
-    assert not (sweep / FILE_NAME).exists()
+    assert len(read) == 20
+    assert [path for path in (tmp_path / "home").rglob("*") if path not in (folder.parent, folder)] == []
+    assert not (tmp_path / "~").exists()
 
 
-def test_few_records_have_no_cache(tmp_path):
-    harvest([write_all(tmp_path, grid())])
-    assert not list(tmp_path.rglob(FILE_NAME))
+def test_cache_is_private(sweep):
+    seen(sweep)
+    [path] = kept()
+    assert path.parent.stat().st_mode & 0o077 == 0
+
+
+def test_cache_has_a_limit(sweep, tmp_path, monkeypatch):
+    other = write_all(tmp_path / "other", [make_record(seconds=2e-3)])
+    harvest([sweep])
+    [old] = kept()
+    os.utime(old, (1, 1))
+    monkeypatch.setattr(cache, "MOST_BYTES", old.stat().st_size)
+    harvest([other])
+    assert old not in kept()
+    assert len(kept()) == 1
+
+
+def test_few_records_have_no_cache(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "home"))
+    harvest([write_all(tmp_path / "sweep", grid())])
+    assert not (tmp_path / "home").exists()
 
 
 def test_part_of_sweep_keeps_entries_of_rest(sweep, read):
@@ -173,9 +242,9 @@ def test_part_of_sweep_keeps_entries_of_rest(sweep, read):
 
 
 def test_each_sweep_has_a_cache(sweep, tmp_path, read):
-    other = write_all(tmp_path / "other", [make_record(seconds=2e-3)])
+    write_all(tmp_path / "other", [make_record(seconds=2e-3)])
     first = seen(tmp_path)
-    assert {path.parent for path in tmp_path.rglob(FILE_NAME)} == {sweep, other}
+    assert len(kept()) == 2
     read.clear()
     assert seen(tmp_path) == first
     assert read == []
@@ -199,18 +268,18 @@ def test_long_integers_are_text(tmp_path):
 
 def test_processes_find_the_same(sweep, monkeypatch):
     first = seen(sweep)
-    (sweep / FILE_NAME).unlink()
+    forget()
     monkeypatch.setattr(workers, "FEWEST_BYTES", 1)
     change(sweep / "12" / "record.json", world_size=-1)
     with_processes = seen(sweep, processes=3)
-    (sweep / FILE_NAME).unlink()
+    forget()
     assert seen(sweep) == with_processes != first
 
 
 @pytest.mark.parametrize("program", ["/bin/false", "/nonexistent"])
 def test_records_are_read_where_processes_fail(sweep, monkeypatch, program):
     first = seen(sweep)
-    (sweep / FILE_NAME).unlink()
+    forget()
     monkeypatch.setattr(workers, "FEWEST_BYTES", 1)
     monkeypatch.setattr(sys, "executable", program)
     assert seen(sweep, processes=2) == first

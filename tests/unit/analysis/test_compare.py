@@ -1,6 +1,9 @@
 """Records of two places, point by point: ratios, words, exit codes, and what differs around them."""
 
 import json
+import shutil
+from pathlib import Path
+from xml.etree import ElementTree
 
 import numpy as np
 import pandas as pd
@@ -9,20 +12,23 @@ from analysis.__main__ import main
 from analysis.commands.comparison import INDICATIVE, fewest_runs
 from analysis.records.environments import differences, environment_of, summary
 
-from tests.support.records import as_record, having, make_record, make_rich_record, write_all
+from tests.support.records import as_record, having, make_record, make_rich_record, write_all, write_plan
 
 SPREAD = (0.98, 1.0, 1.02, 0.99, 1.01, 0.985, 1.015, 1.005)
 """Of each run of a point: its time, as a multiple of the point's own."""
 
 
-def place(folder, times, runs=8, change=lambda record: record, **changes):
+def place(folder, times, runs=8, change=lambda record: record, planned=False, **changes):
     """Records of several sizes, each measured in as many repetitions of one sweep; `times` are in ms, by size."""
     made = [
         change(make_record(size, 2, 1e-3 * time * SPREAD[run], repetition=run, **changes))
         for run in range(runs)
         for size, time in times.items()
     ]
-    return str(write_all(folder, made))
+    write_all(folder, made)
+    if planned:
+        write_plan(folder, [f"size {size}" for _ in range(runs) for size in times])
+    return str(folder)
 
 
 def compared(tmp_path, capsys, *arguments):
@@ -97,8 +103,8 @@ def test_the_exit_code_is_that_of_the_words(tmp_path, capsys, factor, limit, wor
 
 @pytest.mark.parametrize("runs", [(1, 1), (1, 8), (8, 1)])
 def test_single_run_is_indicative(tmp_path, capsys, runs):
-    place(tmp_path / "a", {1.0: 1}, runs[0])
-    place(tmp_path / "b", {1.0: 3}, runs[1])
+    place(tmp_path / "a", {1.0: 1}, runs[0], planned=True)
+    place(tmp_path / "b", {1.0: 3}, runs[1], planned=True)
     code, out, points = compared(tmp_path, capsys)
     assert code == 0
     assert points["verdict"].tolist() == [INDICATIVE]
@@ -153,30 +159,226 @@ def test_the_statistic_is_the_one_asked_for(tmp_path, capsys):
     assert ratios["p25"] == pytest.approx([0.75 / 0.95], rel=0.01)
 
 
-def test_unmatched_points_are_named(tmp_path, capsys):
-    place(tmp_path / "a", {1.0: 1, 10.0: 10})
-    place(tmp_path / "b", {1.0: 1, 100.0: 100})
-    write_all(tmp_path / "b" / "more", [make_record(10.0, 2, status="crash")])
-    _, out, points = compared(tmp_path, capsys)
-    assert list(points.index) == [1.0]
-    [line] = [line for line in out.splitlines() if line.startswith("Unmatched points")]
-    assert line == "Unmatched points: 2: data_size=10 MiB (B: crash); data_size=100 MiB (A: missing)"
+def words_of(tmp_path, capsys, *arguments):
+    """The exit code and the words of a comparison, by size; what fails for a CI that reads JUnit is what is worse."""
+    code, out, points = compared(tmp_path, capsys, *arguments)
+    suite = ElementTree.parse(tmp_path / "a" / "analysis" / "compare_junit.xml").getroot()
+    failures = [case.get("name") for case in suite if case.find("failure") is not None]
+    worse = points["verdict"].isin(["FAILED", "SLOWER"])
+    assert len(suite) == len(points) == int(suite.get("tests"))
+    assert len(failures) == worse.sum() == int(suite.get("failures"))
+    assert (code == 1) == worse.any()
+    page = (tmp_path / "a" / "analysis" / "compare.md").read_text()
+    for word in set(points["verdict"]):
+        assert word in out
+        assert word in page
+    return code, points["verdict"].to_dict()
 
 
-def test_many_unmatched_points_are_named_in_part(tmp_path, capsys):
+BOTH = {1.0: 1, 10.0: 10}
+SECOND = (1, 3, 5, 7)
+"""Folders of the runs of the second size."""
+
+
+@pytest.fixture
+def twice(tmp_path):
+    """Two folders of one sweep of two sizes, each measured four times."""
+    for side in "ab":
+        place(tmp_path / side, BOTH, runs=4, planned=True)
+    return tmp_path / "a", tmp_path / "b"
+
+
+def end(folder, runs, status, **changes):
+    """Lets runs of a sweep have ended otherwise."""
+    for run in runs:
+        path = folder / str(run) / "record.json"
+        error = {"message": f"it went {status}"}
+        path.write_text(json.dumps(json.loads(path.read_text()) | {"status": status, "error": error} | changes))
+
+
+@pytest.mark.parametrize("runs", [SECOND, SECOND[:1]])
+@pytest.mark.parametrize(
+    "status", ["crash", "timeout", "invalid", "oom", "error", "skipped", "unavailable", "running", "interrupted"]
+)
+def test_point_that_fails_in_b_is_worse(twice, tmp_path, capsys, status, runs):
+    end(twice[1], runs, status, cases=[])
+    assert words_of(tmp_path, capsys, "--fail-on", "20%") == (1, {1.0: "SAME", 10.0: "FAILED"})
+
+
+def test_record_edited_to_crash_is_worse(twice, tmp_path, capsys):
+    """Its cases are still there, and are ok."""
+    end(twice[1], SECOND[:1], "crash")
+    assert words_of(tmp_path, capsys, "--fail-on", "20%") == (1, {1.0: "SAME", 10.0: "FAILED"})
+
+
+def remove(path: Path):
+    shutil.rmtree(path)
+
+
+def tear(path: Path):
+    (path / "record.json").write_text("{half")
+
+
+@pytest.mark.parametrize("lose", [remove, tear])
+@pytest.mark.parametrize("runs", [SECOND, SECOND[:1]])
+def test_planned_run_without_record_is_worse(twice, tmp_path, capsys, runs, lose):
+    for run in runs:
+        lose(twice[1] / str(run))
+    assert main(["compare", *map(str, twice), "--fail-on", "20%"]) == 1
+    points = pd.read_csv(twice[0] / "analysis" / "compare.csv").set_index("data_size")
+    assert points["verdict"].to_dict() == {1.0: "SAME", 10.0: "FAILED"}
+    assert points["B_runs"].to_dict() == {1.0: 4, 10.0: 4 - len(runs)}
+    assert points["B_planned"].to_dict() == {1.0: 4, 10.0: 4}
+
+
+def test_planned_point_that_nobody_measured_is_worse(twice, tmp_path, capsys):
+    write_plan(twice[1], [f"size {size}" for _ in range(4) for size in BOTH] + ["size 100"] * 4)
+    code, out, points = compared(tmp_path, capsys, "--fail-on", "20%")
+    assert (code, points["verdict"].tolist()) == (1, ["SAME", "SAME", "FAILED"])
+    assert "point=size 100" in out
+    assert "All points: suite allreduce, backend gloo" in out
+
+
+def test_manifest_that_is_none_is_passed_over(twice, capsys):
+    (twice[1] / "sweep.json").write_text('{"points": [{"key": 1}]}')
+    assert main(["compare", *map(str, twice), "--fail-on", "20%"]) == 0
+    assert "sweep.json" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("planned", "code"), [(False, 1), (True, 0)])
+def test_runs_planned_are_those_of_a_unless_b_says_so(tmp_path, capsys, planned, code):
+    place(tmp_path / "a", {1.0: 1}, runs=8, planned=True)
+    place(tmp_path / "b", {1.0: 1}, runs=6, planned=planned)
+    assert words_of(tmp_path, capsys)[0] == code
+
+
+def test_copies_are_not_missed(twice, tmp_path):
+    shutil.copytree(twice[1], twice[1] / "copy")
+    assert main(["compare", *map(str, twice), "--fail-on", "20%"]) == 0
+
+
+@pytest.mark.parametrize(("before", "now", "code", "word"), [
+    ("crash", None, 0, "FIXED"), ("skipped", None, 0, "FIXED"), ("crash", "crash", 0, "NOT COMPARED"),
+    ("crash", "timeout", 0, "NOT COMPARED"), ("crash", "skipped", 0, "NOT COMPARED"),
+    ("skipped", "skipped", 0, "NOT COMPARED"), ("skipped", "unavailable", 0, "NOT COMPARED"),
+    ("skipped", "crash", 1, "FAILED"),
+])  # fmt: skip
+def test_failure_in_a_too(twice, tmp_path, capsys, before, now, code, word):
+    for folder, status in zip(twice, (before, now), strict=True):
+        if status:
+            end(folder, SECOND, status, cases=[])
+    assert words_of(tmp_path, capsys, "--fail-on", "20%") == (code, {1.0: "SAME", 10.0: word})
+
+
+@pytest.mark.parametrize(("before", "now", "word"), [(1, 1, "SAME"), (2, 1, "SAME"), (1, 2, "FAILED")])
+def test_larger_share_of_failures_is_worse(tmp_path, capsys, before, now, word):
+    for side, count in (("a", before), ("b", now)):
+        place(tmp_path / side, {1.0: 1}, planned=True)
+        end(tmp_path / side, range(count), "timeout", cases=[])
+    code, out, points = compared(tmp_path, capsys)
+    assert (code, points["verdict"].tolist()) == (int(word == "FAILED"), [word])
+    assert points["reason"].str.contains("timeout").all()
+    assert out.count("timeout") > 1  # no verdict on the runs that are left without a word
+
+
+def test_nothing_measured_is_too_little(twice, tmp_path, capsys):
+    for folder in twice:
+        end(folder, range(8), "crash", cases=[])
+    assert words_of(tmp_path, capsys) == (3, {1.0: "NOT COMPARED", 10.0: "NOT COMPARED"})
+
+
+@pytest.mark.parametrize("status", ["ok", "crash"])
+def test_new_point_is_not_worse(tmp_path, capsys, status):
+    place(tmp_path / "a", {1.0: 1})
+    place(tmp_path / "b", {1.0: 1})
+    write_all(tmp_path / "b" / "more", [make_record(10.0, 2, status=status)])
+    assert words_of(tmp_path, capsys) == (0, {1.0: "SAME", 10.0: "NEW"})
+
+
+def test_many_points_are_named_in_part(tmp_path, capsys):
     place(tmp_path / "a", {float(size): size for size in range(1, 10)}, runs=1)
     place(tmp_path / "b", {1.0: 1}, runs=1)
     _, out, _ = compared(tmp_path, capsys)
-    [line] = [line for line in out.splitlines() if line.startswith("Unmatched points: 8: ")]
+    [line] = [line for line in out.splitlines() if ": 8: data_size=2 MiB" in line]
     assert line.endswith("data_size=6 MiB (B: missing) and 3 more")
 
 
-def test_no_common_point_compares_nothing(tmp_path, capsys):
+def test_no_common_point_is_worse(tmp_path, capsys):
     place(tmp_path / "a", {1.0: 1})
     place(tmp_path / "b", {2.0: 1})
-    code = main(["compare", str(tmp_path / "a"), str(tmp_path / "b")])
-    assert code == 3
-    assert "No point is in both." in capsys.readouterr().out
+    assert words_of(tmp_path, capsys) == (1, {1.0: "FAILED", 2.0: "NEW"})
+
+
+def labelled(made, *cases):
+    """The record with a case for each of some labels."""
+    [case] = made["cases"]
+    return made | {"cases": [case | {"labels": labels} | changes for labels, changes in cases]}
+
+
+EVEN, ODD = ({"strategy": name} for name in ("even", "odd"))
+SHORT, LONG = ({"timing": name} for name in ("latency", "back_to_back"))
+NO_SAMPLES = {"samples_s": [], "start_offsets_s": None, "blocks": []}
+SKIPPED = NO_SAMPLES | {"status": "skipped", "reason": "does not fit"}
+
+
+@pytest.mark.parametrize(("before", "now", "words"), [
+    ([(EVEN, {}), (ODD, {})], [(EVEN, {})], {"even": "SAME", "odd": "FAILED"}),
+    ([(EVEN, {})], [(EVEN, {}), (ODD, {})], {"even": "SAME", "odd": "NEW"}),
+    ([(EVEN, {}), (ODD, {})], [(EVEN, {}), (ODD, SKIPPED)], {"even": "SAME", "odd": "FAILED"}),
+    ([(EVEN, {}), (ODD, {})], [({}, SKIPPED)], {"even": "FAILED", "odd": "FAILED"}),
+    ([(EVEN, SKIPPED), (ODD, {})], [({}, SKIPPED)], {"even": "NOT COMPARED", "odd": "FAILED"}),
+    # A suite times the latency of short calls only, and the calls were not short.
+    ([(SHORT, {}), (LONG, {})], [(LONG, {})], {"latency": "NOT COMPARED", "back_to_back": "SAME"}),
+    ([(LONG, {})], [(SHORT, {}), (LONG, {})], {"latency": "NEW", "back_to_back": "SAME"}),
+])  # fmt: skip
+def test_each_case_is_missed(tmp_path, capsys, before, now, words):
+    place(tmp_path / "a", {1.0: 1}, change=lambda made: labelled(made, *before))
+    place(tmp_path / "b", {1.0: 1}, change=lambda made: labelled(made, *now))
+    code, _, points = compared(tmp_path, capsys)
+    label = "strategy" if "strategy" in points else "timing"
+    assert points.set_index(label)["verdict"].to_dict() == words
+    assert code == int("FAILED" in words.values())
+
+
+@pytest.mark.parametrize(("crashes", "words"), [
+    ([], ["SAME", "SAME"]), ([1], ["SAME", "FAILED"]), ([0], ["FAILED", "SAME"]),
+])  # fmt: skip
+def test_size_matches_whether_it_is_one_of_several(tmp_path, capsys, crashes, words):
+    """A size is a label where a point has several, and else a setting."""
+
+    def several(made):
+        made["config"]["data_size"] = [1.0, 10.0]
+        made["point_id"] = "of two sizes"
+        return labelled(made, ({"data_size": 1.0} | LONG, {}), ({"data_size": 10.0} | LONG, {}))
+
+    place(tmp_path / "a", {1.0: 1}, change=several)
+    place(tmp_path / "b", {1.0: 1, 10.0: 1}, change=lambda made: labelled(made, (LONG, {})))
+    end(tmp_path / "b", crashes, "crash", cases=[], point_id="of no other run")
+    code, _, points = compared(tmp_path, capsys)
+    assert (code, points.sort_index()["verdict"].tolist()) == (int("FAILED" in words), words)
+
+
+def test_crash_is_of_all_cases(tmp_path, capsys):
+    for side in "ab":
+        place(tmp_path / side, {1.0: 1}, change=lambda made: labelled(made, (EVEN, {}), (ODD, {})))
+    end(tmp_path / "b", [2], "crash", cases=[])
+    code, _, points = compared(tmp_path, capsys)
+    assert (code, points["verdict"].tolist()) == (1, ["FAILED", "FAILED"])
+    assert points["B_runs"].tolist() == [7, 7]
+
+
+def test_failed_list_is_not_of_another_list(tmp_path, capsys):
+    """Lists of sizes are no settings: points are told apart by their identity."""
+    for side in "ab":
+        for run in range(8):
+            made = [
+                labelled(make_record(1.0, 2, 1e-3 * SPREAD[run], point_id=labels["strategy"]), (labels, {}))
+                for labels in (EVEN, ODD)
+            ]
+            write_all(tmp_path / side / str(run), made)
+    end(tmp_path / "b" / "3", [1], "timeout", cases=[])
+    code, _, points = compared(tmp_path, capsys)
+    assert (code, points.set_index("strategy")["verdict"].to_dict()) == (1, {"even": "SAME", "odd": "FAILED"})
 
 
 def test_what_differs_around_them_is_said_first(tmp_path, capsys):
@@ -297,7 +499,7 @@ def test_foreign_files_are_passed_over(tmp_path, capsys):
     odd = make_record(1.0)
     odd["config"]["dtype"] = "$odd$"
     (tmp_path / "b" / "1" / "record.json").write_text(json.dumps(odd))
-    assert main(["compare", str(tmp_path / "a"), str(tmp_path / "b")]) == 3
+    assert main(["compare", str(tmp_path / "a"), str(tmp_path / "b")]) == 1
     out, err = capsys.readouterr()
     assert err.splitlines()[0].startswith("analysis compare: passed over ")
     assert "dtype=$odd$ (A: missing)" in out
@@ -307,7 +509,7 @@ def test_files_go_where_they_are_asked_for(tmp_path, capsys):
     for side in "ab":
         place(tmp_path / side, {1.0: 1})
     assert main(["compare", str(tmp_path / "a"), str(tmp_path / "b"), "--output-dir", str(tmp_path / "out")]) == 0
-    assert {path.name for path in (tmp_path / "out").iterdir()} == {"compare.csv", "compare.md"}
+    assert {path.name for path in (tmp_path / "out").iterdir()} == {"compare.csv", "compare.md", "compare_junit.xml"}
     assert not (tmp_path / "a" / "analysis").exists()
     assert f"wrote {tmp_path / 'out' / 'compare.md'}" in capsys.readouterr().out
 

@@ -182,5 +182,5 @@ def test_profile_survives_strange_traces(value, data):
 def test_damaged_records_never_stop_compare(some_contents):
     sides = [lay_beside_good(*some_contents[::2]), lay_beside_good(*some_contents[1::2])]
     code, told = shown_by_main("compare", *sides)
-    assert code == 0, told  # the good one is in both, with a single run
+    assert code in (0, 1), told  # the good one is in both, with a single run; others may be in A alone
     assert "unpaired, indicative" in told

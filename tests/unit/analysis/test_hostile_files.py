@@ -9,12 +9,12 @@ from pathlib import Path
 import pandas as pd
 import pytest
 from analysis.__main__ import main
+from analysis.output import file_name
 from analysis.records import harvest as harvesting
-from analysis.records import paths
 from analysis.records.harvest import harvest
 from analysis.report import size_plots, style
-from analysis.report.report import file_name
 from analysis.suites.collective import table as link
+from benchkit.record import files
 from benchkit.record.files import by_number
 
 from tests.support.records import grid, make_record, make_rich_record, write_all
@@ -76,7 +76,7 @@ def test_only_first_skipped_files_are_named(tmp_path, capsys):
 def test_oversized_file_is_not_read(tmp_path, monkeypatch):
     folder = write_all(tmp_path, [make_record(), make_record(2)])
     with (folder / "1" / "record.json").open("ab") as file:
-        file.truncate(paths.MOST_BYTES + 1)  # a hole that takes no space
+        file.truncate(files.MOST_BYTES + 1)  # a hole that takes no space
     [line] = harvest([folder]).passed_over
     assert line.endswith("1/record.json: 1 GB; files of at most 1 GB are read")
 

@@ -8,7 +8,7 @@ from analysis.cells import figure, measured, time_text
 from analysis.repetitions import over_repetitions
 from analysis.shown import Shown, column_of
 from analysis.table import for_print
-from analysis.terminal import as_text, rendered
+from analysis.terminal import CROWDED, as_text, rendered
 from analysis.view import View, ViewError, names_in
 
 from tests.support.records import grid, make_record, make_rich_record, tabulate_records, write_all
@@ -272,3 +272,14 @@ def test_median_without_interval_has_two_digits(median_s, text):
 def test_wide_interval_leaves_digit_of_lower_end():
     assert time_text(0.66e-3, 0.29e-3, 3.7e-3, *[math.nan] * 3) == "0.7 [0.3, 3.7]"
     assert time_text(0.0, 0.0, 0.0, *[math.nan] * 3) == "0 [0, 0]"
+
+
+def test_rows_of_crowded_ranks_are_marked():
+    calm, crowded, failed = make_record(1.0), make_record(2.0, 8), make_record(4.0, 8, status="crash")
+    table = tabulate_records([calm, crowded, failed])
+    marked = [CROWDED in line for line in as_text(table, width=200).splitlines() if "MiB" in line]
+    assert marked == [False, True, False]
+    assert f"\n{CROWDED}: " in as_text(table)
+    assert CROWDED not in as_text(tabulate_records([calm, failed]))
+    assert "cores_per_rank" in for_print(table)
+    assert "cores_per_rank" not in for_print(tabulate_records([calm]))

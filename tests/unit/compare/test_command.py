@@ -1,9 +1,14 @@
 """The command line of compare: what it asks for, and why it is refused, at once and in one line."""
 
+import contextlib
+from unittest.mock import Mock
+
 import pytest
 from benchkit.compare import command, session
 from benchkit.compare.command import parse
-from benchkit.errors import ConfigError
+from benchkit.compare.runs import RunCutOff, RunFailed
+from benchkit.errors import ConfigError, HostBusy
+from launch.topology import LaunchError
 
 SUITE = "+suite=allreduce"
 
@@ -49,6 +54,15 @@ def test_a_wrong_command_line_is_refused(words, message, check, tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["taken"]
 
 
+def test_launcher_in_doubt_is_refused(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("RANK", "1")
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    with pytest.raises(LaunchError):
+        session.main(["plain", "plain", SUITE], lambda arguments: "was checked, not refused before")
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_help_names_every_flag_and_kind_of_arm(capsys):
     assert session.main(["--help"], lambda arguments: "") == 0
     text = capsys.readouterr().out
@@ -62,3 +76,14 @@ def test_last_typed_seconds_count():
     assert session.number_of("host_wait_s", typed, 3600.0) == 0.5
     assert session.number_of("join_timeout_s", typed, 60.0) == 60.0
     assert session.number_of("host_wait_s", [], 3600.0) == 3600.0
+
+
+@pytest.mark.parametrize(
+    ("error", "code"), [(RunFailed("killed"), 1), (RunCutOff("the disk is full"), 2), (HostBusy("the host"), 2)]
+)
+def test_only_failures_are_worse(tmp_path, monkeypatch, error, code):
+    """1 is what a slower point gives: what keeps a comparison from being made gives 2."""
+    monkeypatch.setattr(session, "hosts_to_ourselves", lambda agents, wait_s: contextlib.nullcontext())
+    monkeypatch.setattr(session, "run_all", Mock(side_effect=error))
+    words = ["plain", "plain", SUITE, "--dir", str(tmp_path / "compare")]
+    assert session.main(words, lambda arguments: "") == code

@@ -2,6 +2,7 @@
 
 import json
 import os
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,7 +13,7 @@ from benchkit.compare.command import Options
 from benchkit.compare.ended import read_end
 from benchkit.compare.plan import Plan, Turn, claim_new, parse_plan, read_floor, read_plan, turns_of, write_plan
 from benchkit.compare.progress import Progress
-from benchkit.compare.runs import RunFailed
+from benchkit.compare.runs import RunCutOff, RunFailed
 from benchkit.errors import ConfigError
 from benchkit.statistics.compare.order import order_of_runs
 
@@ -54,12 +55,16 @@ def add_to_records(run: Path, **changes: object) -> None:
         path.write_text(json.dumps(json.loads(path.read_text()) | changes))
 
 
-def go_on(plan: Plan, folder: Path, slower: float = 1.0, most: int = 1000, failing: str = "") -> tuple[int, int | None]:
+def go_on(
+    plan: Plan, folder: Path, slower: float = 1.0, most: int = 1000, failing: str = "",
+    change: Callable[[Turn, Path], None] = lambda turn, run: None,
+) -> tuple[int, int | None]:  # fmt: skip
     """Makes runs until the end, or the given number of them; how many there were, and the exit code."""
     progress = Progress(plan, folder)
     made = 0
     while made < most and (turn := progress.next_turn()):
         make_run(folder, turn, slower, failing)
+        change(turn, folder / "runs" / turn.name)
         progress.add(turn, 0.5, "")
         made += 1
     return made, progress.end() if made < most else None
@@ -136,6 +141,115 @@ def test_failed_point_has_no_verdict(tmp_path, capsys):
     assert go_on(new_plan(), tmp_path / "other", failing="unavailable")[1] == 1  # the baseline has it
 
 
+def ended(statuses: dict[tuple[int, int], str]) -> Callable[[Turn, Path], None]:
+    """Lets the second point of runs have ended otherwise, by the number of the pair and the role."""
+
+    def change(turn: Turn, run: Path) -> None:
+        if status := statuses.get((turn.number, turn.role)):
+            path = run / "1" / "record.json"
+            error = {"message": f"it went {status}"}
+            path.write_text(json.dumps(json.loads(path.read_text()) | {"status": status, "error": error, "cases": []}))
+
+    return change
+
+
+def in_pairs(*numbers: int, **statuses: str) -> dict[tuple[int, int], str]:
+    roles = {"baseline": 0, "candidate": 1}
+    return {(number, roles[arm]): status for arm, status in statuses.items() for number in numbers}
+
+
+PAIRS = (1, 2, 3, 4, 6, 7, 8, 9)
+"""The fifth is an A/A pair."""
+
+
+@pytest.mark.parametrize(
+    ("statuses", "word", "code"),
+    [
+        (in_pairs(4, candidate="crash"), "FAILED", 1),
+        (in_pairs(4, candidate="timeout"), "FAILED", 1),
+        (in_pairs(4, candidate="invalid"), "FAILED", 1),
+        (in_pairs(*PAIRS, candidate="unavailable"), "FAILED", 1),
+        (in_pairs(4, candidate="skipped"), "FAILED", 1),
+        (in_pairs(*PAIRS, baseline="crash"), "FIXED", 0),
+        (in_pairs(*PAIRS, baseline="skipped"), "FIXED", 0),
+        (in_pairs(4, baseline="crash"), "SAME", 0),
+        (in_pairs(4, baseline="crash", candidate="crash"), "SAME", 0),
+        (in_pairs(1, baseline="crash") | in_pairs(4, 6, candidate="crash"), "FAILED", 1),
+        (in_pairs(*PAIRS[:4], baseline="oom") | in_pairs(*PAIRS[4:], candidate="oom"), "UNCLEAR", 3),
+        (in_pairs(*PAIRS, baseline="crash", candidate="crash"), "NOT COMPARED", 0),
+        (in_pairs(*PAIRS, baseline="crash", candidate="timeout"), "NOT COMPARED", 0),
+        (in_pairs(*PAIRS, baseline="skipped", candidate="skipped"), "NOT COMPARED", 0),
+        (in_pairs(*PAIRS, baseline="skipped", candidate="crash"), "FAILED", 1),
+    ],
+)
+def test_candidate_that_fails_more_often_fails(tmp_path, capsys, statuses, word, code):
+    assert go_on(new_plan(8), tmp_path, change=ended(statuses))[1] == code
+    assert words(tmp_path)[1] == word
+    out = capsys.readouterr().out
+    for status in set(statuses.values()):
+        assert status in out  # no verdict on the pairs that are left without a word
+
+
+def test_edited_record_fails(tmp_path):
+    """Its cases are still there, and are ok."""
+
+    def change(turn: Turn, run: Path) -> None:
+        if turn.arm and turn.number == 4:
+            add_to_records(run, status="crash")
+
+    assert go_on(new_plan(), tmp_path, change=change)[1] == 1
+    assert words(tmp_path) == ["FAILED", "FAILED"]
+
+
+def test_nothing_measured_is_too_little(tmp_path):
+    def change(turn: Turn, run: Path) -> None:
+        add_to_records(run, status="crash", cases=[])
+
+    assert go_on(new_plan(), tmp_path, change=change)[1] == 3
+    assert words(tmp_path) == ["NOT COMPARED", "NOT COMPARED"]
+
+
+EVEN, ODD = {"strategy": "even"}, {"strategy": "odd"}
+SHORT, LONG = {"timing": "latency"}, {"timing": "back_to_back"}
+
+
+@pytest.mark.parametrize(
+    ("baseline", "candidate", "found", "code"),
+    [
+        ([EVEN, ODD], [EVEN], ["SAME", "FAILED"], 1),
+        ([EVEN], [EVEN, ODD], ["SAME", "NEW"], 0),
+        ([LONG, SHORT], [LONG], ["SAME", "NOT COMPARED"], 0),  # calls are not short in every run
+        ([LONG], [LONG, SHORT], ["SAME", "NEW"], 0),
+    ],
+)
+def test_each_case_is_missed(tmp_path, baseline, candidate, found, code):
+    def change(turn: Turn, run: Path) -> None:
+        for path in run.glob("*/record.json"):
+            record = json.loads(path.read_text())
+            record["cases"] = [case | {"labels": labels} for case in record["cases"]
+                               for labels in (candidate if turn.arm else baseline)]  # fmt: skip
+            path.write_text(json.dumps(record))
+
+    assert go_on(new_plan(), tmp_path, change=change)[1] == code
+    assert words(tmp_path) == found * 2
+
+
+def test_case_without_labels_stands_for_all(tmp_path):
+    """A job that does not fit has one case, without labels."""
+
+    def change(turn: Turn, run: Path) -> None:
+        for path in run.glob("*/record.json"):
+            record = json.loads(path.read_text())
+            [case] = record["cases"]
+            gone = case | {"status": "skipped", "reason": "does not fit", "samples_s": [], "start_offsets_s": None}
+            record["cases"] = [gone] if turn.arm else [case | {"labels": labels} for labels in (SHORT, LONG)]
+            record["status"] = "skipped" if turn.arm else "ok"
+            path.write_text(json.dumps(record))
+
+    assert go_on(new_plan(), tmp_path, change=change)[1] == 1
+    assert words(tmp_path) == ["FAILED"] * 4
+
+
 def test_arms_with_other_points_are_refused(tmp_path):
     plan = new_plan()
     progress = Progress(plan, tmp_path)
@@ -153,9 +267,17 @@ def test_run_counts_when_points_ended(tmp_path):
     with pytest.raises(ConfigError, match=r"^plain: no point was run: No module named benchkit \(.*001-.\.log\)$"):
         runs.count(ARMS[0], folder, 1.0, "No module named benchkit")
     write_all(folder, [make_record(), make_record(status="interrupted")])
-    with pytest.raises(RunFailed, match=r"^plain: 1 of 2 points did not end \("):
+    with pytest.raises(RunCutOff, match=r"^plain: 1 of 2 points did not end \("):
         runs.count(ARMS[0], folder, 1.0, "")
     assert read_end(folder) is None
+
+
+def test_run_that_ends_with_failures_has_failed(tmp_path):
+    folder = tmp_path / "runs" / "001-0"
+    write_all(folder, [make_record(status="crash"), make_record(status="interrupted")])
+    with pytest.raises(RunFailed) as error:
+        runs.count(ARMS[0], folder, 1.0, "")
+    assert not isinstance(error.value, RunCutOff)
 
 
 def test_exit_codes_of_runs_have_their_meaning(tmp_path):
@@ -196,3 +318,35 @@ def test_records_and_command_line_of_a_run(tmp_path):
     assert (described.id, described.arm, described.pair, described.position) == ("c0ffee", "plain", 5, 1)
     words = runs.arguments_of(ARMS[2], plan.overrides, turn, tmp_path / "it's")
     assert words[-3:] == ["a=2", f"seed={turn.seed}", f"hydra.sweep.dir='{tmp_path}/it\\'s'"]
+
+
+def test_runs_start_where_comparison_was_typed(tmp_path, monkeypatch):
+    """Relative paths of the command line, as of --config-dir, are relative to it, wherever the comparison goes on."""
+    places = []
+    monkeypatch.setattr(runs.subprocess, "Popen", lambda *command, cwd, **options: places.append(cwd))
+    tree = Arm(text="tree:/tree", folder="/tree")
+    for started_in in (str(tmp_path), "", str(tmp_path / "gone")):
+        plan = parse_plan(new_plan(started_in=started_in, arms=[ARMS[0], tree]).to_json())
+        for turn in turns_of(1, plan.order[0]):
+            runs.start(plan, replace(turn, arm=turn.role), tmp_path / "run", None)
+    assert [place for place in places if place != "/tree"] == [str(tmp_path), None, None]
+
+
+def test_what_a_run_prints_goes_through_no_link(tmp_path):
+    folder, victim = tmp_path / "runs" / "001-0", tmp_path / "victim"
+    victim.write_text("mine")
+    folder.parent.mkdir()
+    runs.log_path(folder).symlink_to(victim)
+    with runs.log_of(folder, is_first=True) as log:
+        log.write(b"words")
+    assert victim.read_text() == "mine"
+    assert runs.log_path(folder).read_text() == "words"
+
+
+@pytest.mark.parametrize("name", ["runs", "runs/001-0"])
+def test_folder_of_runs_may_be_no_link(tmp_path, name):
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / name).parent.mkdir(exist_ok=True)
+    (tmp_path / name).symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(OSError, match="runs"):
+        runs.set_aside(tmp_path / "runs" / "001-0")

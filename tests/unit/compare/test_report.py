@@ -32,7 +32,10 @@ def result() -> Result:
         compared("data_size=10", "FASTER", 0.9, identical_runs=0.2),
         compared("data_size=100", "SAME"),
         compared("data_size=1000", "UNCLEAR", 1.04, 31),
-        compared("data_size=2000", "FAILED", math.nan, reason="in 3 of 12 pairs: oom: out of memory"),
+        compared("data_size=2000", "FAILED", math.nan, reason="in 1 of 12 pairs: oom: out of memory"),
+        compared("data_size=3000", "FIXED", math.nan, reason="the baseline, in 12 of 12 pairs: crash: killed"),
+        compared("data_size=4000", "NEW", math.nan, reason="the baseline, in 12 of 12 pairs: no such case"),
+        compared("data_size=5000", "NOT COMPARED", math.nan, reason="in 12 of 12 pairs: timeout: 60 s"),
     ]
     slow = Change(math.log(2), math.log(1.5), math.log(3), 0.001, True)
     return Result(
@@ -58,8 +61,8 @@ def test_markdown_and_junit_are_as_they_were(result):
 def test_junit_fails_what_the_exit_code_fails(result):
     suite = ElementTree.fromstring(report.as_junit(result))
     kinds = [[child.tag for child in case] for case in suite]
-    assert kinds == [["failure"], [], [], ["skipped"], ["failure"]]
-    assert [suite.get(name) for name in ("tests", "failures", "skipped")] == ["5", "2", "1"]
+    assert kinds == [["failure"], [], [], ["skipped"], ["failure"], [], [], ["skipped"]]
+    assert [suite.get(name) for name in ("tests", "failures", "skipped")] == ["8", "2", "2"]
 
 
 def test_text_names_what_verdicts_do_not_say(result):

@@ -115,13 +115,13 @@ def test_hydra_refuses_overrides_after_flag(capsys):
     except SystemExit:
         assert "unrecognized arguments: b=2" in capsys.readouterr().err
     else:
-        pytest.fail(f"Hydra takes overrides after a flag now: multirun_first() in {INTERNALS} need not move -m")
+        pytest.fail(f"Hydra takes overrides after a flag now: flags_first() in {INTERNALS} need not move flags")
 
 
 def test_hydra_hides_error_behind_sweep_comma(refusal_of, monkeypatch):
-    monkeypatch.setattr(hydra_internals, "multirun_first", list)
+    monkeypatch.setattr(hydra_internals, "flags_first", list)
     refusal = str(refusal_of("+suite=allreduce", "data_size=1,10", "timeout_s=abc"))
-    assert "Ambiguous value" in refusal, f"Hydra names the mistake now: multirun_first() in {INTERNALS} need not add -m"
+    assert "Ambiguous value" in refusal, f"Hydra names the mistake now: flags_first() in {INTERNALS} need not add -m"
 
 
 def test_product_uses_last_value_of_key(loader):

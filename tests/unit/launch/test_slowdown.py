@@ -8,14 +8,17 @@ import stat
 import subprocess
 import sys
 import tempfile
+from functools import partial
 from pathlib import Path
 
 import pytest
+from launch import topology
 from launch.slowdown import cgroup, mps, mps_control, throttle
 from launch.slowdown.cgroup import CpuQuota, QuotaUnavailable, Room
 from launch.slowdown.duty_cycle import DutyCycle
 
 from tests.support.cli import wait_until
+from tests.support.kernel import files_of_kernel
 
 
 @pytest.fixture
@@ -67,12 +70,12 @@ def tree(tmp_path, monkeypatch):
         inside = top / "job" / "task"
         inside.mkdir(parents=True)
         kind, options, name = ("cgroup", "rw,cpu,cpuacct", "cpu,cpuacct") if version == 1 else ("cgroup2", "rw", "")
-        (tmp_path / "mounts").write_text(
-            f"1 1 0:1 / /proc rw - proc proc rw\n2 1 0:2 / {top} rw,nosuid - {kind} cgroup {options}\n"
+        files_of_kernel(
+            tmp_path,
+            f"3:memory:/elsewhere\n1:{name}:/job/task",
+            f"1 1 0:1 / /proc rw - proc proc rw\n2 1 0:2 / /cgroup rw,nosuid - {kind} cgroup {options}",
         )
-        (tmp_path / "groups").write_text(f"3:memory:/elsewhere\n1:{name}:/job/task\n")
-        monkeypatch.setattr(cgroup, "MOUNTS", tmp_path / "mounts")
-        monkeypatch.setattr(cgroup, "MEMBERSHIP", tmp_path / "groups")
+        monkeypatch.setattr(cgroup, "control_groups", partial(topology.control_groups, root=tmp_path))
         return inside
 
     return make
@@ -142,6 +145,7 @@ def test_auto_falls_back_on_unwritable_group(tmp_path, monkeypatch):
 def test_quota_is_threads_over_factor(tmp_path, factor, quota, period):
     two = CpuQuota(Room(tmp_path, 2), threads=2)
     folder = tmp_path / f"benchkit-{os.getpid()}"
+    assert topology.SLOWED_GROUP.fullmatch(folder.name)  # no limit of somebody else
     assert (folder / "cgroup.procs").read_text() == str(os.getpid())
     two.apply(factor)
     assert (folder / "cpu.max").read_text() == f"{quota} {period}"

@@ -4,7 +4,15 @@ from unittest import mock
 
 import pytest
 from launch import topology
-from launch.topology import LaunchContext, detect_launcher
+from launch.topology import LaunchContext, LaunchError, allocation_remark, detect_launcher, require_launcher
+
+from tests.support.kernel import files_of_kernel
+
+BATCH = {"SLURM_JOB_ID": "7", "SLURM_PROCID": "0", "SLURM_NTASKS": "8", "SLURM_NNODES": "2"}
+STEP = {"SLURM_JOB_ID": "7", "SLURM_STEP_ID": "0", "SLURM_STEP_NUM_TASKS": "2", "SLURM_PROCID": "1"}
+OPENMPI = {"OMPI_COMM_WORLD_RANK": "1", "OMPI_COMM_WORLD_SIZE": "4"}
+MPICH = {"MPI_LOCALNRANKS": "2", "PMI_RANK": "1", "PMI_SIZE": "4"}
+TORCHRUN = {"TORCHELASTIC_RUN_ID": "x", "RANK": "3", "WORLD_SIZE": "8"}
 
 
 @pytest.mark.parametrize(
@@ -60,6 +68,93 @@ def test_detect_launcher_finds_local_jobs(environment, local):
     assert detect_launcher(environment).local is local
 
 
+@pytest.mark.parametrize(
+    "environment",
+    [
+        {"RANK": "1", "WORLD_SIZE": "2"},
+        {"RANK": "0", "WORLD_SIZE": "2"},
+        {"FLUX_TASK_RANK": "0", "FLUX_JOB_SIZE": "2", "PMI_RANK": "0", "PMI_SIZE": "2"},
+        {"PALS_RANKID": "0", "PALS_SIZE": "2"},
+        {"PALS_RANKID": "0", "PMI_RANK": "0", "PMI_SIZE": "2"},
+        {"JSM_NAMESPACE_RANK": "0", "JSM_NAMESPACE_SIZE": "2"},
+        {"SKYPILOT_NODE_RANK": "0", "SKYPILOT_NUM_NODES": "2"},
+        {"PET_NODE_RANK": "0", "PET_NNODES": "2"},
+        {"MV2_COMM_WORLD_RANK": "0", "MV2_COMM_WORLD_SIZE": "2"},
+        {"PMI_RANK": "0", "PMI_SIZE": "2"},
+        # an index above 0 without a count
+        {"RANK": "1"},
+        {"PMIX_RANK": "1"},
+        {"JOB_COMPLETION_INDEX": "1"},
+        {"SLURM_JOB_ID": "7", "SLURM_PROCID": "1"},
+        {"SLURM_STEP_ID": "0", "SLURM_PROCID": "1"},
+        {"OMPI_COMM_WORLD_RANK": "1"},
+        # a count above 1 without an index
+        {"TORCHELASTIC_RUN_ID": "x", "WORLD_SIZE": "2"},
+        # no index and count
+        STEP | {"SLURM_PROCID": ""},
+        STEP | {"SLURM_PROCID": "-1"},
+        STEP | {"SLURM_PROCID": "2"},
+        STEP | {"SLURM_STEP_NUM_TASKS": "two\n"},
+        BATCH | {"SLURM_PROCID": ""},
+        {"RANK": "2", "WORLD_SIZE": "2"},
+        {"RANK": "0", "WORLD_SIZE": "0"},
+        {"RANK": "1" * 5000, "WORLD_SIZE": "2"},
+        {"RANK": "\udcff", "WORLD_SIZE": "²"},
+        # two of one level, or an inner one that does not join, which differ
+        OPENMPI | {"MPI_LOCALNRANKS": "2", "PMI_RANK": "0", "PMI_SIZE": "4"},
+        OPENMPI | {"PMI_RANK": "1", "PMI_SIZE": "2"},
+        OPENMPI | {"PMIX_RANK": "2"},
+        STEP | {"RANK": "5", "WORLD_SIZE": "16"},
+        STEP | {"PMI_RANK": "0", "PMI_SIZE": "4"},
+        STEP | {"FLUX_TASK_RANK": "0", "FLUX_JOB_SIZE": "2"},
+        {"BENCHKIT_ALONE": "yes"},
+    ],
+)
+def test_launcher_in_doubt_is_refused(environment):
+    with pytest.raises(LaunchError) as refused:
+        require_launcher(environment)
+    message = str(refused.value)
+    assert "\n" not in message
+    assert message.encode()
+    assert "BENCHKIT_ALONE" in message
+    assert any(name in message for name in environment)
+    assert detect_launcher(environment)  # what says so never fails
+    assert require_launcher(environment | {"BENCHKIT_ALONE": "1"}) == LaunchContext("plain", 0, 1)
+
+
+@pytest.mark.parametrize(
+    ("environment", "by"),
+    [
+        ({}, "plain"),
+        ({"RANK": "0", "WORLD_SIZE": "1", "PMI_RANK": "0", "PMI_SIZE": "1"}, "plain"),
+        ({"WORLD_SIZE": "16"}, "plain"),
+        ({"JOB_COMPLETION_INDEX": "0", "SKYPILOT_NODE_RANK": "0", "SKYPILOT_NUM_NODES": "1"}, "plain"),
+        (BATCH, "plain"),
+        (STEP, "srun"),
+        (STEP | {"PMI_RANK": "1", "PMI_SIZE": "2", "PMIX_RANK": "1", "RANK": "1", "WORLD_SIZE": "2"}, "srun"),
+        (BATCH | OPENMPI | {"PMIX_RANK": "1"}, "openmpi"),
+        (STEP | OPENMPI | {"PMI_RANK": "1", "PMI_SIZE": "2"}, "openmpi"),  # srun started its daemons, with PMI
+        (OPENMPI | {"JSM_NAMESPACE_RANK": "1", "JSM_NAMESPACE_SIZE": "4"}, "openmpi"),
+        (OPENMPI | {"FLUX_TASK_RANK": "0", "FLUX_JOB_SIZE": "2"}, "openmpi"),
+        (STEP | {"SLURM_PROCID": "0"} | MPICH, "mpich"),
+        (STEP | TORCHRUN, "torchrun"),
+        (OPENMPI | TORCHRUN | {"PMI_RANK": "x"}, "torchrun"),
+        ({"PET_NODE_RANK": "1", "PET_NNODES": "1:2", "JOB_COMPLETION_INDEX": "1"} | TORCHRUN, "torchrun"),
+    ],
+)
+def test_innermost_launcher_counts(environment, by):
+    assert require_launcher(environment) == detect_launcher(environment)
+    assert require_launcher(environment).by == by
+
+
+def test_one_process_in_an_allocation_says_so():
+    assert "7" in allocation_remark(BATCH)
+    assert "7" in allocation_remark({"SLURM_JOB_ID": "7", "SLURM_NTASKS": "2"})  # a shell of salloc
+    assert not allocation_remark(STEP)
+    assert not allocation_remark(BATCH | OPENMPI)
+    assert not allocation_remark({})
+
+
 def test_node_name_prefers_slurm(monkeypatch):
     monkeypatch.delenv("SLURMD_NODENAME", raising=False)
     assert topology.node_name() == socket.gethostname()
@@ -82,3 +177,132 @@ def test_namespace_falls_back_to_host(monkeypatch):
 def test_usable_cores_without_affinity_are_all(monkeypatch):
     monkeypatch.delattr("os.sched_getaffinity")
     assert topology.usable_cores() == list(range(os.cpu_count()))
+
+
+V2 = "41 31 0:38 / /cg rw,relatime - cgroup2 cgroup2 rw"
+CPU, MEMORY = (
+    "32 31 0:29 / /cg/cpu,cpuacct rw shared:9 - cgroup cgroup rw,cpu,cpuacct",
+    "35 31 0:32 / /cg/memory rw - cgroup cgroup rw,memory",
+)
+HYBRID = "\n".join([CPU, MEMORY, "41 31 0:38 / /cg/unified rw - cgroup2 cgroup2 rw"])
+QUOTA_1, PERIOD_1, LIMIT_1 = "cpu.cfs_quota_us", "cpu.cfs_period_us", "memory.limit_in_bytes"
+UNLIMITED = "9223372036854771712"
+
+
+@pytest.mark.parametrize(
+    ("cgroup", "mountinfo", "files", "expected"),
+    [
+        pytest.param(
+            "0::/job/task", V2,
+            {"cg/job/cpu.max": "150000 100000", "cg/job/task/cpu.max": "max 100000",
+             "cg/job/memory.max": "max", "cg/job/task/memory.max": "5000"},
+            (1.5, 5000), id="version 2, nested",
+        ),
+        pytest.param(
+            "0::/a/b", V2,
+            {"cg/a/cpu.max": "100000 100000", "cg/a/b/cpu.max": "300000 100000", "cg/a/b/memory.max": "9",
+             "cg/a/memory.max": "7"},
+            (1.0, 7), id="the outer limit is the tighter one",
+        ),
+        pytest.param("0::/", V2, {"cg/cpu.max": "50000 100000", "cg/memory.max": "8"}, (0.5, 8), id="namespace"),
+        pytest.param("0::/", V2, {"cg/cgroup.procs": ""}, (None, None), id="root of a host"),
+        pytest.param(
+            "4:memory:/m\n1:cpuacct,cpu:/job/task", f"{CPU}\n{MEMORY}",
+            {f"cg/cpu,cpuacct/job/{QUOTA_1}": "250000", f"cg/cpu,cpuacct/job/{PERIOD_1}": "100000",
+             f"cg/cpu,cpuacct/job/task/{QUOTA_1}": "-1", f"cg/cpu,cpuacct/job/task/{PERIOD_1}": "100000",
+             f"cg/memory/{LIMIT_1}": UNLIMITED, f"cg/memory/m/{LIMIT_1}": "4096"},
+            (2.5, 4096), id="version 1, nested",
+        ),
+        pytest.param(
+            "4:memory:/m\n1:cpu:/", f"{CPU}\n{MEMORY}",
+            {f"cg/cpu,cpuacct/{QUOTA_1}": "-1", f"cg/cpu,cpuacct/{PERIOD_1}": "100000",
+             f"cg/memory/m/{LIMIT_1}": UNLIMITED},
+            (None, None), id="version 1, without limits",
+        ),
+        pytest.param(
+            "4:memory:/m\n1:cpu:/c\n0::/u", HYBRID,
+            {f"cg/cpu,cpuacct/c/{QUOTA_1}": "50000", f"cg/cpu,cpuacct/c/{PERIOD_1}": "50000",
+             f"cg/memory/m/{LIMIT_1}": "6", "cg/unified/u/cgroup.procs": "", "cg/unified/cpu.stat": "usage_usec 1"},
+            (1.0, 6), id="hybrid",
+        ),
+        pytest.param(
+            "0::/docker/1f", "41 31 0:38 /docker/1f /cg ro - cgroup2 cgroup2 rw",
+            {"cg/cpu.max": "200000 100000", "cg/memory.max": "3"}, (2.0, 3), id="container without a namespace",
+        ),
+        pytest.param(
+            "0::/../other", V2, {"cg/cpu.max": "1000 100000", "cg/other/cpu.max": "1000 100000"},
+            (None, None), id="outside of what is mounted",
+        ),
+        pytest.param(
+            "0::/../b", "41 31 0:38 /.. /cg rw - cgroup2 cgroup2 rw",
+            {"cg/b/cpu.max": "300000 100000", "cg/a/cpu.max": "1000 100000"}, (3.0, None), id="beside the namespace",
+        ),
+        pytest.param(
+            "0::/in", "41 31 0:38 /../.. /cg rw - cgroup2 cgroup2 rw",
+            {"cg/a/b/in/cpu.max": "100000 100000", "cg/a/b/in/cgroup.procs": f"1\n{os.getpid()}",
+             "cg/a/c/in/cpu.max": "1000 100000", "cg/a/memory.max": "2"},
+            (1.0, 2), id="mounted above the namespace",
+        ),
+        pytest.param(
+            "0::/", "41 31 0:38 /.. /cg rw - cgroup2 cgroup2 rw",
+            {"cg/cpu.max": "200000 100000", "cg/a/cpu.max": "1 2"}, (2.0, None), id="not found above the namespace",
+        ),
+        pytest.param(
+            "0::/x y", "1 1 8:1 / /data\udcff rw - ext4 /dev/a rw\n41 31 0:38 / /c\\040g rw - cgroup2 cgroup2 rw",
+            {"c g/x y/cpu.max": "100000 100000"}, (1.0, None), id="spaces, and a mount whose name is no text",
+        ),
+        pytest.param(
+            "0::/a/benchkit-77", V2, {"cg/a/benchkit-77/cpu.max": "10000 100000", "cg/a/cpu.max": "400000 100000"},
+            (4.0, None), id="our own slowdown",
+        ),
+        pytest.param(
+            "0::/benchkit-77.scope", V2, {"cg/benchkit-77.scope/cpu.max": "10000 100000"},
+            (0.1, None), id="somebody's unit of a similar name",
+        ),
+        pytest.param("", "", {}, (None, None), id="no control groups"),
+    ],
+)  # fmt: skip
+def test_tightest_limit_of_nested_groups_counts(tmp_path, cgroup, mountinfo, files, expected):
+    files_of_kernel(tmp_path, cgroup, mountinfo, **files)
+    assert (topology.cpu_quota(tmp_path), topology.memory_limit(tmp_path)) == expected
+
+
+def test_largest_view_of_groups_is_taken(tmp_path):
+    files_of_kernel(tmp_path, "0::/a/b", f"1 1 0:38 /a/b /own rw - cgroup2 c rw\n{V2}", **{"cg/a/b/f": "", "own/f": ""})
+    assert topology.control_groups("cpu", tmp_path) == {2: [tmp_path / "cg/a/b", tmp_path / "cg/a", tmp_path / "cg"]}
+
+
+def test_quota_cuts_available_cores(tmp_path, monkeypatch):
+    monkeypatch.setattr(topology.os, "sched_getaffinity", lambda pid: set(range(16)))
+    for quota, cores in (("350000", 3), ("max", 16), ("50000", 1)):
+        files_of_kernel(tmp_path, "0::/", V2, **{"cg/cpu.max": f"{quota} 100000"})
+        assert topology.available_cores(tmp_path) == cores
+
+
+@pytest.mark.parametrize(
+    ("cgroup", "mountinfo", "path"),
+    [
+        ("0::/a/b", V2, "cg/a/cpuset.cpus.effective"),
+        ("3:cpuset:/a", "3 1 0:3 / /cs rw - cgroup c rw,cpuset", "cs/a/cpuset.effective_cpus"),
+    ],
+)
+def test_cpuset_is_that_of_own_group(tmp_path, cgroup, mountinfo, path):
+    files_of_kernel(tmp_path, cgroup, mountinfo, **{path: "0-2,8", "cg/cpuset.cpus.effective": "0-63"})
+    assert topology.cpuset(tmp_path) == [0, 1, 2, 8]
+    assert len(topology.cpuset(tmp_path / "nothing")) == os.cpu_count()
+
+
+def test_lists_of_cores_are_those_of_kernel():
+    for text in ("", "3", "0-1", "0-3,8,10-11"):
+        assert topology.core_list(sorted(topology.cores_in(text))) == text
+
+
+def test_variables_that_pin_are_hidden_for_a_while(monkeypatch):
+    monkeypatch.setenv("OMP_PROC_BIND", "true")
+    monkeypatch.setenv("OMP_NUM_THREADS", "3")
+    monkeypatch.delenv("GOMP_CPU_AFFINITY", raising=False)
+    with topology.without_pinning():
+        assert not set(topology.PINNING) & set(os.environ)
+        assert os.environ["OMP_NUM_THREADS"] == "3"
+    assert os.environ["OMP_PROC_BIND"] == "true"
+    assert "GOMP_CPU_AFFINITY" not in os.environ

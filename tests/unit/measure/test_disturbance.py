@@ -25,6 +25,24 @@ def test_counters_are_read_from_proc_files(tmp_path):
     assert pressure_s(pressure) == 1.234567
 
 
+def test_quotas_of_all_groups_hold_back(tmp_path, monkeypatch):
+    texts = {
+        "task": "nr_throttled 2\nthrottled_usec 500000",
+        "job": "nr_throttled 2\nthrottled_time 2000000000",
+        "": "x 1",
+    }
+    for name, text in texts.items():
+        (tmp_path / name).mkdir(exist_ok=True)
+        (tmp_path / name / "cpu.stat").write_text(text)
+    monkeypatch.setattr(disturbance, "group_folders", lambda controller: [tmp_path / name for name in texts])
+    disturbance.cpu_stats.cache_clear()
+    try:
+        assert read_counters()[COUNTERS.index("throttled_s")] == 2.5
+        assert len(disturbance.cpu_stats()) == 2
+    finally:
+        disturbance.cpu_stats.cache_clear()
+
+
 def test_unknown_counters_are_zero(tmp_path):
     torn = tmp_path / "torn"
     torn.write_text("some avg10=0.00 avg60=0.00\ncpu  1 x\n")

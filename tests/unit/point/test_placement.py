@@ -3,6 +3,7 @@ from benchkit.errors import ConfigError
 from benchkit.point.agents import AgentFacts
 from benchkit.point.gpus_of_agents import lack_of_gpus
 from benchkit.point.placement import place_ranks, rank_environment
+from benchkit.point.run import crowding
 from benchkit.record.environment import AgentReport
 
 from tests.support.configs import agent_group, config
@@ -103,6 +104,45 @@ def test_threads_divide_cores_of_host():
     assert place_ranks(config(world_size=2), agent_group("n1", available=3)).threads == 1  # a quota
     assert place_ranks(config(world_size=2), agent_group("n1", "n2", cores=[[0, 1, 2, 3], [0, 1]])).threads == 2
     assert place_ranks(config(threads_per_rank=5), agent_group("n1")).threads == 5
+
+
+@pytest.mark.parametrize(
+    ("asked", "where", "host"),
+    [
+        ({"world_size": 4}, agent_group("n1"), None),
+        ({"world_size": 5}, agent_group("n1"), "n1"),
+        ({"world_size": 2, "threads_per_rank": 3}, agent_group("n1"), "n1"),
+        ({"world_size": 8}, agent_group("n1", "n2"), None),  # four on each
+        ({"world_size": 8}, agent_group("n1", "n1"), "n1"),
+        ({"world_size": 8}, agent_group("n1", "n2", cores=[[0, 1, 2, 3], [0, 1]]), "n2"),
+        ({"world_size": 2}, agent_group("n1", available=1), "n1"),  # a quota
+        ({"world_size": 9}, agent_group("n1", "n1"), None),  # does not run
+    ],
+)
+def test_more_threads_than_cores_of_host_are_crowded(asked, where, host):
+    plan = place_ranks(config(**asked), where)
+    assert bool(plan.crowding) == bool(host)
+    assert plan.crowding.partition(",")[0].endswith(host or "")
+
+
+def test_start_of_sweep_counts_crowded_points():
+    sizes = [config(world_size=size) for size in (2, 4, 8, 16)]
+    assert crowding(sizes[:2], agent_group("n1")) == ""
+    said = crowding(sizes, agent_group("n1"))
+    assert "2 of 4 points" in said
+    assert "16 ranks on 4 of 4 cores of n1" in said
+
+
+def test_agents_bound_to_fewer_cores_are_warned_of():
+    two = config(world_size=2)
+    assert place_ranks(two, agent_group("n1", "n1", cpuset=range(4))).warnings == ()
+    for cores in ([[0, 1, 2, 3], [3]], [[0, 1], [2, 3]], [[3], [3]]):
+        [warning] = place_ranks(two, agent_group("n1", "n1", cores=cores, cpuset=range(4))).warnings
+        assert "n1" in warning
+        assert f"{min(map(len, cores))} of 4 cores" in warning
+    bound = agent_group("n1", "n2", "n3", cores=[[0], [0], [0, 1, 2, 3]], cpuset=range(4))
+    [warning] = place_ranks(config(world_size=3), bound).warnings
+    assert ("n1, n2" in warning, "n3" in warning) == (True, False)
 
 
 def test_rank_environment_matches_torchrun():

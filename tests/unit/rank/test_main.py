@@ -21,6 +21,7 @@ from benchkit.record.case import CaseRecord, ComponentPositions
 from benchkit.suites.ring_attention import suite
 from benchkit.suites.transformer import suite as transformer
 from launch.slowdown.throttle import NoThrottle
+from launch.topology import Limits
 
 from tests.support import configs, fakes
 
@@ -163,3 +164,26 @@ def test_memory_of_scarcest_host_and_gpu_counts(monkeypatch):
     assert not rank.by_mps
     assignment.slowdown = (1.0,) * 7 + (2.0,)
     assert main.describe_rank(assignment, kept, SimpleNamespace(seconds_of=None)).by_mps
+
+
+def test_rank_that_differs_from_plan_is_named(monkeypatch):
+    planned = Limits(cores=[0, 1, 2, 3], cpuset=[0, 1, 2, 3], cpu_quota=2.0)
+    texts = []
+
+    def of_three_ranks(own, handle):
+        texts.extend(own)
+        return [own, [], own]
+
+    monkeypatch.setattr(main, "gather_json", of_three_ranks)
+    assignment = SimpleNamespace(limits=planned, threads=torch.get_num_threads())
+    group = SimpleNamespace(handle=None)
+    monkeypatch.setattr(main, "limits", lambda: replace(planned, cpuset=[]))
+    assert main.unplanned(assignment, group) == []
+    got = {"cores": [0], "cpu_quota": None, "memory_bytes": 5}
+    for field, value in got.items():
+        monkeypatch.setattr(main, "limits", lambda changed={field: value}: replace(planned, **changed))
+        [warning] = main.unplanned(assignment, group)
+        assert warning.startswith("ranks 0, 2: ")
+    monkeypatch.setattr(main, "limits", lambda: replace(planned, **got))
+    assignment.threads += 1
+    assert len(main.unplanned(assignment, group)) == 4

@@ -108,4 +108,7 @@ def test_one_process_is_asked_for(monkeypatch, tmp_path, capsys):
     monkeypatch.setenv("TORCHELASTIC_RUN_ID", "x")
     monkeypatch.setenv("WORLD_SIZE", "2")
     assert command.main(["--dir", str(tmp_path)]) == 2
+    assert "without RANK" in capsys.readouterr().err
+    monkeypatch.setenv("RANK", "0")
+    assert command.main(["--dir", str(tmp_path)]) == 2
     assert "torchrun started 2 processes; allowed is one" in capsys.readouterr().err

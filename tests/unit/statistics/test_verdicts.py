@@ -6,14 +6,20 @@ import numpy as np
 import pytest
 from benchkit.statistics.compare.multiplicity import benjamini_hochberg, holm
 from benchkit.statistics.compare.verdicts import (
+    FAILED,
     FASTER,
+    FIXED,
+    NEW,
+    NOT_COMPARED,
     SAME,
     SLOWER,
     UNCLEAR,
+    Ends,
     exit_code,
     geometric_mean,
     judge,
     noise_floor,
+    word_of_ends,
 )
 
 PUBLISHED = [
@@ -178,7 +184,32 @@ def test_noise_floor_is_far_interval_end():
 
 @pytest.mark.parametrize(
     ("words", "code"),
-    [([SAME, FASTER], 0), ([SAME, UNCLEAR], 3), ([UNCLEAR, SLOWER, FASTER], 1), ([], 0)],
-)
+    [
+        ([SAME, FASTER], 0), ([SAME, UNCLEAR], 3), ([UNCLEAR, SLOWER, FASTER], 1), ([], 0), ([SAME, FAILED], 1),
+        ([UNCLEAR, FAILED], 1), ([FIXED, NEW, NOT_COMPARED], 0), ([SAME, NOT_COMPARED], 0), ([NEW, NOT_COMPARED], 3),
+    ],
+)  # fmt: skip
 def test_exit_code_follows_worst_verdict(words, code):
     assert exit_code(words) == code
+
+
+@pytest.mark.parametrize(
+    ("baseline", "candidate", "word"),
+    [
+        (Ends(4), Ends(4), ""),
+        (Ends(4), Ends(4, 1), FAILED),
+        (Ends(4), Ends(4, 1, 1), FAILED),
+        (Ends(4, 1, 1), Ends(8, 2, 2), ""),
+        (Ends(4, 1, 1), Ends(8, 3, 2), FAILED),
+        (Ends(4, 2, 2), Ends(4, 1, 1), ""),
+        (Ends(4, 4, 4), Ends(4, 4, 4), NOT_COMPARED),
+        (Ends(4, 4, 0), Ends(4, 4, 1), FAILED),
+        (Ends(4, 4, 4), Ends(4, 4, 0), NOT_COMPARED),
+        (Ends(4, 4, 4), Ends(4, 1, 1), FIXED),
+        (Ends(0), Ends(4, 4, 4), NEW),
+        (Ends(0), Ends(0), NOT_COMPARED),
+        (Ends(4), Ends(0), NOT_COMPARED),
+    ],
+)
+def test_word_follows_from_share_of_runs_without_result(baseline, candidate, word):
+    assert word_of_ends(baseline, candidate) == word

@@ -6,8 +6,10 @@ import pytest
 from benchkit.cli import exit_code
 from benchkit.errors import ConfigError
 from benchkit.study import command, steps
+from benchkit.study.request import parse
 from benchkit.sweep.entries import Entry
 from benchkit.sweep.manifest import Manifest
+from launch.topology import LaunchError
 
 from tests.support.records import make_record
 
@@ -100,6 +102,24 @@ def test_interrupted_study_goes_on(modules, capsys):
     assert len(modules.calls) == 4
 
 
+def test_study_of_user_goes_on_from_elsewhere(modules, monkeypatch):
+    (modules.out / "conf" / "study").mkdir(parents=True)
+    (modules.out / "mine.yaml").rename(modules.out / "conf" / "study" / "mine.yaml")
+    files = [modules.out / "conf" / "study" / "mine.yaml"]
+    modules.codes["second"] = 1
+    modules.statuses["second"] = "interrupted"
+    command.main(["study=mine", "--config-dir", "conf"], files, lambda words: "", exit_code)
+    modules.statuses.clear()
+    (modules.out / "elsewhere").mkdir()
+    monkeypatch.chdir(modules.out / "elsewhere")
+    assert command.main(["--resume", str(folder_of(modules))], [], lambda words: "", exit_code) == 0
+    assert modules.names() == ["first", "table", "second", "second"]
+    assert all(words[1] == str(modules.out / "conf") for name, words in modules.calls if name != "table")
+    files[0].parent.parent.rename(modules.out / "moved")
+    with pytest.raises(ConfigError):
+        command.main(["--resume", str(folder_of(modules))], [], lambda words: "", exit_code)
+
+
 def test_unfinished_sweep_is_resumed(modules):
     modules.statuses["first"], modules.codes["first"] = "interrupted", 130
     assert study(modules) == 130
@@ -153,6 +173,16 @@ def test_wrong_command_line_runs_nothing(modules, arguments, line):
         study(modules, *arguments)
     assert not modules.calls
     assert not (modules.out / "outputs").exists()
+
+
+def test_launcher_in_doubt_runs_nothing(modules, monkeypatch):
+    monkeypatch.setenv("RANK", "1")
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    with pytest.raises(LaunchError):
+        study(modules)
+    assert not (modules.out / "outputs").exists()
+    assert modules.calls == []
+    assert parse(["study=mine", "--dry-run"], [modules.out / "mine.yaml"]).dry_run
 
 
 def test_wrong_step_runs_nothing(modules):

@@ -1,6 +1,7 @@
 """What --dry-run says of points before any rank starts."""
 
 import json
+import os
 
 import pytest
 from benchkit.config import compose as composition
@@ -97,6 +98,13 @@ def test_point_that_cannot_run_says_why(monkeypatch, line, status, problem):
     found = forecast(*line.split(), "world_size=2")
     assert found.status == status
     assert problem in found.problem
+
+
+def test_crowded_point_says_so():
+    for ranks, is_crowded in ((1, False), (2 * os.cpu_count(), True)):
+        found = forecast("+suite=allreduce", f"world_size={ranks}", "threads_per_rank=1")
+        assert (found.status, bool(found.crowding)) == ("ok", is_crowded)
+        assert str(found).endswith(found.crowding)
 
 
 @pytest.mark.parametrize("name", sorted(set(own_suites()) - {"compile"}))

@@ -42,6 +42,18 @@ def test_failure_of_analysis_is_one_warning(tmp_path, said):
     assert not old.exists()  # it would pass for the page of this sweep
 
 
+def test_page_behind_a_link_is_neither_removed_nor_claimed(tmp_path, said):
+    folder = write_all(tmp_path / "sweep", [make_record(status="crash")])
+    mine = tmp_path / "elsewhere" / FILE_NAME
+    mine.parent.mkdir()
+    mine.write_text("mine")
+    (folder / "analysis").symlink_to(mine.parent)
+    report.write_page(folder)
+    assert mine.read_text() == "mine"
+    [(level, _)] = said()
+    assert level == "WARNING"
+
+
 @pytest.mark.parametrize(
     ("error", "words"),
     [

@@ -1,11 +1,13 @@
 """Which points of a sweep are still to be measured, and who may measure them."""
 
+import contextlib
 import errno
 import json
 import os
 import subprocess
 import sys
 from dataclasses import asdict
+from pathlib import Path
 
 import pytest
 from benchkit.errors import ConfigError
@@ -13,7 +15,7 @@ from benchkit.point import claim, recording
 from benchkit.point.claim import Owner, claimed, this_process
 from benchkit.record import files
 from benchkit.record.statuses import STATUSES
-from benchkit.sweep import entries, manifest, resume
+from benchkit.sweep import agenda, entries, manifest, resume
 from benchkit.sweep.entries import Entry
 from benchkit.sweep.manifest import Manifest
 from benchkit.sweep.tally import Prospect, Tally
@@ -264,3 +266,25 @@ def test_differences_name_changed_software():
     )
     assert found == {"torch": ["2.12", "2.13"]}
     assert resume.described(found) == "torch 2.12 then, 2.13 now"
+
+
+@pytest.mark.parametrize("name", ["0", "0/rank_0.log", "0/alone_0/rank_1.log", "benchkit.log"])
+@pytest.mark.parametrize("make", [os.mkfifo, lambda path: path.symlink_to("/nowhere")])
+@pytest.mark.parametrize("asked", [None, resume.Resume(Path("sweep"))])
+def test_folder_with_a_link_where_a_sweep_writes_is_refused(tmp_path, name, make, asked):
+    folder = tmp_path / "sweep"
+    wanted = Manifest(["a=1"], {}, [Entry("k", 0, "0", ["a=1"])])
+    (folder / name).parent.mkdir(parents=True)
+    if asked:
+        wanted.write(folder)
+    make(folder / name)
+    before = {path: path.lstat().st_mtime_ns for path in folder.rglob("*")}
+    with contextlib.ExitStack() as held, pytest.raises(ConfigError):
+        agenda.prepared(folder, wanted, [2], asked, held)
+    assert {path: path.lstat().st_mtime_ns for path in folder.rglob("*")} == before
+
+
+def test_argument_that_steers_a_terminal_is_refused():
+    with pytest.raises(ConfigError):
+        resume.parse(["suite=\x1b[2J"])
+    assert resume.parse(["on_end=a\nb"]) == ["on_end=a\nb"]

@@ -6,6 +6,7 @@ import os
 import pytest
 from benchkit.errors import ConfigError
 from benchkit.point.claim import FILE_NAME, this_process
+from benchkit.record.naming import UNPRINTABLE
 from benchkit.sweep import manifest, status
 from benchkit.sweep.entries import Entry
 from benchkit.sweep.manifest import Manifest, Submitted
@@ -101,3 +102,29 @@ def test_status_where_slurm_is_silent(sweep, squeue, capsys):
 def test_status_refuses_other_arguments(arguments, said):
     with pytest.raises(ConfigError, match=said):
         status.main(arguments)
+
+
+def test_status_of_a_strangers_folder(sweep, tmp_path, capsys):
+    """Nothing in it is waited for, and nothing that it says steers the terminal."""
+    evil = "\x1b[2J\x9b\u202e\nnext"
+    points = [Entry("k", 0, name, [f"seed={name}{evil}"]) for name in "0123"]
+    Manifest([], {}, points).write(sweep)
+    record = make_record(status="crash") | {"error": {"message": evil}, "started_at": evil}
+    (sweep / "1" / "record.json").write_text(json.dumps(record))
+    (sweep / "2" / "record.json").unlink()
+    os.mkfifo(sweep / "2" / "record.json")
+    (sweep / "3").mkdir()
+    (sweep / "3" / "record.json").symlink_to("/dev/zero")
+    os.mkfifo(sweep / FILE_NAME)
+    os.mkfifo(sweep / "progress.json")
+    lines = lines_of(capsys, sweep, 1)
+    assert len(lines) == 3
+    assert not UNPRINTABLE.search("".join(lines))
+
+
+@pytest.mark.parametrize("make", [os.mkfifo, lambda path: path.symlink_to("/dev/zero")])
+def test_manifest_that_is_no_file_is_refused(sweep, make):
+    (sweep / "sweep.json").unlink()
+    make(sweep / "sweep.json")
+    with pytest.raises(ConfigError, match=r"sweep\.json: "):
+        status.main([str(sweep)])

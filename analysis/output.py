@@ -1,0 +1,71 @@
+"""Writes the files of analysis: in one folder, under plain names, and never through a link.
+
+A folder of records may come from anyone, with links where files of a report will be.
+"""
+
+import hashlib
+import re
+from pathlib import Path
+from typing import TypeAlias
+
+import pandas as pd
+
+from analysis.text import as_csv, without_html
+from benchkit.record import files
+
+Content: TypeAlias = str | bytes | pd.DataFrame
+FOLDER = "analysis"
+MOST_LETTERS = 200
+"""The longest name of a file; file systems allow 255 bytes."""
+
+
+def folder_for(place: Path, asked: Path | None, *below: str) -> Path:
+    """Make the folder to write to, and return it.
+
+    Args:
+        place: the first folder of records, or record.
+        asked: the folder that the user asks for, which may be a link; None for one in `place`,
+            which may not.
+        below: names of folders in the one in `place`.
+
+    Raises:
+        OSError: it is a link, or cannot be made.
+    """
+    if asked is not None:
+        asked.mkdir(parents=True, exist_ok=True)
+        return asked
+    folder = place if place.is_dir() else place.parent
+    for name in (FOLDER, *below):
+        folder = files.make_own(folder / name)
+    return folder
+
+
+def write(folder: Path, name: str, content: Content) -> Path:
+    """Write a text, a table as CSV, or bytes, in place of what has the name; return the path.
+
+    Args:
+        folder: of the file.
+        name: of the file; what records say may be in it.
+        content: of the file.
+
+    Raises:
+        OSError: the file cannot be written.
+    """
+    path = folder / file_name(name)
+    if isinstance(content, pd.DataFrame):
+        content = as_csv(content)
+    elif isinstance(content, str):
+        content = (without_html(content) if path.suffix == ".md" else content).rstrip() + "\n"
+    encoded = content if isinstance(content, bytes) else content.encode("utf-8", "backslashreplace")
+    files.write_whole(path, encoded, durable=False)
+    return path
+
+
+def file_name(name: str) -> str:
+    """Return a valid file name: the names in a record may be long and have any characters."""
+    kept = re.sub(r"[^\w.-]+", "-", name, flags=re.ASCII).lstrip(".")
+    if len(kept) > MOST_LETTERS:
+        stem, _, kind = kept.rpartition(".")
+        digest = hashlib.sha256(name.encode()).hexdigest()[:12]
+        kept = f"{stem[: MOST_LETTERS - 20]}_{digest}.{kind[:4]}"
+    return kept
