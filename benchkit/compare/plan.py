@@ -1,6 +1,7 @@
 """compare.json: what a comparison compares, so that it can go on after an interruption."""
 
 import datetime
+import hashlib
 import random
 import uuid
 from collections.abc import Sequence
@@ -49,6 +50,10 @@ class Plan:
     def to_json(self) -> bytes:
         return msgspec.json.format(msgspec.json.encode(self), indent=2)
 
+    def digest(self) -> str:
+        """Returns what only the same plan has."""
+        return hashlib.sha256(self.to_json()).hexdigest()
+
 
 @dataclass(frozen=True)
 class Turn:
@@ -96,8 +101,13 @@ def turns_of(number: int, played: Round) -> list[Turn]:
     ]
 
 
-def new_plan(request: Request, folder: Path) -> Plan:
+def new_plan(request: Request, folder: Path, id: str = "") -> Plan:
     """Returns the plan of a fresh comparison; nothing is written.
+
+    Args:
+        request: what was typed.
+        folder: of the comparison.
+        id: of the comparison; "" for a new one.
 
     Raises:
         ConfigError: an arm is none, or there is no noise floor in the file of --floor.
@@ -105,7 +115,7 @@ def new_plan(request: Request, folder: Path) -> Plan:
     seed = request.seed if request.seed is not None else random.SystemRandom().getrandbits(31)
     pairs = request.options.pairs or request.options.max_pairs
     return Plan(
-        id=uuid.uuid4().hex[:12],
+        id=id or uuid.uuid4().hex[:12],
         arms=[parse_arm(text, folder / "trees") for text in request.arms],
         overrides=request.overrides,
         options=request.options,

@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 
 from benchkit import environment
-from benchkit.point.agents import AgentFacts, AgentGroup
+from benchkit.point.agents import AgentFacts, AgentGroup, heard
 from benchkit.rank.rendezvous import MemoryFile, memory_file
 from benchkit.visible_gpus import visible_gpus
 from launch.agents import interface
@@ -15,7 +15,7 @@ from launch.agents.member import Lost, SweepEnds
 from launch.ranks import private_network
 from launch.ranks.private_network import PrivateNetwork
 
-NO_NETWORK = PrivateNetwork((), ())
+NO_NETWORK = PrivateNetwork(0, (), ())
 log = logging.getLogger("benchkit")
 
 
@@ -30,7 +30,7 @@ def form_group(agents: Agents) -> AgentGroup:
         if agents.first:
             made = msgspec.to_builtins((trial, private_network.make() or NO_NETWORK))
         told = exchanged(agents, made)[0]
-        file, network = msgspec.convert(told, tuple[MemoryFile, PrivateNetwork])
+        file, network = heard(told, tuple[MemoryFile, PrivateNetwork])
         one_host = len({member.network for member in agents.members}) == 1
         reached = exchanged(agents, [one_host and file.can_be_opened(), network.can_be_entered()])
     if all(opened for opened, _ in reached):
@@ -55,7 +55,7 @@ def gather_facts(agents: Agents) -> dict[int, AgentFacts]:
     """Returns what each agent reports about itself, by its index; all agents call this together."""
     gpus = visible_gpus()
     own = AgentFacts(environment.of_agent(), gpus.names, gpus.lack)
-    reports = msgspec.convert(exchanged(agents, msgspec.to_builtins(own)), list[AgentFacts])
+    reports = heard(exchanged(agents, msgspec.to_builtins(own)), list[AgentFacts])
     return {member.index: report for member, report in zip(agents.members, reports, strict=True)}
 
 
