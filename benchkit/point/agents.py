@@ -142,7 +142,8 @@ class AgentGroup:
             mine = None
             if me.network == host and self.on_host_of(me)[0] == me:
                 mine = self.acquire(lock, limit_s)
-            taken += filter(None, self.agents.exchange(mine, limit_s + EXCHANGE_TIMEOUT_S))
+            told = self.agents.exchange(mine, limit_s + EXCHANGE_TIMEOUT_S)
+            taken += filter(None, heard(told, list[tuple[str, bool] | None]))
         for text, is_ours in taken:
             if is_ours:
                 raise HostBusy(f"{text}; host_wait_s={limit_s:g}")

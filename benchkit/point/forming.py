@@ -32,7 +32,8 @@ def form_group(agents: Agents) -> AgentGroup:
         told = exchanged(agents, made)[0]
         file, network = heard(told, tuple[MemoryFile, PrivateNetwork])
         one_host = len({member.network for member in agents.members}) == 1
-        reached = exchanged(agents, [one_host and file.can_be_opened(), network.can_be_entered()])
+        own = [one_host and file.can_be_opened(), network.can_be_entered()]
+        reached = heard(exchanged(agents, own), list[tuple[bool, bool]])
     if all(opened for opened, _ in reached):
         enterable = bool(network.paths) and all(entered for _, entered in reached)
         return AgentGroup(agents, facts, meets_in_file=True, network=network if enterable else None)
@@ -46,7 +47,7 @@ def gloo_interface(agents: Agents) -> str:
     loopback, so one with a connection to another host knows it for all of its host.
     """
     own = "" if interface.name_leads_out() else interface.outer_interface(agents.connections)
-    names = zip(agents.members, exchanged(agents, own), strict=True)
+    names = zip(agents.members, heard(exchanged(agents, own), list[str]), strict=True)
     here = [name for member, name in names if member.network == agents.me.network]
     return next(filter(None, here), "")
 
