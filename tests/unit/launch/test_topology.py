@@ -6,13 +6,13 @@ import pytest
 from launch import topology
 from launch.topology import LaunchContext, LaunchError, allocation_remark, detect_launcher, require_launcher
 
+from tests.support.kernel import files_of_kernel
+
 BATCH = {"SLURM_JOB_ID": "7", "SLURM_PROCID": "0", "SLURM_NTASKS": "8", "SLURM_NNODES": "2"}
 STEP = {"SLURM_JOB_ID": "7", "SLURM_STEP_ID": "0", "SLURM_STEP_NUM_TASKS": "2", "SLURM_PROCID": "1"}
 OPENMPI = {"OMPI_COMM_WORLD_RANK": "1", "OMPI_COMM_WORLD_SIZE": "4"}
 MPICH = {"MPI_LOCALNRANKS": "2", "PMI_RANK": "1", "PMI_SIZE": "4"}
 TORCHRUN = {"TORCHELASTIC_RUN_ID": "x", "RANK": "3", "WORLD_SIZE": "8"}
-
-from tests.support.kernel import files_of_kernel
 
 
 @pytest.mark.parametrize(
