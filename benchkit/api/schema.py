@@ -61,6 +61,10 @@ class RunConfig:
         below=1e6,
         identity=False,
     )
+    trust_network: bool = key(
+        "whether agents on hosts without a shared folder join by a secret that others can guess",
+        identity=False,
+    )
     host_wait_s: float = key(
         "time that a point waits for other runs on each of its hosts",
         unit="s",

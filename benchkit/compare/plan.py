@@ -1,11 +1,12 @@
 """compare.json: what a comparison compares, so that it can go on after an interruption."""
 
 import datetime
+import hashlib
 import os
 import random
 import uuid
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import msgspec
@@ -52,6 +53,10 @@ class Plan:
 
     def to_json(self) -> bytes:
         return msgspec.json.format(msgspec.json.encode(self), indent=2)
+
+    def digest(self) -> str:
+        """Returns what only the same plan has, wherever it was typed."""
+        return hashlib.sha256(replace(self, started_in="").to_json()).hexdigest()
 
 
 @dataclass(frozen=True)
@@ -100,8 +105,13 @@ def turns_of(number: int, played: Round) -> list[Turn]:
     ]
 
 
-def new_plan(request: Request, folder: Path) -> Plan:
+def new_plan(request: Request, folder: Path, id: str = "") -> Plan:
     """Returns the plan of a fresh comparison; nothing is written.
+
+    Args:
+        request: what was typed.
+        folder: of the comparison.
+        id: of the comparison; "" for a new one.
 
     Raises:
         ConfigError: an arm is none, or there is no noise floor in the file of --floor.
@@ -109,7 +119,7 @@ def new_plan(request: Request, folder: Path) -> Plan:
     seed = request.seed if request.seed is not None else random.SystemRandom().getrandbits(31)
     pairs = request.options.pairs or request.options.max_pairs
     return Plan(
-        id=uuid.uuid4().hex[:12],
+        id=id or uuid.uuid4().hex[:12],
         arms=[parse_arm(text, folder / "trees") for text in request.arms],
         overrides=request.overrides,
         options=request.options,

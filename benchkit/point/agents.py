@@ -5,20 +5,39 @@ import logging
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import TypeVar
+
+import msgspec
 
 from benchkit.errors import HostBusy
-from benchkit.rank.rendezvous import Rendezvous, memory_file, tcp_store
+from benchkit.rank.rendezvous import MemoryFile, Rendezvous, memory_file, tcp_store
 from benchkit.record.environment import AgentReport
 from launch.agents.clock_sync import OffsetTracker
 from launch.agents.group import EXCHANGE_TIMEOUT_S, Agents
 from launch.agents.host_lock import LOCK_VARIABLE, Holder, HostLock, HostTaken
-from launch.agents.member import AgentInfo
+from launch.agents.member import AgentInfo, SweepEnds
 from launch.ranks.private_network import PrivateNetwork
 from launch.topology import Limits
 
 WAIT = "wait_for_host"
 """Name of the phase in which other runs measure on the hosts."""
 log = logging.getLogger("benchkit")
+T = TypeVar("T")
+
+
+def heard(value: object, kind: type[T]) -> T:
+    """Returns what another agent sent, as the type that this agent expects.
+
+    Agents send numbers, names and texts for people. No program, path, module or configuration is
+    taken from another agent.
+
+    Raises:
+        SweepEnds: it is something else.
+    """
+    try:
+        return msgspec.convert(value, kind)
+    except msgspec.ValidationError as error:
+        raise SweepEnds(f"another agent sends what this benchkit does not know ({error})") from None
 
 
 @dataclass(frozen=True)
@@ -79,11 +98,13 @@ class AgentGroup:
         if not self.meets_in_file:
             store = tcp_store() if self.agents.first else None
             ports = self.agents.exchange(store.port if store else None, EXCHANGE_TIMEOUT_S)
-            yield Rendezvous(host=self.agents.hub, port=ports[0], interface=self.interface)
+            port = heard(ports[0], int)
+            yield Rendezvous(host=self.agents.hub, port=port, interface=self.interface)
             return
         with memory_file() if self.agents.first else contextlib.nullcontext() as file:
-            paths = self.agents.exchange(file.path if file else None, EXCHANGE_TIMEOUT_S)
-            yield Rendezvous(file=paths[0])
+            own = msgspec.to_builtins(file)
+            told = heard(self.agents.exchange(own, EXCHANGE_TIMEOUT_S)[0], MemoryFile)
+            yield Rendezvous(file=told.path)
 
     def on_host_of(self, member: AgentInfo) -> list[AgentInfo]:
         """Returns the agents on a member's host, including the member."""
@@ -124,7 +145,8 @@ class AgentGroup:
             mine = None
             if me.network == host and self.on_host_of(me)[0] == me:
                 mine = self.acquire(lock, limit_s)
-            taken += filter(None, self.agents.exchange(mine, limit_s + EXCHANGE_TIMEOUT_S))
+            told = self.agents.exchange(mine, limit_s + EXCHANGE_TIMEOUT_S)
+            taken += filter(None, heard(told, list[tuple[str, bool] | None]))
         for text, is_ours in taken:
             if is_ours:
                 raise HostBusy(f"{text}; host_wait_s={limit_s:g}")

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
+from benchkit.point.agents import heard
 from benchkit.record.case import CaseRecord, Labels
 from benchkit.record.record import Outcome
 from launch.agents.group import EXCHANGE_TIMEOUT_S, Agents
@@ -29,8 +30,9 @@ def with_alone(
     found, warnings = [], []
     are_compared = any(case.baseline is not None for case in outcome.cases)
     kept = chosen(outcome.cases) if are_compared or always else []
-    wanted = agents.exchange([dict(case.labels) for case in kept], EXCHANGE_TIMEOUT_S)
-    for number, labels in enumerate(wanted[0]):
+    own = [dict(case.labels) for case in kept]
+    wanted = heard(agents.exchange(own, EXCHANGE_TIMEOUT_S)[0], list[Labels])
+    for number, labels in enumerate(wanted):
         ended = run(labels, number)
         found += [case for case in ended.cases if case.status == "ok"]
         if ended.status != "ok":
@@ -40,7 +42,7 @@ def with_alone(
         outcome,
         alone=found,
         warnings=[*outcome.warnings, *warnings],
-        phases_s=outcome.phases_s | ({"alone": time.perf_counter() - began_s} if wanted[0] else {}),
+        phases_s=outcome.phases_s | ({"alone": time.perf_counter() - began_s} if wanted else {}),
     )
 
 

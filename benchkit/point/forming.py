@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 
 from benchkit import environment
-from benchkit.point.agents import AgentFacts, AgentGroup
+from benchkit.point.agents import AgentFacts, AgentGroup, heard
 from benchkit.rank.rendezvous import MemoryFile, memory_file
 from benchkit.visible_gpus import visible_gpus
 from launch.agents import interface
@@ -16,7 +16,7 @@ from launch.ranks import private_network
 from launch.ranks.private_network import PrivateNetwork
 from launch.topology import limits
 
-NO_NETWORK = PrivateNetwork((), ())
+NO_NETWORK = PrivateNetwork(0, (), ())
 log = logging.getLogger("benchkit")
 
 
@@ -31,9 +31,10 @@ def form_group(agents: Agents) -> AgentGroup:
         if agents.first:
             made = msgspec.to_builtins((trial, private_network.make() or NO_NETWORK))
         told = exchanged(agents, made)[0]
-        file, network = msgspec.convert(told, tuple[MemoryFile, PrivateNetwork])
+        file, network = heard(told, tuple[MemoryFile, PrivateNetwork])
         one_host = len({member.network for member in agents.members}) == 1
-        reached = exchanged(agents, [one_host and file.can_be_opened(), network.can_be_entered()])
+        own = [one_host and file.can_be_opened(), network.can_be_entered()]
+        reached = heard(exchanged(agents, own), list[tuple[bool, bool]])
     if all(opened for opened, _ in reached):
         enterable = bool(network.paths) and all(entered for _, entered in reached)
         return AgentGroup(agents, facts, meets_in_file=True, network=network if enterable else None)
@@ -47,7 +48,7 @@ def gloo_interface(agents: Agents) -> str:
     loopback, so one with a connection to another host knows it for all of its host.
     """
     own = "" if interface.name_leads_out() else interface.outer_interface(agents.connections)
-    names = zip(agents.members, exchanged(agents, own), strict=True)
+    names = zip(agents.members, heard(exchanged(agents, own), list[str]), strict=True)
     here = [name for member, name in names if member.network == agents.me.network]
     return next(filter(None, here), "")
 
@@ -56,7 +57,7 @@ def gather_facts(agents: Agents) -> dict[int, AgentFacts]:
     """Returns what each agent reports about itself, by its index; all agents call this together."""
     gpus = visible_gpus()
     own = AgentFacts(environment.of_agent(), gpus.names, gpus.lack, limits())
-    reports = msgspec.convert(exchanged(agents, msgspec.to_builtins(own)), list[AgentFacts])
+    reports = heard(exchanged(agents, msgspec.to_builtins(own)), list[AgentFacts])
     return {member.index: report for member, report in zip(agents.members, reports, strict=True)}
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from benchkit.api.schema import RunConfig
 from benchkit.errors import HostBusy
 from benchkit.point import placement, recording
-from benchkit.point.agents import WAIT, AgentGroup
+from benchkit.point.agents import WAIT, AgentGroup, heard
 from benchkit.point.claim import POINT_FILE, claimed
 from benchkit.point.forming import form_group
 from benchkit.point.kept_ranks import KeptRanks
@@ -158,7 +158,7 @@ def attempt(
     """
     group = kept.group
     unsaved = recording.save(begun, point.folder, group)
-    problems = group.agents.exchange(unsaved, EXCHANGE_TIMEOUT_S)
+    problems = heard(group.agents.exchange(unsaved, EXCHANGE_TIMEOUT_S), list[str])
     if problem := next(filter(None, problems), ""):
         raise SweepEnds(problem)
     if plan.problem:

@@ -9,6 +9,7 @@ import msgspec
 from benchkit import environment
 from benchkit.api.groups import GRAPH
 from benchkit.point import alone
+from benchkit.point.agents import heard
 from benchkit.point.kept_ranks import KeptRanks
 from benchkit.point.local_ranks import LocalRanks, Task, fresh_ranks, network_of
 from benchkit.point.outcome import AgentEnd, classify
@@ -86,9 +87,10 @@ def run_together(
     deadline_s = began_s + config.timeout_s + ENDING_S
     reports = agents.exchange(msgspec.to_builtins(own), deadline_s - time.perf_counter())
     group.clock.look(agents)
-    errors_s = agents.exchange(group.clock.error_s(offset), EXCHANGE_TIMEOUT_S)
+    error_s = group.clock.error_s(offset)
+    errors_s = heard(agents.exchange(error_s, EXCHANGE_TIMEOUT_S), list[float])
     estimator = clock_sync.SHARED if group.clock_is_shared else clock_sync.ESTIMATOR
-    all_ends = msgspec.convert(reports, list[AgentEnd])
+    all_ends = heard(reports, list[AgentEnd])
     ranks.may_stay = all(end.is_sound and not end.failure for end in all_ends)
     return replace(
         classify(answer, all_ends, began_s),

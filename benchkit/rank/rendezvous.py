@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from launch.agents.address import LOOPBACK
 from launch.ranks.entry import MEETING_FILE
+from launch.ranks.private_network import opened_by
 
 if TYPE_CHECKING:
     import torch.distributed as dist
@@ -70,12 +71,19 @@ class MemoryFile:
     The kernel lets a process open it that may trace agent 0: those of the same user, and root's.
 
     Attributes:
-        path: path below /proc by which other processes open it.
+        pid: process of agent 0.
+        descriptor: of the file in that process.
         inode: inode of the file, which tells it from another file with that path.
     """
 
-    path: str
+    pid: int
+    descriptor: int
     inode: int
+
+    @property
+    def path(self) -> str:
+        """Path by which other processes open it."""
+        return opened_by(self.pid, self.descriptor)
 
     def can_be_opened(self) -> bool:
         """Returns whether the path leads to the file here.
@@ -94,7 +102,7 @@ def memory_file() -> Iterator[MemoryFile]:
     """Provides a file of agent 0 while the context lasts; who has opened it keeps it."""
     descriptor = os.memfd_create("benchkit-ranks-meet")
     try:
-        yield MemoryFile(f"/proc/{os.getpid()}/fd/{descriptor}", os.fstat(descriptor).st_ino)
+        yield MemoryFile(os.getpid(), descriptor, os.fstat(descriptor).st_ino)
     finally:
         os.close(descriptor)
 

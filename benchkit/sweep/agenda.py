@@ -3,12 +3,15 @@
 import contextlib
 import logging
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
+
+from msgspec import Meta
 
 from benchkit.api.schema import RunConfig
 from benchkit.errors import ConfigError
+from benchkit.point import agents
 from benchkit.point.claim import claimed
 from benchkit.point.point import Point
 from benchkit.record import files
@@ -18,15 +21,37 @@ from benchkit.sweep.entries import Entry
 from benchkit.sweep.folder import LOG_FILE, require_unused
 from benchkit.sweep.manifest import Manifest
 from benchkit.sweep.resume import Resume
+from launch.agents.member import SweepEnds
 
 SHOWN = 20
 """Folders that a warning lists at most."""
 log = logging.getLogger("benchkit")
 
 
+Name = Annotated[str, Meta(pattern=r"\A(?!\.{1,2}\Z)[^/\0]+\Z")]
+"""Names a file or folder in a known folder."""
+Below = Annotated[str, Meta(pattern=r"\A(?!\.{1,2}(/|\Z))[^/\0]+(/(?!\.{1,2}(/|\Z))[^/\0]+)*\Z")]
+"""Leads from a known folder to one below it, by names."""
+
+
+@dataclass(frozen=True)
+class Told:
+    """What agent 0 tells the other agents of an agenda.
+
+    Attributes:
+        names: trailing parts of the sweep's folder, such as its time stamp.
+        folders: of all points, relative to the sweep's folder.
+        open: indexes of the points to measure.
+    """
+
+    names: list[Name]
+    folders: list[Below]
+    open: list[Annotated[int, Meta(ge=0)]]
+
+
 @dataclass(frozen=True)
 class Agenda:
-    """The work of a sweep, as agent 0 hands it to the other agents.
+    """The work of a sweep.
 
     Attributes:
         folder: of the sweep.
@@ -42,8 +67,14 @@ class Agenda:
     statuses: list[str]
     resumed_with: dict[str, list[str]]
 
-    def to_json(self) -> dict[str, Any]:
-        return asdict(self) | {"folder": str(self.folder)}
+    def told(self, parent: Path) -> dict[str, Any]:
+        """Returns what the other agents need of it, as JSON.
+
+        Args:
+            parent: of the sweep's folder, which each agent knows by itself.
+        """
+        names = self.folder.relative_to(parent).parts
+        return {"names": names, "folders": self.folders, "open": self.open}
 
     def open_points(
         self, configs: Sequence[RunConfig], entries: Sequence[Entry], num_agents: int
@@ -68,8 +99,25 @@ class Agenda:
         ]
 
     @classmethod
-    def from_json(cls, content: dict[str, Any]) -> "Agenda":
-        return cls(**content | {"folder": Path(content["folder"])})
+    def heard(cls, content: object, folder: Path, parent: Path, num_points: int) -> "Agenda":
+        """Returns the agenda that agent 0 has told, for another agent's own folder and points.
+
+        Args:
+            content: that agent 0 has told.
+            folder: of the sweep as this agent's command line names it.
+            parent: of that folder; agent 0 tells the names below it, such as a time stamp.
+            num_points: of this agent's command line.
+
+        Raises:
+            SweepEnds: it is no agenda for so many points.
+        """
+        told = agents.heard(content, Told)
+        num_names = len(folder.relative_to(parent).parts)
+        if (len(told.names), len(told.folders)) != (num_names, num_points):
+            raise SweepEnds("agent 0 tells an agenda of another sweep")
+        if any(index >= num_points for index in told.open):
+            raise SweepEnds("agent 0 tells points that there are not")
+        return cls(parent.joinpath(*told.names), told.folders, told.open, [], {})
 
 
 def prepared(

@@ -3,6 +3,7 @@
 import contextlib
 import itertools
 import os
+import re
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,7 +17,7 @@ from benchkit.api.schema import RunConfig, as_dict
 from benchkit.checkout import checkout
 from benchkit.config.identity import digest
 from benchkit.errors import ConfigError
-from benchkit.point.agents import AgentGroup
+from benchkit.point.agents import AgentGroup, heard
 from benchkit.point.forming import gather_facts
 from benchkit.point.placement import resolve_world_size
 from benchkit.record import files
@@ -70,34 +71,34 @@ class Meeting:
             "the configuration": digest([as_dict(config) for config in self.configs]),
         }
         hydra_sweep: Any = OmegaConf.to_container(self.hydra_config.hydra.sweep, resolve=False)
-        place = meeting_folder(str(hydra_sweep["dir"]))
-        agents = join(started, traits, place, self.configs[0].join_timeout_s)
+        naming = str(hydra_sweep["dir"])
+        config = self.configs[0]
+        agents = join(
+            started, traits, meeting_folder(naming), config.join_timeout_s, config.trust_network
+        )
         conditions = made_with(started, agents, self.launcher)
         typed = without_settings(sys.argv[1:])
         wanted = Manifest(typed, conditions, list(self.entries), started_in=os.getcwd())
         world_sizes = self.world_sizes(agents)
-        answer = self.prepare(wanted, world_sizes, held) if agents.first else (None, "")
+        folder = Path(self.hydra_config.hydra.sweep.dir)
+        parent = parent_of(folder, naming)
+        agenda, problem = None, ""
+        if agents.first:
+            try:
+                agenda = prepared(folder, wanted, world_sizes, self.asked, held)
+                settings = OmegaConf.to_yaml(self.hydra_config).encode()
+                files.write_whole(folder / "multirun.yaml", settings)
+            except (ConfigError, OSError) as error:
+                problem = str(error)
+        own = [agenda.told(parent) if agenda else None, problem]
         try:
-            content, problem = agents.exchange(answer, EXCHANGE_TIMEOUT_S)[0]
+            told = agents.exchange(own, EXCHANGE_TIMEOUT_S)[0]
         except Lost as lost:
             raise JoinError(f"{lost} before the first point") from None
+        content, problem = heard(told, tuple[dict[str, Any] | None, str])
         if problem:
             raise ConfigError(problem)
-        return agents, Agenda.from_json(content)
-
-    def prepare(
-        self, wanted: Manifest, world_sizes: Sequence[int | None], held: contextlib.ExitStack
-    ) -> tuple[dict[str, Any] | None, str]:
-        """Takes the folder on agent 0; returns the agenda as JSON, or None and the problem."""
-        try:
-            folder = Path(self.hydra_config.hydra.sweep.dir)
-            agenda = prepared(folder, wanted, world_sizes, self.asked, held)
-            files.write_whole(
-                folder / "multirun.yaml", OmegaConf.to_yaml(self.hydra_config).encode()
-            )
-        except (ConfigError, OSError) as error:
-            return None, str(error)
-        return agenda.to_json(), ""
+        return agents, agenda or Agenda.heard(content, folder, parent, len(self.entries))
 
     def world_sizes(self, agents: Agents) -> list[int | None]:
         """Returns each point's number of ranks; None where only the job that runs it will know.
@@ -139,3 +140,18 @@ def meeting_folder(naming: str) -> Path:
         naming: hydra.sweep.dir before its interpolations such as ${now:…} are resolved.
     """
     return Path(*itertools.takewhile(lambda part: "${" not in part, Path(naming).parts))
+
+
+def parent_of(folder: Path, naming: str) -> Path:
+    """Returns the leading parts of the sweep's folder that each agent knows by itself.
+
+    The others begin with the first that is interpolated, unless by the environment or by Hydra's
+    facts.
+
+    Args:
+        folder: of the sweep.
+        naming: the same before its interpolations such as ${now:…} are resolved.
+    """
+    is_known = re.compile(r"(?!.*\$\{(?!oc\.env:|hydra[:.]))")
+    num_others = len(list(itertools.dropwhile(is_known.match, Path(naming).parts)))
+    return Path(*folder.parts[: max(0, len(folder.parts) - num_others)])

@@ -18,6 +18,7 @@ from typing import Any
 from benchkit.api.registry import preload_for
 from benchkit.errors import ConfigError
 from benchkit.point import recording
+from benchkit.point.agents import heard
 from benchkit.point.claim import POINT_FILE, claimed
 from benchkit.point.outcome import error_report
 from benchkit.point.point import Point
@@ -98,16 +99,17 @@ class Job:
         """
         traits = {"benchkit": __version__, "torch": metadata.version("torch")}
         is_open = [not resume.settled_status(point.folder) for point in self.points]
-        timeout_s = self.points[0].config.join_timeout_s
+        config = self.points[0].config
         try:
-            agents = join(topology.detect_launcher(), traits, self.folder, timeout_s)
-            open_on_first = agents.exchange(is_open, EXCHANGE_TIMEOUT_S)[0]
+            started = topology.detect_launcher()
+            agents = join(started, traits, self.folder, config.join_timeout_s, config.trust_network)
+            told = agents.exchange(is_open, EXCHANGE_TIMEOUT_S)[0]
         except (JoinError, Lost) as error:
             if topology.detect_launcher().index == 0:
                 for point in compress(self.points, is_open):
                     note_end(point, "error", str(error))
             sys.exit(str(error))
-        return agents, list(compress(self.points, open_on_first))
+        return agents, list(compress(self.points, heard(told, list[bool])))
 
     def stop(self, number: int, frame: Any) -> None:
         """Handles a signal: raises StopRequested with what the signal means."""

@@ -21,7 +21,8 @@ class Address:
         hosts: names and IP addresses of agent 0's host.
         port: TCP port.
         network: network namespace of agent 0, whose loopback reaches it.
-        token: the secret by which the agents of one run recognize each other.
+        token: the secret by which the agents of one run recognize each other; where others may read
+            the address, "" or a signature.
     """
 
     hosts: list[str]
@@ -36,15 +37,17 @@ class Address:
         return list(dict.fromkeys([LOOPBACK, *self.hosts]))
 
 
-def own_address(port: int, local: bool) -> Address:
+def own_address(port: int, local: bool, secret: str = "") -> Address:
     """Returns the address under which others find a socket of this process.
 
     Args:
         port: TCP port of the socket.
         local: whether all other agents are on this host.
+        secret: of the agents, where they have one already.
     """
     hosts = [LOOPBACK] if local else [node_name(), socket.gethostname(), *own_ip()]
-    return Address(list(dict.fromkeys(hosts)), port, namespace("net"), secrets.token_hex(32))
+    token = secret or secrets.token_hex(32)
+    return Address(list(dict.fromkeys(hosts)), port, namespace("net"), token)
 
 
 def own_ip() -> list[str]:

@@ -21,29 +21,34 @@ log = logging.getLogger(__name__)
 
 
 def join(
-    started: LaunchContext, traits: Mapping[str, str], folder: Path, timeout_s: float
+    started: LaunchContext,
+    traits: Mapping[str, str],
+    folder: Path,
+    timeout_s: float,
+    trusts_network: bool = False,
 ) -> Agents:
     """Joins the agents of one start.
 
     Args:
         started: the launcher of this process, its index and the number of agents.
         traits: what all agents must have in common, by name.
-        folder: a folder shared by all nodes, where agents meet by a file.
+        folder: where agents meet by a file, if the nodes share it.
         timeout_s: limit of the whole join, in seconds.
+        trusts_network: whether a secret that others can guess will do between hosts.
 
     Raises:
         JoinError: an agent does not come or has another trait; raised on every agent.
     """
     if started.count == 1:
         return alone()
-    meeting = Meeting(started, folder)
+    meeting = Meeting(started, folder, trusts_network)
     deadline = time.monotonic() + timeout_s
     me = this_member(started.index)
     if started.index:
         return join_as_peer(meeting, me, traits, deadline, timeout_s)
     listener, address = meeting.listen()
     try:
-        return receive_all(listener, address, me, started.count, traits, deadline, timeout_s)
+        return receive_all(listener, address, me, meeting, traits, deadline, timeout_s)
     finally:
         listener.close()
         meeting.leave()
@@ -53,12 +58,13 @@ def receive_all(
     listener: socket.socket,
     address: Address,
     me: AgentInfo,
-    count: int,
+    meeting: Meeting,
     traits: Mapping[str, str],
     deadline: float,
     timeout_s: float,
 ) -> Agents:
     """Performs join() on agent 0: accepts the others, compares traits and announces the group."""
+    count = meeting.count
     members = {0: me}
     channels: dict[int, Channel] = {}
     differences: list[str] = []
@@ -79,7 +85,7 @@ def receive_all(
                 break
     problem = differences[0] if differences else ""
     if len(members) < count:
-        problem = describe_missing(members, count, address, timeout_s)
+        problem = describe_missing(members, count, address, timeout_s) + meeting.choices
     listed = [members[index] for index in sorted(members)]
     welcome = {"problem": problem, "members": [asdict(member) for member in listed]}
     for channel in channels.values():
@@ -136,16 +142,16 @@ def join_as_peer(
 ) -> Agents:
     """Performs join() on an agent other than 0."""
     refused: list[str] = []
-    found = until(deadline, lambda: connect(meeting, me, traits, deadline, refused))
+    found = until(deadline, lambda: connect(meeting, me, traits, refused))
     if found is None and refused:
         raise JoinError(
             f"connection refused at {refused[-1]}: "
-            f"start agent 0 first ({me} tried for {timeout_s:g} s)"
+            f"start agent 0 first ({me} tried for {timeout_s:g} s){meeting.choices}"
         )
     if found is None:
         raise JoinError(
             f"{me} found no agent 0 within {timeout_s:g} s at {meeting}: "
-            "is it started, and can it be reached?"
+            f"is it started, and can it be reached?{meeting.choices}"
         )
     channel, host = found
     try:
@@ -163,7 +169,7 @@ def join_as_peer(
 
 
 def connect(
-    meeting: Meeting, me: AgentInfo, traits: Mapping[str, str], deadline: float, refused: list[str]
+    meeting: Meeting, me: AgentInfo, traits: Mapping[str, str], refused: list[str]
 ) -> tuple[Channel, str] | None:
     """Tries each name of agent 0 once.
 
@@ -174,10 +180,8 @@ def connect(
         The channel to agent 0 and the name that led to it, or None if no name did.
     """
     refused.clear()  # An earlier try says nothing about this one.
-    address = meeting.find(deadline)
-    if address is None:
-        return None
-    for host in address.candidates():
+    places = [(host, address) for address in meeting.find() for host in address.candidates()]
+    for host, address in places:
         try:
             stream = socket.create_connection((host, address.port), timeout=HELLO_S)
         except ConnectionRefusedError:

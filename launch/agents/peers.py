@@ -9,7 +9,7 @@ from typing import Any
 
 from launch.agents.channel import Channel, PeerLost
 from launch.agents.member import AgentInfo, Lost, SweepEnds
-from launch.signals import StopRequested
+from launch.signals import STOPPING, StopRequested
 
 
 class Peers:
@@ -66,8 +66,7 @@ class Peers:
             self._tell("stop", value, but=index)
             if self.first:
                 self._wires.pop(index)  # The peer has announced its end, which is no loss.
-            number, status, why = value
-            raise StopRequested(number, status, why, relayed=True)
+            raise StopRequested(*parse_stop(value), relayed=True)
         return kind, value
 
     def _lose(self, index: int, gone: PeerLost) -> None:
@@ -92,3 +91,15 @@ class Peers:
         indices = {member.index for member in lost.members}
         self.members = [member for member in self.members if member.index not in indices]
         return lost
+
+
+def parse_stop(plain: Any) -> tuple[int, str, str]:
+    """Returns the signal, the status and the reason of another agent's request to stop.
+
+    Raises:
+        SweepEnds: it is something else.
+    """
+    match plain:
+        case [int(number), str(status), str(why)] if number in STOPPING:
+            return number, status, why
+    raise SweepEnds("another agent sends what this benchkit does not know, as a request to stop")

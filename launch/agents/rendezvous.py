@@ -1,30 +1,42 @@
-"""Agents find agent 0 by torchrun's store, at MASTER_ADDR:MASTER_PORT, or by a file they share."""
+"""Where agents find agent 0, and the secret by which they know each other.
+
+Address and secret are two things. The address may be known to everyone: torchrun's store or
+MASTER_ADDR:MASTER_PORT tell it. The secret stands in a file that only this user can open, or in
+BENCHKIT_SECRET.
+"""
 
 import contextlib
 import errno
+import hashlib
+import hmac
 import json
 import logging
 import os
+import re
 import socket
 import stat
 import tempfile
 import time
-from collections.abc import Callable
-from dataclasses import asdict
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 from launch.agents.address import ADDRESS_BYTES, LOOPBACK, Address, own_address, parse_address
-from launch.topology import LaunchContext
+from launch.topology import LaunchContext, namespace
 
 POLL_S = 0.1
 BACKLOG = 512
 """Connections that the kernel queues until agent 0 accepts them."""
+PATIENCE_S = 10.0
+"""Seconds until a file of agent 0 must be visible here, once agent 0 is known to be there."""
 SECRET_VARIABLE = "BENCHKIT_SECRET"
-"""Environment variable with the secret of agents that meet at a fixed address."""
+"""Environment variable with the secret of agents on hosts without a shared folder."""
 ADVICE = "set MASTER_ADDR and MASTER_PORT, to a host and a free port of agent 0"
-SAME_WORD = f"set {SECRET_VARIABLE} to the same word on every node"
+CHOICES = f"""choose one for every host:
+  {SECRET_VARIABLE}=WORD in the environment: a secret that only these agents know
+  trust_network=true: every user of these hosts and of this network is trusted"""
 log = logging.getLogger(__name__)
 
 
@@ -35,112 +47,223 @@ class JoinError(Exception):
 class Meeting:
     """The meeting place of the agents of one run."""
 
-    def __init__(self, started: LaunchContext, folder: Path) -> None:
-        """Chooses the meeting place.
+    def __init__(self, started: LaunchContext, folder: Path, trusts_network: bool = False) -> None:
+        """Choose the meeting place.
 
         Args:
             started: how this process was started, and by which launcher.
-            folder: location of the shared file, if agents meet by a file.
+            folder: location of the shared file.
+            trusts_network: whether a secret that others can guess will do between hosts.
 
         Raises:
             JoinError: neither the launcher nor the environment gives agents a place to meet.
         """
+        master = master_address()
+        if not (started.job or master):
+            raise JoinError(f"{started.by} does not say which processes belong together: {ADVICE}")
+        is_torchrun = started.by == "torchrun"
         self.count = started.count
-        self._started = started
-        self._file = folder / f".agents-{started.by}-{started.job}"
-        self._fixed = None if started.by == "torchrun" else fixed_address(started)
+        self._local = started.local
+        self._fixed = None if started.local or is_torchrun else master
+        self._key = f"benchkit/agents/{started.job}" if is_torchrun and not started.local else ""
+        self._secret = os.environ.get(SECRET_VARIABLE, "")
+        self._is_guessable = trusts_network and not started.local and not self._secret
+        if self._is_guessable:
+            self._secret = started.job or "{}:{}".format(*master or ())
+        name = file_name(started, master)
+        self._files = [folder / name]
+        if started.local:
+            self._files.append(temporary_folder() / name)
+        self._needs_file = not (self._secret and (self._fixed or self._key))
+        self._reached_s: float | None = None
         self._distrusted = ""
-        if self._fixed is None and not started.job:
-            raise JoinError(
-                f"{started.by} over several hosts does not say which processes belong together: "
-                f"{ADVICE}; and {SAME_WORD}"
-            )
+        self._connected_store: Any = None
 
     def __str__(self) -> str:
-        if self._fixed:
-            return f"{self._fixed.hosts[0]}:{self._fixed.port}"
-        return "torchrun's store" if self._started.by == "torchrun" else str(self._file)
+        if self._needs_file:
+            return str(self._files[0])
+        return "{}:{}".format(*self._fixed) if self._fixed else "torchrun's store"
+
+    @property
+    def choices(self) -> str:
+        """What to set where agents may lack a common secret; "" where that is not the reason."""
+        if self._secret or self._local:
+            return ""
+        address = "" if self._fixed or self._key else f"{ADVICE}; and "
+        return f"\nif hosts share no folder, {address}{CHOICES}"
 
     def listen(self) -> tuple[socket.socket, Address]:
-        """Opens agent 0's socket and publishes its address.
+        """Open agent 0's socket and publish its address.
 
         Raises:
             JoinError: agent 0 cannot listen, or cannot publish its address.
         """
-        port = self._fixed.port if self._fixed else 0
+        port = self._fixed[1] if self._fixed else 0
         try:
-            listener = open_listener(port, self._started.local)
+            listener = open_listener(port, self._local)
         except OSError as error:
             reason = error.strerror or error
             raise JoinError(f"agent 0 cannot listen at port {port}: {reason}; {ADVICE}") from None
-        address = self._fixed or own_address(listener.getsockname()[1], self._started.local)
-        text = json.dumps(asdict(address))
+        address = own_address(listener.getsockname()[1], self._local, self._secret)
+        if self._fixed:
+            address = replace(address, hosts=[self._fixed[0], *address.hosts])
         try:
-            if self._started.by == "torchrun":
-                self._store(timedelta(seconds=60)).set(self._key(), text)
-            elif not self._fixed:
-                write_whole(self._file, text)
-            elif not os.environ.get(SECRET_VARIABLE):
-                warning = "anyone who reaches %s and guesses the job's name can join; %s"
-                log.warning(warning, self, SAME_WORD)
+            if self._needs_file:
+                token = "" if self._secret else address.token
+                self._write(json.dumps(asdict(replace(address, token=token))))
+            if self._key:
+                self._store().set(self._key, json.dumps(asdict(signed(address))))
         except (OSError, RuntimeError) as error:  # torch raises RuntimeErrors
             listener.close()
             problem = f"agent 0 cannot leave its address at {self}: {error}"
-            raise JoinError(f"{problem}; {ADVICE}") from None
+            raise JoinError(f"{problem}{self.choices}") from None
+        if self._is_guessable:
+            log.warning("trust_network=true: anyone who reaches port %d can join", address.port)
         return listener, address
 
-    def find(self, deadline: float) -> Address | None:
-        """Returns agent 0's address, or None while agent 0 has not published it."""
-        if self._fixed:
-            return self._fixed
-        try:
-            if self._started.by == "torchrun":
-                timeout = timedelta(seconds=max(1.0, deadline - time.monotonic()))
-                text = self._store(timeout).get(self._key())
-            else:
-                text = read_own(self._file)
-            return parse_address(text)
-        except PermissionError as error:
-            if str(error) != self._distrusted:
-                self._distrusted = str(error)
-                log.warning("%s", error)
-            return None
-        except (OSError, RuntimeError, ValueError):  # not published yet; torch raises RuntimeErrors
-            return None
+    def find(self) -> list[Address]:
+        """Return where agent 0 may be; a file may be of an earlier start.
+
+        Raises:
+            JoinError: agent 0 is there, but this agent does not know its secret.
+        """
+        if not self._needs_file:
+            return [found] if (found := self._public()) else []
+        read = list(self._read())
+        known = [replace(each, token=each.token or self._secret) for each in read]
+        if usable := [each for each in known if each.token]:
+            return usable
+        if self._reached_s is None and (read or self._is_agent_0_there()):
+            self._reached_s = time.monotonic()
+        if self._reached_s is not None and time.monotonic() > self._reached_s + PATIENCE_S:
+            why = "has a secret that is not set here" if read else f"left no file {self} here"
+            raise JoinError(f"no secret in common: agent 0 {why}; {CHOICES}")
+        return []
 
     def leave(self) -> None:
-        """Removes agent 0's address when all agents have joined or the join has failed."""
-        if not self._fixed and self._started.by != "torchrun":
+        """Remove agent 0's address when all agents have joined or the join has failed."""
+        if self._needs_file:
+            for path in self._files:
+                with contextlib.suppress(OSError):
+                    path.unlink(missing_ok=True)
+
+    def _write(self, text: str) -> None:
+        """Write the file to the first folder that can keep it for this user alone."""
+        problems = []
+        for path in self._files:
+            try:
+                if path.parent == temporary_folder():
+                    path.parent.mkdir(mode=0o700, exist_ok=True)
+                    require_private(path.parent)
+                write_whole(path, text)
+                read_own(path)  # Some file systems have no owners, or do not keep modes.
+                return
+            except OSError as error:
+                problems.append(error)
+        raise problems[0]
+
+    def _read(self) -> Iterator[Address]:
+        """Yield the addresses in the files that are there."""
+        for path in self._files:
             with contextlib.suppress(OSError):
-                self._file.unlink(missing_ok=True)
+                os.listdir(path.parent)  # makes NFS look whether the folder has changed
+            try:
+                if path.parent == temporary_folder():
+                    require_private(path.parent)
+                yield parse_address(read_own(path))
+            except PermissionError as error:
+                if str(error) != self._distrusted:
+                    self._distrusted = str(error)
+                    log.warning("%s", error)
+            except (OSError, ValueError):  # not published yet
+                continue
 
-    def _key(self) -> str:
-        return f"benchkit/agents/{self._started.job}"
+    def _public(self) -> Address | None:
+        """Return the address that everyone may know, with the secret; None while there is none."""
+        if self._fixed:
+            host, port = self._fixed
+            return Address([host], port, "", self._secret)
+        try:
+            if not self._store().check([self._key]):
+                return None
+            found = parse_address(self._store().get(self._key))
+        except (RuntimeError, ValueError):  # torch raises RuntimeErrors
+            return None
+        address = replace(found, token=self._secret)
+        told = found.token.encode(errors="surrogatepass")
+        return address if hmac.compare_digest(signed(address).token.encode(), told) else None
 
-    def _store(self, timeout: timedelta) -> Any:
-        """Connects to torchrun's own store, which lives in its agent on the first node."""
+    def _is_agent_0_there(self) -> bool:
+        """Return whether agent 0 has come to where everyone may know it."""
+        if self._fixed:
+            with contextlib.suppress(OSError, UnicodeError):
+                socket.create_connection(self._fixed, timeout=1.0).close()
+                return True
+        if self._key:
+            with contextlib.suppress(RuntimeError):
+                return bool(self._store().check([self._key]))
+        return False
+
+    def _store(self) -> Any:
+        """Connect to torchrun's own store, which lives in its agent on the first node."""
         from torch.distributed import TCPStore
 
-        host, port = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
-        return TCPStore(host, port, is_master=False, timeout=timeout)
+        if self._connected_store is None:
+            host, port = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
+            limit = timedelta(seconds=60)
+            self._connected_store = TCPStore(host, port, is_master=False, timeout=limit)
+        return self._connected_store
 
 
-def fixed_address(started: LaunchContext) -> Address | None:
-    """Reads the address from MASTER_ADDR and MASTER_PORT, which torch's users set by hand.
+def master_address() -> tuple[str, int] | None:
+    """Read MASTER_ADDR and MASTER_PORT, which torchrun and torch's users set.
 
     Raises:
-        JoinError: MASTER_PORT is not a port, or the agents have no secret.
+        JoinError: MASTER_PORT is not a port.
     """
     host, port = os.environ.get("MASTER_ADDR"), os.environ.get("MASTER_PORT")
     if not host or not port:
         return None
     if not (port.isascii() and port.isdigit() and 0 < int(port) < 1 << 16):
         raise JoinError(f"MASTER_PORT={port}: allowed is a port's number, 1 to 65535")
-    secret = os.environ.get(SECRET_VARIABLE) or started.job
-    if not secret:
-        nameless = f"{started.by} gives the job no name by which its agents know each other"
-        raise JoinError(f"MASTER_ADDR={host}: {nameless}; {SAME_WORD}")
-    return Address([LOOPBACK if started.local else host], int(port), "", secret)
+    return host, int(port)
+
+
+def file_name(started: LaunchContext, master: tuple[str, int] | None) -> str:
+    """Return the name of the file by which the agents of one start meet, and no others.
+
+    torchrun may give every start the same name ("none"), and hosts may share the folder.
+    """
+    job = re.sub(r"[^\w.-]", "_", started.job, flags=re.ASCII)[:80]
+    parts = [*(master or ()), *([namespace("net")] if started.local else ())]
+    if job != started.job:
+        parts.append(started.job)
+    mark = "-" + hashlib.sha256(repr(parts).encode()).hexdigest()[:12] if parts else ""
+    return f".agents-{started.by}-{job}{mark}"
+
+
+def temporary_folder() -> Path:
+    """Return the place of a folder of this user alone, where agents of one host may meet."""
+    return Path(tempfile.gettempdir()) / f"benchkit-{os.geteuid()}"
+
+
+def require_private(folder: Path) -> None:
+    """Raise PermissionError for a folder that another user made, or may enter."""
+    status = os.lstat(folder)
+    is_ours = status.st_uid == os.geteuid() and not status.st_mode & 0o077
+    if not is_ours or not stat.S_ISDIR(status.st_mode):
+        raise PermissionError(f"{folder}: ignored; allowed is a folder of this user alone")
+
+
+def signed(address: Address) -> Address:
+    """Return an address that everyone may read: a signature by the secret stands for the secret.
+
+    Without it, whoever can write where the address stands could lead agents through a process of
+    its own, which hands on their handshake.
+    """
+    text = json.dumps([address.hosts, address.port, address.network]).encode()
+    secret = address.token.encode(errors="surrogatepass")
+    return replace(address, token=hmac.digest(secret, b"address" + text, "sha256").hex())
 
 
 def open_listener(port: int, local: bool) -> socket.socket:
@@ -178,14 +301,14 @@ def read_own(path: Path) -> bytes:
     """Reads a file that write_whole() wrote.
 
     Raises:
-        PermissionError: another user may have written the file.
+        PermissionError: another user may have written the file, or may read it.
     """
     descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
     with open(descriptor, "rb") as file:
         status = os.fstat(descriptor)
-        is_ours = status.st_uid == os.geteuid() and not status.st_mode & 0o022
+        is_ours = status.st_uid == os.geteuid() and not status.st_mode & 0o077
         if not is_ours or not stat.S_ISREG(status.st_mode):
-            allowed = "a file of this user that no other may write"
+            allowed = "a file that this user alone may open"
             raise PermissionError(f"{path}: ignored; allowed is {allowed}")
         return file.read(ADDRESS_BYTES)
 

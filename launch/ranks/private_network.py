@@ -32,12 +32,19 @@ class PrivateNetwork:
     """The namespaces of a private network, in the order to enter them.
 
     Attributes:
-        paths: files that agent 0 holds open, which keeps the namespaces alive.
+        pid: process of agent 0, which keeps the namespaces alive by open files.
+        descriptors: of the files in that process.
         inodes: the inode of each file.
     """
 
-    paths: tuple[str, ...]
+    pid: int
+    descriptors: tuple[int, ...]
     inodes: tuple[int, ...]
+
+    @property
+    def paths(self) -> list[str]:
+        """Paths by which other processes open the files."""
+        return [opened_by(self.pid, descriptor) for descriptor in self.descriptors]
 
     def can_be_entered(self) -> bool:
         """Whether the paths lead to the namespaces here, as they do in the same PID namespace."""
@@ -60,6 +67,11 @@ class PrivateNetwork:
             os.close(descriptor)
 
 
+def opened_by(pid: int, descriptor: int) -> str:
+    """Returns the path by which others of the same user open a file that a process holds open."""
+    return f"/proc/{pid}/fd/{descriptor}"
+
+
 def make() -> PrivateNetwork | None:
     """Makes a network that lives as long as this process.
 
@@ -77,12 +89,12 @@ def make() -> PrivateNetwork | None:
             held = [os.open(f"/proc/{maker.pid}/ns/{kind}", OPEN_FLAGS) for kind in kinds]
         finally:
             maker.kill()  # The open files keep the namespaces alive.
-        paths = tuple(f"/proc/{os.getpid()}/fd/{descriptor}" for descriptor in held)
-        with run("enter", *paths) as visitor:
+        inodes = tuple(os.fstat(descriptor).st_ino for descriptor in held)
+        made = PrivateNetwork(os.getpid(), tuple(held), inodes)
+        with run("enter", str(made.pid), *map(str, held)) as visitor:
             try:
                 if visitor.communicate(timeout=LIMIT_S)[0] == READY:
-                    inodes = tuple(os.fstat(descriptor).st_ino for descriptor in held)
-                    return PrivateNetwork(paths, inodes)
+                    return made
             finally:
                 visitor.kill()
     return None
@@ -131,7 +143,8 @@ def main(task: str, *arguments: str) -> None:
     if task == "make":
         unshare(arguments)
     else:
-        PrivateNetwork(arguments, ()).enter()
+        pid, *descriptors = map(int, arguments)
+        PrivateNetwork(pid, tuple(descriptors), ()).enter()
     sys.stdout.buffer.write(READY)
     sys.stdout.flush()
     if task == "make":

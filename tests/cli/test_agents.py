@@ -69,7 +69,8 @@ def test_agent_0_reports_no_workers(cli):
     alone = cli(*POINT, "join_timeout_s=1", **four)
     assert alone.returncode == 2
     assert re.search(r"no workers: 1 of 4 agents joined \S+:\d+ within 1 s", alone.stderr)
-    assert alone.stderr.count("\n") == 1
+    choices = [line.split("=")[0] for line in alone.stderr.splitlines()[-2:]]
+    assert choices == ["  BENCHKIT_SECRET", "  trust_network"]
 
 
 def test_worker_reports_missing_agent_0(cli):
@@ -136,7 +137,7 @@ def test_agent_refuses_unwritable_folder(cli):
         *POINT, "hydra.sweep.dir=/proc/none/x", OMPI_COMM_WORLD_SIZE="2", OMPI_COMM_WORLD_RANK="0", PMIX_NAMESPACE="x"
     )
     assert done.returncode == 2
-    assert done.stderr.count("\n") == 1
+    assert done.stderr.count("benchkit:") == 1
     assert "agent 0 cannot leave its address at /proc/none" in done.stderr
 
 

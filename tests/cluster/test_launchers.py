@@ -1,5 +1,6 @@
 """Every suite under every launcher there is: the same columns, everything verified, one analysis over all."""
 
+import json
 import os
 import shutil
 import signal
@@ -28,6 +29,30 @@ SUBMITTED = {
     "slurm_packed": ["launcher=slurm_packed", "hydra.launcher.nodes=2"],
     "submitit_local": ["launcher=submitit_local"],
 }
+
+
+STATIC = [*LAUNCHERS["torchrun"][:3], "--nproc-per-node=2", "--master-port=29677"]
+"""torchrun's rendezvous without the option `--standalone`: every start has the same name."""
+
+
+@pytest.mark.parametrize("launcher", ["static", "torchrun", "openmpi", "mpich", "srun"])
+def test_secret_stands_in_file_of_this_user_alone(cli, request, launcher):
+    under = [sys.executable, *STATIC[1:]] if launcher == "static" else command(launcher)
+    if launcher == "srun":
+        request.getfixturevalue("slurm")
+    script = str(ROOT / "tests" / "support" / "secret_place.py")
+    started = [*under, script] if "torch.distributed.run" in under else [*under, sys.executable, script]
+    done = subprocess.run(
+        started, cwd=cli.folder, env=cli.environment | MPI, capture_output=True, text=True, timeout=PATIENCE_S,
+        check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+    told = json.loads(next(line for line in done.stdout.splitlines() if line.startswith("{")))
+    assert told["agents"] == [2, 2]
+    assert (told["modes"], told["in_file"], told["left"]) == ([0o600], [True], [])
+    assert len(told["token"]) == 64
+    assert told["token"] != told["job"]
+    assert told["local"] == (launcher != "srun")
 
 
 def command(launcher: str) -> list[str]:

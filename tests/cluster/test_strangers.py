@@ -5,7 +5,9 @@ import os
 import shutil
 import socket
 import subprocess
+import sys
 import tempfile
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -63,6 +65,74 @@ def test_sweep_withstands_other_user(cli, host, python, num_agents):
     assert set(told["addresses"]) <= {"0100007F"}  # 127.0.0.1: where agents meet; ranks are out of reach
     records = [json.loads(path.read_text()) for path in (cli.folder / "outputs/s").glob("*/record.json")]
     assert [(record["status"], record["private_network"]) for record in records] == [("ok", True)] * 6
+
+
+def torchrun(cli, port, *arguments, cwd=None, **variables):
+    """Starts benchkit under torchrun's static rendezvous, whose store any local user may read and write."""
+    launcher = [sys.executable, "-m", "torch.distributed.run", f"--master-port={port}", *arguments]
+    return subprocess.Popen(
+        launcher, cwd=cwd or cli.folder, env=cli.environment | variables, text=True,
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+    )  # fmt: skip
+
+
+@pytest.fixture
+def impostor(python):
+    """Another user at torchrun's store, as agent 0 of a comparison that runs a program of the impostor's."""
+    with tempfile.TemporaryDirectory() as folder, socket.create_server(("127.0.0.1", 0)) as free, ExitStack() as ending:
+        Path(folder).chmod(0o755)
+        program, ran = Path(folder, "program"), Path(folder, "ran")
+        program.write_text(f"#!/bin/sh\nid -u > {ran}\n")
+        program.chmod(0o755)
+        port = free.getsockname()[1]
+        free.close()
+        script = (ROOT / "tests" / "support" / "impostor.py").read_text()
+        command = [python, "-c", script, str(port), str(program), "25"]
+        stranger = subprocess.Popen(
+            command, cwd="/", user=NOBODY, group=NOBODY, extra_groups=[], stdout=subprocess.PIPE, text=True
+        )
+        ending.callback(stranger.kill)
+
+        def end():
+            told = json.loads(stranger.communicate(timeout=PATIENCE_S)[0])
+            assert told["uid"] == NOBODY
+            return told["read"], told["followers"], ran.exists()
+
+        yield port, end
+
+
+def test_impostor_in_torchruns_store_finds_no_secret_and_no_follower(cli, impostor):
+    port, end = impostor
+    arms = ["env:BENCHKIT_SUITES=no.such", "plain"]  # the first run is refused: the comparison is over at once
+    ours = ["-m", "benchkit", "compare", *arms, "+suite=allreduce", "measure=quick", "join_timeout_s=15"]
+    done = torchrun(cli, port, "--nproc-per-node=2", *ours)
+    _, err = done.communicate(timeout=PATIENCE_S)
+    assert end() == ([], 0, False), err
+    assert list(cli.folder.glob("outputs/compare_*/compare.json"))  # the agents met
+
+
+@pytest.mark.parametrize("secret", ["", "a secret of these agents"])
+def test_agents_without_shared_folder_need_secret(cli, impostor, tmp_path, secret):
+    """Two hosts by torchrun: the store tells the address and no secret, and nobody follows the impostor."""
+    port, end = impostor
+    variables = {"BENCHKIT_SECRET": secret} if secret else {}
+    ours = ["-m", "benchkit", "+suite=allreduce", "data_size=0.01", "measure=quick", "join_timeout_s=20"]
+    nodes = []
+    for index in range(2):
+        (tmp_path / str(index)).mkdir()
+        place = ["--nnodes=2", f"--node-rank={index}", "--master-addr=127.0.0.1", "--nproc-per-node=1"]
+        nodes.append(torchrun(cli, port, *place, *ours, cwd=tmp_path / str(index), **variables))
+    ended = ends(nodes)
+    read, followers, ran = end()
+    assert (followers, ran) == (0, False)
+    assert read
+    assert "a secret" not in "".join(read)
+    if not secret:
+        for code, _, err in ended:
+            assert code != 0
+            assert "BENCHKIT_SECRET=" in err
+            assert "trust_network=true" in err
+            assert "exitcode  : 2" in err
 
 
 def test_ranks_listen_only_on_loopback(cli, host):

@@ -23,7 +23,7 @@ def config(backend="gloo", device="cpu", ranks_per_device=1, slowdown=1, **chang
         "suite": "collective", "seed": 0, "world_size": "auto", "threads_per_rank": "auto",
         "start_method": "forkserver",
         "timeout_s": 10.0, "join_timeout_s": 5.0, "host_wait_s": 3600.0, "max_failures": None, "on_end": None,
-        "private_network": True, "ranks": "auto", "repeat": 1, "report": None,
+        "trust_network": False, "private_network": True, "ranks": "auto", "repeat": 1, "report": None,
         "measure": fakes.plan(), "model": None, "backend": BackendConfig(backend, devices, {"A": "b"}),
         "hardware": HardwareConfig(device, ranks_per_device, slowdown, {}, "auto", "auto"), "profile": False,
         "explain": False,

@@ -1,13 +1,13 @@
 """A join of two agents amid strangers, and both sides of the proof."""
 
 import json
-import logging
 import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -224,29 +224,122 @@ def at_fixed_address(monkeypatch, port: str = "29500") -> None:
     monkeypatch.delenv(rendezvous.SECRET_VARIABLE, raising=False)
 
 
-def test_fixed_address_uses_secret_or_job_name(monkeypatch, tmp_path, caplog):
+@pytest.fixture
+def free_port() -> str:
     with socket.create_server(("", 0)) as free:
-        port = free.getsockname()[1]
-    at_fixed_address(monkeypatch, str(port))
-    with caplog.at_level(logging.WARNING):
-        listener, address = Meeting(LaunchContext("srun", 0, 2, "7.0"), tmp_path).listen()
-        listener.close()
-    assert address.token == "7.0"
-    assert caplog.messages == [
-        f"anyone who reaches somewhere:{port} and guesses the job's name can join; "
-        "set BENCHKIT_SECRET to the same word on every node"
-    ]
+        return str(free.getsockname()[1])
+
+
+@pytest.fixture
+def meet(tmp_path) -> Iterator[Callable[..., tuple[Any, list[Any]]]]:
+    """Agent 0 opens its socket, then agent 1 looks for it, by a folder of its own where they share none."""
+    with ExitStack() as opened:
+
+        def start(job: str = "7.0", by: str = "srun", shared: bool = True, **options: Any) -> tuple[Any, list[Any]]:
+            trusts = options.pop("trusts_network", False)
+            started = [LaunchContext(by, index, 2, job, **options) for index in range(2)]
+            folders = [tmp_path, tmp_path if shared else tmp_path / "elsewhere"]
+            first, second = (Meeting(*args, trusts) for args in zip(started, folders, strict=True))
+            listener, address = first.listen()
+            opened.enter_context(listener)
+            opened.callback(first.leave)
+            return address, second.find()
+
+        yield start
+
+
+def test_fixed_address_takes_random_secret_from_file(monkeypatch, tmp_path, meet, free_port):
+    at_fixed_address(monkeypatch, free_port)
+    address, [found] = meet()
+    assert len(address.token) == 64
+    assert (found.token, found.port, found.hosts[0]) == (address.token, int(free_port), "somewhere")
+    assert meet("", "mpich", local=True)[1] != []
+
+
+def test_fixed_address_takes_secret_from_environment(monkeypatch, tmp_path, meet, free_port):
+    at_fixed_address(monkeypatch, free_port)
     monkeypatch.setenv(rendezvous.SECRET_VARIABLE, "word")
-    listener, address = Meeting(LaunchContext("srun", 0, 2, "7.0"), tmp_path).listen()
+    address, [found] = meet(shared=False)
+    assert (address.token, found.token, found.hosts) == ("word", "word", ["somewhere"])
+    assert not list(tmp_path.glob(".agents*"))
+
+
+def test_guessable_secret_needs_trust_and_warns(monkeypatch, tmp_path, meet, free_port, caplog):
+    at_fixed_address(monkeypatch, free_port)
+    address, [found] = meet(shared=False, trusts_network=True)
+    assert (address.token, found.token) == ("7.0", "7.0")
+    assert [record.levelname for record in caplog.records] == ["WARNING"]
+
+
+def test_guessable_secret_is_not_used_on_one_host(meet):
+    assert len(meet(local=True, trusts_network=True)[0].token) == 64
+
+
+@pytest.mark.parametrize("secret_is_set", [False, True])
+def test_lack_of_common_secret_ends_join(monkeypatch, tmp_path, meet, free_port, secret_is_set):
+    """Agent 1 knows that agent 0 is there, but not its secret: it does not wait for the whole limit."""
+    if secret_is_set:  # on agent 0 alone
+        monkeypatch.setenv(rendezvous.SECRET_VARIABLE, "word")
+    else:
+        at_fixed_address(monkeypatch, free_port)
+        monkeypatch.setenv("MASTER_ADDR", "127.0.0.1")
+    monkeypatch.setattr(rendezvous, "PATIENCE_S", 0.1)
+    meet(shared=secret_is_set)
+    monkeypatch.delenv(rendezvous.SECRET_VARIABLE, raising=False)
+    elsewhere = tmp_path if secret_is_set else tmp_path / "elsewhere"
+    with pytest.raises(JoinError, match=r"BENCHKIT_SECRET=(.|\n)*trust_network=true"):
+        join(LaunchContext("srun", 1, 2, "7.0"), TRAITS, elsewhere, 600)
+
+
+def torchrun(port: int, restart: int = 0) -> dict[str, str]:
+    return {"MASTER_ADDR": "localhost", "MASTER_PORT": str(port), "TORCHELASTIC_RESTART_COUNT": str(restart)}
+
+
+def test_starts_of_torchrun_in_one_folder_do_not_meet(monkeypatch, meet):
+    """Their run id is none. The file of the start that ended badly, or that still runs, is not this one's."""
+    for name, value in torchrun(1).items():
+        monkeypatch.setenv(name, value)
+    first, [found] = meet("none.0", "torchrun", local=True)
+    assert found == first
+    monkeypatch.setenv("MASTER_PORT", "2")
+    second, [found] = meet("none.0", "torchrun", local=True)
+    assert found == second != first
+
+
+def test_stale_file_does_not_mislead(tmp_path):
+    """Agent 1 finds the file of a start that was killed, until agent 0 replaces it."""
+    stale = {"hosts": ["127.0.0.1"], "port": 1, "network": "", "token": "old"}
+    write_whole(tmp_path / ".agents-srun-j", json.dumps(stale))
+    with ThreadPoolExecutor(2) as pool:
+        started = [LaunchContext("srun", index, 2, "j") for index in range(2)]
+        second = pool.submit(join, started[1], TRAITS, tmp_path, 15)
+        time.sleep(0.3)
+        first = pool.submit(join, started[0], TRAITS, tmp_path, 15)
+        assert [len(agents.result().members) for agents in (first, second)] == [2, 2]
+
+
+def test_signed_address_holds_no_secret(tmp_path):
+    address = rendezvous.Address(["n1"], 1, "", "word")
+    signed = rendezvous.signed(address)
+    assert "word" not in str(signed)
+    for other in ({"port": 2}, {"hosts": ["n2"]}, {"network": "x"}, {"token": "other"}):
+        assert rendezvous.signed(replace(address, **other)).token != signed.token
+
+
+def test_local_agents_meet_in_temporary_folder(tmp_path, monkeypatch, meet):
+    """Where the sweep's own folder cannot keep a file."""
+    monkeypatch.setattr(rendezvous.tempfile, "tempdir", str(tmp_path))
+    (tmp_path / "file").write_text("")
+    place = [Meeting(LaunchContext("srun", index, 2, "j", local=True), tmp_path / "file") for index in range(2)]
+    listener, address = place[0].listen()
     listener.close()
-    assert address.token == "word"
-    assert len(caplog.messages) == 1
-
-
-def test_fixed_address_needs_secret(monkeypatch, tmp_path):
-    at_fixed_address(monkeypatch)
-    with pytest.raises(JoinError, match="set BENCHKIT_SECRET to the same word on every node"):
-        Meeting(LaunchContext("mpich", 0, 2, ""), tmp_path)
+    assert place[1].find() == [address]
+    own = rendezvous.temporary_folder()
+    assert own.stat().st_mode & 0o777 == 0o700
+    own.chmod(0o770)
+    assert place[1].find() == []
+    with pytest.raises(JoinError):
+        place[0].listen()
 
 
 @pytest.mark.parametrize("port", ["0", "65536", "²", "-1"])
@@ -256,14 +349,11 @@ def test_invalid_port_is_refused(monkeypatch, tmp_path, port):
         Meeting(LaunchContext("srun", 0, 2, "j"), tmp_path)
 
 
-def test_local_agents_listen_on_loopback(tmp_path, monkeypatch):
+def test_local_agents_listen_on_loopback(tmp_path):
     listener, address = Meeting(LaunchContext("srun", 0, 2, "j", local=True), tmp_path).listen()
     with listener:
         assert listener.getsockname()[0] == "127.0.0.1"
     assert address.hosts == ["127.0.0.1"]
-    at_fixed_address(monkeypatch)
-    here = Meeting(LaunchContext("srun", 1, 2, "j", local=True), tmp_path)
-    assert str(here) == "127.0.0.1:29500"
 
 
 def test_remote_agents_listen_on_ipv4_and_ipv6():
@@ -289,18 +379,16 @@ def planted_by_link(path: Path) -> None:
 
 def planted_for_all(path: Path) -> None:
     path.write_text("{}")
-    path.chmod(0o666)
+    path.chmod(0o644)
 
 
 @pytest.mark.parametrize("plant", [planted_by_link, planted_for_all])
 def test_meeting_file_of_others_is_ignored(tmp_path, caplog, plant):
     place = Meeting(LaunchContext("srun", 1, 2, "j"), tmp_path)
     plant(tmp_path / ".agents-srun-j")
-    assert place.find(time.monotonic()) is None
-    assert place.find(time.monotonic()) is None
-    if plant is planted_for_all:
-        [line] = caplog.messages
-        assert "ignored; allowed is a file of this user that no other may write" in line
+    assert place.find() == []
+    assert place.find() == []
+    assert len(caplog.messages) == (plant is planted_for_all)
 
 
 @pytest.mark.parametrize(
@@ -311,4 +399,4 @@ def test_meeting_file_of_others_is_ignored(tmp_path, caplog, plant):
 )  # fmt: skip
 def test_meeting_file_without_address_is_ignored(tmp_path, text):
     write_whole(tmp_path / ".agents-srun-j", text.decode())
-    assert Meeting(LaunchContext("srun", 1, 2, "j"), tmp_path).find(time.monotonic()) is None
+    assert Meeting(LaunchContext("srun", 1, 2, "j"), tmp_path).find() == []

@@ -1,0 +1,34 @@
+"""Joins the agents of one start; agent 0 prints where their secret stood meanwhile, as JSON."""
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+from launch import topology
+from launch.agents import rendezvous
+from launch.agents.join import join
+
+told: dict[str, Any] = {}
+listen = rendezvous.Meeting.listen
+
+
+def watched(meeting: rendezvous.Meeting) -> Any:
+    listener, address = listen(meeting)
+    files = list(Path.cwd().glob("meet/.agents*"))
+    told["modes"] = [path.stat().st_mode & 0o777 for path in files]
+    told["in_file"] = [json.loads(path.read_text())["token"] == address.token for path in files]
+    told["token"] = address.token
+    return listener, address
+
+
+started = topology.detect_launcher()
+rendezvous.Meeting.listen = watched  # type: ignore[method-assign]
+told |= {"by": started.by, "job": started.job, "local": started.local}
+agents = join(started, {}, Path("meet"), 60)
+told["agents"] = agents.exchange(len(agents.members), 60)
+told["left"] = [path.name for path in Path.cwd().glob("meet/.agents*")]
+if agents.first:
+    print(json.dumps(told), flush=True)
+agents.exchange(None, 60)
+sys.exit(0)

@@ -1,0 +1,89 @@
+"""A comparison on an agent other than 0: its own command line and files say what it runs."""
+
+import sys
+from dataclasses import asdict
+from typing import Any
+
+import pytest
+from benchkit.compare import command, plan, session
+from benchkit.compare.session import Told
+from benchkit.errors import ConfigError
+from launch.agents.member import SweepEnds
+
+WORDS = ["plain", "env:A=1", "+suite=allreduce"]
+
+
+class Agents:
+    """Stands in for the group: agent 0 has told `value`."""
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+    def exchange(self, value: Any, timeout_s: float) -> list[Any]:
+        return [self.value, value]
+
+
+def follow(told: Any, folder, asked: Any = None):
+    return session.follow(Agents(told), asked or command.parse(WORDS), folder)
+
+
+def told_by_agent_0(folder, words=WORDS, **changes: Any) -> dict[str, Any]:
+    made = plan.new_plan(command.parse([*words, "--seed", "7"]), folder)
+    return asdict(Told("", made.id, made.seed, folder.name, made.digest())) | changes
+
+
+def test_agents_make_the_same_plan(tmp_path):
+    told = told_by_agent_0(tmp_path / "then")
+    made, folder, problem = follow(told, tmp_path / "now")
+    assert (made.id, made.seed, made.digest()) == (told["id"], 7, told["digest"])
+    assert (folder, problem) == (tmp_path / "then", "")
+    assert [arm.python for arm in made.arms] == [sys.executable] * 2
+
+
+def test_other_plan_is_refused(tmp_path):
+    told = told_by_agent_0(tmp_path / "then", ["plain", "env:A=2", "+suite=allreduce"])
+    assert follow(told, tmp_path / "now")[2]
+
+
+def test_resumed_plan_is_read_from_own_folder(tmp_path):
+    made = plan.new_plan(command.parse(WORDS), tmp_path)
+    told = asdict(Told("", made.id, made.seed, tmp_path.name, made.digest()))
+    assert follow(told, tmp_path, tmp_path)[2]
+    plan.write_plan(made, tmp_path)
+    assert follow(told, tmp_path, tmp_path) == (made, tmp_path, "")
+    assert follow(told | {"digest": "0"}, tmp_path, tmp_path)[2]
+
+
+def test_problem_of_agent_0_ends_all(tmp_path):
+    with pytest.raises(ConfigError):
+        follow(asdict(Told("in use")), tmp_path)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        *({"name": name} for name in ("../x", "/etc", "..", ".", "", "a/b", 1)),
+        *({"id": id} for id in ("../../x", "G", 1, "0" * 33)), {"seed": "1"}, {"digest": None},
+    ],
+)  # fmt: skip
+def test_what_is_no_name_or_number_ends_the_agent(tmp_path, changes):
+    with pytest.raises(SweepEnds):
+        follow(told_by_agent_0(tmp_path / "then", **changes), tmp_path / "now")
+
+
+def test_agent_without_plan_ends_all(tmp_path):
+    """What one agent lacks, all of them report."""
+    group: Any = Agents("")
+
+    class Member:
+        host = "n1"
+
+    group.members = [Member, Member]
+    with pytest.raises(ConfigError):
+        session.with_arms(group, None, "no plan")
+
+
+def test_trust_is_read_from_overrides():
+    typed = ["trust_network=false", "++trust_network=True", "x=trust_network=false"]
+    assert session.last_of("trust_network", typed) == "True"
+    assert session.last_of("trust_network", []) == ""
