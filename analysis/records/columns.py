@@ -9,7 +9,8 @@ from benchkit.record.record import Record
 
 SHARED_KEYS = frozenset((
     "suite", "seed", "world_size", "threads_per_rank", "start_method", "timeout_s",
-    "join_timeout_s", "host_wait_s", "repeat", "max_failures", "on_end", "private_network",
+    "join_timeout_s", "trust_network", "host_wait_s", "repeat", "max_failures", "on_end",
+    "private_network",
     "ranks", "backend", "hardware", "measure", "model", "profile", "explain", "report",
 ))  # fmt: skip
 """Keys that every suite has. A suite's own lists and dictionaries are no columns either: they

@@ -90,11 +90,12 @@ def test_wrong_result_is_invalid(test, broken, rank, monkeypatch):
 
 def test_disk_names_first_wrong_byte(tmp_path, monkeypatch):
     file = disk.Disk(tmp_path, "f", bytes(range(100)))
-    file.check()
+    for step, check in ((file.write, file.check_write), (file.read, file.check_read)):
+        fakes.verify(SimpleNamespace(step=step, verify=check))
     right = disk.os.pwrite
     monkeypatch.setattr(disk.os, "pwrite", lambda fd, data, at: right(fd, bytes(data).replace(b"\x07", b"\x08"), at))
-    with pytest.raises(InvalidResult, match="byte 7: 8, wrote 7"):
-        file.check()
+    with pytest.raises(InvalidResult, match="byte 4: 8, wrote 7"):
+        fakes.verify(SimpleNamespace(step=file.write, verify=file.check_write))
 
 
 def test_file_is_closed_with_its_last_use(tmp_path):

@@ -36,7 +36,10 @@ BREAKAGES = [
         "unit/measure/test_timer",
     ),
     Breakage(
-        "benchkit/rank/run_cases.py", 'again")\n    verdicts.note_invalid(', 'again")\n    print(', "cli/test_faults"
+        "benchkit/rank/verdicts.py",
+        'self.note("invalid", reason_of)\n        used_by',
+        "print(reason_of)\n        used_by",
+        "cli/test_faults",
     ),
     Breakage(
         "benchkit/point/outcome.py",

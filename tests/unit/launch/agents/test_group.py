@@ -166,10 +166,11 @@ def test_join_ignores_strangers_and_stale_address(tmp_path, monkeypatch):
     knocked: list[socket.socket] = []
 
     def visitor() -> None:
-        deadline = time.monotonic() + 5
-        while meeting.exists() and meeting.read_text() == old and time.monotonic() < deadline:
-            time.sleep(0.01)
-        port = int(meeting.read_text().split('"port": ')[1].split(",")[0])
+        deadline, text = time.monotonic() + 5, old
+        while text == old and time.monotonic() < deadline:
+            time.sleep(0.001)
+            text = meeting.read_text()  # at once: agent 0 removes it when all have come
+        port = int(text.split('"port": ')[1].split(",")[0])
         with socket.create_connection(("127.0.0.1", port)) as knocking:
             knocking.sendall(b"GET / HTTP/1.1\r\n\r\n")
         half = socket.create_connection(("127.0.0.1", port))
