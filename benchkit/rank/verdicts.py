@@ -83,7 +83,7 @@ class Verdicts:
         Returns:
             Of each case what its timed calls computed without a check; "" if nothing.
         """
-        used = dict.fromkeys(range(len(self.cases)), 0.0)
+        used = [0.0] * len(self.cases)
 
         def reason_of(case: Case) -> str:
             index = self.cases.index(case)
@@ -99,7 +99,7 @@ class Verdicts:
             return reason
 
         self.note("invalid", reason_of)
-        used_by_any = map(max, zip(*self.group.exchange(list(used.values())), strict=True))
+        used_by_any = map(max, zip(*self.group.exchange(used), strict=True))
         return [
             case.unchecked if checked else "all: the check makes no timed call"
             for case, checked in zip(self.cases, used_by_any, strict=True)
