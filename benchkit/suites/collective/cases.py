@@ -14,7 +14,7 @@ from benchkit.api.keys import as_list
 from benchkit.api.regions import WAIT, region
 from benchkit.errors import Unavailable
 from benchkit.statistics.estimators import BACK_TO_BACK, LAST_ARRIVAL, LATENCY, SLOWEST_RANK
-from benchkit.suites.collective.call import Operation, Step
+from benchkit.suites.collective.call import Operation
 from benchkit.suites.collective.check import Check
 from benchkit.suites.collective.config import CollectiveConfig
 from benchkit.suites.collective.names import BARRIER, SEND_RECV, TIMING
@@ -84,10 +84,12 @@ def case_of(config: CollectiveConfig, rank: Rank, size: float, shared: Shared) -
         return Case(unavailable=str(error))
     start = partial(asynchronously if config.async_op else synchronously, operation)
     step = CapturableStep(start, over="default")
+    check = Check(collective, operation, rank.seed, shared.turns)
     return Case(
         step=step,
         labels={TIMING: BACK_TO_BACK},
-        verify=Check(collective, operation, rank.seed, shared.turns),
+        reset=check.renew,
+        verify=check,
         work=work_of(name, payload_bytes, rank.world_size),
         regions=(ISSUE, WAIT) if config.async_op else (),
         ranks=2 if name == SEND_RECV else None,
@@ -113,17 +115,18 @@ def short_cases(config: CollectiveConfig, rank: Rank, descending: list[Case]) ->
     """
     ready = [case for case in reversed(descending) if not (case.skip or case.unavailable)]
     if config.measure.mode != "loop":
-        yield from takewhile(lambda case: is_short(case.step, rank), ready)
+        yield from takewhile(lambda case: is_short(case, rank), ready)
 
 
-def is_short(step: Step, rank: Rank) -> bool:
+def is_short(case: Case, rank: Rank) -> bool:
     """Whether a call takes less than SHORT_S on the slowest rank.
 
     One turn is enough for a call that is far from that.
     """
-    [seconds] = rank.seconds_of(step, turns=1)
+    case.reset()
+    [seconds] = rank.seconds_of(case.step, turns=1)
     if SHORT_S / 5 < max(seconds) < 5 * SHORT_S:
-        [seconds] = rank.seconds_of(step)
+        [seconds] = rank.seconds_of(case.step)
     return max(seconds) < SHORT_S
 
 

@@ -36,15 +36,23 @@ class Check:
         seed: of the inputs.
         turns: numbers the checks. Those of operations that share buffers are numbered together, so
             that none finds what another one left there.
+        renewed: whether the buffers hold the inputs that are timed.
     """
 
     collective: Collective
     operation: Operation
     seed: int
     turns: Iterator[int]
+    renewed: bool = False
 
-    def __post_init__(self) -> None:
-        self.fill(TIMED)
+    def renew(self) -> None:
+        """Writes the inputs that are timed; once, since they keep their size over any calls.
+
+        Here and not at the end of a check, since a gigabyte takes as long as a call.
+        """
+        if not self.renewed:
+            self.fill(TIMED)
+            self.renewed = True
 
     def __call__(self, call: Call) -> None:
         if self.collective.name == BARRIER:
@@ -52,20 +60,18 @@ class Check:
         turn = next(self.turns)
 
         def prepare() -> None:
+            self.renewed = False
             for buffer in self.operation.poisoned:
                 buffer.fill_(float("nan") if buffer.is_floating_point() else POISON)
             self.fill(turn)
 
-        try:
-            call(prepare)
-            for held in self.operation.outputs:
-                self.require(held, turn)
-        finally:
-            self.fill(TIMED)
+        call(prepare)
+        for held in self.operation.outputs:
+            self.require(held, turn)
         return None
 
     def fill(self, turn: int) -> None:
-        """Writes a turn's inputs into the buffers; timed inputs keep their size over any calls."""
+        """Writes a turn's inputs into the buffers."""
         for held in self.operation.inputs:
             values = values_of(held, self.collective, turn, self.seed)
             if turn == TIMED:
