@@ -57,13 +57,13 @@ lint: $(READY) ## format, style, types
 check: lint test ## all that must pass
 
 perf: $(READY) ## the performance claims of docs/results, measured again here
-	$(BIN)/python -m tests.perf.points --parts
-	$(BIN)/python -m tests.perf.failures
-	$(BIN)/python -m tests.perf.fidelity
-	$(BIN)/python -m tests.perf.analysis_scaling
-	$(BIN)/python -m tests.perf.page
-	$(BIN)/python -m tests.perf.transformer
-	$(BIN)/python -m tests.perf.auto_shard
+	$(BIN)/python -m perf.points --parts
+	$(BIN)/python -m perf.failures
+	$(BIN)/python -m perf.fidelity
+	$(BIN)/python -m perf.analysis_scaling
+	$(BIN)/python -m perf.page
+	$(BIN)/python -m perf.transformer
+	$(BIN)/python -m perf.auto_shard
 
 docs: $(READY) ## build/site, the documentation; a broken link fails
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[docs]'

@@ -15,7 +15,6 @@ from analysis.commands import (
     plan,
     predict,
     profile,
-    simulate,
 )
 from analysis.page.render import FILE_NAME
 from analysis.parquet import FILE_NAME as PARQUET
@@ -32,7 +31,6 @@ SUBCOMMANDS: dict[str, tuple[Callable[[list[str]], int], str]] = {
     "plan": (plan.main, "a sequence split over ranks of unequal speed, on paper"),
     "predict": (predict.main, "collectives between more ranks"),
     "profile": (profile.main, "what the traces of profile=true say"),
-    "simulate": (simulate.main, "`accept` for thousands of simulated ranks"),
 }
 """Name, function, and what its result is about."""
 

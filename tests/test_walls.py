@@ -402,7 +402,7 @@ TESTS = sorted((ROOT / "tests").rglob("*.py"))
 @pytest.mark.parametrize("path", TESTS, ids=lambda path: str(path.relative_to(ROOT)))
 def test_tests_import_only_support(path):
     ours = {name for name in imports_of(path) if name.startswith("tests.")}
-    allowed = ("tests.support", *(["tests.perf"] if path.parent.name == "perf" else []))
+    allowed = ("tests.support", *(["perf"] if path.parent.name == "perf" else []))
     assert all(name.startswith(allowed) for name in ours)
 
 

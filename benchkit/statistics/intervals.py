@@ -2,7 +2,7 @@
 
 Times of calls are not independent draws: what slows one call down often slows the next one too. So
 the width of an interval follows the effective number of independent values in a series. Simulations
-measure the coverage: tests/perf/coverage.py, docs/results/coverage.md.
+measure the coverage: perf/coverage.py, docs/results/coverage.md.
 """
 
 import math

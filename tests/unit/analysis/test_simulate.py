@@ -5,10 +5,10 @@ from textwrap import dedent
 
 import numpy as np
 import pytest
-from analysis.__main__ import main
-from analysis.commands.simulation.acceptance import MOST_CELLS, is_named, judged, rounds_of
-from analysis.commands.simulation.flow import seconds_of
-from analysis.commands.simulation.topology import Broken, Topology
+from perf.simulate.__main__ import main
+from perf.simulate.acceptance import MOST_CELLS, is_named, judged, rounds_of
+from perf.simulate.flow import seconds_of
+from perf.simulate.topology import Broken, Topology
 
 SMALL = {"nodes": 6, "ranks_per_node": 2, "rails": 1, "nodes_per_leaf": 2, "size_mib": 1000 / 2**20 * 1e6}
 """Messages of 1 GB, so that a time is 1 / rate."""
@@ -86,7 +86,7 @@ def test_time_and_memory_limit_rounds():
 
 
 def test_table_has_row_per_fault(capsys):
-    assert main(["simulate", "--ranks", "8,32", "--repetitions", "1", "--noise", "0.02"]) == 0
+    assert main(["--ranks", "8,32", "--repetitions", "1", "--noise", "0.02"]) == 0
     out = capsys.readouterr().out
     assert out.count("| none") == 2
     assert out.count("| leaf") == 1
@@ -96,10 +96,10 @@ def test_table_has_row_per_fault(capsys):
 def test_described_cluster_has_verdict(tmp_path, capsys):
     path = tmp_path / "cluster.yaml"
     path.write_text("nodes: 8\nranks_per_node: 2\nfaults: [{kind: rank, at: [5], slower: 3}]\n")
-    assert main(["simulate", str(path)]) == 1
+    assert main([str(path)]) == 1
     assert "- rank 5 on n2: times its peers' time: messages of 16 MiB 3.0" in capsys.readouterr().out
     path.write_text("nodes: 8\n")
-    assert main(["simulate", str(path)]) == 0
+    assert main([str(path)]) == 0
     assert "ALL ALIKE: 64 ranks on 8 nodes" in capsys.readouterr().out
 
 
@@ -129,7 +129,7 @@ def test_described_cluster_has_verdict(tmp_path, capsys):
 def test_invalid_input_is_one_line(tmp_path, capsys, content, options, said):
     path = tmp_path / "cluster.yaml"
     path.write_text(content)
-    assert main(["simulate", str(path), *options]) == 2
+    assert main([str(path), *options]) == 2
     error = capsys.readouterr().err
     assert said in error
     assert error.count("\n") == 1
@@ -140,7 +140,7 @@ def test_example_of_documentation_names_its_faults(tmp_path, capsys):
     page = (Path(__file__).parents[3] / "docs/acceptance.md").read_text()
     example = page.partition("    nodes: 64\n")[2].partition("\n\n")[0]
     (tmp_path / "cluster.yaml").write_text(dedent(f"    nodes: 64\n{example}\n"))
-    assert main(["simulate", str(tmp_path / "cluster.yaml"), "--minutes", "8"]) == 1
+    assert main([str(tmp_path / "cluster.yaml"), "--minutes", "8"]) == 1
     told = capsys.readouterr().out
     assert "OUT OF LINE: 2 findings" in told
     assert "- node n5 (ranks" in told

@@ -109,7 +109,7 @@ def test_half_of_all_pairs_may_be_slow():
 @settings(max_examples=25, deadline=None)
 @given(st.integers(0, 10**6), st.integers(2, 6), st.sampled_from([1, 2, 4]), st.floats(0.001, 0.2))
 def test_kinds_of_pairs_that_differ_are_no_fault(seed, nodes, ranks, noise):
-    """Seeds of hypothesis are few; tests/perf/acceptance.py counts false alarms."""
+    """Seeds of hypothesis are few; perf/acceptance.py counts false alarms."""
     node = [rank // ranks for rank in range(nodes * ranks)]
     slow = found(len(node), node, lambda s, r, node: 3.0 * (node[s] != node[r]), noise, seed, Limits(alpha=1e-4))
     assert slow == []

@@ -1,0 +1,177 @@
+"""How often a comparison is right here, with real processes: identical code, and calls slower on purpose.
+
+    python -m perf.compare_real FOLDER [--pairs 120]
+
+Compares arms of perf/slowed.py by `python -m benchkit compare`, into FOLDER, unless that is
+there, and prints tables in Markdown: each ten pairs in a row are a comparison of their own, and so
+are up to fifty for `--pairs auto`. With 120 pairs it takes an hour.
+"""
+
+import argparse
+import os
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+from benchkit.compare.figures import Point, RunFigures, names_of, read_run
+from benchkit.compare.pairing import Columns, columns_of, points_of
+from benchkit.compare.plan import read_plan
+from benchkit.statistics.compare.looks import auto_plan, fixed_plan
+from benchkit.statistics.compare.signed_rank import SignedRank
+from benchkit.statistics.compare.spread import difference_of_runs, spread_of_runs
+from benchkit.statistics.compare.tails import changes
+from benchkit.statistics.compare.verdicts import FASTER, SAME, SLOWER
+
+from perf.compare_rates import ended, mann_whitney, percent, table
+
+Array = npt.NDArray[np.float64]
+BUDGET = (
+    "measure=quick", "measure.max_iterations=2000", "measure.max_seconds=0.12", "measure.block_seconds=0.02",
+    "measure.probe_seconds=0.02", "measure.max_warmup_seconds=0.05",
+)  # fmt: skip
+IDENTICAL, SLOWER_10, SLOWER_3, TAIL = "plain", "env:SLOWED_BY=0.1", "env:SLOWED_BY=0.03", "env:SLOWED_TAIL=0.02"
+COMPARISONS = {
+    "allreduce": ("plain", IDENTICAL, SLOWER_10, TAIL, "+suite=allreduce", "-m", "data_size=1KiB,1MiB"),
+    "matmul": ("plain", IDENTICAL, SLOWER_10, SLOWER_3, "+suite=matmul_lut", "sizes=[512]", "hardware.slowdown=1"),
+}
+FAIL_ON = 0.05
+FAIL_ON_SMALL = 0.01
+"""For SLOWER_3: with FAIL_ON a change of 3 % does not matter."""
+WINDOW, MOST = 10, 50
+
+
+class Seen:
+    """The runs of one comparison: the figures of each arm, point by point, over all whole rounds."""
+
+    def __init__(self, folder: Path) -> None:
+        self._plan = read_plan(folder)
+        self._runs: dict[tuple[int, int], RunFigures] = {}
+        self._pairs, self._controls = [], []
+        for number, played in enumerate(self._plan.order, 1):
+            folders = {role: folder / "runs" / f"{number:03d}-{role}" for role in played.roles}
+            if all((path / "run.json").exists() for path in folders.values()):
+                self._runs |= {(number, role): read_run(path) for role, path in folders.items()}
+                (self._controls if played.is_control else self._pairs).append(number)
+        self.names: dict[Point, str] = names_of(points_of(self._runs.values()), self._runs[1, 0])
+        self.arms = [arm.text for arm in self._plan.arms]
+
+    def columns(self, arm: str, point: Point) -> Columns:
+        """The last arm with this text against the baseline."""
+        return columns_of(self._runs, self._pairs, len(self.arms) - 1 - self.arms[::-1].index(arm), point)
+
+    def controls(self, point: Point) -> Columns:
+        return columns_of(self._runs, self._controls, 1, point)
+
+
+def measure(folder: Path, pairs: int) -> None:
+    for number, (name, arguments) in enumerate(COMPARISONS.items(), 1):
+        if not (folder / name / "compare_result.json").exists():
+            place = ("--pairs", str(pairs), "--seed", str(number), "--dir", str(folder / name))
+            command = [sys.executable, "-m", "benchkit", "compare", *arguments, *BUDGET, *place]
+            subprocess.run(command, check=False, env=os.environ | {"BENCHKIT_SUITES": "perf.slowed"})
+
+
+def windows(logs: Array, size: int, step: int) -> Iterator[Array]:
+    """Pieces of so many pairs in a row; the last piece is whole."""
+    for begin in range(0, len(logs) - size + 1, step):
+        yield logs[begin : begin + size]
+
+
+def words_of(logs: Array, fail_on: float) -> list[str]:
+    """The word of each ten pairs in a row."""
+    return [ended(fixed_plan(WINDOW), [each], fail_on)[0][0] for each in windows(logs, WINDOW, WINDOW)]
+
+
+def share(found: Sequence[bool]) -> str:
+    return f"{sum(found)} of {len(found)}"
+
+
+def identical_rows(seen: Seen) -> Iterator[list[str]]:
+    """False words on identical code, by comparisons of ten pairs and by two single runs."""
+    for point, name in seen.names.items():
+        pairs, controls = seen.columns(IDENTICAL, point), seen.controls(point)
+        every, large, raw, singles = [], [], [], []
+        for columns in (pairs, controls):
+            logs = columns.log_ratios("p25")
+            every += [word in (FASTER, SLOWER) for word in words_of(logs, 0.0)]
+            large += [word in (FASTER, SLOWER) for word in words_of(logs, FAIL_ON)]
+            medians = columns.log_ratios("median")
+            singles += [bool(abs(each) > np.log1p(FAIL_ON)) for each in medians if np.isfinite(each)]
+            both = zip(columns.baseline, columns.candidate, strict=True)
+            raw += [mann_whitney(a, b) != SAME for a, b in both if a is not None and b is not None]
+        yield [name, share(every), share(large), share(raw), share(singles)]
+
+
+def found_rows(seen: Seen, arm: str) -> Iterator[list[str]]:
+    """How many comparisons call an arm slower: by ten pairs, and by `auto` from every tenth pair on.
+
+    After the last pair `auto` goes on with the first one.
+    """
+    for point, name in seen.names.items():
+        logs = seen.columns(arm, point).log_ratios("p25")
+        fail_on = FAIL_ON_SMALL if arm == SLOWER_3 else FAIL_ON
+        words = words_of(logs, fail_on)
+        begins = range(0, len(logs) - WINDOW + 1, WINDOW)
+        ends = [ended(auto_plan(MOST), [np.roll(logs, -begin)[:MOST]], fail_on) for begin in begins]
+        pairs = [count for _, count in ends]
+        whole = SignedRank(logs)
+        low, high = np.exp(whole.interval(0.05))
+        estimate = f"{np.exp(whole.estimate):.3f} [{low:.3f}, {high:.3f}]"
+        slower = share([word == SLOWER for [word], _ in ends])
+        yield [name, arm, estimate, share([word == SLOWER for word in words]), slower, f"{np.median(pairs):.0f}"]
+
+
+def tail_rows(seen: Seen, arm: str) -> Iterator[list[str]]:
+    """How many comparisons of so many pairs find the tail, by Holm's correction over the figures of a point."""
+    figures = ("median", "p95", "p99", "mean")
+    for point, name in seen.names.items():
+        columns = seen.columns(arm, point)
+        logs = {figure: columns.log_ratios(figure) for figure in figures}
+        for size in (WINDOW, 2 * WINDOW, 3 * WINDOW):
+            pieces = list(zip(*(windows(each, size, size) for each in logs.values()), strict=True))
+            found = [
+                changes({figure: SignedRank(piece) for figure, piece in zip(figures[:3], each, strict=False)})
+                for each in pieces
+            ]
+            cells = [share([each[figure].is_significant for each in found]) for figure in figures[:3]]
+            p99 = np.exp(SignedRank(logs["p99"]).estimate)
+            yield [name, arm, str(size), *cells, f"{p99:.2f}"]
+
+
+def spread_rows(seen: Seen) -> Iterator[list[str]]:
+    """How much the baseline's runs differ, and their ratios to the identical arm."""
+    for point, name in seen.names.items():
+        spread = spread_of_runs(*seen.columns(IDENTICAL, point).figures("median"))
+        sd = spread.baseline or 0.0
+        pair = (spread.ratios or 0.0) / np.sqrt(2)
+        yield [name, percent(sd), percent(pair), f"± {percent(difference_of_runs(sd))}"]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--pairs", type=int, default=120)
+    given = parser.parse_args()
+    measure(given.folder, given.pairs)
+    seen = [Seen(given.folder / name) for name in COMPARISONS]
+    rows = [row for each in seen for row in identical_rows(each)]
+    heads = ["point", "FASTER or SLOWER, any change", f"the same, {percent(FAIL_ON)}"]
+    print("Identical code: wrong answers of ten pairs, and of two single runs\n")
+    print(table([*heads, "Mann-Whitney, samples of two runs", f"two medians, {percent(FAIL_ON)}"], rows))
+    print("\nSlower on purpose: found\n")
+    rows = [row for each in seen for arm in each.arms[2:] for row in found_rows(each, arm)]
+    auto = f"of auto, up to {MOST}"
+    print(table(["point", "arm", "ratio of all pairs", "SLOWER of ten pairs", f"SLOWER {auto}", f"pairs {auto}"], rows))
+    print("\nThe tail\n")
+    rows = [row for arm in (TAIL, IDENTICAL) for row in tail_rows(seen[0], arm)]
+    print(table(["point", "arm", "pairs", "median", "p95", "p99", "ratio of p99"], rows))
+    print("\nBetween runs of the baseline\n")
+    rows = [row for each in seen for row in spread_rows(each)]
+    print(table(["point", "sd of runs", "sd of runs in a pair", "two runs differ by"], rows))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,155 @@
+"""How often the 95 % intervals hold, by simulation: times whose median is known, in series of known kinds.
+
+    python -m perf.coverage [--runs 1000]
+
+Three tables. Median: in what share of runs an interval is given, and of those how many contain the
+median; a run without one says "too few independent samples". Stopping: the same of runs that are
+looked at after every block of BLOCK samples and end where `measure.target_rel_ci` is met, at the
+latest after LENGTHS[-1]; the median is that of as many samples. Identical code: in what share of
+runs the interval of `paired_speedup` of two cases of the same kind leaves out 1.
+"""
+
+import argparse
+from collections.abc import Callable, Mapping
+
+import numpy as np
+import numpy.typing as npt
+from benchkit.measure.budget import stop
+from benchkit.measure.measurement import Measurement
+from benchkit.statistics.intervals import series_interval
+from benchkit.statistics.paired import paired_speedup
+from tests.support.fakes import plan
+
+Array = npt.NDArray[np.float64]
+Process = Callable[[np.random.Generator, int, int], Array]
+"""Times [runs, n] in units of the median without disturbance."""
+LENGTHS = (9, 15, 100, 700, 2000)
+TARGETS = (0.05, 0.02)
+BLOCK = 20
+NOISE = 0.1
+DRIFT = 1.1
+SLOWER, SLOW_SHARE, TURNOVER = 3.0, 0.3, 0.04
+"""Of two modes: their ratio, the share of the slower one, and the sum of both chances to leave per
+sample: the slower mode lasts 36 samples on average, the faster one 83."""
+
+
+def independent(random: np.random.Generator, runs: int, n: int) -> Array:
+    return np.exp(NOISE * random.standard_normal((runs, n)))
+
+
+def heavy_tailed(random: np.random.Generator, runs: int, n: int) -> Array:
+    """Student's t with two degrees of freedom: its variance is infinite."""
+    return np.exp(NOISE * random.standard_t(2, (runs, n)))
+
+
+def drifting(random: np.random.Generator, runs: int, n: int) -> Array:
+    return independent(random, runs, n) * np.linspace(1, DRIFT, n)
+
+
+def autoregressive(rho: float) -> Process:
+    """AR(1): each value is rho times the one before, and noise."""
+
+    def process(random: np.random.Generator, runs: int, n: int) -> Array:
+        noise = random.standard_normal((n, runs)) * np.sqrt(1 - rho**2)
+        values = np.empty((n, runs))
+        held = random.standard_normal(runs)
+        for index in range(n):
+            held = values[index] = rho * held + noise[index]
+        return np.exp(NOISE * values.T)
+
+    return process
+
+
+def two_modes(random: np.random.Generator, runs: int, n: int) -> Array:
+    """A Markov chain between a fast and a slow mode."""
+    into_slow, into_fast = SLOW_SHARE * TURNOVER, (1 - SLOW_SHARE) * TURNOVER
+    slow = np.empty((n, runs), dtype=bool)
+    held = random.random(runs) < SLOW_SHARE
+    for index in range(n):
+        slow[index] = held
+        drawn = random.random(runs)
+        held = np.where(held, drawn >= into_fast, drawn < into_slow)
+    return independent(random, runs, n) * np.where(slow.T, SLOWER, 1.0)
+
+
+PROCESSES: Mapping[str, Process] = {
+    "independent": independent,
+    "heavy-tailed": heavy_tailed,
+    "10 % drift": drifting,
+    "AR(1) 0.5": autoregressive(0.5),
+    "AR(1) 0.9": autoregressive(0.9),
+    "two sticky modes": two_modes,
+}
+
+
+def median_cell(process: Process, random: np.random.Generator, runs: int, n: int, median: float) -> str:
+    """Shares: of runs with an interval, of intervals that hold, of runs whose interval does not."""
+    intervals = [series_interval(times) for times in process(random, runs, n)]
+    given = [each for each in intervals if each is not None]
+    holding = sum(low <= median <= high for low, high in given)
+    misled = (len(given) - holding) / runs
+    hold = f"{holding / len(given):.2f}" if given else "none"
+    return f"{len(given) / runs:.2f} / {hold} / {misled:.3f}"
+
+
+def stopped(times: Array, target: float) -> Measurement:
+    """What is measured of a case that is alone: blocks until `stop` says that it is done."""
+    config = plan(target_rel_ci=target, max_iterations=len(times))
+    measurement = Measurement()
+    for start in range(0, len(times), BLOCK):
+        block = times[start : start + BLOCK].tolist()
+        measurement.add([block], [[0.0] * len(block)], {})
+        if stop(measurement, config, single_case=True):
+            break
+    return measurement
+
+
+def stopping_cell(process: Process, random: np.random.Generator, runs: int, target: float) -> str:
+    """Median number of samples; shares: of runs that end early, of all intervals that hold, of those of early ends."""
+    reference, longest = process(random, 2000, LENGTHS[-1]), LENGTHS[-1]
+    lengths, holding = [], []
+    for times in process(random, runs, longest):
+        found = stopped(times, target).times()
+        if interval := series_interval(found):
+            lengths.append(len(found))
+            holding.append(interval[0] <= np.median(reference[:, : len(found)]) <= interval[1])
+    early = [held for held, length in zip(holding, lengths, strict=True) if length < longest]
+    early_hold = f"{np.mean(early):.2f}" if early else "none"
+    return f"{np.median(lengths):.0f} / {len(early) / runs:.2f} / {np.mean(holding):.2f} / {early_hold}"
+
+
+def paired_cell(process: Process, random: np.random.Generator, runs: int, n: int) -> str:
+    given = alarms = 0
+    for first, second in zip(process(random, runs, n), process(random, runs, n), strict=True):
+        cases = [Measurement(samples_s=[times.tolist()], blocks=[1] * n) for times in (first, second)]
+        _, low, high = paired_speedup(*cases)
+        if low is not None and high is not None:
+            given += 1
+            alarms += not low <= 1 <= high
+    return f"{given / runs:.2f} / {alarms / runs:.3f}"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--runs", type=int, default=1000)
+    runs = parser.parse_args().runs
+    random, random_of_stopping = np.random.default_rng(0), np.random.default_rng(0)
+    heads = "".join(f" {f'n = {n}':>21}" for n in LENGTHS)
+    print(f"median: interval given / holds where given / misleads, {runs} runs\n{'':18}{heads}")
+    for name, process in PROCESSES.items():
+        median = float(np.median(process(random, 2000, 2000)))
+        cells = [median_cell(process, random, runs, n, median) for n in LENGTHS]
+        print(f"{name:18}" + "".join(f" {cell:>21}" for cell in cells), flush=True)
+    heads_of_targets = "".join(f" {f'target {target}':>28}" for target in TARGETS)
+    print(f"\nstopping: samples / ends early / holds / holds where early, {runs} runs\n{'':18}{heads_of_targets}")
+    for name, process in PROCESSES.items():
+        cells = [stopping_cell(process, random_of_stopping, runs, target) for target in TARGETS]
+        print(f"{name:18}" + "".join(f" {cell:>28}" for cell in cells), flush=True)
+    print(f"\nidentical code: interval given / leaves out 1, {runs} runs, rounds of one sample\n{'':18}{heads}")
+    for name, process in PROCESSES.items():
+        cells = [paired_cell(process, random, runs, n) for n in LENGTHS]
+        print(f"{name:18}" + "".join(f" {cell:>21}" for cell in cells), flush=True)
+
+
+if __name__ == "__main__":
+    main()
