@@ -11,7 +11,7 @@ PACKAGES := benchkit benchkit/suites launch analysis hydra_plugins
 QUICK := -m 'not slow and not cluster'
 PARALLEL := -n auto --dist loadgroup
 
-.PHONY: help demo test test-all coverage coverage-quick mutants oldest lint check docs perf wheel clean
+.PHONY: help demo test test-all golden coverage coverage-quick mutants oldest lint check docs perf wheel clean
 
 help: ## this list
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 16
@@ -25,6 +25,9 @@ test: $(READY) ## all tests that need neither root, nor Debian packages, nor man
 
 test-all: $(READY) ## all tests: also slow ones, and those of launchers, Slurm and namespaces
 	$(BIN)/python -m pytest $(PARALLEL)
+
+golden: $(READY) ## tests/golden, the texts that commands, errors, tables and pages must have: review the diff
+	$(BIN)/python -m pytest -q --snapshot-update
 
 coverage: $(READY) ## share of statements that the tests run, per package (TESTS="..." chooses tests, FLOOR=95 fails below)
 	COVERAGE_FILE=$(CURDIR)/.coverage $(BIN)/python -m pytest $(PARALLEL) $(SELECT) --cov --cov-report= $(TESTS)

@@ -12,7 +12,10 @@ from benchkit import cli as app
 from launch.agents.host_lock import LOCK_VARIABLE
 from launch.ranks.fork_server import start_fork_server
 
+from syrupy.assertion import SnapshotAssertion
+
 from tests.support.cli import ROOT, SUITES, Cli, cleaned
+from tests.support.golden import GoldenFiles, masked
 
 TIERS = ("slow", "cluster")
 """Folders of tests that `make test` leaves out; their tests get a marker of that name (pyproject.toml)."""
@@ -30,6 +33,8 @@ for number in (signal.SIGINT, signal.SIGHUP):
 @pytest.hookimpl(wrapper=True)  # before xdist reads the groups
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> Iterator[None]:
     """Marks every test below a tier's folder, and keeps tests that share an expensive fixture on one worker."""
+    if items and items[0].config.getoption("update_snapshots"):  # make golden
+        items[:] = [item for item in items if "golden" in getattr(item, "fixturenames", ())]
     for item in items:
         for tier in TIERS:
             if tier in item.path.relative_to(ROOT).parts:
@@ -50,6 +55,17 @@ def _figures_are_closed() -> Iterator[None]:
     yield
     if pyplot := sys.modules.get("matplotlib.pyplot"):
         pyplot.close("all")
+
+
+@pytest.fixture
+def golden(snapshot: SnapshotAssertion) -> Callable[..., None]:
+    """Compares a text with the one that the golden file has for this test; `make golden` renews it."""
+    held = snapshot.use_extension(GoldenFiles)
+
+    def compare(text: str, masks: dict[str, str] | None = None) -> None:
+        assert masked(text, masks) == held
+
+    return compare
 
 
 @pytest.fixture
