@@ -11,7 +11,6 @@ import pytest
 from benchkit import cli as app
 from launch.agents.host_lock import LOCK_VARIABLE
 from launch.ranks.fork_server import start_fork_server
-
 from syrupy.assertion import SnapshotAssertion
 
 from tests.support.cli import ROOT, SUITES, Cli, cleaned
