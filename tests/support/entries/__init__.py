@@ -1,0 +1,1 @@
+"""What tests take from packages whose files may move: the only tests that a move changes are these files."""

@@ -1,0 +1,1 @@
+"""What tests take from analysis.report."""
