@@ -6,12 +6,14 @@ READY := $(VENV)/ready
 
 TESTS ?= tests
 SELECT ?=
-FLOOR ?= 0
+FLOOR ?= 98
+TORCH ?= torch
+PYTHONS ?= python3.10 python3.12 python3.13
 PACKAGES := benchkit benchkit/suites launch analysis hydra_plugins
 QUICK := -m 'not slow and not cluster'
 PARALLEL := -n auto --dist loadgroup
 
-.PHONY: help demo test test-all golden coverage coverage-quick mutants oldest lint check docs perf wheel clean
+.PHONY: help demo test test-all golden coverage mutants oldest newest pythons lint check docs perf wheel clean
 
 help: ## this list
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 16
@@ -29,16 +31,13 @@ test-all: $(READY) ## all tests: also slow ones, and those of launchers, Slurm a
 golden: $(READY) ## tests/golden, the texts that commands, errors, tables and pages must have: review the diff
 	$(BIN)/python -m pytest -q --snapshot-update
 
-coverage: $(READY) ## share of statements that the tests run, per package (TESTS="..." chooses tests, FLOOR=95 fails below)
+coverage: $(READY) ## share of statements that the tests run, per package; fails below FLOOR (TESTS="..." chooses tests)
 	COVERAGE_FILE=$(CURDIR)/.coverage $(BIN)/python -m pytest $(PARALLEL) $(SELECT) --cov --cov-report= $(TESTS)
 	@for package in $(PACKAGES); do \
 	    printf '%-20s %s %%\n' $$package $$($(BIN)/coverage report --format=total --include="$$package/*"); \
 	done
 	@printf '%-20s %s %%\n' all $$($(BIN)/coverage report --format=total --include="benchkit/*,launch/*,analysis/*,hydra_plugins/*")
 	@$(BIN)/coverage report --include="benchkit/*,launch/*,analysis/*,hydra_plugins/*" --fail-under=$(FLOOR) >/dev/null
-
-coverage-quick: ## coverage of the tests of `make test`, which may not fall below 90 %
-	$(MAKE) coverage SELECT="$(QUICK)" FLOOR=90
 
 mutants: $(READY) ## changes to the pure modules that no test sees
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[mutants]'
@@ -50,6 +49,19 @@ oldest: ## the quick tests with the oldest versions that pyproject.toml allows
 	$(PYTHON) -m tests.oldest > build/oldest/constraints.txt
 	build/oldest/bin/python -m pip install --quiet --constraint build/oldest/constraints.txt --editable '.[torch,dev,html]'
 	build/oldest/bin/python -m pytest $(PARALLEL) $(QUICK) -W default # the libraries' own deprecations are not ours
+
+newest: ## the quick tests with the newest versions that pyproject.toml allows (TORCH=torch==2.13.0 holds torch back)
+	$(PYTHON) -m venv build/newest
+	build/newest/bin/python -m pip install --quiet --editable '.[torch,dev,html]' '$(TORCH)'
+	build/newest/bin/python -m pytest $(PARALLEL) $(QUICK) -W default
+
+pythons: ## the tests of analysis, without torch, on other versions of Python (PYTHONS="python3.10 python3.13")
+	@for python in $(PYTHONS); do \
+	    folder=build/$$(basename $$($$python -c 'import sys; print("python%d.%d" % sys.version_info[:2])')); \
+	    $$python -m venv $$folder \
+	    && $$folder/bin/python -m pip install --quiet --constraint constraints.txt --editable '.[dev,html]' \
+	    && $$folder/bin/python -m pytest $(PARALLEL) $(QUICK) tests/unit/analysis tests/suites/test_*_analysis.py || exit 1; \
+	done
 
 lint: $(READY) ## format, style, types
 	$(BIN)/ruff format --check .
