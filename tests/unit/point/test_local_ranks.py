@@ -5,9 +5,9 @@ from contextlib import nullcontext
 import pytest
 from benchkit.point import local_ranks
 from benchkit.point.placement import place_ranks
-from benchkit.rank.rendezvous import Rendezvous
 
 from tests.support.configs import agent_group, config
+from tests.support.entries.rank import Rendezvous
 
 
 @pytest.fixture
