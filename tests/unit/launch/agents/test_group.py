@@ -62,7 +62,7 @@ def test_wait_for_end_times_out(tmp_path):
         if agents.first:
             silence.wait(10)
             return None
-        with pytest.raises(SweepEnds, match="does not answer after the last point"):
+        with pytest.raises(SweepEnds):
             agents.wait_for_end(0.2)
         silence.set()
 
@@ -88,12 +88,11 @@ def test_exchange_drops_lost_agent(tmp_path):
             return None
         with pytest.raises(Lost) as lost:
             agents.exchange("x", 5)
-        return str(lost.value), lost.value.host_is_silent, agents.exchange(agents.me.index, 5)
+        [gone] = lost.value.members
+        return gone.index, lost.value.host_is_silent, agents.exchange(agents.me.index, 5)
 
     first, _, last = together(3, tmp_path, act)
-    assert first == last
-    assert first[0].startswith("agent 1 on ")
-    assert first[1:] == (False, [0, 2])
+    assert first == last == (1, False, [0, 2])
 
 
 def test_exchange_drops_silent_node(tmp_path):
@@ -123,7 +122,7 @@ def test_lost_agent_0_ends_sweep(tmp_path):
 
 
 @pytest.mark.parametrize("who", [0, 1])
-def test_stop_reaches_all_agents(tmp_path, who):
+def test_stop_reaches_all_agents(tmp_path, golden, who):
     def act(agents: Agents):
         if agents.me.index == who:
             agents.stop(StopRequested(15, "preempted"))
@@ -132,8 +131,7 @@ def test_stop_reaches_all_agents(tmp_path, who):
 
     stopped = [error for error in together(3, tmp_path, act) if isinstance(error, StopRequested)]
     assert len(stopped) == 2
-    assert f"agent {who} on " in str(stopped[0])
-    assert "stopped by SIGTERM" in str(stopped[0])
+    golden(str(stopped[0]))
     assert {(error.number, error.status, error.relayed) for error in stopped} == {(15, "preempted", True)}
 
 
@@ -147,11 +145,11 @@ def test_ping_pong_orders_timestamps(tmp_path):
         assert sent <= there <= received
 
 
-def test_join_names_differing_trait(tmp_path):
+def test_join_names_differing_trait(tmp_path, golden):
     errors = together(2, tmp_path, lambda agents: None, traits={1: {"version": "2"}})
     assert [type(error) for error in errors] == [JoinError] * 2
-    assert len({str(error) for error in errors}) == 1
-    assert "agents disagree on version: 1 on agent 0" in str(errors[0])
+    [said] = {str(error) for error in errors}
+    golden(said)
     assert not list(tmp_path.iterdir())
 
 
@@ -195,12 +193,10 @@ def test_join_ignores_strangers_and_stale_address(tmp_path, monkeypatch):
     assert late == [[0, 1]]
 
 
-def test_join_refuses_taken_or_invalid_port(tmp_path, monkeypatch):
+@pytest.mark.parametrize("port", ["taken", "abc", "0", "65536", "²", "-1"])
+def test_join_refuses_taken_or_invalid_port(tmp_path, monkeypatch, port):
     with socket.create_server(("", 0)) as taken:
         monkeypatch.setenv("MASTER_ADDR", "127.0.0.1")
-        monkeypatch.setenv("MASTER_PORT", str(taken.getsockname()[1]))
-        with pytest.raises(JoinError, match="agent 0 cannot listen at port"):
+        monkeypatch.setenv("MASTER_PORT", str(taken.getsockname()[1]) if port == "taken" else port)
+        with pytest.raises(JoinError, match="port"):
             join(LaunchContext("srun", 0, 2, "j"), TRAITS, tmp_path, 1)
-    monkeypatch.setenv("MASTER_PORT", "abc")
-    with pytest.raises(JoinError, match="MASTER_PORT=abc: allowed is a port's number"):
-        join(LaunchContext("srun", 0, 2, "j"), TRAITS, tmp_path, 1)
