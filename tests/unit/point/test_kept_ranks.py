@@ -68,6 +68,8 @@ def test_alike_points_share_ranks(events):
     "other",
     [
         {"world_size": 3},
+        {"threads_per_rank": 3},
+        {"private_network": False},
         {"hardware": config(slowdown=2).hardware},
         {"timeout_s": 11.0},
         {"start_method": "spawn"},

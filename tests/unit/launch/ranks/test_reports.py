@@ -2,6 +2,7 @@
 
 import importlib.util
 import json
+import resource
 import time
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -122,23 +123,20 @@ def test_innermost_frame_cuts_long_stack(tmp_path):
     assert len(innermost_frame(log).stack) < logs.TEXT_CHARS + 100
 
 
-def hang(body: str, folder: Path):
+def test_time_out_leaves_dumps_and_blames_rank(tmp_path, golden):
+    used_s = resource.getrusage(resource.RUSAGE_SELF).ru_utime
     with flight_recorder.recording(True) as recorder:
         assert recorder.folder.stat().st_mode & 0o777 == 0o700
         failure = run_ranks(
-            f"tests.support.launch_bodies:{body}",
+            "tests.support.launch_bodies:hang_with_flight_recorder",
             [0, 1],
             environments=[recorder.environment()] * 2,
-            folder=folder,
+            folder=tmp_path,
             timeout_s=2.0,
             recorder=recorder,
         ).failure
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_utime - used_s < 1.0  # nobody has polled
     assert not recorder.folder.exists()
-    return failure
-
-
-def test_time_out_leaves_dumps_and_blames_rank(tmp_path, golden):
-    failure = hang("hang_with_flight_recorder", tmp_path)
     assert (failure.kind, failure.rank) == ("timeout", 1)
     golden(failure.message, {r"bodies.py:\d+": "bodies.py:LINE"})
     dumps = {path.name: path.read_text() for path in tmp_path.glob("nccl_trace_rank_*")}
