@@ -11,9 +11,9 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
-from launch.agents.host_lock import LOCK_VARIABLE
 
 from tests.support.cli import PATIENCE_S, ROOT, ends, wait_until
+from tests.support.entries.agents import LOCK_VARIABLE
 
 NOBODY = 65534
 SWEEP = ("+suite=faulty", "-m", "seed=range(6)", "measure=quick", "hydra.sweep.dir=outputs/s")

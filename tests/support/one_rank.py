@@ -2,11 +2,10 @@
 
 from types import SimpleNamespace
 
-from benchkit.measure.clocks import HostClock
-from launch.slowdown.throttle import NoThrottle
-
 from tests.support import configs, fakes
 from tests.support.entries import rank
+from tests.support.entries.measure import HostClock
+from tests.support.entries.slowdown import NoThrottle
 
 UNSLOWED = rank.ThrottleController(NoThrottle(), 1.0, 1.0)
 

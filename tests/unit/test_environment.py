@@ -8,14 +8,11 @@ import pytest
 import torch
 from benchkit import checkout as checkout_of
 from benchkit import environment
-from benchkit.point import recording
-from benchkit.point.forming import gather_facts
-from benchkit.point.placement import place_ranks
-from benchkit.point.point import Point
 from benchkit.record.environment import VERSIONS, AgentReport
-from launch.agents.group import alone
 
 from tests.support.configs import agent_group, config
+from tests.support.entries.agents import alone
+from tests.support.entries.point import Point, gather_facts, place_ranks, recording
 
 
 def test_host_and_versions_are_described():

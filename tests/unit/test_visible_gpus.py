@@ -10,7 +10,8 @@ import torch
 from benchkit import visible_gpus as counting
 from benchkit.gpus import smi
 from benchkit.visible_gpus import VisibleGpus, enumerated
-from launch.agents.group import EXCHANGE_TIMEOUT_S
+
+from tests.support.entries.agents import EXCHANGE_TIMEOUT_S
 
 A, B = (f"{letter * 8}-{letter * 4}-{letter * 4}-{letter * 4}-{letter * 12}" for letter in "ab")
 NO_UUID = "00000000-0000-0000-0000-000000000000"

@@ -13,11 +13,18 @@ from pathlib import Path
 
 import pytest
 from launch import topology
-from launch.slowdown import cgroup, mps, mps_control, throttle
-from launch.slowdown.cgroup import CpuQuota, QuotaUnavailable, Room
-from launch.slowdown.duty_cycle import DutyCycle
 
 from tests.support.cli import wait_until
+from tests.support.entries.slowdown import (
+    CpuQuota,
+    DutyCycle,
+    QuotaUnavailable,
+    Room,
+    cgroup,
+    mps,
+    mps_control,
+    throttle,
+)
 from tests.support.kernel import files_of_kernel
 
 

@@ -6,11 +6,9 @@ from types import SimpleNamespace
 import pytest
 from benchkit.api.case import Case
 from benchkit.api.details import QUEUEING
-from benchkit.measure import cuda_clock as module
-from benchkit.measure.clocks import HostClock
-from benchkit.measure.lead import LONGEST_S, MARGIN, SLACK_S, Lead
-from benchkit.measure.timer import measure
 
+from tests.support.entries.measure import LONGEST_S, MARGIN, SLACK_S, HostClock, Lead, measure
+from tests.support.entries.measure import cuda_clock as module
 from tests.support.fakes import FakeCuda, alone, cuda_clock, plan
 
 CALL = ["kernel"] * 2

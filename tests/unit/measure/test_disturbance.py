@@ -5,10 +5,9 @@ import time
 
 import pytest
 from analysis.records import disturbances
-from benchkit.measure import disturbance
-from benchkit.measure.disturbance import COUNTERS, numbers_after, pressure_s, read_counters
-from benchkit.measure.measurement import Measurement
 
+from tests.support.entries.measure import COUNTERS, Measurement, disturbance, numbers_after, pressure_s, read_counters
+from tests.support.entries.report import noise, sentences
 from tests.support.records import as_record, as_version_2, make_record, tabulate_records
 
 
@@ -95,8 +94,10 @@ def test_disturbances_are_described(golden):
         disturbed(**changing.disturbance),
     ]
     said = [disturbances.describe(first_case(record)) for record in records]
-    golden("\n".join(said))
-    assert tabulate_records(records[:1])["disturbed"].tolist() == said[:1]
+    table = tabulate_records(records[:1])
+    assert table["disturbed"].tolist() == said[:1]
+    report = [*sentences.describe(table).splitlines(), *noise.describe(table)]
+    golden("\n".join([*said, *(line for line in report if "disturbed" in line)]))
 
 
 @pytest.mark.parametrize(

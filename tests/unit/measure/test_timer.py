@@ -4,13 +4,18 @@ from dataclasses import replace
 
 import pytest
 from benchkit.api.case import Case
-from benchkit.measure.budget import FEWEST_TO_STOP, block_size
-from benchkit.measure.disturbance import COUNTERS
-from benchkit.measure.hooks import DEFAULT_HOOKS, Hooks
-from benchkit.measure.measurement import Measurement
-from benchkit.measure.timer import measure
 from benchkit.statistics.intervals import series_interval
 
+from tests.support.entries.measure import (
+    COUNTERS,
+    DEFAULT_HOOKS,
+    FEWEST_TO_STOP,
+    Hooks,
+    Measurement,
+    block_size,
+    measure,
+    timer,
+)
 from tests.support.fakes import FakeClock, alone, cycle, noise, plan
 
 
@@ -242,7 +247,7 @@ def test_single_rank_skips_case_on_oom():
 
 def test_disturbance_sums_on_every_rank(monkeypatch):
     ticks = iter(range(1000))
-    monkeypatch.setattr("benchkit.measure.timer.read_counters", lambda: [float(next(ticks))] + [0.0] * 5)
+    monkeypatch.setattr(timer, "read_counters", lambda: [float(next(ticks))] + [0.0] * 5)
     config = plan(max_iterations=20, min_blocks=5)
     clock = FakeClock(cycle([1.0]))
     [result, _] = run([Case(), Case()], config, clock, exchange=lambda values: [values, values])

@@ -2,11 +2,10 @@ from types import SimpleNamespace
 
 import pytest
 from benchkit.api.case import Case, Components
-from benchkit.point.alone import chosen, with_alone
-from benchkit.point.recording import set_aside
 from benchkit.record.files import FILE_NAME
 from benchkit.record.record import ErrorReport, Outcome
 
+from tests.support.entries.point import chosen, set_aside, with_alone
 from tests.support.entries.rank import keep_alone
 from tests.support.records import as_case
 

@@ -6,13 +6,10 @@ from types import SimpleNamespace
 
 import pytest
 from benchkit.api.groups import BackendConfig
-from benchkit.point import kept_ranks
-from benchkit.point.kept_ranks import FRESH_EVERY, KeptRanks, is_reused
-from benchkit.point.placement import place_ranks
-from benchkit.point.together import leaves_ranks_sound
 
 from tests.support import fakes
 from tests.support.configs import agent_group, config
+from tests.support.entries.point import FRESH_EVERY, KeptRanks, is_reused, kept_ranks, leaves_ranks_sound, place_ranks
 
 GROUP = agent_group("n1")
 

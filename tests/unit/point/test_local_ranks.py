@@ -3,10 +3,9 @@
 from contextlib import nullcontext
 
 import pytest
-from benchkit.point import local_ranks
-from benchkit.point.placement import place_ranks
 
 from tests.support.configs import agent_group, config
+from tests.support.entries.point import local_ranks, place_ranks
 from tests.support.entries.rank import Rendezvous
 
 

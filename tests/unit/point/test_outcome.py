@@ -4,22 +4,29 @@ import socket
 from types import SimpleNamespace
 
 import pytest
-from benchkit.point import agents, forming, local_ranks, run, together
-from benchkit.point.kept_ranks import KeptRanks
-from benchkit.point.outcome import AgentEnd, classify, durations, failure_status, placed
-from benchkit.point.placement import place_ranks
-from benchkit.point.point import Point
 from benchkit.record import files
-from launch.agents.channel import Channel
-from launch.agents.clock_sync import Offset
-from launch.agents.group import Agents, alone
-from launch.agents.member import AgentInfo, Lost
 from launch.signals import STOPPING, StopRequested
-from launch.slowdown.mps_control import MpsUnavailable
 
 from tests.support.configs import agent_group, config
+from tests.support.entries.agents import AgentInfo, Agents, Channel, Lost, Offset, alone
 from tests.support.entries.launch_ranks import Failure
+from tests.support.entries.point import (
+    AgentEnd,
+    KeptRanks,
+    Point,
+    agents,
+    classify,
+    durations,
+    failure_status,
+    forming,
+    local_ranks,
+    place_ranks,
+    placed,
+    run,
+    together,
+)
 from tests.support.entries.rank import Rendezvous
+from tests.support.entries.slowdown import MpsUnavailable
 
 
 @pytest.mark.parametrize(

@@ -1,12 +1,9 @@
 import pytest
 from benchkit.errors import ConfigError
-from benchkit.point.agents import AgentFacts
-from benchkit.point.gpus_of_agents import lack_of_gpus
-from benchkit.point.placement import place_ranks, rank_environment, unsuited
-from benchkit.point.run import crowding
 from benchkit.record.environment import AgentReport
 
 from tests.support.configs import agent_group, config
+from tests.support.entries.point import AgentFacts, crowding, lack_of_gpus, place_ranks, rank_environment, unsuited
 
 
 def test_auto_world_size_on_cpu_follows_agents():

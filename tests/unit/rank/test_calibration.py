@@ -10,10 +10,10 @@ import pytest
 import torch
 from benchkit.api.case import Case
 from benchkit.record.record import SlowdownReport
-from launch.slowdown.throttle import NoThrottle
 
 from tests.support.configs import config
 from tests.support.entries import rank as ranks
+from tests.support.entries.slowdown import NoThrottle
 from tests.support.fakes import FakeClock
 from tests.support.one_rank import UNSLOWED, group
 

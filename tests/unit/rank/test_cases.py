@@ -10,14 +10,12 @@ from benchkit.api.capture import CapturableStep
 from benchkit.api.case import Case, Components, Work
 from benchkit.api.regions import marked_by, region
 from benchkit.errors import ConfigError, InvalidResult
-from benchkit.measure.clocks import HostClock
-from benchkit.measure.measurement import Measurement
-from benchkit.measure.timer import measure
 from benchkit.record.case import CaseRecord, ComponentPositions
 from benchkit.suites.transformer.config import TransformerConfig
 
 from tests.support import configs, fakes
 from tests.support.entries import rank
+from tests.support.entries.measure import HostClock, Measurement, measure
 from tests.support.one_rank import UNSLOWED, group, reports_of
 
 EVEN, ODD = Case(labels={"strategy": "even"}), Case(labels={"strategy": "odd"})

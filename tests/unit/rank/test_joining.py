@@ -11,13 +11,12 @@ import pytest
 import torch
 import torch.distributed as dist
 from benchkit.errors import Unavailable
-from benchkit.point import forming
-from benchkit.point.agents import AgentGroup
-from launch.agents.group import alone
 from launch.topology import Limits
 
 from tests.support import configs
 from tests.support.entries import rank
+from tests.support.entries.agents import alone
+from tests.support.entries.point import AgentGroup, forming
 
 LEFT = "exception_dump"
 """What NCCL's watchdog writes without the prefix of its group (ProcessGroupNCCL.hpp, kStoreDumpKey)."""

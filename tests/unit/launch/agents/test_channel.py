@@ -5,10 +5,9 @@ import threading
 from collections.abc import Iterator
 
 import pytest
-from launch.agents import channel
-from launch.agents.channel import Channel, PeerLost
-from launch.agents.clock_sync import Estimate, Offset, OffsetTracker, best
 from launch.framing import HEAD, framed
+
+from tests.support.entries.agents import Channel, Estimate, Offset, OffsetTracker, PeerLost, best, channel
 
 
 @pytest.fixture

@@ -10,13 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from launch.agents import handshake
-from launch.agents.group import Agents, alone
-from launch.agents.join import join
-from launch.agents.member import Lost, SweepEnds
-from launch.agents.rendezvous import JoinError
 from launch.signals import StopRequested
 from launch.topology import LaunchContext
+
+from tests.support.entries.agents import Agents, JoinError, Lost, SweepEnds, alone, handshake, join
 
 TRAITS = {"version": "1"}
 

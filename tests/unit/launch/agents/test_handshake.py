@@ -13,17 +13,32 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from launch.agents import handshake, interface, rendezvous
-from launch.agents.address import own_ip
-from launch.agents.handshake import AGENT_0, CALLER, NONCE_BYTES, PROOF_BYTES, Caller, Stranger, call, proof
-from launch.agents.join import join, parse_hello
-from launch.agents.member import this_member
-from launch.agents.rendezvous import JoinError, Meeting, open_listener, write_whole
 from launch.framing import framed
 from launch.signals import wait_for
 from launch.topology import LaunchContext
 
 from tests.support.cli import wait_until
+from tests.support.entries.agents import (
+    AGENT_0,
+    CALLER,
+    NONCE_BYTES,
+    PROOF_BYTES,
+    Caller,
+    JoinError,
+    Meeting,
+    Stranger,
+    call,
+    handshake,
+    interface,
+    join,
+    open_listener,
+    own_ip,
+    parse_hello,
+    proof,
+    rendezvous,
+    this_member,
+    write_whole,
+)
 
 TRAITS = {"version": "1"}
 DEEP = b"[" * 60_000

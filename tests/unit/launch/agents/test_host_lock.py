@@ -6,9 +6,9 @@ import threading
 import time
 
 import pytest
-from launch.agents.host_lock import LOCK_VARIABLE, Holder, HostLock, HostTaken
 
 from tests.support.cli import ROOT, wait_until
+from tests.support.entries.agents import LOCK_VARIABLE, Holder, HostLock, HostTaken
 
 HOLDER = """
 import sys, time
