@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 from analysis.records.harvest import harvest
-from benchkit.record import files, versions
+from benchkit.record import files
 from benchkit.record.record import SCHEMA_VERSION
 from benchkit.statistics.paired import round_medians
 
@@ -72,16 +72,14 @@ def test_older_record_is_read_as_new(version):
     assert {row["status"] for row in harvest([path]).rows} == {"ok"}
 
 
-def test_lone_part_is_communication():
-    assert versions.names_of_parts(["send"]) == ("", "send")
-    assert versions.names_of_parts(["compute", "send"]) == ("compute", "send")
-
-
 def test_labels_keep_their_types():
     content = make_record()
     labels = {"text": "1", "integer": 1, "number": 1.0, "yes": True, "nothing": None}
     content["cases"][0]["labels"] = labels
     assert repr(as_record(content).cases[0].labels) == repr(labels)
+    old = as_version_2(make_record())
+    old["cases"][0]["labels"] = {"split": [3, 5], "yes": True}
+    assert as_record(old).cases[0].labels == {"split": "[3, 5]", "yes": True}
 
 
 def test_version_1_blocks_have_one_length():
@@ -90,12 +88,6 @@ def test_version_1_blocks_have_one_length():
     del case["blocks"]
     case |= {"block_iterations": 3, "samples_s": [[1.0, 2, 3, 10, 20, 30, 99], [0.0] * 7]}
     assert round_medians(as_record(old).cases[0]).tolist() == [2, 20]
-
-
-def test_older_list_labels_become_text():
-    old = as_version_2(make_record())
-    old["cases"][0]["labels"] = {"split": [3, 5], "yes": True}
-    assert as_record(old).cases[0].labels == {"split": "[3, 5]", "yes": True}
 
 
 def test_record_refuses_missing_reference():

@@ -28,6 +28,8 @@ def test_fixed_plan_separates_warmup_from_samples():
     assert result.warmup_s == [[9.0, 9.0, 9.0]]
     assert result.samples_s == [[1.0] * 100]
     assert (result.stopped_by, result.converged, result.steady) == ("max_iterations", None, None)
+    [result] = run([Case()], plan(warmup_iterations=0, max_iterations=5), FakeClock(cycle([1.0])))
+    assert (result.warmup_s, result.samples_s, result.blocks) == ([], [[1.0] * 5], [1, 4])
 
 
 def test_case_stops_at_target_interval():
@@ -37,6 +39,15 @@ def test_case_stops_at_target_interval():
     assert result.blocks == [25] * (FEWEST_TO_STOP // 25)
 
 
+def test_blocks_of_alternating_cases_are_odd_and_adapt():
+    config = plan(target_rel_ci=0.02, max_iterations=1000, block_seconds=99, min_blocks=10)
+    for result in run([Case(), Case()], config, FakeClock(cycle([1.0]))):
+        assert (result.stopped_by, result.blocks) == ("target_rel_ci", [99] * 10)
+    config = plan(max_iterations=300, block_seconds=30.0, min_blocks=1)
+    first, _ = run([Case(), Case()], config, FakeClock(cycle([10.0] * 6 + [1.0] * 999)))  # a slow warm-up
+    assert first.blocks[:2] == [3, 29]
+
+
 def test_target_waits_for_late_slow_mode():
     durations = [1.0] * 450 + ([3.0] * 60 + [1.0] * 40) * 20
     config = plan(target_rel_ci=0.05, max_iterations=2000, block_seconds=50.0, warmup_iterations=0)
@@ -44,21 +55,6 @@ def test_target_waits_for_late_slow_mode():
     low, high = series_interval(result.times())
     assert (result.stopped_by, result.converged) == ("max_iterations", False)
     assert low <= 1.0 < 3.0 <= high
-
-
-def test_alternating_cases_run_min_blocks():
-    config = plan(target_rel_ci=0.02, max_iterations=1000, block_seconds=99, min_blocks=10)
-    for result in run([Case(), Case()], config, FakeClock(cycle([1.0]))):
-        assert result.stopped_by == "target_rel_ci"
-        assert result.blocks == [99] * 10  # 99 and not 100: blocks are odd
-
-
-def test_block_size_adapts_to_samples():
-    """The warm-up was ten times as slow as what follows."""
-    config = plan(max_iterations=300, block_seconds=30.0, min_blocks=1)
-    first, _ = run([Case(), Case()], config, FakeClock(cycle([10.0] * 6 + [1.0] * 999)))
-    assert first.blocks[0] == 3
-    assert first.blocks[1] == 29
 
 
 def test_warmup_runs_until_steady():
@@ -94,12 +90,12 @@ def test_reset_and_barrier_precede_every_sample():
     assert events == ["reset", "barrier", "step", "tick"] * 3
 
 
-def test_loop_mode_divides_by_calls():
-    clock = FakeClock(cycle([2.0]))
-    [result] = run([Case()], plan(mode="loop", calls_per_sample=20), clock)
-    assert set(clock.repeats) == {20}
-    assert result.calls_per_sample == 20
-    assert result.samples_s[0][0] == pytest.approx(2.0)
+@pytest.mark.parametrize(("asked", "call_s", "found"), [(20, 2.0, 20), ("auto", 0.01, 32)])
+def test_loop_mode_divides_by_calls(asked, call_s, found):
+    clock = FakeClock(cycle([call_s]))
+    [result] = run([Case()], plan(mode="loop", calls_per_sample=asked, block_seconds=0.25), clock)
+    assert result.calls_per_sample == clock.repeats[-1] == found
+    assert result.samples_s[0][0] == pytest.approx(call_s)
 
 
 def test_fill_seconds_sets_calls_per_sample():
@@ -159,16 +155,11 @@ def test_slowest_rank_decides_for_all():
     assert result.blocks == [1] * 5
 
 
-def test_idle_ranks_do_not_affect_latency():
+def test_measurement_refers_to_first_start_and_to_taking_part_ranks():
     measurement = Measurement(ranks=2, estimator="last_arrival_to_last_exit")
-    measurement.add([[2.0], [2.0], [0.0]], [[0.0], [0.5], [1.9]], {})
+    measurement.add([[2.0], [2.0], [0.0]], [[100.0], [100.5], [101.9]], {})
+    assert measurement.start_offsets_s == [[0.0], [0.5], [pytest.approx(1.9)]]
     assert measurement.times().tolist() == [2.0]
-
-
-def test_start_offsets_are_relative_to_first():
-    measurement = Measurement(calls_per_sample=1)
-    measurement.add([[1.0, 1.0], [2.0, 2.0]], [[100.0, 205.0], [101.0, 203.0]], {})
-    assert measurement.start_offsets_s == [[0.0, 2.0], [1.0, 0.0]]
 
 
 def test_garbage_collection_resumes_after_failure():
@@ -184,13 +175,6 @@ def test_garbage_collection_resumes_after_failure():
 @pytest.mark.parametrize(("typical_s", "expected"), [(0.001, 49), (0.02, 3), (5.0, 1), (0.0, 1), (1e-9, 199)])
 def test_block_size_fits_plan_limits(typical_s, expected):
     assert block_size(typical_s, plan(block_seconds=0.05, max_iterations=2000, min_blocks=10)) == expected
-
-
-def test_auto_doubles_calls_until_long_enough():
-    clock = FakeClock(cycle([0.01]))
-    [result] = run([Case()], plan(mode="loop", calls_per_sample="auto", block_seconds=0.25), clock)
-    assert result.calls_per_sample == 32
-    assert result.samples_s[0][0] == pytest.approx(0.01)
 
 
 def test_hooks_surround_series_and_blocks():
@@ -220,11 +204,6 @@ def test_hooks_surround_series_and_blocks():
     assert (blocks[0], blocks[-1]) == ("measured", "over")
     assert sorted(item for item in blocks if item in (0, 1)) == [0, 0, 1, 1]
     assert blocks[2:6] == [*sample, "end"]
-
-
-def test_first_sample_counts_without_warmup():
-    [result] = run([Case()], plan(warmup_iterations=0, max_iterations=5), FakeClock(cycle([1.0])))
-    assert (result.warmup_s, result.samples_s, result.blocks) == ([], [[1.0] * 5], [1, 4])
 
 
 def short_of_memory():

@@ -5,6 +5,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from multiprocessing import connection
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ import pytest
 from launch.signals import StopRequested
 from launch.topology import LaunchContext
 
-from tests.support.entries.agents import Agents, JoinError, Lost, SweepEnds, alone, handshake, join
+from tests.support.entries.agents import Agents, JoinError, Lost, SweepEnds, alone, handshake, join, write_whole
 
 TRAITS = {"version": "1"}
 
@@ -150,44 +151,17 @@ def test_join_names_differing_trait(tmp_path, golden):
     assert not list(tmp_path.iterdir())
 
 
-def test_join_ignores_strangers_and_stale_address(tmp_path, monkeypatch):
-    """A file that a killed run left leads to somebody else's port; and somebody else knocks at agent 0's."""
+def test_stale_address_does_not_mislead(tmp_path, monkeypatch):
+    """Agent 1 finds the file of a start that was killed, which leads to somebody else's port, until agent 0 comes."""
     monkeypatch.setattr(handshake, "HELLO_S", 0.3)
-    stranger = socket.create_server(("127.0.0.1", 0))
-    old = json.dumps({"hosts": ["127.0.0.1"], "port": stranger.getsockname()[1], "network": "", "token": "old"})
-    meeting = tmp_path / ".agents-srun-j"
-    meeting.write_text(old)
-
-    knocked: list[socket.socket] = []
-
-    def visitor() -> None:
-        deadline, text = time.monotonic() + 5, old
-        while text == old and time.monotonic() < deadline:
-            time.sleep(0.001)
-            text = meeting.read_text()  # at once: agent 0 removes it when all have come
-        port = int(text.split('"port": ')[1].split(",")[0])
-        with socket.create_connection(("127.0.0.1", port)) as knocking:
-            knocking.sendall(b"GET / HTTP/1.1\r\n\r\n")
-        half = socket.create_connection(("127.0.0.1", port))
-        half.sendall(b"\x00\x00\x00\x10half")  # a length, and less than that; it stays open
-        knocked.append(half)
-
-    late: list[Any] = []
-
-    def second() -> None:
-        late.append(join(LaunchContext("srun", 1, 2, "j"), TRAITS, tmp_path, 10).exchange(1, 5))
-
-    threads = [threading.Thread(target=second), threading.Thread(target=visitor)]
-    for thread in threads:
-        thread.start()
-    time.sleep(0.5)
-    mine = join(LaunchContext("srun", 0, 2, "j"), TRAITS, tmp_path, 10).exchange(0, 5)
-    for thread in threads:
-        thread.join(10)
-    stranger.close()
-    knocked[0].close()
-    assert mine == [0, 1]
-    assert late == [[0, 1]]
+    with socket.create_server(("127.0.0.1", 0)) as stranger, ThreadPoolExecutor(2) as pool:
+        stale = {"hosts": ["127.0.0.1"], "port": stranger.getsockname()[1], "network": "", "token": "old"}
+        write_whole(tmp_path / ".agents-srun-j", json.dumps(stale))
+        started = [LaunchContext("srun", index, 2, "j") for index in range(2)]
+        second = pool.submit(join, started[1], TRAITS, tmp_path, 15)
+        time.sleep(0.5)
+        first = pool.submit(join, started[0], TRAITS, tmp_path, 15)
+        assert [len(agents.result().members) for agents in (first, second)] == [2, 2]
 
 
 @pytest.mark.parametrize("port", ["taken", "abc", "0", "65536", "²", "-1"])

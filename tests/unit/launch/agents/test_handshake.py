@@ -306,7 +306,7 @@ def test_lack_of_common_secret_ends_join(monkeypatch, tmp_path, meet, free_port,
     monkeypatch.delenv(rendezvous.SECRET_VARIABLE, raising=False)
     elsewhere = tmp_path if secret_is_set else tmp_path / "elsewhere"
     with pytest.raises(JoinError, match=r"BENCHKIT_SECRET=(.|\n)*trust_network=true"):
-        join(LaunchContext("srun", 1, 2, "7.0"), TRAITS, elsewhere, 600)
+        join(LaunchContext("srun", 1, 2, "7.0"), TRAITS, elsewhere, 60)
 
 
 def test_starts_of_torchrun_in_one_folder_do_not_meet(monkeypatch, meet):
