@@ -37,20 +37,19 @@ def cuda(monkeypatch):
     return install
 
 
-def test_gpus_have_uuids_in_order_of_cuda(cuda):
-    cuda(gpu(B), gpu(A))
-    assert enumerated() == VisibleGpus([f"GPU-{B}", f"GPU-{A}"])
-
-
-def test_instance_of_divided_gpu_is_named_as_such(cuda):
-    cuda(gpu(A, "NVIDIA A100-SXM4-40GB MIG 3g.20gb"))
-    assert enumerated() == VisibleGpus([f"MIG-{A}"])
-
-
-@pytest.mark.parametrize("alike", [gpu(A), gpu(NO_UUID), SimpleNamespace(name="AMD Instinct MI250X")])
-def test_gpus_that_look_alike_are_numbered(cuda, alike):
-    cuda(alike, alike)
-    assert enumerated() == VisibleGpus(["0", "1"])
+@pytest.mark.parametrize(
+    ("gpus", "names"),
+    [
+        ([gpu(B), gpu(A)], [f"GPU-{B}", f"GPU-{A}"]),  # in the order of CUDA
+        ([gpu(A, "NVIDIA A100-SXM4-40GB MIG 3g.20gb")], [f"MIG-{A}"]),
+        ([gpu(A)] * 2, ["0", "1"]),  # not told apart
+        ([gpu(NO_UUID)] * 2, ["0", "1"]),
+        ([SimpleNamespace(name="AMD Instinct MI250X")] * 2, ["0", "1"]),
+    ],
+)
+def test_gpus_are_named_by_uuid_or_number(cuda, gpus, names):
+    cuda(*gpus)
+    assert enumerated() == VisibleGpus(names)
 
 
 @pytest.mark.parametrize("kind", [RuntimeError, AssertionError, torch.cuda.DeferredCudaCallError])

@@ -235,6 +235,19 @@ def test_override_of_tf32_is_dropped_unless_stated(monkeypatch, stated, left):
     assert os.environ.get("NVIDIA_TF32_OVERRIDE") == left
 
 
+def test_rank_sets_torch_up_before_it_joins(monkeypatch):
+    calls = []
+
+    def join(*_):
+        raise InterruptedError
+
+    monkeypatch.setattr(rank.main, "set_up_torch", lambda *given: calls.append(given))
+    monkeypatch.setattr(rank.main, "joined", join)
+    with pytest.raises(InterruptedError):
+        rank.main.run_rank(assignment())
+    assert calls == [(1, {"A": "b"})]
+
+
 def test_memory_of_scarcest_host_and_gpu_counts(monkeypatch):
     main = rank.main
     monkeypatch.setattr(main, "available_bytes", lambda device: 8e9)
