@@ -45,56 +45,37 @@ def run(kept, wanted, may_stay=True):
     return kept.is_check_due()
 
 
-def test_fresh_ranks_run_one_point(events):
-    with KeptRanks(GROUP) as kept:
-        run(kept, config(ranks="fresh"))
-        assert events == ["start", "end"]
-        assert kept.idle_pids == ()
-
-
-def test_alike_points_share_ranks(events):
-    with KeptRanks(GROUP) as kept:
-        for seed in range(3):
-            run(kept, config(ranks="reuse", seed=seed))
-            assert kept.idle_pids == (1, 2)
-        assert events == ["start"]
-    assert events == ["start", "end"]
+OTHER_WORLDS = (
+    {"world_size": 3},
+    {"threads_per_rank": 3},
+    {"private_network": False},
+    {"hardware": config(slowdown=2).hardware},
+    {"timeout_s": 11.0},
+    {"start_method": "spawn"},
+    {"suite": "matmul_lut"},
+    {"backend": BackendConfig("gloo", ["cpu"], {"A": "c"})},
+)
 
 
 @pytest.mark.parametrize(
-    "other",
+    ("points", "expected"),
     [
-        {"world_size": 3},
-        {"threads_per_rank": 3},
-        {"private_network": False},
-        {"hardware": config(slowdown=2).hardware},
-        {"timeout_s": 11.0},
-        {"start_method": "spawn"},
-        {"suite": "matmul_lut"},
-        {"backend": BackendConfig("gloo", ["cpu"], {"A": "c"})},
+        ([{"ranks": "fresh"}], ["start", "end"]),
+        ([{}, {"seed": 1}, {"seed": 2}], ["start"]),
+        ([{}, {"ranks": "fresh"}, {}], ["start", "start", "end"]),
+        ([{"may_stay": False}, {}], ["start", "end", "start"]),
+        *(([{}, other], ["start", "end", "start"]) for other in OTHER_WORLDS),
     ],
 )
-def test_points_of_other_worlds_get_other_ranks(events, other):
+def test_points_of_one_world_share_ranks_that_are_sound(events, points, expected):
     with KeptRanks(GROUP) as kept:
-        run(kept, config(ranks="reuse"))
-        run(kept, replace(config(ranks="reuse"), **other))
-        assert events == ["start", "end", "start"]
-
-
-def test_fresh_point_of_same_world_leaves_idle_ranks(events):
-    with KeptRanks(GROUP) as kept:
-        run(kept, config(ranks="reuse"))
-        run(kept, config(ranks="fresh"))
-        run(kept, config(ranks="reuse"))
-        assert events == ["start", "start", "end"]
-
-
-def test_unsound_ranks_end(events):
-    with KeptRanks(GROUP) as kept:
-        run(kept, config(ranks="reuse"), may_stay=False)
-        assert events == ["start", "end"]
-        run(kept, config(ranks="reuse"))
-        assert events == ["start", "end", "start"]
+        for changes in points:
+            may_stay = changes.get("may_stay", True)
+            keys = {name: value for name, value in changes.items() if name != "may_stay"}
+            run(kept, replace(config(ranks="reuse"), **keys), may_stay)
+        assert events == expected
+        assert bool(kept.idle_pids) == (expected.count("start") > expected.count("end"))
+    assert events.count("start") == events.count("end")
 
 
 def test_ranks_end_with_interrupted_point(events):

@@ -20,13 +20,10 @@ from tests.support.entries.point import (
     failure_status,
     forming,
     local_ranks,
-    place_ranks,
     placed,
     run,
     together,
 )
-from tests.support.entries.rank import Rendezvous
-from tests.support.entries.slowdown import MpsUnavailable
 
 
 @pytest.mark.parametrize(
@@ -168,20 +165,3 @@ def test_total_excludes_wait_for_host(tmp_path, monkeypatch, lost):
     phases = run.run_point(Point(config(), tmp_path, []), KeptRanks(forming.form_group(alone()))).phases_s
     assert phases == {"wait_for_host": 3600, "total": 0 if lost else 60}
     assert files.read(tmp_path / files.FILE_NAME).phases_s == phases
-
-
-def test_gpu_shares_request_mps_daemon(tmp_path, monkeypatch):
-    asked = []
-
-    def refuse(needed, gpus, agents_here):
-        asked.append((needed, gpus, agents_here))
-        raise MpsUnavailable("none runs")
-
-    monkeypatch.setattr(local_ranks.mps, "daemon", refuse)
-    wanted = config(device="cuda", world_size=3, ranks_per_device=2, start_method="spawn")
-    wanted.hardware.slow_by = "mps"
-    where = agent_group("n1", "n1", "n2", gpus=[["a"]] * 3)
-    plan = place_ranks(wanted, where)
-    outcome = local_ranks.LocalRanks(where, Rendezvous()).run(local_ranks.Task(wanted, plan, tmp_path, Offset()))
-    assert asked == [(True, ["a"], 2)]
-    assert failure_status(outcome.failure) == "unavailable"

@@ -9,7 +9,6 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, suppress
 from dataclasses import replace
 from ipaddress import ip_address
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -78,27 +77,15 @@ def test_other_secret_makes_strangers_of_both(secret):
             calling.result()
 
 
-def says(*messages: bytes) -> Callable[[int, str], list[socket.socket]]:
+def says(*messages: bytes, proves: bool = False) -> Callable[[int, str], list[socket.socket]]:
+    """Says what no agent says; one that `proves` knows the secret, as an agent of another version may."""
+
     def come(port: int, token: str) -> list[socket.socket]:
         streams = []
         for message in messages:
-            streams.append(connected(port))
+            streams.append(proved(port, token) if proves else connected(port))
             with suppress(ConnectionError):  # dropped before it has said all
-                streams[-1].sendall(message)
-        return streams
-
-    return come
-
-
-def greets(*hellos: bytes) -> Callable[[int, str], list[socket.socket]]:
-    """Knows the secret, as one of another version may, and says what no agent says."""
-
-    def come(port: int, token: str) -> list[socket.socket]:
-        streams = []
-        for hello in hellos:
-            streams.append(proved(port, token))
-            with suppress(ConnectionError):
-                streams[-1].sendall(framed(hello))
+                streams[-1].sendall(framed(message) if proves else message)
         return streams
 
     return come
@@ -108,17 +95,13 @@ def changed(**fields: Any) -> bytes:
     return json.dumps(["hello", {**HELLO, "member": {**HELLO["member"], **fields}}]).encode()
 
 
-def silent(port: int, token: str) -> list[socket.socket]:
-    return [connected(port) for _ in range(20)]
-
-
-def many(port: int, token: str) -> list[socket.socket]:
-    return [connected(port) for _ in range(400)]
+def silent(count: int) -> Callable[[int, str], list[socket.socket]]:
+    return lambda port, token: [connected(port) for _ in range(count)]
 
 
 def dripping(port: int, token: str) -> list[socket.socket]:
     """A byte now and then, of a proof that never comes to its end."""
-    streams = silent(port, token)
+    streams = silent(20)(port, token)
 
     def drip() -> None:
         try:
@@ -143,18 +126,19 @@ def wrong_proofs(port: int, token: str) -> list[socket.socket]:
 
 
 STRANGERS = {
-    "silent": silent,
-    "many": many,
+    "silent": silent(20),
+    "many": silent(400),
     "dripping": dripping,
     "wrong_proofs": wrong_proofs,
     "garbage": says(b"GET / HTTP/1.1\r\n\r\n", b"\xff" * 100_000, DEEP, b""),
-    "too_long": greets(b" " * (handshake.HELLO_BYTES + 1)),
-    "wrong_hello": greets(
+    "too_long": says(b" " * (handshake.HELLO_BYTES + 1), proves=True),
+    "wrong_hello": says(
         *(DEEP, b"{}", b"[]", b'["hello", 1]', b'["hello", {"member": 1}]', b"\xff"),
         *(changed(index=index) for index in (0, 2, -1, True, "1", None, 1.5)),
         *(changed(host=1), changed(cores=["1"]), changed(more=1)),
         json.dumps(["hello", {**HELLO, "traits": {"version": 1}}]).encode(),
         json.dumps(["hello", {**HELLO, "traits": []}]).encode(),
+        proves=True,
     ),
 }
 
@@ -353,23 +337,15 @@ def test_remote_agents_listen_on_ipv4_and_ipv6():
             socket.create_connection((host, port), timeout=10).close()
 
 
-def planted_by_link(path: Path) -> None:
-    path.with_name("elsewhere").write_text("{}")
-    path.symlink_to(path.with_name("elsewhere"))
-
-
-def planted_for_all(path: Path) -> None:
-    path.write_text("{}")
-    path.chmod(0o644)
-
-
-@pytest.mark.parametrize("plant", [planted_by_link, planted_for_all])
-def test_meeting_file_of_others_is_ignored(tmp_path, caplog, plant):
+@pytest.mark.parametrize("by_link", [True, False])
+def test_meeting_file_of_others_is_ignored(tmp_path, caplog, by_link):
+    path, other = tmp_path / ".agents-srun-j", tmp_path / "elsewhere"
+    other.write_text("{}")
+    other.chmod(0o644)
+    path.symlink_to(other) if by_link else other.rename(path)
     place = Meeting(LaunchContext("srun", 1, 2, "j"), tmp_path)
-    plant(tmp_path / ".agents-srun-j")
-    assert place.find() == []
-    assert place.find() == []
-    assert len(caplog.messages) == (plant is planted_for_all)
+    assert (place.find(), place.find()) == ([], [])
+    assert len(caplog.messages) == (not by_link)
 
 
 @pytest.mark.parametrize(
