@@ -47,7 +47,7 @@ def cuda(monkeypatch):
         ([SimpleNamespace(name="AMD Instinct MI250X")] * 2, ["0", "1"]),
     ],
 )
-def test_gpus_are_named_by_uuid_or_number(cuda, gpus, names):
+def test_gpus_have_uuids_in_order_of_cuda_or_numbers(cuda, gpus, names):
     cuda(*gpus)
     assert enumerated() == VisibleGpus(names)
 

@@ -78,7 +78,7 @@ def test_defer_signals_keeps_ignored_signal(ignoring):
 
 
 @pytest.mark.parametrize(("ignored", "heard"), [(["HUP"], "SIGTERM"), ([], "SIGHUP")])
-def test_process_of_nohup_ignores_hangup(cli, ignored, heard):
+def test_nohup_process_ignores_hangup(cli, ignored, heard):
     nohup = ["sh", "-c", f'trap "" {ignored[0]}; exec "$@"', "sh"] if ignored else []
     process = cli.start(module="tests.support.told_to_stop", under=nohup)
     assert process.stdout.readline() == "ready\n"

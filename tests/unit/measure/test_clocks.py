@@ -171,6 +171,19 @@ def test_samples_after_warmup_have_lead(host, warm_up, without):
     assert result.samples_s[0] == pytest.approx([1e-3] * 5)
 
 
+def test_reset_may_leave_open_events():
+    cuda = FakeCuda()
+    clock = cuda_clock(cuda)
+
+    def reset():
+        with clock.region("compute"):
+            cuda.kernel(7.0)
+
+    case = Case(step=lambda: cuda.kernel(1.0), reset=reset, regions=("compute",))
+    [result] = measure([case], plan(max_iterations=2), clock=clock, barrier=lambda: None, exchange=alone, seed=0)
+    assert result.regions_s["compute"] == [[0.0] * 2]
+
+
 @pytest.mark.parametrize(("mode", "on_host"), [("cold", False), ("loop", True)])
 def test_host_times_its_own_work(host, mode, on_host):
     """Behind a lead, or between two events, work of the host takes no time."""

@@ -82,7 +82,7 @@ def first_case(record):
     return as_record(record).cases[0]
 
 
-def test_disturbances_are_described(golden):
+def test_disturbed_case_is_described(golden):
     changing = Measurement()
     for ghz in ([3.0, 3.1], [2.9, 2.0], [3.2, 2.5]):
         changing.add_frequency(ghz)

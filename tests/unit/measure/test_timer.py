@@ -39,7 +39,7 @@ def test_case_stops_at_target_interval():
     assert result.blocks == [25] * (FEWEST_TO_STOP // 25)
 
 
-def test_blocks_of_alternating_cases_are_odd_and_adapt():
+def test_block_size_adapts_to_samples():
     config = plan(target_rel_ci=0.02, max_iterations=1000, block_seconds=99, min_blocks=10)
     for result in run([Case(), Case()], config, FakeClock(cycle([1.0]))):
         assert (result.stopped_by, result.blocks) == ("target_rel_ci", [99] * 10)

@@ -32,7 +32,7 @@ def refusals(check, wanted, kind):
     return "\n".join(lines)
 
 
-def test_unsound_cases_are_refused(golden):
+def test_require_sound_refuses_bad_cases(golden):
     wanted = [
         [],
         [Case(labels={"seed": 1})],
@@ -276,7 +276,7 @@ def failing_in_capture(cuda, error, calls):
     return CapturableStep(step)
 
 
-def test_step_that_cannot_be_captured_says_why(golden):
+def test_refused_step_is_not_run_again_and_says_why(golden):
     """It is not run again: on ranks that captured it, it would find no partner for its collective."""
     cuda, calls = fakes.FakeGraphs(), []
     error = RuntimeError("CUDA error: operation not permitted when stream is capturing\nCompile with …")

@@ -104,7 +104,7 @@ def test_cpu_rank_asks_no_gpu(monkeypatch, install, gathered):
 @pytest.mark.parametrize(
     ("ours", "count"), [({}, 2), ({"by_mps": True}, 3), ({"idle_pids": [7, 8]}, 4)], ids=["ranks", "mps", "idle"]
 )
-def test_ranks_know_their_processes_on_a_gpu(install, gathered, ours, count):
+def test_our_processes_on_a_gpu_are_counted(install, gathered, ours, count):
     """Where NVML tells numbers of another namespace, only their count tells them from strangers."""
     install(FakeNvml(processes=dict.fromkeys(range(101, 101 + count), "")))
     others = [[{"device": "cuda:0", "uuid": uuid}, [9]] for uuid in ("GPU-a", "GPU-b")]

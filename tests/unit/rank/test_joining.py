@@ -110,7 +110,7 @@ def test_side_group_uses_only_its_layer(side_group, monkeypatch):
     assert side_group("default") == (None, [])
 
 
-def test_unavailable_backend_has_reason(side_group, monkeypatch, golden):
+def test_gpu_that_refuses_a_rank_is_unavailable_like_a_missing_backend(side_group, monkeypatch, golden):
     def refuse(device):
         raise RuntimeError("CUDA error: device busy\nCompile with")
 
@@ -178,7 +178,7 @@ def assignment(where="/proc/1/fd/3"):
     )  # fmt: skip
 
 
-def test_rank_joins_once_per_rendezvous(calls):
+def test_rank_joins_once_for_all_points(calls):
     first = rank.joined.joined(assignment())
     assert rank.joined.joined(assignment()) is first
     assert calls == ["join", "warm up"]
