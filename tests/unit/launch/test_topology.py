@@ -60,13 +60,17 @@ def test_detect_launcher_finds_local_jobs(environment, local):
     [
         {"RANK": "0", "WORLD_SIZE": "2"},
         {"FLUX_TASK_RANK": "0", "FLUX_JOB_SIZE": "2", "PMI_RANK": "0", "PMI_SIZE": "2"},
+        {"PALS_RANKID": "0", "PALS_SIZE": "2"},
         {"PALS_RANKID": "0", "PMI_RANK": "0", "PMI_SIZE": "2"},
         {"JSM_NAMESPACE_RANK": "0", "JSM_NAMESPACE_SIZE": "2"},
         {"SKYPILOT_NODE_RANK": "0", "SKYPILOT_NUM_NODES": "2"},
+        {"MV2_COMM_WORLD_RANK": "0", "MV2_COMM_WORLD_SIZE": "2"},
+        {"PET_NODE_RANK": "0", "PET_NNODES": "2"},
         {"PMI_RANK": "0", "PMI_SIZE": "2"},
         # an index above 0 without a count, or a count above 1 without an index
         {"RANK": "1"},
         {"PMIX_RANK": "1"},
+        {"JOB_COMPLETION_INDEX": "1"},
         {"SLURM_STEP_ID": "0", "SLURM_PROCID": "1"},
         {"OMPI_COMM_WORLD_RANK": "1"},
         {"TORCHELASTIC_RUN_ID": "x", "WORLD_SIZE": "2"},
@@ -201,6 +205,9 @@ UNLIMITED = "9223372036854771712"
             {"cg/cpu.max": "200000 100000", "cg/memory.max": "3"}, (2.0, 3), id="container",
         ),
         pytest.param(
+            "0::/../other", V2, {"cg/cpu.max": "1000 100000", "cg/other/cpu.max": "1 2"}, (None, None), id="outside",
+        ),
+        pytest.param(
             "0::/../b", "41 31 0:38 /.. /cg rw - cgroup2 cgroup2 rw",
             {"cg/b/cpu.max": "300000 100000", "cg/a/cpu.max": "1000 100000"}, (3.0, None), id="beside",
         ),
@@ -218,11 +225,19 @@ UNLIMITED = "9223372036854771712"
             "0::/a/benchkit-77", V2, {"cg/a/benchkit-77/cpu.max": "10000 100000", "cg/a/cpu.max": "400000 100000"},
             (4.0, None), id="slowdown",
         ),
+        pytest.param(
+            "0::/benchkit-77.scope", V2, {"cg/benchkit-77.scope/cpu.max": "10000 100000"}, (0.1, None), id="other-unit",
+        ),
     ],
 )  # fmt: skip
 def test_tightest_limit_of_nested_groups_counts(tmp_path, cgroup, mountinfo, files, expected):
     files_of_kernel(tmp_path, cgroup, mountinfo, **files)
     assert (topology.cpu_quota(tmp_path), topology.memory_limit(tmp_path)) == expected
+
+
+def test_largest_view_of_groups_is_taken(tmp_path):
+    files_of_kernel(tmp_path, "0::/a/b", f"1 1 0:38 /a/b /own rw - cgroup2 c rw\n{V2}", **{"cg/a/b/f": "", "own/f": ""})
+    assert topology.control_groups("cpu", tmp_path) == {2: [tmp_path / "cg/a/b", tmp_path / "cg/a", tmp_path / "cg"]}
 
 
 def test_quota_cuts_available_cores(tmp_path, monkeypatch):
