@@ -287,10 +287,14 @@ def test_lack_of_common_secret_ends_join(monkeypatch, tmp_path, meet, free_port,
         monkeypatch.setenv("MASTER_ADDR", "127.0.0.1")
     monkeypatch.setattr(rendezvous, "PATIENCE_S", 0.1)
     meet(shared=secret_is_set)
+    if secret_is_set:  # the file does not tell it
+        assert [json.loads(path.read_text())["token"] for path in tmp_path.glob(".agents*")] == [""]
     monkeypatch.delenv(rendezvous.SECRET_VARIABLE, raising=False)
     elsewhere = tmp_path if secret_is_set else tmp_path / "elsewhere"
+    began = time.monotonic()
     with pytest.raises(JoinError, match=r"BENCHKIT_SECRET=(.|\n)*trust_network=true"):
         join(LaunchContext("srun", 1, 2, "7.0"), TRAITS, elsewhere, 60)
+    assert time.monotonic() - began < 30
 
 
 def test_starts_of_torchrun_in_one_folder_do_not_meet(monkeypatch, meet):
