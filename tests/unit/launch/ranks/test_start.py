@@ -92,7 +92,7 @@ def test_ranks_and_children_end_with_killed_agent(tmp_path, start_method, stoppe
         os.kill(pids[0], signal.SIGSTOP)
     agent.kill()
     agent.wait()
-    assert wait_until(lambda: all(is_zombie(pid) for pid in pids))
+    assert wait_until(lambda: all(is_zombie(pid) for pid in pids), seconds=60)
 
 
 @pytest.mark.parametrize("start_method", ["forkserver", "spawn"])
