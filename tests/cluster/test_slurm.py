@@ -44,7 +44,7 @@ def test_job_failures_are_recorded(cli):
     assert done.returncode == 1
     assert statuses(cli) == ["error", "ok", "crash"]
     assert all(len(record["agents"]) == 2 for record in cli.records())
-    assert "ERROR on rank 1: deliberate (rank_1.log)" in done.stdout
+    assert cli.records()[0]["error"]["rank"] == 1
     assert "Traceback" not in done.stdout + done.stderr
 
 
@@ -62,7 +62,7 @@ def test_points_on_one_host_do_not_overlap(cli):
         assert ended <= began + timedelta(milliseconds=50)  # a record is written after the host is free again
 
 
-def test_cancelled_jobs_are_recorded(cli):
+def test_cancelled_jobs_are_recorded(cli, golden):
     process = cli.start(*SLURM, "fault=none,hang,none", "hydra.launcher.nodes=2")
     assert wait_until(lambda: begun(cli, 1))
     job = job_of(cli)
@@ -71,8 +71,7 @@ def test_cancelled_jobs_are_recorded(cli):
     out, err = process.communicate(timeout=PATIENCE_S)
     assert process.returncode == 1, out + err
     assert statuses(cli) == ["ok", "cancelled", "cancelled"]
-    assert "ended by scancel" in cli.records()[1]["error"]["message"]
-    assert "CANCELLED; no record of this point" in cli.records()[2]["error"]["message"]
+    golden("\n".join(record["error"]["message"] for record in cli.records()[1:]), {r"\d+_(\d)": r"JOB_\1"})
 
 
 def test_preempted_job_is_requeued(cli):
@@ -82,7 +81,7 @@ def test_preempted_job_is_requeued(cli):
     first = cli.records()[0]["finished_at"]
     scancel("--signal=USR2", job_of(cli))
     assert wait_until(lambda: statuses(cli) == ["ok", "preempted"])
-    assert cli.records()[1]["error"]["message"] == "preempted by Slurm"
+    assert "preempted" in cli.records()[1]["error"]["message"]
     (cli.folder / "outputs" / "latest" / "1" / "rank_1.log").unlink()
     # Slurm holds what it requeues for 2 min; a node refuses a job in the second in which it was killed there.
     update = ["scontrol", "update", f"JobId={job_of(cli)}", "StartTime=now+3"]
@@ -100,7 +99,6 @@ def test_job_time_limit_is_timeout(cli):
     done = cli(*SLURM, "fault=hang", "hydra.launcher.timeout_min=3", "hydra.launcher.signal_delay_s=100")
     assert done.returncode == 1
     assert statuses(cli) == ["timeout"]
-    assert cli.records()[0]["error"]["message"] == "the job's time limit is near, or reached"
 
 
 def test_ctrl_c_leaves_jobs_running(cli):
@@ -112,7 +110,6 @@ def test_ctrl_c_leaves_jobs_running(cli):
     process.send_signal(signal.SIGINT)
     out, err = process.communicate(timeout=PATIENCE_S)
     assert process.returncode == 130
-    assert "1 of 2 points have ended" in out + err
     assert f"`scancel {job_of(cli)}` ends it" in out + err
     assert statuses(cli) == ["ok", "running"]
     scancel(job_of(cli))
@@ -122,14 +119,13 @@ def test_ctrl_c_leaves_jobs_running(cli):
 def test_slurm_refusal_is_one_line(cli):
     done = cli(*SLURM, "hydra.launcher.partition=nowhere")
     assert done.returncode == 2
-    assert done.stderr.count("\n") == 1
-    assert "invalid partition specified: nowhere" in done.stderr
+    assert (done.stderr.count("\n"), "nowhere" in done.stderr) == (1, True)
 
 
 def test_submit_refuses_indivisible_world_size(cli):
     done = cli(*SLURM, "world_size=3", "hydra.launcher.nodes=2")
     assert done.returncode == 2
-    assert "world_size=3: does not divide over the 2 agents of a job" in done.stderr
+    assert "world_size=3" in done.stderr
 
 
 def test_lost_slurmd_keeps_finished_records(cli):

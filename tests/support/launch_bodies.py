@@ -5,12 +5,14 @@ import signal
 import sys
 import threading
 import time
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from multiprocessing import forkserver
 from pathlib import Path
 
 from launch.framing import framed
-from launch.ranks import entry
 
+from tests.support.entries.launch_ranks import entry, fork_server
 from tests.support.ranks import run_ranks
 
 
@@ -68,7 +70,7 @@ def large(argument):
 
 def unstorable(argument):
     """What JSON has no word for."""
-    return [2**70, "\ud800", {1: 2}, object()][argument]
+    return object()
 
 
 def long_message(argument):
@@ -109,7 +111,7 @@ def exit_255(argument):
 
 
 def kill_the_fork_server(argument):
-    time.sleep(1)  # until it has told of all ranks that it has forked
+    time.sleep(0.5)  # until it has told of the rank that it has forked
     os.kill(os.getppid(), signal.SIGKILL)
     time.sleep(60)
 
@@ -205,6 +207,21 @@ def run(body, folder: Path, count=2, timeout_s=120.0, start_method="forkserver",
         timeout_s=timeout_s,
         start_method=start_method,
     )
+
+
+@contextmanager
+def own_fork_server() -> Iterator[None]:
+    """A fork server of multiprocessing without torch takes the place of this process's while the context lasts."""
+    names = ("ensure_running", "get_inherited_fds", "connect_to_new_process", "set_forkserver_preload")
+    before = {name: getattr(forkserver, name) for name in ("_forkserver", *names)}
+    own = forkserver.ForkServer()
+    try:
+        vars(forkserver).update({name: getattr(own, name) for name in names}, _forkserver=own)
+        fork_server.start_fork_server()  # its start counts towards a time-out
+        yield
+        fork_server.kill()
+    finally:
+        vars(forkserver).update(before)
 
 
 def pids_in(folder: Path) -> list[int]:

@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from launch import topology
-from launch.agents import rendezvous
-from launch.agents.join import join
+
+from tests.support.entries.agents import join, rendezvous
 
 told: dict[str, Any] = {}
 listen = rendezvous.Meeting.listen

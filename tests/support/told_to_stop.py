@@ -1,4 +1,4 @@
-"""A process that heeds signals as benchkit does and waits for one; says what it heard."""
+"""A process that heeds signals as benchkit does and waits for one; says which it heard."""
 
 import signal
 
@@ -17,4 +17,4 @@ if __name__ == "__main__":
         print("ready", flush=True)
         wait_for([], 300)
     except StopRequested as told:
-        print(told)
+        print(signal.Signals(told.number).name)

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 from analysis.records.harvest import harvest
-from benchkit.record import files, versions
+from benchkit.record import files
 from benchkit.record.record import SCHEMA_VERSION
 from benchkit.statistics.paired import round_medians
 
@@ -27,7 +27,7 @@ def test_reader_sees_only_whole_records(tmp_path):
     writer = threading.Thread(target=write)
     writer.start()
     try:
-        for _ in range(200):
+        for _ in range(50):
             files.read(tmp_path / files.FILE_NAME)
     finally:
         stop.set()
@@ -53,31 +53,23 @@ def test_record_survives_write_and_read(tmp_path):
 def test_older_record_is_read_as_new(version):
     """The samples are what those versions wrote, with all but four cases taken out."""
     path = SAMPLES / f"record_{version}.json"
-    old = json.loads(path.read_text())
-    record = files.read(path)
+    old, record = json.loads(path.read_text()), files.read(path)
     assert (old["schema_version"], record.schema_version) == (version, SCHEMA_VERSION)
     assert (record.title, record.settings.backend.name) == ("tp_columnwise", "gloo")
     positions = {case["name"]: position for position, case in enumerate(old["cases"])}
     for before, now in zip(old["cases"], record.cases, strict=True):
-        assert now.labels == before["labels"]
-        assert now.samples_s == before["samples_s"]
-        assert now.is_component == before["bound"]
-        assert now.baseline == positions.get(before["against"])
+        assert (now.labels, now.samples_s) == (before["labels"], before["samples_s"])
+        assert (now.is_component, now.baseline) == (before["bound"], positions.get(before["against"]))
         parts = before["parts"]
         names = list(parts.values()) if isinstance(parts, dict) else parts or [""] * 2
         found = (now.components.computation, now.components.communication)
         assert found == tuple(positions.get(name) for name in names)
-        assert sum(now.blocks) <= len(now.samples_s[0])
         assert now.blocks == before.get("blocks", [before.get("block_iterations")] * len(now.blocks))
+        assert sum(now.blocks) <= len(now.samples_s[0])
     assert any(case.baseline is not None for case in record.cases)
     assert any(case.components.communication is not None for case in record.cases)
     assert record.agents[0].torch == old["environment"]["torch"]
     assert {row["status"] for row in harvest([path]).rows} == {"ok"}
-
-
-def test_lone_part_is_communication():
-    assert versions.names_of_parts(["send"]) == ("", "send")
-    assert versions.names_of_parts(["compute", "send"]) == ("compute", "send")
 
 
 def test_labels_keep_their_types():
@@ -85,6 +77,9 @@ def test_labels_keep_their_types():
     labels = {"text": "1", "integer": 1, "number": 1.0, "yes": True, "nothing": None}
     content["cases"][0]["labels"] = labels
     assert repr(as_record(content).cases[0].labels) == repr(labels)
+    old = as_version_2(make_record())
+    old["cases"][0]["labels"] = {"split": [3, 5], "yes": True}
+    assert as_record(old).cases[0].labels == {"split": "[3, 5]", "yes": True}
 
 
 def test_version_1_blocks_have_one_length():
@@ -95,40 +90,29 @@ def test_version_1_blocks_have_one_length():
     assert round_medians(as_record(old).cases[0]).tolist() == [2, 20]
 
 
-def test_older_list_labels_become_text():
-    old = as_version_2(make_record())
-    old["cases"][0]["labels"] = {"split": [3, 5], "yes": True}
-    assert as_record(old).cases[0].labels == {"split": "[3, 5]", "yes": True}
-
-
 def test_record_refuses_missing_reference():
     content = make_rich_record()
     content["cases"][0]["baseline"] = 7
-    with pytest.raises(ValueError, match=r"cases\[0\] refers to case 7, which is missing"):
+    with pytest.raises(ValueError, match="case 7"):
         as_record(content)
 
 
-@pytest.mark.parametrize(
-    ("text", "reason"),
-    [
-        ("{half", "not readable as JSON"),
-        ("[1, 2]", "not a benchkit record"),
-        ("[" * 100_000, "not a benchkit record"),
-        ('{"schema_version": 3, "cases": ' + "[" * 100_000, "nested too deeply"),
-        ('{"schema_version": 2, "cases": ' + "[" * 100_000, "nested too deeply"),
-        ('{"schema_version": 3}', "missing required field `point_id`"),
-        ('{"schema_version": 2, "cases": 3}', r"Expected `array`, got `int` - at `\$.cases`"),
-        ('{"a": 1}', "not a benchkit record"),
-        ('{"schema_version": 99}', "record version 99"),
-    ],
-    ids=lambda text: text[:30],
+NOT_OURS = ("{half", "[1, 2]", "[" * 100_000, '{"a": 1}', '{"schema_version": 99}')
+BROKEN = (
+    *(f'{{"schema_version": {version}, "cases": ' + "[" * 100_000 for version in (2, 3)),
+    '{"schema_version": 3}',
+    '{"schema_version": 2, "cases": 3}',
 )
-def test_read_refuses_invalid_file(tmp_path, text, reason):
-    path = tmp_path / "record.json"
-    path.write_text(text)
-    with pytest.raises(ValueError, match=reason) as error:
-        files.read(path)
-    assert str(path) in str(error.value)
+
+
+def test_read_refuses_invalid_file(tmp_path, golden):
+    path, reasons = tmp_path / "record.json", []
+    for text in NOT_OURS + BROKEN:
+        path.write_text(text)
+        with pytest.raises(ValueError, match=str(path)) as error:
+            files.read(path)
+        reasons.append(str(error.value))
+    golden("\n".join(reasons[: len(NOT_OURS)]), {r"\(.*\)": "(WHY)"})
 
 
 @pytest.mark.parametrize(

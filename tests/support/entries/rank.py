@@ -1,1 +1,32 @@
 """What tests take from benchkit.rank."""
+
+from benchkit.rank import backends as backends
+from benchkit.rank import calibration as calibration
+from benchkit.rank import devices as devices
+from benchkit.rank import joined as joined
+from benchkit.rank import main as main
+from benchkit.rank import run_cases as run_cases
+from benchkit.rank.around_samples import flushed_profiler as flushed_profiler
+from benchkit.rank.around_samples import hooks_of as hooks_of
+from benchkit.rank.assignment import Assignment as Assignment
+from benchkit.rank.assignment import Place as Place
+from benchkit.rank.assignment import keep_alone as keep_alone
+from benchkit.rank.control_group import Finding as Finding
+from benchkit.rank.control_group import first_finding as first_finding
+from benchkit.rank.devices import Devices as Devices
+from benchkit.rank.first_calls import of_several_cases as of_several_cases
+from benchkit.rank.gpu_warnings import Seen as Seen
+from benchkit.rank.gpu_warnings import gpu_warnings as gpu_warnings
+from benchkit.rank.gpu_watch import FRESH_S as FRESH_S
+from benchkit.rank.gpu_watch import GpuWatch as GpuWatch
+from benchkit.rank.graphs import capture as capture
+from benchkit.rank.prober import TURNS as TURNS
+from benchkit.rank.prober import Prober as Prober
+from benchkit.rank.rendezvous import Rendezvous as Rendezvous
+from benchkit.rank.run_cases import case_record as case_record
+from benchkit.rank.run_cases import stays_slowed as stays_slowed
+from benchkit.rank.soundness import require_sound as require_sound
+from benchkit.rank.stopwatch import Stopwatch as Stopwatch
+from benchkit.rank.throttle_controller import ThrottleController as ThrottleController
+from benchkit.rank.torch_settings import set_up_torch as set_up_torch
+from benchkit.rank.verdicts import Verdicts as Verdicts

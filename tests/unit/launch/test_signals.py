@@ -32,13 +32,17 @@ def test_wait_for_ends_on_signal_in_other_thread(stopping):
     assert time.monotonic() - began < 10
 
 
-def test_wait_for_continues_after_ignored_signal():
-    before = signal.signal(signal.SIGUSR2, lambda number, frame: None)
-    try:
-        signal.raise_signal(signal.SIGUSR2)
-        assert wait_for([], 0.05) == []
-    finally:
-        signal.signal(signal.SIGUSR2, before)
+@pytest.fixture
+def ignoring():
+    before = signal.signal(signal.SIGUSR2, signal.SIG_IGN)
+    yield
+    signal.signal(signal.SIGUSR2, before)
+
+
+def test_wait_for_continues_after_handled_signal(ignoring):
+    signal.signal(signal.SIGUSR2, lambda number, frame: None)
+    signal.raise_signal(signal.SIGUSR2)
+    assert wait_for([], 0.05) == []
 
 
 def test_wait_for_returns_ready_connection():
@@ -67,27 +71,18 @@ def test_defer_signals_covers_other_threads(stopping):
         signal.raise_signal(signal.SIGUSR2)  # the handler is back
 
 
-def test_defer_signals_keeps_ignored_signal():
-    before = signal.signal(signal.SIGUSR2, signal.SIG_IGN)
-    try:
-        with defer_signals():
-            assert signal.getsignal(signal.SIGUSR2) is signal.SIG_IGN
-            signal.raise_signal(signal.SIGUSR2)
-    finally:
-        signal.signal(signal.SIGUSR2, before)
+def test_defer_signals_keeps_ignored_signal(ignoring):
+    with defer_signals():
+        assert signal.getsignal(signal.SIGUSR2) is signal.SIG_IGN
+        signal.raise_signal(signal.SIGUSR2)
 
 
-def test_nohup_process_ignores_hangup(cli):
-    nohup = ["sh", "-c", 'trap "" HUP; exec "$@"', "sh"]
+@pytest.mark.parametrize(("ignored", "heard"), [(["HUP"], "SIGTERM"), ([], "SIGHUP")])
+def test_nohup_process_ignores_hangup(cli, ignored, heard):
+    nohup = ["sh", "-c", f'trap "" {ignored[0]}; exec "$@"', "sh"] if ignored else []
     process = cli.start(module="tests.support.told_to_stop", under=nohup)
     assert process.stdout.readline() == "ready\n"
     process.send_signal(signal.SIGHUP)
-    process.send_signal(signal.SIGTERM)  # whichever the kernel delivers first
-    assert process.communicate(timeout=PATIENCE_S) == ("stopped by SIGTERM\n", "")
-
-
-def test_hangup_stops_without_nohup(cli):
-    process = cli.start(module="tests.support.told_to_stop")
-    assert process.stdout.readline() == "ready\n"
-    process.send_signal(signal.SIGHUP)
-    assert process.communicate(timeout=PATIENCE_S) == ("stopped by SIGHUP\n", "")
+    if ignored:
+        process.send_signal(signal.SIGTERM)  # whichever the kernel delivers first
+    assert process.communicate(timeout=PATIENCE_S) == (f"{heard}\n", "")

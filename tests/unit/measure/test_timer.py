@@ -4,13 +4,18 @@ from dataclasses import replace
 
 import pytest
 from benchkit.api.case import Case
-from benchkit.measure.budget import FEWEST_TO_STOP, block_size
-from benchkit.measure.disturbance import COUNTERS
-from benchkit.measure.hooks import DEFAULT_HOOKS, Hooks
-from benchkit.measure.measurement import Measurement
-from benchkit.measure.timer import measure
 from benchkit.statistics.intervals import series_interval
 
+from tests.support.entries.measure import (
+    COUNTERS,
+    DEFAULT_HOOKS,
+    FEWEST_TO_STOP,
+    Hooks,
+    Measurement,
+    block_size,
+    measure,
+    timer,
+)
 from tests.support.fakes import FakeClock, alone, cycle, noise, plan
 
 
@@ -22,38 +27,34 @@ def test_fixed_plan_separates_warmup_from_samples():
     [result] = run([Case()], plan(), FakeClock(cycle([9.0, 9.0, 9.0] + [1.0] * 100)))
     assert result.warmup_s == [[9.0, 9.0, 9.0]]
     assert result.samples_s == [[1.0] * 100]
-    assert (result.stopped_by, result.converged) == ("max_iterations", None)
+    assert (result.stopped_by, result.converged, result.steady) == ("max_iterations", None, None)
+    [result] = run([Case()], plan(warmup_iterations=0, max_iterations=5), FakeClock(cycle([1.0])))
+    assert (result.warmup_s, result.samples_s, result.blocks) == ([], [[1.0] * 5], [1, 4])
 
 
 def test_case_stops_at_target_interval():
-    config = plan(target_rel_ci=0.02, max_iterations=1000, block_seconds=5.0)
+    config = plan(target_rel_ci=0.02, max_iterations=1000, block_seconds=25.0)
     [result] = run([Case()], config, FakeClock(cycle([1.0])))
     assert (result.stopped_by, result.converged) == ("target_rel_ci", True)
-    assert result.blocks == [5] * (FEWEST_TO_STOP // 5)
+    assert result.blocks == [25] * (FEWEST_TO_STOP // 25)
+
+
+def test_block_size_adapts_to_samples():
+    config = plan(target_rel_ci=0.02, max_iterations=1000, block_seconds=99, min_blocks=10)
+    for result in run([Case(), Case()], config, FakeClock(cycle([1.0]))):
+        assert (result.stopped_by, result.blocks) == ("target_rel_ci", [99] * 10)
+    config = plan(max_iterations=300, block_seconds=30.0, min_blocks=1)
+    first, _ = run([Case(), Case()], config, FakeClock(cycle([10.0] * 6 + [1.0] * 999)))  # a slow warm-up
+    assert first.blocks[:2] == [3, 29]
 
 
 def test_target_waits_for_late_slow_mode():
     durations = [1.0] * 450 + ([3.0] * 60 + [1.0] * 40) * 20
-    config = plan(target_rel_ci=0.05, max_iterations=2000, block_seconds=20.0, warmup_iterations=0)
+    config = plan(target_rel_ci=0.05, max_iterations=2000, block_seconds=50.0, warmup_iterations=0)
     [result] = run([Case()], config, FakeClock(cycle(durations)))
     low, high = series_interval(result.times())
     assert (result.stopped_by, result.converged) == ("max_iterations", False)
     assert low <= 1.0 < 3.0 <= high
-
-
-def test_alternating_cases_run_min_blocks():
-    config = plan(target_rel_ci=0.02, max_iterations=1000, block_seconds=99, min_blocks=10)
-    for result in run([Case(), Case()], config, FakeClock(cycle([1.0]))):
-        assert result.stopped_by == "target_rel_ci"
-        assert result.blocks == [99] * 10  # 99 and not 100: blocks are odd
-
-
-def test_block_size_adapts_to_samples():
-    """The warm-up was ten times as slow as what follows."""
-    config = plan(max_iterations=300, block_seconds=30.0, min_blocks=1)
-    first, _ = run([Case(), Case()], config, FakeClock(cycle([10.0] * 6 + [1.0] * 999)))
-    assert first.blocks[0] == 3
-    assert first.blocks[1] == 29
 
 
 def test_warmup_runs_until_steady():
@@ -67,28 +68,13 @@ def test_warmup_runs_until_steady():
     assert hasty.steady is False
 
 
-def test_fixed_warmup_has_no_steady_flag():
-    [result] = run([Case()], plan(), FakeClock(cycle([1.0])))
-    assert (result.warmup_s, result.steady) == ([[1.0] * 3], None)
-
-
-def test_noisy_case_stops_unconverged_at_limit():
-    config = plan(target_rel_ci=0.001, max_iterations=200)
-    [result] = run([Case()], config, FakeClock(noise(1, 0.5, 1.5)))
-    assert (result.stopped_by, result.converged) == ("max_iterations", False)
-    assert len(result.samples_s[0]) == 200
-
-
-def test_max_seconds_stops_after_block():
+def test_limits_stop_a_case():
+    [result] = run([Case()], plan(max_iterations=25, min_blocks=10), FakeClock(cycle([1.0])))
+    assert len(result.samples_s[0]) == 25
     [result] = run([Case()], plan(max_seconds=25, block_seconds=1, max_iterations=1000), FakeClock(cycle([10.0])))
     assert result.stopped_by == "max_seconds"
     assert result.samples_s == [[10.0] * 3]
     assert result.elapsed_s == 30.0
-
-
-def test_max_iterations_is_never_exceeded():
-    [result] = run([Case()], plan(max_iterations=25, min_blocks=10), FakeClock(cycle([1.0])))
-    assert len(result.samples_s[0]) == 25
 
 
 def test_reset_and_barrier_precede_every_sample():
@@ -104,22 +90,20 @@ def test_reset_and_barrier_precede_every_sample():
     assert events == ["reset", "barrier", "step", "tick"] * 3
 
 
-def test_loop_mode_divides_by_calls():
-    clock = FakeClock(cycle([2.0]))
-    [result] = run([Case()], plan(mode="loop", calls_per_sample=20), clock)
-    assert set(clock.repeats) == {20}
-    assert result.calls_per_sample == 20
-    assert result.samples_s[0][0] == pytest.approx(2.0)
+@pytest.mark.parametrize(("asked", "call_s", "found"), [(20, 2.0, 20), ("auto", 0.01, 32)])
+def test_loop_mode_divides_by_calls(asked, call_s, found):
+    clock = FakeClock(cycle([call_s]))
+    [result] = run([Case()], plan(mode="loop", calls_per_sample=asked, block_seconds=0.25), clock)
+    assert result.calls_per_sample == clock.repeats[-1] == found
+    assert result.samples_s[0][0] == pytest.approx(call_s)
 
 
 def test_fill_seconds_sets_calls_per_sample():
+    """Whatever one slow call says."""
     cases = [Case(), Case(fill_seconds=9.0)]
     single, filled = run(cases, plan(max_iterations=5), FakeClock(cycle([1.0])))
     assert (single.calls_per_sample, filled.calls_per_sample) == (1, 16)
     assert filled.samples_s == [[1.0] * 5]
-
-
-def test_fill_seconds_ignores_one_slow_call():
     durations = iter([12.0] + [0.01] * 10**6)
     [result] = run([Case(fill_seconds=10.0)], plan(max_iterations=2), FakeClock(lambda: next(durations)))
     assert result.calls_per_sample == 1024
@@ -149,10 +133,12 @@ def test_finished_case_leaves_others_running():
     current = []
     clock = FakeClock(lambda: next(steady) if current[-1] == "steady" else noisy())
     cases = [Case(step=lambda name=name: current.append(name)) for name in ("steady", "noisy")]
-    config = plan(target_rel_ci=0.001, max_iterations=1000, block_seconds=2.0)
+    config = plan(target_rel_ci=0.001, max_iterations=1000, block_seconds=99.0)
     first, second = run(cases, config, clock)
-    assert first.stopped_by == "target_rel_ci"
-    assert second.stopped_by == "max_iterations"
+    assert [(each.stopped_by, each.converged) for each in (first, second)] == [
+        ("target_rel_ci", True),
+        ("max_iterations", False),
+    ]
     assert len(first.samples_s[0]) < len(second.samples_s[0]) == 1000
 
 
@@ -169,10 +155,11 @@ def test_slowest_rank_decides_for_all():
     assert result.blocks == [1] * 5
 
 
-def test_start_offsets_are_relative_to_first():
-    measurement = Measurement(calls_per_sample=1)
-    measurement.add([[1.0, 1.0], [2.0, 2.0]], [[100.0, 205.0], [101.0, 203.0]], {})
-    assert measurement.start_offsets_s == [[0.0, 2.0], [1.0, 0.0]]
+def test_measurement_refers_to_first_start_and_to_taking_part_ranks():
+    measurement = Measurement(ranks=2, estimator="last_arrival_to_last_exit")
+    measurement.add([[2.0], [2.0], [0.0]], [[100.0], [100.5], [101.9]], {})
+    assert measurement.start_offsets_s == [[0.0], [0.5], [pytest.approx(1.9)]]
+    assert measurement.times().tolist() == [2.0]
 
 
 def test_garbage_collection_resumes_after_failure():
@@ -181,22 +168,13 @@ def test_garbage_collection_resumes_after_failure():
         raise ZeroDivisionError
 
     with pytest.raises(ZeroDivisionError):
-        run([Case(step=broken)], plan(), FakeClock(cycle([1.0])))
+        run([Case(step=broken)], plan(), FakeClock(cycle([1.0])), hooks=Hooks(after_oom=lambda: None))
     assert gc.isenabled()
 
 
-@pytest.mark.parametrize(
-    ("typical_s", "expected"), [(0.001, 49), (0.02, 3), (0.03, 1), (5.0, 1), (0.0, 1), (1e-9, 199)]
-)
+@pytest.mark.parametrize(("typical_s", "expected"), [(0.001, 49), (0.02, 3), (5.0, 1), (0.0, 1), (1e-9, 199)])
 def test_block_size_fits_plan_limits(typical_s, expected):
     assert block_size(typical_s, plan(block_seconds=0.05, max_iterations=2000, min_blocks=10)) == expected
-
-
-def test_auto_doubles_calls_until_long_enough():
-    clock = FakeClock(cycle([0.01]))
-    [result] = run([Case()], plan(mode="loop", calls_per_sample="auto", block_seconds=0.25), clock)
-    assert result.calls_per_sample == 32
-    assert result.samples_s[0][0] == pytest.approx(0.01)
 
 
 def test_hooks_surround_series_and_blocks():
@@ -228,11 +206,6 @@ def test_hooks_surround_series_and_blocks():
     assert blocks[2:6] == [*sample, "end"]
 
 
-def test_first_sample_counts_without_warmup():
-    [result] = run([Case()], plan(warmup_iterations=0, max_iterations=5), FakeClock(cycle([1.0])))
-    assert (result.warmup_s, result.samples_s, result.blocks) == ([], [[1.0] * 5], [1, 4])
-
-
 def short_of_memory():
     raise RuntimeError("[enforce fail] DefaultCPUAllocator: can't allocate memory: you tried to allocate 9 bytes.")
 
@@ -244,29 +217,18 @@ def test_single_rank_skips_case_on_oom():
     cases = [Case(step=short_of_memory), Case()]
     skipped, timed = run(cases, config, clock, hooks=hooks)
     assert freed == [False]  # once, after the attempt
-    assert "can't allocate memory" in skipped.oom_reason
+    assert skipped.oom_reason
     assert skipped.samples_s == []
     assert timed.samples_s == [[1.0] * 5]
-    with pytest.raises(RuntimeError, match="allocate"):
+    with pytest.raises(RuntimeError):
         run(cases, config, clock)  # of several ranks the others would wait
-
-
-def test_other_exceptions_propagate():
-    with pytest.raises(ZeroDivisionError):
-        run([Case(step=lambda: 1 / 0)], plan(), FakeClock(cycle([1.0])), hooks=Hooks(after_oom=lambda: None))
 
 
 def test_disturbance_sums_on_every_rank(monkeypatch):
     ticks = iter(range(1000))
-    monkeypatch.setattr("benchkit.measure.timer.read_counters", lambda: [float(next(ticks))] + [0.0] * 5)
-    two_ranks = lambda values: [values, values]  # noqa: E731
+    monkeypatch.setattr(timer, "read_counters", lambda: [float(next(ticks))] + [0.0] * 5)
     config = plan(max_iterations=20, min_blocks=5)
-    [result, _] = run([Case(), Case()], config, FakeClock(cycle([1.0])), exchange=two_ranks)
+    clock = FakeClock(cycle([1.0]))
+    [result, _] = run([Case(), Case()], config, clock, exchange=lambda values: [values, values])
     assert result.disturbance["steal_s"] == [float(len(result.blocks))] * 2
     assert set(result.disturbance) == {*COUNTERS, "lowest_ghz", "highest_ghz"}
-
-
-def test_idle_ranks_do_not_affect_latency():
-    measurement = Measurement(ranks=2, estimator="last_arrival_to_last_exit")
-    measurement.add([[2.0], [2.0], [0.0]], [[0.0], [0.5], [1.9]], {})
-    assert measurement.times().tolist() == [2.0]

@@ -6,13 +6,10 @@ from types import SimpleNamespace
 
 import pytest
 from benchkit.api.groups import BackendConfig
-from benchkit.errors import ConfigError
-from benchkit.point import kept_ranks
-from benchkit.point.kept_ranks import FRESH_EVERY, KeptRanks, is_reused
-from benchkit.point.placement import place_ranks
-from benchkit.point.together import leaves_ranks_sound
 
+from tests.support import fakes
 from tests.support.configs import agent_group, config
+from tests.support.entries.point import FRESH_EVERY, KeptRanks, is_reused, kept_ranks, leaves_ranks_sound, place_ranks
 
 GROUP = agent_group("n1")
 
@@ -31,8 +28,10 @@ def events(monkeypatch):
     @contextmanager
     def fresh_ranks(group):
         noted.append("start")
-        yield Ranks()
-        noted.append("end")
+        try:
+            yield Ranks()
+        finally:
+            noted.append("end")
 
     monkeypatch.setattr(kept_ranks, "fresh_ranks", fresh_ranks)
     return noted
@@ -46,80 +45,44 @@ def run(kept, wanted, may_stay=True):
     return kept.is_check_due()
 
 
-def test_fresh_ranks_run_one_point(events):
-    with KeptRanks(GROUP) as kept:
-        run(kept, config(ranks="fresh"))
-        assert events == ["start", "end"]
-        assert kept.idle_pids == ()
-
-
-def test_alike_points_share_ranks(events):
-    with KeptRanks(GROUP) as kept:
-        for seed in range(3):
-            run(kept, config(ranks="reuse", seed=seed))
-            assert kept.idle_pids == (1, 2)
-        assert events == ["start"]
-    assert events == ["start", "end"]
+OTHER_WORLDS = (
+    {"world_size": 3},
+    {"threads_per_rank": 3},
+    {"private_network": False},
+    {"hardware": config(slowdown=2).hardware},
+    {"timeout_s": 11.0},
+    {"start_method": "spawn"},
+    {"suite": "matmul_lut"},
+    {"backend": BackendConfig("gloo", ["cpu"], {"A": "c"})},
+)
 
 
 @pytest.mark.parametrize(
-    "other",
+    ("points", "expected"),
     [
-        {"world_size": 3},
-        {"threads_per_rank": 3},
-        {"slowdown": 2},
-        {"timeout_s": 11.0},
-        {"start_method": "spawn"},
-        {"private_network": False},
-        {"suite": "matmul_lut"},
+        ([{"ranks": "fresh"}], ["start", "end"]),
+        ([{}, {"seed": 1}, {"seed": 2}], ["start"]),
+        ([{}, {"ranks": "fresh"}, {}], ["start", "start", "end"]),
+        ([{"may_stay": False}, {}], ["start", "end", "start"]),
+        *(([{}, other], ["start", "end", "start"]) for other in OTHER_WORLDS),
     ],
 )
-def test_points_of_other_worlds_get_other_ranks(events, other):
+def test_points_of_one_world_share_ranks_that_are_sound(events, points, expected):
     with KeptRanks(GROUP) as kept:
-        run(kept, config(ranks="reuse"))
-        run(kept, config(ranks="reuse", **other))
-        assert events == ["start", "end", "start"]
+        for changes in points:
+            may_stay = changes.get("may_stay", True)
+            keys = {name: value for name, value in changes.items() if name != "may_stay"}
+            run(kept, replace(config(ranks="reuse"), **keys), may_stay)
+        assert events == expected
+        assert bool(kept.idle_pids) == (expected.count("start") > expected.count("end"))
+    assert events.count("start") == events.count("end")
 
 
-def test_other_environment_means_other_ranks(events):
-    with KeptRanks(GROUP) as kept:
-        run(kept, config(ranks="reuse"))
-        run(kept, replace(config(ranks="reuse"), backend=BackendConfig("gloo", ["cpu"], {"A": "c"})))
-        assert events == ["start", "end", "start"]
-
-
-def test_fresh_point_of_same_world_leaves_idle_ranks(events):
-    with KeptRanks(GROUP) as kept:
-        run(kept, config(ranks="reuse"))
-        run(kept, config(ranks="fresh"))
-        run(kept, config(ranks="reuse"))
-        assert events == ["start", "start", "end"]
-
-
-def test_unsound_ranks_end(events):
-    with KeptRanks(GROUP) as kept:
-        run(kept, config(ranks="reuse"), may_stay=False)
-        assert events == ["start", "end"]
-        run(kept, config(ranks="reuse"))
-        assert events == ["start", "end", "start"]
-
-
-def test_ranks_end_with_interrupted_point(monkeypatch):
-    ended = []
-
-    @contextmanager
-    def fresh_ranks(group):
-        try:
-            yield Ranks()
-        finally:
-            ended.append(True)
-
-    monkeypatch.setattr(kept_ranks, "fresh_ranks", fresh_ranks)
-    wanted = config(ranks="reuse")
-    kept = KeptRanks(GROUP)
+def test_ranks_end_with_interrupted_point(events):
+    wanted, kept = config(ranks="reuse"), KeptRanks(GROUP)
     with pytest.raises(KeyboardInterrupt), kept.for_point(wanted, place_ranks(wanted, GROUP)):
         raise KeyboardInterrupt
-    assert ended == [True]
+    assert events == ["start", "end"]
     assert kept.idle_pids == ()
 
 
@@ -140,16 +103,12 @@ def test_first_and_then_every_tenth_reused_point_is_checked(events):
         ({"device": "cuda", "repeat": 2}, False),
         ({"device": "cuda", "profile": "nsys"}, False),
         ({"device": "cuda", "ranks": "fresh"}, False),
+        ({"device": "cuda", "measure": fakes.plan(mode="cold")}, False),
         ({"ranks": "reuse"}, True),
     ],
 )
 def test_auto_keeps_ranks_on_gpus(changes, reused):
     assert is_reused(config(**changes)) is reused
-
-
-def test_repeated_runs_refuse_reuse():
-    with pytest.raises(ConfigError, match=r"ranks=reuse: allowed is with repeat=1, because repeated runs"):
-        config(ranks="reuse", repeat=2).check()
 
 
 @pytest.mark.parametrize(

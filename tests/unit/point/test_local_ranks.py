@@ -1,13 +1,15 @@
 """What an agent hands to the processes of its ranks."""
 
 from contextlib import nullcontext
+from dataclasses import replace
 
 import pytest
-from benchkit.point import local_ranks
-from benchkit.point.placement import place_ranks
-from benchkit.rank.rendezvous import Rendezvous
 
 from tests.support.configs import agent_group, config
+from tests.support.entries.agents import Offset
+from tests.support.entries.point import failure_status, local_ranks, place_ranks
+from tests.support.entries.rank import Rendezvous
+from tests.support.entries.slowdown import MpsUnavailable
 
 
 @pytest.fixture
@@ -43,13 +45,23 @@ def test_cpu_ranks_have_no_nccl_variables(given):
     assert not [name for name in settings["environments"][0] if "NCCL" in name or name.startswith("TORCH_")]
 
 
-def test_mps_clients_get_gpus_by_uuid(given, monkeypatch):
+def test_mps_clients_get_gpus_by_uuid(given, tmp_path, monkeypatch):
+    asked = []
+
     def daemon(needed, gpus, agents_here):
+        asked.append((needed, gpus, agents_here))
+        if agents_here > 1:
+            raise MpsUnavailable("none runs")
         return nullcontext({"CUDA_VISIBLE_DEVICES": ",".join(gpus)} if needed else {})
 
     monkeypatch.setattr(local_ranks.mps, "daemon", daemon)
-    shared = config(device="cuda", world_size=4, ranks_per_device=2, slowdown=2)
+    shared = config(device="cuda", world_size=4, ranks_per_device=2, slowdown=2, start_method="spawn")
     for environment in given(shared)["environments"]:
         assert environment["CUDA_VISIBLE_DEVICES"] == "GPU-a,GPU-b"
     alone = given(config("nccl", "cuda", world_size=2))
     assert "CUDA_VISIBLE_DEVICES" not in alone["environments"][0]
+    where = agent_group("n1", "n1", gpus=[["a"]] * 2)
+    task = local_ranks.Task(shared, place_ranks(replace(shared, world_size=2), where), tmp_path, Offset())
+    outcome = local_ranks.LocalRanks(where, Rendezvous()).run(task)
+    assert asked[-1] == (True, ["a"], 2)
+    assert failure_status(outcome.failure) == "unavailable"

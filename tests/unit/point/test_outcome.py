@@ -4,30 +4,34 @@ import socket
 from types import SimpleNamespace
 
 import pytest
-from benchkit.point import agents, forming, local_ranks, run, together
-from benchkit.point.kept_ranks import KeptRanks
-from benchkit.point.outcome import AgentEnd, classify, durations, failure_status, placed
-from benchkit.point.placement import place_ranks
-from benchkit.point.point import Point
-from benchkit.rank.rendezvous import Rendezvous
 from benchkit.record import files
-from launch.agents.channel import Channel
-from launch.agents.clock_sync import Offset
-from launch.agents.group import Agents, alone
-from launch.agents.member import AgentInfo, Lost
-from launch.ranks.failure import Failure
 from launch.signals import STOPPING, StopRequested
-from launch.slowdown.mps_control import MpsUnavailable
 
 from tests.support.configs import agent_group, config
+from tests.support.entries.agents import AgentInfo, Agents, Channel, Lost, Offset, alone
+from tests.support.entries.launch_ranks import Failure
+from tests.support.entries.point import (
+    AgentEnd,
+    KeptRanks,
+    Point,
+    agents,
+    classify,
+    durations,
+    failure_status,
+    forming,
+    local_ranks,
+    placed,
+    run,
+    together,
+)
 
 
 @pytest.mark.parametrize(
     ("failure", "status"),
     [
-        (Failure(0, "timeout", "no end within 5 s"), "timeout"),
-        (Failure(0, "signal", "killed by SIGKILL", signal=9), "crash"),
-        (Failure(0, "exit", "exited with code 3 and no report"), "crash"),
+        (Failure(0, "timeout", ""), "timeout"),
+        (Failure(0, "signal", "", signal=9), "crash"),
+        (Failure(0, "exit", ""), "crash"),
         (Failure(0, "exception", "deliberate", type="RuntimeError"), "error"),
         (Failure(0, "exception", "CUDA out of memory. Tried", type="OutOfMemoryError"), "oom"),
         (Failure(0, "exception", "", type="MemoryError"), "oom"),
@@ -50,12 +54,13 @@ def ends(*failures, out_of_memory=False):
     return [AgentEnd(failure, out_of_memory) for failure in failures]
 
 
-def test_sigkill_with_kernel_oom_is_oom():
-    killed = Failure(1, "signal", "killed by SIGKILL", signal=signal.SIGKILL)
-    assert classify(None, ends(killed, out_of_memory=True), 0.0).status == "oom"
-    assert classify(None, ends(killed), 0.0).status == "crash"
-    segfault = Failure(1, "signal", "killed by SIGSEGV", signal=signal.SIGSEGV)
-    assert classify(None, ends(segfault, out_of_memory=True), 0.0).status == "crash"
+@pytest.mark.parametrize(
+    ("number", "out_of_memory", "status"),
+    [(signal.SIGKILL, True, "oom"), (signal.SIGKILL, False, "crash"), (signal.SIGSEGV, True, "crash")],
+)
+def test_sigkill_with_kernel_oom_is_oom(number, out_of_memory, status):
+    killed = Failure(1, "signal", "", signal=number)
+    assert classify(None, ends(killed, out_of_memory=out_of_memory), 0.0).status == status
 
 
 def test_oom_on_other_host_is_not_cause():
@@ -73,22 +78,22 @@ def test_first_exception_across_hosts_is_cause():
     assert (error.rank, error.host) == (3, "n2")
 
 
-def test_timeouts_merge_across_hosts():
+def test_timeouts_merge_across_hosts(golden):
     waits = Failure(None, "timeout", "no end within 5 s: rank 0 in all_reduce", host="n1", traceback="a")
     hangs = Failure(1, "timeout", "no end within 5 s: rank 1 in step", host="n2", traceback="b")
     error = classify(None, ends(waits, hangs), 0.0).error
     assert (error.rank, error.host) == (1, "n2")
-    assert error.message == "no end within 5 s: rank 0 in all_reduce, rank 1 in step"
+    golden(error.message)
 
 
-def test_agent_failure_is_recorded(tmp_path, monkeypatch):
+def test_agent_failure_is_recorded(tmp_path, monkeypatch, golden):
     def no_more_processes(*_, **__):
-        raise BlockingIOError("Resource temporarily unavailable")
+        raise BlockingIOError("Resource unavailable")
 
     monkeypatch.setattr(local_ranks.start, "started", no_more_processes)
     result = run.run_point(Point(config(), tmp_path, []), KeptRanks(forming.form_group(alone())))
     assert result.status == "error"
-    assert result.error.message == "the agent failed: Resource temporarily unavailable"
+    golden(result.error.message)
     assert "Traceback" in result.error.traceback
     assert files.read(tmp_path / files.FILE_NAME) == result
 
@@ -96,7 +101,7 @@ def test_agent_failure_is_recorded(tmp_path, monkeypatch):
 GONE = Lost([AgentInfo(1, "n2", "n2", "n2", [0])], host_is_silent=False)
 
 
-@pytest.mark.parametrize("moment", ["before it is noticed", "as ranks end", "outcome", "record"])
+@pytest.mark.parametrize("moment", ["unnoticed", "ranks end", "outcome", "record"])
 def test_dead_agent_is_the_cause_of_the_signal(tmp_path, monkeypatch, moment):
     """A launcher that has seen an agent die stops the others at any moment."""
 
@@ -105,9 +110,9 @@ def test_dead_agent_is_the_cause_of_the_signal(tmp_path, monkeypatch, moment):
 
     def lose(*_, **__):
         ranks = contextlib.ExitStack()
-        if moment == "as ranks end":
+        if moment == "ranks end":
             ranks.callback(signal.raise_signal, signal.SIGTERM)
-        if moment == "before it is noticed":
+        if moment == "unnoticed":
             signal.raise_signal(signal.SIGTERM)
         try:
             group.agents.exchange(None, 5.0)
@@ -136,7 +141,7 @@ def test_dead_agent_is_the_cause_of_the_signal(tmp_path, monkeypatch, moment):
         for number, handler in handlers.items():
             signal.signal(number, handler)
     record = files.read(tmp_path / files.FILE_NAME)
-    assert (record.status, record.error.message) == ("crash", "agent 1 on n2 is gone")
+    assert (record.status, record.error.host) == ("crash", "n2")
 
 
 @pytest.mark.parametrize("lost", [None, GONE])
@@ -151,7 +156,7 @@ def test_total_excludes_wait_for_host(tmp_path, monkeypatch, lost):
 
     def ranks_for_a_minute(*_, **__):
         now_s[0] += 60
-        raise BlockingIOError("Resource temporarily unavailable")
+        raise BlockingIOError("Resource unavailable")
 
     monkeypatch.setattr(agents.HostLock, "acquire", taken_for_an_hour)
     monkeypatch.setattr(local_ranks.start, "started", ranks_for_a_minute)
@@ -160,20 +165,3 @@ def test_total_excludes_wait_for_host(tmp_path, monkeypatch, lost):
     phases = run.run_point(Point(config(), tmp_path, []), KeptRanks(forming.form_group(alone()))).phases_s
     assert phases == {"wait_for_host": 3600, "total": 0 if lost else 60}
     assert files.read(tmp_path / files.FILE_NAME).phases_s == phases
-
-
-def test_gpu_shares_request_mps_daemon(tmp_path, monkeypatch):
-    asked = []
-
-    def refuse(needed, gpus, agents_here):
-        asked.append((needed, gpus, agents_here))
-        raise MpsUnavailable("none runs")
-
-    monkeypatch.setattr(local_ranks.mps, "daemon", refuse)
-    wanted = config(device="cuda", world_size=3, ranks_per_device=2, start_method="spawn")
-    wanted.hardware.slow_by = "mps"
-    where = agent_group("n1", "n1", "n2", gpus=[["a"]] * 3)
-    plan = place_ranks(wanted, where)
-    outcome = local_ranks.LocalRanks(where, Rendezvous()).run(local_ranks.Task(wanted, plan, tmp_path, Offset()))
-    assert asked == [(True, ["a"], 2)]
-    assert failure_status(outcome.failure) == "unavailable"

@@ -1,12 +1,9 @@
 import pytest
 from benchkit.errors import ConfigError
-from benchkit.point.agents import AgentFacts
-from benchkit.point.gpus_of_agents import lack_of_gpus
-from benchkit.point.placement import place_ranks, rank_environment
-from benchkit.point.run import crowding
 from benchkit.record.environment import AgentReport
 
 from tests.support.configs import agent_group, config
+from tests.support.entries.point import AgentFacts, crowding, lack_of_gpus, place_ranks, rank_environment, unsuited
 
 
 def test_auto_world_size_on_cpu_follows_agents():
@@ -50,49 +47,40 @@ def test_agents_take_distinct_gpus():
     assert [place.device_index for place in shared] == [0, 0, 1, 1]
 
 
-@pytest.mark.parametrize(
-    ("changes", "where", "problem"),
-    [
-        ({"world_size": 3}, agent_group("n1", "n2"), "3 ranks do not divide over 2 agents"),
-        (
-            {"device": "cuda", "world_size": 4},
-            agent_group("n1", gpus=[["a"]]),
-            "needs 4 GPUs on n1, 1 visible",
-        ),
-        (
-            {"device": "cuda", "world_size": 7, "ranks_per_device": 2},
-            agent_group("n1", gpus=[["a"]]),
-            "needs 4 GPUs on n1, 1 ",
-        ),
-        (
-            {"device": "cuda", "world_size": 2},
-            agent_group("n1", "n2", gpus=[["a"], []]),
-            "needs 1 GPU on n2, 0",
-        ),
-    ],
-)
-def test_impossible_placement_has_problem(changes, where, problem):
-    plan = place_ranks(config(**changes), where)
-    assert problem in plan.problem
-    assert plan.places == []
+def test_impossible_placement_has_problem(golden):
+    one_gpu = agent_group("n1", gpus=[["a"]])
+    problems = []
+    for changes, where in (
+        ({"world_size": 3}, agent_group("n1", "n2")),
+        ({"device": "cuda", "world_size": 4}, one_gpu),
+        ({"device": "cuda", "world_size": 7, "ranks_per_device": 2}, one_gpu),
+        ({"device": "cuda", "world_size": 2}, agent_group("n1", "n2", gpus=[["a"], []])),
+        ({"slowdown": [1, 2, 3]}, agent_group("n1")),
+    ):
+        plan = place_ranks(config(**changes), where)
+        assert plan.places == []
+        problems.append(plan.problem)
+    golden("\n".join(problems))
 
 
-@pytest.mark.parametrize(
-    ("report", "lack", "advice"),
-    [
-        ({"torch": "2.13.0+cpu"}, "not built", ": torch 2.13.0+cpu lacks CUDA, install a CUDA build"),
-        ({"cuda": "13.0"}, "the driver is too old", ": the driver is too old"),
-        (
-            {"cuda": "13.0", "variables": {"CUDA_VISIBLE_DEVICES": "9"}},
-            "No GPUs",
-            ": No GPUs; CUDA_VISIBLE_DEVICES=9 chooses",
-        ),
-        ({"hip": "7.0", "variables": {"HIP_VISIBLE_DEVICES": "0"}}, "", ": HIP_VISIBLE_DEVICES=0 chooses"),
-        ({"cuda": "13.0"}, "", ""),
-    ],
-)
-def test_lack_of_gpus_has_advice(report, lack, advice):
-    assert lack_of_gpus(AgentFacts(AgentReport(host="n1", **report), [], lack)) == advice
+def test_backend_that_does_not_suit_the_device_has_reason(golden):
+    for sound in (config(), config("nccl", "cuda"), config("gloo", "cuda", ranks_per_device=2)):
+        assert unsuited(sound) == ""
+    golden("\n".join(map(unsuited, (config("nccl", "cpu"), config("nccl", "cuda", ranks_per_device=2)))))
+
+
+def test_lack_of_gpus_has_advice(golden):
+    advice = [
+        lack_of_gpus(AgentFacts(AgentReport(host="n1", **report), [], lack))
+        for report, lack in (
+            ({"torch": "2.13.0+cpu"}, "not built"),
+            ({"cuda": "13.0"}, "the driver is too old"),
+            ({"cuda": "13.0", "variables": {"CUDA_VISIBLE_DEVICES": "9"}}, "No GPUs"),
+            ({"hip": "7.0", "variables": {"HIP_VISIBLE_DEVICES": "0"}}, ""),
+        )
+    ]
+    golden("\n".join(advice))
+    assert lack_of_gpus(AgentFacts(AgentReport(host="n1", cuda="13.0"), [])) == ""
 
 
 def test_threads_divide_cores_of_host():
@@ -110,7 +98,6 @@ def test_threads_divide_cores_of_host():
     ("asked", "where", "host"),
     [
         ({"world_size": 4}, agent_group("n1"), None),
-        ({"world_size": 5}, agent_group("n1"), "n1"),
         ({"world_size": 2, "threads_per_rank": 3}, agent_group("n1"), "n1"),
         ({"world_size": 8}, agent_group("n1", "n2"), None),  # four on each
         ({"world_size": 8}, agent_group("n1", "n1"), "n1"),
@@ -125,34 +112,27 @@ def test_more_threads_than_cores_of_host_are_crowded(asked, where, host):
     assert plan.crowding.partition(",")[0].endswith(host or "")
 
 
-def test_start_of_sweep_counts_crowded_points():
+def test_start_of_sweep_counts_crowded_points(golden):
     sizes = [config(world_size=size) for size in (2, 4, 8, 16)]
     assert crowding(sizes[:2], agent_group("n1")) == ""
-    said = crowding(sizes, agent_group("n1"))
-    assert "2 of 4 points" in said
-    assert "16 ranks on 4 of 4 cores of n1" in said
+    golden(crowding(sizes, agent_group("n1")))
 
 
-def test_agents_bound_to_fewer_cores_are_warned_of():
+def test_agents_bound_to_fewer_cores_are_warned_of(golden):
     two = config(world_size=2)
     assert place_ranks(two, agent_group("n1", "n1", cpuset=range(4))).warnings == ()
     for cores in ([[0, 1, 2, 3], [3]], [[0, 1], [2, 3]], [[3], [3]]):
         [warning] = place_ranks(two, agent_group("n1", "n1", cores=cores, cpuset=range(4))).warnings
-        assert "n1" in warning
-        assert f"{min(map(len, cores))} of 4 cores" in warning
+        assert f"{min(map(len, cores))} of 4" in warning
     bound = agent_group("n1", "n2", "n3", cores=[[0], [0], [0, 1, 2, 3]], cpuset=range(4))
-    [warning] = place_ranks(config(world_size=3), bound).warnings
-    assert ("n1, n2" in warning, "n3" in warning) == (True, False)
+    golden("\n".join(place_ranks(config(world_size=3), bound).warnings))
 
 
 def test_rank_environment_matches_torchrun():
     plan = place_ranks(config(world_size=4), agent_group("n1", "n2", me=1))
     environment = rank_environment(config(), plan.places[1], plan)
-    assert environment["RANK"] == "3"
-    assert environment["LOCAL_RANK"] == "1"
-    assert environment["WORLD_SIZE"] == "4"
-    assert environment["LOCAL_WORLD_SIZE"] == "2"
-    assert environment["A"] == "b"
+    expected = {"RANK": "3", "LOCAL_RANK": "1", "WORLD_SIZE": "4", "LOCAL_WORLD_SIZE": "2", "A": "b"}
+    assert expected.items() <= environment.items()
 
 
 def test_nccl_does_not_abort_gpu_ranks():
@@ -170,36 +150,33 @@ def test_slowdown_applies_to_last_rank_or_each():
     assert place_ranks(config(), agent_group("n1")).slowdown == (1.0, 1.0)
     assert place_ranks(config(world_size=3, slowdown=4), agent_group("n1")).slowdown == (1.0, 1.0, 4.0)
     assert place_ranks(config(slowdown=[3, 1.5]), agent_group("n1")).slowdown == (3, 1.5)
-    wrong = place_ranks(config(slowdown=[1, 2, 3]), agent_group("n1"))
-    assert wrong.problem == "hardware.slowdown=[1, 2, 3] names 3 ranks, and there are 2"
-    assert wrong.places == []
 
 
-def test_share_of_rank_at_full_speed_needs_mps():
-    asked = config(device="cuda", world_size=2, ranks_per_device=2)
-    layout = place_ranks(asked, agent_group("n1", gpus=[["a"]]))
-    asked.hardware.full_share = 80
-    assert rank_environment(asked, layout.places[0], layout)["CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"] == "80"
-    for device, share in (("cuda", 101), ("cpu", 50)):
-        wrong = config(device=device)
-        wrong.hardware.full_share = share
-        with pytest.raises(ConfigError, match=f"hardware.full_share={share}: allowed is auto or"):
-            wrong.check()
+@pytest.mark.parametrize(("device", "share"), [("cuda", 101), ("cpu", 50)])
+def test_share_of_rank_at_full_speed_needs_mps(device, share):
+    wrong = config(device=device)
+    wrong.hardware.full_share = share
+    with pytest.raises(ConfigError, match=f"hardware.full_share={share}"):
+        wrong.check()
 
 
-def test_slowed_ranks_get_gpu_shares():
-    shared = ((1, "auto", [None, None]), (1, "mps", ["50", "50"]), (2.5, "auto", ["50", "20"]))
-    for slowdown, slow_by, expected in shared:
-        asked = config(device="cuda", world_size=2, ranks_per_device=2, slowdown=slowdown)
-        asked.hardware.slow_by = slow_by
-        layout = place_ranks(asked, agent_group("n1", gpus=[["a"]]))
-        shares = [
-            rank_environment(asked, place, layout).get("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE") for place in layout.places
-        ]
-        assert shares == expected
-    asked.hardware.full_share = 100
-    assert rank_environment(asked, layout.places[0], layout)["CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"] == "100"
-    assert rank_environment(asked, layout.places[1], layout)["CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"] == "40"
-    on_cpu = config(slowdown=2)
-    layout = place_ranks(on_cpu, agent_group("n1"))
-    assert "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE" not in rank_environment(on_cpu, layout.places[1], layout)
+@pytest.mark.parametrize(
+    ("slowdown", "slow_by", "full_share", "shares"),
+    [
+        (1, "auto", "auto", [None, None]),
+        (1, "mps", "auto", ["50", "50"]),
+        (1, "auto", 80, ["80", "80"]),
+        (2.5, "auto", "auto", ["50", "20"]),
+        (2.5, "auto", 100, ["100", "40"]),
+    ],
+)
+def test_slowed_ranks_get_gpu_shares(slowdown, slow_by, full_share, shares):
+    asked = config(device="cuda", world_size=2, ranks_per_device=2, slowdown=slowdown)
+    asked.hardware.slow_by, asked.hardware.full_share = slow_by, full_share
+    assert shares_of(asked, agent_group("n1", gpus=[["a"]])) == shares
+    assert shares_of(config(slowdown=slowdown), agent_group("n1")) == [None, None]
+
+
+def shares_of(asked, where):
+    plan = place_ranks(asked, where)
+    return [rank_environment(asked, place, plan).get("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE") for place in plan.places]

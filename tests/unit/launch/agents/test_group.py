@@ -5,18 +5,16 @@ import socket
 import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from multiprocessing import connection
 from pathlib import Path
 from typing import Any
 
 import pytest
-from launch.agents import handshake
-from launch.agents.group import Agents, alone
-from launch.agents.join import join
-from launch.agents.member import Lost, SweepEnds
-from launch.agents.rendezvous import JoinError
 from launch.signals import StopRequested
 from launch.topology import LaunchContext
+
+from tests.support.entries.agents import Agents, JoinError, Lost, SweepEnds, alone, handshake, join, write_whole
 
 TRAITS = {"version": "1"}
 
@@ -62,7 +60,7 @@ def test_wait_for_end_times_out(tmp_path):
         if agents.first:
             silence.wait(10)
             return None
-        with pytest.raises(SweepEnds, match="does not answer after the last point"):
+        with pytest.raises(SweepEnds):
             agents.wait_for_end(0.2)
         silence.set()
 
@@ -88,12 +86,11 @@ def test_exchange_drops_lost_agent(tmp_path):
             return None
         with pytest.raises(Lost) as lost:
             agents.exchange("x", 5)
-        return str(lost.value), lost.value.host_is_silent, agents.exchange(agents.me.index, 5)
+        [gone] = lost.value.members
+        return gone.index, lost.value.host_is_silent, agents.exchange(agents.me.index, 5)
 
     first, _, last = together(3, tmp_path, act)
-    assert first == last
-    assert first[0].startswith("agent 1 on ")
-    assert first[1:] == (False, [0, 2])
+    assert first == last == (1, False, [0, 2])
 
 
 def test_exchange_drops_silent_node(tmp_path):
@@ -123,7 +120,7 @@ def test_lost_agent_0_ends_sweep(tmp_path):
 
 
 @pytest.mark.parametrize("who", [0, 1])
-def test_stop_reaches_all_agents(tmp_path, who):
+def test_stop_reaches_all_agents(tmp_path, golden, who):
     def act(agents: Agents):
         if agents.me.index == who:
             agents.stop(StopRequested(15, "preempted"))
@@ -132,8 +129,7 @@ def test_stop_reaches_all_agents(tmp_path, who):
 
     stopped = [error for error in together(3, tmp_path, act) if isinstance(error, StopRequested)]
     assert len(stopped) == 2
-    assert f"agent {who} on " in str(stopped[0])
-    assert "stopped by SIGTERM" in str(stopped[0])
+    golden(str(stopped[0]))
     assert {(error.number, error.status, error.relayed) for error in stopped} == {(15, "preempted", True)}
 
 
@@ -147,60 +143,31 @@ def test_ping_pong_orders_timestamps(tmp_path):
         assert sent <= there <= received
 
 
-def test_join_names_differing_trait(tmp_path):
+def test_join_names_differing_trait(tmp_path, golden):
     errors = together(2, tmp_path, lambda agents: None, traits={1: {"version": "2"}})
     assert [type(error) for error in errors] == [JoinError] * 2
-    assert len({str(error) for error in errors}) == 1
-    assert "agents disagree on version: 1 on agent 0" in str(errors[0])
+    [said] = {str(error) for error in errors}
+    golden(said)
     assert not list(tmp_path.iterdir())
 
 
-def test_join_ignores_strangers_and_stale_address(tmp_path, monkeypatch):
-    """A file that a killed run left leads to somebody else's port; and somebody else knocks at agent 0's."""
+def test_stale_address_does_not_mislead(tmp_path, monkeypatch):
+    """Agent 1 finds the file of a start that was killed, which leads to somebody else's port, until agent 0 comes."""
     monkeypatch.setattr(handshake, "HELLO_S", 0.3)
-    stranger = socket.create_server(("127.0.0.1", 0))
-    old = json.dumps({"hosts": ["127.0.0.1"], "port": stranger.getsockname()[1], "network": "", "token": "old"})
-    meeting = tmp_path / ".agents-srun-j"
-    meeting.write_text(old)
-
-    knocked: list[socket.socket] = []
-
-    def visitor() -> None:
-        deadline, text = time.monotonic() + 5, old
-        while text == old and time.monotonic() < deadline:
-            time.sleep(0.001)
-            text = meeting.read_text()  # at once: agent 0 removes it when all have come
-        port = int(text.split('"port": ')[1].split(",")[0])
-        with socket.create_connection(("127.0.0.1", port)) as knocking:
-            knocking.sendall(b"GET / HTTP/1.1\r\n\r\n")
-        half = socket.create_connection(("127.0.0.1", port))
-        half.sendall(b"\x00\x00\x00\x10half")  # a length, and less than that; it stays open
-        knocked.append(half)
-
-    late: list[Any] = []
-
-    def second() -> None:
-        late.append(join(LaunchContext("srun", 1, 2, "j"), TRAITS, tmp_path, 10).exchange(1, 5))
-
-    threads = [threading.Thread(target=second), threading.Thread(target=visitor)]
-    for thread in threads:
-        thread.start()
-    time.sleep(0.5)
-    mine = join(LaunchContext("srun", 0, 2, "j"), TRAITS, tmp_path, 10).exchange(0, 5)
-    for thread in threads:
-        thread.join(10)
-    stranger.close()
-    knocked[0].close()
-    assert mine == [0, 1]
-    assert late == [[0, 1]]
+    with socket.create_server(("127.0.0.1", 0)) as stranger, ThreadPoolExecutor(2) as pool:
+        stale = {"hosts": ["127.0.0.1"], "port": stranger.getsockname()[1], "network": "", "token": "old"}
+        write_whole(tmp_path / ".agents-srun-j", json.dumps(stale))
+        started = [LaunchContext("srun", index, 2, "j") for index in range(2)]
+        second = pool.submit(join, started[1], TRAITS, tmp_path, 15)
+        time.sleep(0.5)
+        first = pool.submit(join, started[0], TRAITS, tmp_path, 15)
+        assert [len(agents.result().members) for agents in (first, second)] == [2, 2]
 
 
-def test_join_refuses_taken_or_invalid_port(tmp_path, monkeypatch):
+@pytest.mark.parametrize("port", ["taken", "abc", "0", "65536", "²", "-1"])
+def test_join_refuses_taken_or_invalid_port(tmp_path, monkeypatch, port):
     with socket.create_server(("", 0)) as taken:
         monkeypatch.setenv("MASTER_ADDR", "127.0.0.1")
-        monkeypatch.setenv("MASTER_PORT", str(taken.getsockname()[1]))
-        with pytest.raises(JoinError, match="agent 0 cannot listen at port"):
+        monkeypatch.setenv("MASTER_PORT", str(taken.getsockname()[1]) if port == "taken" else port)
+        with pytest.raises(JoinError, match="port"):
             join(LaunchContext("srun", 0, 2, "j"), TRAITS, tmp_path, 1)
-    monkeypatch.setenv("MASTER_PORT", "abc")
-    with pytest.raises(JoinError, match="MASTER_PORT=abc: allowed is a port's number"):
-        join(LaunchContext("srun", 0, 2, "j"), TRAITS, tmp_path, 1)

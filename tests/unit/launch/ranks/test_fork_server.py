@@ -3,9 +3,8 @@
 import os
 from multiprocessing import forkserver, popen_forkserver
 
-from launch.ranks import fork_server
-
 from tests.support.cli import ROOT
+from tests.support.entries.launch_ranks import fork_server
 
 ADVICE = "multiprocessing has changed: {}; adapt launch/ranks/fork_server.py, then this test"
 

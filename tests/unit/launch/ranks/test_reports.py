@@ -1,25 +1,27 @@
-"""What a rank reports: plain JSON, however long and strange what it says is."""
+"""What ranks report and leave: plain JSON, logs, stacks, and dumps of NCCL's flight recorder."""
 
+import importlib.util
 import json
+import resource
+import time
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pytest
-from launch.ranks import logs
-from launch.ranks.logs import LAST_BYTES, TEXT_CHARS, shorten, shorten_log
-from launch.ranks.report import result_report
-from launch.ranks.stack_dump import innermost_frame
 
+from tests.support.entries.launch_ranks import flight_recorder, innermost_frame, logs, result_report
 from tests.support.launch_bodies import run
+from tests.support.ranks import run_ranks
 
 
-@pytest.mark.parametrize("rank", range(4))
-def test_unstorable_result_is_rank_exception(tmp_path, rank):
-    outcome = run("unstorable", tmp_path, count=rank + 1)
+def test_unstorable_result_is_rank_exception(tmp_path):
+    outcome = run("unstorable", tmp_path, count=1)
     assert not outcome.results
     assert (outcome.failure.kind, outcome.failure.type) == ("exception", "TypeError")
-    assert outcome.failure.message.startswith("result cannot be stored: ")
+    for each in (2**70, "\ud800", {1: 2}, object()):
+        with pytest.raises(TypeError):
+            result_report(each)
 
 
 @dataclass
@@ -35,22 +37,24 @@ CYCLE: list[Any] = []
 CYCLE.append(CYCLE)
 
 
-@pytest.mark.parametrize(
-    ("result", "reason"),
-    [
-        ({1, 2}, "$: JSON has no set"),
-        (Result([], details={"data": [1, b"bytes"]}), "$.details.data[1]: JSON has no bytes"),
-        (Result([], details={"by": {0.5: 1}}), "$.details.by: the key 0.5; allowed is text"),
-        (Result([], details={"count": -(2**63) - 1}), "$.details.count: -9223372036854775809; allowed are integers of"),
-        (Result([], labels={"which": 3}), "Expected `str`, got `int` - at `$.labels[...]`"),
-        (Result([float("nan")]), "Expected `float`, got `null` - at `$.samples[0]`"),
-        (CYCLE, "maximum recursion depth exceeded"),
-    ],
-)
-def test_result_report_refuses_lossy_values(result, reason):
-    with pytest.raises(TypeError) as error:
+def test_result_report_refuses_lossy_values(golden):
+    reasons = []
+    for result in (
+        {1, 2},
+        Result([], details={"data": [1, b"bytes"]}),
+        Result([], details={"by": {0.5: 1}}),
+        Result([], details={"count": -(2**63) - 1}),
+    ):
+        with pytest.raises(TypeError) as error:
+            result_report(result)
+        reasons.append(str(error.value))
+    golden("\n".join(reasons))
+
+
+@pytest.mark.parametrize("result", [Result([], labels={"which": 3}), Result([float("nan")]), CYCLE])
+def test_result_report_refuses_what_has_not_its_type(result):
+    with pytest.raises(TypeError):
         result_report(result)
-    assert str(error.value).startswith(f"result cannot be stored: {reason}")
 
 
 def test_result_report_holds_dataclass_fields():
@@ -61,24 +65,24 @@ def test_result_report_holds_dataclass_fields():
 
 @pytest.mark.parametrize("body", ["no_report", "no_exception"])
 def test_invalid_report_counts_as_missing(tmp_path, body):
-    assert run(body, tmp_path).failure.message == "exited with code 0 and no report"
+    assert run(body, tmp_path, count=1).failure.kind == "exit"
 
 
 def test_long_message_keeps_start_and_end(tmp_path):
-    failure = run("long_message", tmp_path).failure
+    failure = run("long_message", tmp_path, count=1).failure
     for text in (failure.message, failure.traceback):
-        assert TEXT_CHARS < len(text) < TEXT_CHARS + 100
-        assert "characters left out ...\n" in text
+        assert logs.TEXT_CHARS < len(text) < logs.TEXT_CHARS + 100
     assert failure.message[:2] + failure.message[-2:] == "aazz"
 
 
 def test_empty_exception_reports_type_name(tmp_path):
-    assert run("speechless", tmp_path).failure.message == "Mute"
+    assert run("speechless", tmp_path, count=1).failure.message == "Mute"
 
 
-def test_shorten_keeps_short_text():
-    assert shorten("x" * TEXT_CHARS) == "x" * TEXT_CHARS
-    assert "... 1 characters left out ..." in shorten("x" * (TEXT_CHARS + 1))
+def test_shorten_keeps_short_text(monkeypatch, golden):
+    monkeypatch.setattr(logs, "TEXT_CHARS", 10)
+    assert logs.shorten("x" * 10) == "x" * 10
+    golden(logs.shorten("abcde-vwxyz"))
 
 
 def test_long_log_is_cut_after_point(tmp_path, monkeypatch):
@@ -90,10 +94,10 @@ def test_long_log_is_cut_after_point(tmp_path, monkeypatch):
 def test_shorten_log_keeps_short_or_missing_log(tmp_path, monkeypatch):
     monkeypatch.setattr(logs, "LOG_HALF_BYTES", 3)
     log = tmp_path / "log"
-    shorten_log(log)
+    logs.shorten_log(log)
     assert not log.exists()
     log.write_text("abcdef")
-    shorten_log(log)
+    logs.shorten_log(log)
     assert log.read_text() == "abcdef"
 
 
@@ -115,5 +119,57 @@ def test_innermost_frame_reads_end_of_log(tmp_path):
 def test_innermost_frame_cuts_long_stack(tmp_path):
     log = with_stack(tmp_path / "log", 0)
     with log.open("a") as file:
-        file.write("x" * (LAST_BYTES // 2))
-    assert len(innermost_frame(log).stack) < TEXT_CHARS + 100
+        file.write("x" * (logs.LAST_BYTES // 2))
+    assert len(innermost_frame(log).stack) < logs.TEXT_CHARS + 100
+
+
+def test_time_out_leaves_dumps_and_blames_rank(tmp_path, golden):
+    used_s = resource.getrusage(resource.RUSAGE_SELF).ru_utime
+    with flight_recorder.recording(True) as recorder:
+        assert recorder.folder.stat().st_mode & 0o777 == 0o700
+        failure = run_ranks(
+            "tests.support.launch_bodies:hang_with_flight_recorder",
+            [0, 1],
+            environments=[recorder.environment()] * 2,
+            folder=tmp_path,
+            timeout_s=2.0,
+            recorder=recorder,
+        ).failure
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_utime - used_s < 1.0  # nobody has polled
+    assert not recorder.folder.exists()
+    assert (failure.kind, failure.rank) == ("timeout", 1)
+    golden(failure.message, {r"bodies.py:\d+": "bodies.py:LINE"})
+    dumps = {path.name: path.read_text() for path in tmp_path.glob("nccl_trace_rank_*")}
+    assert dumps == {"nccl_trace_rank_0": "dump of 0", "nccl_trace_rank_1": "dump of 1"}
+
+
+def test_only_ranks_with_nccl_are_waited_for(tmp_path, monkeypatch):
+    with flight_recorder.recording(True) as recorder:
+        monkeypatch.setattr(flight_recorder, "DUMP_S", 60.0)
+        recorder.wait_for(recorder.request([0, 1]))
+        monkeypatch.setattr(flight_recorder, "DUMP_S", 0.2)
+        began = time.monotonic()
+        recorder.wait_for([tmp_path / "never"])
+    assert 0.2 <= time.monotonic() - began < 30
+    with flight_recorder.recording(False) as none:
+        assert none is None
+
+
+def test_torch_knows_variables_and_pipe():
+    """In its headers, as far as these name them."""
+    torch = importlib.util.find_spec("torch").origin
+    headers = Path(torch).parent / "include" / "torch" / "csrc" / "distributed" / "c10d"
+    text = (headers / "ProcessGroupNCCL.hpp").read_text()
+    for name in ("TRACE_BUFFER_SIZE", "DUMP_ON_TIMEOUT", "DEBUG_INFO_PIPE_FILE", "ASYNC_ERROR_HANDLING"):
+        assert f"TORCH_NCCL_{name}" in text
+    assert 'fileStem, rank, ".pipe"' in text
+
+
+@pytest.mark.parametrize(
+    ("source", "waiting"),
+    [("torch/cuda/__init__.py", True), ("torch/distributed/distributed_c10d.py", True), ("mine/step.py", False)],
+)
+def test_waiting_places_include_cuda(tmp_path, source, waiting):
+    log = tmp_path / "log"
+    log.write_text(f'(most recent call first):\n  File "/site-packages/{source}", line 3 in f\n')
+    assert innermost_frame(log).waiting is waiting

@@ -1,0 +1,30 @@
+"""What tests take from benchkit.point."""
+
+from benchkit.point import agents as agents
+from benchkit.point import forming as forming
+from benchkit.point import kept_ranks as kept_ranks
+from benchkit.point import local_ranks as local_ranks
+from benchkit.point import recording as recording
+from benchkit.point import run as run
+from benchkit.point import together as together
+from benchkit.point.agents import AgentFacts as AgentFacts
+from benchkit.point.agents import AgentGroup as AgentGroup
+from benchkit.point.alone import chosen as chosen
+from benchkit.point.alone import with_alone as with_alone
+from benchkit.point.forming import gather_facts as gather_facts
+from benchkit.point.gpus_of_agents import lack_of_gpus as lack_of_gpus
+from benchkit.point.kept_ranks import FRESH_EVERY as FRESH_EVERY
+from benchkit.point.kept_ranks import KeptRanks as KeptRanks
+from benchkit.point.kept_ranks import is_reused as is_reused
+from benchkit.point.outcome import AgentEnd as AgentEnd
+from benchkit.point.outcome import classify as classify
+from benchkit.point.outcome import durations as durations
+from benchkit.point.outcome import failure_status as failure_status
+from benchkit.point.outcome import placed as placed
+from benchkit.point.placement import place_ranks as place_ranks
+from benchkit.point.placement import rank_environment as rank_environment
+from benchkit.point.placement import unsuited as unsuited
+from benchkit.point.point import Point as Point
+from benchkit.point.recording import set_aside as set_aside
+from benchkit.point.run import crowding as crowding
+from benchkit.point.together import leaves_ranks_sound as leaves_ranks_sound
