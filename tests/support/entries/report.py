@@ -1,1 +1,7 @@
 """What tests take from analysis.report."""
+
+from analysis.report import report as report
+from analysis.report import style as style
+from analysis.report.discover import modules_with as modules_with
+from analysis.report.sentences import MOST_LINES as MOST_LINES
+from analysis.report.sentences import describe as describe
