@@ -1,7 +1,9 @@
 """What tests take from analysis.report."""
 
+from analysis.report import rank_devices as rank_devices
 from analysis.report import report as report
 from analysis.report import style as style
+from analysis.report import turns as turns
 from analysis.report.discover import modules_with as modules_with
 from analysis.report.sentences import MOST_LINES as MOST_LINES
 from analysis.report.sentences import describe as describe
