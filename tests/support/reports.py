@@ -7,6 +7,8 @@ import pandas as pd
 import pytest
 from analysis.__main__ import main
 from analysis.baseline import Baseline
+from analysis.records.harvest import harvest
+from analysis.table import combine
 
 from tests.support.entries.report import modules_with, report
 
@@ -34,3 +36,9 @@ def plots(table: pd.DataFrame, baseline: Baseline | None = None) -> dict[str, An
 def charts(table: pd.DataFrame, baseline: Baseline | None = None) -> dict[str, Any]:
     """What the page draws."""
     return {name: chart for _, module in modules_with("show") for name, chart in module.show(table, baseline).items()}
+
+
+def runs_in(folder: Path) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """The combined table of a folder of records, and that of their ranks."""
+    found = harvest([folder])
+    return combine(found.rows), found.ranks
