@@ -7,7 +7,8 @@ import pandas as pd
 import pytest
 from analysis.__main__ import main
 from analysis.baseline import Baseline
-from analysis.records.harvest import harvest
+from analysis.page import render
+from analysis.records.harvest import harvest as harvest
 from analysis.table import combine
 
 from tests.support.entries.report import modules_with, report
@@ -15,6 +16,11 @@ from tests.support.entries.report import modules_with, report
 
 def leave_out_plots(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(report, "draw_all", lambda *given: [])
+
+
+def leave_out_drawing_library(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Bundling it takes seconds; only a browser needs it."""
+    monkeypatch.setattr(render, "drawing_library", lambda: "window.vegaEmbed = null;")
 
 
 def names_in(folder: Path) -> set[str]:

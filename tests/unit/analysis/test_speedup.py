@@ -79,9 +79,8 @@ def test_speedup_across_runs_has_interval_from_six_on(count):
 
 
 def test_repeated_baseline_uses_median():
-    rows = speedups(
-        tabulate_records([make_record(1, 2, 4.0), make_record(1, 2, 1.0), make_record(1, 4, 1.0)]), OVER_TWO
-    )
+    records = [make_record(1, 2, 4.0), make_record(1, 2, 1.0), make_record(1, 4, 1.0)]
+    rows = speedups(tabulate_records(records), OVER_TWO)
     assert dict(zip(rows["world_size"], rows["speedup"], strict=True)) == pytest.approx({2: 1, 4: 2.5})
     assert rows["speedup_low"].isna().all()
 
@@ -179,9 +178,8 @@ def test_plot_and_page_draw_known_bars_only_and_say_what_they_are(golden):
         figure, chart = plots(table, baseline)["allreduce_speedup.png"](), charts(table, baseline)["allreduce_speedup"]
         assert chart.note == figure.get_supxlabel()
         assert chart.points["low"].notna().all() == (records is not apart)
-        segments = [bars.get_segments() for bars in figure.axes[0].containers[0].lines[2]]
-        drawn = [not np.isnan(each).any() for each in sum(segments, [])]
-        assert any(drawn) == (records is not apart)
+        segments = [each for bars in figure.axes[0].containers[0].lines[2] for each in bars.get_segments()]
+        assert any(not np.isnan(each).any() for each in segments) == (records is not apart)
         notes.append(figure.get_supxlabel())
     golden("\n".join(notes))
 
