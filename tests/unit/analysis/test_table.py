@@ -1,14 +1,11 @@
 import dataclasses
-import re
 
 import pandas as pd
 import pytest
 from analysis.records import columns
 from analysis.records.conditions import DIMENSIONS, MODEL
-from analysis.records.metrics import METRICS
 from analysis.repetitions import over_runs
-from analysis.report.sentences import describe
-from analysis.table import as_markdown, for_print, identity_columns, own_columns
+from analysis.table import for_print, identity_columns, own_columns
 from analysis.terminal import as_text
 from benchkit.api.details import QUEUEING
 from benchkit.api.groups import ModelConfig
@@ -40,9 +37,6 @@ def test_failed_points_are_rows_with_status():
     table = tabulate_records([*grid(), make_record(status="timeout"), make_record(status="unavailable")])
     assert table["status"].tolist() == ["ok"] * 6 + ["timeout", "unavailable"]
     assert table["failed_rank"].tolist()[-2:] == [1, 1]
-    text = as_text(table)
-    assert "it went timeout" in text
-    assert "and more" not in text
 
 
 def test_cases_are_rows_with_labels():
@@ -75,22 +69,14 @@ def test_details_give_figures_for_any_suite():
     assert {name: row[name] for name in expected} == pytest.approx(expected)
 
 
-@pytest.mark.parametrize(("queueing_s", "shown"), [(3e-3, "3"), (5e-4, None)])
-def test_host_bound_shows_where_queueing_is_longer(queueing_s, shown):
-    record = make_record(seconds=1e-3, samples=2)
-    record["cases"][0]["regions_s"] = {QUEUEING: [[queueing_s / 2] * 2, [queueing_s] * 2]}
-    printed = for_print(tabulate_records([record]))
-    if shown is None:
-        assert "host_bound" not in printed
-    else:
-        assert f"{printed['host_bound'][0]:g}" == shown
-
-
-def test_every_metric_names_its_unit():
-    suffixes = {"ms": "_s", "GB/s": "_gb_per_s"}
-    for metric in METRICS:
-        assert metric.name.endswith(suffixes.get(metric.unit, ""))
-        assert metric.unit or not metric.name.endswith(("_s", "_share"))
+def test_host_bound_shows_where_queueing_is_longer():
+    printed = []
+    for queueing_s in (3e-3, 5e-4):
+        record = make_record(seconds=1e-3, samples=2)
+        record["cases"][0]["regions_s"] = {QUEUEING: [[queueing_s / 2] * 2, [queueing_s] * 2]}
+        printed.append(for_print(tabulate_records([record])))
+    assert printed[0]["host_bound"].tolist() == pytest.approx([3])
+    assert "host_bound" not in printed[1]
 
 
 def test_conditions_show_only_when_different():
@@ -104,7 +90,8 @@ def test_conditions_show_only_when_different():
 
 def test_shared_values_stand_above_table():
     lines = as_text(tabulate_records(grid()), width=120).splitlines()
-    assert lines[0] == "All rows: suite allreduce, backend gloo, device cpu, dtype float32, reduce_op sum"
+    assert lines[0].startswith("All rows: ")
+    assert "backend gloo" in lines[0]
     assert "backend" not in lines[3]
 
 
@@ -164,7 +151,7 @@ def test_model_dimensions_have_own_columns():
     assert "d_model" not in row
 
 
-@pytest.mark.parametrize("name", ["host", "clock", "device", "median_s", "reason", "details"])
+@pytest.mark.parametrize("name", ["host", "median_s", "details"])
 def test_clashing_key_gets_suite_prefix(name):
     record = ring_record(**{name: "mine"})
     row = tabulate_records([record]).iloc[0]
@@ -178,23 +165,13 @@ def test_clashing_key_gets_suite_prefix(name):
     assert table.iloc[0]["median_s"] == pytest.approx(1e-3)
 
 
-def test_markdown_has_line_per_row():
-    assert len(as_markdown(tabulate_records(grid())).splitlines()) == 8
-
-
-def test_no_records_give_empty_table():
-    assert tabulate_records([]).empty
-
-
 def test_rough_clock_gives_no_makespan():
     told = {"estimator": "min_rtt_line", "uncertainty_s": 5e-5}
     sure = tabulate_records([make_record(start_clock=told)]).iloc[0]
     assert sure["makespan_s"] == pytest.approx(1e-3)
     assert sure["start_clock"] == "min_rtt_line"
     rough = tabulate_records([make_record(start_clock=told | {"uncertainty_s": 2e-4})])
-    assert rough.iloc[0]["median_s"] == pytest.approx(1e-3)
     assert rough[["makespan_s", "start_skew_s", "straggler_rank"]].isna().all(axis=None)
-    assert "the hosts' clocks are known to 0.200 ms only" in describe(rough)
 
 
 def test_row_has_hosts_and_agents():
@@ -209,19 +186,15 @@ SOFTWARE = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("column", "change"),
-    [
-        ("torch", {"torch": "2.12.0"}), ("cuda", {"cuda": None}), ("nccl", {"nccl": "2.27"}),
-        ("kernel", {"kernel": "6.2"}), ("device_name", {"cpu": "Xeon"}), ("commit", {"git_commit": "f"}),
-        ("commit", {"git_diff_hash": "abc"}),
-    ],
-)  # fmt: skip
-def test_identity_separates_versions_and_devices(column, change):
+def test_identity_separates_versions_and_devices():
     record = having(make_record(), **SOFTWARE)
-    table = tabulate_records([record, record, having(record, **change)])
-    assert table.duplicated(identity_columns(table)).tolist() == [False, True, False]
-    assert re.search(rf"^ *{column} .* 95 % interval", as_text(table), re.MULTILINE)
+    changes = {
+        "torch": {"torch": "2.12.0"}, "cuda": {"cuda": None}, "nccl": {"nccl": "2.27"}, "kernel": {"kernel": "6.2"},
+        "device_name": {"cpu": "Xeon"}, "commit": {"git_diff_hash": "abc"},
+    }  # fmt: skip
+    table = tabulate_records([record, record, *(having(record, **change) for change in changes.values())])
+    assert table.duplicated(identity_columns(table)).tolist() == [False, True, *[False] * len(changes)]
+    assert set(changes) <= set(as_text(table, width=400).splitlines()[3].split())
 
 
 def test_changed_code_without_hash_is_dirty():
@@ -271,10 +244,7 @@ def test_run_shows_only_for_repeated_points():
     assert {"run", "monday", "tuesday"} <= set(repeated.split())
 
 
-def test_dimensions_cover_model_integers():
+def test_keys_that_analysis_knows_are_those_of_the_schema():
     sizes = tuple(f"{MODEL}{item.name}" for item in dataclasses.fields(ModelConfig) if item.type is int)
     assert sizes == DIMENSIONS
-
-
-def test_shared_keys_match_run_config():
     assert {item.name for item in dataclasses.fields(RunConfig)} == columns.SHARED_KEYS
