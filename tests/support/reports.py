@@ -11,7 +11,7 @@ from analysis.page import render
 from analysis.records.harvest import harvest as harvest
 from analysis.table import combine
 
-from tests.support.entries.report import modules_with, report
+from tests.support.entries.report import PAGE_ROW, modules_with, report
 
 
 def leave_out_plots(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -48,3 +48,12 @@ def runs_in(folder: Path) -> tuple[pd.DataFrame, pd.DataFrame]:
     """The combined table of a folder of records, and that of their ranks."""
     found = harvest([folder])
     return combine(found.rows), found.ranks
+
+
+def table_in(folder: Path) -> pd.DataFrame:
+    return runs_in(folder)[0]
+
+
+def with_page_rows(table: pd.DataFrame) -> pd.DataFrame:
+    """The table with an id for each row, as the page has it."""
+    return table.assign(**{PAGE_ROW: [f"r{number}" for number in range(len(table))]})
