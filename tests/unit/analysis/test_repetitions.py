@@ -4,6 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from analysis.repetitions import over_repetitions, over_runs
+from analysis.run_spread import bars_of
 from analysis.table import identity_columns
 from analysis.terminal import as_text
 
@@ -111,6 +112,12 @@ def test_plot_says_what_its_bars_are(golden):
         draw = plots(tabulate_records(records))["allreduce_time_vs_datasize.png"]
         notes[name] = " ".join(draw().get_supxlabel().split())
     golden("\n".join(f"{name}: {note}" for name, note in notes.items()))
+
+
+def test_bars_are_those_of_the_column_that_is_drawn():
+    rows = pd.DataFrame([{"num_runs": 1, "num_points": 1, "ci_low_s": np.nan, "paired_speedup_low": 1.5}])
+    assert "%" not in bars_of(rows)
+    assert "95 %" in bars_of(rows, "paired_speedup_low")
 
 
 @pytest.fixture

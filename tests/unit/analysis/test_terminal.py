@@ -77,6 +77,14 @@ def test_settings_fit_terminal_by_being_joined(of_grid):
     assert narrow.count("\n") >= len(of_grid)
 
 
+def test_narrow_terminal_leaves_words_of_cases():
+    record = make_rich_record("tp_columnwise")
+    for case in record["cases"]:
+        case["labels"]["way"] = "pipeline AG_before chunks 8"
+    record["cases"][0]["labels"]["way"] = "other"
+    assert as_text(tabulate_records([record]), width=24).count("AG_before") == 3
+
+
 @pytest.mark.parametrize("width", [20, 100])
 def test_asked_columns_are_whole_at_any_width(of_grid, width):
     names = ["suite", "data_size", "median_s", "p95_s", "busbw_gb_per_s", "payload_bytes", "started_at"]
