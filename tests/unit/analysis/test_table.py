@@ -13,30 +13,18 @@ from benchkit.api.schema import RunConfig
 from benchkit.statistics.intervals import FEWEST_SAMPLES
 
 from tests.support.cli import ROOT
-from tests.support.records import as_version_2, grid, having, make_record, tabulate_records
+from tests.support.records import as_version_2, having, make_record, tabulate_records
 
 
 def test_row_matches_hand_calculation():
-    table = tabulate_records([make_record(100, 4, 0.2)])
-    [row] = table.to_dict("records")
+    row, of_one_rank = tabulate_records([make_record(100, 4, 0.2), make_record(1, 1)]).to_dict("records")
+    assert pd.isna([of_one_rank["algbw_gb_per_s"], of_one_rank["busbw_gb_per_s"]]).all()
     assert row["median_s"] == pytest.approx(0.2)
     assert row["algbw_gb_per_s"] == pytest.approx(100 * 2**20 / 0.2 / 1e9)
     assert row["busbw_gb_per_s"] == pytest.approx(1.5 * 100 * 2**20 / 0.2 / 1e9)
     assert (row["suite"], row["backend"], row["device"], row["world_size"]) == ("allreduce", "gloo", "cpu", 4)
     assert row["ci_low_s"] < row["median_s"] < row["ci_high_s"]
     assert row["num_samples"] == FEWEST_SAMPLES
-
-
-def test_one_rank_has_no_bandwidth():
-    [row] = tabulate_records([make_record(1, 1)]).to_dict("records")
-    assert pd.isna(row["algbw_gb_per_s"])
-    assert pd.isna(row["busbw_gb_per_s"])
-
-
-def test_failed_points_are_rows_with_status():
-    table = tabulate_records([*grid(), make_record(status="timeout"), make_record(status="unavailable")])
-    assert table["status"].tolist() == ["ok"] * 6 + ["timeout", "unavailable"]
-    assert table["failed_rank"].tolist()[-2:] == [1, 1]
 
 
 def test_cases_are_rows_with_labels():
@@ -79,20 +67,14 @@ def test_host_bound_shows_where_queueing_is_longer():
     assert "host_bound" not in printed[1]
 
 
-def test_conditions_show_only_when_different():
-    plain, mixed = make_record(), make_record()
-    mixed["config"] = {**mixed["config"], "start_method": "spawn"}
-    assert "start_method" not in as_text(tabulate_records([plain, plain]))
-    both = tabulate_records([plain, mixed])
-    assert "spawn" in as_text(both)
-    assert "start_method" in identity_columns(both)
-
-
-def test_shared_values_stand_above_table():
-    lines = as_text(tabulate_records(grid()), width=120).splitlines()
-    assert lines[0].startswith("All rows: ")
-    assert "backend gloo" in lines[0]
-    assert "backend" not in lines[3]
+def test_conditions_show_where_they_differ_and_separate_points():
+    plain, spawned, threads = make_record(), make_record(), make_record()
+    spawned["config"] = {**spawned["config"], "start_method": "spawn"}
+    threads["config"] = {**threads["config"], "threads_per_rank": 2}
+    assert not {"start_method", "host"} & set(as_text(tabulate_records([plain, plain])).split())
+    table = tabulate_records([plain, spawned, threads, having(plain, host="there")])
+    assert {"spawn", "there"} <= set(as_text(table, width=200).split())
+    assert table.duplicated(identity_columns(table)).sum() == 0
 
 
 def test_settings_that_a_suite_lacks_share_a_column():
@@ -108,15 +90,6 @@ def test_settings_that_a_suite_lacks_share_a_column():
     ]  # fmt: skip
     alone = as_text(tabulate_records([make_record(1.0), make_record(10.0)]), width=120)
     assert "data_size" in alone.splitlines()[3]
-
-
-def test_identity_separates_hosts_and_settings():
-    there = having(make_record(), host="there")
-    threads = make_record()
-    threads["config"] = {**threads["config"], "threads_per_rank": 2}
-    table = tabulate_records([make_record(), there, threads])
-    assert table.duplicated(identity_columns(table)).sum() == 0
-    assert "there" in as_text(table)
 
 
 def test_table_hides_case_keys_and_prints_lists():
@@ -174,12 +147,6 @@ def test_rough_clock_gives_no_makespan():
     assert rough[["makespan_s", "start_skew_s", "straggler_rank"]].isna().all(axis=None)
 
 
-def test_row_has_hosts_and_agents():
-    agents = [{"host": "n1", "ranks": [0]}, {"host": "n2", "ranks": [1]}, {"host": "n2", "ranks": [2]}]
-    row = tabulate_records([make_record(agents=agents, launched_by="srun")]).iloc[0]
-    assert (row["host"], row["num_agents"], row["launched_by"]) == ("n1+n2", 3, "srun")
-
-
 SOFTWARE = {
     "torch": "2.13.0", "cuda": "13.0", "nccl": "2.29.7", "kernel": "6.1", "cpu": "EPYC",
     "git_commit": "0123456789abcdef",
@@ -206,11 +173,12 @@ def test_changed_code_without_hash_is_dirty():
 
 def test_row_joins_differences_between_agents():
     told = {"git_commit": "0123456789abcdef", "git_diff_hash": "00aa", "load_average": [0.5, 0, 0], "torch": "2.13.0"}
-    agents = [{"host": "n0", "ranks": [0], **told}, {"host": "n1", "ranks": [1], **told}]
+    agents = [{"host": host, "ranks": [rank], **told} for rank, host in enumerate(("n0", "n1", "n1"))]
     agents[1] |= {"git_diff_hash": None, "load_average": [3.5, 0, 0], "torch": "2.12.0"}
-    record = make_record(agents=agents)
+    record = make_record(agents=agents, launched_by="srun")
     record["environment"] |= told | {"git_dirty": True}
     [row] = tabulate_records([record]).to_dict("records")
+    assert (row["host"], row["num_agents"], row["launched_by"]) == ("n0+n1", 3, "srun")
     assert row["commit"] == "0123456789ab+00aa / 0123456789ab"
     assert row["torch"] == "2.13.0 / 2.12.0"
     assert row["load"] == 3.5
@@ -235,13 +203,6 @@ def test_early_agents_have_first_host_software():
     [row] = tabulate_records([old]).to_dict("records")
     assert (row["host"], row["device_name"], row["torch"]) == ("n1+n2", "EPYC / Xeon", "2.13.0")
     assert (row["commit"], row["load"]) == ("0123456789ab", 0.5)
-
-
-def test_run_shows_only_for_repeated_points():
-    apart = tabulate_records([make_record(1, run="a"), make_record(2, run="b")])
-    assert "run" not in as_text(apart).split()
-    repeated = as_text(tabulate_records([make_record(run="monday"), make_record(run="tuesday")]))
-    assert {"run", "monday", "tuesday"} <= set(repeated.split())
 
 
 def test_keys_that_analysis_knows_are_those_of_the_schema():
