@@ -56,19 +56,52 @@ def kind(told):
     return told[0].split(":")[0]
 
 
-def test_slow_node_of_three_is_named(golden):
-    """It is in two thirds of all pairs across nodes."""
-    places = nodes(3, 4)
-    [found] = findings(places, [pairs(places, lambda i, j: 2.0 if (i // 4 == 1) != (j // 4 == 1) else 1.0)])
-    golden(found)
+def slow_if(holds, ratio=2.0):
+    return lambda *at: ratio if holds(*at) else 1.0
+
+
+def first_half(rank):
+    return {2: 1.5, 6: 3.0}.get(rank, 1.0)
+
+
+THREE, TWO_OF_FOUR, FOUR = nodes(3, 4), nodes(2, 4), nodes(4, 4)
+CASES = {
+    # It is in two thirds of all pairs across nodes.
+    "node of three": (THREE, [pairs(THREE, slow_if(lambda i, j: (i // 4 == 1) != (j // 4 == 1)))], []),
+    # A slow disk hides no other fault.
+    "disk, product and link": (
+        FOUR,
+        [pairs(FOUR, slow_if(lambda i, j: {i, j} == {5, 12}, 3.0))],
+        [
+            speeds(FOUR, slow_if(lambda rank: rank // 4 == 1), test="disk_write"),
+            speeds(FOUR, slow_if(lambda rank: rank == 5), test="matmul"),
+        ],
+    ),
+    "inside a node": (TWO_OF_FOUR, [pairs(TWO_OF_FOUR, slow_if(lambda i, j: i // 4 == j // 4 == 1))], []),
+    "a rank to other nodes": (
+        TWO_OF_FOUR, [pairs(TWO_OF_FOUR, slow_if(lambda i, j: i // 4 != j // 4 and 1 in (i, j)))], [],
+    ),
+    "one way": (TWO_OF_FOUR, [pairs(TWO_OF_FOUR, slow_if(lambda i, j: (i // 4, j // 4) == (0, 1)))], []),
+    # What passes hides no lasting fault.
+    "first half only": (
+        TWO_OF_FOUR, [], [speeds(TWO_OF_FOUR, first_half, later=slow_if(lambda rank: rank == 2, 1.5))],
+    ),
+}  # fmt: skip
+"""Places, matrices and tests of ranks in which something is slower than its peers."""
+
+
+def test_what_is_slow_is_named(golden):
+    told = {name: lines(*case) for name, case in CASES.items()}
+    assert {kind(each) for each in told.values()} == {"OUT OF LINE"}
+    golden("\n".join(f"{name}:\n" + "\n".join(each) for name, each in told.items()))
 
 
 @pytest.mark.parametrize(
     ("places", "slow_pair", "slow_rank"),
     [
-        (nodes(3, 1), lambda i, j: 3.0 if 1 in (i, j) else 1.0, one),
-        (nodes(4, 8), one, lambda rank: 2.0 if rank >= 12 else 1.0),
-        (nodes(8, 1), lambda i, j: 2.0 if {1, 2, 3} & {i, j} else 1.0, one),
+        (nodes(3, 1), slow_if(lambda i, j: 1 in (i, j), 3.0), one),
+        (nodes(4, 8), one, slow_if(lambda rank: rank >= 12)),
+        (nodes(8, 1), slow_if(lambda i, j: {1, 2, 3} & {i, j}), one),
     ],
     ids=["one of three", "a quarter", "three of eight"],
 )
@@ -81,69 +114,30 @@ def test_majority_that_is_slow_is_not_alike(places, slow_pair, slow_rank, golden
 def test_single_fast_link_is_told_and_alike(golden):
     """Two GPUs joined by a bridge are no fault of the others."""
     places = nodes(1, 8)
-    told = lines(places, [pairs(places, lambda i, j: 0.3 if {i, j} == {2, 3} else 1.0)])
+    told = lines(places, [pairs(places, slow_if(lambda i, j: {i, j} == {2, 3}, 0.3))])
     assert kind(told) == "ALL ALIKE"
     golden("\n".join(told))
 
 
 @pytest.mark.parametrize("who", [0, 1])
-def test_slower_one_of_two_is_named(who, golden):
+def test_slower_one_of_two_is_named(who):
     places = at(["a", "b"])
-    told = lines(places, [], [speeds(places, lambda rank: 1.25 if rank == who else 1.0)])
+    told = lines(places, [], [speeds(places, slow_if(lambda rank: rank == who, 1.25))])
     assert kind(told) == "UNLIKE"
-    golden(told[1])
+    assert told[1].startswith(f"- rank {who} on {'ab'[who]}")
 
 
-def test_two_that_differ_once_or_by_noise_are_not_judged():
+def test_few_that_differ_once_or_by_noise_are_not_judged():
     """Of noise the other tests tell, of the same two ranks: how much a figure varies."""
-    places = at(["a", "b"])
-    assert kind(lines(places, [], [speeds(places, one, later=lambda rank: 1.25 if rank else 1.0)])) == "NOT JUDGED"
+    places, slower = at(["a", "b"]), slow_if(lambda rank: rank == 1, 1.25)
+    assert kind(lines(places, [], [speeds(places, one, later=slower)])) == "NOT JUDGED"
     noisy = [
-        speeds(places, one, later=lambda rank, size=size: size if rank else 1.0, test=f"test {size}")
+        speeds(places, one, later=slow_if(lambda rank: rank == 1, size), test=f"test {size}")
         for size in (0.6, 0.8, 1.3, 1.6)
     ]
-    told = lines(places, [], [speeds(places, lambda rank: 1.25 if rank else 1.0), *noisy])
-    assert kind(told) == "NOT JUDGED"
-
-
-def test_three_ranks_are_too_few_to_be_alike(golden):
-    places = nodes(3, 1)
-    told = lines(places, [], [speeds(places, lambda rank: 3.0 if rank == 1 else 1.0)])
-    assert kind(told) == "NOT JUDGED"
-    golden("\n".join(told))
-
-
-def test_what_passes_hides_no_lasting_fault(golden):
-    places = nodes(2, 4)
-
-    def first(rank):
-        return {2: 1.5, 6: 3.0}.get(rank, 1.0)
-
-    told = lines(places, [], [speeds(places, first, later=lambda rank: 1.5 if rank == 2 else 1.0)])
-    assert [line for line in told if line.startswith("- ")] == [told[1]]
-    golden("\n".join(told))
-
-
-def test_slow_disk_hides_no_other_fault(golden):
-    places = nodes(4, 4)
-    disk = speeds(places, lambda rank: 2.0 if rank // 4 == 1 else 1.0, test="disk_write")
-    product = speeds(places, lambda rank: 2.0 if rank == 5 else 1.0, test="matmul")
-    link = pairs(places, lambda i, j: 3.0 if {i, j} == {5, 12} else 1.0)
-    found = findings(places, [link], [disk, product])
-    assert len(found) == 3
-    golden("\n".join(found))
-
-
-def test_part_of_one_of_two_nodes_is_named(golden):
-    places, told = nodes(2, 4), []
-    for slow in (
-        lambda i, j: i // 4 == j // 4 == 1,
-        lambda i, j: i // 4 != j // 4 and 1 in (i, j),
-        lambda i, j: (i // 4, j // 4) == (0, 1),
-    ):
-        told += findings(places, [pairs(places, lambda i, j, slow=slow: 2.0 if slow(i, j) else 1.0)])
-    assert len(told) == 3
-    golden("\n".join(told))
+    assert kind(lines(places, [], [speeds(places, slower), *noisy])) == "NOT JUDGED"
+    three = nodes(3, 1)
+    assert kind(lines(three, [], [speeds(three, slow_if(lambda rank: rank == 1, 3.0))])) == "NOT JUDGED"
 
 
 def test_nodes_of_other_devices_are_other_kinds():
