@@ -25,7 +25,7 @@ from tests.support.reports import harvest, leave_out_drawing_library, leave_out_
 
 SUITES = ("collective", "auto_shard", "ring_attention", "matmul_lut", "tp_columnwise", "transformer")
 WRITERS = {
-    "report": ["{0}", "--html", "--parquet", "--format", "png,svg"],
+    "report": ["{0}", "--html", "--parquet", "--format", "svg"],
     "compare": ["compare", "{0}", "{1}"],
     "export": ["export", "{0}", "--as", "cs336"],
     "import": ["import", "{0}"],
