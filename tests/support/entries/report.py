@@ -1,4 +1,15 @@
 """What tests take from analysis.report."""
 
+from analysis.report import chart as chart
 from analysis.report import noise as noise
+from analysis.report import rank_devices as rank_devices
+from analysis.report import report as report
 from analysis.report import sentences as sentences
+from analysis.report import size_charts as size_charts
+from analysis.report import style as style
+from analysis.report import turns as turns
+from analysis.report.chart import PAGE_ROW as PAGE_ROW
+from analysis.report.discover import modules_with as modules_with
+from analysis.report.sentences import MOST_LINES as MOST_LINES
+from analysis.report.sentences import describe as describe
+from analysis.report.sentences import findings as findings

@@ -54,15 +54,7 @@ def test_fault_is_named_by_verdict(fault):
 
 @pytest.mark.parametrize(
     ("nodes", "nodes_per_leaf", "leaf", "oversubscription"),
-    [
-        (16, 4, 1, 1.0),
-        (16, 4, 1, 2.0),
-        (18, 4, 1, 1.0),
-        (12, 4, 0, 1.0),
-        (9, 3, 0, 1.0),
-        (9, 3, 1, 1.0),
-        (9, 3, 2, 1.0),
-    ],
+    [(16, 4, 1, 1.0), (16, 4, 1, 2.0), (9, 3, 1, 1.0), (9, 3, 2, 1.0)],
 )
 def test_slow_switch_of_few_is_named(nodes, nodes_per_leaf, leaf, oversubscription):
     """Half or more of the pairs across switches pass it, and it slows them only where its uplinks are full."""
@@ -88,51 +80,36 @@ def test_time_and_memory_limit_rounds():
 def test_table_has_row_per_fault(capsys):
     assert main(["--ranks", "8,32", "--repetitions", "1", "--noise", "0.02"]) == 0
     out = capsys.readouterr().out
-    assert out.count("| none") == 2
-    assert out.count("| leaf") == 1
-    assert "peak memory" in out
+    assert (out.count("| none"), out.count("| leaf")) == (2, 1)
 
 
-def test_described_cluster_has_verdict(tmp_path, capsys):
+def test_described_cluster_has_verdict(tmp_path, capsys, golden):
     path = tmp_path / "cluster.yaml"
     path.write_text("nodes: 8\nranks_per_node: 2\nfaults: [{kind: rank, at: [5], slower: 3}]\n")
     assert main([str(path)]) == 1
-    assert "- rank 5 on n2: times its peers' time: messages of 16 MiB 3.0" in capsys.readouterr().out
     path.write_text("nodes: 8\n")
     assert main([str(path)]) == 0
-    assert "ALL ALIKE: 64 ranks on 8 nodes" in capsys.readouterr().out
+    golden(capsys.readouterr().out)
 
 
-@pytest.mark.parametrize(
-    ("content", "options", "said"),
-    [
-        ("nodes: 0", [], "no topology (Expected `int` >= 1"),
-        ("knots: 4", [], "no topology (Object contains unknown field `knots`)"),
-        ("knots: [", [], "no topology (while parsing"),
-        ("nodes: 4\nfaults: [{kind: rank, at: [99]}]", [], "fault rank at [99]: allowed is 1 number below 32"),
-        ("nodes: 4\nfaults: [{kind: link, at: [1, 1]}]", [], "fault link at [1, 1]: allowed is 2 numbers below 32"),
-        ("nodes: 1\nranks_per_node: 1", [], "1 ranks: allowed are 2 to 131072"),
-        ("nodes: 1000000\nranks_per_node: 1000000", [], "1000000000000 ranks: allowed are 2 to 131072"),
-        ("ranks_per_node: 4\nrails: 3", [], "rails 3: allowed are divisors of ranks_per_node (4), and more than it"),
-        ("faults: [{kind: rank, at: [5]}]", ["--ranks", "8"], "--ranks puts in each kind of fault; "),
-        ("nodes: 4", ["--noise", "nan"], "--noise nan: allowed is >= 0, at most 10"),
-        ("nodes: 4", ["--noise", "0.1,inf"], "--noise inf: allowed is >= 0, at most 10"),
-        ("nodes: 4", ["--minutes", "nan"], "--minutes nan: allowed is > 0"),
-        ("nodes: 4", ["--slower", "nan"], "--slower nan: allowed is > 1"),
-        ("nodes: 4", ["--slower", "inf"], "--slower inf: allowed is > 1, at most 1e+06"),
-        ("nodes: 4", ["--ranks", "9"], "--ranks 9: allowed are multiples of 8"),
-        ("nodes: 4", ["--minutes", "0"], "--minutes 0: allowed is > 0"),
-        ("nodes: 4", ["--slower", "1"], "--slower 1: allowed is > 1"),
-        ("nodes: 4", ["--noise=-1"], "--noise -1: allowed is >= 0"),
-    ],
-)
-def test_invalid_input_is_one_line(tmp_path, capsys, content, options, said):
+def test_invalid_input_is_one_line(tmp_path, capsys, golden):
     path = tmp_path / "cluster.yaml"
-    path.write_text(content)
-    assert main([str(path), *options]) == 2
-    error = capsys.readouterr().err
-    assert said in error
-    assert error.count("\n") == 1
+    cases = [
+        ("nodes: 0", []), ("knots: 4", []), ("knots: [", []),
+        ("nodes: 4\nfaults: [{kind: rank, at: [99]}]", []),
+        ("nodes: 4\nfaults: [{kind: link, at: [1, 1]}]", []),
+        ("nodes: 1\nranks_per_node: 1", []),
+        ("nodes: 1000000\nranks_per_node: 1000000", []),
+        ("ranks_per_node: 4\nrails: 3", []),
+        ("faults: [{kind: rank, at: [5]}]", ["--ranks", "8"]),
+        ("nodes: 4", ["--noise", "nan"]), ("nodes: 4", ["--slower", "1"]), ("nodes: 4", ["--noise=-1"]),
+    ]  # fmt: skip
+    for content, options in cases:
+        path.write_text(content)
+        assert main([str(path), *options]) == 2
+    errors = capsys.readouterr().err
+    assert len(errors.splitlines()) == len(cases)
+    golden(errors, {r"\((Expected|Object|while) .*": "(WHY)"})
 
 
 @pytest.mark.slow
@@ -141,7 +118,5 @@ def test_example_of_documentation_names_its_faults(tmp_path, capsys):
     example = page.partition("    nodes: 64\n")[2].partition("\n\n")[0]
     (tmp_path / "cluster.yaml").write_text(dedent(f"    nodes: 64\n{example}\n"))
     assert main([str(tmp_path / "cluster.yaml"), "--minutes", "8"]) == 1
-    told = capsys.readouterr().out
-    assert "OUT OF LINE: 2 findings" in told
-    assert "- node n5 (ranks" in told
-    assert "- the link from rank 3 on n0 to rank 17 on n2, in this direction" in told
+    found = [line for line in capsys.readouterr().out.splitlines() if line.startswith("- ")]
+    assert [[word for word in ("n5", "n0", "n2") if f" {word}" in line] for line in found] == [["n5"], ["n0", "n2"]]

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 from analysis.suites.collective.fit import best_of, fit
-from analysis.suites.collective.splits import CANDIDATES, FEWEST, Splits
+from analysis.suites.collective.splits import FEWEST, Splits
 
 
 def measured(draw, count, sigma):
@@ -35,16 +35,6 @@ def test_size_left_out_is_not_counted():
     for index in range(1, len(sizes) - 1):
         rest = ([*each[:index], *each[index + 1 :]] for each in (sizes, times_s))
         assert Splits(sizes, times_s).best(without=index) == Splits(*rest).best()
-
-
-def test_candidates_are_few():
-    draw = np.random.default_rng(2)
-    sizes = 2.0 ** np.linspace(3, 30, 500)
-    times = np.where(sizes < 1e5, 1e-5 + 1e-9 * sizes, 5e-5 + 1e-10 * sizes) * draw.lognormal(0, 0.02, 500)
-    places = Splits(sizes, times).best()
-    assert 1 <= len(places) <= CANDIDATES
-    assert sizes[places[0] - 1] < 1e5 * 1.1
-    assert sizes[places[0]] > 1e5 / 1.1
 
 
 @pytest.mark.parametrize("count", [1, 2, 5])

@@ -5,10 +5,9 @@ import os
 import pytest
 from analysis.page import failures
 from analysis.page.failures import failures_of, last_lines
-from analysis.records.harvest import harvest
-from analysis.table import combine
 
 from tests.support.records import make_record, write_all
+from tests.support.reports import table_in
 
 
 def failed(size, status="crash", log="rank_1.log", **error):
@@ -21,7 +20,7 @@ def kinds(folder, records, **logs):
     place = write_all(folder, records)
     for number, text in logs.items():
         (place / number.removeprefix("log") / "rank_1.log").write_text(text)
-    return failures_of(combine(harvest([place]).rows))
+    return failures_of(table_in(place))
 
 
 def test_same_failures_are_one_kind_with_first_log(tmp_path):
@@ -48,19 +47,15 @@ def test_only_log_in_own_folder_is_read(tmp_path, name):
     place = write_all(tmp_path / "sweep", [failed(1.0, log=name)])
     (place / "0" / "link.log").symlink_to(tmp_path / "secret.txt")
     os.mkfifo(place / "0" / "pipe.log")
-    [kind] = failures_of(combine(harvest([place]).rows))
+    [kind] = failures_of(table_in(place))
     assert (kind.log_name, kind.log) == ("", "")
 
 
-def test_log_is_cut_to_its_end():
+def test_log_is_cut_to_its_end_and_has_no_control_characters():
     text = last_lines("\n".join(f"line {number}" for number in range(1000)))
     assert text.startswith("…\nline 960\n")
     assert text.endswith("line 999")
     assert len(last_lines("x" * 10**6)) == failures.MOST_LETTERS + 2
-    assert last_lines("short\n") == "short"
-
-
-def test_log_has_no_control_characters():
     assert last_lines("\x1b[31mred\x1b[0m\x00 a\x08\tb \u202ec\r\n") == "red a\tb c"
 
 
@@ -70,7 +65,7 @@ def test_huge_log_is_read_from_its_end(tmp_path):
         file.truncate(10**9)  # a hole that takes no space
         file.seek(0, 2)
         file.write(b"\nthe end")
-    [kind] = failures_of(combine(harvest([place]).rows))
+    [kind] = failures_of(table_in(place))
     assert kind.log.endswith("the end")
 
 

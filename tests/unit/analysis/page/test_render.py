@@ -12,45 +12,64 @@ import pytest
 from analysis.__main__ import main
 from analysis.baseline import Baseline
 from analysis.page import render
-from analysis.page.pictures import pictures_of
-from analysis.page.render import FOLDER, SCRIPTS, inlined, policy, with_code
-from analysis.records.harvest import harvest
-from analysis.table import combine
 
-from tests.support.records import grid, make_record, make_rich_record, tabulate_records, write_all
+from tests.support.entries.report import size_charts
+from tests.support.records import grid, make_record, make_rich_record, write_all
+from tests.support.reports import harvest, leave_out_drawing_library, leave_out_plots, table_in
 
 HOSTILE = '"><script>window.hacked = 1</script><img src=x onerror="window.hacked = 1">`${1}`</script>'
+INLINE = {"a", "b", "code", "span"}
+VOID = {"meta", "path", "img", "br", "input", "link"}
+UNREAD = {"script", "style", "tbody", "select", "footer", "dialog", "noscript", "nav", "pre"}
+"""Elements whose text is not in Page.text."""
 
 
 class Page(HTMLParser):
-    """The elements of a page with their attributes, and the text of scripts by their ids."""
+    """The elements of a page with their attributes, the text of scripts by their ids, and what it says."""
 
     def __init__(self, html):
         super().__init__()
-        self.found, self.scripts, self.inside = [], {}, None
+        self.html, self.found, self.scripts, self.inside, self.text, self.is_new = html, [], {}, [], [], True
         self.feed(html)
 
     def handle_starttag(self, tag, attributes):
-        self.found.append((tag, dict(attributes)))
-        self.inside = dict(attributes).get("id") if tag == "script" else None
+        named = dict(attributes)
+        self.found.append((tag, named))
+        if tag not in VOID:
+            self.inside.append((tag, named))
+        self.is_new |= tag not in INLINE
+        if named.get("role") == "img" and "aria-label" in named:
+            self.text.append(f"    {named['aria-label']}")
 
     def handle_data(self, data):
-        if self.inside:
-            self.scripts[self.inside] = data
+        tag, named = self.inside[-1] if self.inside else ("", {})
+        if tag == "script":
+            self.scripts[named.get("id")] = data
+        elif data.strip() and not UNREAD & {each for each, _ in self.inside}:
+            self.text += [f"{tag}: "] if self.is_new else []
+            self.text[-1] += " ".join(data.split()) + " "
+            self.is_new = False
 
     def handle_endtag(self, tag):
-        self.inside = None
+        if tag not in VOID:
+            self.inside.pop()
+
+    def __getitem__(self, name):
+        """All values of an attribute."""
+        return [attributes[name] for _, attributes in self.found if name in attributes]
 
 
-@pytest.fixture(autouse=True)
-def _without_drawing_library(monkeypatch):
-    """Bundling it takes seconds; only a browser needs it."""
-    monkeypatch.setattr(render, "drawing_library", lambda: "window.vegaEmbed = null;")
+@pytest.fixture(scope="module", autouse=True)
+def _quick():
+    with pytest.MonkeyPatch.context() as patch:
+        leave_out_drawing_library(patch)
+        leave_out_plots(patch)
+        yield
 
 
 def page_in(place, baseline=None):
     found = harvest([place])
-    return render.render(combine(found.rows), baseline, found.ranks, found.environments)
+    return Page(render.render(table_in(place), baseline, found.ranks, found.environments))
 
 
 def page_of(folder, records, baseline=None):
@@ -70,141 +89,135 @@ def hostile_records():
     return [record, failed]
 
 
-@pytest.fixture
-def hostile(tmp_path):
-    place = write_all(tmp_path, hostile_records())
-    (place / "1" / "rank_1.log").write_text(HOSTILE)
-    return page_in(place)
+@pytest.fixture(scope="module")
+def pages(tmp_path_factory):
+    """Of one suite with failures, of several suites, and of hostile records, by name."""
+    place = tmp_path_factory.mktemp("pages")
+    rich = [make_rich_record(suite) for suite in ("transformer", "auto_shard", "ring_attention")]
+    ends = [make_record(5.0, status="crash"), make_record(6.0, status="unavailable")]
+    hostile = write_all(place / "hostile", hostile_records())
+    (hostile / "1" / "rank_1.log").write_text(HOSTILE)
+    return {
+        "grid": page_of(place / "grid", [*grid(), *ends]), "rich": page_of(place / "rich", rich),
+        "hostile": page_in(hostile), "table": table_in(place / "grid"),
+    }  # fmt: skip
 
 
-def test_hostile_records_add_no_element(hostile):
-    page = Page(hostile)
+@pytest.fixture(params=["grid", "rich", "hostile"])
+def page(pages, request):
+    return pages[request.param]
+
+
+def test_page_says_what_is_asked_and_found(pages, golden):
+    golden("\n".join(pages["grid"].text))
+
+
+def test_numbers_are_those_of_csv(pages):
+    page, table, row, columns, num_compared = pages["grid"], pages["table"], None, [], 0
+    columns = page["data-column"][-sum("aria-sort" in attributes for _, attributes in page.found) :]
+    for tag, attributes in page.found:
+        if tag == "tr" and "id" in attributes:
+            row, place = table.iloc[int(attributes["id"][1:])], -1
+        elif tag == "td" and row is not None and place < len(columns) - 1:
+            place += 1
+            if value := attributes.get("data-value"):
+                assert float(value) == row[columns[place]]
+                num_compared += 1
+    assert num_compared > 60
+    assert len([tag for tag, attributes in page.found if attributes.get("class") == "spark"]) == len(grid())
+
+
+def test_hostile_records_add_no_element(pages):
+    page = pages["hostile"]
     assert [attributes for tag, attributes in page.found if tag == "img"] == []
     assert len([tag for tag, _ in page.found if tag == "script"]) == 5
     assert not [name for _, attributes in page.found for name in attributes if name.startswith("on")]
-    assert HOSTILE not in hostile
+    assert HOSTILE not in page.html
     names = {row["name"] for row in json.loads(page.scripts["data"])["rows"].values()}
     assert any(HOSTILE in name for name in names)  # it is there, as text
 
 
-def test_page_refers_to_nothing_outside(tmp_path):
-    page = Page(page_of(tmp_path, grid()))
+def test_page_refers_to_nothing_outside(page):
     for tag, attributes in page.found:
         for name in ("src", "href", "action", "data", "poster", "srcset"):
             assert attributes.get(name, "#").startswith(("#", "data:")), (tag, attributes)
         assert "style" not in attributes
 
 
-def test_policy_allows_only_scripts_of_page(tmp_path):
-    html = page_of(tmp_path, grid())
-    [found] = re.findall(r'http-equiv="Content-Security-Policy" content="([^"]+)"', html)
+def test_policy_allows_only_scripts_of_page(page):
+    [found] = re.findall(r'http-equiv="Content-Security-Policy" content="([^"]+)"', page.html)
     rules = dict(rule.split(" ", 1) for rule in found.replace("&#39;", "'").split("; "))
     assert rules["default-src"] == "'none'"
     assert "unsafe" not in found
-    scripts = re.findall(r'<script type="module">(.*?)</script>', html, re.DOTALL)
-    digests = [base64.b64encode(hashlib.sha256(script.encode()).digest()).decode() for script in scripts]
-    assert rules["script-src"] == " ".join(f"'sha256-{each}'" for each in digests)
-    [style] = re.findall("<style>(.*?)</style>", html, re.DOTALL)
-    assert rules["style-src"] == policy([], style).split("style-src ")[1].split(";")[0]
+    for kind, element in (
+        ("script-src", '<script type="module">(.*?)</script>'),
+        ("style-src", "<style>(.*?)</style>"),
+    ):
+        texts = re.findall(element, page.html, re.DOTALL)
+        digests = [base64.b64encode(hashlib.sha256(text.encode()).digest()).decode() for text in texts]
+        assert rules[kind] == " ".join(f"'sha256-{each}'" for each in digests)
 
 
-def test_headings_are_in_order(tmp_path):
-    for records in (grid(), [make_rich_record(suite) for suite in ("transformer", "auto_shard", "ring_attention")]):
-        page = Page(page_of(tmp_path / records[0]["suite"], records))
-        levels = [int(tag[1]) for tag, _ in page.found if re.fullmatch("h[1-6]", tag)]
-        assert levels[0] == 1
-        assert levels.count(1) == 1
-        assert all(after <= before + 1 for before, after in pairwise(levels))
-
-
-def test_ids_are_unique_and_labels_lead_to_them(tmp_path):
-    records = [*grid(), make_record(status="crash"), make_rich_record("ring_attention")]
-    page = Page(page_of(tmp_path, records))
-    ids = [attributes["id"] for _, attributes in page.found if "id" in attributes]
+def test_headings_are_in_order_and_ids_unique(page):
+    levels = [int(tag[1]) for tag, _ in page.found if re.fullmatch("h[1-6]", tag)]
+    assert levels[0] == 1
+    assert levels.count(1) == 1
+    assert all(after <= before + 1 for before, after in pairwise(levels))
+    ids = page["id"]
     assert len(ids) == len(set(ids))
-    for _, attributes in page.found:
-        assert attributes.get("aria-labelledby", ids[0]) in ids
-        if attributes.get("href", "").startswith("#"):
-            assert attributes["href"][1:] in ids
+    assert set(page["aria-labelledby"]) <= set(ids)
+    assert {each[1:] for each in page["href"] if each.startswith("#")} <= set(ids)
 
 
 @pytest.mark.parametrize(
-    "records",
-    [
-        [make_record(status="crash")],
-        [make_record(samples=2)],
-        [make_record(world_size=1)],
-        [make_record(status="running")],
-    ],
-    ids=["failure", "two samples", "one rank", "running"],
+    "record",
+    [make_record(samples=2), make_record(world_size=1), make_record(status="running")],
+    ids=["two samples", "one rank", "running"],
 )
-def test_page_of_little_data(tmp_path, records):
-    assert "<h1>How long does allreduce take?</h1>" in page_of(tmp_path, records)
+def test_page_of_little_data(tmp_path, record):
+    assert page_of(tmp_path, [record]).html.endswith("</html>")
 
 
-def test_page_has_verdict_before_suites(tmp_path):
-    html = page_of(tmp_path, grid())
-    assert html.index("The highest bus bandwidth is 1.05 GB/s") < html.index('class="suite"')
-    assert html.index('class="suite"') < html.index('id="environment"')
-
-
-def test_missing_library_is_one_line(tmp_path, capsys, monkeypatch):
-    place = write_all(tmp_path, grid())
-    monkeypatch.setattr(render, "LIBRARIES", ("jinja2", "no_such_library", "nor_this"))
-    assert main([str(place), "--html"]) == 2
-    line = "analysis: --html: needs no_such_library, nor_this; pip install 'benchkit[html]'\n"
-    assert capsys.readouterr().err == line
-    assert not (place / "analysis").exists()
-
-
-def test_command_writes_page_beside_report(tmp_path, capsys):
-    place = write_all(tmp_path, [make_record(status="crash")])
-    assert main([str(place), "--html"]) == 0
-    assert capsys.readouterr().out.splitlines()[-1] == f"wrote {place}/analysis/report.html"
-    assert main([str(place), "--html", "--output-dir", str(tmp_path / "there")]) == 0
-    assert (tmp_path / "there" / "report.html").exists()
-
-
-def test_page_that_fails_leaves_report(tmp_path, capsys, monkeypatch):
-    place = write_all(tmp_path, [make_record(status="crash")])
-    monkeypatch.setattr(render, "drawing_library", lambda: 1 / 0)
-    assert main([str(place), "--html"]) == 0
-    assert "left out page: ZeroDivisionError" in capsys.readouterr().err
-    assert (place / "analysis" / "combined.csv").exists()
-
-
-def test_part_that_fails_is_left_out(tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr("analysis.report.size_charts.show", lambda table, baseline: 1 / 0)
-    html = page_of(tmp_path, grid())
-    assert "left out figures of report.size_charts: ZeroDivisionError" in capsys.readouterr().err
-    assert "allreduce on gloo: speedup over world_size=2" in html
-
-
-def test_page_honours_baseline(tmp_path):
-    html = page_of(tmp_path, [*grid(), *grid(backend="mpi")], Baseline({"backend": "gloo"}))
-    assert "allreduce: speedup over backend=gloo" in html
-
-
-def test_undecodable_folder_does_not_stop_page(tmp_path):
-    sweep = write_all(tmp_path / "sweep", hostile_records())
+def test_command_writes_page_beside_report(tmp_path, capsys, monkeypatch, golden):
+    """Also in a folder whose name is no text, and where a part of it, or all of it, cannot be made."""
+    sweep = write_all(tmp_path / "sweep", [make_record(status="crash")])
     place = sweep.rename(tmp_path / os.fsdecode(b"caf\xe9"))
     assert main([str(place), "--html"]) == 0
-    assert "</html>" in (place / "analysis" / render.FILE_NAME).read_text()
+    report = place / "analysis" / "report.html"
+    assert "</html>" in report.read_text()
+    report.unlink()
+    capsys.readouterr()
+    monkeypatch.setattr(render, "drawing_library", lambda: 1 / 0)
+    assert main([str(place), "--html"]) == 0
+    assert not report.exists()
+    assert (place / "analysis" / "combined.csv").exists()
+    monkeypatch.setattr(render, "LIBRARIES", ("jinja2", "no_such_library", "nor_this"))
+    assert main([str(place), "--html", "--output-dir", str(tmp_path / "r")]) == 2
+    assert not (tmp_path / "r").exists()
+    golden(capsys.readouterr().err)
+
+
+def test_part_that_fails_is_left_out_and_baseline_honoured(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(size_charts, "show", lambda table, baseline: 1 / 0)
+    page = page_of(tmp_path, [*grid()[:2], *grid(backend="mpi")[:2]], Baseline({"backend": "gloo"}))
+    assert "ZeroDivisionError" in capsys.readouterr().err
+    titles = [figure["title"] for figure in json.loads(page.scripts["data"])["figures"].values()]
+    assert len(titles) == 1
+    assert titles[0].endswith("backend=gloo")
 
 
 def test_scripts_cannot_end_their_element():
-    assert inlined("a</script>b<!--c") == r"a<\/script>b<\!--c"
-    assert {path.name for path in FOLDER.glob("*.js")} == set(SCRIPTS)
+    assert render.inlined("a</script>b<!--c") == r"a<\/script>b<\!--c"
+    assert {path.name for path in render.FOLDER.glob("*.js")} == set(render.SCRIPTS)
 
 
 def test_backticks_in_sentences_are_code():
-    assert with_code("run `a<b`") == "run <code>a&lt;b</code>"
+    assert render.with_code("run `a<b`") == "run <code>a&lt;b</code>"
 
 
-def test_plots_of_suites_without_charts_are_pictures(monkeypatch):
+def test_plots_of_suites_without_charts_are_pictures(tmp_path, monkeypatch):
     monkeypatch.setenv("BENCHKIT_SUITES", "tests.support.foreign.suite")
     record = make_record(suite="vector_sum", title="vector_sum")
     record["cases"] = [case | {"labels": {"length": size}} for case in record["cases"] for size in (10, 100)]
-    pictures = list(pictures_of(tabulate_records([record]), None))
-    assert [picture.data[:26] for picture in pictures] == ["data:image/svg+xml;base64,"]
-    assert list(pictures_of(tabulate_records(grid()), None)) == []
+    page = page_of(tmp_path, [record, *grid()[:2]])
+    assert [source[:26] for source in page["src"]] == ["data:image/svg+xml;base64,"]

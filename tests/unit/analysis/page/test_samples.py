@@ -6,20 +6,14 @@ import json
 import numpy as np
 import pytest
 from analysis.page import samples
-from analysis.records.harvest import harvest
-from analysis.report.chart import PAGE_ROW
-from analysis.table import combine
 
+from tests.support.entries.report import PAGE_ROW
 from tests.support.records import as_record, make_record, write_all
+from tests.support.reports import table_in, with_page_rows
 
 
 def numbers(text):
     return np.frombuffer(base64.b64decode(text), dtype="<f4")
-
-
-def table_of(folder):
-    table = combine(harvest([folder]).rows)
-    return table.assign(**{PAGE_ROW: [f"r{number}" for number in range(len(table))]})
 
 
 def packed(record, most=samples.MOST_VALUES):
@@ -74,7 +68,7 @@ def test_slowest_of_many_ranks_are_shown():
     assert set(range(samples.MOST_RANKS + 2)) - set(found["ranks"]) == {0, 7}
 
 
-@pytest.mark.parametrize(("cases", "ranks"), [(1, 2), (100, 2), (1000, 16), (5000, 64), (0, 2)])
+@pytest.mark.parametrize(("cases", "ranks"), [(1, 2), (1000, 16), (5000, 64), (0, 2)])
 def test_samples_share_their_room(cases, ranks):
     count = samples.values_per_case(cases, ranks)
     assert samples.FEWEST_VALUES <= count <= samples.MOST_VALUES
@@ -91,7 +85,7 @@ def test_rows_find_their_samples(tmp_path):
         case | {"labels": {"way": "a"}}, case | {"labels": {"way": "b"}, "status": "invalid"},
         case | {"labels": {"way": "c"}, "samples_s": slower},
     ]  # fmt: skip
-    table = table_of(write_all(tmp_path, [sound, failed, two]))
+    table = with_page_rows(table_in(write_all(tmp_path, [sound, failed, two])))
     found = samples.samples_of(table)
     measured = table[table["status"] == "ok"]
     assert list(found) == list(measured[PAGE_ROW])
@@ -103,7 +97,7 @@ def test_rows_find_their_samples(tmp_path):
 
 def test_record_that_changed_or_went_has_no_samples(tmp_path):
     folder = write_all(tmp_path, [make_record(1.0), make_record(2.0), make_record(3.0)])
-    table = table_of(folder)
+    table = with_page_rows(table_in(folder))
     (folder / "0" / "record.json").unlink()
     other = make_record(2.0)
     other["cases"] *= 2

@@ -2,21 +2,22 @@
 
 import re
 from colorsys import rgb_to_hls
+from itertools import product
 
 import pytest
 import seaborn as sns
 from analysis.page.render import FOLDER
 from analysis.page.specs import NUM_COLOURS
 
-CSS = (FOLDER / "page.css").read_text()
 TEXT, GRAPHIC = 4.5, 3.0
 """Contrast that WCAG 2 asks for at level AA."""
 
 
-def colours(theme):
+@pytest.fixture(params=[0, 1], ids=["light", "dark"])
+def colours(request):
     """The custom properties of a theme."""
-    light, dark = re.findall(r":root \{(.*?)\}", CSS, re.DOTALL)[:2]
-    return dict(re.findall(r"--([\w-]+): (#[0-9a-f]{6})", light if theme == "light" else dark))
+    theme = re.findall(r":root \{(.*?)\}", (FOLDER / "page.css").read_text(), re.DOTALL)[request.param]
+    return dict(re.findall(r"--([\w-]+): (#[0-9a-f]{6})", theme))
 
 
 def rgb(colour):
@@ -33,26 +34,16 @@ def contrast(one, other):
     return (high + 0.05) / (low + 0.05)
 
 
-@pytest.mark.parametrize("theme", ["light", "dark"])
-@pytest.mark.parametrize("text", ["ink", "ink-soft", "accent", "bad"])
-@pytest.mark.parametrize("ground", ["paper", "card", "wash"])
-def test_text_is_legible(theme, text, ground):
-    found = colours(theme)
-    assert contrast(found[text], found[ground]) >= TEXT
+def test_texts_and_series_are_legible(colours):
+    for text, ground in product(("ink", "ink-soft", "accent", "bad"), ("paper", "card", "wash")):
+        assert contrast(colours[text], colours[ground]) >= TEXT, (text, ground)
+    for number in range(NUM_COLOURS):
+        assert contrast(colours[f"series-{number}"], colours["card"]) >= GRAPHIC, number
 
 
-@pytest.mark.parametrize("theme", ["light", "dark"])
-@pytest.mark.parametrize("number", range(NUM_COLOURS))
-def test_series_are_legible(theme, number):
-    found = colours(theme)
-    assert contrast(found[f"series-{number}"], found["card"]) >= GRAPHIC
-
-
-@pytest.mark.parametrize("theme", ["light", "dark"])
-@pytest.mark.parametrize("number", range(NUM_COLOURS))
-def test_series_have_hues_of_plots(theme, number):
+def test_series_have_hues_of_plots(colours):
     """Of pale and of grey colours the hue says little, so these are free."""
-    plotted = rgb_to_hls(*sns.color_palette("colorblind")[number])
-    shown = rgb_to_hls(*rgb(colours(theme)[f"series-{number}"]))
-    apart = abs(plotted[0] - shown[0])
-    assert min(apart, 1 - apart) < 0.09 or plotted[2] < 0.1
+    for number in range(NUM_COLOURS):
+        plotted = rgb_to_hls(*sns.color_palette("colorblind")[number])
+        apart = abs(plotted[0] - rgb_to_hls(*rgb(colours[f"series-{number}"]))[0])
+        assert min(apart, 1 - apart) < 0.09 or plotted[2] < 0.1, number
