@@ -13,7 +13,8 @@ from typing import Any
 
 from benchkit.api.case import Case, Rank
 from benchkit.api.registry import Suite, own_modules, suites_in
-from benchkit.selftest.perturbation import compare
+
+from perf.harness.perturbation import compare
 
 OUTPUT, ROUNDS = "BARE_OUTPUT", "BARE_ROUNDS"
 BLOCK_S = 0.1

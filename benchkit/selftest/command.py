@@ -9,7 +9,7 @@ import tempfile
 from pathlib import Path
 
 from benchkit.record.record import Record
-from benchkit.selftest import clock, quantum, runs
+from benchkit.selftest import quantum, runs
 from benchkit.selftest.floor import (
     Fingerprint,
     fingerprint,
@@ -97,15 +97,13 @@ def measured(setting: Setting) -> Findings:
     lock = HostLock()
     lock.acquire(lambda holder: say(f"waits for {holder}"), limit=lambda holder: HOST_WAIT_S)
     try:
-        say(f"clock and cores, about {setting.seconds / 12:.2g} s")
-        readings, noise = clock.read_pairs(), quantum.measure_cores(setting.seconds / 12)
+        say(f"cores, about {setting.seconds / 12:.2g} s")
+        noise = quantum.measure_cores(setting.seconds / 12)
     finally:
         lock.release()
-    say("clocks of the ranks, harness against bare loop")
-    probes = runs.probe(setting)
     say(f"{setting.num_runs} identical runs of each size, in fresh processes")
     records = runs.repeat(setting)
-    return Findings(found_on(records[0]), readings, noise, probes, runs.group_runs(records))
+    return Findings(found_on(records[0]), noise, runs.group_runs(records))
 
 
 def found_on(record: Record) -> Fingerprint:

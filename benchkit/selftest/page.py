@@ -6,9 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from benchkit.selftest.clock import Clock
 from benchkit.selftest.floor import Fingerprint
-from benchkit.selftest.probe_report import ProbeReport
 from benchkit.selftest.quantum import CoreNoise, Noise
 from benchkit.selftest.runs import Runs
 from benchkit.statistics.compare.signed_rank import SignedRank, log_ratios
@@ -16,8 +14,6 @@ from benchkit.statistics.compare.spread import difference_of_runs, percent
 from benchkit.statistics.estimators import BACK_TO_BACK, LATENCY
 from benchkit.statistics.intervals import Array
 
-PAIR_SHARE = 0.01
-"""A pair of readings that takes a larger share of the shortest call is too coarse for it."""
 LOST_SHARE = 0.01
 """A core that loses a larger share of its time is called noisy."""
 MOST_CORES = 4
@@ -30,9 +26,7 @@ class Findings:
     """What all parts of a selftest found."""
 
     found_on: Fingerprint
-    clock: Clock
     noise: Noise
-    probes: Sequence[ProbeReport]
     runs: Sequence[Runs]
 
 
@@ -45,34 +39,12 @@ def render(found: Findings) -> str:
         f"{on.world_size} ranks of {threads} by {on.backend} on {on.device}"
     )
     parts = (
-        clocks(found),
         cores(found.noise),
-        harness(found.probes),
         spread(found.runs),
         modes(found.runs),
         loops(found.runs),
     )
     return "\n\n".join([title, *("\n  ".join(part) for part in parts)])
-
-
-def clocks(found: Findings) -> Iterator[str]:
-    """Yields what the clock resolves and whether the ranks share it."""
-    clock, shortest = (
-        found.clock,
-        min(found.runs, key=lambda runs: runs.median_s),
-    )
-    share = clock.pair_s / shortest.median_s
-    low = max(probe.offset_low_s for probe in found.probes)
-    high = min(probe.offset_high_s for probe in found.probes)
-    agree = low <= 0 <= high
-    verdict = "FINE" if agree and share < PAIR_SHARE else "POOR"
-    yield f"Clock: {verdict}, a pair of readings takes {share:.2g} of {shortest.what}"
-    yield (
-        f"resolution {nanoseconds(clock.resolution_s)}, a pair of readings "
-        f"{nanoseconds(clock.pair_s)} (99th percentile {nanoseconds(clock.pair_p99_s)})"
-    )
-    offset = f"{1e6 * low:.3g} to {1e6 * high:.3g} µs"
-    yield f"the ranks' clocks {'agree' if agree else 'DISAGREE'}: their offset is within {offset}"
 
 
 def cores(noise: Noise) -> Iterator[str]:
@@ -96,20 +68,6 @@ def of_core(core: CoreNoise) -> str:
         f"core {core.core}: {core.longer_share:.2%} of equal pieces of work took longer, "
         f"{core.lost_share:.2%} of the time was lost, longest {1e3 * core.longest_s:.3g} ms"
     )
-
-
-def harness(probes: Sequence[ProbeReport]) -> Iterator[str]:
-    """Yields the time by benchkit over that by a bare loop, with its interval."""
-    tests = [
-        SignedRank(log_ratios(np.array(one.bare_s), np.array(one.benchkit_s))) for one in probes
-    ]
-    differing = [test for test in tests if not contains(test, 0.0)]
-    worst = max((abs(math.expm1(test.estimate)) for test in differing), default=0.0)
-    verdict = f"CHANGES TIMES by up to {worst:.1%}" if differing else "NO EFFECT that shows"
-    yield f"Harness: {verdict}"
-    for probe, test in zip(probes, tests, strict=True):
-        pairs = f"{test.num_values} pairs of blocks"
-        yield f"{probe.what}: {ratio(test)} times as long as by a bare loop, {pairs}"
 
 
 def spread(runs: Sequence[Runs]) -> Iterator[str]:
@@ -168,8 +126,3 @@ def ratio(test: SignedRank) -> str:
     low, high = test.interval(ALPHA)
     interval = "" if math.isinf(high) else f" [{math.exp(low):.3f}, {math.exp(high):.3f}]"
     return f"{math.exp(test.estimate):.3f}{interval}"
-
-
-def nanoseconds(seconds: float) -> str:
-    """Returns a time in ns."""
-    return f"{1e9 * seconds:.3g} ns"

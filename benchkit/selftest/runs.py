@@ -8,23 +8,21 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import msgspec
 import numpy as np
 
-from benchkit.api.registry import EXTRA_SUITES
 from benchkit.record import files
 from benchkit.record.case import CaseRecord
 from benchkit.record.record import Record
 from benchkit.selftest.floor import SizeFloor
-from benchkit.selftest.probe_report import MATRIX, SECONDS, ProbeReport
 from benchkit.statistics.compare.spread import standard_deviation
 from benchkit.statistics.modes import find_modes
 from benchkit.statistics.summary import iteration_times
 from launch.module_path import path_options
 
+MATRIX = 512
+"""Rows of the matrices, for suites with such sizes."""
 ALL_REDUCE = ("+suite=allreduce", "data_size=1KiB,1MiB")
 MATRIX_PRODUCT = ("+suite=matmul_lut", f"sizes=[{MATRIX}]", "hardware.slowdown=1")
-BOTH = ("+suite=allreduce,matmul_lut", "hardware.slowdown=1")
 
 
 class SelftestFailed(Exception):
@@ -94,16 +92,6 @@ class Runs:
     def median_s(self) -> float:
         """Median over the runs."""
         return float(np.nanmedian(self.medians_s))
-
-
-def probe(setting: Setting) -> list[ProbeReport]:
-    """Returns what ranks find of their clocks and of the harness, on one case of two suites."""
-    others = os.environ.get(EXTRA_SUITES)
-    suites = ",".join(filter(None, [others, "benchkit.selftest.probe"]))
-    variables = {EXTRA_SUITES: suites, SECONDS: str(setting.seconds / 12)}
-    records = sweep(setting, "probe", BOTH, variables)
-    details = [case.details for record in records for case in record.cases]
-    return [msgspec.convert(each, ProbeReport) for each in details]
 
 
 def repeat(setting: Setting) -> list[Record]:

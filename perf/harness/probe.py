@@ -1,7 +1,7 @@
 """Suites whose ranks look at their clocks and compare benchkit with a bare loop, for one case each.
 
-`BENCHKIT_SUITES=benchkit.selftest.probe python -m benchkit …` puts one in place of each suite of
-benchkit; the single case of each reports a `ProbeReport` as its details.
+`BENCHKIT_SUITES=perf.harness.probe python -m benchkit …` puts one in place of each suite of
+benchkit; the single case of each reports a `Report` as its details.
 """
 
 import os
@@ -14,8 +14,9 @@ from benchkit.api.case import Case, Rank
 from benchkit.api.lut import SIZE
 from benchkit.api.registry import Suite, own_modules, suites_in
 from benchkit.rank.control_group import ControlGroup
-from benchkit.selftest import clock, perturbation
-from benchkit.selftest.probe_report import MATRIX, SECONDS, ProbeReport
+from benchkit.selftest.runs import MATRIX
+
+from perf.harness import SECONDS, Report, clock, perturbation
 
 ROUNDS = 20
 
@@ -46,13 +47,10 @@ def probe(sound: Suite, config: Any, rank: Rank) -> list[Case]:
     block_s = float(os.environ[SECONDS]) / ROUNDS / 2
     arms = perturbation.compare(case, ranks, rank.index, ROUNDS, block_s)
     what = " ".join([config.title(), *map(str, case.labels.values())])
-    report = ProbeReport(what, low_s, high_s, arms["bare"], arms["benchkit"])
+    report = Report(what, low_s, high_s, arms["bare"], arms["benchkit"])
     return [Case(details=lambda: asdict(report))]
 
 
 globals().update(
-    {
-        name: replace(sound, build=partial(probe, sound))
-        for name, sound in suites_in(own_modules()).items()
-    }
+    {name: replace(sound, build=partial(probe, sound)) for name, sound in suites_in(own_modules()).items()}
 )

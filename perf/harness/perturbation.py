@@ -8,7 +8,6 @@ from functools import partial
 from typing import Protocol
 
 import numpy as np
-
 from benchkit.api.case import Case
 from benchkit.api.groups import MeasureConfig
 from benchkit.api.regions import marked_by

@@ -5,7 +5,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-
 from benchkit.statistics.intervals import Array
 
 READINGS = 20_000
@@ -61,9 +60,7 @@ def note_exchanges(
     return exchange(before), exchange(after)
 
 
-def offset_bounds(
-    before: Sequence[Sequence[float]], after: Sequence[Sequence[float]]
-) -> tuple[float, float]:
+def offset_bounds(before: Sequence[Sequence[float]], after: Sequence[Sequence[float]]) -> tuple[float, float]:
     """Returns between which offsets the clocks of all ranks differ from rank 0's, in seconds.
 
     No rank leaves an exchange before every rank has entered it. So the offset of a rank's clock is

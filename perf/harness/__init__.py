@@ -1,15 +1,13 @@
-"""What ranks report to the selftest. Imports no torch, which only ranks load."""
+"""What ranks tell of their clocks and of the harness. Imports no torch, which only ranks load."""
 
 from dataclasses import dataclass
 
-SECONDS = "BENCHKIT_SELFTEST_SECONDS"
+SECONDS = "BENCHKIT_HARNESS_SECONDS"
 """Environment variable: how long the blocks of one case take together."""
-MATRIX = 512
-"""Rows of the matrices, for suites with such sizes."""
 
 
 @dataclass(frozen=True)
-class ProbeReport:
+class Report:
     """What the ranks of one job found.
 
     Attributes:
