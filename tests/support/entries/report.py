@@ -1,1 +1,3 @@
 """What tests take from analysis.report."""
+
+from analysis.report.sentences import describe as describe
