@@ -2,6 +2,7 @@
 
 import re
 
+import analysis
 import pytest
 from analysis.__main__ import main
 from analysis.page.question import question_of
@@ -10,7 +11,7 @@ from analysis.suites.rank_speed.data_sheet import devices, promise
 from tests.support.acceptance import HOSTS, pairs, speeds
 from tests.support.cli import ROOT
 from tests.support.entries.report import describe
-from tests.support.records import make_record, tabulate_records, write_all, write_plan
+from tests.support.records import make_record, write_all, write_plan
 
 LATER = {"repetition": 1, "started_at": "2026-01-01T01:00:00.000+00:00"}
 TWO, TWELVE = ["n0", "n1"], [f"n{rank}" for rank in range(12)]
@@ -144,7 +145,8 @@ def test_nothing_to_judge_says_what_to_run(verdict, golden):
 
 @pytest.mark.parametrize(("message", "said"), [("rank 1 hangs", "rank 1 hangs"), ("", "timeout")])
 def test_failures_are_told_where_nothing_was_measured(verdict, message, said):
-    code, out, err = verdict(pairs(status="timeout", cases=[], error={"message": message, "rank": 1}))
+    hung = {"status": "timeout", "cases": [], "error": {"message": message, "rank": 1}}
+    code, out, err = verdict(pairs() | hung)
     assert (code, out) == (1, f"- FAILED: pair_matrix: {said}\n")
     assert err
     assert "sweep=acceptance" not in err
@@ -238,13 +240,13 @@ def test_change_of_acceptance_names_what_changed(tmp_path, capsys, golden, name)
     golden(out[out.index("What changed") : out.index("\nwrote")])
 
 
-def test_report_begins_with_verdict():
-    records = [pairs(slow_rank), speeds()]
-    table = tabulate_records(records)
+def test_report_begins_with_verdict(tmp_path):
+    place = write_all(tmp_path / "sweep", [pairs(slow_rank), speeds()])
+    table = analysis.load(place)
     lines = describe(table).splitlines()
     assert [line.split(":")[0] for line in lines[:3]] == ["Verdict", "- OUT OF LINE", "- rank 2 on n1 (GPU-2, PCI 0000"]
     assert not any("bandwidth" in line for line in lines)
     asked = question_of(table)
-    other = tabulate_records([*records, make_record()])
+    other = analysis.load(place, write_all(tmp_path / "more", [make_record()]))
     assert question_of(other) != asked
     assert describe(other).splitlines()[0] == "Verdict"
