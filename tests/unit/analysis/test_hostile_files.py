@@ -202,3 +202,8 @@ def test_deeply_nested_import_is_refused(tmp_path, capsys, text):
     (tmp_path / "all_reduce_perf.json").write_text(text)
     assert main(["import", str(tmp_path / "all_reduce_perf.json")]) == 2
     assert len(capsys.readouterr().err.splitlines()) == 1
+
+
+def test_mistyped_subcommand_is_answered_with_nearest(capsys, golden):
+    assert main(["comapre", "a", "b"]) == main(["nowhere"]) == 2
+    golden(capsys.readouterr().err)

@@ -9,11 +9,9 @@ from tests.support.cli import ROOT
 STRATEGIES = {"even", "uneven", "lut", "formula", "balanced", "zigzag"}
 
 
-def test_plan_lists_strategies(capsys):
+def test_plan_lists_strategies(capsys, golden):
     assert main(["plan", "--seq-len", "65536", "--speeds", "1,0.5"]) == 0
-    out = capsys.readouterr().out
-    assert "65536 tokens on ranks of speed 1, 0.5" in out
-    assert [line.split()[0] for line in out.splitlines()[4:9]] == ["even", "uneven", "formula", "balanced", "zigzag"]
+    golden(capsys.readouterr().out)
 
 
 def test_plan_matches_theory():
@@ -45,14 +43,14 @@ def test_lut_option_adds_strategy(capsys, tmp_path):
     assert [line[:3] for line in lines if line and line[0] == "lut"] == [["lut", "3072", "1024"]]
 
 
-def test_mismatched_lut_is_reported(capsys, tmp_path):
+def test_mismatched_lut_is_reported(capsys, tmp_path, golden):
     table = tmp_path / "lut.csv"
     table.write_text("mps_pct,size,dtype,bg_streams,tflops\n100,1024,bfloat16,0,8\n50,1024,bfloat16,0,4\n")
     given = ["plan", "--seq-len", "4096", "--speeds", "2,1", "--lut", str(table)]
     assert main([*given, "--dtype", "bfloat16"]) == 0
-    assert "lut: sizes 1024 to 1024 do not reach 4096 tokens; 1024 is taken" in capsys.readouterr().out
+    assert "lut: sizes 1024 to 1024" in capsys.readouterr().out
     assert main(given) == 2
-    assert f"--lut {table}: dtype=float32: allowed are bfloat16" in capsys.readouterr().err
+    golden(capsys.readouterr().err)
 
 
 def test_pair_time_gives_times_in_ms(capsys):
@@ -78,26 +76,16 @@ def test_pass_cost_makes_ranks_wait(capsys):
     assert slow["balanced"] < min(slow[name] for name in slow if name != "balanced")
 
 
-@pytest.mark.parametrize(
-    ("arguments", "complaint"),
-    [
-        (["--seq-len", "0", "--speeds", "1,1"], "allowed are numbers >= 1"),
-        (["--seq-len", "8", "--speeds", "1,-1"], "--speeds 1,-1: allowed are finite numbers > 0"),
-        (["--seq-len", "8", "--speeds", "nan,1"], "--speeds nan,1: allowed are finite numbers > 0"),
-        (["--seq-len", "8", "--speeds", "1,nan"], "--speeds 1,nan: allowed are finite numbers > 0"),
-        (["--seq-len", "8", "--speeds", "inf,1"], "--speeds inf,1: allowed are finite numbers > 0"),
-        (["--seq-len", "8", "--speeds", "1,1", "--token-cost", "-1"], "allowed are finite numbers >= 0"),
-        (["--seq-len", "8", "--speeds", "1,1", "--token-cost", "inf"], "--token-cost inf: allowed are finite"),
-        (["--seq-len", "8", "--speeds", "1,1", "--pair-ns", "0"], "--pair-ns 0: allowed are finite numbers > 0"),
-        (["--seq-len", "8", "--speeds", "1,1", "--pass-cost", "nan"], "--pass-cost nan: allowed are finite"),
-        (["--seq-len", "8", "--speeds", "1,1", "--lut", "nowhere.csv"], "--lut nowhere.csv: not readable (No such"),
-    ],
-)
-def test_plan_refuses_invalid_arguments(capsys, arguments, complaint):
-    assert main(["plan", *arguments]) == 2
+def test_invalid_arguments_are_refused_in_one_line(capsys, golden):
+    for sequence, speeds, *others in (
+        ("0", "1,1"), ("8", "1,-1"), ("8", "nan,1"), ("8", "1,nan"), ("8", "inf,1"), ("8", "1,1", "--token-cost", "-1"),
+        ("8", "1,1", "--token-cost", "inf"), ("8", "1,1", "--pair-ns", "0"), ("8", "1,1", "--pass-cost", "nan"),
+        ("8", "1,1", "--lut", "nowhere.csv"),
+    ):  # fmt: skip
+        assert main(["plan", "--seq-len", sequence, "--speeds", speeds, *others]) == 2
     err = capsys.readouterr().err
-    assert complaint in err
-    assert err.count("\n") == 1
+    assert err.count("\n") == 10
+    golden(err)
 
 
 def test_boundaries_follow_align(capsys, tmp_path):
