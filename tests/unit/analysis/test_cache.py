@@ -85,19 +85,6 @@ def test_table_is_same_with_cache_and_without(sweep, read):
     assert read == []
 
 
-def test_changed_record_is_read_again(sweep, read):
-    seen(sweep)
-    path = sweep / CHANGED / "record.json"
-    before = path.stat()
-    content = path.read_text()
-    path.write_text(content.replace('"gloo"', '"nccl"'))
-    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
-    assert path.stat().st_size == before.st_size
-    read.clear()
-    assert "nccl" in {row["backend"] for row in harvest([sweep]).rows}
-    assert read == [str(path)]
-
-
 def test_record_that_broke_is_named(sweep):
     seen(sweep)
     change(sweep / CHANGED / "record.json", world_size=-1)

@@ -83,18 +83,6 @@ def test_row_has_the_cells_of_its_record_and_its_case(tmp_path):
     assert table["status"].tolist() == ["ok", "crash"]
 
 
-def test_broken_files_are_named_and_skipped(tmp_path):
-    write_all(tmp_path, [make_record()])
-    for name, text in (("half", '{"schema_version": 1, "su'), ("foreign", '{"results": []}'), ("binary", "\x00\xff")):
-        (tmp_path / name).mkdir()
-        (tmp_path / name / "record.json").write_text(text)
-    found = harvest([tmp_path])
-    assert len(found.rows) == 1
-    assert len(found.passed_over) == 3
-    for name in ("half", "foreign", "binary"):
-        assert any(name in line for line in found.passed_over)
-
-
 def test_version_1_record_is_read(tmp_path):
     old = as_version_2(make_record()) | {"schema_version": 1}
     [case] = old["cases"]

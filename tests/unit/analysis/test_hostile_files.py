@@ -1,6 +1,5 @@
 """Files that are no records, whatever they are, and parts of a report that fail."""
 
-import gzip
 import json
 import os
 import shutil
@@ -87,16 +86,12 @@ def test_named_pipe_is_refused(tmp_path, capsys):
     assert capsys.readouterr().err.count("regular") == 4
 
 
-def test_non_decimal_folder_names_are_sorted(tmp_path):
-    write_all(tmp_path / "²", [make_record()])
-    assert len(harvest([tmp_path]).rows) == 1
-
-
-def test_undecodable_folder_name_is_reported(tmp_path, capsys):
-    place = write_all(tmp_path / os.fsdecode(b"caf\xe9"), [make_record(status="crash")])
-    assert main([str(place)]) == 0
+def test_folder_names_need_no_ascii(tmp_path, capsys):
+    write_all(tmp_path / "²", [make_record(status="crash")])
+    write_all(tmp_path / os.fsdecode(b"caf\xe9"), [make_record(2, status="crash")])
+    assert main([str(tmp_path / os.fsdecode(b"caf\xe9"))]) == 0
     assert "caf\\udce9" in capsys.readouterr().out
-    assert (place / "analysis" / "combined.csv").exists()
+    assert len(harvest([tmp_path]).rows) == 2
 
 
 def test_copied_sweep_counts_once(tmp_path, golden):
@@ -108,11 +103,8 @@ def test_copied_sweep_counts_once(tmp_path, golden):
     shutil.rmtree(tmp_path / "copy" / "0")
     told += harvest([tmp_path]).remarks()
     golden("\n".join(told))
-
-
-def test_simultaneous_jobs_are_not_copies(tmp_path):
-    place = write_all(tmp_path, [make_record(), make_record(seconds=2e-3)])
-    assert len(harvest([place]).rows) == 2
+    simultaneous = write_all(tmp_path / "at once", [make_record(), make_record(seconds=2e-3)])
+    assert len(harvest([simultaneous]).rows) == 2
 
 
 def test_earlier_attempts_are_excluded(tmp_path):
@@ -166,24 +158,6 @@ def test_detail_cannot_overwrite_column(tmp_path):
     assert (table["median_s"] < 1).all()
 
 
-@pytest.mark.parametrize(
-    "content",
-    [
-        gzip.compress(b"{}")[:10] + b"\xff" * 20,
-        gzip.compress(b"[" * 10_000),
-        gzip.compress(b'{"traceEvents": [], "distributedInfo": {"rank": []}}'),
-        gzip.compress(b'{"traceEvents": 7}'),
-    ],
-    ids=["damaged", "deep", "rank", "number"],
-)
-def test_broken_trace_is_named(tmp_path, capsys, content):
-    (tmp_path / "trace_rank_0.json.gz").write_bytes(content)
-    assert main(["profile", str(tmp_path)]) == 1
-    first, *others = capsys.readouterr().err.splitlines()
-    assert "trace_rank_0.json.gz: " in first
-    assert len(others) == 1
-
-
 def test_profile_accepts_zero_duration_steps(tmp_path, capsys):
     events = [
         {"ph": "X", "name": name, "cat": kind, "pid": 1, "tid": 1, "ts": 0, "dur": 0}
@@ -195,13 +169,12 @@ def test_profile_accepts_zero_duration_steps(tmp_path, capsys):
     assert "Top kernels" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize(
-    "text", ["[" * 100_000, '{"nccl_version": 1, "results": ' + "[" * 100_000], ids=["list", "nccl"]
-)
-def test_deeply_nested_import_is_refused(tmp_path, capsys, text):
-    (tmp_path / "all_reduce_perf.json").write_text(text)
-    assert main(["import", str(tmp_path / "all_reduce_perf.json")]) == 2
-    assert len(capsys.readouterr().err.splitlines()) == 1
+def test_deeply_nested_import_is_refused(tmp_path, capsys):
+    path = tmp_path / "all_reduce_perf.json"
+    for head in ("", '{"nccl_version": 1, "results": '):
+        path.write_text(head + "[" * 100_000)
+        assert main(["import", str(path)]) == 2
+        assert len(capsys.readouterr().err.splitlines()) == 1
 
 
 def test_mistyped_subcommand_is_answered_with_nearest(capsys, golden):

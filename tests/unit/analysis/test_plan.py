@@ -1,12 +1,19 @@
 import pytest
 import yaml
 from analysis.__main__ import main
-from analysis.commands.plan import ALIGN, DTYPE, plan
-from benchkit.suites.ring_attention.splits import CostModel
 
 from tests.support.cli import ROOT
 
 STRATEGIES = {"even", "uneven", "lut", "formula", "balanced", "zigzag"}
+TIME, EFFICIENCY, SPEEDUP = range(-3, 0)
+LONG = ("--seq-len", "65536", "--speeds", "1,1", "--align", "64")
+
+
+def planned(capsys, *arguments):
+    """The cells of each strategy: the tokens of the ranks, then time, efficiency and speedup."""
+    assert main(["plan", *arguments]) == 0
+    lines = [line.split() for line in capsys.readouterr().out.splitlines()]
+    return {line[0]: [float(cell) for cell in line[1:]] for line in lines if line and line[0] in STRATEGIES}
 
 
 def test_plan_lists_strategies(capsys, golden):
@@ -14,33 +21,29 @@ def test_plan_lists_strategies(capsys, golden):
     golden(capsys.readouterr().out)
 
 
-def test_plan_matches_theory():
-    table = plan(65536, [1.0, 1.0], 64, CostModel()).set_index("strategy")
-    assert table.loc["even", "time"] == pytest.approx(1.5, rel=1e-3)
-    assert table.loc["balanced", "speedup over even"] == pytest.approx(1.5, rel=1e-2)
-    assert table.loc["balanced", "efficiency [%]"] == pytest.approx(100, rel=1e-2)
-    square = plan(65536, [1.0, 1.0], 64, CostModel(skips=False)).set_index("strategy")
-    assert square.loc["balanced", "speedup over even"] == pytest.approx(1.309, rel=1e-2)
+def test_plan_matches_theory(capsys):
+    found = planned(capsys, *LONG)
+    assert found["even"][TIME] == pytest.approx(1.5, rel=1e-3)
+    assert found["balanced"][SPEEDUP] == pytest.approx(1.5, rel=1e-2)
+    assert found["balanced"][EFFICIENCY] == pytest.approx(100, rel=1e-2)
+    assert planned(capsys, *LONG, "--no-skip")["balanced"][SPEEDUP] == pytest.approx(1.309, rel=1e-2)
+    every = planned(capsys, "--seq-len", "4096", "--speeds", "1,1,1,1", "--non-causal")
+    assert "zigzag" not in every
+    assert every["even"][TIME] == 1
+    assert every["balanced"][:TIME] == [1024] * 4
 
 
-def test_even_split_wins_without_causal_mask():
-    table = plan(4096, [1.0] * 4, 64, CostModel(causal=False)).set_index("strategy")
-    assert "zigzag" not in table.index
-    assert table.loc["even", "time"] == pytest.approx(1.0)
-    assert table.loc["balanced", "tokens per rank"] == "1024 1024 1024 1024"
-
-
-def test_plan_defaults_match_suite():
+def test_lut_is_strategy_with_defaults_of_suite(capsys, tmp_path):
     suite = yaml.safe_load((ROOT / "conf" / "suite" / "ring_attention.yaml").read_text())
-    assert (suite["align"], suite["dtype"]) == (ALIGN, DTYPE)
-
-
-def test_lut_option_adds_strategy(capsys, tmp_path):
     table = tmp_path / "lut.csv"
-    table.write_text("mps_pct,latency_ms\n100,1\n50,3\n")
-    assert main(["plan", "--seq-len", "4096", "--speeds", "2,1", "--lut", str(table)]) == 0
-    lines = [line.split() for line in capsys.readouterr().out.splitlines()]
-    assert [line[:3] for line in lines if line and line[0] == "lut"] == [["lut", "3072", "1024"]]
+    table.write_text("mps_pct,size,dtype,bg_streams,tflops\n100,4096,float32,0,9\n50,4096,float32,0,2.9\n")
+    given = ("--seq-len", "4096", "--speeds", "2,1", "--lut", str(table))
+    found = planned(capsys, *given)
+    assert found["lut"][0] > 3000
+    assert found == planned(capsys, *given, "--align", str(suite["align"]), "--dtype", suite["dtype"])
+    coarse = planned(capsys, *given, "--align", "512")
+    assert coarse.keys() == STRATEGIES
+    assert all(name == "even" or first % 512 == 0 for name, (first, *_) in coarse.items())
 
 
 def test_mismatched_lut_is_reported(capsys, tmp_path, golden):
@@ -65,13 +68,11 @@ def test_pair_time_gives_times_in_ms(capsys):
 
 
 def test_pass_cost_makes_ranks_wait(capsys):
-    given = ["plan", "--seq-len", "4096", "--speeds", "1,1,0.2"]
-    seconds = []
-    for pass_cost in ("0", "5000"):
-        assert main([*given, "--pass-cost", pass_cost]) == 0
-        lines = [line.split() for line in capsys.readouterr().out.splitlines()]
-        seconds.append({line[0]: float(line[4]) for line in lines if len(line) == 7})
-    free, slow = seconds
+    given = ("--seq-len", "4096", "--speeds", "1,1,0.2")
+    free, slow = (
+        {name: cells[TIME] for name, cells in planned(capsys, *given, "--pass-cost", cost).items()}
+        for cost in ("0", "5000")
+    )
     assert all(slow[name] > free[name] for name in free)
     assert slow["balanced"] < min(slow[name] for name in slow if name != "balanced")
 
@@ -86,14 +87,3 @@ def test_invalid_arguments_are_refused_in_one_line(capsys, golden):
     err = capsys.readouterr().err
     assert err.count("\n") == 10
     golden(err)
-
-
-def test_boundaries_follow_align(capsys, tmp_path):
-    table = tmp_path / "lut.csv"
-    table.write_text("mps_pct,latency_ms\n100,1\n50,2.9\n")
-    given = ["plan", "--seq-len", "4096", "--speeds", "2,1", "--lut", str(table), "--align", "512"]
-    assert main(given) == 0
-    rows = [line.split() for line in capsys.readouterr().out.splitlines() if line and line.split()[0] in STRATEGIES]
-    assert {row[0] for row in rows} == STRATEGIES
-    for strategy, first, *_ in rows:
-        assert strategy == "even" or int(first) % 512 == 0, strategy
