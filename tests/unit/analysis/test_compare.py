@@ -412,11 +412,3 @@ def test_files_go_where_they_are_asked_for(tmp_path):
     assert main(["compare", str(tmp_path / "a"), str(tmp_path / "b"), "--output-dir", str(tmp_path / "out")]) == 0
     assert {path.name for path in (tmp_path / "out").iterdir()} == {"compare.csv", "compare.md", "compare_junit.xml"}
     assert not (tmp_path / "a" / "analysis").exists()
-
-
-@pytest.mark.parametrize("suite", ["auto_shard", "collective"])
-def test_cases_match_by_labels(tmp_path, capsys, suite):
-    write_all(tmp_path / "a", [make_rich_record(suite)])
-    write_all(tmp_path / "b", [make_rich_record(suite, started_at="2026-01-02")])
-    code, _, points = compared(tmp_path, capsys)
-    assert (code, points["ratio"].tolist()) == (0, pytest.approx([1.0] * 4))

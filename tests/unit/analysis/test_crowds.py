@@ -39,18 +39,10 @@ def labels_of(figure):
 
 @pytest.mark.parametrize("count", [1, MOST_SERIES, MOST_SERIES + 1, 1000])
 def test_thinned_steps_are_few_and_reach_both_ends(count):
-    steps = list(range(count))
-    kept = crowds.thinned(steps)
+    kept = crowds.thinned(list(range(count)))
     assert len(kept) == min(count, MOST_SERIES)
     assert (kept[0], kept[-1]) == (0, count - 1)
     assert kept == sorted(set(kept))
-    assert bool(crowds.note_thinned(steps, "sizes")) == (count > MOST_SERIES)
-
-
-def test_settings_with_few_values_are_told_apart():
-    rows = tabulate_records(points(types=2, seeds=MOST_SERIES))
-    assert crowds.told_apart(rows, ["world_size"], ["seed", "dtype"]) == ["dtype"]
-    assert crowds.told_apart(rows, ["world_size"], []) == []
 
 
 def test_merged_rows_have_median_and_extremes():
@@ -63,7 +55,7 @@ def test_merged_rows_have_median_and_extremes():
 def test_few_series_are_drawn_one_by_one():
     figure = figure_of(points(types=MOST_SERIES), "allreduce_time_vs_datasize.png")
     assert len(labels_of(figure)) == MOST_SERIES
-    assert "merged" not in figure.get_supxlabel()
+    assert not {"merged", "numbers"} & set(figure.get_supxlabel().split())
 
 
 def test_many_series_are_merged():

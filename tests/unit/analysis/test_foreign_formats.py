@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 from analysis.__main__ import main
 
-from tests.support.imports import SAMPLES, imported, one, ours
+from tests.support.imports import SAMPLES, imported, ours
 from tests.support.records import make_record, make_rich_record, write_all
 
 FORMATS = {
@@ -36,11 +36,16 @@ def of_file(table, name):
     return table[table.file.str.endswith(name)]
 
 
-def test_format_is_known_by_its_header(tmp_path):
-    table = imported(tmp_path, *(SAMPLES / name for name in FORMATS))
+def test_rows_of_each_format_stand_beside_records(tmp_path, capsys, golden):
+    """Its header tells the format of a file, and the name of DDLB's file the primitive."""
+    rowwise = tmp_path / "tp_rowwise_8192.csv"
+    rowwise.write_text((SAMPLES / "ddlb_tp_columnwise.csv").read_text())
+    place = ours(tmp_path / "records", "all_reduce", data_size=100.0, seconds=0.3)
+    table = imported(tmp_path, *(SAMPLES / name for name in FORMATS), rowwise, place)
     for name, (suite, count) in FORMATS.items():
         rows = of_file(table, name)
         assert (set(rows.suite), len(rows)) == ({suite}, count)
+    golden(capsys.readouterr().out.partition("\nwrote")[0])
 
 
 def test_truncated_file_keeps_whole_lines(tmp_path, capsys):
@@ -107,42 +112,6 @@ def test_ddlb_rows_tell_device_and_protocol(tmp_path):
     assert events.implementation == clock.implementation == "pytorch (backend=nccl, order=AG_before)"
     assert "timer: cuda_event, barrier: before each iteration" in events.conversion
     assert "timer: cpu_clock, barrier: none" in clock.conversion
-
-
-def test_allreduce_csv_lines_up_with_record(tmp_path):
-    place = ours(tmp_path / "records", "all_reduce", data_size=100.0, seconds=0.3)
-    table = imported(tmp_path, SAMPLES / "cs336_allreduce.csv", place)
-    both = table[(table.payload_bytes == 100 * 2**20) & (table.backend == "gloo")]
-    assert both.source.tolist() == ["benchkit", "cs336"]
-    assert both.time_s.tolist() == pytest.approx([0.3, 0.15])
-    assert both.algbw_gb_per_s.tolist() == pytest.approx([100 * 2**20 / time / 1e9 for time in both.time_s])
-    failed = one(table, backend="nccl")
-    assert (failed.status, pd.isna(failed.time_s)) == ("failed", True)
-
-
-def test_transformer_time_is_per_step(tmp_path):
-    table = imported(tmp_path, SAMPLES / "cs336_transformer.json", SAMPLES / "cs336_transformer.csv")
-    row = one(table, step="forward_backward", model="small")
-    assert (row.time_s, row.std_s, row.device) == (pytest.approx(0.051), pytest.approx(0.001), "cuda")
-    assert one(table, step="forward").time_s == pytest.approx(37.5e-3)
-
-
-def test_ddlb_file_name_tells_the_primitive(tmp_path):
-    sample = SAMPLES / "ddlb_tp_columnwise.csv"
-    (tmp_path / "tp_rowwise_8192.csv").write_text(sample.read_text())
-    table = imported(tmp_path, sample, tmp_path / "tp_rowwise_8192.csv")
-    assert sorted(table.primitive) == ["tp_columnwise"] * 2 + ["tp_rowwise"] * 2
-    assert table.status.tolist() == ["unchecked", "ok"] * 2
-    assert one(table, primitive="tp_rowwise", implementation="compute_only").time_s == pytest.approx(1.25e-3)
-
-
-def test_share_of_a_gpu_is_a_slowdown(tmp_path):
-    table = imported(tmp_path, SAMPLES / "hetero_sweep_results.csv", SAMPLES / "hetero_matmul_mps_sweep.csv")
-    sweep = table[table.suite == "ring_attention"]
-    assert set(sweep.strategy) == {"even", "uneven", "lut", "reference"}
-    assert set(sweep.slowdown) == {2}
-    assert one(sweep, strategy="lut").status == "failed"
-    assert table[table.suite == "matmul_lut"].slowdown.tolist() == [1, 40]
 
 
 def test_records_of_all_suites_stand_beside(tmp_path):

@@ -68,21 +68,6 @@ def test_report_survives_incomplete_record(tmp_path, name):
     assert describe(table)
 
 
-def test_row_has_the_cells_of_its_record_and_its_case(tmp_path):
-    first, second = harvest([write_all(tmp_path, [make_record(), make_record(status="crash", cases=[])])]).rows
-    cells = dict(first)
-    assert len(first) == len(cells)
-    assert (first["suite"], first["status"]) == ("allreduce", "ok")  # of the record and of the case
-    assert first["median_s"] == cells["median_s"] > 0
-    assert "median_s" not in second
-    assert second.get("median_s") is None
-    with pytest.raises(KeyError):
-        first["no such cell"]
-    table = combine([first, second])
-    assert table["median_s"].notna().tolist() == [True, False]
-    assert table["status"].tolist() == ["ok", "crash"]
-
-
 def test_version_1_record_is_read(tmp_path):
     old = as_version_2(make_record()) | {"schema_version": 1}
     [case] = old["cases"]

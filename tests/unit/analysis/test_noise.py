@@ -2,7 +2,6 @@
 
 import numpy as np
 import pytest
-from analysis.records.noise import figures
 from benchkit.statistics.modes import find_modes
 from benchkit.statistics.summary import last_shares
 
@@ -14,10 +13,11 @@ def test_spikes_split_into_all_and_some_ranks():
     samples = np.ones((3, 200))
     samples[:, :10] = 6
     samples[1, 10:14] = 6
-    found = figures(samples, samples.max(axis=0))
-    assert found["spikes_all_share"] == pytest.approx(0.05)
-    assert found["spikes_some_share"] == pytest.approx(0.02)
-    assert figures(np.ones((1, 50)), np.ones(50))["spikes_some_share"] == 0
+    record = make_record(world_size=3, samples=200)
+    record["cases"][0] |= {"samples_s": samples.tolist()}
+    [row] = tabulate_records([record]).to_dict("records")
+    assert (row["spikes_all_share"], row["spikes_some_share"]) == pytest.approx((0.05, 0.02))
+    assert tabulate_records([make_record(world_size=1)])["spikes_some_share"].tolist() == [0]
 
 
 @pytest.mark.parametrize("count", [100, 2000])
