@@ -137,7 +137,7 @@ def of_size(size):
     return as_bytes(RECORD | {"config": config, "cases": cases, "point_id": f"{size}"})
 
 
-@settings(max_examples=4, suppress_health_check=[HealthCheck.too_slow], **PLAIN)
+@settings(max_examples=3, suppress_health_check=[HealthCheck.too_slow], **PLAIN)
 @given(st.lists(contents, min_size=AT_ONCE, max_size=AT_ONCE, unique=True))
 def test_commands_survive_damaged_records(some_contents):
     sides = [lay_beside_good(*some_contents[half::2], *map(of_size, (2.0, 4.0, 8.0))) for half in range(2)]
