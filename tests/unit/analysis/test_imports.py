@@ -7,7 +7,6 @@ from pathlib import Path
 import pandas as pd
 import pytest
 from analysis.__main__ import main
-from benchkit.suites.collective import sizes
 
 from tests.support.imports import SAMPLES, imported, one, ours
 from tests.support.records import make_record, write_all
@@ -121,22 +120,15 @@ def test_osu_output_lines_up_with_record(tmp_path, capsys, golden):
     golden("\n".join(line for line in shown if not line.startswith("all_reduce") or " 65536 " in line))
 
 
-@pytest.mark.parametrize(
-    ("test", "collective", "times"),
-    [
-        ("Allgather Latency", "all_gather", 4),
-        ("All-to-All Personalized Exchange Latency", "all_to_all", 4),
-        ("Reduce_scatter Latency", "reduce_scatter", 1),
-        ("Allreduce Latency", "all_reduce", 1),
-    ],
-)
-def test_osu_size_is_scaled_to_payload(tmp_path, test, collective, times):
-    path = saved(tmp_path, "osu.txt", osu(test, "1024    8.00", suffix="-CUDA"))
-    row = one(imported(tmp_path, path, "--ranks", 4), collective=collective)
-    assert (row.payload_bytes, row["dtype"], row.device, row.status) == (1024 * times, "float32", "cuda", "unchecked")
-    assert row.algbw_gb_per_s == pytest.approx(1024 * times / 8e-6 / 1e9)
-    assert row.busbw_gb_per_s == pytest.approx(row.algbw_gb_per_s * sizes.bus_factor(collective, 4))
-    assert (f"S = size x {times}" in row.conversion) == (times > 1)
+def test_osu_size_is_scaled_to_payload(tmp_path, capsys, golden):
+    names = ("Allgather", "All-to-All Personalized Exchange", "Gather", "Scatter", "Reduce_scatter", "Allreduce")
+    paths = [
+        saved(tmp_path, f"{name}.txt", osu(f"{name} Latency", "1024    8.00", suffix="-CUDA"))
+        for name in (*names, "Broadcast", "Reduce")
+    ]
+    table = imported(tmp_path, *paths, "--ranks", 4)
+    assert table.algbw_gb_per_s.tolist() == pytest.approx((table.payload_bytes / 8e-6 / 1e9).tolist())
+    golden(capsys.readouterr().out.partition("\nwrote")[0])
 
 
 def test_torn_line_is_skipped(tmp_path, capsys):
