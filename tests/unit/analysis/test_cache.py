@@ -202,6 +202,8 @@ def test_part_of_sweep_keeps_entries_of_rest(sweep, read):
     change(sweep / CHANGED / "record.json", launched_by="torchrun")
     shutil.rmtree(sweep / "8")
     harvest([sweep / CHANGED])
+    [path] = kept()
+    assert b"8/record.json" not in path.read_bytes()
     read.clear()
     assert seen(sweep) != first
     assert read == []

@@ -58,9 +58,9 @@ def mlflow(monkeypatch):
 
 @pytest.fixture
 def sweep(tmp_path, undrawn):
-    """A point, one of two repetitions, and one that failed."""
-    again = {"repetition": 1, "started_at": "2026-01-01T00:00:01.000+00:00"}
-    records = [make_record(1.0), make_record(10.0), make_record(10.0, **again), make_record(10.0, 4, status="error")]
+    """A point, one that was measured twice, and one that failed."""
+    again = make_record(10.0, started_at="2026-01-01T00:00:01.000+00:00")
+    records = [make_record(1.0), make_record(10.0), again, make_record(10.0, 4, status="error")]
     for record in records:
         record["config"]["größe [ms]"] = record["config"]["data_size"]
     return write_all(tmp_path / "sweep", records)
