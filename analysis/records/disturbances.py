@@ -44,7 +44,8 @@ def describe(case: CaseRecord, slowed_by: str = "", num_hosts: int = 1) -> str:
         for name, (limit, words) in LIMITS.items()
         if taken.get(name, 0.0) > max(LEAST_S, limit * elapsed_s)
     ]
-    ranges = zip(counted.get("lowest_ghz", ()), counted.get("highest_ghz", ()), strict=True)
+    # An edited record may lack one of both.
+    ranges = zip(counted.get("lowest_ghz", ()), counted.get("highest_ghz", ()), strict=False)
     lowest, highest = min(
         ranges,
         key=lambda ghz: ghz[0] - MOST_FALLEN * ghz[1],

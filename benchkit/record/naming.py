@@ -1,5 +1,6 @@
 """Formats sizes, settings and labels as text, for agents and for reports; makes text printable."""
 
+import numbers
 import re
 from collections.abc import Mapping
 from typing import Any
@@ -44,8 +45,8 @@ def readable(num_bytes: float) -> str:
 
 def named(column: str, value: Any) -> str:
     """Formats a setting or a label; a data_size is in MiB."""
-    if column == "data_size" and isinstance(value, int | float):
-        return readable(value * 2**20)
+    if column == "data_size" and isinstance(value, numbers.Real):
+        return readable(float(value) * 2**20)
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 

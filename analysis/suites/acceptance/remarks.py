@@ -156,6 +156,6 @@ def below_sheet(tests: Sequence[Speeds]) -> list[str]:
             promised = short[0][2]
             lines.append(
                 f"{test.name}: {len(short)} of {len(test.places)} ranks are below "
-                f"{percent(promised.enough)} of the {promised.source}: {'; '.join(names)}."
+                f"{percent(promised.enough)} of the {promised.source}: {'; '.join(names).rstrip('.')}."
             )
     return lines

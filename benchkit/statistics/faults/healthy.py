@@ -73,8 +73,10 @@ def t_quantile(p_value: float, df: Array | float) -> Array:
 
     Args:
         p_value: of one side, below 0.5.
-        df: degrees of freedom, each at least 1.
+        df: degrees of freedom; below 1 nothing is known, and the quantile is infinite.
     """
     z = -NormalDist().inv_cdf(p_value)
-    exponent = (z * (8 * df + 3) / (8 * df + 1)) ** 2 / df
-    return np.asarray(np.sqrt(df * np.expm1(np.minimum(exponent, MOST_EXPONENT))))
+    known = np.maximum(df, 1)
+    exponent = (z * (8 * known + 3) / (8 * known + 1)) ** 2 / known
+    quantile = np.sqrt(known * np.expm1(np.minimum(exponent, MOST_EXPONENT)))
+    return np.where(np.asarray(df) < 1, np.inf, quantile)
