@@ -9,7 +9,7 @@ from benchkit.suites.auto_shard.names import Phase
 
 from tests.support.markdown import section
 from tests.support.records import make_record, tabulate_records, without
-from tests.support.reports import NARROW, figures_of, texts_of
+from tests.support.reports import NARROW, drawn, texts_of
 
 SERIAL = {"resident": 0.1, "end_to_end": 0.2}
 """Of auto; the other shardings take so many times as long as it:"""
@@ -231,7 +231,7 @@ def test_failed_case_shows_status():
     assert found["matm", "resident", "none", "1"] == found["matm", "end_to_end", "auto", "4"] == "out of memory"
     assert "skipped" in found["matm", "resident", "auto", "2"]
     assert found["relu", "", "", ""] == "crash"
-    assert set(figures_of(table, *FIGURES)[1]) == set(FIGURES)
+    assert set(drawn(table, *FIGURES)[1]) == set(FIGURES)
     assert "crash" in table_of(lost)
 
 
@@ -273,13 +273,13 @@ def test_table_falls_back_to_first_sharding():
 
 
 def test_plots_match_table_rows(table):
-    _, figures = figures_of(table, *FIGURES)
+    _, figures = drawn(table, *FIGURES)
     panels = figures["auto_shard_scaling.png"].axes
     assert [panel.get_title() for panel in panels] == ["resident", "end_to_end"]
-    drawn = [(list(line.get_xdata()), list(line.get_ydata())) for line in panels[0].get_lines()]
-    assert ([1, 2, 4], pytest.approx([1, 1 / 0.55, 1 / 0.325])) in drawn
-    assert ([1, 4], [1, 4]) in drawn  # ideal
-    [*_, (at, fitted)] = [(x, y) for x, y in drawn[: drawn.index(([1, 4], [1, 4]))] if len(x) > 3][:1]
+    shown = [(list(line.get_xdata()), list(line.get_ydata())) for line in panels[0].get_lines()]
+    assert ([1, 2, 4], pytest.approx([1, 1 / 0.55, 1 / 0.325])) in shown
+    assert ([1, 4], [1, 4]) in shown  # ideal
+    [*_, (at, fitted)] = [(x, y) for x, y in shown[: shown.index(([1, 4], [1, 4]))] if len(x) > 3][:1]
     assert (at[-1], fitted[-1]) == pytest.approx((4, 1 / 0.325))
     phases = figures["auto_shard_phases.png"].axes[0]
     assert [patch.get_width() for patch in phases.patches][:2] == pytest.approx([0.8, 0.48])  # of creating
@@ -292,7 +292,7 @@ def test_plots_match_table_rows(table):
 
 def test_weak_scaling_is_plotted_in_percent():
     table = tabulate_records([shard_record(scaling="weak", slower=2.0)])
-    figure = figures_of(table, FIGURES[0])[1][FIGURES[0]]
-    drawn = [list(line.get_ydata()) for line in figure.axes[0].get_lines()]
-    assert pytest.approx([100, 50, 50]) in drawn
-    assert [100, 100] in drawn
+    figure = drawn(table, FIGURES[0])[1][FIGURES[0]]
+    shown = [list(line.get_ydata()) for line in figure.axes[0].get_lines()]
+    assert pytest.approx([100, 50, 50]) in shown
+    assert [100, 100] in shown

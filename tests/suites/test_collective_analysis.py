@@ -11,7 +11,7 @@ from analysis.suites.collective.fit import Line, fit, left_out, line_through
 
 from tests.support.entries import report
 from tests.support.records import having, make_record, tabulate_records, write_all
-from tests.support.reports import NARROW, figures_of, texts_of
+from tests.support.reports import NARROW, drawn, texts_of
 
 SIZES = [4.0**exponent for exponent in range(1, 13)]
 LATENCY_S, GB_PER_S = 100e-6, 1.25
@@ -228,7 +228,7 @@ def test_link_uses_back_to_back_cases_without_exponents():
 def test_plot_shows_units_hardware_and_certain_part(monkeypatch):
     monkeypatch.setattr(Line, "interval", lambda self, *_: (-1.0, 1e6))  # which stretches no axis
     records = [having(record, cpu="a processor") for record in collective_records(counts=(2,))]
-    figure = figures_of(tabulate_records(records), "link.png")[1]["link.png"]
+    figure = drawn(tabulate_records(records), "link.png")[1]["link.png"]
     figure.canvas.draw()
     [axis] = figure.axes
     assert {"100 µs", "1 ms", "10 ms"} <= {text.get_text() for text in axis.get_yticklabels()}
@@ -372,7 +372,7 @@ def test_sizes_of_jobs_make_same_report_as_sweep():
     for records in (sweep, as_jobs(sweep, 2, 1, 9)):
         table = tabulate_records(records)
         assert list(table["data_size"]) == [size / 2**20 for size in SIZES]
-        found.append((texts_of(table), report.describe(table), figures_of(table)[0]))
+        found.append((texts_of(table), report.describe(table), drawn(table)[0]))
     assert found[0] == found[1]
 
 

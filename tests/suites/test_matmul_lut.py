@@ -16,7 +16,7 @@ from tests.support import devices, fakes
 from tests.support.cli import Cli
 from tests.support.configs import made
 from tests.support.records import having, make_record, tabulate_records
-from tests.support.reports import figures_of, texts_of
+from tests.support.reports import drawn, texts_of
 
 CPU, CUDA = torch.device("cpu"), torch.device("cuda")
 
@@ -197,7 +197,7 @@ def test_table_is_of_one_rank_and_one_mechanism():
     assert found == {
         "matmul_lut_slowed_by-duty_cycle.csv": {"100", "50"}, "matmul_lut_slowed_by-cgroup.csv": {"100", "10"},
     }  # fmt: skip
-    names, _ = figures_of(tabulate_records([full, half, tenth]))
+    names, _ = drawn(tabulate_records([full, half, tenth]))
     assert {"matmul_lut_share_slowed_by-cgroup.png", "matmul_lut_time_slowed_by-duty_cycle.png"} <= set(names)
 
 
@@ -215,7 +215,7 @@ def test_table_takes_median_over_runs():
 
 def test_size_labels_are_integers():
     table = tabulate_records([*lut_records(), make_record(status="crash")])
-    _, figures = figures_of(table, "matmul_lut_share.png", "matmul_lut_time.png")
+    _, figures = drawn(table, "matmul_lut_share.png", "matmul_lut_time.png")
     share = figures["matmul_lut_share.png"].axes[0].get_legend_handles_labels()[1]
     assert share == ["ideal", "n = 64", "n = 128"]
     assert [text.get_text() for text in figures["matmul_lut_time.png"].axes[0].get_xticklabels()] == ["64", "128"]

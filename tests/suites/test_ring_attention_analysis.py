@@ -10,7 +10,7 @@ from analysis.table import identity_columns
 
 from tests.support.entries import report
 from tests.support.records import make_record, tabulate_ranks, tabulate_records, without
-from tests.support.reports import NARROW, figures_of, texts_of
+from tests.support.reports import NARROW, drawn, texts_of
 
 TABLE = "ring_attention_rebalanced.md"
 LINES = [f"ring_attention_{name}.png" for name in ("speedup_over_even", "efficiency", "latency_scaling")]
@@ -168,7 +168,7 @@ def test_winner_is_not_reference_and_ties_what_has_no_interval():
     tied["cases"] = tied["cases"][:3]
     tied["cases"][1] = short(tied["cases"][1])
     records = [tied, ring_record(4096, 2.0, reference=1e-4)]
-    names, figures = figures_of(tabulate_records(records), WINNER, *LINES)
+    names, figures = drawn(tabulate_records(records), WINNER, *LINES)
     cells = [text.get_text() for text in figures[WINNER].axes[0].texts]
     assert sorted(cells) == ["balanced\n4.00×", "balanced\n4.00×\n≈ uneven"]
     assert ticks(figures[WINNER].axes[0], "y") == ["2048", "4096"]
@@ -187,7 +187,7 @@ def test_winner_has_highest_paired_speedup():
 
 
 def test_marks_of_single_cell_do_not_cover_each_other():
-    _, figures = figures_of(tabulate_records([ring_record(2048, 1.0, balanced=3e-3)]), *LINES, WINNER)
+    _, figures = drawn(tabulate_records([ring_record(2048, 1.0, balanced=3e-3)]), *LINES, WINNER)
     for name in LINES:
         [axis] = figures[name].axes
         at = [handle[0].get_xdata()[0] for handle in axis.get_legend_handles_labels()[0]]
@@ -199,7 +199,7 @@ def test_marks_of_single_cell_do_not_cover_each_other():
 
 
 def test_strategy_has_same_colour_in_all_figures(table):
-    names, figures = figures_of(table, *LINES)
+    names, figures = drawn(table, *LINES)
     assert {*LINES, WINNER, TOKENS} <= set(names)
     colours = {}
     for figure in figures.values():
@@ -214,7 +214,7 @@ def test_slowdown_per_rank_has_table_and_plots():
     table = tabulate_records([listed_record(1, 2, 4), listed_record(1.0, 1.0, 10.0), listed_record(4, 2, 1)])
     [text] = [text for name, text in texts_of(table).items() if name.startswith("ring")]
     assert "slowed 4, 2, 1 times" in text.splitlines()[0]
-    _, figures = figures_of(table, WINNER, LINES[0], TOKENS)
+    _, figures = drawn(table, WINNER, LINES[0], TOKENS)
     labels = ["10", "1, 2, 4", "4, 2, 1"]
     assert ticks(figures[WINNER].axes[0]) == ticks(figures[LINES[0]].axes[0]) == labels
     assert [axis.get_title() for axis in figures[TOKENS].axes] == [f"slowdown {label}" for label in labels]
@@ -232,7 +232,7 @@ def test_tables_and_plots_split_by_setting():
     texts = texts_of(table)
     means = {name: text[text.index("means of") :][9] for name, text in texts.items() if name.startswith("ring")}
     assert means == {f"ring_attention_rebalanced_causal-{causal}.md": str(2 + (not causal)) for causal in (False, True)}
-    names, _ = figures_of(table)
+    names, _ = drawn(table)
     assert {f"ring_attention_winner_causal-{causal}.png" for causal in (False, True)} <= set(names)
 
 

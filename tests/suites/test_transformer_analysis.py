@@ -10,7 +10,7 @@ from benchkit.statistics.intervals import FEWEST_SAMPLES
 
 from tests.support.markdown import section
 from tests.support.records import make_record, tabulate_records
-from tests.support.reports import NARROW, exported, figures_of, texts_of
+from tests.support.reports import NARROW, drawn, exported, texts_of
 
 SIZES = {"tiny": (64, 256, 2, 4, 1_411_392), "2.7B": (2560, 10240, 32, 32, 3_406_809_600)}
 SHARES = {"forward": 1.0, "forward_backward": 3.0, "train_step": 4.0}
@@ -178,7 +178,7 @@ def test_settings_with_few_values_split_tables_and_are_lines():
     assert list(section(text, "Summary Statistics")) == ["batch_size 4", "batch_size 8"]
     assert len(section(text, "Results by Model Size")) == 3
     assert [row["tiny"] for row in section(text, PIVOT)["forward [ms], batch_size 8"]] == ["5", "5"]
-    names, figures = figures_of(table, "transformer_step_time.png", "transformer_phases.png")
+    names, figures = drawn(table, "transformer_step_time.png", "transformer_phases.png")
     assert {name for name in names if name.startswith("transformer")} == FIGURES
     lines = {each.get_label(): each[0] for each in figures["transformer_step_time.png"].axes[0].containers}
     assert legend_of(figures["transformer_step_time.png"]) == [
@@ -197,7 +197,7 @@ def test_settings_with_many_values_split_figures():
         model_record("tiny", 32, 5e-3, ("forward",), batch_size=size, dtype=dtype)
         for size in range(1, 7) for dtype in types
     ]  # fmt: skip
-    names, figures = figures_of(tabulate_records(some), "transformer_step_time_batch_size-1.png")
+    names, figures = drawn(tabulate_records(some), "transformer_step_time_batch_size-1.png")
     assert [name for name in names if name.startswith("transformer_step_time")] == [
         f"transformer_step_time_batch_size-{size}.png" for size in range(1, 7)
     ]
@@ -211,7 +211,7 @@ def test_many_bars_keep_longest_contexts():
         model_record("tiny", context, 5e-3, ("forward",), batch_size=size)
         for context in contexts for size in range(1, 7)
     ]  # fmt: skip
-    figure = figures_of(tabulate_records(some), "transformer_mfu.png")[1]["transformer_mfu.png"]
+    figure = drawn(tabulate_records(some), "transformer_mfu.png")[1]["transformer_mfu.png"]
     assert [label.get_text() for label in figure.axes[0].get_yticklabels()] == [
         f"batch_size {size}, 2048 tokens" for size in range(1, 7)
     ]
@@ -276,14 +276,14 @@ def test_parallel_ranks_report_scaling():
     both = section(texts_of(table)[SUMMARY], "Results by Model Size")["tiny (1.411 M parameters), ranks 2"]
     assert [row["scaling efficiency [%]"] for row in both] == ["80", "80", "80"]
     assert [row["communication share [%]"] for row in both] == ["20", "6.667", "5"]  # and no row of it alone
-    names, figures = figures_of(table, "transformer_scaling.png")
+    names, figures = drawn(table, "transformer_scaling.png")
     assert set(names) >= FIGURES | set(figures)
     widths = [patch.get_width() for patch in figures["transformer_scaling.png"].axes[0].patches]
     assert widths == pytest.approx([80, 20])
 
 
 def test_plots_match_table_rows(table):
-    names, figures = figures_of(table, *FIGURES)
+    names, figures = drawn(table, *FIGURES)
     assert set(figures) == FIGURES
     assert "transformer_scaling.png" not in names  # one rank alone has none
     panels = figures["transformer_step_time.png"].axes
@@ -302,7 +302,7 @@ def test_plots_match_table_rows(table):
 
 
 def test_one_cell_gets_every_plot():
-    _, figures = figures_of(tabulate_records([model_record()]), *FIGURES)
+    _, figures = drawn(tabulate_records([model_record()]), *FIGURES)
     assert set(figures) == FIGURES
     for figure in figures.values():
         figure.canvas.draw()
@@ -316,7 +316,7 @@ def test_report_works_without_details():
     table = tabulate_records(records)
     assert not {"peak_bytes", "parameters", "optimizer_s", "peak_from"} & set(table)
     assert list(section(texts_of(table)[SUMMARY], "Results by Model Size")) == ["tiny", "2.7B"]  # by their sizes
-    names, _ = figures_of(table)
+    names, _ = drawn(table)
     assert [name for name in names if name.startswith("transformer")] == ["transformer_step_time.png"]
 
 

@@ -5,6 +5,8 @@ from typing import Any
 
 import pandas as pd
 from analysis.__main__ import main
+from analysis.records.harvest import harvest
+from analysis.table import combine
 from matplotlib.figure import Figure
 
 from tests.support.entries import report
@@ -19,7 +21,7 @@ def texts_of(table: pd.DataFrame) -> dict[str, str]:
     return dict(report.write_all(table))
 
 
-def figures_of(table: pd.DataFrame, *names: str) -> tuple[list[str], dict[str, Figure]]:
+def drawn(table: pd.DataFrame, *names: str) -> tuple[list[str], dict[str, Figure]]:
     """The names of all figures, and those of these names, drawn."""
     found: list[str] = []
 
@@ -30,6 +32,11 @@ def figures_of(table: pd.DataFrame, *names: str) -> tuple[list[str], dict[str, F
         return make() if found[-1] in names else None
 
     return found, dict(report.draw_all(table, None, attempt))
+
+
+def harvested(folder: Path, *records: dict[str, Any]) -> pd.DataFrame:
+    """The combined table of records as they lie in a folder, for what reads samples once more."""
+    return combine(harvest([write_all(folder, list(records))]).rows)
 
 
 def exported(folder: Path, system: str, *records: dict[str, Any]) -> dict[str, str]:
