@@ -46,27 +46,30 @@ def test_parse_reads_workload_sizes(name):
     assert workload.flops == (products or 2 * 4 * 5)
 
 
-@pytest.mark.parametrize("name", ["matmul_4x5", "matmul_4x5x6x7", "mlp_4x5", "relu_4", "relu_4x5x6", "conv_4x5",
-                                  "matmul_0x5x6", "matmul", "matmul_4xx5", "matmul_4x5x6.5"])  # fmt: skip
+@pytest.mark.parametrize("name", ["matmul_4x5", "mlp_4x5", "relu_4x5x6", "conv_4x5", "matmul_0x5x6", "matmul_4x5x6.5"])
 def test_parse_refuses_unknown_workload(name):
-    with pytest.raises(ConfigError, match=rf"workload={name}.*allowed are matmul_MxKxN"):
+    with pytest.raises(ConfigError, match=f"workload={name}"):
         parse(name)
+
+
+def test_plans_are_told(golden):
+    slow_to_create = costs(create_s=1e-5, link=Link(0, 1e-9))
+    plans = {
+        "rows are many": planner("matmul_64x64x64").best(), "rows are few": planner("matmul_2x64x64").best(),
+        "creating is slow": planner("matmul_64x64x64", slow_to_create, end_to_end=True).best(),
+        "axis0": planner("mlp_64x32x48").axis0(), "axis0 that does not divide": planner("matmul_66x32x48").axis0(),
+    }  # fmt: skip
+    golden("\n".join(f"{name}: {plan}" for name, plan in plans.items()))
 
 
 def test_matmul_splits_rows_without_messages():
     best = planner("matmul_64x64x64").best()
-    assert str(best) == "x rows; w1 whole, by rows; out rows"
     assert best.total_s == best.compute_s == pytest.approx(1e-9 * 2 * 64**3 / 4)
     assert best.communicate_s == 0
 
 
 def test_layer_text_shows_layout_and_moves():
-    assert str(Layer(BY_ROWS, ROWS, ROWS)) == "rows gathered, by rows"
     assert str(Layer(BY_INNER, ROWS, REPLICATED)) == "rows, by inner, summed to whole"
-
-
-def test_matmul_with_few_rows_splits_columns():
-    assert str(planner("matmul_2x64x64").best()) == "x whole; w1 columns, by columns; out columns"
 
 
 def test_dot_product_splits_inner_dimension():
@@ -98,7 +101,7 @@ def test_limited_memory_gives_megatron_plan():
 def test_slow_creation_favors_sharded_weights():
     slow_to_create = costs(create_s=1e-5, link=Link(0, 1e-9))
     best = planner("matmul_64x64x64", slow_to_create, end_to_end=True).best()
-    assert str(best) == "x rows; w1 rows gathered, by rows; out rows"
+    assert best.layers[0].weight_at_rest == ROWS
     assert planner("matmul_64x64x64", slow_to_create).best().layers[0].weight_at_rest == REPLICATED
 
 
@@ -110,10 +113,8 @@ def test_compute_cost_follows_busiest_device():
 
 def test_axis0_follows_gt_rule():
     even = planner("mlp_64x32x48").axis0()
-    assert str(even) == "x rows; w1 rows gathered, by rows; out rows"
     assert even.communicate_s == pytest.approx(DEAR.seconds(4 * 32 * 48))
     uneven = planner("matmul_66x32x48").axis0()
-    assert str(uneven) == "x whole; w1 rows gathered, by everywhere; out whole"
     assert uneven.executed_flops == 4 * 2 * 66 * 32 * 48
 
 
@@ -127,7 +128,7 @@ def brute_force(given: Planner):
             yield given.finished(plan)
 
 
-@pytest.mark.parametrize("seed", range(30))
+@pytest.mark.parametrize("seed", range(10))
 def test_best_plan_matches_brute_force(seed):
     draw = random.Random(seed)
     workload = Workload(

@@ -61,8 +61,7 @@ def test_ring_without_attention_kernel_is_unavailable(suite, monkeypatch):
     config.implementations, config.known_model, config.decode_tokens = [], lambda: model, 1
     config.needed_bytes = lambda world_size: 0
     rank = SimpleNamespace(device=torch.device("cpu"), world_size=2, seed=0, memory_shortage=lambda needed: "")
-    said = "cannot compute fused attention of bfloat16 on cpu: FlashAttention only supports Ampere GPUs or newer.$"
-    with pytest.raises(Unavailable, match=said):
+    with pytest.raises(Unavailable, match=r"Ampere GPUs.*newer.$"):
         getattr(ring_attention, suite).build(config, rank)
 
 

@@ -4,8 +4,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from launch.ranks.start import started
-from launch.ranks.watch import RankEnds
+from tests.support.entries.launch_ranks import RankEnds, started
 
 
 def run_ranks(

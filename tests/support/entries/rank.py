@@ -1,1 +1,3 @@
 """What tests take from benchkit.rank."""
+
+from benchkit.rank.soundness import require_references as require_references
