@@ -212,23 +212,6 @@ def test_folder_of_cache_is_removed(monkeypatch, tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-REFUSED = (
-    (["workload=transformer_layer"], "model=null: workload=transformer_layer needs one: model=small"),
-    (["workload=transformer_layer", "model=tiny", "model.num_heads=5"], "model.num_heads=5: allowed are numbers that"),
-    (["measure=few", "batch_sizes=[1,2]"], "batch_sizes=[1, 2]: allowed with measure.mode=per_iteration is one size"),
-    (["batch_sizes=[1,2,3]", "measure.max_iterations=2"], "batch_sizes=[1, 2, 3]: allowed are at most"),
-    (["compiler=jit"], "compiler=jit: allowed is eager|aot_eager|default|reduce-overhead|max-autotune|cuda_graph"),
-    (["batch_sizes=[0]"], "batch_sizes=[0]: allowed is >= 1"),
-)
-
-
-@pytest.mark.parametrize(("arguments", "why"), REFUSED)
-def test_contradictions_are_one_line(arguments, why, check):
-    refused = check("+suite=compile", *arguments)
-    assert why in refused
-    assert "\n" not in refused
-
-
 @pytest.mark.slow
 def test_ranks_compile_or_say_what_is_missing(cli: Cli):
     done = cli(

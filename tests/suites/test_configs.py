@@ -22,7 +22,7 @@ REFUSED = {
     ],
     "tp_rowwise": ["model=xl", "layer=ffn_up", "layer=ffn_up model=xl n=5"],
     "tp_columnwise": [
-        "dtype=fp8 k=100", "layer=ffn_up model=xl",
+        "dtype=float8_e4m3fn k=100", "layer=ffn_up model=xl",
         "layer=ffn_up model=xl world_size=3",
     ],
     "ring_attention": [
@@ -45,7 +45,10 @@ REFUSED = {
     "matmul_lut": ["dtype=float8_e4m3fn sizes=[64,100]", "model=xl"],
     "pair_matrix": ["sizes=[]", "groups=[racks]", "minutes=0"],
     "rank_speed": ["tests=[copy,sort]", "matmul_size=0"],
-    "compile": ["workload=mlp model=tiny width=5"],
+    "compile": [
+        "workload=mlp model=tiny width=5", "workload=transformer_layer", "batch_sizes=[1,2,3] measure.max_iterations=2",
+        "measure.mode=per_iteration batch_sizes=[1,2]",
+    ],
 }  # fmt: skip
 ACCEPTED = [
     "+suite=collective data_size=[1,2] timeout_s=44",
