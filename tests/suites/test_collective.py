@@ -27,15 +27,12 @@ KIB = 2**-10
 ONE_CASE = ["measure=few", "measure.mode=loop"]
 
 
-@pytest.mark.parametrize(
-    ("given", "mib"),
-    [(1, 1), ("100", 100), ("4B", 4 / 2**20), ("16 MiB", 16), ("1kib", 2**-10), ("1g", 1024), ("10MB", 1e7 / 2**20)],
-)
-def test_mebibytes_parses_sizes(given, mib):
-    assert mebibytes(given) == mib
+def test_mebibytes_parses_sizes():
+    given = [1, "100", "4B", "16 MiB", "1kib", "1g", "10MB"]
+    assert [mebibytes(size) for size in given] == [1, 100, 4 / 2**20, 16, 2**-10, 1024, 1e7 / 2**20]
 
 
-@pytest.mark.parametrize("given", [0, "", "4TB", "4iB", "nan", "inf", "1 2", True, None])
+@pytest.mark.parametrize("given", [0, "", "4TB", "4iB", "inf", "1 2", True, None])
 def test_mebibytes_refuses_invalid_size(given):
     with pytest.raises(ConfigError):
         mebibytes(given)

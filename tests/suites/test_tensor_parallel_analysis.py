@@ -157,7 +157,7 @@ def lacking(cases, position):
     return cases[:position] + cases[position + 1 :] if "name" in cases[0] else without(cases, position)
 
 
-@pytest.mark.parametrize("as_read", [of_version_3, as_version_2, with_listed_parts])
+@pytest.mark.parametrize("as_read", [of_version_3, with_listed_parts])
 def test_lone_component_is_communication(as_read):
     record = product_record()
     record["cases"][AUTO] |= {"components": {"communication": COMMUNICATION}}

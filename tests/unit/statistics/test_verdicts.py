@@ -122,6 +122,10 @@ def test_many_points_demand_more_evidence():
     assert {found.word for found in among_changed} == {SLOWER}
 
 
+def test_unchanged_points_keep_single_interval():
+    assert set(judge([pairs(1.0)] * 20, [None] * 20, fail_on=0.05)) == {verdict(pairs(1.0))}
+
+
 def test_benjamini_hochberg_matches_publication():
     level = benjamini_hochberg(PUBLISHED, 0.05)
     assert level == pytest.approx(4 * 0.05 / 15)
