@@ -95,9 +95,9 @@ def test_impossible_pass_has_reason(cli: Cli):
     heads = ["model.num_heads=1", "world_size=2", "parallel=tp", "passes=[forward]"]
     done = cli("+suite=transformer", "-m", "model=tiny", "measure=quick", *heads, "attention=efficient,auto")
     statuses = [(case["status"], case["reason"]) for record in cli.records() for case in record["cases"]]
-    assert [status for status, _ in statuses] == ["unavailable", "skipped"]
+    assert statuses[0][0] == "unavailable"
     assert "efficient" in statuses[0][1]
-    assert "1 heads" in statuses[1][1]
+    assert any(status == "skipped" and "1 heads" in reason for status, reason in statuses)
 
 
 def test_ragged_parts_run_except_all_gather(cli: Cli):
