@@ -159,6 +159,13 @@ def test_held_elements_exclude_created_operands(name, end_to_end, elements):
     assert plans.held_elements(plans.everywhere()) == elements
 
 
+def test_plan_may_fill_memory_exactly():
+    every = list(brute_force(planner("mlp_64x32x48")))
+    for size in {plan.elements for plan in every}:
+        best = planner("mlp_64x32x48", memory=size).best()
+        assert best.total_s == pytest.approx(min(plan.total_s for plan in every if plan.elements <= size))
+
+
 @pytest.mark.parametrize(
     ("name", "layouts", "creates_whole"),
     [

@@ -8,6 +8,7 @@ import pytest
 from analysis.records.comparisons import FIGURES
 from analysis.records.derive import figures_of
 from analysis.suites.tensor_parallel import charts
+from analysis.suites.tensor_parallel.rows import name_of
 
 from tests.support.entries import report
 from tests.support.records import (
@@ -209,6 +210,11 @@ def test_maps_of_page_leave_auto_out(table):
     shown = charts.show(table, None)
     assert "without auto" in shown["tp_columnwise_best"].note
     assert shown["tp_columnwise_limit"].points["value"].tolist() == [100 * table["limit_share"][fastest]]
+
+
+def test_name_counts_chunks():
+    names = [name_of({"implementation": "pipeline", "chunks": chunks}) for chunks in (1.0, 8.0)]
+    assert names == ["pipeline 1 chunk", "pipeline 8 chunks"]
 
 
 def test_speedup_plot_omits_baseline(table):
