@@ -1,5 +1,7 @@
 """Ranks that are really slowed down: what a quota or a duty cycle does to a whole job."""
 
+from launch.slowdown.cgroup import rooms
+
 from tests.support.cli import Cli, wait_until
 
 
@@ -37,8 +39,6 @@ def test_slow_peer_is_throttled_and_cleaned_up(cli: Cli):
         assert all(warning.startswith("rank ") for warning in record["warnings"])
         assert {"calibrate", "profile"} <= set(record["phases_s"])
     assert wait_until(lambda: not cli.processes())
-    from launch.slowdown.cgroup import rooms
-
     left = [path for room in rooms() for path in room.folder.glob("benchkit-*")]
     assert not left
     done = cli("profile", "outputs/latest/0", module="analysis")

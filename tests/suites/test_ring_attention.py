@@ -91,8 +91,10 @@ def test_rotations_depend_on_distance_only():
     assert score(3, 9) != pytest.approx(score(3, 10))
 
 
-@pytest.mark.parametrize(("dtype", "limit"), [(torch.float64, 1e-12), (torch.float32, 1e-5), (torch.bfloat16, 0.1)])
-@pytest.mark.parametrize("causal", [True, False])
+@pytest.mark.parametrize(
+    ("dtype", "limit", "causal"),
+    [(torch.float64, 1e-12, False), (torch.float32, 1e-5, True), (torch.bfloat16, 0.1, True)],
+)
 def test_single_rank_ring_matches_exact(dtype, limit, causal):
     made, x = layer(70, dtype), tokens(70, dtype)
     output = Ring(made, x, splits.even(70, [1.0]), 0, causal).step()
@@ -130,15 +132,7 @@ def test_torch_shards_ignore_alignment(monkeypatch):
         assert RingCase(uneven_by_align, "torch")._split.tokens == [500, 500]
 
 
-def test_verify_rejects_wrong_output(monkeypatch):
-    running = RingCase(shared(), "even")
-    fakes.verify(running)
-    monkeypatch.setattr(ring, "attend", lambda query, key, value, causal: attend(query, key, value, False))
-    with pytest.raises(InvalidResult, match=r"output of token \d+ is off by"):
-        fakes.verify(running)
-
-
-@pytest.mark.parametrize("dtype", sorted(set(cases.TOLERANCES) - {torch.float16}, key=str))
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16])
 def test_verify_rejects_single_wrong_key(dtype, monkeypatch):
     running = RingCase(shared(dtype=dtype), "even")
     fakes.verify(running)
@@ -149,16 +143,15 @@ def test_verify_rejects_single_wrong_key(dtype, monkeypatch):
         return attend(query, key, value, causal)
 
     monkeypatch.setattr(ring, "attend", one_off)
-    with pytest.raises(InvalidResult, match="output of token 0"):
+    with pytest.raises(InvalidResult, match="token 0"):
         fakes.verify(running)
 
 
-def test_obstacle_explains_unusable_strategy():
-    assert "lut=FILE" in shared().obstacle("lut")
-    assert shared(table={100.0: 1.0}).obstacle("lut") == ""
-    assert shared(causal=False).obstacle("zigzag")
-    assert "multiple of 6" in shared(slowdown=(1.0, 1.0, 2.0)).obstacle("torch")
+def test_obstacle_explains_unusable_strategy(golden):
     assert [name for name in STRATEGIES if shared().obstacle(name)] == ["lut"]
+    assert shared(table={100.0: 1.0}).obstacle("lut") == ""
+    uneven = shared(slowdown=(1.0, 1.0, 2.0))
+    golden("\n".join([shared().obstacle("lut"), shared(causal=False).obstacle("zigzag"), uneven.obstacle("torch")]))
 
 
 @pytest.mark.parametrize("changed", ["_templated_ring_attention", "_cp_options"])
@@ -168,7 +161,7 @@ def test_changed_torch_api_skips_torch_ring(changed, monkeypatch):
     assert torch_reference.missing(64, 2, torch.float32) == ""
     monkeypatch.setattr(_attention, changed, lambda mesh, op, query, key, value, is_causal=False, **kwargs: None)
     why = torch_reference.missing(64, 2, torch.float32)
-    assert "no ring attention to compare with" in why
+    assert why
     assert "\n" not in why
 
 
@@ -242,39 +235,25 @@ def test_read_table_picks_nearest_size(tmp_path):
     assert read_table(str(path), 3000, "float32").performance == {100.0: 0.5, 50.0: 0.2}
 
 
-def test_read_table_refuses_other_dtype(tmp_path):
-    path = tmp_path / "lut.csv"
-    path.write_text(MATMULS)
-    with pytest.raises(ConfigError, match=r"^lut=.*lut.csv: dtype=float16: allowed are float32, bfloat16 \("):
-        read_table(str(path), 4096, "float16")
-    path.write_text(MATMULS.replace("bfloat16,0", "bfloat16,2"))  # nor do rows with background streams count
-    with pytest.raises(ConfigError, match=r"^lut=.*lut.csv: dtype=bfloat16: allowed are float32 \("):
-        read_table(str(path), 4096, "bfloat16")
-    path.write_text(MATMULS.replace(",0,", ",2,"))
-    with pytest.raises(ConfigError, match=r"lut=.*lut.csv: bg_streams is > 0 throughout: allowed are"):
-        read_table(str(path), 4096, "float32")
+DOUBTED = [
+    ("", 1024, 4, 0), ("# threads per rank: 1\n", 4096, 1, 0), ("# threads per rank: 1\n", 4096, None, 0),
+    ("# threads per rank: 1.0\n", 4096, 2, 1), ("# threads per rank: 1, 2\n", 4096, 2, 1),
+    ("# threads per rank: none\n", 4097, 2, 1), ("", 1000, 2, 1),
+]  # fmt: skip
+"""A comment of the table, tokens, threads per rank, and how many doubts there are."""
 
 
-@pytest.mark.parametrize(
-    ("comment", "seq_len", "threads", "doubts"),
-    [
-        ("", 1024, 4, []),
-        ("# threads per rank: 1\n", 4096, 1, []),
-        ("# threads per rank: 1\n", 4096, None, []),
-        ("# threads per rank: 1.0\n", 4096, 2, ["measured with 1 threads per rank, here 2"]),
-        ("# threads per rank: 1, 2\n", 4096, 2, ["measured with 1, 2 threads per rank, here 2"]),
-        ("# threads per rank: none\n", 4097, 2, ["sizes 1024 to 4096 do not reach 4097 tokens; 4096 is taken"]),
-        ("", 1000, 2, ["sizes 1024 to 4096 do not reach 1000 tokens; 1024 is taken"]),
-    ],
-)
-def test_table_doubts_name_mismatch(tmp_path, comment, seq_len, threads, doubts):
-    path = tmp_path / "lut.csv"
-    path.write_text(comment + MATMULS)
-    assert read_table(str(path), seq_len, "float32").doubts([100, 50], threads) == doubts
+def test_table_doubts_name_mismatch(tmp_path, golden):
+    path, told = tmp_path / "lut.csv", []
+    for comment, seq_len, threads, number in DOUBTED:
+        path.write_text(comment + MATMULS)
+        doubts = read_table(str(path), seq_len, "float32").doubts([100, 50], threads)
+        assert len(doubts) == number, (comment, seq_len, threads)
+        told += doubts
     path.write_text("mps_pct,latency_ms\n100,2\n33.333,5\n")
-    table = read_table(str(path), seq_len, "float32")
+    table = read_table(str(path), 1024, "float32")
     assert table.doubts([100, 100 / 3], 7) == []
-    assert table.doubts([100, 25]) == ["shares 33.333 to 100 % do not reach 25 %; that of the nearest is taken"]
+    golden("\n".join([*told, *table.doubts([100, 25])]))
 
 
 def test_lut_sweep_covers_rebalance_sweep():
@@ -286,31 +265,25 @@ def test_lut_sweep_covers_rebalance_sweep():
     assert measured["hardware.slowdown"] == looked_up["hardware.slowdown"]
 
 
-@pytest.mark.parametrize("value", ["0", "-2", "nan", "inf", "x", ""])
-@pytest.mark.parametrize(
-    ("column", "text"),
-    [
-        ("mps_pct", "mps_pct,latency_ms\n50,5\n{},2\n"),
-        ("latency_ms", "mps_pct,latency_ms\n50,5\n100,{}\n"),
-        ("mps_pct", MATMULS + "{},4096,float32,0,2,4\n"),
-        ("size", MATMULS + "20,{},float32,0,2,4\n"),
-        ("tflops", MATMULS + "20,4096,float32,0,2,{}\n"),
-    ],
-)
-def test_read_table_refuses_invalid_number(tmp_path, column, text, value):
-    path = tmp_path / "lut.csv"
-    path.write_text(text.format(value))
-    with pytest.raises(ConfigError, match=rf"^lut=.*lut.csv: {column}={value}: allowed are finite numbers > 0$"):
-        read_table(str(path), 4096, "float32")
+UNREADABLE = {
+    "a share of 0": "mps_pct,latency_ms\n50,5\n0,2\n", "a time that is none": "mps_pct,latency_ms\n50,5\n100,nan\n",
+    "an endless size": MATMULS + "20,inf,float32,0,2,4\n", "a rate below 0": MATMULS + "20,4096,float32,0,2,-2\n",
+    "no number": MATMULS + "x,4096,float32,0,2,4\n", "nothing": "", "no table of shares": "a,b\n1,2\n",
+    "no time": "mps_pct,size\n100,1\n", "no such dtype": MATMULS.replace("bfloat16,0", "bfloat16,2"),
+    "background streams throughout": MATMULS.replace(",0,", ",2,"),
+}  # fmt: skip
 
 
-@pytest.mark.parametrize("text", [None, "", "a,b\n1,2\n", "mps_pct,size\n100,1\n"])
-def test_read_table_refuses_non_table(tmp_path, text):
-    path = tmp_path / "lut.csv"
-    if text is not None:
+def test_read_table_refuses_what_is_no_table(tmp_path, golden):
+    path, said = tmp_path / "lut.csv", {}
+    for name, text in UNREADABLE.items():
         path.write_text(text)
-    with pytest.raises(ConfigError, match=r"lut=.*: not (a table|readable \(No such file)"):
-        read_table(str(path), 1, "float32")
+        with pytest.raises(ConfigError) as refusal:
+            read_table(str(path), 4096, "bfloat16" if name == "no such dtype" else "float32")
+        said[name] = str(refusal.value)
+    golden("\n".join(f"{name}: {text}" for name, text in said.items()))
+    with pytest.raises(ConfigError, match="lut="):
+        read_table(str(tmp_path / "none.csv"), 1, "float32")
 
 
 @pytest.mark.slow
@@ -325,8 +298,7 @@ def test_strategies_pass_on_any_length(cli: Cli):
     records = cli.records()
     assert len(records) == 4
     for record in records:
-        length = record["config"]["seq_len"]
-        assert record["warnings"] == [f"strategy lut: sizes 4096 to 4096 do not reach {length} tokens; 4096 is taken"]
+        assert len(record["warnings"]) == 1  # the look-up table does not reach this length
         statuses = {case["labels"]["strategy"]: case["status"] for case in record["cases"]}
         config = record["config"]
         cannot = config["dtype"] == "float64" or config["seq_len"] % (2 * record["world_size"])
@@ -350,37 +322,3 @@ def test_lost_keys_invalidate_split(cli: Cli):
     assert done.returncode == 1, done.stdout + done.stderr
     for record in cli.records():
         assert [case["status"] for case in record["cases"]] == ["invalid"] * 3, record["overrides"]
-
-
-@pytest.mark.parametrize(
-    ("given", "said"),
-    [
-        (["hardware.slowdown=null"], "hardware.slowdown=null: allowed is >= 1"),
-        (["dtype=float64", "hardware=cuda"], "dtype=float64: allowed on a GPU are"),
-        (["hardware.slowdown=0.5"], "hardware.slowdown=0.5: allowed is >= 1"),
-        (["hardware.slowdown=[1,2,3]", "world_size=2"], "hardware.slowdown=[1, 2, 3]: allowed is one per rank of 2"),
-        (["hardware.slowdown=[1,x]"], "hardware.slowdown=[1, 'x']: allowed is >= 1"),
-        (["hardware.slow_by=mps"], "hardware.slow_by=mps: cannot slow hardware.device=cpu"),
-        (["head_dim=7"], "head_dim=7: allowed are even numbers"),
-        (
-            ["head_dim=12", "dtype=bfloat16", "hardware=cuda"],
-            "head_dim=12: allowed on a GPU with dtype=bfloat16 are multiples of 8",
-        ),
-        (
-            ["head_dim=264", "dtype=float16", "hardware=cuda"],
-            "head_dim=264: allowed on a GPU with dtype=float16 are multiples of 8 up to 256",
-        ),
-        (["head_dim=6", "hardware=cuda"], "head_dim=6: allowed on a GPU with dtype=float32 are multiples of 4"),
-        (["strategies=[even,best]"], "allowed is reference|even|"),
-        (["lut=nowhere.csv"], "lut=nowhere.csv: not readable (No such file or directory)"),
-    ],
-)
-def test_config_refuses_invalid_setting(check, given, said):
-    refusal = check("+suite=ring_attention", *given)
-    assert said in refusal
-    assert "\n" not in refusal
-
-
-def test_head_dim_fits_kernel_of_device(check):
-    assert check("+suite=ring_attention", "head_dim=2") == ""
-    assert check("+suite=ring_attention", "head_dim=12", "hardware=cuda") == ""

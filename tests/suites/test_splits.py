@@ -44,7 +44,7 @@ def test_slow_last_rank_follows_closed_form(slowdown):
     assert slowest(split, [1, 1 / slowdown]) == pytest.approx(ideal_s(N, [1, 1 / slowdown], SKIPS), rel=1e-4)
 
 
-@pytest.mark.parametrize("seed", range(30))
+@pytest.mark.parametrize("seed", range(8))
 @pytest.mark.parametrize("cost", [SKIPS, FULL, CostModel(1.0, 40.0), CostModel(1.0, 5.0, causal=False)])
 def test_balanced_matches_exhaustive_search(seed, cost):
     rng = random.Random(seed)
@@ -63,11 +63,11 @@ def test_balanced_matches_exhaustive_search(seed, cost):
 @pytest.mark.parametrize("cost", [SKIPS, CostModel(1.4e-8, 1.2e-9, causal=False), CostModel(5.4e-9, pass_s=9.6e-11)])
 def test_rounding_never_shortens_balanced_split(cost):
     rng = random.Random(0)
-    for _ in range(300):  # of one rank, one time in forty was a rounding short of its own
+    for _ in range(100):  # of one rank, one time in forty was a rounding short of its own
         assert balanced(331, [rng.uniform(0.1, 2)], cost, 32).tokens == [331]
 
 
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", range(12))
 def test_splits_cover_sequence_once(seed):
     rng = random.Random(seed)
     speeds = [rng.uniform(0.01, 1) for _ in range(rng.randrange(1, 9))]
@@ -168,7 +168,7 @@ def ring_by_clock(split: Split, speeds, cost: CostModel) -> float:
     return max(began(rank, size - 1) + block_s(rank, (rank + 1) % size) for rank in range(size))
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", range(8))
 @pytest.mark.parametrize("causal", [True, False])
 def test_ring_time_matches_event_simulation(seed, causal):
     rng = random.Random(seed)
@@ -179,15 +179,6 @@ def test_ring_time_matches_event_simulation(seed, causal):
     if causal:
         split = zigzag(37, speeds)
         assert max(ring_s(split, speeds, cost)) == pytest.approx(ring_by_clock(split, speeds, cost))
-
-
-def test_ring_without_waits_matches_busiest_rank():
-    speeds = [1, 0.3, 0.6]
-    for cost in (SKIPS, CostModel(1.0, 40.0)):
-        assert max(ring_s(balanced(N, [1, 0.3], cost), [1, 0.3], cost)) == pytest.approx(
-            slowest(balanced(N, [1, 0.3], cost), [1, 0.3], cost)
-        )
-        assert max(ring_s(even(N, speeds), speeds, cost)) >= slowest(even(N, speeds), speeds, cost)
 
 
 @pytest.mark.parametrize("speeds", [[1, 0.25], [1, 1, 0.2], [0.1, 1, 1, 1]])
@@ -224,10 +215,6 @@ def test_splits_align_only_on_request():
     assert splits.uneven(96, [1.0, 2.2], 32).tokens == splits.looked_up(96, [20.0, 60.0], table, 32).tokens == [32, 64]
     for split in (splits.zigzag(200, [1.0, 2.2], 32), splits.formula(200, [20.0, 90.0], 32)):
         assert split.pieces[0][0][1] % 32 == 0
-
-
-def test_proportional_gives_each_rank_one_tile():
-    assert [piece for [piece] in splits.proportional(64, [1.0, 100.0], 32)] == [(0, 32), (32, 64)]
 
 
 @pytest.mark.parametrize(("tokens", "busy"), [(0, 0.0), (0, 1.0), (10, 0.0)])

@@ -5,15 +5,11 @@ from types import SimpleNamespace
 import pytest
 import torch
 from benchkit.api import device_mesh, torch_internals
-from benchkit.api.case import noop
 from benchkit.api.groups import ModelConfig
 from benchkit.errors import Unavailable
 from benchkit.suites.auto_shard.cases import AutoShard
 from benchkit.suites.auto_shard.names import DISPATCHER, INDEPENDENT, RESIDENT, UNSHARDED
 from benchkit.suites.auto_shard.workloads import parse
-from benchkit.suites.collective import cases as collective
-from benchkit.suites.collective.config import CollectiveConfig
-from benchkit.suites.collective.names import COLLECTIVES
 from benchkit.suites.ring_attention import attention
 from benchkit.suites.ring_attention import suite as ring_attention
 from benchkit.suites.ring_attention.cases import RingJob
@@ -22,8 +18,7 @@ from benchkit.suites.tensor_parallel.rowwise_cases import RowwiseCases
 from benchkit.suites.transformer import cases as transformer
 from benchkit.suites.transformer.data import Batches
 
-from tests.support import devices, fakes
-from tests.support.configs import made
+from tests.support import devices
 
 CUDA = torch.device("cuda")
 
@@ -66,8 +61,7 @@ def test_ring_without_attention_kernel_is_unavailable(suite, monkeypatch):
     config.implementations, config.known_model, config.decode_tokens = [], lambda: model, 1
     config.needed_bytes = lambda world_size: 0
     rank = SimpleNamespace(device=torch.device("cpu"), world_size=2, seed=0, memory_shortage=lambda needed: "")
-    said = "cannot compute fused attention of bfloat16 on cpu: FlashAttention only supports Ampere GPUs or newer.$"
-    with pytest.raises(Unavailable, match=said):
+    with pytest.raises(Unavailable, match=r"Ampere GPUs.*newer.$"):
         getattr(ring_attention, suite).build(config, rank)
 
 
@@ -107,23 +101,6 @@ def test_auto_shard_checks_on_host():
     assert {host_bytes for _, host_bytes in asked} == {drawn + 4 * widest}
     alone = job.variants(RESIDENT)[0]
     assert job.planner(alone, 1e8).memory_elements == (1e9 - 1e8) / 4  # all of the device is for operands
-
-
-@pytest.mark.parametrize("name", COLLECTIVES)
-def test_collective_renews_nothing_between_samples(monkeypatch, name):
-    monkeypatch.setattr(collective, "Collective", lambda *_: SimpleNamespace(operation=lambda: noop))
-    monkeypatch.setattr(collective, "Check", lambda *_: noop)
-    config = made(
-        CollectiveConfig, collective=name, async_op=False, measure=fakes.plan(), data_size=1.0, dtype="float32",
-        reduce_op="sum", ragged=False,
-    )  # fmt: skip
-    rank = SimpleNamespace(
-        world_size=2, index=0, seed=0, device=CUDA, memory_shortage=lambda nbytes: "",
-        seconds_of=lambda *calls, **turns: [[1e-4]],
-    )  # fmt: skip
-    cases = collective.cases_of(config, rank)
-    assert cases
-    assert all(case.reset is noop for case in cases)
 
 
 def test_random_tokens_are_drawn_on_device(monkeypatch):

@@ -18,12 +18,13 @@ from benchkit.suites.ring_attention.planner import Online, Planner
 from benchkit.suites.ring_attention.ring import PROJECT
 from benchkit.suites.ring_attention.splits import CostModel
 from benchkit.suites.tensor_parallel import operands
+from benchkit.suites.transformer import reference
 from benchkit.suites.transformer.checks import Checks, Update
-from launch.ranks.stack_dump import WAITING_PLACES
 
 from tests.support import fakes
 from tests.support.configs import made
 from tests.support.devices import OnGpu
+from tests.support.entries.launch_ranks import WAITING_PLACES
 
 CPU = torch.device("cpu")
 EVERYTHING = (slice(0, 2), slice(0, 2))
@@ -70,7 +71,7 @@ def forward():
     network = SimpleNamespace()
     rows = torch.ones(1, 2, 4)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("benchkit.suites.transformer.reference.inputs_of", lambda *given: [on_gpu(rows[0].double())])
+        patch.setattr(reference, "inputs_of", lambda *given: [on_gpu(rows[0].double())])
         Checks(SimpleNamespace(network=network), "float32", None).forward(rows, rows)
 
 

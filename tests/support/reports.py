@@ -10,8 +10,14 @@ from analysis.baseline import Baseline
 from analysis.page import render
 from analysis.records.harvest import harvest as harvest
 from analysis.table import combine
+from matplotlib.figure import Figure
 
-from tests.support.entries.report import PAGE_ROW, modules_with, report
+from tests.support.entries.report import PAGE_ROW, draw_all, modules_with, report
+from tests.support.entries.report import write_all as write_tables
+from tests.support.records import write_all
+
+NARROW = {r" {2,}": " ", r"-{4,}": "---"}
+"""Masks for golden files: tables of Markdown whose columns are as wide as a cell says nothing of the others."""
 
 
 def leave_out_plots(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -57,3 +63,33 @@ def table_in(folder: Path) -> pd.DataFrame:
 def with_page_rows(table: pd.DataFrame) -> pd.DataFrame:
     """The table with an id for each row, as the page has it."""
     return table.assign(**{PAGE_ROW: [f"r{number}" for number in range(len(table))]})
+
+
+def texts_of(table: pd.DataFrame) -> dict[str, str]:
+    """The texts of all suites by file name."""
+    return dict(write_tables(table))
+
+
+def drawn(table: pd.DataFrame, *names: str) -> tuple[list[str], dict[str, Figure]]:
+    """The names of all figures, and those of these names, drawn."""
+    found: list[str] = []
+
+    def attempt(what, make):
+        if not what.startswith("plot "):
+            return make()
+        found.append(what.removeprefix("plot "))
+        return make() if found[-1] in names else None
+
+    return found, dict(draw_all(table, None, attempt))
+
+
+def harvested(folder: Path, *records: dict[str, Any]) -> pd.DataFrame:
+    """The combined table of records as they lie in a folder, for what reads samples once more."""
+    return table_in(write_all(folder, list(records)))
+
+
+def exported(folder: Path, system: str, *records: dict[str, Any]) -> dict[str, str]:
+    """The files that `python -m analysis export` writes of these records, by name."""
+    place = write_all(folder / "records", list(records))
+    assert main(["export", str(place), "--as", system, "--output-dir", str(folder / "out")]) == 0
+    return {path.name: path.read_text() for path in (folder / "out").iterdir()}

@@ -152,10 +152,11 @@ def below_sheet(tests: Sequence[Speeds]) -> list[str]:
         ]
         if short:
             short.sort(key=lambda each: each[0])
-            names = at_most([f"{place}, {percent(share)}" for share, place, _ in short])
+            places = at_most([f"{place}, {percent(share)}" for share, place, _ in short])
+            names = "; ".join(places).rstrip(".")
             promised = short[0][2]
             lines.append(
                 f"{test.name}: {len(short)} of {len(test.places)} ranks are below "
-                f"{percent(promised.enough)} of the {promised.source}: {'; '.join(names).rstrip('.')}."
+                f"{percent(promised.enough)} of the {promised.source}: {names}."
             )
     return lines

@@ -10,6 +10,7 @@ from launch.ranks import watch as watch
 from launch.ranks.failure import Failure as Failure
 from launch.ranks.failure import root_cause as root_cause
 from launch.ranks.report import result_report as result_report
+from launch.ranks.stack_dump import WAITING_PLACES as WAITING_PLACES
 from launch.ranks.stack_dump import innermost_frame as innermost_frame
 from launch.ranks.start import started as started
 from launch.ranks.watch import RankEnds as RankEnds

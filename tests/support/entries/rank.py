@@ -25,6 +25,7 @@ from benchkit.rank.prober import Prober as Prober
 from benchkit.rank.rendezvous import Rendezvous as Rendezvous
 from benchkit.rank.run_cases import case_record as case_record
 from benchkit.rank.run_cases import stays_slowed as stays_slowed
+from benchkit.rank.soundness import require_references as require_references
 from benchkit.rank.soundness import require_sound as require_sound
 from benchkit.rank.stopwatch import Stopwatch as Stopwatch
 from benchkit.rank.throttle_controller import ThrottleController as ThrottleController

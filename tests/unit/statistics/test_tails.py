@@ -38,15 +38,6 @@ def test_joint_false_alarms_are_rare():
     assert alarms / 300 < 0.08
 
 
-def test_slow_shares_are_per_run():
-    generator = np.random.default_rng(7)
-    baseline = [two_modes(0.2, generator) for _ in range(5)]
-    candidate = [two_modes(0.5, generator) for _ in range(5)]
-    of_baseline, of_candidate = slow_shares(baseline, candidate)
-    assert of_baseline == pytest.approx([0.2] * 5, abs=0.08)
-    assert of_candidate == pytest.approx([0.5] * 5, abs=0.1)
-
-
 def test_slow_mode_in_either_arm_is_found():
     generator = np.random.default_rng(8)
     none, some = [[two_modes(share, generator) for _ in range(5)] for share in (0.0, 0.3)]
