@@ -24,6 +24,7 @@ os.environ["OMP_NUM_THREADS"] = "1"  # workers share the cores: threads that spi
 os.environ[LOCK_VARIABLE] = f"benchkit-test-{os.getpid()}"  # other runs on this host measure, or test, beside these
 os.environ["XDG_STATE_HOME"] = os.devnull  # no noise floor of the machine that the tests run on
 os.environ["XDG_CACHE_HOME"] = os.devnull  # and no figures of records that other tests wrote
+os.environ.setdefault("MPLCONFIGDIR", str(ROOT / ".pytest_cache" / "matplotlib"))  # one list of fonts for all processes
 for number in (signal.SIGINT, signal.SIGHUP):
     if signal.getsignal(number) is signal.SIG_IGN:  # as under `nohup make test &`: what tests start would inherit it
         signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
