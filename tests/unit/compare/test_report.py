@@ -11,8 +11,6 @@ from benchkit.statistics.compare.spread import Spread
 from benchkit.statistics.compare.tails import Change
 from benchkit.statistics.compare.verdicts import Verdict
 
-from tests.support.cli import ROOT
-
 
 def compared(
     name: str, word: str, ratio: float = 1.0, pairs_needed: int | None = None, reason: str = "", **changes: float
@@ -51,11 +49,10 @@ def result() -> Result:
     )  # fmt: skip
 
 
-def test_markdown_and_junit_are_as_they_were(result):
-    """What `--dir` holds for a pull request and for a CI; a change of the wording changes these files."""
-    golden = ROOT / "tests" / "golden"
-    assert report.as_markdown(result) == (golden / "compare.md").read_text()
-    assert report.as_junit(result).decode() == (golden / "compare_junit.xml").read_text()
+def test_texts_are_as_they_were(result, golden):
+    """What is printed, and what `--dir` holds for a pull request and for a CI."""
+    for text in (report.as_text(result), report.as_markdown(result), report.as_junit(result).decode()):
+        golden(text)
 
 
 def test_junit_fails_what_the_exit_code_fails(result):
@@ -63,16 +60,6 @@ def test_junit_fails_what_the_exit_code_fails(result):
     kinds = [[child.tag for child in case] for case in suite]
     assert kinds == [["failure"], [], [], ["skipped"], ["failure"], [], [], ["skipped"]]
     assert [suite.get(name) for name in ("tests", "failures", "skipped")] == ["8", "2", "2"]
-
-
-def test_text_names_what_verdicts_do_not_say(result):
-    text = report.as_text(result)
-    assert "UNCLEAR (31 pairs would do)" in text
-    assert "also data_size=100 of env:A=<1>: p99 2.000 times [1.500, 3.000]" in text
-    assert "also data_size=100 of env:A=<1>: share of slow mode +10.0% [+5.0%, +15.0%]" in text
-    assert "median" not in text  # it is as the verdict says
-    result.arms.append("plain")
-    assert report.as_text(result).splitlines()[2].startswith("arm        point")
 
 
 def test_files_are_whole(result, tmp_path):
@@ -85,4 +72,4 @@ def test_files_are_whole(result, tmp_path):
 
 def test_a_result_without_points_is_said(result):
     result.points, result.secondary, result.means = [], [], []
-    assert report.as_markdown(result).startswith("### benchkit compare: no point\n")
+    assert "no point\n" in report.as_markdown(result)

@@ -1,6 +1,7 @@
 """A study runs its steps in order, and goes on where it was cut off."""
 
 import json
+import re
 
 import pytest
 from benchkit.cli import exit_code
@@ -78,7 +79,7 @@ def folder_of(modules):
     return next(modules.out.glob("outputs/*_mine"))
 
 
-def test_steps_run_in_order_in_their_folders(modules, capsys):
+def test_steps_run_in_order_in_their_folders(modules, capsys, golden):
     assert study(modules, "size=3") == 0
     assert modules.names() == ["first", "table", "second"]
     first, table, second = (arguments for _, arguments in modules.calls)
@@ -86,7 +87,7 @@ def test_steps_run_in_order_in_their_folders(modules, capsys):
     assert first == ["+suite=allreduce", "data_size=3", f"hydra.sweep.dir='{out}/first'"]
     assert table == [f"{out}/first", "--output-dir", f"{out}/table"]
     assert f"lut={out}/table/t.csv" in second
-    assert f"study mine has ended: {out}" in capsys.readouterr().out
+    golden(capsys.readouterr().out, {r"[^ ]*/outputs/[^/ ]*_mine": "OUT"})
     assert (modules.out / "outputs" / "latest").resolve() == out
 
 
@@ -145,32 +146,22 @@ def test_failed_analysis_ends_study(modules):
     assert modules.names() == ["first", "table"]
 
 
-def test_step_without_its_input_says_which_and_how_to_go_on(modules, capsys):
+def test_step_without_its_input_says_which_and_how_to_go_on(modules, capsys, golden):
     modules.statuses["first"], modules.writes_table = "unavailable", False
     assert study(modules) == 1
     assert modules.names() == ["first", "table"]
     out = folder_of(modules)
-    printed = capsys.readouterr().out
-    assert "study mine: step second needs table/t.csv, which no step before it has written" in printed
-    assert f"python -m benchkit study=mine --resume {out} --retry all" in printed
+    golden(capsys.readouterr().out, {re.escape(str(out)): "OUT"})
     modules.statuses.clear()
     modules.writes_table = True
     assert study(modules, "--resume", str(out), "--retry", "all") == 0
     assert modules.names()[2:] == ["first", "table", "second"]
 
 
-@pytest.mark.parametrize(
-    ("arguments", "line"),
-    [
-        (["size"], "size: allowed are study=NAME"),
-        (["--retry", "failed"], "allowed only with --resume"),
-        (["--resume", "nowhere"], "holds no study"),
-        (["seize=1"], "no parameter of study mine"),
-    ],
-)
-def test_wrong_command_line_runs_nothing(modules, arguments, line):
-    with pytest.raises(ConfigError, match=line):
-        study(modules, *arguments)
+@pytest.mark.parametrize("line", ["size", "--retry failed", "--resume nowhere", "seize=1"])
+def test_wrong_command_line_runs_nothing(modules, line):
+    with pytest.raises(ConfigError):
+        study(modules, *line.split())
     assert not modules.calls
     assert not (modules.out / "outputs").exists()
 
@@ -186,26 +177,15 @@ def test_launcher_in_doubt_runs_nothing(modules, monkeypatch):
 
 
 def test_wrong_step_runs_nothing(modules):
-    with pytest.raises(ConfigError, match="study=mine, step second: wrong"):
+    with pytest.raises(ConfigError, match="step second: wrong"):
         study(modules, check=lambda words: "" if "data_size=1" in words else "wrong")
     assert not modules.calls
 
 
 def test_changed_parameter_is_refused(modules):
     study(modules, "size=3")
-    with pytest.raises(ConfigError, match=r"size=4: the study in .* began with size=3"):
+    with pytest.raises(ConfigError, match=r"size=4: .* size=3"):
         study(modules, "size=4", "--resume", str(folder_of(modules)))
-
-
-def test_dry_run_leaves_out_files_to_come(modules):
-    modules.name_of = lambda arguments: "dry"
-    modules.sweep = lambda name, status: None
-    assert study(modules, "--dry-run") == 0
-    assert [arguments for _, arguments in modules.calls] == [
-        ["+suite=allreduce", "data_size=1", "--dry-run"],
-        ["+suite=allreduce", "--dry-run"],
-    ]
-    assert not (modules.out / "outputs").exists()
 
 
 def test_dry_run_shows_all_steps_and_returns_worst_code(modules, capsys):
@@ -213,4 +193,9 @@ def test_dry_run_shows_all_steps_and_returns_worst_code(modules, capsys):
     modules.codes["dry"] = 1  # of the first step alone
     modules.sweep = lambda name, status: None
     assert study(modules, "--dry-run") == 1
+    assert [arguments for _, arguments in modules.calls] == [
+        ["+suite=allreduce", "data_size=1", "--dry-run"],
+        ["+suite=allreduce", "--dry-run"],  # without the file that is yet to come
+    ]
     assert "step 3 of 3: second" in capsys.readouterr().out
+    assert not (modules.out / "outputs").exists()
