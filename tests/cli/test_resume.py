@@ -96,15 +96,6 @@ def test_retry_repeats_failed_points(cli):
 
 
 @pytest.mark.slow
-def test_resume_adds_points(cli):
-    assert cli(*FAULTY, "fault=none", "seed=1,2").returncode == 0
-    more = cli("--resume", "outputs/s", *FAULTY, "fault=none", "seed=2,3")
-    assert more.returncode == 0, more.stdout + more.stderr
-    assert {name: record["config"]["seed"] for name, record in folders(cli).items()} == {"0": 1, "1": 2, "2": 3}
-    assert {entry.folder for entry in manifest.read(cli.folder / "outputs/s").points} == {"0", "1", "2"}
-
-
-@pytest.mark.slow
 def test_resume_needs_force_for_other_software(cli):
     assert cli(*FAULTY, "fault=none,raise").returncode == 1
     path = cli.folder / "outputs/s/sweep.json"

@@ -81,9 +81,3 @@ def test_agent_without_plan_ends_all(tmp_path):
     group.members = [Member, Member]
     with pytest.raises(ConfigError):
         session.with_arms(group, None, "no plan")
-
-
-def test_trust_is_read_from_overrides():
-    typed = ["trust_network=false", "++trust_network=True", "x=trust_network=false"]
-    assert session.last_of("trust_network", typed) == "True"
-    assert session.last_of("trust_network", []) == ""

@@ -46,17 +46,12 @@ def test_floor_replaces_its_own_kind(tmp_path):
     assert kept[1].age_s() == pytest.approx(2 * 86400, rel=0.01)
 
 
-def test_versions_are_compared_roughly():
-    same = fingerprint(HostReport(**{**vars(HOST), "kernel": "6.1.9", "torch": "2.13.1"}), 2, 1, "gloo")
-    assert same == fingerprint(HOST, 2, 1, "gloo")
-    assert (same.kernel, same.torch) == ("6.1", "2.13")
-
-
 @pytest.mark.parametrize(
     ("floor", "applies"),
     [
         (floor_of_age(29), True),
         (floor_of_age(31), False),
+        (floor_of_age(1, host=HostReport(**{**vars(HOST), "kernel": "6.1.9", "torch": "2.13.1"})), True),
         (floor_of_age(-1), False),
         (floor_of_age(1, world_size=4), False),
         (floor_of_age(1, device="cuda"), False),
@@ -135,8 +130,7 @@ def test_what_is_no_file_is_ignored(make, state):
     assert len(lookup.problem().splitlines()) == 1
 
 
-@pytest.mark.parametrize("variable", ["", "relative"])
-def test_state_folder_is_absolute(variable, monkeypatch, tmp_path):
+def test_state_folder_is_absolute(monkeypatch, tmp_path):
     monkeypatch.setenv("HOME", str(tmp_path))
-    monkeypatch.setenv("XDG_STATE_HOME", variable)
+    monkeypatch.setenv("XDG_STATE_HOME", "relative")
     assert state_folder() == tmp_path / ".local" / "state" / "benchkit"

@@ -3,14 +3,11 @@
 import contextlib
 import json
 
-from benchkit.point import recording
-from benchkit.point.point import Point
 from benchkit.record import files
 from benchkit.sweep import agenda, entries, manifest
 from benchkit.sweep.manifest import Manifest
 from benchkit.sweep.resume import Resume
 
-from tests.support.configs import config
 from tests.support.records import make_record
 
 KEYS = ["a", "b", "c", "d", "e"]
@@ -89,8 +86,3 @@ def test_finished_sweep_accepts_larger_repeat(tmp_path):
     left = open_runs(tmp_path, runs_of(repeats=3), Resume(tmp_path))
     assert sorted((run.repetition, run.key) for run, _ in left) == [(r, key) for r in (1, 2) for key in KEYS]
     assert len({folder for _, folder in left}) == 10
-
-
-def test_a_record_says_which_repetition_it_is_of(tmp_path):
-    point = Point(config(), tmp_path, [], repetition=2)
-    assert recording.new_record(point, point.unplaced()).repetition == 2

@@ -41,6 +41,7 @@ def test_failure_of_analysis_is_one_warning(tmp_path, said):
     assert not old.exists()  # it would pass for the page of this sweep
 
 
+@pytest.mark.slow
 def test_page_behind_a_link_is_neither_removed_nor_claimed(tmp_path, said):
     folder = write_all(tmp_path / "sweep", [make_record(status="crash")])
     mine = tmp_path / "elsewhere" / FILE_NAME
@@ -88,6 +89,7 @@ def test_verdict_is_printed_and_decides_the_exit_code(tmp_path, capfd):
     assert "rank 2 on n1" in capfd.readouterr().out
 
 
+@pytest.mark.slow
 def test_sweep_without_anything_to_judge_is_one_warning(tmp_path, said):
     write_all(tmp_path, [make_record()])
     assert report.report_on(tmp_path, "verdict") == [report.OUT_OF_LINE]

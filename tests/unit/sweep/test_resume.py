@@ -44,10 +44,6 @@ def store(folder, status, **config):
 def test_retry_selects_open_statuses(tmp_path, status, open_under):
     store(tmp_path, status)
     assert [retry for retry in resume.RETRY if not resume.settled_status(tmp_path, retry)] == open_under
-
-
-def test_unreadable_record_leaves_point_open(tmp_path):
-    assert resume.settled_status(tmp_path / "nowhere") == ""
     (tmp_path / files.FILE_NAME).write_text("{half")
     assert resume.settled_status(tmp_path) == ""
 
@@ -111,18 +107,6 @@ def test_merged_keeps_folders_of_points():
     assert [(each.key, each.folder) for each in entries.merged(before, now)] == [
         ("c", "2"), ("b", "1"), ("a", "0"), ("b", "3"),
     ]  # fmt: skip
-
-
-def test_shared_folder_is_refused():
-    with pytest.raises(ConfigError, match="a=1 and a=2"):
-        entries.require_folders_of_their_own([Entry("k", 0, "same", ["a=1"]), Entry("l", 0, "./same", ["a=2"])])
-
-
-def test_manifest_survives_round_trip(tmp_path):
-    job = manifest.Submitted("12_3", "12_3.err", ["/sweep/0"])
-    written = Manifest(["-m", "a=1,1"], {"torch": "2"}, entries.entries(["k"] * 2, ["0", "1"], [["a=1"]] * 2), [job])
-    written.write(tmp_path)
-    assert manifest.read(tmp_path) == written
 
 
 def test_manifest_is_rebuilt_from_records(tmp_path):
