@@ -8,7 +8,6 @@ import sys
 import pytest
 from benchkit import cli as app
 from benchkit import questions, start
-from benchkit.config import vocabulary
 from benchkit.config.hydra_internals import flags_first
 
 from tests.support.cli import ROOT, Cli
@@ -299,10 +298,6 @@ def test_help_on_unknown_word_is_refused(told, golden):
     refused = [told(*line.split()) for line in lines]
     assert [(code, err.count("\n")) for code, _, err in refused] == [(2, 1)] * len(lines)
     golden("".join(err for _, _, err in refused))
-
-
-def test_commands_in_hints_exist():
-    assert {*app.COMMANDS, "help"} == set(vocabulary.COMMANDS)
 
 
 @pytest.mark.parametrize("suite", sorted(path.stem for path in (ROOT / "conf" / "suite").glob("*.yaml")))

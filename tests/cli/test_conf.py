@@ -13,7 +13,6 @@ import yaml
 from benchkit.api.keys import described_keys, nested_schema
 from benchkit.api.registry import load_suites
 from benchkit.api.schema import RunConfig, as_dict
-from benchkit.compare import command as compare_command
 from benchkit.config import compose as composition
 from benchkit.config import resolvers
 from benchkit.config.identity import point_id
@@ -145,10 +144,8 @@ def documented_commands() -> dict[tuple[str, ...], str]:
     for command in re.findall(r"python -m benchkit ([^`\n#]*(?:suite|sweep)=[^`\n#]*)", text):
         if re.search(r"--config-dir|SUITE|NAME|ARM", command):
             continue
-        words = [word for word in shlex.split(command) if word not in ("-m", "…", "--dry-run")]
-        if words[0] == "compare":
-            words = compare_command.parse(words[1:]).overrides
-        first = (re.split(r",(?![^\[]*\])", word)[0] for word in words if word != "-m")  # none in brackets sweeps
+        words = [word for word in shlex.split(command) if re.match(r"\+?[\w.]+=", word)]  # and no flags or arms
+        first = (re.split(r",(?![^\[]*\])", word)[0] for word in words)  # no comma in brackets sweeps
         found[tuple(first)] = command
     return found
 

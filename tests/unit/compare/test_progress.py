@@ -5,12 +5,12 @@ import os
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
 from benchkit.compare import runs
 from benchkit.compare.arms import Arm
 from benchkit.compare.command import Options
-from benchkit.compare.ended import read_end
 from benchkit.compare.plan import Plan, Turn, claim_new, parse_plan, read_floor, read_plan, turns_of, write_plan
 from benchkit.compare.progress import Progress
 from benchkit.compare.runs import RunCutOff, RunFailed
@@ -40,12 +40,16 @@ def seconds_of(turn: Turn, slower: float) -> float:
     return 1e-3 * pace * (1 + noise * ((turn.number + turn.arm) % 3)) * (slower if turn.arm else 1)
 
 
-def make_run(folder: Path, turn: Turn, slower: float, sizes: tuple[float, ...] = SIZES) -> None:
+Slower = float | dict[float, float]
+"""How many times as long the candidate takes: at SIZES, or by size."""
+
+
+def make_run(folder: Path, turn: Turn, slower: Slower) -> None:
     """Writes the records of a run."""
     records = []
-    for size in sizes:
+    for size, ratio in (slower if isinstance(slower, dict) else dict.fromkeys(SIZES, slower)).items():
         typed = ["+suite=allreduce", f"data_size={size:g}", f"seed={turn.seed}"]
-        records.append(make_record(size, seconds=seconds_of(turn, slower), overrides=typed))
+        records.append(make_record(size, seconds=seconds_of(turn, ratio), overrides=typed))
     write_all(folder / "runs" / turn.name, records)
 
 
@@ -55,7 +59,7 @@ def add_to_records(run: Path, **changes: object) -> None:
 
 
 def go_on(
-    plan: Plan, folder: Path, slower: float = 1.0, most: int = 1000,
+    plan: Plan, folder: Path, slower: Slower = 1.0, most: int = 1000,
     change: Callable[[Turn, Path], None] = lambda turn, run: None,
 ) -> tuple[int, int | None]:  # fmt: skip
     """Makes runs until the end, or the given number of them; how many there were, and the exit code."""
@@ -131,12 +135,12 @@ def test_several_arms_are_held_against_the_first(tmp_path):
     assert result["control"]["num_pairs"] == 2
 
 
-def ended(statuses: dict[tuple[int, int], str]) -> Callable[[Turn, Path], None]:
-    """Lets the second point of runs have ended otherwise, by the number of the pair and the role."""
+def ended(statuses: dict[tuple[int, int], str], point: int = 1) -> Callable[[Turn, Path], None]:
+    """Lets a point of runs have ended otherwise, by the number of the pair and the role."""
 
     def change(turn: Turn, run: Path) -> None:
         if status := statuses.get((turn.number, turn.role)):
-            path = run / "1" / "record.json"
+            path = run / str(point) / "record.json"
             error = {"message": f"it went {status}"}
             path.write_text(json.dumps(json.loads(path.read_text()) | {"status": status, "error": error, "cases": []}))
 
@@ -173,6 +177,38 @@ def test_candidate_that_fails_more_often_fails(tmp_path, capsys, statuses, word,
     out = capsys.readouterr().out
     for status in set(statuses.values()):
         assert status in out  # no verdict on the pairs that are left without a word
+
+
+def test_texts_of_a_comparison(tmp_path, capsys, golden):
+    """What is printed at the end, and what `--dir` holds for a pull request and for a CI."""
+    each_pair = range(1, 15)  # with those of A/A
+    oom, crash = ended(in_pairs(4, candidate="oom"), 4), ended(in_pairs(*each_pair, baseline="crash"), 5)
+    late = ended(in_pairs(*each_pair, baseline="timeout", candidate="timeout"), 6)
+
+    def change(turn: Turn, run: Path) -> None:
+        for each in (oom, crash, late):
+            each(turn, run)
+        if turn.arm:  # at the third size some calls take longer
+            path = run / "2" / "record.json"
+            record = json.loads(path.read_text())
+            for row in record["cases"][0]["samples_s"]:
+                row[::40] = [3 * sample for sample in row[::40]]
+            path.write_text(json.dumps(record))
+
+    slower = {1: 1.1, 10: 1 / 1.1, 100: 1.0, 1000: NOISY, 2000: 1.0, 3000: 1.0, 5000: 1.0}
+    assert go_on(new_plan(12, floor={"data_size=10": 0.2}), tmp_path, slower, change=change)[1] == 1
+    assert words(tmp_path) == ["SLOWER", "UNCLEAR", "SAME", "UNCLEAR", "FAILED", "FIXED", "NOT COMPARED"]
+    golden(capsys.readouterr().out.rpartition("[round ")[2].partition("\n")[2])
+    points = json.loads((tmp_path / "compare_result.json").read_text())["points"]
+    assert points[4]["candidate_s"].count(None) == 1  # JSON has no NaN
+    assert (tmp_path / "compare.md").read_text().count("\n| data_size=") == len(slower)
+    junit = (tmp_path / "junit.xml").read_text()
+    golden(junit)
+    cases = ElementTree.fromstring(junit)
+    assert [[child.tag for child in case] for case in cases] == [
+        ["failure"], ["skipped"], [], ["skipped"], ["failure"], [], ["skipped"],
+    ]  # fmt: skip
+    assert [cases.get(name) for name in ("tests", "failures", "skipped")] == ["7", "2", "3"]
 
 
 def test_nothing_measured_is_too_little(tmp_path):
@@ -227,9 +263,9 @@ def test_case_without_labels_stands_for_all(tmp_path):
 def test_arms_with_other_points_are_refused(tmp_path):
     plan = new_plan()
     progress = Progress(plan, tmp_path)
-    for sizes in (SIZES, SIZES[:1]):
+    for slower in ({1: 1.0, 10: 1.0}, {1: 1.0}):
         turn = progress.next_turn()
-        make_run(tmp_path, turn, 1.0, sizes=sizes)
+        make_run(tmp_path, turn, slower)
         progress.add(turn, 0.5, "")
     with pytest.raises(ConfigError):
         progress.next_turn()
@@ -243,7 +279,7 @@ def test_run_counts_when_points_ended(tmp_path):
     write_all(folder, [make_record(), make_record(status="interrupted")])
     with pytest.raises(RunCutOff, match=r"^plain: 1 of 2 "):
         runs.count(ARMS[0], folder, 1.0, "")
-    assert read_end(folder) is None
+    assert {path.name for path in folder.iterdir()} == {"0", "1"}  # it does not count
     folder = tmp_path / "runs" / "002-0"
     write_all(folder, [make_record(status="crash"), make_record(status="interrupted")])
     with pytest.raises(RunFailed) as error:

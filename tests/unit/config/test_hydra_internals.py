@@ -4,12 +4,13 @@ from functools import partial
 
 import pytest
 from benchkit.config import hydra_internals, hydra_overrides
-from benchkit.config.folders import config_folder
 from benchkit.config.point_composer import PointComposer
 from benchkit.errors import ConfigError
 from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
 from hydra.core.hydra_config import HydraConfig
 from hydra.errors import HydraException
+
+from tests.support.cli import ROOT
 
 
 def test_product_uses_last_value_of_key(loader):
@@ -62,7 +63,7 @@ def test_folder_resolves_hydra_node(loader, master):
 def test_key_below_null_group_is_refused(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     with pytest.raises(ConfigError, match=r"^model\.d_ff=1: "):
-        hydra_internals.run(config_folder(), ["+suite=allreduce", "model.d_ff=1,2"])
+        hydra_internals.run(ROOT / "conf", ["+suite=allreduce", "model.d_ff=1,2"])
 
 
 @pytest.mark.parametrize(
