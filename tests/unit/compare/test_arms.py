@@ -73,12 +73,3 @@ def test_a_commit_is_checked_out_once(tmp_path, monkeypatch):
     assert len(arm.commit) == 40
     with pytest.raises(ConfigError, match="git:nope"):
         parse_arm("git:nope", TREES)
-
-
-def test_a_wrong_arm_is_refused(golden):
-    told = []
-    for text in ("env:", "env:A", "env:1=2", "set:x", "set:=1", "venv:/nope", "tree:/nope", "git:--help"):
-        with pytest.raises(ConfigError) as refused:
-            parse_arm(text, TREES)
-        told.append(str(refused.value))
-    golden("\n".join(told))

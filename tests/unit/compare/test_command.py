@@ -4,11 +4,10 @@ import contextlib
 from unittest.mock import Mock
 
 import pytest
-from benchkit.compare import command, session
+from benchkit.compare import session
 from benchkit.compare.command import parse
 from benchkit.compare.runs import RunCutOff, RunFailed
-from benchkit.errors import ConfigError, HostBusy
-from launch.topology import LaunchError
+from benchkit.errors import HostBusy
 
 SUITE = "+suite=allreduce"
 
@@ -20,43 +19,6 @@ def test_words_may_stand_in_any_order():
     auto = parse(["plain", "plain", SUITE, "--fail-on", "0.1"])
     assert (auto.options.pairs, auto.options.max_pairs, auto.options.fail_on) == (None, 50, 0.1)
     assert parse(["plain", "plain", "--config-dir", "conf", SUITE]).overrides == ["--config-dir", "conf", SUITE]
-
-
-WRONG = [
-    "plain +suite=allreduce", "plain A +suite=allreduce", "plain plain -m A", "plain plain seed=1", "plain set:seed=1",
-    "plain plain hydra.sweep.dir=x", "plain plain launcher=slurm", "plain plain --floor nope", "--resume x plain",
-    "--resume x --pairs 9", "--resume x", "plain plain --pairs 5", "plain plain --max-pairs x",
-    "plain plain --fail-on 5", "plain plain --fail-on x%", "plain set:data_sise=1 +suite=allreduce",
-    "plain plain +suite=allreduce --dir .",
-]  # fmt: skip
-
-
-def test_a_wrong_command_line_is_refused(check, tmp_path, golden):
-    (tmp_path / "taken").touch()
-    told = []
-    for words in [*WRONG, "plain plain --statistic max", "plain plain"]:
-        with pytest.raises(ConfigError) as refused:
-            session.main(words.split(), lambda arguments: check(*arguments))
-        told += [words, f"    {refused.value}"]
-    golden("\n".join(told[: 2 * len(WRONG)]), {r" \([^()]*(No such file|Errno)[^()]*\)": " (WHY)"})
-    assert [path.name for path in tmp_path.iterdir()] == ["taken"]
-
-
-def test_launcher_in_doubt_is_refused(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("RANK", "1")
-    monkeypatch.setenv("WORLD_SIZE", "2")
-    with pytest.raises(LaunchError):
-        session.main(["plain", "plain", SUITE], lambda arguments: "checked")
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_help_names_every_flag_and_kind_of_arm(capsys):
-    assert session.main(["--help"], lambda arguments: "") == 0
-    text = capsys.readouterr().out
-    assert all(f"  {kind}" in text for kind in ("plain", "env:", "set:", "venv:", "tree:", "git:"))
-    flags = command.flag_parser().format_usage()
-    assert all(word in text for word in flags.replace("[", " ").replace("]", " ").split() if word.startswith("--"))
 
 
 def test_last_typed_seconds_count():
