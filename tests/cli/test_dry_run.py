@@ -6,11 +6,9 @@ import re
 
 import pytest
 from benchkit.sweep import earlier
-from benchkit.sweep.entries import Entry
-from benchkit.sweep.manifest import Manifest
 
 from tests.support.configs import own_suites
-from tests.support.records import make_record
+from tests.support.records import make_record, write_plan
 
 MEMORY = {r"[\d.e+]+ GB there": "MEMORY there", r", \d+ ranks on .*cores.*": ""}
 WITH_MODEL = ("ring_model", "transformer")
@@ -51,7 +49,7 @@ def test_crowded_point_says_so(told):
 def sweep_of(folder, seconds, status="ok"):
     """A sweep of one point that took some seconds."""
     (folder / "0").mkdir(parents=True)
-    Manifest([], {}, [Entry("k", 0, "0", [])]).write(folder)
+    write_plan(folder, ["k"])
     record = make_record(status=status) | {"phases_s": {"total": seconds}}
     (folder / "0" / "record.json").write_text(json.dumps(record))
 

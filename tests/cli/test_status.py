@@ -6,18 +6,15 @@ import os
 import pytest
 from benchkit.point.claim import FILE_NAME, this_process
 from benchkit.record.naming import UNPRINTABLE
-from benchkit.sweep import manifest
-from benchkit.sweep.entries import Entry
-from benchkit.sweep.manifest import Manifest, Submitted
 
-from tests.support.records import make_record
+from tests.support.records import make_record, write_plan
 
 
 @pytest.fixture
 def sweep(tmp_path):
     """Four points: one ok, one timed out, one running, one not begun."""
     names = ["0", "1", "2", "3"]
-    Manifest([], {}, [Entry(f"k{name}", 0, name, [f"seed={name}"]) for name in names]).write(tmp_path)
+    write_plan(tmp_path, names)
     for name, how in zip(names, ("ok", "timeout", "running"), strict=False):
         (tmp_path / name).mkdir()
         (tmp_path / name / "record.json").write_text(json.dumps(make_record(status=how)))
@@ -55,9 +52,9 @@ def squeue(tmp_path, monkeypatch, sweep):
     path = tmp_path / "bin" / "squeue"
     path.parent.mkdir()
     monkeypatch.setenv("PATH", str(path.parent), prepend=os.pathsep)
-    left = manifest.read(sweep)
-    left.jobs = [Submitted(f"7_{number}", "job.log", [str(number)]) for number in range(4)]
-    left.write(sweep)
+    jobs = [{"job_id": f"7_{number}", "output": "job.log", "folders": [str(number)]} for number in range(4)]
+    left = json.loads((sweep / "sweep.json").read_text())
+    (sweep / "sweep.json").write_text(json.dumps(left | {"jobs": jobs}))
 
     def answers(text):
         path.write_text(f"#!/bin/sh\n{text}\n")
@@ -89,8 +86,7 @@ def test_status_refuses_other_arguments(told, golden):
 def test_status_of_a_strangers_folder(sweep, told):
     """Nothing in it is waited for, and nothing that it says steers the terminal."""
     evil = "\x1b[2J\x9b\u202e\nnext"
-    points = [Entry("k", 0, name, [f"seed={name}{evil}"]) for name in "0123"]
-    Manifest([], {}, points).write(sweep)
+    write_plan(sweep, [f"{name}{evil}" for name in "0123"])
     record = make_record(status="crash") | {"error": {"message": evil}, "started_at": evil}
     (sweep / "1" / "record.json").write_text(json.dumps(record))
     (sweep / "2" / "record.json").unlink()

@@ -27,12 +27,6 @@ def test_signal_to_all_processes_interrupts_run(cli, number):
     assert wait_until(lambda: not cli.processes())
 
 
-def test_spawn_runs_point(cli):
-    done = cli("+suite=faulty", "start_method=spawn", "measure.max_iterations=10")
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert cli.records()[0]["config"]["start_method"] == "spawn"
-
-
 def test_concurrent_sweeps_use_own_folders(cli):
     processes = [cli.start("+suite=faulty", "measure.max_iterations=10") for _ in range(2)]
     assert [process.wait(timeout=PATIENCE_S) for process in processes] == [0, 0]

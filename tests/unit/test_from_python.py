@@ -119,6 +119,7 @@ def test_wrong_settings_are_refused(performs):
     performs(code=2, complaint="datasize: wrong")
     with pytest.raises(benchkit.ConfigError, match=r"^datasize: wrong$"):
         benchkit.run(suite="allreduce", datasize=1)
+    assert not hasattr(benchkit, "rum")
     with pytest.raises(benchkit.ConfigError, match="out, resume"):
         benchkit.run(out="a", resume="b")
     with pytest.raises(benchkit.ConfigError, match="out=…"):

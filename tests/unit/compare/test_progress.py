@@ -124,7 +124,7 @@ def test_auto_ends_at_answering_look(tmp_path, capsys):
     assert capsys.readouterr().out.count("verdict") == 2  # at both looks
 
 
-def test_several_arms_are_held_against_the_first(tmp_path):
+def test_several_arms_are_held_against_the_first(tmp_path, capsys):
     made, code = go_on(new_plan(10, num_arms=3), tmp_path, 1.1)
     assert (made, code) == (3 * 10 + 2 * 2, 1)
     result = json.loads((tmp_path / "compare_result.json").read_text())
@@ -132,6 +132,7 @@ def test_several_arms_are_held_against_the_first(tmp_path):
         (arm, f"data_size={size}") for arm in ("env:A=1", "set:a=2") for size in (1, 10)
     ]
     assert [mean["arm"] for mean in result["means"]] == ["env:A=1", "set:a=2"]
+    assert "\narm " in capsys.readouterr().out  # a column that tells the rows apart
     assert result["control"]["num_pairs"] == 2
 
 

@@ -8,11 +8,9 @@ from benchkit.cli import exit_code
 from benchkit.errors import ConfigError
 from benchkit.study import command, steps
 from benchkit.study.request import parse
-from benchkit.sweep.entries import Entry
-from benchkit.sweep.manifest import Manifest
 from launch.topology import LaunchError
 
-from tests.support.records import make_record
+from tests.support.records import make_record, write_plan
 
 YAML = """
 parameters:
@@ -57,7 +55,7 @@ class Modules:
     def sweep(self, name, status):
         folder = next(self.out.glob("outputs/*_mine")) / name
         (folder / "0").mkdir(parents=True, exist_ok=True)
-        Manifest([], {}, [Entry("k", 0, "0", [])]).write(folder)
+        write_plan(folder, ["k"])
         (folder / "0" / "record.json").write_text(json.dumps(make_record(status=status)))
 
 

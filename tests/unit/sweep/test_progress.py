@@ -15,14 +15,12 @@ from benchkit.record.record import ErrorReport
 from benchkit.statistics.modes import Modes
 from benchkit.suites.pair_matrix.config import PairMatrixConfig
 from benchkit.sweep import progress as progress_module
-from benchkit.sweep.entries import Entry
-from benchkit.sweep.manifest import Manifest
 from benchkit.sweep.point_lines import point_line, readable, time_text
 from benchkit.sweep.progress import Progress
 from benchkit.sweep.tally import Prospect, Tally, prospects
 
 from tests.support.configs import made
-from tests.support.records import as_case, as_record, make_record
+from tests.support.records import as_case, as_record, make_record, write_plan
 
 CASE = as_case(
     payload_bytes=10**6, bus_factor=1.5, blocks=[10], samples_s=[[0.001] * 10, [0.002] * 10],
@@ -112,7 +110,7 @@ def test_known_of_point_are_its_size_and_earlier_time(tmp_path):
     points = [Point(config, tmp_path / "a", []), Point(config, tmp_path / "b", [])]
     before = tmp_path / "outputs" / "earlier"
     (before / "0").mkdir(parents=True)
-    Manifest([], {}, [Entry("known", 0, "0", [])]).write(before)
+    write_plan(before, ["known"])
     record = make_record(status="ok") | {"phases_s": {"total": 7.0}}
     (before / "0" / "record.json").write_text(json.dumps(record))
     first, second = prospects(points, ["known", "new"], before.parent)

@@ -44,6 +44,7 @@ def test_sbatch_script_matches_golden_file(cli, tmp_path, golden, launcher):
         "hydra.launcher.partition=gpu", "hydra.launcher.account=me", "hydra.launcher.constraint=a100",
         "hydra.launcher.gpus_per_node=4", "hydra.launcher.cpus_per_task=8", "hydra.launcher.timeout_min=90",
         "+hydra.launcher.additional_parameters.reservation=bench", "hydra.launcher.setup=[module load cuda]",
+        "+hydra.launcher.srun_args=['--mpi=pmix']",
         PATH=f"{tmp_path / 'bin'}:{os.environ['PATH']}", SAVED=str(tmp_path / "script.sh"),
     )  # fmt: skip
     for line in process.stdout:
@@ -53,7 +54,7 @@ def test_sbatch_script_matches_golden_file(cli, tmp_path, golden, launcher):
     out, err = process.communicate(timeout=PATIENCE_S)
     assert process.returncode == 130, out + err
     script = (tmp_path / "script.sh").read_text()
-    assert "--kill-on-bad-exit=0 --cpus-per-task=8" in script
+    assert "--kill-on-bad-exit=0 --cpus-per-task=8 --mpi=pmix" in script
     lines = [line for line in script.splitlines() if line.startswith(("#SBATCH", "mod"))]
     golden("\n".join(line for line in lines if not line.startswith(("#SBATCH --error", "#SBATCH --output"))))
 
