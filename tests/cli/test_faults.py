@@ -47,7 +47,7 @@ def test_fault_has_status_rank_and_reason(sweep, fault):
     assert record["finished_at"]
 
 
-def test_sweep_goes_on_after_faults_and_exits_1(sweep):
+def test_faulty_sweep_exits_1(sweep):
     cli, done = sweep
     records = cli.records()
     assert (len(records), records[-1]["status"], done.returncode) == (len(FAULTS), "ok", 1)

@@ -14,7 +14,7 @@ from tests.support.cli import ROOT
 STORED = json.loads((ROOT / "tests" / "golden" / "identities.json").read_text())
 
 
-def test_point_id_ignores_timeout_and_resolves_auto():
+def test_point_id_ignores_timeout():
     config = {"data_size": 1.0, "timeout_s": 600, "world_size": "auto"}
     identity = point_id(config, 2)
     assert point_id(config | {"timeout_s": 5}, 2) == point_id(config | {"world_size": 2}, 2) == identity

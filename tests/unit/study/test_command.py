@@ -7,7 +7,6 @@ import pytest
 from benchkit.cli import exit_code
 from benchkit.errors import ConfigError
 from benchkit.study import command, steps
-from benchkit.study.request import parse
 from launch.topology import LaunchError
 
 from tests.support.records import make_record, write_plan
@@ -90,15 +89,21 @@ def test_steps_run_in_order_in_their_folders(modules, capsys, golden):
 
 
 def test_interrupted_study_goes_on(modules, capsys):
+    modules.statuses["first"], modules.codes["first"] = "interrupted", 130
+    assert study(modules, "size=3") == 130
+    assert modules.names() == ["first"]
+    modules.statuses.clear()
     modules.codes["second"] = KeyboardInterrupt()
-    with pytest.raises(KeyboardInterrupt):
-        study(modules, "size=3")
     out = folder_of(modules)
+    with pytest.raises(KeyboardInterrupt):
+        study(modules, "--resume", str(out))  # with the parameters that it began with
+    assert modules.calls[1][1][-4:] == ["--resume", f"{out}/first", "--retry", "none"]
     assert f"--resume {out}" in capsys.readouterr().out
-    assert study(modules, "--resume", str(out)) == 0  # with the parameters that it began with
-    assert modules.names() == ["first", "table", "second", "second"]
+    assert command.is_study(["--resume", str(out)])
+    assert command.main(["--resume", str(out)], [modules.out / "mine.yaml"], lambda words: "", exit_code) == 0
+    assert modules.names() == ["first", "first", "table", "second", "second"]
     assert study(modules, "--resume", str(out)) == 0
-    assert len(modules.calls) == 4
+    assert len(modules.calls) == 5
 
 
 def test_study_of_user_goes_on_from_elsewhere(modules, monkeypatch):
@@ -117,17 +122,6 @@ def test_study_of_user_goes_on_from_elsewhere(modules, monkeypatch):
     files[0].parent.parent.rename(modules.out / "moved")
     with pytest.raises(ConfigError):
         command.main(["--resume", str(folder_of(modules))], [], lambda words: "", exit_code)
-
-
-def test_unfinished_sweep_is_resumed(modules):
-    modules.statuses["first"], modules.codes["first"] = "interrupted", 130
-    assert study(modules) == 130
-    assert modules.names() == ["first"]
-    modules.statuses.clear()
-    out = folder_of(modules)
-    assert command.is_study(["--resume", str(out)])
-    assert command.main(["--resume", str(out)], [modules.out / "mine.yaml"], lambda words: "", exit_code) == 0
-    assert modules.calls[1][1][-4:] == ["--resume", f"{out}/first", "--retry", "none"]
 
 
 def test_failed_point_keeps_no_step_from_running(modules):
@@ -153,21 +147,15 @@ def test_step_without_its_input_says_which_and_how_to_go_on(modules, capsys, gol
 
 
 @pytest.mark.parametrize("line", ["size", "--retry failed", "--resume nowhere", "seize=1"])
-def test_wrong_command_line_runs_nothing(modules, line):
+def test_wrong_command_line_runs_nothing(modules, monkeypatch, line):
     with pytest.raises(ConfigError):
         study(modules, *line.split())
-    assert not modules.calls
-    assert not (modules.out / "outputs").exists()
-
-
-def test_launcher_in_doubt_runs_nothing(modules, monkeypatch):
-    monkeypatch.setenv("RANK", "1")
+    monkeypatch.setenv("RANK", "1")  # as a launcher whose processes do not join
     monkeypatch.setenv("WORLD_SIZE", "2")
     with pytest.raises(LaunchError):
         study(modules)
+    assert not modules.calls
     assert not (modules.out / "outputs").exists()
-    assert modules.calls == []
-    assert parse(["study=mine", "--dry-run"], [modules.out / "mine.yaml"]).dry_run
 
 
 def test_wrong_step_runs_nothing(modules):

@@ -76,13 +76,3 @@ def test_repeated_sweep_resumes(tmp_path):
     for run in runs[:7]:
         finish(tmp_path / run.folder)
     assert open_runs(tmp_path, runs_of(), Resume(tmp_path)) == [(run, run.folder) for run in runs[7:]]
-
-
-def test_finished_sweep_accepts_larger_repeat(tmp_path):
-    before = runs_of(repeats=1)
-    open_runs(tmp_path, before, None)
-    for run in before:
-        finish(tmp_path / run.folder)
-    left = open_runs(tmp_path, runs_of(repeats=3), Resume(tmp_path))
-    assert sorted((run.repetition, run.key) for run, _ in left) == [(r, key) for r in (1, 2) for key in KEYS]
-    assert len({folder for _, folder in left}) == 10

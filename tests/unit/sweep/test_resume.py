@@ -48,7 +48,7 @@ def test_retry_selects_open_statuses(tmp_path, status, open_under):
     assert resume.settled_status(tmp_path) == ""
 
 
-def test_set_aside_keeps_attempts(tmp_path):
+def test_set_aside_overwrites_no_attempt(tmp_path):
     assert recording.set_aside(tmp_path) == 1
     for attempt in (1, 2):
         store(tmp_path, f"error {attempt}")
