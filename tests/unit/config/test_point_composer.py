@@ -46,6 +46,12 @@ def test_composer_matches_hydra(loader, master, overrides):
     }
 
 
+def test_composer_keeps_points_independent(loader, master):
+    composer = PointComposer(loader, master)
+    compose(composer, loader, ["+suite=allreduce", "seed=7"])
+    assert compose(composer, loader, ["+suite=allreduce", "data_size=2"], 1).config.seed == 0
+
+
 @pytest.mark.parametrize("wrong", ["data_sizee=1", "timeout_s=abc", "backend=none_such"])
 def test_composer_raises_hydra_error(loader, master, wrong):
     with pytest.raises(HydraException) as expected:
