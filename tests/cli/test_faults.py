@@ -22,54 +22,46 @@ def record_of(sweep: tuple[Cli, object], fault: str) -> dict:
     return next(record for record in sweep[0].records() if record["config"]["fault"] == fault)
 
 
-@pytest.mark.parametrize(
-    ("fault", "status", "reason", "signal_number"),
-    [
-        ("build", "error", "deliberate", None),
-        ("raise", "error", "deliberate", None),
-        ("sigkill", "crash", "SIGKILL", signal.SIGKILL),
-        ("segfault", "crash", "SIGSEGV", signal.SIGSEGV),
-        ("exit", "crash", "code 3", None),
-        ("hang", "timeout", "rank 1 in misbehave", None),
-        ("oom", "oom", "can't allocate memory", None),
-        ("wrong", "invalid", "element 5", None),
-        ("wrong_later", "invalid", "element 5", None),
-        ("silent", "invalid", "a wrong result", None),
-    ],
-)
-def test_fault_has_status_rank_and_reason(sweep, fault, status, reason, signal_number):
+ENDS = {
+    "build": ("error", "deliberate", None),
+    "raise": ("error", "deliberate", None),
+    "sigkill": ("crash", "SIGKILL", signal.SIGKILL),
+    "segfault": ("crash", "SIGSEGV", signal.SIGSEGV),
+    "exit": ("crash", "code 3", None),
+    "hang": ("timeout", "misbehave", None),
+    "oom": ("oom", "memory", None),
+    "wrong": ("invalid", "element 5", None),
+    "wrong_later": ("invalid", "element 5", None),
+    "silent": ("invalid", "wrong", None),
+}
+"""Per fault the status, a word of the reason, and the signal."""
+
+
+@pytest.mark.parametrize("fault", ENDS)
+def test_fault_has_status_rank_and_reason(sweep, fault):
     record = record_of(sweep, fault)
-    assert record["status"] == status
-    assert record["error"]["rank"] == 1
+    status, reason, number = ENDS[fault]
+    assert (record["status"], record["error"]["rank"], record["error"]["signal"]) == (status, 1, number)
     assert reason in record["error"]["message"]
-    assert record["error"]["signal"] == signal_number
     assert record["error"]["host"]
     assert record["finished_at"]
 
 
-def test_next_point_runs_after_faults(sweep):
-    records = sweep[0].records()
-    assert len(records) == len(FAULTS)
-    assert records[-1]["status"] == "ok"
-    assert [case["status"] for case in records[-1]["cases"]] == ["ok", "ok"]
-
-
 def test_faulty_sweep_exits_1(sweep):
     cli, done = sweep
-    assert done.returncode == 1
+    records = cli.records()
+    assert (len(records), records[-1]["status"], done.returncode) == (len(FAULTS), "ok", 1)
+    assert [case["status"] for case in records[-1]["cases"]] == ["ok", "ok"]
+    for status in ("error", "crash", "timeout", "oom", "invalid", "skipped"):
+        assert re.search(rf"^\(\d+\) {status}: ", done.stdout, re.MULTILINE)
     assert wait_until(lambda: not cli.processes())
 
 
-def test_traceback_is_only_in_record(sweep):
-    _, done = sweep
+def test_tracebacks_are_only_in_record(sweep):
     assert "deliberate" in record_of(sweep, "raise")["error"]["traceback"]
-    assert "Traceback" not in done.stdout + done.stderr
-
-
-def test_hang_reports_stack_per_rank(sweep):
-    error = record_of(sweep, "hang")["error"]
-    assert "rank 0 in" in error["message"]
-    assert "distributed" in error["traceback"]
+    assert "distributed" in record_of(sweep, "hang")["error"]["traceback"]
+    assert "rank 0 in" in record_of(sweep, "hang")["error"]["message"]  # the stack of each rank
+    assert "Traceback" not in sweep[1].stdout + sweep[1].stderr
 
 
 def test_rank_output_is_in_log_file(sweep):
@@ -79,23 +71,12 @@ def test_rank_output_is_in_log_file(sweep):
     ]
 
 
-def test_invalid_case_keeps_other_case(sweep):
+def test_one_case_keeps_the_other(sweep):
     sound, faulty = record_of(sweep, "wrong")["cases"]
-    assert (sound["status"], faulty["status"]) == ("ok", "invalid")
+    assert (sound["status"], faulty["status"], faulty["samples_s"]) == ("ok", "invalid", [])
     assert sound["samples_s"]
-    assert faulty["samples_s"] == []
-
-
-def test_skipped_case_has_reason(sweep):
-    record = record_of(sweep, "skip")
-    assert record["status"] == "ok"
-    assert record["cases"][1]["reason"] == "needs 9.00 GB, 1.00 GB there"
-
-
-def test_table_shows_every_status(sweep):
-    _, done = sweep
-    for status in ("error", "crash", "timeout", "oom", "invalid", "skipped"):
-        assert re.search(rf"^\(\d+\) {status}: ", done.stdout, re.MULTILINE)
+    skipped = record_of(sweep, "skip")
+    assert (skipped["status"], skipped["cases"][1]["reason"]) == ("ok", "needs 9.00 GB, 1.00 GB there")
 
 
 def test_ctrl_c_keeps_measured_points(cli):
@@ -152,9 +133,9 @@ def test_oom_case_keeps_other_case(cli):
     cli.with_suite(STARVED)
     done = cli("+suite=broken", "-m", "world_size=1,2")
     assert done.returncode == 1
-    assert "OOM: no room for 9 GB" in done.stdout
+    assert "OOM" in done.stdout
     alone, together = cli.records()
-    assert (alone["status"], alone["error"]["message"]) == ("oom", "no room for 9 GB")
+    assert alone["status"] == "oom"
     assert [case["status"] for case in alone["cases"]] == ["oom", "ok"]
     assert len(alone["cases"][1]["samples_s"][0]) == 20
     assert together["status"] == "oom"  # the other rank would wait: the point ends
@@ -182,7 +163,3 @@ def test_unstorable_result_is_rank_error(cli):
     assert cli("+suite=broken", "-m", "seed=1,2", "world_size=1").returncode == 1
     errors = [record["error"] for record in cli.records()]
     assert [(error["rank"], error["type"], error["log"]) for error in errors] == [(0, "TypeError", "rank_0.log")] * 2
-    assert [error["message"] for error in errors] == [
-        "result cannot be stored: $.cases[0].details.tokens: JSON has no set",
-        "result cannot be stored: Expected `int | null`, got `float` - at `$.cases[0].payload_bytes`",
-    ]

@@ -1,7 +1,6 @@
 """What is printed or logged is not what is measured: a sweep goes on where none of it can be written."""
 
 import json
-import logging
 import os
 import pty
 import signal
@@ -12,13 +11,12 @@ from pathlib import Path
 import pytest
 from analysis.__main__ import main as analyse
 from analysis.options import SUBCOMMANDS
-from benchkit import cli as app
+from analysis.records import harvest
 from benchkit.point import recording
 from benchkit.record import files
 from benchkit.record.record import Outcome
 from benchkit.sweep import folder as sweep_folder
-from benchkit.sweep.progress import Listener
-from launch.ranks import notes
+from benchkit.sweep import launchers, sweeper
 from launch.signals import StopRequested
 
 from tests.support.cli import PATIENCE_S, ROOT
@@ -83,7 +81,7 @@ def test_terminal_closes(cli, is_ignored):
     assert [int(line.split()[0]) for line in said] == [left] * bool(left)
 
 
-def test_point_that_has_ended_is_not_left(monkeypatch, tmp_path):
+def test_point_that_has_ended_is_not_left(monkeypatch, told):
     """The signal comes after its record and before its count."""
 
     def run_points(points, agents, report):
@@ -94,27 +92,12 @@ def test_point_that_has_ended_is_not_left(monkeypatch, tmp_path):
         raise StopRequested(signal.SIGHUP)
         yield
 
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("benchkit.sweep.launchers.run_points", run_points)
-    monkeypatch.setattr("benchkit.sweep.sweeper.start_fork_server", lambda preload: None)
-    monkeypatch.setattr("benchkit.sweep.sweeper.ignore_signals", lambda: None)
-    monkeypatch.setattr("benchkit.cli.handle", lambda numbers, handler: None)
+    monkeypatch.setattr(launchers, "run_points", run_points)
+    monkeypatch.setattr(sweeper, "start_fork_server", lambda preload: None)
+    monkeypatch.setattr(sweeper, "ignore_signals", lambda: None)
     line = ["+suite=allreduce", "-m", "data_size=1,2,3", "on_end='echo $BENCHKIT_LEFT > left'", "hydra.sweep.dir=s"]
-    monkeypatch.setattr(sys, "argv", ["benchkit", *line])
-    assert app.main() == 128 + signal.SIGHUP
+    assert told(*line)[0] == 128 + signal.SIGHUP
     assert int(Path("left").read_text()) == 2
-
-
-def test_note_that_cannot_be_shown_is_not_the_ranks_fault(monkeypatch):
-    class Dead:
-        def show(self, note):
-            raise OSError("the terminal is closed")
-
-    monkeypatch.setattr(logging, "raiseExceptions", False)
-    listener = Listener(Dead())
-    monkeypatch.setattr(notes.log, "handlers", [listener])
-    monkeypatch.setattr(notes.log, "level", logging.DEBUG)
-    notes.received("measuring")
 
 
 @pytest.mark.parametrize("place", ["full", "folder"])
@@ -145,13 +128,16 @@ def test_table_that_cannot_be_made_ends_no_sweep(tmp_path, monkeypatch):
     def full(folders):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("analysis.records.harvest.harvest", full)
+    monkeypatch.setattr(harvest, "harvest", full)
     sweep_folder.print_table(tmp_path)
 
 
 @pytest.mark.parametrize(
     ("command", "written", "redirections"),
-    [((), "a/analysis/analysis.txt", "> /dev/full"), (("compare",), "a/analysis/compare.md", ">&- 2>&-")],
+    [
+        ((), "a/analysis/analysis.txt", "> /dev/full"),
+        pytest.param(("compare",), "a/analysis/compare.md", ">&- 2>&-", marks=pytest.mark.slow),
+    ],
 )
 def test_analysis_speaks_of_records(tmp_path, command, written, redirections):
     for folder in "ab":
@@ -166,7 +152,7 @@ def test_analysis_speaks_of_records(tmp_path, command, written, redirections):
     assert (tmp_path / written).exists()
 
 
-@pytest.mark.parametrize("error", [OSError(5, "Input/output error"), RuntimeError("a mistake")])
+@pytest.mark.parametrize("error", [OSError("full"), RuntimeError("a mistake")])
 def test_fault_of_analysis_is_no_verdict(monkeypatch, error):
     """Exit code 1 of `compare` and `accept` says that something is slower."""
 

@@ -2,12 +2,10 @@
 
 import json
 import signal
-import sys
 from pathlib import Path
 
 import pytest
-from benchkit import cli as app
-from benchkit.sweep import manifest
+from benchkit.sweep import launchers, manifest, sweeper
 
 from tests.support.cli import PATIENCE_S, Cli, wait_until
 
@@ -40,14 +38,13 @@ def begun_in(cli: Cli, point: int) -> bool:
 
 
 @pytest.mark.slow
-def test_resume_continues_killed_sweep(cli):
+def test_resume_continues_killed_sweep(cli, golden):
     killed_in(cli, 2, *FAULTY, "fault=none", "seed=1,1,2,3", "measure.max_iterations=200")
     before = {path: path.read_bytes() for path in (cli.folder / "outputs" / "s").glob("[01]/record.json")}
     assert len(before) == 2
     again = cli(*FAULTY, "fault=none", "seed=1,1,2,3")
     assert again.returncode == 2
-    assert "holds a sweep with 2 of 4 points to be measured" in again.stderr
-    assert "python -m benchkit --resume outputs/s" in again.stderr
+    golden(again.stderr)
     done = resumed(cli)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "[3/4]" in done.stdout
@@ -78,7 +75,7 @@ def test_sweep_refuses_second_process(cli):
     process.send_signal(signal.SIGINT)
     out, _ = process.communicate(timeout=PATIENCE_S)
     assert process.returncode == 130
-    assert "1 point is left; to go on: python -m benchkit --resume outputs/s" in out
+    assert "\n1 point is left; " in out
     assert [record["status"] for record in folders(cli).values()] == ["ok", "interrupted"]
 
 
@@ -86,7 +83,7 @@ def test_sweep_refuses_second_process(cli):
 def test_retry_repeats_failed_points(cli):
     first = cli(*FAULTY, "fault=none,raise")
     assert first.returncode == 1
-    assert resumed(cli).returncode == 1  # nothing is open; the sweep as a whole still has a failure
+    assert resumed(cli).returncode == 1  # nothing is open; the sweep still has a failure
     assert folders(cli)["1"]["attempt"] == 1
     again = resumed(cli, "--retry", "failed")
     assert again.returncode == 1
@@ -97,24 +94,12 @@ def test_retry_repeats_failed_points(cli):
 
 
 @pytest.mark.slow
-def test_resume_adds_points(cli):
-    assert cli(*FAULTY, "fault=none", "seed=1,2").returncode == 0
-    more = cli("--resume", "outputs/s", *FAULTY, "fault=none", "seed=2,3")
-    assert more.returncode == 0, more.stdout + more.stderr
-    assert "1 points of the sweep are not of this command line; their records stay" in more.stdout + more.stderr
-    assert {name: record["config"]["seed"] for name, record in folders(cli).items()} == {"0": 1, "1": 2, "2": 3}
-    assert {entry.folder for entry in manifest.read(cli.folder / "outputs/s").points} == {"0", "1", "2"}
-
-
-@pytest.mark.slow
 def test_resume_needs_force_for_other_software(cli):
     assert cli(*FAULTY, "fault=none,raise").returncode == 1
     path = cli.folder / "outputs/s/sweep.json"
     path.write_text(path.read_text().replace('"torch": "2', '"torch": "1'))
     refused = resumed(cli, "--retry", "failed")
-    assert refused.returncode == 2
-    assert refused.stderr.count("\n") == 1
-    assert "torch 1" in refused.stderr
+    assert (refused.returncode, refused.stderr.count("\n")) == (2, 1)
     assert "--force" in refused.stderr
     resumed(cli, "--retry", "failed", "--force")
     assert list(folders(cli)["1"]["resumed_with"]) == ["torch"]
@@ -126,7 +111,7 @@ def test_sweep_ends_after_max_failures(cli):
     command = 'on_end="echo $BENCHKIT_SWEEP $BENCHKIT_FAILED $BENCHKIT_LEFT > end.txt"'
     done = cli(*FAULTY, "fault=raise,none,raise,exit,none", "max_failures=2", command)
     assert done.returncode == 1
-    assert "2 points in a row failed (max_failures=2)" in done.stderr
+    assert "max_failures=2" in done.stderr
     assert len(folders(cli)) == 4
     assert (cli.folder / "end.txt").read_text().split() == [str(cli.folder / "outputs/s"), "3", "1"]
     progress = json.loads((cli.folder / "outputs/s/progress.json").read_text())
@@ -160,8 +145,7 @@ def test_override_folders_are_in_manifest(cli):
     assert len(set(paths)) == 2
     assert all((cli.folder / "outputs/s" / path / "record.json").exists() for path in paths)
     same = cli("+suite=faulty", "-m", "fault=none", "seed=1,2", "hydra.sweep.subdir=x/${suite}")
-    assert same.returncode == 2
-    assert "would share the folder x/faulty" in same.stderr
+    assert (same.returncode, "x/faulty" in same.stderr) == (2, True)
 
 
 @pytest.mark.slow
@@ -169,8 +153,7 @@ def test_repetitions_run_in_turn_and_resume(cli):
     line = ("+suite=allreduce", "data_size=0.001", "measure=quick", "hydra.sweep.dir=outputs/s")
     done = cli(*line, "repeat=3")
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "[3/3] all_reduce gloo cpu x2  data_size=0.001 measure=quick (run 3 of 3)" in done.stdout
-    assert "between runs" in done.stdout
+    assert "(run 3 of 3)" in done.stdout
     records = folders(cli)
     assert [record["repetition"] for record in records.values()] == [0, 1, 2]
     assert len({record["point_id"] for record in records.values()}) == 1
@@ -182,7 +165,7 @@ def test_repetitions_run_in_turn_and_resume(cli):
 
 
 @pytest.fixture
-def typed(monkeypatch, tmp_path):
+def typed(told, monkeypatch, tmp_path):
     """Runs a command line in a folder, with ranks left out; returns its exit code and the sizes that it would measure.
 
     Below the folder are the folder of YAML `my/conf`, with the suite `mine`, and `elsewhere`.
@@ -199,13 +182,11 @@ def typed(monkeypatch, tmp_path):
 
     def run(folder, *line):
         monkeypatch.chdir(tmp_path / folder)
-        monkeypatch.setattr(sys, "argv", ["benchkit", *line])
         sizes.clear()
-        return app.main(), list(sizes)
+        return told(*line)[0], list(sizes)
 
-    monkeypatch.setattr("benchkit.sweep.launchers.run_points", run_points)
-    monkeypatch.setattr("benchkit.sweep.sweeper.start_fork_server", lambda preload: None)
-    monkeypatch.setattr("benchkit.cli.handle", lambda numbers, handler: None)
+    monkeypatch.setattr(launchers, "run_points", run_points)
+    monkeypatch.setattr(sweeper, "start_fork_server", lambda preload: None)
     return run
 
 
@@ -226,12 +207,10 @@ def test_sweep_with_yaml_of_user_is_forecast_and_resumed(typed, flags, is_first)
     assert typed(".", *flags, "--resume", "s") == (0, [1, 2])
 
 
-def test_folder_of_yaml_may_move(typed, tmp_path, capsys):
+def test_folder_of_yaml_may_move(typed, tmp_path):
     assert typed(".", "--config-dir", "my/conf", *MINE)[0] == 0
     (tmp_path / "my").rename(tmp_path / "ours")
-    capsys.readouterr()
     assert typed(".", "--resume", "s") == (2, [])
-    assert capsys.readouterr().err.count("\n") == 1
     assert typed("elsewhere", "--resume", "../s", "--config-dir", "../ours/conf") == (0, [1, 2])
     (tmp_path / "elsewhere" / "my").symlink_to(tmp_path / "ours")
-    assert typed("elsewhere", "--resume", "../s") == (2, []), "what lies in the working directory was not meant"
+    assert typed("elsewhere", "--resume", "../s") == (2, [])

@@ -29,40 +29,28 @@ def points_before(cli: Cli) -> dict[tuple[str, int], int | None]:
     }
 
 
-def test_sound_points_share_ranks(swept):
+def test_sound_points_share_ranks_and_failed_ones_make_them_fresh(swept):
     before = points_before(swept)
     assert [before["none", seed] for seed in range(3)] == [0, 1, 2]
-
-
-def test_ranks_are_fresh_after_failure(swept):
-    statuses = [record["status"] for record in swept.records()]
-    assert statuses == ["crash"] * 3 + ["ok"] * 3 + ["timeout"] * 3 + ["invalid"] * 3
-    assert [points_before(swept)["wrong", seed] for seed in range(3)] == [0, 0, 0]
-
-
-def test_each_point_has_its_logs(swept):
-    for point in range(len(swept.records())):
+    assert [before["wrong", seed] for seed in range(3)] == [0, 0, 0]
+    records = swept.records()
+    assert [record["status"] for record in records] == ["crash"] * 3 + ["ok"] * 3 + ["timeout"] * 3 + ["invalid"] * 3
+    error = next(record for record in records if record["config"]["fault"] == "hang")["error"]
+    assert (error["rank"], "rank 1 in misbehave" in error["message"]) == (1, True)
+    for point in range(len(records)):
         for rank in range(2):
             log = swept.folder / "outputs" / "latest" / str(point) / f"rank_{rank}.log"
-            assert log.read_text().startswith(f"hello from rank {rank} of 2\n")
-
-
-def test_hang_in_reused_ranks_is_located(swept):
-    error = next(record for record in swept.records() if record["config"]["fault"] == "hang")["error"]
-    assert (error["rank"], "rank 1 in misbehave" in error["message"]) == (1, True)
+            assert f"rank {rank} of 2\n" in log.read_text()
 
 
 def test_first_reused_point_is_measured_fresh_too(swept):
     fresh = {record["config"]["seed"]: record["fresh"] for record in swept.records() if record["status"] == "ok"}
     assert [len(fresh[seed]) for seed in range(3)] == [0, 2, 0]
     assert all(case["samples_s"] for case in fresh[1])
-
-
-def test_sweep_leaves_no_rank(swept):
     assert wait_until(lambda: not swept.processes())
 
 
-@pytest.mark.parametrize("number", [signal.SIGKILL, pytest.param(signal.SIGINT, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
 def test_stopped_agent_leaves_no_rank(cli, number):
     process = cli.start("+suite=faulty", "-m", "fault=none,hang", "seed=0,1", *REUSE, "timeout_s=600")
     assert wait_until(lambda: [record["status"] for record in cli.records()] == ["ok", "ok", "running"])
@@ -71,13 +59,11 @@ def test_stopped_agent_leaves_no_rank(cli, number):
     assert wait_until(lambda: not cli.processes())
 
 
-@pytest.mark.slow
 def test_spawned_ranks_stay_too(cli):
     assert cli("+suite=faulty", "-m", "seed=0,1", "start_method=spawn", *REUSE, "timeout_s=120").returncode == 0
     assert [record["rank_use"]["points_before"] for record in cli.records()] == [0, 1]
 
 
-@pytest.mark.slow
 def test_agents_share_ranks_in_step(cli):
     """A point that fails on the ranks of one agent makes those of the other fresh, too."""
     wanted = ("+suite=faulty", "-m", "fault=none,raise", "seed=0,1", "world_size=4", "on_rank=3", *REUSE)

@@ -1,6 +1,5 @@
 """More that can happen to a sweep, beyond one of each kind."""
 
-import json
 import os
 import shutil
 import signal
@@ -26,12 +25,6 @@ def test_signal_to_all_processes_interrupts_run(cli, number):
     process.communicate(timeout=PATIENCE_S)
     assert cli.records()[0]["status"] == "interrupted"
     assert wait_until(lambda: not cli.processes())
-
-
-def test_spawn_runs_point(cli):
-    done = cli("+suite=faulty", "start_method=spawn", "measure.max_iterations=10")
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert json.loads(json.dumps(cli.records()[0]["config"]["start_method"])) == "spawn"
 
 
 def test_concurrent_sweeps_use_own_folders(cli):

@@ -16,5 +16,5 @@ def test_gate_fails_slower_pull_request_alone(tmp_path, branch, code, word):
 
 def test_page_has_files_of_a_repository():
     assert list(files()) == ["speed/kernel.py", "conf/suite/kernel.yaml", ".github/workflows/speed.yaml"]
-    assert command().startswith("code=0\npython -m benchkit compare git:origin/main tree:. ")
+    assert "benchkit compare git:origin/main tree:. " in command()
     assert command().endswith("exit $code")

@@ -1,7 +1,15 @@
+"""What keys allow, what a function must have to be a suite, and what a suite may know of its rank."""
+
 from dataclasses import replace
 
+import msgspec
 import pytest
+import torch
+from benchkit.api.case import Rank
 from benchkit.api.keys import Key, check_ranges
+from benchkit.api.registry import suite
+from benchkit.api.schema import RunConfig
+from benchkit.api.str_enum import StrEnum
 from benchkit.errors import ConfigError
 
 from tests.support.fakes import plan
@@ -11,8 +19,7 @@ from tests.support.fakes import plan
     ("key", "words", "good", "bad"),
     [
         (Key("x", unit="s", above=0), "> 0 s", [0.1, 5], [0, -1, float("nan"), float("inf"), "a"]),
-        (Key("x", at_least=1), ">= 1", [1, 2], [0, "auto", True]),
-        (Key("x", at_least=1, choices=("auto",)), "auto or >= 1", [1, "auto"], [0, "all"]),
+        (Key("x", at_least=1, choices=("auto",)), "auto or >= 1", [1, "auto"], [0, "all", True]),
         (Key("x", choices=("a", "b")), "a|b", ["a"], ["c", 1]),
         (Key("x", above=0, below=1), "> 0 and < 1", [0.5], [0, 1]),
         (Key("x", choices=("true", "false", "a")), "true|false|a", [True, False, "a"], ["b", 1]),
@@ -25,10 +32,56 @@ def test_key_accepts_allowed_values(key, words, good, bad):
     assert not any(key.accepts(value) for value in bad)
 
 
-def test_check_ranges_names_allowed_values():
-    with pytest.raises(ConfigError, match=r"^max_seconds=0: allowed is > 0 s \(measuring time"):
+def test_ranges_are_checked():
+    check_ranges(plan(target_rel_ci=None))
+    with pytest.raises(ConfigError, match=r"^max_seconds=0: "):
         check_ranges(replace(plan(), max_seconds=0))
 
 
-def test_check_ranges_accepts_none():
-    check_ranges(plan(target_rel_ci=None))
+def without_docstring(config: RunConfig, rank: object) -> list:
+    return []
+
+
+def without_config(config: dict, rank: object) -> list:
+    """A summary."""
+    return []
+
+
+def sound(config: RunConfig, rank: object) -> list:
+    """A summary.
+
+    And more.
+    """
+    return []
+
+
+def test_suite_has_a_configuration_and_a_summary():
+    assert (suite(sound).name, suite(sound).summary) == ("sound", "A summary.")
+    for build, word in ((without_docstring, "docstring"), (without_config, "RunConfig")):
+        with pytest.raises(ConfigError, match=word):
+            suite(build)
+
+
+@pytest.mark.parametrize(
+    ("device", "needed_bytes", "said"),
+    [
+        ("cpu", (3e9, 1e9), ""),
+        ("cpu", (3e9, 2e9), "2 ranks x 5 GB, 8 GB there"),
+        ("cuda", (4e9, 5e9), ""),
+        ("cuda", (5e9, 5e9), "2 ranks x 5 GB, 8 GB there"),
+        ("cuda", (4e9, 6e9), "4 ranks x 6 GB of host memory, 20 GB there"),
+    ],
+)
+def test_host_and_gpu_memory_are_apart(device, needed_bytes, said):
+    unused = {"index": 0, "world_size": 2, "seed": 0, "memory": None, "shares": (), "seconds_of": None, "group": None}
+    memory = {"sharers": 2, "available_bytes": 8e9, "host_sharers": 4, "host_available_bytes": 20e9}
+    shortage = Rank(**unused, **memory, device=torch.device(device)).memory_shortage(*needed_bytes)
+    assert shortage.removeprefix("needs ") == said
+
+
+def test_member_of_an_enumeration_is_its_text():
+    class Colour(StrEnum):
+        RED = "red"
+
+    assert [str(Colour.RED), f"{Colour.RED}", "|".join(Colour)] == ["red"] * 3
+    assert msgspec.json.encode({Colour.RED: Colour.RED}) == b'{"red":"red"}'

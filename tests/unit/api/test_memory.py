@@ -41,10 +41,6 @@ def test_memory_outside_torch_is_used_less_reserved(monkeypatch):
     assert fake.calls[0] == "reset_peak_memory_stats"
 
 
-def test_cpu_has_nothing_beside_peak():
-    assert memory.PeakMemory(torch.device("cpu")).beside_peak() == {}
-
-
 def test_pass_reports_memory_once(monkeypatch):
     of_gpu, fake = on_gpu(monkeypatch)
     made = PassCase.__new__(PassCase)

@@ -71,13 +71,12 @@ def test_lse_of_gpu_kernel_has_no_padding():
 def test_trial_finds_what_fused_attention_refuses():
     cpu = torch.device("cpu")
     assert torch_internals.fused_attention_missing(cpu, torch.bfloat16, 8) == ""
-    refused = torch_internals.fused_attention_missing(cpu, torch.int32, 8)
-    assert refused.startswith(f"torch {torch.__version__} cannot compute fused attention of int32 on cpu: ")
+    assert "int32" in torch_internals.fused_attention_missing(cpu, torch.int32, 8)
 
 
 def test_lack_of_memory_in_trial_is_no_refusal():
     def lack():
-        raise torch.OutOfMemoryError("CUDA out of memory")
+        raise torch.OutOfMemoryError("a GPU")
 
     with pytest.raises(torch.OutOfMemoryError):
         torch_internals.refusal("try", lack)

@@ -16,7 +16,7 @@ def all_patterns(world_size, dtype, op, turn=0):
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 @pytest.mark.parametrize("op", OPS)
-@pytest.mark.parametrize("world_size", [1, 2, 3, 6, 64])
+@pytest.mark.parametrize("world_size", [2, 3, 64])
 def test_reduction_is_exact_in_any_order(world_size, op, dtype):
     if op == "avg" and not dtype.is_floating_point:
         return
@@ -49,7 +49,7 @@ def test_patterns_differ_by_rank_and_turn():
     assert torch.equal(first, all_patterns(2, torch.float32, "sum")[0])
 
 
-@pytest.mark.parametrize("length", [1, 5, verification.PERIOD, verification.PERIOD + 1, 70 * verification.PERIOD + 2])
+@pytest.mark.parametrize("length", [5, verification.PERIOD, 70 * verification.PERIOD + 2])
 def test_require_tiled_accepts_tiled_buffer(length):
     period = all_patterns(1, torch.float32, "sum")[0].float()
     buffer = torch.full((length,), float("nan"))
@@ -72,7 +72,7 @@ def test_require_tiled_compares_values_of_every_dtype(dtype):
         verification.require_tiled(buffer, period)
 
 
-@pytest.mark.parametrize("wrong", [0, 65536, 65537, 65 * 65537 + 7, 70 * 65537])
+@pytest.mark.parametrize("wrong", [0, 65536, 65537, 70 * 65537])
 def test_require_tiled_names_wrong_element(wrong):
     period = all_patterns(1, torch.float32, "sum")[0].float()
     buffer = torch.empty(70 * verification.PERIOD + 2)
@@ -99,7 +99,7 @@ def test_require_tiled_rejects_swap_nan_and_stale(chunk):
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64], ids=str)
-@pytest.mark.parametrize("world_size", [3, 6, 11, 41, 47, 61])
+@pytest.mark.parametrize("world_size", [3, 41, 61])
 def test_avg_tolerance_detects_missing_rank(world_size, dtype):
     """NCCL multiplies by 1/n in the dtype before it adds."""
     inputs = [pattern.to(dtype) for pattern in all_patterns(world_size, dtype, "avg")]

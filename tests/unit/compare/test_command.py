@@ -4,11 +4,10 @@ import contextlib
 from unittest.mock import Mock
 
 import pytest
-from benchkit.compare import command, session
+from benchkit.compare import session
 from benchkit.compare.command import parse
 from benchkit.compare.runs import RunCutOff, RunFailed
-from benchkit.errors import ConfigError, HostBusy
-from launch.topology import LaunchError
+from benchkit.errors import HostBusy
 
 SUITE = "+suite=allreduce"
 
@@ -20,55 +19,6 @@ def test_words_may_stand_in_any_order():
     auto = parse(["plain", "plain", SUITE, "--fail-on", "0.1"])
     assert (auto.options.pairs, auto.options.max_pairs, auto.options.fail_on) == (None, 50, 0.1)
     assert parse(["plain", "plain", "--config-dir", "conf", SUITE]).overrides == ["--config-dir", "conf", SUITE]
-
-
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        ("plain +suite=allreduce", "compare takes two arms or more, got 1; allowed are plain, env:NAME=VALUE"),
-        ("plain A +suite=allreduce", "A: neither an arm nor an override; arms are plain"),
-        ("plain plain -m A", "A: neither an arm nor an override; arms are plain"),
-        ("plain plain seed=1", "seed=1: not with compare: each pair has a seed of its own"),
-        ("plain set:seed=1", "seed=1: not with compare: each pair has a seed of its own"),
-        ("plain plain hydra.sweep.dir=x", "hydra.sweep.dir=x: not with compare: --dir names"),
-        ("plain plain launcher=slurm", "launcher=slurm: not with compare: all runs are made here; inside"),
-        ("plain plain --pairs 5", "argument --pairs: 5: allowed are 6 (fewer have no interval) to 10000"),
-        ("plain plain --max-pairs x", "argument --max-pairs: x: allowed are 6 (fewer"),
-        ("plain plain --fail-on 5", "argument --fail-on: 5: allowed are 0.1% to 100%"),
-        ("plain plain --fail-on x%", "argument --fail-on: x%: allowed are 0.1% to 100%"),
-        ("plain plain --statistic max", "argument --statistic: invalid choice: 'max'"),
-        ("plain plain --floor nope", "--floor nope: allowed is compare_result.json of a comparison of identical code"),
-        ("--resume x plain", "--resume FOLDER: takes arms, flags and overrides from there"),
-        ("--resume x --pairs 9", "--resume FOLDER: takes arms, flags and overrides from there"),
-        ("--resume x", "{folder}/x/compare.json: not the plan of a comparison ("),
-        ("plain plain", "choose a suite with +suite=NAME"),
-        ("plain set:data_sise=1 +suite=allreduce", "set:data_sise=1: data_sise: no such key; did you mean data_size?"),
-        ("plain plain +suite=allreduce --dir .", "--dir {folder}: is not empty; allowed is a folder of its own"),
-    ],
-)  # fmt: skip
-def test_a_wrong_command_line_is_refused(words, message, check, tmp_path):
-    (tmp_path / "taken").touch()
-    with pytest.raises(ConfigError) as refused:
-        session.main(words.split(), lambda arguments: check(*arguments))
-    assert str(refused.value).startswith(message.format(folder=tmp_path))
-    assert [path.name for path in tmp_path.iterdir()] == ["taken"]
-
-
-def test_launcher_in_doubt_is_refused(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("RANK", "1")
-    monkeypatch.setenv("WORLD_SIZE", "2")
-    with pytest.raises(LaunchError):
-        session.main(["plain", "plain", SUITE], lambda arguments: "was checked, not refused before")
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_help_names_every_flag_and_kind_of_arm(capsys):
-    assert session.main(["--help"], lambda arguments: "") == 0
-    text = capsys.readouterr().out
-    assert all(f"  {kind}" in text for kind in ("plain", "env:", "set:", "venv:", "tree:", "git:"))
-    flags = command.flag_parser().format_usage()
-    assert all(word in text for word in flags.replace("[", " ").replace("]", " ").split() if word.startswith("--"))
 
 
 def test_last_typed_seconds_count():

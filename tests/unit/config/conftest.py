@@ -10,13 +10,13 @@ from hydra.types import RunMode
 from tests.support.cli import ROOT
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def loader():
     compose.register()
     setup_globals()
     return ConfigLoaderImpl(create_config_search_path(str(ROOT / "conf")))
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def master(loader):
     return loader.load_configuration("config", ["hydra.verbose=true"], run_mode=RunMode.MULTIRUN)

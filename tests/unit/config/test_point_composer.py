@@ -25,8 +25,6 @@ def compose(composer, loader, lines, number=0):
 @pytest.mark.parametrize(
     "overrides",
     [
-        ["+suite=allreduce"],
-        ["+suite=allreduce", "data_size=3", "seed=7", "world_size=4"],
         ["data_size=0.5", "backend=nccl", "+suite=allreduce", "hardware=cuda", "measure.max_seconds=3"],
         ["+suite=allreduce", "model=small", "dtype=float16"],
         ["+suite=allreduce", "measure=fixed", "measure.target_rel_ci=0.5", "+backend.env.A=b"],
@@ -121,13 +119,6 @@ def test_most_points_are_variants(loader, master, monkeypatch):
     points = [composer.point(overrides, 0) for overrides in hydra_overrides.product(loader, arguments)]
     assert (len(points), len(composed)) == (60, 2)
     assert {point.config.seed for point in points} == set(range(5))
-
-
-def test_dependent_keys_are_composed(loader, master):
-    composer = PointComposer(loader, master)
-    sizes = [compose(composer, loader, ["+suite=allreduce", "model=small", f"dtype={dtype}"]).config.data_size
-             for dtype in ("float32", "float16", "float64")]  # fmt: skip
-    assert len(set(sizes)) == 3
 
 
 def test_overridden_model_is_renamed(loader, master):

@@ -46,25 +46,17 @@ def test_floor_replaces_its_own_kind(tmp_path):
     assert kept[1].age_s() == pytest.approx(2 * 86400, rel=0.01)
 
 
-def test_versions_are_compared_roughly():
-    same = fingerprint(HostReport(**{**vars(HOST), "kernel": "6.1.9", "torch": "2.13.1"}), 2, 1, "gloo")
-    assert same == fingerprint(HOST, 2, 1, "gloo")
-    assert (same.kernel, same.torch) == ("6.1", "2.13")
-
-
 @pytest.mark.parametrize(
     ("floor", "applies"),
     [
         (floor_of_age(29), True),
         (floor_of_age(31), False),
+        (floor_of_age(1, host=HostReport(**{**vars(HOST), "kernel": "6.1.9", "torch": "2.13.1"})), True),
         (floor_of_age(-1), False),
         (floor_of_age(1, world_size=4), False),
-        (floor_of_age(1, threads=2), False),
-        (floor_of_age(1, backend="ucc"), False),
         (floor_of_age(1, device="cuda"), False),
         (floor_of_age(1, host=HostReport(**{**vars(HOST), "kernel": "6.2.0"})), False),
         (floor_of_age(1, host=HostReport(**{**vars(HOST), "torch": "2.12.0"})), False),
-        (floor_of_age(1, host=HostReport(**{**vars(HOST), "cpu": "another"})), False),
     ],
 )
 def test_floor_applies_for_30_days(floor, applies, state):
@@ -109,24 +101,18 @@ def size(**changes):
     return [{"what": "x", "median_s": 1e-3, "sigma_run": 0.1, "num_runs": 2} | changes]
 
 
-def test_content_of_this_test_is_readable(state):
-    state.mkdir()
-    (state / FILE_NAME).write_bytes(content())
-    assert len(read(state)) == 1
-
-
 @pytest.mark.parametrize(
     "hostile",
     [
-        b"", b"{", b"[]", b"\xff\xfe", b"null", b"[" * 100_000, b'{"floors": 3}', b'{"floors": [{}]}',
-        content(written_at="yesterday"), content(written_at="2026-11-20"), content(sizes=[]),
-        content(id="\x1b[2J"), content(sizes=size(what="\x1b]0;x\x07")), content(sizes=size(what="x\n")),
-        content(sizes=size(median_s=0)), content(sizes=size(median_s=-1)), content(sizes=size(sigma_run=-1)),
-        content(sizes=size(sigma_run=1e300)), b" " * 2**20 + content(),
+        b"", b"[]", b"\xff\xfe", b"[" * 100_000, b'{"floors": [{}]}', content(written_at="2026-11-20"),
+        content(sizes=[]), content(id="\x1b[2J"), content(sizes=size(what="x\n")), content(sizes=size(median_s=0)),
+        content(sizes=size(sigma_run=-1)), content(sizes=size(sigma_run=1e300)), b" " * 2**20 + content(),
     ],
 )  # fmt: skip
 def test_hostile_file_is_ignored_with_one_line(hostile, state):
     state.mkdir()
+    (state / FILE_NAME).write_bytes(content())
+    assert len(read(state)) == 1
     (state / FILE_NAME).write_bytes(hostile)
     problem = lookup.problem()
     assert str(state / FILE_NAME) in problem
@@ -144,12 +130,7 @@ def test_what_is_no_file_is_ignored(make, state):
     assert len(lookup.problem().splitlines()) == 1
 
 
-def test_no_file_is_no_problem(state):
-    assert lookup.problem() == ""
-
-
-@pytest.mark.parametrize("variable", ["", "relative"])
-def test_state_folder_is_absolute(variable, monkeypatch, tmp_path):
+def test_state_folder_is_absolute(monkeypatch, tmp_path):
     monkeypatch.setenv("HOME", str(tmp_path))
-    monkeypatch.setenv("XDG_STATE_HOME", variable)
+    monkeypatch.setenv("XDG_STATE_HOME", "relative")
     assert state_folder() == tmp_path / ".local" / "state" / "benchkit"

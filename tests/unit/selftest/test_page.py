@@ -1,9 +1,8 @@
 from dataclasses import replace
 
-import pytest
 from benchkit.selftest import command
 from benchkit.selftest.clock import Clock
-from benchkit.selftest.floor import FILE_NAME, Fingerprint
+from benchkit.selftest.floor import FILE_NAME, Fingerprint, read
 from benchkit.selftest.page import Findings, render
 from benchkit.selftest.probe_report import ProbeReport
 from benchkit.selftest.quantum import CoreNoise, Noise
@@ -21,94 +20,49 @@ QUIET = Findings(
 )
 
 
-def verdicts(found):
-    return [part.splitlines()[0] for part in render(found).split("\n\n")[1:]]
+WRONG = [
+    {"clock": Clock(1e-6, 1e-5, 1e-5)},
+    {"probes": [ProbeReport("x", 1e-6, 2e-5, SAME, SAME)]},
+    {"noise": Noise([CoreNoise(0, 0.0, 0.0, 1e-4), CoreNoise(1, 0.5, 0.3, 1e-2)], 1.0)},
+    {"noise": Noise([CoreNoise(core, 0.0, core / 1e4, 1e-4) for core in range(64)], 1.0)},
+    {"probes": [ProbeReport("x", -1, 1, SAME, [1.05 * s for s in SAME])]},
+    {"runs": [Runs("x", [1.0, 1.1], [0.3])]},
+    {"runs": [Runs("x latency", [1.0, 1.1] * 6), Runs("x back_to_back", [3.0, 3.3] * 6)]},
+]
 
 
-def test_quiet_machine_has_a_verdict_per_part():
-    assert verdicts(QUIET) == [
-        "Clock: FINE, a pair of readings takes 0.0004 of all_reduce 1KiB latency",
-        "Noise: QUIET, core 0 lost 0.20% of its time",
-        "Harness: NO EFFECT that shows",
-        "Runs: two single runs differ by ± 1.5 % to ± 1.5 %; smaller changes need repeated runs",
-        "Modes: ONE in every run",
-        "Back to back and single calls: no difference that shows",
+def test_page_of_a_quiet_machine_and_what_differs_on_others(golden):
+    quiet = render(QUIET)
+    others = [
+        [part for part in render(replace(QUIET, **changes)).split("\n\n") if part not in quiet] for changes in WRONG
     ]
+    assert all(others)
+    golden(quiet)
+    golden("\n\n".join("\n".join(parts) for parts in others))
 
 
-@pytest.mark.parametrize(
-    ("changes", "verdict"),
-    [
-        ({"clock": Clock(1e-6, 1e-5, 1e-5)}, "Clock: POOR"),
-        ({"probes": [ProbeReport("x", 1e-6, 2e-5, SAME, SAME)]}, "Clock: POOR"),
-        ({"noise": Noise([CoreNoise(0, 0.0, 0.0, 1e-4), CoreNoise(1, 0.5, 0.3, 1e-2)], 1.0)}, "Noise: NOISY, core 1"),
-        ({"probes": [ProbeReport("x", -1, 1, SAME, [1.05 * s for s in SAME])]}, "Harness: CHANGES TIMES by up to 5.0%"),
-        ({"runs": [Runs("x", [1.0, 1.1], [0.3])]}, "Modes: TWO"),
-        (
-            {"runs": [Runs("x latency", [1.0, 1.1] * 6), Runs("x back_to_back", [3.0, 3.3] * 6)]},
-            "Back to back and single calls: DIFFERENT QUESTIONS",
-        ),
-        ({"runs": [Runs("x", [1.0, 1.1])]}, "Back to back and single calls: not measured"),
-    ],
-)
-def test_what_is_wrong_is_the_verdict(changes, verdict):
-    found = replace(QUIET, **changes)
-    assert any(line.startswith(verdict) for line in verdicts(found))
-    assert not any(line.startswith(verdict) for line in verdicts(QUIET))
-
-
-def test_many_cores_are_summed_up():
-    noise = Noise([CoreNoise(core, 0.0, core / 1e4, 1e-4) for core in range(64)], 1.0)
-    text = render(replace(QUIET, noise=noise))
-    assert "core 63" in text
-    assert "core 1:" not in text
-    assert "60 more cores lost less" in text
-
-
-def test_page_and_floor_are_written(tmp_path, monkeypatch, capsys):
+def test_page_and_floor_are_written_in_place_of_a_corrupt_one(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(command, "measured", lambda setting: QUIET)
     assert command.main(["--dir", str(tmp_path / "new")]) == 0
-    assert (tmp_path / "new" / FILE_NAME).exists()
-    assert f"in {tmp_path / 'new' / FILE_NAME}" in capsys.readouterr().out
+    assert str(tmp_path / "new" / FILE_NAME) in capsys.readouterr().out
+    (tmp_path / "new" / FILE_NAME).write_text("{")
+    assert command.main(["--dir", str(tmp_path / "new")]) == 0
+    assert capsys.readouterr().err.count("\n") == 1
+    assert read(tmp_path / "new")
 
 
-def test_corrupt_floor_is_replaced_with_a_word(tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(command, "measured", lambda setting: QUIET)
-    (tmp_path / FILE_NAME).write_text("{")
-    assert command.main(["--dir", str(tmp_path)]) == 0
-    [line] = capsys.readouterr().err.splitlines()
-    assert line.startswith(f"benchkit selftest: {tmp_path / FILE_NAME}: ignored")
-    assert line.endswith("it is replaced")
-
-
-def test_part_that_fails_is_one_line(tmp_path, monkeypatch, capsys):
+def test_selftest_that_cannot_be_made_is_one_line(tmp_path, monkeypatch, capsys, golden):
     def measured(setting):
         raise SelftestFailed("all_reduce: unavailable: no such backend")
 
     monkeypatch.setattr(command, "measured", measured)
-    assert command.main(["--dir", str(tmp_path)]) == 1
-    assert capsys.readouterr().err == "benchkit selftest: not measured: all_reduce: unavailable: no such backend\n"
-    assert not (tmp_path / FILE_NAME).exists()
-
-
-@pytest.mark.parametrize(
-    ("arguments", "says"),
-    [
-        (["--ranks", "0"], "--ranks 0: allowed is >= 1"),
-        (["--seconds", "nan"], "--seconds nan: allowed is > 0"),
-        (["--dir", "/dev/null/below"], "/dev/null/below: Not a directory; choose another by --dir"),
-    ],
-)
-def test_wrong_argument_is_one_line(arguments, says, tmp_path, capsys):
-    assert command.main(["--dir", str(tmp_path), *arguments]) == 2
-    assert capsys.readouterr().err == f"benchkit selftest: {says}\n"
-
-
-def test_one_process_is_asked_for(monkeypatch, tmp_path, capsys):
+    here = ["--dir", str(tmp_path)]
+    lines = [[], ["--ranks", "0"], ["--seconds", "nan"], ["--dir", "/dev/null/below"]]
+    assert [command.main([*here, *line]) for line in lines] == [1, 2, 2, 2]
     monkeypatch.setenv("TORCHELASTIC_RUN_ID", "x")
     monkeypatch.setenv("WORLD_SIZE", "2")
-    assert command.main(["--dir", str(tmp_path)]) == 2
-    assert "without RANK" in capsys.readouterr().err
+    assert command.main(here) == 2
     monkeypatch.setenv("RANK", "0")
-    assert command.main(["--dir", str(tmp_path)]) == 2
-    assert "torchrun started 2 processes; allowed is one" in capsys.readouterr().err
+    assert command.main(here) == 2
+    golden(capsys.readouterr().err)
+    assert not list(tmp_path.iterdir())

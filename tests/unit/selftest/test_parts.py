@@ -12,17 +12,6 @@ def test_readings_give_resolution_and_cost():
     assert found == clock.Clock(resolution_s=20e-9, pair_s=20e-9, pair_p99_s=40e-9)
 
 
-def test_stopped_clock_has_no_resolution():
-    assert clock.read_pairs(lambda: 7) == clock.Clock(0.0, 0.0, 0.0)
-
-
-def test_ranks_read_clock_around_exchange():
-    readings = itertools.count(0.0)
-    before, after = clock.note_exchanges(lambda own: [own, own], lambda: next(readings))
-    assert before[0] == [2.0 * i for i in range(clock.EXCHANGES)]
-    assert after[0] == [2.0 * i + 1 for i in range(clock.EXCHANGES)]
-
-
 @pytest.mark.parametrize(("offset", "agrees"), [(0.0, True), (0.05, True), (0.2, False), (-2.0, False)])
 def test_offset_is_bounded_by_event_order(offset, agrees):
     """Rank 1 enters the first exchange last and leaves the second first."""
@@ -72,11 +61,3 @@ def test_both_arms_make_equal_calls():
     ours = perturbation.by_benchkit(case, 3, 5, ranks, 0)
     assert (made, ranks.barriers) == (by_hand, 2 * barriers)
     assert len(bare) == len(ours) == 5
-
-
-@pytest.mark.parametrize(("again", "arms"), [(False, {"bare", "benchkit"}), (True, {"bare", "again", "benchkit"})])
-def test_arms_take_turns(again, arms):
-    found = perturbation.compare(Case(step=lambda: sum(range(1000))), OneRank(), 0, 4, 1e-3, again)
-    assert set(found) == arms
-    assert {len(medians) for medians in found.values()} == {4}
-    assert all(median > 0 for medians in found.values() for median in medians)

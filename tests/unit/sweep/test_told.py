@@ -20,10 +20,9 @@ def test_agent_follows_below_its_own_folder():
 @pytest.mark.parametrize(
     "changes",
     [
-        *({"names": [name]} for name in ("..", ".", "", "/etc", "a/b", "a/../..", "a\0", 1)),
-        *({"folders": ["0", name]} for name in ("..", "", "/etc", "a/../../b", "./a", "a//b", "a/..", None)),
-        {"names": []}, {"names": ["a", "b"]}, {"folders": ["0"]}, {"folders": ["0", "1", "2"]},
-        {"open": [2]}, {"open": [-1]}, {"open": ["0"]}, {"open": 0},
+        *({"names": [name]} for name in ("..", "", "/etc", "a/b", "a\0", 1)),
+        *({"folders": ["0", name]} for name in ("..", "/etc", "a/../../b", "./a", None)),
+        {"names": []}, {"folders": ["0"]}, {"open": [2]}, {"open": [-1]}, {"open": ["0"]}, {"open": 0},
     ],
 )  # fmt: skip
 def test_agent_ends_where_agent_0_tells_something_else(changes):

@@ -1,0 +1,3 @@
+"""Sweeps are asked about on the command line."""
+
+from tests.cli.conftest import told as told
