@@ -2,7 +2,7 @@ import json
 
 import pytest
 
-PARTS = ("Clock:", "Noise:", "Harness:", "Runs:", "Modes:", "Back to back and single calls:")
+PARTS = ("Noise:", "Runs:", "Modes:", "Back to back and single calls:")
 
 
 @pytest.mark.slow

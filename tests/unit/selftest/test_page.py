@@ -1,31 +1,23 @@
 from dataclasses import replace
 
 from benchkit.selftest import command
-from benchkit.selftest.clock import Clock
 from benchkit.selftest.floor import FILE_NAME, Fingerprint, read
 from benchkit.selftest.page import Findings, render
-from benchkit.selftest.probe_report import ProbeReport
 from benchkit.selftest.quantum import CoreNoise, Noise
 from benchkit.selftest.runs import Runs, SelftestFailed
 
-SAME = [1e-3, 1.1e-3] * 10
 QUIET = Findings(
     Fingerprint(
         cpu="a processor", cores=2, kernel="6.1", torch="2.13", world_size=2, threads=1, backend="gloo", device="cpu"
     ),
-    Clock(1e-9, 4e-8, 6e-8),
     Noise([CoreNoise(0, 0.001, 0.002, 2e-4)], 1.0, {"steal_s": 0.0}),
-    [ProbeReport("matmul_lut 512", -1e-5, 2e-5, SAME, SAME)],
     [Runs("all_reduce 1KiB latency", [1e-4, 1.01e-4] * 6), Runs("all_reduce 1KiB back_to_back", [1e-4, 1.01e-4] * 6)],
 )
 
 
 WRONG = [
-    {"clock": Clock(1e-6, 1e-5, 1e-5)},
-    {"probes": [ProbeReport("x", 1e-6, 2e-5, SAME, SAME)]},
     {"noise": Noise([CoreNoise(0, 0.0, 0.0, 1e-4), CoreNoise(1, 0.5, 0.3, 1e-2)], 1.0)},
     {"noise": Noise([CoreNoise(core, 0.0, core / 1e4, 1e-4) for core in range(64)], 1.0)},
-    {"probes": [ProbeReport("x", -1, 1, SAME, [1.05 * s for s in SAME])]},
     {"runs": [Runs("x", [1.0, 1.1], [0.3])]},
     {"runs": [Runs("x latency", [1.0, 1.1] * 6), Runs("x back_to_back", [3.0, 3.3] * 6)]},
 ]

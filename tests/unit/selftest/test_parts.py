@@ -2,7 +2,8 @@ import itertools
 
 import pytest
 from benchkit.api.case import Case
-from benchkit.selftest import clock, perturbation, quantum
+from benchkit.selftest import quantum
+from perf.harness import clock, perturbation
 
 
 def test_readings_give_resolution_and_cost():
