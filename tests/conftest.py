@@ -16,6 +16,8 @@ from syrupy.assertion import SnapshotAssertion
 from tests.support.cli import ROOT, SUITES, Cli, cleaned
 from tests.support.golden import GoldenFiles, masked
 
+Told = Callable[..., tuple[int, str, str]]
+
 TIERS = ("slow", "cluster")
 """Folders of tests that `make test` leaves out; their tests get a marker of that name (pyproject.toml)."""
 
@@ -24,6 +26,8 @@ os.environ["OMP_NUM_THREADS"] = "1"  # workers share the cores: threads that spi
 os.environ[LOCK_VARIABLE] = f"benchkit-test-{os.getpid()}"  # other runs on this host measure, or test, beside these
 os.environ["XDG_STATE_HOME"] = os.devnull  # no noise floor of the machine that the tests run on
 os.environ["XDG_CACHE_HOME"] = os.devnull  # and no figures of records that other tests wrote
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # as in containers: hundreds of processes would compile the source anew
+sys.dont_write_bytecode = False
 os.environ.setdefault("MPLCONFIGDIR", str(ROOT / ".pytest_cache" / "matplotlib"))  # one list of fonts for all processes
 for number in (signal.SIGINT, signal.SIGHUP):
     if signal.getsignal(number) is signal.SIG_IGN:  # as under `nohup make test &`: what tests start would inherit it
@@ -85,6 +89,24 @@ def check(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., str]
     monkeypatch.setenv("BENCHKIT_SUITES", SUITES)
     monkeypatch.chdir(tmp_path)
     return lambda *arguments: app.check(["--config-dir", str(ROOT / "tests" / "conf"), *arguments])
+
+
+@pytest.fixture
+def told(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> Told:
+    """Runs a command line in this process, in an empty folder; returns its exit code, output and complaint."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("BENCHKIT_SUITES", SUITES)
+    monkeypatch.setattr(app, "handle", lambda numbers, handler: None)
+
+    def run(*arguments: str, **variables: str) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["benchkit", *arguments])
+        with monkeypatch.context() as during:
+            for name, value in variables.items():
+                during.setenv(name, value)
+            code = app.main()
+        return code, *capsys.readouterr()
+
+    return run
 
 
 @pytest.fixture(scope="session")

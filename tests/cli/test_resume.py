@@ -195,7 +195,7 @@ MINE = ("+suite=mine", "-m", "data_size=1,2", "hydra.sweep.dir=s")
 
 @pytest.mark.parametrize(
     ("flags", "is_first"),
-    [(["--config-dir=my/conf"], True), (["-cd", "my/conf"], False)],
+    [(["--config-dir=my/conf"], True), pytest.param(["-cd", "my/conf"], False, marks=pytest.mark.slow)],
 )
 def test_sweep_with_yaml_of_user_is_forecast_and_resumed(typed, flags, is_first):
     line = [*flags, *MINE] if is_first else [*MINE, *flags]

@@ -84,6 +84,7 @@ def column(section, name):
     return [float(text) for text in cells.evaluate_all("cells => cells.map((cell) => cell.dataset.value)") if text]
 
 
+@pytest.mark.slow
 def test_all_figures_are_drawn_and_follow_filters(tab):
     drawings = tab.locator("section.suite .drawing")
     assert drawings.count() > 15
