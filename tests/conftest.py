@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 from benchkit import cli as app
 from launch.agents.host_lock import LOCK_VARIABLE
-from launch.ranks.fork_server import start_fork_server
 from syrupy.assertion import SnapshotAssertion
 
 from tests.support.cli import ROOT, SUITES, Cli, cleaned
+from tests.support.entries.launch_ranks import fork_server as server
 from tests.support.golden import GoldenFiles, masked
 
 Told = Callable[..., tuple[int, str, str]]
@@ -112,7 +112,7 @@ def told(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tm
 @pytest.fixture(scope="session")
 def fork_server() -> None:
     """Ranks started by this process find torch loaded."""
-    start_fork_server(["torch", "torch.distributed.tensor"])
+    server.start_fork_server(["torch", "torch.distributed.tensor"])
 
 
 @pytest.fixture(scope="session")

@@ -12,6 +12,7 @@ from benchkit.config.hydra_internals import flags_first
 
 from tests.support.cli import ROOT, Cli
 from tests.support.configs import own_suites
+from tests.support.entries.rank import main
 
 QUICK = ("measure=quick", "measure.max_iterations=10", "data_size=0.001")
 
@@ -245,7 +246,7 @@ def test_torch_loads_while_points_are_composed(monkeypatch, line, starts):
     monkeypatch.setattr(start, "start_fork_server", started.append)
     start.load_torch(line.split())
     assert bool(started) == starts
-    assert all("benchkit.rank.main" in preload for preload in started)
+    assert all(main.__name__ in preload for preload in started)
 
 
 def test_torch_loads_before_hydra():

@@ -14,6 +14,7 @@ import pytest
 
 from tests.support.cli import PATIENCE_S, ROOT, ends, wait_until
 from tests.support.entries.agents import LOCK_VARIABLE
+from tests.support.entries.launch_ranks import private_network
 
 NOBODY = 65534
 SWEEP = ("+suite=faulty", "-m", "seed=range(6)", "measure=quick", "hydra.sweep.dir=outputs/s")
@@ -180,9 +181,7 @@ def test_unprivileged_user_makes_network(python):
     allowed = Path("/proc/sys/user/max_user_namespaces")
     if not allowed.exists() or allowed.read_text().strip() == "0":
         pytest.skip("no user namespaces here")
-    code = (
-        "import sys; sys.path[:0] = ['.']; from launch.ranks import private_network as n; print(n.make() is not None)"
-    )
+    code = f"import sys; sys.path[:0] = ['.']; from {private_network.__name__} import make; print(make() is not None)"
     with tempfile.TemporaryDirectory() as copy:  # another user may not enter a checkout in someone's home
         Path(copy).chmod(0o755)
         shutil.copytree(ROOT / "launch", Path(copy, "launch"))

@@ -4,12 +4,12 @@ import re
 from dataclasses import fields
 
 import pytest
-from benchkit.rank.devices import torch_settings
 from benchkit.record.devices import RankDevice
 from benchkit.record.environment import AgentReport
 from benchkit.record.gpu_state import CLOCK_REASONS, READINGS
 
 from tests.support.cli import ROOT
+from tests.support.entries.rank import devices
 
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
 FILE = re.compile(r"(?<![\w/.-])((?:benchkit|launch|analysis|tests|conf|hydra_plugins)/[a-z0-9_/]+\.(?:py|yaml|txt))")
@@ -32,5 +32,5 @@ def test_page_of_records_names_every_key():
     keys = (ROOT / "tests" / "golden" / "record_keys.txt").read_text().split()
     named = [key.removeprefix("cases.") for key in keys if not key.startswith("environment.")]
     named += [each.name for kind in (AgentReport, RankDevice) for each in fields(kind)]
-    named += [*torch_settings({}), CLOCK_REASONS, *(f"gpu_{name}" for name in READINGS)]
+    named += [*devices.torch_settings({}), CLOCK_REASONS, *(f"gpu_{name}" for name in READINGS)]
     assert [name for name in named if f"`{name}`" not in page] == []

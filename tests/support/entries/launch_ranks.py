@@ -4,6 +4,7 @@ from launch.ranks import entry as entry
 from launch.ranks import flight_recorder as flight_recorder
 from launch.ranks import fork_server as fork_server
 from launch.ranks import logs as logs
+from launch.ranks import private_network as private_network
 from launch.ranks import process as process
 from launch.ranks import start as start
 from launch.ranks import watch as watch
