@@ -71,7 +71,8 @@ def test_cancelled_jobs_are_recorded(cli, golden):
     out, err = process.communicate(timeout=PATIENCE_S)
     assert process.returncode == 1, out + err
     assert statuses(cli) == ["ok", "cancelled", "cancelled"]
-    golden("\n".join(record["error"]["message"] for record in cli.records()[1:]), {r"\d+_(\d)": r"JOB_\1", r"Slurm job \d+": "Slurm job N"})
+    numbers = {r"\d+_(\d)": r"JOB_\1", r"Slurm job \d+": "Slurm job N"}
+    golden("\n".join(record["error"]["message"] for record in cli.records()[1:]), numbers)
 
 
 def test_preempted_job_is_requeued(cli):
