@@ -6,7 +6,7 @@ READY := $(VENV)/ready
 
 TESTS ?= tests
 SELECT ?=
-FLOOR ?= 98
+FLOOR ?= 97
 TORCH ?= torch
 PYTHONS ?= python3.10 python3.12 python3.13
 PACKAGES := benchkit benchkit/suites launch analysis hydra_plugins
