@@ -132,6 +132,7 @@ def groups_required(arguments: Sequence[str]) -> Iterator[None]:
         if BELOW_NULL not in str(error):
             raise
         below = [each for each in arguments if "." in each.partition("=")[0]]
+        below = [each for each in below if not each.startswith("hydra.")]
         reason = "its group is null; choose an option of the group first"
         raise ConfigError(f"{' or '.join(below)}: {reason}") from None
 

@@ -150,7 +150,7 @@ def join_as_peer(
         )
     if found is None:
         raise JoinError(
-            f"{me} found no agent 0 within {timeout_s:g} s at {meeting}: "
+            f"no agent 0 found within {timeout_s:g} s at {meeting}: "
             f"is it started, and can it be reached?{meeting.choices}"
         )
     channel, host = found

@@ -318,3 +318,9 @@ def test_help_lists_suites_of_user_and_refuses_missing_ones(cli):
     done = cli("--help")
     assert (done.returncode, done.stderr.count("\n")) == (2, 1)
     assert "BENCHKIT_SUITES=no.such.module" in done.stderr
+
+
+def test_check_complains_of_what_was_typed_only(check):
+    complaint = check("+suite=allreduce", "model.d_ff=1")
+    assert "model.d_ff=1" in complaint
+    assert "hydra" not in complaint
