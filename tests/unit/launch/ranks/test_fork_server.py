@@ -2,8 +2,8 @@
 
 import os
 from multiprocessing import forkserver, popen_forkserver
+from pathlib import Path
 
-from tests.support.cli import ROOT
 from tests.support.entries.launch_ranks import fork_server
 
 ADVICE = "multiprocessing has changed: {}; adapt launch/ranks/fork_server.py, then this test"
@@ -33,6 +33,6 @@ def test_unreported_end_has_lost_exit_code():
 
 def test_reaper_knows_waitpid_warning():
     text = "forkserver: waitpid returned unexpected pid"
-    assert text in (ROOT / "launch" / "ranks" / "reaper.py").read_text()
+    assert text in Path(fork_server.__file__).with_name("reaper.py").read_text()
     advice = ADVICE.format(f"it warns of orphans no longer by {text!r}: silence its new words in reaper.py")
     assert any(text in constant for constant in forkserver.main.__code__.co_consts if isinstance(constant, str)), advice
