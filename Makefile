@@ -60,7 +60,7 @@ pythons: ## the tests of analysis, without torch, on other versions of Python (P
 	    folder=build/$$(basename $$($$python -c 'import sys; print("python%d.%d" % sys.version_info[:2])')); \
 	    $$python -m venv $$folder \
 	    && $$folder/bin/python -m pip install --quiet --constraint constraints.txt --editable '.[dev,html]' \
-	    && $$folder/bin/python -m pytest $(PARALLEL) $(QUICK) tests/unit/analysis tests/suites/test_*_analysis.py || exit 1; \
+	    && $$folder/bin/python -m pytest $(PARALLEL) $(QUICK) -W default tests/unit/analysis tests/suites/test_*_analysis.py || exit 1; \
 	done
 
 lint: $(READY) ## format, style, types
