@@ -186,3 +186,8 @@ def test_t_quantile_is_not_below_table():
     for (p_value, df), exact in table.items():
         assert 0.995 * exact <= t_quantile(p_value, df) <= (4.5 if df == 1 else 1.35) * exact
     assert t_quantile(1e-6, 1e6) == pytest.approx(-NormalDist().inv_cdf(1e-6), rel=1e-4)
+
+
+def test_quantile_is_infinite_where_nothing_is_known():
+    assert t_quantile(0.01, np.array([0.0, 1.0, 100.0])).tolist()[0] == np.inf
+    assert np.isfinite(t_quantile(0.01, np.array([1.0, 100.0]))).all()
