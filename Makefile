@@ -57,7 +57,7 @@ newest: ## the quick tests with the newest versions that pyproject.toml allows (
 
 pythons: ## the tests of analysis, without torch, on other versions of Python (PYTHONS="python3.10 python3.13")
 	@for python in $(PYTHONS); do \
-	    folder=build/$$(basename $$($$python -c 'import sys; print("python%d.%d" % sys.version_info[:2])')); \
+	    folder=build/$$($$python -c 'import sys; print("python%d.%d" % sys.version_info[:2])'); \
 	    $$python -m venv $$folder \
 	    && $$folder/bin/python -m pip install --quiet --constraint constraints.txt --editable '.[dev,html]' \
 	    && $$folder/bin/python -m pytest $(PARALLEL) $(QUICK) -W default tests/unit/analysis tests/suites/test_*_analysis.py || exit 1; \

@@ -5,6 +5,7 @@ A golden file holds the texts of one file of tests (tests/golden/…/test_NAME.a
 
 import re
 import socket
+import tempfile
 from pathlib import Path
 
 import syrupy
@@ -16,7 +17,7 @@ FOLDER = ROOT / "tests" / "golden"
 DATE = r"\d{4}-\d\d-\d\d"
 MASKS = {
     re.escape(str(ROOT)): "ROOT",
-    r"/tmp/pytest-of-\w+/pytest-\d+/(popen-gw\d+/)?[\w-]+": "TMP",
+    rf"{re.escape(tempfile.gettempdir())}/pytest-of-\w+/pytest-\d+/(popen-gw\d+/)?[\w-]+": "TMP",
     rf"\b{re.escape(socket.gethostname())}\b": "HOST",
     rf"\b{DATE}([T_ ]\d\d[:-]\d\d([:-]\d\d(\.\d+)?)?)?": "DATE",
     r"\b(process|pid) \d+": r"\1 PID",

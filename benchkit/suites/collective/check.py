@@ -48,7 +48,7 @@ class Check:
     def renew(self) -> None:
         """Writes the inputs that are timed; once, since they keep their size over any calls.
 
-        Here and not at the end of a check, since a gigabyte takes as long as a call.
+        Here and not at the end of a check: after the last check nothing is timed.
         """
         if not self.renewed:
             self.fill(TIMED)

@@ -2,10 +2,10 @@
 
 import pytest
 
-from tests.support.entries.report import report
+from tests.support.reports import leave_out_plots
 
 
 @pytest.fixture
 def undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
     """Reports draw no figures."""
-    monkeypatch.setattr(report, "draw_all", lambda *given: iter(()))
+    leave_out_plots(monkeypatch)
