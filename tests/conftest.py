@@ -21,6 +21,9 @@ Told = Callable[..., tuple[int, str, str]]
 TIERS = ("slow", "cluster")
 """Folders of tests that `make test` leaves out; their tests get a marker of that name (pyproject.toml)."""
 
+SHARED = {"module_cli", "slurm", "chromium", "pages", "charts_of_suites", "poisoned_folder"}
+"""Fixtures that take seconds: all tests of a file that use one run on the same worker."""
+
 os.environ.setdefault("CUDA_VISIBLE_DEVICES", "")  # hardware=auto is cpu in tests, also where GPUs are
 os.environ["OMP_NUM_THREADS"] = "1"  # workers share the cores: threads that spin for each other would take all of them
 os.environ[LOCK_VARIABLE] = f"benchkit-test-{os.getpid()}"  # other runs on this host measure, or test, beside these
@@ -43,7 +46,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> Iterator[None]:
         for tier in TIERS:
             if tier in item.path.relative_to(ROOT).parts:
                 item.add_marker(tier)
-        shared = {"module_cli", "slurm", "chromium"} & set(getattr(item, "fixturenames", ()))
+        shared = SHARED & set(getattr(item, "fixturenames", ()))
         if shared:
             item.add_marker(pytest.mark.xdist_group("slurm" if "slurm" in shared else item.path.stem))
     yield
