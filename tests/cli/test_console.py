@@ -86,6 +86,7 @@ def test_sweep_ignores_folders_of_user(scripts, start):
     assert "combined.csv" in typed(scripts, "benchkit-analysis", str(latest), "--output-dir", "report")
 
 
+@pytest.mark.slow
 def test_bash_completes_suites_and_keys_without_a_complaint(scripts):
     done = subprocess.run(
         ["bash", "-c", COMPLETE, "bash", *COMPLETED],

@@ -111,6 +111,7 @@ def test_missing_float8_is_unavailable(monkeypatch):
     assert reason.endswith("compute capability >= 9.0")
 
 
+@pytest.mark.slow
 def test_float8_products_are_timed(cli: Cli):
     done = cli("+suite=matmul_lut", "dtype=float8_e4m3fn", "sizes=[32,64]", "measure=few", "hardware.slowdown=1")
     assert done.returncode == 0, done.stdout + done.stderr
