@@ -1,12 +1,12 @@
 """Counts the points of a sweep as they end, and estimates how long the rest will take."""
 
 import contextlib
-import datetime
 import math
 import time
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import datetime, timezone
 from pathlib import Path
 from statistics import fmean
 
@@ -134,7 +134,7 @@ class Tally:
 
     def _write(self) -> None:
         left_s = self.seconds_left()
-        now = datetime.datetime.now(datetime.timezone.utc)
+        now = datetime.now(timezone.utc)
         content = {
             "points": self._before + self._num_open,
             "ended": len(self.statuses),

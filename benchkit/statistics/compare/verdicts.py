@@ -13,13 +13,13 @@ import numpy as np
 from benchkit.statistics.compare.multiplicity import benjamini_hochberg
 from benchkit.statistics.compare.rank_test import Interval, RankTest
 from benchkit.statistics.compare.signed_rank import SignedRank
-from benchkit.statistics.compare.spread import equivalent_sd, pairs_needed, smallest_effect
+from benchkit.statistics.compare.spread import POWER, equivalent_sd, pairs_needed, smallest_effect
 from benchkit.statistics.intervals import Array
 
 FASTER, SLOWER, SAME, UNCLEAR = "FASTER", "SLOWER", "SAME", "UNCLEAR"
 FAILED, FIXED, NEW, NOT_COMPARED = "FAILED", "FIXED", "NEW", "NOT COMPARED"
 """Of points that runs do not decide, see `word_of_ends`."""
-POWER, POWER_OF_SAME = 0.8, 0.9
+POWER_OF_SAME = 0.9
 """Power for which pairs are counted; SAME needs both ends of an interval to be within the limit."""
 MOST_PAIRS = 10_000
 """Most pairs that are worth naming; an estimate near `fail_on` would need millions."""

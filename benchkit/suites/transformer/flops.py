@@ -7,9 +7,10 @@ as is usual.
 
 from dataclasses import dataclass
 
+from benchkit.api.details import FORWARD
 from benchkit.api.groups import ModelConfig
 from benchkit.api.parameters import layer_parameters, parameters
-from benchkit.suites.transformer.names import FORWARD, TRAIN_STEP
+from benchkit.suites.transformer.names import TRAIN_STEP
 
 
 def forward_flops(model: ModelConfig, batch_size: int, context_length: int, causal: bool) -> float:
