@@ -13,24 +13,21 @@ from pathlib import Path
 
 import pandas as pd
 
-from analysis import parquet
-from analysis.baseline import BaselineError
+from analysis import output
 from analysis.frames import nothing_found, typed_table
-from analysis.fresh_speedup import with_fresh_speedups
 from analysis.options import SUBCOMMANDS, meant, parser
 from analysis.output import folder_for
 from analysis.page import render
+from analysis.records.derive import usable_processes
 from analysis.records.harvest import Harvest, harvest, without_collection
 from analysis.records.paths import missing
-from analysis.records.workers import usable_processes
 from analysis.repetitions import over_repetitions
-from analysis.report.attempts import or_left_out
+from analysis.report.discover import or_left_out
 from analysis.report.report import write_report
-from analysis.speedup import speedups, unpaired
+from analysis.speedup import BaselineError, speedups, unpaired, with_fresh_speedups
 from analysis.table import combine
-from analysis.terminal import as_text
+from analysis.terminal import NoRowError, ViewError, as_text, view_of
 from analysis.text import complain
-from analysis.view import NoRowError, ViewError, view_of
 from benchkit.record.naming import printable
 from benchkit.streams import protect_streams
 
@@ -100,7 +97,7 @@ def lack_of_library(options: argparse.Namespace) -> str:
     """Return which library an option needs that is not installed; "" where all are."""
     return (
         (options.html and render.missing_library())
-        or (options.parquet and parquet.missing_library())
+        or (options.parquet and output.missing_library())
         or ""
     )
 
@@ -156,7 +153,7 @@ def files_of(table: pd.DataFrame, found: Harvest, options: argparse.Namespace) -
         if page is not None:
             yield page
     if typed is not None:
-        yield parquet.write_parquet(typed, folder)
+        yield output.write_parquet(typed, folder)
 
 
 if __name__ == "__main__":

@@ -8,11 +8,11 @@ from typing import Any
 import pandas as pd
 
 from analysis.columns import BOOLEAN, COLUMNS, INTEGER, NUMBER, TEXT, TIME
-from analysis.fresh_speedup import with_fresh_speedups
+from analysis.records.derive import usable_processes
 from analysis.records.figures import CaseRow
 from analysis.records.harvest import Harvest, harvest
 from analysis.records.paths import missing
-from analysis.records.workers import usable_processes
+from analysis.speedup import with_fresh_speedups
 from analysis.table import combine
 from benchkit.record.naming import printable
 

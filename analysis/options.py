@@ -5,21 +5,12 @@ import difflib
 from collections.abc import Callable
 from pathlib import Path
 
-from analysis.baseline import Baseline
-from analysis.commands import (
-    accept,
-    compare,
-    export,
-    import_results,
-    log,
-    plan,
-    predict,
-    profile,
-)
+from analysis.commands import accept, compare, export, import_results, log, plan, predict, profile
+from analysis.output import FILE_NAME as PARQUET
 from analysis.page.render import FILE_NAME
-from analysis.parquet import FILE_NAME as PARQUET
 from analysis.report import style
-from analysis.view import add_options, names_in
+from analysis.speedup import Baseline
+from analysis.terminal import add_options, names_in
 from benchkit.version import __version__
 
 SUBCOMMANDS: dict[str, tuple[Callable[[list[str]], int], str]] = {

@@ -1,10 +1,11 @@
 """Writes the files of analysis: in one folder, under plain names, and never through a link.
 
 A folder of records may come from anyone, with links where files of a report will be.
-"""
+Writes the combined table as Parquet, in which columns have types."""
 
 import hashlib
 import re
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TypeAlias
 
@@ -69,3 +70,18 @@ def file_name(name: str) -> str:
         digest = hashlib.sha256(name.encode()).hexdigest()[:12]
         kept = f"{stem[: MOST_LETTERS - 20]}_{digest}.{kind[:4]}"
     return kept
+
+
+FILE_NAME = "combined.parquet"
+
+
+def missing_library() -> str:
+    """Return why no Parquet can be written; "" where pyarrow is installed."""
+    return (
+        "" if find_spec("pyarrow") else "--parquet: needs pyarrow; pip install 'benchkit[parquet]'"
+    )
+
+
+def write_parquet(table: pd.DataFrame, folder: Path) -> Path:
+    """Write a table with types, such as that of analysis.load, and return the file."""
+    return write(folder, FILE_NAME, table.to_parquet(engine="pyarrow", index=False))

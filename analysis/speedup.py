@@ -1,4 +1,5 @@
-"""Speedup of each row over the row that differs from it only in the keys of the baseline.
+"""Marks the rows that speedups compare with.
+Speedup of each row over the row that differs from it only in the keys of the baseline.
 
 The column `speedup` is the baseline's median / the row's own median. Ratios are formed within each
 run. The column `speedup_basis` says how far one can be trusted:
@@ -14,16 +15,76 @@ run. The column `speedup_basis` says how far one can be trusted:
   only where each side has 6 runs or more: the extremes that the two intervals between runs allow.
 
 Every function is a pure function of the table.
-"""
+Takes the speedups of a job from fresh ranks where taking turns changed them."""
 
+import argparse
 from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
 
 import pandas as pd
 
-from analysis.baseline import Baseline, BaselineError, default_baseline
-from analysis.repetitions import FEWEST_RUNS, over_runs
-from analysis.run_spread import WITHIN
+from analysis.repetitions import FEWEST_RUNS, WITHIN, over_runs
 from analysis.table import identity_columns
+
+
+class BaselineError(Exception):
+    """The baseline names a column or a value that the table does not have."""
+
+
+@dataclass(frozen=True)
+class Baseline:
+    """Marks the rows to compare with.
+
+    Attributes:
+        values: by column, as text: {"world_size": "2"}.
+    """
+
+    values: dict[str, str]
+
+    @staticmethod
+    def parse(text: str) -> "Baseline":
+        """Read `key=value[,key=value]`."""
+        pairs = [item.partition("=") for item in text.split(",")]
+        if not all(name and sign and value for name, sign, value in pairs):
+            usage = "expected KEY=VALUE[,KEY=VALUE], e.g. world_size=2"
+            raise argparse.ArgumentTypeError(f"{text!r}: {usage}")
+        return Baseline({name: value for name, _, value in pairs})
+
+    def holds(self, rows: pd.DataFrame) -> pd.Series:
+        """Return which rows are the baseline."""
+        chosen = pd.Series(True, index=rows.index)
+        for name, value in self.values.items():
+            chosen &= rows[name].map(partial(same, name, value=value)).astype(bool)
+        return chosen
+
+    def __str__(self) -> str:
+        return ", ".join(f"{name}={value}" for name, value in self.values.items())
+
+
+def default_baseline(table: pd.DataFrame) -> Baseline:
+    """Choose the smallest world size that was measured.
+
+    One rank communicates nothing, so it is chosen only where no other world size was measured.
+    """
+    sizes = table.loc[table["status"] == "ok", "world_size"]
+    several = sizes[sizes > 1]
+    return Baseline({"world_size": str((sizes if several.empty else several).min())})
+
+
+def same(column: str, held: Any, value: str) -> bool:
+    """Return whether a cell holds what the user typed.
+
+    Numbers compare as numbers, and torch "2.13.0" includes 2.13.0+cpu.
+    """
+    if column == "torch" and str(held).partition("+")[0] == value:
+        return True
+    try:
+        return float(held) == float(value)
+    except (TypeError, ValueError):
+        return str(held) == value
+
 
 TIMES = ["median_s", "ci_low_s", "ci_high_s"]
 ACROSS = "across runs"
@@ -164,3 +225,50 @@ def unpaired(table: pd.DataFrame, baseline: Baseline) -> str:
     also = f"; name what differs, too: {', '.join(apart)}" if apart else ""
     keys = " and ".join(baseline.values)
     return f"--baseline {baseline}: no row differs from it in {keys} alone{also}"
+
+
+FRESH = "fresh ranks"
+"""In the column `speedup_from`; it is empty where the cases took turns."""
+LIMITS = ("paired_speedup_low", "paired_speedup_high")
+
+
+def with_fresh_speedups(table: pd.DataFrame) -> pd.DataFrame:
+    """Replace `paired_speedup` by `alone_speedup` where the two differ.
+
+    Both cases of `paired_speedup` took turns in one job, those of `alone_speedup` were alone in
+    fresh ranks. `is_changed` says of each point whether their ratio is more than chance; then all
+    rows of the point take the latter, which has an interval over runs alone, and keep the former in
+    `speedup_in_turns`.
+
+    Args:
+        table: the combined table.
+    """
+    known = table["alone_speedup"].notna() & table["paired_speedup"].notna()
+    if not known.any():
+        return table
+    rows = table[known]
+    columns = identity_columns(table)
+    rows = rows.assign(turns_ratio=rows["paired_speedup"] / rows["alone_speedup"])
+    points = over_runs(rows, *columns)
+    number = rows.groupby(columns, dropna=False, sort=False).ngroup()
+    changed = {number[index] for index, point in points.iterrows() if is_changed(point)}
+    fresh = number.isin(changed).reindex(table.index, fill_value=False)
+    in_turns, alone = table["paired_speedup"], table["alone_speedup"]
+    return table.assign(
+        speedup_from=table["speedup_from"].astype(object).mask(fresh, FRESH),
+        speedup_in_turns=in_turns.where(fresh),
+        paired_speedup=in_turns.mask(fresh, alone),
+        **{name: table[name].mask(fresh) for name in LIMITS},
+    )
+
+
+def is_changed(point: Any) -> bool:
+    """Return whether `turns_ratio` of a row of `over_runs` is more than chance.
+
+    Its interval between runs leaves out 1 or, where there are too few runs for one, it is beyond
+    what two identical runs differ by. Without a noise floor nothing is more than chance.
+    """
+    ratio = point["turns_ratio"]
+    if pd.notna(point["turns_ratio_low"]):
+        return not point["turns_ratio_low"] <= 1 <= point["turns_ratio_high"]
+    return bool(max(ratio, 1 / ratio) - 1 > point["identical_runs"])

@@ -9,11 +9,17 @@ from typing import Any
 import pandas as pd
 from pandas.api.types import is_numeric_dtype
 
-from analysis.cells import INTERVAL, interval_head, intervals, joined_settings
-from analysis.records.conditions import DIMENSIONS, MODEL
 from analysis.records.figures import DETAILS, CaseRow
 from analysis.records.metrics import METRICS, Metric
-from analysis.text import render_beginning, shortened
+from analysis.records.rows import DIMENSIONS, MODEL
+from analysis.text import (
+    INTERVAL,
+    interval_head,
+    intervals,
+    joined_settings,
+    render_beginning,
+    shortened,
+)
 from benchkit.record.naming import named
 
 SETTINGS = ("suite", "status", "backend", "device", "world_size", "model")

@@ -1,34 +1,154 @@
-"""The table on a terminal: as wide as the terminal, with the columns that tell most.
+"""Columns of the combined table as a terminal shows them: a head, and cells as text.
+The table on a terminal: as wide as the terminal, with the columns that tell most.
 
 All columns are in combined.csv; full_results.md has those that a reader may want.
-"""
+What a reader asks of the table: some rows, in some order, with some columns, or groups."""
 
+import argparse
+import difflib
+import math
+import re
 import shutil
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from textwrap import fill, shorten
+from tokenize import TokenError
+from typing import Any
 
+import numpy as np
 import pandas as pd
+from pandas.errors import UndefinedVariableError
 from rich import box
+from rich.cells import cell_len
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 from analysis import text
-from analysis.cells import NO_INTERVAL, interval_head, times
-from analysis.shown import Outcome, Shown, cases, column_of, numbered, outcomes
+from analysis.records.metrics import METRICS
+from analysis.repetitions import INTERVALS, RATES
 from analysis.table import (
     ALL_ROWS,
     CONDITIONS,
     SETTINGS,
     SPREADS,
     crowded,
+    head_of,
     is_repeated,
     lacked_columns,
     own_columns,
 )
-from analysis.text import shortened
+from analysis.text import NO_INTERVAL, figure, half_width, interval_head, measured, shortened, times
 from benchkit.record.naming import named
+
+FROM_TIME = ("ci_low_s", "ci_high_s", *RATES)
+"""Figures that are known as precisely as the median."""
+LONG = 40
+"""Letters beyond which a text is wrapped."""
+SHORTEST = 24
+"""Letters of a wrapped text's line at least."""
+BY_NAME = {metric.name: metric for metric in METRICS}
+NUMBER = re.compile(r"\d+(\.\d+)?")
+Outcome = tuple[str, str]
+"""A status and its reason."""
+
+
+@dataclass(frozen=True)
+class Shown:
+    """A column on the terminal, with the unit on a line below its name.
+
+    Text that is too long for a line may be wrapped.
+    """
+
+    head: str
+    cells: list[str]
+    is_number: bool = False
+    is_wrapped: bool = False
+
+    @property
+    def width(self) -> int:
+        return max(map(cell_len, (*self.head.splitlines(), *self.cells)), default=0)
+
+    @property
+    def least_width(self) -> int:
+        """Letters below which the column cannot be read."""
+        return min(self.width, SHORTEST) if self.is_wrapped else self.width
+
+
+def column_of(table: pd.DataFrame, name: str) -> Shown:
+    """Return a column of the combined table with its values formatted."""
+    values = table[name]
+    if name in BY_NAME:
+        metric = BY_NAME[name]
+        numbers, halves = pd.to_numeric(values), half_widths(table, name)
+        pairs = zip(numbers * metric.scale, halves * metric.scale, strict=True)
+        cells = [measured(*pair) for pair in pairs]
+        return Shown(with_unit_below(head_of(metric)), cells, is_number=True)
+    if name == "data_size":
+        cells = texts(values.map(lambda size: named(name, size), "ignore"))
+        return Shown(name, cells, is_number=True)
+    if name in SPREADS:
+        cells = [measured(100 * value) for value in values]
+        return Shown(with_unit_below(SPREADS[name]), cells, is_number=True)
+    if pd.api.types.is_numeric_dtype(values) and not pd.api.types.is_bool_dtype(values):
+        return Shown(name, [figure(value) for value in values], is_number=True)
+    cells = texts(values)
+    return Shown(name, cells, is_wrapped=max(map(len, cells), default=0) > LONG)
+
+
+def half_widths(table: pd.DataFrame, name: str) -> pd.Series:
+    """Return half the interval or, of few runs, half the range of each value of a figure.
+
+    Figures FROM_TIME have those of the median in proportion; NaN where neither is known.
+    """
+    of = "median_s" if name in FROM_TIME else name
+    if of not in INTERVALS or of not in table:
+        return pd.Series(math.nan, index=table.index)
+    unknown = pd.Series(math.nan, index=table.index)
+    low, high, least, most = (table.get(end, unknown) for end in INTERVALS[of])
+    ends = zip(low.fillna(least), high.fillna(most), strict=True)
+    halves = pd.Series([half_width(*pair) for pair in ends], index=table.index)
+    return halves if of == name else halves * (table[name] / table[of]).abs()
+
+
+def with_unit_below(head: str) -> str:
+    """Return a head such as "busbw [GB/s]" on two lines."""
+    return head.replace(" [", "\n[")
+
+
+def texts(values: Iterable[Any]) -> list[str]:
+    return ["" if pd.isna(value) else str(value) for value in values]
+
+
+def cases(table: pd.DataFrame, names: list[str]) -> list[str]:
+    """Join the settings of each row that vary within its suite: "pipeline AG_before chunks 4"."""
+    varies = table[names].groupby(table["suite"]).transform("nunique") > 1
+    is_shown = varies & table[names].notna()
+    found: list[list[str]] = [[] for _ in range(len(table))]
+    for name in names:
+        for held, value, shown in zip(found, table[name], is_shown[name], strict=True):
+            if shown:
+                held.append(value if isinstance(value, str) else f"{name} {named(name, value)}")
+    return list(map(" ".join, found))
+
+
+def outcomes(table: pd.DataFrame) -> Iterator[Outcome]:
+    """Yield the status of each row, and the reason where it is not ok."""
+    reasons = table["reason"].map(shortened, "ignore").fillna("no reason given")
+    yield from zip(table["status"], reasons, strict=True)
+
+
+def numbered(table: pd.DataFrame) -> dict[Outcome, int]:
+    """Number the outcomes other than ok, from 1 on; those that differ in numbers only share one."""
+    kinds: dict[Outcome, int] = {}
+    found: dict[Outcome, int] = {}
+    for status, reason in outcomes(table):
+        if status != "ok":
+            kind = (status, NUMBER.sub("0", reason))
+            found[status, reason] = kinds.setdefault(kind, len(kinds) + 1)
+    return found
+
 
 WIDTH = 120
 """Letters of a line where the output is no terminal."""
@@ -176,3 +296,167 @@ def rendered(columns: Sequence[Shown], width: int) -> str:
     with console.capture() as captured:
         console.print(drawn)
     return "\n".join(line.rstrip() for line in captured.get().splitlines())
+
+
+DESCENDING = ":desc"
+EXAMPLE = 'e.g. "world_size == 2"'
+
+
+class ViewError(ValueError):
+    """A view of columns that the table does not have, or of an expression that is none."""
+
+
+class NoRowError(Exception):
+    """No row of the table is what was asked for."""
+
+
+@dataclass(frozen=True)
+class View:
+    """One reader's view.
+
+    Attributes:
+        columns: to show, in this order; none for those that tell most.
+        sort: columns to sort by, each with DESCENDING or without.
+        top: the most rows to show; 0 for all.
+        where: an expression of pandas.DataFrame.query; "" for all rows.
+        group_by: columns whose values make a row each; none for no groups.
+    """
+
+    columns: tuple[str, ...] = ()
+    sort: tuple[str, ...] = ()
+    top: int = 0
+    where: str = ""
+    group_by: tuple[str, ...] = ()
+
+    @property
+    def is_whole(self) -> bool:
+        return self == View()
+
+    def text_of(self, table: pd.DataFrame) -> str:
+        """Render the table as the view shows it.
+
+        Raises:
+            ViewError: the message says in one line what is wrong and what is allowed.
+            NoRowError: no row is left.
+        """
+        rows = rows_where(table, self.where) if self.where else table
+        if self.group_by:
+            rows = grouped(rows, [key_of(rows, name) for name in self.group_by])
+        if self.sort:
+            names = [known(rows, each.removesuffix(DESCENDING), "--sort") for each in self.sort]
+            ascending = [not each.endswith(DESCENDING) for each in self.sort]
+            rows = rows.sort_values(names, ascending=ascending, kind="stable")
+        rows = rows.iloc[: self.top or None]
+        columns = [known(rows, name, "--columns") for name in self.columns]
+        return as_text(rows, columns or (list(rows) if self.group_by else ()))
+
+
+def known(table: pd.DataFrame, name: str, option: str) -> str:
+    """Return the name of a column.
+
+    Raises:
+        ViewError: the table does not have it.
+    """
+    if name in table:
+        return name
+    raise ViewError(f"{option} {name}: {no_column(table, name)}")
+
+
+def no_column(table: pd.DataFrame, name: str) -> str:
+    """Say that a name is no column, and which ones are similar."""
+    near = difflib.get_close_matches(name, map(str, table), n=3)
+    near = near or [str(column) for column in table if name in str(column)][:3]
+    hint = f"did you mean {' or '.join(near)}?" if near else "combined.csv has the names"
+    return f"no such column; {hint}"
+
+
+def key_of(table: pd.DataFrame, name: str) -> str:
+    """Return the name of a column whose values make groups.
+
+    Raises:
+        ViewError: the table does not have it, or it holds figures.
+    """
+    if known(table, name, "--group-by") in BY_NAME:
+        raise ViewError(f"--group-by {name}: a figure; allowed are settings, such as world_size")
+    return name
+
+
+def rows_where(table: pd.DataFrame, expression: str) -> pd.DataFrame:
+    """Return the rows for which an expression such as "world_size == 2" holds.
+
+    Raises:
+        ViewError: it cannot be evaluated, or is no condition.
+        NoRowError: no row is left.
+    """
+    what = f"--where {expression!r}"
+    try:
+        holds = table.eval(expression, engine="python", local_dict={}, global_dict={})
+    except Exception as error:  # of the tokenizer, the parser, pandas, or of the operation itself
+        raise ViewError(f"{what}: {reason_of(error, table)}") from None
+    if not isinstance(holds, pd.Series) or not is_condition(holds):
+        raise ViewError(f"{what}: not a condition on rows; {EXAMPLE}")
+    rows = table[holds.eq(True)]
+    if rows.empty:
+        raise NoRowError(f"{what}: no row of {len(table)} matches")
+    return rows
+
+
+def is_condition(values: pd.Series) -> bool:
+    """Return whether all values are true, false or missing."""
+    return all(isinstance(value, bool | np.bool_) for value in values.dropna())
+
+
+def reason_of(error: Exception, table: pd.DataFrame) -> str:
+    """Say why an expression cannot be evaluated, and what helps."""
+    if isinstance(error, UndefinedVariableError):
+        name = str(error).split("'")[1]
+        if table.isin([name]).any(axis=None):
+            return f'{name}: no column, but a value; write it in quotes, as in timing == "{name}"'
+        return f"{name}: {no_column(table, name)}"
+    if isinstance(error, SyntaxError | TokenError):
+        return f"not a valid expression; {EXAMPLE}, with a column named like a keyword as `pass`"
+    lines = str(error).splitlines() or [type(error).__name__]
+    return f"{lines[0]}; {EXAMPLE}"
+
+
+def grouped(table: pd.DataFrame, names: list[str]) -> pd.DataFrame:
+    """Return a row per group: how many rows, and the median of their medians with its range.
+
+    Where rows of a group were not measured, `measured` says how many were.
+    """
+    times = table["median_s"].where(table["status"] == "ok")
+    groups = table.assign(median_s=times).groupby(names, dropna=False, sort=False)["median_s"]
+    found = groups.agg(rows="size", measured="count", median_s="median", min_s="min", max_s="max")
+    if found["measured"].equals(found["rows"]):
+        found = found.drop(columns="measured")
+    return found.reset_index()
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options of a view to a command line."""
+    group = parser.add_argument_group(
+        "a view", "With one of these only the table is printed, and no file is written."
+    )
+    names: dict[str, Any] = {"metavar": "NAME[,NAME]", "type": names_in, "default": ()}
+    group.add_argument("--columns", help="columns of combined.csv to show", **names)
+    order = f"columns to sort by; NAME{DESCENDING} for descending"
+    group.add_argument("--sort", help=order, **names)
+    group.add_argument("--top", metavar="N", type=positive, default=0, help="the first N rows only")
+    some = 'only some rows, e.g. "world_size == 2 and data_size > 1"'
+    group.add_argument("--where", metavar="CONDITION", default="", help=some)
+    group.add_argument("--group-by", help="a row per value of some columns", **names)
+
+
+def positive(text: str) -> int:
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text}: allowed are whole numbers >= 1")
+    return int(text)
+
+
+def names_in(text: str) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(name.strip() for name in text.split(",") if name.strip()))
+
+
+def view_of(options: argparse.Namespace) -> View:
+    """Return the view that a command line asks for."""
+    return View(options.columns, options.sort, options.top, options.where, options.group_by)

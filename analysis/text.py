@@ -1,14 +1,16 @@
-"""Formats values and tables as text."""
+"""Formats values and tables as text.
+Formats cells of the combined table that take several columns of a row."""
 
+import math
 import re
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import pandas as pd
 from tabulate import tabulate
 
-from benchkit.record.naming import in_markdown, printable
+from benchkit.record.naming import in_markdown, named, printable
 
 MOST_ROWS = 300
 """The longest table on screen and in Markdown. Nobody reads more of it, and tabulate takes seconds
@@ -100,3 +102,126 @@ def digits(value: float) -> str:
 def complain(program: str, message: object) -> None:
     """Prints a message on stderr, with the name of the program."""
     print(f"{program}: {printable(str(message))}", file=sys.stderr)
+
+
+INTERVAL, RANGE = "95 % interval", "range of runs"
+"""What stands beside a median."""
+NO_INTERVAL = "[?]"
+"""Stands for an interval for which there were too few samples."""
+MOST_PRECISE = 1e4
+"""A value over half the width of its interval, from which on four digits say enough."""
+OF_INTERVAL = (
+    "median_s", "ci_low_s", "ci_high_s", "num_runs", "range_low_s", "range_high_s",
+)  # fmt: skip
+"""The columns that an interval is formatted from."""
+
+
+def intervals(table: pd.DataFrame) -> pd.Series:
+    """Format the interval of each median in ms.
+
+    Of few runs it is their range; with too few samples it is "too few".
+    """
+    texts = [interval_text(*cells) for cells in cells_of_interval(table)]
+    return pd.Series(texts, index=table.index, dtype=object)
+
+
+def interval_head(table: pd.DataFrame) -> str:
+    """Return what stands beside the medians of rows: intervals, ranges of few runs, or both."""
+    is_known = table["ci_low_s"].notna()
+    is_range = ~is_known & table["median_s"].notna() & (table.get("num_runs", 1) > 1)
+    if is_range.any():
+        return f"{INTERVAL} or {RANGE}" if is_known.any() else RANGE
+    return INTERVAL
+
+
+def cells_of_interval(table: pd.DataFrame) -> Iterator[tuple[float, ...]]:
+    """Yield the cells of OF_INTERVAL of each row, NaN where they are not known."""
+    unknown = [math.nan] * len(table)
+    columns = [table[name].tolist() if name in table else unknown for name in OF_INTERVAL]
+    yield from zip(*columns, strict=True)
+
+
+def interval_text(
+    median_s: float, low_s: float, high_s: float, runs: float, least_s: float, most_s: float
+) -> str | None:
+    """Format one interval.
+
+    The arguments are a row's cells of OF_INTERVAL. The result is None where there is no median.
+    """
+    if math.isnan(median_s):
+        return None
+    if not math.isnan(low_s):
+        return "[{}, {}]".format(*in_ms(low_s, high_s))
+    if runs > 1:
+        return "{:g} runs: {} to {}".format(runs, *in_ms(least_s, most_s))
+    return "too few"
+
+
+def joined_settings(table: pd.DataFrame, columns: list[str]) -> pd.Series:
+    """Join those of the columns that tell the rows of a suite apart: "m 1024, order AG_before"."""
+    varies = table[columns].groupby(table["suite"]).transform("nunique") > 1
+    is_shown = varies & table[columns].notna()
+    texts: list[list[str]] = [[] for _ in range(len(table))]
+    for name in columns:
+        for held, value, shown in zip(texts, table[name], is_shown[name], strict=True):
+            if shown:
+                held.append(f"{name} {named(name, value)}")
+    joined = [", ".join(held) or None for held in texts]
+    return pd.Series(joined, index=table.index, dtype=object)
+
+
+def times(table: pd.DataFrame) -> list[str]:
+    """Format medians in ms with their intervals, with the digits that these leave: 2.2 [1.9, 2.8].
+
+    Of few runs the interval is their range.
+    """
+    return [time_text(*cells) for cells in cells_of_interval(table)]
+
+
+def time_text(
+    median_s: float, low_s: float, high_s: float, runs: float, least_s: float, most_s: float
+) -> str:
+    """Format one median; the arguments are in seconds, NaN where they are not known."""
+    if math.isnan(median_s):
+        return ""
+    if math.isnan(low_s) and not runs > 1:
+        return f"{figure(1e3 * median_s, 100 * median_s)} {NO_INTERVAL}"  # two digits
+    low, high = (least_s, most_s) if math.isnan(low_s) else (low_s, high_s)
+    few = f" of {runs:g} runs" if math.isnan(low_s) else ""
+    ends = ", ".join(in_ms(low, high))
+    return f"{figure(1e3 * median_s, 1e3 * half_width(low, high))} [{ends}]{few}"
+
+
+def in_ms(low_s: float, high_s: float) -> list[str]:
+    """Format the ends of an interval in ms, with the digits that its width leaves."""
+    half = 1e3 * half_width(low_s, high_s)
+    return [figure(1e3 * end, half) for end in (low_s, high_s)]
+
+
+def half_width(low: float, high: float) -> float:
+    """Return half the width of an interval, but not more than its lower end, which has a digit."""
+    return min((high - low) / 2, abs(low))
+
+
+def figure(value: Any, half_width: float = math.nan) -> str:
+    """Format a number with the digits that its interval leaves, at most four; "" for none.
+
+    Without an interval there are four.
+    """
+    if pd.isna(value):
+        return ""
+    if not half_width > abs(value) / MOST_PRECISE or math.isinf(half_width):
+        return f"{value:.4g}" if abs(value) < 1e4 else f"{value:.0f}"
+    places = -math.floor(math.log10(half_width))
+    return f"{round(value, places):.{max(0, places)}f}"
+
+
+def measured(value: Any, half_width: float = math.nan) -> str:
+    """Format a measured number with the digits that its interval leaves, or with three.
+
+    Whole numbers, which may be counts, stay whole.
+    """
+    is_known = half_width > 0 and not math.isinf(half_width)
+    if pd.isna(value) or is_known or float(value).is_integer():
+        return figure(value, half_width)
+    return figure(value, abs(value) / 100)

@@ -11,7 +11,7 @@ from benchkit.errors import ConfigError, SweepStopped
 from benchkit.version import __version__
 
 if TYPE_CHECKING:
-    from benchkit.from_python import run
+    from benchkit.python_api import run
 
 __all__ = ["ConfigError", "SweepStopped", "__version__", "run"]
 
@@ -19,6 +19,6 @@ __all__ = ["ConfigError", "SweepStopped", "__version__", "run"]
 def __getattr__(name: str) -> Any:
     if name != "run":
         raise AttributeError(f"module 'benchkit' has no attribute {name!r}")
-    from benchkit.from_python import run
+    from benchkit.python_api import run
 
     return run

@@ -7,16 +7,15 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from benchkit import questions
+from benchkit import questions, study
 from benchkit.config import command_line, compose, ddlb, help, hydra_internals, messages
 from benchkit.config.folders import config_folder, config_folders
 from benchkit.errors import ConfigError
 from benchkit.record.naming import printable
-from benchkit.study import command as study
 from benchkit.sweep import resume, status
 from launch import topology
-from launch.agents.member import SweepEnds
-from launch.agents.rendezvous import JoinError
+from launch.agents.channel import SweepEnds
+from launch.agents.meeting import JoinError
 from launch.ranks import fork_server
 from launch.signals import StopRequested, handle, to_stop_request
 
@@ -69,9 +68,9 @@ def main() -> int:
 
 def selftest(arguments: list[str]) -> int:
     """Runs `python -m benchkit selftest`; returns the exit code."""
-    from benchkit.selftest import command
+    from benchkit.selftest import runs
 
-    return command.main(arguments)
+    return runs.main(arguments)
 
 
 def compare(arguments: list[str]) -> int:
@@ -144,7 +143,7 @@ def terminate(number: int, frame: Any) -> None:
 
 def exit_code(statuses: list[str]) -> int:
     """Returns 1 where a point failed, or where points ran and none was measured; else 0."""
-    from benchkit.record.statuses import HARMLESS
+    from benchkit.record.record import HARMLESS
 
     failed = any(status not in HARMLESS for status in statuses)
     return EXIT_FAILED if failed or (statuses and "ok" not in statuses) else EXIT_OK

@@ -1,23 +1,27 @@
-"""Describes a host for its records: versions, processor, GPUs, limits, load, commit of the code."""
+"""What a record says of a host: versions, processor, GPUs, limits, load and commit."""
 
 import functools
+import hashlib
 import importlib.util
+import logging
 import os
 import platform
 import runpy
+import subprocess
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import fields, replace
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
-from benchkit.ambient import variables
+import msgspec
+
+from benchkit import gpus as smi
 from benchkit.api.memory import host_available_bytes
-from benchkit.checkout import checkout
-from benchkit.gpus import smi
-from benchkit.record.environment import VERSIONS, AgentReport, Environment, HostReport
 from benchkit.record.naming import printable
+from benchkit.record.record import VERSIONS, AgentReport, Environment, HostReport
 from benchkit.version import __version__
+from launch.module_path import path_options
 from launch.topology import (
     available_cores,
     cpu_quota,
@@ -25,6 +29,61 @@ from launch.topology import (
     read_text,
     without_pinning,
 )
+
+
+@functools.cache
+def checkout() -> dict[str, Any]:
+    """Returns the commit of benchkit's own checkout and what differs from it.
+
+    It is read once, because what runs is the code that was there when this process began.
+
+    Returns:
+        `git_commit`, the hash of the commit; `git_dirty`, whether tracked files differ from it; and
+        `git_diff_hash`, 12 hexadecimal digits of the hash of the difference, or None without one.
+        All three are None where git does not track this file: a package that is installed below
+        somebody's repository is not part of that repository.
+    """
+    commit = git("rev-parse", "HEAD") if git("ls-files", "--", Path(__file__).name) else ""
+    if not commit:
+        return {"git_commit": None, "git_dirty": None, "git_diff_hash": None}
+    difference = git("diff", "--no-ext-diff", "--no-color", "--binary", "HEAD", "--")
+    hashed = hashlib.sha256(difference.encode()).hexdigest()[:12] if difference else None
+    return {"git_commit": commit, "git_dirty": bool(difference), "git_diff_hash": hashed}
+
+
+def git(*arguments: str) -> str:
+    """Returns what git prints about the checkout of this file; "" outside a checkout."""
+    return output("git", "-C", str(Path(__file__).parent), *arguments)
+
+
+def output(*command: str) -> str:
+    """Returns what a short command prints; "" where the command fails or does not exist."""
+    try:
+        done = subprocess.run(command, capture_output=True, timeout=10, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    return done.stdout.decode(errors="replace").strip() if done.returncode == 0 else ""
+
+
+PREFIXES = (
+    "NCCL_", "RCCL_", "UCX_", "UCC_", "GLOO_",
+    "TORCH_", "PYTORCH_", "CUDA_", "CUBLAS_", "CUDNN_", "NVIDIA_TF32_",
+    "HSA_", "ROCR_", "HIP_", "MIOPEN_",
+    "OMP_", "GOMP_", "KMP_", "MKL_",
+)  # fmt: skip
+SECRETS = ("KEY", "TOKEN", "SECRET", "PASSWORD")
+"""A variable with one of these words in its name is left out."""
+MOST_LETTERS = 200
+"""Of a value; the rest is cut."""
+
+
+def variables(environment: Mapping[str, str] = os.environ) -> dict[str, str]:
+    """Returns the variables with one of PREFIXES, by name in order."""
+    return {
+        name: printable(value)[:MOST_LETTERS]
+        for name, value in sorted(environment.items())
+        if name.startswith(PREFIXES) and not any(word in name.upper() for word in SECRETS)
+    }
 
 
 def describe() -> Environment:
@@ -147,3 +206,87 @@ def oom_kills() -> int:
     """Returns how many processes the kernel has killed for lack of memory since it started."""
     counts = dict(line.split() for line in read_text("/proc/vmstat").splitlines())
     return int(counts.get("oom_kill", 0))
+
+
+DRIVERS = ("/dev/nvidiactl", "/dev/kfd", "/dev/dxg", "/dev/nvmap")
+"""Files of the drivers of NVIDIA, AMD, Windows' subsystem for Linux and Tegra; one is there."""
+LIMIT_S = 60.0
+"""Without persistence mode the driver initializes each GPU, one after another."""
+log = logging.getLogger("benchkit")
+
+
+@dataclass(frozen=True)
+class VisibleGpus:
+    """The GPUs that CUDA or HIP shows to this process.
+
+    Attributes:
+        names: their UUIDs as CUDA_VISIBLE_DEVICES takes them, in the order of their indexes; the
+            indexes where torch cannot tell the GPUs apart.
+        lack: why there are none; "" if there are some.
+    """
+
+    names: list[str] = field(default_factory=list)
+    lack: str = ""
+
+
+@functools.cache
+def visible_gpus() -> VisibleGpus:
+    """Returns the GPUs that the ranks can use; asked once, as ranks inherit this environment.
+
+    Without a driver, or without a torch for GPUs, no process is started.
+    """
+    if not is_built_for_gpus():
+        return VisibleGpus(lack="torch is not built for GPUs")
+    if not any(Path(driver).exists() for driver in DRIVERS):
+        return VisibleGpus(lack="no driver of GPUs is loaded")
+    found = ask_child()
+    if found.lack:
+        log.warning("no GPU is used: %s", found.lack)
+    return found
+
+
+def ask_child() -> VisibleGpus:
+    """Returns what a process of this module prints."""
+    command = [sys.executable, *path_options(), "-m", "benchkit.environment"]
+    try:
+        done = subprocess.run(
+            command, capture_output=True, text=True, errors="replace", timeout=LIMIT_S, check=False
+        )
+    except subprocess.TimeoutExpired:
+        return VisibleGpus(lack=f"the start of CUDA took longer than {LIMIT_S:g} s")
+    last = (done.stdout.strip().splitlines() or [""])[-1]  # torch may print, too
+    try:
+        return msgspec.json.decode(last, type=VisibleGpus)
+    except msgspec.DecodeError:
+        said = done.stderr.strip().splitlines()
+        why = said[-1] if said else f"exit code {done.returncode}"
+        return VisibleGpus(lack=f"the start of CUDA failed: {why}")
+
+
+def enumerated() -> VisibleGpus:
+    """Starts CUDA or HIP in this process and returns the GPUs that it shows."""
+    import torch
+
+    try:
+        torch.cuda.init()
+        indexes = range(torch.cuda.device_count())
+        names = [name_of(torch.cuda.get_device_properties(index)) for index in indexes]
+    except Exception as error:  # of many types, among them AssertionError and DeferredCudaCallError
+        return VisibleGpus(lack=(str(error).strip() or type(error).__name__).splitlines()[0])
+    are_told_apart = all(names) and len(set(names)) == len(names)
+    return VisibleGpus(names if are_told_apart else list(map(str, indexes)))
+
+
+def name_of(properties: Any) -> str:
+    """Returns the UUID of a GPU as CUDA_VISIBLE_DEVICES takes it; "" where torch tells none.
+
+    Torch tells it without its prefix. CUDA appends the size of an instance (MIG) to the name of its
+    GPU: "NVIDIA A100-SXM4-40GB MIG 3g.20gb".
+    """
+    uuid = str(getattr(properties, "uuid", ""))
+    kind = "MIG" if " MIG " in properties.name else "GPU"
+    return f"{kind}-{uuid}" if uuid.strip("0-") else ""
+
+
+if __name__ == "__main__":
+    print(msgspec.json.encode(enumerated()).decode())

@@ -8,10 +8,10 @@ from pathlib import Path
 from benchkit.api.keys import described_keys
 from benchkit.api.registry import load_suites
 from benchkit.config import compose, help
+from benchkit.config.command_line import COMMANDS, HELP, TAKING_VALUES, VERSION, did_you_mean
 from benchkit.config.folders import config_folders
-from benchkit.config.vocabulary import COMMANDS, HELP, TAKING_VALUES, VERSION, did_you_mean
 from benchkit.errors import ConfigError
-from benchkit.study.plan import describe
+from benchkit.study import describe
 from benchkit.version import __version__
 
 USAGE = {

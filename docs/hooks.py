@@ -5,9 +5,8 @@ from typing import Any
 
 from analysis.records.metrics import METRICS
 from analysis.table import head_of
-from benchkit.api.keys import Key, described_keys
+from benchkit.api.keys import Key, RunConfig, described_keys
 from benchkit.api.registry import load_suites
-from benchkit.api.schema import RunConfig
 from benchkit.config.help import own_keys
 
 PAGE = "reference.md"

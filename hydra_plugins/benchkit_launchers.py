@@ -2,14 +2,14 @@
 
 from hydra.core.config_store import ConfigStore
 
-from benchkit.sweep import launchers, submitit_launcher
+from benchkit.sweep import launchers
 
 
 class InPlace(launchers.InPlace):
     """Runs one point after another in this process."""
 
 
-class Slurm(submitit_launcher.Submitting):
+class Slurm(launchers.Submitting):
     """Submits each point as a job of a Slurm array."""
 
     cluster = "slurm"
@@ -21,7 +21,7 @@ class PackedSlurm(Slurm):
     packed = True
 
 
-class Local(submitit_launcher.Submitting):
+class Local(launchers.Submitting):
     """Runs each point as a job of its own on this machine."""
 
     cluster = "local"

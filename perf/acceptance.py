@@ -20,9 +20,9 @@ from pathlib import Path
 
 from analysis.suites.acceptance.findings import Finding
 from analysis.suites.acceptance.verdict import judge
-from analysis.suites.pair_matrix import families as pairs
+from analysis.suites.pair_matrix import matrix
 from benchkit.record import files
-from benchkit.statistics.faults.cells import Limits
+from benchkit.statistics.faults import Limits
 
 BASE_MBIT, SLOW_MBIT = 400, 100
 NET = "10.98.7"
@@ -47,14 +47,14 @@ class Scenario:
 
 SCENARIOS = {
     "nothing": Scenario(),
-    "link": Scenario(link={(1, 4): (SLOW_MBIT, SLOW_MBIT)}, wanted=(pairs.LINK, {1, 4})),
-    "one way": Scenario(link={(1, 4): (SLOW_MBIT, BASE_MBIT)}, wanted=(pairs.ONE_WAY, {1, 4})),
-    "sends": Scenario(cables={2: (SLOW_MBIT, BASE_MBIT)}, wanted=(pairs.RANK_SENDS, {2})),
-    "cable": Scenario(cables={2: (SLOW_MBIT, SLOW_MBIT)}, wanted=(pairs.RANK, {2})),
-    "rank": Scenario(options=("hardware.slowdown=[1,1,1,8,1,1]",), wanted=(pairs.RANK, {3})),
+    "link": Scenario(link={(1, 4): (SLOW_MBIT, SLOW_MBIT)}, wanted=(matrix.LINK, {1, 4})),
+    "one way": Scenario(link={(1, 4): (SLOW_MBIT, BASE_MBIT)}, wanted=(matrix.ONE_WAY, {1, 4})),
+    "sends": Scenario(cables={2: (SLOW_MBIT, BASE_MBIT)}, wanted=(matrix.RANK_SENDS, {2})),
+    "cable": Scenario(cables={2: (SLOW_MBIT, SLOW_MBIT)}, wanted=(matrix.RANK, {2})),
+    "rank": Scenario(options=("hardware.slowdown=[1,1,1,8,1,1]",), wanted=(matrix.RANK, {3})),
     "node": Scenario(
         ranks_per_node=2, nodes=4, cables={1: (SLOW_MBIT, SLOW_MBIT)},
-        wanted=(f"{pairs.NODE} {pairs.NETWORK}", {1}),
+        wanted=(f"{matrix.NODE} {matrix.NETWORK}", {1}),
     ),
     "nothing, 2 ranks per node": Scenario(ranks_per_node=2, nodes=4),
 }  # fmt: skip

@@ -12,8 +12,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from benchkit.record import files
-from benchkit.record.case import CaseRecord
-from benchkit.statistics.paired import paired_speedup
+from benchkit.record.record import CaseRecord
+from benchkit.statistics.summary import paired_speedup
 from tests.support.cli import ROOT
 
 SCOPES = ("resident", "end_to_end")

@@ -23,7 +23,7 @@ BLOCK_S = 0.1
 
 def instead_of(sound: Suite, config: Any, rank: Rank) -> list[Case]:
     """Compares the first, the middle and the last of a suite's cases; reports none."""
-    from benchkit.rank.control_group import ControlGroup
+    from benchkit.rank.backends import ControlGroup
 
     cases = [case for case in sound.build(config, rank) if not (case.skip or case.unavailable)]
     group, rounds = ControlGroup(None, rank.world_size), int(os.environ[ROUNDS])

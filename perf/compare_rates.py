@@ -14,11 +14,19 @@ from statistics import NormalDist
 
 import numpy as np
 import numpy.typing as npt
-from benchkit.statistics.compare.looks import Plan, auto_plan, fixed_plan
-from benchkit.statistics.compare.order import order_of_runs
-from benchkit.statistics.compare.signed_rank import SignedRank
-from benchkit.statistics.compare.spread import equivalent_sd, smallest_effect
-from benchkit.statistics.compare.verdicts import FASTER, SAME, SLOWER, judge
+from benchkit.statistics.compare import (
+    FASTER,
+    SAME,
+    SLOWER,
+    Plan,
+    SignedRank,
+    auto_plan,
+    equivalent_sd,
+    fixed_plan,
+    judge,
+    order_of_runs,
+    smallest_effect,
+)
 
 Array = npt.NDArray[np.float64]
 Process = Callable[[np.random.Generator, int, int], Array]

@@ -16,14 +16,19 @@ from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
-from benchkit.compare.figures import Point, RunFigures, names_of, read_run
-from benchkit.compare.pairing import Columns, columns_of, points_of
-from benchkit.compare.plan import read_plan
-from benchkit.statistics.compare.looks import auto_plan, fixed_plan
-from benchkit.statistics.compare.signed_rank import SignedRank
-from benchkit.statistics.compare.spread import difference_of_runs, spread_of_runs
-from benchkit.statistics.compare.tails import changes
-from benchkit.statistics.compare.verdicts import FASTER, SAME, SLOWER
+from benchkit.compare.command import read_plan
+from benchkit.compare.judging import Columns, Point, RunFigures, columns_of, names_of, points_of, read_run
+from benchkit.statistics.compare import (
+    FASTER,
+    SAME,
+    SLOWER,
+    SignedRank,
+    auto_plan,
+    changes,
+    difference_of_runs,
+    fixed_plan,
+    spread_of_runs,
+)
 
 from perf.compare_rates import ended, mann_whitney, percent, table
 

@@ -14,10 +14,9 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 import numpy.typing as npt
-from benchkit.measure.budget import stop
-from benchkit.measure.measurement import Measurement
+from benchkit.measure.timer import Measurement, stop
 from benchkit.statistics.intervals import series_interval
-from benchkit.statistics.paired import paired_speedup
+from benchkit.statistics.summary import paired_speedup
 from tests.support.fakes import plan
 
 Array = npt.NDArray[np.float64]

@@ -3,9 +3,8 @@
 from dataclasses import dataclass
 
 from benchkit.api.case import Case, Rank
-from benchkit.api.keys import key
+from benchkit.api.keys import RunConfig, key
 from benchkit.api.registry import suite
-from benchkit.api.schema import RunConfig
 
 
 @dataclass

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import geometric_mean
 
-from benchkit.suites.ring_attention import balancing, splits
+from benchkit.suites.ring_attention import splits
 from benchkit.suites.ring_attention.splits import CostModel, Split
 
 ALIGN = 32
@@ -44,7 +44,7 @@ class Cell:
     def milliseconds(self, split: Split) -> float:
         """Of a split, by the model: each rank computes the square of its own block and masks it."""
         pair_ms = 2 * self.times_ms["reference_homogeneous"] / self.seq_len**2
-        return max(balancing.ring_s(split, [1.0, self.speed], CostModel(pair_ms, skips=False)))
+        return max(splits.ring_s(split, [1.0, self.speed], CostModel(pair_ms, skips=False)))
 
     def predicted_ms(self, name: str) -> float:
         first, _ = self.tokens[name]
@@ -52,7 +52,7 @@ class Cell:
 
     def balanced_ms(self) -> float:
         cost = CostModel(skips=False)
-        return self.milliseconds(balancing.balanced(self.seq_len, [1.0, self.speed], cost, ALIGN))
+        return self.milliseconds(splits.balanced(self.seq_len, [1.0, self.speed], cost, ALIGN))
 
     def zigzag_ms(self) -> float:
         return self.milliseconds(splits.zigzag(self.seq_len, [1.0, self.speed], ALIGN))

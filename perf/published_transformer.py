@@ -7,8 +7,8 @@ sequences, five warm-ups, ten trials.
 """
 
 import yaml
-from benchkit.api.groups import ModelConfig
-from benchkit.suites.transformer.flops import forward_flops, pass_flops
+from benchkit.api.keys import ModelConfig
+from benchkit.suites.transformer.config import forward_flops, pass_flops
 from benchkit.suites.transformer.names import FORWARD, FORWARD_BACKWARD
 from tests.support.cli import ROOT
 

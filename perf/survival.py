@@ -19,7 +19,7 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
-from benchkit.sweep import entries, manifest
+from benchkit.sweep import manifest
 from tests.support.cli import ROOT
 
 POINTS = 60
@@ -62,7 +62,7 @@ def faults(place: Path, expected: Counter[str]) -> Iterator[str]:
     """What is wrong with a sweep that is done, in words."""
     sweep = place / "sweep"
     records = [json.loads(path.read_text()) for path in sweep.glob("*/record.json")]
-    found = Counter(entries.key_of(record["config"]) for record in records)
+    found = Counter(manifest.key_of(record["config"]) for record in records)
     if found != expected:
         yield f"{sum((expected - found).values())} keys missing, {sum((found - expected).values())} too many"
     if statuses := Counter(record["status"] for record in records if record["status"] != "ok"):
@@ -83,7 +83,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as place:
         assert ended_within(start(Path(place), slurm=False), 600)
         records = [json.loads(path.read_text()) for path in (Path(place) / "sweep").glob("*/record.json")]
-        expected = Counter(entries.key_of(record["config"]) for record in records)
+        expected = Counter(manifest.key_of(record["config"]) for record in records)
     while kills < options.kills:
         with tempfile.TemporaryDirectory() as place:
             sweep = Path(place) / "sweep"

@@ -12,8 +12,7 @@ import tempfile
 from pathlib import Path
 
 from benchkit.record import files
-from benchkit.statistics.paired import paired_speedup
-from benchkit.statistics.summary import slowest_rank
+from benchkit.statistics.summary import paired_speedup, slowest_rank
 from tests.support.cli import ROOT
 
 

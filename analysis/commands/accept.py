@@ -1,25 +1,60 @@
-"""`python -m analysis accept DIR...` tells whether every rank, link and node is like its peers."""
+"""Reads which hosts are at which switch, and refuses a table in which a host has no one switch.
+`python -m analysis accept DIR...` tells whether every rank, link and node is like its peers."""
 
 import argparse
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Sequence, Set
 from functools import partial
 from pathlib import Path
 
-from analysis.commands.switches import switches_in, why_incomplete
-from analysis.records.harvest import Harvest, harvest
+import msgspec
+import yaml
+
+from analysis.records.harvest import Harvest, harvest, plan_of
 from analysis.records.of_suite import by_layout
 from analysis.records.paths import missing, one_line
 from analysis.records.places import places_of
-from analysis.records.planned import plan_of
-from analysis.suites.acceptance.flaws import flaw_of
-from analysis.suites.acceptance.verdict import judge
+from analysis.suites.acceptance.verdict import flaw_of, judge
 from analysis.suites.pair_matrix import matrix
 from analysis.suites.rank_speed import speeds
 from analysis.text import complain
 from benchkit.record import files
 from benchkit.record.naming import printable
 from benchkit.record.record import Record
-from benchkit.statistics.faults.cells import Limits
+from benchkit.statistics.faults import Limits
+
+EXAMPLE = "allowed is YAML such as `leaf1: [node1, node2]`"
+
+
+def switches_in(path: Path) -> dict[str, str]:
+    """Return the switch of each host, from YAML with the hosts of each switch.
+
+    Raises:
+        ValueError: the file holds something else, or a host twice; the message is one line.
+    """
+    try:
+        content = yaml.safe_load(path.read_text(encoding="utf-8"))
+        table = msgspec.convert(content, dict[str | int, list[str | int]])
+    except (OSError, ValueError, yaml.YAMLError) as error:
+        raise ValueError(f"{path}: {EXAMPLE} ({str(error).splitlines()[0]})") from None
+    counts = Counter(str(host) for hosts in table.values() for host in hosts)
+    if twice := [host for host, count in counts.items() if count > 1]:
+        raise ValueError(f"{path}: {', '.join(twice)}: allowed is one switch per host")
+    return {str(host): str(name) for name, hosts in table.items() for host in hosts}
+
+
+def why_incomplete(switches: dict[str, str], hosts: Set[str]) -> str:
+    """Return which hosts have no switch, and which names no record has; "" where all have one.
+
+    A table of a whole cluster may be used for a part of it.
+    """
+    if not (without := sorted(hosts - switches.keys())):
+        return ""
+    line = f"no switch for {', '.join(without)}"
+    if unknown := sorted(switches.keys() - hosts):
+        line += f"; no record has {', '.join(unknown)}"
+    return line
+
 
 warn = partial(complain, "analysis accept")
 

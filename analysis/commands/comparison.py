@@ -13,24 +13,25 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from analysis.records.conditions import DIMENSIONS
 from analysis.records.environments import ENVIRONMENT
 from analysis.records.figures import CaseRow
-from analysis.records.planned import Plan
+from analysis.records.harvest import Plan
+from analysis.records.rows import DIMENSIONS
 from analysis.report.naming import settings
 from analysis.table import combine, identity_columns
 from analysis.text import shortened
 from benchkit.record.naming import depends_on_time
-from benchkit.record.statuses import HARMLESS, UNFINISHED
-from benchkit.statistics.compare.rank_sum import RankSum
-from benchkit.statistics.compare.spread import standard_deviation
-from benchkit.statistics.compare.tails import Change, changes
-from benchkit.statistics.compare.verdicts import (
+from benchkit.record.record import HARMLESS, UNFINISHED
+from benchkit.statistics.compare import (
     FAILED,
     SAME,
+    Change,
     Ends,
     Limits,
+    RankSum,
+    changes,
     limits_of,
+    standard_deviation,
     word_for,
     word_of_ends,
 )

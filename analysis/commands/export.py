@@ -8,9 +8,9 @@ from analysis.commands.formats import WRITERS
 from analysis.frames import nothing_found
 from analysis.output import folder_for
 from analysis.output import write as write_file
+from analysis.records.derive import usable_processes
 from analysis.records.harvest import harvest
 from analysis.records.paths import missing
-from analysis.records.workers import usable_processes
 from analysis.table import combine
 from analysis.text import complain
 from benchkit.record.naming import printable

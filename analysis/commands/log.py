@@ -1,21 +1,321 @@
-"""`python -m analysis log DIR --to mlflow` hands the points of a sweep to an experiment tracker."""
+"""What an experiment tracker is told of a sweep: a run per point, with settings and figures.
+Trackers of experiments: MLflow, and Weights & Biases. Their libraries are optional extras.
+`python -m analysis log DIR --to mlflow` hands the points of a sweep to an experiment tracker."""
 
 import argparse
+import hashlib
+import importlib
+import re
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
 from functools import partial
 from pathlib import Path
+from types import TracebackType
+from typing import Any, Protocol
 
-from analysis.commands.trackers import TRACKERS, Tracker, TrackerError
-from analysis.commands.tracking import SweepLog, runs_of
-from analysis.fresh_speedup import with_fresh_speedups
+import pandas as pd
+
 from analysis.output import FOLDER, folder_for
+from analysis.records.derive import usable_processes
 from analysis.records.harvest import Harvest, harvest
+from analysis.records.metrics import METRICS
 from analysis.records.paths import missing
-from analysis.records.workers import usable_processes
 from analysis.report.report import write_report
-from analysis.table import combine
+from analysis.speedup import with_fresh_speedups
+from analysis.table import combine, identity_columns
 from analysis.text import complain
 from benchkit.record import files
 from benchkit.record.naming import printable
+
+ALWAYS = ("suite", "backend", "world_size")
+"""Parameters of every run; others are there where they differ between points."""
+TAGS = ("status", "reason", "run", "host", "device_name", "torch", "commit", "point_id")
+NOT_ALLOWED = re.compile(r"[^\w./ -]", re.ASCII)
+"""Characters that MLflow does not allow in the names of parameters and figures."""
+
+
+@dataclass(frozen=True)
+class RunLog:
+    """What is told of one point.
+
+    Attributes:
+        key: identifies the measurement, so that it is not logged twice.
+        name: such as "collective data_size=1.0".
+        params: settings, as text.
+        metrics: figures of its cases in the units of the table; those of several cases have names
+            such as "back_to_back/median_s".
+        tags: other facts, as text.
+        started_at: in ISO 8601; "" if not known.
+        is_ok: whether all its cases were measured.
+        record: the file.
+    """
+
+    key: str
+    name: str
+    params: dict[str, str]
+    metrics: dict[str, float]
+    tags: dict[str, str]
+    started_at: str
+    is_ok: bool
+    record: Path
+
+
+@dataclass(frozen=True)
+class SweepLog:
+    """What is told of all points together.
+
+    Attributes:
+        key: identifies the sweep by its folder's name and its first point.
+        name: the folder's name.
+    """
+
+    key: str
+    name: str
+
+    @classmethod
+    def of(cls, folder: Path, runs: Sequence[RunLog]) -> "SweepLog":
+        name = folder.resolve().name
+        return cls(digest(name, runs[0].key), name)
+
+
+def runs_of(table: pd.DataFrame) -> list[RunLog]:
+    """Make a run of each record in the combined table, in the table's order."""
+    settings = [name for name in identity_columns(table) if name != "status"]
+    points = table.groupby("path", sort=False)
+    labels = [name for name in settings if (points[name].nunique(dropna=False) > 1).any()]
+    varying = [name for name in settings if points[name].first().nunique(dropna=False) > 1]
+    params = list(dict.fromkeys([*ALWAYS, *(name for name in varying if name not in labels)]))
+    return [run_of(str(path), rows, params, labels) for path, rows in points]
+
+
+def run_of(path: str, rows: pd.DataFrame, params: Sequence[str], labels: Sequence[str]) -> RunLog:
+    """Make the run of a record.
+
+    Args:
+        path: of its file.
+        rows: of its cases.
+        params: columns that are parameters.
+        labels: columns that tell its cases apart.
+    """
+    first = rows.iloc[0]
+    values = texts(first, params)
+    others = [f"{name}={value}" for name, value in values.items() if name not in ALWAYS]
+    metrics: dict[str, float] = {}
+    for _, row in rows.iterrows():
+        case = " ".join(texts(row, labels).values())
+        metrics |= {allowed(f"{case}/{name}".lstrip("/")): value for name, value in figures(row)}
+    started_at = texts(first, ["started_at"]).get("started_at", "")
+    return RunLog(
+        key=digest(first["point_id"], started_at, first["run"]),
+        name=" ".join([str(first["suite"]), *others]),
+        params={allowed(name): value for name, value in values.items()},
+        metrics=metrics,
+        tags=texts(first, TAGS) | {"benchkit_suite": str(first["title"])},
+        started_at=started_at,
+        is_ok=bool((rows["status"] == "ok").all()),
+        record=Path(path),
+    )
+
+
+def figures(row: "pd.Series[Any]") -> list[tuple[str, float]]:
+    """Return the figures of a case that it has, in the order of the table."""
+    return [(each.name, float(row[each.name])) for each in METRICS if pd.notna(row[each.name])]
+
+
+def texts(row: "pd.Series[Any]", names: Sequence[Hashable]) -> dict[str, str]:
+    """Return the cells of a row that it has, as text."""
+    return {str(name): str(row[name]) for name in names if pd.notna(row[name])}
+
+
+def allowed(name: str) -> str:
+    """Replace characters that a tracker would refuse."""
+    return NOT_ALLOWED.sub("_", name)
+
+
+def digest(*parts: object) -> str:
+    return hashlib.sha256(repr(parts).encode()).hexdigest()[:16]
+
+
+KEY = "benchkit_key"
+"""The tag of MLflow's runs that `RunLog.key` is in."""
+
+
+ADVICE = (
+    "MLFLOW_TRACKING_URI says where to log, which is {}; allowed are a server, http://HOST:PORT, "
+    "and with MLFLOW_ALLOW_FILE_STORE=true a folder, file:///PATH"
+)
+"""What to do where MLflow refuses the place that its runs would go to."""
+
+
+class TrackerError(Exception):
+    """The tracker cannot be used; the message is one line."""
+
+
+class Tracker(Protocol):
+    """Takes runs.
+
+    Attributes:
+        place: where they go, in words.
+    """
+
+    place: str
+
+    def __init__(self, name: str) -> None:
+        """Opens an experiment or a project of this name."""
+        ...
+
+    def __enter__(self) -> "Tracker": ...
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None: ...
+
+    def log_run(self, run: RunLog, sweep: SweepLog) -> bool:
+        """Takes a run; returns whether it is new."""
+        ...
+
+    def log_report(self, folder: Path, sweep: SweepLog) -> None:
+        """Takes the files of the report."""
+        ...
+
+
+class OneLine:
+    """Turns what a library raises into a TrackerError, with the first line of its message."""
+
+    def __enter__(self) -> Any:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if isinstance(error, Exception) and not isinstance(error, TrackerError | OSError):
+            first = next(iter(str(error).strip().splitlines()), "")
+            raise TrackerError(f"{type(error).__name__}: {first}") from error
+
+
+class MLflow(OneLine):
+    """Runs of an experiment of MLflow; those of a sweep are below the run with its report."""
+
+    def __init__(self, name: str) -> None:
+        mlflow = library("mlflow")
+        self._entity = library("mlflow.entities")
+        self.place = f"MLflow, experiment {name} at {mlflow.get_tracking_uri()}"
+        try:
+            with OneLine():
+                self._client = mlflow.MlflowClient()
+                known = self._client.get_experiment_by_name(name)
+                self._experiment = (
+                    known.experiment_id if known else self._client.create_experiment(name)
+                )
+        except TrackerError as error:
+            why, _, _ = str(error).partition(". ")
+            raise TrackerError(f"{why}. {ADVICE.format(mlflow.get_tracking_uri())}") from None
+
+    def log_run(self, run: RunLog, sweep: SweepLog) -> bool:
+        if self._logged(run.key):
+            return False
+        tags = run.tags | {KEY: run.key, "mlflow.parentRunId": self._parent(sweep)}
+        started_ms = milliseconds(run.started_at)
+        made = self._client.create_run(
+            self._experiment, start_time=started_ms, tags=tags, run_name=run.name
+        )
+        now = started_ms or made.info.start_time
+        metric, param = self._entity.Metric, self._entity.Param
+        number = made.info.run_id
+        self._client.log_batch(
+            number,
+            metrics=[metric(name, value, now, 0) for name, value in run.metrics.items()],
+            params=[param(name, value) for name, value in run.params.items()],
+        )
+        self._client.log_artifact(number, str(run.record))
+        self._client.set_terminated(number, "FINISHED" if run.is_ok else "FAILED")
+        return True
+
+    def log_report(self, folder: Path, sweep: SweepLog) -> None:
+        parent = self._parent(sweep)
+        self._client.log_artifacts(parent, str(folder), artifact_path="analysis")
+        self._client.set_terminated(parent)
+
+    def _parent(self, sweep: SweepLog) -> str:
+        """Returns the run of the sweep, which it makes the first time."""
+        if known := self._logged(sweep.key):
+            return known
+        made = self._client.create_run(
+            self._experiment, tags={KEY: sweep.key}, run_name=f"{sweep.name} report"
+        )
+        return str(made.info.run_id)
+
+    def _logged(self, key: str) -> str:
+        """Returns the run with a key; "" if there is none."""
+        found = self._client.search_runs([self._experiment], f"tags.{KEY} = '{key}'", max_results=1)
+        return str(found[0].info.run_id) if found else ""
+
+
+class WandB(OneLine):
+    """Runs of a project of Weights & Biases; those of a sweep are one group.
+
+    A run that was logged before is replaced: offline, only its identity is known.
+    """
+
+    def __init__(self, name: str) -> None:
+        self._wandb = library("wandb")
+        self._project = name
+        self.place = f"Weights & Biases, project {name}"
+
+    def log_run(self, run: RunLog, sweep: SweepLog) -> bool:
+        opened = self._open(run.key, run.name, sweep, run.params | run.tags, "point")
+        opened.summary.update(run.metrics)
+        opened.save(str(run.record), base_path=str(run.record.parent), policy="now")
+        opened.finish(exit_code=0 if run.is_ok else 1)
+        return True
+
+    def log_report(self, folder: Path, sweep: SweepLog) -> None:
+        opened = self._open(sweep.key, f"{sweep.name} report", sweep, {}, "report")
+        artifact = self._wandb.Artifact(f"report-{sweep.key}", type="report")
+        artifact.add_dir(str(folder))
+        opened.log_artifact(artifact)
+        opened.finish()
+
+    def _open(self, key: str, name: str, sweep: SweepLog, config: dict[str, str], kind: str) -> Any:
+        quietly = self._wandb.Settings(silent=True, console="off")
+        return self._wandb.init(
+            project=self._project, id=key, name=name, group=sweep.name, job_type=kind,
+            config=config, resume="allow", settings=quietly,
+        )  # fmt: skip
+
+
+TRACKERS: dict[str, type[Tracker]] = {"mlflow": MLflow, "wandb": WandB}
+
+
+def library(name: str) -> Any:
+    """Import an optional library.
+
+    Raises:
+        TrackerError: it is not installed; the message says how to install it.
+    """
+    try:
+        return importlib.import_module(name)
+    except ImportError as error:
+        extra = name.partition(".")[0]
+        raise TrackerError(
+            f"--to {extra} needs the extra: pip install 'benchkit[{extra}]' ({error})"
+        ) from None
+
+
+def milliseconds(time: str) -> int | None:
+    """Read a time in ISO 8601 as milliseconds since 1970; None for another text."""
+    try:
+        return round(datetime.fromisoformat(time).timestamp() * 1e3)
+    except (ValueError, OverflowError):
+        return None
+
 
 warn = partial(complain, "analysis log")
 

@@ -12,7 +12,7 @@ from analysis.records.paths import one_line
 from analysis.text import complain, render_table
 from benchkit.api import lut
 from benchkit.record import files
-from benchkit.suites.ring_attention import balancing, splits
+from benchkit.suites.ring_attention import splits
 from benchkit.suites.ring_attention.splits import CostModel, Split
 
 warn = partial(complain, "analysis plan")
@@ -99,11 +99,11 @@ def plan(
     if performance:
         candidates.append(splits.looked_up(seq_len, shares, performance, align))
     candidates.append(splits.formula(seq_len, shares, align))
-    candidates.append(balancing.balanced(seq_len, speeds, cost, align))
+    candidates.append(splits.balanced(seq_len, speeds, cost, align))
     if cost.causal:
         candidates.append(splits.zigzag(seq_len, speeds, align))
     ideal_s = splits.ideal_s(seq_len, speeds, cost)
-    slowest_s = [max(balancing.ring_s(split, speeds, cost)) for split in candidates]
+    slowest_s = [max(splits.ring_s(split, speeds, cost)) for split in candidates]
     even_s = slowest_s[0]
     pairs = zip(candidates, slowest_s, strict=True)
     return pd.DataFrame([row(split, time_s, ideal_s, even_s) for split, time_s in pairs])

@@ -1,20 +1,193 @@
-"""`python -m analysis profile DIR...` shows traces of `profile=true` per case, rank and step."""
+"""Reads a trace of torch.profiler, as far as the labels of steps and regions go.
+
+Host and device are kept apart. All times are in ms.
+`python -m analysis profile DIR...` shows traces of `profile=true` per case, rank and step."""
 
 import argparse
-from collections.abc import Iterator
+import gzip
+import io
+import re
+import zlib
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pandas as pd
 
-from analysis.commands import traces
-from analysis.commands.traces import DEVICE, HOST, Event, Trace
 from analysis.records.harvest import Harvest
 from analysis.records.paths import missing, one_line
 from analysis.records.per_rank import WAITING
 from analysis.text import complain, render_table
+from benchkit.record import files
 from benchkit.record.naming import printable
+
+STEP = "step "
+"""Begins the label of a step; the case's labels follow (benchkit/rank/around_samples.py)."""
+IN_FLIGHT = re.compile(r"(gloo|nccl|mpi|ucc):")
+"""Host labels that torch gives to a collective from its call to its end."""
+HOST = "user_annotation"
+DEVICE = "gpu_user_annotation"
+"""Kinds of labels. The device has one label for each stream that worked under it, and none where no
+stream did."""
+OURS = re.compile(r"step |warm-up|ProfilerStep")
+
+LONGEST_MS = 1e12
+LATEST_MS = 1e18
+"""Durations and starts beyond these are invalid."""
+UNREADABLE = (
+    OSError, EOFError, ValueError, LookupError, TypeError, AttributeError, RecursionError,
+    zlib.error,
+)  # fmt: skip
+"""What reading a file that is no trace may raise."""
+
+Interval = tuple[float, float]
+
+
+@dataclass(frozen=True)
+class Event:
+    """A complete event.
+
+    Attributes:
+        name: or label.
+        kind: the category of torch.profiler.
+        thread: on which it ran, as "process/thread".
+        start: in ms on the trace's clock.
+        end: in ms on the trace's clock.
+    """
+
+    name: str
+    kind: str
+    thread: str
+    start: float
+    end: float
+
+    @property
+    def interval(self) -> Interval:
+        return self.start, self.end
+
+
+@dataclass(frozen=True)
+class Trace:
+    """One rank's trace."""
+
+    rank: int
+    events: list[Event]
+
+    def steps(self) -> dict[str, list[Event]]:
+        """Return the steps of each case, by the case's labels.
+
+        They are those on the host, which waits for the device at the end of each step.
+        """
+        found: dict[str, list[Event]] = defaultdict(list)
+        for event in self.events:
+            if event.kind == HOST and event.name.startswith(STEP):
+                found[event.name.removeprefix(STEP)].append(event)
+        return found
+
+    def within(self, steps: Sequence[Event], kinds: Iterable[str]) -> list[Event]:
+        """Return the events of some kinds that begin in any of these steps."""
+        wanted = set(kinds)
+        return [
+            event
+            for event in self.events
+            if event.kind in wanted and any(step.start <= event.start < step.end for step in steps)
+        ]
+
+    def regions(self, steps: Sequence[Event], kind: str) -> dict[str, float]:
+        """Return the time per step in each region, on the host or on any stream of the device.
+
+        Args:
+            steps: of one case.
+            kind: HOST or DEVICE.
+        """
+        found: dict[str, list[Interval]] = defaultdict(list)
+        for event in self.within(steps, (kind,)):
+            if not (OURS.match(event.name) or IN_FLIGHT.match(event.name)):
+                found[event.name].append(event.interval)
+        return {name: length(union(intervals)) / len(steps) for name, intervals in found.items()}
+
+
+def read(path: Path) -> Trace:
+    """Read a trace, compressed or not.
+
+    Raises:
+        ValueError: where the file is no trace; the message says why.
+    """
+    try:
+        content = files.read_regular(path)
+        if path.suffix == ".gz":
+            content = unpacked(content)
+        parsed = msgspec.json.decode(content)
+        events = []
+        for event in parsed["traceEvents"]:
+            if event.get("ph") == "X" and "cat" in event:
+                events.append(as_event(event))
+        rank = parsed.get("distributedInfo", {}).get("rank")
+        if rank is None:
+            numbered = re.search(r"rank_?(\d+)", path.name)
+            rank = numbered[1] if numbered else 0
+        return Trace(int(rank), events)
+    except UNREADABLE as error:
+        why = f"not a trace of torch.profiler ({type(error).__name__}: {error})"
+        raise ValueError(f"{path}: {why}") from None
+
+
+def unpacked(content: bytes) -> bytes:
+    """Decompress a file; raises ValueError where that is more than a file may hold."""
+    with gzip.open(io.BytesIO(content)) as file:
+        found = file.read(files.MOST_BYTES + 1)
+    if len(found) > files.MOST_BYTES:
+        raise ValueError(f"unpacked it is more than {files.MOST_BYTES / 1e9:g} GB")
+    return found
+
+
+def as_event(event: dict[str, Any]) -> Event:
+    start, duration = float(event["ts"]) / 1e3, float(event["dur"]) / 1e3
+    if not 0 <= duration <= LONGEST_MS or abs(start) > LATEST_MS:
+        raise ValueError(f"an event that begins at {start:g} ms and takes {duration:g} ms")
+    thread = f"{event.get('pid')}/{event.get('tid')}"
+    name = printable(str(event["name"]), keep="")
+    return Event(name, str(event["cat"]), thread, start, start + duration)
+
+
+def union(intervals: Iterable[Interval]) -> list[Interval]:
+    """Merge overlapping intervals, and return them in order."""
+    merged: list[Interval] = []
+    for start, end in sorted(intervals):
+        if merged and start <= merged[-1][1]:
+            merged[-1] = merged[-1][0], max(merged[-1][1], end)
+        else:
+            merged.append((start, end))
+    return merged
+
+
+def length(intervals: Iterable[Interval]) -> float:
+    return sum(end - start for start, end in intervals)
+
+
+def common(first: Sequence[Interval], second: Sequence[Interval]) -> float:
+    """Return the time in which both are active; neither has overlaps within itself."""
+    return length(first) + length(second) - length(union([*first, *second]))
+
+
+def self_times(events: Sequence[Event]) -> dict[str, float]:
+    """Return the time in events of each name without that of events inside them, per thread."""
+    own: dict[str, float] = defaultdict(float)
+    open_events: dict[str, list[Event]] = defaultdict(list)
+    for event in sorted(events, key=lambda event: (event.start, -event.end)):
+        stack = open_events[event.thread]
+        while stack and stack[-1].end <= event.start:
+            stack.pop()
+        own[event.name] += event.end - event.start
+        if stack:
+            own[stack[-1].name] -= event.end - event.start
+        stack.append(event)
+    return dict(own)
+
 
 warn = partial(complain, "analysis profile")
 
@@ -43,7 +216,7 @@ def main(arguments: list[str]) -> int:
     passed_over: list[str] = []
     for path in trace_files(options.places):
         try:
-            found.append((path, traces.read(path)))
+            found.append((path, read(path)))
         except (ValueError, OSError) as error:
             passed_over.append(one_line(error))
     num_files = len(found) + len(passed_over)
@@ -76,7 +249,7 @@ def per_rank(found: list[tuple[Path, Trace]]) -> pd.DataFrame:
             run = printable(path.parent.name, keep="")
             row: dict[str, Any] = {"run": run} if several else {}
             row |= {"case": case or "-", "rank": trace.rank, "steps": len(steps)}
-            row["step [ms]"] = traces.length(step.interval for step in steps) / len(steps)
+            row["step [ms]"] = length(step.interval for step in steps) / len(steps)
             on_host = trace.regions(steps, HOST)
             row |= {f"{name} [ms]": time for name, time in on_host.items()}
             row["overlap [%]"] = overlap_on_host(trace, steps)
@@ -94,10 +267,10 @@ def overlap_on_host(trace: Trace, steps: list[Event]) -> float | None:
     It is None where no messages were in flight.
     """
     labels = trace.within(steps, (HOST,))
-    in_flight = traces.union(e.interval for e in labels if traces.IN_FLIGHT.match(e.name))
-    waiting = traces.union(e.interval for e in labels if e.name.endswith(WAITING))
-    whole = traces.length(in_flight)
-    return 100 * (1 - traces.common(in_flight, waiting) / whole) if whole else None
+    in_flight = union(e.interval for e in labels if IN_FLIGHT.match(e.name))
+    waiting = union(e.interval for e in labels if e.name.endswith(WAITING))
+    whole = length(in_flight)
+    return 100 * (1 - common(in_flight, waiting) / whole) if whole else None
 
 
 def overlap_on_device(trace: Trace, steps: list[Event]) -> float | None:
@@ -105,14 +278,14 @@ def overlap_on_device(trace: Trace, steps: list[Event]) -> float | None:
 
     It is None where the GPU did not communicate.
     """
-    moving: list[traces.Interval] = []
-    computing: list[traces.Interval] = []
+    moving: list[Interval] = []
+    computing: list[Interval] = []
     for event in trace.within(steps, KERNELS):
         kernels = moving if COMMUNICATING in event.name.lower() else computing
         kernels.append(event.interval)
-    communication = traces.union(moving)
-    whole = traces.length(communication)
-    return 100 * traces.common(communication, traces.union(computing)) / whole if whole else None
+    communication = union(moving)
+    whole = length(communication)
+    return 100 * common(communication, union(computing)) / whole if whole else None
 
 
 def top_kernels(found: list[tuple[Path, Trace]], count: int) -> Iterator[tuple[str, pd.DataFrame]]:
@@ -125,7 +298,7 @@ def top_kernels(found: list[tuple[Path, Trace]], count: int) -> Iterator[tuple[s
         spent: dict[str, float] = {}
         for _, trace in found:
             steps = [step for case_steps in trace.steps().values() for step in case_steps]
-            for name, time in traces.self_times(trace.within(steps, kinds)).items():
+            for name, time in self_times(trace.within(steps, kinds)).items():
                 spent[name] = spent.get(name, 0.0) + time
         total = sum(spent.values())
         rows = [

@@ -1,23 +1,240 @@
-"""Collects what the page shows, from the rows, sentences, tables and charts of a report."""
+"""Makes the section of each suite: its table, its figures, and the pages of its own.
+Says what a report asks and what it found: the head of the page.
+Collects what the page shows, from the rows, sentences, tables and charts of a report."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
+from typing import Any
 
 import pandas as pd
 
-from analysis.baseline import Baseline
-from analysis.page import question
 from analysis.page.failures import Failure, failures_of
+from analysis.page.figures import describe, figure_of, records_of, samples_of, too_large
 from analysis.page.markdown import as_html
-from analysis.page.measurements import Packed
-from analysis.page.samples import records_of, samples_of
-from analysis.page.suites import TEXT_LEVEL, Suite, suite_of
+from analysis.page.measurements import Measurements, Packed, measurements_of
+from analysis.page.pictures import Picture, pictures_of
 from analysis.records.environments import Facts, summary
-from analysis.report import rank_devices, sentences, turns
-from analysis.report.attempts import or_left_out
-from analysis.report.chart import PAGE_ROW
+from analysis.records.rows import DIMENSIONS
+from analysis.report import report, sentences
+from analysis.report.chart import PAGE_ROW, Chart
+from analysis.report.discover import modules_with, or_left_out, write_all
+from analysis.report.naming import Namer, milliseconds, operation, settings, whole_work
+from analysis.report.style import hardware
+from analysis.speedup import Baseline
+from analysis.table import CONDITIONS, SETTINGS, own_columns
+from benchkit.record.naming import named
+from benchkit.record.record import HARMLESS
+
+MOST_TITLES = 4
+TEXT_LEVEL = 3
+"""Of the highest heading of a suite's own text."""
+
+
+@dataclass(frozen=True)
+class Figure:
+    """An interactive figure.
+
+    Attributes:
+        id: of its place on the page.
+        title: what is measured.
+        note: how to read it.
+        words: what it shows, for readers who do not see it.
+        num_panels: side by side.
+        data: what page.js draws.
+    """
+
+    id: str
+    title: str
+    note: str
+    words: str
+    num_panels: int
+    data: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Suite:
+    """The section of a suite.
+
+    Attributes:
+        id: of the section.
+        name: of the suite.
+        title: its name, and what it measured where that has other names.
+        measurements: its table.
+        figures: interactive ones.
+        pictures: plots of suites that have no interactive ones.
+        left_out: figures that would be too large, and why.
+        texts: its own tables, as HTML.
+    """
+
+    id: str
+    name: str
+    title: str
+    measurements: Measurements
+    figures: list[Figure]
+    pictures: list[Picture]
+    left_out: list[str]
+    texts: list[str]
+
+
+def suite_of(number: int, table: pd.DataFrame, baseline: Baseline | None, samples: Packed) -> Suite:
+    """Make the section of a suite.
+
+    Args:
+        number: of the section.
+        table: rows of this suite in the combined table, with PAGE_ROW.
+        baseline: what speedups compare with; by default the suite has its own.
+        samples: by PAGE_ROW.
+    """
+    charts = list(charts_of(table, baseline))
+    shown = [chart for chart in charts if not too_large(chart)]
+    made = (figure(f"figure-{number}-{place}", chart) for place, chart in enumerate(shown))
+    texts = [text for name, text in write_all(table, or_left_out) if name.endswith(".md")]
+    return Suite(
+        id=f"suite-{number}",
+        name=str(table["suite"].iloc[0]),
+        title=title_of(table),
+        measurements=measurements_of(table, samples),
+        figures=[each for each in made if each],
+        pictures=list(pictures_of(table, baseline)),
+        left_out=[f"{chart.title}: {why}." for chart in charts if (why := too_large(chart))],
+        texts=[as_html(text, TEXT_LEVEL) for text in texts],
+    )
+
+
+def title_of(table: pd.DataFrame) -> str:
+    """Return "collective: all_reduce, broadcast", or the suite's name where titles are many."""
+    suite, titles = str(table["suite"].iloc[0]), list(table["title"].dropna().unique())
+    if titles == [suite] or len(titles) > MOST_TITLES:
+        return suite
+    return f"{suite}: {', '.join(titles)}"
+
+
+def charts_of(table: pd.DataFrame, baseline: Baseline | None) -> Iterator[Chart]:
+    """Yield the charts that have points; each module is one attempt."""
+    if not (table["status"] == "ok").any():
+        return
+    for name, module in modules_with("show"):
+        make = partial(module.show, table, baseline)
+        charts = or_left_out(f"figures of {name}", make) or {}
+        yield from (with_hardware(chart, table) for chart in charts.values() if len(chart.points))
+
+
+def with_hardware(chart: Chart, table: pd.DataFrame) -> Chart:
+    """Add to a chart's note the processors or GPUs of its points, if it does not name them."""
+    where = hardware(table[table[PAGE_ROW].isin(chart.points[PAGE_ROW])])
+    if where.removeprefix("on ") in chart.note:
+        return chart
+    return replace(chart, note="; ".join(filter(None, (chart.note, where))))
+
+
+def figure(place: str, chart: Chart) -> Figure | None:
+    """Make a figure; None, with a line on stderr, where that fails."""
+    data = or_left_out(f"figure {chart.title}", partial(figure_of, chart))
+    if data is None:
+        return None
+    return Figure(place, chart.title, chart.note, describe(chart), len(chart.panels), data)
+
+
+MOST_SETTINGS, MOST_WORDS = 3, 3
+MOST_ANSWERS = {
+    sentences.VERDICT: 4,
+    sentences.SPEEDUPS: 3,
+    sentences.EXTREMES: 3,
+    sentences.WITH_SIZE: 1,
+    sentences.WITH_RANKS: 1,
+}
+"""Sentences in the verdict, by paragraph; all of them follow in their section."""
+
+
+def question_of(table: pd.DataFrame) -> str:
+    """Ask what the points were measured for.
+
+    For example "How long does all_reduce take, by data_size (1 KiB to 1 MiB) and world_size (2,
+    4)?".
+    """
+    for _, module in modules_with("conclude"):
+        if table["suite"].isin(module.CONCLUDED).all():
+            return str(module.QUESTION)
+    titles = list(map(str, table["title"].dropna().unique()))
+    what = listed(titles) if len(titles) <= MOST_TITLES else f"{len(titles)} benchmarks"
+    verb = "does" if len(titles) == 1 else "do"
+    asked = [name for name in varied_settings(table) if set(table[name]) != set(titles)]
+    by = listed([f"{name} ({values_of(table, name)})" for name in asked[:MOST_SETTINGS]])
+    return f"How long {verb} {what} take{f', by {by}' if by else ''}?"
+
+
+def varied_settings(table: pd.DataFrame) -> list[str]:
+    """Return the settings that differ, first those in which points differ and not only their cases.
+
+    Settings that only some cases have are left out, unless there are no others.
+    """
+    own = [name for name in own_columns(table) if name not in DIMENSIONS]
+    shared = [name for name in (*SETTINGS, *CONDITIONS) if name not in ("suite", "status", "seed")]
+    varied = [name for name in (*own, *shared) if table[name].nunique() > 1]
+    measured = table[table["status"] == "ok"]
+    complete = [name for name in varied if measured[name].notna().all()]
+    points = measured.groupby("point_id")
+    return sorted(complete or varied, key=lambda name: bool(points[name].nunique().max() > 1))
+
+
+def values_of(table: pd.DataFrame, name: str) -> str:
+    """Format the values of a setting: a range of numbers, a few words, or how many words."""
+    values = table[name].dropna().unique().tolist()
+    if all(isinstance(value, int | float) for value in values):
+        ends = [named(name, value) for value in (min(values), max(values))]
+        return " to ".join(ends) if len(values) > 2 else ", ".join(ends)
+    words = [named(name, value) for value in values]
+    return ", ".join(words) if len(words) <= MOST_WORDS else f"{len(words)} values"
+
+
+def listed(words: list[str]) -> str:
+    """Join words: "a, b and c"."""
+    *first, last = words or [""]
+    return f"{', '.join(first)} and {last}" if first else last
+
+
+def verdict_of(table: pd.DataFrame, found: Mapping[str, list[str]]) -> list[str]:
+    """Answer in a few sentences; without alternatives or sizes, with the range of the times.
+
+    Args:
+        table: the combined table.
+        found: sentences by the titles of their paragraphs, see `analysis.report.sentences`.
+    """
+    answers = [line for title, most in MOST_ANSWERS.items() for line in found[title][:most]]
+    return answers or list(span(table)) or ["Nothing was measured."]
+
+
+def span(table: pd.DataFrame) -> Iterator[str]:
+    """Yield the shortest and the longest median of each suite, in one sentence."""
+    measured = table[table["status"] == "ok"]
+    for suite, rows in whole_work(measured).groupby("suite"):
+        name = Namer(rows)
+        ordered = rows.sort_values("median_s")
+        first, last = ordered.iloc[0], ordered.iloc[-1]
+        if len(rows) == 1:
+            yield f"{operation(first)}: {milliseconds(first['median_s'])} (median)."
+        else:
+            yield f"{suite}: medians from {time(first, name)} to {time(last, name)}."
+
+
+def time(row: Any, name: Namer) -> str:
+    """Format "1.2 ms (data_size=1 MiB)"."""
+    return f"{milliseconds(row['median_s'])} ({settings(row, name.columns[row['suite']])})"
+
+
+def tally_of(table: pd.DataFrame) -> str:
+    """Count the cases: "14 of 17 cases measured, 2 failed, 1 not available"."""
+    statuses = table["status"]
+    measured = (statuses == "ok").sum()
+    harmless = statuses.isin(HARMLESS).sum() - measured
+    failed = len(table) - measured - harmless
+    parts = [f"{measured} of {len(table)} cases measured"]
+    parts += [f"{failed} failed"] if failed else []
+    parts += [f"{harmless} skipped or not available"] if harmless else []
+    return ", ".join(parts)
+
 
 MOST_COMMANDS, MOST_SENTENCES = 3, 40
 MAIN = "__main__.py"
@@ -81,13 +298,16 @@ def content_of(
     table = table.assign(**{PAGE_ROW: [f"r{number}" for number in range(len(table))]})
     samples = or_left_out("samples", partial(samples_of, table)) or {}
     found = {title: list(lines) for title, lines in sentences.findings(table, baseline).items()}
-    verdict = question.verdict_of(table, found)
+    verdict = verdict_of(table, found)
     sections = table.groupby("suite", sort=False)
-    pages = (turns.describe(table), None if per_rank.empty else rank_devices.describe(per_rank))
+    pages = (
+        report.turns_table(table),
+        None if per_rank.empty else report.rank_devices_table(per_rank),
+    )
     return Content(
-        question=question.question_of(table),
+        question=question_of(table),
         verdict=verdict,
-        tally=question.tally_of(table),
+        tally=tally_of(table),
         overview=found[sentences.OVERVIEW],
         trust=found[sentences.RUNS],
         commands=list(islice(commands_of(table), MOST_COMMANDS)),

@@ -7,11 +7,10 @@ from pathlib import Path
 
 import pandas as pd
 
-from analysis.page.samples import records_of
+from analysis.page.figures import records_of
 from analysis.report.naming import Namer
 from benchkit.record.naming import UNPRINTABLE
-from benchkit.record.record import ErrorReport, Record
-from benchkit.record.statuses import HARMLESS
+from benchkit.record.record import HARMLESS, ErrorReport, Record
 
 MOST_KINDS = 40
 """Kinds of failures with their logs; of further ones the names alone are listed."""

@@ -1,11 +1,222 @@
-"""Turns charts into what the page needs to draw them and to describe them in words."""
+"""Specifies charts in Vega-Lite. Data, widths and ticks are the page's to fill in.
+Turns charts into what the page needs to draw them and to describe them in words.
+Specifies, in Vega-Lite, the three figures that show the samples of a case.
+Packs the samples of cases for the page, which shows them on a click.
 
+Histograms and quantiles are of all samples. The times over the iterations are thinned where a page
+would become too large: then each of several iterations in a row gives their least, median and
+highest time."""
+
+import base64
+from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
+import altair as alt
+import numpy as np
 import pandas as pd
 
-from analysis.page import specs
-from analysis.report.chart import CELLS, LINES, LOG, NAMES, PAGE_ROW, SCATTER, Axis, Chart
+from analysis.records.rows import starts_of
+from analysis.report.chart import (
+    BARS,
+    BYTES,
+    CELLS,
+    LINES,
+    LOG,
+    NAMES,
+    PAGE_ROW,
+    SCATTER,
+    SECONDS,
+    STACKS,
+    Axis,
+    Chart,
+)
+from benchkit.record import files
+from benchkit.record.record import CaseRecord, Record
+from benchkit.statistics.intervals import Array
+from benchkit.statistics.summary import iteration_times
+
+ROWS = "rows"
+"""Name of the data, which has a column `kind`: POINT, CURVE or REFERENCE."""
+POINT, CURVE, REFERENCE = "point", "curve", "reference"
+SHAPES = (
+    "M0,-.8A.8,.8 0 1,1 0,.8A.8,.8 0 1,1 0,-.8Z",
+    "M-.72,-.72H.72V.72H-.72Z",
+    "M0,-1L.9,0L0,1L-.9,0Z",
+    "M0,-.95L.95,.7H-.95Z",
+    "M0,.95L.95,-.7H-.95Z",
+    "M-.3,-.9H.3V-.3H.9V.3H.3V.9H-.3V.3H-.9V-.3H-.3Z",
+    "M-.95,0L.7,-.95V.95Z",
+    "M.95,0L-.7,-.95V.95Z",
+)
+"""Markers as paths of SVG, which tell series apart in black and white."""
+NUM_COLOURS = 10
+"""Custom properties `--series-0` and so on of page.css, for light and for dark pages."""
+INK, SOFT, ACCENT, CARD = "var(--ink)", "var(--ink-soft)", "var(--accent)", "var(--card)"
+LABELS = {"": "digits(datum.value)", BYTES: "bytes(datum.value)", SECONDS: "seconds(datum.value)"}
+"""Expressions of Vega that format a value; page.js defines their functions."""
+SIZE_OF_POINT = 65
+"""In square pixels."""
+
+
+def colour(index: int) -> str:
+    return f"var(--series-{index % NUM_COLOURS})"
+
+
+def shape(index: int, mark: str = LINES) -> str:
+    """Return the marker of a series; lengths have squares in the legend."""
+    return SHAPES[1 if mark in (BARS, STACKS) else index % len(SHAPES)]
+
+
+def spec_of(chart: Chart) -> dict[str, Any]:
+    """Return the specification as JSON."""
+    drawing = {LINES: over_x, SCATTER: over_x, CELLS: cells, STACKS: stacks}
+    layers = drawing.get(chart.mark, beside_names)(chart)
+    ticks = [alt.param(name=f"{name}_ticks", value=[]) for name in ("x", "y")]
+    shown: alt.LayerChart | alt.FacetChart = alt.layer(*layers, data=alt.NamedData(ROWS))
+    if len(chart.panels) > 1:
+        header = alt.Header(labelLimit=260)
+        facet = alt.Facet("panel:N", title=None, sort=chart.panels, header=header)
+        shown = shown.facet(facet=facet, columns=2).resolve_axis(x="independent")
+        if not chart.is_shared:
+            shown = shown.resolve_scale(x="independent")
+    spec: dict[str, Any] = shown.add_params(*ticks).to_dict()
+    return {name: part for name, part in spec.items() if name not in ("config", "$schema")}
+
+
+def rows_of(kind: str) -> alt.Chart:
+    chosen: alt.Chart = alt.Chart().transform_filter(alt.datum.kind == kind)
+    return chosen
+
+
+def scale_of(axis: Axis) -> alt.Scale:
+    """Return the scale of numbers; the logarithm of bytes has powers of two."""
+    if axis.scale != LOG:
+        return alt.Scale(zero=True)
+    return alt.Scale(type="log", base=2 if axis.unit == BYTES else 10, nice=False, padding=12)
+
+
+def axis_of(axis: Axis, ticks: str) -> alt.Axis:
+    """Return an axis of numbers; the page sets the ticks of a logarithm as a parameter."""
+    overlap: dict[str, Any] = {"labelOverlap": "greedy", "labelSeparation": 5}
+    values = alt.ExprRef(ticks) if axis.scale == LOG or ticks == "x_ticks" else alt.Undefined
+    return alt.Axis(labelExpr=LABELS[axis.unit], values=values, tickCount=6, **overlap)
+
+
+def colours_of(chart: Chart) -> alt.Color:
+    """Return the colours of series; curves that are no series, such as an ideal, are grey."""
+    names = chart.all_series
+    curves = [] if chart.curves is None else dict.fromkeys(chart.curves["series"])
+    others = [name for name in curves if name not in names]
+    shades = [*map(colour, range(len(names))), *(SOFT for _ in others)]
+    scale = alt.Scale(domain=[*names, *others], range=shades)
+    return alt.Color("series:N", legend=None, scale=scale)
+
+
+def shapes_of(chart: Chart) -> alt.Shape:
+    names = chart.all_series
+    scale = alt.Scale(domain=names, range=list(map(shape, range(len(names)))))
+    return alt.Shape("series:N", legend=None, scale=scale)
+
+
+def tooltip_of(chart: Chart) -> list[alt.Tooltip]:
+    """Return what a point says; the page makes its texts."""
+    shown = [alt.Tooltip("panel:N")] if len(chart.panels) > 1 else []
+    if len(chart.all_series) > 1:
+        shown.append(alt.Tooltip("series:N"))
+    x = alt.Tooltip("x_text:N", title=chart.x.label)
+    return [*shown, x, alt.Tooltip("value_text:N", title=chart.y.label)]
+
+
+def names_of(chart: Chart) -> list[str]:
+    return list(dict.fromkeys(chart.points["x"]))
+
+
+def over_x(chart: Chart) -> list[alt.Chart]:
+    """Draw points over numbers or names, joined for LINES, with intervals and curves."""
+    if chart.x.scale == NAMES:
+        across = alt.Axis(labelAngle=0)
+        x = alt.X("x:N", title=chart.x.label, sort=names_of(chart), axis=across)
+    else:
+        across = axis_of(chart.x, "x_ticks")
+        x = alt.X("x:Q", title=chart.x.label, scale=scale_of(chart.x), axis=across)
+    up = axis_of(chart.y, "y_ticks")
+    y = alt.Y("value:Q", title=chart.y.label, scale=scale_of(chart.y), axis=up)
+    points = rows_of(POINT).encode(x=x, y=y, color=colours_of(chart))
+    if chart.x.scale == NAMES and len(names_of(chart)) == 1:  # Marks would cover each other.
+        points = points.encode(xOffset=alt.XOffset("series:N", sort=chart.all_series))
+    dots = points.mark_point(filled=True, opacity=1, size=SIZE_OF_POINT, cursor="pointer")
+    curves = rows_of(CURVE).mark_line(strokeDash=[5, 4], strokeWidth=1.2)
+    layers = []
+    if chart.reference is not None:
+        layers.append(rows_of(REFERENCE).mark_rule(color=SOFT).encode(y="value:Q"))
+    if chart.curves is not None:
+        layers.append(curves.encode(x=x, y=y, color=colours_of(chart), detail="part:N"))
+    if chart.points["low"].notna().any():
+        layers.append(points.mark_rule(strokeWidth=1.5).encode(y=alt.Y("low:Q"), y2="high:Q"))
+    if chart.mark == LINES:
+        layers.append(points.mark_line(strokeWidth=1.8))
+    return [*layers, dots.encode(shape=shapes_of(chart), tooltip=tooltip_of(chart))]
+
+
+def names_down(chart: Chart) -> alt.Y:
+    axis = alt.Axis(grid=False, ticks=False, domain=False)
+    return alt.Y("x:N", title=None, sort=names_of(chart), axis=axis)
+
+
+def beside_names(chart: Chart) -> list[alt.Chart]:
+    """Draw bars or dots with intervals beside names, which need no turned labels there."""
+    axis = axis_of(chart.y, "y_ticks")
+    x = alt.X("value:Q", title=chart.y.label, scale=scale_of(chart.y), axis=axis)
+    points = rows_of(POINT).encode(x=x, y=names_down(chart), color=colours_of(chart))
+    if chart.points.duplicated(["panel", "x"]).any():
+        points = points.encode(yOffset=alt.YOffset("series:N", sort=chart.all_series))
+    if chart.mark == BARS:
+        marks = points.mark_bar(cursor="pointer", cornerRadiusEnd=2)
+    else:
+        dots = points.mark_point(filled=True, opacity=1, size=SIZE_OF_POINT, cursor="pointer")
+        marks = dots.encode(shape=shapes_of(chart))
+    layers = [marks.encode(tooltip=tooltip_of(chart))]
+    if chart.points["low"].notna().any():
+        ends = points.mark_rule(strokeWidth=1.2)
+        layers.append(ends.encode(x=alt.X("low:Q"), x2="high:Q", color=alt.value(INK)))
+    if chart.reference is not None:
+        layers.append(rows_of(REFERENCE).mark_rule(color=SOFT).encode(x="value:Q"))
+    return layers
+
+
+def stacks(chart: Chart) -> list[alt.Chart]:
+    """Draw lengths on top of each other beside names, and a mark at the total where known."""
+    x = alt.X("value:Q", title=chart.y.label, stack="zero", axis=axis_of(chart.y, "y_ticks"))
+    bars = (
+        rows_of(POINT)
+        .mark_bar(cursor="pointer")
+        .encode(
+            x=x,
+            y=names_down(chart),
+            color=colours_of(chart),
+            order=alt.Order("order:Q"),
+            tooltip=tooltip_of(chart),
+        )
+    )
+    if "total" not in chart.points:
+        return [bars]
+    marks = rows_of(POINT).mark_tick(color=INK, thickness=2)
+    return [bars, marks.encode(x="total:Q", y=names_down(chart))]
+
+
+def cells(chart: Chart) -> list[alt.Chart]:
+    """Draw a map whose shade is the value, with words in each cell."""
+    across, down = alt.Axis(labelAngle=0, ticks=False), alt.Axis(ticks=False)
+    x = alt.X("x:N", title=chart.x.label, sort=names_of(chart), axis=across)
+    y = alt.Y("series:N", title=None, sort=chart.all_series, axis=down)
+    places = rows_of(POINT).encode(x=x, y=y)
+    shade = alt.Opacity("value:Q", legend=None, scale=alt.Scale(range=[0.08, 0.45], zero=False))
+    rectangles = places.mark_rect(color=ACCENT, cursor="pointer")
+    words = places.mark_text(lineBreak="\n", lineHeight=15, color=INK, baseline="top")
+    shaded = rectangles.encode(opacity=shade, tooltip=tooltip_of(chart))
+    return [shaded, words.encode(text="text:N")]
+
 
 MOST_SERIES = 100
 """A legend of more cannot be read; the table says the same."""
@@ -17,13 +228,13 @@ def figure_of(chart: Chart) -> dict[str, Any]:
     """Return all that the page needs to draw a chart, as JSON."""
     return {
         "title": chart.title,
-        "spec": specs.spec_of(chart),
+        "spec": spec_of(chart),
         "layout": "map" if chart.mark == CELLS else "over" if is_over_x(chart) else "beside",
         "rows": columns_of(chart),
         "series": legend_of(chart),
         "reference": chart.reference,
-        "x": axis_of(chart.x),
-        "y": axis_of(chart.y),
+        "x": described_axis(chart.x),
+        "y": described_axis(chart.y),
     }
 
 
@@ -42,16 +253,16 @@ def too_large(chart: Chart) -> str:
     return ""
 
 
-def axis_of(axis: Axis) -> dict[str, Any]:
+def described_axis(axis: Axis) -> dict[str, Any]:
     names, log = axis.scale == NAMES, axis.scale == LOG
     return {"label": axis.label, "names": names, "log": log, "unit": axis.unit}
 
 
 def columns_of(chart: Chart) -> dict[str, list[Any]]:
     """Return the points, then the curves, as columns; None where a row lacks a value."""
-    parts = [chart.points.assign(kind=specs.POINT)]
+    parts = [chart.points.assign(kind=POINT)]
     if chart.curves is not None:
-        parts.append(chart.curves.assign(kind=specs.CURVE))
+        parts.append(chart.curves.assign(kind=CURVE))
     rows = pd.concat([part.dropna(axis="columns", how="all") for part in parts], ignore_index=True)
     rows = rows.rename(columns={PAGE_ROW: "row"}).astype(object)
     return {str(name): rows[name].where(rows[name].notna(), None).tolist() for name in rows}
@@ -63,7 +274,7 @@ def legend_of(chart: Chart) -> list[dict[str, str]]:
     if chart.mark == CELLS or len(shown) < 2:
         return []
     return [
-        {"name": name, "colour": specs.colour(index), "shape": specs.shape(index, chart.mark)}
+        {"name": name, "colour": colour(index), "shape": shape(index, chart.mark)}
         for index, name in enumerate(chart.all_series)
         if name in shown
     ]
@@ -81,3 +292,184 @@ def describe(chart: Chart) -> str:
     if len(chart.panels) > 1:
         parts.append(f"{len(chart.panels)} panels: {', '.join(chart.panels)}")
     return "; ".join(parts) + "."
+
+
+TIME = "seconds(datum.value)"
+SCALE = alt.Scale(type="log", nice=False, padding=8)
+"""Times are positive, and single slow ones would flatten all others on a linear axis."""
+
+
+def sample_specs() -> dict[str, dict[str, Any]]:
+    """Return the specifications by the names of their places on the page."""
+    drawn = {"times": over_iterations(), "histogram": histogram(), "ranks": by_rank()}
+    return {name: as_spec(layers) for name, layers in drawn.items()}
+
+
+def as_spec(layers: list[alt.Chart]) -> dict[str, Any]:
+    ticks = [alt.param(name=f"{name}_ticks", value=[]) for name in ("x", "y")]
+    spec: dict[str, Any] = alt.layer(*layers, data=alt.NamedData(ROWS)).add_params(*ticks).to_dict()
+    return {name: part for name, part in spec.items() if name not in ("config", "$schema")}
+
+
+def over_iterations() -> list[alt.Chart]:
+    """Draw times over iterations: a dot for each, or the median and the range of several."""
+    axis = alt.Axis(values=alt.ExprRef("y_ticks"), labelExpr=TIME)
+    rows = alt.Chart().encode(
+        x=alt.X(
+            "x:Q",
+            title="iteration",
+            scale=alt.Scale(nice=False, padding=8),
+            axis=alt.Axis(tickCount=8, labelOverlap="greedy"),
+        ),
+        y=alt.Y("value:Q", title="time", scale=SCALE, axis=axis),
+    )
+    band = rows.mark_area(color=ACCENT, opacity=0.25).encode(y=alt.Y("low:Q"), y2="high:Q")
+    line = rows.mark_line(color=ACCENT, strokeWidth=1, opacity=0.3)
+    dots = rows.mark_point(filled=True, color=ACCENT, size=SIZE_OF_POINT / 4, opacity=0.9)
+    median = alt.Chart().mark_rule(color=INK, strokeDash=[4, 3]).encode(y="mean(median):Q")
+    return [band, line, dots, median]
+
+
+def histogram() -> list[alt.Chart]:
+    axis = alt.Axis(values=alt.ExprRef("x_ticks"), labelExpr=TIME)
+    bars = alt.Chart().mark_rect(color=ACCENT, stroke=CARD, strokeWidth=0.5)
+    median = alt.Chart().mark_rule(color=INK, strokeDash=[4, 3]).encode(x="mean(median):Q")
+    drawn = bars.encode(
+        x=alt.X("low:Q", title="time", scale=SCALE, axis=axis),
+        x2="high:Q",
+        y=alt.Y("count:Q", title="iterations"),
+        y2=alt.datum(0),
+    )
+    return [drawn, median]
+
+
+def by_rank() -> list[alt.Chart]:
+    """Draw the quantiles of each rank: 5 to 95 % as a line, 25 to 75 % as a bar, the median."""
+    axis = alt.Axis(values=alt.ExprRef("x_ticks"), labelExpr=TIME)
+    down = alt.Axis(grid=False, ticks=False, domain=False)
+    rows = alt.Chart().encode(y=alt.Y("rank:N", title="rank", sort=None, axis=down))
+    start = alt.X("p5:Q", title="time", scale=SCALE, axis=axis)
+    return [
+        rows.mark_rule(color=SOFT).encode(x=start, x2="p95:Q"),
+        rows.mark_bar(color=ACCENT, opacity=0.5, height={"band": 0.6}).encode(
+            x="p25:Q", x2="p75:Q"
+        ),
+        rows.mark_tick(color=INK, thickness=2).encode(x="p50:Q"),
+    ]
+
+
+NUM_BYTES = 1_600_000
+"""Of all samples on a page, as text."""
+MOST_VALUES, FEWEST_VALUES = 3000, 60
+"""Times of one case on the page, whatever its share of NUM_BYTES is."""
+NUM_BINS, SPARK_HEIGHT = 32, 20
+QUANTILES = (0, 5, 25, 50, 75, 95, 100)
+"""In percent, of each rank."""
+MOST_RANKS = 64
+"""Of more ranks, those with the longest medians are shown."""
+OVERHEAD_BYTES = 200
+"""Of a case, beside its times and quantiles."""
+
+
+def records_of(table: pd.DataFrame) -> Iterator[tuple[pd.DataFrame, Record]]:
+    """Read each record once more, because tables hold no samples; yield it with its rows.
+
+    The rows are in the order of the record's cases; one row stands for a record without cases. A
+    record that is no longer readable, or has changed, is left out.
+    """
+    for path, rows in table.groupby("path", sort=False):
+        try:
+            record = files.read(Path(str(path)))
+        except ValueError:
+            continue
+        if len(rows) == max(1, len(record.cases)):
+            yield rows, record
+
+
+def samples_of(table: pd.DataFrame) -> dict[str, dict[str, Any]]:
+    """Return the packed samples of all measured cases, by PAGE_ROW, each with its `median`."""
+    measured = table[table["status"] == "ok"]
+    num_values = values_per_case(len(measured), measured["world_size"].max())
+    found = {}
+    for rows, record in records_of(table[table["path"].isin(measured["path"])]):
+        for row, median_s, case in zip(rows[PAGE_ROW], rows["median_s"], record.cases, strict=True):
+            if case.status == "ok":
+                found[row] = {"median": median_s, **packed(case, record, num_values)}
+    return found
+
+
+def values_per_case(num_cases: int, num_ranks: float) -> int:
+    """Return how many times each case may have on the page, so that all fit in NUM_BYTES."""
+    if not num_cases:
+        return MOST_VALUES
+    room = NUM_BYTES / num_cases - OVERHEAD_BYTES
+    numbers = room * 3 / 4 / 4  # Base64 has four letters for three bytes.
+    left = numbers - len(QUANTILES) * min(num_ranks, MOST_RANKS)
+    return int(np.clip(left, FEWEST_VALUES, MOST_VALUES))
+
+
+def packed(case: CaseRecord, record: Record, num_values: int) -> dict[str, Any]:
+    """Return the samples of a case as JSON.
+
+    Args:
+        case: a measured case.
+        record: of the case.
+        num_values: most times to keep.
+
+    Returns:
+        `n`: number of iterations. `step`: how many of them are one entry of `times`. `times`: in
+        seconds; with a step above 1 all least, then all median, then all highest ones. `low`,
+        `high` and `counts`: a histogram, whose bins are equally wide in their logarithms. `ranks`:
+        the numbers of the ranks shown, of `num_ranks`. `quantiles`: QUANTILES of each of them.
+    """
+    samples = np.asarray(case.samples_taking_part, dtype=np.float64)
+    times = iteration_times(samples, starts_of(case, record), case.estimator)
+    step, kept = thinned(times, num_values)
+    low, high = float(times.min()), float(times.max())
+    counts = [len(times)]
+    if high > low:
+        counts = np.histogram(times, np.geomspace(low, high, NUM_BINS + 1))[0].tolist()
+    medians = np.median(samples, axis=1)
+    ranks = np.sort(np.argsort(-medians, kind="stable")[:MOST_RANKS])
+    return {
+        "n": len(times),
+        "step": step,
+        "times": as_text(kept),
+        "low": low,
+        "high": high,
+        "counts": counts,
+        "ranks": ranks.tolist(),
+        "num_ranks": len(samples),
+        "quantiles": as_text(np.percentile(samples[ranks], QUANTILES, axis=1).T),
+    }
+
+
+def thinned(times: Array, num_values: int) -> tuple[int, Array]:
+    """Reduce times to at most `num_values`, or little more.
+
+    Returns:
+        How many iterations are one entry, and the times; with more than one iteration per entry
+        the least ones, the medians and the highest ones: [3][entry].
+    """
+    if len(times) <= num_values:
+        return 1, times
+    step = -(-len(times) // max(1, num_values // 3))
+    rows = np.full(-(-len(times) // step) * step, np.nan)
+    rows[: len(times)] = times
+    parts = rows.reshape(-1, step)
+    return step, np.array(
+        [reduce(parts, axis=1) for reduce in (np.nanmin, np.nanmedian, np.nanmax)]
+    )
+
+
+def as_text(values: Array) -> str:
+    """Encode numbers as float32 in base64, in the byte order of all common machines."""
+    return base64.b64encode(np.ascontiguousarray(values, dtype="<f4").tobytes()).decode()
+
+
+def sparkline(sample: Mapping[str, Any]) -> str:
+    """Return the outline of a histogram as the path of an SVG, one wide per bin and 20 high."""
+    counts = sample["counts"]
+    heights = [round(SPARK_HEIGHT * (1 - count / max(counts))) for count in counts]
+    steps = "".join(f"V{top}h{NUM_BINS // len(counts)}" for top in heights)
+    return f"M0,{SPARK_HEIGHT}{steps}V{SPARK_HEIGHT}Z"

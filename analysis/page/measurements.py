@@ -1,20 +1,58 @@
-"""Makes the table of a suite's measurements: cells that are sorted and filtered in the browser."""
+"""Finds the settings by which the rows of a suite can be filtered.
+Makes the table of a suite's measurements: cells that are sorted and filtered in the browser."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import pandas as pd
 
-from analysis.page.filters import Filter, choice, filters_of
-from analysis.page.samples import sparkline
+from analysis.page.figures import sparkline
 from analysis.records.metrics import METRICS
 from analysis.repetitions import REPETITION, over_repetitions
 from analysis.report.chart import PAGE_ROW
 from analysis.report.naming import Namer
-from analysis.shown import BY_NAME
-from analysis.shown import column_of as formatted
 from analysis.table import SPREADS, for_print, head_of, identity_columns
+from analysis.terminal import BY_NAME
+from analysis.terminal import column_of as formatted
+from benchkit.record.naming import named
+
+MOST_CHOICES = 25
+"""Values of a filter; a column with more is no filter."""
+
+
+@dataclass(frozen=True)
+class Filter:
+    """A setting in which rows differ.
+
+    Attributes:
+        column: of the combined table.
+        values: as they are shown, in order.
+    """
+
+    column: str
+    values: list[str]
+
+
+def filters_of(rows: pd.DataFrame) -> list[Filter]:
+    """Return the settings in which the rows differ, and their values in order."""
+    found = []
+    for column in ("status", *identity_columns(rows)):
+        values = rows[column].dropna().unique().tolist()
+        if rows[column].nunique(dropna=False) > 1 and len(values) <= MOST_CHOICES:
+            numbers = all(isinstance(value, int | float) for value in values)
+            ordered = sorted(values) if numbers else list(dict.fromkeys(values))
+            missing = [None] if rows[column].isna().any() else []
+            choices = map(partial(choice, column), [*ordered, *missing])
+            found.append(Filter(column, list(dict.fromkeys(choices))))
+    return found
+
+
+def choice(column: str, value: Any) -> str:
+    """Format a value of a filter; "–" stands for rows without one."""
+    return "–" if pd.isna(value) else named(column, value)
+
 
 NAMES = {head_of(metric): metric.name for metric in METRICS}
 NAMES |= {head: name for name, head in SPREADS.items()}

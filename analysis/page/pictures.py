@@ -10,10 +10,9 @@ import matplotlib.pyplot as plt
 import pandas as pd
 from matplotlib.figure import Figure
 
-from analysis.baseline import Baseline
 from analysis.report import style
-from analysis.report.attempts import or_left_out
-from analysis.report.discover import Drawings, modules_with
+from analysis.report.discover import Drawings, modules_with, or_left_out
+from analysis.speedup import Baseline
 
 
 @dataclass(frozen=True)

@@ -10,9 +10,9 @@ from typing import Any
 
 import pandas as pd
 
-from analysis.baseline import Baseline
 from analysis.output import write
 from analysis.records.environments import Facts
+from analysis.speedup import Baseline
 
 FILE_NAME = "report.html"
 FOLDER = Path(__file__).parent
@@ -64,8 +64,7 @@ def render(
     from markupsafe import Markup
 
     from analysis.page.content import content_of
-    from analysis.page.sample_specs import sample_specs
-    from analysis.page.samples import NUM_BINS, SPARK_HEIGHT
+    from analysis.page.figures import NUM_BINS, SPARK_HEIGHT, sample_specs
 
     content = content_of(table, baseline, per_rank, environments)
     environment = Environment(

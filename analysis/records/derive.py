@@ -1,16 +1,38 @@
-"""Derives the figures of a record from the content of its file."""
+"""Derives the figures of a record from the content of its file.
+Derives the figures of many records in several processes.
 
+Each is a fresh interpreter that loads neither pandas nor matplotlib. `multiprocessing` would import
+the main module of this process in each of them, or copy a process that has threads.
+Keeps what was derived from the records of a sweep in the cache folder of this user.
+
+An entry holds for the content that it was derived from and for nothing else: the digest of a
+record's file is compared each time. What lies in a folder of records is never believed, because it
+may come from anyone; so the cache is in a folder that only this user may open, or there is none.
+The raw samples in the records remain what counts: a cache that is damaged, of other code or not
+readable is like none.
+Gets the figures of record files: from the cache where their content is known, else from them."""
+
+import contextlib
+import functools
 import hashlib
+import os
+import stat
+import subprocess
+import sys
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from itertools import chain, zip_longest
 from pathlib import Path
 
 import msgspec
+import numpy as np
 
-from analysis.records.columns import Columns
 from analysis.records.environments import environment_of
 from analysis.records.figures import RecordFigures, encoded, plain_cells
-from analysis.records.paths import one_line
+from analysis.records.paths import RunFolders, one_line
 from analysis.records.per_rank import ranks_of
-from analysis.records.rows import cases_of
+from analysis.records.rows import Columns, cases_of
 from analysis.records.validate import validate
 from benchkit.record import files
 from benchkit.record.record import Record
@@ -66,3 +88,241 @@ def figures_of(record: Record) -> RecordFigures:
         ranks=encoded(ranks_of(record, own)),
         facts=encoded(plain_cells(environment_of(record))),
     )
+
+
+FEWEST_BYTES = 50 * 10**6
+"""Fewer bytes of records are read in this process: starting others takes longer."""
+MOST_PROCESSES = 8
+
+Job = tuple[str, bytes]
+"""The arguments of `derive`: a path, and the digest of the content that is known."""
+decode_derived = msgspec.msgpack.Decoder(list[Derived | None]).decode
+
+
+def usable_processes() -> int:
+    """Return how many processes can run at once on the cores of this process."""
+    return min(len(os.sched_getaffinity(0)), MOST_PROCESSES)
+
+
+def derive_all(jobs: Sequence[Job], num_bytes: int, processes: int) -> list[Derived | None]:
+    """Derive the figures of several files.
+
+    Args:
+        jobs: one per file.
+        num_bytes: in all files.
+        processes: the most that may run at once.
+
+    Returns:
+        What `derive` returns for each job.
+    """
+    if processes < 2 or num_bytes < FEWEST_BYTES:
+        return [derive(*job) for job in jobs]
+    shares = [jobs[start::processes] for start in range(processes)]
+    with ThreadPoolExecutor(processes) as threads:
+        found = list(threads.map(derive_elsewhere, shares))
+    # Every n-th job is of one share; the first shares may be longer by one.
+    rounds = chain.from_iterable(zip_longest(*found))
+    return [derived for derived, _ in zip(rounds, jobs, strict=False)]
+
+
+def derive_elsewhere(jobs: Sequence[Job]) -> list[Derived | None]:
+    """Derive figures in another process; in this one where that fails."""
+    content = msgspec.msgpack.encode([(os.fsencode(path), digest) for path, digest in jobs])
+    command = [sys.executable, "-m", "analysis.records.derive"]
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    try:
+        done = subprocess.run(
+            command,
+            input=content,
+            stdout=subprocess.PIPE,
+            check=True,
+            env=environment,
+            cwd=Path(__file__).parents[2],  # where no folder of the user is named analysis
+        )
+        return decode_derived(done.stdout)
+    except (OSError, subprocess.SubprocessError, msgspec.DecodeError):
+        return [derive(*job) for job in jobs]
+
+
+def main() -> None:
+    """Derive the figures of the files that stdin names, onto stdout."""
+    jobs = msgspec.msgpack.decode(sys.stdin.buffer.read(), type=list[tuple[bytes, bytes]])
+    found = [derive(os.fsdecode(path), digest) for path, digest in jobs]
+    sys.stdout.buffer.write(msgspec.msgpack.encode(found))
+
+
+if __name__ == "__main__":
+    main()
+
+
+MOST_BYTES = 2**28
+"""Of all sweeps in the cache, which is enough for 100,000 records."""
+SOURCES = (
+    "analysis/records", "benchkit/api/details.py", "benchkit/errors.py", "benchkit/record",
+    "benchkit/statistics", "benchkit/version.py",
+)  # fmt: skip
+"""All code that figures are derived by."""
+decode_cached = msgspec.msgpack.Decoder(list[tuple[bytes, Derived]]).decode
+
+
+class Cache:
+    """What is known of the records of one sweep, by the names of their files below its folder."""
+
+    def __init__(self, folder: str) -> None:
+        self._folder = os.path.join(folder, "")
+        self._name = hashlib.sha256(os.fsencode(folder)).hexdigest()[:32]
+        self._before = self._read()
+        self._now: dict[bytes, Derived] = {}
+        self._is_changed = False
+
+    def known(self, path: str) -> Derived | None:
+        """Return what was derived from a file when it was last read; its content may be another."""
+        return self._before.get(self._name_of(path))
+
+    def keep(self, path: str, derived: Derived | None) -> None:
+        """Keep what a file holds now; None where it is no record."""
+        name = self._name_of(path)
+        self._is_changed |= self._before.pop(name, None) is not derived
+        if derived is not None:
+            self._now[name] = derived
+
+    def store(self) -> None:
+        """Write what has changed, if this user has a cache folder."""
+        if not self._is_changed:
+            return
+        others = [
+            (name, derived)
+            for name, derived in self._before.items()
+            if os.path.exists(os.fsencode(self._folder) + name)
+        ]
+        content = msgspec.msgpack.encode([*self._now.items(), *others])
+        head = fingerprint() + hashlib.sha256(content).digest()
+        with contextlib.suppress(OSError):
+            cache_folder().mkdir(parents=True, exist_ok=True, mode=0o700)
+            place = private_folder()
+            files.write_whole(place / self._name, head + content, durable=False)
+            make_room(place)
+
+    def _name_of(self, path: str) -> bytes:
+        return os.fsencode(path.removeprefix(self._folder))
+
+    def _read(self) -> dict[bytes, Derived]:
+        with contextlib.suppress(OSError, ValueError):
+            path = private_folder() / self._name
+            found = files.read_regular(path)
+            if found.startswith(fingerprint()):
+                digest, content = found[32:64], memoryview(found)[64:]
+                if hashlib.sha256(content).digest() == digest:
+                    os.utime(path)  # `make_room` keeps what was used last
+                    return dict(decode_cached(content))
+        return {}
+
+
+def cache_folder() -> Path:
+    """Return where the cache is: $XDG_CACHE_HOME/benchkit/figures, or in ~/.cache.
+
+    Raises:
+        OSError: the user has no home.
+    """
+    configured = os.environ.get("XDG_CACHE_HOME", "")
+    base = configured if os.path.isabs(configured) else os.path.expanduser("~/.cache")
+    if not os.path.isabs(base):
+        raise OSError("the user has no home")
+    return Path(base, "benchkit", "figures")
+
+
+def private_folder() -> Path:
+    """Return the folder of the cache once it is known that only this user may open it.
+
+    Raises:
+        OSError: it is not there, or others may open it.
+    """
+    folder = cache_folder()
+    status = folder.lstat()
+    is_open = status.st_mode & 0o077
+    if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.geteuid() or is_open:
+        raise PermissionError(f"{folder}: allowed is a folder that only its user may open")
+    return folder
+
+
+def make_room(folder: Path) -> None:
+    """Remove the sweeps that were not used for the longest time, beyond MOST_BYTES."""
+    found = [(path, path.stat()) for path in folder.iterdir()]
+    room = MOST_BYTES
+    for path, status in sorted(found, key=lambda each: each[1].st_mtime, reverse=True):
+        room -= status.st_size
+        if room < 0:
+            path.unlink(missing_ok=True)
+
+
+@functools.cache
+def fingerprint() -> bytes:
+    """Return 32 bytes that change with the code by which figures are derived."""
+    root = Path(__file__).parents[2]
+    found = hashlib.sha256(np.__version__.encode())
+    for source in (root / name for name in SOURCES):
+        for path in sorted(source.rglob("*.py")) if source.is_dir() else [source]:
+            found.update(path.read_bytes())
+    return found.digest()
+
+
+WORTH_BYTES = 8 * 10**6
+"""Fewer bytes of records are derived each time, because a cache would hardly save anything."""
+
+
+@dataclass
+class Source:
+    """A file that looks like a record.
+
+    Attributes:
+        path: of the file.
+        folder: of the sweep that it belongs to.
+        num_bytes: of the file.
+        known: what was derived from it before, when its content may have been another.
+        derived: what is in it; None until that is known.
+    """
+
+    path: str
+    folder: str
+    num_bytes: int = 0
+    known: Derived | None = None
+    derived: Derived | None = None
+
+
+def read_sources(paths: Sequence[str], processes: int) -> list[Source]:
+    """Find out what is in some files, and keep it where that saves time.
+
+    Args:
+        paths: of the files.
+        processes: the most that may read at once.
+
+    Returns:
+        One source per file, with what is in it.
+    """
+    folders, caches = RunFolders(), dict[str, Cache]()
+    sources = []
+    for path in paths:
+        folder = folders.folder_of(path)
+        cache = caches.get(folder) or caches.setdefault(folder, Cache(folder))
+        sources.append(looked_at(Source(path, folder, known=cache.known(path))))
+    unread = [source for source in sources if source.derived is None]
+    num_bytes = sum(source.num_bytes for source in unread)
+    jobs = [(source.path, source.known.digest if source.known else b"") for source in unread]
+    for source, derived in zip(unread, derive_all(jobs, num_bytes, processes), strict=True):
+        source.derived = derived or source.known
+    if num_bytes >= WORTH_BYTES:
+        for source in sources:
+            is_record = source.derived and not source.derived.fault
+            caches[source.folder].keep(source.path, source.derived if is_record else None)
+        for cache in caches.values():
+            cache.store()
+    return sources
+
+
+def looked_at(source: Source) -> Source:
+    """Return a source with its size, or with why it cannot be read."""
+    try:
+        source.num_bytes = files.require_regular(source.path).st_size
+    except (ValueError, OSError) as error:
+        source.derived = Derived(b"", b"", one_line(error))
+    return source

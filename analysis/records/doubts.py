@@ -1,12 +1,25 @@
 """Finds impossible figures and names their likely causes.
 
 No other module judges whether a figure is possible.
-"""
+Describes the noise in the samples of a case: spikes on all ranks or on some, and slow modes.
+Describes what took cores away from a case while it was timed, where it was enough to matter.
+What a case's first call costs, where measure.mode=cold made it the first.
+Splits samples in two halves in order of time, to tell what persists from what passes.
+Compares what a case takes in turns with others with what it takes alone in fresh ranks.
+What ranks that stayed from an earlier point take for a case, beside what fresh ranks take."""
 
-from collections.abc import Iterator, Mapping
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain
 from typing import Any
 
+import numpy as np
+
 from benchkit.api.details import MEASURED_PEAK, PEAK_FROM
+from benchkit.record.gpu_state import CLOCK_REASONS, HOLDS_BACK
+from benchkit.record.record import FIRST_CALLS, CaseRecord, Record
+from benchkit.statistics.intervals import Array, find_modes, median, medians
+from benchkit.statistics.summary import iteration_times
 
 UTILISATIONS = ("mfu_full", "mfu_causal", "hfu_full")
 WIDEST = 1.0
@@ -69,3 +82,228 @@ def value(figures: Mapping[str, Any], name: str, otherwise: float) -> float:
 
 def percent(share: float) -> str:
     return f"{100 * share:.4g} %"
+
+
+SPIKE = 5.0
+"""A spike is a sample of a rank beyond this multiple of the rank's median."""
+NOISE_METRICS = ("spikes_all_share", "spikes_some_share", "slow_mode_ratio", "slow_mode_share")
+
+
+def noise_metrics(samples: Any, iterations: Array) -> dict[str, float | None]:
+    """Compute the FIGURES of a case.
+
+    Args:
+        samples: [rank][iteration], in seconds.
+        iterations: [iteration], the time of each iteration in seconds.
+
+    Returns:
+        spikes_all_share: the share of iterations in which every rank had a spike, as when the
+            machine was busy.
+        spikes_some_share: the share of iterations in which some ranks had a spike, but not all.
+        slow_mode_ratio: how many times as long the slower iterations take, where the times have two
+            modes; else None.
+        slow_mode_share: the share of the slower iterations; None as above.
+    """
+    times = np.asarray(samples, dtype=np.float64)
+    spikes = times > SPIKE * medians(times)[:, None]
+    everywhere, anywhere, count = spikes.all(axis=0), spikes.any(axis=0), spikes.shape[1]
+    modes = find_modes(iterations)
+    return {
+        "spikes_all_share": int(everywhere.sum()) / count,
+        "spikes_some_share": int((anywhere & ~everywhere).sum()) / count,
+        "slow_mode_ratio": modes.slow_s / modes.fast_s if modes else None,
+        "slow_mode_share": modes.slow_share if modes else None,
+    }
+
+
+LIMITS = {
+    "steal_s": (0.01, "other machines of the host took {:.1%} of a core"),
+    "throttled_s": (0.01, "held back by a CPU quota for {:.1%} of the time"),
+    "others_s": (0.1, "other processes used {:.0%} of a core"),
+}
+"""By counter: the share of the measuring time beyond which it is reported, and the words for it.
+The time that tasks wait for a core is recorded (`pressure_s`) but not reported, because the ranks'
+own threads wait too."""
+MOST_FALLEN = 0.9
+"""A lowest frequency below this share of the highest is reported."""
+LEAST_S = 0.05
+"""Less than this is never reported, because the kernel counts in ticks of a hundredth of a second.
+"""
+
+
+def describe(case: CaseRecord, slowed_by: str = "", num_hosts: int = 1) -> str:
+    """Describe what disturbed the most disturbed rank.
+
+    Args:
+        case: a case of a record.
+        slowed_by: the mechanism that slows ranks down on purpose; a quota that does this is no
+            disturbance.
+        num_hosts: of the job. What other processes did is known only where all ranks are on one
+            host.
+
+    Returns:
+        The disturbances; "" where there is none, or where no counter was recorded.
+    """
+    elapsed_s, counted = case.elapsed_s, case.disturbance
+    if not elapsed_s or not counted:
+        return ""
+    taken = {name: max(counted.get(name, [0.0])) for name in ("steal_s", "throttled_s")}
+    if "cgroup" in slowed_by:
+        del taken["throttled_s"]
+    if num_hosts == 1 and "host_busy_s" in counted:
+        taken["others_s"] = max(counted["host_busy_s"]) - sum(counted.get("own_busy_s", ()))
+    found = [
+        words.format(taken[name] / elapsed_s)
+        for name, (limit, words) in LIMITS.items()
+        if taken.get(name, 0.0) > max(LEAST_S, limit * elapsed_s)
+    ]
+    # An edited record may lack one of both.
+    ranges = zip(counted.get("lowest_ghz", ()), counted.get("highest_ghz", ()), strict=False)
+    lowest, highest = min(
+        ranges,
+        key=lambda ghz: ghz[0] - MOST_FALLEN * ghz[1],
+        default=(0.0, 0.0),
+    )
+    if lowest < MOST_FALLEN * highest:
+        found.append(f"a core's frequency was between {lowest:.2f} and {highest:.2f} GHz")
+    return "; ".join([*found, *held_back(case)])
+
+
+def held_back(case: CaseRecord) -> list[str]:
+    """Return what held the clocks of a GPU back, on any rank, as far as it is known."""
+    reasons = [int(bits) for bits in case.disturbance.get(CLOCK_REASONS, ())]
+    found = [name for bit, name in HOLDS_BACK.items() if any(bits & bit for bits in reasons)]
+    return [f"a GPU's clocks were held back: {', '.join(found)}"] if found else []
+
+
+FEWEST = 4
+"""Samples from which on the later half tells what a warm call takes."""
+NEAR = 1.1
+"""A call within this multiple of the warm calls counts as warm."""
+FIRST_CALL_METRICS = ("first_call_s", "first_call_ratio", "warm_from_call")
+
+
+def first_call_metrics(case: CaseRecord, mode: str, iterations: Array) -> dict[str, Any]:
+    """Compute the FIGURES of a case.
+
+    All are None with too few samples, and in other modes: without a warm-up, too, verification has
+    called before them.
+
+    Args:
+        case: of the record.
+        mode: that of `measure`.
+        iterations: [iteration], the time of each iteration in seconds, in order.
+
+    Returns:
+        first_call_s: the time of the first call, in seconds.
+        first_call_ratio: the same over the median of the later half of all calls.
+        warm_from_call: the number of the first call, from 1, that takes at most NEAR times that
+            median.
+    """
+    if mode != FIRST_CALLS or case.warmup_s or len(iterations) < FEWEST:
+        return dict.fromkeys(FIRST_CALL_METRICS)
+    warm_s = median(iterations[len(iterations) // 2 :])
+    is_warm = iterations <= NEAR * warm_s
+    return {
+        "first_call_s": float(iterations[0]),
+        "first_call_ratio": float(iterations[0] / warm_s),
+        "warm_from_call": int(is_warm.argmax()) + 1,
+    }
+
+
+def log_halves(runs: Sequence[Sequence[float]]) -> tuple[float, float]:
+    """Return the logarithms of the medians of the first and of the second half, in order of time.
+
+    Args:
+        runs: seconds of each run: [run][iteration]. Of several runs the halves are whole runs.
+    """
+    if len(runs) > 1:
+        middle = len(runs) // 2
+        halves = [list(chain(*part)) for part in (runs[:middle], runs[middle:])]
+    else:
+        middle = max(1, len(runs[0]) // 2)
+        halves = [list(runs[0][:middle]), list(runs[0][middle:]) or list(runs[0])]
+    first, second = (math.log(max(float(np.median(half)), 1e-9)) for half in halves)
+    return first, second
+
+
+SPEEDUPS = ("alone_speedup", "speedup_in_turns")
+RATIO = ("turns_ratio", "turns_ratio_low", "turns_ratio_high")
+
+
+def turn_metrics(
+    case: CaseRecord, record: Record, median_s: float | None
+) -> dict[str, float | None]:
+    """Compute how much turns changed a case.
+
+    Within one record there is no interval: both medians are of one run of ranks each, and runs
+    differ by more than the samples within them. `analysis.repetitions` takes it over runs.
+
+    Args:
+        case: that took turns.
+        record: of the case.
+        median_s: of the case.
+
+    Returns:
+        alone_s: median time alone; None where it was not timed alone.
+        turns_ratio: the median in turns as a multiple of that; above 1 where turns cost time.
+        turns_ratio_low, turns_ratio_high: None.
+        alone_speedup: the ratio of the rates of useful work of the case and of its baseline, each
+            alone; None where one of them was not timed alone.
+        speedup_in_turns: None; see `analysis.speedup`.
+    """
+    found: dict[str, float | None] = dict.fromkeys(("alone_s", *RATIO, *SPEEDUPS))
+    found["alone_s"] = alone_s = median_within(record.alone, case)
+    if median_s and alone_s:
+        found["turns_ratio"] = median_s / alone_s
+    if case.baseline is not None and alone_s:
+        baseline = record.cases[case.baseline]
+        more_work = (case.useful_flops or 1.0) / (baseline.useful_flops or 1.0)
+        baseline_s = median_within(record.alone, baseline)
+        found["alone_speedup"] = baseline_s and more_work * baseline_s / alone_s
+    return found
+
+
+def median_within(cases: Sequence[CaseRecord], case: CaseRecord) -> float | None:
+    """Return the median time in seconds of the case with the same labels; None where it has none.
+
+    Args:
+        cases: measured in other ranks than the case.
+        case: of the point.
+    """
+    for other in cases:
+        if other.labels == case.labels and other.samples_s:
+            samples, starts = other.samples_taking_part, other.starts_taking_part
+            return median(iteration_times(samples, starts, case.estimator))
+    return None
+
+
+REUSE_METRICS = ("fresh_s", "reuse_ratio")
+
+
+def reuse_metrics(
+    case: CaseRecord, record: Record, median_s: float | None
+) -> dict[str, float | None]:
+    """Compute how much the earlier points of its ranks changed a case.
+
+    Args:
+        case: of the record.
+        record: of the point.
+        median_s: of the case.
+
+    Returns:
+        fresh_s: median time in fresh ranks; None where it was not measured in fresh ones, too.
+        reuse_ratio: the median as a multiple of that; above 1 where it takes longer in ranks that
+            have measured other points.
+    """
+    fresh_s = median_within(record.fresh, case)
+    return {"fresh_s": fresh_s, "reuse_ratio": median_s and fresh_s and median_s / fresh_s}
+
+
+def held_bytes(record: Record) -> int | None:
+    """Return the memory that all ranks held when the point began, on hosts and GPUs together.
+
+    None where the ranks report none.
+    """
+    use = record.rank_use
+    return sum(use.host_bytes) + sum(use.device_bytes) if use else None

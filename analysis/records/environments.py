@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from analysis.records.conditions import conditions, distinct, driver_of
+from analysis.records.rows import conditions, distinct, driver_of
 from benchkit.record.record import Record
 
 ENVIRONMENT = (

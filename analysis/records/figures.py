@@ -1,7 +1,7 @@
 """What analysis derives from one record: the figures of its cases and ranks, without raw samples.
 
 They are encoded as soon as they are derived, so that they are the same whether they come from
-samples, from another process or from the cache (analysis/records/cache.py).
+samples, from another process or from the cache (analysis/records/derive.py).
 """
 
 from collections.abc import Iterator, Mapping

@@ -7,12 +7,11 @@ from typing import Any
 
 import pandas as pd
 
-from analysis.records.columns import Columns
 from analysis.records.figures import plain_cells
 from analysis.records.places import places_of
+from analysis.records.rows import Columns
 from benchkit.record import files
-from benchkit.record.case import CaseRecord
-from benchkit.record.record import Record
+from benchkit.record.record import CaseRecord, Record
 
 
 def records_of(table: pd.DataFrame, suite: str) -> list[Record]:

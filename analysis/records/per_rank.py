@@ -5,16 +5,13 @@ from typing import Any
 
 import numpy as np
 
-from analysis.records import rank_devices
-from analysis.records.columns import Columns
+from analysis.records import places as rank_devices
+from analysis.records.doubts import SPIKE
 from analysis.records.figures import Cell, RankFigures, plain, plain_cells
-from analysis.records.noise import SPIKE
-from analysis.records.rows import starts_of
-from benchkit.record.case import CaseRecord, as_array
+from analysis.records.rows import Columns, starts_of
 from benchkit.record.naming import printable
-from benchkit.record.record import Record
-from benchkit.statistics.intervals import Array
-from benchkit.statistics.quantiles import medians
+from benchkit.record.record import CaseRecord, Record, as_array
+from benchkit.statistics.intervals import Array, medians
 from benchkit.statistics.summary import last_shares
 
 WAITING = "_wait"

@@ -1,19 +1,187 @@
-"""Turns one record into rows of the combined table: settings, labels and metrics of its cases."""
+"""The columns of a record that say how it was measured, and where it comes from.
+The columns that all cases of a record share: what was measured, how, and where it comes from.
+Turns one record into rows of the combined table: settings, labels and metrics of its cases."""
 
-from collections.abc import Sequence
+import contextlib
+import datetime
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from analysis.records import comparisons, disturbances, first_calls, noise, reuse, turns
-from analysis.records.columns import Columns
-from analysis.records.doubts import doubt_of
-from analysis.records.figures import CaseFigures, plain_cells
+from analysis.records import doubts
+from analysis.records import metrics as comparisons
+from analysis.records.doubts import doubt_of, held_bytes
+from analysis.records.figures import DETAILS, NAMES, CaseFigures, plain_cells
 from analysis.records.metrics import METRICS, region_medians
-from benchkit.record.case import CaseRecord
-from benchkit.record.record import Record
+from benchkit.record.record import AgentReport, CaseRecord, Record
+from benchkit.statistics.compare import difference_of_runs, percent
 from benchkit.statistics.estimators import SLOWEST_RANK
-from benchkit.statistics.intervals import Array
-from benchkit.statistics.quantiles import median
+from benchkit.statistics.intervals import Array, median
 from benchkit.statistics.summary import iteration_times, slowest_rank, summarize
+
+MODEL = "model."
+DIMENSIONS = tuple(
+    MODEL + name for name in ("d_model", "d_ff", "num_layers", "num_heads", "vocab_size")
+)
+"""The sizes of a model. They are added to the model's name where models of different sizes share
+one name. They have the prefix of their keys because a suite has keys of its own by the same names,
+such as num_heads of ring_attention."""
+
+
+def conditions(record: Record) -> dict[str, Any]:
+    """Return how a record was measured, as far as that affects the result."""
+    settings, agents = record.settings, record.agents
+    hardware, measure = settings.hardware, settings.measure
+    on_cpu = hardware.device == "cpu"
+    variables = settings.backend.env.items()
+    return {
+        "host": "+".join(dict.fromkeys(agent.host for agent in agents)),
+        "device_name": distinct(agent.cpu for agent in agents) if on_cpu else gpu_names(record),
+        "torch": distinct(agent.torch for agent in agents),
+        "cuda": distinct(agent.cuda for agent in agents),
+        "nccl": distinct(agent.nccl for agent in agents),
+        "driver": None if on_cpu else distinct(map(driver_of, agents)),
+        "commit": distinct(map(code_of, agents)),
+        "kernel": distinct(agent.kernel for agent in agents),
+        "launched_by": record.launched_by,
+        "num_agents": len(agents),
+        "start_method": settings.start_method,
+        "processes": settings.ranks,
+        "threads": str(settings.threads_per_rank),
+        "ranks_per_device": hardware.ranks_per_device,
+        "full_share": str(hardware.full_share),
+        "slowdown": hardware.slowdown,
+        "backend_env": " ".join(f"{name}={value}" for name, value in variables),
+        "seed": settings.seed,
+        "mode": measure.mode,
+        "calls_per_sample": measure.calls_per_sample,
+        "warmup_iterations": measure.warmup_iterations,
+    }
+
+
+def provenance(record: Record) -> dict[str, Any]:
+    """Return where a row comes from, but for its file and its run."""
+    clock, model, noise = record.start_clock, record.settings.model, record.noise_floor
+    factors = " ".join(f"{factor:.3g}" for factor in record.slowdown.measured or ())
+    loads = [agent.load_average[0] for agent in record.agents if agent.load_average]
+    return {
+        "load": max(loads, default=None),
+        **{name: getattr(model, name.removeprefix(MODEL), None) for name in DIMENSIONS},
+        "slowed_by": record.slowdown.mechanism,
+        "measured_slowdown": factors or None,
+        "warning": "; ".join(record.warnings) or None,
+        "noise_floor": noise_text(record),
+        "identical_runs": difference_of_runs(noise.sigma_run) if noise else None,
+        "clock": record.clock,
+        "start_clock": clock.estimator if clock else None,
+        "start_uncertainty_s": clock.uncertainty_s if clock else None,
+        "threads_per_rank": record.threads_per_rank,
+        "cores_per_rank": record.cores_per_rank,
+        "point_id": record.point_id,
+        "started_at": record.started_at,
+        "total_s": record.phases_s.get("total"),
+        "points_before": record.rank_use.points_before if record.rank_use else None,
+        "held_bytes": held_bytes(record),
+        "title": record.title,
+    }
+
+
+def noise_text(record: Record) -> str | None:
+    """Return how much identical runs differ: "± 4 % at all_reduce 1 MiB (selftest of 2026-11-20)".
+
+    The result is None where no noise floor applied.
+    """
+    noise = record.noise_floor
+    if noise is None:
+        return None
+    day = ""
+    with contextlib.suppress(ValueError, OverflowError):
+        ended = datetime.datetime.fromisoformat(record.finished_at or record.started_at)
+        day = f" of {(ended - datetime.timedelta(seconds=noise.age_s)).date()}"
+    return f"± {percent(difference_of_runs(noise.sigma_run))} at {noise.at} (selftest{day})"
+
+
+def distinct(values: Iterable[Any]) -> str | None:
+    """Join the values of all agents: one where they are equal, else "2.13.0 / 2.12.0".
+
+    The values are in the order of the agents. The result is None where no agent has a value.
+    """
+    return " / ".join(dict.fromkeys(str(value) for value in values if value)) or None
+
+
+def gpu_names(record: Record) -> str | None:
+    """Return the names of the first GPUs of the hosts; of the ranks' where hosts list none."""
+    listed = distinct(agent.gpus[0].get("name") for agent in record.agents if agent.gpus)
+    return listed or distinct(device.name for device in record.rank_devices)
+
+
+def driver_of(agent: AgentReport) -> str | None:
+    """Return the version of the GPUs' driver, which early records only list per GPU."""
+    return agent.driver or distinct(gpu.get("driver_version") for gpu in agent.gpus)
+
+
+def code_of(agent: AgentReport) -> str | None:
+    """Return the first 12 digits of the commit; for changed code also "+" and the change's hash."""
+    if not agent.git_commit:
+        return None
+    return agent.git_commit[:12] + (f"+{agent.git_diff_hash}" if agent.git_diff_hash else "")
+
+
+SHARED_KEYS = frozenset((
+    "suite", "seed", "world_size", "threads_per_rank", "start_method", "timeout_s",
+    "join_timeout_s", "trust_network", "host_wait_s", "repeat", "max_failures", "on_end",
+    "private_network",
+    "ranks", "backend", "hardware", "measure", "model", "profile", "explain", "report",
+))  # fmt: skip
+"""Keys that every suite has. A suite's own lists and dictionaries are no columns either: they
+choose cases, which are told apart by their labels."""
+OUTCOMES = ("status", "reason", "failed_rank", "stopped_by", "converged", DETAILS)
+"""Columns that say how a case went."""
+OF_FILE = ("path", "run")
+
+
+class Columns:
+    """The shared columns of a record, and the names that no column of its suite may have.
+
+    Attributes:
+        settings: what was measured: the suite, where it ran, the suite's own keys, and how it was
+            measured, as far as that affects the result.
+        provenance: where it comes from, but for its file and its run.
+    """
+
+    def __init__(self, record: Record) -> None:
+        shared, held = shared_settings(record), conditions(record)
+        self.provenance = provenance(record)
+        self._suite = record.suite
+        self._taken = {*shared, *held, *self.provenance, *OF_FILE, *OUTCOMES, *NAMES}
+        own = {
+            name: value
+            for name, value in record.config.items()
+            if name not in SHARED_KEYS and not isinstance(value, list | dict)
+        }
+        self.settings: dict[str, Any] = shared | self.renamed(own) | held
+
+    def renamed(self, own: Mapping[str, Any]) -> dict[str, Any]:
+        """Return a suite's keys, or a case's labels, as columns.
+
+        One with the name of a column that every table has gets the suite's name as prefix.
+        """
+        return {
+            f"{self._suite}.{name}" if name in self._taken else name: value
+            for name, value in own.items()
+        }
+
+
+def shared_settings(record: Record) -> dict[str, Any]:
+    """Return the settings that every suite has."""
+    shared = record.settings
+    return {
+        "suite": record.suite,
+        "backend": shared.backend.name,
+        "device": shared.hardware.device,
+        "world_size": record.world_size,
+        "model": shared.model.name if shared.model else None,
+    }
+
 
 NOT_ENDED = "measured at this moment, or killed before it could say so"
 MAX_START_UNCERTAINTY = 0.1
@@ -35,7 +203,7 @@ def cases_of(record: Record, own: Columns) -> list[CaseFigures]:
     for case, contest in zip(record.cases, contests, strict=True):
         cells = own.renamed(case.labels) | outcome(case, record)
         cells["contest"] = contest and f"{contest[0]}, {contest[1]} ranks"
-        cells["disturbed"] = disturbances.describe(case, slowed_by, num_hosts) or None
+        cells["disturbed"] = doubts.describe(case, slowed_by, num_hosts) or None
         if cells["status"] == "ok":
             found.append(measured(case, record, rivals_s[contest], cells))
         else:
@@ -103,10 +271,12 @@ def measured(
     samples, starts = case.samples_taking_part, starts_of(case, record)
     summary = summarize(samples, starts, case.estimator)
     times = iteration_times(samples, starts, case.estimator)
-    summary |= comparisons.figures(case, record.cases, rivals_s) | noise.figures(samples, times)
-    summary |= turns.figures(case, record, summary["median_s"])
-    summary |= first_calls.figures(case, record.settings.measure.mode, times)
-    summary |= reuse.figures(case, record, summary["median_s"])
+    summary |= comparisons.comparison_metrics(case, record.cases, rivals_s) | doubts.noise_metrics(
+        samples, times
+    )
+    summary |= doubts.turn_metrics(case, record, summary["median_s"])
+    summary |= doubts.first_call_metrics(case, record.settings.measure.mode, times)
+    summary |= doubts.reuse_metrics(case, record, summary["median_s"])
     metrics = {metric.name: metric.formula(case, summary) for metric in METRICS}
     judged = {
         "estimator": case.estimator if starts is not None else SLOWEST_RANK,

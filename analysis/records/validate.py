@@ -10,8 +10,7 @@ from benchkit.api.details import (
     PREDICTED_S,
     TOKENS_PER_CALL,
 )
-from benchkit.record.case import CaseRecord
-from benchkit.record.record import Record
+from benchkit.record.record import CaseRecord, Record
 from benchkit.statistics.summary import iteration_times, slowest_rank
 
 SHORTEST_S = 1e-12

@@ -1,10 +1,10 @@
-"""Finds tables, plots and charts: the modules in the suites' folders that define their functions.
+"""Makes parts of a report, each of which may fail without affecting the others.
+Finds tables, plots and charts: the modules in the suites' folders that define their functions.
 
 `write(table) -> dict[file name, text]`, `draw(table, baseline) -> dict[file name, drawing]` and
 `show(table, baseline) -> dict[name, Chart]` return an empty dictionary where the table has no data
 for them. A drawing is a function that returns a figure; a chart is for the page (analysis/page). A
-suite of your own (BENCHKIT_SUITES) has them in modules `table`, `plot` and `charts` beside it.
-"""
+suite of your own (BENCHKIT_SUITES) has them in modules `table`, `plot` and `charts` beside it."""
 
 import importlib
 import importlib.util
@@ -14,14 +14,49 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from itertools import islice
 from types import ModuleType
+from typing import Protocol, TypeVar
 
 import pandas as pd
 from matplotlib.figure import Figure
 
-from analysis.baseline import Baseline
-from analysis.report.attempts import Attempt, directly
-from analysis.report.crowds import MOST_PLOTS
+from analysis.report.chart import MOST_PLOTS
+from analysis.speedup import Baseline
 from analysis.text import complain
+
+Made = TypeVar("Made")
+
+
+class Attempt(Protocol):
+    """Makes a part of a report.
+
+    Args:
+        what: the name of the part, for the message where it fails.
+        make: returns the part.
+    """
+
+    def __call__(self, what: str, make: Callable[[], Made]) -> Made | None: ...
+
+
+def directly(what: str, make: Callable[[], Made]) -> Made | None:
+    """Return what `make` returns, and let its exceptions pass."""
+    return make()
+
+
+def or_left_out(what: str, make: Callable[[], Made]) -> Made | None:
+    """Return what `make` returns; where it fails, print a line on stderr and return None.
+
+    Raises:
+        OSError: where a file cannot be written, which is no fault of one part.
+    """
+    try:
+        return make()
+    except OSError:
+        raise
+    except Exception as error:
+        lines = str(error).splitlines() or [""]
+        complain("analysis", f"left out {what}: {type(error).__name__}: {lines[0]}")
+        return None
+
 
 Drawings = dict[str, Callable[[], Figure]]
 """By file name. Figures are drawn one by one, so that one failure does not affect the others."""

@@ -1,23 +1,147 @@
-"""Writes all files of a report: tables, plots and sentences."""
+"""per_rank.md: the rows per rank and case, as a reader needs them.
+rank_devices.md: in what the places of ranks and the states of their GPUs differ.
+turns.md: by how much taking turns changed the cases that were timed alone, too.
+Writes all files of a report: tables, plots and sentences."""
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from itertools import chain
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 from matplotlib.figure import Figure
 
-from analysis.baseline import Baseline
 from analysis.output import Content, file_name, write
+from analysis.records import places
+from analysis.records.environments import TOLERANCE
 from analysis.records.metrics import METRICS
+from analysis.records.places import PLACE, STATE
 from analysis.repetitions import FEWEST_RUNS, over_repetitions, over_runs
-from analysis.report import noise, rank_devices, ranks, sentences, size_plots, style, turns
-from analysis.report.attempts import or_left_out
-from analysis.report.discover import draw_all, write_all
-from analysis.speedup import compared
+from analysis.report import sentences, size_plots, style
+from analysis.report.discover import draw_all, or_left_out, write_all
+from analysis.report.naming import Namer
+from analysis.speedup import FRESH, Baseline, compared, is_changed
 from analysis.table import as_markdown, identity_columns, is_repeated
 from analysis.text import complain
+from benchkit.statistics.compare import percent
+
+
+def for_print(rows: pd.DataFrame) -> pd.DataFrame:
+    """Return the rows with times in ms, without the columns that are the same throughout.
+
+    Columns that say where ranks ran have a page of their own (analysis/report/report.py).
+    """
+    devices = (*places.PLACE, *places.STATE)
+    table = rows.drop(columns=list(devices), errors="ignore")
+    differing = [name for name in table if table[name].nunique(dropna=False) > 1 or name == "rank"]
+    shown = table[differing]
+    in_ms = {name: f"{name.removesuffix('_s')} [ms]" for name in shown if str(name).endswith("_s")}
+    return shown.assign(**{name: shown[name] * 1e3 for name in in_ms}).rename(columns=in_ms)
+
+
+RANK_DEVICES_HEAD = (
+    "# Ranks and their devices\n\n"
+    "What differs between the ranks of a run. Clocks, power and temperature are medians over its "
+    f"cases, and shown where ranks differ by more than {TOLERANCE:.0%}.\n\n"
+)
+RANK_DEVICES_UNITS = {
+    "gpu_sm_mhz": "SM clock [MHz]", "gpu_mem_mhz": "memory clock [MHz]",
+    "gpu_power_w": "power [W]", "gpu_temperature_c": "temperature [°C]",
+}  # fmt: skip
+
+
+def rank_devices_table(per_rank: pd.DataFrame) -> str | None:
+    """Return the page; None where the ranks of no run differ."""
+    tables = []
+    for run, own in per_rank.groupby("run", dropna=False, sort=False):
+        differing = of_run(own)
+        if len(differing.columns) > 1:
+            tables.append(f"## {run}\n\n" + as_markdown(differing, shaped=True))
+    return RANK_DEVICES_HEAD + "\n\n".join(tables) if tables else None
+
+
+def of_run(rows: pd.DataFrame) -> pd.DataFrame:
+    """Return a row per rank, or more if its place changed, with the columns in which ranks differ.
+
+    Args:
+        rows: one per rank and case, as in per_rank.csv.
+    """
+    place = ["rank", *(name for name in PLACE if name in rows)]
+    state = [name for name in STATE if name in rows]
+    by_rank = rows.groupby(place, dropna=False, as_index=False)[state].median()
+    kept = ["rank", *(name for name in place[1:] if by_rank[name].nunique(dropna=False) > 1)]
+    for name in state:
+        lowest, highest = by_rank[name].min(), by_rank[name].max()
+        if highest - lowest > TOLERANCE * lowest:
+            kept.append(name)
+    return by_rank[kept].rename(columns=RANK_DEVICES_UNITS)
+
+
+TURNS_HEAD = (
+    "# Taking turns\n\n"
+    "The baseline and the best case of each job were timed again, each alone in fresh ranks. In "
+    "turns / alone is the ratio of the medians, above 1 where turns cost time. Its interval is "
+    f"between runs; below {FEWEST_RUNS} runs there is none, and the noise floor of the machine "
+    "says what two identical runs differ by. Where turns changed the speedup over the baseline, "
+    "all tables and plots have the one of fresh ranks.\n\n"
+)
+
+
+def turns_table(table: pd.DataFrame) -> str | None:
+    """Describe all cases that were timed alone, too; None where there is none."""
+    measured = table[table["turns_ratio"].notna()]
+    if measured.empty:
+        return None
+    points = over_runs(measured, *identity_columns(table))
+    name = Namer(points)
+    rows = [
+        {
+            "case": name(row),
+            "in turns [ms]": row["median_s"] * 1e3,
+            "alone [ms]": row["alone_s"] * 1e3,
+            "in turns / alone": row["turns_ratio"],
+            "95 % interval": interval(row),
+            "runs": row["num_runs"],
+            "turns": verdict(row),
+            **speedup_cells(row),
+        }
+        for _, row in points.iterrows()
+    ]
+    return TURNS_HEAD + as_markdown(pd.DataFrame(rows), shaped=True)
+
+
+def interval(row: Any) -> str:
+    """Format the interval between runs of a row's ratio, "too few runs" without one."""
+    if pd.isna(row["turns_ratio_low"]):
+        return "too few runs"
+    return f"[{row['turns_ratio_low']:.3f}, {row['turns_ratio_high']:.3f}]"
+
+
+def verdict(row: Any) -> str:
+    """Say whether turns changed a row's time, by its interval or else by the noise floor."""
+    word = "slower" if row["turns_ratio"] > 1 else "faster"
+    if pd.notna(row["turns_ratio_low"]):
+        return word if is_changed(row) else "no change that shows"
+    floor = row["identical_runs"]
+    if pd.isna(floor):
+        return f"{word}, or chance: no noise floor"
+    if not is_changed(row):
+        return f"within the noise floor (± {percent(floor)})"
+    return f"{word}, beyond the noise floor (± {percent(floor)})"
+
+
+def speedup_cells(row: Any) -> dict[str, Any]:
+    """Return a case's speedup over its job's baseline, in turns and alone, and which one counts."""
+    is_fresh = row["speedup_from"] == FRESH
+    in_turns = row["speedup_in_turns" if is_fresh else "paired_speedup"]
+    counts = "alone" if is_fresh else "in turns"
+    return {
+        "speedup in turns": in_turns,
+        "speedup alone": row["alone_speedup"],
+        "counts": counts if pd.notna(row["alone_speedup"]) else None,
+    }
+
 
 CONFIGURATION = ["suite", "backend", "device", "world_size"]
 UNITS = (
@@ -100,19 +224,19 @@ def texts_of(
         return "# Summary by configuration\n\n" + summary_by_config(table)
 
     def rank_results() -> str:
-        rank_table = as_markdown(ranks.for_print(per_rank), shaped=True, source="per_rank.csv")
+        rank_table = as_markdown(for_print(per_rank), shaped=True, source="per_rank.csv")
         return "# Per rank\n\n" + RANK_UNITS + rank_table
 
     yield "combined.csv", lambda: table
     yield "full_results.md", full_results
     yield "summary_by_config.md", summary
     yield "analysis.txt", partial(sentences.describe, table, baseline)
-    yield noise.FILE_NAME, partial(noise.as_markdown, table[table["status"] == "ok"])
+    yield sentences.FILE_NAME, partial(sentences.as_markdown, table[table["status"] == "ok"])
     if per_rank is not None and not per_rank.empty:
         yield "per_rank.csv", lambda: per_rank
         yield "per_rank.md", rank_results
-        yield "rank_devices.md", partial(rank_devices.describe, per_rank)
-    yield "turns.md", partial(turns.describe, table)
+        yield "rank_devices.md", partial(rank_devices_table, per_rank)
+    yield "turns.md", partial(turns_table, table)
     yield "speedups.csv", partial(all_speedups, table, baseline)
 
 

@@ -1,24 +1,410 @@
-"""analysis.txt: what the table says, in plain sentences."""
+"""Sentences on how much longer the largest value of an axis takes than the smallest.
 
-from collections.abc import Iterable, Iterator
+Ratios are formed within each run.
+Sentences on speedups: over the baseline asked for, or over the first of the values swept.
+Sentences on noise: uncertain medians, stragglers, disturbances and clocks.
+Says whether it changed anything that ranks stayed from point to point.
+Says what warming up changes, from cases whose first call was measured.
+analysis.txt: what the table says, in plain sentences."""
+
+import math
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from itertools import islice
+from typing import Any
 
+import numpy as np
 import pandas as pd
 
-from analysis.baseline import Baseline
-from analysis.repetitions import over_runs
-from analysis.report import first_calls, noise, reuse, swept
-from analysis.report.attempts import or_left_out
-from analysis.report.contests import contests, whole_work, winner
-from analysis.report.discover import modules_with
-from analysis.report.growth import growth
-from analysis.report.naming import Namer
-from analysis.run_spread import describe_floor, describe_runs
-from analysis.table import identity_columns, own_columns
-from analysis.text import shortened
+from analysis.records.doubts import NEAR, SPIKE
+from analysis.records.rows import MAX_START_UNCERTAINTY
+from analysis.repetitions import WITHIN, describe_floor, describe_runs, over_runs
+from analysis.report.discover import modules_with, or_left_out
+from analysis.report.naming import (
+    WAYS,
+    Namer,
+    contests,
+    milliseconds,
+    operation,
+    settings,
+    whole_work,
+    winner,
+)
+from analysis.speedup import ACROSS, Baseline, compared, inner_columns
+from analysis.table import crowded, identity_columns, own_columns
+from analysis.text import figure, half_width, measured, shortened
 from benchkit.record.naming import named
-from benchkit.record.statuses import HARMLESS, UNFINISHED
+from benchkit.record.record import HARMLESS, UNFINISHED
+from benchkit.statistics.compare import SignedRank, fewest_pairs, percent
+from benchkit.statistics.intervals import median, median_interval
+
+ACROSS_RUNS = "of different runs, whose spread is not known"
+Row = dict[str, Any]
+"""Of the combined table, by column."""
+
+
+def growth(measured: pd.DataFrame, axis: str, describe: Callable[[float], str]) -> Iterator[str]:
+    """Yield how the time grows from the least to the most of one axis, with everything else equal.
+
+    A ratio is formed within each run. For several runs with the same least and most, the sentence
+    has the median of their ratios, with its 95 % interval between runs or, where the runs are too
+    few for one, with its range. Only where no run has two values, medians over runs are compared.
+
+    Args:
+        measured: rows of the combined table.
+        axis: a column of numbers.
+        describe: formats a value of the axis.
+    """
+    if axis not in measured:
+        return
+    name = Namer(over_runs(measured, *identity_columns(measured)), axis)
+    rest = [column for column in identity_columns(measured) if column != axis]
+    positive = measured[pd.to_numeric(measured[axis], errors="coerce") > 0]
+    per_run = over_runs(positive, *rest, axis, "run")
+    for rows in groups_of(per_run, rest, [*rest, axis, "title", "run", "median_s"]):
+        if len({row[axis] for row in rows}) < 2:
+            continue
+        runs = [run for run in by_run(rows) if len({row[axis] for row in run}) > 1]
+        spans = [ends_of(run, axis) for run in runs]
+        basis = ""
+        if not spans:
+            basis = f"; {ACROSS_RUNS}"
+            spans = [ends_of(with_medians(rows, axis), axis)]
+        for least, most in sorted({(first[axis], last[axis]) for first, last in spans}):
+            alike = [span for span in spans if (span[0][axis], span[1][axis]) == (least, most)]
+            times = most / least
+            factor = f"{times:,.4g}" if times < 1e4 else f"{times:,.0f}"
+            more = f"{describe(least)} to {describe(most)} ({factor} times)"
+            yield f"{name(alike[0][0])}: {more} takes {how_long(alike)}{basis})."
+
+
+def groups_of(rows: pd.DataFrame, columns: list[str], shown: list[str]) -> Iterator[list[Row]]:
+    """Yield the rows of each group that is equal in some columns, in the order of `groupby`.
+
+    Thousands of groups of a few rows each would take pandas a millisecond for every step.
+    """
+    if rows.empty:
+        return
+    found: dict[int, list[Row]] = {}
+    numbers = rows.groupby(columns, dropna=False).ngroup()
+    for number, row in zip(numbers, rows[shown].to_dict("records"), strict=True):
+        found.setdefault(number, []).append(row)
+    for number in sorted(found):
+        yield found[number]
+
+
+def by_run(rows: list[Row]) -> list[list[Row]]:
+    """Group rows by their run, in the order of its name."""
+    found: dict[str, list[Row]] = {}
+    for row in rows:
+        found.setdefault(str(row["run"]), []).append(row)
+    return [found[run] for run in sorted(found)]
+
+
+def with_medians(rows: list[Row], axis: str) -> list[Row]:
+    """Replace the time of each row by the median of all rows of its value of the axis."""
+    times: dict[Any, list[float]] = {}
+    for row in rows:
+        times.setdefault(row[axis], []).append(row["median_s"])
+    return [row | {"median_s": median(times[row[axis]])} for row in rows]
+
+
+def ends_of(rows: list[Row], axis: str) -> tuple[Row, Row]:
+    """Return the rows with the least and with the most of an axis."""
+    ordered = sorted(rows, key=lambda row: row[axis])
+    return ordered[0], ordered[-1]
+
+
+def how_long(spans: list[tuple[Row, Row]]) -> str:
+    """Format the ratio of the times, of several runs with its spread; the parenthesis stays open.
+
+    For example "3.2 times as long (2 ms to 6.4 ms".
+
+    Args:
+        spans: per run, the rows with the least and with the most of an axis.
+    """
+    firsts_s = np.array([first["median_s"] for first, _ in spans])
+    lasts_s = np.array([last["median_s"] for _, last in spans])
+    ratios = lasts_s / firsts_s
+    times = f"{milliseconds(median(firsts_s))} to {milliseconds(median(lasts_s))}"
+    if len(spans) == 1:
+        return f"{measured(median(ratios))} times as long ({times}"
+    interval = median_interval(ratios)
+    kind = "95 % interval between runs" if interval else "range"
+    low, high = interval or (ratios.min(), ratios.max())
+    ratio, *ends = (figure(each, half_width(low, high)) for each in (median(ratios), low, high))
+    of = f"median of {len(spans)} runs, {kind} {' to '.join(ends)}"
+    return f"{ratio} times as long ({of}; {times}"
+
+
+FEW = 3
+"""More points than this have a sentence on all of them before those on each."""
+NO_SPREAD = "how much it varies is not known"
+
+
+def swept_speedups(table: pd.DataFrame, baseline: Baseline | None) -> Iterator[str]:
+    """Yield how much faster or slower points are than the baseline, first those that take longest.
+
+    Args:
+        table: measured rows of the combined table.
+        baseline: what to compare with; by default the first value of each setting of words in
+            which points differ, such as parallel=ddp.
+    """
+    whole = whole_work(table)
+    for chosen in [baseline] if baseline else first_values(whole):
+        for _, _, rows in compared(whole, chosen):
+            for _, group in rows.groupby(list(chosen.values), sort=False, dropna=False):
+                yield from of_group(group, chosen)
+
+
+def first_values(table: pd.DataFrame) -> Iterator[Baseline]:
+    """Yield a baseline per setting of words that differs between points, and not within one."""
+    points = table.groupby("point_id")
+    for name in own_columns(table):
+        values = table[name].dropna()
+        if name in WAYS or values.nunique() < 2 or not values.map(type).eq(str).all():
+            continue
+        is_operation = not set(values).isdisjoint(table["title"])
+        if not is_operation and (points[name].nunique() <= 1).all():
+            yield Baseline({name: values.iloc[0]})
+
+
+def of_group(rows: pd.DataFrame, baseline: Baseline) -> Iterator[str]:
+    """Yield sentences on the points of one alternative to the baseline."""
+    inner = inner_columns(rows, baseline)
+    longest_first = rows.sort_values("median_s", ascending=False)
+    if len(rows) > FEW:
+        first = longest_first.iloc[0]
+        least, most, middle = (measured(rows["speedup"].quantile(share)) for share in (0, 1, 0.5))
+        lows = rows["speedup_low"].fillna(rows["speedup_range_low"])
+        highs = rows["speedup_high"].fillna(rows["speedup_range_high"])
+        known, num_apart = lows.notna().sum(), ((lows > 1) | (highs < 1)).sum()
+        spread = f"{num_apart} of {known} intervals or ranges are beyond 1" if known else NO_SPREAD
+        yield (
+            f"{operation(first)}: at {len(rows)} points the speedup of "
+            f"{settings(first, baseline.values)} over {baseline} is {least} to {most}, at the "
+            f"median {middle}; {spread}."
+        )
+    for _, row in longest_first.iterrows():
+        yield of_point(row, inner, baseline)
+
+
+def of_point(row: pd.Series, inner: list[str], baseline: Baseline) -> str:
+    """Say how a point compares, and what is known of the ratio."""
+    ratio, low, high = row["speedup"], row["speedup_low"], row["speedup_high"]
+    is_interval = pd.notna(low)
+    if not is_interval:
+        low, high = row["speedup_range_low"], row["speedup_range_high"]
+    how = "is {} times as fast as"
+    if ratio < 1:
+        ratio, low, high, how = 1 / ratio, 1 / high, 1 / low, "takes {} times as long as"
+    half = half_width(low, high)
+    where = settings(row, inner)
+    head = f"{operation(row)} ({where})" if where else operation(row)
+    ours = f"{settings(row, baseline.values)} {how.format(measured(ratio, half))} {baseline}"
+    basis = row["speedup_basis"]
+    if pd.isna(low):
+        return f"{head}: {ours}; without an interval of both, that may be chance."
+    kind = "95 % interval" if is_interval else "range"
+    of = basis if basis == WITHIN or basis.startswith(ACROSS) else f"of {basis}"
+    spread = f" ({kind} {of}, {figure(low, half)} to {figure(high, half)})"
+    return f"{head}: {ours}{spread}{doubt(row, ratio, low, is_interval)}."
+
+
+def doubt(row: pd.Series, ratio: float, low: float, is_interval: bool) -> str:
+    """Say what speaks against the ratio; "" where nothing does."""
+    if low <= 1:
+        return f", which {'their intervals' if is_interval else 'runs'} do not tell apart"
+    floor = row["identical_runs"]
+    if row["speedup_basis"] == WITHIN and ratio - 1 < floor:
+        return f", less than identical runs differ by (± {percent(floor)})"
+    return ""
+
+
+FILE_NAME = "noise.md"
+NOISY_REL_CI = 0.05
+"""A median with a wider rel_ci than this is called noisy."""
+STRAGGLING_SHARE = 0.75
+"""A rank that ends last in more than this share of the samples is named. By chance the share would
+be 1 / ranks."""
+SPIKY_SHARE = 0.01
+"""A larger share of spikes than this is reported."""
+OF_NOISE = (
+    "median_s", "ci_low_s", "ci_high_s", "rel_ci", "p99_s", "stopped_by", "converged", "steady",
+    "straggler_rank", "straggler_share", "disturbed", "spikes_all_share", "spikes_some_share",
+    "slow_mode_ratio", "slow_mode_share",
+)  # fmt: skip
+"""Columns that the sentences on noise are about."""
+
+
+def summary(measured: pd.DataFrame) -> Iterator[str]:
+    """Yield one line that counts what `describe` says of each row; none without any noise."""
+    with_ranks = measured[measured["world_size"] > 1]
+    spikes = measured["spikes_all_share"] + measured["spikes_some_share"]
+    wide = measured["rel_ci"] > NOISY_REL_CI
+    widest = f" (the widest to ±{100 * measured['rel_ci'].max():.0f} %)" if wide.any() else ""
+    counts = {
+        f"known to more than ±{100 * NOISY_REL_CI:.0f} % only{widest}": wide,
+        "without an interval": measured["median_s"].notna() & measured["rel_ci"].isna(),
+        "with a straggler": with_ranks["straggler_share"] > STRAGGLING_SHARE,
+        "with spikes": spikes > SPIKY_SHARE,
+        "with times of two kinds": measured["slow_mode_ratio"].notna(),
+        "disturbed": measured["disturbed"].notna(),
+    }
+    parts = [f"{flags.sum()} {what}" for what, flags in counts.items() if flags.any()]
+    if parts:
+        yield f"Of {len(measured)} medians {', '.join(parts)}: {FILE_NAME} names them."
+
+
+def as_markdown(measured: pd.DataFrame) -> str | None:
+    """Return the page of all that `describe` says; None without any noise."""
+    lines = [f"- {line}" for line in noise_sentences(measured)]
+    return "\n".join(["# Noise", "", *lines]) if lines else None
+
+
+def noise_sentences(measured: pd.DataFrame) -> Iterator[str]:
+    """Yield crowded cores, uncertain medians, stragglers and disturbances."""
+    shared = measured[crowded(measured)]
+    for (ranks, cores), rows in shared.groupby(["world_size", "cores_per_rank"]):
+        yield (
+            f"{ranks} ranks had {cores:.2g} cores each in {len(rows)} points, "
+            "which time the scheduler, too."
+        )
+    name = Namer(measured)
+    for row in name.rows(measured, *OF_NOISE):
+        row_name = name(row)
+        yield from uncertainty(row_name, row)
+        yield from straggling(row_name, row)
+        yield from disturbances(row_name, row)
+
+
+def uncertainty(name: str, row: Any) -> Iterator[str]:
+    """Yield that a median has no interval, or a wide one, or did not reach its target."""
+    if pd.isna(row["rel_ci"]):
+        limit = row["stopped_by"] if row["stopped_by"] == "max_iterations" else "max_seconds"
+        yield f"{name}: no interval, too few independent samples; raise measure.{limit}."
+    elif row["rel_ci"] > NOISY_REL_CI:
+        low, high = (milliseconds(row[side]) for side in ("ci_low_s", "ci_high_s"))
+        tail = row["p99_s"] / row["median_s"]
+        yield (
+            f"{name}: the median is known to [{low}, {high}] only {WITHIN}; "
+            f"p99 is {tail:.1f} times it."
+        )
+    elif pd.notna(row["converged"]) and not row["converged"]:
+        width = 100 * row["rel_ci"]
+        yield f"{name}: stopped by {row['stopped_by']} at ±{width:.1f} %, before its target."
+
+
+def straggling(name: str, row: Any) -> Iterator[str]:
+    """Yield which rank all others wait for."""
+    if row["world_size"] > 1 and (row["straggler_share"] or 0) > STRAGGLING_SHARE:
+        rank, share = row["straggler_rank"], 100 * row["straggler_share"]
+        yield f"{name}: rank {rank:.0f} ends last in {share:.0f} % of the samples."
+
+
+def disturbances(name: str, row: Any) -> Iterator[str]:
+    """Yield what took cores away, a warm-up that was too short, spikes, and slow modes."""
+    if pd.notna(row["disturbed"]):
+        yield f"{name}: disturbed: {row['disturbed']}."
+    if pd.notna(row["steady"]) and not row["steady"]:
+        yield (
+            f"{name}: calls still got faster when the warm-up ended; "
+            "raise measure.max_warmup_seconds."
+        )
+    everywhere, some = 100 * row["spikes_all_share"], 100 * row["spikes_some_share"]
+    if row["spikes_all_share"] + row["spikes_some_share"] > SPIKY_SHARE:
+        several = row["world_size"] > 1
+        where = f" on all ranks at once, {some:.1f} % on some only" if several else ""
+        share = f"{everywhere:.1f} % of the samples"
+        yield f"{name}: {share} took over {SPIKE:g} times the median{where}."
+    if pd.notna(row["slow_mode_ratio"]):
+        ratio, share = row["slow_mode_ratio"], 100 * row["slow_mode_share"]
+        yield f"{name}: times are of two kinds; {share:.0f} % take {ratio:.3g} times as long."
+
+
+def clocks(measured: pd.DataFrame) -> Iterator[str]:
+    """Yield where hosts' clocks are known too imprecisely to tell starts apart."""
+    name = Namer(measured)
+    limit_s = MAX_START_UNCERTAINTY * measured["median_s"]
+    rough = pd.to_numeric(measured["start_uncertainty_s"]) > limit_s
+    for row in name.rows(measured[rough], "start_uncertainty_s"):
+        error = milliseconds(row["start_uncertainty_s"])
+        yield (
+            f"{name(row)}: the hosts' clocks are known to {error} only, "
+            "so there is no makespan, skew or straggler."
+        )
+
+
+ALPHA = 0.05
+LEAK_BYTES = 2**20
+"""Ranks that hold so much more memory with each further point are said to leak."""
+
+
+def reuse_sentences(measured: pd.DataFrame) -> Iterator[str]:
+    """Yield, per suite, the effect on times, and how much memory the ranks hold on to.
+
+    Args:
+        measured: rows of the combined table that are ok.
+    """
+    reused = measured[measured["points_before"].fillna(0) > 0]
+    for suite, rows in reused.groupby("suite"):
+        count = rows.groupby(["run", "point_id"]).ngroups
+        ranks = "ranks that had measured others"
+        yield f"{suite}: {count} points were measured by {ranks}{effect(rows)}."
+    yield from leaks(measured)
+
+
+def effect(rows: pd.DataFrame) -> str:
+    """Format the ratio of times in ranks that had measured other points to those in fresh ranks.
+
+    Each point that was measured both ways counts once, with the mean of its cases' log ratios.
+    """
+    logs = np.log(pd.to_numeric(rows["reuse_ratio"]))
+    ratios = logs[logs.notna()].groupby([rows["run"], rows["point_id"]]).mean()
+    if ratios.empty:
+        return ", none of them by fresh ranks, too"
+    test = SignedRank(ratios.to_numpy(dtype=float))
+    low, high = np.exp(test.interval(ALPHA))
+    ratio = f"{math.exp(test.estimate):.3f}"
+    if len(ratios) < fewest_pairs(ALPHA):
+        basis = f"{len(ratios)} pairs, too few for an interval"
+        return f"; they take {ratio} times as long as fresh ranks ({basis})"
+    meaning = "no change that shows" if low <= 1 <= high else "measure with ranks=fresh"
+    interval = f"[{low:.3f}, {high:.3f}], {len(ratios)} pairs"
+    return f"; they take {ratio} times as long as fresh ranks ({interval}): {meaning}"
+
+
+def leaks(measured: pd.DataFrame) -> Iterator[str]:
+    """Yield the runs whose ranks hold more memory with each further point."""
+    points = measured.drop_duplicates(["run", "point_id"]).sort_values("started_at")
+    for run, rows in points.groupby("run"):
+        steps = rows["held_bytes"].diff()[rows["points_before"] > 0]
+        growth = float(steps.median()) if steps.notna().any() else 0.0
+        if growth > LEAK_BYTES:
+            yield (
+                f"{run}: ranks hold {growth / 2**20:.1f} MiB more with each point; "
+                "this is a leak, and ranks=fresh avoids it."
+            )
+
+
+def first_call_sentences(measured: pd.DataFrame) -> Iterator[str]:
+    """Yield a sentence per case whose first calls were timed.
+
+    Args:
+        measured: rows of the combined table that are ok.
+    """
+    name = Namer(measured)
+    cold = measured[measured["first_call_ratio"].notna()]
+    for row in name.rows(cold, "first_call_s", "first_call_ratio", "warm_from_call", "num_samples"):
+        warm_s = row["first_call_s"] / row["first_call_ratio"]
+        later = row["num_samples"] - row["num_samples"] // 2
+        yield (
+            f"{name(row)}: the first call takes {milliseconds(row['first_call_s'])}, "
+            f"{row['first_call_ratio']:.3g} times the median of the last {later:.0f} "
+            f"({milliseconds(warm_s)}); call {row['warm_from_call']:.0f} is the first that takes "
+            f"at most {NEAR:g} times that."
+        )
+
 
 VERDICT, SPEEDUPS = "Verdict", "Speedups"
 EXTREMES, WITH_SIZE, WITH_RANKS = "Fastest and widest", "Growth with size", "Growth with ranks"
@@ -40,7 +426,7 @@ def describe(table: pd.DataFrame, baseline: Baseline | None = None) -> str:
         table: the combined table.
         baseline: what speedups compare with, where one is asked for.
     """
-    found = findings(table, baseline) | {NOISE: noise.summary(table[table["status"] == "ok"])}
+    found = findings(table, baseline) | {NOISE: summary(table[table["status"] == "ok"])}
     return "\n\n".join(filter(None, (as_paragraph(*each) for each in found.items())))
 
 
@@ -52,19 +438,19 @@ def findings(table: pd.DataFrame, baseline: Baseline | None = None) -> dict[str,
     concluded = [name for _, module in modules_with("conclude") for name in module.CONCLUDED]
     return {
         VERDICT: conclusions(table),
-        SPEEDUPS: swept.describe(measured[~measured["suite"].isin(concluded)], baseline),
+        SPEEDUPS: swept_speedups(measured[~measured["suite"].isin(concluded)], baseline),
         EXTREMES: extremes(points[~points["suite"].isin(concluded)]),
         WITH_SIZE: growth(measured, "data_size", lambda size: named("data_size", size)),
         WITH_RANKS: with_ranks,
-        FIRST_CALLS: first_calls.describe(measured),
+        FIRST_CALLS: first_call_sentences(measured),
         FAILURES: ends(table, ~table["status"].isin(("ok", *NO_FAILURES))),
         NOT_MEASURED: ends(table, table["status"].isin(NO_FAILURES)),
         DOUBTS: doubtful(measured),
         OVERVIEW: overview(table),
         RUNS: spread(points),
-        REUSE: reuse.describe(measured),
-        NOISE: noise.describe(measured),
-        CLOCKS: noise.clocks(measured),
+        REUSE: reuse_sentences(measured),
+        NOISE: noise_sentences(measured),
+        CLOCKS: clocks(measured),
         WARNINGS: warnings(measured),
     }
 

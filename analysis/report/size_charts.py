@@ -2,11 +2,11 @@
 
 import pandas as pd
 
-from analysis.baseline import Baseline
 from analysis.report.backend_plot import RATE, rates_of
 from analysis.report.chart import BYTES, LINES, LOG, Axis, Chart, Charts, points_of
 from analysis.report.size_plots import HALF, SHARE_NOTE, of_several_sizes, shares_of
 from analysis.report.size_series import rows_by_title
+from analysis.speedup import Baseline
 
 SIZE = Axis("data_size", LOG, BYTES)
 

@@ -7,12 +7,12 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from analysis.baseline import Baseline
 from analysis.report import style
 from analysis.report.backend_plot import RATE, backends_at, rate_bars, rates_of
-from analysis.report.crowds import note_thinned, thinned
+from analysis.report.chart import note_thinned, thinned
 from analysis.report.discover import Drawings
 from analysis.report.size_series import comparison_size, rows_by_title
+from analysis.speedup import Baseline
 from benchkit.record.naming import readable
 
 HALF = 50.0

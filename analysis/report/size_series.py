@@ -6,10 +6,9 @@ from typing import Any
 
 import pandas as pd
 
-from analysis.repetitions import over_runs
+from analysis.repetitions import bars_of, over_runs, with_ranges
 from analysis.report import style
-from analysis.report.crowds import merged, told_apart
-from analysis.run_spread import bars_of, with_ranges
+from analysis.report.chart import merged, told_apart
 from analysis.table import HARDWARE_AND_SOFTWARE, identity_columns
 
 AXES = ("suite", "backend", "device", "world_size", "data_size")

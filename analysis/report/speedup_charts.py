@@ -2,18 +2,7 @@
 
 import pandas as pd
 
-from analysis.baseline import Baseline
-from analysis.report.chart import (
-    BYTES,
-    DOTS,
-    LINES,
-    LOG,
-    NAMES,
-    Axis,
-    Chart,
-    Charts,
-    points_of,
-)
+from analysis.report.chart import BYTES, DOTS, LINES, LOG, NAMES, Axis, Chart, Charts, points_of
 from analysis.report.speedup_plot import (
     ENDS,
     SIZE,
@@ -23,7 +12,7 @@ from analysis.report.speedup_plot import (
     joined,
     note_on,
 )
-from analysis.speedup import compared, inner_columns
+from analysis.speedup import Baseline, compared, inner_columns
 
 
 def show(table: pd.DataFrame, baseline: Baseline | None) -> Charts:

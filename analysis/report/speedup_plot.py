@@ -7,13 +7,11 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
-from analysis.baseline import Baseline
-from analysis.repetitions import FEWEST_RUNS
+from analysis.repetitions import FEWEST_RUNS, WITHIN
 from analysis.report import style
-from analysis.report.crowds import MOST_SERIES, note_thinned, thinned
+from analysis.report.chart import MOST_SERIES, note_thinned, thinned
 from analysis.report.discover import Drawings
-from analysis.run_spread import WITHIN
-from analysis.speedup import ACROSS, compared, inner_columns
+from analysis.speedup import ACROSS, Baseline, compared, inner_columns
 from benchkit.record.naming import named
 
 ENDS = ("low", "high")

@@ -1,7 +1,7 @@
 """Defines the case: one labelled thing that is timed inside a job.
 
 Every suite returns a list of cases and nothing more.
-"""
+Steps that a CUDA graph can hold."""
 
 from __future__ import annotations
 
@@ -209,3 +209,25 @@ def shortage(needed_bytes: float, sharers: int, available_bytes: float, where: s
         return ""
     ranks = f"{sharers} ranks x " if sharers > 1 else ""
     return f"needs {ranks}{needed_bytes / 1e9:.4g} GB{where}, {available_bytes / 1e9:.4g} GB there"
+
+
+@dataclass
+class CapturableStep:
+    """A step whose place a CUDA graph can take, both in its timing and in its check.
+
+    With `measure=graph` the harness replaces `call` by the replay of a graph. Thus the check of the
+    case must call this step, write its inputs to the memory that they always have, and read the
+    outputs from there.
+
+    Attributes:
+        call: what the step does.
+        over: the backend that it communicates over, `default` for the job's; "" for none.
+        refusal: why it was not captured; "" if `call` replays its graph, None if none was tried.
+    """
+
+    call: Callable[[], object]
+    over: str = ""
+    refusal: str | None = None
+
+    def __call__(self) -> object:
+        return self.call()

@@ -1,4 +1,7 @@
-"""Names of details and regions of a case that analysis reads in records of any suite."""
+"""Names of details and regions of a case that analysis reads in records of any suite.
+An enumeration whose members are text, as records hold them."""
+
+from enum import Enum
 
 PREDICTED_S, IDEAL_S = "predicted_s", "ideal_s"
 """Seconds of a step by the suite's cost model, and with all work spread over all speed."""
@@ -14,3 +17,10 @@ QUEUEING = "queueing_on_host"
 """Region in which the host queues the calls of a sample on a GPU, by the host's clock."""
 RESERVED_BYTES, OUTSIDE_BYTES = "reserved_bytes", "outside_bytes"
 """Memory of a GPU: the peak that torch's allocator reserved, and what was in use outside of it."""
+
+
+class StrEnum(str, Enum):
+    """Members equal their text and are shown as it; Python has this class from 3.11 on."""
+
+    def __str__(self) -> str:
+        return str(self.value)

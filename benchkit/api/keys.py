@@ -1,12 +1,14 @@
-"""Defines configuration keys: the meaning and the range of each, kept with the schema's field."""
+"""The configuration of one run, typed: groups and keys, the meaning and the range of each."""
 
 import math
 from dataclasses import dataclass, field, fields, is_dataclass
-from typing import Any
+from typing import Any, ClassVar, Union
 
 import msgspec
 
 from benchkit.errors import ConfigError
+from benchkit.record.record import FIRST_CALLS
+from launch.topology import PINNING
 
 MISSING = "???"
 """OmegaConf's mark of a key that is not set. Ranks import this module, but not OmegaConf."""
@@ -156,3 +158,330 @@ def require_storable(name: str, value: Any) -> None:
 def as_list(value: Any) -> list[Any]:
     """Returns the values of a key that takes one value or a list of values."""
     return list(value) if isinstance(value, list | tuple) else [value]
+
+
+GRAPH, NSYS = "graph", "nsys"
+"""The `measure.mode` and the `profile` that need a GPU."""
+COLD = FIRST_CALLS
+"""The `measure.mode` that times the first calls of fresh ranks."""
+
+
+@dataclass
+class BackendConfig:
+    name: str = key("name torch.distributed knows it by", choices=("gloo", "nccl", "ucc", "mpi"))
+    devices: list[str] = key("devices whose tensors it can communicate")
+    env: dict[str, str] = key("environment variables set in every rank before it starts")
+
+
+@dataclass
+class HardwareConfig:
+    device: str = key("where tensors live", choices=("cpu", "cuda"))
+    ranks_per_device: int = key("ranks that share one GPU; cpu ignores it", at_least=1)
+    slowdown: Any = key(
+        "how many times slower: the last rank, or [one factor per rank]", at_least=1
+    )
+    peak_tflop_per_s: dict[str, Any] = key(
+        "of GPUs by name and dtype, dense; what is not there is measured",
+        unit="TFLOP/s",
+        identity=False,
+    )
+    slow_by: str = key("what slows a rank down", choices=("auto", "mps", "cgroup", "duty_cycle"))
+    full_share: Any = key(
+        "percent of a GPU that MPS gives a rank at full speed; auto: an equal part",
+        choices=("auto",),
+        above=0,
+        neutral="auto",
+    )
+
+    def share(self, factor: float) -> float:
+        """Returns the percent of its device that a rank has that is so many times slower."""
+        on_device = self.ranks_per_device if self.device == "cuda" else 1
+        full = 100 / on_device if self.full_share == "auto" else float(self.full_share)
+        return full / factor
+
+
+@dataclass
+class MeasureConfig:
+    mode: str = key(
+        "one call per sample; a loop of calls_per_sample; graph: replays of a CUDA graph; or cold: "
+        "the first calls of fresh ranks, verified only afterwards",
+        choices=("per_iteration", "loop", GRAPH, COLD),
+    )
+    calls_per_sample: Any = key(  # OmegaConf 2.3 fails on unions in a group
+        "calls in one sample of mode=loop or graph; auto: as many calls as fill block_seconds",
+        choices=("auto",),
+        at_least=1,
+    )
+    warmup_iterations: int = key(
+        "samples taken and set aside before measuring, at least", at_least=0
+    )
+    max_warmup_seconds: float = key(
+        "the warm-up goes on so long where calls still get faster", unit="s", at_least=0
+    )
+    target_rel_ci: float | None = key(
+        "stop when the half-width of the 95 % interval is below this share of the median",
+        above=0,
+        below=1,
+    )
+    max_iterations: int = key("samples per case at most", at_least=1)
+    max_seconds: float = key("measuring time per case at most", unit="s", above=0)
+    min_blocks: int = key("turns of each case at least, unless max_seconds ends it", at_least=1)
+    block_seconds: float = key("length of one block of samples of one case", unit="s", above=0)
+    probe_seconds: float = key(
+        "probing per call before measuring, for cost models and the calibration of slowdowns",
+        unit="s",
+        above=0,
+    )
+    cold_l2: bool = key("whether a GPU's L2 cache is flushed before each sample", neutral=False)
+    alone: str = key(
+        "when the baseline and the best of several cases are timed again, each alone in fresh "
+        "ranks; auto: where cases name a baseline",
+        choices=("never", "auto", "always"),
+        identity=False,
+    )
+
+
+@dataclass
+class ModelConfig:
+    name: str = key("label of the size")
+    d_model: int = key("width of the residual stream", at_least=1)
+    d_ff: int = key("width of the gated feed-forward layer", at_least=1)
+    num_layers: int = key("decoder layers", at_least=1)
+    num_heads: int = key("attention heads", at_least=1)
+    vocab_size: int = key("rows of the embedding and of the untied head", at_least=1)
+
+
+def check_model_heads(model: ModelConfig) -> None:
+    """Raises ConfigError where the heads do not share out the width, evenly for their rotation."""
+    if model.d_model % model.num_heads or model.d_model // model.num_heads % 2:
+        raise ConfigError(
+            f"model.num_heads={model.num_heads}: allowed are numbers that divide "
+            f"model.d_model={model.d_model} into heads of even width"
+        )
+
+
+def check_hardware(hardware: HardwareConfig, world_size: int | str) -> None:
+    """Raises ConfigError where keys of `hardware` contradict each other or the world size."""
+    slowdown, device, slow_by = hardware.slowdown, hardware.device, hardware.slow_by
+    if slowdown is None:
+        raise ConfigError("hardware.slowdown=null: allowed is >= 1, or [one factor per rank]")
+    mechanisms = ("mps",) if device == "cuda" else ("cgroup", "duty_cycle")
+    if slow_by not in ("auto", *mechanisms):
+        raise ConfigError(f"hardware.slow_by={slow_by}: cannot slow hardware.device={device}")
+    full = hardware.full_share
+    if full != "auto" and (device != "cuda" or full > 100):
+        allowed = "auto or, with hardware.device=cuda, a percentage up to 100"
+        raise ConfigError(f"hardware.full_share={full}: allowed is {allowed}")
+    for name, rates in hardware.peak_tflop_per_s.items():
+        if not isinstance(rates, dict) or not all(map(is_rate, rates.values())):
+            key_name = f"hardware.peak_tflop_per_s.{name}"
+            raise ConfigError(f"{key_name}={rates}: allowed is a rate > 0 for each dtype")
+    if isinstance(slowdown, list) and world_size not in ("auto", len(slowdown)):
+        raise ConfigError(f"hardware.slowdown={slowdown}: allowed is one per rank of {world_size}")
+
+
+def check_cold(measure: MeasureConfig, ranks: str) -> None:
+    """Raises ConfigError where a key of `measure`, or the key `ranks`, warms up the first calls."""
+    if measure.mode != COLD:
+        return
+    first = f"with measure.mode={COLD}, which times the first calls of fresh ranks"
+    if measure.warmup_iterations:
+        raise ConfigError(
+            f"measure.warmup_iterations={measure.warmup_iterations}: allowed is 0 {first}"
+        )
+    if measure.calls_per_sample != 1:
+        raise ConfigError(
+            f"measure.calls_per_sample={measure.calls_per_sample}: allowed is 1 {first}"
+        )
+    if ranks == "reuse":
+        raise ConfigError(f"ranks={ranks}: allowed are auto and fresh {first}")
+
+
+def is_rate(value: Any) -> bool:
+    """Returns whether a value is a number above 0."""
+    return isinstance(value, int | float) and value > 0
+
+
+REUSE = "reuse"
+"""The value of `ranks` with which processes of ranks stay for the next points."""
+
+
+@dataclass
+class RunConfig:
+    """The keys that every suite's configuration has; the dataclass of a suite adds its own."""
+
+    uses_model: ClassVar[bool] = False
+    """Whether a suite reads `model`; others refuse one."""
+
+    suite: str = key("name of the suite")
+    seed: int = key("seed of inputs and of the order of cases", at_least=0, below=2**63)
+    world_size: Union[int, str] = key(  # noqa: UP007 (OmegaConf 2.3 reads typing.Union only)
+        "number of ranks; auto: the visible GPUs, on CPUs one per agent, or 2",
+        choices=("auto",),
+        at_least=1,
+    )
+    threads_per_rank: Union[int, str] = key(  # noqa: UP007
+        "CPU threads of one rank; auto: cores / ranks", choices=("auto",), at_least=1
+    )
+    ranks: str = key(
+        "whether processes of ranks measure one point each or stay for the next ones; auto: they "
+        "stay on GPUs",
+        choices=("auto", "fresh", "reuse"),
+        neutral="auto",
+    )
+    start_method: str = key("how rank processes start", choices=("forkserver", "spawn"))
+    timeout_s: float = key(
+        "time allowed to one point from fork to exit", unit="s", above=0, below=1e6, identity=False
+    )
+    join_timeout_s: float = key(
+        "time allowed to a launcher's agents to come together",
+        unit="s",
+        above=0,
+        below=1e6,
+        identity=False,
+    )
+    trust_network: bool = key(
+        "whether agents on hosts without a shared folder join by a secret that others can guess",
+        identity=False,
+    )
+    host_wait_s: float = key(
+        "time that a point waits for other runs on each of its hosts",
+        unit="s",
+        at_least=0,
+        below=1e6,
+        identity=False,
+    )
+    backend: BackendConfig = key("group: how ranks communicate")
+    hardware: HardwareConfig = key("group: what they run on")
+    measure: MeasureConfig = key("group: how long, and until when, a case is timed")
+    model: ModelConfig | None = key("group: a model size, for suites that use one")
+    repeat: int = key(
+        "runs of each point in fresh processes, in a shuffled order",
+        at_least=1,
+        below=10_000,
+        identity=False,
+    )
+    max_failures: int | None = key(
+        "points that may fail one after another before the sweep ends", at_least=1, identity=False
+    )
+    report: str | None = key(
+        "at the sweep's end: html writes its page, verdict judges an acceptance",
+        choices=("html", "verdict"),
+        identity=False,
+    )
+    on_end: str | None = key("shell command that runs when the sweep ends", identity=False)
+    private_network: bool = key(
+        "whether CPU ranks on one host get a network of their own, where its kernel gives one",
+        identity=False,
+    )
+    profile: Union[bool, str] = key(  # noqa: UP007
+        "true: torch.profiler traces a few more steps of each case; nsys: it captures the samples",
+        choices=("true", "false", NSYS),
+    )
+    explain: bool = key(
+        "whether what each case tells of itself (a plan, a split) is printed below it",
+        identity=False,
+    )
+
+    @classmethod
+    def unknown(cls, name: str, rest: str) -> str:
+        """Returns why key `name` has no `rest` below it, and what it has; "" by default.
+
+        Args:
+            name: a key of the suite.
+            rest: the part of an unknown key after `name`.
+        """
+        return ""
+
+    def needed_bytes(self, world_size: int) -> float | None:
+        """Returns the memory that each rank needs on its device, in bytes.
+
+        None where only the ranks know. Of several cases, the one that needs most counts.
+        """
+        return None
+
+    def host_bytes(self, world_size: int) -> float:
+        """Returns the further memory that each rank needs on its host, in bytes."""
+        return 0.0
+
+    def most_cases(self) -> int | None:
+        """Returns how many cases a job has at most; None where only the ranks know."""
+        return None
+
+    def most_seconds(self) -> float | None:
+        """Returns how long all cases are timed at most, with their warm-ups; None if unknown."""
+        cases = self.most_cases()
+        seconds = self.measure.max_seconds + self.measure.max_warmup_seconds
+        return None if cases is None else cases * seconds
+
+    def unsuited(self) -> str:
+        """Returns why the kind of device can run no case; "" if it can."""
+        if self.measure.mode == GRAPH and self.hardware.device != "cuda":
+            return f"measure.mode={GRAPH}: needs hardware.device=cuda"
+        return ""
+
+    def title(self) -> str:
+        """Returns what is measured, for heads of lines and plots; the suite's name by default."""
+        return self.suite
+
+    def check(self) -> None:
+        """Raises ConfigError where keys contradict each other; suites add rules of their own."""
+        if self.model is not None and not self.uses_model:
+            raise ConfigError(
+                f"model={self.model.name}: suite {self.suite} uses no model; leave it out"
+            )
+        calls = self.measure.calls_per_sample
+        if self.measure.mode == "per_iteration" and calls != 1:
+            allowed = "1, or more with measure.mode=loop"
+            raise ConfigError(f"measure.calls_per_sample={calls}: allowed is {allowed}")
+        if self.ranks == REUSE and self.repeat > 1:
+            allowed = "with repeat=1, because repeated runs are to be independent"
+            raise ConfigError(f"ranks={REUSE}: allowed is {allowed}")
+        pins = next((name for name in PINNING if name in self.backend.env), None)
+        if pins and self.start_method == "forkserver":
+            allowed = "with start_method=spawn: a fork server has loaded OpenMP before"
+            raise ConfigError(f"backend.env.{pins}={self.backend.env[pins]}: allowed {allowed}")
+        check_cold(self.measure, self.ranks)
+        check_hardware(self.hardware, self.world_size)
+        flushes, captured = self.measure.cold_l2, self.profile == NSYS
+        if self.hardware.device == "cpu" and (flushes or captured):
+            setting = "measure.cold_l2=true" if flushes else f"profile={NSYS}"
+            raise ConfigError(f"{setting}: allowed with hardware.device=cuda")
+
+
+def as_dict(config: RunConfig) -> dict[str, Any]:
+    """Returns the configuration as plain dictionaries, as a record stores it."""
+    plain: dict[str, Any] = msgspec.to_builtins(config)
+    return plain
+
+
+def parameters(model: ModelConfig) -> int:
+    """Counts the parameters of embedding, layers, last norm and untied head."""
+    tables = (2 * model.vocab_size + 1) * model.d_model
+    return int(tables + model.num_layers * layer_parameters(model))
+
+
+def layer_parameters(model: ModelConfig) -> int:
+    """Counts the parameters of four projections, a gated feed-forward layer and two norms."""
+    return 4 * model.d_model**2 + 3 * model.d_model * model.d_ff + 2 * model.d_model
+
+
+LAYERS = ("attn_qkv", "attn_out", "ffn_up", "ffn_down", "head")
+"""The products of tokens with weights, by name; ffn_up is one of the gated layer's two."""
+
+
+def layer_shape(model: ModelConfig, layer: str) -> tuple[int, int]:
+    """Returns the rows k and columns n of a layer's weights.
+
+    Args:
+        model: the sizes of the model.
+        layer: one of LAYERS; attn_qkv is one product for queries, keys and values.
+    """
+    width, inner = model.d_model, model.d_ff
+    return {
+        "attn_qkv": (width, 3 * width),
+        "attn_out": (width, width),
+        "ffn_up": (width, inner),
+        "ffn_down": (inner, width),
+        "head": (width, model.vocab_size),
+    }[layer]

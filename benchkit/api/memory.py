@@ -1,4 +1,5 @@
-"""Measures how much memory is free, and how much was in use at most."""
+"""Measures how much memory is free, and how much was in use at most.
+The wait for a GPU before the host reads what it has computed."""
 
 import ctypes
 import gc
@@ -109,3 +110,16 @@ class PeakMemory:
             RESERVED_BYTES: int(self._cuda.max_memory_reserved(self._device)),
             OUTSIDE_BYTES: int(total - free - self._cuda.memory_reserved(self._device)),
         }
+
+
+def wait_for_device(tensor: "torch.Tensor") -> None:
+    """Waits until the GPU of a tensor has done all that was queued; for other devices at once.
+
+    A read waits, too, but in C, with the reader as innermost Python frame: a rank that hangs there
+    because another one does not take part would look like the cause of the hang. In
+    torch.cuda.synchronize it counts as waiting (launch/ranks/logs.py).
+    """
+    if tensor.is_cuda:
+        import torch
+
+        torch.cuda.synchronize(tensor.device)

@@ -12,8 +12,8 @@ import torch
 from torch import Tensor
 
 from benchkit.api import torch_internals
-from benchkit.api.device_wait import wait_for_device
-from benchkit.api.float8 import FLOAT8
+from benchkit.api.memory import wait_for_device
+from benchkit.api.sizes import FLOAT8
 from benchkit.errors import InvalidResult
 
 CHECKED_ROWS = 16

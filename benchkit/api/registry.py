@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from benchkit.api.schema import RunConfig
+from benchkit.api.keys import RunConfig
 from benchkit.errors import ConfigError
 from launch.topology import without_pinning
 

@@ -9,7 +9,7 @@ import functools
 import math
 from typing import TYPE_CHECKING
 
-from benchkit.api.device_wait import wait_for_device
+from benchkit.api.memory import wait_for_device
 from benchkit.errors import InvalidResult
 
 if TYPE_CHECKING:

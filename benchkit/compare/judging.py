@@ -1,20 +1,245 @@
-"""The verdicts of a comparison, from the figures of its runs."""
+"""What the records of a run say: the times of every point, or why there are none.
+Puts the runs of both arms side by side, point by point and pair by pair.
+The verdicts of a comparison, from the figures of its runs."""
 
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
 
 import numpy as np
 
-from benchkit.compare.figures import Point, names_of
-from benchkit.compare.pairing import Columns, Runs, columns_of, points_of, word_without_times
-from benchkit.compare.plan import Plan
-from benchkit.compare.result import Compared, Finding, Mean, Result
-from benchkit.record.environment import VERSIONS
-from benchkit.statistics.compare.rank_test import RankTest
-from benchkit.statistics.compare.signed_rank import SignedRank, log_ratios
-from benchkit.statistics.compare.spread import percent, spread_of_runs
-from benchkit.statistics.compare.tails import changes, slow_shares
-from benchkit.statistics.compare.verdicts import exit_code, geometric_mean, judge, noise_floor
+from benchkit.compare.command import Plan
+from benchkit.compare.report import Compared, Finding, Mean, Result
+from benchkit.record import files
+from benchkit.record.naming import depends_on_time
+from benchkit.record.record import HARMLESS, VERSIONS, Record
+from benchkit.statistics.compare import (
+    Ends,
+    RankTest,
+    SignedRank,
+    changes,
+    difference_of_runs,
+    exit_code,
+    geometric_mean,
+    judge,
+    log_ratios,
+    noise_floor,
+    percent,
+    slow_shares,
+    spread_of_runs,
+    word_of_ends,
+)
+from benchkit.statistics.intervals import Array
+from benchkit.statistics.summary import iteration_times
+from benchkit.sweep import manifest
+
+NO_CASE = "no such case"
+Labels = tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True, order=True)
+class Point:
+    """What is compared: a case of a point of the sweep, by its number and the case's labels."""
+
+    number: int
+    labels: Labels
+
+    def is_part_of(self, other: "Point") -> bool:
+        """Returns whether another case has these labels, and perhaps more."""
+        return self.number == other.number and {*self.labels} <= {*other.labels}
+
+
+@dataclass(frozen=True)
+class Lack:
+    """Why a point has no times in a run.
+
+    Attributes:
+        reason: of the case, or of the point of the sweep.
+        is_harmless: whether nothing failed, as where a backend is not here.
+        is_left_out: whether the suite left out the case for the time that it takes.
+    """
+
+    reason: str
+    is_harmless: bool
+    is_left_out: bool = False
+
+
+@dataclass
+class RunFigures:
+    """One run.
+
+    Attributes:
+        times: seconds per call of each iteration, by point.
+        reasons: why a point, or a whole point of the sweep by its number, has no times.
+        harmless: those of the reasons that are no failure, such as a backend that is not here.
+        overrides: of each point of the sweep.
+        title: of the first point.
+        software: versions by name.
+        identical_runs: of points of the sweep by number, what two identical runs differ by, as a
+            share: the noise floor of a selftest.
+    """
+
+    times: dict[Point, Array] = field(default_factory=dict)
+    reasons: dict[Point | int, str] = field(default_factory=dict)
+    harmless: set[Point | int] = field(default_factory=set)
+    overrides: list[list[str]] = field(default_factory=list)
+    title: str = ""
+    software: dict[str, str] = field(default_factory=dict)
+    identical_runs: dict[int, float] = field(default_factory=dict)
+
+    def lack(self, point: Point) -> Lack | None:
+        """Returns why a point has no times; None where it has.
+
+        A job that fails as a whole, or does not fit, may have less labels than its cases.
+        """
+        if point in self.times:
+            return None
+        parts = [key for key in self.reasons if isinstance(key, Point) and key.is_part_of(point)]
+        for key in (point, *parts, point.number):
+            if key in self.reasons:
+                return Lack(self.reasons[key], key in self.harmless)
+        return Lack(NO_CASE, True, depends_on_time(dict(point.labels)))
+
+
+def read_run(folder: Path) -> RunFigures:
+    """Reads the records of a run.
+
+    Raises:
+        ConfigError: there is no sweep.
+    """
+    found = RunFigures()
+    for number, entry in enumerate(manifest.read(folder).points):
+        try:
+            record = files.read(folder / entry.folder / files.FILE_NAME)
+        except ValueError as error:
+            found.reasons[number] = str(error)
+            found.overrides.append(entry.overrides)
+            continue
+        add(found, number, record)
+    return found
+
+
+def add(found: RunFigures, number: int, record: Record) -> None:
+    """Adds a point of the sweep to the figures of a run."""
+    found.overrides.append(record.overrides)
+    if not found.title:
+        found.title = record.title
+        versions = {name: getattr(record.environment, name) for name in VERSIONS}
+        found.software = {name: str(value) for name, value in versions.items() if value}
+    if record.noise_floor:
+        found.identical_runs[number] = difference_of_runs(record.noise_floor.sigma_run)
+    if record.status != "ok" and not any(case.status == record.status for case in record.cases):
+        message = record.error.message.splitlines()[0] if record.error else ""
+        found.reasons[number] = f"{record.status}: {message}"
+        found.harmless |= {number} if record.status in HARMLESS else set()
+    for case in record.cases:
+        labels = tuple((name, str(value)) for name, value in case.labels.items())
+        point = Point(number, labels)
+        status = record.status_of(case)
+        if status != case.status:
+            continue  # the whole point failed
+        if status != "ok" or not case.samples_s:
+            found.reasons[point] = f"{status}: {case.reason}"
+            found.harmless |= {point} if status in HARMLESS else set()
+            continue
+        rows, starts = case.samples_taking_part, case.starts_taking_part
+        found.times[point] = iteration_times(rows, starts, case.estimator)
+
+
+def statistic_of(name: str, times: Array | None) -> float:
+    """Returns a figure of a run from its times, in seconds; NaN without times.
+
+    Args:
+        name: mean, median, or a percentile such as p25.
+        times: [iteration]; None for a run without.
+    """
+    if times is None:
+        return float("nan")
+    if name == "mean":
+        return float(times.mean())
+    return float(np.percentile(times, 50 if name == "median" else float(name[1:])))
+
+
+def names_of(points: Iterable[Point], run: RunFigures) -> dict[Point, str]:
+    """Returns what sets each point apart from the others: overrides that vary, and labels."""
+    typed = [
+        [text for text in overrides if not text.startswith(("hydra.", "seed="))]
+        for overrides in run.overrides
+    ]
+    shared = set.intersection(*map(set, typed)) if typed else set[str]()
+    names = {}
+    for point in points:
+        own = typed[point.number] if point.number < len(typed) else [str(point.number)]
+        words = [text for text in own if text not in shared]
+        words += [f"{name}={value}" for name, value in point.labels]
+        names[point] = " ".join(words) or run.title
+    return names
+
+
+Runs = Mapping[tuple[int, int], RunFigures]
+"""Figures of runs by round, from 1, and role."""
+
+
+@dataclass(frozen=True)
+class Columns:
+    """The times of one point in all pairs; None where a run has none."""
+
+    baseline: list[Array | None]
+    candidate: list[Array | None]
+
+    def figures(self, name: str) -> tuple[Array, Array]:
+        """Returns a figure of all runs of the baseline, and of the candidate: [pair]."""
+        baseline = [statistic_of(name, times) for times in self.baseline]
+        return np.array(baseline), np.array([statistic_of(name, times) for times in self.candidate])
+
+    def log_ratios(self, name: str) -> Array:
+        return log_ratios(*self.figures(name))
+
+
+def points_of(runs: Iterable[RunFigures]) -> list[Point]:
+    """Returns all points, in order; one without labels where no run got as far as its cases."""
+    every = list(runs)
+    measured = {point for run in every for point in run.times}
+    keys = {key for run in every for key in run.reasons}
+    named = {key if isinstance(key, Point) else Point(key, ()) for key in keys} - measured
+    known = measured | named
+    parts = {
+        part for part in named if any(part != point and part.is_part_of(point) for point in known)
+    }
+    return sorted(known - parts)
+
+
+def columns_of(runs: Runs, rounds: Sequence[int], role: int, point: Point) -> Columns:
+    """Returns the times of a point in some rounds, of role 0 and of another one."""
+    return Columns(
+        [runs[number, 0].times.get(point) for number in rounds],
+        [runs[number, role].times.get(point) for number in rounds],
+    )
+
+
+def word_without_times(
+    runs: Runs, pairs: Sequence[int], role: int, point: Point
+) -> tuple[str, str]:
+    """Returns the word on a point of an arm that its times do not decide, and why some are missing.
+
+    Both are "" where all pairs have times. The word alone is "" where those that have decide.
+    """
+    ends: list[Ends] = []
+    reasons: list[str] = []
+    for arm, whose in ((0, "the baseline, "), (role, "")):
+        lacks = [runs[number, arm].lack(point) for number in pairs]
+        lacking = [lack for lack in lacks if lack]
+        if lacking:
+            how_often = f"{whose}in {len(lacking)} of {len(pairs)} pairs"
+            reasons.append(f"{how_often}: {lacking[-1].reason}")
+        is_new = arm == 0 and all(lack and lack.reason == NO_CASE for lack in lacks)
+        counted = [lack for lack in lacking if not lack.is_left_out]
+        planned = 0 if is_new else len(pairs) - len(lacking) + len(counted)
+        failed = sum(not lack.is_harmless for lack in counted)
+        ends.append(Ends(planned, len(counted), failed))
+    return word_of_ends(*ends), "; ".join(reasons[::-1])
+
 
 SECONDARY = ("median", "p95", "p99")
 """Figures beside the gate's. 2 % of slow calls move p99, and neither p95 nor the modes."""

@@ -1,34 +1,225 @@
-"""A comparison from its command line to its exit code, on every agent of a start.
+"""The file that makes a run of a comparison count.
+One run of a comparison: a sweep in a process of its own.
+
+A run counts once its folder has RUN_FILE, which is written when all of its points have ended.
+A comparison from its command line to its exit code, on every agent of a start.
 
 All agents make the same runs in the same order: agent 0 says which one is next, and alone writes
 and prints. Each agent makes the plan from its own command line and files; agent 0 says only numbers
 and a digest of it.
-"""
+What agent 0 knows of a comparison: which runs count, which one is next, and when it ends."""
 
 import contextlib
+import os
+import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Annotated
+from typing import IO, Annotated
 
+import msgspec
 from msgspec import Meta
 
-from benchkit.compare import arms, command, plan, runs
-from benchkit.compare.command import Request
-from benchkit.compare.plan import Plan, Turn, turns_of
-from benchkit.compare.runs import RunCutOff, RunFailed
+from benchkit.compare import arms, command, report
+from benchkit.compare.arms import Arm
+from benchkit.compare.command import Plan, Request, Turn, turns_of
+from benchkit.compare.judging import RunFigures, judge_runs, read_run
+from benchkit.compare.report import Result
 from benchkit.errors import ConfigError, HostBusy
 from benchkit.point.agents import AgentGroup, heard
 from benchkit.point.claim import claimed
+from benchkit.point.run import COMPARISON_VARIABLE
+from benchkit.record import files
+from benchkit.record.record import HARMLESS
+from benchkit.statistics.compare import auto_plan, fixed_plan
+from benchkit.sweep import manifest
 from benchkit.sweep.agenda import Name
+from benchkit.sweep.folder import STARTER, stop
+from benchkit.sweep.resume import Resume, settled_status
 from benchkit.version import __version__
-from launch import topology
+from launch import signals, topology
+from launch.agents.channel import Lost, SweepEnds
 from launch.agents.group import END_S, EXCHANGE_TIMEOUT_S, Agents
-from launch.agents.join import join
-from launch.agents.member import Lost, SweepEnds
+from launch.agents.host import LOCK_VARIABLE
+from launch.agents.meeting import join
+from launch.module_path import path_options
 from launch.signals import to_stop_request
+
+RUN_FILE = "run.json"
+
+
+@dataclass(frozen=True)
+class Ended:
+    """RUN_FILE.
+
+    Attributes:
+        arm: as it was typed.
+        num_points: of its sweep.
+        seconds: that it took.
+    """
+
+    arm: str
+    num_points: int
+    seconds: float
+
+
+def read_end(folder: Path) -> Ended | None:
+    """Returns what the file of a run says; None for a run that does not count."""
+    try:
+        return files.read_json(folder / RUN_FILE, Ended)
+    except (OSError, ValueError):
+        return None
+
+
+ENDED = (0, 1)
+"""Exit codes of a sweep that went through its points; 1 where some failed."""
+
+
+class RunFailed(Exception):
+    """A run did not end as runs do; the message names it."""
+
+
+class RunCutOff(RunFailed):
+    """None of its points failed, but some did not begin or end, as where a disk is full."""
+
+
+def set_aside(folder: Path) -> None:
+    """Renames the folder of a run that does not count, if there is one.
+
+    Raises:
+        ConfigError: a process still works in it.
+        OSError: it is a link, or the folder of all runs is, or cannot be made.
+    """
+    files.make_own(folder.parent)
+    files.refuse_link(folder)
+    if not folder.is_dir():
+        return
+    with claimed(folder):
+        pass
+    kept = files.make_own(folder.parent.parent / "unfinished")
+    number = 1
+    while (kept / f"{folder.name}_{number}").exists():
+        number += 1
+    for path in (folder, log_path(folder)):
+        if path.exists():
+            path.rename(kept / f"{folder.name}_{number}{path.suffix}")
+
+
+def arguments_of(arm: Arm, common: Sequence[str], turn: Turn, folder: Path) -> list[str]:
+    """Returns the command line of a run, without the program."""
+    place = next(text for text in Resume(folder).as_overrides() if text.startswith("hydra.sweep."))
+    return [*arm.arguments(common), f"seed={turn.seed}", place]
+
+
+def perform(plan: Plan, turn: Turn, folder: Path, is_first: bool) -> tuple[int, str]:
+    """Runs one run of this agent to its end.
+
+    Args:
+        plan: of the comparison.
+        turn: to run.
+        folder: of the run.
+        is_first: whether this is agent 0, which keeps what the run prints.
+
+    Returns:
+        The exit code, and the last line that the run printed.
+
+    Raises:
+        StopRequested: after the run has ended.
+    """
+    with log_of(folder, is_first) as log:
+        child = start(plan, turn, folder, log)
+        try:
+            code = child.wait()
+        except KeyboardInterrupt:
+            signals.ignore_signals()
+            stop(child)
+            raise
+        log.seek(0)
+        lines = log.read().decode(errors="replace").strip().splitlines()
+    return code, lines[-1] if lines else ""
+
+
+def start(plan: Plan, turn: Turn, folder: Path, log: IO[bytes]) -> "subprocess.Popen[bytes]":
+    """Starts a run.
+
+    Its session is its own, so that Ctrl-C reaches this process alone, which then stops the run. Its
+    points do not wait for the host's lock, which this process holds for the whole comparison.
+    """
+    arm = plan.arms[turn.arm]
+    own = {
+        LOCK_VARIABLE: f"benchkit-compare-{plan.id}",
+        COMPARISON_VARIABLE: msgspec.json.encode(turn.described(plan)).decode(),
+    }
+    python = [arm.python, *(path_options() if arm.is_here else ())]
+    arguments = arguments_of(arm, plan.overrides, turn, folder)
+    return subprocess.Popen(
+        [*STARTER, *python, "-m", "benchkit", *arguments],
+        cwd=arm.folder or (plan.started_in if os.path.isdir(plan.started_in) else None),
+        env=arm.variables() | own,
+        stdin=subprocess.DEVNULL,
+        stdout=log,
+        stderr=subprocess.STDOUT,
+        start_new_session=True,
+    )
+
+
+def log_of(folder: Path, is_first: bool) -> IO[bytes]:
+    """Opens what a run prints to; folders of agents on other hosts may not be here."""
+    if not is_first:
+        return tempfile.TemporaryFile()
+    log_path(folder).unlink(missing_ok=True)
+    return log_path(folder).open("xb+")  # which follows no link
+
+
+def log_path(folder: Path) -> Path:
+    """Returns the file with what a run printed."""
+    return folder.with_suffix(".log")
+
+
+def require_end(code: int, line: str, arm: Arm, folder: Path) -> None:
+    """Raises an exception for the exit code of a run that did not go through its points.
+
+    Raises:
+        ConfigError: its command line is wrong.
+        RunFailed: anything else.
+    """
+    if code == 2:
+        raise ConfigError(f"{arm.text}: {line.removeprefix('benchkit: ')}")
+    if code not in ENDED:
+        raise RunFailed(f"{arm.text}: exit code {code}: {line} ({log_path(folder)})")
+
+
+def count(arm: Arm, folder: Path, seconds: float, line: str) -> Ended:
+    """Makes a run count.
+
+    Args:
+        arm: of the run.
+        folder: of the run.
+        seconds: that it took.
+        line: the last one that it printed.
+
+    Raises:
+        ConfigError: no point was run, as without benchkit.
+        RunFailed: some of its points have not ended.
+        RunCutOff: as before, and none has failed.
+    """
+    try:
+        points = manifest.read(folder).points
+    except ConfigError:
+        raise ConfigError(f"{arm.text}: no point was run: {line} ({log_path(folder)})") from None
+    statuses = [settled_status(folder / point.folder) for point in points]
+    if num_open := statuses.count(""):
+        kind = RunCutOff if {*statuses} <= {"", *HARMLESS} else RunFailed
+        raise kind(
+            f"{arm.text}: {num_open} of {len(points)} points did not end ({log_path(folder)})"
+        )
+    ended = Ended(arm.text, len(points), seconds)
+    files.write_whole(folder / RUN_FILE, msgspec.json.encode(ended))
+    return ended
+
 
 JOIN_S, HOST_WAIT_S = 60.0, 3600.0
 """Seconds for all agents to come together, and to wait for other runs on each host, where the
@@ -62,12 +253,12 @@ def main(arguments: Sequence[str], check: Callable[[Sequence[str]], str]) -> int
         print(f"benchkit: {remark}", file=sys.stderr)
     asked = command.parse(arguments)
     named = asked if isinstance(asked, Path) else asked.folder
-    folder = (named or plan.new_folder()).absolute()
-    wanted = None if isinstance(asked, Path) else plan.new_plan(asked, folder)
+    folder = (named or command.new_folder()).absolute()
+    wanted = None if isinstance(asked, Path) else command.new_plan(asked, folder)
     if wanted:
         check_arms(wanted, check)
     traits = {"benchkit": __version__, "the command line": " ".join(arguments)}
-    overrides = wanted.overrides if wanted else plan.read_plan(folder).overrides
+    overrides = wanted.overrides if wanted else command.read_plan(folder).overrides
     join_s = number_of("join_timeout_s", overrides, JOIN_S)
     trusts_network = last_of("trust_network", overrides).lower() in YES
     agents = join(started, traits, folder.parent, join_s, trusts_network)
@@ -147,12 +338,12 @@ def prepare(agents: Agents, wanted: Plan | None, folder: Path, held: contextlib.
     """
     try:
         if wanted:
-            plan.claim_new(folder)
-        found = wanted or plan.read_plan(folder)
+            command.claim_new(folder)
+        found = wanted or command.read_plan(folder)
         held.enter_context(claimed(folder))
         for arm in found.arms:
             arms.check_out(arm)
-        plan.write_plan(found, folder)
+        command.write_plan(found, folder)
     except (ConfigError, OSError) as error:
         agents.exchange(asdict(Told(str(error))), EXCHANGE_TIMEOUT_S)
         raise ConfigError(str(error)) from None
@@ -181,13 +372,13 @@ def follow(agents: Agents, asked: Request | Path, folder: Path) -> tuple[Plan | 
     folder = folder.with_name(told.name)
     try:
         if isinstance(asked, Path):
-            found = plan.read_plan(folder)
+            found = command.read_plan(folder)
         else:
-            found = plan.new_plan(replace(asked, seed=told.seed), folder, told.id)
+            found = command.new_plan(replace(asked, seed=told.seed), folder, told.id)
     except ConfigError as error:
         return None, folder, str(error)
     same = found.digest() == told.digest
-    return found, folder, "" if same else f"{plan.FILE_NAME}: {DIFFERS}"
+    return found, folder, "" if same else f"{command.FILE_NAME}: {DIFFERS}"
 
 
 def with_arms(agents: Agents, made: Plan | None, problem: str) -> Plan:
@@ -224,7 +415,6 @@ def hosts_to_ourselves(agents: Agents, wait_s: float) -> Iterator[None]:
 
 def run_all(agreed: Plan, folder: Path, agents: Agents) -> int:
     """Makes all runs that are left, in step with the other agents; returns the exit code."""
-    from benchkit.compare.progress import Progress  # imports numpy
 
     progress = Progress(agreed, folder) if agents.first else None
     while True:
@@ -255,17 +445,17 @@ def run_together(plan: Plan, turn: Turn, folder: Path, agents: Agents) -> tuple[
     problem = ""
     if agents.first:
         try:
-            runs.set_aside(folder)
+            set_aside(folder)
         except (ConfigError, OSError) as error:
             problem = str(error)
     if told := heard(agents.exchange(problem, EXCHANGE_TIMEOUT_S)[0], str):
         raise ConfigError(told)
     began_s = time.perf_counter()
-    own = [*runs.perform(plan, turn, folder, agents.first)]
+    own = [*perform(plan, turn, folder, agents.first)]
     ends = heard(agents.exchange(own, END_S), list[tuple[int, str]])
     seconds = time.perf_counter() - began_s
     for code, line in ends:
-        runs.require_end(code, line, plan.arms[turn.arm], folder)
+        require_end(code, line, plan.arms[turn.arm], folder)
     return seconds, ends[0][1]
 
 
@@ -277,3 +467,101 @@ def say(agents: Agents, message: str) -> None:
     """Prints a message of agent 0 to standard error."""
     if agents.first:
         print(f"benchkit: {message}", file=sys.stderr)
+
+
+class Progress:
+    """Goes through the order of runs, and judges them at looks.
+
+    A round counts when all of its runs do. So a comparison that goes on after an interruption takes
+    the same looks, at the same pairs, as one that was not interrupted.
+    """
+
+    def __init__(self, plan: Plan, folder: Path) -> None:
+        """Begins with the runs in the folder that count already.
+
+        Args:
+            plan: of the comparison.
+            folder: of the comparison.
+        """
+        self._plan = plan
+        self._folder = folder
+        pairs = plan.options.pairs
+        self._looks = fixed_plan(pairs) if pairs else auto_plan(plan.options.max_pairs)
+        self._figures: dict[tuple[int, int], RunFigures] = {}
+        self._num_points: dict[str, int] = {}
+        self._num_rounds = 0
+        self._num_pairs = 0
+        self._is_answered = False
+        self._result: Result | None = None
+
+    def next_turn(self) -> Turn | None:
+        """Returns the run that is to be made next; None when the comparison is at its end."""
+        while self._num_rounds < len(self._plan.order) and not self._is_answered:
+            played = self._plan.order[self._num_rounds]
+            for turn in turns_of(self._num_rounds + 1, played):
+                if (turn.number, turn.role) not in self._figures and not self._read(turn):
+                    return turn
+            self._num_rounds += 1
+            if not played.is_control:
+                self._num_pairs += 1
+                self._look()
+        return None
+
+    def add(self, turn: Turn, seconds: float, line: str) -> None:
+        """Counts a run that has ended.
+
+        Args:
+            turn: the run.
+            seconds: that it took.
+            line: the last one that it printed.
+        """
+        arm = self._plan.arms[turn.arm]
+        folder = self._folder / "runs" / turn.name
+        count(arm, folder, seconds, line)
+        limit = f"{'' if self._plan.options.pairs else 'up to '}{self._looks.looks[-1]}"
+        pair = "A/A pair" if turn.is_control else f"pair {self._num_pairs + 1} of {limit}"
+        print(f"[round {turn.number}, {pair}] {arm.text}  {seconds:.1f} s", flush=True)
+
+    def end(self) -> int:
+        """Writes and prints the result; returns the exit code."""
+        result = self._result or self._judge()
+        problem = ""
+        try:
+            report.write(result, self._folder)
+        except OSError as error:  # the verdict stands all the same
+            problem = f"; not all are written: {error}"
+        print(f"\n{report.as_text(result)}\n\nresults: {self._folder}{problem}", flush=True)
+        return result.exit_code
+
+    def _read(self, turn: Turn) -> bool:
+        """Reads a run that counts; returns False for one that does not.
+
+        Raises:
+            ConfigError: the run has another number of points than the others.
+        """
+        folder = self._folder / "runs" / turn.name
+        ended = read_end(folder)
+        if ended is None:
+            return False
+        self._num_points.setdefault(ended.arm, ended.num_points)
+        if len(set(self._num_points.values())) > 1:
+            numbers = ", ".join(f"{arm}: {count}" for arm, count in self._num_points.items())
+            raise ConfigError(
+                f"arms differ in their number of points, which are paired ({numbers})"
+            )
+        self._figures[turn.number, turn.role] = read_run(folder)
+        return True
+
+    def _judge(self) -> Result:
+        return judge_runs(self._plan, self._figures, self._looks.level, self._num_rounds)
+
+    def _look(self) -> None:
+        """Takes the verdicts where a look is due; ends the comparison where it is answered."""
+        self._result = None
+        if self._num_pairs not in self._looks.looks:
+            return
+        self._result = self._judge()
+        words = self._result.words
+        self._is_answered = not self._looks.goes_on(self._num_pairs, words)
+        if not self._is_answered:
+            print(f"\n{report.as_text(self._result)}\n", flush=True)

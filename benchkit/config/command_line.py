@@ -1,13 +1,80 @@
-"""Reads a command line before Hydra does: what is no override, and values as people type them."""
+"""The words of a command line beside values, and those that a mistyped one may have meant.
+Reads a command line before Hydra does: what is no override, and values as people type them.
+Writes Python values as arguments in the grammar of Hydra's overrides; imports no Hydra."""
 
+import difflib
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from os import PathLike, fspath
 from pathlib import Path
+from typing import Any
 
-from benchkit.api.keys import SHORT_NAMES
-from benchkit.api.message_size import doubling
-from benchkit.config.vocabulary import FLAGS, LONG_FLAGS, TAKING_VALUES, all_keys, did_you_mean
+from benchkit.api.keys import SHORT_NAMES, described_keys
+from benchkit.api.registry import load_suites
+from benchkit.api.sizes import doubling
 from benchkit.errors import ConfigError
+
+COMMANDS = ("compare", "help", "import-config", "list", "selftest", "status")
+"""What may stand in the place of a sweep, as the first word."""
+HELP = ("--help", "-h", "help")
+VERSION = ("--version", "-V")
+OWN_FLAGS = ("--dry-run", "--resume", "--retry", "--force", *VERSION)
+"""Flags that Hydra does not get to see."""
+TAKING_VALUES = ("--config-dir", "-cd", "--cfg", "-c", "--package", "-p", "--info", "-i")
+FLAGS = (
+    *TAKING_VALUES, "--help", "-h", "--hydra-help", "--resolve", "--run", "-r", "--multirun", "-m",
+    "--shell-completion", "-sc", "--experimental-rerun",
+)  # fmt: skip
+"""Flags of Hydra that have a meaning here."""
+LONG_FLAGS = tuple(flag for flag in (*FLAGS, *OWN_FLAGS) if flag.startswith("--"))
+
+
+def all_keys() -> dict[str, str]:
+    """Returns the unit of each key of all suites, "" for those without one."""
+    keys = {}
+    for suite in load_suites().values():
+        for name, (key, annotation) in described_keys(suite.config).items():
+            keys[name] = "count" if annotation is int else key.unit
+    return keys
+
+
+def beside_overrides(line: str) -> list[str]:
+    """Returns the flags and commands that may complete the last word of a line."""
+    _, *before, last = line.split(" ")
+    words = LONG_FLAGS if last.startswith("-") else () if before else COMMANDS
+    return [word for word in words if word.startswith(last)]
+
+
+def nearest(word: str, names: Iterable[str]) -> list[str]:
+    """Returns the name that a mistyped word is most like, or all names that hold it.
+
+    A word of one or two letters is too short to be like another one.
+    """
+    known = list(names)
+    if len(word) < 3:
+        return [word] if word in known else []
+    near = difflib.get_close_matches(word, known, n=1)
+    return near or [name for name in known if word in name]
+
+
+def did_you_mean(
+    word: str, options: Mapping[str, Sequence[Path]], otherwise: str = "see --help"
+) -> str:
+    """Returns what a lone word may have meant.
+
+    Args:
+        word: as typed, without dashes in front.
+        options: files of the options of each group.
+        otherwise: the advice if nothing is like the word.
+    """
+    meant = {key: f"{key}=…" for key in all_keys()}
+    meant |= {path.stem: f"{group}={path.stem}" for group in options for path in options[group]}
+    meant |= {path.stem: f"+suite={path.stem}" for path in options.get("suite", ())}
+    meant |= {flag.lstrip("-"): flag for flag in LONG_FLAGS}
+    meant |= {name: f"`python -m benchkit {name}`" for name in COMMANDS}
+    near = [meant[name] for name in nearest(word, meant)]
+    return f"did you mean {' or '.join(near[:3])}?" if near else otherwise
+
 
 SECONDS = {"ms": 1e-3, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0}
 DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|min|h)")
@@ -96,3 +163,101 @@ def spelled_out_value(key: str, value: str) -> str:
     if unit == "count" and WHOLE.fullmatch(text) and float(text).is_integer():
         return str(int(float(text)))
     return value
+
+
+KEY = re.compile(r"\+{0,2}[A-Za-z_$][\w$-]*([./][\w$-]+)*(@[\w$.-]*)?", re.ASCII)
+"""A key of the configuration or a group of options; with + or ++ one that is added."""
+WORD = re.compile(r"[\w./+-]+", re.ASCII)
+"""Text that needs no quotes, unless it reads as a number or as one of LITERALS."""
+LITERALS = ("null", "true", "false")
+ALLOWED = (
+    "None, a bool, a number, text, a path, a tuple, a mapping, or a list of these to sweep over"
+)
+
+
+def override(key: str, value: Any) -> str:
+    """Writes one override.
+
+    Args:
+        key: such as "data_size", "measure.max_seconds" or "+backend.env.NAME".
+        value: of the key. A list, or anything else that can be iterated over, holds the values of a
+            sweep. A tuple, and a list within a list, is one value with several items.
+
+    Raises:
+        ConfigError: the key or the value cannot be written.
+    """
+    if not KEY.fullmatch(key):
+        raise ConfigError(f"{key!r}: allowed are names of keys, such as 'measure.max_seconds'")
+    if not is_sweep(value):
+        return f"{key}={element(key, value)}"
+    values = [element(key, each) for each in value]
+    if not values:
+        raise ConfigError(f"{key}: an empty list sweeps over nothing; allowed are values in it")
+    return f"{key}={','.join(values)}"
+
+
+def is_sweep(value: Any) -> bool:
+    """Returns whether a value holds the values of a sweep."""
+    single = isinstance(value, str | bytes | tuple | Mapping | set | frozenset)
+    has_items = isinstance(value, Iterable) and getattr(value, "ndim", 1) != 0
+    return has_items and not single
+
+
+def element(key: str, value: Any) -> str:
+    """Writes a value that is not swept over.
+
+    Args:
+        key: of the value, for messages.
+        value: of any type that ALLOWED names; numbers may be NumPy's.
+
+    Raises:
+        ConfigError: the value is of another type.
+    """
+    if hasattr(value, "ndim") and value.ndim == 0:
+        value = value.item()
+    if value is None or isinstance(value, bool):
+        return {None: "null", True: "true", False: "false"}[value]
+    if isinstance(value, int | float):
+        return repr(value)
+    if isinstance(value, str):
+        return value if is_word(value) else quoted(value)
+    if isinstance(value, PathLike) and isinstance(path := fspath(value), str):
+        return quoted(path)
+    if isinstance(value, Mapping):
+        return "{" + ",".join(item(key, *each) for each in value.items()) + "}"
+    if isinstance(value, tuple) or is_sweep(value):
+        return "[" + ",".join(element(key, each) for each in value) + "]"
+    raise ConfigError(f"{key}={value!r:.60}: {type(value).__name__}; allowed is {ALLOWED}")
+
+
+def item(key: str, name: Any, value: Any) -> str:
+    """Writes an item of a mapping."""
+    if not isinstance(name, str) or not is_word(name):
+        raise ConfigError(f"{key}: {name!r:.60}: allowed are names of letters, digits and ./+-")
+    return f"{name}:{element(key, value)}"
+
+
+def is_word(text: str) -> bool:
+    """Returns whether text needs no quotes to be read as itself."""
+    if not WORD.fullmatch(text) or text.lower() in LITERALS:
+        return False
+    try:
+        float(text)
+    except ValueError:
+        return True
+    return False
+
+
+def quoted(text: str) -> str:
+    r"""Quotes text so that Hydra and OmegaConf read it as it is, interpolations too.
+
+    OmegaConf takes `\${` for text and not for an interpolation, and a doubled backslash before it
+    for one. Hydra takes backslashes literally, except before a quote.
+    """
+    literal = re.sub(r"(\\*)\$\{", r"\1\1\\${", text)
+    return "'" + re.sub(r"(\\*)('|\Z)", double_backslashes, literal) + "'"
+
+
+def double_backslashes(found: re.Match[str]) -> str:
+    backslashes, quote = found.groups()
+    return backslashes * 2 + ("\\'" if quote else "")

@@ -1,22 +1,83 @@
-"""What Hydra needs to know of benchkit, and the typed configurations made from what it composes."""
+"""The functions that YAML calls as `${name:argument}`: for every suite, and the suites' own.
+What Hydra needs to know of benchkit, and the typed configurations made from what it composes.
+Makes points from one that is composed already, where they differ from it in plain values.
+Composes the points of a sweep: once per choice of groups, then only the values that vary.
 
+Hydra composes each point from all its YAML files, twice, at some 60 ms each (hydra #1324)."""
+
+import copy
 import dataclasses
-from collections.abc import Sequence
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
 from hydra import compose, initialize_config_dir
 from hydra.core.config_store import ConfigStore
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import DictConfig, ListConfig, OmegaConf, open_dict, read_write
 
-from benchkit.api.keys import check_ranges
+from benchkit.api.keys import RunConfig, check_ranges, nested_schema, require_accepted
 from benchkit.api.registry import load_suites
-from benchkit.api.schema import RunConfig
+from benchkit.config import hydra_internals
+from benchkit.config.command_line import element
 from benchkit.config.help import suite_list
+from benchkit.config.hydra_internals import Override, Overrides
 from benchkit.config.messages import unknown_key
-from benchkit.config.override_text import element
-from benchkit.config.resolvers import collect_resolvers
+from benchkit.environment import visible_gpus
 from benchkit.errors import ConfigError
+
+
+def largest(numbers: Sequence[int]) -> int:
+    """Returns the largest of some numbers, and at least 1."""
+    return max([1, *numbers])
+
+
+def counts_of_gpus() -> str:
+    """Returns those of 2, 4, 6, 8, 16, 32, … for which there are GPUs.
+
+    With fewer than 2 GPUs it still returns 2; such a point then says that they are missing.
+    """
+    most = max(2, len(visible_gpus().names))
+    powers = [2**exponent for exponent in range(1, most.bit_length())]
+    return ",".join(str(count) for count in sorted({*powers, 6}) if count <= most)
+
+
+def hardware_here() -> str:
+    """Returns the option of the group `hardware` for this machine."""
+    return "cuda" if visible_gpus().names else "cpu"
+
+
+def backend_for(hardware: str) -> str:
+    """Returns the backend that belongs to an option of the group `hardware`.
+
+    NCCL refuses ranks that share a GPU, as those of all other options on GPUs do.
+    """
+    chosen = hardware_here() if hardware == "auto" else hardware
+    return "nccl" if chosen == "cuda" else "gloo"
+
+
+def collect_resolvers() -> dict[str, Callable[..., Any]]:
+    """Returns all resolvers by name.
+
+    Raises:
+        ConfigError: a suite's resolver has the name of another one.
+    """
+    found: dict[str, Callable[..., Any]] = {
+        "largest": largest,
+        "commas": ",".join,
+        "counts_of_gpus": counts_of_gpus,
+        "hardware_here": hardware_here,
+        "backend_for": backend_for,
+    }
+    for suite in load_suites().values():
+        for name, resolver in suite.resolvers.items():
+            if found.setdefault(name, resolver) is not resolver:
+                raise ConfigError(
+                    f"suite {suite.name}: resolver {name}: the name is taken; "
+                    "allowed is one that no other resolver has"
+                )
+    return found
 
 
 def register() -> None:
@@ -86,3 +147,247 @@ def refuse_unknown_keys(node: DictConfig, prefix: str = "") -> None:
             raise ConfigError(unknown_key(prefix + name))
         if not OmegaConf.is_missing(node, name) and isinstance(node[name], DictConfig):
             refuse_unknown_keys(node[name], f"{prefix}{name}.")
+
+
+NAMES = re.compile(r"[A-Za-z_][\w.]*")
+"""The names of keys and resolvers in an interpolation."""
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What an override does: the path of its key, and the value with the key's type."""
+
+    path: list[str]
+    value: Any
+
+
+class Variants:
+    """The points of a sweep that have the groups and keys of one point, and other values.
+
+    Composing, converting and checking a point takes milliseconds. Here only the values of the
+    overrides are converted and checked, each once.
+    """
+
+    def __init__(self, loader: Any, composed: DictConfig) -> None:
+        """Takes a point.
+
+        Args:
+            loader: of Hydra.
+            composed: the point as Hydra composes it, which this object changes from now on.
+        """
+        self._loader = loader
+        self._composed = composed
+        # Not checked yet: a check replaces values by what they mean beside the other keys.
+        self._config: Any = OmegaConf.to_object(composed)
+        self._needed = set(needed_names(OmegaConf.to_container(composed, resolve=False)))
+        self._settings: dict[str | None, Setting | None] = {}
+
+    def variant(self, values: Sequence[Override]) -> RunConfig | None:
+        """Returns the point with these values; None where it must be composed as a whole.
+
+        That is so if another key depends on one of the values, and if a value is wrong: composing
+        the whole point gives the message.
+        """
+        config: RunConfig = copy.copy(self._config)
+        for override in values:
+            if override.input_line not in self._settings:
+                self._settings[override.input_line] = self._setting(override)
+            setting = self._settings[override.input_line]
+            if setting is None:
+                return None
+            assign(config, setting.path, setting.value)
+        try:
+            config.check()
+        except ConfigError:
+            return None
+        return config
+
+    def _setting(self, override: Override) -> Setting | None:
+        """Returns what an override does; None if it does more than to set a value that is right."""
+        key = override.key_or_group
+        path = key.split(".")
+        if key == "suite" or any(depends_on(name, key) for name in self._needed):
+            return None
+        described = field_at(type(self._config), path)
+        if described is None or nested_schema(described.type):
+            return None
+        try:
+            hydra_internals.set_value(self._loader, override, self._composed)
+            value = OmegaConf.select(self._composed, key, throw_on_missing=True)
+            if isinstance(value, DictConfig) or needed_names(override.value()):
+                return None
+            if isinstance(value, ListConfig):
+                value = OmegaConf.to_object(value)
+            require_accepted(described, key, value)
+        except (*hydra_internals.ERRORS, ConfigError, ValueError):
+            return None
+        return Setting(path, value)
+
+
+def needed_names(value: Any) -> list[str]:
+    """Returns all names in the interpolations of plain data."""
+    return [name for text in texts(value) if "${" in text for name in NAMES.findall(text)]
+
+
+def texts(value: Any) -> Iterator[str]:
+    """Yields all texts in plain data."""
+    if isinstance(value, dict):
+        value = list(value.values())
+    if isinstance(value, list):
+        for each in value:
+            yield from texts(each)
+    elif isinstance(value, str):
+        yield value
+
+
+def depends_on(name: str, key: str) -> bool:
+    """Returns whether a name in an interpolation may mean a key, a part of it or its group.
+
+    A relative name lacks the groups around it, so the last part decides.
+    """
+    is_within = name.startswith(f"{key}.") or key.startswith(f"{name}.")
+    return is_within or name.rpartition(".")[2] == key.rpartition(".")[2]
+
+
+def field_at(schema: type | None, path: Sequence[str]) -> Any:
+    """Returns the field of a schema at a path; None where it has none."""
+    for position, part in enumerate(path, 1):
+        found = next((item for item in fields(schema or object) if item.name == part), None)
+        if found is None or position == len(path):
+            return found
+        schema = nested_schema(found.type)
+        if schema is None:
+            return None
+    return None
+
+
+def assign(config: Any, path: Sequence[str], value: Any) -> None:
+    """Sets a value in a configuration whose groups other points share, which are copied."""
+    for part in path[:-1]:
+        group = copy.copy(getattr(config, part))
+        setattr(config, part, group)
+        config = group
+    setattr(config, path[-1], value)
+
+
+NUMBERED = "${hydra.job.num}"
+"""hydra.sweep.subdir if it is not set otherwise."""
+
+
+@dataclass(frozen=True)
+class Composed:
+    """One point of a sweep.
+
+    Attributes:
+        config: checked, without Hydra's own node. Points share what is equal in them.
+        overrides: those that are not for Hydra itself, as a record stores them.
+        folder: relative to the sweep's folder, named by hydra.sweep.subdir.
+    """
+
+    config: RunConfig
+    overrides: list[str]
+    folder: str
+
+
+@dataclass(frozen=True)
+class Base:
+    """The configuration of one choice of groups, before any values are set.
+
+    Attributes:
+        whole: with Hydra's own node.
+        own: without it.
+        naming: hydra.sweep.subdir before its interpolations are resolved.
+    """
+
+    whole: DictConfig
+    own: DictConfig
+    naming: str
+
+
+class PointComposer:
+    """Composes what `ConfigLoader.load_sweep_config` would, in parts.
+
+    Every method raises what Hydra raises.
+    """
+
+    def __init__(self, loader: Any, master_config: DictConfig) -> None:
+        self._loader = loader
+        self._master = master_config
+        self._bases: dict[tuple[str, ...], Base] = {}
+        self._variants: dict[tuple[tuple[str, ...], tuple[str, ...]], Variants] = {}
+        self._are_values: dict[str, bool] = {}
+
+    def point(self, overrides: Sequence[Override], number: int) -> Composed:
+        """Composes and checks the point of a sweep that has these overrides and this number.
+
+        Raises:
+            ConfigError: a key is unknown, or a value is not allowed.
+        """
+        parsed = hydra_internals.sort_overrides(overrides, self._sets_a_value)
+        base = self._base(parsed.shape)
+        kind = parsed.shape, tuple(override.key_or_group for override in parsed.values)
+        known = self._variants.get(kind)
+        config = known.variant(parsed.values) if known else None
+        if config is None:
+            composed = self.composed(parsed)
+            config = typed(composed)
+            if known is None:
+                self._variants[kind] = Variants(self._loader, composed)
+        folder = str(number) if base.naming == NUMBERED else self._subfolder(parsed, number)
+        return Composed(with_model_named(config, parsed), parsed.lines(), folder)
+
+    def composed(self, parsed: Overrides) -> DictConfig:
+        """Composes a point without Hydra's own node, which is the larger part."""
+        config = copy.deepcopy(self._base(parsed.shape).own)
+        parsed.set_values(self._loader, config)
+        return config
+
+    def whole(self, parsed: Overrides) -> DictConfig:
+        """Composes a point with Hydra's own node."""
+        point = copy.deepcopy(self._base(parsed.shape).whole)
+        parsed.set_values(self._loader, point)
+        with open_dict(point.hydra):
+            point.hydra.sweep.dir = self._master.hydra.sweep.dir
+            point.hydra.overrides.task = parsed.lines()
+            point.hydra.job.override_dirname = parsed.dirname(point)
+        return point
+
+    def _sets_a_value(self, override: Override) -> bool:
+        """Returns whether an override is a plain `key=value`; looks for groups once per key."""
+        key = override.get_key_element()
+        if key not in self._are_values:
+            self._are_values[key] = hydra_internals.sets_a_value(self._loader, override)
+        return self._are_values[key]
+
+    def _subfolder(self, parsed: Overrides, number: int) -> str:
+        """Returns hydra.sweep.subdir resolved for the point of this number."""
+        point = self.whole(parsed)
+        with read_write(point), open_dict(point):
+            point.hydra.job.num = number
+            point.hydra.job.id = str(number)
+        return hydra_internals.subfolder(point)
+
+    def _base(self, shape: tuple[str, ...]) -> Base:
+        if shape not in self._bases:
+            whole = self._loader.load_sweep_config(self._master, list(shape))
+            own = copy.deepcopy(whole)
+            with read_write(own), open_dict(own):
+                del own["hydra"]
+            sweep: Any = OmegaConf.to_container(whole.hydra.sweep, resolve=False)
+            self._bases[shape] = Base(whole, own, sweep["subdir"])
+        return self._bases[shape]
+
+
+def with_model_named(config: RunConfig, parsed: Overrides) -> RunConfig:
+    """Returns a configuration whose model has its overridden sizes in its name.
+
+    `model=small model.d_ff=64` becomes "small d_ff=64", so that no result of it passes for one of
+    the model "small". A name that is set as well stays.
+    """
+    keys = [override.key_or_group for override in parsed.values]
+    sizes = [key.removeprefix("model.") for key in keys if key.startswith("model.")]
+    if config.model is None or not sizes or "name" in sizes:
+        return config
+    given = " ".join(f"{size}={getattr(config.model, size)}" for size in sorted(sizes))
+    model = dataclasses.replace(config.model, name=f"{config.model.name} {given}")
+    return dataclasses.replace(config, model=model)

@@ -4,9 +4,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 
-from benchkit.api.keys import Key, described_keys
+from benchkit.api.keys import Key, RunConfig, described_keys
 from benchkit.api.registry import load_suites
-from benchkit.api.schema import RunConfig
 
 HELP = """benchkit: distributed deep-learning benchmarks from one command
 

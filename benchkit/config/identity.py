@@ -7,9 +7,8 @@ from typing import Any
 
 import msgspec
 
-from benchkit.api.keys import nested_schema
+from benchkit.api.keys import RunConfig, nested_schema
 from benchkit.api.registry import load_suites
-from benchkit.api.schema import RunConfig
 
 
 def point_id(config: Mapping[str, Any], world_size: int) -> str:

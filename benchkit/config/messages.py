@@ -9,8 +9,8 @@ from typing import Any
 from benchkit.api.keys import Key, described_keys
 from benchkit.api.registry import load_suites
 from benchkit.config import hydra_internals
+from benchkit.config.command_line import nearest
 from benchkit.config.help import keys_of_suites
-from benchkit.config.vocabulary import nearest
 
 UNIONS = (typing.Union, types.UnionType)
 NO_SUCH_OPTION = re.compile(

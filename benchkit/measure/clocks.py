@@ -1,10 +1,13 @@
-"""What times calls and their regions: the protocol of clocks, and the host's monotonic clock."""
+"""What times calls and their regions: the protocol of clocks, and the host's monotonic clock.
+Times calls by events on the GPU's stream, with the host's latency of launching them hidden."""
 
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
-from typing import Protocol
+from typing import Any, Protocol
+
+from benchkit.api.details import QUEUEING
 
 
 class Clock(Protocol):
@@ -103,3 +106,135 @@ class HostClock:
 
     def forget_regions(self) -> None:
         self._regions_s.clear()
+
+
+ON_HOST = "_on_host"
+"""Ending of the names of regions that the host's clock times."""
+SPIN_CYCLES = 10_000_000
+"""Cycles of a spin whose length tells the GPU's frequency: some milliseconds."""
+SPINS = 5
+"""Spins, since the frequency rises when a GPU begins to work; the fastest counts."""
+
+
+class CudaClock:
+    """Times calls by a pair of events on the current stream.
+
+    The GPU is kept busy before the first event (`lead_s`), until the host has queued the calls.
+    Otherwise the event would fire on an idle stream, and the latency of launches would be counted.
+    The time that the host took to queue the calls is the region QUEUEING, because the lead hides
+    it. A tiny collective on the measured group makes all GPUs begin together.
+
+    Where the host's own work is what counts, the host times the calls until the GPU has done them.
+    """
+
+    name = "cuda_event"
+    own_regions: tuple[str, ...] = (QUEUEING,)
+    now = staticmethod(time.perf_counter)
+
+    def __init__(
+        self,
+        cuda: Any,
+        align: Callable[[], object],
+        spin: Callable[[int], object],
+        align_blocks: bool,
+    ) -> None:
+        """Creates the events and measures the frequency of the GPU.
+
+        Args:
+            cuda: torch.cuda, or what replaces it in a test.
+            align: queues the tiny collective.
+            spin: keeps the stream busy for a number of cycles.
+            align_blocks: whether `align` returns only when the GPU has done it, as gloo's does.
+                Then the lead follows it, and else precedes it, so that GPUs begin together.
+        """
+        self._align = align
+        self._align_blocks = align_blocks
+        self._spin = spin
+        self._event: Callable[[], Any] = lambda: cuda.Event(enable_timing=True)
+        self._begin = self._event()
+        self._end = self._event()
+        self._synchronize = cuda.synchronize
+        self._nvtx = cuda.nvtx
+        self._regions: list[tuple[str, Any, Any]] = []
+        self._queueing_s = 0.0
+        self._host = HostClock()
+        self._cycles_per_s = max(self._frequency() for _ in range(SPINS))
+
+    def _frequency(self) -> float:
+        """Returns the cycles per second of one spin."""
+        self._begin.record()
+        self._spin(SPIN_CYCLES)
+        self._end.record()
+        self._synchronize()
+        return float(SPIN_CYCLES / self._begin.elapsed_time(self._end) * 1e3)
+
+    def time(
+        self, call: Callable[[], object], repeat: int, lead_s: float | None = 0.0
+    ) -> tuple[float, float]:
+        self._synchronize()  # what reset() queued must not be counted
+        if lead_s is None:
+            return self._time_by_host(call, repeat)
+        start = time.perf_counter()
+        cycles = int(lead_s * self._cycles_per_s)
+        if self._align_blocks:
+            self._align()
+        if cycles:
+            self._spin(cycles)
+        if not self._align_blocks:
+            self._align()
+        self._begin.record()
+        queueing_from = time.perf_counter()
+        for _ in range(repeat):
+            call()
+        queued = time.perf_counter()
+        self._end.record()
+        self._synchronize()
+        self._queueing_s = queued - queueing_from
+        return start, self._begin.elapsed_time(self._end) / 1e3
+
+    def _time_by_host(self, call: Callable[[], object], repeat: int) -> tuple[float, float]:
+        self._align()
+        self._synchronize()
+        start = time.perf_counter()
+        for _ in range(repeat):
+            call()
+        self._synchronize()
+        return start, time.perf_counter() - start
+
+    @contextmanager
+    def region(self, name: str) -> Iterator[None]:
+        """Times a region by events, and names it in the traces of nsys.
+
+        Where its name ends with ON_HOST, the host's clock times what the host does in it.
+        """
+        self._nvtx.range_push(name)
+        try:
+            with self._host.region(name) if name.endswith(ON_HOST) else self._between_events(name):
+                yield
+        finally:
+            self._nvtx.range_pop()
+
+    @contextmanager
+    def _between_events(self, name: str) -> Iterator[None]:
+        begin = self._event()
+        end = self._event()
+        begin.record()
+        try:
+            yield
+        finally:
+            end.record()
+            self._regions.append((name, begin, end))
+
+    def take_regions(self) -> dict[str, float]:
+        taken: dict[str, float] = defaultdict(float, self._host.take_regions())
+        for name, begin, end in self._regions:
+            taken[name] += begin.elapsed_time(end) / 1e3
+        if self._queueing_s:
+            taken[QUEUEING] = self._queueing_s
+        self.forget_regions()
+        return dict(taken)
+
+    def forget_regions(self) -> None:
+        self._regions.clear()
+        self._host.forget_regions()
+        self._queueing_s = 0.0

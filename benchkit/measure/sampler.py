@@ -1,12 +1,45 @@
-"""Takes the samples of one rank: reset and barrier outside the clock, calls inside."""
+"""What a rank does around the samples of its cases, beside timing them.
+Takes the samples of one rank: reset and barrier outside the clock, calls inside.
+How long a GPU is kept busy while the host queues a sample, so that no launch is waited for."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
+from statistics import median
 from typing import Any
 
 from benchkit.api.case import Case, noop
 from benchkit.measure.clocks import Clock
-from benchkit.measure.hooks import Hooks
+
+
+def no_series(case: Case) -> AbstractContextManager[object]:
+    """Does nothing; the default of `Hooks.series`."""
+    return nullcontext()
+
+
+@dataclass(frozen=True)
+class Hooks:
+    """What a rank does around samples; nothing by default.
+
+    Attributes:
+        series: entered for each series of samples of a case, in the warm-up and in blocks.
+        measured: entered once, around the blocks of all cases, after the warm-up.
+        before_sample: called before each sample, after the reset and outside the clock.
+        spoil: overwrites what a call returned, which a checked call must not return again.
+        after_oom: frees memory after a case ran out of it; the case is skipped and the others are
+            timed. None where the other ranks would wait for that case; then its exception is
+            raised.
+    """
+
+    series: Callable[[Case], AbstractContextManager[object]] = no_series
+    measured: Callable[[], AbstractContextManager[object]] = nullcontext
+    before_sample: Callable[[], object] = noop
+    spoil: Callable[[Any], object] = noop
+    after_oom: Callable[[], object] | None = None
+
+
+DEFAULT_HOOKS = Hooks()
+
 
 Samples = tuple[list[float], list[float], list[dict[str, float]]]
 """One rank's seconds per call, starts in seconds, and seconds per call by region: [iteration]."""
@@ -90,3 +123,40 @@ class Sampler:
         self.barrier()
         self.clock.forget_regions()  # what reset() marked, if anything
         return self.clock.time(step, calls, lead_s)
+
+
+MARGIN = 2.0
+"""The lead as a multiple of the time that queueing takes."""
+SLACK_S = 2e-4
+"""What the lead has beyond that, in seconds: for the collective that aligns, and the event."""
+LONGEST_S = 0.01
+"""The longest lead in seconds. In a longer one the queue of launches, about a thousand, fills up,
+and the host would wait for the device."""
+
+
+@dataclass
+class Lead:
+    """The lead of a case's samples, as learnt from those before.
+
+    Attributes:
+        seconds: of the next sample.
+        queueing_s: what queueing a sample took without a lead, in seconds; None if not known yet.
+    """
+
+    seconds: float = 0.0
+    queueing_s: float | None = None
+
+    def learn(self, queueing: Sequence[float]) -> None:
+        """Sets the lead after a series of samples; alike on all ranks, which begin together.
+
+        Calls that wait for the device take longer to queue by the lead. No lead can hide their
+        launches, so they get none.
+
+        Args:
+            queueing: seconds in which the slowest rank queued a sample: [iteration].
+        """
+        if self.queueing_s is None:
+            self.queueing_s = median(queueing)
+            self.seconds = min(LONGEST_S, MARGIN * self.queueing_s + SLACK_S)
+        elif min(queueing) - self.queueing_s > self.seconds / 2:
+            self.seconds = 0.0

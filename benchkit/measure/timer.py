@@ -1,31 +1,190 @@
-"""Warms up and times the cases of one job in interleaved blocks, until they are known well enough.
+"""Holds what timing a case yields: raw samples of all ranks, and how they were taken.
+Decides how many samples a block has, and when a case has enough of them.
+Warms up and times the cases of one job in interleaved blocks, until they are known well enough.
 
 It runs on every rank in step. Every decision is made from samples that all ranks have exchanged, so
 all ranks decide the same. It knows neither torch nor processes: clock, barrier and exchange are
-handed in.
-"""
+handed in."""
 
 import gc
+import math
 import random
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 
 import numpy as np
 
 from benchkit.api.case import Case
 from benchkit.api.details import QUEUEING
-from benchkit.api.groups import COLD, MeasureConfig
+from benchkit.api.keys import COLD, MeasureConfig
 from benchkit.errors import oom_reason
-from benchkit.measure.budget import block_size, fitting, stop
 from benchkit.measure.clocks import Clock
 from benchkit.measure.disturbance import COUNTERS, core_ghz, read_counters
-from benchkit.measure.hooks import DEFAULT_HOOKS, Hooks
-from benchkit.measure.lead import Lead
-from benchkit.measure.measurement import Measurement, Rows
-from benchkit.measure.sampler import Sampler
-from benchkit.statistics.intervals import Array
-from benchkit.statistics.summary import slowest_rank
+from benchkit.measure.sampler import DEFAULT_HOOKS, Hooks, Lead, Sampler
+from benchkit.statistics.estimators import SLOWEST_RANK
+from benchkit.statistics.intervals import FEWEST_SAMPLES, Array, series_interval
+from benchkit.statistics.summary import iteration_times, relative_half_width, slowest_rank
+
+Rows = list[list[float]]
+"""One number per rank and iteration: [rank][iteration]."""
+
+
+@dataclass
+class Measurement:
+    """The raw samples of one case on all ranks, and how they were taken.
+
+    An iteration is one sample on every rank: all ranks pass a barrier and make the same calls.
+
+    Attributes:
+        calls_per_sample: number of calls back to back in one sample; the sample is their mean.
+        blocks: number of iterations of each block, in order. Between blocks other cases had
+            their turns.
+        warmup_s: samples of the warm-up, set aside, in seconds per call: [rank][iteration].
+        steady: whether the warm-up went on until calls got no faster; None where that was not
+            tried.
+        samples_s: all samples, in seconds per call: [rank][iteration]. None is dropped.
+        start_offsets_s: start of each rank's sample in seconds after the first rank's start of
+            the same iteration: [rank][iteration].
+        regions_s: by name of a region, the time spent in it in seconds per call:
+            [rank][iteration].
+        disturbance: by name of a counter in `benchkit.measure.disturbance`, how much it grew
+            during the blocks: [rank]. Also `lowest_ghz` and `highest_ghz`, the range of
+            `core_ghz()` after the blocks: [rank].
+        elapsed_s: seconds spent on the blocks, with resets and barriers, on the slowest rank.
+        stopped_by: what ended the samples: target_rel_ci, max_iterations or max_seconds.
+        converged: whether the interval met `target_rel_ci`; None without a target.
+        ranks: number of ranks that take part, the first ones; None for all.
+        estimator: what the time of an iteration is, see `statistics.summary.iteration_times`.
+        typical_s: seconds that one iteration takes, with reset and barrier, as known so far. It
+            sets the size of the next block.
+        lead: how long a GPU is kept busy before a sample, while the host queues its calls; None
+            where the host times the calls.
+        oom_reason: why the case was skipped for lack of memory; "" if it was not.
+    """
+
+    calls_per_sample: int = 1
+    blocks: list[int] = field(default_factory=list)
+    warmup_s: Rows = field(default_factory=list)
+    steady: bool | None = None
+    samples_s: Rows = field(default_factory=list)
+    start_offsets_s: Rows = field(default_factory=list)
+    regions_s: dict[str, Rows] = field(default_factory=dict)
+    disturbance: dict[str, list[float]] = field(default_factory=dict)
+    elapsed_s: float = 0.0
+    stopped_by: str = ""
+    converged: bool | None = None
+    ranks: int | None = None
+    estimator: str = SLOWEST_RANK
+    typical_s: float = 0.0
+    lead: Lead | None = field(default_factory=Lead)
+    oom_reason: str = ""
+
+    @property
+    def lead_s(self) -> float | None:
+        """The lead of the next sample in seconds, see `Clock.time`."""
+        return self.lead.seconds if self.lead else None
+
+    def num_samples(self) -> int:
+        """Returns the number of iterations so far, without the warm-up."""
+        return len(self.samples_s[0]) if self.samples_s else 0
+
+    def times(self) -> Array:
+        """Returns one time per iteration, in order, in seconds: [iteration]."""
+        samples = self.samples_s[: self.ranks]
+        starts = self.start_offsets_s[: self.ranks]
+        return iteration_times(samples, starts, self.estimator)
+
+    def add(self, samples: Rows, starts: Rows, regions: dict[str, Rows]) -> None:
+        """Appends a block.
+
+        Args:
+            samples: seconds per call, [rank][iteration].
+            starts: starts in seconds on one clock, [rank][iteration].
+            regions: by name, seconds per call, [rank][iteration].
+        """
+        if not self.samples_s:
+            self.samples_s = [[] for _ in samples]
+            self.start_offsets_s = [[] for _ in samples]
+            self.regions_s = {name: [[] for _ in samples] for name in regions}
+        self.blocks.append(len(samples[0]))
+        first_starts = [min(iteration) for iteration in zip(*starts, strict=True)]
+        for rank, (durations, began) in enumerate(zip(samples, starts, strict=True)):
+            self.samples_s[rank] += durations
+            pairs = zip(began, first_starts, strict=True)
+            self.start_offsets_s[rank] += [start - first for start, first in pairs]
+            for name, spent in regions.items():
+                self.regions_s[name][rank] += spent[rank]
+
+    def learn_lead(self, queueing: Rows) -> None:
+        """Sets the lead of the next samples by how long ranks queued: per call, [rank][iteration].
+
+        It is alike on all ranks, so that they begin together.
+        """
+        if self.lead:
+            calls = self.calls_per_sample
+            self.lead.learn([calls * value for value in slowest_rank(queueing)])
+
+    def add_disturbance(self, growth: dict[str, list[float]]) -> None:
+        """Adds what each counter grew by during a block: [rank] by name of the counter."""
+        for name, by_rank in growth.items():
+            before = self.disturbance.get(name, [0.0] * len(by_rank))
+            self.disturbance[name] = [a + b for a, b in zip(before, by_rank, strict=True)]
+
+    def add_frequency(self, ghz: list[float]) -> None:
+        """Widens the range of each rank's frequency by the one after a block, in GHz: [rank]."""
+        for name, furthest in (("lowest_ghz", min), ("highest_ghz", max)):
+            before = self.disturbance.get(name, ghz)
+            self.disturbance[name] = list(map(furthest, before, ghz))
+
+
+FEWEST_TO_STOP = 2 * FEWEST_SAMPLES
+"""Fewest samples of a case that its target ends. Looking after each block picks the series whose
+interval is narrow by chance, and chance is greatest where samples are few."""
+
+
+def block_size(typical_s: float, config: MeasureConfig) -> int:
+    """Returns an odd number of samples that fill block_seconds and leave room for min_blocks.
+
+    The median of an even number of samples is a mean of two samples. For skewed times it estimates
+    something else than the median.
+
+    Args:
+        typical_s: seconds that one sample takes; 0 if not known yet.
+        config: the limits.
+    """
+    size = max(1, min(fitting(typical_s, config), config.max_iterations // config.min_blocks))
+    return size if size % 2 else size - 1
+
+
+def fitting(typical_s: float, config: MeasureConfig) -> int:
+    """Returns how many samples of `typical_s` seconds fill block_seconds; 1 if it is not known."""
+    return math.ceil(config.block_seconds / typical_s) if typical_s > 0 else 1
+
+
+def stop(measurement: Measurement, config: MeasureConfig, single_case: bool) -> bool:
+    """Returns after a block whether the case is done, and notes why in the measurement.
+
+    Args:
+        measurement: the samples so far; `stopped_by` and `converged` are set.
+        config: the target and the limits.
+        single_case: whether the case takes turns with no other; then min_blocks does not count.
+    """
+    if config.target_rel_ci is not None:
+        times = measurement.times()
+        width = relative_half_width(series_interval(times), float(np.median(times)))
+        measurement.converged = width is not None and width <= config.target_rel_ci
+        has_enough_blocks = single_case or len(measurement.blocks) >= config.min_blocks
+        has_enough_samples = measurement.num_samples() >= FEWEST_TO_STOP
+        if measurement.converged and has_enough_blocks and has_enough_samples:
+            measurement.stopped_by = "target_rel_ci"
+            return True
+    if measurement.num_samples() >= config.max_iterations:
+        measurement.stopped_by = "max_iterations"
+    elif measurement.elapsed_s >= config.max_seconds:
+        measurement.stopped_by = "max_seconds"
+    return bool(measurement.stopped_by)
+
 
 Exchange = Callable[[list[float]], list[list[float]]]
 """Returns every rank's list for one's own, in order of ranks; all lists have the same length."""

@@ -1,23 +1,27 @@
-"""The agents of this run as benchkit uses them: their facts, one clock and exclusive hosts."""
+"""The agents of this run as benchkit uses them: their facts, one clock and exclusive hosts.
+Forms the group of agents before the first point: their facts, and where their ranks meet."""
 
 import contextlib
 import logging
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 
+from benchkit import environment
+from benchkit.environment import visible_gpus
 from benchkit.errors import HostBusy
-from benchkit.rank.rendezvous import MemoryFile, Rendezvous, memory_file, tcp_store
-from benchkit.record.environment import AgentReport
-from launch.agents.clock_sync import OffsetTracker
-from launch.agents.group import EXCHANGE_TIMEOUT_S, Agents
-from launch.agents.host_lock import LOCK_VARIABLE, Holder, HostLock, HostTaken
-from launch.agents.member import AgentInfo, SweepEnds
+from benchkit.rank.assignment import MemoryFile, Rendezvous, memory_file, tcp_store
+from benchkit.record.record import AgentReport
+from launch.agents import host
+from launch.agents.channel import AgentInfo, Lost, SweepEnds
+from launch.agents.group import EXCHANGE_TIMEOUT_S, Agents, OffsetTracker
+from launch.agents.host import LOCK_VARIABLE, Holder, HostLock, HostTaken
+from launch.ranks import private_network
 from launch.ranks.private_network import PrivateNetwork
-from launch.topology import Limits
+from launch.topology import Limits, limits
 
 WAIT = "wait_for_host"
 """Name of the phase in which other runs measure on the hosts."""
@@ -141,9 +145,9 @@ class AgentGroup:
         """Waits until no other run measures on any host; returns the warnings."""
         me = self.agents.me
         taken: list[tuple[str, bool]] = []
-        for host in sorted({member.network for member in self.agents.members}):
+        for network in sorted({member.network for member in self.agents.members}):
             mine = None
-            if me.network == host and self.on_host_of(me)[0] == me:
+            if me.network == network and self.on_host_of(me)[0] == me:
                 mine = self.acquire(lock, limit_s)
             told = self.agents.exchange(mine, limit_s + EXCHANGE_TIMEOUT_S)
             taken += filter(None, heard(told, list[tuple[str, bool] | None]))
@@ -180,3 +184,58 @@ class AgentGroup:
                 self._given_up.add(error.holder.uid)
             return f"{me.host} is {error}", error.holder.is_ours
         return None
+
+
+NO_NETWORK = PrivateNetwork(0, (), ())
+
+
+def form_group(agents: Agents) -> AgentGroup:
+    """Gathers facts and agrees where the ranks of all points meet; all agents call this together.
+
+    Agent 0 makes what ranks on one host need to meet; the others tell whether it reaches them.
+    """
+    facts = gather_facts(agents)
+    with memory_file() as trial:
+        made = None
+        if agents.first:
+            made = msgspec.to_builtins((trial, private_network.make() or NO_NETWORK))
+        told = exchanged(agents, made)[0]
+        file, network = heard(told, tuple[MemoryFile, PrivateNetwork])
+        one_host = len({member.network for member in agents.members}) == 1
+        own = [one_host and file.can_be_opened(), network.can_be_entered()]
+        reached = heard(exchanged(agents, own), list[tuple[bool, bool]])
+    if all(opened for opened, _ in reached):
+        enterable = bool(network.paths) and all(entered for _, entered in reached)
+        return AgentGroup(agents, facts, meets_in_file=True, network=network if enterable else None)
+    return AgentGroup(agents, facts, interface=gloo_interface(agents))
+
+
+def gloo_interface(agents: Agents) -> str:
+    """Returns the interface of this host that gloo is told to use; all agents call this together.
+
+    It is "" where gloo finds it by the host's name. Agents reach agent 0 on their own host by
+    loopback, so one with a connection to another host knows it for all of its host.
+    """
+    own = "" if host.name_leads_out() else host.outer_interface(agents.connections)
+    names = zip(agents.members, heard(exchanged(agents, own), list[str]), strict=True)
+    here = [name for member, name in names if member.network == agents.me.network]
+    return next(filter(None, here), "")
+
+
+def gather_facts(agents: Agents) -> dict[int, AgentFacts]:
+    """Returns what each agent reports about itself, by its index; all agents call this together."""
+    gpus = visible_gpus()
+    own = AgentFacts(environment.of_agent(), gpus.names, gpus.lack, limits())
+    reports = heard(exchanged(agents, msgspec.to_builtins(own)), list[AgentFacts])
+    return {member.index: report for member, report in zip(agents.members, reports, strict=True)}
+
+
+def exchanged(agents: Agents, value: Any) -> list[Any]:
+    """Returns the value of every agent before the first point, without agents lost meanwhile."""
+    while True:
+        try:
+            return agents.exchange(value, EXCHANGE_TIMEOUT_S)
+        except Lost as lost:
+            if lost.host_is_silent:
+                raise SweepEnds(str(lost)) from None
+            log.warning("%s; the others go on", lost)

@@ -1,14 +1,23 @@
-"""One point of a sweep, as handed to an agent here or to a Slurm job."""
+"""One point of a sweep, as handed to an agent here or to a Slurm job.
+What the end of the ranks means for a point: its status and the reason for it."""
 
-from collections.abc import Callable
-from dataclasses import dataclass, field
+import signal
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from benchkit.api.schema import RunConfig
+from benchkit.api.keys import RunConfig
+from benchkit.errors import InvalidResult, Unavailable, is_out_of_memory
 from benchkit.point.placement import Placement, factors
+from benchkit.rank.assignment import RankReport
 from benchkit.record import files
-from benchkit.record.environment import AgentReport
-from benchkit.record.record import Record
+from benchkit.record.record import AgentReport, CaseRecord, ErrorReport, Outcome, Record
+from launch import topology
+from launch.agents.group import Offset
+from launch.ranks.watch import Failure, root_cause
+from launch.slowdown.cgroup import QuotaUnavailable
+from launch.slowdown.mps import MpsUnavailable
 
 Report = Callable[[Record], None]
 """Takes the record of a point that has ended."""
@@ -47,3 +56,114 @@ class Point:
     def record(self) -> Record | None:
         """Returns its record; None if it is missing or not readable."""
         return files.read_in(self.folder)
+
+
+@dataclass(frozen=True)
+class AgentEnd:
+    """How the ranks of one agent ended.
+
+    Attributes:
+        failure: of its ranks; None where all ended well.
+        out_of_memory: whether the kernel killed a process there meanwhile for lack of memory.
+        is_sound: whether no case is wrong or out of memory, as far as this agent knows.
+    """
+
+    failure: Failure | None
+    out_of_memory: bool
+    is_sound: bool = True
+
+
+def classify(report: RankReport | None, ends: Sequence[AgentEnd], forked_s: float) -> Outcome:
+    """Returns what the end of the ranks adds to the record.
+
+    Args:
+        report: of rank 0; None on other agents.
+        ends: of all agents.
+        forked_s: when the agent began to start its ranks, by perf_counter.
+    """
+    failed = root_cause([end.failure for end in ends if end.failure])
+    if failed is not None:
+        return classify_failure(failed, ends)
+    if report is None:
+        return Outcome(status="ok")
+    status, error = classify_cases(report.cases)
+    return Outcome(
+        status=status,
+        error=error,
+        cases=report.cases,
+        clock=report.clock,
+        slowdown=report.slowdown,
+        warnings=report.warnings,
+        rank_devices=report.rank_devices,
+        torch_settings=report.torch_settings,
+        rank_use=report.rank_use,
+        phases_s=durations({"spawn": forked_s, **report.began_s, "": time.perf_counter()}),
+    )
+
+
+def classify_failure(failed: Failure, ends: Sequence[AgentEnd]) -> Outcome:
+    """Returns the status and the error of a point by the failure that caused its end.
+
+    SIGKILL means "oom" if the kernel ran out of memory on the host of the failure.
+    """
+    out_of_memory = any(
+        end.out_of_memory for end in ends if end.failure and end.failure.host == failed.host
+    )
+    status = "oom" if failed.signal == signal.SIGKILL and out_of_memory else failure_status(failed)
+    error = error_report(failed.message, failed.rank, failed.host)
+    error = replace(
+        error,
+        type=failed.type or None,
+        signal=failed.signal,
+        traceback=failed.traceback or None,
+    )
+    return Outcome(status=status, error=error)
+
+
+def classify_cases(cases: Sequence[CaseRecord]) -> tuple[str, ErrorReport | None]:
+    """Returns the status and the error of a point whose ranks all ended well.
+
+    The first case that is invalid or out of memory decides. Otherwise the point is ok if any case
+    was measured; if none was, it has the status of the first case.
+    """
+    for case in cases:
+        if case.status in ("invalid", "oom"):
+            return case.status, error_report(case.reason, case.rank)
+    if any(case.status == "ok" for case in cases):
+        return "ok", None
+    return cases[0].status, error_report(cases[0].reason)
+
+
+def placed(failure: Failure, host: str, offset: Offset) -> Failure:
+    """Returns a failure with the name of its host and its time on agent 0's clock."""
+    raised_at = failure.raised_at
+    return replace(failure, host=host, raised_at=raised_at and raised_at + offset.at(raised_at))
+
+
+def durations(began_s: dict[str, float]) -> dict[str, float]:
+    """Returns the duration of each phase in seconds, from when each began.
+
+    The last entry only ends the phase before it.
+    """
+    names = list(began_s)
+    times = list(began_s.values())
+    return {name: round(times[i + 1] - times[i], 6) for i, name in enumerate(names[:-1])}
+
+
+def failure_status(failure: Failure) -> str:
+    """Returns the status of a point in which a rank failed this way."""
+    if failure.kind == "timeout":
+        return "timeout"
+    if failure.kind in ("signal", "exit"):
+        return "crash"
+    if is_out_of_memory(failure.type, failure.message):
+        return "oom"
+    if failure.type in (Unavailable.__name__, MpsUnavailable.__name__, QuotaUnavailable.__name__):
+        return "unavailable"
+    return "invalid" if failure.type == InvalidResult.__name__ else "error"
+
+
+def error_report(message: str, rank: int | None = None, host: str = "") -> ErrorReport:
+    """Returns an error of this host, or of another one, without an exception's details."""
+    log = None if rank is None else f"rank_{rank}.log"
+    return ErrorReport(message=message, rank=rank, host=host or topology.node_name(), log=log)

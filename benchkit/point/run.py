@@ -1,31 +1,149 @@
-"""One point from configuration to record: checks the folder, runs the ranks, stores the outcome.
+"""A point's record as its agent begins and stores it, even on a disk that is full or read-only.
+One point from configuration to record: checks the folder, runs the ranks, stores the outcome.
 
-All agents of a run go through the same points in step; only agent 0 writes.
-"""
+All agents of a run go through the same points in step; only agent 0 writes."""
 
 import contextlib
+import datetime
 import logging
+import os
+import re
+import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from benchkit.api.schema import RunConfig
+import msgspec
+
+from benchkit import environment
+from benchkit.api.keys import RunConfig, as_dict
+from benchkit.config.identity import point_id
 from benchkit.errors import HostBusy
-from benchkit.point import placement, recording
-from benchkit.point.agents import WAIT, AgentGroup, heard
+from benchkit.point import placement
+from benchkit.point.agents import WAIT, AgentGroup, form_group, heard
 from benchkit.point.claim import POINT_FILE, claimed
-from benchkit.point.forming import form_group
-from benchkit.point.kept_ranks import KeptRanks
-from benchkit.point.outcome import error_report
 from benchkit.point.placement import Placement
-from benchkit.point.point import Point, Report
-from benchkit.point.together import measure_point
+from benchkit.point.point import Point, Report, error_report
+from benchkit.point.ranks import KeptRanks, measure_point
 from benchkit.record import files
-from benchkit.record.record import Outcome, Record
-from launch import signals
+from benchkit.record.naming import printable
+from benchkit.record.record import Comparison, Outcome, Record, SlowdownReport
+from benchkit.selftest import floor
+from launch import signals, topology
+from launch.agents.channel import Lost, SweepEnds
 from launch.agents.group import EXCHANGE_TIMEOUT_S, Agents
-from launch.agents.member import Lost, SweepEnds
+
+COMPARISON_VARIABLE = "BENCHKIT_COMPARISON"
+"""Environment variable with the Comparison, as JSON, that a run belongs to.
+
+It is no key of the configuration, because runs of older code, which lacks such a key, are compared
+as well.
+"""
+RETRY_AFTER_S = (0.1, 1.0, 3.0)
+
+
+def set_aside(folder: Path) -> int:
+    """Renames the files of an earlier attempt at a point; returns the number of the next one."""
+    names = [re.match(r"attempt_(\d+)\.", path.name) for path in folder.glob("attempt_*.json")]
+    numbers = [int(name[1]) for name in names if name]
+    number = 1 + max(numbers, default=0)
+    if not (folder / files.FILE_NAME).exists():
+        return number
+    prefix = f"attempt_{number}"
+    for path in [*folder.glob("*rank_*"), *folder.glob("alone_*")]:  # logs and traces
+        if not path.name.startswith("attempt_"):
+            path.rename(folder / f"{prefix}_{path.name}")
+    # The record goes last: once it has its new name, so have all other files.
+    (folder / files.FILE_NAME).rename(folder / f"{prefix}.json")
+    return number + 1
+
+
+def store(record: Record, folder: Path) -> None:
+    """Writes a record to a folder that may be gone; on failure it retries for some seconds.
+
+    Raises:
+        OSError: the record cannot be written.
+    """
+    for pause_s in RETRY_AFTER_S:
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            files.write(record, folder)
+            return
+        except OSError:
+            time.sleep(pause_s)
+    files.write(record, folder)
+
+
+def keep_elsewhere(record: Record) -> Path | None:
+    """Writes a record to a new temporary folder; returns its path, or None if that fails too."""
+    with contextlib.suppress(OSError):
+        return files.write(record, Path(tempfile.mkdtemp(prefix="benchkit-record-")))
+    return None
+
+
+def save(record: Record, folder: Path, group: AgentGroup) -> str:
+    """Writes the record on agent 0.
+
+    Returns:
+        "" on success; else why the record cannot be written and where it is kept instead.
+    """
+    if not group.agents.first:
+        return ""
+    try:
+        store(record, folder)
+    except OSError as error:
+        kept = keep_elsewhere(record)
+        where = f"; it is in {kept}" if kept else ""
+        return f"{folder}: record not written: {error.strerror or error}{where}"
+    return ""
+
+
+def new_record(point: Point, plan: Placement) -> Record:
+    """Returns the record as it stands before any rank runs."""
+    config = point.config
+    plain = as_dict(config)
+    return Record(
+        point_id=point_id(plain, plan.world_size),
+        suite=config.suite,
+        title=config.title(),
+        status="running",
+        config=plain,
+        overrides=list(map(printable, point.overrides)),
+        repetition=point.repetition,
+        resumed_with=point.resumed_with,
+        comparison=current_comparison(),
+        world_size=plan.world_size,
+        threads_per_rank=plan.threads,
+        cores_per_rank=plan.cores_per_rank,
+        launched_by=topology.detect_launcher().by,
+        agents=plan.agents,
+        slowdown=SlowdownReport(asked=list(plan.slowdown)),
+        warnings=[*environment.version_differences(plan.agents), *plan.warnings],
+        started_at=now(),
+        environment=environment.describe(),
+    )
+
+
+def finished(record: Record, phases_s: Mapping[str, float]) -> Record:
+    """Returns a record with its end, and with the noise floor that applies to it.
+
+    Args:
+        record: of a point that has ended.
+        phases_s: as for `Record.finish`.
+    """
+    return replace(record.finish(now(), phases_s), noise_floor=floor.floor_of(record))
+
+
+def current_comparison() -> Comparison | None:
+    """Returns the comparison that this run belongs to; None for a run on its own."""
+    text = os.environ.get(COMPARISON_VARIABLE)
+    return msgspec.json.decode(text, type=Comparison) if text else None
+
+
+def now() -> str:
+    return datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="milliseconds")
+
 
 log = logging.getLogger("benchkit")
 CAUSE_S = 2.0
@@ -95,9 +213,9 @@ def run_point(point: Point, kept: KeptRanks) -> Record:
     began_s = time.perf_counter()
     group = kept.group
     plan = placement.place_ranks(point.config, group)
-    result = recording.new_record(point, plan)
+    result = new_record(point, plan)
     if group.agents.first:
-        result = replace(result, attempt=recording.set_aside(point.folder))
+        result = replace(result, attempt=set_aside(point.folder))
     phases_s: dict[str, float] = {}
     sweep_ends = ""
     num_losses = len(group.agents.losses)
@@ -108,7 +226,7 @@ def run_point(point: Point, kept: KeptRanks) -> Record:
         signals.ignore_signals()
         stop = signals.to_stop_request(error)
         result = result.ended(Outcome(status=stop.status, error=error_report(str(stop))))
-        recording.save(result, point.folder, group)  # at once: SIGKILL may follow
+        save(result, point.folder, group)  # at once: SIGKILL may follow
         group.agents.stop(stop)
         if losses := group.agents.losses_after(num_losses, CAUSE_S):
             result = result.ended(lost_outcome(losses[0]))
@@ -117,8 +235,8 @@ def run_point(point: Point, kept: KeptRanks) -> Record:
         with signals.defer_signals():  # what has ended must not stay `running`
             total_s = time.perf_counter() - began_s - phases_s.get(WAIT, 0.0)
             phases_s["total"] = round(total_s, 6)
-            result = recording.finished(result, phases_s)
-            unsaved = recording.save(result, point.folder, group)
+            result = finished(result, phases_s)
+            unsaved = save(result, point.folder, group)
     if problem := unsaved or sweep_ends:
         raise SweepEnds(problem)
     return result
@@ -157,7 +275,7 @@ def attempt(
         phases_s: receives how long the agent waited for its hosts, in seconds.
     """
     group = kept.group
-    unsaved = recording.save(begun, point.folder, group)
+    unsaved = save(begun, point.folder, group)
     problems = heard(group.agents.exchange(unsaved, EXCHANGE_TIMEOUT_S), list[str])
     if problem := next(filter(None, problems), ""):
         raise SweepEnds(problem)

@@ -1,17 +1,19 @@
-"""The backends of this torch build, and how a rank joins its process group."""
+"""The backends of this torch build, and how a rank joins its process group.
+The ranks' control channel, separate from what is measured."""
 
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from datetime import timedelta
 
 import torch
 import torch.distributed as dist
 
-from benchkit.api.schema import RunConfig
+from benchkit.api.keys import RunConfig
+from benchkit.api.p2p import gather_json
 from benchkit.errors import Unavailable, oom_reason
-from benchkit.rank.assignment import Place
-from benchkit.rank.rendezvous import STORE_TIMEOUT, Rendezvous
+from benchkit.rank.assignment import STORE_TIMEOUT, Place, Rendezvous
 
 WARM_UP_ELEMENTS = 2**18
 """Elements of float32 that each rank sends to each other one in warm_up(): 1 MiB."""
@@ -151,3 +153,42 @@ def control_group(timeout: timedelta) -> dist.ProcessGroup | None:
     if dist.get_backend() == "gloo":
         return None
     return dist.new_group(backend="gloo", timeout=timeout)
+
+
+@dataclass(frozen=True)
+class Finding:
+    """Why a case is not ok, and the first rank that says so."""
+
+    reason: str = ""
+    rank: int | None = None
+
+
+@dataclass(frozen=True)
+class ControlGroup:
+    """The ranks' control channel: CPU tensors over gloo, whichever backend is measured."""
+
+    handle: dist.ProcessGroup | None
+    world_size: int
+
+    def barrier(self) -> None:
+        dist.barrier(group=self.handle)
+
+    def exchange(self, values: list[float]) -> list[list[float]]:
+        """Returns every rank's list of numbers, in order of ranks."""
+        mine = torch.tensor(values, dtype=torch.float64)
+        gathered = [torch.empty_like(mine) for _ in range(self.world_size)]
+        dist.all_gather(gathered, mine, group=self.handle)
+        return [row.tolist() for row in gathered]
+
+    def first_reason(self, reasons: list[str]) -> list[Finding]:
+        """Returns the first non-empty reason of each case, by rank; the same on all ranks."""
+        by_case = zip(*gather_json(reasons, self.handle), strict=True)
+        return [first_finding(reasons_of_ranks) for reasons_of_ranks in by_case]
+
+
+def first_finding(reasons: tuple[str, ...]) -> Finding:
+    """Returns the first non-empty reason, given one reason per rank."""
+    for rank, reason in enumerate(reasons):
+        if reason:
+            return Finding(reason, rank)
+    return Finding()

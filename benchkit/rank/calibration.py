@@ -1,13 +1,134 @@
-"""How slow each rank really is: a matrix product with and without throttles, on all ranks."""
+"""Short timings of calls on all ranks together, with and without throttles.
+How slow each rank really is: a matrix product with and without throttles, on all ranks."""
 
+import math
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
 
+import numpy as np
 import torch
 
-from benchkit.rank.prober import Prober
-from benchkit.rank.throttle_controller import CLOSE_ENOUGH, miss
+from benchkit.api.case import noop
+from benchkit.measure.clocks import Clock
+from benchkit.rank.around_samples import CLOSE_ENOUGH, ThrottleController, miss
 from benchkit.record.record import SlowdownReport
-from launch.slowdown.throttle import MECHANISMS
+from launch.slowdown.cgroup import MECHANISMS
+
+TURNS = 5
+"""Pairs of turns, free and throttled, that one reading of a factor takes."""
+PROBE_TURNS = 7
+"""Default number of turns per call of `Prober.seconds_of`."""
+SLOWED_TURN = 0.1
+"""Shortest turn at full speed if a rank is slowed, as a share of `measure.probe_seconds`."""
+UNSLOWED_TURN = 0.02
+"""Shortest turn if no rank is slowed, as a share of `measure.probe_seconds`."""
+LONGEST_TURN = 1.5
+"""Longest turn that a throttle has stretched, as a share of `measure.probe_seconds`."""
+LONGEST_PROBE = 30.0
+"""Longest time of all turns together, as a multiple of `measure.probe_seconds`."""
+
+SHORTEST_CALL_S = 1e-7
+"""No call is taken for shorter; the events of a GPU may say 0 for one that enqueues nothing."""
+
+
+class Peers(Protocol):
+    """What probing needs of the ranks' control channel."""
+
+    def barrier(self) -> None: ...
+
+    def exchange(self, values: list[float]) -> list[list[float]]: ...
+
+
+@dataclass(frozen=True)
+class Prober:
+    """Times calls on all ranks together, for calibration and cost models but not for results.
+
+    Attributes:
+        rank: the number of this rank.
+        controller: this rank's throttle.
+        worst: the largest factor of all ranks.
+        clock: times the calls.
+        peers: the control channel of the ranks.
+        budget_s: `measure.probe_seconds`.
+        on_use: called before calls are timed.
+    """
+
+    rank: int
+    controller: ThrottleController
+    worst: float
+    clock: Clock
+    peers: Peers
+    budget_s: float
+    on_use: Callable[[], None] = noop
+
+    def seconds_of(
+        self,
+        *calls: Callable[[], object],
+        turn: float = UNSLOWED_TURN,
+        turns: int = PROBE_TURNS,
+    ) -> list[list[float]]:
+        """Times calls with the throttles applied; the calls take turns, as cases do.
+
+        Args:
+            calls: what to time; all ranks make the same calls together.
+            turn: shortest turn if no rank is slowed, as a share of the budget. A model that
+                predicts minutes needs longer turns, and more of them.
+            turns: turns per call; fewer if they would exceed LONGEST_PROBE budgets.
+
+        Returns:
+            Median seconds per call, as [call][rank].
+        """
+        self.on_use()
+        counts, turns_s = zip(*[self.count(call, turn) for call in calls], strict=True)
+        round_s = self.worst * sum(turns_s)
+        num_turns = max(1, min(turns, int(LONGEST_PROBE * self.budget_s / round_s)))
+        rounds = []
+        self.controller.apply()
+        for _ in range(num_turns):
+            turns_of_calls = zip(calls, counts, strict=True)
+            rounds.append([self.turn(call, count) for call, count in turns_of_calls])
+        self.controller.release()
+        medians = self.peers.exchange([float(median) for median in np.median(rounds, axis=0)])
+        return [list(column) for column in zip(*medians, strict=True)]
+
+    def slowdown_of(self, call: Callable[[], object]) -> list[float]:
+        """Returns per rank the median ratio of throttled to free time, of neighbouring turns."""
+        self.on_use()
+        count, _ = self.count(call)
+        ratios = []
+        for _ in range(TURNS):
+            free_s = self.turn(call, count)
+            self.controller.apply()
+            ratios.append(self.turn(call, count) / free_s)
+            self.controller.release()
+        return [row[0] for row in self.peers.exchange([float(np.median(ratios))])]
+
+    def count(self, call: Callable[[], object], turn: float = UNSLOWED_TURN) -> tuple[int, float]:
+        """Finds how many calls make a turn.
+
+        Returns:
+            The number of calls and the length of the turn at full speed, in seconds. Both are the
+            same on all ranks, because the call may be a collective.
+        """
+        once_s = self.slowest(self.turn(call, 1))
+        if once_s < LONGEST_TURN * self.budget_s:  # then the first was a warm-up
+            once_s = min(once_s, self.slowest(self.turn(call, 1)))
+        if self.worst > 1:
+            turn = min(SLOWED_TURN, LONGEST_TURN / self.worst)
+        count = max(1, math.ceil(turn * self.budget_s / once_s))
+        return count, count * once_s
+
+    def slowest(self, seconds: float) -> float:
+        """Returns the maximum over all ranks."""
+        return max(row[0] for row in self.peers.exchange([seconds]))
+
+    def turn(self, call: Callable[[], object], count: int) -> float:
+        """Returns the seconds per call of `count` calls that all ranks begin together."""
+        self.peers.barrier()
+        _, duration_s = self.clock.time(call, count)
+        return max(SHORTEST_CALL_S, duration_s / count)
+
 
 TRIES = 3
 """Settings of the throttles that a calibration tries at most."""

@@ -1,7 +1,11 @@
-"""What a rank tells of its device and of torch's settings, for the record."""
+"""What a rank tells of its device and of torch's settings, for the record.
+What torch keeps for a whole process, as a rank sets it before anything is built.
+Says what was wrong with the GPUs of a point: one line for each kind, with the ranks.
+Reads clocks, power and temperature of this rank's GPU as cases take turns, outside the clock."""
 
 import itertools
 import os
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -9,10 +13,12 @@ from typing import Any
 import msgspec
 import torch
 
-from benchkit.api.gather import gather_json
-from benchkit.gpus import numa, nvml
-from benchkit.rank.control_group import ControlGroup
-from benchkit.record.devices import RankDevice, TorchSettings
+from benchkit import gpus
+from benchkit.api.case import Case
+from benchkit.api.p2p import gather_json
+from benchkit.rank.backends import ControlGroup
+from benchkit.record.gpu_state import FIELDS, HOLDS_BACK, READINGS, SETTING
+from benchkit.record.record import RankDevice, TorchSettings
 
 RECORDER_SIZES = ("TORCH_FR_BUFFER_SIZE", "TORCH_NCCL_TRACE_BUFFER_SIZE")
 """Variables with the length of torch's flight recorder, 0 for none; the first one that is set."""
@@ -31,7 +37,7 @@ class Devices:
     """
 
     of_ranks: list[RankDevice]
-    gpu: nvml.Gpu | None = None
+    gpu: gpus.Gpu | None = None
     pids: set[int] = field(default_factory=set)
     num_processes: int = 1
     is_unread: bool = False
@@ -59,14 +65,14 @@ def gather_devices(
     return Devices(devices, gpu, set(pids), num_processes, is_unread)
 
 
-def describe_device(device: torch.device) -> tuple[RankDevice, nvml.Gpu | None]:
+def describe_device(device: torch.device) -> tuple[RankDevice, gpus.Gpu | None]:
     """Returns this rank's device, and its GPU as NVML sees it."""
-    nodes = numa.nodes_of_cores(os.sched_getaffinity(0))
+    nodes = gpus.nodes_of_cores(os.sched_getaffinity(0))
     if device.type != "cuda":
         return RankDevice(device=str(device), numa_nodes=nodes), None
     properties = torch.cuda.get_device_properties(device)
     uuid = str(getattr(properties, "uuid", "")) or None
-    gpu = nvml.open_gpu(uuid) if uuid else None
+    gpu = gpus.open_gpu(uuid) if uuid else None
     pci = pci_address(properties) or (gpu.pci() if gpu else None)
     return RankDevice(
         device=str(device),
@@ -74,7 +80,7 @@ def describe_device(device: torch.device) -> tuple[RankDevice, nvml.Gpu | None]:
         name=properties.name,
         uuid=gpu.uuid if gpu else uuid,
         pci=pci,
-        numa_node=numa.node_of_pci(pci or ""),
+        numa_node=gpus.node_of_pci(pci or ""),
         multiprocessors=properties.multi_processor_count,
         memory_bytes=properties.total_memory,
         nccl=known(lambda: ".".join(map(str, torch.cuda.nccl.version()))),
@@ -119,3 +125,178 @@ def known(ask: Callable[[], Any]) -> Any:
         return ask()
     except (AttributeError, RuntimeError):
         return None
+
+
+TF32_OVERRIDE = "NVIDIA_TF32_OVERRIDE"
+"""The variable that NVIDIA's libraries obey over any setting of torch."""
+
+
+def set_up_torch(threads: int, stated: Mapping[str, str]) -> None:
+    """Sets the number of CPU threads, and full precision for products of float32.
+
+    A suite that measures TF32 asks for it later. The default is not relied upon:
+    TORCH_ALLOW_TF32_CUBLAS_OVERRIDE=1, which NVIDIA's images set, changes it to TF32. An inherited
+    TF32_OVERRIDE is dropped before a library of NVIDIA's reads it.
+
+    Args:
+        threads: CPU threads of this process.
+        stated: the variables that the configuration sets, which stay.
+    """
+    if TF32_OVERRIDE not in stated:
+        os.environ.pop(TF32_OVERRIDE, None)
+    torch.set_num_threads(threads)
+    torch.set_float32_matmul_precision("highest")
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What was seen of one rank's GPU while cases were timed.
+
+    Attributes:
+        is_unread: whether it is a GPU of NVIDIA whose state nothing tells.
+        strangers: number of processes on it that are no ranks.
+        reasons: for its clocks, as bits (benchkit/record/gpu_state.py): [case].
+        sm_mhz: its clock after each case, 0 where it is not known: [case].
+    """
+
+    is_unread: bool = False
+    strangers: int = 0
+    reasons: list[int] = field(default_factory=list)
+    sm_mhz: list[float] = field(default_factory=list)
+
+    def has_reason(self, bit: int) -> bool:
+        """Returns whether a reason held at any case."""
+        return any(reasons & bit for reasons in self.reasons)
+
+
+def gpu_warnings(seen: Sequence[Seen]) -> list[str]:
+    """Returns the warnings of a point, given what was seen of the GPU of each rank: [rank]."""
+    unknown = [rank for rank, own in enumerate(seen) if own.is_unread]
+    shared = [rank for rank, own in enumerate(seen) if own.strangers]
+    lines = []
+    if unknown:
+        lines.append(
+            f"clocks, power and throttling of the GPU of {named(unknown)} are not known: "
+            "nvidia-ml-py is not installed, or the driver has no NVML"
+        )
+    if shared:
+        most = max(seen[rank].strangers for rank in shared)
+        processes = "1 other process" if most == 1 else f"up to {most} other processes"
+        lines.append(f"{processes} computed on the GPU of {named(shared)}")
+    return [*lines, *throttling(seen), *unlocked(seen)]
+
+
+def throttling(seen: Sequence[Seen]) -> list[str]:
+    """Returns a line on what held clocks back, if anything did."""
+    clauses = []
+    for bit, reason in HOLDS_BACK.items():
+        held = [rank for rank, own in enumerate(seen) if own.has_reason(bit)]
+        if held:
+            clauses.append(f"{reason} ({named(held)})")
+    return [f"GPU clocks were held back: {'; '.join(clauses)}"] if clauses else []
+
+
+def unlocked(seen: Sequence[Seen]) -> list[str]:
+    """Returns a line on clocks that no setting limits, if any; a setting shows in the reasons."""
+    free = [
+        rank for rank, own in enumerate(seen) if any(own.sm_mhz) and not own.has_reason(SETTING)
+    ]
+    if not free:
+        return []
+    clocks = [mhz for rank in free for mhz in seen[rank].sm_mhz if mhz]
+    return [
+        f"GPU clocks are not locked ({named(free)}): SM at {min(clocks):.0f} to "
+        f"{max(clocks):.0f} MHz after cases; nvidia-smi -lgc locks them"
+    ]
+
+
+def named(ranks: Sequence[int]) -> str:
+    """Returns "rank 0" or "ranks 0, 2"."""
+    return f"rank{'s' * (len(ranks) > 1)} {', '.join(map(str, ranks))}"
+
+
+FRESH_S = 0.1
+"""A younger reading is used again: NVML renews its values no more often, and a call takes time."""
+AFTER_MHZ = FIELDS.index("gpu_sm_mhz_after")
+Exchange = Callable[[list[float]], list[list[float]]]
+
+
+@dataclass
+class GpuWatch:
+    """The readings of this rank's GPU around the turns of each case.
+
+    Attributes:
+        devices: of all ranks.
+        now: seconds on a monotonic clock.
+        warnings: what readers of all figures of the point must know, once end() has run.
+    """
+
+    devices: Devices
+    now: Callable[[], float] = time.monotonic
+    warnings: list[str] = field(default_factory=list)
+    _before: dict[Case, list[float]] = field(default_factory=dict)
+    _after: dict[Case, list[float]] = field(default_factory=dict)
+    _reasons: dict[Case, int] = field(default_factory=dict)
+    _running: Case | None = None
+    _last: tuple[float, list[float]] = (float("-inf"), [])
+    _strangers: int = 0
+
+    def turn_to(self, case: Case | None) -> None:
+        """Takes the reading after the case that had the turn, and before the one that gets it."""
+        gpu = self.devices.gpu
+        if gpu is None:
+            return
+        if case is None or not self._before:  # at both ends of all turns
+            found = gpu.strangers(self.devices.pids, self.devices.num_processes)
+            self._strangers = max(self._strangers, found)
+        read_at, values = self._last
+        if self.now() - read_at >= FRESH_S:
+            values = gpu.reading()
+            self._last = (self.now(), values)
+        *state, reasons = values
+        if self._running is not None:
+            self._after[self._running] = state
+            self._reasons[self._running] = self._reasons.get(self._running, 0) | int(reasons)
+        if case is not None:
+            self._before.setdefault(case, state)
+        self._running = case
+
+    def end(self, cases: Sequence[Case], exchange: Exchange) -> list[dict[str, list[float]]]:
+        """Ends the last turn; all ranks call this together.
+
+        Returns:
+            For each case FIELDS with one number per rank, 0 where it is not known; {} where no rank
+            has any.
+        """
+        self.turn_to(None)
+        own = [float(self.devices.is_unread), float(self._strangers)]
+        for case in cases:
+            own += self._values(case)
+        rows = exchange(own)
+        width = len(FIELDS)
+        starts = range(2, len(own), width)
+        tables = [[row[start : start + width] for row in rows] for start in starts]
+        seen = [
+            Seen(
+                is_unread=bool(row[0]),
+                strangers=int(row[1]),
+                reasons=[int(table[rank][-1]) for table in tables],
+                sm_mhz=[table[rank][AFTER_MHZ] for table in tables],
+            )
+            for rank, row in enumerate(rows)
+        ]
+        self.warnings = gpu_warnings(seen)
+        return [by_field(table) for table in tables]
+
+    def _values(self, case: Case) -> list[float]:
+        """Returns FIELDS of this rank; 0 where nothing was read."""
+        unknown = [0.0] * len(READINGS)
+        before, after = (of.get(case, unknown) for of in (self._before, self._after))
+        return [*before, *after, float(self._reasons.get(case, 0))]
+
+
+def by_field(table: Sequence[Sequence[float]]) -> dict[str, list[float]]:
+    """Returns the values [rank][field] of a case as [rank] by name; {} if all are 0."""
+    if not any(map(any, table)):
+        return {}
+    return dict(zip(FIELDS, map(list, zip(*table, strict=True)), strict=True))

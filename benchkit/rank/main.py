@@ -1,41 +1,158 @@
-"""What one rank does: joins, builds the cases, verifies, measures, verifies again and reports."""
+"""What a rank's process keeps while it measures one point after another.
+What one rank does: joins, builds the cases, verifies, measures, verifies again and reports."""
 
+import gc
+import os
+import sys
+from dataclasses import dataclass, field
 from functools import partial
 
 import torch
 import torch.distributed as dist
 
 from benchkit.api.case import Case, Rank, noop
-from benchkit.api.gather import gather_json
-from benchkit.api.groups import COLD
-from benchkit.api.memory import PeakMemory, available_bytes, host_available_bytes
+from benchkit.api.keys import COLD
+from benchkit.api.memory import PeakMemory, available_bytes, free_unused, host_available_bytes
+from benchkit.api.p2p import gather_json
 from benchkit.api.regions import marked_by
 from benchkit.api.registry import load_suites
 from benchkit.api.torch_internals import keep_gpu_busy
-from benchkit.measure.clocks import Clock, HostClock
-from benchkit.measure.cuda_clock import CudaClock
-from benchkit.rank import calibration
-from benchkit.rank.around_samples import flushed_profiler
-from benchkit.rank.assignment import Assignment, by_mps, keep_alone
-from benchkit.rank.control_group import ControlGroup
-from benchkit.rank.devices import torch_settings
-from benchkit.rank.first_calls import of_several_cases
-from benchkit.rank.gpu_warnings import named
-from benchkit.rank.gpu_watch import GpuWatch
-from benchkit.rank.joined import Joined, joined
-from benchkit.rank.prober import Prober
-from benchkit.rank.profiling import record_traces, trace_file
-from benchkit.rank.report import RankReport
-from benchkit.rank.run_cases import run_cases
-from benchkit.rank.soundness import require_sound
-from benchkit.rank.stopwatch import Stopwatch, ignore
-from benchkit.rank.throttle_controller import ThrottleController
-from benchkit.rank.torch_settings import set_up_torch
-from benchkit.record.record import SlowdownReport
+from benchkit.measure.clocks import Clock, CudaClock, HostClock
+from benchkit.rank import backends, calibration
+from benchkit.rank.around_samples import (
+    ThrottleController,
+    flushed_profiler,
+    record_traces,
+    trace_file,
+)
+from benchkit.rank.assignment import Assignment, RankReport, Rendezvous, by_mps, keep_alone
+from benchkit.rank.backends import ControlGroup
+from benchkit.rank.calibration import Prober
+from benchkit.rank.devices import (
+    Devices,
+    GpuWatch,
+    gather_devices,
+    named,
+    set_up_torch,
+    torch_settings,
+)
+from benchkit.rank.run_cases import Stopwatch, ignore, of_several_cases, require_sound, run_cases
+from benchkit.record.record import RankUse, SlowdownReport
 from benchkit.streams import protect_streams
-from launch.agents.clock_sync import Offset
-from launch.ranks import notes
-from launch.topology import core_list, limits
+from launch.agents.group import Offset
+from launch.ranks import entry
+from launch.slowdown.cgroup import NoThrottle, Throttle, make_throttle
+from launch.topology import core_list, limits, read_text
+
+_joined: dict[Rendezvous, "Joined"] = {}
+"""By where its ranks met, what this process has joined: process-wide, as torch's group is."""
+
+
+@dataclass
+class Joined:
+    """The groups and devices of this rank, which do not change from point to point.
+
+    Attributes:
+        device: of this rank.
+        group: the control channel.
+        devices: of all ranks.
+        controller: of this rank's throttle.
+        side_groups: groups of all ranks over other backends, by name.
+        num_points: number of points that this process has begun.
+    """
+
+    device: torch.device
+    group: ControlGroup
+    devices: Devices
+    controller: ThrottleController
+    side_groups: dict[str, dist.ProcessGroup | None] = field(default_factory=dict)
+    num_points: int = 0
+
+    def side_group(self, name: str, assignment: Assignment) -> dist.ProcessGroup | None:
+        """Returns the group of all ranks over a backend; all ranks call this together.
+
+        Raises:
+            Unavailable: on all ranks, if one of them cannot have the group.
+        """
+
+        def first_reason(reason: str) -> str:
+            return self.group.first_reason([reason])[0].reason
+
+        if name not in self.side_groups:
+            timeout = backends.group_timeout(assignment.config)
+            made = backends.side_group(name, self.device, timeout, first_reason)
+            self.side_groups[name] = made
+        return self.side_groups[name]
+
+    def begin_point(self) -> RankUse:
+        """Returns what the ranks have done and hold; all ranks call this together."""
+        held = float(torch.cuda.memory_allocated()) if self.device.type == "cuda" else 0.0
+        rows = self.group.exchange([float(resident_bytes()), held])
+        self.num_points += 1
+        return RankUse(
+            points_before=self.num_points - 1,
+            host_bytes=[int(row[0]) for row in rows],
+            device_bytes=[int(row[1]) for row in rows],
+        )
+
+
+def joined(assignment: Assignment) -> Joined:
+    """Joins the group of this rank's process, or returns what it has joined for an earlier point.
+
+    All ranks call this together. What an earlier point has left is given back.
+
+    Raises:
+        Unavailable: on all ranks alike, if torch is built without the backend.
+    """
+    found = _joined.get(assignment.rendezvous)
+    if found is None:
+        found = _joined[assignment.rendezvous] = join(assignment)
+    else:
+        forget_last_point(found.device)
+    return found
+
+
+def join(assignment: Assignment) -> Joined:
+    """Joins the process group."""
+    config = assignment.config
+    device = backends.join(config, assignment.place, assignment.world_size, assignment.rendezvous)
+    handle = backends.control_group(backends.group_timeout(config))
+    group = ControlGroup(handle, assignment.world_size)
+    shares_by_mps = by_mps(config, assignment.slowdown)
+    devices = gather_devices(device, group, assignment.idle_pids, shares_by_mps)
+    backends.warm_up(device)
+    gc.freeze()  # collections between points need not search what has been imported
+    return Joined(device, group, devices, make_controller(assignment))
+
+
+def make_controller(assignment: Assignment) -> ThrottleController:
+    """Returns the controller of this rank's throttle, which is not yet applied."""
+    hardware = assignment.config.hardware
+    slowdown = assignment.slowdown
+    factor = slowdown[assignment.place.rank]
+    throttle: Throttle = NoThrottle()
+    if by_mps(assignment.config, slowdown):
+        # If no rank is slowed down, there is nothing to release: the throttle counts as switchable.
+        throttle = NoThrottle("mps", switchable=max(slowdown) == 1)
+    elif factor > 1:
+        throttle = make_throttle(hardware.slow_by, assignment.threads, factor)
+    return ThrottleController(throttle, factor, factor)
+
+
+def forget_last_point(device: torch.device) -> None:
+    """Gives memory back, and lets torch forget what it has compiled."""
+    if "torch._dynamo" in sys.modules:
+        torch.compiler.reset()
+    if device.type == "cuda":
+        free_unused()
+    else:
+        gc.collect()
+
+
+def resident_bytes() -> int:
+    """Returns the memory of this process that is resident, in bytes."""
+    return int(read_text("/proc/self/statm").split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
 
 PROBED_BEFORE = "calls were probed before the first ones: part of what they load was loaded already"
 """A warning about first calls of a suite that needs a cost model, or of ranks that are slowed."""
@@ -44,7 +161,7 @@ PROBED_BEFORE = "calls were probed before the first ones: part of what they load
 def run_rank(assignment: Assignment) -> RankReport | None:
     """Runs one point in one rank; rank 0 returns its report to the agent, others return None."""
     protect_streams()
-    stopwatch = Stopwatch(tell=ignore if assignment.place.rank else notes.send)
+    stopwatch = Stopwatch(tell=ignore if assignment.place.rank else entry.send_note)
     stopwatch.enter("init")
     config = assignment.config
     set_up_torch(assignment.threads, config.backend.env)

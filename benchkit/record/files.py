@@ -13,8 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TypeVar
 
-from benchkit.record.record import Record
-from benchkit.record.versions import decoded, from_json
+from benchkit.record.record import Record, decoded, from_json
 
 FILE_NAME = "record.json"
 Kind = TypeVar("Kind")

@@ -1,31 +1,418 @@
-"""The record of one point: what ran, how it ended and every sample that was taken.
-
-An agent writes the record and `analysis` reads it, so this package imports neither torch nor Hydra.
-docs/record.md documents the keys. SCHEMA_VERSION rises when a key changes its meaning or goes.
-"""
+"""The record of one point: what ran, where, how it ended and every sample that was taken."""
 
 import functools
+import statistics
+import struct
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
-from typing import Any
+from dataclasses import dataclass, field, fields, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import msgspec
+from msgspec import Meta
 
-from benchkit.record.case import CaseRecord
-from benchkit.record.context import Comparison, NoiseFloor
-from benchkit.record.devices import RankDevice, TorchSettings
-from benchkit.record.environment import AgentReport, Environment
-from benchkit.record.numbers import (
-    Amount,
-    Count,
-    Figure,
-    NumRanks,
-    RankNumber,
-    RepetitionNumber,
-    Seconds,
-)
-from benchkit.record.rank_use import RankUse
-from benchkit.record.settings import Configured, Settings
+from benchkit.record.naming import printable
+from benchkit.statistics.estimators import SLOWEST_RANK
+
+if TYPE_CHECKING:
+    from benchkit.statistics.intervals import Array
+
+LONGEST_S = 1e9
+"""A longer time is no measurement."""
+Count = Annotated[int, Meta(ge=1, le=10**12)]
+NumRanks = Annotated[int, Meta(ge=1, le=10**6)]
+RankNumber = Annotated[int, Meta(ge=0, le=10**6)]
+RepetitionNumber = Annotated[int, Meta(ge=0, le=10**6)]
+NumEarlier = Annotated[int, Meta(ge=0, le=10**6)]
+Position = Annotated[int, Meta(ge=0)]
+"""From 0 on, such as that of a case among the cases of its job."""
+Seconds = Annotated[float, Meta(ge=0, le=LONGEST_S)]
+Offset = Annotated[float, Meta(ge=-LONGEST_S, le=LONGEST_S)]
+"""In seconds, of either sign."""
+NumBytes = Annotated[int, Meta(ge=0, le=10**18)]
+Amount = Annotated[float, Meta(ge=0, le=1e30)]
+Figure = Annotated[float, Meta(ge=-1e18, le=1e18)]
+Rows = list[list[Seconds]]
+"""Seconds by rank and iteration: [rank][iteration]."""
+
+
+Labels = Mapping[str, str | int | float | None]
+"""What sets a case apart inside its job."""
+
+
+@dataclass(frozen=True)
+class ComponentPositions:
+    """Positions, in their job, of the cases that time the components of another case in isolation.
+
+    Attributes:
+        computation: of the case that only computes; None without one.
+        communication: of the case that only communicates; None without one.
+    """
+
+    computation: Position | None = None
+    communication: Position | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class CaseRecord:
+    """What a suite says of a case, and its raw samples; docs/record.md explains each key.
+
+    A case that was not timed has no samples.
+
+    Attributes:
+        labels: what sets it apart inside its job.
+        status: ok, invalid, skipped, unavailable or oom.
+        reason: why it is not ok; "" if it is.
+        rank: the first rank that said so.
+        payload_bytes: message size S in the convention of nccl-tests; see `benchkit.api.case.Work`.
+        bus_factor: ratio of bus bandwidth to algorithm bandwidth.
+        useful_flops: floating-point operations of the result as it is defined.
+        executed_flops: floating-point operations that the ranks execute together.
+        wire_bytes: bytes that each rank must send at least.
+        baseline: position of the case that this one is compared with.
+        is_component: whether it times one component in isolation; left out of rankings.
+        unslowed: whether it ran at full speed on ranks that are slowed down.
+        components: positions of the cases that time its components.
+        ranks: number of ranks that took part, the first ones; None for all.
+        details: what the suite reports of the case after timing.
+        calls_per_sample: number of calls back to back in one sample; the sample is their mean.
+        blocks: number of iterations of each block, in order of time.
+        warmup_s: samples of the warm-up, in seconds per call: [rank][iteration].
+        steady: whether the warm-up went on until calls got no faster; None if not tried.
+        samples_s: all samples, in seconds per call: [rank][iteration].
+        start_offsets_s: start of each rank's sample after the first rank's, in seconds:
+            [rank][iteration]; None where the clock is not the host's.
+        regions_s: by region, the seconds per call spent in it: [rank][iteration].
+        disturbance: by counter, how much it grew during the samples: [rank].
+        elapsed_s: seconds spent on this case, with resets and barriers.
+        stopped_by: what ended the samples: target_rel_ci, max_iterations or max_seconds.
+        converged: whether the interval met its target; None without a target.
+        estimator: what the time of an iteration is, see `statistics.summary.iteration_times`.
+        unchecked: what its timed calls computed without a check; "" if nothing.
+    """
+
+    labels: dict[str, str | bool | int | float | None]
+    status: str
+    reason: str = ""
+    rank: RankNumber | None = None
+    payload_bytes: NumBytes | None = None
+    bus_factor: Amount | None = None
+    useful_flops: Amount | None = None
+    executed_flops: Amount | None = None
+    wire_bytes: NumBytes | None = None
+    baseline: Position | None = None
+    is_component: bool = False
+    unslowed: bool = False
+    components: ComponentPositions = ComponentPositions()
+    ranks: NumRanks | None = None
+    details: dict[str, Any] = field(default_factory=dict)
+    calls_per_sample: Count = 1
+    blocks: list[Count] = field(default_factory=list)
+    warmup_s: Rows = field(default_factory=list)
+    steady: bool | None = None
+    samples_s: Rows = field(default_factory=list)
+    start_offsets_s: list[list[Offset]] | None = None
+    regions_s: dict[str, Rows] = field(default_factory=dict)
+    disturbance: dict[str, list[Figure]] = field(default_factory=dict)
+    elapsed_s: Seconds = 0.0
+    stopped_by: str = ""
+    converged: bool | None = None
+    estimator: str = SLOWEST_RANK
+    unchecked: str = ""
+
+    @property
+    def num_ranks(self) -> int:
+        """Number of ranks that took part."""
+        return self.ranks or len(self.samples_s)
+
+    @property
+    def typical_s(self) -> float:
+        """Median over iterations of the slowest rank's time, without numpy, which agents lack."""
+        samples_s = self.samples_s[: self.ranks]
+        return float(statistics.median(map(max, zip(*samples_s, strict=True))))
+
+    @cached_property
+    def samples(self) -> "Array":
+        """`samples_s` as an array, made once: [rank][iteration]."""
+        return as_array(self.samples_s)
+
+    @cached_property
+    def starts(self) -> "Array | None":
+        """`start_offsets_s` as an array, made once: [rank][iteration]; None if not known."""
+        return None if self.start_offsets_s is None else as_array(self.start_offsets_s)
+
+    @property
+    def samples_taking_part(self) -> "Array":
+        """Samples of the ranks that took part: [rank][iteration]."""
+        return self.samples[: self.ranks]
+
+    @property
+    def starts_taking_part(self) -> "Array | None":
+        """Start offsets of the ranks that took part: [rank][iteration]; None if not known."""
+        return None if self.starts is None else self.starts[: self.ranks]
+
+
+def as_array(rows: Rows) -> "Array":
+    """Returns rows as an array: [row][column].
+
+    Packing rows takes half as long as numpy takes to read lists of lists.
+
+    Raises:
+        ValueError: the rows have different lengths.
+    """
+    import numpy as np  # Agents have records too, and load no numpy.
+
+    length = len(rows[0]) if rows else 0
+    pack = struct.Struct(f"{length}d").pack
+    try:
+        packed = b"".join(pack(*row) for row in rows)
+    except struct.error:
+        raise ValueError("rows of different lengths") from None
+    return np.frombuffer(packed).reshape(len(rows), length)
+
+
+PlainText = Annotated[str, Meta(pattern=r"^[ -~]{1,60}\Z")]
+"""Printable ASCII, which no terminal takes for a command."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class NoiseFloor:
+    """How much identical runs differ on the machine of a point, found by a selftest.
+
+    Attributes:
+        id: of the selftest.
+        age_s: of the selftest when the point ended, in seconds.
+        sigma_run: standard deviation of the logarithms of the medians of identical runs.
+        at: what ran, of the selftest's sizes the one that takes most nearly as long.
+    """
+
+    id: PlainText
+    age_s: Seconds
+    sigma_run: Amount
+    at: PlainText
+
+
+@dataclass(frozen=True, kw_only=True)
+class Comparison:
+    """The comparison of arms that a point was run for (benchkit/compare).
+
+    Attributes:
+        id: of the comparison.
+        arm: as it was typed.
+        pair: number of the round in the order of runs, from 1. Both runs of an A/A pair have the
+            baseline as their arm.
+        position: of the run in its round, from 0.
+    """
+
+    id: str
+    arm: str
+    pair: Count
+    position: Position
+
+
+TorchSettings = dict[str, bool | int | str | None]
+"""Settings of torch by name; None where torch does not tell."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RankDevice:
+    """Where one rank computes; None where it is not known, or where there is no GPU.
+
+    Attributes:
+        device: as torch names it, such as "cuda:0".
+        numa_nodes: NUMA nodes of the cores that the rank may use.
+        name: of its GPU.
+        uuid: of its GPU, or of the MIG instance.
+        pci: address of its GPU.
+        numa_node: NUMA node of its GPU.
+        multiprocessors: that it may use, fewer with a share of the GPU by MPS.
+        memory_bytes: of its GPU.
+        nccl: version of the NCCL, or RCCL, that its torch has loaded.
+    """
+
+    device: str
+    numa_nodes: list[Position] = field(default_factory=list)
+    name: str | None = None
+    uuid: str | None = None
+    pci: str | None = None
+    numa_node: Position | None = None
+    multiprocessors: Count | None = None
+    memory_bytes: NumBytes | None = None
+    nccl: str | None = None
+
+
+VERSIONS = (
+    "torch", "cuda", "hip", "nccl", "driver", "kernel", "python", "git_commit", "git_diff_hash",
+)  # fmt: skip
+"""Software that can differ between the hosts of one run."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class HostReport:
+    """What can differ between the hosts of one run; None where it is not known.
+
+    Attributes:
+        host: its name.
+        cpu: name of its processor.
+        available_cores: cores that the agent may use.
+        gpus: what nvidia-smi lists of each GPU, by nvidia-smi's names, and its `numa_node`.
+        torch: version of torch.
+        cuda: version of CUDA that torch is built for.
+        hip: version of HIP that torch is built for, on AMD GPUs.
+        nccl: version of the NCCL, or RCCL, that torch loads.
+        driver: version of the GPUs' driver.
+        kernel: release of Linux.
+        python: version of Python.
+        git_commit: commit of the checkout that benchkit lies in.
+        git_diff_hash: 12 hexadecimal digits of the hash of its uncommitted changes.
+        load_average: over 1, 5 and 15 minutes.
+        variables: of the agent's environment, those that libraries of GPUs, of communication and
+            of threads read.
+    """
+
+    host: str
+    cpu: str | None = None
+    available_cores: Count | None = None
+    gpus: list[dict[str, str]] = field(default_factory=list)
+    torch: str | None = None
+    cuda: str | None = None
+    hip: str | None = None
+    nccl: str | None = None
+    driver: str | None = None
+    kernel: str | None = None
+    python: str | None = None
+    git_commit: str | None = None
+    git_diff_hash: str | None = None
+    load_average: list[Figure] = field(default_factory=list)
+    variables: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class AgentReport(HostReport):
+    """One agent of a point.
+
+    Attributes:
+        ranks: numbers of the ranks that it ran.
+    """
+
+    ranks: list[RankNumber] = field(default_factory=list)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Environment(HostReport):
+    """The host of agent 0 at the start of a point.
+
+    Attributes:
+        benchkit: version of benchkit.
+        platform: as Python's `platform.platform()` names it.
+        cores: processors of the host.
+        cpu_quota: cores' worth of time that the control group allows; None without a quota.
+        governor: frequency governor of core 0.
+        git_dirty: whether the checkout has uncommitted changes.
+        command: the command line, with the program's name alone.
+        available_bytes: free memory.
+        topology: how its GPUs and network cards are connected, as `nvidia-smi topo -m` prints it.
+    """
+
+    benchkit: str | None = None
+    platform: str | None = None
+    cores: int | None = None
+    cpu_quota: Amount | None = None
+    governor: str | None = None
+    git_dirty: bool | None = None
+    command: list[str] = field(default_factory=list)
+    available_bytes: Amount | None = None
+    topology: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class RankUse:
+    """What the ranks of a point had done and held when it began.
+
+    Attributes:
+        points_before: number of points that the same processes had measured; 0 for fresh ones.
+        host_bytes: resident memory of each rank.
+        device_bytes: memory of its GPU that each rank held through torch; 0 on a CPU.
+    """
+
+    points_before: NumEarlier
+    host_bytes: list[NumBytes]
+    device_bytes: list[NumBytes]
+
+
+Number = int | float
+FIRST_CALLS = "cold"
+"""The mode of `measure` that times the first calls of fresh ranks."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class BackendSettings:
+    """How ranks communicated: the backend's name and the variables set for it."""
+
+    name: str
+    env: dict[str, str | Number | bool | None] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class HardwareSettings:
+    """What ranks ran on.
+
+    Attributes:
+        device: cpu or cuda.
+        ranks_per_device: ranks that shared one GPU.
+        slowdown: how many times slower the last rank was to be, or each rank.
+        full_share: percent of a GPU of a rank at full speed; "auto" for an equal part.
+    """
+
+    device: str
+    ranks_per_device: Count
+    slowdown: Number | list[Number] = 1
+    full_share: Number | str = "auto"
+
+
+@dataclass(frozen=True, kw_only=True)
+class MeasureSettings:
+    """How cases were timed."""
+
+    mode: str
+    calls_per_sample: int | str
+    warmup_iterations: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelSettings:
+    """A model and its sizes; None where the model has no such size."""
+
+    name: str
+    d_model: Amount | None = None
+    d_ff: Amount | None = None
+    num_layers: Amount | None = None
+    num_heads: Amount | None = None
+    vocab_size: Amount | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """Keys of `benchkit.api.keys.RunConfig` that tables show; docs/record.md says more."""
+
+    seed: int
+    threads_per_rank: int | str
+    start_method: str
+    backend: BackendSettings
+    hardware: HardwareSettings
+    measure: MeasureSettings
+    model: ModelSettings | None = None
+    repeat: Count = 1
+    ranks: str = "auto"
+    explain: bool = False
+
+
+@dataclass(frozen=True)
+class Configured:
+    """What has a configuration; messages about a value in it begin with the name of this key."""
+
+    config: Settings
+
 
 SCHEMA_VERSION = 3
 
@@ -75,7 +462,7 @@ class StartClock:
     """How starts on several hosts are compared.
 
     Attributes:
-        estimator: shared_clock or min_rtt_line (launch/agents/clock_sync.py).
+        estimator: shared_clock or min_rtt_line (launch/agents/group.py).
         uncertainty_s: how wrong the starts may be, in seconds.
     """
 
@@ -201,3 +588,197 @@ class Record:
             TypeError, ValueError: `config` holds a value that JSON or Unicode lacks.
         """
         return msgspec.json.encode(self)
+
+
+Kind = TypeVar("Kind")
+READABLE_VERSIONS = (1, 2, SCHEMA_VERSION)
+BEGINNING = b'{"schema_version":%d,' % SCHEMA_VERSION
+"""Of a record as `Record.to_json` writes it; it spares a pass over the file for its version."""
+
+
+class Header(msgspec.Struct):
+    """The one key that every version has."""
+
+    schema_version: int
+
+
+class OldCase(msgspec.Struct):
+    """What versions 1 and 2 say of a case that version 3 says otherwise.
+
+    The oldest records list `parts`: both in the order of `Components`, or communication alone.
+    Labels could be lists, which become text.
+    """
+
+    labels: dict[str, Any]
+    name: str = ""
+    against: str | None = None
+    bound: bool | None = None
+    parts: dict[str, str] | Annotated[list[str], msgspec.Meta(max_length=2)] | None = None
+    block_iterations: Count | None = None
+
+
+class OldEnvironment(msgspec.Struct):
+    """The cores of agent 0's host, and whether its code was changed."""
+
+    available_cores: Count
+    git_dirty: bool | None = None
+
+
+class OldRecord(msgspec.Struct):
+    """What must be known of a record of version 1 or 2 to upgrade it."""
+
+    suite: str
+    config: dict[str, Any]
+    world_size: NumRanks
+    environment: OldEnvironment
+    cases: list[OldCase]
+    agents: list[dict[str, Any]] | None = None
+
+
+def from_json(content: bytes) -> Record:
+    """Returns the record in the content of a file.
+
+    Raises:
+        ValueError: the content is no JSON, no record, or of another version; the message says what
+            is wrong, and where.
+    """
+    try:
+        version = SCHEMA_VERSION if content.startswith(BEGINNING) else version_of(content)
+        if version == SCHEMA_VERSION:
+            found = decoded(content, Record)
+        else:
+            found = msgspec.convert(upgraded(decoded(content, dict[str, Any])), Record)
+        _ = found.settings  # its values are part of what is read
+        return found
+    except (LookupError, TypeError, AttributeError, ArithmeticError) as error:
+        raise ValueError(f"not a whole record ({type(error).__name__}: {error})") from None
+
+
+def decoded(content: bytes, kind: type[Kind]) -> Kind:
+    """Returns JSON as an object of a type, all of its text printable.
+
+    Files come from anywhere, and what they say reaches terminals, tables and pages.
+
+    Raises:
+        ValueError: it is no JSON, or of another type.
+    """
+    try:
+        found = msgspec.json.decode(content, type=kind)
+        if content.isascii() and b"\\" not in content and b"\x7f" not in content:
+            return found  # as in most files
+        return msgspec.convert(with_printable_text(msgspec.json.decode(content)), kind)
+    except msgspec.ValidationError:
+        raise
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise ValueError(f"not readable as JSON ({error})") from None
+    except RecursionError:
+        raise ValueError("not readable as JSON (nested too deeply)") from None
+
+
+def with_printable_text(value: Any) -> Any:
+    """Returns decoded JSON whose texts are printable; line breaks and tabs stay."""
+    if isinstance(value, str):
+        return printable(value)
+    if isinstance(value, list):
+        # Most values are samples, and a call for each of them would take as long as all else.
+        return [each if type(each) is float else with_printable_text(each) for each in value]
+    if isinstance(value, dict):
+        return {printable(name): with_printable_text(each) for name, each in value.items()}
+    return value
+
+
+def version_of(content: bytes) -> int:
+    """Returns the version of a record; raises ValueError where it is none, or not readable."""
+    try:
+        version = decoded(content, Header).schema_version
+    except msgspec.ValidationError:
+        raise ValueError("not a benchkit record (no schema_version)") from None
+    if version not in READABLE_VERSIONS:
+        allowed = ", ".join(map(str, READABLE_VERSIONS))
+        raise ValueError(f"record version {version}, this benchkit reads {allowed}")
+    return version
+
+
+def upgraded(content: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the content of a record of version 1 or 2 as version 3 has it."""
+    old = msgspec.convert(content, OldRecord)
+    known = {key: value for key, value in content.items() if value is not None}
+    host = of_first_host(content["environment"], old.environment)
+    positions = {case.name: position for position, case in enumerate(old.cases) if case.name}
+    pairs = zip(content["cases"], old.cases, strict=True)
+    return {
+        "launched_by": "plain",
+        "cores_per_rank": old.environment.available_cores / old.world_size,
+        **known,
+        "schema_version": SCHEMA_VERSION,
+        "title": old.config["collective"] if old.suite == "collective" else old.suite,
+        "agents": [host | agent for agent in old.agents or [{}]],
+        "cases": [upgraded_case(case, own, positions) for case, own in pairs],
+    }
+
+
+def of_first_host(content: Mapping[str, Any], old: OldEnvironment) -> dict[str, Any]:
+    """Returns what agents of early records lack, from agent 0's environment."""
+    names = [item.name for item in fields(HostReport)]
+    change = {"git_diff_hash": "dirty"} if old.git_dirty else {}
+    return change | {name: content[name] for name in names if name in content}
+
+
+def upgraded_case(
+    content: Mapping[str, Any], old: OldCase, positions: Mapping[str, int]
+) -> dict[str, Any]:
+    """Returns a case as version 3 has it.
+
+    Args:
+        content: the case.
+        old: what version 3 says otherwise.
+        positions: of the cases of its job, by their names.
+    """
+    computation, communication = names_of_parts(old.parts)
+    known = {key: value for key, value in content.items() if value is not None}
+    if old.block_iterations and "blocks" not in known:
+        num_blocks = len(content["samples_s"][0]) // old.block_iterations
+        known["blocks"] = [old.block_iterations] * num_blocks
+    return known | {
+        "labels": {
+            name: value if isinstance(value, str | int | float | None) else str(value)
+            for name, value in old.labels.items()
+        },
+        "baseline": positions.get(old.against or ""),
+        "is_component": bool(old.bound),
+        "components": {
+            "computation": positions.get(computation),
+            "communication": positions.get(communication),
+        },
+    }
+
+
+def names_of_parts(parts: Mapping[str, str] | list[str] | None) -> tuple[str, str]:
+    """Returns the names of a case's components, "" for none."""
+    if isinstance(parts, list):
+        *computation, communication = parts or [""]
+        return (computation[0] if computation else ""), communication
+    parts = parts or {}
+    return parts.get("computation", ""), parts.get("communication", "")
+
+
+STATUSES = (
+    "running",      # the agent works on it, or was killed before it could store another status
+    "ok",
+    "invalid",      # a wrong result
+    "oom",          # out of memory
+    "timeout",
+    "crash",        # a rank died by a signal
+    "error",        # a rank raised an exception
+    "unavailable",  # this machine has no such backend or device
+    "skipped",      # known before the run not to fit
+    "interrupted",  # by Ctrl-C or SIGTERM
+    "preempted",    # by Slurm, for a job of higher priority
+    "cancelled",    # by scancel
+)  # fmt: skip
+UNFINISHED = ("running", "interrupted", "preempted", "cancelled")
+"""Statuses of a point that was cut off; it runs again with its job, or with its resumed sweep."""
+FINAL = tuple(status for status in STATUSES if status not in ("running", "preempted", "cancelled"))
+"""Statuses that a submitted point keeps until the sweep is resumed."""
+HARMLESS = ("ok", "unavailable", "skipped")
+"""Statuses that do not make a sweep fail."""

@@ -1,23 +1,50 @@
-"""Runs real points in fresh processes, by ordinary sweeps: how much do identical runs differ?"""
+"""Runs real points in fresh processes, by ordinary sweeps: how much do identical runs differ?
+Measures the noise of the operating system by a fixed work quantum on each core.
 
+The same amount of work is timed over and over (FWQ of the ASC Sequoia benchmarks): what takes
+longer than undisturbed work was taken away by other processes, interrupts, or the hypervisor.
+The page of a selftest: each part in a few lines, its verdict first.
+python -m benchkit selftest: what this machine can tell, on one page, and its noise floor."""
+
+import argparse
+import datetime
 import math
 import os
 import subprocess
 import sys
-from collections.abc import Sequence
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
 
+from benchkit.measure.disturbance import COUNTERS, read_counters
 from benchkit.record import files
-from benchkit.record.case import CaseRecord
-from benchkit.record.record import Record
-from benchkit.selftest.floor import SizeFloor
-from benchkit.statistics.compare.spread import standard_deviation
-from benchkit.statistics.modes import find_modes
+from benchkit.record.record import CaseRecord, Record
+from benchkit.selftest.floor import (
+    Fingerprint,
+    SizeFloor,
+    fingerprint,
+    machine_floor,
+    read,
+    state_folder,
+    store,
+)
+from benchkit.statistics.compare import (
+    SignedRank,
+    difference_of_runs,
+    log_ratios,
+    percent,
+    standard_deviation,
+)
+from benchkit.statistics.estimators import BACK_TO_BACK, LATENCY
+from benchkit.statistics.intervals import Array, find_modes
 from benchkit.statistics.summary import iteration_times
+from launch.agents.host import HostLock, HostTaken
 from launch.module_path import path_options
+from launch.topology import LaunchError, allocation_remark, require_launcher, usable_cores
 
 MATRIX = 512
 """Rows of the matrices, for suites with such sizes."""
@@ -164,3 +191,313 @@ def name_of(record: Record, case: CaseRecord) -> str:
     """Returns the name of a size: "all_reduce 1KiB latency" or "matmul_lut 512"."""
     sizes = [text.split("=", 1)[1] for text in record.overrides if text.startswith("data_size=")]
     return " ".join([record.title, *sizes, *map(str, case.labels.values())])
+
+
+QUANTUM_S = 1e-4
+UNDISTURBED = 0.1
+"""Quantile of the times that counts as undisturbed; the minimum may be of a higher frequency."""
+LONGER = 1.1
+"""A quantum that takes longer than this multiple of an undisturbed one was disturbed."""
+KERNEL_TELLS = ("steal_s", "throttled_s", "pressure_s")
+"""Counters that are reported beside."""
+
+
+@dataclass(frozen=True)
+class CoreNoise:
+    """What a core lost.
+
+    Attributes:
+        core: its number.
+        longer_share: share of quanta that were disturbed.
+        lost_share: share of the time that was lost, beyond undisturbed quanta.
+        longest_s: the longest quantum, in seconds.
+    """
+
+    core: int
+    longer_share: float
+    lost_share: float
+    longest_s: float
+
+
+@dataclass(frozen=True)
+class Noise:
+    """What all cores lost, and by KERNEL_TELLS the seconds that the kernel counted meanwhile."""
+
+    cores: list[CoreNoise]
+    seconds: float
+    counted_s: dict[str, float] = field(default_factory=dict)
+
+
+def work(count: int) -> None:
+    """Does a fixed amount of work."""
+    for _ in range(count):
+        pass
+
+
+def calibrated(now: Callable[[], float] = time.perf_counter) -> int:
+    """Returns the count for which `work` takes about QUANTUM_S."""
+    count = 1000
+    fastest = min(timed(count, now) for _ in range(20))
+    return max(1, round(count * QUANTUM_S / fastest)) if fastest > 0 else count
+
+
+def timed(count: int, now: Callable[[], float]) -> float:
+    """Returns the seconds that `work` took."""
+    start = now()
+    work(count)
+    return now() - start
+
+
+def measure_cores(
+    seconds: float,
+    now: Callable[[], float] = time.perf_counter,
+    bind: Callable[[set[int]], None] = lambda cores: os.sched_setaffinity(0, cores),
+) -> Noise:
+    """Times quanta on each usable core in turn.
+
+    Args:
+        seconds: for all cores together.
+        now: returns seconds on the clock.
+        bind: restricts this process to cores.
+    """
+    cores = usable_cores()
+    before, began = read_counters(), now()
+    found = []
+    try:
+        for core in cores:
+            bind({core})
+            count, times, until = calibrated(now), list[float](), now() + seconds / len(cores)
+            while not times or now() < until:
+                times.append(timed(count, now))
+            found.append(noise_of(core, times))
+    finally:
+        bind(set(cores))
+    growth = dict(zip(COUNTERS, np.subtract(read_counters(), before).tolist(), strict=True))
+    return Noise(found, now() - began, {name: growth[name] for name in KERNEL_TELLS})
+
+
+def noise_of(core: int, times: Sequence[float]) -> CoreNoise:
+    """Returns what quanta of these seconds tell of a core."""
+    quanta = np.asarray(times, dtype=np.float64)
+    undisturbed = np.quantile(quanta, UNDISTURBED)
+    lost = np.maximum(quanta - undisturbed, 0).sum()
+    return CoreNoise(
+        core=core,
+        longer_share=float((quanta > LONGER * undisturbed).mean()),
+        lost_share=float(lost / quanta.sum()),
+        longest_s=float(quanta.max()),
+    )
+
+
+LOST_SHARE = 0.01
+"""A core that loses a larger share of its time is called noisy."""
+MOST_CORES = 4
+"""Cores that are listed, those that lost most."""
+ALPHA = 0.05
+
+
+@dataclass(frozen=True)
+class Findings:
+    """What all parts of a selftest found."""
+
+    found_on: Fingerprint
+    noise: Noise
+    runs: Sequence[Runs]
+
+
+def render(found: Findings) -> str:
+    """Returns the page: a title and one paragraph per part."""
+    on = found.found_on
+    threads = f"{on.threads} thread" + "s" * (on.threads > 1)
+    title = (
+        f"Selftest of {on.cpu}, {on.cores:g} cores, Linux {on.kernel}, torch {on.torch}: "
+        f"{on.world_size} ranks of {threads} by {on.backend} on {on.device}"
+    )
+    parts = (
+        cores(found.noise),
+        spread(found.runs),
+        modes(found.runs),
+        loops(found.runs),
+    )
+    return "\n\n".join([title, *("\n  ".join(part) for part in parts)])
+
+
+def cores(noise: Noise) -> Iterator[str]:
+    """Yields what the operating system and the hypervisor took from the cores."""
+    by_loss = sorted(noise.cores, key=lambda core: core.lost_share, reverse=True)
+    noisy = [core for core in by_loss if core.lost_share > LOST_SHARE]
+    verdict = "NOISY" if noisy else "QUIET"
+    yield f"Noise: {verdict}, core {by_loss[0].core} lost {by_loss[0].lost_share:.2%} of its time"
+    if noisy:
+        yield "all that follows includes this noise: repeat the selftest when the machine is idle"
+    yield from map(of_core, by_loss[:MOST_CORES])
+    if len(by_loss) > MOST_CORES:
+        yield f"{len(by_loss) - MOST_CORES} more cores lost less"
+    counted = ", ".join(f"{name[:-2]} {spent:.3g} s" for name, spent in noise.counted_s.items())
+    yield f"the kernel counted in {noise.seconds:.3g} s: {counted}"
+
+
+def of_core(core: CoreNoise) -> str:
+    """Returns the line of a core."""
+    return (
+        f"core {core.core}: {core.longer_share:.2%} of equal pieces of work took longer, "
+        f"{core.lost_share:.2%} of the time was lost, longest {1e3 * core.longest_s:.3g} ms"
+    )
+
+
+def spread(runs: Sequence[Runs]) -> Iterator[str]:
+    """Yields how much identical runs differ, by size."""
+    floors = [each.floor() for each in runs]
+    widths = [difference_of_runs(floor.sigma_run) for floor in floors]
+    yield (
+        f"Runs: two single runs differ by ± {percent(min(widths))} to ± {percent(max(widths))}; "
+        "smaller changes need repeated runs"
+    )
+    for floor, width in zip(floors, widths, strict=True):
+        yield (
+            f"{floor.what}: {1e3 * floor.median_s:.4g} ms, {floor.num_runs} runs, standard "
+            f"deviation {percent(floor.sigma_run)}, two runs ± {percent(width)}"
+        )
+
+
+def modes(runs: Sequence[Runs]) -> Iterator[str]:
+    """Yields where times are of two kinds."""
+    found = [each for each in runs if each.slow_shares]
+    yield f"Modes: {'TWO' if found else 'ONE'}" + (
+        ", a single median hides them: look at p25 and p95" if found else " in every run"
+    )
+    for each in found:
+        shares = f"{min(each.slow_shares):.0%} to {max(each.slow_shares):.0%}"
+        yield (
+            f"{each.what}: in {len(each.slow_shares)} of {len(each.medians_s)} runs, "
+            f"{shares} of the calls are slow"
+        )
+
+
+def loops(runs: Sequence[Runs]) -> Iterator[str]:
+    """Yields the time of calls back to back over that of single calls, in the same runs."""
+    medians = {each.what: np.array(each.medians_s) for each in runs}
+    pairs: dict[str, tuple[Array, Array]] = {}
+    for what, single in medians.items():
+        looped = medians.get(what.removesuffix(LATENCY) + BACK_TO_BACK)
+        if what.endswith(LATENCY) and looped is not None:
+            pairs[what.removesuffix(LATENCY).strip()] = (single, looped)
+    tests = {what: SignedRank(log_ratios(*pair)) for what, pair in pairs.items()}
+    differ = any(not contains(test, 0.0) for test in tests.values())
+    verdict = "DIFFERENT QUESTIONS, name which" if differ else "no difference that shows"
+    yield f"Back to back and single calls: {verdict if tests else 'not measured'}"
+    for what, test in tests.items():
+        yield f"{what}: a call back to back takes {ratio(test)} times as long as one alone"
+
+
+def contains(test: SignedRank, value: float) -> bool:
+    """Returns whether an interval contains a value."""
+    low, high = test.interval(ALPHA)
+    return low <= value <= high
+
+
+def ratio(test: SignedRank) -> str:
+    """Returns a ratio with its interval, if there is one: "1.003 [0.991, 1.02]"."""
+    low, high = test.interval(ALPHA)
+    interval = "" if math.isinf(high) else f" [{math.exp(low):.3f}, {math.exp(high):.3f}]"
+    return f"{math.exp(test.estimate):.3f}{interval}"
+
+
+EXIT_OK, EXIT_FAILED, EXIT_USAGE = 0, 1, 2
+BACKENDS = ("gloo", "nccl", "ucc", "mpi")
+SECONDS = 60.0
+HOST_WAIT_S = 3600.0
+
+
+def main(arguments: list[str]) -> int:
+    """Runs the selftest; returns 0, 1 where a part failed, 2 where an argument is wrong."""
+    options = parser().parse_args(arguments)
+    folder = options.dir or state_folder()
+    if problem := refusal(options.ranks, options.seconds, folder):
+        say(problem)
+        return EXIT_USAGE
+    if remark := allocation_remark():
+        say(remark)
+    try:
+        read(folder)
+    except ValueError as error:
+        say(f"{error}; it is replaced")
+    with tempfile.TemporaryDirectory(prefix="benchkit-selftest-") as place:
+        setting = Setting(options.backend, options.ranks, options.seconds, Path(place))
+        try:
+            found = measured(setting)
+        except (SelftestFailed, HostTaken, OSError, ValueError) as error:
+            say(f"not measured: {error}")
+            return EXIT_FAILED
+    written_at = datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds")
+    floor = machine_floor(found.found_on, [each.floor() for each in found.runs], written_at)
+    print(render(found))
+    try:
+        path = store(floor, folder)
+    except OSError as error:
+        say(f"noise floor not written: {error}")
+        return EXIT_FAILED
+    print(f"\nnoise floor {floor.id} in {path}; it applies for 30 days")
+    return EXIT_OK
+
+
+def parser() -> argparse.ArgumentParser:
+    """Returns the parser of the command line."""
+    made = argparse.ArgumentParser(prog="python -m benchkit selftest", description=__doc__)
+    made.add_argument("--backend", choices=BACKENDS, default="gloo", help="default: gloo")
+    made.add_argument("--ranks", type=int, default=2, help="default: 2")
+    made.add_argument("--dir", type=Path, help=f"of noise_floor.json; default: {state_folder()}")
+    made.add_argument("--seconds", type=float, default=SECONDS, help=argparse.SUPPRESS)
+    return made
+
+
+def refusal(ranks: int, seconds: float, folder: Path) -> str:
+    """Returns why the selftest cannot begin, in one line; "" if it can."""
+    try:
+        started = require_launcher()
+    except LaunchError as error:
+        return str(error)
+    if started.count > 1:
+        return (
+            f"{started.by} started {started.count} processes; allowed is one, it starts the ranks"
+        )
+    if ranks < 1:
+        return f"--ranks {ranks}: allowed is >= 1"
+    if not (math.isfinite(seconds) and seconds > 0):
+        return f"--seconds {seconds}: allowed is > 0"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        return f"{folder}: {error.strerror}; choose another by --dir"
+    return "" if os.access(folder, os.W_OK) else f"{folder}: not writable; choose another by --dir"
+
+
+def measured(setting: Setting) -> Findings:
+    """Runs all parts, one after another; each has the host to itself."""
+    lock = HostLock()
+    lock.acquire(lambda holder: say(f"waits for {holder}"), limit=lambda holder: HOST_WAIT_S)
+    try:
+        say(f"cores, about {setting.seconds / 12:.2g} s")
+        noise = measure_cores(setting.seconds / 12)
+    finally:
+        lock.release()
+    say(f"{setting.num_runs} identical runs of each size, in fresh processes")
+    records = repeat(setting)
+    return Findings(found_on(records[0]), noise, group_runs(records))
+
+
+def found_on(record: Record) -> Fingerprint:
+    """Returns the fingerprint of a record's machine and settings."""
+    settings = record.settings
+    return fingerprint(
+        record.environment,
+        record.world_size,
+        record.threads_per_rank,
+        settings.backend.name,
+        settings.hardware.device,
+    )
+
+
+def say(message: str) -> None:
+    """Prints a line to standard error; the page alone goes to standard output."""
+    print(f"benchkit selftest: {message}", file=sys.stderr, flush=True)

@@ -9,19 +9,18 @@ from typing import Annotated, Any
 
 from msgspec import Meta
 
-from benchkit.api.schema import RunConfig
+from benchkit.api.keys import RunConfig
 from benchkit.errors import ConfigError
 from benchkit.point import agents
 from benchkit.point.claim import claimed
 from benchkit.point.point import Point
 from benchkit.record import files
 from benchkit.record.naming import printable
-from benchkit.sweep import entries, manifest, resume
-from benchkit.sweep.entries import Entry
+from benchkit.sweep import manifest, resume
 from benchkit.sweep.folder import LOG_FILE, require_unused
-from benchkit.sweep.manifest import Manifest
+from benchkit.sweep.manifest import Entry, Manifest
 from benchkit.sweep.resume import Resume
-from launch.agents.member import SweepEnds
+from launch.agents.channel import SweepEnds
 
 SHOWN = 20
 """Folders that a warning lists at most."""
@@ -174,7 +173,7 @@ def resumed(
             f"{folder}: {resume.described(differing)}; "
             "--force goes on all the same, and keeps such rows apart"
         )
-    points = entries.merged(before.points, wanted.points)
+    points = manifest.merged(before.points, wanted.points)
     require_no_links(folder, points)
     mentioned = {entry.identity for entry in points}
     others = [entry for entry in before.points if entry.identity not in mentioned]

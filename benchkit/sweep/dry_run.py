@@ -6,22 +6,21 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from benchkit.api.case import shortage
+from benchkit.api.keys import RunConfig
 from benchkit.api.memory import host_available_bytes
-from benchkit.api.schema import RunConfig
 from benchkit.errors import Unavailable
-from benchkit.point.agents import AgentGroup
-from benchkit.point.forming import gather_facts
+from benchkit.point.agents import AgentGroup, gather_facts
 from benchkit.point.placement import Placement, place_ranks, unsuited
 from benchkit.point.point import Point
-from benchkit.point.recording import new_record
+from benchkit.point.run import new_record
 from benchkit.record.naming import readable
 from benchkit.sweep import manifest
 from benchkit.sweep.agenda import Agenda, agenda_of
-from benchkit.sweep.earlier import earlier_seconds
-from benchkit.sweep.entries import Entry, merged
 from benchkit.sweep.folder import require_unused
-from benchkit.sweep.point_lines import duration, point_head
+from benchkit.sweep.manifest import Entry, merged
+from benchkit.sweep.progress import duration, point_head
 from benchkit.sweep.resume import Resume
+from benchkit.sweep.tally import earlier_seconds
 from launch.agents.group import alone
 
 

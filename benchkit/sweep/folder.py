@@ -1,4 +1,6 @@
-"""What agent 0 writes into a sweep's folder beside the points: log, progress and final table."""
+"""What agent 0 writes into a sweep's folder beside the points: log, progress and final table.
+Lets analysis report on a sweep that has ended, in a process of its own.
+A sweep in a process of its own, which ends with the process that started it."""
 
 import contextlib
 import logging
@@ -10,8 +12,8 @@ from pathlib import Path
 
 from benchkit.errors import ConfigError
 from benchkit.record import files
-from benchkit.record.statuses import HARMLESS
-from benchkit.selftest import lookup
+from benchkit.record.record import HARMLESS
+from benchkit.selftest import floor as lookup
 from benchkit.sweep import manifest, resume
 
 LOG_FILE = "benchkit.log"
@@ -77,8 +79,7 @@ def print_table(folder: Path) -> None:
 def log_table(folder: Path) -> None:
     """Logs the table of `print_table`."""
     from analysis.records.harvest import harvest
-    from analysis.repetitions import over_repetitions
-    from analysis.run_spread import describe_floor
+    from analysis.repetitions import describe_floor, over_repetitions
     from analysis.table import combine
     from analysis.terminal import as_text
 
@@ -136,3 +137,110 @@ def require_unused(folder: Path, subfolders: list[str]) -> None:
         raise ConfigError(
             f"hydra.sweep.dir={folder}: holds records already; allowed is a folder without"
         )
+
+
+PAGE, VERDICT = "html", "verdict"
+"""Values of the key `report`."""
+PAGE_FILE = "analysis/report.html"
+"""Below the sweep's folder; `python -m analysis --html` names it so."""
+OUT_OF_LINE = "out_of_line"
+"""What a verdict adds to the statuses of the points, for the exit code."""
+LONGEST_S = 1800.0
+"""Seconds that analysis may take."""
+
+
+def report_on(folder: Path, kind: str | None) -> list[str]:
+    """Reports on a sweep as its key `report` asks; returns what that adds to its statuses."""
+    if kind == PAGE:
+        write_page(folder)
+    return [OUT_OF_LINE] if kind == VERDICT and not print_verdict(folder) else []
+
+
+def write_page(folder: Path) -> None:
+    """Runs `python -m analysis FOLDER --html`; logs where the page is, or why there is none."""
+    page = folder / PAGE_FILE
+    with contextlib.suppress(OSError):
+        if not page.parent.is_symlink():  # else analysis refuses to write there
+            page.unlink(missing_ok=True)  # that of an earlier part of a resumed sweep
+    try:
+        complaint = last_line(run_analysis(str(folder.absolute()), "--html").stderr)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        complaint = str(error)
+    if page.exists() and not page.parent.is_symlink():
+        log.info("page: %s", page)
+    else:
+        log.warning("report=html: %s", complaint or "no page was written")
+
+
+def print_verdict(folder: Path) -> bool:
+    """Prints what `python -m analysis accept FOLDER` says; returns whether all are alike."""
+    try:
+        done = run_analysis("accept", str(folder.absolute()))
+    except (OSError, subprocess.TimeoutExpired) as error:
+        log.warning("report=verdict: %s", error)
+        return False
+    if done.stdout.strip():
+        print(f"\n{done.stdout.strip()}", flush=True)
+    else:
+        log.warning("report=verdict: %s", last_line(done.stderr) or "no verdict was printed")
+    return done.returncode == 0
+
+
+def run_analysis(*arguments: str) -> "subprocess.CompletedProcess[str]":
+    """Runs `python -m analysis` to its end.
+
+    Raises:
+        OSError: it cannot be started.
+        subprocess.TimeoutExpired: it took longer than LONGEST_S.
+    """
+    where, environment = beside_package()
+    return subprocess.run(
+        [sys.executable, "-m", "analysis", *arguments],
+        cwd=where,
+        env=environment | {"PYTHONIOENCODING": "utf-8"},
+        timeout=LONGEST_S,
+        capture_output=True,
+        encoding="utf-8",
+        errors="backslashreplace",
+        check=False,
+    )
+
+
+def last_line(text: str) -> str:
+    """Returns the last line of a text; "" where it has none."""
+    lines = text.splitlines()
+    return lines[-1] if lines else ""
+
+
+def beside_package() -> tuple[Path, dict[str, str]]:
+    """Returns the working directory and the environment in which `python -m analysis` is ours.
+
+    A folder named analysis where the user works would take the name. That place is still searched
+    for modules of suites.
+    """
+    paths = (os.environ.get("PYTHONPATH"), os.getcwd())
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, paths))}
+    return Path(__file__).parents[2], environment
+
+
+STOP_S = 30.0
+"""Seconds that a sweep may take to store its records when it is stopped."""
+STARTER = (
+    *(sys.executable, "-I", "-S", "-c"),
+    "import ctypes, os, sys\n"
+    "if sys.platform == 'linux': ctypes.CDLL(None).prctl(1, 9, 0, 0, 0)\n"
+    "os.execv(sys.argv[1], sys.argv[1:])",
+)
+"""Starts what follows so that it is killed (9) when this process ends (1 is PR_SET_PDEATHSIG)."""
+
+
+def stop(child: "subprocess.Popen[bytes]") -> None:
+    """Stops a sweep and waits for its end; a second Ctrl-C while it stores its records kills it."""
+    child.terminate()
+    try:
+        child.wait(STOP_S)
+    except BaseException as error:
+        child.kill()
+        child.wait()
+        if not isinstance(error, subprocess.TimeoutExpired):
+            raise

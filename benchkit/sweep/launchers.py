@@ -1,20 +1,34 @@
-"""How the points of a sweep are run: the base of benchkit's launchers, and the one in-process."""
+"""How the points of a sweep are run: the base of benchkit's launchers, and the one in-process.
+Hydra launchers that hand the points of a sweep to submitit, which runs them in Slurm or here.
 
+In Slurm each point is a job, or all share one allocation. The configuration is that of
+hydra-submitit-launcher, whose own launchers give up at the first job that fails, and start every
+local job at once."""
+
+import os
+import shlex
+import sys
 from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from hydra.core.utils import JobReturn
 from hydra.plugins import launcher
 from hydra.types import HydraContext, TaskFunction
-from omegaconf import DictConfig
+from omegaconf import DictConfig, OmegaConf
 
-from benchkit.api.schema import RunConfig
+from benchkit.api.keys import RunConfig
 from benchkit.errors import ConfigError
 from benchkit.point.point import Point, Report
 from benchkit.point.run import run_points
+from benchkit.record import files
+from benchkit.record.record import FINAL
+from benchkit.sweep import manifest
+from benchkit.sweep.slurm import Job
+from launch.agents.channel import SweepEnds
 from launch.agents.group import Agents
+from launch.module_path import path_options
 from launch.topology import LaunchContext
 
 
@@ -69,3 +83,135 @@ class InPlace(Launcher):
         self, points: Sequence[Point], folder: Path, agents: Agents, report: Report
     ) -> Iterator[str]:
         return run_points(points, agents, report)
+
+
+SHARED_WITH_LOCAL = (
+    "timeout_min", "cpus_per_task", "gpus_per_node", "tasks_per_node", "mem_gb", "nodes", "name",
+    "stderr_to_stdout",
+)  # fmt: skip
+"""submitit's parameters that every executor takes; the others have their executor's prefix."""
+
+
+class Submitting(Launcher):
+    """Submits points, waits for them, and reports each as it ends.
+
+    Attributes:
+        cluster: submitit's name of the executor.
+        packed: whether one job runs all points.
+    """
+
+    cluster: ClassVar[str] = ""
+    packed: ClassVar[bool] = False
+    runs_here = False
+
+    def __init__(self, **params: Any) -> None:
+        self._params: dict[str, Any] = {
+            name: OmegaConf.to_container(value, resolve=True)
+            if OmegaConf.is_config(value)
+            else value
+            for name, value in params.items()
+        }
+        self.num_agents = int(self._params["nodes"] * self._params["tasks_per_node"])
+
+    def check(self, config: RunConfig, started: LaunchContext) -> None:
+        """Raises ConfigError if the ranks cannot be divided evenly over the agents of a job."""
+        if started.count > 1:
+            raise ConfigError(
+                "launcher: what is submitted from several agents is submitted several times; "
+                "start one"
+            )
+        for name in ("nodes", "tasks_per_node", "timeout_min", "array_parallelism"):
+            if self._params.get(name, 1) < 1:
+                raise ConfigError(f"hydra.launcher.{name}={self._params[name]}: allowed is >= 1")
+        if config.world_size != "auto" and int(config.world_size) % self.num_agents:
+            raise ConfigError(
+                f"world_size={config.world_size}: does not divide over the {self.num_agents} "
+                "agents of a job (hydra.launcher.nodes); "
+                f"allowed are multiples of {self.num_agents}, and auto"
+            )
+
+    def run(
+        self, points: Sequence[Point], folder: Path, agents: Agents, report: Report
+    ) -> Iterator[str]:
+        """Submits the points that no earlier job of this sweep will run, and follows all jobs."""
+        from benchkit.sweep.slurm import Local, Slurm, follow, record_signature
+
+        executor = self.executor()  # refuses wrong parameters before anything is touched
+        if problem := files.shortage(folder):
+            raise SweepEnds(problem)
+        queue_of = Slurm if self.cluster == "slurm" else Local
+        sweep = manifest.read(folder)
+        queued = queue_of.still_there(sweep.jobs)
+        waiting = {os.path.relpath(point.folder, folder.absolute()): point for point in points}
+        followed = []
+        for job in queued:
+            group = [waiting.pop(name) for name in job.folders if in_job(waiting.get(name))]
+            followed.append(group)
+        rest = list(waiting.values())
+        new_groups = [rest] if self.packed and rest else [[point] for point in rest]
+        jobs = [self._job(group, folder) for group in new_groups]
+        signatures = {point.folder: record_signature(point.folder) for point in rest}
+        stale = {path: signature for path, signature in signatures.items() if signature}
+        queue = queue_of(executor, jobs, queued)
+        sweep.jobs = queue.submitted()
+        sweep.write(folder)
+        yield from follow([*followed, *new_groups], queue, report, stale)
+
+    def _job(self, points: list[Point], folder: Path) -> Job:
+        return Job(
+            points,
+            folder.absolute(),
+            signal_delay_s=self._params.get("signal_delay_s", 0),
+            max_num_timeout=self._params.get("max_num_timeout", 0),
+        )
+
+    def executor(self) -> Any:
+        """Returns submitit's executor with the parameters of hydra.launcher.
+
+        Raises:
+            ConfigError: a parameter is wrong, or there is no such executor here.
+        """
+        import submitit
+
+        folder, params = self._executor_params()
+        try:
+            python = {f"{self.cluster}_python": shlex.join([sys.executable, *path_options()])}
+            executor = submitit.AutoExecutor(folder=folder, cluster=self.cluster, **python)
+            executor.update_parameters(**params)
+        except RuntimeError as error:
+            raise ConfigError(
+                f"launcher={self.cluster}: {error} "
+                "Allowed where sbatch and srun are; elsewhere submitit_local"
+            ) from None
+        except (ValueError, TypeError, NameError) as error:
+            raise ConfigError(f"hydra.launcher: {' '.join(str(error).split())}") from None
+        return executor
+
+    def _executor_params(self) -> tuple[str, dict[str, Any]]:
+        """Returns submitit's folder, and its parameters by the names that it knows them by."""
+        params = {name: value for name, value in self._params.items() if value is not None}
+        folder = params.pop("submitit_folder")
+        params.pop("max_num_timeout", None)
+        extra = params.pop("additional_parameters", {})
+        if self.cluster == "slurm":
+            # Agents that are left go on when one has failed.
+            own = ["--kill-on-bad-exit=0"]
+            if "cpus_per_task" in params:  # srun does not take it over from sbatch
+                own.append(f"--cpus-per-task={params['cpus_per_task']}")
+            params["srun_args"] = [*own, *params.get("srun_args", ())]
+            params["additional_parameters"] = {
+                name: value for name, value in extra.items() if value not in (None, False)
+            }
+        prefix = f"{self.cluster}_"
+        return folder, {
+            name if name in SHARED_WITH_LOCAL else prefix + name: value
+            for name, value in params.items()
+        }
+
+
+def in_job(point: Point | None) -> bool:
+    """Tells whether a job submitted earlier is still to run this point; None is no open point."""
+    if point is None:
+        return False
+    found = point.record()
+    return found is None or found.status not in FINAL

@@ -1,17 +1,147 @@
-"""sweep.json: what a sweep is to measure, so that it can go on after an interruption.
+"""The points of a sweep as its manifest lists them: their identity and their folders.
 
-Agent 0 alone writes it, before the first point.
-"""
+A point is identified by its key, the digest of its configuration, and by its occurrence: `seed=1,1`
+is two points with one key.
+sweep.json: what a sweep is to measure, so that it can go on after an interruption.
+
+Agent 0 alone writes it, before the first point."""
 
 import os
-from dataclasses import dataclass, field
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from random import Random
+from typing import Any
 
 import msgspec
 
+from benchkit.config.identity import digest, identity_of
 from benchkit.errors import ConfigError
 from benchkit.record import files
-from benchkit.sweep.entries import Entry, entries, is_below, key_of
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One point of a sweep.
+
+    Attributes:
+        key: digest of what identifies its configuration; `world_size: auto` stays `auto`.
+        occurrence: 0 for the first point with this key, 1 for the second.
+        folder: relative to the sweep's folder.
+        overrides: as the record stores them.
+        repetition: 0 for the first run of the point, 1 for the second.
+    """
+
+    key: str
+    occurrence: int
+    folder: str
+    overrides: list[str]
+    repetition: int = 0
+
+    @property
+    def identity(self) -> tuple[str, int]:
+        return self.key, self.occurrence
+
+
+def entries(
+    keys: Sequence[str], folders: Sequence[str], overrides: Sequence[list[str]]
+) -> list[Entry]:
+    """Returns the points of a sweep, numbering those with the same key."""
+    seen: Counter[str] = Counter()
+    found = []
+    for key, folder, own_overrides in zip(keys, folders, overrides, strict=True):
+        found.append(Entry(key, seen[key], folder, own_overrides))
+        seen[key] += 1
+    return found
+
+
+def repeated(points: Sequence[Entry], repeats: Sequence[int], seed: int) -> list[tuple[int, Entry]]:
+    """Returns all runs of the points in the order in which they are measured.
+
+    Every point runs once before any runs again. Each repetition has an order of its own, so that
+    no point always follows the same one. Without repetitions the order is that of the points.
+
+    Args:
+        points: one entry each, numbered by `entries`.
+        repeats: of each point, how often it runs; at least once.
+        seed: decides the orders.
+
+    Returns:
+        The position of the point and the entry of the run. The first repetition is in the folders
+        of the points; later ones are in folders of their own.
+    """
+    same_key = Counter(entry.key for entry in points)
+    runs = []
+    for repetition in range(max(repeats)):
+        positions = [number for number, count in enumerate(repeats) if count > repetition]
+        if max(repeats) > 1:
+            Random(f"{seed} {repetition}").shuffle(positions)
+        for position in positions:
+            point = points[position]
+            occurrence = point.occurrence + repetition * same_key[point.key]
+            folder = point.folder
+            if folder == str(position):
+                folder = str(repetition * len(points) + position)
+            elif repetition:
+                folder += f"_repetition_{repetition + 1}"
+            runs.append(
+                (position, Entry(point.key, occurrence, folder, point.overrides, repetition))
+            )
+    return runs
+
+
+def key_of(config: dict[str, Any]) -> str:
+    """Returns the key of a point from its configuration, be it of a record or a command line."""
+    return digest(identity_of(config))
+
+
+def merged(before: Iterable[Entry], now: Sequence[Entry]) -> list[Entry]:
+    """Returns the points of a command line: known ones in their old folders, others in new ones.
+
+    Args:
+        before: points that the sweep already has.
+        now: points of the command line.
+    """
+    known = {entry.identity: entry for entry in before}
+    taken = {entry.folder for entry in known.values()}
+    found = []
+    for entry in now:
+        if entry.identity in known:
+            found.append(known[entry.identity])
+            continue
+        folder = entry.folder if entry.folder not in taken else free_folder(taken)
+        taken.add(folder)
+        found.append(replace(entry, folder=folder))
+    return found
+
+
+def free_folder(taken: set[str]) -> str:
+    """Returns the number after the highest one that is taken."""
+    return str(1 + max((int(name) for name in taken if name.isdecimal()), default=-1))
+
+
+def is_below(folder: str) -> bool:
+    """Tells whether a path stays below the folder that it is relative to."""
+    return not Path(folder).is_absolute() and ".." not in Path(folder).parts
+
+
+def require_folders_of_their_own(entries: Sequence[Entry]) -> None:
+    """Raises ConfigError if two points share a folder, or if one is outside the sweep's folder."""
+    seen: dict[Path, Entry] = {}
+    for entry in entries:
+        if not is_below(entry.folder):
+            raise ConfigError(
+                f"hydra.sweep.subdir: {entry.folder}: allowed is a folder below hydra.sweep.dir"
+            )
+        other = seen.setdefault(Path(entry.folder), entry)
+        if other is not entry:
+            raise ConfigError(
+                f"hydra.sweep.subdir: the points {' '.join(other.overrides)} and "
+                f"{' '.join(entry.overrides)} would share the folder {entry.folder}; "
+                "allowed is e.g. ${hydra.job.num}"
+            )
+
 
 FILE_NAME = "sweep.json"
 VERSION = 1

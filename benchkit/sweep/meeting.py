@@ -13,25 +13,22 @@ from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
-from benchkit.api.schema import RunConfig, as_dict
-from benchkit.checkout import checkout
+from benchkit.api.keys import RunConfig, as_dict
 from benchkit.config.identity import digest
+from benchkit.environment import checkout
 from benchkit.errors import ConfigError
-from benchkit.point.agents import AgentGroup, heard
-from benchkit.point.forming import gather_facts
+from benchkit.point.agents import AgentGroup, gather_facts, heard
 from benchkit.point.placement import resolve_world_size
 from benchkit.record import files
 from benchkit.sweep.agenda import Agenda, prepared
-from benchkit.sweep.entries import Entry
 from benchkit.sweep.launchers import Launcher
-from benchkit.sweep.manifest import Manifest
+from benchkit.sweep.manifest import Entry, Manifest
 from benchkit.sweep.resume import Resume, without_settings
 from benchkit.version import __version__
 from launch import topology
+from launch.agents.channel import Lost
 from launch.agents.group import EXCHANGE_TIMEOUT_S, Agents
-from launch.agents.join import join
-from launch.agents.member import Lost
-from launch.agents.rendezvous import JoinError
+from launch.agents.meeting import JoinError, join
 from launch.topology import LaunchContext
 
 

@@ -14,8 +14,7 @@ from benchkit.config.folders import without_config_dir
 from benchkit.errors import ConfigError
 from benchkit.record import files
 from benchkit.record.naming import printable
-from benchkit.record.record import Record
-from benchkit.record.statuses import STATUSES, UNFINISHED
+from benchkit.record.record import STATUSES, UNFINISHED, Record
 from benchkit.sweep import manifest
 
 RETRY: Mapping[str, tuple[str, ...]] = {

@@ -12,9 +12,9 @@ from benchkit.point.claim import FILE_NAME as CLAIM_FILE
 from benchkit.point.claim import Owner, is_alive, owner_of
 from benchkit.record import files
 from benchkit.record.naming import printable
-from benchkit.record.statuses import HARMLESS, UNFINISHED
+from benchkit.record.record import HARMLESS, UNFINISHED
 from benchkit.sweep import manifest
-from benchkit.sweep.entries import Entry
+from benchkit.sweep.manifest import Entry
 from benchkit.sweep.tally import PROGRESS_FILE
 from launch.topology import node_name
 
@@ -64,7 +64,7 @@ def main(arguments: list[str]) -> int:
 
 def in_queue(jobs: list[manifest.Submitted]) -> str:
     """Returns how the jobs stand that a sweep submitted to Slurm; "" if none waits or runs."""
-    from benchkit.sweep.slurm_queue import Slurm  # all that a job runs is imported with it
+    from benchkit.sweep.slurm import Slurm  # all that a job runs is imported with it
 
     return Slurm(None, [], jobs).in_words() if jobs else ""
 

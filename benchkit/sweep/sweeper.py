@@ -13,26 +13,26 @@ from hydra.plugins import sweeper
 from hydra.types import HydraContext, TaskFunction
 from omegaconf import DictConfig
 
+from benchkit.api.keys import RunConfig, as_dict
 from benchkit.api.registry import preload_for
-from benchkit.api.schema import RunConfig, as_dict
-from benchkit.config import hydra_overrides
+from benchkit.config import hydra_internals
+from benchkit.config.compose import PointComposer
 from benchkit.config.hydra_internals import SweepTask
-from benchkit.config.point_composer import PointComposer
 from benchkit.errors import ConfigError
 from benchkit.point.point import Point
-from benchkit.sweep import entries as sweep_entries
 from benchkit.sweep import folder as sweep_folder
+from benchkit.sweep import manifest
 from benchkit.sweep.agenda import Agenda
-from benchkit.sweep.entries import Entry
+from benchkit.sweep.folder import report_on
 from benchkit.sweep.launchers import Launcher
+from benchkit.sweep.manifest import Entry
 from benchkit.sweep.meeting import Meeting
-from benchkit.sweep.report import report_on
 from benchkit.sweep.resume import Resume, settled_status
+from benchkit.sweep.slurm import record_signature
 from benchkit.sweep.tally import Tally, prospects
-from benchkit.sweep.wait import record_signature
 from launch import topology
+from launch.agents.channel import SweepEnds
 from launch.agents.group import Agents
-from launch.agents.member import SweepEnds
 from launch.ranks.fork_server import start_fork_server
 from launch.signals import ignore_signals
 
@@ -134,20 +134,20 @@ class Sweeper(sweeper.Sweeper):
         started = topology.detect_launcher()
         own = [f"{name}={value}" for name, value in self._params.items()]
         composed = []
-        for number, overrides in enumerate(hydra_overrides.product(loader, [*own, *arguments])):
+        for number, overrides in enumerate(hydra_internals.product(loader, [*own, *arguments])):
             point = composer.point(overrides, number)
             self._launcher.check(point.config, started)
             composed.append(point)
         configs = [point.config for point in composed]
-        points = sweep_entries.entries(
-            [sweep_entries.key_of(as_dict(config)) for config in configs],
+        points = manifest.entries(
+            [manifest.key_of(as_dict(config)) for config in configs],
             [point.folder for point in composed],
             [point.overrides for point in composed],
         )
         repeats = [config.repeat for config in configs]
-        runs = sweep_entries.repeated(points, repeats, configs[0].seed)
+        runs = manifest.repeated(points, repeats, configs[0].seed)
         entries = [entry for _, entry in runs]
-        sweep_entries.require_folders_of_their_own(entries)
+        manifest.require_folders_of_their_own(entries)
         return [configs[position] for position, _ in runs], entries
 
     def forecast(self, configs: Sequence[RunConfig], entries: Sequence[Entry]) -> None:

@@ -1,10 +1,12 @@
-"""Counts the points of a sweep as they end, and estimates how long the rest will take."""
+"""How long points took in earlier sweeps.
+Counts the points of a sweep as they end, and estimates how long the rest will take."""
 
 import contextlib
+import itertools
 import math
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from pathlib import Path
@@ -12,11 +14,56 @@ from statistics import fmean
 
 import msgspec
 
+from benchkit.errors import ConfigError
 from benchkit.point.point import Point
 from benchkit.record import files
-from benchkit.record.statuses import HARMLESS, UNFINISHED
-from benchkit.sweep.earlier import earlier_seconds
-from launch.agents.member import SweepEnds
+from benchkit.record.record import HARMLESS, UNFINISHED
+from benchkit.sweep import manifest
+from launch.agents.channel import SweepEnds
+
+MOST_SWEEPS = 50
+"""Earlier sweeps that are looked through for the same points, from the newest on."""
+
+
+class Timed(msgspec.Struct):
+    """The part of a record that says how long its point took."""
+
+    status: str
+    phases_s: dict[str, float]
+
+
+def earlier_seconds(wanted: set[str], outputs: Path) -> Mapping[str, float]:
+    """Returns how long points with some keys took when they last succeeded, in seconds, by key."""
+    found: dict[str, float] = {}
+    for folder in newest_sweeps(outputs):
+        try:
+            entries = manifest.read(folder).points
+        except ConfigError:
+            continue
+        for entry in entries:
+            if entry.key not in wanted or entry.key in found:
+                continue
+            timed = read_timed(folder / entry.folder)
+            if timed and timed.status == "ok" and "total" in timed.phases_s:
+                found[entry.key] = timed.phases_s["total"]
+    return found
+
+
+def newest_sweeps(outputs: Path) -> Iterator[Path]:
+    """Yields the folders of earlier sweeps, at most MOST_SWEEPS, the newest first."""
+    if outputs.is_dir():
+        folders = [path for path in outputs.iterdir() if (path / manifest.FILE_NAME).is_file()]
+        own = [path for path in folders if not path.is_symlink()]
+        newest = sorted(own, key=lambda path: path.stat().st_mtime, reverse=True)
+        yield from itertools.islice(newest, MOST_SWEEPS)
+
+
+def read_timed(folder: Path) -> Timed | None:
+    try:
+        return files.read_json(folder / files.FILE_NAME, Timed)
+    except (OSError, ValueError):
+        return None
+
 
 PROGRESS_FILE = "progress.json"
 

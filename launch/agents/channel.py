@@ -1,19 +1,21 @@
-"""A channel between two agents carries whole JSON messages and notices when a peer is lost.
+"""A channel between two agents: a handshake by one secret, then JSON until a peer is lost."""
 
-It needs no polling: a message, the death of the other process and the loss of its host all make
-the connection readable.
-"""
-
+import contextlib
+import hmac
 import json
 import os
+import secrets
 import select
 import socket
 import time
+from collections.abc import Generator, Sequence
+from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from typing import Any
 
 from launch.framing import Pieces, framed
 from launch.signals import wait_for
+from launch.topology import namespace, node_name, usable_cores
 
 MESSAGE_BYTES = 1 << 26
 """Upper limit for a message, above any outcome with its tracebacks."""
@@ -131,3 +133,315 @@ def is_writable(stream: Connection, timeout_s: float) -> bool:
     poll = select.poll()
     poll.register(stream.fileno(), select.POLLOUT)
     return bool(poll.poll(max(0.0, timeout_s) * 1000))
+
+
+NONCE_BYTES = PROOF_BYTES = 32
+HELLO_S = 5.0
+"""Seconds that either side of a new connection may take for its proof and its hello."""
+HELLO_BYTES = 1 << 22
+"""Upper limit for a hello, which contains the command line."""
+MOST_CALLERS = 256
+"""Limit of callers without a hello; beyond it the oldest is dropped."""
+ACCEPTED_AT_ONCE = 32
+"""Limit of callers per turn, so that a caller has several turns before a flood drops it."""
+AGENT_0, CALLER = b"benchkit agent 0", b"benchkit caller"
+
+
+class Stranger(Exception):
+    """The other end of a connection is not an agent of this run."""
+
+
+def proof(secret: str, role: bytes, nonce_0: bytes, nonce: bytes) -> bytes:
+    """Returns the proof that only a holder of the secret can send in this role and connection.
+
+    Args:
+        secret: what all agents of the run know.
+        role: AGENT_0 or CALLER, the role of the sender.
+        nonce_0: the nonce of agent 0.
+        nonce: the nonce of the caller.
+    """
+    return hmac.digest(secret.encode(errors="surrogatepass"), role + nonce_0 + nonce, "sha256")
+
+
+class Caller:
+    """A connection to agent 0 whose other end has not sent its hello yet."""
+
+    def __init__(self, stream: socket.socket, secret: str) -> None:
+        stream.setblocking(False)
+        self.deadline = time.monotonic() + HELLO_S
+        self._stream = stream
+        self._secret = secret
+        self._nonce = secrets.token_bytes(NONCE_BYTES)
+        self._answer = bytearray()
+        self._channel: Channel | None = None  # set when the caller has proved itself
+        stream.send(self._nonce)
+
+    def fileno(self) -> int:
+        return (self._channel.connection if self._channel else self._stream).fileno()
+
+    def hear(self) -> tuple[Channel, Any] | None:
+        """Returns the channel to the caller and its hello, or None while more must come.
+
+        Raises:
+            Stranger: the caller is not an agent of this run, or is lost.
+        """
+        try:
+            if self._channel is None and not self._prove():
+                return None
+            assert self._channel
+            message = self._channel.take(HELLO_BYTES)
+        except BlockingIOError:
+            return None
+        except (OSError, PeerLost) as error:
+            raise Stranger from error
+        if message is None:
+            return None
+        _, hello = message
+        return self._channel, hello
+
+    def _prove(self) -> bool:
+        """Checks the caller's proof and sends agent 0's; returns False while more must come."""
+        missing = PROOF_BYTES + NONCE_BYTES - len(self._answer)
+        piece = self._stream.recv(missing)
+        if not piece:
+            raise Stranger
+        self._answer += piece
+        if len(piece) < missing:
+            return False
+        nonce = bytes(self._answer[PROOF_BYTES:])
+        expected = proof(self._secret, CALLER, self._nonce, nonce)
+        if not hmac.compare_digest(expected, bytes(self._answer[:PROOF_BYTES])):
+            raise Stranger
+        self._stream.send(proof(self._secret, AGENT_0, self._nonce, nonce))
+        self._channel = Channel(self._stream)
+        return True
+
+    def close(self) -> None:
+        (self._channel or self._stream).close()
+
+
+def callers(
+    listener: socket.socket, secret: str, deadline: float
+) -> Generator[tuple[Channel, Any], None, None]:
+    """Yields the channel and the hello of each caller that knows the secret, until the deadline.
+
+    Agent 0 serves all connections at once, so a stranger that is silent or slow delays no agent.
+    """
+    listener.setblocking(False)
+    waiting: list[Caller] = []
+    try:
+        while (now := time.monotonic()) < deadline:
+            soonest = min([deadline, *(caller.deadline for caller in waiting)])
+            ready = wait_for([listener, *waiting], max(0.0, soonest - now))
+            for caller in [caller for caller in waiting if caller in ready]:
+                try:
+                    greeting = caller.hear()
+                except Stranger:
+                    drop(waiting, caller)
+                    continue
+                if greeting:
+                    waiting.remove(caller)
+                    yield greeting
+            for caller in [caller for caller in waiting if caller.deadline <= time.monotonic()]:
+                drop(waiting, caller)
+            if listener in ready:
+                accept(listener, secret, waiting)
+    finally:
+        for caller in waiting:
+            caller.close()
+
+
+def drop(waiting: list[Caller], caller: Caller) -> None:
+    waiting.remove(caller)
+    caller.close()
+
+
+def accept(listener: socket.socket, secret: str, waiting: list[Caller]) -> None:
+    """Adds the callers that have just connected to `waiting`."""
+    for _ in range(ACCEPTED_AT_ONCE):
+        try:
+            stream, _ = listener.accept()
+        except BlockingIOError:
+            return
+        except OSError:  # The caller has left, or there are no more file descriptors.
+            if waiting:
+                drop(waiting, waiting[0])
+            return
+        try:
+            waiting.append(Caller(stream, secret))
+        except OSError:
+            stream.close()
+        if len(waiting) > MOST_CALLERS:
+            drop(waiting, waiting[0])
+
+
+def call(stream: socket.socket, secret: str) -> Channel:
+    """Performs the caller's side of the handshake and returns its channel to agent 0.
+
+    Raises:
+        Stranger: the other end does not prove in time that it is agent 0.
+    """
+    deadline = time.monotonic() + HELLO_S
+    try:
+        nonce_0 = read_exactly(stream, NONCE_BYTES, deadline)
+        nonce = secrets.token_bytes(NONCE_BYTES)
+        stream.sendall(proof(secret, CALLER, nonce_0, nonce) + nonce)
+        answer = read_exactly(stream, PROOF_BYTES, deadline)
+    except OSError as error:
+        raise Stranger from error
+    if not hmac.compare_digest(proof(secret, AGENT_0, nonce_0, nonce), answer):
+        raise Stranger
+    return Channel(stream)
+
+
+def read_exactly(stream: socket.socket, count: int, deadline: float) -> bytes:
+    """Reads `count` bytes.
+
+    Raises:
+        OSError: the bytes have not all come by the deadline.
+    """
+    held = b""
+    while len(held) < count:
+        stream.settimeout(max(0.001, deadline - time.monotonic()))
+        piece = stream.recv(count - len(held))
+        if not piece or time.monotonic() > deadline:
+            raise ConnectionError("no answer in time")
+        held += piece
+    return held
+
+
+@dataclass(frozen=True)
+class AgentInfo:
+    """An agent as the others know it.
+
+    Attributes:
+        index: number of the agent, from 0.
+        host: name of its node.
+        network: agents with the same value are on the same host.
+        clock: agents with the same value share a clock.
+        cores: numbers of the processor cores that its process may run on.
+    """
+
+    index: int
+    host: str
+    network: str
+    clock: str
+    cores: list[int]
+
+    def __str__(self) -> str:
+        return f"agent {self.index} on {self.host}"
+
+
+def parse_member(plain: Any, count: int) -> AgentInfo:
+    """Parses an AgentInfo from plain JSON.
+
+    Raises:
+        ValueError: the value is not the AgentInfo of one of `count` agents.
+    """
+    texts, numbers = ("host", "network", "clock"), ("index", "cores")
+    if not isinstance(plain, dict) or set(plain) != {*texts, *numbers}:
+        raise ValueError("not the fields of an agent")
+    if not all(isinstance(plain[name], str) for name in texts):
+        raise ValueError(f"{', '.join(texts)}: allowed is text")
+    cores = plain["cores"]
+    if not isinstance(cores, list) or not all(type(core) is int for core in cores):
+        raise ValueError("cores: allowed is a list of numbers")
+    if type(plain["index"]) is not int or not 0 <= plain["index"] < count:
+        raise ValueError(f"index: allowed are 0 to {count - 1}")
+    return AgentInfo(**plain)
+
+
+def this_member(index: int) -> AgentInfo:
+    """Returns the AgentInfo of this process as agent `index`."""
+    return AgentInfo(index, node_name(), namespace("net"), namespace("time"), usable_cores())
+
+
+class SweepEnds(BaseException):
+    """Nothing more can be measured: agent 0 or a whole node is lost."""
+
+
+class Lost(Exception):
+    """Agents are lost.
+
+    Attributes:
+        members: the AgentInfo of each lost agent.
+        host_is_silent: True if there is no answer from a lost agent's host, whose state is then
+            unknown; False if only the agents' processes ended.
+    """
+
+    def __init__(self, members: Sequence[AgentInfo], host_is_silent: bool) -> None:
+        how = "does not answer" if host_is_silent else "is gone"
+        super().__init__(f"{' and '.join(map(str, members))} {how}")
+        self.members = list(members)
+        self.host_is_silent = host_is_silent
+
+
+LOOPBACK = "127.0.0.1"
+ADDRESS_BYTES = 1 << 16
+"""Upper limit for an address as JSON; real ones are much smaller."""
+
+
+@dataclass(frozen=True)
+class Address:
+    """The place where agent 0 listens, and the secret that callers must know.
+
+    Attributes:
+        hosts: names and IP addresses of agent 0's host.
+        port: TCP port.
+        network: network namespace of agent 0, whose loopback reaches it.
+        token: the secret by which the agents of one run recognize each other; where others may read
+            the address, "" or a signature.
+    """
+
+    hosts: list[str]
+    port: int
+    network: str
+    token: str
+
+    def candidates(self) -> list[str]:
+        """Returns the hosts in the order to try: loopback first if agent 0 shares our network."""
+        if self.network != namespace("net"):
+            return self.hosts
+        return list(dict.fromkeys([LOOPBACK, *self.hosts]))
+
+
+def own_address(port: int, local: bool, secret: str = "") -> Address:
+    """Returns the address under which others find a socket of this process.
+
+    Args:
+        port: TCP port of the socket.
+        local: whether all other agents are on this host.
+        secret: of the agents, where they have one already.
+    """
+    hosts = [LOOPBACK] if local else [node_name(), socket.gethostname(), *own_ip()]
+    token = secret or secrets.token_hex(32)
+    return Address(list(dict.fromkeys(hosts)), port, namespace("net"), token)
+
+
+def own_ip() -> list[str]:
+    """Returns the IP address of the interface that leads out, if there is one; sends nothing."""
+    with contextlib.suppress(OSError), socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        probe.connect(("192.0.2.1", 9))  # a documentation address (RFC 5737)
+        return [str(probe.getsockname()[0])]
+    return []
+
+
+def parse_address(text: bytes) -> Address:
+    """Parses an address from JSON.
+
+    Raises:
+        ValueError: the text is not an address.
+    """
+    try:
+        plain = json.loads(text)
+    except RecursionError:
+        raise ValueError("nested too deeply") from None
+    if not isinstance(plain, dict) or set(plain) != {"hosts", "port", "network", "token"}:
+        raise ValueError("not the fields of an address")
+    hosts = plain["hosts"]
+    others = [plain["network"], plain["token"]]
+    if not isinstance(hosts, list) or not all(isinstance(field, str) for field in hosts + others):
+        raise ValueError("hosts, network, token: allowed is text")
+    if type(plain["port"]) is not int or not 0 < plain["port"] < 1 << 16:
+        raise ValueError("port: allowed are 1 to 65535")
+    return Address(**plain)

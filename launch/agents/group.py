@@ -1,19 +1,115 @@
-"""The agents of one run: one process at each place that a launcher provides, connected to agent 0.
-
-They join once, agree on what they run, and then go through the points in step. Between two steps
-an agent only sleeps: a message from another agent, or its death, wakes it.
-"""
+"""The agents of one run: their channels, what happens when one is lost, and their clocks."""
 
 import contextlib
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from launch.agents.address import LOOPBACK
-from launch.agents.channel import Channel, PeerLost
-from launch.agents.member import AgentInfo, Lost, SweepEnds, this_member
-from launch.agents.peers import Peers
-from launch.signals import StopRequested, to_stop_request, wait_for
+from launch.agents.channel import (
+    LOOPBACK,
+    AgentInfo,
+    Channel,
+    Lost,
+    PeerLost,
+    SweepEnds,
+    this_member,
+)
+from launch.signals import STOPPING, StopRequested, to_stop_request, wait_for
+
+
+class Peers:
+    """All living agents as one of them sees them, with its channels.
+
+    Attributes:
+        me: the agent of this process.
+        members: the AgentInfo of every living agent, in order of agents.
+        losses: each loss of agents so far, in order.
+    """
+
+    def __init__(
+        self, me: AgentInfo, members: Sequence[AgentInfo], wires: Mapping[int, Channel]
+    ) -> None:
+        self.me = me
+        self.members = list(members)
+        self._wires = dict(wires)
+        self._early: dict[int, Any] = {}  # values received for an exchange(), by agent
+        self._lost: dict[int, PeerLost] = {}
+        self.losses: list[Lost] = []
+
+    @property
+    def first(self) -> bool:
+        """Whether this is agent 0, which writes the records."""
+        return self.me.index == 0
+
+    @property
+    def connections(self) -> list[Any]:
+        """The connections to wait for beside the ranks; pass those that are ready to hear()."""
+        return [channel.connection for channel in self._wires.values()]
+
+    def _tell(self, kind: str, value: Any, but: int | None = None) -> None:
+        """Sends a message to all peers except `but`, the one that it came from."""
+        for index, channel in self._wires.items():
+            if index != but:
+                channel.send(kind, value)
+
+    def _receive(self, index: int, timeout_s: float) -> tuple[str, Any]:
+        """Receives one message from a peer; on agent 0 the loss of the peer is an alarm.
+
+        Raises:
+            StopRequested: the peer was told to stop; the other peers have been told.
+            SweepEnds: agent 0 is lost.
+        """
+        try:
+            kind, value = self._wires[index].receive(timeout_s)
+        except PeerLost as error:
+            if not self.first:
+                problem = f"{self.members[0]} {error}: nobody is left to write records"
+                raise SweepEnds(problem) from None
+            self._lose(index, error)
+            return "alarm", "lost"
+        if kind == "stop":
+            self._tell("stop", value, but=index)
+            if self.first:
+                self._wires.pop(index)  # The peer has announced its end, which is no loss.
+            raise StopRequested(*parse_stop(value), relayed=True)
+        return kind, value
+
+    def _lose(self, index: int, gone: PeerLost) -> None:
+        """Closes the channel to a lost peer and drops the value that it had sent."""
+        self._lost[index] = gone
+        self._early.pop(index, None)
+        self._wires.pop(index).close()
+
+    def _tell_lost(self) -> Lost:
+        """Tells the remaining peers which agents are lost."""
+        members = [member for member in self.members if member.index in self._lost]
+        is_silent = any(error.silently for error in self._lost.values())
+        self._tell(
+            "lost", {"members": [asdict(member) for member in members], "host_is_silent": is_silent}
+        )
+        return Lost(members, is_silent)
+
+    def _forget(self, lost: Lost) -> Lost:
+        """Moves lost agents from `members` to `losses`."""
+        self.losses.append(lost)
+        self._lost = {}
+        indices = {member.index for member in lost.members}
+        self.members = [member for member in self.members if member.index not in indices]
+        return lost
+
+
+def parse_stop(plain: Any) -> tuple[int, str, str]:
+    """Returns the signal, the status and the reason of another agent's request to stop.
+
+    Raises:
+        SweepEnds: it is something else.
+    """
+    match plain:
+        case [int(number), str(status), str(why)] if number in STOPPING:
+            return number, status, why
+    raise SweepEnds("another agent sends what this benchkit does not know, as a request to stop")
+
 
 SLACK_S = 5.0
 """Seconds that the others wait longer than agent 0, so that agent 0 reports who is missing."""
@@ -181,3 +277,89 @@ def alone() -> Agents:
     """Returns the group of a run with one agent."""
     me = this_member(0)
     return Agents(me, [me], {}, LOOPBACK)
+
+
+ESTIMATOR = "min_rtt_line"
+SHARED = "shared_clock"
+ROUNDS = 32
+MIN_SPAN_S = 1.0
+"""Estimates that are closer in time than this say nothing about drift."""
+
+
+@dataclass(frozen=True)
+class Offset:
+    """What to add to this host's perf_counter to get agent 0's, as a line over time.
+
+    Attributes:
+        here_s: perf_counter of this host at which `at_s` applies, in seconds.
+        at_s: offset at that instant, in seconds.
+        drift: change of the offset per second.
+    """
+
+    here_s: float = 0.0
+    at_s: float = 0.0
+    drift: float = 0.0
+
+    def at(self, here_s: float) -> float:
+        """Returns the offset in seconds at the instant `here_s` of this host's clock."""
+        return self.at_s + self.drift * (here_s - self.here_s)
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """One measurement of the offset to agent 0's clock.
+
+    Attributes:
+        here_s: perf_counter of this host at the measurement, in seconds.
+        offset_s: what to add to it to get agent 0's, in seconds.
+        error_s: largest possible error of the offset, in seconds.
+    """
+
+    here_s: float
+    offset_s: float
+    error_s: float
+
+
+@dataclass
+class OffsetTracker:
+    """One agent's estimates of the offset to agent 0's clock, oldest first."""
+
+    estimates: list[Estimate] = field(default_factory=list)
+
+    def look(self, agents: Agents) -> None:
+        """Adds one estimate, together with all agents; does nothing if all share one clock."""
+        zero = agents.members[0].clock
+        for member in agents.members:
+            if member.clock == zero:
+                continue
+            if agents.first:
+                agents.pong(member, ROUNDS)
+            elif member.index == agents.me.index:
+                self.estimates.append(best(agents.ping(ROUNDS)))
+
+    def offset(self) -> Offset:
+        """Returns the line through the first estimate and the last."""
+        if not self.estimates:
+            return Offset()
+        first, last = self.estimates[0], self.estimates[-1]
+        span = last.here_s - first.here_s
+        drift = (last.offset_s - first.offset_s) / span if span >= MIN_SPAN_S else 0.0
+        return Offset(last.here_s, last.offset_s, drift)
+
+    def error_s(self, used: Offset) -> float:
+        """Returns how wrong `used` may have been by the last estimate; 0 if clocks are shared."""
+        if not self.estimates:
+            return 0.0
+        last = self.estimates[-1]
+        return last.error_s + abs(used.at(last.here_s) - last.offset_s)
+
+
+def best(answers: Sequence[tuple[float, float, float]]) -> Estimate:
+    """Returns the estimate of the exchange with the shortest round trip.
+
+    Args:
+        answers: per exchange the time sent, agent 0's time and the time received, in seconds.
+    """
+    sent, remote, received = min(answers, key=lambda answer: answer[2] - answer[0])
+    middle = (sent + received) / 2
+    return Estimate(middle, remote - middle, (received - sent) / 2)

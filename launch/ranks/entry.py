@@ -1,13 +1,10 @@
-"""The entry point of a rank: it detaches from the agent's terminal and runs one job after another.
-
-The rank is sure to end with its agent. This module imports nothing heavy, and arguments travel
-pickled, so that under `spawn` the environment is set before any library reads it. Under
-`forkserver` torch is loaded already and has read the environment of the agent.
-"""
+"""The entry point of a rank: it leaves the agent's terminal, runs jobs and reports each."""
 
 import faulthandler
 import fcntl
 import importlib
+import json
+import logging
 import os
 import pickle
 import signal
@@ -15,16 +12,114 @@ import sys
 import time
 import traceback
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, is_dataclass
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import TextIO
+from typing import Any, TextIO
+
+import msgspec
 
 from launch.framing import REPORT_BYTES, Pieces, framed
-from launch.ranks import notes, stack_dump
+from launch.ranks import logs
+from launch.ranks.logs import shorten
 from launch.ranks.private_network import PrivateNetwork
-from launch.ranks.report import exception_report, result_report
 from launch.signals import ignore_signals
+
+KEY = "note"
+log = logging.getLogger(__name__)
+log.propagate = False  # They are for who listens here, not for logs.
+_pipe: Connection | None = None
+
+
+def send_through(pipe: Connection) -> None:
+    """Lets notes of this process go through the pipe of its reports."""
+    global _pipe
+    _pipe = pipe
+
+
+def send_note(text: str) -> None:
+    """Sends a note; does nothing in a process that is no rank."""
+    if _pipe:
+        with suppress(OSError):  # The agent no longer reads the pipe.
+            os.write(_pipe.fileno(), framed(json.dumps({KEY: text}).encode()))
+
+
+def received(text: object) -> None:
+    """Logs a note in the agent, where whoever shows it listens."""
+    log.debug("%s", text)
+
+
+def result_report(result: Any) -> bytes:
+    """Returns the report of a result, which the agent can read back as the type that it has.
+
+    Raises:
+        TypeError: JSON or that type has no such value, or the report is longer than REPORT_BYTES.
+    """
+    try:
+        require_plain(result)
+        content = msgspec.json.encode(result)
+        msgspec.json.decode(content, type=type(result))
+    except (TypeError, ValueError, RecursionError) as error:
+        raise TypeError(f"result cannot be stored: {error}") from None
+    report = msgspec.json.encode({"result": msgspec.Raw(content)})
+    if len(report) > REPORT_BYTES:
+        raise TypeError(f"result cannot be stored: {len(report)} bytes; allowed are {REPORT_BYTES}")
+    return report
+
+
+def require_plain(value: Any, where: str = "$") -> None:
+    """Checks that a value and everything inside it can be written as JSON.
+
+    msgspec also takes others: it writes a set as a list, bytes as base64, a number that is a key as
+    text, and integers of any length, which most readers round.
+
+    Args:
+        value: of the result.
+        where: its place in the result, for the message.
+
+    Raises:
+        TypeError: it is something else than text, a number, a boolean, None, or a list, a
+            dictionary with text as keys or a dataclass of these.
+    """
+    if is_dataclass(value):
+        value = vars(value)
+    if isinstance(value, dict):
+        for key, each in value.items():
+            if not isinstance(key, str):
+                raise TypeError(f"{where}: the key {key!r}; allowed is text")
+            require_plain(each, f"{where}.{key}")
+    elif isinstance(value, list | tuple):
+        for index, each in enumerate(value):
+            if type(each) is not float:  # most values are samples
+                require_plain(each, f"{where}[{index}]")
+    elif isinstance(value, int):
+        if not -(2**63) <= value < 2**63:
+            raise TypeError(f"{where}: {value}; allowed are integers of 64 bits")
+    elif not isinstance(value, str | float | None):
+        raise TypeError(f"{where}: JSON has no {type(value).__name__}")
+
+
+def exception_report(error: BaseException, raised_at: float) -> bytes:
+    """Returns the report of an exception, shortened because agents send it on and records keep it.
+
+    Args:
+        error: the exception that is being handled.
+        raised_at: when it was caught, in seconds by time.monotonic().
+    """
+    try:
+        message = str(error)
+    except Exception:  # the __str__ of the exception fails
+        message = ""
+    texts = {
+        "message": message or type(error).__name__,
+        "type": type(error).__qualname__,
+        "traceback": traceback.format_exc(),
+    }
+    storable: dict[str, Any] = {"raised_at": raised_at}
+    for name, text in texts.items():
+        storable[name] = shorten(text).encode(errors="backslashreplace").decode()
+    return msgspec.json.encode({"exception": storable})
+
 
 MEETING_FILE = "BENCHKIT_MEETING_FILE"
 """Environment variable with the file in which ranks on one host meet, as this rank has it open."""
@@ -63,7 +158,7 @@ def rank_main(
     """
     isolate()
     die_with(lifeline)
-    notes.send_through(pipe)
+    send_through(pipe)
     os.environ.update(environment)
     incoming = Pieces(orders)
     is_first = True
@@ -100,7 +195,7 @@ def prepare(network: PrivateNetwork | None) -> None:
     """Does what a process does once, before its first job and the first thread."""
     sys.stdout, sys.stderr = line_buffered(1), line_buffered(2)
     faulthandler.enable()
-    stack_dump.install()
+    logs.install()
     keep_open(MEETING_FILE)
     if network:
         network.enter()

@@ -1,6 +1,10 @@
-"""Logs and long texts of ranks, cut to a size that an agent can hold and a reader wants."""
+"""Logs and stacks of ranks, cut to a size that an agent can hold and a reader wants."""
 
+import faulthandler
 import os
+import re
+import signal
+from dataclasses import dataclass
 from pathlib import Path
 
 TEXT_CHARS = 1 << 16
@@ -49,3 +53,42 @@ def end_of_log(path: Path) -> str:
             return file.read(LAST_BYTES).decode(errors="replace")
     except OSError:
         return ""
+
+
+STACK_SIGNAL = signal.SIGUSR1
+WAITING_PLACES = ("torch/distributed/", "torch/cuda/")
+"""Source files in which a rank that hangs is waiting for another rank.
+
+With NCCL that is `torch.cuda.synchronize`: a collective only enqueues a kernel.
+"""
+
+
+@dataclass(frozen=True)
+class Frame:
+    """The innermost frame of a rank's main thread.
+
+    Attributes:
+        place: function, file and line.
+        waiting: whether the frame is inside a collective, or waits for a GPU.
+        stack: the stack as text, shortened.
+    """
+
+    place: str
+    waiting: bool
+    stack: str
+
+
+def install() -> None:
+    """Makes STACK_SIGNAL write this process's stack to standard error, which is the rank's log."""
+    faulthandler.register(STACK_SIGNAL, all_threads=False)
+
+
+def innermost_frame(log: Path) -> Frame:
+    """Reads the last stack in a rank's log; the place is unknown if there is none."""
+    stack = end_of_log(log).rpartition("(most recent call first):\n")[2]
+    found = re.search(r'File "(.+?)", line (\d+) in (\S+)', stack)
+    if found is None:
+        return Frame("an unknown place", waiting=False, stack="")
+    source, line, function = found.groups()
+    waiting = any(place in source for place in WAITING_PLACES)
+    return Frame(f"{function} ({Path(source).name}:{line})", waiting, shorten(stack))

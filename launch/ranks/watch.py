@@ -1,8 +1,11 @@
 """Watches ranks until all have reported, one fails or time is up, and finds the root cause."""
 
+import os
 import signal
 import time
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -10,12 +13,104 @@ import msgspec
 
 from launch.agents.group import Agents
 from launch.framing import REPORT_BYTES
-from launch.ranks import fork_server, notes
-from launch.ranks.failure import Failure, root_cause
+from launch.ranks import entry, fork_server
 from launch.ranks.flight_recorder import FlightRecorder
-from launch.ranks.hang import timed_out
+from launch.ranks.logs import STACK_SIGNAL, Frame, innermost_frame, log_file
 from launch.ranks.process import RankProcess
 from launch.signals import wait_for
+
+
+@dataclass(frozen=True)
+class Failure:
+    """Why a rank ended without a result.
+
+    Attributes:
+        rank: number of the rank; None if the failure is not of one rank.
+        kind: "exception", "signal", "exit" or "timeout".
+        message: what happened.
+        type: class of the exception.
+        traceback: traceback of the exception; after a timeout the stacks of all ranks.
+        signal: number of the signal that killed the rank.
+        raised_at: when the exception was caught, or a rank that aborts itself was about to end, in
+            seconds by time.monotonic().
+        host: name of the host; filled in when the agents compare their failures.
+    """
+
+    rank: int | None
+    kind: str
+    message: str
+    type: str = ""
+    traceback: str = ""
+    signal: int | None = None
+    raised_at: float | None = None
+    host: str = ""
+
+
+def root_cause(failures: list[Failure]) -> Failure | None:
+    """Returns the failure that explains the others.
+
+    It is a death without a report, else the exception that was raised first. The order of arrival
+    misleads, because the death of a peer makes collectives raise on the survivors within
+    milliseconds. An abort (SIGABRT) counts as an exception, because libraries end a rank so when
+    another one fails. There is one timeout per agent: the one that names a rank counts, and gets
+    the places and stacks of all others.
+    """
+
+    def precedence(failure: Failure) -> tuple[bool, bool, float]:
+        raised = failure.kind == "exception" or failure.signal == signal.SIGABRT
+        return raised, failure.rank is None, failure.raised_at or 0.0
+
+    cause = min(failures, key=precedence, default=None)
+    late = [failure for failure in failures if failure.kind == "timeout"]
+    if cause in late and len(late) > 1:
+        problem = cause.message.split(": ", 1)[0]
+        places = ", ".join(failure.message.split(": ", 1)[1] for failure in late)
+        stacks = "\n".join(failure.traceback for failure in late)
+        return replace(cause, message=f"{problem}: {places}", traceback=stacks)
+    return cause
+
+
+STACK_DUMP_S = 0.3
+
+
+def timed_out(
+    pids: Mapping[int, int], folder: Path, timeout_s: float, recorder: FlightRecorder | None
+) -> Failure:
+    """Returns a failure that names the only rank that hangs outside a collective, if there is one.
+
+    A rank hangs if its frame is the same in two stack dumps. Meanwhile the ranks with a flight
+    recorder write it to the folder.
+
+    Args:
+        pids: process number of each rank that runs.
+        folder: of the ranks' logs.
+        timeout_s: the limit that has passed, in seconds.
+        recorder: asks ranks for the dumps of their flight recorders.
+    """
+    dumps = recorder.request(list(pids)) if recorder else []
+    earlier = ask_for_frames(pids, folder)
+    frames = ask_for_frames(pids, folder)
+    if recorder:
+        recorder.wait_for(dumps)
+    stuck = [index for index, frame in frames.items() if frame == earlier[index]]
+    culprits = [index for index in stuck if not frames[index].waiting]
+    places = ", ".join(f"rank {index} in {frame.place}" for index, frame in frames.items())
+    return Failure(
+        rank=culprits[0] if len(culprits) == 1 else None,
+        kind="timeout",
+        message=f"no end within {timeout_s:g} s: {places}",
+        traceback="\n".join(f"rank {index}:\n{frame.stack}" for index, frame in frames.items()),
+    )
+
+
+def ask_for_frames(pids: Mapping[int, int], folder: Path) -> dict[int, Frame]:
+    """Returns the innermost frame of each rank now."""
+    for pid in pids.values():
+        with suppress(ProcessLookupError):
+            os.kill(pid, STACK_SIGNAL)
+    time.sleep(STACK_DUMP_S)
+    return {index: innermost_frame(log_file(folder, index)) for index in pids}
+
 
 GRACE_S = 1.0
 """Seconds after the first exception in which another rank may report the one that caused it."""
@@ -107,9 +202,9 @@ def receive(rank: RankProcess, rank_ends: RankEnds, failures: list[Failure]) -> 
             if report is None:
                 return  # The rest may come until the rank ends or time is up.
             content = msgspec.json.decode(report)
-            if notes.KEY not in content:
+            if entry.KEY not in content:
                 break
-            notes.received(content[notes.KEY])
+            entry.received(content[entry.KEY])
         if "result" in content:
             rank_ends.results[rank.index] = content["result"]
         else:

@@ -1,15 +1,13 @@
-"""A CPU quota by a control group below that of the process (Linux, v1 and v2).
-
-Kernel documentation: scheduler/sched-bwc and admin-guide/cgroup-v2. Only root may set a quota, and
-users to whom a group was delegated.
-"""
+"""Slows a process down: by a CPU quota of a control group (Linux), or by another throttle."""
 
 import os
 import time
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
+from launch.slowdown.duty_cycle import DutyCycle
 from launch.topology import control_groups, read_text
 
 PERIOD_US = 10_000
@@ -142,3 +140,67 @@ def remove_if_abandoned(folder: Path, deadline: float) -> None:
             if not folder.exists() or time.monotonic() >= deadline:
                 return
         time.sleep(0.01)
+
+
+MECHANISMS = ("none", "mps", "cgroup", "duty_cycle")
+
+
+class Throttle(Protocol):
+    """Slows this process down by a factor >= 1.
+
+    Attributes:
+        mechanism: how, one of MECHANISMS.
+        switchable: whether release() gives full speed.
+    """
+
+    mechanism: str
+    switchable: bool
+
+    def apply(self, factor: float) -> None:
+        """Makes everything take about `factor` times as long from now on."""
+        ...
+
+    def release(self) -> None:
+        """Gives full speed again, from the return of this call on."""
+        ...
+
+
+class NoThrottle:
+    """The throttle of a process at full speed, or whose GPU share was set before it began (MPS)."""
+
+    def __init__(self, mechanism: str = "none", switchable: bool = True) -> None:
+        self.mechanism = mechanism
+        self.switchable = switchable
+
+    def apply(self, factor: float) -> None:
+        pass
+
+    def release(self) -> None:
+        pass
+
+
+def make_throttle(mechanism: str, threads: int, factor: float) -> Throttle:
+    """Makes the throttle of this process.
+
+    Args:
+        mechanism: `auto`, `cgroup` or `duty_cycle`; `auto` is a CPU quota if one may be set, else
+            a duty cycle.
+        threads: number of threads that this process computes with.
+        factor: how many times slower the process is to be.
+
+    Raises:
+        QuotaUnavailable: a CPU quota is asked for and none may be set.
+    """
+    cores = threads / factor
+    room = find_room(cores) if mechanism in ("auto", "cgroup") else None
+    if room:
+        try:
+            return CpuQuota(room, threads)
+        except QuotaUnavailable:  # a group may be made here, but no process moved into it
+            if mechanism == "cgroup":
+                raise
+    if mechanism == "cgroup":
+        raise QuotaUnavailable(
+            f"no control group here takes a CPU quota of {cores:g} cores from this user"
+        )
+    return DutyCycle(os.getpid())

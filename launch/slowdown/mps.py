@@ -1,19 +1,156 @@
-"""Shares of a GPU by NVIDIA's Multi-Process Service (docs.nvidia.com/deploy/mps).
+"""Shares of a GPU by NVIDIA's Multi-Process Service (docs.nvidia.com/deploy/mps)."""
 
-A daemon that already runs is used. Otherwise benchkit starts and stops its own in a separate
-folder, which needs no root if the driver lets users do so. A process must have its share in its
-environment before it touches CUDA.
-"""
-
+import hashlib
 import os
 import re
 import shutil
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
 
 from launch.signals import defer_signals
-from launch.slowdown import mps_control
-from launch.slowdown.mps_control import CONTROL, DEVICES, MpsUnavailable
+from launch.topology import namespace
+
+CONTROL = "nvidia-cuda-mps-control"
+PREFIX = "benchkit-mps-"
+ANSWER_S = 10.0
+LISTENS_S = 2.0
+"""How long a daemon may take from its start until it answers, or receives the order to quit."""
+POLL_S = 0.05
+SOCKET_NAME_BYTES = 107
+LONGEST_SOCKET = "control_privileged"
+"""Of the names that the daemon gives to sockets in its folder."""
+DEVICES = "CUDA_VISIBLE_DEVICES"
+NOT_FOR_DAEMON = (DEVICES, "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE")
+"""Variables that a daemon does not inherit.
+
+The daemon would number the visible GPUs differently than its clients do, and limit all shares.
+"""
+
+
+class MpsUnavailable(Exception):
+    """There is no MPS here, or it does not start."""
+
+
+def own_folder() -> Path:
+    """Makes the folder of a daemon of our own.
+
+    Raises:
+        MpsUnavailable: its name is too long for the sockets in it.
+    """
+    folder = Path(tempfile.mkdtemp(prefix=f"{prefix()}{os.getpid()}-"))
+    if len(os.fsencode(folder / LONGEST_SOCKET)) > SOCKET_NAME_BYTES:
+        folder.rmdir()
+        raise MpsUnavailable(
+            f"TMPDIR={tempfile.gettempdir()} is too long for the sockets of MPS "
+            f"({SOCKET_NAME_BYTES} bytes); allowed is e.g. TMPDIR=/tmp"
+        )
+    return folder
+
+
+def prefix() -> str:
+    """Returns the start of the folders' names, unique to this kernel and container.
+
+    The process numbers that follow it belong to the same PID namespace.
+    """
+    return f"{PREFIX}{hashlib.sha256(namespace('pid').encode()).hexdigest()[:8]}-"
+
+
+def pipes(folder: Path) -> dict[str, str]:
+    """Returns the environment of a daemon of our own and of its clients."""
+    return {"CUDA_MPS_PIPE_DIRECTORY": str(folder), "CUDA_MPS_LOG_DIRECTORY": str(folder)}
+
+
+def of_daemon(folder: Path) -> dict[str, str]:
+    """Returns the environment of a daemon of our own, and of what talks to it."""
+    kept = {name: value for name, value in os.environ.items() if name not in NOT_FOR_DAEMON}
+    return kept | pipes(folder)
+
+
+def start(folder: Path, devices: Mapping[str, str]) -> None:
+    """Starts a daemon with its pipes and logs in a folder.
+
+    Args:
+        folder: of the daemon alone.
+        devices: the environment that chooses its GPUs by UUID. A MIG instance needs a daemon that
+            names it; without a choice the daemon serves all whole GPUs of the host.
+
+    Raises:
+        MpsUnavailable: it does not start, or does not answer.
+    """
+    environment = {**of_daemon(folder), **devices}
+    said = folder / "start.log"  # a file: the daemon may keep its output open, as it would a pipe
+    with said.open("w") as output:
+        started = run([CONTROL, "-d"], environment, output=output.fileno())
+    deadline = time.monotonic() + LISTENS_S
+    while started.returncode or ask(environment).returncode:
+        if started.returncode or time.monotonic() > deadline:
+            lines = said.read_text(errors="replace").strip().splitlines()
+            raise MpsUnavailable(f"{CONTROL} -d: {lines[-1] if lines else 'it does not answer'}")
+        time.sleep(POLL_S)
+
+
+def stop(folder: Path) -> None:
+    """Tells the daemon of a folder to quit and removes the folder.
+
+    No error is raised if there is no daemon, or if it hangs.
+    """
+    environment = of_daemon(folder)
+    deadline = time.monotonic() + LISTENS_S
+    with suppress(MpsUnavailable):  # an error must hide neither results nor a Ctrl-C
+        while run([CONTROL], environment, "quit -t 1\n").returncode:
+            if time.monotonic() > deadline:
+                break
+            time.sleep(POLL_S)
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+def quit_abandoned() -> None:
+    """Stops the daemons of agents that were killed; a folder's name holds its agent's pid."""
+    for folder in Path(tempfile.gettempdir()).glob(f"{prefix()}[0-9]*-*"):
+        pid = folder.name.removeprefix(prefix()).partition("-")[0]
+        if not Path("/proc", pid).exists():
+            stop(folder)
+
+
+def ask(environment: Mapping[str, str]) -> "subprocess.CompletedProcess[str]":
+    """Asks a daemon for its servers; the exit code is 0 if one answers."""
+    return run([CONTROL], environment, "get_server_list\n")
+
+
+def run(
+    command: list[str],
+    environment: Mapping[str, str],
+    text: str = "",
+    output: int = subprocess.PIPE,
+) -> "subprocess.CompletedProcess[str]":
+    """Runs a command with `text` on its standard input.
+
+    Args:
+        command: to run.
+        environment: of the command.
+        text: that it reads.
+        output: where it writes its output and its errors, a file descriptor.
+
+    Raises:
+        MpsUnavailable: it does not start, or does not end within ANSWER_S.
+    """
+    try:
+        return subprocess.run(
+            command,
+            env=dict(environment),
+            input=text,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            text=True,
+            timeout=ANSWER_S,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise MpsUnavailable(f"{command[0]}: {error}") from None
 
 
 @contextmanager
@@ -39,7 +176,7 @@ def daemon(
             f"hardware.slowdown on GPUs needs {CONTROL}, which is not installed here"
         )
     devices = device_environment(gpus)
-    if mps_control.ask(os.environ).returncode == 0:
+    if ask(os.environ).returncode == 0:
         names = ("CUDA_MPS_PIPE_DIRECTORY",)
         yield {name: os.environ[name] for name in names if name in os.environ} | devices
         return
@@ -48,14 +185,14 @@ def daemon(
         raise MpsUnavailable(
             f"{agents_here} agents on this host need an MPS daemon, and none runs: {how}"
         )
-    mps_control.quit_abandoned()
-    folder = mps_control.own_folder()
+    quit_abandoned()
+    folder = own_folder()
     try:
-        mps_control.start(folder, devices)
-        yield mps_control.pipes(folder) | devices
+        start(folder, devices)
+        yield pipes(folder) | devices
     finally:
         with defer_signals():
-            mps_control.stop(folder)
+            stop(folder)
 
 
 def device_environment(gpus: Sequence[str]) -> dict[str, str]:

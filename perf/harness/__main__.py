@@ -11,9 +11,8 @@ from pathlib import Path
 import msgspec
 import numpy as np
 from benchkit.api.registry import EXTRA_SUITES
-from benchkit.selftest.page import contains, ratio
-from benchkit.selftest.runs import Setting, sweep
-from benchkit.statistics.compare.signed_rank import SignedRank, log_ratios
+from benchkit.selftest.runs import Setting, contains, ratio, sweep
+from benchkit.statistics.compare import SignedRank, log_ratios
 
 from perf.harness import SECONDS, Report, clock
 

@@ -9,7 +9,7 @@ from typing import Protocol
 
 import numpy as np
 from benchkit.api.case import Case
-from benchkit.api.groups import MeasureConfig
+from benchkit.api.keys import MeasureConfig
 from benchkit.api.regions import marked_by
 from benchkit.measure.clocks import HostClock
 from benchkit.measure.timer import measure
@@ -17,7 +17,7 @@ from benchkit.statistics.summary import slowest_rank
 
 
 class Ranks(Protocol):
-    """How the ranks of a job talk: `benchkit.rank.control_group.Group`."""
+    """How the ranks of a job talk: `benchkit.rank.backends.Group`."""
 
     def barrier(self) -> None: ...
 

@@ -13,7 +13,7 @@ from typing import Any
 from benchkit.api.case import Case, Rank
 from benchkit.api.lut import SIZE
 from benchkit.api.registry import Suite, own_modules, suites_in
-from benchkit.rank.control_group import ControlGroup
+from benchkit.rank.backends import ControlGroup
 from benchkit.selftest.runs import MATRIX
 
 from perf.harness import SECONDS, Report, clock, perturbation

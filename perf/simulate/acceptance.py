@@ -8,9 +8,9 @@ import msgspec
 import numpy as np
 from analysis.suites.acceptance.findings import Ranks
 from analysis.suites.acceptance.verdict import Verdict, judge_tables
-from analysis.suites.pair_matrix import families as pairs
+from analysis.suites.pair_matrix import matrix
 from analysis.suites.pair_matrix.matrix import Matrix
-from benchkit.statistics.faults.cells import Ints, Limits
+from benchkit.statistics.faults import Ints, Limits
 from benchkit.statistics.intervals import Array
 from benchkit.suites.pair_matrix.names import IDLE
 from benchkit.suites.pair_matrix.schedule import Schedule, sends_to
@@ -39,12 +39,12 @@ SPREAD_OF_MEDIAN = np.sqrt(np.pi / 2 / SAMPLES)
 
 
 FAMILIES = {
-    RANK: pairs.RANK,
-    SENDS: pairs.RANK_SENDS,
-    LINK: pairs.LINK,
-    ONE_WAY: pairs.ONE_WAY,
-    NIC: f"{pairs.NODE} {pairs.NETWORK}",
-    LEAF: f"{pairs.SWITCH} {pairs.NETWORK}",
+    RANK: matrix.RANK,
+    SENDS: matrix.RANK_SENDS,
+    LINK: matrix.LINK,
+    ONE_WAY: matrix.ONE_WAY,
+    NIC: f"{matrix.NODE} {matrix.NETWORK}",
+    LEAF: f"{matrix.SWITCH} {matrix.NETWORK}",
 }
 """The family that names each kind of fault."""
 
@@ -137,9 +137,9 @@ def is_named(verdict: Verdict, fault: Broken, topology: Topology) -> bool:
     """
     wanted = {FAMILIES[fault.kind]}
     if fault.kind == NIC and topology.ranks_per_node == 1:
-        wanted.add(pairs.RANK)
+        wanted.add(matrix.RANK)
     if fault.kind == NIC:  # behind busy uplinks, only what stays at its switch is slower
-        wanted.add(f"{pairs.NODE} {pairs.NEAR}")
+        wanted.add(f"{matrix.NODE} {matrix.NEAR}")
     if fault.kind == LEAF and topology.nodes_per_leaf == 1:
         wanted.add(FAMILIES[NIC])
     at = set(fault.at)

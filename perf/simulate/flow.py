@@ -1,8 +1,8 @@
 """Rates of messages that share ports, cards and uplinks: max-min fair shares."""
 
 import numpy as np
-from analysis.suites.pair_matrix.sharing import max_min
-from benchkit.statistics.faults.cells import Ints
+from analysis.suites.pair_matrix.matrix import max_min
+from benchkit.statistics.faults import Ints
 from benchkit.statistics.intervals import Array
 
 from perf.simulate.topology import (

@@ -8,8 +8,8 @@ import numpy as np
 import yaml
 from analysis.records.places import Place
 from analysis.suites.acceptance.findings import Ranks
-from analysis.suites.pair_matrix.families import NODE, SWITCH
-from benchkit.statistics.faults.cells import Ints
+from analysis.suites.pair_matrix.matrix import NODE, SWITCH
+from benchkit.statistics.faults import Ints
 from msgspec import Meta
 
 Count = Annotated[int, Meta(ge=1, le=10**6)]

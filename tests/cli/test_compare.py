@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from benchkit.api.case import Case
 from benchkit.api.keys import key
 from benchkit.api.registry import suite
-from benchkit.api.schema import RunConfig
+from benchkit.api.keys import RunConfig
 
 @dataclass
 class SleeperConfig(RunConfig):

@@ -10,13 +10,12 @@ from itertools import cycle
 
 import pytest
 import yaml
-from benchkit.api.keys import described_keys, nested_schema
+from benchkit.api.keys import RunConfig, as_dict, described_keys, nested_schema
 from benchkit.api.registry import load_suites
-from benchkit.api.schema import RunConfig, as_dict
 from benchkit.config import compose as composition
-from benchkit.config import resolvers
+from benchkit.config import compose as resolvers
 from benchkit.config.identity import point_id
-from benchkit.visible_gpus import VisibleGpus
+from benchkit.environment import VisibleGpus
 from hydra import compose, initialize_config_dir
 from omegaconf import MISSING, DictConfig
 

@@ -5,7 +5,7 @@ import os
 import re
 
 import pytest
-from benchkit.sweep import earlier
+from benchkit.sweep import tally
 
 from tests.support.configs import own_suites
 from tests.support.records import make_record, write_plan
@@ -62,10 +62,10 @@ def test_time_is_that_of_newest_success_that_can_be_read(tmp_path, monkeypatch):
     (tmp_path / "e" / "sweep.json").write_text("{")
     (tmp_path / "latest").symlink_to("a")
     (tmp_path / "other").mkdir()
-    assert earlier.earlier_seconds({"k", "unknown"}, tmp_path) == {"k": 5.0}
-    assert earlier.earlier_seconds({"k"}, tmp_path / "none") == {}
-    monkeypatch.setattr(earlier, "MOST_SWEEPS", 0)
-    assert earlier.earlier_seconds({"k"}, tmp_path) == {}
+    assert tally.earlier_seconds({"k", "unknown"}, tmp_path) == {"k": 5.0}
+    assert tally.earlier_seconds({"k"}, tmp_path / "none") == {}
+    monkeypatch.setattr(tally, "MOST_SWEEPS", 0)
+    assert tally.earlier_seconds({"k"}, tmp_path) == {}
 
 
 @pytest.mark.slow

@@ -113,7 +113,7 @@ def test_ranks_end_with_killed_agent(cli):
 
 STARVED = """
 from benchkit.api.case import Case, Rank
-from benchkit.api.schema import RunConfig
+from benchkit.api.keys import RunConfig
 from benchkit.api.registry import suite
 
 
@@ -144,7 +144,7 @@ def test_oom_case_keeps_other_case(cli):
 
 UNSTORABLE = """
 from benchkit.api.case import Case, Rank, Work
-from benchkit.api.schema import RunConfig
+from benchkit.api.keys import RunConfig
 from benchkit.api.registry import suite
 
 

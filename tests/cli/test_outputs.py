@@ -12,7 +12,7 @@ import pytest
 from analysis.__main__ import main as analyse
 from analysis.options import SUBCOMMANDS
 from analysis.records import harvest
-from benchkit.point import recording
+from benchkit.point import run
 from benchkit.record import files
 from benchkit.record.record import Outcome
 from benchkit.sweep import folder as sweep_folder
@@ -25,7 +25,7 @@ from tests.support.records import make_record
 CHATTY = """
 from benchkit.api.case import Case, Rank
 from benchkit.api.registry import suite
-from benchkit.api.schema import RunConfig
+from benchkit.api.keys import RunConfig
 
 print("\\u00b5 where suites are loaded", flush=True)
 
@@ -86,7 +86,7 @@ def test_point_that_has_ended_is_not_left(monkeypatch, told):
 
     def run_points(points, agents, report):
         first = points[0]
-        record = recording.new_record(first, first.unplaced()).ended(Outcome(status="ok"))
+        record = run.new_record(first, first.unplaced()).ended(Outcome(status="ok"))
         first.folder.mkdir()
         files.write(record, first.folder)
         raise StopRequested(signal.SIGHUP)

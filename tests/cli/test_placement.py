@@ -10,7 +10,7 @@ import os
 
 import torch  # as suites outside of benchkit may: the agent loads it, too
 from benchkit.api.case import Case, Rank
-from benchkit.api.schema import RunConfig
+from benchkit.api.keys import RunConfig
 from benchkit.api.registry import suite
 from launch.topology import PINNING, usable_cores
 

@@ -5,7 +5,7 @@ import shlex
 
 import pytest
 from benchkit.cli import check
-from benchkit.study.plan import BENCHKIT, read_study
+from benchkit.study import BENCHKIT, read_study
 
 from tests.support.cli import ROOT
 

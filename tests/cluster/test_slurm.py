@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 from pathlib import Path
 
 import pytest
-from benchkit.record.statuses import FINAL
+from benchkit.record.record import FINAL
 
 from tests.support.cli import PATIENCE_S, Cli, wait_until
 

@@ -4,7 +4,7 @@ import os
 import signal
 import time
 
-from launch.agents.host_lock import HostLock
+from launch.agents.host import HostLock
 
 from tests.support.cli import PATIENCE_S, begun, ends, wait_until
 

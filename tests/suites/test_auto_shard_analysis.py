@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from analysis.suites.auto_shard import scaling
+from analysis.suites.auto_shard import rows as scaling
 from benchkit.statistics.intervals import FEWEST_SAMPLES
 from benchkit.suites.auto_shard.names import Phase
 

@@ -6,7 +6,7 @@ import random
 
 import pytest
 from benchkit.errors import ConfigError
-from benchkit.suites.auto_shard.layouts import (
+from benchkit.suites.auto_shard.planner import (  # fmt: skip
     BY_COLUMNS,
     BY_INNER,
     BY_ROWS,
@@ -18,11 +18,11 @@ from benchkit.suites.auto_shard.layouts import (
     REPLICATED,
     ROWS,
     Costs,
+    Layer,
     Link,
-)  # fmt: skip
-from benchkit.suites.auto_shard.plan_space import choices
-from benchkit.suites.auto_shard.planner import Planner
-from benchkit.suites.auto_shard.plans import Layer
+    Planner,
+    choices,
+)
 from benchkit.suites.auto_shard.workloads import Kind, Workload, parse
 
 FREE, DEAR = Link(0, 0), Link(1e-3, 1e-6)

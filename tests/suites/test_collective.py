@@ -8,15 +8,13 @@ import pytest
 import torch
 import torch.distributed as dist
 from benchkit.api import verification
-from benchkit.api.message_size import mebibytes
+from benchkit.api.sizes import mebibytes
 from benchkit.errors import ConfigError
-from benchkit.point.alone import chosen
-from benchkit.suites.collective.cases import cases_of
-from benchkit.suites.collective.check import TIMED, Check, repeatable
+from benchkit.point.ranks import chosen
+from benchkit.suites.collective.cases import TIMED, Check, cases_of, repeatable
 from benchkit.suites.collective.config import CollectiveConfig
-from benchkit.suites.collective.names import COLLECTIVES
+from benchkit.suites.collective.names import COLLECTIVES, bus_factor, part_sizes
 from benchkit.suites.collective.operations import Collective
-from benchkit.suites.collective.sizes import bus_factor, part_sizes
 
 from tests.support import fakes
 from tests.support.cli import Cli

@@ -5,9 +5,9 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from benchkit.api.groups import ModelConfig
+from benchkit.api.keys import ModelConfig
 from benchkit.errors import InvalidResult
-from benchkit.suites.compile import cases, compilers, disk_cache
+from benchkit.suites.compile import cases
 from benchkit.suites.compile.names import COMPILERS, INDUCTOR, WORKLOADS
 
 from tests.support import fakes
@@ -92,7 +92,7 @@ def test_first_call_compiles_and_nothing_before(rank, monkeypatch):
 
 @pytest.mark.parametrize("broken", ["result", "gradient", "no gradient"])
 def test_wrong_result_is_invalid(broken, rank, monkeypatch):
-    right = compilers.prepared
+    right = cases.prepared
 
     def wrong(network, wanted):
         step = right(network, wanted)
@@ -125,9 +125,9 @@ def test_large_step_is_skipped(rank):
 
 
 def test_gpus_have_graphs():
-    lacking = [name for name in COMPILERS if compilers.missing(config(compiler=name), CPU)]
+    lacking = [name for name in COMPILERS if cases.missing(config(compiler=name), CPU)]
     assert lacking == ["reduce-overhead", "cuda_graph"]
-    assert compilers.missing(config(compiler="cuda_graph"), CUDA) == ""
+    assert cases.missing(config(compiler="cuda_graph"), CUDA) == ""
 
 
 @pytest.mark.parametrize(
@@ -139,7 +139,7 @@ def test_missing_tool_is_told(replaced, by, monkeypatch, rank, golden):
     monkeypatch.setattr(replaced, lambda name: by)
     [case] = cases.cases_of(config(compiler="default"), rank)
     golden(case.unavailable)
-    assert compilers.missing(config(compiler="aot_eager"), CPU) == ""
+    assert cases.missing(config(compiler="aot_eager"), CPU) == ""
 
 
 class Cuda:
@@ -180,7 +180,7 @@ def test_each_shape_is_captured_once():
         weight.grad = torch.full((1,), float(len(rows)))
         return rows.sum()
 
-    graphs = compilers.CudaGraphs(step, [weight], cuda)
+    graphs = cases.CudaGraphs(step, [weight], cuda)
     for rows in (2, 2, 3, 2):
         assert graphs(torch.ones(rows)) == rows
         assert weight.grad == rows  # that of the graph, although another one was captured last
@@ -191,11 +191,11 @@ def test_each_shape_is_captured_once():
 
 def test_warm_cache_is_filled_apart(rank, monkeypatch):
     asked = []
-    monkeypatch.setattr(disk_cache, "run_in_fresh_process", lambda *given: asked.append(given))
-    monkeypatch.setattr(compilers, "missing", lambda *given: "")
+    monkeypatch.setattr(cases, "run_in_fresh_process", lambda *given: asked.append(given))
+    monkeypatch.setattr(cases, "missing", lambda *given: "")
     for compiler in ("eager", *INDUCTOR):
         for cache in ("cold", "warm"):
-            monkeypatch.setenv(disk_cache.VARIABLE, "theirs")
+            monkeypatch.setenv(cases.VARIABLE, "theirs")
             run = cases.Run(config(compiler=compiler, cache=cache), rank)
             assert bool(asked) == (compiler != "eager" and cache == "warm")
             asked.clear()
@@ -203,9 +203,9 @@ def test_warm_cache_is_filled_apart(rank, monkeypatch):
 
 
 def test_folder_of_cache_is_removed(monkeypatch, tmp_path):
-    monkeypatch.setenv(disk_cache.VARIABLE, "theirs")
+    monkeypatch.setenv(cases.VARIABLE, "theirs")
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    cache = disk_cache.DiskCache()
+    cache = cases.DiskCache()
     [folder] = tmp_path.iterdir()
     assert list(folder.iterdir()) == []
     cache.remove()

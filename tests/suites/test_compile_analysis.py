@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from analysis.suites.compile.break_even import BreakEven, break_even, rounded
+from analysis.suites.compile.table import BreakEven, break_even, rounded
 
 from tests.support.records import make_record
 from tests.support.reports import NARROW, drawn, harvested, texts_of

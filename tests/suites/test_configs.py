@@ -3,8 +3,7 @@
 from functools import cache
 
 import pytest
-from benchkit.api.groups import ModelConfig
-from benchkit.api.parameters import LAYERS, layer_parameters, layer_shape
+from benchkit.api.keys import LAYERS, ModelConfig, layer_parameters, layer_shape
 from benchkit.config import compose as composition
 from benchkit.errors import ConfigError
 from hydra import compose, initialize_config_dir

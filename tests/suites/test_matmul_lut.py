@@ -7,9 +7,10 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from benchkit.api.float8 import FLOAT8
+from benchkit.api.sizes import FLOAT8
 from benchkit.errors import InvalidResult
-from benchkit.suites.matmul_lut import cases, forecast
+from benchkit.suites.matmul_lut import cases
+from benchkit.suites.matmul_lut import cases as forecast
 from benchkit.suites.matmul_lut.config import MatmulLutConfig
 
 from tests.support import devices, fakes

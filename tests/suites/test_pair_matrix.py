@@ -6,11 +6,9 @@ import numpy as np
 import pytest
 import torch
 from benchkit.errors import InvalidResult
-from benchkit.suites.pair_matrix import messages
-from benchkit.suites.pair_matrix.cases import affordable, cases_of
+from benchkit.suites.pair_matrix import cases
+from benchkit.suites.pair_matrix.cases import Answer, Check, Send, affordable, allocate, cases_of, groups_at
 from benchkit.suites.pair_matrix.config import PairMatrixConfig
-from benchkit.suites.pair_matrix.groups import groups_at
-from benchkit.suites.pair_matrix.messages import Answer, Check, Send, allocate
 from benchkit.suites.pair_matrix.names import ALL, HALVES, IDLE, NODES, PAIRS
 from benchkit.suites.pair_matrix.schedule import Schedule
 
@@ -74,7 +72,7 @@ class Wire:
 def passed_message(monkeypatch, damage):
     """Sends a message of 3000 B from rank 0 to rank 1 and checks it there."""
     wire = Wire(damage)
-    monkeypatch.setattr(messages.p2p, "start", wire.start)
+    monkeypatch.setattr(cases.p2p, "start", wire.start)
     sent, received = (allocate(3000, torch.device("cpu")) for _ in range(2))
     with pytest.raises(InvalidResult, match="rank 1"):
         check(Send(sent, 1), 0)  # its answer is not there yet
@@ -105,7 +103,7 @@ def test_lost_message_is_invalid(monkeypatch):
     held = allocate(3000, torch.device("cpu"))
     answer = Answer(held, 0)
     held.received.copy_(Check(answer, 1, 2, seed=3).values(held.received, 0, 0))
-    monkeypatch.setattr(messages.p2p, "start", lambda sends, receives: ([], []))
+    monkeypatch.setattr(cases.p2p, "start", lambda sends, receives: ([], []))
     with pytest.raises(InvalidResult, match="-77"):
         check(answer, 1)
 

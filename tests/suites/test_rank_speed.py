@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 from benchkit.errors import InvalidResult
-from benchkit.suites.rank_speed import cases, disk
+from benchkit.suites.rank_speed import cases
 from benchkit.suites.rank_speed.config import RankSpeedConfig
 from benchkit.suites.rank_speed.names import TESTS
 
@@ -92,26 +92,26 @@ def test_wrong_result_is_invalid(test, broken, rank, monkeypatch):
 
 
 def test_disk_names_first_wrong_byte(tmp_path, monkeypatch):
-    file = disk.Disk(tmp_path, "f", bytes(range(100)))
+    file = cases.Disk(tmp_path, "f", bytes(range(100)))
     for step, check in ((file.write, file.check_write), (file.read, file.check_read)):
         fakes.verify(SimpleNamespace(step=step, verify=check))
-    right = disk.os.pwrite
-    monkeypatch.setattr(disk.os, "pwrite", lambda fd, data, at: right(fd, bytes(data).replace(b"\x07", b"\x08"), at))
+    right = cases.os.pwrite
+    monkeypatch.setattr(cases.os, "pwrite", lambda fd, data, at: right(fd, bytes(data).replace(b"\x07", b"\x08"), at))
     with pytest.raises(InvalidResult, match="byte 4"):
         fakes.verify(SimpleNamespace(step=file.write, verify=file.check_write))
 
 
 def test_file_is_closed_with_its_last_use(tmp_path):
-    file = disk.Disk(tmp_path, "f", b"content")
+    file = cases.Disk(tmp_path, "f", b"content")
     descriptor = file.file
     del file
     with pytest.raises(OSError, match="descriptor"):
-        disk.os.fstat(descriptor)
+        cases.os.fstat(descriptor)
 
 
 def test_full_disk_is_unavailable(rank, monkeypatch):
     def full(*given):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    monkeypatch.setattr(disk.os, "pwrite", full)
+    monkeypatch.setattr(cases.os, "pwrite", full)
     assert built("disk_write", rank).unavailable == f"{rank.folder}: {os.strerror(errno.ENOSPC)}"

@@ -8,14 +8,14 @@ import pytest
 import torch
 import yaml
 from benchkit.errors import ConfigError, InvalidResult
-from benchkit.suites.ring_attention import cases, probes, ring, splits, torch_reference
+from benchkit.suites.ring_attention import cases, ring, splits
+from benchkit.suites.ring_attention import planner as probes
 from benchkit.suites.ring_attention import planner as rebalance
-from benchkit.suites.ring_attention.attention import Exact, Layer, attend, merge
 from benchkit.suites.ring_attention.cases import RingCase, RingJob
 from benchkit.suites.ring_attention.config import read_table
 from benchkit.suites.ring_attention.names import STRATEGIES
 from benchkit.suites.ring_attention.planner import Online, Planner, fit_cost
-from benchkit.suites.ring_attention.ring import Block, Ring, blocks
+from benchkit.suites.ring_attention.ring import Block, Exact, Layer, Ring, attend, blocks, merge
 from benchkit.suites.ring_attention.splits import CostModel, Split
 
 from tests.support import fakes
@@ -158,9 +158,9 @@ def test_obstacle_explains_unusable_strategy(golden):
 def test_changed_torch_api_skips_torch_ring(changed, monkeypatch):
     from torch.distributed.tensor.experimental._context_parallel import _attention
 
-    assert torch_reference.missing(64, 2, torch.float32) == ""
+    assert cases.missing(64, 2, torch.float32) == ""
     monkeypatch.setattr(_attention, changed, lambda mesh, op, query, key, value, is_causal=False, **kwargs: None)
-    why = torch_reference.missing(64, 2, torch.float32)
+    why = cases.missing(64, 2, torch.float32)
     assert why
     assert "\n" not in why
 

@@ -4,14 +4,12 @@ from dataclasses import replace
 
 import pytest
 import torch
-from benchkit.api.groups import ModelConfig
+from benchkit.api.keys import ModelConfig
 from benchkit.errors import InvalidResult
-from benchkit.suites.ring_attention import decode, decoder, dense
+from benchkit.suites.ring_attention import decoder
 from benchkit.suites.ring_attention.cases import NO_TABLE
-from benchkit.suites.ring_attention.decode import Decode, attended, owners_of_new
-from benchkit.suites.ring_attention.decoder import Decoder
-from benchkit.suites.ring_attention.model_cases import DecodeCase, ModelJob, PrefillCase, compare
-from benchkit.suites.ring_attention.model_suite import case_of
+from benchkit.suites.ring_attention.decoder import Decode, Decoder, attended, owners_of_new
+from benchkit.suites.ring_attention.model_cases import DecodeCase, ModelJob, PrefillCase, case_of, compare
 from benchkit.suites.ring_attention.planner import Planner
 from benchkit.suites.ring_attention.splits import CostModel, Split
 
@@ -47,7 +45,7 @@ def test_decode_on_one_rank_matches_dense_model(dtype):
 
 def test_decode_attends_over_new_tokens(monkeypatch):
     case = DecodeCase(job(), "single", "whole")
-    monkeypatch.setattr(decode, "attended", lambda query, cache: attended(query, cache[:PROMPT]))
+    monkeypatch.setattr(decoder, "attended", lambda query, cache: attended(query, cache[:PROMPT]))
     with pytest.raises(InvalidResult, match=f"token {PROMPT}"):
         fakes.verify(case)
 
@@ -82,11 +80,11 @@ def test_new_tokens_keep_proportions():
 def test_dense_model_sees_no_later_tokens():
     own = job(torch.float64)
     ids = own.ids(1)
-    whole = dense.hidden_states(own.decoder, ids)
-    torch.testing.assert_close(dense.hidden_states(own.decoder, ids[:9]), whole[:9])
+    whole = decoder.hidden_states(own.decoder, ids)
+    torch.testing.assert_close(decoder.hidden_states(own.decoder, ids[:9]), whole[:9])
     changed = ids.clone()
     changed[0] = (ids[0] + 1) % MODEL.vocab_size
-    assert not torch.allclose(dense.hidden_states(own.decoder, changed)[-1], whole[-1])
+    assert not torch.allclose(decoder.hidden_states(own.decoder, changed)[-1], whole[-1])
 
 
 def test_every_part_of_a_layer_matters(monkeypatch):

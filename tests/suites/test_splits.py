@@ -6,14 +6,15 @@ import random
 
 import pytest
 from benchkit.suites.ring_attention import splits
-from benchkit.suites.ring_attention.balancing import balanced, ring_s
 from benchkit.suites.ring_attention.splits import (
     CostModel,
     Split,
+    balanced,
     even,
     ideal_s,
     looked_up,
     predict,
+    ring_s,
     uneven,
     zigzag,
 )

@@ -4,18 +4,18 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from benchkit.api import device_mesh, torch_internals
-from benchkit.api.groups import ModelConfig
+from benchkit.api import p2p, torch_internals
+from benchkit.api.keys import ModelConfig
 from benchkit.errors import Unavailable
 from benchkit.suites.auto_shard.cases import AutoShard
 from benchkit.suites.auto_shard.names import DISPATCHER, INDEPENDENT, RESIDENT, UNSHARDED
 from benchkit.suites.auto_shard.workloads import parse
-from benchkit.suites.ring_attention import attention
+from benchkit.suites.ring_attention import ring
 from benchkit.suites.ring_attention import suite as ring_attention
 from benchkit.suites.ring_attention.cases import RingJob
-from benchkit.suites.tensor_parallel.columnwise_cases import ColumnwiseCases
-from benchkit.suites.tensor_parallel.rowwise_cases import RowwiseCases
-from benchkit.suites.transformer import cases as transformer
+from benchkit.suites.tensor_parallel.columnwise import ColumnwiseCases
+from benchkit.suites.tensor_parallel.rowwise import RowwiseCases
+from benchkit.suites.transformer import cases
 from benchkit.suites.transformer.data import Batches
 
 from tests.support import devices
@@ -25,7 +25,7 @@ CUDA = torch.device("cuda")
 
 @pytest.fixture
 def over_gloo(monkeypatch):
-    monkeypatch.setattr(device_mesh.dist, "get_backend", lambda *group: "gloo")
+    monkeypatch.setattr(p2p.dist, "get_backend", lambda *group: "gloo")
 
 
 @pytest.mark.usefixtures("over_gloo")
@@ -37,13 +37,13 @@ def test_auto_shard_over_gloo_shards_nothing():
     rank.memory_shortage = lambda needed_bytes, host_bytes: ""
     lacking = {case.labels["sharding"]: case.unavailable for case in AutoShard(config, rank).cases()}
     assert {name for name, why in lacking.items() if not why} == {UNSHARDED, INDEPENDENT}
-    assert lacking["auto"] == lacking[DISPATCHER] == device_mesh.GLOO_ON_GPUS
+    assert lacking["auto"] == lacking[DISPATCHER] == p2p.GLOO_ON_GPUS
 
 
 @pytest.mark.usefixtures("over_gloo")
 def test_torch_ring_over_gloo_is_unavailable():
     job = RingJob(0, None, SimpleNamespace(device=CUDA), True, None, None)
-    assert ring_attention.case_of(job, "torch", None).unavailable == device_mesh.GLOO_ON_GPUS
+    assert ring_attention.case_of(job, "torch", None).unavailable == p2p.GLOO_ON_GPUS
     assert job.lacking("even") == ""
 
 
@@ -55,7 +55,7 @@ def test_ring_without_attention_kernel_is_unavailable(suite, monkeypatch):
         raise RuntimeError("FlashAttention only supports Ampere GPUs or newer.\nat f")
 
     monkeypatch.setattr(torch_internals, "fused_attention", refuse)
-    monkeypatch.setattr(attention, "first_reason", lambda reason: reason)
+    monkeypatch.setattr(ring, "first_reason", lambda reason: reason)
     model = ModelConfig("tiny", vocab_size=32, d_model=16, num_layers=1, num_heads=2, d_ff=32)
     config = SimpleNamespace(seq_len=8, num_heads=2, head_dim=8, dtype="bfloat16", phases=["prefill"], strategies=[])
     config.implementations, config.known_model, config.decode_tokens = [], lambda: model, 1
@@ -68,14 +68,14 @@ def test_ring_without_attention_kernel_is_unavailable(suite, monkeypatch):
 @pytest.mark.usefixtures("over_gloo")
 @pytest.mark.parametrize(("parallel", "lacks"), [("tp", True), ("fsdp", True), ("ddp", False)])
 def test_sharded_model_over_gloo_is_unavailable(parallel, lacks, monkeypatch):
-    monkeypatch.setattr(transformer.kernels, "missing", lambda *given: "")
-    monkeypatch.setattr(transformer, "first_reason", lambda mine: mine)
-    job = transformer.TransformerJob.__new__(transformer.TransformerJob)
+    monkeypatch.setattr(cases.kernels, "attention_missing", lambda *given: "")
+    monkeypatch.setattr(cases, "first_reason", lambda mine: mine)
+    job = cases.TransformerJob.__new__(cases.TransformerJob)
     job.config = SimpleNamespace(parallel=parallel, attention="auto", dtype="float32", compile="none", passes=[])
     job.model = SimpleNamespace(d_model=8, num_heads=2)
     job.rank, job.shared = SimpleNamespace(device=CUDA, world_size=2), True
     job.ask_all_ranks()
-    assert job.lacking == (device_mesh.GLOO_ON_GPUS if lacks else "")
+    assert job.lacking == (p2p.GLOO_ON_GPUS if lacks else "")
 
 
 @pytest.mark.parametrize("primitive", [ColumnwiseCases, RowwiseCases])

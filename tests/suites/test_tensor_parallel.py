@@ -6,17 +6,15 @@ import pytest
 import torch
 from benchkit.api import torch_internals
 from benchkit.api.case import Components, Work
-from benchkit.api.float8 import FLOAT8
+from benchkit.api.sizes import FLOAT8
 from benchkit.errors import ConfigError, InvalidResult, Unavailable
-from benchkit.suites.tensor_parallel import primitive, symmetric_memory
-from benchkit.suites.tensor_parallel.autotune import Costs, Trial, choose, measure_costs
-from benchkit.suites.tensor_parallel.buffers import chunks_of, in_turns
-from benchkit.suites.tensor_parallel.columnwise import Columnwise
-from benchkit.suites.tensor_parallel.columnwise_cases import ColumnwiseCases
-from benchkit.suites.tensor_parallel.config import TpColumnwiseConfig, TpRowwiseConfig
+from benchkit.suites.tensor_parallel import columnwise as symmetric_memory
+from benchkit.suites.tensor_parallel import primitive
+from benchkit.suites.tensor_parallel.columnwise import Columnwise, ColumnwiseCases
+from benchkit.suites.tensor_parallel.config import TpColumnwiseConfig, TpRowwiseConfig, expand
 from benchkit.suites.tensor_parallel.operands import Factory, Scratch, Shards, require_close, require_exact
-from benchkit.suites.tensor_parallel.options import expand
-from benchkit.suites.tensor_parallel.rowwise_cases import RowwiseCases
+from benchkit.suites.tensor_parallel.primitive import Costs, Trial, choose, chunks_of, in_turns, measure_costs
+from benchkit.suites.tensor_parallel.rowwise import RowwiseCases
 
 from tests.support.cli import Cli
 from tests.support.entries.rank import require_references

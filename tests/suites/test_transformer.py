@@ -6,21 +6,15 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
-from benchkit.api.data_sheet import entry_of
-from benchkit.api.groups import ModelConfig
-from benchkit.api.parameters import parameters
+from benchkit.api.keys import ModelConfig, parameters
+from benchkit.api.lut import entry_of
 from benchkit.errors import ConfigError, InvalidResult
-from benchkit.suites.transformer import cases, kernels, passes, peak_flops
+from benchkit.suites.transformer import cases, passes, peak_flops
+from benchkit.suites.transformer import model as kernels
 from benchkit.suites.transformer import model as network
 from benchkit.suites.transformer.checks import Checks, mask_targets
-from benchkit.suites.transformer.config import TransformerConfig
+from benchkit.suites.transformer.config import Footprint, TransformerConfig, forward_flops, pass_flops, recomputed_flops
 from benchkit.suites.transformer.data import Batches, check_ids
-from benchkit.suites.transformer.flops import (
-    Footprint,
-    forward_flops,
-    pass_flops,
-    recomputed_flops,
-)
 from benchkit.suites.transformer.model import Network, build
 from benchkit.suites.transformer.passes import Steps
 from torch.utils.flop_counter import FlopCounterMode
@@ -266,11 +260,11 @@ def test_gpu_matches_longest_table_entry():
 
 
 def test_missing_kernel_is_named(monkeypatch):
-    assert kernels.missing("flash", "float32", 16, False, CPU) == ""
-    assert kernels.missing("efficient", "float32", 16, False, CPU) != ""
+    assert kernels.attention_missing("flash", "float32", 16, False, CPU) == ""
+    assert kernels.attention_missing("efficient", "float32", 16, False, CPU) != ""
     monkeypatch.setenv("PATH", "")
     monkeypatch.delenv("CXX", raising=False)
-    assert "CXX" in kernels.missing("auto", "float32", 16, True, CPU)
+    assert "CXX" in kernels.attention_missing("auto", "float32", 16, True, CPU)
 
 
 @pytest.mark.slow

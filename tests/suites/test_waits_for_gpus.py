@@ -5,17 +5,16 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from benchkit.api import gather, products, verification
-from benchkit.api.device_wait import wait_for_device
+from benchkit.api import p2p, products, verification
+from benchkit.api.memory import wait_for_device
 from benchkit.api.regions import COMPUTE
-from benchkit.suites.auto_shard.operands import Exact as ExactProduct
+from benchkit.suites.auto_shard.program import Exact as ExactProduct
 from benchkit.suites.auto_shard.workloads import parse
-from benchkit.suites.collective import check
+from benchkit.suites.collective import cases
 from benchkit.suites.ring_attention import model_cases, planner
-from benchkit.suites.ring_attention.attention import Exact, Layer
 from benchkit.suites.ring_attention.cases import RingCase, RingJob
 from benchkit.suites.ring_attention.planner import Online, Planner
-from benchkit.suites.ring_attention.ring import PROJECT
+from benchkit.suites.ring_attention.ring import PROJECT, Exact, Layer
 from benchkit.suites.ring_attention.splits import CostModel
 from benchkit.suites.tensor_parallel import operands
 from benchkit.suites.transformer import reference
@@ -100,7 +99,7 @@ def test_check_waits_before_it_reads(noted, name):
 @pytest.mark.parametrize(
     ("module", "exchanges", "call"),
     [
-        (gather, 2, lambda: gather.gather_json("a")),
+        (p2p, 2, lambda: p2p.gather_json("a")),
         (
             planner,
             1,
@@ -128,10 +127,10 @@ def test_collective_is_waited_for_before_expected_values_are_copied(noted, monke
         noted.append("copy")
         return torch.ones(2)
 
-    monkeypatch.setattr(check, "values_of", values_of)
+    monkeypatch.setattr(cases, "values_of", values_of)
     collective = SimpleNamespace(world_size=1, dtype=torch.float32, op="max")
     held = SimpleNamespace(buffer=on_gpu(torch.ones(6)), rank=0, part=0)
-    made(check.Check, collective=collective, seed=1).require(held, turn=1)
+    made(cases.Check, collective=collective, seed=1).require(held, turn=1)
     assert noted[:2] == ["synchronize", "copy"]
 
 

@@ -5,15 +5,12 @@ import math
 
 import torch
 import torch.distributed as dist
-from benchkit.api.device_mesh import mesh_of_first
+from benchkit.api.p2p import mesh_of_first
 from benchkit.errors import InvalidResult
 from benchkit.suites.auto_shard.costs import measure_costs
 from benchkit.suites.auto_shard.dispatcher_program import Dispatched
-from benchkit.suites.auto_shard.dtensor_program import Sharded
-from benchkit.suites.auto_shard.layouts import COLUMNS, LAYOUTS, MOVES, ROWS, Costs, Link
-from benchkit.suites.auto_shard.plan_space import choices
-from benchkit.suites.auto_shard.planner import Planner
-from benchkit.suites.auto_shard.program import Program
+from benchkit.suites.auto_shard.planner import COLUMNS, LAYOUTS, MOVES, ROWS, Costs, Link, Planner, choices
+from benchkit.suites.auto_shard.program import Program, Sharded
 from benchkit.suites.auto_shard.workloads import parse
 
 from tests.support import fakes

@@ -13,9 +13,8 @@ from typing import Any
 from unittest import mock
 
 from benchkit.api.case import Case, Components, Rank
-from benchkit.api.keys import key
+from benchkit.api.keys import RunConfig, key
 from benchkit.api.registry import Suite, own_modules, suites_in
-from benchkit.api.schema import RunConfig
 from benchkit.measure.clocks import HostClock
 
 if "torch" in sys.modules:  # in the fork server: else every rank would load them for its first intercepted call

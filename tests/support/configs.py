@@ -1,12 +1,11 @@
 """Configurations and agents as a point meets them, without a command line or a launcher."""
 
-from benchkit.api.groups import BackendConfig, HardwareConfig
+from benchkit.api.keys import BackendConfig, HardwareConfig, RunConfig
 from benchkit.api.registry import load_suites
-from benchkit.api.schema import RunConfig
 from benchkit.point.agents import AgentFacts, AgentGroup
-from benchkit.record.environment import AgentReport
+from benchkit.record.record import AgentReport
+from launch.agents.channel import AgentInfo
 from launch.agents.group import Agents
-from launch.agents.member import AgentInfo
 from launch.topology import Limits
 
 from tests.support import fakes

@@ -6,8 +6,8 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from types import SimpleNamespace
 
-from benchkit.api.groups import MeasureConfig
-from benchkit.measure.cuda_clock import CudaClock
+from benchkit.api.keys import MeasureConfig
+from benchkit.measure.clocks import CudaClock
 
 
 @dataclass

@@ -8,9 +8,8 @@ from typing import Any, ClassVar
 
 import torch
 from benchkit.api.case import Call, Case, Rank
-from benchkit.api.keys import key
+from benchkit.api.keys import RunConfig, key
 from benchkit.api.registry import suite
-from benchkit.api.schema import RunConfig
 from benchkit.errors import InvalidResult
 from benchkit.suites.transformer.data import Batches
 from benchkit.suites.transformer.model import NORM_EPS, ROTARY_BASE, Network, build

@@ -7,7 +7,7 @@ from typing import Any
 
 from analysis.records import derive
 from analysis.records.validate import validate
-from benchkit.record.versions import from_json
+from benchkit.record.record import from_json
 
 ABSENT = object()
 """In place of a value: the key is gone."""

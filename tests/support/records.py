@@ -9,10 +9,8 @@ import pandas as pd
 from analysis.records.derive import figures_of
 from analysis.records.harvest import Harvest
 from analysis.table import combine
-from benchkit.record.case import CaseRecord
 from benchkit.record.files import FILE_NAME
-from benchkit.record.record import SCHEMA_VERSION, Record
-from benchkit.record.versions import from_json
+from benchkit.record.record import SCHEMA_VERSION, CaseRecord, Record, from_json
 from benchkit.statistics.intervals import FEWEST_SAMPLES
 
 MEASURE = {"mode": "per_iteration", "calls_per_sample": 1, "warmup_iterations": 5}

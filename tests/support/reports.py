@@ -6,9 +6,9 @@ from typing import Any
 import pandas as pd
 import pytest
 from analysis.__main__ import main
-from analysis.baseline import Baseline
 from analysis.page import render
 from analysis.records.harvest import harvest as harvest
+from analysis.speedup import Baseline
 from analysis.table import combine
 from matplotlib.figure import Figure
 

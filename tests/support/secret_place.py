@@ -7,7 +7,8 @@ from typing import Any
 
 from launch import topology
 
-from tests.support.entries.agents import join, rendezvous
+from tests.support.entries.agents import join
+from tests.support.entries.agents import meeting as rendezvous
 
 told: dict[str, Any] = {}
 listen = rendezvous.Meeting.listen

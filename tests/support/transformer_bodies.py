@@ -5,12 +5,11 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
-from benchkit.api.device_mesh import mesh_of_first
-from benchkit.api.groups import ModelConfig
-from benchkit.suites.transformer import parallel
-from benchkit.suites.transformer.communication import Communication
+from benchkit.api.keys import ModelConfig
+from benchkit.api.p2p import mesh_of_first
+from benchkit.suites.transformer import model
 from benchkit.suites.transformer.model import Network, build
-from benchkit.suites.transformer.passes import Steps
+from benchkit.suites.transformer.passes import Communication, Steps
 from benchkit.suites.transformer.reference import full_float64
 from torch.distributed.tensor.debug import CommDebugMode
 
@@ -45,8 +44,8 @@ def shared_out(task: tuple[str, int, int, str]) -> dict[str, Any]:
     kind, rank, world_size, meeting = task
     dist.init_process_group("gloo", init_method=f"file://{meeting}", rank=rank, world_size=world_size)
     mesh = mesh_of_first(world_size, torch.device("cpu"), 300)
-    mine = network(parallel.sharding(kind, mesh))
-    steps = Steps(mine, parallel.wrapped(kind, mine, mesh, bucket_mib=0.001), no_graph=torch.no_grad)
+    mine = network(model.sharding(kind, mesh))
+    steps = Steps(mine, model.wrapped(kind, mine, mesh, bucket_mib=0.001), no_graph=torch.no_grad)
     inputs, targets = batch(4)
     if kind != "tp":
         inputs, targets = (each.chunk(world_size)[rank] for each in (inputs, targets))
@@ -62,7 +61,7 @@ def all_reduces(task: tuple[int, str]) -> list[tuple[int, int]]:
     mesh, cpu, found = mesh_of_first(2, torch.device("cpu"), 300), torch.device("cpu"), []
     for checkpointing in (False, True):
         blank = partial(Network, MODEL, checkpointing=checkpointing)
-        mine = build(blank, torch.float32, cpu, 3, parallel.sharding("tp", mesh))
+        mine = build(blank, torch.float32, cpu, 3, model.sharding("tp", mesh))
         steps = Steps(mine, mine, no_graph=torch.no_grad)
         sent = Communication("tp", MODEL, 20, 2, 25, torch.float32, torch.float32, cpu, checkpointing)
         for forward in (True, False):

@@ -4,9 +4,8 @@ import re
 from dataclasses import fields
 
 import pytest
-from benchkit.record.devices import RankDevice
-from benchkit.record.environment import AgentReport
 from benchkit.record.gpu_state import CLOCK_REASONS, READINGS
+from benchkit.record.record import AgentReport, RankDevice
 
 from tests.support.cli import ROOT
 from tests.support.entries.rank import devices

@@ -6,13 +6,12 @@ from dataclasses import replace
 
 import pytest
 import torch
-from benchkit import checkout as checkout_of
 from benchkit import environment
-from benchkit.record.environment import VERSIONS, AgentReport
+from benchkit.record.record import VERSIONS, AgentReport
 
 from tests.support.configs import agent_group, config
 from tests.support.entries.agents import alone
-from tests.support.entries.point import Point, gather_facts, place_ranks, recording
+from tests.support.entries.point import Point, gather_facts, place_ranks, run
 
 
 def test_host_and_versions_are_described():
@@ -46,16 +45,16 @@ def test_record_warns_of_version_differences(tmp_path, golden):
         facts = several.facts[index]
         several.facts[index] = replace(facts, report=replace(facts.report, torch=version, kernel="6.1"))
     point = Point(config(), tmp_path, [])
-    record = recording.new_record(point, place_ranks(config(), several))
+    record = run.new_record(point, place_ranks(config(), several))
     assert record.agents[1].torch == "2.12.0"
-    assert recording.new_record(point, point.unplaced()).warnings == []
+    assert run.new_record(point, point.unplaced()).warnings == []
     lacking = [AgentReport(host="n0", cuda="13.0"), AgentReport(host="n1")]
     golden("\n".join([*record.warnings, *environment.version_differences(lacking)]))
 
 
 def test_record_warns_of_bound_agents(tmp_path):
     bound = agent_group("n0", cores=[[0]], cpuset=[0, 1])
-    record = recording.new_record(Point(config(), tmp_path, []), place_ranks(config(), bound))
+    record = run.new_record(Point(config(), tmp_path, []), place_ranks(config(), bound))
     assert len(record.warnings) == 1
 
 
@@ -68,18 +67,18 @@ def checkout(tmp_path, monkeypatch):
     for command in commands:
         who = ["-c", "user.name=n", "-c", "user.email=n@example.org"]
         subprocess.run(["git", "-C", tmp_path, *who, *command], check=True)
-    monkeypatch.setattr(checkout_of, "__file__", str(file))
+    monkeypatch.setattr(environment, "__file__", str(file))
     return file
 
 
 def test_dirty_checkout_has_diff_hash(checkout):
-    clean = checkout_of.checkout.__wrapped__()
+    clean = environment.checkout.__wrapped__()
     assert len(clean["git_commit"]) == 40
     assert (clean["git_dirty"], clean["git_diff_hash"]) == (False, None)
     hashes = set()
     for text in (b"a = 2\n", b"a = 3\n", b"a = '\xff'\n"):  # the last is no UTF-8
         checkout.write_bytes(text)
-        changed = checkout_of.checkout.__wrapped__()
+        changed = environment.checkout.__wrapped__()
         assert changed["git_dirty"]
         assert len(changed["git_diff_hash"]) == 12
         hashes.add(changed["git_diff_hash"])
@@ -87,10 +86,10 @@ def test_dirty_checkout_has_diff_hash(checkout):
 
 
 def test_installed_package_has_no_commit(checkout, monkeypatch):
-    monkeypatch.setattr(checkout_of, "__file__", str(checkout.with_name("installed.py")))
-    assert set(checkout_of.checkout.__wrapped__().values()) == {None}
+    monkeypatch.setattr(environment, "__file__", str(checkout.with_name("installed.py")))
+    assert set(environment.checkout.__wrapped__().values()) == {None}
 
 
 def test_failed_command_gives_empty_output():
-    assert checkout_of.output("no-such-command-anywhere") == ""
-    assert checkout_of.output("false") == ""
+    assert environment.output("no-such-command-anywhere") == ""
+    assert environment.output("false") == ""

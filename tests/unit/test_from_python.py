@@ -6,7 +6,7 @@ from pathlib import Path
 import benchkit
 import pytest
 from analysis.columns import COLUMNS
-from benchkit import from_python
+from benchkit import python_api
 
 from tests.support.cli import ROOT
 from tests.support.records import make_record, write_all
@@ -35,7 +35,7 @@ def performs(monkeypatch, tmp_path):
 
     def install(**how):
         performed = Performed(**how)
-        monkeypatch.setattr(from_python, "perform", performed)
+        monkeypatch.setattr(python_api, "perform", performed)
         return performed
 
     return install
@@ -106,7 +106,7 @@ def test_end_without_complaint_names_exit_code(performs):
     ],
 )
 def test_complaint_is_last_message(errors, complaint):
-    assert from_python.complaint_in(errors) == complaint
+    assert python_api.complaint_in(errors) == complaint
 
 
 def test_page_names_every_column_with_type_and_unit():

@@ -6,7 +6,7 @@ import pytest
 from analysis.records.harvest import harvest
 from benchkit.record import files
 from benchkit.record.record import SCHEMA_VERSION
-from benchkit.statistics.paired import round_medians
+from benchkit.statistics.summary import round_medians
 
 from tests.support.records import as_record, as_version_2, make_record, make_rich_record
 

@@ -1,16 +1,13 @@
 import numpy as np
 import pytest
-from benchkit.statistics.intervals import (
-    FEWEST_ROUNDS,
-    correlation_length,
-    median_interval,
-    series_interval,
-)
-from benchkit.statistics.paired import paired_overlap, paired_speedup, round_medians
+from benchkit.statistics.intervals import FEWEST_ROUNDS, correlation_length, median_interval, series_interval
 from benchkit.statistics.summary import (
     arrival_summary,
     iteration_times,
+    paired_overlap,
+    paired_speedup,
     relative_half_width,
+    round_medians,
     slowest_rank,
     summarize,
 )

@@ -7,9 +7,9 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from benchkit import visible_gpus as counting
-from benchkit.gpus import smi
-from benchkit.visible_gpus import VisibleGpus, enumerated
+from benchkit import environment
+from benchkit import gpus as smi
+from benchkit.environment import VisibleGpus, enumerated
 
 from tests.support.entries.agents import EXCHANGE_TIMEOUT_S
 
@@ -67,13 +67,13 @@ def host(monkeypatch, tmp_path):
         python.write_text(f"#!/bin/sh\necho $@ >> {tmp_path}/asked\n{script}\n")
         python.chmod(0o755)
         monkeypatch.setattr(sys, "executable", str(python))
-        monkeypatch.setattr(counting, "DRIVERS", (str(tmp_path if driver else tmp_path / "none"),))
-        monkeypatch.setattr(counting, "is_built_for_gpus", lambda: built)
-        return counting.visible_gpus()
+        monkeypatch.setattr(environment, "DRIVERS", (str(tmp_path if driver else tmp_path / "none"),))
+        monkeypatch.setattr(environment, "is_built_for_gpus", lambda: built)
+        return environment.visible_gpus()
 
-    counting.visible_gpus.cache_clear()
+    environment.visible_gpus.cache_clear()
     yield found
-    counting.visible_gpus.cache_clear()
+    environment.visible_gpus.cache_clear()
 
 
 def asked(folder):
@@ -85,7 +85,7 @@ def test_process_is_asked_once(host, tmp_path):
     printed = json.dumps({"names": ["GPU-a"], "lack": ""})
     for _ in range(2):
         assert host(f"echo a line of torch; echo '{printed}'") == VisibleGpus(["GPU-a"])
-    assert [line.split()[-2:] for line in asked(tmp_path)] == [["-m", "benchkit.visible_gpus"]]
+    assert [line.split()[-2:] for line in asked(tmp_path)] == [["-m", "benchkit.environment"]]
 
 
 @pytest.mark.parametrize("lacking", [{"driver": False}, {"built": False}])
@@ -101,19 +101,19 @@ def test_gpus_that_do_not_start_have_reason(host, monkeypatch, caplog, golden):
         ("kill -SEGV $$", 60),
         ("exec sleep 60", 0.2),
     ):
-        monkeypatch.setattr(counting, "LIMIT_S", limit_s)
-        counting.visible_gpus.cache_clear()
+        monkeypatch.setattr(environment, "LIMIT_S", limit_s)
+        environment.visible_gpus.cache_clear()
         found = host(script)
         assert (found.names, caplog.messages[-1].endswith(found.lack)) == ([], True)
     golden("\n".join(caplog.messages))
 
 
 def test_other_agents_wait_for_all_that_asks_gpus():
-    assert smi.LIMIT_S + smi.TOPOLOGY_LIMIT_S + counting.LIMIT_S < EXCHANGE_TIMEOUT_S
+    assert smi.LIMIT_S + smi.TOPOLOGY_LIMIT_S + environment.LIMIT_S < EXCHANGE_TIMEOUT_S
 
 
 def test_module_prints_gpus_as_json(capsys):
     """As it runs here: this torch, or this machine, has no GPU, or CUDA tells them."""
-    runpy.run_path(counting.__file__, run_name="__main__")
+    runpy.run_path(environment.__file__, run_name="__main__")
     found = VisibleGpus(**json.loads(capsys.readouterr().out))
     assert bool(found.names) != bool(found.lack)

@@ -7,17 +7,15 @@ import numpy as np
 
 from analysis.records.of_suite import by_layout
 from analysis.records.places import Place, places_of
-from analysis.suites.acceptance.findings import Finding, Ranks, findings_of, named
-from analysis.suites.acceptance.tables import Table
+from analysis.suites.acceptance.findings import Finding, Ranks, Table, findings_of, named
 from analysis.suites.acceptance.verdict import ranks_of, tables_of
 from analysis.suites.pair_matrix import matrix
 from analysis.suites.pair_matrix.matrix import Matrix
 from analysis.suites.rank_speed import speeds
 from analysis.suites.rank_speed.speeds import Speeds
 from benchkit.record.record import Record
-from benchkit.statistics.compare.spread import percent
-from benchkit.statistics.faults.cells import Limits
-from benchkit.statistics.faults.explain import detectable, explain
+from benchkit.statistics.compare import percent
+from benchkit.statistics.faults import Limits, detectable, explain
 
 SLOWER, FASTER = 1, -1
 MOST_NAMED = 8

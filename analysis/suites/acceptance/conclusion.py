@@ -8,7 +8,7 @@ from analysis.records.of_suite import by_layout, records_of
 from analysis.suites.acceptance.verdict import judge
 from analysis.suites.pair_matrix import matrix
 from analysis.suites.rank_speed import speeds
-from benchkit.statistics.faults.cells import Limits
+from benchkit.statistics.faults import Limits
 
 CONCLUDED = (matrix.SUITE, speeds.SUITE)
 QUESTION = "Is every rank, link and node as fast as its peers?"

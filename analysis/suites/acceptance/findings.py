@@ -1,26 +1,31 @@
-"""Joins the faults of all tables of an acceptance into findings: one per cause, in words."""
+"""Joins the faults of all tables of an acceptance into findings: one per cause, in words.
+What a verdict judges: a table of measurements, and what may be slow in it."""
 
-from collections.abc import Iterable, Mapping, Sequence
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from analysis.records.places import Place, listed
-from analysis.suites.pair_matrix import families as pairs
-from benchkit.statistics.faults.cells import Fault
+import numpy as np
 
-LINKS = (pairs.ONE_WAY, pairs.LINK)
+from analysis.records.places import Place, listed
+from analysis.suites.pair_matrix import matrix
+from benchkit.statistics.faults import Fault, Limits, Peers, detectable
+from benchkit.statistics.intervals import Array
+
+LINKS = (matrix.ONE_WAY, matrix.LINK)
 MESSAGES = "messages of"
 """Begins the names of tables of pairs, which one cause may slow all."""
-PLACES = (pairs.RANK, pairs.NODE, pairs.SWITCH)
+PLACES = (matrix.RANK, matrix.NODE, matrix.SWITCH)
 """Groupings of causes; further ones are levels of nested groups."""
 DIRECTIONS = {
-    pairs.RANK_SENDS: "what it sends",
-    pairs.RANK_RECEIVES: "what it receives",
-    pairs.RANK_NETWORK: "what it exchanges with other nodes",
-    pairs.SENDS: "what it sends to others",
-    pairs.RECEIVES: "what it receives from others",
-    pairs.NETWORK: "what it exchanges with others, not what stays inside",
-    pairs.INSIDE: "what stays inside",
-    pairs.NEAR: "what it exchanges with others at its switch",
+    matrix.RANK_SENDS: "what it sends",
+    matrix.RANK_RECEIVES: "what it receives",
+    matrix.RANK_NETWORK: "what it exchanges with other nodes",
+    matrix.SENDS: "what it sends to others",
+    matrix.RECEIVES: "what it receives from others",
+    matrix.NETWORK: "what it exchanges with others, not what stays inside",
+    matrix.INSIDE: "what stays inside",
+    matrix.NEAR: "what it exchanges with others at its switch",
 }
 """What is slow, of a family that is about a part of what a rank or a group does."""
 
@@ -82,7 +87,7 @@ def cause_of(fault: Fault, ranks: Ranks) -> Cause:
     grouping, _, part = fault.family.partition(" ")
     if fault.family in LINKS:
         return Cause("rank", divmod(fault.subject, len(ranks.places)))
-    if part in (pairs.BETWEEN, pairs.BETWEEN_ONE_WAY):
+    if part in (matrix.BETWEEN, matrix.BETWEEN_ONE_WAY):
         return Cause(grouping, divmod(fault.subject, len(ranks.groups[grouping])))
     return Cause(grouping, (fault.subject,))
 
@@ -107,7 +112,7 @@ def findings_of(faults: Mapping[str, Sequence[Fault]], ranks: Ranks) -> list[Fin
             causes.setdefault(about(table), {}).setdefault(key, cause)
             finding = found.setdefault(key, Finding(cause))
             if cause.numbers != finding.cause.numbers:
-                finding.parts.add(pairs.LINK)
+                finding.parts.add(matrix.LINK)
             finding.parts.add(fault.family)
             finding.ratios[table] = max(fault.ratio, finding.ratios.get(table, 0.0))
     for table in faults:
@@ -153,7 +158,7 @@ def has_slow_part(finding: Finding, others: Sequence[Finding], ranks: Ranks) -> 
 
 def members(cause: Cause, ranks: Ranks) -> list[set[int]]:
     """Return the ranks of a cause, or of each end of a link."""
-    if cause.grouping == pairs.RANK:
+    if cause.grouping == matrix.RANK:
         return [{number} for number in cause.numbers]
     group_of = ranks.group_of[cause.grouping]
     return [
@@ -172,7 +177,7 @@ def named(finding: Finding, ranks: Ranks) -> str:
     cause, parts = finding.cause, finding.parts
     names = [name_of(cause.grouping, number, ranks) for number in cause.numbers]
     if cause.is_link:
-        one_way = parts <= {pairs.ONE_WAY, f"{cause.grouping} {pairs.BETWEEN_ONE_WAY}"}
+        one_way = parts <= {matrix.ONE_WAY, f"{cause.grouping} {matrix.BETWEEN_ONE_WAY}"}
         way = "from {} to {}, in this direction" if one_way else "between {} and {}, both ways"
         return f"the link {way.format(*names)}"
     what = {DIRECTIONS.get(part) or DIRECTIONS.get(part.partition(" ")[2]) for part in parts}
@@ -182,8 +187,88 @@ def named(finding: Finding, ranks: Ranks) -> str:
 
 def name_of(grouping: str, number: int, ranks: Ranks) -> str:
     """Name a rank or a group with its ranks."""
-    if grouping == pairs.RANK:
+    if grouping == matrix.RANK:
         return str(ranks.places[number])
     group_of = ranks.group_of[grouping]
     own = [rank for rank, group in enumerate(group_of) if group == number]
     return f"{grouping} {ranks.groups[grouping][number]} (ranks {listed(own)})"
+
+
+LARGEST = 10.0
+"""A table in which no smaller ratio is found does not tell whether all are alike."""
+STEADY = 2.0
+"""How many times the change from half to half a difference between only two must be."""
+TRUSTED_SD = 3.0
+"""How many standard deviations of noise such a difference must be."""
+MAD_TO_SD = 1.4826
+"""Standard deviation over the median deviation, of normal values."""
+
+
+@dataclass(frozen=True)
+class Table:
+    """What is judged.
+
+    Attributes:
+        name: of the measurement.
+        halves: logarithm of the median time of each cell over the first and over the second half
+            of the samples, or of the runs: [2][cell].
+        peers: of the cells, and what may be slow; the first family has a candidate per cell.
+    """
+
+    name: str
+    halves: Array
+    peers: Peers
+
+    @property
+    def changes(self) -> Array:
+        """How the logarithm of each cell changed from the first half to the second: [cell]."""
+        return np.asarray(self.halves[1] - self.halves[0])
+
+    def least_found(self, limits: Limits) -> float:
+        """Return from which ratio on a cell is found nine times in ten; infinite without peers."""
+        return detectable(self.halves, self.peers, limits) or math.inf
+
+    def share_of(self, faults: Sequence[Fault]) -> float:
+        """Return the share of the cells of faults among all cells of their kinds."""
+        families = {each.name: each for each in self.peers.families}
+        of_faults = [
+            families[fault.family].cells[families[fault.family].subjects == fault.subject].ravel()
+            for fault in faults
+        ]
+        every = np.unique(np.concatenate([np.array([-1]), *of_faults]))[1:]
+        is_alike = np.isin(self.peers.kinds, self.peers.kinds[every])
+        return len(every) / max(1, int(is_alike.sum()))
+
+    def finding_of(self, cell: int, ratio: float, ranks: Ranks) -> Finding:
+        """Return a cell and its ratio to others in the form of a finding."""
+        single = self.peers.families[0]
+        [position] = np.flatnonzero(single.cells[:, 0] == cell)
+        fault = Fault(single.name, int(single.subjects[position]), ratio, math.nan, 1)
+        return Finding(cause_of(fault, ranks), {single.name}, {self.name: ratio})
+
+
+def two_of_a_kind(tables: Sequence[Table], limits: Limits, ranks: Ranks) -> Iterator[str]:
+    """Say which of only two of a kind is slower, where both halves show it alike."""
+    noise = TRUSTED_SD * math.sqrt(2) * max(limits.floor, noise_of(tables))
+    for table in tables:
+        for kind in np.unique(table.peers.kinds):
+            cells = np.flatnonzero(table.peers.kinds == kind)
+            if len(cells) != 2:
+                continue
+            first, second = table.halves[:, cells[0]] - table.halves[:, cells[1]]
+            least = min(abs(first), abs(second))
+            limit = max(math.log1p(limits.tolerance), noise, STEADY * abs(first - second))
+            if first * second > 0 and least >= limit:
+                slow = int(cells[0] if first > 0 else cells[1])
+                ratio = math.exp(abs(first + second) / 2)
+                name = named(table.finding_of(slow, ratio, ranks), ranks)
+                yield f"{name} takes {ratio:.2f} times as long as its only peer: {table.name}."
+
+
+def noise_of(tables: Sequence[Table]) -> float:
+    """Return the standard deviation of a cell's logarithm in a half, by its changes in all tables.
+
+    Two values alone do not tell how much they vary.
+    """
+    own = np.concatenate([table.changes - np.median(table.changes) for table in tables])
+    return MAD_TO_SD * float(np.median(np.abs(own))) / math.sqrt(2)

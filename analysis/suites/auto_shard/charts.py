@@ -4,9 +4,9 @@ from functools import partial
 
 import pandas as pd
 
-from analysis.baseline import Baseline
+from analysis.repetitions import bars_of, with_ranges
 from analysis.report.chart import DOTS, LINES, LOG, NAMES, STACKS, Axis, Chart, Charts, points_of
-from analysis.run_spread import bars_of, with_ranges
+from analysis.speedup import Baseline
 from analysis.suites.auto_shard.plot import label
 from analysis.suites.auto_shard.rows import SHARDINGS, SUITE, Group, groups_of
 from analysis.suites.auto_shard.scaling_plot import (

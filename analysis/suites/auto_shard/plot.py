@@ -6,12 +6,11 @@ from functools import partial
 import pandas as pd
 from matplotlib.figure import Figure
 
-from analysis.baseline import Baseline
+from analysis.repetitions import bars_of, with_ranges
 from analysis.report import style
 from analysis.report.discover import Drawings
-from analysis.run_spread import bars_of, with_ranges
-from analysis.suites.auto_shard.rows import SHARDINGS, SUITE, Group, groups_of
-from analysis.suites.auto_shard.scaling import counted
+from analysis.speedup import Baseline
+from analysis.suites.auto_shard.rows import SHARDINGS, SUITE, Group, counted, groups_of
 from analysis.suites.auto_shard.scaling_plot import SPEEDUP, explain, scaling
 from analysis.suites.auto_shard.table import SCOPES
 from benchkit.suites.auto_shard.names import END_TO_END, RANKS, SCOPE, SHARDING, UNSHARDED, Phase

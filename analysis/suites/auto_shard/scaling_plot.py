@@ -6,11 +6,10 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
+from analysis.repetitions import bars_of
 from analysis.report import style
-from analysis.report.crowds import note_thinned, thinned
-from analysis.run_spread import bars_of
-from analysis.suites.auto_shard.rows import LIMITS, Group
-from analysis.suites.auto_shard.scaling import amdahl, serial_share
+from analysis.report.chart import note_thinned, thinned
+from analysis.suites.auto_shard.rows import LIMITS, Group, amdahl, serial_share
 from analysis.suites.auto_shard.table import SCOPES, SHOWN
 from analysis.text import format_settings
 from benchkit.suites.auto_shard.names import RANKS, SCOPE, SHARDING, WEAK

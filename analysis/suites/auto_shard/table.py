@@ -1,24 +1,159 @@
-"""Writes the report of auto_shard: the same program on one device and on several."""
+"""Makes the rows of each section of the report of auto_shard.
+Writes the report of auto_shard: the same program on one device and on several."""
 
 from collections.abc import Iterator
+from statistics import geometric_mean
+from typing import Any
 
 import pandas as pd
 
-from analysis.groups import titled
-from analysis.run_spread import describe_runs
-from analysis.suites.auto_shard.rows import SUITE, Group, groups_of
-from analysis.suites.auto_shard.sections import (
-    Lines,
-    comparison,
-    findings,
-    phases,
-    predicted,
-    rivals,
-    summary,
+from analysis.repetitions import describe_runs, titled
+from analysis.suites.auto_shard.rows import (
+    LIMITS,
+    SHARDINGS,
+    SUITE,
+    Group,
+    Row,
+    amdahl,
+    band,
+    counted,
+    further_counts,
+    gain,
+    groups_of,
+    reason,
+    serial_share,
 )
 from analysis.table import as_markdown
-from analysis.text import format_settings
-from benchkit.suites.auto_shard.names import END_TO_END, RESIDENT, WEAK
+from analysis.text import digits, format_settings
+from benchkit.suites.auto_shard.names import (
+    END_TO_END,
+    INDEPENDENT,
+    RANKS,
+    RESIDENT,
+    SCOPE,
+    SHARDING,
+    WEAK,
+    Phase,
+)
+
+Lines = Iterator[dict[str, Any]]
+
+
+def comparison(group: Group, scope: str) -> Lines:
+    """Yield the rows of GT's table: times on each number of devices, and the speedup."""
+    if not group.counts:
+        return
+    # Jobs that failed as a whole have no scope.
+    failed_jobs = {key[0]: row for key, row in group.cases.items() if pd.isna(key[-1])}
+    for workload in group.rows["workload"].unique():
+        base = group.bases.get((workload, scope), {})
+        failed_job = failed_jobs.get(workload, {})
+        line = {"size": workload}
+        for count in group.counts:
+            row = base
+            if base.get(RANKS) != count:
+                row = group.cases.get((workload, group.main, count, scope), failed_job)
+            line[f"{counted(count)} [ms (TFLOP/s)]"] = timed(row)
+            if count > group.counts[0]:
+                line[f"speedup on {count}"] = speedup_of(row)
+        yield line
+
+
+def timed(row: Row) -> str:
+    """Format "12.5 (0.172)"; the status where there is no time."""
+    if row.get("status") != "ok":
+        return str(row.get("status", "-"))
+    return f"{digits(1e3 * row['median_s'])} ({row['useful_tflop_per_s']:.3g})"
+
+
+def speedup_of(row: Row) -> str:
+    """Format "1.93 [1.90, 1.95]"; the speedup alone where there is no interval."""
+    if pd.isna(row.get("speedup")):
+        return "-"
+    low, high = (row[name] for name in LIMITS)
+    interval = f" [{low:.2f}, {high:.2f}]" if pd.notna(low) and pd.notna(high) else ""
+    return f"{row['speedup']:.2f}{interval}"
+
+
+def summary(rows: pd.DataFrame) -> Lines:
+    """Summarise speedups over all workloads.
+
+    The share of the limit says how near they come to what the devices reach where each works for
+    itself.
+    """
+    cell = ["workload", RANKS]
+    limits = rows[rows[SHARDING] == INDEPENDENT].set_index(cell)["scaling_efficiency"]
+    groups = rows.groupby([SCOPE, RANKS, SHARDING], sort=False)
+    for (scope, count, sharding), part in groups:
+        line = {
+            "devices": int(count),
+            "scope": scope,
+            "sharding": sharding,
+            "workloads": len(part),
+            "average (geometric)": geometric_mean(list(part["speedup"])),
+            "min": part["speedup"].min(),
+            "max": part["speedup"].max(),
+        }
+        shares = (part.set_index(cell)["scaling_efficiency"] / limits).dropna()
+        if scope == RESIDENT and len(shares):
+            line["share of the limit [%]"] = 100 * geometric_mean(list(shares))
+        yield line
+
+
+def rivals(group: Group) -> Lines:
+    """Yield how many times as fast as the other shardings auto is."""
+    auto, *others = SHARDINGS
+    for (workload, sharding, count, scope), row in group.cases.items():
+        if sharding != auto or row["status"] != "ok":
+            continue
+        ratios = {}
+        for name in others:
+            if other := group.cases.get((workload, name, count, scope)):
+                ratios[f"over {name}"] = other["median_s"] / row["median_s"]
+        if ratios:
+            yield {"workload": workload, "scope": scope, "devices": int(count)} | ratios
+
+
+def findings(group: Group) -> Lines:
+    """Yield band and reason of the main sharding's cases, and of all cases that failed."""
+    for (workload, sharding, count, scope), row in group.cases.items():
+        if row["status"] == "ok" and (sharding != group.main or count == row["base_ranks"]):
+            continue
+        speedup = row["speedup"]
+        line = {"workload": workload, "scope": scope, "sharding": sharding, "devices": count}
+        line["speedup"] = speedup
+        if pd.notna(speedup):
+            line["gain [%]"] = 100 * gain(speedup, count, row["base_ranks"])
+            line["band"] = band(speedup, count, row["base_ranks"])
+        base = group.bases.get((workload, scope), {})
+        independent = group.cases.get((workload, INDEPENDENT, count, RESIDENT))
+        line["why not more"], line["what to try"] = reason(row, base, independent)
+        yield line
+
+
+def phases(group: Group) -> Lines:
+    """Yield the time of each phase of a step end to end, in ms."""
+    for (workload, sharding, count, scope), row in group.cases.items():
+        if scope == END_TO_END and row["status"] == "ok":
+            line = {"workload": workload, "sharding": sharding, "devices": int(count)}
+            line |= {f"{phase} [ms]": 1e3 * row[f"{phase}_s"] for phase in Phase}
+            yield line | {"step [ms]": 1e3 * row["median_s"]}
+
+
+def predicted(group: Group) -> Lines:
+    """Yield speedups by Amdahl's law on more devices than were measured."""
+    beyond = further_counts(max(group.counts, default=0))
+    if not beyond:
+        return
+    rows = group.further[group.further[SHARDING] == group.main]
+    for (scope, workload), part in rows.groupby([SCOPE, "workload"], sort=False):
+        base = int(part["base_ranks"].iloc[0])
+        serial = serial_share(dict(zip(part[RANKS], part["speedup"], strict=True)), base)
+        line = {"workload": workload, "scope": scope, "serial share [%]": 100 * serial}
+        yield line | {
+            f"speedup on {count} (predicted)": amdahl(serial, count, base) for count in beyond
+        }
+
 
 SCOPES = {
     RESIDENT: "operands and result stay on the devices: compute + communicate",

@@ -8,8 +8,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from analysis.suites.collective.fit import EXACT
-from analysis.suites.collective.line import Line, solved, student
+from analysis.suites.collective.fit import EXACT, Line, solved, student
 from benchkit.suites.collective import names
 
 Cost = Callable[[int], tuple[float, float]]

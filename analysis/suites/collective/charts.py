@@ -2,9 +2,9 @@
 
 import pandas as pd
 
-from analysis.baseline import Baseline
+from analysis.repetitions import bars_of, with_ranges
 from analysis.report.chart import BYTES, LOG, SCATTER, SECONDS, Axis, Chart, Charts, points_of
-from analysis.run_spread import bars_of, with_ranges
+from analysis.speedup import Baseline
 from analysis.suites.collective.plot import TITLE, fitted
 from analysis.suites.collective.table import Series, groups_of
 

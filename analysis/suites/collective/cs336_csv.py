@@ -5,7 +5,6 @@ from typing import Any
 
 import pandas as pd
 
-from analysis.groups import alike
 from analysis.records.foreign import (
     Cells,
     Reading,
@@ -17,12 +16,12 @@ from analysis.records.foreign import (
     whole,
 )
 from analysis.records.of_suite import cases_of
+from analysis.repetitions import alike
 from analysis.suites.collective.imported import Row
 from analysis.text import as_csv
-from benchkit.record.case import CaseRecord
+from benchkit.record.record import CaseRecord
 from benchkit.statistics.estimators import LATENCY
-from benchkit.suites.collective.names import ALL_REDUCE, TIMING
-from benchkit.suites.collective.sizes import bus_factor
+from benchkit.suites.collective.names import ALL_REDUCE, TIMING, bus_factor
 
 MEAN, SIZE = "avg_time_s", "data_size_mb"
 HEADS = frozenset(("backend", "device", "world_size", SIZE, MEAN))

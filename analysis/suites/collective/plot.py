@@ -8,12 +8,11 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from analysis.baseline import Baseline
-from analysis.groups import titled
+from analysis.repetitions import bars_of, titled, with_ranges
 from analysis.report import style
-from analysis.report.crowds import note_thinned, thinned
+from analysis.report.chart import note_thinned, thinned
 from analysis.report.discover import Drawings
-from analysis.run_spread import bars_of, with_ranges
+from analysis.speedup import Baseline
 from analysis.suites.collective.fit import FAR_OFF
 from analysis.suites.collective.table import Series, groups_of
 

@@ -7,14 +7,10 @@ from functools import cached_property
 
 import pandas as pd
 
-from analysis.cells import figure, half_width, measured
-from analysis.groups import alike, titled
-from analysis.repetitions import over_runs
-from analysis.run_spread import describe_runs
-from analysis.suites.collective.fit import FAR_OFF, MOST, Fit, fit, left_out
-from analysis.suites.collective.line import Line
-from analysis.suites.collective.splits import FEWEST
+from analysis.repetitions import alike, describe_runs, over_runs, titled
+from analysis.suites.collective.fit import FAR_OFF, FEWEST, MOST, Fit, Line, fit, left_out
 from analysis.table import as_markdown, identity_columns
+from analysis.text import figure, half_width, measured
 from benchkit.record.naming import readable
 from benchkit.statistics.estimators import LATENCY
 from benchkit.suites.collective.names import SEND_RECV, TIMING

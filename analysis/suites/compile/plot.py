@@ -7,11 +7,10 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from analysis.baseline import Baseline
 from analysis.report import style
 from analysis.report.discover import Drawings
-from analysis.suites.compile.break_even import ESTIMATED
-from analysis.suites.compile.curves import Curve, Group, comparisons, groups
+from analysis.speedup import Baseline
+from analysis.suites.compile.table import ESTIMATED, Curve, Group, comparisons, groups
 from benchkit.statistics.intervals import Array
 
 FARTHEST = 1000.0

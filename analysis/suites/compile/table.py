@@ -1,23 +1,259 @@
-"""Writes when compiling pays: first step, compile time, steady state, break-even call."""
+"""After how many calls a slow first call and faster later ones take less time than a baseline.
+Reads the calls of compile, and compares each compiler with eager code of the same settings.
+Writes when compiling pays: first step, compile time, steady state, break-even call."""
 
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
-from analysis.suites.compile.break_even import BreakEven
-from analysis.suites.compile.curves import Curve, Group, comparisons, groups
+from analysis.records.of_suite import cases_of
+from analysis.repetitions import alike
 from analysis.table import as_markdown, identity_columns
 from analysis.text import as_csv, shortened
+from benchkit.record.record import FIRST_CALLS, CaseRecord
+from benchkit.statistics.intervals import Array, median, medians, quantile
+from benchkit.statistics.summary import iteration_times
 from benchkit.suites.compile.names import (
+    BATCH_SIZES,
+    CACHE,
     CACHE_HITS,
     CACHE_MISSES,
+    CALLS_PER_SIZE,
     COMPILE_S,
     COMPILED_AT,
+    COMPILER,
+    DYNAMIC,
+    EAGER,
     GRAPH_BREAKS,
     GRAPHS,
     RECOMPILATIONS,
     RECOMPILE_S,
 )
+
+WITHIN, ESTIMATED, NEVER, UNCLEAR = "within", "estimated", "never", "unclear"
+
+
+@dataclass(frozen=True)
+class BreakEven:
+    """From which call on the sum of all calls is at most that of the baseline.
+
+    Attributes:
+        outcome: WITHIN the calls that were measured; ESTIMATED, beyond them; NEVER, because steady
+            calls are slower; UNCLEAR, because the middle halves of the steady calls and of the
+            baseline's overlap, so that their difference says little.
+        call: its number from 1; None for NEVER and UNCLEAR.
+        measured: how many calls were compared.
+    """
+
+    outcome: str
+    call: int | None
+    measured: int
+
+    def short(self) -> str:
+        """Format the call, or the outcome where there is none."""
+        if self.call is None:
+            return self.outcome
+        return str(self.call) if self.outcome == WITHIN else f"about {rounded(self.call)}"
+
+    def __str__(self) -> str:
+        return self.short() + ("" if self.call else f", not within {self.measured}")
+
+
+def rounded(count: int) -> int:
+    """Return a number of calls with the two digits that an estimate has."""
+    return round(count, 1 - int(math.log10(count)))
+
+
+def break_even(times: Array, baseline: Array, steady: Array, steady_baseline: Array) -> BreakEven:
+    """Find the call from which on compiling has paid, to the end of what was measured.
+
+    With C and E the sums of the first n calls, compiled and as the baseline, it is the smallest n
+    such that C <= E for n and for all later calls. Where C > E after all N calls, later calls are
+    taken to last as long as the median of the steady ones, so that
+
+        n = N + (C - E) / (median steady baseline - median steady time).
+
+    Args:
+        times: seconds of each call in order: [call].
+        baseline: the same of the baseline; only the calls that both have count.
+        steady: seconds of the calls at the end, which a median is taken of: [call].
+        steady_baseline: the same of the baseline.
+    """
+    number = min(len(times), len(baseline))
+    behind_s = np.cumsum(times[:number]) - np.cumsum(baseline[:number])
+    late = np.flatnonzero(behind_s > 0)
+    if not late.size:
+        return BreakEven(WITHIN, 1, number)
+    if late[-1] + 1 < number:
+        return BreakEven(WITHIN, int(late[-1]) + 2, number)
+    own, other = middle_half(steady), middle_half(steady_baseline)
+    if own[0] > other[1]:
+        return BreakEven(NEVER, None, number)
+    if own[1] >= other[0]:
+        return BreakEven(UNCLEAR, None, number)
+    gain_s = median(steady_baseline) - median(steady)
+    return BreakEven(ESTIMATED, number + math.ceil(behind_s[-1] / gain_s), number)
+
+
+def middle_half(times: Array) -> tuple[float, float]:
+    """Return the first and the third quartile of the times."""
+    ordered = np.sort(times)
+    return quantile(ordered, 0.25), quantile(ordered, 0.75)
+
+
+SUITE = "compile"
+VARIANT = (COMPILER, CACHE, DYNAMIC)
+"""What differs between a case and its baseline."""
+
+
+@dataclass(frozen=True)
+class Curve:
+    """The calls of one compiler, from the first one of fresh ranks on.
+
+    Attributes:
+        name: the compiler, with its cache and its handling of sizes where these differ.
+        row: of the combined table, of the latest run; the seconds of compilation are medians over
+            the runs.
+        runs: seconds of each call of each run: [run][call].
+        size_begins: index of the first call with the last size that was reached.
+        short_of: that size, where measuring ended before the last one; else "".
+    """
+
+    name: str
+    row: dict[str, Any]
+    runs: Array
+    size_begins: int
+    short_of: str
+
+    @property
+    def times(self) -> Array:
+        """Seconds of each call, the median over runs: [call]."""
+        return medians(self.runs.T)
+
+    @property
+    def is_eager(self) -> bool:
+        return bool(self.row[COMPILER] == EAGER)
+
+    @property
+    def steady(self) -> Array:
+        """The later half of the calls with the last size that was reached."""
+        return self.later_half(self.times)
+
+    @property
+    def steady_s(self) -> float:
+        """Their median, in seconds."""
+        return float(median(self.steady))
+
+    def against(self, baseline: "Curve") -> BreakEven:
+        """Return from which call on this curve is below another one."""
+        return self._break_even(self.times, baseline)
+
+    def runs_against(self, baseline: "Curve") -> list[BreakEven]:
+        """Return the same of each run by itself: [run]."""
+        return [self._break_even(times, baseline) for times in self.runs]
+
+    def _break_even(self, times: Array, baseline: "Curve") -> BreakEven:
+        return break_even(times, baseline.times, self.later_half(times), baseline.steady)
+
+    def later_half(self, times: Array) -> Array:
+        """Return the later half of the calls with the last size that was reached."""
+        own = times[self.size_begins :]
+        return own[len(own) // 2 :]
+
+
+@dataclass(frozen=True)
+class Group:
+    """Compilers with the same workload, on the same machine.
+
+    Attributes:
+        suffix: what sets the group apart, for names of files; "" for a single group.
+        curves: of those that were measured, in the order of their first points.
+        failed: rows of those that were not.
+        title: what they compute.
+    """
+
+    suffix: str
+    curves: list[Curve]
+    failed: list[dict[str, Any]]
+    title: str
+
+    @property
+    def baseline(self) -> Curve | None:
+        """The eager code; None where it was not measured."""
+        return next((curve for curve in self.curves if curve.is_eager), None)
+
+
+def groups(table: pd.DataFrame) -> list[Group]:
+    """Return the groups of a combined table that have a curve."""
+    rows = table[table["suite"] == SUITE]
+    if rows.empty or not {*VARIANT, BATCH_SIZES} <= set(rows):
+        return []
+    if rows[BATCH_SIZES].nunique() == 1:  # A point that could not run has no cases, nor labels.
+        rows = rows.assign(**{BATCH_SIZES: rows[BATCH_SIZES].dropna().iloc[0]})
+    found = [group_of(suffix, group) for suffix, group in alike(rows, *VARIANT)]
+    return [group for group in found if group.curves]
+
+
+def group_of(suffix: str, rows: pd.DataFrame) -> Group:
+    """Return the curves of comparable rows; eager code has no cache and no symbols for sizes."""
+    is_eager = rows[COMPILER] == EAGER
+    compiled = rows[~is_eager]
+    told = [name for name in (CACHE, DYNAMIC) if compiled[name].nunique() > 1]
+    names = rows[COMPILER].astype(str)
+    for name in told:
+        names = names.where(is_eager, names + f", {name}=" + rows[name].astype(str).str.lower())
+    rows = rows.assign(variant=names)
+    measured, order = rows[rows["status"] == "ok"], list(dict.fromkeys(names))
+    by_name = measured.groupby("variant", sort=False)
+    found = (curve_of(str(name), group) for name, group in by_name)
+    curves = [curve for curve in found if curve is not None]
+    curves.sort(key=lambda curve: order.index(curve.name))
+    done = [curve.name for curve in curves]
+    failed = rows[(rows["status"] != "ok") & ~rows["variant"].isin(done)]
+    failed = failed.drop_duplicates("variant", keep="last")
+    title = rows["title"].iloc[0].partition(" by ")[0]
+    return Group(suffix, curves, failed.to_dict("records"), title)
+
+
+def curve_of(name: str, rows: pd.DataFrame) -> Curve | None:
+    """Return the curve of all runs of one variant; None where others came before its calls."""
+    cold = rows[rows["mode"] == FIRST_CALLS]
+    runs = [(row, times_of(case), case) for row, case in cases_of(cold) if not case.warmup_s]
+    if not runs:
+        return None
+    number = min(len(times) for _, times, _ in runs)
+    of_runs = np.array([times[:number] for _, times, _ in runs])
+    row, _, case = runs[-1]
+    for detail in (COMPILE_S, RECOMPILE_S):
+        if detail in case.details:
+            row[detail] = median([each.details[detail] for _, _, each in runs])
+    sizes, calls = str(row[BATCH_SIZES]).split(","), int(case.details[CALLS_PER_SIZE])
+    last = min(len(sizes) - 1, (number - 1) // calls)
+    short_of = sizes[last] if last < len(sizes) - 1 else ""
+    return Curve(name, row, of_runs, last * calls, short_of)
+
+
+def times_of(case: CaseRecord) -> Array:
+    """Return the seconds of each call on the slowest rank: [call]."""
+    return iteration_times(case.samples_taking_part, case.starts_taking_part, case.estimator)
+
+
+def comparisons(group: Group) -> Iterator[tuple[Curve, BreakEven | None]]:
+    """Yield each curve with its break-even against eager.
+
+    It is None for eager, without eager, and where both ended at different sizes.
+    """
+    baseline = group.baseline
+    for curve in group.curves:
+        if baseline is None or curve.is_eager or curve.short_of != baseline.short_of:
+            yield curve, None
+        else:
+            yield curve, curve.against(baseline)
+
 
 HEADS = {
     "name": "compiler",

@@ -2,11 +2,9 @@
 
 import pandas as pd
 
-from analysis.baseline import Baseline
-from analysis.groups import by_mechanism
-from analysis.repetitions import over_runs
+from analysis.repetitions import bars_of, by_mechanism, over_runs, with_ranges
 from analysis.report.chart import LINES, LOG, Axis, Chart, Charts, points_of
-from analysis.run_spread import bars_of, with_ranges
+from analysis.speedup import Baseline
 from analysis.suites.matmul_lut.plot import note_on, with_performance
 from analysis.suites.matmul_lut.table import SUITE, measured, shares
 from benchkit.api.lut import SIZE

@@ -6,7 +6,6 @@ from typing import Any, ClassVar
 
 import pandas as pd
 
-from analysis.groups import by_mechanism
 from analysis.records.foreign import (
     Cells,
     Reading,
@@ -19,6 +18,7 @@ from analysis.records.foreign import (
     whole,
 )
 from analysis.records.slowdowns import Slowdown
+from analysis.repetitions import by_mechanism
 from analysis.suites.matmul_lut.table import COLUMNS, SUITE, measured, shaped
 from analysis.text import as_csv
 from benchkit.api import lut

@@ -5,13 +5,11 @@ from functools import partial
 import pandas as pd
 from matplotlib.figure import Figure
 
-from analysis.baseline import Baseline
-from analysis.groups import by_mechanism
-from analysis.repetitions import over_runs
+from analysis.repetitions import bars_of, by_mechanism, over_runs, with_ranges
 from analysis.report import style
-from analysis.report.crowds import note_thinned, thinned
+from analysis.report.chart import note_thinned, thinned
 from analysis.report.discover import Drawings
-from analysis.run_spread import bars_of, with_ranges
+from analysis.speedup import Baseline
 from analysis.suites.matmul_lut.table import SUITE, measured, shares
 from benchkit.api.lut import SIZE
 

@@ -2,10 +2,8 @@
 
 import pandas as pd
 
-from analysis.groups import by_mechanism
 from analysis.records.slowdowns import slowdowns
-from analysis.repetitions import over_runs
-from analysis.run_spread import counted
+from analysis.repetitions import by_mechanism, counted, over_runs
 from analysis.text import as_csv, comment
 from benchkit.api import lut
 

@@ -2,9 +2,9 @@
 
 import pandas as pd
 
-from analysis.baseline import Baseline
+from analysis.repetitions import bars_of, with_ranges
 from analysis.report.chart import CELLS, LINES, LOG, NAMES, STACKS, Axis, Chart, Charts, points_of
-from analysis.run_spread import bars_of, with_ranges
+from analysis.speedup import Baseline
 from analysis.suites.ring_attention.plot import (
     OF_IDEAL,
     OF_REFERENCE,
@@ -12,8 +12,14 @@ from analysis.suites.ring_attention.plot import (
     efficiency_title,
     strategies_of,
 )
-from analysis.suites.ring_attention.reference import RATIO, SPEEDUP, with_efficiencies
-from analysis.suites.ring_attention.table import SUITE, cells_of, label_of
+from analysis.suites.ring_attention.table import (
+    RATIO,
+    SPEEDUP,
+    SUITE,
+    cells_of,
+    label_of,
+    with_efficiencies,
+)
 from analysis.suites.ring_attention.token_plot import shares_of
 from analysis.suites.ring_attention.winner_plot import winner_of
 from benchkit.suites.ring_attention.names import EVEN, STRATEGY, TOKENS

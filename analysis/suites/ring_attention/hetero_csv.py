@@ -6,7 +6,6 @@ from typing import Any, ClassVar
 
 import pandas as pd
 
-from analysis.groups import by_mechanism
 from analysis.records.foreign import (
     Cells,
     Reading,
@@ -20,10 +19,11 @@ from analysis.records.foreign import (
 )
 from analysis.records.of_suite import cases_of
 from analysis.records.slowdowns import Slowdown
+from analysis.repetitions import by_mechanism
 from analysis.suites.ring_attention.table import CELL, SUITE
 from analysis.text import as_csv
 from benchkit.api import lut
-from benchkit.record.case import CaseRecord
+from benchkit.record.record import CaseRecord
 from benchkit.suites.ring_attention import names
 
 SPLIT, LENGTH, TIME, SHARE = "split_type", "seq_len", "overall_latency_ms", "slowdown_pct"

@@ -11,7 +11,6 @@ from typing import Any, ClassVar
 
 import pandas as pd
 
-from analysis.groups import alike
 from analysis.records.foreign import (
     Cells,
     Reading,
@@ -25,6 +24,7 @@ from analysis.records.foreign import (
 )
 from analysis.records.of_suite import cases_of
 from analysis.records.slowdowns import Slowdown
+from analysis.repetitions import alike
 from analysis.suites.ring_attention.model_table import CASE, SUITE
 from analysis.text import as_csv
 from benchkit.suites.ring_attention import names

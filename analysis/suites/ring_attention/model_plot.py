@@ -5,10 +5,10 @@ from functools import partial
 import pandas as pd
 from matplotlib.figure import Figure
 
-from analysis.baseline import Baseline
+from analysis.repetitions import bars_of, with_ranges
 from analysis.report import style
 from analysis.report.discover import Drawings
-from analysis.run_spread import bars_of, with_ranges
+from analysis.speedup import Baseline
 from analysis.suites.ring_attention.model_table import CELL, SUITE, TIMES, groups_of
 from benchkit.suites.ring_attention import names
 

@@ -2,11 +2,9 @@
 
 import pandas as pd
 
-from analysis.groups import by_mechanism, titled
-from analysis.records.comparisons import FIGURES
+from analysis.records.metrics import COMPARISON_METRICS
 from analysis.records.slowdowns import slowdowns
-from analysis.repetitions import over_runs
-from analysis.run_spread import describe_runs
+from analysis.repetitions import by_mechanism, describe_runs, over_runs, titled
 from analysis.table import as_markdown
 from benchkit.suites.ring_attention import names
 
@@ -27,7 +25,7 @@ def groups_of(table: pd.DataFrame) -> list[tuple[str, pd.DataFrame]]:
     if rows.empty:
         return []
     rows = rows.assign(slowdown=slowdowns(rows))
-    numbers = [name for name in FIGURES if name in rows]
+    numbers = [name for name in COMPARISON_METRICS if name in rows]
     rows = rows.assign(**{name: pd.to_numeric(rows[name], errors="coerce") for name in numbers})
     found = []
     for suffix, group in by_mechanism(rows, *CASE, *CELL):

@@ -7,12 +7,19 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from analysis.baseline import Baseline
+from analysis.repetitions import bars_of, with_ranges
 from analysis.report import style
 from analysis.report.discover import Drawings
-from analysis.run_spread import bars_of, with_ranges
-from analysis.suites.ring_attention.reference import EFFICIENCY, RATIO, SPEEDUP, with_efficiencies
-from analysis.suites.ring_attention.table import SUITE, cells_of, label_of
+from analysis.speedup import Baseline
+from analysis.suites.ring_attention.table import (
+    EFFICIENCY,
+    RATIO,
+    SPEEDUP,
+    SUITE,
+    cells_of,
+    label_of,
+    with_efficiencies,
+)
 from analysis.suites.ring_attention.token_plot import tokens
 from analysis.suites.ring_attention.winner_plot import winners
 from benchkit.suites.ring_attention.names import EVEN, REFERENCE, STRATEGY, TOKENS, TORCH

@@ -1,18 +1,69 @@
-"""Tabulates strategies of ring attention at the largest slowdown, and our gains over all cells."""
+"""Compares strategies with the same layer on ranks that are all at full speed.
+Tabulates strategies of ring attention at the largest slowdown, and our gains over all cells."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from statistics import geometric_mean
+from typing import Any
 
 import pandas as pd
 
-from analysis.groups import by_mechanism, titled
-from analysis.records.comparisons import FIGURES
+from analysis.records.metrics import COMPARISON_METRICS
 from analysis.records.slowdowns import Slowdown, slowdowns
-from analysis.repetitions import over_runs
-from analysis.run_spread import describe_runs
-from analysis.suites.ring_attention import reference
+from analysis.repetitions import by_mechanism, describe_runs, over_runs, titled
 from analysis.table import as_markdown
 from benchkit.suites.ring_attention import names
+from benchkit.suites.ring_attention.names import EVEN, REFERENCE, STRATEGY, TOKENS
+
+SPEEDUP = ("paired_speedup", "paired_speedup_low", "paired_speedup_high")
+RATIO = ("reference_ratio", "reference_ratio_low", "reference_ratio_high")
+"""T_ref/T and the ends of its interval, which are those of T."""
+EFFICIENCY = ("efficiency", "efficiency_low", "efficiency_high")
+"""Ideal time over T, alike."""
+REFERENCE_S = "reference_s"
+
+
+def with_efficiencies(rows: pd.DataFrame) -> pd.DataFrame:
+    """Add REFERENCE_S, RATIO and the ends of EFFICIENCY to the rows of cells."""
+    found = rows.assign(**{REFERENCE_S: reference_times(rows)})
+    for ideal, (value, low, high) in ((REFERENCE_S, RATIO), ("ideal_s", EFFICIENCY)):
+        ends = {value: "median_s", low: "ci_high_s", high: "ci_low_s"}
+        found = found.assign(**{name: found[ideal] / found[time] for name, time in ends.items()})
+    return found
+
+
+def reference_times(rows: pd.DataFrame) -> list[float]:
+    """Return T_ref of each row in seconds, NaN where it was not measured.
+
+    It is the time of the even split with all ranks at full speed: of the strategy REFERENCE in the
+    same job, else of EVEN at the same length in a point without slowdown. Shares of a GPU cannot be
+    lifted within a job, so that there the point without slowdown is the reference.
+    """
+    found: dict[tuple[Any, Any], float] = {}
+    alone: dict[Any, float] = {}
+    for _, row in rows.iterrows():
+        if row[STRATEGY] == REFERENCE:
+            found[row["seq_len"], row["slowdown"]] = float(row["median_s"])
+        if row[STRATEGY] == EVEN and row["slowdown"].lost_speed == 0:
+            alone[row["seq_len"]] = float(row["median_s"])
+    cells = zip(rows["seq_len"], rows["slowdown"], strict=True)
+    return [found.get(cell, alone.get(cell[0], float("nan"))) for cell in cells]
+
+
+def tabulate(rows: pd.DataFrame) -> pd.DataFrame:
+    """Make a row per cell and strategy: tokens per rank, T, T_ref, T_ref/T and T/T_ref."""
+    rows = with_efficiencies(rows)
+    rows = rows[rows[REFERENCE_S].notna() & (rows[STRATEGY] != REFERENCE)]
+    return pd.DataFrame({
+        "tokens": rows["seq_len"].astype(int),
+        "slowdown": rows["slowdown"].map(str),
+        "strategy": rows[STRATEGY],
+        "tokens per rank": rows[TOKENS].astype(str) if TOKENS in rows else "",
+        "T [ms]": rows["median_s"] * 1e3,
+        "T_ref [ms]": rows[REFERENCE_S] * 1e3,
+        "efficiency T_ref/T [%]": 100 * rows[RATIO[0]],
+        "slowdown T/T_ref": 1 / rows[RATIO[0]],
+    })  # fmt: skip
+
 
 SUITE = "ring_attention"
 RIVALS = (names.EVEN, names.UNEVEN, names.LUT, names.FORMULA)
@@ -35,7 +86,7 @@ def cells_of(table: pd.DataFrame) -> list[tuple[str, pd.DataFrame]]:
     if rows.empty:
         return []
     rows = rows.assign(slowdown=slowdowns(rows))
-    numbers = [name for name in FIGURES if name in rows]
+    numbers = [name for name in COMPARISON_METRICS if name in rows]
     rows = rows.assign(**{name: pd.to_numeric(rows[name], errors="coerce") for name in numbers})
     return [
         (suffix, over_runs(group, *CELL, names.STRATEGY).sort_values(CELL, kind="stable"))
@@ -57,7 +108,7 @@ def text_of(rows: pd.DataFrame) -> str:
     parts = [title, " ".join(describe_runs(rows)), as_markdown(harshest(rows, factor), shaped=True)]
     if lines := list(summary(rows)):
         parts += ["## All cells", "\n".join(f"- {line}" for line in lines)]
-    compared = reference.tabulate(rows)
+    compared = tabulate(rows)
     if not compared.empty:
         parts += ["## Beside equal ranks at full speed", as_markdown(compared, shaped=True)]
     return "\n\n".join(parts)
@@ -66,7 +117,7 @@ def text_of(rows: pd.DataFrame) -> str:
 def harshest(rows: pd.DataFrame, factor: Slowdown) -> pd.DataFrame:
     """Make a row per strategy: time, speedup over even and efficiency at each length."""
     found: dict[str, dict[str, float | str]] = {}
-    rows = reference.with_efficiencies(rows)
+    rows = with_efficiencies(rows)
     for _, row in rows[rows["slowdown"] == factor].iterrows():
         strategy = row[names.STRATEGY]
         line = found.setdefault(strategy, {"strategy": strategy})
@@ -74,7 +125,7 @@ def harshest(rows: pd.DataFrame, factor: Slowdown) -> pd.DataFrame:
         line[f"{tokens} [ms]"] = row["median_s"] * 1e3
         line[f"{tokens}, over even"] = 1.0 if strategy == names.EVEN else row["paired_speedup"]
         line[f"{tokens}, efficiency [%]"] = 100 * row["efficiency"]
-        line[f"{tokens}, T_ref/T [%]"] = 100 * row[reference.RATIO[0]]
+        line[f"{tokens}, T_ref/T [%]"] = 100 * row[RATIO[0]]
         if pd.notna(row["doubt"]):
             line[f"{tokens}, doubt"] = row["doubt"]
     return pd.DataFrame(list(found.values()))

@@ -8,10 +8,9 @@ import pandas as pd
 import seaborn as sns
 from matplotlib.figure import Figure
 
+from analysis.repetitions import bars_of
 from analysis.report import style
-from analysis.run_spread import bars_of
-from analysis.suites.ring_attention.reference import SPEEDUP
-from analysis.suites.ring_attention.table import label_of
+from analysis.suites.ring_attention.table import SPEEDUP, label_of
 from benchkit.suites.ring_attention.names import EVEN, STRATEGY
 
 

@@ -2,9 +2,9 @@
 
 import pandas as pd
 
-from analysis.baseline import Baseline
+from analysis.repetitions import bars_of, with_ranges
 from analysis.report.chart import BARS, CELLS, NAMES, Axis, Chart, Charts, points_of
-from analysis.run_spread import bars_of, with_ranges
+from analysis.speedup import Baseline
 from analysis.suites.tensor_parallel.plot import (
     BEST_NOTE,
     LIMIT,
@@ -14,7 +14,7 @@ from analysis.suites.tensor_parallel.plot import (
     best_cells,
     limit_cells,
 )
-from analysis.suites.tensor_parallel.rows import SHAPE, baselines_of, groups_of, shape_of, title_of
+from analysis.suites.tensor_parallel.table import SHAPE, baselines_of, groups_of, shape_of, title_of
 from benchkit.suites.tensor_parallel.names import AUTO, BOUNDS, IMPLEMENTATION
 
 WHOLE, PART = "whole product", "a part alone"

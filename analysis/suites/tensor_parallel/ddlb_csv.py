@@ -20,9 +20,9 @@ from analysis.records.foreign import (
     whole,
 )
 from analysis.records.of_suite import cases_of
-from analysis.suites.tensor_parallel.rows import OPTIONS, SHAPE, SUITES
+from analysis.suites.tensor_parallel.table import OPTIONS, SHAPE, SUITES
 from analysis.text import as_csv
-from benchkit.record.case import CaseRecord
+from benchkit.record.record import CaseRecord
 from benchkit.statistics.summary import slowest_rank
 from benchkit.suites.tensor_parallel.names import COMM_BACKEND, DEFAULT, IMPLEMENTATION
 

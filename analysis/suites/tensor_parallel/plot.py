@@ -9,11 +9,11 @@ import seaborn as sns
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from analysis.baseline import Baseline
+from analysis.repetitions import bars_of, with_ranges
 from analysis.report import style
 from analysis.report.discover import Drawings
-from analysis.run_spread import bars_of, with_ranges
-from analysis.suites.tensor_parallel.rows import SHAPE, baselines_of, groups_of, shape_of, title_of
+from analysis.speedup import Baseline
+from analysis.suites.tensor_parallel.table import SHAPE, baselines_of, groups_of, shape_of, title_of
 from benchkit.suites.tensor_parallel.names import AUTO, BOUNDS, IMPLEMENTATION
 
 MOST_PANELS = 6

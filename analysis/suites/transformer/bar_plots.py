@@ -7,10 +7,10 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from analysis.baseline import Baseline
 from analysis.report import style
-from analysis.report.crowds import MOST_POINTS
+from analysis.report.chart import MOST_POINTS
 from analysis.report.discover import Drawings
+from analysis.speedup import Baseline
 from analysis.suites.transformer.groups import Group
 from analysis.suites.transformer.plot import Kinds, drawn, explain
 from benchkit.api.details import PEAK_FROM

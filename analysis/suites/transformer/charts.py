@@ -5,9 +5,9 @@ from functools import partial
 
 import pandas as pd
 
-from analysis.baseline import Baseline
+from analysis.repetitions import bars_of
 from analysis.report.chart import BARS, LINES, LOG, NAMES, STACKS, Axis, Chart, Charts, points_of
-from analysis.run_spread import bars_of
+from analysis.speedup import Baseline
 from analysis.suites.transformer.groups import Group, all_in_one
 from analysis.suites.transformer.plot import TIMES, VALUES, rates_of
 from analysis.suites.transformer.rows import SUITE

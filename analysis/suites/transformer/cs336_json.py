@@ -12,7 +12,6 @@ from typing import Any, ClassVar
 
 import pandas as pd
 
-from analysis.groups import alike
 from analysis.records.foreign import (
     Reading,
     Timing,
@@ -24,8 +23,9 @@ from analysis.records.foreign import (
     whole,
 )
 from analysis.records.of_suite import cases_of
+from analysis.repetitions import alike
 from analysis.suites.transformer.rows import CASE, SUITE, whole_passes
-from benchkit.record.case import CaseRecord
+from benchkit.record.record import CaseRecord
 from benchkit.statistics.summary import slowest_rank
 from benchkit.suites.transformer.names import FORWARD, FORWARD_BACKWARD, PASS, TRAIN_STEP
 

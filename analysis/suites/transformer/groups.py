@@ -4,10 +4,9 @@ from dataclasses import dataclass, replace
 
 import pandas as pd
 
-from analysis.groups import alike
-from analysis.report.crowds import told_apart
+from analysis.repetitions import alike, with_ranges
+from analysis.report.chart import told_apart
 from analysis.report.style import named
-from analysis.run_spread import with_ranges
 from analysis.suites.transformer.rows import CASE, rows_of, varying
 from analysis.text import format_settings
 from benchkit.suites.transformer.names import PASS, PASSES, RANKS

@@ -10,11 +10,11 @@ import matplotlib.pyplot as plt
 import pandas as pd
 from matplotlib.figure import Figure
 
-from analysis.baseline import Baseline
+from analysis.repetitions import bars_of
 from analysis.report import style
-from analysis.report.crowds import note_thinned, thinned
+from analysis.report.chart import note_thinned, thinned
 from analysis.report.discover import Drawings
-from analysis.run_spread import bars_of
+from analysis.speedup import Baseline
 from analysis.suites.transformer.groups import Group, groups_of
 from analysis.suites.transformer.rows import SUITE
 from benchkit.suites.transformer.names import PASS, PEAK_BYTES

@@ -1,25 +1,196 @@
-"""Writes the report of language models: results, comparisons, extremes, contexts by models."""
+"""Makes the tables of each section of the report of language models.
+Writes the report of language models: results, comparisons, extremes, contexts by models."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 import pandas as pd
 
-from analysis.run_spread import describe_runs
-from analysis.suites.transformer.rows import rows_of, varying
-from analysis.suites.transformer.sections import (
-    Tables,
-    by_model,
-    by_setting,
-    passes,
-    pivots,
-    results,
-    statistics,
-    warmups,
+from analysis.repetitions import alike, describe_runs
+from analysis.suites.transformer.rows import ANY_PASS, CASE, rows_of, varying
+from analysis.table import as_markdown, identity_columns, own_columns
+from analysis.text import digits, format_settings, interval_head, intervals, shortened
+from benchkit.api.details import OUTSIDE_BYTES, PEAK_FROM, RESERVED_BYTES
+from benchkit.record.record import HARMLESS
+from benchkit.suites.transformer.names import (
+    FORWARD,
+    FORWARD_BACKWARD,
+    OPTIMIZER,
+    PARAMETERS,
+    PART,
+    PASS,
+    PASSES,
+    PEAK_BYTES,
+    PHASES,
+    TRAIN_STEP,
 )
-from analysis.table import as_markdown, own_columns
-from analysis.text import format_settings
-from benchkit.api.details import PEAK_FROM
-from benchkit.suites.transformer.names import PART
+
+Tables = Iterator[tuple[str, pd.DataFrame]]
+"""Each with its heading, "" where it needs none."""
+PRINTED = (
+    ("median_s", "median [ms]", 1e3),
+    ("mean_s", "mean [ms]", 1e3),
+    ("std_s", "std [ms]", 1e3),
+    *((f"{phase}_s", f"{phase} [ms]", 1e3) for phase in PHASES),
+    ("tokens_per_second", "tokens/s", 1.0),
+    ("useful_tflop_per_s", "TFLOP/s", 1.0),
+    ("mfu_full", "MFU full [%]", 100.0),
+    ("mfu_causal", "MFU causal [%]", 100.0),
+    (PEAK_BYTES, "peak memory [GB]", 1e-9),
+    (RESERVED_BYTES, "reserved [GB]", 1e-9),
+    (OUTSIDE_BYTES, "outside torch [GB]", 1e-9),
+    ("backward_over_forward", "backward/forward", 1.0),
+    ("scaling_efficiency", "scaling efficiency [%]", 100.0),
+    ("comm_share", "communication share [%]", 100.0),
+)
+"""Column, head and scale."""
+EXTREMES = (
+    ("fastest [ms]", "median_s", 1e3, "idxmin"),
+    ("slowest [ms]", "median_s", 1e3, "idxmax"),
+    ("highest tokens/s", "tokens_per_second", 1.0, "idxmax"),
+    ("highest TFLOP/s", "useful_tflop_per_s", 1.0, "idxmax"),
+    ("highest MFU full [%]", "mfu_full", 100.0, "idxmax"),
+)
+"""Head, column, scale, and the method of pandas that finds the row."""
+
+
+def by_setting(rows: pd.DataFrame, shape: Callable[[pd.DataFrame], pd.DataFrame]) -> Tables:
+    """Make a table of each group of rows that differ in the case alone."""
+    if not rows.empty:
+        for _, part in alike(rows, *CASE):
+            yield format_settings(part, varying(rows)), shape(part)
+
+
+def by_model(rows: pd.DataFrame) -> Tables:
+    """Make a table per model and setting."""
+    for model, part in rows.groupby("model", sort=False):
+        size = part[PARAMETERS].iloc[0]
+        name = f"{model} ({counted(size)} parameters)" if pd.notna(size) else str(model)
+        for setting, table in by_setting(part, lambda group: results(group, [])):
+            head = ", ".join(filter(None, (name, setting)))
+            yield head, table.drop(columns=["model", "parameters"], errors="ignore")
+
+
+def results(rows: pd.DataFrame, settings: Iterable[str]) -> pd.DataFrame:
+    """Make a row per case, without the columns that are empty."""
+    shown = pd.DataFrame(
+        {
+            "model": rows["model"],
+            "parameters": rows[PARAMETERS].map(counted, na_action="ignore"),
+            "context": rows["context_length"],
+            "batch": rows["batch_size"],
+            "pass": rows[PASS],
+        }
+    )
+    shown = shown.assign(**{name: rows[name] for name in settings if name != "batch_size"})
+    for name, head, scale in PRINTED:
+        values = rows[name] * scale
+        shown[head] = values.round().astype("Int64") if name == "tokens_per_second" else values
+        if name == "median_s":
+            shown[f"{interval_head(rows)} [ms]"] = intervals(rows)
+    reasons = rows["reason"].where(rows["status"] != "ok").map(shortened, na_action="ignore")
+    shown = shown.assign(doubt=rows["doubt"], status=rows["status"], reason=reasons)
+    return shown.dropna(axis="columns", how="all")
+
+
+def counted(parameters: float) -> str:
+    return f"{parameters / 1e9:.4g} B" if parameters >= 1e9 else f"{parameters / 1e6:.4g} M"
+
+
+def passes(part: pd.DataFrame) -> pd.DataFrame:
+    """Compare what backward adds to forward, and the optimizer's share of a training step."""
+    lines = []
+    for (model, context), cell in part.groupby(["model", "context_length"], sort=False):
+        by_pass = cell.set_index(PASS)
+        took = by_pass["median_s"] * 1e3
+        optimizer = by_pass[f"{OPTIMIZER}_s"] * 1e3
+        if not {FORWARD, FORWARD_BACKWARD} <= set(took.index):
+            continue
+        line = {
+            "model": model,
+            "context": context,
+            "forward [ms]": took[FORWARD],
+            "forward+backward [ms]": took[FORWARD_BACKWARD],
+            "ratio": took[FORWARD_BACKWARD] / took[FORWARD],
+        }
+        if TRAIN_STEP in took.index:
+            line["train step [ms]"] = took[TRAIN_STEP]
+            line["optimizer [ms]"] = optimizer[TRAIN_STEP]
+            line["optimizer share [%]"] = 100 * optimizer[TRAIN_STEP] / took[TRAIN_STEP]
+        lines.append(line)
+    return pd.DataFrame(lines).dropna(axis="columns", how="all")
+
+
+def warmups(rows: pd.DataFrame) -> pd.DataFrame:
+    """Compare numbers of warm-ups: a row for what was measured after several, a column for each."""
+    what = [name for name in identity_columns(rows) if name != "warmup_iterations"]
+    num_warmups = rows.groupby(what, dropna=False)["warmup_iterations"].transform("nunique")
+    several = rows[num_warmups > 1]
+    own = ("batch_size", "warmup_iterations")
+    settings = [name for name in varying(several) if name not in own]
+    counts = sorted(several["warmup_iterations"].unique())
+    lines = []
+    for _, same in several.groupby(what, dropna=False, sort=False):
+        first = same.iloc[0]
+        line = {
+            "model": first["model"],
+            "context": first["context_length"],
+            "batch": first["batch_size"],
+        }
+        line |= {name: first[name] for name in (PASS, *settings)}
+        times = {row["warmup_iterations"]: with_interval(row) for _, row in same.iterrows()}
+        lines.append(line | {f"{count} warm-ups [ms]": times.get(count) for count in counts})
+    return pd.DataFrame(lines)
+
+
+def with_interval(row: pd.Series) -> str:
+    """Format "2.879 [2.8, 2.95]"; the median alone where there is no interval."""
+    median = digits(1e3 * row["median_s"])
+    limits = [row[name] for name in ("ci_low_s", "ci_high_s") if pd.notna(row[name])]
+    interval = ", ".join(digits(1e3 * limit) for limit in limits)
+    return f"{median} [{interval}]" if interval else median
+
+
+def statistics(part: pd.DataFrame) -> pd.DataFrame:
+    """Count statuses and find extremes, per pass; results of different cells are not averaged."""
+    lines = []
+    for name in (*PASSES, ANY_PASS):
+        cells = part[part[PASS] == name]
+        if cells.empty:
+            continue
+        measured = cells[cells["status"] == "ok"]
+        num_failed = (~cells["status"].isin(HARMLESS)).sum()
+        line = {
+            "pass": name,
+            "measured": len(measured),
+            "skipped": len(cells) - len(measured) - num_failed,
+            "failed": num_failed,
+        }
+        for head, column, scale, which in EXTREMES:
+            if measured[column].notna().any():
+                found = measured.loc[getattr(measured[column], which)()]
+                cell = f"({found['model']}, {found['context_length']})"
+                line[head] = f"{digits(found[column] * scale)} {cell}"
+        lines.append(line)
+    return pd.DataFrame(lines)
+
+
+def pivots(rows: pd.DataFrame) -> Tables:
+    """Make a table per pass and setting; a job that failed as a whole is in those of all passes."""
+    for name in PASSES:
+        if (rows[PASS] == name).any():
+            chosen = rows[rows[PASS].isin([name, ANY_PASS])]
+            for setting, table in by_setting(chosen, pivot):
+                yield ", ".join(filter(None, (f"{name} [ms]", setting))), table
+
+
+def pivot(part: pd.DataFrame) -> pd.DataFrame:
+    """Arrange median times with contexts down and models across; the status where there is none."""
+    last = part.sort_values(PASS, key=lambda name: name != ANY_PASS, kind="stable")
+    cells = last.drop_duplicates(["context_length", "model"], keep="last")
+    times = (1e3 * cells["median_s"]).map(digits).where(cells["status"] == "ok", cells["status"])
+    table = cells.assign(text=times).pivot(index="context_length", columns="model", values="text")
+    return table[part["model"].unique()].reset_index(names="context")
+
 
 CONVENTIONS = (
     "Times are of the slowest rank, per step; the interval is that of the median, within the run "

@@ -1,32 +1,58 @@
-"""The cases of one job: a workload on each number of devices, sharded by each rule."""
+"""What the record keeps of a plan: the plan in words, and what the cost model predicts of it.
+The cases of one job: a workload on each number of devices, sharded by each rule."""
 
 from functools import partial
 from typing import Any
 
 import torch
 
-from benchkit.api import device_mesh
+from benchkit.api import p2p
 from benchkit.api.case import Case, Rank, Work
-from benchkit.suites.auto_shard import details
+from benchkit.api.details import PREDICTED_S
 from benchkit.suites.auto_shard.config import AutoShardConfig
 from benchkit.suites.auto_shard.costs import measure_costs
 from benchkit.suites.auto_shard.dispatcher_program import Dispatched
-from benchkit.suites.auto_shard.dtensor_program import Sharded
-from benchkit.suites.auto_shard.layouts import Costs, costs_of_one
 from benchkit.suites.auto_shard.names import (
     AUTO,
+    CREATES_WHOLE,
     DISPATCHER,
     INDEPENDENT,
+    LATENCY_S,
     RESIDENT,
     UNSHARDED,
+    WORK_SHARE,
     Scope,
     Sharding,
 )
-from benchkit.suites.auto_shard.planner import Planner
-from benchkit.suites.auto_shard.plans import Plan
-from benchkit.suites.auto_shard.program import Program
+from benchkit.suites.auto_shard.planner import Costs, Plan, Planner, costs_of_one
+from benchkit.suites.auto_shard.program import Program, Sharded
 from benchkit.suites.auto_shard.variants import Variant
 from benchkit.suites.auto_shard.workloads import Workload
+
+
+def of_plan(planner: Planner, plan: Plan, sharding: Sharding) -> dict[str, Any]:
+    """Returns the details that the record keeps of a plan.
+
+    These are the plan itself, its predicted seconds, and the predicted seconds of alternatives.
+    """
+    if plan.devices == 1:
+        return {}
+    found: dict[str, Any] = {
+        "plan": str(plan),
+        WORK_SHARE: plan.busiest_flops * plan.devices / planner.workload.flops,
+        CREATES_WHOLE: planner.creates_whole(plan),
+    }
+    if sharding == DISPATCHER:  # the cost of its messages is not measured
+        return found
+    found[LATENCY_S] = plan.latency_s
+    found[PREDICTED_S] = plan.total_s
+    for phase, seconds in plan.seconds.items():
+        found[f"predicted_{phase}_s"] = seconds
+    if sharding == AUTO:
+        others = sorted(planner.alternatives().items(), key=lambda item: item[1])
+        texts = [f"{first} {1e3 * seconds:.3g} ms" for first, seconds in others]
+        found["alternatives"] = ", ".join(texts)
+    return found
 
 
 class AutoShard:
@@ -45,11 +71,11 @@ class AutoShard:
         self.dtype: torch.dtype = getattr(torch, config.dtype)
         self.counts = sorted(config.devices)
         several = [count for count in self.counts if count > 1]
-        self.lacking = device_mesh.dtensor_missing(rank.device) if several else ""
+        self.lacking = p2p.dtensor_missing(rank.device) if several else ""
         if self.lacking:
             several = []
         where = rank.device, config.timeout_s
-        self.meshes = {count: device_mesh.mesh_of_first(count, *where) for count in several}
+        self.meshes = {count: p2p.mesh_of_first(count, *where) for count in several}
         self.messages = rank.group("gloo") if DISPATCHER in config.shardings() else None
         self.costs = {count: self.measured(count) for count in self.meshes}
 
@@ -126,7 +152,7 @@ class AutoShard:
             "regions": variant.regions,
             "is_component": variant.sharding == INDEPENDENT,
             "work": work,
-            "details": partial(details.of_plan, planner, plan, variant.sharding),
+            "details": partial(of_plan, planner, plan, variant.sharding),
         }
         if self.rank.index >= variant.devices:
             return Case(**shared)

@@ -6,13 +6,11 @@ It shows how the program is sharded, how well that scales, and why not better.
 from dataclasses import dataclass
 from typing import Any
 
-from benchkit.api.item_bytes import ITEM_BYTES
-from benchkit.api.keys import as_list, key
-from benchkit.api.schema import RunConfig
+from benchkit.api.keys import RunConfig, as_list, key
+from benchkit.api.sizes import ITEM_BYTES
 from benchkit.errors import ConfigError
-from benchkit.suites.auto_shard.layouts import costs_of_one
 from benchkit.suites.auto_shard.names import AUTO, AXIS0, DISPATCHER, STRONG, WEAK, Sharding
-from benchkit.suites.auto_shard.planner import Planner
+from benchkit.suites.auto_shard.planner import Planner, costs_of_one
 from benchkit.suites.auto_shard.workloads import Workload, parse
 
 DTENSOR = "dtensor"

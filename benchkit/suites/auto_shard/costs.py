@@ -8,8 +8,7 @@ from torch import Tensor
 from torch.distributed.device_mesh import DeviceMesh
 
 from benchkit.api.case import noop
-from benchkit.suites.auto_shard.dtensor_program import distributed, fetched, moved
-from benchkit.suites.auto_shard.layouts import (
+from benchkit.suites.auto_shard.planner import (
     COLUMNS,
     MOVES,
     PARTIAL,
@@ -19,7 +18,7 @@ from benchkit.suites.auto_shard.layouts import (
     Layout,
     Link,
 )
-from benchkit.suites.auto_shard.operands import part_of, size_of
+from benchkit.suites.auto_shard.program import distributed, fetched, moved, part_of, size_of
 from benchkit.suites.auto_shard.workloads import Workload
 
 SecondsOf = Callable[..., list[list[float]]]

@@ -14,8 +14,8 @@ import torch.distributed as dist
 from torch import Tensor
 
 from benchkit.api.regions import region
-from benchkit.suites.auto_shard.layouts import REPLICATED, ROWS, Layout
 from benchkit.suites.auto_shard.names import COMMUNICATE, COMPUTE
+from benchkit.suites.auto_shard.planner import REPLICATED, ROWS, Layout
 from benchkit.suites.auto_shard.program import Program
 
 DTYPES = (torch.float16, torch.bfloat16, torch.float32, torch.float64, torch.int32, torch.int64)

@@ -1,6 +1,6 @@
 """Names in records of auto_shard, which the suite writes and its analysis reads."""
 
-from benchkit.api.str_enum import StrEnum
+from benchkit.api.details import StrEnum
 
 SHARDING, RANKS, SCOPE = "sharding", "ranks", "scope"
 """Labels of a case."""

@@ -1,30 +1,260 @@
-"""Chooses how a chain of products is sharded over devices.
+"""Layouts of matrices on devices, ways to multiply them, and what both cost; imports no torch.
+Plans for chains of products: how each product is sharded, and what that costs; without torch.
+The space of plans: every way to do one product, and the plans that are not dominated.
+Chooses how a chain of products is sharded over devices.
 
 Each product is sharded by rows, by columns, along the inner dimension, or not at all. A cost model
 predicts the seconds of every choice: products at a rate, messages by latency and bandwidth
 (Hockney, 1994), each as measured. Along the chain the planner keeps the cheapest way to every
 layout (dynamic programming), among those that fit in memory. So an MLP needs no gathering between
-its layers unless that is cheaper. Imports no torch.
-"""
+its layers unless that is cheaper. Imports no torch."""
 
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from enum import Enum
 from functools import cached_property
 
-from benchkit.suites.auto_shard.layouts import (
-    BY_ROWS,
-    EVERYWHERE,
-    LAYOUTS,
-    PARTIAL,
-    REPLICATED,
-    ROWS,
-    Costs,
-    Layout,
-    Mode,
-    Move,
-)
-from benchkit.suites.auto_shard.plan_space import choices, pareto_front
-from benchkit.suites.auto_shard.plans import Layer, Plan
+from benchkit.suites.auto_shard.names import Phase
 from benchkit.suites.auto_shard.workloads import Workload
+
+
+class Layout(Enum):
+    """How a matrix lies on the devices: sharded along its first or second dimension, or replicated.
+
+    In the layout PARTIAL the matrix is the sum of what the devices have.
+    """
+
+    ROWS = "rows"
+    COLUMNS = "columns"
+    REPLICATED = "whole"
+    PARTIAL = "summands"
+
+    def __str__(self) -> str:
+        return self.value
+
+
+ROWS, COLUMNS, REPLICATED, PARTIAL = Layout
+LAYOUTS = (ROWS, COLUMNS, REPLICATED)
+"""The layouts that an operand may have."""
+Move = tuple[Layout, Layout]
+MOVES: tuple[Move, ...] = (
+    (ROWS, REPLICATED), (COLUMNS, REPLICATED), (ROWS, COLUMNS), (COLUMNS, ROWS),
+    (PARTIAL, ROWS), (PARTIAL, COLUMNS), (PARTIAL, REPLICATED),
+)  # fmt: skip
+"""Changes of layout that take messages: all-gather, all-to-all, reduce-scatter, all-reduce."""
+
+
+@dataclass(frozen=True)
+class Mode:
+    """A way to multiply.
+
+    Attributes:
+        name: how the plan shows it.
+        input: the layout of the input that it needs.
+        weight: the layout of the weight that it needs.
+        product: the layout of the product.
+        outputs: the layouts that the product may then be moved to.
+    """
+
+    name: str
+    input: Layout
+    weight: Layout
+    product: Layout
+    outputs: tuple[Layout, ...]
+
+    def __str__(self) -> str:
+        return self.name
+
+
+BY_ROWS = Mode("rows", ROWS, REPLICATED, ROWS, (ROWS,))
+BY_COLUMNS = Mode("columns", REPLICATED, COLUMNS, COLUMNS, (COLUMNS,))
+BY_INNER = Mode("inner", COLUMNS, ROWS, PARTIAL, LAYOUTS)
+EVERYWHERE = Mode("everywhere", REPLICATED, REPLICATED, REPLICATED, (REPLICATED,))
+MODES = (BY_ROWS, BY_COLUMNS, BY_INNER, EVERYWHERE)
+"""BY_INNER shards the dimension that is summed over. Of equal choices the first is taken."""
+
+
+@dataclass(frozen=True)
+class Link:
+    """The time of a message.
+
+    Attributes:
+        latency_s: seconds of a message without bytes.
+        byte_s: seconds per byte of the whole matrix.
+    """
+
+    latency_s: float
+    byte_s: float
+
+    def seconds(self, num_bytes: float) -> float:
+        return self.latency_s + self.byte_s * num_bytes
+
+
+@dataclass(frozen=True)
+class Costs:
+    """The costs of operations and messages on each device.
+
+    Attributes:
+        devices: the number of devices.
+        itemsize: bytes of an element.
+        flop_s: seconds per floating-point operation of a product.
+        create_s: seconds per element that is created.
+        touch_s: seconds per element of relu.
+        moves: the time to change one layout into another.
+        fetch: the time to bring a matrix in a layout to one device.
+    """
+
+    devices: int
+    itemsize: int
+    flop_s: float
+    create_s: float
+    touch_s: float
+    moves: Mapping[Move, Link]
+    fetch: Mapping[Layout, Link]
+
+    def share(self, length: int) -> int:
+        """Returns the longest shard of a dimension; shards are those of torch.chunk."""
+        return -(-length // self.devices)
+
+    def elements(self, rows: int, columns: int, layout: Layout) -> int:
+        """Returns the most elements of a matrix that one device has."""
+        if layout == ROWS:
+            return self.share(rows) * columns
+        if layout == COLUMNS:
+            return rows * self.share(columns)
+        return rows * columns
+
+
+def costs_of_one(itemsize: int) -> Costs:
+    """Returns the costs on one device, which has nothing to move and nothing to choose between."""
+    return Costs(1, itemsize, 0, 0, 0, {}, {})
+
+
+@dataclass(frozen=True)
+class Layer:
+    """One product of a plan.
+
+    Attributes:
+        mode: how it is multiplied.
+        weight_at_rest: the layout of the weight before it is needed.
+        output: the layout of the output.
+    """
+
+    mode: Mode
+    weight_at_rest: Layout
+    output: Layout
+
+    def __str__(self) -> str:
+        """Describes the weight and the product: "rows gathered, by inner, summed to rows"."""
+        gathered = "" if self.weight_at_rest == self.mode.weight else " gathered"
+        summed = f", summed to {self.output}" if self.mode.product == PARTIAL else ""
+        return f"{self.weight_at_rest}{gathered}, by {self.mode}{summed}"
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A way to run a chain, with its predicted seconds.
+
+    Attributes:
+        devices: the number of devices.
+        at_start: the layout of the input.
+        layers: the products so far.
+        layout: the layout of the output so far.
+        create_s: seconds to create operands.
+        compute_s: seconds to compute.
+        communicate_s: seconds to change layouts.
+        fetch_s: seconds to fetch the result.
+        latency_s: the latency in these seconds.
+        busiest_flops: operations of the device with the most work.
+        executed_flops: operations of all devices.
+        at_rest_elements: elements of all operands on one device.
+        passing_elements: the most elements that one device has besides, at a time.
+    """
+
+    devices: int
+    at_start: Layout
+    layers: tuple[Layer, ...] = ()
+    layout: Layout = REPLICATED
+    create_s: float = 0.0
+    compute_s: float = 0.0
+    communicate_s: float = 0.0
+    fetch_s: float = 0.0
+    latency_s: float = 0.0
+    busiest_flops: float = 0.0
+    executed_flops: float = 0.0
+    at_rest_elements: int = 0
+    passing_elements: int = 0
+
+    @cached_property
+    def at_rest(self) -> tuple[Layout, ...]:
+        """The layouts of the operands before they are needed: the input, then the weights."""
+        return (self.at_start, *(layer.weight_at_rest for layer in self.layers))
+
+    @property
+    def seconds(self) -> dict[Phase, float]:
+        """The predicted seconds of each phase."""
+        times = (self.create_s, self.compute_s, self.communicate_s, self.fetch_s)
+        return dict(zip(Phase, times, strict=True))
+
+    @property
+    def total_s(self) -> float:
+        return self.create_s + self.compute_s + self.communicate_s + self.fetch_s
+
+    @property
+    def first(self) -> Mode | Layout:
+        """How the plan begins: its first product; without products the layout of its input."""
+        return self.layers[0].mode if self.layers else self.at_start
+
+    @property
+    def elements(self) -> int:
+        """The most elements that one device has at a time."""
+        return self.at_rest_elements + self.passing_elements
+
+    def dominated_by(self, other: "Plan") -> bool:
+        """Whether another plan to the same layout is no worse in anything that matters later."""
+        return (
+            other.total_s <= self.total_s
+            and other.at_rest_elements <= self.at_rest_elements
+            and other.passing_elements <= self.passing_elements
+        )
+
+    def __str__(self) -> str:
+        """Describes the layout of each operand, and how each product is sharded.
+
+        An example is "x rows; w1 rows gathered, by rows; out rows".
+        """
+        products = [f"w{number} {layer}" for number, layer in enumerate(self.layers, 1)]
+        return "; ".join([f"x {self.at_start}", *products, f"out {self.layout}"])
+
+
+def choices() -> Iterator[Layer]:
+    """Yields every way to do one product.
+
+    A weight that is needed whole may also lie in rows until then.
+    """
+    for mode in MODES:
+        layouts_at_rest = (REPLICATED, ROWS) if mode.weight == REPLICATED else (mode.weight,)
+        for at_rest in layouts_at_rest:
+            for output in mode.outputs:
+                yield Layer(mode, at_rest, output)
+
+
+def pareto_front(plans: Sequence[Plan], respect_memory_limit: bool) -> list[Plan]:
+    """Returns the plans that may still become the best, or the best with their first product.
+
+    Args:
+        plans: plans of the same products.
+        respect_memory_limit: whether a slower plan is kept where it needs less memory.
+    """
+    kept: list[Plan] = []
+    for plan in sorted(plans, key=lambda plan: plan.total_s):
+        group = (plan.layout, plan.first)
+        rivals = [other for other in kept if (other.layout, other.first) == group]
+        if respect_memory_limit:
+            rivals = [other for other in rivals if plan.dominated_by(other)]
+        if not rivals:
+            kept.append(plan)
+    return kept
 
 
 @dataclass(frozen=True)

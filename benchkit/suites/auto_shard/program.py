@@ -1,19 +1,178 @@
-"""A workload as one rank runs it: its operands, the phases of a step, the check of the result."""
+"""Operands: random ones to time, and exact ones whose result is known without a matrix product.
+A workload as one rank runs it: its operands, the phases of a step, the check of the result.
+Executes a plan with torch's DTensor: parts of operands, changes of layout, local products."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import cached_property
 from itertools import count
+from typing import cast
 
 import torch
 from torch import Tensor
+from torch.distributed.device_mesh import DeviceMesh
+from torch.distributed.tensor import DTensor, Partial, Placement, Replicate, Shard
 
+from benchkit.api import p2p
 from benchkit.api.case import Call
+from benchkit.api.memory import wait_for_device
 from benchkit.api.regions import region
 from benchkit.errors import InvalidResult
-from benchkit.suites.auto_shard.layouts import REPLICATED, Layout
-from benchkit.suites.auto_shard.names import COMPUTE, CREATE, FETCH
-from benchkit.suites.auto_shard.operands import Exact, Part, Random, Source, part_of
-from benchkit.suites.auto_shard.plans import Plan
+from benchkit.suites.auto_shard.names import COMMUNICATE, COMPUTE, CREATE, FETCH
+from benchkit.suites.auto_shard.planner import (
+    COLUMNS,
+    PARTIAL,
+    REPLICATED,
+    ROWS,
+    Layer,
+    Layout,
+    Plan,
+)
 from benchkit.suites.auto_shard.workloads import Workload
+
+Part = tuple[slice, slice]
+"""Rows and columns of a matrix."""
+Source = Callable[[int, Part], Tensor]
+"""Returns a part of an operand; operand 0 is the input, then come the weights."""
+NONZEROS = 3
+"""Nonzero entries in each column of an exact weight; every third of them is -1.
+
+With fewer, relu would soon leave only zeros.
+"""
+MOST_NONZEROS, NARROW = 63, 192
+"""The weight of a single product has up to MOST_NONZEROS per column, for NARROW in all.
+
+Otherwise a narrow weight might have a shard without any.
+"""
+
+
+def part_of(shape: tuple[int, int], layout: Layout, devices: int, index: int) -> Part:
+    """Returns the part of a matrix that a device has in a layout.
+
+    Shards are those of torch.chunk; the last may be short, or empty.
+    """
+    rows, columns = shape
+    own_rows = shard(rows, devices, index) if layout == ROWS else slice(0, rows)
+    own_columns = shard(columns, devices, index) if layout == COLUMNS else slice(0, columns)
+    return own_rows, own_columns
+
+
+def shard(length: int, devices: int, index: int) -> slice:
+    share = -(-length // devices)
+    return slice(min(index * share, length), min((index + 1) * share, length))
+
+
+def size_of(part: Part) -> tuple[int, int]:
+    rows, columns = part
+    return rows.stop - rows.start, columns.stop - columns.start
+
+
+@dataclass(frozen=True)
+class Random:
+    """Standard normal numbers; weights made beforehand are scaled to keep values in range."""
+
+    workload: Workload
+    generator: torch.Generator
+    dtype: torch.dtype
+
+    def __call__(self, operand: int, part: Part) -> Tensor:
+        values = torch.randn(
+            size_of(part),
+            device=self.generator.device,
+            dtype=self.dtype,
+            generator=self.generator,
+        )
+        if operand and not self.workload.creates_weights:
+            values *= self.workload.widths[operand - 1] ** -0.5
+        return values
+
+
+@dataclass(frozen=True)
+class Exact:
+    """Integers that differ by turn and position; the same on all ranks.
+
+    They are small enough to be exact in `dtype`. Each column of a weight has a few entries of ±1,
+    so each column of a product is the sum of a few columns of its input. Data that is lost,
+    doubled, stale or out of place changes the result, and the result is computed by adding
+    columns.
+    """
+
+    workload: Workload
+    device: torch.device
+    dtype: torch.dtype
+    seed: int
+    turn: int
+
+    def __call__(self, operand: int, part: Part) -> Tensor:
+        if operand == 0:
+            return self.input[part].to(self.device, self.dtype)
+        inner, outer = self.workload.weights[operand - 1]
+        index, sign = self.columns[operand - 1]
+        whole = torch.zeros(inner, outer, dtype=torch.int8).scatter_add_(0, index, sign)
+        return whole[part].to(self.device, self.dtype)
+
+    @property
+    def wide(self) -> torch.dtype:
+        """The dtype in which results are compared."""
+        return torch.float64 if self.dtype == torch.float64 else torch.float32
+
+    @cached_property
+    def drawn(self) -> tuple[Tensor, list[tuple[Tensor, Tensor]]]:
+        """The input, and for each weight the nonzero rows of each column and their signs."""
+        generator = torch.Generator().manual_seed(hash((self.seed, self.turn)) % 2**63)
+        shape = self.workload.rows, self.workload.widths[0]
+        values = torch.randint(-2, 3, shape, generator=generator, dtype=torch.int8)
+        columns = []
+        for inner, outer in self.workload.weights:
+            count = NONZEROS
+            if not self.workload.activation:
+                count = max(NONZEROS, min(MOST_NONZEROS, NARROW // outer))
+            index = torch.randint(inner, (count, outer), generator=generator)
+            sign = torch.where(torch.arange(count) % 3 == 2, -1, 1).to(torch.int8)
+            columns.append((index, sign[:, None].expand_as(index)))
+        return values, columns
+
+    @property
+    def input(self) -> Tensor:
+        return self.drawn[0]
+
+    @property
+    def columns(self) -> list[tuple[Tensor, Tensor]]:
+        return self.drawn[1]
+
+    def result(self, part: Part) -> Tensor:
+        """Returns a part of the output on the CPU, in float32, or float64 if that is the dtype."""
+        rows, columns = part
+        values = self.input[rows].to(self.wide)
+        if not self.workload.weights:
+            return 2 * values[:, columns].clamp(min=0)
+        for index, sign in self.columns:
+            values = sum(values[:, row] * signs for row, signs in zip(index, sign, strict=True))
+            if self.workload.activation:
+                values = values.clamp(min=0)
+        return values[:, columns]
+
+    def require(self, output: Tensor, part: Part) -> None:
+        """Compares a part of the output with the exact result.
+
+        Raises:
+            InvalidResult: the shape or an element is wrong; the message names the first element.
+        """
+        wait_for_device(output)
+        expected = self.result(part)
+        got = output.cpu().to(self.wide)
+        if got.shape != expected.shape:
+            found, wanted = tuple(got.shape), tuple(expected.shape)
+            raise InvalidResult(f"the output has {found} elements, expected {wanted}")
+        wrong = got != expected
+        if wrong.any():
+            row, column = wrong.nonzero()[0].tolist()
+            place = f"[{part[0].start + row}, {part[1].start + column}]"
+            value, exact = got[row, column].item(), expected[row, column].item()
+            raise InvalidResult(
+                f"element {place}: {value}, expected {exact} "
+                f"({int(wrong.sum())} of {wrong.numel()} wrong)"
+            )
 
 
 @dataclass
@@ -144,3 +303,104 @@ class Program:
     def result(self, output: Tensor) -> Tensor:
         """Returns this rank's part of an output or an operand as a plain tensor."""
         return output
+
+
+PLACEMENTS: dict[Layout, Placement] = {
+    ROWS: Shard(0),
+    COLUMNS: Shard(1),
+    REPLICATED: Replicate(),
+    PARTIAL: Partial(),
+}
+
+
+@dataclass
+class Sharded(Program):
+    """One rank's part of a plan on the devices of a mesh."""
+
+    mesh: DeviceMesh
+
+    def operand(self, number: int) -> Tensor:
+        layout = self.plan.at_rest[number]
+        return distributed(super().operand(number), self.shape(number), layout, self.mesh)
+
+    def run(self, operands: list[Tensor]) -> Tensor:
+        """Executes the plan; nothing moves where layouts are as the plan needs them."""
+        if not self.workload.weights:
+            return super().run(operands)
+        x, *weights = operands
+        for layer, weight in zip(self.plan.layers, weights, strict=True):
+            x = self.product(x, weight, layer)
+        return x
+
+    def product(self, x: Tensor, weight: Tensor, layer: Layer) -> Tensor:
+        with region(COMMUNICATE):
+            x = moved(x, layer.mode.input)
+            weight = moved(weight, layer.mode.weight)
+        with region(COMPUTE):
+            x = x @ weight
+        with region(COMMUNICATE):
+            x = moved(x, layer.output)
+        with region(COMPUTE):
+            return self.activated(x)
+
+    def fetch(self, output: Tensor) -> Tensor | None:
+        return fetched(cast(DTensor, output), self.plan.layout)
+
+    def result(self, output: Tensor) -> Tensor:
+        return output.to_local() if isinstance(output, DTensor) else output
+
+
+def distributed(part: Tensor, shape: tuple[int, int], layout: Layout, mesh: DeviceMesh) -> DTensor:
+    """Returns this rank's part of a matrix of a shape [rows, columns] as a DTensor."""
+    return DTensor.from_local(
+        part,
+        mesh,
+        [PLACEMENTS[layout]],
+        run_check=False,
+        shape=torch.Size(shape),
+        stride=(shape[1], 1),
+    )
+
+
+def moved(matrix: Tensor, layout: Layout) -> Tensor:
+    """Returns a matrix in another layout; the move is done when this returns."""
+    assert isinstance(matrix, DTensor)
+    placement = PLACEMENTS[layout]
+    if matrix.placements == (placement,):
+        return matrix
+    return matrix.redistribute(placements=[placement])
+
+
+def fetched(matrix: DTensor, layout: Layout) -> Tensor | None:
+    """Returns the whole matrix in host memory on the mesh's first rank; None on the others.
+
+    Each rank sends its part directly to the first.
+    """
+    mesh, part = matrix.device_mesh, matrix.to_local()
+    wait_for_device(part)
+    shape = (matrix.shape[0], matrix.shape[1])
+    ranks: list[int] = mesh.mesh.tolist()
+    me, group = mesh.get_local_rank(), mesh.get_group()
+    if layout == REPLICATED:
+        return None if me else part.cpu()
+    if me:
+        outgoing = [(part.contiguous(), ranks[0])] if part.numel() else []
+        sending, _ = p2p.start(outgoing, [], group)
+        for work in sending:
+            work.wait()
+        return None
+    whole = part.new_empty(shape)
+    places = [whole[part_of(shape, layout, len(ranks), index)] for index in range(len(ranks))]
+    # Rows are received in place. Columns are not contiguous there and need buffers.
+    buffers = [place if layout == ROWS else place.new_empty(place.shape) for place in places]
+    others = zip(buffers[1:], ranks[1:], strict=True)
+    arriving = [(buffer, rank) for buffer, rank in others if buffer.numel()]
+    _, works = p2p.start([], arriving, group)
+    places[0].copy_(part)
+    for work in works:
+        work.wait()
+    if layout == COLUMNS:
+        for place, buffer in zip(places[1:], buffers[1:], strict=True):
+            place.copy_(buffer)
+    wait_for_device(whole)
+    return whole.cpu()

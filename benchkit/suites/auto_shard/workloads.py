@@ -3,7 +3,7 @@
 import re
 from dataclasses import dataclass, replace
 
-from benchkit.api.str_enum import StrEnum
+from benchkit.api.details import StrEnum
 from benchkit.errors import ConfigError
 
 ALLOWED = (

@@ -3,10 +3,7 @@
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from benchkit.api.groups import ModelConfig
-from benchkit.api.keys import as_list, key
-from benchkit.api.parameters import parameters
-from benchkit.api.schema import RunConfig
+from benchkit.api.keys import ModelConfig, RunConfig, as_list, key, parameters
 from benchkit.errors import ConfigError
 from benchkit.suites.collective.names import (
     ALL_TO_ALL,
@@ -15,8 +12,9 @@ from benchkit.suites.collective.names import (
     RAGGED,
     REDUCTIONS,
     SEND_RECV,
+    part_sizes,
+    sizes_of,
 )
-from benchkit.suites.collective.sizes import part_sizes, sizes_of
 
 ITEM_BYTES = {"float16": 2, "bfloat16": 2, "float32": 4, "float64": 8, "int32": 4, "int64": 8}
 """Bytes of an element, by dtype."""

@@ -1,32 +1,38 @@
-"""The one case of a job: a step from its first call on, as one compiler runs it.
+"""What makes a step fast: torch.compile, a CUDA graph, or nothing; and what each needs here.
+Inductor's cache on disk: a folder of this rank alone, empty or filled by another process.
+The one case of a job: a step from its first call on, as one compiler runs it.
 
-Each compiler has a point of its own: a fresh process, in which nothing is loaded or compiled.
-"""
+Each compiler has a point of its own: a fresh process, in which nothing is loaded or compiled."""
 
 import copy
-from collections.abc import Mapping
+import importlib.util
+import os
+import shutil
+import sysconfig
+import tempfile
+from collections.abc import Callable, Mapping
 from dataclasses import astuple
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from benchkit.api.case import Call, Case, Rank
-from benchkit.api.compiler_internals import (
+from benchkit.api.fresh_process import run_in_fresh_process
+from benchkit.api.memory import wait_for_device
+from benchkit.api.p2p import first_reason, gather_json
+from benchkit.api.torch_internals import (
     Compilations,
     compilations,
     is_compiler_loaded,
     keep_progress_bars_local,
     reset_compiler,
 )
-from benchkit.api.device_wait import wait_for_device
-from benchkit.api.gather import first_reason, gather_json
 from benchkit.errors import InvalidResult
 from benchkit.suites.compile import names
-from benchkit.suites.compile.compilers import CudaGraphs, missing, prepared, unchanged
-from benchkit.suites.compile.config import CompileConfig
-from benchkit.suites.compile.disk_cache import DiskCache
+from benchkit.suites.compile.config import CompileConfig, graphs_missing
 from benchkit.suites.compile.workloads import (
     Function,
     build,
@@ -34,6 +40,145 @@ from benchkit.suites.compile.workloads import (
     shape,
     step_of,
 )
+
+WARM_UPS = 3
+"""Calls on another stream before a capture, in which libraries make their workspaces."""
+
+
+def missing(config: CompileConfig, device: torch.device) -> str:
+    """Returns what this machine lacks for the compiler; "" if nothing.
+
+    It loads no compiler, since loading one is a part of the first call.
+    """
+    if reason := graphs_missing(config.compiler, device.type):
+        return reason
+    if config.compiler not in names.INDUCTOR:
+        return ""
+    if device.type == "cuda" and importlib.util.find_spec("triton") is None:
+        return f"compiler={config.compiler}: needs the package triton; install it beside torch"
+    found = os.environ.get("CXX", "g++")
+    if shutil.which(found) is None:
+        return (
+            f"compiler={config.compiler}: no C++ compiler {found} here; install one (g++), or name "
+            "it in the variable CXX"
+        )
+    header = Path(sysconfig.get_path("include")) / "Python.h"
+    if not header.exists():
+        return (
+            f"compiler={config.compiler}: no {header} here; install Python's headers (python3-dev)"
+        )
+    return ""
+
+
+def prepared(network: nn.Module, config: CompileConfig, cuda: Any = torch.cuda) -> Function:
+    """Returns the step of a network as the compiler runs it; most compile at the first call.
+
+    The first use of torch.compile loads the compiler. So this is a part of the first call.
+
+    Args:
+        network: with its weights.
+        config: of the point.
+        cuda: torch.cuda, or what replaces it in a test.
+    """
+    own_step = partial(step_of, network, config.backward)
+    if config.compiler == names.EAGER:
+        return own_step(unchanged)
+    if config.compiler == names.CUDA_GRAPH:
+        return CudaGraphs(own_step(unchanged), list(network.parameters()), cuda)
+    dynamic = None if config.dynamic == "auto" else str(config.dynamic).lower() == "true"
+    options: dict[str, Any] = {"mode": config.compiler}
+    if config.compiler == names.AOT_EAGER:
+        options = {"backend": names.AOT_EAGER}
+    return own_step(partial(torch.compile, dynamic=dynamic, **options))
+
+
+def unchanged(function: Function) -> Function:
+    return function
+
+
+class CudaGraphs:
+    """A step as CUDA graphs, one for each shape of its input, which keeps its place in memory.
+
+    Args:
+        step: computes a result and, maybe, gradients.
+        weights: whose gradients the step computes.
+        cuda: torch.cuda, or what replaces it in a test.
+    """
+
+    def __init__(self, step: Function, weights: list[Tensor], cuda: Any) -> None:
+        self._step = step
+        self._weights = weights
+        self._cuda = cuda
+        self._captured: dict[
+            tuple[int, ...], tuple[Callable[[], None], Tensor, list[Tensor | None]]
+        ] = {}
+
+    def __len__(self) -> int:
+        """Returns the number of graphs."""
+        return len(self._captured)
+
+    def __call__(self, rows: Tensor) -> Tensor:
+        shape = tuple(rows.shape)
+        if shape not in self._captured:
+            self._captured[shape] = self._capture(rows)
+        replay, result, gradients = self._captured[shape]
+        replay()
+        for weight, gradient in zip(self._weights, gradients, strict=True):
+            weight.grad = gradient
+        return result
+
+    def _capture(self, rows: Tensor) -> tuple[Callable[[], None], Tensor, list[Tensor | None]]:
+        here, side = self._cuda.current_stream(), self._cuda.Stream()
+        side.wait_stream(here)
+        with self._cuda.stream(side):
+            for _ in range(WARM_UPS):
+                self._step(rows)
+        here.wait_stream(side)
+        graph = self._cuda.CUDAGraph()
+        # Other threads, such as NCCL's watchdog, may ask for events meanwhile.
+        with self._cuda.graph(graph, stream=side, capture_error_mode="thread_local"):
+            result = self._step(rows)
+        return graph.replay, result, [weight.grad for weight in self._weights]
+
+
+VARIABLE = "TORCHINDUCTOR_CACHE_DIR"
+"""Tells inductor its folder, and Triton with it."""
+
+
+class DiskCache:
+    """An empty folder, which inductor uses from now on in this process and its children."""
+
+    def __init__(self) -> None:
+        self._folder = tempfile.TemporaryDirectory(
+            prefix="benchkit_inductor_", ignore_cleanup_errors=True
+        )
+        os.environ[VARIABLE] = self._folder.name
+
+    def fill(self, config: CompileConfig, device: torch.device) -> None:
+        """Compiles in a fresh process what this one is to compile.
+
+        Compiling it here would fill more than the disk: the compiler would be loaded, and the
+        first call would no longer be that of a fresh process.
+        """
+        settings = torch.get_num_threads(), torch.get_float32_matmul_precision()
+        run_in_fresh_process(run_once, config, str(device), *settings)
+
+    def remove(self) -> None:
+        """Deletes the folder; a rank ends without the end of its interpreter, which would do so."""
+        self._folder.cleanup()
+
+
+def run_once(config: CompileConfig, device: str, threads: int, precision: str) -> None:
+    """Makes one step with each size of the input, in their order.
+
+    The settings of torch are those of the rank: the keys of the cache contain them.
+    """
+    torch.set_num_threads(threads)
+    torch.set_float32_matmul_precision(precision)
+    step = prepared(build(config, torch.device(device)), config)
+    for rows in config.batch_sizes:
+        step(torch.zeros(shape(config, rows), dtype=getattr(torch, config.dtype), device=device))
+
 
 TOLERANCE = {"float32": 1e-3, "bfloat16": 0.2}
 """Error allowed of a result or of a gradient, relative to the largest element, by dtype."""

@@ -3,10 +3,8 @@
 from dataclasses import dataclass
 from typing import ClassVar, Union
 
-from benchkit.api.groups import COLD as FIRST_CALLS
-from benchkit.api.groups import ModelConfig, check_model_heads
-from benchkit.api.keys import key
-from benchkit.api.schema import RunConfig
+from benchkit.api.keys import COLD as FIRST_CALLS
+from benchkit.api.keys import ModelConfig, RunConfig, check_model_heads, key
 from benchkit.errors import ConfigError
 from benchkit.suites.compile.names import (
     COLD,

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 
-from benchkit.api.groups import ModelConfig
+from benchkit.api.keys import ModelConfig
 from benchkit.suites.compile import names
 from benchkit.suites.compile.config import CompileConfig
 

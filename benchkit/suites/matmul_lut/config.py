@@ -5,10 +5,8 @@ The products run over sizes, on the share of compute that `hardware.slowdown` le
 
 from dataclasses import dataclass
 
-from benchkit.api.float8 import FLOAT8, FLOAT8_STEP
-from benchkit.api.item_bytes import product_bytes
-from benchkit.api.keys import key
-from benchkit.api.schema import RunConfig
+from benchkit.api.keys import RunConfig, key
+from benchkit.api.sizes import FLOAT8, FLOAT8_STEP, product_bytes
 from benchkit.errors import ConfigError
 
 

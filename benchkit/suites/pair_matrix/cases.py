@@ -1,21 +1,195 @@
-"""A case per round, direction and size, in which each pair passes a message; then nested groups."""
+"""All-reduces of nested groups: at which level of the tree do they become slow?
+A message from one rank of a pair to the other, and the short answer that confirms it.
+A case per round, direction and size, in which each pair passes a message; then nested groups."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from itertools import count, pairwise
 
-from benchkit.api.case import Case, Rank, Work, noop
-from benchkit.api.groups import MeasureConfig
+import torch
+import torch.distributed as dist
+
+from benchkit.api import p2p, verification
+from benchkit.api.case import Call, Case, Rank, Work, noop
+from benchkit.api.keys import MeasureConfig
+from benchkit.api.p2p import join_group
+from benchkit.errors import InvalidResult
 from benchkit.suites.pair_matrix.config import MINUTES_SHARE, PairMatrixConfig
-from benchkit.suites.pair_matrix.groups import group_cases
-from benchkit.suites.pair_matrix.messages import Answer, Buffers, Check, Send, allocate
 from benchkit.suites.pair_matrix.names import (
+    ALL,
     ASCENDING,
     DESCENDING,
     DIRECTION,
+    GROUP,
+    GROUP_OF,
+    HALVES,
     IDLE,
+    NODES,
+    PAIRS,
     ROUND,
     SENDS_TO,
 )
-from benchkit.suites.pair_matrix.schedule import Ints, Schedule, sends_to
+from benchkit.suites.pair_matrix.schedule import Ints, Schedule, grouped, sends_to
+
+LEVELS = (PAIRS, NODES, HALVES, ALL)
+
+
+def groups_at(level: str, hosts: Sequence[str]) -> list[list[int]]:
+    """Returns the ranks of each group of a level; ranks of one node are neighbours in it.
+
+    A last rank without a partner belongs to the last pair.
+    """
+    by_node = [rank for ranks in grouped(hosts) for rank in ranks]
+    if level == NODES:
+        return grouped(hosts)
+    count = {PAIRS: max(1, len(by_node) // 2), HALVES: 2, ALL: 1}[level]
+    bounds = [len(by_node) * number // count for number in range(count + 1)]
+    if level == PAIRS:
+        bounds = [2 * number for number in range(count)] + [len(by_node)]
+    return [by_node[low:high] for low, high in pairwise(bounds)]
+
+
+def group_cases(config: PairMatrixConfig, rank: Rank, num_bytes: int) -> list[Case]:
+    """Returns a case per level that differs from the levels below it; all ranks call it together.
+
+    A level whose groups are single ranks communicates nothing and has no case.
+    """
+    cases: list[Case] = []
+    seen: list[list[list[int]]] = []
+    for level in (level for level in LEVELS if level in config.groups):
+        groups = groups_at(level, rank.hosts)
+        if groups in seen or max(map(len, groups)) == 1:
+            continue
+        seen.append(groups)
+        cases.append(group_case(level, groups, config.timeout_s, rank, num_bytes))
+    return cases
+
+
+def group_case(
+    level: str, groups: list[list[int]], timeout_s: float, rank: Rank, num_bytes: int
+) -> Case:
+    """Returns the case in which every group of a level reduces at the same time."""
+    handle = join_group(tuple(map(tuple, groups)), timeout_s)
+    number = next(index for index, ranks in enumerate(groups) if rank.index in ranks)
+    buffer = torch.zeros(max(1, num_bytes // 4), dtype=torch.float32, device=rank.device)
+    group_of = {member: index for index, ranks in enumerate(groups) for member in ranks}
+    members = groups[number]
+    step = partial(dist.all_reduce, buffer, group=handle)
+    drawn = partial(
+        verification.pattern, seed=rank.seed, turn=number, world_size=len(members),
+        dtype=buffer.dtype, op="sum", length=len(buffer),
+    )  # fmt: skip
+
+    def verify(call: Call) -> None:
+        mine = drawn(rank=members.index(rank.index)).to(buffer)
+        call(lambda: verification.tile(buffer, mine))
+        total = sum(drawn(rank=member).to(buffer) for member in range(len(members)))
+        verification.require_tiled(buffer, total)
+        buffer.zero_()  # sums of zeros keep their size
+
+    details = {GROUP_OF: [group_of[member] for member in range(rank.world_size)]}
+    return Case(
+        step=step if len(members) > 1 else noop,
+        labels={GROUP: level, "data_size": num_bytes / 2**20},
+        verify=verify,
+        work=Work(payload_bytes=buffer.numel() * buffer.itemsize),
+        details=lambda: details,
+    )
+
+
+DTYPE = torch.int32
+ANSWER_ELEMENTS = 1
+POISON = -77
+
+
+@dataclass(frozen=True)
+class Buffers:
+    """What a rank sends and receives; all rounds of one size share them.
+
+    Attributes:
+        sent, received: the message: [elements].
+        answer: what follows a message that has arrived: [ANSWER_ELEMENTS].
+    """
+
+    sent: torch.Tensor
+    received: torch.Tensor
+    answer: torch.Tensor
+
+
+def allocate(num_bytes: int, device: torch.device) -> Buffers:
+    """Allocates the buffers of one size, rounded up to whole elements."""
+    elements = -(-num_bytes // DTYPE.itemsize)
+    shapes = (elements, elements, ANSWER_ELEMENTS)
+    return Buffers(*(torch.zeros(shape, dtype=DTYPE, device=device) for shape in shapes))
+
+
+def finish(started: p2p.StartedTransfers) -> None:
+    """Waits for all transfers."""
+    sending, receiving = started
+    for transfer in (*sending, *receiving):
+        transfer.wait()
+
+
+@dataclass(frozen=True)
+class Send:
+    """Sends the message and waits for the answer: the time of the pair, by one clock."""
+
+    buffers: Buffers
+    peer: int
+
+    def __call__(self) -> None:
+        message, answer = (self.buffers.sent, self.peer), (self.buffers.answer, self.peer)
+        finish(p2p.start([message], [answer]))
+
+
+@dataclass(frozen=True)
+class Answer:
+    """Waits for the message and answers it."""
+
+    buffers: Buffers
+    peer: int
+
+    def __call__(self) -> None:
+        finish(p2p.start([], [(self.buffers.received, self.peer)]))
+        finish(p2p.start([(self.buffers.answer, self.peer)], []))
+
+
+@dataclass
+class Check:
+    """Sends new values each time and compares every element of what arrives."""
+
+    step: Send | Answer
+    rank: int
+    world_size: int
+    seed: int
+    turns: Iterator[int] = field(default_factory=count)
+
+    def __call__(self, call: Call) -> None:
+        turn = next(self.turns)
+        buffers, answers = self.step.buffers, isinstance(self.step, Answer)
+        sender, receiver = (self.step.peer, self.rank) if answers else (self.rank, self.step.peer)
+        message = self.values(buffers.sent, turn, sender)
+        answer = self.values(buffers.answer, turn, receiver)
+        if answers:
+            buffers.answer.copy_(answer)
+        else:
+            verification.tile(buffers.sent, message)
+        call(lambda: (buffers.received if answers else buffers.answer).fill_(POISON))
+        arrived, expected = (buffers.received, message) if answers else (buffers.answer, answer)
+        try:
+            verification.require_tiled(arrived, expected)
+        except InvalidResult as error:
+            raise InvalidResult(f"from rank {self.step.peer}: {error}") from None
+
+    def values(self, buffer: torch.Tensor, turn: int, rank: int) -> torch.Tensor:
+        """Returns one period of what a rank sends in a turn."""
+        drawn = verification.pattern(
+            seed=self.seed, turn=turn, rank=rank, world_size=self.world_size, dtype=DTYPE,
+            op="max", length=len(buffer),
+        )  # fmt: skip
+        return drawn.to(buffer.device, DTYPE)
+
 
 FILL_S = 0.002
 """Length of a sample of short messages; one that takes as long is timed alone."""

@@ -3,9 +3,8 @@
 from dataclasses import dataclass
 from typing import Any
 
-from benchkit.api.keys import as_list, key
-from benchkit.api.message_size import mebibytes
-from benchkit.api.schema import RunConfig
+from benchkit.api.keys import RunConfig, as_list, key
+from benchkit.api.sizes import mebibytes
 from benchkit.errors import ConfigError
 from benchkit.suites.pair_matrix.names import ALL, HALVES, NODES, PAIRS
 

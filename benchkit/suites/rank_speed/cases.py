@@ -1,8 +1,12 @@
-"""What a rank does alone, as cases that all ranks run at the same time."""
+"""A file in the output folder that a rank writes and reads; it has no name, so nothing is left.
+What a rank does alone, as cases that all ranks run at the same time."""
 
+import os
+import weakref
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -10,9 +14,87 @@ import torch
 from benchkit.api import verification
 from benchkit.api.case import Call, Case, Rank, Work, noop
 from benchkit.api.products import CHECKED_ROWS, require_rows, sum_in_float32
+from benchkit.errors import InvalidResult
 from benchkit.suites.rank_speed import names
 from benchkit.suites.rank_speed.config import MINUTES_SHARE, RankSpeedConfig
-from benchkit.suites.rank_speed.disk import DROPPED, SYNCED, Disk
+
+DROPPED = "kernel asked to drop its cache before each read"
+SYNCED = "written through by fsync"
+
+
+class Disk:
+    """An unnamed file of one size.
+
+    Args:
+        folder: where it lies.
+        name: of the file, until it is removed at once.
+        content: what it holds.
+
+    Raises:
+        OSError: the folder cannot be written to, or is full.
+    """
+
+    def __init__(self, folder: Path, name: str, content: bytes) -> None:
+        path = folder / name
+        self.content = memoryview(content)
+        self.found = memoryview(bytearray(len(content)))
+        self.file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
+        weakref.finalize(self, os.close, self.file)  # ranks may stay for the next point
+        path.unlink()
+        self.write()
+
+    def write(self) -> None:
+        """Writes the file in place and waits until it is on the disk."""
+        done = 0
+        while done < len(self.content):
+            done += os.pwrite(self.file, self.content[done:], done)
+        os.fsync(self.file)
+
+    def read(self) -> None:
+        """Reads the whole file."""
+        done = 0
+        while done < len(self.found):
+            count = os.preadv(self.file, [self.found[done:]], done)
+            if not count:
+                raise InvalidResult(f"the file ends after {done} of {len(self.found)} bytes")
+            done += count
+
+    def drop_cache(self) -> None:
+        """Asks the kernel to forget the file's pages, which fsync has made clean."""
+        os.posix_fadvise(self.file, 0, 0, os.POSIX_FADV_DONTNEED)
+
+    def check_write(self, call: Call) -> None:
+        """Checks by a read what a call wrote over zeros; raises InvalidResult as `compare` does."""
+        self.renew()
+        call(lambda: os.pwrite(self.file, bytes(len(self.content)), 0))
+        self.drop_cache()
+        self.found[:] = bytes(len(self.found))
+        self.read()
+        self.compare()
+
+    def check_read(self, call: Call) -> None:
+        """Checks what a call read; raises InvalidResult as `compare` does."""
+        self.renew()
+        self.write()
+        self.drop_cache()
+
+        def prepare() -> None:
+            self.found[:] = bytes(len(self.found))
+
+        call(prepare)
+        self.compare()
+
+    def renew(self) -> None:
+        """Moves the content by a byte."""
+        self.content = memoryview(bytes(self.content[1:]) + bytes(self.content[:1]))
+
+    def compare(self) -> None:
+        """Raises InvalidResult with the first byte that differs between found and content."""
+        if self.found != self.content:
+            both = zip(self.found, self.content, strict=True)
+            first = next(index for index, (found, wrote) in enumerate(both) if found != wrote)
+            raise InvalidResult(f"byte {first}: {self.found[first]}, wrote {self.content[first]}")
+
 
 FILL_S = 0.02
 """Length of a sample, long enough that a clock's tick and a launch do not count."""

@@ -3,10 +3,8 @@
 from dataclasses import dataclass
 from typing import Any
 
-from benchkit.api.item_bytes import ITEM_BYTES
-from benchkit.api.keys import key
-from benchkit.api.message_size import mebibytes
-from benchkit.api.schema import RunConfig
+from benchkit.api.keys import RunConfig, key
+from benchkit.api.sizes import ITEM_BYTES, mebibytes
 from benchkit.suites.rank_speed.names import TESTS
 
 DTYPES = ("float64", "float32", "bfloat16", "float16")

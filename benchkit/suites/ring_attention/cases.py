@@ -1,26 +1,73 @@
-"""A strategy as a case: a ring under its split, checked against the layer's definition.
+"""torch's own ring attention as a reference: even splits, in zigzag order if it is causal.
+
+By torch's default, keys and values are gathered from all ranks at once and not passed round.
+A strategy as a case: a ring under its split, checked against the layer's definition.
 
 An online split moves between steps.
-"""
+Attention over any split of the sequence with the keys and values of all ranks gathered first."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
+import torch.distributed as dist
 from torch import Tensor
 
-from benchkit.api import p2p, verification
+from benchkit.api import p2p, torch_internals, verification
 from benchkit.api.case import Call
 from benchkit.api.details import IDEAL_S, PREDICTED_S
-from benchkit.api.device_mesh import dtensor_missing
-from benchkit.api.device_wait import wait_for_device
+from benchkit.api.memory import wait_for_device
+from benchkit.api.p2p import dtensor_missing
+from benchkit.api.regions import COMPUTE, WAIT, region
 from benchkit.errors import InvalidResult
-from benchkit.suites.ring_attention.attention import Exact, Layer
 from benchkit.suites.ring_attention.names import EVEN, LUT, ONLINE, REFERENCE, TOKENS, TORCH, ZIGZAG
 from benchkit.suites.ring_attention.planner import Online, Planner
-from benchkit.suites.ring_attention.ring import Ring
-from benchkit.suites.ring_attention.torch_reference import TorchRing, missing
+from benchkit.suites.ring_attention.ring import (
+    PROJECT,
+    Exact,
+    Layer,
+    Partial,
+    Ring,
+    RingAttention,
+    by_head,
+)
+from benchkit.suites.ring_attention.splits import Split
+
+
+def missing(seq_len: int, world_size: int, dtype: torch.dtype) -> str:
+    """Returns why torch's ring attention cannot run here; "" if it can."""
+    if why := torch_internals.ring_attention_missing():
+        return why
+    if dtype == torch.float64:
+        return "torch's ring attention merges blocks in float32"
+    if seq_len % (2 * world_size):
+        return f"torch's ring attention needs a multiple of {2 * world_size} tokens, not {seq_len}"
+    return ""
+
+
+class TorchRing:
+    """One rank's part of the layer, with the attention that torch's `context_parallel` calls."""
+
+    def __init__(self, layer: Layer, x: Tensor, split: Split, rank: int, causal: bool) -> None:
+        """Selects the tokens of a rank; torch requires an even split, or a causal one in zigzag."""
+        pieces = split.pieces[rank]
+        self.positions = torch.cat([torch.arange(*piece, device=x.device) for piece in pieces])
+        self.layer = layer
+        self.x = x[self.positions]
+        self.causal = causal
+
+    def step(self) -> Tensor:
+        """Computes the layer's output for this rank's tokens [L, E]."""
+        with region(PROJECT):
+            rotated, key_value = self.layer.project(self.x, self.positions)
+            query = by_head(rotated)
+            key, value = by_head(key_value[:, 0]), by_head(key_value[:, 1])
+        with region(COMPUTE):  # includes the waiting, which torch does not separate
+            out = torch_internals.attend_in_ring(query, key, value, self.causal)
+        with region(PROJECT):
+            return self.layer.finish(out)
+
 
 TOLERANCES = {torch.float64: 1e-9, torch.float32: 1e-4, torch.float16: 0.03, torch.bfloat16: 0.2}
 """Largest error as a share of the row's largest value.
@@ -141,3 +188,30 @@ class RingCase:
             "pass_s": planner.cost.pass_s,
             "speed": list(self._online.planner.speeds if self._online else planner.speeds),
         }
+
+
+class GatheredAttention(RingAttention):
+    """The ring's blocks, computed after one all-gather and not while keys are passed on."""
+
+    def attend(self, query: Tensor, own: Tensor) -> Tensor:
+        """Computes attention over all keys that the queries see, as RingAttention.attend does."""
+        with region(WAIT):
+            gathered = self._gather(own)
+        result: Partial | None = None
+        with region(COMPUTE):
+            for turn, blocks in enumerate(self.blocks):
+                held = gathered[(self.rank - turn) % self.world_size]
+                for block in blocks:
+                    result = self._add(result, query, held, block)
+        return query if result is None else result[0]
+
+    def _gather(self, own: Tensor) -> list[Tensor]:
+        """Returns the keys and values of each rank [L of the rank, 2, H, D].
+
+        All ranks send as many tokens as the rank that has most, since gloo gathers equal sizes.
+        """
+        padded = own.new_zeros(max(self.lengths), *own.shape[1:])
+        padded[: len(own)] = own
+        gathered = [torch.empty_like(padded) for _ in self.lengths]
+        dist.all_gather(gathered, padded)
+        return [each[:length] for each, length in zip(gathered, self.lengths, strict=True)]

@@ -4,16 +4,31 @@ A norm precedes each part, positions are rotary, the feed-forward layer is gated
 2002.05202), and the head is not tied to the embedding. There are no biases.
 
 Shapes: L tokens on this rank; model width E, feed-forward width F, V rows of the vocabulary.
-"""
+The decoder by its definition in float64 on one rank, to check what several ranks compute.
+Prefill: the whole prompt through all layers, up to the first new token.
+Decode: one new token after the other, with the keys of the sequence spread over the ranks.
 
+Each rank computes the new token through all layers, but attends only over its own part of the
+cache. The parts are merged by their log-sum-exp, as in flash decoding (Dao et al., 2023)."""
+
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import torch
+import torch.distributed as dist
 import torch.nn.functional as F
 from torch import Tensor
 
-from benchkit.api.groups import ModelConfig
-from benchkit.suites.ring_attention.attention import Layer
+from benchkit.api.keys import ModelConfig
+from benchkit.api.regions import COMPUTE, WAIT, region
+from benchkit.suites.ring_attention.ring import (
+    PROJECT,
+    REGIONS,
+    Layer,
+    RingAttention,
+    attend,
+    by_head,
+)
 
 NORM_EPS = 1e-5
 
@@ -102,3 +117,249 @@ class Decoder:
 def normed(x: Tensor, weight: Tensor) -> Tensor:
     """Applies RMSNorm (Zhang and Sennrich, 1910.07467) to [L, E]."""
     return F.rms_norm(x, weight.shape, weight, NORM_EPS)
+
+
+ROWS_AT_ONCE = 256
+"""Queries whose scores over all keys are in memory at the same time."""
+
+
+def hidden_states(decoder: Decoder, ids: Tensor) -> Tensor:
+    """Computes the output of the last layer for all tokens.
+
+    The weights of one layer at a time are in float64.
+
+    Args:
+        decoder: the model, in any dtype.
+        ids: the tokens [N].
+
+    Returns:
+        The output [N, E] in float64.
+    """
+    x = decoder.embedding[ids].double()
+    positions = torch.arange(len(ids), device=ids.device)
+    for each in decoder.layers:
+        layer = in_float64(each)
+        query, key_value = layer.to_attention(x, positions)
+        key, value = by_head(key_value[:, 0]), by_head(key_value[:, 1])
+        rows = positions.split(ROWS_AT_ONCE)
+        attended = [attend_rows(by_head(query), key, value, some) for some in rows]
+        x = layer.feed_forward(x + layer.attention.finish(torch.cat(attended, dim=2)))
+    return x
+
+
+def attend_rows(query: Tensor, key: Tensor, value: Tensor, rows: Tensor) -> Tensor:
+    """Computes causal attention [1, H, R, D] of some rows, with all their scores in memory."""
+    scores = query[:, :, rows] @ key.transpose(-1, -2) / key.shape[-1] ** 0.5
+    later = torch.arange(key.shape[2], device=key.device) > rows.unsqueeze(-1)
+    return scores.masked_fill_(later, float("-inf")).softmax(-1) @ value
+
+
+def logits(decoder: Decoder, x: Tensor) -> Tensor:
+    """Applies the last norm and the head in float64: [R, E] -> [R, V]."""
+    head, norm = decoder.head.double(), decoder.norm.double()
+    return replace(decoder, head=head, norm=norm).logits(x)
+
+
+def in_float64(layer: DecoderLayer) -> DecoderLayer:
+    """Returns a layer with its weights in float64."""
+    old = layer.attention
+    weights = (old.query.double(), old.key_value.double(), old.out.double())
+    attention = Layer(*weights, old.rotations.to(torch.complex128), old.head_dim)
+    rest = (layer.norms.double(), layer.gate_up.double(), layer.down.double())
+    return DecoderLayer(attention, *rest)
+
+
+FEED_FORWARD = "feed_forward"
+MODEL_REGIONS = (*REGIONS, FEED_FORWARD)
+"""Regions of a step. FEED_FORWARD includes the embedding, the last norm and the head."""
+
+
+class Prefill:
+    """One rank's part of a prompt.
+
+    Attributes:
+        cache: keys and values of this rank's tokens as the last step left them, [L, 2, H, D] of
+            each layer.
+        x: output of the last layer for this rank's tokens [L, E].
+        logits: of the last token [1, V], on the rank that owns it; None elsewhere.
+    """
+
+    def __init__(self, decoder: Decoder, ids: Tensor, attention: RingAttention) -> None:
+        """Selects one rank's tokens.
+
+        Args:
+            decoder: the model.
+            ids: all tokens of the prompt [N], of which the rank computes those of its split.
+            attention: over the split, for this rank.
+        """
+        self.decoder = decoder
+        self.attention = attention
+        self.ids = ids[attention.positions]
+        self.cache: list[Tensor] = []
+        self.x = decoder.embedding[self.ids]
+        self.logits: Tensor | None = None
+
+    def take(self, ids: Tensor) -> None:
+        """Takes other tokens [N + …] in place of those that it was made for."""
+        self.ids.copy_(ids[self.attention.positions])
+
+    def step(self) -> Tensor:
+        """Computes all layers and returns the first new token [1], which all ranks then know."""
+        self.cache = []
+        positions = self.attention.positions
+        with region(FEED_FORWARD):
+            x = self.decoder.embedding[self.ids]
+        for layer in self.decoder.layers:
+            with region(PROJECT):
+                query, own = layer.to_attention(x, positions)
+            self.cache.append(own)
+            attended = self.attention.attend(by_head(query), own)
+            with region(PROJECT):
+                x = x + layer.attention.finish(attended)
+            with region(FEED_FORWARD):
+                x = layer.feed_forward(x)
+        self.x = x
+        return self._first_token()
+
+    def _first_token(self) -> Tensor:
+        """Applies the head on the rank that owns the last token, and tells all ranks the result."""
+        owner = self.attention.last_owner
+        token = self.ids.new_empty(1)
+        if self.attention.rank == owner:
+            with region(FEED_FORWARD):
+                self.logits = self.decoder.logits(self.x[-1:])
+                token = self.logits.argmax(-1)
+        if self.attention.world_size > 1:
+            with region(WAIT):
+                dist.broadcast(token, src=owner)
+        return token
+
+
+def owners_of_new(tokens: Sequence[int], count: int) -> list[int]:
+    """Returns the rank that keeps each of `count` new tokens.
+
+    They keep the proportions of the prompt's tokens per rank, by the method of D'Hondt.
+    """
+    held = list(tokens)
+    owners: list[int] = []
+    for _ in range(count):
+        pairs = zip(held, tokens, strict=True)
+        ratios = [(now + 1) / start if start else float("inf") for now, start in pairs]
+        owners.append(ratios.index(min(ratios)))
+        held[owners[-1]] += 1
+    return owners
+
+
+class Decode:
+    """One rank's part of the decoding of some tokens.
+
+    Attributes:
+        logits: after each of the new tokens, as the last step left them [T, V].
+    """
+
+    def __init__(
+        self, decoder: Decoder, ids: Tensor, cache: list[Tensor], tokens: Sequence[int], rank: int
+    ) -> None:
+        """Copies the cache of a prompt into one that has room for the new tokens.
+
+        Args:
+            decoder: the model.
+            ids: tokens of the prompt and the new ones [N + T]. The new tokens are given, so that
+                all cases decode the same ones.
+            cache: keys and values of this rank's tokens of the prompt [L, 2, H, D], of each layer.
+            tokens: number of the prompt's tokens of each rank, N in all.
+            rank: this rank.
+        """
+        self.decoder = decoder
+        self.rank = rank
+        self.world_size = len(tokens)
+        self.first = sum(tokens)
+        self.ids = ids[self.first :].clone()
+        self.owners = owners_of_new(tokens, len(self.ids))
+        self.num_cached = tokens[rank]
+        room = self.num_cached + self.owners.count(rank)
+        self.cache = [each.new_empty(room, *each.shape[1:]) for each in cache]
+        self.logits: list[Tensor] = []
+        self.take(ids, cache)
+
+    def take(self, ids: Tensor, cache: Sequence[Tensor]) -> None:
+        """Takes other tokens and the cache of their prompt; the arguments are as above."""
+        self.ids.copy_(ids[self.first :])
+        for larger, each in zip(self.cache, cache, strict=True):
+            larger[: self.num_cached] = each
+
+    def forget(self) -> None:
+        """Poisons what a step writes: the logits, and the keys of the new tokens."""
+        for each in self.cache:
+            each[self.num_cached :] = float("nan")
+        for each in self.logits:
+            each.fill_(float("nan"))
+        self.logits = []
+
+    def step(self) -> Tensor:
+        """Decodes all new tokens and returns the most probable token after the last one [1]."""
+        self.logits = []
+        length = self.num_cached
+        chosen = self.ids[:1]
+        for turn, owner in enumerate(self.owners):
+            is_mine = owner == self.rank
+            length += is_mine
+            x = self._through_layers(turn, length, is_mine)
+            with region(FEED_FORWARD):
+                self.logits.append(self.decoder.logits(x))
+                chosen = self.logits[-1].argmax(-1)
+        return chosen
+
+    def _through_layers(self, turn: int, length: int, is_mine: bool) -> Tensor:
+        """Computes a new token [1, E] with the first `length` keys that this rank keeps."""
+        position = torch.tensor([self.first + turn], device=self.ids.device)
+        with region(FEED_FORWARD):
+            x = self.decoder.embedding[self.ids[turn : turn + 1]]
+        for layer, cache in zip(self.decoder.layers, self.cache, strict=True):
+            with region(PROJECT):
+                query, own = layer.to_attention(x, position)
+                if is_mine:
+                    cache[length - 1] = own[0]
+            with region(COMPUTE):
+                part = attended(by_head(query), cache[:length])
+            if self.world_size > 1:
+                part = self._merged(part)
+            with region(PROJECT):
+                x = x + layer.attention.finish(part[None, :, None, :-1])
+            with region(FEED_FORWARD):
+                x = layer.feed_forward(x)
+        return x
+
+    def _merged(self, part: Tensor) -> Tensor:
+        """Merges the parts of all ranks, each as `attended` returns it.
+
+        One all-gather takes the place of an all-reduce of the largest log-sum-exp and another of
+        the weighted sums.
+        """
+        parts = [torch.empty_like(part) for _ in range(self.world_size)]
+        with region(WAIT):
+            dist.all_gather(parts, part)
+        with region(COMPUTE):
+            stacked = torch.stack(parts)
+            weights = stacked[..., -1:].softmax(0)
+            return (weights * stacked).sum(0)
+
+
+def attended(query: Tensor, key_value: Tensor) -> Tensor:
+    """Computes attention of one query over a rank's part of the keys.
+
+    Args:
+        query: [1, H, 1, D].
+        key_value: [L, 2, H, D]; without keys the log-sum-exp is the least finite number.
+
+    Returns:
+        The output, and the log-sum-exp in the last column [H, D + 1].
+    """
+    if not len(key_value):
+        wide = torch.promote_types(query.dtype, torch.float32)
+        empty = query.new_zeros(query.shape[1], query.shape[3] + 1, dtype=wide)
+        empty[:, -1] = torch.finfo(wide).min
+        return empty
+    key, value = by_head(key_value[:, 0]), by_head(key_value[:, 1])
+    out, lse = attend(query, key, value, False)
+    return torch.cat((out[0, :, 0], lse[0].to(out.dtype)), dim=1)

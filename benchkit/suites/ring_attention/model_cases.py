@@ -1,25 +1,37 @@
-"""Prefill and decode as cases: under a split, checked against the dense model in float64."""
+"""Prefill and decode as cases: under a split, checked against the dense model in float64.
+Builds the cases of ring_model."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from benchkit.api.case import Call
+from benchkit.api.case import Call, Case, Rank
 from benchkit.api.details import IDEAL_S, PREDICTED_S, TOKENS_PER_CALL
-from benchkit.api.device_wait import wait_for_device
+from benchkit.api.memory import wait_for_device
 from benchkit.errors import InvalidResult
-from benchkit.suites.ring_attention import dense, splits
-from benchkit.suites.ring_attention.cases import TOLERANCES
-from benchkit.suites.ring_attention.decode import Decode
-from benchkit.suites.ring_attention.decoder import Decoder
-from benchkit.suites.ring_attention.gathered import GatheredAttention
-from benchkit.suites.ring_attention.names import ALL_GATHER, RING, SINGLE, TOKENS, WHOLE
-from benchkit.suites.ring_attention.planner import Planner
-from benchkit.suites.ring_attention.prefill import Prefill
-from benchkit.suites.ring_attention.ring import RingAttention
+from benchkit.suites.ring_attention import decoder as dense
+from benchkit.suites.ring_attention import splits
+from benchkit.suites.ring_attention.cases import NO_TABLE, TOLERANCES, GatheredAttention
+from benchkit.suites.ring_attention.config import RingModelConfig, head_dim, read_table
+from benchkit.suites.ring_attention.decoder import MODEL_REGIONS, Decode, Decoder, Prefill
+from benchkit.suites.ring_attention.names import (
+    ALL_GATHER,
+    DECODE,
+    EVEN,
+    IMPLEMENTATION,
+    LUT,
+    PHASE,
+    RING,
+    SINGLE,
+    STRATEGY,
+    TOKENS,
+    WHOLE,
+)
+from benchkit.suites.ring_attention.planner import Planner, doubts_of, fit_cost
+from benchkit.suites.ring_attention.ring import RingAttention, require_kernel
 from benchkit.suites.ring_attention.splits import Split
 
 
@@ -185,3 +197,75 @@ def compare(found: Tensor, expected: Tensor, what: str, names: list[int]) -> Non
         raise InvalidResult(
             f"{what} {names[first]} is off by {float(error[first]):.2g} of its size"
         )
+
+
+Choice = tuple[str, str, str]
+"""Phase, implementation and strategy of a case."""
+BASELINE = (RING, EVEN)
+
+
+def build(config: RingModelConfig, rank: Rank) -> list[Case]:
+    """Builds the cases of a job, with the even ring as baseline of its phase."""
+    choices = list(choices_of(config))
+    if shortage := rank.memory_shortage(config.needed_bytes(rank.world_size)):
+        return [Case(labels=labels_of(choice), skip=shortage) for choice in choices]
+    job = job_of(config, rank)
+    cases: dict[Choice, Case] = {}
+    for choice in sorted(choices, key=lambda each: each[1:] != BASELINE):  # the baselines first
+        cases[choice] = case_of(job, choice, cases.get((choice[0], *BASELINE)))
+    return [cases[choice] for choice in choices]
+
+
+def choices_of(config: RingModelConfig) -> Iterator[Choice]:
+    """Yields the cases that a configuration asks for.
+
+    Prefill with an all-gather leaves the cache of the ring, so decode has no such case.
+    """
+    for phase in config.phases:
+        for implementation in config.implementations:
+            if implementation == SINGLE:
+                yield phase, SINGLE, WHOLE
+            elif (phase, implementation) != (DECODE, ALL_GATHER):
+                yield from ((phase, implementation, name) for name in config.strategies)
+
+
+def labels_of(choice: Choice) -> dict[str, str | int | float]:
+    """Returns the labels of a case."""
+    return dict(zip((PHASE, IMPLEMENTATION, STRATEGY), choice, strict=True))
+
+
+def job_of(config: RingModelConfig, rank: Rank) -> ModelJob:
+    """Draws the model and measures what its splits need, which all ranks do together."""
+    model = config.known_model()
+    dtype = getattr(torch, config.dtype)
+    require_kernel(rank.device, dtype, head_dim(model))
+    length = config.seq_len + config.decode_tokens
+    decoder = Decoder.random(model, length, dtype=dtype, device=rank.device, seed=rank.seed)
+    first = decoder.layers[0]
+    generator = torch.Generator().manual_seed(rank.seed)
+    x = torch.randn(config.seq_len, model.d_model, generator=generator).to(rank.device, dtype)
+    cost, speeds = fit_cost(first.attention, x, True, rank.seconds_of, first.feed_forward)
+    table = read_table(config.lut, config.seq_len, config.dtype)
+    planner = Planner(config.seq_len, config.align, rank.shares, table.performance, cost, speeds)
+    doubts, new = doubts_of(table, rank), config.decode_tokens
+    return ModelJob(rank.index, rank.world_size, decoder, planner, new, rank.seed, doubts)
+
+
+def case_of(job: ModelJob, choice: Choice, baseline: Case | None) -> Case:
+    """Builds one case."""
+    phase, implementation, strategy = choice
+    if strategy == LUT and not job.planner.table:
+        return Case(labels=labels_of(choice), skip=NO_TABLE)
+    kind = DecodeCase if phase == DECODE else PrefillCase
+    running = kind(job, implementation, strategy)
+    return Case(
+        step=running.step,
+        labels=labels_of(choice),
+        verify=running.verify,
+        regions=MODEL_REGIONS,
+        details=running.details,
+        # One rank's time beside the even ring's is no scaling efficiency: SINGLE has no baseline.
+        baseline=None if implementation == SINGLE else baseline,
+        ranks=1 if implementation == SINGLE else None,
+        warnings=job.doubts if strategy == LUT else (),
+    )

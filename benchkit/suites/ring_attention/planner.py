@@ -1,4 +1,5 @@
-"""Plans the split of each strategy with a cost model that is measured with the real kernels."""
+"""The calls whose times give the costs of ring attention.
+Plans the split of each strategy with a cost model that is measured with the real kernels."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -9,11 +10,11 @@ import torch.distributed as dist
 from torch import Tensor
 
 from benchkit.api.case import Rank, noop
-from benchkit.api.device_wait import wait_for_device
 from benchkit.api.lut import Table
+from benchkit.api.memory import wait_for_device
+from benchkit.api.p2p import InFlight
 from benchkit.api.regions import COMPUTE
-from benchkit.suites.ring_attention import balancing, splits
-from benchkit.suites.ring_attention.attention import Layer
+from benchkit.suites.ring_attention import splits
 from benchkit.suites.ring_attention.names import (
     BALANCED,
     EVEN,
@@ -23,9 +24,43 @@ from benchkit.suites.ring_attention.names import (
     UNEVEN,
     ZIGZAG,
 )
-from benchkit.suites.ring_attention.probes import block_probe, passing_on
-from benchkit.suites.ring_attention.ring import PROJECT, Ring
+from benchkit.suites.ring_attention.ring import PROJECT, Layer, Ring, attend, by_head, merge
 from benchkit.suites.ring_attention.splits import CostModel, Split
+
+PROBE_QUERIES, LONGEST_PROBE = 512, 8192
+
+
+def block_probe(layer: Layer, x: Tensor) -> tuple[Callable[[], None], Tensor, int]:
+    """Returns a call that attends over a block of keys, all its keys and values, and its pairs."""
+    num_keys = min(max(len(x) // 2, 1), LONGEST_PROBE)
+    queries, key_value = layer.project(x[:num_keys], torch.arange(num_keys, device=x.device))
+    query = by_head(queries[:PROBE_QUERIES])
+    key, value = by_head(key_value[:, 0]), by_head(key_value[:, 1])
+    into = attend(query, key, value, False)
+
+    def attend_block() -> None:
+        merge(into, attend(query, key, value, False))
+
+    return attend_block, key_value, query.shape[2] * num_keys
+
+
+def passing_on(block: Tensor) -> Callable[[], None]:
+    """Returns a call that sends a block to the next rank and receives one from the rank before.
+
+    On one rank the call does nothing.
+    """
+    rank, size = dist.get_rank(), dist.get_world_size()
+    after, before = (rank + 1) % size, (rank - 1) % size
+    incoming = torch.empty_like(block)
+    in_flight = InFlight(1)
+
+    def step() -> None:
+        if size > 1:
+            in_flight.start(0, [(block, after)], [(incoming, before)], None)
+            in_flight.wait(0)
+
+    return step
+
 
 SecondsOf = Callable[..., list[list[float]]]
 TURNS: Mapping[str, Any] = {"turn": 0.05, "turns": 21}
@@ -119,7 +154,7 @@ class Planner:
         if strategy == FORMULA:
             return splits.formula(self.seq_len, self.shares, self.align)
         if strategy == BALANCED:
-            return balancing.balanced(self.seq_len, self.speeds, self.cost, self.align)
+            return splits.balanced(self.seq_len, self.speeds, self.cost, self.align)
         if strategy == ZIGZAG:
             return splits.zigzag(self.seq_len, self.speeds, self.align)
         return splits.even(self.seq_len, self.speeds)
@@ -130,7 +165,7 @@ class Planner:
 
     def step_s(self, split: Split) -> float:
         """Predicts the seconds of a step, waiting included."""
-        return max(balancing.ring_s(split, self.speeds, self.cost))
+        return max(splits.ring_s(split, self.speeds, self.cost))
 
     def at_full_speed(self) -> "Planner":
         """Returns the planner of ranks without slowdown: all are as fast as the fastest."""

@@ -8,11 +8,11 @@ from benchkit.api.registry import suite
 from benchkit.suites.ring_attention.config import (
     BASELINE,
     RingAttentionConfig,
+    RingModelConfig,
     model_head_dim,
     model_heads,
     read_table,
 )
-from benchkit.suites.ring_attention.model_config import RingModelConfig
 from benchkit.suites.ring_attention.names import LUT, REFERENCE, STRATEGY, TORCH
 
 if TYPE_CHECKING:
@@ -27,9 +27,9 @@ def ring_attention(config: RingAttentionConfig, rank: Rank) -> list[Case]:
     """Time of a ring-attention layer over ranks of unequal speed, by how the sequence is split."""
     import torch
 
-    from benchkit.suites.ring_attention.attention import Exact, Layer, require_kernel
     from benchkit.suites.ring_attention.cases import RingJob
     from benchkit.suites.ring_attention.planner import Planner, doubts_of, fit_cost
+    from benchkit.suites.ring_attention.ring import Exact, Layer, require_kernel
 
     width = config.num_heads * config.head_dim
     dtype = getattr(torch, config.dtype)
@@ -52,9 +52,9 @@ def ring_attention(config: RingAttentionConfig, rank: Rank) -> list[Case]:
 @suite
 def ring_model(config: RingModelConfig, rank: Rank) -> list[Case]:
     """Time to the first token and per token of a decoder whose sequence is split over the ranks."""
-    from benchkit.suites.ring_attention import model_suite
+    from benchkit.suites.ring_attention import model_cases
 
-    return model_suite.build(config, rank)
+    return model_cases.build(config, rank)
 
 
 def cases_of(shared: "RingJob", strategies: Sequence[str]) -> list[Case]:

@@ -2,17 +2,43 @@
 
 Ranks gather A and multiply, or multiply and gather C. The implementations in this module do one
 after the other; those in `columnwise_pipelines` overlap them.
-"""
+Implementations of the columnwise product that overlap its communication and its computation.
+torch's fused all-gather and matmul on symmetric memory, for GPUs with peer access.
+Every implementation of the columnwise product as a case: its memory, work, check and bounds."""
 
-from dataclasses import dataclass
+import functools
+import itertools
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from functools import partial
+from typing import ClassVar
 
+import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from benchkit.api.p2p import sendable
+from benchkit.api import torch_internals, verification
+from benchkit.api.case import Call, Work, noop
+from benchkit.api.p2p import InFlight, first_reason, sendable
 from benchkit.api.regions import COMPUTE, WAIT, region
-from benchkit.suites.tensor_parallel.buffers import Buffers, Step, Work
+from benchkit.errors import Unavailable, is_out_of_memory
+from benchkit.suites.tensor_parallel.config import ORDERS, Options, columnwise_bytes
+from benchkit.suites.tensor_parallel.names import AUTO, BOUNDS, COMPUTE_ONLY, P2P_COMM_ONLY, PYTORCH
+from benchkit.suites.tensor_parallel.operands import Scratch
+from benchkit.suites.tensor_parallel.primitive import (
+    NAN_BYTE,
+    Buffers,
+    Details,
+    Handle,
+    Implementation,
+    Primitive,
+    Step,
+    choose,
+    chunks_of,
+    in_turns,
+    measure_costs,
+    overlapping,
+)
 
 
 @dataclass(frozen=True)
@@ -44,10 +70,10 @@ class Columnwise(Buffers):
         if len(target):
             self.matmul(source[: len(target)], self.b, target)
 
-    def start_gather(self, into: Tensor, part: Tensor) -> Work:
+    def start_gather(self, into: Tensor, part: Tensor) -> Handle:
         """Starts to gather all ranks' parts in order of rank, and returns the handle."""
         into, part = sendable(into), sendable(part)
-        work: Work = dist.all_gather_into_tensor(into, part, group=self.group, async_op=True)
+        work: Handle = dist.all_gather_into_tensor(into, part, group=self.group, async_op=True)
         return work
 
     def gather(self, into: Tensor, part: Tensor) -> None:
@@ -95,3 +121,366 @@ def multiply_then_gather(job: Columnwise) -> Step:
                 target.copy_(whole[rank * most : rank * most + len(target)])
 
     return step
+
+
+def gather_in_chunks(job: Columnwise, chunks: int) -> Step:
+    """AG_before with one chunk of every shard at a time.
+
+    The next chunk is gathered while one is multiplied.
+    """
+    pieces = chunks_of(job.rows.most, chunks)
+    size = job.rows.world_size
+    stages = [job.new((piece.stop - piece.start) * size, job.a) for piece in pieces]
+
+    def step() -> None:
+        gathering = job.start_gather(stages[0], job.a[pieces[0]])
+        for index, (piece, stage) in enumerate(zip(pieces, stages, strict=True)):
+            with region(WAIT):
+                gathering.wait()
+            if index + 1 < len(pieces):
+                gathering = job.start_gather(stages[index + 1], job.a[pieces[index + 1]])
+            with region(COMPUTE):
+                length = piece.stop - piece.start
+                for rank in range(size):
+                    job.multiply(stage[rank * length : (rank + 1) * length], rank, piece.start)
+
+    return step
+
+
+def multiply_in_chunks(job: Columnwise, chunks: int) -> Step:
+    """AG_after with one chunk of the own rows at a time.
+
+    One chunk of the product is gathered while the next is multiplied.
+    """
+    pieces = chunks_of(job.rows.most, chunks)
+    size = job.rows.world_size
+    stages = [job.new((piece.stop - piece.start) * size, job.c) for piece in pieces]
+    local = job.new(job.rows.most, job.c)
+
+    def settle(work: Handle, piece: slice, stage: Tensor) -> None:
+        with region(WAIT):
+            work.wait()
+        length = piece.stop - piece.start
+        for rank in range(size):
+            target = job.place(rank, piece.start, length)
+            target.copy_(stage[rank * length : rank * length + len(target)])
+
+    def step() -> None:
+        gathering: list[tuple[Handle, slice, Tensor]] = []
+        for piece, stage in zip(pieces, stages, strict=True):
+            with region(COMPUTE):
+                job.matmul(job.a[piece], job.b, local[piece])
+            gathering.append((job.start_gather(stage, local[piece]), piece, stage))
+            if len(gathering) > 1:
+                settle(*gathering.pop(0))
+        settle(*gathering.pop())
+
+    return step
+
+
+def shards_round_the_ring(
+    job: Columnwise, chunks: int, multiply: Callable[..., object] | None = None
+) -> Step:
+    """AG_before, peer to peer: shards of A go round the ring in chunks.
+
+    Each rank multiplies its own shard first, and then the shards in the order of their arrival.
+
+    Args:
+        job: the buffers.
+        chunks: pieces of a shard that are sent separately.
+        multiply: called instead of the product with rows of A, their owner and the first row.
+    """
+    size, rank = job.rows.world_size, job.rank
+    pieces = chunks_of(job.rows.most, chunks)
+    spare = [job.new(job.rows.most, job.a) for _ in range(2)]
+    after, before = (rank + 1) % size, (rank - 1) % size
+    multiply = multiply or job.multiply
+
+    def step() -> None:
+        held, in_flight = job.a, InFlight(len(pieces))
+        for turn in range(size):
+            incoming = spare[turn % 2]
+            for index, piece in enumerate(pieces):
+                in_flight.wait(index)
+                if turn + 1 < size:
+                    sends = [(held[piece], after)]
+                    receives = [(incoming[piece], before)]
+                    in_flight.start(index, sends, receives, job.group)
+                with region(COMPUTE):
+                    multiply(held[piece], (rank - turn) % size, piece.start)
+            held = incoming
+
+    return step
+
+
+def rows_to_all_peers(
+    job: Columnwise, chunks: int, multiply: Callable[..., object] | None = None
+) -> Step:
+    """AG_after, peer to peer: each rank sends its rows of C straight to their place on all peers.
+
+    One chunk is sent while the next is computed.
+
+    Args:
+        job: the buffers.
+        chunks: pieces of the own rows that are sent separately.
+        multiply: called instead of the product with rows of A and their place in C.
+    """
+
+    def product(rows: Tensor, own: Tensor) -> None:
+        job.matmul(rows, job.b, own)
+
+    multiply = multiply or product
+    size, rank = job.rows.world_size, job.rank
+    peers = [(rank + 1 + i) % size for i in range(size - 1)]  # every rank begins with its neighbour
+    plan = []
+    for piece in chunks_of(job.rows.most, chunks):
+        length = piece.stop - piece.start
+        own = job.place(rank, piece.start, length)
+        sends = [(own, peer) for peer in peers if len(own)]
+        places = [(job.place(peer, piece.start, length), peer) for peer in peers]
+        receives = [(rows, peer) for rows, peer in places if len(rows)]
+        plan.append((job.a[piece][: len(own)], own, sends, receives))
+
+    def step() -> None:
+        in_flight = InFlight(len(plan))
+        for index, (rows, own, sends, receives) in enumerate(plan):
+            with region(COMPUTE):
+                if len(own):
+                    multiply(rows, own)
+            in_flight.start(index, sends, receives, job.group)
+        for index in range(len(plan)):
+            in_flight.wait(index)
+
+    return step
+
+
+def obstacle(job: Columnwise) -> str:
+    """Returns why the fused product cannot run here; "" if it can."""
+    if job.a.device.type != "cuda":
+        return "symmetric memory needs GPUs that reach each other's memory"
+    if not job.rows.even:
+        return "torch's fused kernels need shards of one size"
+    if job.a.dtype != job.c.dtype:
+        return "torch's fused product of float8 takes other scales than benchkit's"
+    return torch_internals.symmetric_memory_missing()
+
+
+def place(job: Columnwise) -> Tensor:
+    """Allocates memory for rows of A that all ranks can read, and tries the fused product once.
+
+    GPUs may lack peer access or be shared by ranks, and torch chooses a kernel by what one GPU
+    can do, which the GPUs together may refuse, such as multicast without NVSwitch.
+
+    Raises:
+        Unavailable: on all ranks, if one of them is refused.
+    """
+    shard, reason = job.a, ""
+    try:
+        shard = torch_internals.symmetric_empty(job.a, name_of(job))
+        torch_internals.all_gather_matmul(shard, job.b, name_of(job))
+    except RuntimeError as error:
+        if is_out_of_memory(type(error).__name__, str(error)):
+            raise
+        reason = str(error).splitlines()[0]
+    if reason := first_reason(reason, job.group):
+        raise Unavailable(f"symmetric memory: {reason}")
+    return shard
+
+
+def name_of(job: Columnwise) -> str:
+    """Returns torch's name of the group of a job."""
+    group = job.group or dist.group.WORLD
+    return str(group.group_name)
+
+
+def all_gather_matmul(
+    job: Columnwise, work: Work, parts: tuple[Options, Options] | None
+) -> Implementation:
+    """Builds the fused product, whose shard is a copy of A's that is made outside the clock.
+
+    Raises:
+        Unavailable: where this machine or this build cannot run it.
+    """
+    if why := obstacle(job):
+        raise Unavailable(why)
+    name = name_of(job)
+    shard, product = place(job), [job.c]
+
+    def step() -> None:
+        product[0] = torch_internals.all_gather_matmul(shard, job.b, name)
+
+    def prepare() -> None:
+        shard.copy_(job.a)
+
+    return Implementation(step, work, lambda: product[0], parts=parts, prepare=prepare)
+
+
+class ColumnwiseCases(Primitive):
+    """One rank's part of a job of tp_columnwise."""
+
+    baseline: ClassVar[Options] = {"implementation": PYTORCH, "order": "AG_before"}
+
+    def allocate(self) -> None:
+        m, n, k = self.shape
+        self.a = self.matmul.left(self.rows.most, k)
+        self.b = self.matmul.right(k, n)
+        self.c = self.matmul.product(m, n)
+        if self.needs_whole:
+            self.whole_a = self.matmul.left(m, k)
+
+    def nbytes(self) -> tuple[int, int]:
+        return columnwise_bytes(self.shape, self.dtype, self.rank.world_size, self.needs_whole)
+
+    def load(self, a: Tensor, b: Tensor) -> None:
+        """Copies this rank's rows of A, and B."""
+        own = a[self.rows.of(self.rank.index)]
+        self.a[: len(own)].copy_(own)
+        self.b.copy_(b)
+        if self.needs_whole:
+            self.whole_a.copy_(a)
+
+    def build(self, options: Options, group: dist.ProcessGroup | None) -> Implementation:
+        """Builds one implementation, whose output is all of C, except for the bounds."""
+        scratch = Scratch(self.scratch_memory)
+        buffers = self.a, self.b, self.c, scratch
+        job = Columnwise(self.rows, self.rank.index, group, *buffers, self.matmul.multiply)
+        kind = options["implementation"]
+        if kind == COMPUTE_ONLY:
+            return self.computation(job, str(options["size"]))
+        if kind in BOUNDS:
+            return self.communication(job, kind == P2P_COMM_ONLY, str(options["order"]))
+        if kind == "symmetric_memory":
+            gathers_a: Options = {"order": "AG_before", **options, "backend": "default"}
+            return all_gather_matmul(job, self.work("AG_before"), parts(gathers_a))
+        details: Details = {}
+        if kind == AUTO:
+            options, details = self.choose(job, str(options["backend"]))
+        step = self.step(options, job)
+        work = self.work(str(options["order"]))
+        return Implementation(step, work, lambda: self.c, parts=parts(options), details=details)
+
+    def computation(self, job: Columnwise, size: str) -> Implementation:
+        """Builds the matmul alone: own rows of A times B if `size` is sharded, else A times B."""
+        world_size = self.rows.world_size
+        if size == "unsharded":
+            step: Step = functools.partial(job.matmul, self.whole_a, self.b, self.c)
+            work = Work(useful_flops=self.flops, executed_flops=self.flops * world_size)
+            return Implementation(step, work, lambda: self.c)
+        own = self.rows.of(job.rank)
+        return Implementation(
+            step=compute_sharded(job),
+            work=Work(useful_flops=self.flops / world_size, executed_flops=self.flops),
+            output=lambda: job.place(job.rank),
+            factors=lambda a, b: (a[own], b, own.start),
+        )
+
+    def step(self, options: Options, job: Columnwise) -> Step:
+        """Builds the step of an implementation with fixed options."""
+        gathers_a = options["order"] == "AG_before"
+        chunks = int(options.get("chunks", 1))
+        if options["implementation"] == "p2p_pipeline":
+            if gathers_a:
+                return shards_round_the_ring(job, chunks)
+            return rows_to_all_peers(job, chunks)
+        if options["implementation"] == "pipeline":
+            if gathers_a:
+                return gather_in_chunks(job, chunks)
+            return multiply_in_chunks(job, chunks)
+        if gathers_a:
+            return gather_then_multiply(job)
+        return multiply_then_gather(job)
+
+    def gathered_bytes(self, order: str) -> int:
+        """Returns the size of the buffer of an order's all-gather, padding included."""
+        like = self.a if order == "AG_before" else self.c
+        return int(self.rows.most * self.rows.world_size * like.shape[1] * like.dtype.itemsize)
+
+    def work(self, order: str) -> Work:
+        """Returns the operations of all ranks, and the bytes that each rank must send at least."""
+        size = self.rows.world_size
+        return Work(
+            useful_flops=self.flops,
+            executed_flops=self.flops * (size if order == "AG_before" else 1),
+            wire_bytes=self.gathered_bytes(order) * (size - 1) // size,
+        )
+
+    def communication(self, job: Columnwise, by_peers: bool, order: str) -> Implementation:
+        """Builds the communication of an order alone: the all-gather, or the peers in one chunk."""
+        size, most = self.rows.world_size, self.rows.most
+        like = job.a if order == "AG_before" else job.c
+        step: Step
+        if by_peers and order == "AG_after":
+            arriving = dict(enumerate(job.place(rank) for rank in range(size)))
+            part = arriving[job.rank]
+            step = rows_to_all_peers(job, 1, noop)
+        elif by_peers:
+            part = job.new(most, like)
+            ring = replace(job, a=part)
+            step = shards_round_the_ring(in_turns(ring), 1, noop)
+            # Of the shards that pass, the two spare buffers keep the last two, which came furthest.
+            turns, spare = in_turns(ring), range(max(0, size - 3), size - 1)
+            buffers = [turns.new(most, like) for _ in range(2)]
+            arriving = {(job.rank - turn - 1) % size: buffers[turn % 2] for turn in spare}
+        else:
+            part, whole = job.new(most, like), job.new(most * size, like)
+            arriving = dict(enumerate(whole.chunk(size)))
+            step = functools.partial(job.gather, whole, part)
+        sent = sendable(part)
+        draw = functools.partial(
+            verification.pattern,
+            seed=self.rank.seed,
+            world_size=size,
+            dtype=sent.dtype,
+            op="max",
+            length=most * like.shape[1],
+        )
+
+        def verify(turn: int, call: Call) -> None:
+            drawn = [draw(turn=turn, rank=rank).to(sent.device, sent.dtype) for rank in range(size)]
+
+            def prepare() -> None:
+                for block in arriving.values():
+                    block.view(torch.uint8).fill_(NAN_BYTE)
+                verification.tile(sent.view(-1), drawn[job.rank])
+
+            call(prepare)
+            for owner, block in arriving.items():
+                verification.require_tiled(sendable(block).view(-1), drawn[owner])
+
+        part.zero_()
+        work = Work(wire_bytes=self.work(order).wire_bytes)
+        return Implementation(step, work, verify=verify)
+
+    def choose(self, job: Columnwise, backend: str) -> tuple[Options, Details]:
+        """Chooses the options that should be fastest, with details for the record."""
+        size, most = self.rows.world_size, self.rows.most
+        gathers_more_a = self.gathered_bytes("AG_before") > self.gathered_bytes("AG_after")
+        wider = job.a if gathers_more_a else job.c
+        trial = in_turns(job)
+        part, whole = trial.new(most, wider), trial.new(most * size, wider)
+
+        def gather(rows: int) -> tuple[int, Step]:
+            into = whole[: rows * size]
+            return into.nbytes, functools.partial(job.gather, into, part[:rows])
+
+        local = (self.flops / size, compute_sharded(job))
+        costs = measure_costs(self.rank.seconds_of, gather(1), gather(most), local)
+        kinds: list[tuple[Options, float]] = []
+        for order, (name, chunked) in itertools.product(ORDERS, [(PYTORCH, {}), *overlapping()]):
+            flops = self.flops if order == "AG_before" else self.flops / size
+            num_bytes = 0 if name == "p2p_pipeline" else self.gathered_bytes(order)
+            options = {"implementation": name, "order": order, **chunked, "backend": backend}
+            kinds.append((options, costs.limit_s(flops, num_bytes)))
+        return choose(costs, kinds, functools.partial(self.timed_s, job=job))
+
+
+def parts(options: Options) -> tuple[Options, Options]:
+    """Returns the options of an implementation's bounds: its computation and its communication."""
+    order = options["order"]
+    by_peers = options.get("implementation") == "p2p_pipeline"
+    communication = "p2p_comm_only" if by_peers else "comm_only"
+    size = "unsharded" if order == "AG_before" else "sharded"
+    return (
+        {"implementation": "compute_only", "size": size},
+        {"implementation": communication, "order": order, "backend": options["backend"]},
+    )

@@ -1,16 +1,145 @@
-"""The configurations of the tensor-parallel suites; imports no torch."""
+"""Expands the implementations of a configuration to combinations of options; imports no torch.
+Counts the memory of one rank of the tensor-parallel suites; imports no torch.
 
+A shape is (m, n, k) of the product of A [m, k] and B [k, n].
+The configurations of the tensor-parallel suites; imports no torch.
+Finds the case that another is compared with, on the same backend if possible; without torch."""
+
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from benchkit.api.float8 import FLOAT8, FLOAT8_STEP
-from benchkit.api.groups import ModelConfig
-from benchkit.api.keys import key
-from benchkit.api.parameters import LAYERS, layer_shape
-from benchkit.api.schema import RunConfig
+from benchkit.api.case import Case
+from benchkit.api.keys import LAYERS, ModelConfig, RunConfig, as_list, key, layer_shape
+from benchkit.api.sizes import FLOAT8, FLOAT8_STEP, product_bytes
 from benchkit.errors import ConfigError
-from benchkit.suites.tensor_parallel import memory, names
-from benchkit.suites.tensor_parallel.options import Allowed, expand
+from benchkit.suites.tensor_parallel import names
+from benchkit.suites.tensor_parallel.names import COMM_BACKEND, DEFAULT, IMPLEMENTATION
+
+Values = tuple[str, ...] | type[int]
+Allowed = Mapping[str, Mapping[str, Values]]
+"""Values of each option of each implementation.
+
+The first value is the default; `int` allows any number from 1.
+"""
+DEFAULT_INT = 4
+
+
+def expand(given: Mapping[str, Any], allowed: Allowed) -> list[dict[str, str | int]]:
+    """Returns every implementation with every combination of its options.
+
+    A group of options adds only the combinations that no earlier group has.
+
+    Args:
+        given: a dictionary of options for each implementation, or a list of such dictionaries,
+            each of which is expanded by itself; None removes an implementation.
+        allowed: the options that exist.
+
+    Raises:
+        ConfigError: for names and values that do not exist.
+    """
+    found: list[dict[str, str | int]] = []
+    for name, groups in given.items():
+        if name not in allowed:
+            known = ", ".join(allowed)
+            raise ConfigError(
+                f"implementations.{name}: no such implementation; allowed are {known}"
+            )
+        for group in groups_of(groups):
+            expanded = combinations(name, group, allowed[name])
+            found += [options for options in expanded if options not in found]
+    if not found:
+        raise ConfigError(f"implementations: none is left; allowed are {', '.join(allowed)}")
+    return found
+
+
+def groups_of(value: Any) -> list[Any]:
+    """Returns the groups of options of an implementation: a list of them, a single one or None."""
+    if value is None:
+        return []
+    return value if isinstance(value, list) else [value]
+
+
+def combinations(
+    name: str, group: Any, options: Mapping[str, Values]
+) -> Iterator[dict[str, str | int]]:
+    """Yields every combination of one group of options."""
+    if not isinstance(group, Mapping):
+        raise ConfigError(
+            f"implementations.{name}={group}: allowed is "
+            "{option: value or list of values}, or null"
+        )
+    if unknown := set(group) - set(options):
+        known = f"allowed are {', '.join(options)}" if options else "it has none"
+        raise ConfigError(f"implementations.{name}.{min(unknown)}: no such option; {known}")
+    values = []
+    for option, choices in options.items():
+        default = choices[0] if isinstance(choices, tuple) else DEFAULT_INT
+        wanted = as_list(group.get(option, default))
+        values.append([checked(f"{name}.{option}", value, choices) for value in wanted])
+    for chosen in itertools.product(*values):
+        yield {IMPLEMENTATION: name, **dict(zip(options, chosen, strict=True))}
+
+
+def checked(name: str, value: Any, choices: Values) -> str | int:
+    """Returns a value that is allowed; raises ConfigError for any other."""
+    if isinstance(choices, tuple):
+        if value not in choices:
+            raise ConfigError(f"implementations.{name}={value}: allowed are {', '.join(choices)}")
+        return str(value)
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        raise ConfigError(f"implementations.{name}={value}: allowed are whole numbers >= 1")
+    return value
+
+
+Shape = tuple[int, int, int]
+
+
+def columnwise_bytes(
+    shape: Shape, dtype: str, world_size: int, needs_whole: bool
+) -> tuple[int, int]:
+    """Returns the bytes of the operands and of scratch memory, with the rows of A sharded.
+
+    Args:
+        shape: of the product.
+        dtype: of the factors.
+        world_size: number of ranks.
+        needs_whole: whether a case multiplies whole matrices.
+    """
+    m, n, k = shape
+    most = -(-m // world_size)
+    factors = most * k + k * n + (m * k if needs_whole else 0)
+    gathered_a, gathered_c = (world_size + 3) * most * k, (world_size + 1) * most * n
+    scratch = max(product_bytes(dtype, gathered_a, 0), product_bytes(dtype, 0, gathered_c))
+    return product_bytes(dtype, factors, m * n), scratch
+
+
+def rowwise_bytes(shape: Shape, dtype: str, world_size: int, needs_whole: bool) -> tuple[int, int]:
+    """Returns the same with the columns of A and the rows of B sharded."""
+    m, n, k = shape
+    most, width = -(-m // world_size), -(-k // world_size)
+    factors, products = world_size * most * width + width * n, most * n
+    if needs_whole:
+        factors, products = factors + m * k + k * n, products + m * n
+    scratch = product_bytes(dtype, 0, (world_size + 4) * most * n)
+    return product_bytes(dtype, factors, products), scratch
+
+
+def checking_bytes(shape: Shape) -> int:
+    """Returns the bytes of all matrices in float64, in which results are checked."""
+    m, n, k = shape
+    return 8 * (m * k + k * n + m * n)
+
+
+def drawn_bytes(shape: Shape) -> int:
+    """Returns the bytes of the host memory in which factors are drawn.
+
+    Per element these are 4 to time and 1 to check.
+    """
+    m, n, k = shape
+    return 5 * (m * k + k * n)
+
 
 BACKENDS = (names.DEFAULT, "gloo", "nccl", "ucc", "ucc/tl/nccl", "ucc/tl/cuda", "ucc/tl/ucp")
 """Backends of a single case; names.DEFAULT is the job's."""
@@ -69,7 +198,7 @@ class TensorParallelConfig(RunConfig):
                 raise ConfigError(f"{name}={value}: {allowed}")
 
     @property
-    def shape(self) -> memory.Shape:
+    def shape(self) -> Shape:
         return self.m, self.n, self.k
 
     def operand_bytes(self, world_size: int, needs_whole: bool) -> tuple[int, int]:
@@ -82,10 +211,10 @@ class TensorParallelConfig(RunConfig):
     def needed_bytes(self, world_size: int) -> float:
         needs_whole = WHOLE in expand(self.implementations, self.allowed)
         operands = sum(self.operand_bytes(world_size, needs_whole))
-        return operands + memory.checking_bytes(self.shape)
+        return operands + checking_bytes(self.shape)
 
     def host_bytes(self, world_size: int) -> float:
-        return memory.drawn_bytes(self.shape)
+        return drawn_bytes(self.shape)
 
     def check_layer(self) -> None:
         """Raises ConfigError where model, layer and shape contradict each other."""
@@ -154,7 +283,7 @@ class TpColumnwiseConfig(TensorParallelConfig):
         return rows, columns // self.world_size
 
     def operand_bytes(self, world_size: int, needs_whole: bool) -> tuple[int, int]:
-        return memory.columnwise_bytes(self.shape, self.dtype, world_size, needs_whole)
+        return columnwise_bytes(self.shape, self.dtype, world_size, needs_whole)
 
 
 @dataclass
@@ -170,4 +299,53 @@ class TpRowwiseConfig(TensorParallelConfig):
     }
 
     def operand_bytes(self, world_size: int, needs_whole: bool) -> tuple[int, int]:
-        return memory.rowwise_bytes(self.shape, self.dtype, world_size, needs_whole)
+        return rowwise_bytes(self.shape, self.dtype, world_size, needs_whole)
+
+
+Options = Mapping[str, str | int]
+"""An implementation with its options, among them `backend` if it communicates."""
+Labels = Mapping[str, str | int | float]
+"""Labels of a case: its options, with `comm_backend` in place of `backend`."""
+
+
+def over(labels: Labels, job_backend: str) -> Labels:
+    """Returns the labels with the job's backend instead of `default`."""
+    return {**labels, COMM_BACKEND: job_backend} if labels.get(COMM_BACKEND) == DEFAULT else labels
+
+
+def counterpart(wanted: Labels, there: Sequence[Case], job_backend: str) -> Case | None:
+    """Returns the case with the wanted labels of those there, or None.
+
+    `default` and the name of the job's backend are the same backend; an exact match comes first.
+    """
+    resolved = over(wanted, job_backend)
+    same = [case for case in there if over(case.labels, job_backend) == resolved]
+    return min(same, key=lambda case: case.labels != wanted, default=None)
+
+
+def baseline_of(
+    labels: Labels, baseline: Options, there: Sequence[Case], job_backend: str
+) -> Case | None:
+    """Returns the baseline of an implementation on its own backend, else the first baseline there.
+
+    Args:
+        labels: of the implementation; a baseline itself has None.
+        baseline: options of the baseline, without the backend.
+        there: all baselines that can run, among other cases.
+        job_backend: what `default` stands for.
+    """
+    if is_on_a_backend(labels, baseline):
+        return None
+    on_backends = [case for case in there if is_on_a_backend(case.labels, baseline)]
+    wanted = {**baseline, COMM_BACKEND: labels.get(COMM_BACKEND, DEFAULT)}
+    return counterpart(wanted, on_backends, job_backend) or next(iter(on_backends), None)
+
+
+def is_on_a_backend(labels: Labels, baseline: Options) -> bool:
+    """Whether labels are those of the baseline on any backend."""
+    return {name: value for name, value in labels.items() if name != COMM_BACKEND} == baseline
+
+
+def labels_of(options: Options) -> Options:
+    """Returns the options as columns, where the name `backend` belongs to the job."""
+    return {COMM_BACKEND if name == "backend" else name: value for name, value in options.items()}

@@ -6,7 +6,7 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-from benchkit.api.device_wait import wait_for_device
+from benchkit.api.memory import wait_for_device
 from benchkit.errors import InvalidResult
 
 VECTORS = 2

@@ -1,30 +1,103 @@
-"""The cases of a tensor-parallel product: shared memory, checks of every element, and bounds."""
+"""One implementation of a product: its step, its work and how its output is checked.
+What implementations of both products share: buffers, timed steps and chunks of rows.
+The cases of a tensor-parallel product: shared memory, checks of every element, and bounds.
+Chooses the implementation and the number of chunks.
+
+Each kind is timed, a cost model predicts more chunks, and the best are timed again."""
 
 import functools
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from itertools import count
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
 
 import torch
 import torch.distributed as dist
 from torch import Tensor
 
 from benchkit.api import torch_internals
-from benchkit.api.capture import CapturableStep
-from benchkit.api.case import Call, Case, Components, Rank
-from benchkit.api.float8 import FLOAT8_STEP
-from benchkit.api.gather import first_reason
-from benchkit.api.products import matmul_of
+from benchkit.api.case import Call, CapturableStep, Case, Components, Rank, Work, noop
+from benchkit.api.details import PREDICTED_S
+from benchkit.api.p2p import first_reason
+from benchkit.api.products import matmul_of, multiply
 from benchkit.api.regions import COMPUTE, WAIT
+from benchkit.api.sizes import FLOAT8_STEP
 from benchkit.errors import Unavailable
-from benchkit.suites.tensor_parallel import memory, operands, references
-from benchkit.suites.tensor_parallel.buffers import in_turns
-from benchkit.suites.tensor_parallel.config import WHOLE, TensorParallelConfig
-from benchkit.suites.tensor_parallel.implementation import Implementation
-from benchkit.suites.tensor_parallel.names import BOUNDS, COMPUTE_ONLY, DEFAULT
-from benchkit.suites.tensor_parallel.operands import Factory, Shards
-from benchkit.suites.tensor_parallel.references import Options, labels_of
+from benchkit.suites.tensor_parallel import config as memory
+from benchkit.suites.tensor_parallel import config as references
+from benchkit.suites.tensor_parallel import operands
+from benchkit.suites.tensor_parallel.config import WHOLE, Options, TensorParallelConfig, labels_of
+from benchkit.suites.tensor_parallel.names import BOUNDS, CHOSEN, CHUNKS, COMPUTE_ONLY, DEFAULT
+from benchkit.suites.tensor_parallel.operands import Factory, Scratch, Shards
+
+Details = Mapping[str, Any]
+Factors = Callable[[Tensor, Tensor], tuple[Tensor, Tensor, int]]
+
+
+def whole_factors(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor, int]:
+    """Returns A and B themselves, whose product begins with row 0 of C."""
+    return a, b, 0
+
+
+@dataclass(frozen=True)
+class Implementation:
+    """One implementation, ready to run.
+
+    Attributes:
+        step: the timed call.
+        work: what the call computes and communicates.
+        output: returns the tensor that is checked, where `step` leaves it.
+        factors: returns, for whole A and B, the two matrices whose product the output is, and the
+            first of its rows in C.
+        parts: the options of its bounds, computation and communication.
+        details: what the record says of the implementation.
+        verify: checks a turn by itself, instead of by `output` and `factors`; its call is prepared
+            further, after scratch memory was poisoned.
+        prepare: called after new operands were loaded.
+    """
+
+    step: Callable[[], object]
+    work: Work
+    output: Callable[[], Tensor] | None = None
+    factors: Factors = whole_factors
+    parts: tuple[Options, Options] | None = None
+    details: Details = field(default_factory=dict)
+    verify: Callable[[int, Call], None] | None = None
+    prepare: Callable[[], object] = noop
+
+
+Step = Callable[[], object]
+Handle = Any
+"""The handle of an asynchronous call of torch.distributed."""
+
+
+@dataclass(frozen=True)
+class Buffers:
+    """One rank's buffers and its product; each primitive defines what a, b and c are."""
+
+    rows: Shards
+    rank: int
+    group: dist.ProcessGroup | None
+    a: Tensor
+    b: Tensor
+    c: Tensor
+    scratch: Scratch
+    matmul: Callable[[Tensor, Tensor, Tensor], object] = multiply
+
+
+AnyBuffers = TypeVar("AnyBuffers", bound=Buffers)
+
+
+def in_turns(job: AnyBuffers) -> AnyBuffers:
+    """Returns the buffers for one of several steps that have the same scratch memory in turns."""
+    return replace(job, scratch=Scratch(job.scratch.memory))
+
+
+def chunks_of(rows: int, count: int) -> list[slice]:
+    """Divides rows into at most `count` nearly equal pieces, none of them empty."""
+    pieces = Shards(rows, min(count, rows))
+    return [pieces.of(i) for i in range(pieces.world_size)]
+
 
 TIMED = -1
 """The turn whose matrices are timed; checks draw others."""
@@ -201,3 +274,134 @@ class Primitive:
     def timed(self) -> tuple[Tensor, Tensor]:
         """The timed matrices: real numbers in either mode, since a GPU multiplies zeros faster."""
         return self.factory.real(TIMED)
+
+
+SecondsOf = Callable[..., list[list[float]]]
+Choice = Mapping[str, str | int]
+MEASURED, EXTRAPOLATED = (1, 2), (4, 8)
+"""Numbers of chunks that are timed, and those that the model predicts from them."""
+MOST_FINALISTS, NEAR = 5, 1.15
+"""At most this many are timed again, of those predicted within this factor of the best."""
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One kind of implementation, timed on all ranks together.
+
+    Attributes:
+        options: what was timed.
+        seconds: time of the slowest rank.
+        limit_s: time of its longest part alone.
+    """
+
+    options: Choice
+    seconds: float
+    limit_s: float
+
+
+def overlapping() -> Iterator[tuple[str, Choice]]:
+    """Yields every implementation that overlaps its parts, with each number of chunks to time."""
+    for name in ("pipeline", "p2p_pipeline"):
+        for chunks in MEASURED:
+            yield name, {"chunks": chunks}
+
+
+@dataclass(frozen=True)
+class Costs:
+    """A cost model of collectives and matmuls.
+
+    A collective takes latency_s + byte_s x bytes (Hockney, 1994), and a matmul takes
+    flop_s x operations.
+    """
+
+    latency_s: float
+    byte_s: float
+    flop_s: float
+
+    def limit_s(self, flops: float, num_bytes: float) -> float:
+        """Returns the longer time of a computation and a collective, the limit of any overlap."""
+        return max(self.flop_s * flops, self.latency_s + self.byte_s * num_bytes)
+
+    def predicted(self, trials: Sequence[Trial]) -> list[tuple[float, Choice]]:
+        """Returns the seconds and options of all trials and of more chunks, the fastest first.
+
+        With c chunks, an implementation takes A + latency c + E / c, where E is exposed until the
+        first chunk is complete. The times of one chunk and of two give A and E. The limit holds
+        for any number of chunks.
+        """
+        found = [(trial.seconds, trial.options) for trial in trials]
+        by_options = {tuple(trial.options.items()): trial for trial in trials}
+        for one in trials:
+            two_chunks = {**one.options, "chunks": MEASURED[1]}
+            two = by_options.get(tuple(two_chunks.items()))
+            if one.options.get("chunks") != MEASURED[0] or two is None:
+                continue
+            exposed_s = 2 * (one.seconds - two.seconds + self.latency_s)
+            for chunks in EXTRAPOLATED:
+                hidden_s = exposed_s * (1 / 2 - 1 / chunks)
+                seconds = two.seconds + (chunks - 2) * self.latency_s - hidden_s
+                found.append((max(seconds, two.limit_s), {**one.options, "chunks": chunks}))
+        return sorted(found, key=lambda prediction: prediction[0])
+
+    def finalists(self, trials: Sequence[Trial]) -> list[Choice]:
+        """Returns the options that may be the best by the model.
+
+        One or two trials are too few to distinguish options with similar times.
+        """
+        predicted = self.predicted(trials)
+        best_s, _ = predicted[0]
+        near = [options for seconds, options in predicted if seconds <= NEAR * best_s]
+        return near[:MOST_FINALISTS]
+
+
+def choose(
+    costs: Costs,
+    kinds: Sequence[tuple[Choice, float]],
+    timed: Callable[[Sequence[Choice]], list[float]],
+) -> tuple[Choice, dict[str, object]]:
+    """Chooses the fastest of the finalists.
+
+    Args:
+        costs: the cost model.
+        kinds: options to try, each with its limit in seconds.
+        timed: returns the seconds of each of some options, which take turns; equal on all ranks.
+
+    Returns:
+        The options chosen, and the details for the record: their name, such as
+        "pipeline AG_after 4 chunks", their time and the costs.
+    """
+    measured_s = timed([options for options, _ in kinds])
+    trials = []
+    for (options, limit_s), seconds in zip(kinds, measured_s, strict=True):
+        trials.append(Trial(options, seconds, limit_s))
+    finalists = costs.finalists(trials)
+    seconds, best = min(zip(timed(finalists), range(len(finalists)), strict=True))
+    chosen = finalists[best]
+    shown = {key: value for key, value in chosen.items() if key != "backend"}
+    words = [f"{value} {CHUNKS}" if key == CHUNKS else str(value) for key, value in shown.items()]
+    return chosen, {CHOSEN: " ".join(words), PREDICTED_S: seconds, **asdict(costs)}
+
+
+def measure_costs(
+    seconds_of: SecondsOf,
+    small: tuple[int, Callable[[], object]],
+    large: tuple[int, Callable[[], object]],
+    compute: tuple[float, Callable[[], object]],
+) -> Costs:
+    """Measures the cost model on the slowest rank.
+
+    Args:
+        seconds_of: times calls on each rank, as `Rank.seconds_of` does.
+        small: bytes and call of a small collective.
+        large: bytes and call of a large collective.
+        compute: operations and call of a computation.
+    """
+    small_bytes, call_small = small
+    large_bytes, call_large = large
+    flops, call_compute = compute
+    small_s, large_s, compute_s = map(max, seconds_of(call_small, call_large, call_compute))
+    byte_s = 0.0
+    if large_bytes > small_bytes:
+        byte_s = max(0.0, large_s - small_s) / (large_bytes - small_bytes)
+    latency_s = max(0.0, small_s - byte_s * small_bytes)
+    return Costs(latency_s, byte_s, compute_s / flops)

@@ -10,22 +10,22 @@ from benchkit.api.registry import suite
 from benchkit.suites.tensor_parallel.config import (
     TpColumnwiseConfig,
     TpRowwiseConfig,
+    expand,
     layer_columns,
     layer_rows,
 )
-from benchkit.suites.tensor_parallel.options import expand
 
 RESOLVERS = {"layer_rows": layer_rows, "layer_columns": layer_columns}
 PRELOAD = (
-    "benchkit.suites.tensor_parallel.columnwise_cases",
-    "benchkit.suites.tensor_parallel.rowwise_cases",
+    "benchkit.suites.tensor_parallel.columnwise",
+    "benchkit.suites.tensor_parallel.rowwise",
 )
 
 
 @suite
 def tp_columnwise(config: TpColumnwiseConfig, rank: Rank) -> list[Case]:
     """All-gather and matmul with A's rows sharded: orders, overlap, and the gap to the limit."""
-    from benchkit.suites.tensor_parallel.columnwise_cases import ColumnwiseCases
+    from benchkit.suites.tensor_parallel.columnwise import ColumnwiseCases
 
     chosen = expand(config.implementations, config.allowed)
     return ColumnwiseCases(config, rank, chosen).cases()
@@ -34,7 +34,7 @@ def tp_columnwise(config: TpColumnwiseConfig, rank: Rank) -> list[Case]:
 @suite
 def tp_rowwise(config: TpRowwiseConfig, rank: Rank) -> list[Case]:
     """Matmul and reduce-scatter with A's columns sharded: overlap, and the gap to the limit."""
-    from benchkit.suites.tensor_parallel.rowwise_cases import RowwiseCases
+    from benchkit.suites.tensor_parallel.rowwise import RowwiseCases
 
     chosen = expand(config.implementations, config.allowed)
     return RowwiseCases(config, rank, chosen).cases()

@@ -1,21 +1,147 @@
-"""The transformer suite on one rank: what can run here, the models that cases share, the cases."""
+"""One pass over one model, as a case calls it.
+Assembles a model as one rank runs it: network, sharding, compilation, wrapper and contexts.
+The transformer suite on one rank: what can run here, the models that cases share, the cases."""
 
-from typing import Any
+from collections.abc import Mapping
+from functools import partial
+from typing import TYPE_CHECKING, Any, Protocol
 
 import torch
 
-from benchkit.api import details, device_mesh
-from benchkit.api.case import Case, Components, Rank
-from benchkit.api.gather import first_reason
-from benchkit.api.parameters import parameters
-from benchkit.suites.transformer import kernels, names, parallel, peak_flops
-from benchkit.suites.transformer.assembly import assemble
-from benchkit.suites.transformer.communication import Communication
+from benchkit.api import details, p2p, verification
+from benchkit.api.case import Call, Case, Components, Rank
+from benchkit.api.keys import parameters
+from benchkit.api.p2p import first_reason
+from benchkit.suites.transformer import model, names, peak_flops
+from benchkit.suites.transformer import model as kernels
+from benchkit.suites.transformer import model as parallel
+from benchkit.suites.transformer.checks import Checks, mask_targets
 from benchkit.suites.transformer.config import TransformerConfig
 from benchkit.suites.transformer.data import Batches
-from benchkit.suites.transformer.pass_case import PassCase
-from benchkit.suites.transformer.passes import REGIONS, Steps
-from benchkit.suites.transformer.workload import Workload
+from benchkit.suites.transformer.model import Network, build
+from benchkit.suites.transformer.names import FORWARD, FORWARD_BACKWARD, PEAK_BYTES, TRAIN_STEP
+from benchkit.suites.transformer.passes import REGIONS, Communication, Steps, Workload
+
+if TYPE_CHECKING:
+    from torch.distributed.device_mesh import DeviceMesh
+
+
+class Job(Protocol):
+    """What a pass needs of its job."""
+
+    config: TransformerConfig
+    rank: Rank
+    shared: bool
+
+    def models(self) -> list[Steps]: ...
+    def batches(self) -> Batches: ...
+    def sent_bytes(self) -> int: ...
+
+
+class PassCase:
+    """The callables of one case.
+
+    Attributes:
+        details: what the case reports.
+    """
+
+    def __init__(
+        self, job: Job, name: str, steps: Steps, alone: bool, details: dict[str, Any]
+    ) -> None:
+        self._name = name
+        self._steps = steps
+        self._memory = job.rank.memory
+        self._models = job.models
+        self._sent_bytes = job.sent_bytes
+        self._batches = job.batches()
+        self.details = details
+        self._rows = job.config.batch_size if job.config.compile != "none" else 1
+        averaged = job.shared and not alone and job.config.parallel != "tp"
+        mean = model.averaged_over_ranks if averaged else lambda value: value
+        self._checks = Checks(steps, job.config.dtype, mean)
+
+    def step(self) -> object:
+        inputs, targets = self._batches.inputs, self._batches.targets
+        if self._name == FORWARD:
+            return self._steps.forward(inputs)
+        if self._name == FORWARD_BACKWARD:
+            return self._steps.forward_backward(inputs, targets)
+        return self._steps.train_step(inputs, targets)
+
+    def reset(self) -> None:
+        self._batches.draw()
+        for steps in self._models():
+            steps.forget_gradients()
+        if PEAK_BYTES not in self.details:  # only once, in the warm-up, since it disturbs timing
+            self._memory.reset()
+
+    def observe(self, regions_s: Mapping[str, float]) -> None:
+        """Reports the peak memory, without what only other cases of this job need."""
+        if PEAK_BYTES in self.details:
+            return
+        others = [steps for steps in self._models() if steps is not self._steps]
+        unused = sum(steps.held_bytes() for steps in others) + self._sent_bytes()
+        if self._name != TRAIN_STEP:
+            unused += self._steps.state_bytes()
+        self.details[PEAK_BYTES] = self._memory.peak_bytes() - unused
+        self.details |= self._memory.beside_peak()
+
+    def verify(self, call: Call) -> None:
+        """Checks what the pass computes of the first sequence of a fresh batch.
+
+        One is enough, since a pass treats all sequences alike. The weights do not move in a timed
+        training step: its update is checked by a step of its own.
+        """
+        self._batches.draw()
+        inputs, targets = self._batches.inputs.clone(), self._batches.targets.clone()
+        mask_targets(targets)
+
+        def prepare() -> None:
+            self._batches.inputs.copy_(inputs)
+            self._batches.targets.copy_(targets)
+            self._steps.forget_gradients()
+
+        found = verification.returned(call(prepare))
+        if self._name == FORWARD:
+            self._checks.forward(found, inputs)
+            return
+        self._checks.gradients(found, inputs, targets)
+        if self._name == TRAIN_STEP:
+            rows = self._rows
+            self._checks.update(inputs[:rows], targets[:rows])
+
+
+def assemble(
+    kind: str,
+    config: TransformerConfig,
+    weight: torch.dtype,
+    rank: Rank,
+    mesh: "DeviceMesh | None",
+) -> Steps:
+    """Builds a model and returns the passes over it.
+
+    Args:
+        kind: how the ranks share the work, as the key `parallel`; "none": a whole model here.
+        config: the configuration of the suite; its model is set.
+        weight: the dtype of the weights.
+        rank: the rank that builds, for its device and its seed.
+        mesh: the mesh of all ranks; None where `kind` is "none".
+    """
+    assert config.model is not None
+    device = rank.device
+    naive = config.attention == "naive"
+    blank = partial(Network, config.model, naive, config.activation_checkpointing)
+    network = build(blank, weight, device, rank.seed, parallel.sharding(kind, mesh))
+    if config.compile != "none":
+        network.compile(mode=None if config.compile == "default" else config.compile)
+    model = parallel.wrapped(kind, network, mesh, config.bucket_mib)
+    # FSDP2 writes to its buffers again later, which inference mode forbids. DTensors that were
+    # made in inference mode hold on to each other until the garbage collector finds them.
+    no_graph = torch.no_grad if kind in ("fsdp", "tp") else torch.inference_mode
+    is_autocast = config.dtype == "autocast"
+    autocast = partial(torch.autocast, device.type, torch.bfloat16, enabled=is_autocast)
+    return Steps(network, model, partial(kernels.chosen, config.attention), autocast, no_graph)
+
 
 Labels = dict[str, str | int | float]
 UPDATE = "the optimizer's update, which is checked by another step"
@@ -59,9 +185,9 @@ class TransformerJob:
         config, device = self.config, self.rank.device
         head_dim = self.model.d_model // self.model.num_heads
         compiled = config.compile != "none"
-        mine = kernels.missing(config.attention, config.dtype, head_dim, compiled, device)
+        mine = kernels.attention_missing(config.attention, config.dtype, head_dim, compiled, device)
         if self.shared:
-            mine = mine or parallel.missing(config.parallel, device)
+            mine = mine or parallel.parallelism_missing(config.parallel, device)
         self.lacking = first_reason(mine)
         self.peak: peak_flops.Peak | None = None
         if not all(self.why_not(name) for name in config.passes):
@@ -178,7 +304,7 @@ class TransformerJob:
         if kind not in self._models:
             shared = kind != "none"
             size, where = self.rank.world_size, (self.rank.device, self.config.timeout_s)
-            mesh = device_mesh.mesh_of_first(size, *where) if shared else None
+            mesh = p2p.mesh_of_first(size, *where) if shared else None
             weight = self.workload.weight
             self._models[kind] = assemble(kind, self.config, weight, self.rank, mesh)
         return self._models[kind]

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 from torch.distributed.tensor import DTensor
 
-from benchkit.api.device_wait import wait_for_device
+from benchkit.api.memory import wait_for_device
 from benchkit.errors import InvalidResult
 from benchkit.suites.transformer import reference
 from benchkit.suites.transformer.passes import IGNORED, Steps, local

@@ -1,16 +1,164 @@
-"""Configures the transformer suite: step time, memory and utilisation of a language model."""
+"""Counts operations and memory of a decoder-only language model, without torch.
+
+T tokens in sequences of s; d = d_model, f = d_ff, V = vocab_size. Operations are those of matrix
+products, two per multiply-add. Norms, softmax, rotary positions and the optimizer are not counted,
+as is usual.
+Configures the transformer suite: step time, memory and utilisation of a language model."""
 
 from dataclasses import dataclass
 from typing import ClassVar
 
-from benchkit.api.groups import check_model_heads
-from benchkit.api.keys import key
-from benchkit.api.parameters import layer_parameters, parameters
-from benchkit.api.schema import RunConfig
+from benchkit.api.details import FORWARD
+from benchkit.api.keys import (
+    ModelConfig,
+    RunConfig,
+    check_model_heads,
+    key,
+    layer_parameters,
+    parameters,
+)
 from benchkit.errors import ConfigError
 from benchkit.suites.transformer.data import check_ids
-from benchkit.suites.transformer.flops import Footprint, fsdp_groups
-from benchkit.suites.transformer.names import PASSES
+from benchkit.suites.transformer.names import PASSES, TRAIN_STEP
+
+
+def forward_flops(model: ModelConfig, batch_size: int, context_length: int, causal: bool) -> float:
+    """Counts the operations of one forward pass.
+
+    Per layer 2 T (4 d^2 + 3 d f) + 4 d x pairs, and 2 T d V for the head: PaLM (2204.02311),
+    appendix B, which counts every pair.
+
+    Args:
+        model: the sizes of the model.
+        batch_size: sequences of a batch.
+        context_length: tokens of a sequence.
+        causal: whether attention counts only the pairs of tokens that see each other, instead of
+            every pair.
+    """
+    tokens = batch_size * context_length
+    pairs = tokens * (context_length + 1) / 2 if causal else tokens * context_length
+    weights = layer_parameters(model) - 2 * model.d_model  # without the norms, which are vectors
+    per_layer = 2.0 * tokens * weights + 4.0 * model.d_model * pairs
+    return model.num_layers * per_layer + 2.0 * tokens * model.d_model * model.vocab_size
+
+
+def recomputed_flops(
+    model: ModelConfig, batch_size: int, context_length: int, causal: bool
+) -> float:
+    """Counts the operations that activation checkpointing computes again.
+
+    These are all layers without the last product of each, whose result is known already.
+    """
+    tokens = batch_size * context_length
+    head = 2.0 * tokens * model.d_model * model.vocab_size
+    down = 2.0 * tokens * model.d_model * model.d_ff
+    forward = forward_flops(model, batch_size, context_length, causal)
+    return forward - head - model.num_layers * down
+
+
+def pass_flops(name: str, forward: float, again: float = 0.0) -> float:
+    """Counts the operations of a pass, where backward takes twice those of forward.
+
+    Args:
+        name: the pass, one of names.PASSES.
+        forward: operations of one forward pass.
+        again: operations that are computed again.
+    """
+    return forward if name == FORWARD else 3 * forward + again
+
+
+@dataclass(frozen=True)
+class Footprint:
+    """The memory of one rank, in bytes.
+
+    Attributes:
+        model: the sizes of the model.
+        batch_size: sequences of a batch.
+        context_length: tokens of a sequence.
+        weight: bytes of an element of a weight.
+        activation: bytes of an element of an activation.
+        naive_attention: whether all scores are kept, as the kernel `math` does, too.
+        checkpointing: whether backward computes each layer's forward again.
+        shards: ranks that share the weights.
+        gathered: elements of the weights that are at times whole on this rank.
+        autocast: whether there is a copy of each weight in bfloat16.
+    """
+
+    model: ModelConfig
+    batch_size: int
+    context_length: int
+    weight: int
+    activation: int
+    naive_attention: bool = False
+    checkpointing: bool = False
+    shards: int = 1
+    gathered: int = 0
+    autocast: bool = False
+
+    def of(self, name: str) -> int:
+        """Estimates the peak of a pass.
+
+        The estimate is within some 20 % of what is measured (tests/suites/test_transformer.py).
+        """
+        weights = parameters(self.model) * self.weight // self.shards + self.gathered * self.weight
+        copied = 2 * parameters(self.model) if self.autocast else 0
+        if name == FORWARD:
+            return weights + copied + max(self.transient(), self.checking(copies=1))
+        states = 2 if name == TRAIN_STEP else 0  # AdamW's two moments
+        kept = self.kept()
+        checked = kept // self.batch_size + self.checking(copies=3)
+        return weights * (2 + states) + copied + max(kept, checked)
+
+    def checking(self, copies: int) -> int:
+        """Estimates what the comparison with the definition needs.
+
+        It holds half a layer or a table in float64, and for gradients also its gradient twice.
+        """
+        model = self.model
+        widest = max(4 * model.d_model, 3 * model.d_ff, model.vocab_size)
+        return copies * 8 * model.d_model * widest
+
+    def transient(self) -> int:
+        """Estimates the peak of one forward pass: the feed-forward layer's, or the logits."""
+        tokens, model = self.batch_size * self.context_length, self.model
+        inner = tokens * (2 * model.d_model + 3 * model.d_ff) * self.activation
+        logits = tokens * (model.d_model + model.vocab_size) * self.activation
+        return max(inner + self.scores(), logits)
+
+    def kept(self) -> int:
+        """Estimates what forward keeps for backward.
+
+        Per layer these are some tensors [T, d] and [T, f]; then the logits, and what the loss
+        keeps. Counted from the graph: two norms keep input and output. Attention keeps its
+        rotated q, k, v, its output, and the inputs of its projections. The feed-forward layer
+        keeps gate, its activation, up and their product.
+        """
+        tokens, model = self.batch_size * self.context_length, self.model
+        per_layer = tokens * (10 * model.d_model + 4 * model.d_ff) * self.activation + self.scores()
+        if self.autocast:
+            per_layer += tokens * 6 * model.d_model * 4  # residual sums stay in float32
+        if not self.checkpointing:
+            return model.num_layers * per_layer + self.loss()
+        inputs = model.num_layers * tokens * model.d_model * self.activation
+        return per_layer + inputs + self.loss()
+
+    def loss(self) -> int:
+        """Estimates the logits, their log-softmax, and its gradient."""
+        logits = self.batch_size * self.context_length * self.model.vocab_size
+        return 3 * logits * max(4, self.activation)
+
+    def scores(self) -> int:
+        """Estimates what naive attention holds per layer: scores and weights of every pair."""
+        pairs = self.batch_size * self.context_length**2 * self.model.num_heads
+        return 2 * pairs * self.activation if self.naive_attention else 0
+
+
+def fsdp_groups(model: ModelConfig) -> list[int]:
+    """Returns the elements of each group of weights that FSDP gathers as one, root last."""
+    table = model.vocab_size * model.d_model
+    layers = [layer_parameters(model)] * model.num_layers
+    return [table, *layers, table + model.d_model]
+
 
 KERNELS = ("auto", "flash", "efficient", "cudnn", "math", "naive")
 SPARE_BYTES = 300 * 10**6

@@ -4,16 +4,36 @@ A norm precedes each part; the head is untied from the embedding.
 Shapes: tokens [B, s] in, logits [B, s, V] out; H heads of D = d_model / H.
 Sources: Llama (2302.13971) for the whole, RoFormer (2104.09864) for positions, GLU variants
 (2002.05202) for SwiGLU.
-"""
+Shares a model over ranks with torch: data parallel, sharded (FSDP2) or tensor parallel.
+Finds which attention kernels and compilers this machine has, and selects the kernel."""
 
+import importlib.util
+import os
+import shutil
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, nullcontext
 
 import torch
+import torch.distributed as dist
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.distributed.device_mesh import DeviceMesh
+from torch.distributed.fsdp import fully_shard
+from torch.distributed.tensor import Replicate
+from torch.distributed.tensor.parallel import (
+    ColwiseParallel,
+    ParallelStyle,
+    PrepareModuleInput,
+    RowwiseParallel,
+    parallelize_module,
+)
+from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.nn.parallel import DistributedDataParallel
 from torch.utils.checkpoint import checkpoint
 
-from benchkit.api.groups import ModelConfig
+from benchkit.api import p2p
+from benchkit.api.keys import ModelConfig
+from benchkit.errors import is_out_of_memory
 
 NORM_EPS = 1e-5
 ROTARY_BASE = 10000.0
@@ -172,3 +192,142 @@ def build(
                     weight.normal_(0.0, INIT_STD, generator=generator)
         shard(part)
     return built
+
+
+def plan() -> dict[str, ParallelStyle]:
+    """Returns the tensor-parallel styles of the modules of a layer (Megatron, 1909.08053).
+
+    Heads and inner features are sharded. One all-reduce follows each half of the layer.
+    """
+    # The input of each half is prepared once for all projections that it enters, so that backward
+    # adds up their gradients before it sends them.
+    whole = Replicate()
+    attention_layouts = (whole, None, None)
+    styles: dict[str, ParallelStyle] = {
+        "attention": PrepareModuleInput(
+            input_layouts=attention_layouts, desired_input_layouts=attention_layouts
+        ),
+        "feed_forward": PrepareModuleInput(input_layouts=whole, desired_input_layouts=whole),
+    }
+    for name in ("attention.query", "attention.key", "attention.value"):
+        styles[name] = ColwiseParallel()
+    for name in ("feed_forward.gate", "feed_forward.up"):
+        styles[name] = ColwiseParallel()
+    for name in ("attention.out", "feed_forward.down"):
+        styles[name] = RowwiseParallel()
+    return styles
+
+
+def sharding(kind: str, mesh: DeviceMesh | None) -> Callable[[nn.Module], object]:
+    """Returns a function that shards a part of a network, called as soon as it has weights.
+
+    Args:
+        kind: the kind of parallelism; all but fsdp and tp leave the parts as they are.
+        mesh: the mesh of all ranks; None where the ranks share nothing.
+    """
+
+    def by_fsdp(part: nn.Module) -> object:
+        if isinstance(part, Layer | nn.Embedding):
+            return fully_shard(part, mesh=mesh)
+        return None
+
+    def by_tp(part: nn.Module) -> object:
+        if isinstance(part, Layer):
+            return parallelize_module(part, mesh, plan())
+        if isinstance(part, nn.Embedding):
+            return parallelize_module(part, mesh, RowwiseParallel(input_layouts=Replicate()))
+        if isinstance(part, nn.Linear):
+            return parallelize_module(part, mesh, ColwiseParallel(output_layouts=Replicate()))
+        return None
+
+    return {"fsdp": by_fsdp, "tp": by_tp}.get(kind, lambda part: None)
+
+
+def parallelism_missing(kind: str, device: torch.device) -> str:
+    """Returns why ranks cannot share a model by a kind of parallelism here; "" if they can.
+
+    Tensor parallelism changes the layout of DTensors, and the check of FSDP2 gathers its gradients.
+    """
+    return p2p.dtensor_missing(device) if kind in ("fsdp", "tp") else ""
+
+
+def wrapped(kind: str, network: Network, mesh: DeviceMesh | None, bucket_mib: float) -> nn.Module:
+    """Returns the module to call in place of the network.
+
+    Args:
+        kind: the kind of parallelism; all but ddp and fsdp return the network itself.
+        network: the network, its parts sharded.
+        mesh: the mesh of all ranks; None where the ranks share nothing.
+        bucket_mib: size of ddp's buckets of gradients, in MiB.
+    """
+    if kind == "ddp":
+        return DistributedDataParallel(
+            network, bucket_cap_mb=bucket_mib, gradient_as_bucket_view=True, broadcast_buffers=False
+        )
+    return fully_shard(network, mesh=mesh) if kind == "fsdp" else network
+
+
+def averaged_over_ranks(value: Tensor) -> Tensor:
+    """Returns the mean over all ranks, which call this together."""
+    result = value.clone()
+    dist.all_reduce(result)
+    return result / dist.get_world_size()
+
+
+BACKENDS = {
+    "flash": SDPBackend.FLASH_ATTENTION,
+    "efficient": SDPBackend.EFFICIENT_ATTENTION,
+    "cudnn": SDPBackend.CUDNN_ATTENTION,
+    "math": SDPBackend.MATH,
+}
+COMPILERS = {"cpu": ("g++", "clang++"), "cuda": ("gcc", "clang", "cc")}
+TF32_FROM = (8, 0)
+"""The compute capability from which GPUs have TF32: Ampere."""
+
+
+def chosen(attention: str) -> AbstractContextManager[object]:
+    """Returns a context in which attention runs by the kernel of this name."""
+    return sdpa_kernel([BACKENDS[attention]]) if attention in BACKENDS else nullcontext()
+
+
+def attention_missing(
+    attention: str, dtype: str, head_dim: int, compiled: bool, device: torch.device
+) -> str:
+    """Describes what the machine lacks for a configuration; "" where it has everything.
+
+    Args:
+        attention: the kernel, as the suite names it.
+        dtype: the dtype, as the suite names it.
+        head_dim: width of a head.
+        compiled: whether torch.compile is used.
+        device: where the model runs.
+    """
+    on_gpu = device.type == "cuda"
+    if dtype == "tf32" and on_gpu and torch.cuda.get_device_capability(device) < TF32_FROM:
+        return f"no TF32 on {torch.cuda.get_device_name(device)}"
+    if attention in BACKENDS and not can_attend(attention, dtype, head_dim, device):
+        return f"no {attention} attention for {dtype} on {device.type}"
+    if not compiled:
+        return ""
+    if on_gpu and not importlib.util.find_spec("triton"):
+        return "torch.compile needs triton on GPUs"
+    variable = "CC" if on_gpu else "CXX"
+    names = COMPILERS[device.type]
+    if os.environ.get(variable) or any(map(shutil.which, names)):
+        return ""
+    return f"torch.compile needs a compiler: {variable}, {' or '.join(names)}"
+
+
+def can_attend(attention: str, dtype: str, head_dim: int, device: torch.device) -> bool:
+    """Whether a kernel supports these heads forward and backward; some support fewer backward."""
+    real = torch.bfloat16 if dtype in ("bfloat16", "autocast") else torch.float32
+    example = torch.zeros(1, 1, 16, head_dim, dtype=real, device=device, requires_grad=True)
+    try:
+        with chosen(attention):
+            out = F.scaled_dot_product_attention(example, example, example, is_causal=True)
+            out.sum().backward()
+    except RuntimeError as error:
+        if is_out_of_memory(type(error).__name__, str(error)):
+            raise
+        return False
+    return True

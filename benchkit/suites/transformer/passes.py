@@ -1,16 +1,29 @@
-"""The passes over one model: forward, forward and backward, a whole training step."""
+"""The passes over one model: forward, forward and backward, a whole training step.
+The messages of the passes of a model that ranks share, without the computation.
+The workload of a job: dtypes, tokens and operations of its passes."""
 
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass, field
 
 import torch
+import torch.distributed as dist
 import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.distributed.fsdp import FSDPModule
 from torch.distributed.tensor import DTensor
 from torch.nn.parallel import DistributedDataParallel
 
+from benchkit.api.case import Work
+from benchkit.api.keys import ModelConfig, parameters
 from benchkit.api.regions import region
+from benchkit.suites.transformer.config import (
+    TransformerConfig,
+    forward_flops,
+    fsdp_groups,
+    pass_flops,
+    recomputed_flops,
+)
 from benchkit.suites.transformer.model import Network
 from benchkit.suites.transformer.names import (
     BACKWARD,
@@ -143,3 +156,169 @@ class Steps:
 def local(tensor: Tensor) -> Tensor:
     """Returns this rank's part of a tensor."""
     return tensor.to_local() if isinstance(tensor, DTensor) else tensor
+
+
+FIRST_BUCKET_BYTES = 2**20
+"""DDP's first bucket is smaller, so that communication begins early."""
+
+
+@dataclass
+class Communication:
+    """Sends the messages of a pass one after another, from buffers that all passes share.
+
+    Attributes:
+        kind: the kind of parallelism: ddp, fsdp or tp.
+        model: the sizes of the model.
+        tokens: tokens of one batch.
+        world_size: the number of ranks.
+        bucket_mib: size of ddp's buckets of gradients, in MiB.
+        weight: dtype of the weights, and so of the gradients.
+        activation: dtype of the activations.
+        device: where the buffers are.
+        checkpointing: whether backward computes each layer's forward again.
+        buffers: the buffers allocated so far, by name.
+    """
+
+    kind: str
+    model: ModelConfig
+    tokens: int
+    world_size: int
+    bucket_mib: float
+    weight: torch.dtype
+    activation: torch.dtype
+    device: torch.device
+    checkpointing: bool
+    buffers: dict[str, Tensor] = field(default_factory=dict)
+
+    def of(self, name: str) -> Callable[[], object] | None:
+        """Returns a call that does the communication of a pass; None where it has none."""
+        forward = name == FORWARD
+        if self.kind == "ddp":
+            return None if forward else self.gradients()
+        return self.weights(forward) if self.kind == "fsdp" else self.activations(forward)
+
+    def allocated(self) -> int:
+        """Returns the bytes of the buffers allocated so far."""
+        return sum(buffer.nbytes for buffer in self.buffers.values())
+
+    def buffer(self, name: str, size: int, dtype: torch.dtype) -> Tensor:
+        """Returns the buffer of a name, allocated once; it holds zeros, whose sums stay finite."""
+        if name not in self.buffers:
+            self.buffers[name] = torch.zeros(size, dtype=dtype, device=self.device)
+        return self.buffers[name]
+
+    def gradients(self) -> Callable[[], object]:
+        """DDP: all-reduces every bucket of gradients, all buckets at once."""
+        buffer = self.buffer("gradients", parameters(self.model), self.weight)
+        size = int(self.bucket_mib * 2**20) // self.weight.itemsize
+        first = min(FIRST_BUCKET_BYTES // self.weight.itemsize, size)
+        buckets = [buffer[:first], *buffer[first:].split(max(1, size))]
+
+        def step() -> None:
+            works = [dist.all_reduce(bucket, async_op=True) for bucket in buckets]
+            for work in works:
+                work.wait()
+
+        return step
+
+    def weights(self, forward: bool) -> Callable[[], object]:
+        """FSDP: gathers each group of weights and reduce-scatters their gradients.
+
+        Backward gathers all groups but the root once more.
+        """
+        most = -(-max(fsdp_groups(self.model)) // self.world_size)
+        shard = self.buffer("shard", most, self.weight)
+        gathered = self.buffer("gathered", most * self.world_size, self.weight)
+
+        def views(group: int) -> tuple[Tensor, Tensor]:
+            size = -(-group // self.world_size)
+            return gathered[: size * self.world_size], shard[:size]
+
+        def step() -> None:
+            groups = fsdp_groups(self.model)
+            for group in groups if forward else [*groups, *groups[:-1]]:
+                dist.all_gather_into_tensor(*views(group))
+            for group in () if forward else groups:
+                whole, part = views(group)
+                dist.reduce_scatter_tensor(part, whole)
+
+        return step
+
+    def all_reduces(self, forward: bool) -> int:
+        """Tensor parallel: counts the all-reduces of a pass.
+
+        Forward has one at the embedding and one after each half layer. Backward has one before
+        each half layer and one at the head. With checkpointing, backward computes the first half
+        of each layer again, with its all-reduce.
+        """
+        layers = self.model.num_layers
+        once = 2 * layers + 1
+        return once if forward else 2 * once + (layers if self.checkpointing else 0)
+
+    def activations(self, forward: bool) -> Callable[[], object]:
+        """Tensor parallel: all-reduces activations [T, d] and gathers the logits."""
+        stream = self.buffer("stream", self.tokens * self.model.d_model, self.activation)
+        share = -(-self.model.vocab_size // self.world_size)
+        part = self.buffer("part", self.tokens * share, self.activation)
+        logits = self.buffer("logits", self.tokens * share * self.world_size, self.activation)
+
+        def step() -> None:
+            for _ in range(self.all_reduces(forward)):
+                dist.all_reduce(stream)
+            dist.all_gather_into_tensor(logits, part)
+
+        return step
+
+
+@dataclass(frozen=True)
+class Workload:
+    """What the passes of one job compute and hold.
+
+    Attributes:
+        config: the configuration of the suite.
+        model: the sizes of the model.
+        world_size: the number of ranks of the job.
+    """
+
+    config: TransformerConfig
+    model: ModelConfig
+    world_size: int
+
+    @property
+    def weight(self) -> torch.dtype:
+        """The dtype of weights."""
+        return torch.bfloat16 if self.config.dtype == "bfloat16" else torch.float32
+
+    @property
+    def activation(self) -> torch.dtype:
+        """The dtype of activations."""
+        return torch.float32 if self.config.dtype in ("float32", "tf32") else torch.bfloat16
+
+    @property
+    def tokens(self) -> int:
+        """Tokens of one batch."""
+        return self.config.batch_size * self.config.context_length
+
+    def copies(self, ranks: int) -> int:
+        """Counts the copies of the model that compute on these ranks, each with its own batch."""
+        return ranks if self.config.parallel != "tp" else 1
+
+    def flops(self, name: str, ranks: int, causal: bool = False, executed: bool = False) -> float:
+        """Counts the floating-point operations of a pass on these ranks together.
+
+        Args:
+            name: the pass, one of `names.PASSES`.
+            ranks: how many ranks take part.
+            causal: count only the pairs of tokens that see each other.
+            executed: count also what activation checkpointing computes again.
+        """
+        sizes = (self.model, self.config.batch_size, self.config.context_length, causal)
+        recomputed = 0.0
+        if executed and self.config.activation_checkpointing:
+            recomputed = recomputed_flops(*sizes)
+        return self.copies(ranks) * pass_flops(name, forward_flops(*sizes), recomputed)
+
+    def work(self, name: str, ranks: int) -> Work:
+        """Returns the operations of a pass as its case states them."""
+        executed_flops = self.flops(name, ranks, executed=True)
+        return Work(useful_flops=self.flops(name, ranks), executed_flops=executed_flops)

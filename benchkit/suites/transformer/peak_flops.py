@@ -10,10 +10,10 @@ from typing import Any
 import torch
 
 from benchkit.api.case import Rank
-from benchkit.api.data_sheet import entry_of
 from benchkit.api.details import MEASURED_PEAK
-from benchkit.api.gather import gather_json
-from benchkit.api.groups import COLD, ModelConfig
+from benchkit.api.keys import COLD, ModelConfig
+from benchkit.api.lut import entry_of
+from benchkit.api.p2p import gather_json
 
 SQUARE = {"cpu": 2048, "cuda": 8192}
 """Rows and columns of the square product that is measured, by type of device."""

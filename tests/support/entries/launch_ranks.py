@@ -8,10 +8,10 @@ from launch.ranks import private_network as private_network
 from launch.ranks import process as process
 from launch.ranks import start as start
 from launch.ranks import watch as watch
-from launch.ranks.failure import Failure as Failure
-from launch.ranks.failure import root_cause as root_cause
-from launch.ranks.report import result_report as result_report
-from launch.ranks.stack_dump import WAITING_PLACES as WAITING_PLACES
-from launch.ranks.stack_dump import innermost_frame as innermost_frame
+from launch.ranks.entry import result_report as result_report
+from launch.ranks.logs import WAITING_PLACES as WAITING_PLACES
+from launch.ranks.logs import innermost_frame as innermost_frame
 from launch.ranks.start import started as started
+from launch.ranks.watch import Failure as Failure
 from launch.ranks.watch import RankEnds as RankEnds
+from launch.ranks.watch import root_cause as root_cause

@@ -1,22 +1,18 @@
 """What tests take from analysis.report."""
 
 from analysis.report import chart as chart
-from analysis.report import crowds as crowds
 from analysis.report import discover as discover
-from analysis.report import noise as noise
-from analysis.report import rank_devices as rank_devices
 from analysis.report import report as report
 from analysis.report import sentences as sentences
 from analysis.report import size_charts as size_charts
 from analysis.report import size_plots as size_plots
 from analysis.report import speedup_plot as speedup_plot
 from analysis.report import style as style
-from analysis.report import turns as turns
 from analysis.report.chart import PAGE_ROW as PAGE_ROW
 from analysis.report.discover import draw_all as draw_all
 from analysis.report.discover import modules_with as modules_with
 from analysis.report.discover import write_all as write_all
-from analysis.report.ranks import for_print as for_print
+from analysis.report.report import for_print as for_print
 from analysis.report.sentences import MOST_LINES as MOST_LINES
 from analysis.report.sentences import describe as describe
 from analysis.report.sentences import findings as findings

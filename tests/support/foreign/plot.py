@@ -3,9 +3,9 @@
 from functools import partial
 
 import pandas as pd
-from analysis.baseline import Baseline
 from analysis.report import style
 from analysis.report.discover import Drawings
+from analysis.speedup import Baseline
 from matplotlib.figure import Figure
 
 

@@ -5,8 +5,8 @@ import re
 import analysis
 import pytest
 from analysis.__main__ import main
-from analysis.page.question import question_of
-from analysis.suites.rank_speed.data_sheet import devices, promise
+from analysis.page.content import question_of
+from analysis.suites.rank_speed.speeds import devices, promise
 
 from tests.support.acceptance import HOSTS, pairs, speeds
 from tests.support.cli import ROOT

@@ -9,9 +9,10 @@ import sys
 from pathlib import Path
 
 import pytest
-from analysis.records import cache, sources, workers
-from analysis.records.cache import SOURCES
-from analysis.records.derive import derive
+from analysis.records import derive as cache
+from analysis.records import derive as sources
+from analysis.records import derive as workers
+from analysis.records.derive import SOURCES, derive
 from analysis.records.harvest import harvest
 from analysis.table import combine
 
@@ -237,7 +238,7 @@ def test_processes_find_the_same_also_where_they_fail(sweep, monkeypatch):
 
 def test_fingerprint_covers_all_code_that_derives():
     """A figure that a changed formula would give must not come from the cache; and processes start fast."""
-    program = "import sys, analysis.records.workers\nprint(*sys.modules)"
+    program = "import sys, analysis.records.derive\nprint(*sys.modules)"
     shown = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, cwd=ROOT)
     modules = set(shown.stdout.split())
     assert not modules & {"pandas", "matplotlib", "torch", "hydra"}

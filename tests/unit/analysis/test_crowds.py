@@ -5,12 +5,12 @@ import pandas as pd
 import pytest
 from analysis import text
 from analysis.__main__ import main
-from analysis.baseline import Baseline
+from analysis.speedup import Baseline
 
-from tests.support.entries.report import crowds, discover, size_plots, speedup_plot, style
+from tests.support.entries.report import chart, discover, size_plots, speedup_plot, style
 from tests.support.records import make_record, tabulate_records, write_all
 
-MOST_SERIES = crowds.MOST_SERIES
+MOST_SERIES = chart.MOST_SERIES
 
 
 def points(types, seeds=1, ranks=(2,), sizes=(1.0, 4.0)):
@@ -39,7 +39,7 @@ def labels_of(figure):
 
 @pytest.mark.parametrize("count", [1, MOST_SERIES, MOST_SERIES + 1, 1000])
 def test_thinned_steps_are_few_and_reach_both_ends(count):
-    kept = crowds.thinned(list(range(count)))
+    kept = chart.thinned(list(range(count)))
     assert len(kept) == min(count, MOST_SERIES)
     assert (kept[0], kept[-1]) == (0, count - 1)
     assert kept == sorted(set(kept))
@@ -47,7 +47,7 @@ def test_thinned_steps_are_few_and_reach_both_ends(count):
 
 def test_merged_rows_have_median_and_extremes():
     rows = tabulate_records(points(types=3, sizes=(1.0,)))
-    [row] = crowds.merged(rows, ["world_size", "data_size"]).to_dict("records")
+    [row] = chart.merged(rows, ["world_size", "data_size"]).to_dict("records")
     assert (row["ci_low_s"], row["median_s"], row["ci_high_s"]) == pytest.approx((1e-3, 2e-3, 3e-3))
     assert row["busbw_gb_per_s"] == pytest.approx(2**20 / 2e-3 / 1e9)
 
@@ -77,10 +77,10 @@ def test_many_numbers_of_ranks_are_thinned():
 
 
 def test_many_speedups_are_drawn_in_order():
-    table = tabulate_records(points(types=crowds.MOST_POINTS + 1, ranks=(2, 4), sizes=(1.0,)))
+    table = tabulate_records(points(types=chart.MOST_POINTS + 1, ranks=(2, 4), sizes=(1.0,)))
     style.apply()
     figure = speedup_plot.draw(table, Baseline({"world_size": "2"}))["allreduce_speedup.png"]()
-    assert labels_of(figure) == [f"world_size 4: {crowds.MOST_POINTS + 1} points"]
+    assert labels_of(figure) == [f"world_size 4: {chart.MOST_POINTS + 1} points"]
     assert "in order" in figure.get_supxlabel()
     assert figure.get_figwidth() < 10
 
@@ -89,7 +89,7 @@ def test_first_plots_of_many_are_drawn(monkeypatch, capsys):
     module = type("module", (), {"draw": lambda table, baseline: dict.fromkeys(map(str, range(99)), plt.figure)})
     monkeypatch.setattr(discover, "modules_with", lambda function: [("suite.plot", module)])
     drawn = [name for name, _ in discover.draw_all(pd.DataFrame(), None)]
-    assert drawn == [str(number) for number in range(crowds.MOST_PLOTS)]
+    assert drawn == [str(number) for number in range(chart.MOST_PLOTS)]
     assert capsys.readouterr().err.count("99") == 1
 
 

@@ -3,7 +3,7 @@
 import pytest
 from analysis.records.places import Place, listed, numbered
 from analysis.suites.acceptance.findings import MESSAGES, Ranks, findings_of, sentence
-from benchkit.statistics.faults.cells import Fault
+from benchkit.statistics.faults import Fault
 
 HOSTS = ["a", "a", "b", "b", "c", "c"]
 RANKS = Ranks(

@@ -7,7 +7,7 @@ import analysis
 import numpy as np
 import pandas as pd
 import pytest
-from analysis import parquet
+from analysis import output
 from analysis.__main__ import main
 from analysis.columns import COLUMNS
 from analysis.records.metrics import METRICS
@@ -121,6 +121,6 @@ def test_parquet_has_rows_and_types_of_load(tmp_path, capsys, undrawn):
 
 def test_parquet_without_its_library_is_refused(tmp_path, monkeypatch, capsys, golden):
     write_all(tmp_path, [make_record()])
-    monkeypatch.setattr(parquet, "find_spec", lambda name: None)
+    monkeypatch.setattr(output, "find_spec", lambda name: None)
     assert main([str(tmp_path), "--parquet"]) == 2
     golden(capsys.readouterr().err)

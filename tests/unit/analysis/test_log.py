@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 from analysis.__main__ import main
-from analysis.commands import trackers
+from analysis.commands import log
 
 from tests.support.records import make_record, tabulate_records, write_all
 
@@ -23,7 +23,7 @@ class Client:
 
     def search_runs(self, experiments, wanted, max_results):
         key = wanted.split("'")[1]
-        return [run for run in self.runs if run.tags[trackers.KEY] == key]
+        return [run for run in self.runs if run.tags[log.KEY] == key]
 
     def create_run(self, experiment, tags, run_name, start_time=None):
         info = SimpleNamespace(run_id=str(len(self.runs)), start_time=7)

@@ -2,10 +2,10 @@
 
 import numpy as np
 import pytest
-from benchkit.statistics.modes import find_modes
+from benchkit.statistics.intervals import find_modes
 from benchkit.statistics.summary import last_shares
 
-from tests.support.entries.report import describe, noise
+from tests.support.entries.report import describe, sentences
 from tests.support.records import make_record, tabulate_ranks, tabulate_records
 
 
@@ -66,7 +66,7 @@ def disturbed_record():
 
 def test_text_reports_spikes_and_modes(golden):
     table = tabulate_records([disturbed_record()])
-    golden(noise.as_markdown(table))
+    golden(sentences.as_markdown(table))
     assert "noise.md" in describe(table)
 
 

@@ -1,5 +1,5 @@
 import pytest
-from analysis.run_spread import describe_floor
+from analysis.repetitions import describe_floor
 from benchkit.record import files
 from benchkit.sweep.folder import print_table
 

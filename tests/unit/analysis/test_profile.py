@@ -5,7 +5,7 @@ import json
 
 import pytest
 from analysis.__main__ import main
-from analysis.commands import traces
+from analysis.commands import profile
 
 
 def event(name, category, start_ms, length_ms, tid=1):
@@ -106,5 +106,5 @@ def test_places_without_traces_are_refused(tmp_path, capsys, golden):
 
 
 def test_intervals_unite_and_intersect():
-    assert traces.union([(3, 5), (0, 1), (4, 7), (1, 2)]) == [(0, 2), (3, 7)]
-    assert traces.common([(0, 4), (6, 8)], [(3, 7)]) == 2
+    assert profile.union([(3, 5), (0, 1), (4, 7), (1, 2)]) == [(0, 2), (3, 7)]
+    assert profile.common([(0, 4), (6, 8)], [(3, 7)]) == 2

@@ -3,8 +3,7 @@
 import numpy as np
 import pandas as pd
 import pytest
-from analysis.repetitions import over_repetitions, over_runs
-from analysis.run_spread import bars_of
+from analysis.repetitions import bars_of, over_repetitions, over_runs
 from analysis.table import identity_columns
 from analysis.terminal import as_text
 

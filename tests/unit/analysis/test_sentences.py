@@ -1,6 +1,6 @@
 """Sentences of a report: on speedups, growth over several runs, ranks that stayed, and nothing that is not known."""
 
-from analysis.baseline import Baseline
+from analysis.speedup import Baseline
 
 from tests.support.entries.report import describe
 from tests.support.records import grid, make_record, make_rich_record, tabulate_records

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from analysis.suites.pair_matrix.sharing import Uplinks, max_min
+from analysis.suites.pair_matrix.matrix import Uplinks, max_min
 from hypothesis import given, settings
 from hypothesis import strategies as st
 

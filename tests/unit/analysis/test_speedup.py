@@ -6,8 +6,7 @@ import random
 import numpy as np
 import pandas as pd
 import pytest
-from analysis.baseline import Baseline, BaselineError
-from analysis.speedup import compared, speedups, unpaired
+from analysis.speedup import Baseline, BaselineError, compared, speedups, unpaired
 
 from tests.support.records import as_version_2, grid, having, make_record, tabulate_records
 from tests.support.reports import charts, plots

@@ -2,8 +2,7 @@
 
 import numpy as np
 import pytest
-from analysis.suites.collective.fit import best_of, fit
-from analysis.suites.collective.splits import FEWEST, Splits
+from analysis.suites.collective.fit import FEWEST, Splits, best_of, fit
 
 
 def measured(draw, count, sigma):

@@ -2,14 +2,13 @@ import dataclasses
 
 import pandas as pd
 import pytest
-from analysis.records import columns
-from analysis.records.conditions import DIMENSIONS, MODEL
+from analysis.records import rows as columns
+from analysis.records.rows import DIMENSIONS, MODEL
 from analysis.repetitions import over_runs
 from analysis.table import for_print, identity_columns, own_columns
 from analysis.terminal import as_text
 from benchkit.api.details import QUEUEING
-from benchkit.api.groups import ModelConfig
-from benchkit.api.schema import RunConfig
+from benchkit.api.keys import ModelConfig, RunConfig
 from benchkit.statistics.intervals import FEWEST_SAMPLES
 
 from tests.support.cli import ROOT

@@ -4,11 +4,10 @@ import math
 
 import pytest
 from analysis.__main__ import main
-from analysis.cells import figure, measured, time_text
 from analysis.repetitions import over_repetitions
 from analysis.table import for_print
-from analysis.terminal import as_text
-from analysis.view import View, ViewError
+from analysis.terminal import View, ViewError, as_text
+from analysis.text import figure, measured, time_text
 
 from tests.support.records import grid, make_record, make_rich_record, tabulate_records, write_all
 

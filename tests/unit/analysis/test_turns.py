@@ -1,7 +1,7 @@
 import pytest
-from analysis.fresh_speedup import with_fresh_speedups
+from analysis.speedup import with_fresh_speedups
 
-from tests.support.entries.report import turns
+from tests.support.entries.report import report
 from tests.support.records import make_record, tabulate_records, write_all
 from tests.support.reports import leave_out_plots, written
 
@@ -31,7 +31,7 @@ def test_turns_are_held_against_runs_or_noise_floor(golden):
     records = [record(ratio, suite=f"one run, {ratio}", noise_floor=FLOOR) for ratio in (1.5, 1.03, 0.97, 0.5)]
     records += [record(ratio, suite=f"one run, {ratio}, no floor") for ratio in (1.5, 0.5)]
     records += [each for middle in (1.5, 1.0, 0.5) for each in runs(middle, f"seven runs, {middle}")]
-    golden(turns.describe(tabulate_records(records)))
+    golden(report.turns_table(tabulate_records(records)))
 
 
 @pytest.mark.parametrize("made", [record, make_record])
@@ -69,7 +69,7 @@ def test_speedup_is_of_fresh_ranks_where_turns_changed_it(golden):
     assert rows["speedup_in_turns"].fillna(0).tolist() == pytest.approx([2, 0, 0, 2])
     again = with_fresh_speedups(table)
     assert again["paired_speedup"].tolist() == pytest.approx(table["paired_speedup"].tolist(), nan_ok=True)
-    golden(turns.describe(table))
+    golden(report.turns_table(table))
 
 
 def test_many_runs_tell_small_changes_of_speedup():

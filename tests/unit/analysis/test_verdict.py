@@ -6,7 +6,7 @@ from analysis.records.places import Place
 from analysis.suites.acceptance.verdict import judge_tables, ranks_of, with_levels
 from analysis.suites.pair_matrix.matrix import Level, Matrix
 from analysis.suites.rank_speed.speeds import Speeds
-from benchkit.statistics.faults.cells import Limits
+from benchkit.statistics.faults import Limits
 from perf.simulate.acceptance import judged, rounds_of
 from perf.simulate.topology import Broken, Topology
 

@@ -1,18 +1,18 @@
-"""What benchkit/api/compiler_internals.py relies on inside of torch's compiler, which promises none of it."""
+"""What benchkit/api/torch_internals.py relies on inside of torch's compiler, which promises none of it."""
 
 import pytest
 import torch
-from benchkit.api import compiler_internals
-from benchkit.api.compiler_internals import Compilations, compilations
+from benchkit.api import torch_internals
+from benchkit.api.torch_internals import Compilations, compilations
 
-ADVICE = f"torch {torch.__version__} has changed: {{}}; adapt benchkit/api/compiler_internals.py, then this test"
+ADVICE = f"torch {torch.__version__} has changed: {{}}; adapt benchkit/api/torch_internals.py, then this test"
 
 
 @pytest.fixture(autouse=True)
 def _compiler_is_fresh():
-    compiler_internals.reset_compiler()
+    torch_internals.reset_compiler()
     yield
-    compiler_internals.reset_compiler()
+    torch_internals.reset_compiler()
 
 
 def test_compilations_are_counted():
@@ -44,14 +44,14 @@ def test_no_compilation_is_forgotten():
 
 def test_reset_forgets_counts():
     torch.compile(torch.neg, backend="eager")(torch.ones(3))
-    compiler_internals.reset_compiler()
+    torch_internals.reset_compiler()
     assert compilations() == Compilations()
 
 
 def test_compiler_that_is_not_loaded_has_no_counts(monkeypatch):
-    monkeypatch.setattr(compiler_internals, "is_compiler_loaded", lambda: False)
+    monkeypatch.setattr(torch_internals, "is_compiler_loaded", lambda: False)
     monkeypatch.setattr("torch.compiler.reset", pytest.fail)
-    compiler_internals.reset_compiler()
+    torch_internals.reset_compiler()
     assert compilations() == Compilations()
 
 
@@ -60,5 +60,5 @@ def test_progress_bars_need_no_semaphore(monkeypatch):
     monkeypatch.setattr("tqdm.std.TqdmDefaultWriteLock", pytest.fail)
     if hasattr(tqdm.tqdm, "_lock"):
         monkeypatch.delattr(tqdm.tqdm, "_lock")
-    compiler_internals.keep_progress_bars_local()
+    torch_internals.keep_progress_bars_local()
     tqdm.tqdm.get_lock()

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 import torch.distributed as dist
-from benchkit.api import device_mesh
+from benchkit.api import p2p
 
 CPU, CUDA = torch.device("cpu"), torch.device("cuda")
 
@@ -14,8 +14,8 @@ CPU, CUDA = torch.device("cpu"), torch.device("cuda")
     ("backend", "device", "lacks"), [("gloo", CUDA, True), ("gloo", CPU, False), ("nccl", CUDA, False)]
 )
 def test_only_gloo_on_gpus_lacks_dtensor(backend, device, lacks, monkeypatch):
-    monkeypatch.setattr(device_mesh.dist, "get_backend", lambda: backend)
-    reason = device_mesh.dtensor_missing(device)
+    monkeypatch.setattr(p2p.dist, "get_backend", lambda: backend)
+    reason = p2p.dtensor_missing(device)
     assert ("pytorch issue 152645" in reason, "backend=nccl" in reason) == (lacks, lacks)
 
 
@@ -23,7 +23,7 @@ def test_only_gloo_on_gpus_lacks_dtensor(backend, device, lacks, monkeypatch):
 def test_mesh_has_group_of_job(monkeypatch):
     """Where there are GPUs and the job is over gloo, torch makes another group for a mesh of its own."""
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-    assert device_mesh.mesh_of_first(1, CPU, 600).get_group() is dist.group.WORLD
+    assert p2p.mesh_of_first(1, CPU, 600).get_group() is dist.group.WORLD
 
 
 def test_mesh_of_some_ranks_outlasts_point(monkeypatch):
@@ -31,8 +31,8 @@ def test_mesh_of_some_ranks_outlasts_point(monkeypatch):
     made = []
     dist_of_three = SimpleNamespace(get_world_size=lambda: 3, get_rank=lambda: 2, get_backend=lambda: "nccl")
     dist_of_three.new_group = lambda *given: made.append(given)
-    monkeypatch.setattr(device_mesh, "dist", dist_of_three)
-    assert device_mesh.mesh_of_first(2, CUDA, 600) is None
+    monkeypatch.setattr(p2p, "dist", dist_of_three)
+    assert p2p.mesh_of_first(2, CUDA, 600) is None
     [(ranks, timeout, backend)] = made
     assert (ranks, backend) == ([0, 1], "nccl")
     assert timeout.total_seconds() > 600
@@ -46,8 +46,8 @@ def test_all_ranks_make_all_groups_and_have_their_own(groups, rank, made, mine, 
     done = []
     fake = SimpleNamespace(get_world_size=lambda: 4, get_rank=lambda: rank, get_backend=lambda: "gloo")
     fake.new_group = lambda ranks, timeout, backend: done.append(ranks) or tuple(ranks)
-    monkeypatch.setattr(device_mesh, "dist", fake)
-    device_mesh.join_group.cache_clear()
-    assert device_mesh.join_group(tuple(map(tuple, groups)), 600) == mine
-    device_mesh.join_group.cache_clear()
+    monkeypatch.setattr(p2p, "dist", fake)
+    p2p.join_group.cache_clear()
+    assert p2p.join_group(tuple(map(tuple, groups)), 600) == mine
+    p2p.join_group.cache_clear()
     assert done == made

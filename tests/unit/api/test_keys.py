@@ -6,10 +6,9 @@ import msgspec
 import pytest
 import torch
 from benchkit.api.case import Rank
-from benchkit.api.keys import Key, check_ranges
+from benchkit.api.details import StrEnum
+from benchkit.api.keys import Key, RunConfig, check_ranges
 from benchkit.api.registry import suite
-from benchkit.api.schema import RunConfig
-from benchkit.api.str_enum import StrEnum
 from benchkit.errors import ConfigError
 
 from tests.support.fakes import plan

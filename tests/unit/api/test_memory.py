@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 from benchkit.api import memory
-from benchkit.suites.transformer.pass_case import PassCase
+from benchkit.suites.transformer.cases import PassCase
 
 from tests.support.kernel import files_of_kernel
 

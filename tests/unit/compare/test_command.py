@@ -6,7 +6,7 @@ from unittest.mock import Mock
 import pytest
 from benchkit.compare import session
 from benchkit.compare.command import parse
-from benchkit.compare.runs import RunCutOff, RunFailed
+from benchkit.compare.session import RunCutOff, RunFailed
 from benchkit.errors import HostBusy
 
 SUITE = "+suite=allreduce"

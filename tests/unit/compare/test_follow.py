@@ -5,10 +5,10 @@ from dataclasses import asdict
 from typing import Any
 
 import pytest
-from benchkit.compare import command, plan, session
+from benchkit.compare import command, session
 from benchkit.compare.session import Told
 from benchkit.errors import ConfigError
-from launch.agents.member import SweepEnds
+from launch.agents.channel import SweepEnds
 
 WORDS = ["plain", "env:A=1", "+suite=allreduce"]
 
@@ -28,7 +28,7 @@ def follow(told: Any, folder, asked: Any = None):
 
 
 def told_by_agent_0(folder, words=WORDS, **changes: Any) -> dict[str, Any]:
-    made = plan.new_plan(command.parse([*words, "--seed", "7"]), folder)
+    made = command.new_plan(command.parse([*words, "--seed", "7"]), folder)
     return asdict(Told("", made.id, made.seed, folder.name, made.digest())) | changes
 
 
@@ -46,10 +46,10 @@ def test_other_plan_is_refused(tmp_path):
 
 
 def test_resumed_plan_is_read_from_own_folder(tmp_path):
-    made = plan.new_plan(command.parse(WORDS), tmp_path)
+    made = command.new_plan(command.parse(WORDS), tmp_path)
     told = asdict(Told("", made.id, made.seed, tmp_path.name, made.digest()))
     assert follow(told, tmp_path, tmp_path)[2]
-    plan.write_plan(made, tmp_path)
+    command.write_plan(made, tmp_path)
     assert follow(told, tmp_path, tmp_path) == (made, tmp_path, "")
     assert follow(told | {"digest": "0"}, tmp_path, tmp_path)[2]
 

@@ -8,14 +8,22 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
-from benchkit.compare import runs
+from benchkit.compare import session
 from benchkit.compare.arms import Arm
-from benchkit.compare.command import Options
-from benchkit.compare.plan import Plan, Turn, claim_new, parse_plan, read_floor, read_plan, turns_of, write_plan
-from benchkit.compare.progress import Progress
-from benchkit.compare.runs import RunCutOff, RunFailed
+from benchkit.compare.command import (
+    Options,
+    Plan,
+    Turn,
+    claim_new,
+    parse_plan,
+    read_floor,
+    read_plan,
+    turns_of,
+    write_plan,
+)
+from benchkit.compare.session import Progress, RunCutOff, RunFailed
 from benchkit.errors import ConfigError
-from benchkit.statistics.compare.order import order_of_runs
+from benchkit.statistics.compare import order_of_runs
 
 from tests.support.records import make_record, write_all
 
@@ -110,7 +118,7 @@ def test_half_pair_never_counts(tmp_path):
     cut_off = Progress(plan, tmp_path).next_turn()
     assert (cut_off.number, cut_off.position) == (3, 1)
     make_run(tmp_path, cut_off, 100.0)  # its records are there, but nobody counted it
-    runs.set_aside(tmp_path / "runs" / cut_off.name)
+    session.set_aside(tmp_path / "runs" / cut_off.name)
     assert go_on(plan, tmp_path) == (2 * 7 - 5, 0)
     assert (tmp_path / "unfinished" / f"{cut_off.name}_1" / "0" / "record.json").exists()
     assert go_on(plan, tmp_path) == (0, 0)
@@ -276,25 +284,25 @@ def test_run_counts_when_points_ended(tmp_path):
     turn = turns_of(1, new_plan().order[0])[0]
     folder = tmp_path / "runs" / turn.name
     with pytest.raises(ConfigError, match=r"^plain: .*No module named benchkit .*001-.\.log"):
-        runs.count(ARMS[0], folder, 1.0, "No module named benchkit")
+        session.count(ARMS[0], folder, 1.0, "No module named benchkit")
     write_all(folder, [make_record(), make_record(status="interrupted")])
     with pytest.raises(RunCutOff, match=r"^plain: 1 of 2 "):
-        runs.count(ARMS[0], folder, 1.0, "")
+        session.count(ARMS[0], folder, 1.0, "")
     assert {path.name for path in folder.iterdir()} == {"0", "1"}  # it does not count
     folder = tmp_path / "runs" / "002-0"
     write_all(folder, [make_record(status="crash"), make_record(status="interrupted")])
     with pytest.raises(RunFailed) as error:
-        runs.count(ARMS[0], folder, 1.0, "")
+        session.count(ARMS[0], folder, 1.0, "")
     assert not isinstance(error.value, RunCutOff)
 
 
 def test_exit_codes_of_runs_have_their_meaning(tmp_path):
-    runs.require_end(0, "", ARMS[0], tmp_path)
-    runs.require_end(1, "a point failed", ARMS[0], tmp_path)
+    session.require_end(0, "", ARMS[0], tmp_path)
+    session.require_end(1, "a point failed", ARMS[0], tmp_path)
     with pytest.raises(ConfigError, match=r"^env:A=1: no such key$"):
-        runs.require_end(2, "benchkit: no such key", ARMS[1], tmp_path)
+        session.require_end(2, "benchkit: no such key", ARMS[1], tmp_path)
     with pytest.raises(RunFailed, match=r"^plain: .*-9: last words"):
-        runs.require_end(-9, "last words", ARMS[0], tmp_path)
+        session.require_end(-9, "last words", ARMS[0], tmp_path)
 
 
 def test_a_plan_is_read_as_it_was_written(tmp_path):
@@ -321,12 +329,12 @@ def test_floor_comes_from_identical_code(tmp_path):
 def test_runs_start_where_comparison_was_typed(tmp_path, monkeypatch):
     """Relative paths of the command line, as of --config-dir, are relative to it, wherever the comparison goes on."""
     places = []
-    monkeypatch.setattr(runs.subprocess, "Popen", lambda *command, cwd, **options: places.append(cwd))
+    monkeypatch.setattr(session.subprocess, "Popen", lambda *command, cwd, **options: places.append(cwd))
     tree = Arm(text="tree:/tree", folder="/tree")
     for started_in in (str(tmp_path), "", str(tmp_path / "gone")):
         plan = parse_plan(new_plan(started_in=started_in, arms=[ARMS[0], tree]).to_json())
         for turn in turns_of(1, plan.order[0]):
-            runs.start(plan, replace(turn, arm=turn.role), tmp_path / "run", None)
+            session.start(plan, replace(turn, arm=turn.role), tmp_path / "run", None)
     assert [place for place in places if place != "/tree"] == [str(tmp_path), None, None]
 
 
@@ -334,15 +342,15 @@ def test_what_a_run_prints_goes_through_no_link(tmp_path):
     folder, victim = tmp_path / "runs" / "001-0", tmp_path / "victim"
     victim.write_text("mine")
     folder.parent.mkdir()
-    runs.log_path(folder).symlink_to(victim)
-    with runs.log_of(folder, is_first=True) as log:
+    session.log_path(folder).symlink_to(victim)
+    with session.log_of(folder, is_first=True) as log:
         log.write(b"words")
     assert victim.read_text() == "mine"
-    assert runs.log_path(folder).read_text() == "words"
+    assert session.log_path(folder).read_text() == "words"
 
 
 def test_folder_of_runs_may_be_no_link(tmp_path):
     (tmp_path / "elsewhere").mkdir()
     (tmp_path / "runs").symlink_to(tmp_path / "elsewhere")
     with pytest.raises(OSError, match="runs"):
-        runs.set_aside(tmp_path / "runs" / "001-0")
+        session.set_aside(tmp_path / "runs" / "001-0")

@@ -3,8 +3,8 @@
 from functools import partial
 
 import pytest
-from benchkit.config import hydra_internals, hydra_overrides
-from benchkit.config.point_composer import PointComposer
+from benchkit.config import hydra_internals
+from benchkit.config.compose import PointComposer
 from benchkit.errors import ConfigError
 from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
 from hydra.core.hydra_config import HydraConfig
@@ -15,9 +15,9 @@ from tests.support.cli import ROOT
 
 def test_product_uses_last_value_of_key(loader):
     arguments = ["+suite=allreduce", "seed=1,2", "backend=gloo,nccl", "seed=choice(3)"]
-    points = [[each.input_line for each in point] for point in hydra_overrides.product(loader, arguments)]
+    points = [[each.input_line for each in point] for point in hydra_internals.product(loader, arguments)]
     assert points == [["+suite=allreduce", "seed=3", "backend=gloo"], ["+suite=allreduce", "seed=3", "backend=nccl"]]
-    assert points == BasicSweeper.split_arguments(hydra_overrides.parse(loader, arguments), None)[0]
+    assert points == BasicSweeper.split_arguments(hydra_internals.parse(loader, arguments), None)[0]
 
 
 @pytest.mark.parametrize(
@@ -30,21 +30,21 @@ def test_product_uses_last_value_of_key(loader):
 )  # fmt: skip
 def test_values_are_those_of_parsed_lines(loader, argument):
     """Each is what Hydra's own sweeper writes as a line, and then parses for its point."""
-    for override in hydra_overrides.values_of(*hydra_overrides.parse(loader, [argument])):
-        (again,) = hydra_overrides.parse(loader, [override.input_line])
+    for override in hydra_internals.values_of(*hydra_internals.parse(loader, [argument])):
+        (again,) = hydra_internals.parse(loader, [override.input_line])
         assert (again.value(), again.value_type, again.type) == (override.value(), override.value_type, override.type)
         assert (again.key_or_group, again.package) == (override.key_or_group, override.package)
 
 
 def test_interval_is_refused(loader):
     with pytest.raises(HydraException):
-        list(hydra_overrides.product(loader, ["seed=interval(1,2)"]))
+        list(hydra_internals.product(loader, ["seed=interval(1,2)"]))
 
 
 def test_parse_separates_overrides(loader):
     shape = ["+suite=allreduce", "++backend.env.A=b", "~model", "backend=nccl", "hydra/launcher@x=y", "hydra.verbose=1"]
-    overrides = hydra_overrides.parse(loader, [*shape, "seed=7"])
-    parsed = hydra_overrides.sort_overrides(overrides, partial(hydra_overrides.sets_a_value, loader))
+    overrides = hydra_internals.parse(loader, [*shape, "seed=7"])
+    parsed = hydra_internals.sort_overrides(overrides, partial(hydra_internals.sets_a_value, loader))
     assert [override.input_line for override in parsed.values] == ["seed=7"]
     assert list(parsed.shape) == shape
     assert parsed.lines() == [*shape[:4], "seed=7"]
@@ -53,7 +53,7 @@ def test_parse_separates_overrides(loader):
 def test_folder_resolves_hydra_node(loader, master):
     subdir = "hydra.sweep.subdir=${hydra:job.num}_${hydra.job.override_dirname}"
     before = HydraConfig.instance().cfg
-    overrides = hydra_overrides.parse(loader, ["+suite=allreduce", subdir, "seed=7"])
+    overrides = hydra_internals.parse(loader, ["+suite=allreduce", subdir, "seed=7"])
     folder = PointComposer(loader, master).point(overrides, 3).folder
     assert folder == "3_+suite=allreduce,seed=7"
     assert HydraConfig.instance().cfg is before

@@ -4,10 +4,9 @@ import json
 from dataclasses import dataclass
 
 import pytest
-from benchkit.api.keys import key
-from benchkit.api.schema import RunConfig
+from benchkit.api.keys import RunConfig, key
 from benchkit.config.identity import identifying_keys, identity_of, point_id
-from benchkit.sweep.entries import key_of
+from benchkit.sweep.manifest import key_of
 
 from tests.support.cli import ROOT
 

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from benchkit.config import hydra_overrides
-from benchkit.config.override_text import override
-from benchkit.config.point_composer import PointComposer
+from benchkit.config import hydra_internals
+from benchkit.config.command_line import override
+from benchkit.config.compose import PointComposer
 from benchkit.errors import ConfigError
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
@@ -19,8 +19,8 @@ QUICKLY = settings(deadline=None, suppress_health_check=[HealthCheck.function_sc
 
 def swept(loader, key, value):
     """The values that Hydra reads from an override."""
-    [parsed] = hydra_overrides.parse(loader, [override(key, value)])
-    return [each.value() for each in hydra_overrides.values_of(parsed)]
+    [parsed] = hydra_internals.parse(loader, [override(key, value)])
+    return [each.value() for each in hydra_internals.values_of(parsed)]
 
 
 @QUICKLY
@@ -41,7 +41,7 @@ def test_hydra_reads_values_as_they_are(loader, values):
 def test_text_reaches_configuration_as_it_is(loader, master, text):
     line = override("on_end", text)
     composer = PointComposer(loader, master)
-    parsed = hydra_overrides.parse(loader, ["+suite=allreduce", line])
+    parsed = hydra_internals.parse(loader, ["+suite=allreduce", line])
     assert composer.point(parsed, 0).config.on_end == text
 
 

@@ -3,9 +3,8 @@
 from functools import partial
 
 import pytest
-from benchkit.config import hydra_internals, hydra_overrides
-from benchkit.config.compose import typed
-from benchkit.config.point_composer import PointComposer, with_model_named
+from benchkit.config import hydra_internals
+from benchkit.config.compose import PointComposer, typed, with_model_named
 from benchkit.errors import ConfigError
 from hydra.errors import ConfigCompositionException, HydraException
 from hypothesis import HealthCheck, given, settings
@@ -14,12 +13,12 @@ from omegaconf import OmegaConf
 
 
 def overrides_of(loader, lines):
-    overrides = hydra_overrides.parse(loader, lines)
-    return hydra_overrides.sort_overrides(overrides, partial(hydra_overrides.sets_a_value, loader))
+    overrides = hydra_internals.parse(loader, lines)
+    return hydra_internals.sort_overrides(overrides, partial(hydra_internals.sets_a_value, loader))
 
 
 def compose(composer, loader, lines, number=0):
-    return composer.point(hydra_overrides.parse(loader, lines), number)
+    return composer.point(hydra_internals.parse(loader, lines), number)
 
 
 @pytest.mark.parametrize(
@@ -94,7 +93,7 @@ def test_points_of_sweep_are_those_composed_one_by_one(loader, master, suite, ar
     """Configurations and messages alike."""
     lines = [f"+suite={suite}", *arguments]
     composer, others = PointComposer(loader, master), PointComposer(loader, master)
-    for number, overrides in enumerate(hydra_overrides.product(loader, lines)):
+    for number, overrides in enumerate(hydra_internals.product(loader, lines)):
         parsed = overrides_of(loader, [str(override.input_line) for override in overrides])
         expected = outcome(lambda parsed=parsed: with_model_named(typed(others.composed(parsed)), parsed))
         found = outcome(lambda overrides=overrides, number=number: composer.point(overrides, number).config)
@@ -116,7 +115,7 @@ def test_most_points_are_variants(loader, master, monkeypatch):
         composer, "composed", lambda parsed: composed.append(1) or PointComposer.composed(composer, parsed)
     )
     arguments = ["+suite=allreduce", "data_size=1,2,4", "seed=range(5)", "measure.max_seconds=1,2", "backend=gloo,mpi"]
-    points = [composer.point(overrides, 0) for overrides in hydra_overrides.product(loader, arguments)]
+    points = [composer.point(overrides, 0) for overrides in hydra_internals.product(loader, arguments)]
     assert (len(points), len(composed)) == (60, 2)
     assert {point.config.seed for point in points} == set(range(5))
 

@@ -4,16 +4,16 @@ from dataclasses import replace
 
 import pytest
 from benchkit.api.registry import load_suites
-from benchkit.config import resolvers
-from benchkit.config.resolvers import collect_resolvers, counts_of_gpus, largest
+from benchkit.config import compose
+from benchkit.config.compose import collect_resolvers, counts_of_gpus, largest
+from benchkit.environment import VisibleGpus
 from benchkit.errors import ConfigError
-from benchkit.visible_gpus import VisibleGpus
 
 
 def test_collect_resolvers_refuses_taken_name(monkeypatch):
     suites = load_suites()
     second = replace(suites["matmul_lut"], name="second", resolvers={"commas": str})
-    monkeypatch.setattr(resolvers, "load_suites", lambda: {**suites, "second": second})
+    monkeypatch.setattr(compose, "load_suites", lambda: {**suites, "second": second})
     with pytest.raises(ConfigError, match="resolver commas"):
         collect_resolvers()
 
@@ -21,7 +21,7 @@ def test_collect_resolvers_refuses_taken_name(monkeypatch):
 def test_collect_resolvers_accepts_shared_module(monkeypatch):
     suites = load_suites()
     second = replace(suites["matmul_lut"], name="second")
-    monkeypatch.setattr(resolvers, "load_suites", lambda: {**suites, "second": second})
+    monkeypatch.setattr(compose, "load_suites", lambda: {**suites, "second": second})
     assert "matmul_sizes" in collect_resolvers()
 
 
@@ -32,5 +32,5 @@ def test_largest_is_at_least_one(numbers, expected):
 
 @pytest.mark.parametrize(("gpus", "expected"), [(0, "2"), (5, "2,4"), (31, "2,4,6,8,16")])
 def test_counts_of_gpus_follow_visible_gpus(monkeypatch, gpus, expected):
-    monkeypatch.setattr(resolvers, "visible_gpus", lambda: VisibleGpus(list(map(str, range(gpus)))))
+    monkeypatch.setattr(compose, "visible_gpus", lambda: VisibleGpus(list(map(str, range(gpus)))))
     assert counts_of_gpus() == expected

@@ -2,8 +2,7 @@
 
 import logging
 
-from benchkit import ambient, environment
-from benchkit.gpus import numa, smi
+from benchkit import environment, gpus
 
 from tests.support.fake_gpus import install_nvidia_smi
 
@@ -11,13 +10,13 @@ from tests.support.fake_gpus import install_nvidia_smi
 def pci_device(folder, monkeypatch, address, node):
     (folder / address).mkdir(parents=True)
     (folder / address / "numa_node").write_text(f"{node}\n")
-    monkeypatch.setattr(numa, "PCI_DEVICES", folder)
+    monkeypatch.setattr(gpus, "PCI_DEVICES", folder)
 
 
 def test_listing_has_modes_and_numa_node(tmp_path, monkeypatch):
     install_nvidia_smi(tmp_path, monkeypatch)
     pci_device(tmp_path / "pci", monkeypatch, "0000:17:00.0", 1)
-    first, second = smi.listing()
+    first, second = gpus.listing()
     assert first == {
         "name": "NVIDIA H100 80GB HBM3", "memory.total": "81559 MiB", "driver_version": "550.54.15",
         "power.limit": "700.00 W", "clocks.max.sm": "1980 MHz", "uuid": "GPU-0", "pci.bus_id": "00000000:17:00.0",
@@ -29,44 +28,44 @@ def test_listing_has_modes_and_numa_node(tmp_path, monkeypatch):
 
 def test_older_driver_lists_what_it_knows(tmp_path, monkeypatch):
     install_nvidia_smi(tmp_path, monkeypatch, knows_modes=False)
-    assert [set(gpu) for gpu in smi.listing()] == [set(smi.BASIC)] * 2
+    assert [set(gpu) for gpu in gpus.listing()] == [set(gpus.BASIC)] * 2
 
 
 def test_gpu_without_numa_has_no_node(tmp_path, monkeypatch):
     pci_device(tmp_path, monkeypatch, "0000:17:00.0", -1)
-    assert numa.node_of_pci("00000000:17:00.0") is None
-    assert numa.node_of_pci("") is None
+    assert gpus.node_of_pci("00000000:17:00.0") is None
+    assert gpus.node_of_pci("") is None
 
 
 def test_numa_nodes_of_cores(tmp_path, monkeypatch):
     for node, cores in (("node0", "0-3,8-11"), ("node1", "4-7"), ("node10", "12"), ("node2", "")):
         (tmp_path / node).mkdir()
         (tmp_path / node / "cpulist").write_text(cores + "\n")
-    monkeypatch.setattr(numa, "NODES", tmp_path)
-    assert numa.nodes_of_cores({9, 12}) == [0, 10]
-    assert numa.nodes_of_cores({5}) == [1]
-    assert numa.nodes_of_cores({99}) == []
+    monkeypatch.setattr(gpus, "NODES", tmp_path)
+    assert gpus.nodes_of_cores({9, 12}) == [0, 10]
+    assert gpus.nodes_of_cores({5}) == [1]
+    assert gpus.nodes_of_cores({99}) == []
 
 
 def test_topology_has_matrix_and_cards(tmp_path, monkeypatch):
     install_nvidia_smi(tmp_path, monkeypatch)
-    text = smi.topology()
+    text = gpus.topology()
     assert text.startswith("GPU0\tGPU1\tNIC0\tCPU Affinity\nGPU0")
     assert text.endswith("NIC0: mlx5_0")
     assert "Connection traversing" not in text
     (tmp_path / "topology").write_text("x" * 10_000)
-    assert len(smi.topology()) == smi.MOST_LETTERS
+    assert len(gpus.topology()) == gpus.MOST_LETTERS
 
 
 def test_slow_nvidia_smi_is_reported_once(tmp_path, monkeypatch, caplog):
     asked = install_nvidia_smi(tmp_path, monkeypatch, body='#!/bin/sh\necho $1 >> "{folder}/asked"\nexec sleep 30\n')
-    monkeypatch.setattr(smi.answer, "__kwdefaults__", {"limit_s": 0.2})
+    monkeypatch.setattr(gpus.answer, "__kwdefaults__", {"limit_s": 0.2})
     with caplog.at_level(logging.WARNING):
-        assert smi.listing() == []
+        assert gpus.listing() == []
     assert len(asked.read_text().split()) == 1
     [line] = caplog.messages
     assert "0.2 s" in line
-    assert (smi.LIMIT_S, smi.TOPOLOGY_LIMIT_S) == (60, 30)
+    assert (gpus.LIMIT_S, gpus.TOPOLOGY_LIMIT_S) == (60, 30)
 
 
 def test_environment_describes_gpu_host(tmp_path, monkeypatch):
@@ -95,7 +94,7 @@ def test_driver_is_also_read_from_kernel(monkeypatch):
 def test_variables_are_kept_without_secrets():
     kept = {"NCCL_DEBUG": "INFO", "TORCH_NCCL_TRACE_BUFFER_SIZE": "0", "CUDA_VISIBLE_DEVICES": "", "HSA_XNACK": "1"}
     left_out = {"HOME": "/root", "UCX_AUTH_TOKEN": "s", "CUDA_key": "s", "GLOO_Secret": "s", "MKL_PASSWORD": "s"}
-    assert ambient.variables(kept | left_out) == kept
-    assert list(ambient.variables(kept)) == sorted(kept)
-    assert len(ambient.variables({"UCX_TLS": "x" * 1000})["UCX_TLS"]) == ambient.MOST_LETTERS
-    assert ambient.variables({"OMP_NUM_THREADS": "\udce9"}) == {"OMP_NUM_THREADS": r"\udce9"}
+    assert environment.variables(kept | left_out) == kept
+    assert list(environment.variables(kept)) == sorted(kept)
+    assert len(environment.variables({"UCX_TLS": "x" * 1000})["UCX_TLS"]) == environment.MOST_LETTERS
+    assert environment.variables({"OMP_NUM_THREADS": "\udce9"}) == {"OMP_NUM_THREADS": r"\udce9"}

@@ -15,16 +15,9 @@ import pytest
 from launch import topology
 
 from tests.support.cli import wait_until
-from tests.support.entries.slowdown import (
-    CpuQuota,
-    DutyCycle,
-    QuotaUnavailable,
-    Room,
-    cgroup,
-    mps,
-    mps_control,
-    throttle,
-)
+from tests.support.entries.slowdown import CpuQuota, DutyCycle, QuotaUnavailable, Room, cgroup, mps
+from tests.support.entries.slowdown import cgroup as throttle
+from tests.support.entries.slowdown import mps as mps_control
 from tests.support.kernel import files_of_kernel
 
 

@@ -8,7 +8,7 @@ from benchkit.api.case import Case
 from benchkit.api.details import QUEUEING
 
 from tests.support.entries.measure import LONGEST_S, MARGIN, SLACK_S, HostClock, Lead, measure
-from tests.support.entries.measure import cuda_clock as module
+from tests.support.entries.measure import clocks as module
 from tests.support.fakes import FakeCuda, alone, cuda_clock, plan
 
 CALL = ["kernel"] * 2

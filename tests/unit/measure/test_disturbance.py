@@ -4,10 +4,10 @@ import os
 import time
 
 import pytest
-from analysis.records import disturbances
+from analysis.records import doubts
 
 from tests.support.entries.measure import COUNTERS, Measurement, disturbance, numbers_after, pressure_s, read_counters
-from tests.support.entries.report import noise, sentences
+from tests.support.entries.report import sentences
 from tests.support.records import as_record, as_version_2, make_record, tabulate_records
 
 
@@ -93,10 +93,10 @@ def test_disturbed_case_is_described(golden):
         disturbed(gpu_clock_reasons=[3.0, float(0x04 | 0x40)]),
         disturbed(**changing.disturbance),
     ]
-    said = [disturbances.describe(first_case(record)) for record in records]
+    said = [doubts.describe(first_case(record)) for record in records]
     table = tabulate_records(records[:1])
     assert table["disturbed"].tolist() == said[:1]
-    report = [*sentences.describe(table).splitlines(), *noise.describe(table)]
+    report = [*sentences.describe(table).splitlines(), *sentences.noise_sentences(table)]
     golden("\n".join([*said, *(line for line in report if "disturbed" in line)]))
 
 
@@ -111,9 +111,9 @@ def test_disturbed_case_is_described(golden):
     ],
 )
 def test_what_does_not_matter_is_not_described(counted, told):
-    assert disturbances.describe(first_case(disturbed(**counted)), **told) == ""
+    assert doubts.describe(first_case(disturbed(**counted)), **told) == ""
 
 
 def test_record_without_counters_is_undisturbed():
-    assert disturbances.describe(first_case(as_version_2(make_record()))) == ""
+    assert doubts.describe(first_case(as_version_2(make_record()))) == ""
     assert tabulate_records([make_record()])["disturbed"].isna().all()

@@ -5,11 +5,12 @@ from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
-from benchkit.api.groups import BackendConfig
+from benchkit.api.keys import BackendConfig
 
 from tests.support import fakes
 from tests.support.configs import agent_group, config
-from tests.support.entries.point import FRESH_EVERY, KeptRanks, is_reused, kept_ranks, leaves_ranks_sound, place_ranks
+from tests.support.entries.point import FRESH_EVERY, KeptRanks, is_reused, leaves_ranks_sound, place_ranks
+from tests.support.entries.point import ranks as kept_ranks
 
 GROUP = agent_group("n1")
 

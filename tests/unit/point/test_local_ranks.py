@@ -7,7 +7,7 @@ import pytest
 
 from tests.support.configs import agent_group, config
 from tests.support.entries.agents import Offset
-from tests.support.entries.point import failure_status, local_ranks, place_ranks
+from tests.support.entries.point import failure_status, place_ranks, ranks
 from tests.support.entries.rank import Rendezvous
 from tests.support.entries.slowdown import MpsUnavailable
 
@@ -23,11 +23,11 @@ def given(monkeypatch):
             started.append(settings | {"environments": environments})
             return nullcontext()
 
-        monkeypatch.setattr(local_ranks.start, "started", start)
+        monkeypatch.setattr(ranks.start, "started", start)
         where = agent_group("n1", gpus=[list(gpus)])
         plan = place_ranks(wanted, where)
         assert not plan.problem
-        local_ranks.LocalRanks(where, Rendezvous(file="/nowhere")).start(wanted, plan)
+        ranks.LocalRanks(where, Rendezvous(file="/nowhere")).start(wanted, plan)
         return started[0]
 
     return run
@@ -54,14 +54,14 @@ def test_mps_clients_get_gpus_by_uuid(given, tmp_path, monkeypatch):
             raise MpsUnavailable("none runs")
         return nullcontext({"CUDA_VISIBLE_DEVICES": ",".join(gpus)} if needed else {})
 
-    monkeypatch.setattr(local_ranks.mps, "daemon", daemon)
+    monkeypatch.setattr(ranks.mps, "daemon", daemon)
     shared = config(device="cuda", world_size=4, ranks_per_device=2, slowdown=2, start_method="spawn")
     for environment in given(shared)["environments"]:
         assert environment["CUDA_VISIBLE_DEVICES"] == "GPU-a,GPU-b"
     alone = given(config("nccl", "cuda", world_size=2))
     assert "CUDA_VISIBLE_DEVICES" not in alone["environments"][0]
     where = agent_group("n1", "n1", gpus=[["a"]] * 2)
-    task = local_ranks.Task(shared, place_ranks(replace(shared, world_size=2), where), tmp_path, Offset())
-    outcome = local_ranks.LocalRanks(where, Rendezvous()).run(task)
+    task = ranks.Task(shared, place_ranks(replace(shared, world_size=2), where), tmp_path, Offset())
+    outcome = ranks.LocalRanks(where, Rendezvous()).run(task)
     assert asked[-1] == (True, ["a"], 2)
     assert failure_status(outcome.failure) == "unavailable"

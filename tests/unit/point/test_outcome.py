@@ -18,12 +18,12 @@ from tests.support.entries.point import (
     classify,
     durations,
     failure_status,
-    forming,
-    local_ranks,
     placed,
     run,
-    together,
 )
+from tests.support.entries.point import agents as forming
+from tests.support.entries.point import ranks as local_ranks
+from tests.support.entries.point import ranks as together
 
 
 @pytest.mark.parametrize(
@@ -123,7 +123,7 @@ def test_dead_agent_is_the_cause_of_the_signal(tmp_path, monkeypatch, moment):
         signal.raise_signal(signal.SIGTERM)
         return original(*arguments)
 
-    if function := {"outcome": (run, "lost_outcome"), "record": (run.recording, "finished")}.get(moment):
+    if function := {"outcome": (run, "lost_outcome"), "record": (run, "finished")}.get(moment):
         original = getattr(*function)
         monkeypatch.setattr(*function, interrupted)
     monkeypatch.setattr(run, "attempt", lose)

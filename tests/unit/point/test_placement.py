@@ -1,6 +1,6 @@
 import pytest
 from benchkit.errors import ConfigError
-from benchkit.record.environment import AgentReport
+from benchkit.record.record import AgentReport
 
 from tests.support.configs import agent_group, config
 from tests.support.entries.point import AgentFacts, crowding, lack_of_gpus, place_ranks, rank_environment, unsuited

@@ -138,7 +138,7 @@ def controller_on_gpu(*slowdown, slow_by):
     asked = config(device="cuda", ranks_per_device=2, slowdown=list(slowdown))
     asked.hardware.slow_by = slow_by
     place = ranks.Place(0, 0, 2, 0)
-    return ranks.joined.make_controller(ranks.Assignment(asked, place, 2, 1, slowdown, None, None, None))
+    return ranks.main.make_controller(ranks.Assignment(asked, place, 2, 1, slowdown, None, None, None))
 
 
 def test_unslowed_case_needs_switchable_throttle():

@@ -6,11 +6,10 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from benchkit.api.capture import CapturableStep
-from benchkit.api.case import Case, Components, Work
+from benchkit.api.case import CapturableStep, Case, Components, Work
 from benchkit.api.regions import marked_by, region
 from benchkit.errors import ConfigError, InvalidResult
-from benchkit.record.case import CaseRecord, ComponentPositions
+from benchkit.record.record import CaseRecord, ComponentPositions
 from benchkit.suites.transformer.config import TransformerConfig
 
 from tests.support import configs, fakes

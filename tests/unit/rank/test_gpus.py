@@ -6,10 +6,10 @@ from types import SimpleNamespace
 
 import pytest
 import torch
+from benchkit import gpus
 from benchkit.api.case import Case
-from benchkit.gpus import numa, nvml
-from benchkit.record.devices import RankDevice
 from benchkit.record.gpu_state import FIELDS
+from benchkit.record.record import RankDevice
 
 from tests.support import fakes
 from tests.support.entries import rank
@@ -26,8 +26,8 @@ PROPERTIES = SimpleNamespace(
 @pytest.fixture(autouse=True)
 def host(monkeypatch):
     """A host with one GPU on NUMA node 1, and cores of node 0."""
-    monkeypatch.setattr(numa, "node_of_pci", lambda address: 1 if "17:00.0" in address else None)
-    monkeypatch.setattr(numa, "nodes_of_cores", lambda cores: [0])
+    monkeypatch.setattr(gpus, "node_of_pci", lambda address: 1 if "17:00.0" in address else None)
+    monkeypatch.setattr(gpus, "nodes_of_cores", lambda cores: [0])
     monkeypatch.setattr(torch.cuda, "get_device_properties", lambda device: PROPERTIES)
     monkeypatch.setattr(torch.cuda.nccl, "version", lambda: (2, 29, 7))
 
@@ -114,7 +114,7 @@ def test_our_processes_on_a_gpu_are_counted(install, gathered, ours, count):
     assert found.num_processes == count
     assert found.gpu.strangers(found.pids, found.num_processes) == 0
     install(FakeNvml(processes=dict.fromkeys(range(101, 102 + count), "")))
-    assert nvml.open_gpu("a").strangers(found.pids, found.num_processes) == 1
+    assert gpus.open_gpu("a").strangers(found.pids, found.num_processes) == 1
 
 
 @pytest.mark.parametrize(
@@ -128,7 +128,7 @@ def test_our_processes_on_a_gpu_are_counted(install, gathered, ours, count):
 )
 def test_strangers_are_neither_ranks_nor_mps(install, processes, strangers):
     install(FakeNvml(processes=processes))
-    assert nvml.open_gpu("a").strangers({1, 2}, num_ours=2) == strangers
+    assert gpus.open_gpu("a").strangers({1, 2}, num_ours=2) == strangers
 
 
 @pytest.mark.parametrize("answers", [True, False])
@@ -141,9 +141,9 @@ def test_newer_name_of_reasons_is_asked_first(install, answers):
         return 0x40
 
     fake.nvmlDeviceGetCurrentClocksEventReasons = newer
-    assert nvml.open_gpu("a").reading()[-1] == (0x40 if answers else 4)
+    assert gpus.open_gpu("a").reading()[-1] == (0x40 if answers else 4)
     install(FakeNvml(refused=("nvmlDeviceGetPowerUsage", "nvmlDeviceGetComputeRunningProcesses")))
-    gpu = nvml.open_gpu("a")
+    gpu = gpus.open_gpu("a")
     assert (gpu.reading(), gpu.strangers(set(), 1)) == ([1980, 2619, 0, 60, 0], 0)  # what it does not support is 0
 
 
@@ -177,7 +177,7 @@ def watch(install):
         ticks = iter(range(10**6))
         device = RankDevice(device="cuda:0", name="H100", uuid="GPU-a")
         return rank.GpuWatch(
-            rank.Devices([device], nvml.open_gpu("a"), pids={1}), now=lambda: next(ticks) * step_s
+            rank.Devices([device], gpus.open_gpu("a"), pids={1}), now=lambda: next(ticks) * step_s
         ), fake
 
     return make

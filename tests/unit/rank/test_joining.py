@@ -16,7 +16,8 @@ from launch.topology import Limits
 from tests.support import configs
 from tests.support.entries import rank
 from tests.support.entries.agents import alone
-from tests.support.entries.point import AgentGroup, forming
+from tests.support.entries.point import AgentGroup
+from tests.support.entries.point import agents as forming
 
 LEFT = "exception_dump"
 """What NCCL's watchdog writes without the prefix of its group (ProcessGroupNCCL.hpp, kStoreDumpKey)."""
@@ -68,8 +69,8 @@ def test_gloo_is_told_its_interface(monkeypatch):
 def test_agents_of_one_host_share_interface(monkeypatch, of_agents, leads_out, told):
     """The first has only a connection to agent 0 of its own host."""
     agents = configs.agent_group("n1", "n1", "n2").agents
-    monkeypatch.setattr(forming.interface, "name_leads_out", lambda: leads_out)
-    monkeypatch.setattr(forming.interface, "outer_interface", lambda connections: of_agents[0])
+    monkeypatch.setattr(forming.host, "name_leads_out", lambda: leads_out)
+    monkeypatch.setattr(forming.host, "outer_interface", lambda connections: of_agents[0])
     monkeypatch.setattr(agents, "exchange", lambda own, timeout_s: [own, *of_agents[1:]])
     assert forming.gloo_interface(agents) == told
 
@@ -158,7 +159,7 @@ def calls(monkeypatch):
     """Joins a group that only notes what is asked of it; a process begins with none."""
     made = []
     group = SimpleNamespace(exchange=lambda own: [own, own], first_reason=None)
-    joined, backends = rank.joined, rank.backends
+    joined, backends = rank.main, rank.backends
     monkeypatch.setattr(joined, "_joined", {})
     monkeypatch.setattr(backends, "join", lambda *_: made.append("join") or torch.device("cpu"))
     monkeypatch.setattr(backends, "control_group", lambda timeout: None)
@@ -179,26 +180,26 @@ def assignment(where="/proc/1/fd/3"):
 
 
 def test_rank_joins_once_for_all_points(calls):
-    first = rank.joined.joined(assignment())
-    assert rank.joined.joined(assignment()) is first
+    first = rank.main.joined(assignment())
+    assert rank.main.joined(assignment()) is first
     assert calls == ["join", "warm up"]
     assert [first.side_group("ucc", assignment()) for _ in range(2)] == ["ucc", "ucc"]
     assert calls.count("ucc") == 1
-    assert rank.joined.joined(assignment("/proc/1/fd/4")) is not first
+    assert rank.main.joined(assignment("/proc/1/fd/4")) is not first
 
 
 @pytest.mark.parametrize(("device", "by_mps"), [("cuda", True), ("cpu", False)])
 def test_mps_server_counts_where_ranks_are_its_clients(calls, monkeypatch, device, by_mps):
     told = []
-    monkeypatch.setattr(rank.joined, "gather_devices", lambda *given: told.append(given[-1]))
+    monkeypatch.setattr(rank.main, "gather_devices", lambda *given: told.append(given[-1]))
     asked = assignment()
     asked.config, asked.slowdown = configs.config(device=device), (1.0, 2.0)
-    rank.joined.joined(asked)
+    rank.main.joined(asked)
     assert told == [by_mps]
 
 
 def test_rank_use_counts_points_and_memory(calls):
-    kept = rank.joined.joined(assignment())
+    kept = rank.main.joined(assignment())
     uses = [kept.begin_point() for _ in range(3)]
     assert [use.points_before for use in uses] == [0, 1, 2]
     assert all(len(use.host_bytes) == 2 and min(use.host_bytes) > 1e6 for use in uses)
@@ -209,9 +210,9 @@ def test_compiled_code_is_forgotten_between_points(calls, monkeypatch):
     resets = []
     monkeypatch.setattr(torch.compiler, "reset", lambda: resets.append("reset"))
     monkeypatch.setitem(sys.modules, "torch._dynamo", SimpleNamespace())
-    rank.joined.joined(assignment())
+    rank.main.joined(assignment())
     assert resets == []
-    rank.joined.joined(assignment())
+    rank.main.joined(assignment())
     assert resets == ["reset"]
 
 

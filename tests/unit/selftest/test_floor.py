@@ -3,8 +3,8 @@ import json
 import os
 
 import pytest
-from benchkit.record.environment import HostReport
-from benchkit.selftest import lookup
+from benchkit.record.record import HostReport
+from benchkit.selftest import floor as lookup
 from benchkit.selftest.floor import FILE_NAME, SizeFloor, fingerprint, machine_floor, read, state_folder, store
 
 from tests.support.records import as_record, make_record

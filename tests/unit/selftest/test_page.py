@@ -1,10 +1,8 @@
 from dataclasses import replace
 
-from benchkit.selftest import command
+from benchkit.selftest import runs
 from benchkit.selftest.floor import FILE_NAME, Fingerprint, read
-from benchkit.selftest.page import Findings, render
-from benchkit.selftest.quantum import CoreNoise, Noise
-from benchkit.selftest.runs import Runs, SelftestFailed
+from benchkit.selftest.runs import CoreNoise, Findings, Noise, Runs, SelftestFailed, render
 
 QUIET = Findings(
     Fingerprint(
@@ -34,11 +32,11 @@ def test_page_of_a_quiet_machine_and_what_differs_on_others(golden):
 
 
 def test_page_and_floor_are_written_in_place_of_a_corrupt_one(tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(command, "measured", lambda setting: QUIET)
-    assert command.main(["--dir", str(tmp_path / "new")]) == 0
+    monkeypatch.setattr(runs, "measured", lambda setting: QUIET)
+    assert runs.main(["--dir", str(tmp_path / "new")]) == 0
     assert str(tmp_path / "new" / FILE_NAME) in capsys.readouterr().out
     (tmp_path / "new" / FILE_NAME).write_text("{")
-    assert command.main(["--dir", str(tmp_path / "new")]) == 0
+    assert runs.main(["--dir", str(tmp_path / "new")]) == 0
     assert capsys.readouterr().err.count("\n") == 1
     assert read(tmp_path / "new")
 
@@ -47,14 +45,14 @@ def test_selftest_that_cannot_be_made_is_one_line(tmp_path, monkeypatch, capsys,
     def measured(setting):
         raise SelftestFailed("all_reduce: unavailable: no such backend")
 
-    monkeypatch.setattr(command, "measured", measured)
+    monkeypatch.setattr(runs, "measured", measured)
     here = ["--dir", str(tmp_path)]
     lines = [[], ["--ranks", "0"], ["--seconds", "nan"], ["--dir", "/dev/null/below"]]
-    assert [command.main([*here, *line]) for line in lines] == [1, 2, 2, 2]
+    assert [runs.main([*here, *line]) for line in lines] == [1, 2, 2, 2]
     monkeypatch.setenv("TORCHELASTIC_RUN_ID", "x")
     monkeypatch.setenv("WORLD_SIZE", "2")
-    assert command.main(here) == 2
+    assert runs.main(here) == 2
     monkeypatch.setenv("RANK", "0")
-    assert command.main(here) == 2
+    assert runs.main(here) == 2
     golden(capsys.readouterr().err)
     assert not list(tmp_path.iterdir())

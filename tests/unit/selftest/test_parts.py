@@ -2,7 +2,7 @@ import itertools
 
 import pytest
 from benchkit.api.case import Case
-from benchkit.selftest import quantum
+from benchkit.selftest import runs
 from perf.harness import clock, perturbation
 
 
@@ -25,7 +25,7 @@ def test_offset_is_bounded_by_event_order(offset, agrees):
 
 
 def test_lost_time_exceeds_undisturbed_work():
-    found = quantum.noise_of(3, [1e-4] * 8 + [2e-4, 1.1e-3])
+    found = runs.noise_of(3, [1e-4] * 8 + [2e-4, 1.1e-3])
     assert found.core == 3
     assert found.longer_share == pytest.approx(0.2)
     assert found.lost_share == pytest.approx(1.1e-3 / 2.1e-3)
@@ -33,12 +33,12 @@ def test_lost_time_exceeds_undisturbed_work():
 
 
 def test_every_core_is_measured(monkeypatch):
-    monkeypatch.setattr(quantum, "usable_cores", lambda: [0, 2])
+    monkeypatch.setattr(runs, "usable_cores", lambda: [0, 2])
     seconds, bound = itertools.count(0.0, 1e-4), []
-    found = quantum.measure_cores(0.02, lambda: next(seconds), bound.append)
+    found = runs.measure_cores(0.02, lambda: next(seconds), bound.append)
     assert bound == [{0}, {2}, {0, 2}]
     assert [(core.core, core.longer_share) for core in found.cores] == [(0, 0.0), (2, 0.0)]
-    assert set(found.counted_s) == set(quantum.KERNEL_TELLS)
+    assert set(found.counted_s) == set(runs.KERNEL_TELLS)
 
 
 class OneRank:

@@ -5,10 +5,7 @@ from statistics import NormalDist
 
 import numpy as np
 import pytest
-from benchkit.statistics.faults.cells import Limits, family
-from benchkit.statistics.faults.explain import detectable, explain
-from benchkit.statistics.faults.healthy import healthy, t_quantile
-from benchkit.statistics.faults.peers import Peers
+from benchkit.statistics.faults import Limits, Peers, detectable, explain, family, healthy, t_quantile
 from hypothesis import given, settings
 from hypothesis import strategies as st
 

@@ -5,8 +5,7 @@ from statistics import NormalDist
 
 import numpy as np
 import pytest
-from benchkit.statistics.compare.looks import LEVELS, Plan, auto_plan, fixed_plan
-from benchkit.statistics.compare.verdicts import FASTER, SAME, SLOWER, UNCLEAR, judge
+from benchkit.statistics.compare import FASTER, LEVELS, SAME, SLOWER, UNCLEAR, Plan, auto_plan, fixed_plan, judge
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,6 @@
 import numpy as np
 import pytest
-from benchkit.statistics.quantiles import median, medians, quantile
+from benchkit.statistics.intervals import median, medians, quantile
 from hypothesis import given
 from hypothesis import strategies as st
 

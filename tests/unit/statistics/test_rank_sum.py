@@ -5,8 +5,8 @@ import math
 
 import numpy as np
 import pytest
-from benchkit.statistics.compare import rank_sum
-from benchkit.statistics.compare.rank_sum import RankSum, cumulative_distribution
+from benchkit.statistics import compare
+from benchkit.statistics.compare import RankSum, rank_sum_distribution
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -17,7 +17,7 @@ def test_distribution_matches_enumeration(m, n):
         sum(rank > other for rank in first for other in set(range(m + n)) - set(first))
         for first in itertools.combinations(range(m + n), m)
     ]
-    found = cumulative_distribution(m, n)
+    found = rank_sum_distribution(m, n)
     assert len(found) == m * n + 1
     assert [round(each * math.comb(m + n, m)) for each in found] == [
         sum(c <= u for c in counts) for u in range(m * n + 1)
@@ -27,14 +27,14 @@ def test_distribution_matches_enumeration(m, n):
 @pytest.mark.parametrize(("m", "n", "critical"), [(4, 4, 0), (5, 8, 6), (10, 10, 23), (20, 20, 127)])
 def test_critical_values_are_those_of_the_tables(m, n, critical):
     """Two-sided 0.05, as in Hollander and Wolfe."""
-    found = cumulative_distribution(m, n)
+    found = rank_sum_distribution(m, n)
     assert found[critical] <= 0.025 < found[critical + 1]
 
 
 def test_large_sizes_use_normal_distribution(monkeypatch):
-    exact = cumulative_distribution(30, 40)
-    monkeypatch.setattr(rank_sum, "MOST_EXACT", 0)
-    assert np.abs(cumulative_distribution(30, 40) - exact).max() < 2e-3
+    exact = rank_sum_distribution(30, 40)
+    monkeypatch.setattr(compare, "MOST_EXACT", 0)
+    assert np.abs(rank_sum_distribution(30, 40) - exact).max() < 2e-3
 
 
 def test_shift_is_median_difference():

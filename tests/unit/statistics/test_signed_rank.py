@@ -5,7 +5,7 @@ import math
 
 import numpy as np
 import pytest
-from benchkit.statistics.compare.signed_rank import SignedRank, cumulative_distribution, fewest_pairs, log_ratios
+from benchkit.statistics.compare import SignedRank, fewest_pairs, log_ratios, signed_rank_distribution
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -25,7 +25,7 @@ def test_signed_rank_matches_textbook():
 @pytest.mark.parametrize("n", [1, 2, 7])
 def test_distribution_matches_enumeration(n):
     sums = [sum(itertools.compress(range(1, n + 1), signs)) for signs in itertools.product((0, 1), repeat=n)]
-    found = cumulative_distribution(n)
+    found = signed_rank_distribution(n)
     assert len(found) == n * (n + 1) // 2 + 1
     assert [round(each * 2**n) for each in found] == [sum(s <= t for s in sums) for t in range(len(found))]
 
@@ -33,7 +33,7 @@ def test_distribution_matches_enumeration(n):
 @pytest.mark.parametrize(("n", "critical"), [(6, 0), (7, 2), (15, 25), (30, 137)])
 def test_critical_values_match_tables(n, critical):
     """Two-sided 0.05, as in Wilcoxon and Wilcox (1964)."""
-    found = cumulative_distribution(n)
+    found = signed_rank_distribution(n)
     assert found[critical] <= 0.025 < found[critical + 1]
 
 

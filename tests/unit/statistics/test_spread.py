@@ -4,8 +4,8 @@ import math
 
 import numpy as np
 import pytest
-from benchkit.statistics.compare.signed_rank import SignedRank
-from benchkit.statistics.compare.spread import (
+from benchkit.statistics.compare import (
+    SignedRank,
     difference_of_runs,
     equivalent_sd,
     pairs_needed,

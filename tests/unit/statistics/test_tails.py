@@ -2,8 +2,7 @@
 
 import numpy as np
 import pytest
-from benchkit.statistics.compare.signed_rank import SignedRank
-from benchkit.statistics.compare.tails import changes, slow_shares
+from benchkit.statistics.compare import SignedRank, changes, slow_shares
 
 
 def two_modes(slow_share, generator, size=300):

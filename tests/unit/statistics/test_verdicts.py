@@ -4,8 +4,7 @@ import math
 
 import numpy as np
 import pytest
-from benchkit.statistics.compare.multiplicity import benjamini_hochberg, holm
-from benchkit.statistics.compare.verdicts import (
+from benchkit.statistics.compare import (
     FAILED,
     FASTER,
     FIXED,
@@ -15,8 +14,10 @@ from benchkit.statistics.compare.verdicts import (
     SLOWER,
     UNCLEAR,
     Ends,
+    benjamini_hochberg,
     exit_code,
     geometric_mean,
+    holm,
     judge,
     noise_floor,
     word_of_ends,

@@ -4,9 +4,10 @@ import json
 import re
 
 import pytest
+from benchkit import study as command
+from benchkit import study as steps
 from benchkit.cli import exit_code
 from benchkit.errors import ConfigError
-from benchkit.study import command, steps
 from launch.topology import LaunchError
 
 from tests.support.records import make_record, write_plan

@@ -2,7 +2,7 @@
 
 import pytest
 from benchkit.errors import ConfigError
-from benchkit.study.plan import Step, read_study
+from benchkit.study import Step, read_study
 
 GOOD = """
 parameters:

@@ -12,11 +12,10 @@ from types import SimpleNamespace
 import pytest
 from benchkit.point.point import Point
 from benchkit.record.record import ErrorReport
-from benchkit.statistics.modes import Modes
+from benchkit.statistics.intervals import Modes
 from benchkit.suites.pair_matrix.config import PairMatrixConfig
 from benchkit.sweep import progress as progress_module
-from benchkit.sweep.point_lines import point_line, readable, time_text
-from benchkit.sweep.progress import Progress
+from benchkit.sweep.progress import Progress, point_line, readable, time_text
 from benchkit.sweep.tally import Prospect, Tally, prospects
 
 from tests.support.configs import made

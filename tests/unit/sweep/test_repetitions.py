@@ -4,7 +4,7 @@ import contextlib
 import json
 
 from benchkit.record import files
-from benchkit.sweep import agenda, entries, manifest
+from benchkit.sweep import agenda, manifest
 from benchkit.sweep.manifest import Manifest
 from benchkit.sweep.resume import Resume
 
@@ -15,9 +15,9 @@ KEYS = ["a", "b", "c", "d", "e"]
 
 def runs_of(keys=KEYS, repeats=3, seed=0, folders=None):
     names = folders or [str(number) for number in range(len(keys))]
-    points = entries.entries(keys, names, [[key] for key in keys])
+    points = manifest.entries(keys, names, [[key] for key in keys])
     counts = repeats if isinstance(repeats, list) else [repeats] * len(keys)
-    return [entry for _, entry in entries.repeated(points, counts, seed)]
+    return [entry for _, entry in manifest.repeated(points, counts, seed)]
 
 
 def test_repetitions_run_in_turn_in_an_order_that_the_seed_decides():
@@ -28,12 +28,12 @@ def test_repetitions_run_in_turn_in_an_order_that_the_seed_decides():
     assert len({tuple(order) for order in orders}) > 1
     assert runs_of(repeats=4) == runs
     assert runs_of(seed=1) != runs_of(seed=2)
-    assert runs_of(repeats=1) == entries.entries(KEYS, list("01234"), [[key] for key in KEYS])  # as typed
+    assert runs_of(repeats=1) == manifest.entries(KEYS, list("01234"), [[key] for key in KEYS])  # as typed
 
 
 def test_each_run_has_own_folder():
     runs = runs_of(["a", "b", "a"], 3)
-    entries.require_folders_of_their_own(runs)
+    manifest.require_folders_of_their_own(runs)
     assert sorted((run.folder for run in runs), key=int) == list("012345678")
     assert len({run.identity for run in runs}) == 9
     assert {run.folder for run in runs if run.repetition == 1} == {"3", "4", "5"}

@@ -6,7 +6,7 @@ import subprocess
 import pytest
 from analysis.page.render import FILE_NAME
 from benchkit.cli import exit_code
-from benchkit.sweep import report
+from benchkit.sweep import folder as report
 
 from tests.support.acceptance import pairs, speeds
 from tests.support.records import make_record, write_all

@@ -11,14 +11,13 @@ from pathlib import Path
 
 import pytest
 from benchkit.errors import ConfigError
-from benchkit.point import claim, recording
+from benchkit.point import claim, run
 from benchkit.point.claim import Owner, claimed, this_process
 from benchkit.record import files
-from benchkit.sweep import agenda, entries, manifest, resume
-from benchkit.sweep.entries import Entry
-from benchkit.sweep.manifest import Manifest
+from benchkit.sweep import agenda, manifest, resume
+from benchkit.sweep.manifest import Entry, Manifest
 from benchkit.sweep.tally import Prospect, Tally
-from launch.agents.member import SweepEnds
+from launch.agents.channel import SweepEnds
 
 from tests.support.cli import ROOT
 from tests.support.records import as_record, make_record
@@ -49,12 +48,12 @@ def test_retry_selects_open_statuses(tmp_path, status, open_under):
 
 
 def test_set_aside_overwrites_no_attempt(tmp_path):
-    assert recording.set_aside(tmp_path) == 1
+    assert run.set_aside(tmp_path) == 1
     for attempt in (1, 2):
         store(tmp_path, f"error {attempt}")
         (tmp_path / "rank_0.log").write_text(f"log {attempt}")
         (tmp_path / "trace_rank_0.json.gz").write_text("trace")
-        assert recording.set_aside(tmp_path) == attempt + 1
+        assert run.set_aside(tmp_path) == attempt + 1
     assert sorted(path.name for path in tmp_path.iterdir()) == sorted(
         f"attempt_{attempt}{suffix}" for attempt in (1, 2)
         for suffix in (".json", "_rank_0.log", "_trace_rank_0.json.gz")
@@ -63,7 +62,7 @@ def test_set_aside_overwrites_no_attempt(tmp_path):
     assert (tmp_path / "attempt_1_rank_0.log").read_text() == "log 1"
     (tmp_path / "attempt_7.json").write_text("{}")
     store(tmp_path, "error")
-    assert recording.set_aside(tmp_path) == 9
+    assert run.set_aside(tmp_path) == 9
     assert (tmp_path / "attempt_7.json").read_text() == "{}"
 
 
@@ -97,14 +96,14 @@ def test_invalid_flags_are_refused(tmp_path, monkeypatch, arguments):
 
 
 def test_repeated_configuration_is_two_points():
-    twice = entries.entries(["k", "l", "k"], ["0", "1", "2"], [[], [], []])
+    twice = manifest.entries(["k", "l", "k"], ["0", "1", "2"], [[], [], []])
     assert [entry.identity for entry in twice] == [("k", 0), ("l", 0), ("k", 1)]
 
 
 def test_merged_keeps_folders_of_points():
-    before = entries.entries(["a", "b"], ["0", "1"], [["a"], ["b"]])
-    now = entries.entries(["c", "b", "a", "b"], ["0", "1", "2", "3"], [["c"], ["b"], ["a"], ["b"]])
-    assert [(each.key, each.folder) for each in entries.merged(before, now)] == [
+    before = manifest.entries(["a", "b"], ["0", "1"], [["a"], ["b"]])
+    now = manifest.entries(["c", "b", "a", "b"], ["0", "1", "2", "3"], [["c"], ["b"], ["a"], ["b"]])
+    assert [(each.key, each.folder) for each in manifest.merged(before, now)] == [
         ("c", "2"), ("b", "1"), ("a", "0"), ("b", "3"),
     ]  # fmt: skip
 
@@ -115,7 +114,7 @@ def test_manifest_is_rebuilt_from_records(tmp_path):
     (tmp_path / "3").mkdir()
     (tmp_path / "3" / files.FILE_NAME).write_text("{half")
     found = manifest.read(tmp_path)
-    again = entries.key_of(make_record()["config"] | {"seed": 1, "timeout_s": 600})
+    again = manifest.key_of(make_record()["config"] | {"seed": 1, "timeout_s": 600})
     assert [(each.folder, each.occurrence) for each in found.points] == [("1", 0), ("2", 0), ("10", 1)]
     assert found.points[1].key == found.points[2].key == again
 
@@ -200,7 +199,7 @@ def test_claim_works_without_locks(tmp_path, monkeypatch):
 def test_folder_outside_sweep_is_refused(tmp_path, folder):
     entry = Entry("k", 0, folder, [])
     with pytest.raises(ConfigError, match=r"hydra\.sweep\.dir"):
-        entries.require_folders_of_their_own([entry])
+        manifest.require_folders_of_their_own([entry])
     Manifest([], {}, [entry]).write(tmp_path)
     with pytest.raises(ConfigError, match="folder"):
         manifest.read(tmp_path)

@@ -9,15 +9,12 @@ import pytest
 from benchkit.errors import ConfigError
 from benchkit.point.point import Point
 from benchkit.record import files
-from benchkit.sweep import slurm_job, slurm_queue
-from benchkit.sweep import wait as following
-from benchkit.sweep.job_queue import State
+from benchkit.sweep import slurm as following
+from benchkit.sweep import slurm as slurm_job
+from benchkit.sweep import slurm as slurm_queue
+from benchkit.sweep.launchers import Submitting
 from benchkit.sweep.manifest import Submitted
-from benchkit.sweep.slurm_job import Job
-from benchkit.sweep.slurm_queue import slurm_state
-from benchkit.sweep.squeue import in_seconds
-from benchkit.sweep.submitit_launcher import Submitting
-from benchkit.sweep.wait import follow, summary
+from benchkit.sweep.slurm import Job, State, follow, in_seconds, slurm_state, summary
 from launch.signals import StopRequested
 from launch.topology import LaunchContext
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from benchkit.sweep.agenda import Agenda
 from benchkit.sweep.meeting import parent_of
-from launch.agents.member import SweepEnds
+from launch.agents.channel import SweepEnds
 
 TOLD = {"names": ["then"], "folders": ["0", "1/x"], "open": [1]}
 HERE, PARENT = Path("/mine/now"), Path("/mine")

@@ -8,8 +8,8 @@ from itertools import product
 import altair as alt
 import pandas as pd
 import pytest
-from analysis.page import figures, specs, suites
-from analysis.page.sample_specs import sample_specs
+from analysis.page import content, figures
+from analysis.page.figures import sample_specs
 from benchkit.suites.transformer.names import PASSES
 
 from tests.support.entries.report import PAGE_ROW, chart
@@ -50,7 +50,7 @@ def kind_of(each):
 def charts_of_suites():
     """The charts of each suite."""
     tables = {suite: with_page_rows(tabulate_records([make_rich_record(suite)])) for suite in SUITES}
-    return {suite: (table, list(suites.charts_of(table, None))) for suite, table in tables.items()}
+    return {suite: (table, list(content.charts_of(table, None))) for suite, table in tables.items()}
 
 
 def test_every_kind_of_chart_of_every_suite_is_valid(charts_of_suites):
@@ -86,7 +86,7 @@ def test_points_have_values_of_table():
 def test_marks_of_one_name_stand_side_by_side(count, is_apart):
     made = make_chart()
     points = made.points[made.points["x"].isin(["0", "1"][:count])]
-    spec = specs.spec_of(replace(made, points=points))
+    spec = figures.spec_of(replace(made, points=points))
     assert is_valid(spec)
     assert ("xOffset" in spec["layer"][-1]["encoding"]) == is_apart
 
@@ -123,17 +123,17 @@ def test_description_names_series_and_panels(golden):
 
 @pytest.mark.parametrize(("mark", "panels"), [*product(chart.MARKS, [("",), ("p", "q")])])
 def test_spec_has_panels_and_no_data(mark, panels):
-    spec = specs.spec_of(make_chart(mark=mark, panels=panels, reference=1.0))
+    spec = figures.spec_of(make_chart(mark=mark, panels=panels, reference=1.0))
     assert ("facet" in spec) == (len(panels) > 1)
-    assert spec["data"] == {"name": specs.ROWS}
+    assert spec["data"] == {"name": figures.ROWS}
     assert {param["name"] for param in spec["params"]} == {"x_ticks", "y_ticks"}
     assert not re.findall("#[0-9a-fA-F]{3,8}", json.dumps(spec))  # colours are properties, which follow the theme
 
 
 def test_logarithm_of_bytes_has_powers_of_two():
-    assert specs.scale_of(chart.Axis("x", chart.LOG, chart.BYTES)).to_dict()["base"] == 2
-    assert specs.scale_of(chart.Axis("x", chart.LOG)).to_dict()["base"] == 10
-    assert specs.scale_of(chart.Axis("x")).to_dict() == {"zero": True}
+    assert figures.scale_of(chart.Axis("x", chart.LOG, chart.BYTES)).to_dict()["base"] == 2
+    assert figures.scale_of(chart.Axis("x", chart.LOG)).to_dict()["base"] == 10
+    assert figures.scale_of(chart.Axis("x")).to_dict() == {"zero": True}
 
 
 def test_sample_figures_are_valid():

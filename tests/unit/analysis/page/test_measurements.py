@@ -1,8 +1,7 @@
 """The table of a suite on the page, and its filters."""
 
 import pandas as pd
-from analysis.page.filters import filters_of
-from analysis.page.measurements import measurements_of
+from analysis.page.measurements import filters_of, measurements_of
 
 from tests.support.records import grid, make_record, tabulate_records
 from tests.support.reports import with_page_rows

@@ -1,6 +1,6 @@
 """The head of the page: what is asked, and the answer."""
 
-from analysis.page.question import question_of, verdict_of
+from analysis.page.content import question_of, verdict_of
 
 from tests.support.entries.report import findings
 from tests.support.records import grid, make_record, make_rich_record, tabulate_records

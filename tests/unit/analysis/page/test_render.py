@@ -10,8 +10,8 @@ from itertools import pairwise
 
 import pytest
 from analysis.__main__ import main
-from analysis.baseline import Baseline
 from analysis.page import render
+from analysis.speedup import Baseline
 
 from tests.support.entries.report import size_charts
 from tests.support.records import grid, make_record, make_rich_record, write_all

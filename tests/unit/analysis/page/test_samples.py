@@ -5,7 +5,7 @@ import json
 
 import numpy as np
 import pytest
-from analysis.page import samples
+from analysis.page import figures
 
 from tests.support.entries.report import PAGE_ROW
 from tests.support.records import as_record, make_record, write_all
@@ -16,9 +16,9 @@ def numbers(text):
     return np.frombuffer(base64.b64decode(text), dtype="<f4")
 
 
-def packed(record, most=samples.MOST_VALUES):
+def packed(record, most=figures.MOST_VALUES):
     record = as_record(record)
-    return samples.packed(record.cases[0], record, most)
+    return figures.packed(record.cases[0], record, most)
 
 
 def test_few_samples_travel_whole():
@@ -31,7 +31,7 @@ def test_few_samples_travel_whole():
 def test_many_samples_keep_their_extremes():
     times = np.random.default_rng(0).lognormal(-7, 0.2, 1001)
     times[500] = 1.0
-    step, (low, middle, high) = samples.thinned(times, 300)
+    step, (low, middle, high) = figures.thinned(times, 300)
     assert step == 11
     assert len(low) == len(high) == 91
     assert (low.min(), high.max()) == (times.min(), 1.0)
@@ -49,31 +49,31 @@ def test_histogram_and_quantiles_are_of_all_samples():
     slowest = np.max(record["cases"][0]["samples_s"], axis=0)
     assert (found["low"], found["high"]) == (slowest.min(), slowest.max())
     quantiles = numbers(found["quantiles"]).reshape(2, -1)
-    expected = np.percentile(record["cases"][0]["samples_s"][1], samples.QUANTILES)
+    expected = np.percentile(record["cases"][0]["samples_s"][1], figures.QUANTILES)
     assert quantiles[1] == pytest.approx(expected, rel=1e-6)
 
 
 def test_equal_samples_have_one_bin():
     assert packed(make_record(spread=0.0))["counts"] == [400]
-    assert samples.sparkline({"counts": [400]}) == "M0,20V0h32V20Z"
+    assert figures.sparkline({"counts": [400]}) == "M0,20V0h32V20Z"
 
 
 def test_slowest_of_many_ranks_are_shown():
-    record = make_record(world_size=samples.MOST_RANKS + 2, samples=3)
-    rows = [[1e-3] * 3 for _ in range(samples.MOST_RANKS + 2)]
+    record = make_record(world_size=figures.MOST_RANKS + 2, samples=3)
+    rows = [[1e-3] * 3 for _ in range(figures.MOST_RANKS + 2)]
     rows[0] = rows[7] = [1e-4] * 3  # the two fastest
     record["cases"][0]["samples_s"] = rows
     found = packed(record)
-    assert found["num_ranks"] == samples.MOST_RANKS + 2
-    assert set(range(samples.MOST_RANKS + 2)) - set(found["ranks"]) == {0, 7}
+    assert found["num_ranks"] == figures.MOST_RANKS + 2
+    assert set(range(figures.MOST_RANKS + 2)) - set(found["ranks"]) == {0, 7}
 
 
 @pytest.mark.parametrize(("cases", "ranks"), [(1, 2), (1000, 16), (5000, 64), (0, 2)])
 def test_samples_share_their_room(cases, ranks):
-    count = samples.values_per_case(cases, ranks)
-    assert samples.FEWEST_VALUES <= count <= samples.MOST_VALUES
-    if count > samples.FEWEST_VALUES:
-        assert cases * 4 * (count + 7 * min(ranks, 64)) * 4 / 3 < samples.NUM_BYTES
+    count = figures.values_per_case(cases, ranks)
+    assert figures.FEWEST_VALUES <= count <= figures.MOST_VALUES
+    if count > figures.FEWEST_VALUES:
+        assert cases * 4 * (count + 7 * min(ranks, 64)) * 4 / 3 < figures.NUM_BYTES
 
 
 def test_rows_find_their_samples(tmp_path):
@@ -86,7 +86,7 @@ def test_rows_find_their_samples(tmp_path):
         case | {"labels": {"way": "c"}, "samples_s": slower},
     ]  # fmt: skip
     table = with_page_rows(table_in(write_all(tmp_path, [sound, failed, two])))
-    found = samples.samples_of(table)
+    found = figures.samples_of(table)
     measured = table[table["status"] == "ok"]
     assert list(found) == list(measured[PAGE_ROW])
     for row in measured.to_dict("records"):
@@ -102,4 +102,4 @@ def test_record_that_changed_or_went_has_no_samples(tmp_path):
     other = make_record(2.0)
     other["cases"] *= 2
     (folder / "1" / "record.json").write_text(json.dumps(other))
-    assert list(samples.samples_of(table)) == ["r2"]
+    assert list(figures.samples_of(table)) == ["r2"]

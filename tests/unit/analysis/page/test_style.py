@@ -6,8 +6,8 @@ from itertools import product
 
 import pytest
 import seaborn as sns
+from analysis.page.figures import NUM_COLOURS
 from analysis.page.render import FOLDER
-from analysis.page.specs import NUM_COLOURS
 
 TEXT, GRAPHIC = 4.5, 3.0
 """Contrast that WCAG 2 asks for at level AA."""

@@ -27,17 +27,17 @@ from tests.support.entries.agents import (
     Meeting,
     Stranger,
     call,
-    handshake,
-    interface,
+    channel,
     join,
+    meeting,
     open_listener,
     own_ip,
     parse_hello,
     proof,
-    rendezvous,
     this_member,
     write_whole,
 )
+from tests.support.entries.agents import host as interface
 
 TRAITS = {"version": "1"}
 DEEP = b"[" * 60_000
@@ -131,7 +131,7 @@ STRANGERS = {
     "dripping": dripping,
     "wrong_proofs": wrong_proofs,
     "garbage": says(b"GET / HTTP/1.1\r\n\r\n", b"\xff" * 100_000, DEEP, b""),
-    "too_long": says(b" " * (handshake.HELLO_BYTES + 1), proves=True),
+    "too_long": says(b" " * (channel.HELLO_BYTES + 1), proves=True),
     "wrong_hello": says(
         *(DEEP, b"{}", b"[]", b'["hello", 1]', b'["hello", {"member": 1}]', b"\xff"),
         *(changed(index=index) for index in (0, 2, -1, True, "1", None, 1.5)),
@@ -207,7 +207,7 @@ def drips(stream: socket.socket) -> None:
 
 @pytest.mark.parametrize("behave", [reflects, hangs_up, drips, lambda stream: None])
 def test_call_rejects_stranger(agent_0, monkeypatch, behave):
-    monkeypatch.setattr(handshake, "HELLO_S", 0.2)
+    monkeypatch.setattr(channel, "HELLO_S", 0.2)
     with pytest.raises(Stranger):
         call(agent_0(behave), "secret")
 
@@ -226,7 +226,7 @@ def free_port(monkeypatch) -> int:
         port = free.getsockname()[1]
     monkeypatch.setenv("MASTER_ADDR", "somewhere")
     monkeypatch.setenv("MASTER_PORT", str(port))
-    monkeypatch.delenv(rendezvous.SECRET_VARIABLE, raising=False)
+    monkeypatch.delenv(meeting.SECRET_VARIABLE, raising=False)
     return port
 
 
@@ -258,7 +258,7 @@ def test_fixed_address_takes_random_secret_from_file(tmp_path, meet, free_port):
 
 
 def test_fixed_address_takes_secret_from_environment(monkeypatch, tmp_path, meet, free_port):
-    monkeypatch.setenv(rendezvous.SECRET_VARIABLE, "word")
+    monkeypatch.setenv(meeting.SECRET_VARIABLE, "word")
     address, [found] = meet(shared=False)
     assert (address.token, found.token, found.hosts) == ("word", "word", ["somewhere"])
     assert not list(tmp_path.glob(".agents*"))
@@ -280,16 +280,16 @@ def test_agents_of_one_host_meet_on_loopback_by_a_random_secret(meet):
 def test_lack_of_common_secret_ends_join(monkeypatch, tmp_path, meet, free_port, secret_is_set):
     """Agent 1 knows that agent 0 is there, but not its secret: it does not wait for the whole limit."""
     if secret_is_set:  # on agent 0 alone
-        monkeypatch.setenv(rendezvous.SECRET_VARIABLE, "word")
+        monkeypatch.setenv(meeting.SECRET_VARIABLE, "word")
         for name in ("MASTER_ADDR", "MASTER_PORT"):
             monkeypatch.delenv(name)
     else:
         monkeypatch.setenv("MASTER_ADDR", "127.0.0.1")
-    monkeypatch.setattr(rendezvous, "PATIENCE_S", 0.1)
+    monkeypatch.setattr(meeting, "PATIENCE_S", 0.1)
     meet(shared=secret_is_set)
     if secret_is_set:  # the file does not tell it
         assert [json.loads(path.read_text())["token"] for path in tmp_path.glob(".agents*")] == [""]
-    monkeypatch.delenv(rendezvous.SECRET_VARIABLE, raising=False)
+    monkeypatch.delenv(meeting.SECRET_VARIABLE, raising=False)
     elsewhere = tmp_path if secret_is_set else tmp_path / "elsewhere"
     began = time.monotonic()
     with pytest.raises(JoinError, match=r"BENCHKIT_SECRET=(.|\n)*trust_network=true"):
@@ -309,22 +309,22 @@ def test_starts_of_torchrun_in_one_folder_do_not_meet(monkeypatch, meet):
 
 
 def test_signed_address_holds_no_secret(tmp_path):
-    address = rendezvous.Address(["n1"], 1, "", "word")
-    signed = rendezvous.signed(address)
+    address = meeting.Address(["n1"], 1, "", "word")
+    signed = meeting.signed(address)
     assert "word" not in str(signed)
     for other in ({"port": 2}, {"hosts": ["n2"]}, {"network": "x"}, {"token": "other"}):
-        assert rendezvous.signed(replace(address, **other)).token != signed.token
+        assert meeting.signed(replace(address, **other)).token != signed.token
 
 
 def test_local_agents_meet_in_temporary_folder(tmp_path, monkeypatch, meet):
     """Where the sweep's own folder cannot keep a file."""
-    monkeypatch.setattr(rendezvous.tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setattr(meeting.tempfile, "tempdir", str(tmp_path))
     (tmp_path / "file").write_text("")
     place = [Meeting(LaunchContext("srun", index, 2, "j", local=True), tmp_path / "file") for index in range(2)]
     listener, address = place[0].listen()
     listener.close()
     assert place[1].find() == [address]
-    own = rendezvous.temporary_folder()
+    own = meeting.temporary_folder()
     assert own.stat().st_mode & 0o777 == 0o700
     own.chmod(0o770)
     assert place[1].find() == []

@@ -12,7 +12,7 @@ from tests.support.entries.agents import LOCK_VARIABLE, Holder, HostLock, HostTa
 
 HOLDER = """
 import sys, time
-from launch.agents.host_lock import HostLock
+from launch.agents.host import HostLock
 lock = HostLock(sys.argv[1])
 lock.acquire(lambda holder: print("waits for", holder.pid, flush=True))
 print("holds", flush=True)

@@ -1,0 +1,74 @@
+"""Sizes of dtypes and of messages; imports no torch."""
+
+import re
+
+from benchkit.errors import ConfigError
+
+FLOAT8 = "float8_e4m3fn"
+FLOAT8_STEP = 16
+"""What the columns of a float8 factor, and the rows and columns of the next, must divide by."""
+
+
+ITEM_BYTES = {FLOAT8: 1, "float16": 2, "bfloat16": 2, "float32": 4, "float64": 8}
+
+
+def product_bytes(dtype: str, factors: int, products: int) -> int:
+    """Returns the bytes of so many elements of factors and of products.
+
+    Products of float8 are bfloat16.
+    """
+    of_product = "bfloat16" if dtype == FLOAT8 else dtype
+    return factors * ITEM_BYTES[dtype] + products * ITEM_BYTES[of_product]
+
+
+UNITS = {
+    "": 1.0, "b": 2.0**-20,
+    "k": 2.0**-10, "kib": 2.0**-10, "kb": 1e3 / 2**20,
+    "m": 1.0, "mib": 1.0, "mb": 1e6 / 2**20,
+    "g": 2.0**10, "gib": 2.0**10, "gb": 1e9 / 2**20,
+}  # fmt: skip
+"""MiB per unit in small letters: K, M and G are binary as in nccl-tests, KB, MB and GB decimal."""
+SIZE = re.compile(r"([0-9.eE+-]+?)\s*([kmg]?i?b|[kmg])?", re.IGNORECASE)
+RANGE = re.compile(r"(\d+[kmg]?i?b?)-(\d+[kmg]?i?b?)", re.IGNORECASE)
+
+
+def mebibytes(size: float | str, key: str = "data_size") -> float:
+    """Converts a size to MiB.
+
+    Args:
+        size: a number of MiB, or a number with its unit: "4B", "1KiB", "1K", "16 MiB" or "10MB".
+        key: name of the configuration key, for the message.
+
+    Raises:
+        ConfigError: for anything that is not a finite size > 0.
+    """
+    found = SIZE.fullmatch(str(size))
+    try:
+        value = float(found[1]) * UNITS[(found[2] or "").lower()] if found else 0.0
+    except (ValueError, KeyError):
+        value = 0.0
+    if not 0 < value < float("inf"):
+        allowed = "MiB > 0, or a size with its unit: 4B, 1KiB, 16MiB, 2GiB"
+        raise ConfigError(f"{key}={size}: allowed are {allowed}, and 8-1G for all powers between")
+    return value
+
+
+def doubling(sizes: str) -> list[str] | None:
+    """Returns the sizes of a range as nccl-tests steps through it with -f 2.
+
+    Args:
+        sizes: the least and the greatest, such as "8-1G"; a number without a unit is of bytes.
+
+    Returns:
+        Each size with its unit, from the least on, each twice the one before; None if it is no
+        range.
+    """
+    found = RANGE.fullmatch(sizes)
+    if found is None:
+        return None
+    least, most = (mebibytes(end + "B" * end.isdecimal()) for end in found.groups())
+    steps = []
+    while least <= most:
+        steps.append(f"{least * 2**20:g}B" if least < 2**-10 else f"{least * 2**10:g}KiB")
+        least *= 2
+    return steps

@@ -1,0 +1,204 @@
+"""GPUs as their driver describes them: NVML, nvidia-smi, and NUMA nodes by Linux."""
+
+import importlib
+import logging
+import re
+import shutil
+import subprocess
+from collections.abc import Collection
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from launch.topology import cores_in, read_text
+
+PCI_DEVICES = Path("/sys/bus/pci/devices")
+NODES = Path("/sys/devices/system/node")
+
+
+def node_of_pci(address: str) -> int | None:
+    """Returns the NUMA node of a PCI device; None where it is not known.
+
+    Args:
+        address: such as "0000:17:00.0"; NVIDIA writes the domain with eight digits.
+    """
+    domain, _, rest = address.lower().partition(":")
+    text = read_text(str(PCI_DEVICES / f"{domain[-4:]}:{rest}" / "numa_node"))
+    return int(text) if text.isdecimal() else None  # -1 on a host without NUMA
+
+
+def nodes_of_cores(cores: Collection[int]) -> list[int]:
+    """Returns the NUMA nodes that some of these cores belong to, in order."""
+    found = []
+    for path in NODES.glob("node[0-9]*"):
+        if not cores_in(read_text(str(path / "cpulist"))).isdisjoint(cores):
+            found.append(int(path.name.removeprefix("node")))
+    return sorted(found)
+
+
+MPS_SERVER = "nvidia-cuda-mps-server"
+
+
+@dataclass(frozen=True)
+class Gpu:
+    """One GPU as NVML sees it.
+
+    Attributes:
+        nvml: the module pynvml.
+        uuid: of the GPU, or of the MIG instance.
+        instance: handle of the same.
+        whole: handle of the physical GPU, which has clocks, power and temperature.
+    """
+
+    nvml: Any
+    uuid: str
+    instance: Any
+    whole: Any
+
+    def reading(self) -> list[float]:
+        """Returns READINGS and the reasons for the clocks (benchkit/record/gpu_state.py).
+
+        What is not known is 0.
+        """
+        nvml, ask, gpu = self.nvml, self.ask, self.whole
+        values = (
+            ask("nvmlDeviceGetClockInfo", gpu, nvml.NVML_CLOCK_SM),
+            ask("nvmlDeviceGetClockInfo", gpu, nvml.NVML_CLOCK_MEM),
+            ask("nvmlDeviceGetPowerUsage", gpu) / 1e3,
+            ask("nvmlDeviceGetTemperature", gpu, nvml.NVML_TEMPERATURE_GPU),
+            # Newer drivers and packages have the first, older ones the second.
+            ask("nvmlDeviceGetCurrentClocksEventReasons", gpu)
+            or ask("nvmlDeviceGetCurrentClocksThrottleReasons", gpu),
+        )
+        return [float(value) for value in values]
+
+    def pci(self) -> str | None:
+        """Returns its address, such as "00000000:17:00.0"; None where it is not known."""
+        address = getattr(self.ask("nvmlDeviceGetPciInfo", self.whole), "busId", None)
+        return address.decode() if isinstance(address, bytes) else address
+
+    def strangers(self, ours: set[int], num_ours: int) -> int:
+        """Returns how many processes compute on it beside the ranks and their MPS server.
+
+        In a container NVML may count processes by the numbers that they have outside. Then neither
+        numbers nor names are known, and all beyond the number of ours are strangers.
+
+        Args:
+            ours: ids of the processes of all ranks.
+            num_ours: number of our processes on this GPU, with the MPS server that they share.
+        """
+        running = self.ask("nvmlDeviceGetComputeRunningProcesses", self.instance) or []
+        others = [each.pid for each in running if each.pid not in ours]
+        if len(others) == len(running):
+            return max(0, len(others) - num_ours)
+        return sum(MPS_SERVER not in self.process_name(pid) for pid in others)
+
+    def process_name(self, pid: int) -> str:
+        """Returns the command of a process; "" where it is not known."""
+        name = self.ask("nvmlSystemGetProcessName", pid) or ""
+        return name.decode(errors="replace") if isinstance(name, bytes) else str(name)
+
+    def ask(self, name: str, *arguments: Any) -> Any:
+        """Returns what a function of NVML answers; 0 where the package or the GPU lacks it."""
+        try:
+            return getattr(self.nvml, name)(*arguments)
+        except (AttributeError, self.nvml.NVMLError):
+            return 0
+
+
+def open_gpu(uuid: str) -> Gpu | None:
+    """Returns a GPU by its UUID, which CUDA tells without the prefix GPU- or MIG-.
+
+    None without the package, without NVML, and where NVML does not know the GPU.
+    """
+    try:
+        nvml = importlib.import_module("pynvml")
+    except ImportError:
+        return None
+    try:
+        nvml.nvmlInit()
+    except nvml.NVMLError:
+        return None
+    for prefix in ("GPU-", "MIG-"):
+        try:
+            handle = nvml.nvmlDeviceGetHandleByUUID(prefix + uuid)
+        except nvml.NVMLError:
+            continue
+        return Gpu(nvml, prefix + uuid, handle, physical(nvml, handle))
+    return None
+
+
+def physical(nvml: Any, handle: Any) -> Any:
+    """Returns the handle of the physical GPU of a MIG instance; of any other GPU its own."""
+    try:
+        return nvml.nvmlDeviceGetDeviceHandleFromMigDeviceHandle(handle)
+    except nvml.NVMLError:
+        return handle
+
+
+BASIC = ("name", "memory.total", "driver_version", "power.limit", "clocks.max.sm", "uuid")
+"""What every driver tells."""
+MODES = (
+    "pci.bus_id", "mig.mode.current", "compute_mode", "persistence_mode", "ecc.mode.current",
+)  # fmt: skip
+"""What newer drivers tell, too. A query with a name that the driver does not know fails as a whole.
+"""
+LIMIT_S = 60.0
+"""Without persistence mode the driver initializes each GPU for each query, one after another."""
+TOPOLOGY_LIMIT_S = 30.0
+"""With LIMIT_S, and that of visible_gpus.py, it is less than other agents wait: EXCHANGE_TIMEOUT_S.
+"""
+MOST_LETTERS = 4000
+"""Of the topology: 8 GPUs and 12 network cards take about 3000."""
+TERMINAL_CODES = re.compile(r"\x1b\[[0-9;]*m")
+log = logging.getLogger("benchkit")
+
+
+def listing() -> list[dict[str, str]]:
+    """Returns what nvidia-smi tells of each GPU by nvidia-smi's names, and its `numa_node`.
+
+    The list is empty without nvidia-smi.
+    """
+    for keys in ((*BASIC, *MODES), BASIC):
+        text = answer(f"--query-gpu={','.join(keys)}", "--format=csv,noheader")
+        if text is None:
+            return []
+        gpus = [dict(zip(keys, line.split(", "), strict=False)) for line in text.splitlines()]
+        if gpus:
+            return [gpu | numa_node(gpu) for gpu in gpus]
+    return []
+
+
+def numa_node(gpu: dict[str, str]) -> dict[str, str]:
+    """Returns the NUMA node of a GPU by its name in a listing; {} where it is not known."""
+    node = node_of_pci(gpu.get("pci.bus_id", ""))
+    return {} if node is None else {"numa_node": str(node)}
+
+
+def topology() -> str | None:
+    """Returns how GPUs and network cards are connected, without what explains the abbreviations."""
+    text = TERMINAL_CODES.sub("", answer("topo", "-m", limit_s=TOPOLOGY_LIMIT_S) or "")
+    matrix, _, legend = text.partition("Legend:")
+    _, title, cards = legend.partition("NIC Legend:")
+    return (matrix.rstrip() + (f"\n\n{title}{cards}" if title else ""))[:MOST_LETTERS] or None
+
+
+def answer(*arguments: str, limit_s: float = LIMIT_S) -> str | None:
+    """Returns what nvidia-smi prints; "" where it fails, None where it does not answer at all."""
+    if shutil.which("nvidia-smi") is None:
+        return None
+    try:
+        done = subprocess.run(
+            ("nvidia-smi", *arguments), capture_output=True, timeout=limit_s, check=False
+        )
+    except subprocess.TimeoutExpired:
+        log.warning(
+            "nvidia-smi %s gave no answer within %g s, so records lack it; "
+            "persistence mode (nvidia-smi -pm 1) makes it faster",
+            arguments[0].partition("=")[0],
+            limit_s,
+        )
+        return None
+    except OSError:
+        return None
+    return done.stdout.decode(errors="replace").strip() if done.returncode == 0 else ""

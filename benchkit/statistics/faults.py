@@ -1,0 +1,478 @@
+"""Finds what is slow in a table of measurements by the fewest causes."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from statistics import NormalDist
+
+import numpy as np
+import numpy.typing as npt
+
+from benchkit.statistics.intervals import Array
+
+HALF = 0.5
+NEAR = 1.5
+"""A half this much wider than the shortest one may be the healthy half, if its values are lower."""
+WINDOW = 2.0
+"""Values within so many standard deviations of the centre count as healthy."""
+TRUNCATED = 0.8796
+"""Standard deviation of normal values within WINDOW, over that of all."""
+ROUNDS = 20
+MOST_EXPONENT = 500.0
+"""A larger one gives quantiles that no ratio of times reaches, and in the end no number."""
+
+
+@dataclass(frozen=True)
+class Healthy:
+    """Centre and standard deviation of the healthy values, and how many there are."""
+
+    centre: float
+    sd: float
+    count: int
+
+
+def healthy(values: Array, share: float = HALF) -> Healthy:
+    """Returns what the healthy ones among some values look like.
+
+    It begins with the shortest half (Rousseeuw, Least Median of Squares Regression, 1984, with the
+    factor for few values of Rousseeuw and Leroy, 1987). Of halves about as short, and of those
+    below a gap that is wider than they are, it takes the lowest, because faults only make things
+    slower: one slow node of four is in half of all pairs across nodes, and a slow cable has less
+    noise than the healthy ones. Then it takes mean and standard deviation of all values near that,
+    until they no longer change.
+
+    Args:
+        values: finite logarithms of times: [n], n >= 1.
+        share: of the values that are healthy at least; a third takes the place of the half where
+            one slow node of three is in two thirds of all pairs.
+    """
+    ordered = np.sort(values)
+    count = len(ordered)
+    half = min(count, max(3, int(count * share)))
+    widths = ordered[half - 1 :] - ordered[: count - half + 1]
+    gaps = np.append(np.diff(ordered)[half - 1 :], 0.0)  # above each half
+    first = int(np.argmax((widths <= NEAR * widths.min()) | (gaps > widths)))
+    inside = ordered[first : first + half]
+    centre = float(np.median(inside))
+    half_width = NormalDist().inv_cdf(HALF + share / 2)  # of that share of normal values
+    sd = (1 + 5 / count) * float(widths[first]) / 2 / half_width
+    kept = np.zeros(count, dtype=bool)
+    for _ in range(ROUNDS):
+        near = np.abs(ordered - centre) <= WINDOW * sd
+        if not near.any() or (near == kept).all():
+            break
+        kept, inside = near, ordered[near]
+        centre = float(inside.mean())
+        sd = float(inside.std(ddof=1)) / TRUNCATED if len(inside) > 1 else 0.0
+    return Healthy(centre, sd, len(inside))
+
+
+def t_quantile(p_value: float, df: Array | float) -> Array:
+    """Returns the quantile of Student's t that is exceeded with a small probability.
+
+    It inverts Wallace's transformation to a normal quantile (Bounds on normal approximations to
+    Student's and the chi-square distributions, 1959), which is larger than the exact quantile for
+    few degrees of freedom and close to it for others.
+
+    Args:
+        p_value: of one side, below 0.5.
+        df: degrees of freedom; below 1 nothing is known, and the quantile is infinite.
+    """
+    z = -NormalDist().inv_cdf(p_value)
+    known = np.maximum(df, 1)
+    exponent = (z * (8 * known + 3) / (8 * known + 1)) ** 2 / known
+    quantile = np.sqrt(known * np.expm1(np.minimum(exponent, MOST_EXPONENT)))
+    return np.where(np.asarray(df) < 1, np.inf, quantile)
+
+
+Ints = npt.NDArray[np.int64]
+Mask = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class Family:
+    """Candidates of one kind.
+
+    Attributes:
+        name: of the kind.
+        subjects: number of each candidate among its like, such as a rank: [candidate].
+        cells: of each candidate, -1 for no further one: [candidate][place].
+        shows: the cells by which it is judged: those that it certainly slows if it is slow; -1 at
+            the other places. All its cells are set aside with it.
+    """
+
+    name: str
+    subjects: Ints
+    cells: Ints
+    shows: Ints
+
+
+@dataclass(frozen=True)
+class Fault:
+    """A candidate that is slower than its peers.
+
+    Attributes:
+        family: name of its family.
+        subject: its number there.
+        ratio: how many times as long it takes as its peers.
+        z: the logarithm of the ratio over its standard error.
+        num_cells: cells by which it was judged.
+    """
+
+    family: str
+    subject: int
+    ratio: float
+    z: float
+    num_cells: int
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What counts as a fault.
+
+    Attributes:
+        tolerance: smallest slowdown that matters, as a share.
+        floor: standard deviation of logarithms of identical runs; smaller spreads are not trusted.
+        alpha: chance of any false fault in a healthy table.
+    """
+
+    tolerance: float = 0.1
+    floor: float = 0.0
+    alpha: float = 0.05
+
+
+def family(name: str, *keys: Ints, shows: Sequence[Mask] = ()) -> Family:
+    """Returns the candidates of a family.
+
+    Args:
+        name: of the family.
+        keys: for each cell the candidate that it belongs to, -1 for none: [cell]. A cell may belong
+            to one candidate per array.
+        shows: for each array of keys the cells that its candidates slow for certain; by default
+            all: [cell].
+    """
+    owners = np.concatenate(keys)
+    cells = np.tile(np.arange(len(keys[0])), len(keys))
+    kept = owners >= 0
+    order = np.argsort(owners[kept], kind="stable")
+    owners, cells = owners[kept][order], cells[kept][order]
+    subjects, starts, counts = np.unique(owners, return_index=True, return_counts=True)
+    table = np.full((len(subjects), max(counts, default=0)), -1)
+    places = np.arange(len(owners)) - np.repeat(starts, counts)
+    rows = np.repeat(np.arange(len(subjects)), counts)
+    table[rows, places] = cells
+    if not shows:
+        return Family(name, subjects, table, table)
+    showing = np.full_like(table, -1)
+    showing[rows, places] = np.where(np.concatenate(shows)[kept][order], cells, -1)
+    return Family(name, subjects, table, showing)
+
+
+MOST_SHARE = 0.75
+"""A candidate with a larger share of the cells of a kind leaves it without peers."""
+
+
+@dataclass(frozen=True)
+class Peers:
+    """Cells that are alike, and the candidates among them.
+
+    Attributes:
+        kinds: number of the kind of each cell; only cells of one kind are compared: [cell].
+        families: of candidates.
+    """
+
+    kinds: Ints
+    families: Sequence[Family]
+
+    @property
+    def healthy_shares(self) -> Array:
+        """The share of cells of each kind that is healthy where one candidate is slow: [kind]."""
+        return self.compared[0]
+
+    @property
+    def judged(self) -> Sequence[Family]:
+        """The families, judged by those cells that have peers.
+
+        Where a candidate has nearly all cells of a kind, too few others are left to compare with.
+        """
+        return self.compared[1]
+
+    @cached_property
+    def compared(self) -> tuple[Array, Sequence[Family]]:
+        """The healthy shares and the judged families; both follow from the share of each kind."""
+        total = np.bincount(self.kinds)
+        most, judged = np.full(len(total), HALF), []
+        for each in self.families:
+            if each.cells.shape[1] < 2:
+                judged.append(each)
+                continue
+            candidate, place = np.nonzero(each.cells >= 0)
+            owned = candidate * len(total) + self.kinds[each.cells[candidate, place]]
+            found, counts = np.unique(owned, return_counts=True)
+            shares = counts / total[found % len(total)]
+            has_peers = shares <= MOST_SHARE
+            np.maximum.at(most, found[has_peers] % len(total), shares[has_peers])
+            if not has_peers.all():
+                alone = np.isin(owned, found[~has_peers])
+                shows = each.shows.copy()
+                shows[candidate[alone], place[alone]] = -1
+                each = replace(each, shows=shows)
+            judged.append(each)
+        return 1.0 - most, judged
+
+
+MEDIAN_SE = math.sqrt(math.pi / 2)
+"""Standard error of a median of normal values over that of their mean."""
+FEWEST = 5
+"""Candidates of a family from which their own spread is known."""
+LEAST_Z = 2.0
+"""Each half of the samples must show a fault at least so clearly."""
+MOST = 0.9
+"""Share of the candidates that is meant where most of them are."""
+LASTING = 0.5
+"""Each half must show this share of the logarithm of the ratio at least; else the fault passed."""
+LEAST_SHARE = 0.5
+"""A candidate is not judged once more than this share of its cells is explained."""
+MOSTLY, BOTH_MOSTLY = 1.6449, 1.9545
+"""Standard normal quantiles of 0.95, and of its square root."""
+
+
+@dataclass(frozen=True)
+class Residuals:
+    """How far each cell of a table is from the healthy cells of its kind.
+
+    The last cell is empty. What has no peers, or is explained, is NaN.
+
+    Attributes:
+        halves: difference to the centre in each half: [2][cell + 1].
+        sd: standard deviation of a healthy cell, over both halves: [cell + 1].
+        df: degrees of freedom of that: [cell + 1].
+        kinds: of each cell: [cell + 1].
+    """
+
+    halves: Array
+    sd: Array
+    df: Array
+    kinds: Ints
+
+
+class Judged:
+    """The candidates of a family, judged.
+
+    Args:
+        of: the family.
+        residuals: of the table.
+        level: chance of a false fault that each candidate has.
+        limits: what counts.
+        num_families: over which alpha is shared.
+    """
+
+    def __init__(
+        self, of: Family, residuals: Residuals, level: float, limits: Limits, num_families: int
+    ) -> None:
+        self.family, self.limits, self.level = of, limits, level
+        self.residuals = residuals.halves.mean(axis=0)
+        both = np.stack([self.residuals, *residuals.halves])[:, of.shows]
+        self.count = np.isfinite(both[0]).sum(axis=1)
+        self.judged = self.count > LEAST_SHARE * (of.shows >= 0).sum(axis=1)
+        self.middle, *halves = (median_of_finite(table, self.count) for table in both)
+        self.weaker = np.minimum(*halves)
+        error, self.df = error_of(of.shows, residuals, self.count)
+        self.error = np.maximum(error, spread_of(self.middle[self.judged]))
+        with np.errstate(invalid="ignore", divide="ignore"):
+            z_halves = np.sort(np.stack(halves) / self.error / math.sqrt(2), axis=0)
+        self.least_z = persistent(z_halves[:, self.judged], limits.alpha / num_families)
+
+    @cached_property
+    def critical(self) -> Array:
+        """The z that each candidate must exceed: [candidate]; NaN without peers."""
+        return t_quantile(self.level, self.df)
+
+    @cached_property
+    def z(self) -> Array:
+        """The logarithm of each candidate's ratio over its standard error: [candidate]."""
+        with np.errstate(invalid="ignore", divide="ignore"):
+            return np.asarray(self.middle / self.error)
+
+    @cached_property
+    def is_fault(self) -> Array:
+        return np.asarray(
+            self.judged
+            & (self.middle >= math.log1p(self.limits.tolerance))
+            & (self.z >= self.critical)
+            & (self.weaker >= self.least_z * math.sqrt(2) * self.error)
+            & (self.weaker >= LASTING * self.middle)
+        )
+
+    def best(self) -> tuple[float, Fault | None]:
+        """Returns the fault that explains most excess, and how much; -inf and None without one."""
+        if not self.is_fault.any():
+            return -math.inf, None
+        excess = self.residuals[self.family.cells]
+        gain = np.abs(excess) - np.abs(excess - self.middle[:, None])
+        # Cells that a candidate need not slow count only where it explains them.
+        gains = np.nansum(np.where(self.family.shows < 0, np.maximum(gain, 0.0), gain), axis=1)
+        position = int(np.argmax(np.where(self.is_fault, gains, -math.inf)))
+        return float(gains[position]), Fault(
+            family=self.family.name,
+            subject=int(self.family.subjects[position]),
+            ratio=math.exp(float(self.middle[position])),
+            z=float(self.z[position]),
+            num_cells=int(self.count[position]),
+        )
+
+    def least_found(self) -> float:
+        """Returns the logarithm of the ratio at which most candidates are found nine times in ten.
+
+        NaN where they have no peers.
+        """
+        clear = (self.critical + MOSTLY) * self.error
+        lasting = (self.least_z + BOTH_MOSTLY) * math.sqrt(2) * self.error
+        large = math.log1p(self.limits.tolerance) + MOSTLY * self.error
+        every = np.maximum(np.maximum(clear, lasting), large)[self.judged]
+        return (
+            float(np.quantile(np.nan_to_num(every, nan=math.inf), MOST)) if len(every) else math.nan
+        )
+
+
+def error_of(cells: Ints, residuals: Residuals, count: Ints) -> tuple[Array, Array]:
+    """Returns the standard error of the median of each candidate's cells, and its freedom.
+
+    The degrees of freedom of cells of several kinds are those of Welch and Satterthwaite.
+
+    Args:
+        cells: of each candidate: [candidate][place].
+        residuals: of the table.
+        count: of the finite cells of each candidate.
+    """
+    by_cell = np.where(np.isfinite(residuals.halves[0]), residuals.sd**2, np.nan)
+    if cells.shape[1] == 1:
+        [single] = cells.T
+        return np.sqrt(by_cell[single]), residuals.df[single]
+    variance = np.nansum(by_cell[cells], axis=1)
+    candidate, place = np.nonzero(np.isfinite(by_cell[cells]))
+    owned = cells[candidate, place]
+    by_kind = candidate * (residuals.kinds.max() + 1) + residuals.kinds[owned]
+    _, first, counts = np.unique(by_kind, return_index=True, return_counts=True)
+    of_kind = (counts * by_cell[owned[first]]) ** 2 / residuals.df[owned[first]]
+    part = np.bincount(candidate[first], of_kind, minlength=len(cells))
+    factor = np.where(count > 1, MEDIAN_SE, 1.0)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        df = np.where(part > 0, variance**2 / part, np.where(count > 0, np.inf, np.nan))
+        return factor * np.sqrt(variance) / count, df
+
+
+def median_of_finite(table: Array, count: Ints) -> Array:
+    """Returns the median of the finite values of each row: [row]; NaN where there is none."""
+    ordered = np.sort(table, axis=1)  # NaN comes last
+    rows = np.arange(len(table))
+    low, high = np.maximum(count - 1, 0) // 2, np.minimum(count // 2, table.shape[1] - 1)
+    return np.asarray((ordered[rows, low] + ordered[rows, high]) / 2)
+
+
+def spread_of(middles: Array) -> float:
+    """Returns the standard deviation of healthy candidates; 0 where they are few."""
+    finite = middles[np.isfinite(middles)]
+    return healthy(finite).sd if len(finite) >= FEWEST else 0.0
+
+
+def persistent(z_halves: Array, alpha: float) -> float:
+    """Returns how clearly both halves must show a fault.
+
+    If noise takes a candidate beyond t in a half with probability p, then it takes about 2 N p of N
+    candidates beyond t in one half only, and N p^2 in both. So with D candidates beyond t in one
+    half only, D^2 / (4 N) <= alpha makes a false one unlikely. It returns the smallest such t from
+    LEAST_Z on. One candidate may always be: what was disturbed once hides no lasting fault.
+
+    Args:
+        z_halves: the smaller and the larger one of both halves: [2][candidate].
+        alpha: chance of a false one.
+    """
+    lower, higher = (np.sort(row[np.isfinite(row)]) for row in z_halves)
+    most = max(1.0, 2 * math.sqrt(alpha * len(higher)))
+    trials = np.append(LEAST_Z, np.nextafter(higher[higher >= LEAST_Z], math.inf))
+    beyond = [len(row) - np.searchsorted(row, trials) for row in (higher, lower)]
+    return float(trials[np.argmax(beyond[0] - beyond[1] <= most)])
+
+
+MOST_FAULTS = 50
+
+
+def explain(halves: Array, peers: Peers, limits: Limits) -> list[Fault]:
+    """Returns the faults of a table, the one that explains most first; none where all are alike.
+
+    A fault is at least `tolerance` slower than its peers, clear against the spread of the healthy
+    cells at a level of `alpha` over the number of candidates (Bonferroni), and persistent: both
+    halves of the samples show it. How clearly they must follows from the candidates that only one
+    half shows, which noise explains; so spikes raise the limit and make no faults.
+
+    Args:
+        halves: logarithm of the median time over the first and over the second half of the
+            samples: [2][cell].
+        peers: what is compared with what.
+        limits: what counts as a fault.
+    """
+    values = padded(halves)
+    found: list[Fault] = []
+    while len(found) < MOST_FAULTS:
+        judged = [each.best() for each in judge(values, peers, limits)]
+        best = int(np.argmax([gain for gain, _ in judged])) if judged else 0
+        fault = judged[best][1] if judged else None
+        if fault is None:
+            break
+        found.append(fault)
+        family = peers.families[best]
+        position = int(np.flatnonzero(family.subjects == fault.subject)[0])
+        values[:, family.cells[position]] = np.nan
+    return found
+
+
+def faster(halves: Array, peers: Peers, limits: Limits) -> list[Fault]:
+    """Returns what is faster than its peers; where it is much, perhaps the others are slow."""
+    return explain(-halves, peers, limits)
+
+
+def detectable(halves: Array, peers: Peers, limits: Limits) -> float | None:
+    """Returns from which ratio on most candidates of the first family are found nine times in ten.
+
+    None where they have no peers.
+    """
+    least = judge(padded(halves), peers, limits)[0].least_found()
+    return None if math.isnan(least) else math.exp(min(700.0, least))
+
+
+def padded(halves: Array) -> Array:
+    """Returns a copy with an empty cell for the places of candidates that have fewer: [2][cell]."""
+    return np.append(halves.astype(np.float64), [[np.nan], [np.nan]], axis=1)
+
+
+def judge(values: Array, peers: Peers, limits: Limits) -> list[Judged]:
+    """Returns every family, judged by what is not explained yet."""
+    families = peers.judged
+    level = limits.alpha / max(1, sum(len(each.subjects) for each in families))  # Bonferroni
+    found = residuals(values, peers, limits.floor)
+    return [Judged(each, found, level, limits, len(families)) for each in families]
+
+
+def residuals(values: Array, peers: Peers, floor: float) -> Residuals:
+    """Returns how far each cell is from the healthy cells of its kind."""
+    found, sd = np.full_like(values, np.nan), np.full(values.shape[1], np.nan)
+    df = np.full(values.shape[1], np.nan)
+    kinds = np.append(peers.kinds, -1)
+    known = np.flatnonzero(np.isfinite(values[0]))
+    known = known[np.argsort(kinds[known], kind="stable")]
+    starts = np.flatnonzero(np.diff(kinds[known])) + 1
+    for own in np.split(known, starts):
+        if len(own) < 3:  # two can only differ from each other
+            continue
+        share = float(peers.healthy_shares[kinds[own[0]]])
+        halves = values[:, own]
+        whole = healthy(halves.mean(axis=0), share)
+        between = healthy(halves[0] - halves[1])
+        sd[own] = max(whole.sd, between.sd / 2, floor)
+        df[own] = whole.count - 1
+        usual = np.abs(halves.mean(axis=0) - whole.centre) <= 3 * sd[own]
+        centres = halves[:, usual].mean(axis=1) if usual.any() else np.full(2, whole.centre)
+        found[:, own] = halves - centres[:, None]
+    return Residuals(found, sd, df, kinds)

@@ -1,0 +1,538 @@
+"""`python -m benchkit study=NAME` runs the steps of a study in order, and can be continued."""
+
+import datetime
+import difflib
+import os
+import re
+import shlex
+import subprocess
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import msgspec
+import yaml
+
+from benchkit.errors import ConfigError
+from benchkit.point.claim import claimed
+from benchkit.record import files
+from benchkit.sweep import manifest, resume
+from benchkit.sweep.folder import STARTER, beside_package, remember_latest, stop
+from benchkit.sweep.resume import RETRY, Parser, Resume, found_again
+from launch import signals
+from launch.module_path import path_options
+from launch.topology import detect_launcher, require_launcher
+
+BENCHKIT, ANALYSIS = "benchkit", "analysis"
+"""The modules that a step may run."""
+OUT = "out"
+"""The parameter that stands for the study's folder."""
+PLACEHOLDER = re.compile(r"(?<!\$)\{(\w+)\}")
+"""A parameter in a command; `${…}` is an interpolation of Hydra."""
+NAME = re.compile(r"[a-z][a-z0-9_]*")
+
+
+@dataclass(frozen=True)
+class Step:
+    """One command of a study.
+
+    Attributes:
+        name: of the step, and of its folder below the study's.
+        module: BENCHKIT or ANALYSIS.
+        words: of the command behind the module, with placeholders.
+    """
+
+    name: str
+    module: str
+    words: tuple[str, ...]
+
+    def arguments(self, values: Mapping[str, str], only_existing: bool = False) -> list[str]:
+        """Returns the words with the parameters' values.
+
+        Args:
+            values: of all parameters, OUT among them.
+            only_existing: leaves out overrides with files below the study's folder that an earlier
+                step has not written yet.
+        """
+        found = []
+        for word in self.words:
+            filled = filled_in(word, values)
+            if path := self.input_of(word, values):
+                if only_existing and not Path(path).exists():
+                    continue
+                filled = f"{filled.partition('=')[0]}={as_value(path)}"
+            found.append(filled)
+        return found
+
+    def missing(self, values: Mapping[str, str]) -> list[str]:
+        """Returns the paths of overrides below the study's folder that no step has written yet."""
+        paths = [self.input_of(word, values) for word in self.words]
+        return [path for path in paths if path and not Path(path).exists()]
+
+    def input_of(self, word: str, values: Mapping[str, str]) -> str:
+        """Returns the path below the study's folder that an override of a sweep names, or ""."""
+        value = word.partition("=")[2]
+        if self.module != BENCHKIT or f"{{{OUT}}}" not in value:
+            return ""
+        return filled_in(value, values)
+
+
+@dataclass(frozen=True)
+class Study:
+    """A study as its file of YAML describes it.
+
+    Attributes:
+        name: of the study.
+        parameters: their values by name, "" where there is none by default.
+        steps: in the order in which they run.
+    """
+
+    name: str
+    parameters: dict[str, str]
+    steps: tuple[Step, ...]
+
+    def values(self, given: Mapping[str, str]) -> dict[str, str]:
+        """Returns the parameters with the values that were typed in place of the file's.
+
+        Raises:
+            ConfigError: the study has no such parameter.
+        """
+        for name, value in given.items():
+            if name not in self.parameters:
+                near = difflib.get_close_matches(name, self.parameters, n=1)
+                hint = f"did you mean {near[0]}? " if near else ""
+                raise ConfigError(
+                    f"{name}={value}: no parameter of study {self.name}; {hint}"
+                    f"allowed are {', '.join(self.parameters) or 'none'}"
+                )
+        return {**self.parameters, **given}
+
+
+def read_study(name: str, files: Sequence[Path]) -> Study:
+    """Reads the study of a name.
+
+    Args:
+        name: as typed.
+        files: of all studies.
+
+    Raises:
+        ConfigError: there is no such study, or its file is wrong; the message says where.
+    """
+    paths = {path.stem: path for path in files}
+    if name not in paths:
+        near = difflib.get_close_matches(name, paths, n=1)
+        hint = f"did you mean {near[0]}? " if near else ""
+        raise ConfigError(
+            f"study={name}: no such study; {hint}available: {', '.join(paths) or 'none'}"
+        )
+    path = paths[name]
+    try:
+        content = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, yaml.YAMLError) as error:
+        raise ConfigError(f"{path}: not readable ({' '.join(str(error).split())})") from None
+    if not isinstance(content, dict) or not set(content) <= {"parameters", "steps"}:
+        raise ConfigError(f"{path}: allowed are the keys parameters and steps")
+    given, commands = content.get("parameters") or {}, content.get("steps") or {}
+    if not isinstance(given, dict) or not isinstance(commands, dict) or not commands:
+        raise ConfigError(f"{path}: parameters and steps are name: value, with one step at least")
+    parameters = {str(each): as_text(value) for each, value in given.items()}
+    steps = [step_of(path, str(each), str(command)) for each, command in commands.items()]
+    for step in steps:
+        require_known(path, step, {*parameters, OUT})
+    return Study(name, parameters, tuple(steps))
+
+
+def step_of(path: Path, name: str, command: str) -> Step:
+    """Returns a step of a study.
+
+    Raises:
+        ConfigError: its name or its command is wrong.
+    """
+    try:
+        module, *words = shlex.split(command)
+    except ValueError as error:
+        raise ConfigError(f"{path}: step {name}: not a command ({error})") from None
+    if not NAME.fullmatch(name):
+        raise ConfigError(f"{path}: step {name}: allowed are small letters, digits and _")
+    if module not in (BENCHKIT, ANALYSIS):
+        raise ConfigError(
+            f"{path}: step {name}: {module}: a command begins with {BENCHKIT} or {ANALYSIS}"
+        )
+    return Step(name, module, tuple(words))
+
+
+def filled_in(word: str, values: Mapping[str, str]) -> str:
+    """Returns a word with the parameters' values in place of their names."""
+    return PLACEHOLDER.sub(lambda match: values[match[1]], word)
+
+
+def require_known(path: Path, step: Step, names: set[str]) -> None:
+    """Raises ConfigError for a placeholder that stands for no parameter."""
+    used = {match[1] for word in step.words for match in PLACEHOLDER.finditer(word)}
+    if unknown := sorted(used - names):
+        raise ConfigError(
+            f"{path}: step {step.name}: {{{unknown[0]}}}: no such parameter; "
+            f"allowed are {', '.join(sorted(names))}"
+        )
+
+
+def as_value(path: str) -> str:
+    """Returns a path as a value of Hydra's grammar."""
+    if re.fullmatch(r"[\w./:+-]+", path):
+        return path
+    quoted = path.replace("\\", "\\\\").replace("'", "\\'")
+    return f"'{quoted}'"
+
+
+def as_text(value: object) -> str:
+    """Returns a value of YAML as one types it on a command line."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    return "" if value is None else str(value)
+
+
+def describe(path: Path) -> str:
+    """Returns the help on a study: its comment, its parameters with theirs, and its steps."""
+    lines = path.read_text(encoding="utf-8").splitlines()
+    return "\n".join(line.removeprefix("# ") for line in lines)
+
+
+FILE_NAME = "study.json"
+
+
+@dataclass
+class Progress:
+    """How far a study is.
+
+    Attributes:
+        study: its name.
+        parameters: their values.
+        finished: the names of the steps that have ended.
+        config_dir: of --config-dir; "" without.
+    """
+
+    study: str
+    parameters: dict[str, str]
+    finished: list[str] = field(default_factory=list)
+    config_dir: str = ""
+
+    def write(self, folder: Path) -> None:
+        content = msgspec.json.encode(self)
+        files.write_whole(folder / FILE_NAME, msgspec.json.format(content, indent=2))
+
+
+def read_progress(folder: Path) -> Progress:
+    """Reads how far the study in a folder is.
+
+    Raises:
+        ConfigError: the folder holds no study, or one that is not readable.
+    """
+    path = folder / FILE_NAME
+    if not path.exists():
+        raise ConfigError(f"--resume {folder}: holds no study; allowed is the folder of one")
+    try:
+        manifest.require_ours(path)
+        return files.read_json(path, Progress)
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"{path}: not a study's file ({error})") from None
+
+
+def run_step(
+    step: Step, values: Mapping[str, str], folder: Path, flags: Sequence[str], asked: Resume
+) -> int:
+    """Runs a step to its end.
+
+    Args:
+        step: of a study.
+        values: of the parameters.
+        folder: of the step; a sweep that it holds already is continued.
+        flags: of the study's command line, for sweeps.
+        asked: what --retry and --force ask for.
+
+    Returns:
+        The exit code of the process.
+
+    Raises:
+        OSError: the folder is a link.
+    """
+    arguments = step.arguments(values)
+    if step.module == BENCHKIT:
+        files.refuse_link(folder)
+        resumed = Resume(folder, asked.retry, asked.force)
+        arguments = [*flags, *arguments, *in_folder(resumed)]
+    return run_module(step.module, arguments)
+
+
+def run_module(module: str, arguments: Sequence[str]) -> int:
+    """Runs one of our modules in a process that ends with this one; returns its exit code.
+
+    Its session is its own, so that Ctrl-C reaches this process alone, which then stops it.
+    """
+    options: list[str] = []
+    where: Path | None = None
+    environment = dict(os.environ)
+    if module == ANALYSIS:
+        where, environment = beside_package()
+    else:
+        options = path_options()
+    child = subprocess.Popen(
+        [*STARTER, sys.executable, *options, "-m", module, *arguments],
+        cwd=where,
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+    try:
+        return child.wait()
+    except KeyboardInterrupt:
+        signals.ignore_signals()
+        stop(child)
+        raise
+
+
+def in_folder(asked: Resume) -> list[str]:
+    """Returns what makes a sweep write into a folder, or continue there."""
+    if not (asked.folder / manifest.FILE_NAME).exists():
+        return [each for each in asked.as_overrides() if each.startswith("hydra.sweep.dir=")]
+    flags = ["--resume", str(asked.folder), "--retry", asked.retry]
+    return [*flags, "--force"] if asked.force else flags
+
+
+def statuses_of(step: Step, folder: Path) -> list[str]:
+    """Returns how the points of a sweep's step have ended, "" for those that are to be measured."""
+    if step.module == ANALYSIS or not (folder / manifest.FILE_NAME).exists():
+        return []
+    points = manifest.read(folder).points
+    return [resume.settled_status(folder / point.folder) for point in points]
+
+
+def has_ended(step: Step, folder: Path, code: int) -> bool:
+    """Returns whether the steps behind a step may run: failed points do not keep them from it."""
+    if step.module == ANALYSIS:
+        return code == 0
+    statuses = statuses_of(step, folder)
+    return code in (0, 1) and bool(statuses) and all(statuses)
+
+
+PREFIX = "study="
+
+
+@dataclass(frozen=True)
+class Request:
+    """What a command line asks for.
+
+    Attributes:
+        study: to run.
+        parameters: the values of all.
+        config_dir: of --config-dir, for every sweep; "" without.
+        folder: of the study.
+        asked: what of finished sweeps is to be measured again.
+        progress: of the study that is continued; None for a fresh one.
+        dry_run: whether the steps are only shown.
+    """
+
+    study: Study
+    parameters: dict[str, str]
+    config_dir: str
+    folder: Path
+    asked: Resume
+    progress: Progress | None
+    dry_run: bool
+
+    @property
+    def flags(self) -> list[str]:
+        """For every sweep."""
+        return ["--config-dir", self.config_dir] if self.config_dir else []
+
+    def values(self) -> dict[str, str]:
+        """Returns what the placeholders of commands stand for."""
+        return self.parameters | {OUT: str(self.folder)}
+
+    def folder_of(self, step: Step) -> Path:
+        """Returns the folder that the sweep of a step writes into."""
+        return self.folder / step.name
+
+
+def parse(arguments: Sequence[str], files: Sequence[Path]) -> Request:
+    """Reads the command line of a study.
+
+    Raises:
+        ConfigError: it is wrong; the message says what is allowed.
+        LaunchError: other processes may have been started beside this one.
+    """
+    parser = Parser(add_help=False, allow_abbrev=False)
+    parser.add_argument("--resume", type=Path)
+    parser.add_argument("--retry", choices=RETRY)
+    parser.add_argument("--force", action="store_true")
+    parser.add_argument("--dry-run", action="store_true")
+    parser.add_argument("--config-dir", "-cd")
+    parser.add_argument("-m", "--multirun", action="store_true")
+    options, words = parser.parse_known_args(list(arguments))
+    if wrong := [word for word in words if "=" not in word or word.startswith("-")]:
+        raise ConfigError(f"{wrong[0]}: allowed are study=NAME, parameter=value and --resume DIR")
+    started = detect_launcher() if options.dry_run else require_launcher()
+    if started.count > 1:
+        raise ConfigError("study: one process runs it; its sweeps take launcher=… as a parameter")
+    given = dict(word.split("=", 1) for word in words)
+    progress = read_progress(options.resume) if options.resume else None
+    if progress is None and (options.retry or options.force):
+        raise ConfigError("--retry, --force: allowed only with --resume DIR")
+    config_dir = str(Path(options.config_dir).resolve()) if options.config_dir else ""
+    if progress and progress.config_dir and not config_dir:
+        config_dir = found_again(progress.config_dir, "", options.resume)
+        files = [*files, *Path(config_dir).glob("study/*.yaml")]
+    name = given.pop("study", progress.study if progress else "")
+    study = read_study(name, files)
+    parameters = study.values((progress.parameters if progress else {}) | given)
+    if progress:
+        require_same(progress, name, parameters, options.resume)
+    fresh = f"{datetime.datetime.now():%Y-%m-%d_%H-%M-%S.%f}_{name}"
+    folder = (options.resume or Path("outputs") / fresh).resolve()
+    asked = Resume(folder, options.retry or "none", options.force)
+    return Request(study, parameters, config_dir, folder, asked, progress, options.dry_run)
+
+
+def require_same(progress: Progress, name: str, parameters: dict[str, str], folder: Path) -> None:
+    """Raises ConfigError where a study would be continued as another one."""
+    if name != progress.study:
+        raise ConfigError(f"study={name}: {folder} holds study={progress.study}")
+    for key, value in parameters.items():
+        if value != (before := progress.parameters.get(key, value)):
+            raise ConfigError(f"{key}={value}: the study in {folder} began with {key}={before}")
+
+
+Check = Callable[[Sequence[str]], str]
+"""Returns why a command line of overrides is wrong; "" where it is not."""
+
+
+def is_study(arguments: Sequence[str]) -> bool:
+    """Returns whether a command line asks for a study, by its name or by the folder of one."""
+    if any(each.startswith(PREFIX) for each in arguments):
+        return True
+    parser = Parser(add_help=False, allow_abbrev=False)
+    parser.add_argument("--resume", type=Path)
+    try:
+        folder = parser.parse_known_args(list(arguments))[0].resume
+    except ConfigError:
+        return False
+    return folder is not None and (folder / FILE_NAME).exists()
+
+
+def main(
+    arguments: Sequence[str],
+    files: Sequence[Path],
+    check: Check,
+    exit_code: Callable[[list[str]], int],
+) -> int:
+    """Runs a study.
+
+    Args:
+        arguments: of the command line.
+        files: of all studies.
+        check: checks the command line of a sweep.
+        exit_code: of the statuses of all points.
+
+    Returns:
+        The exit code: that of the step that keeps the next ones from running; else as for a sweep
+        of all points.
+
+    Raises:
+        ConfigError: there is no such study or parameter, or a step's command is wrong.
+        KeyboardInterrupt: after the step that ran has stored what it measured.
+    """
+    request = parse(arguments, files)
+    refuse_wrong_steps(request, check)
+    if request.dry_run:
+        return show(request)
+    request.folder.mkdir(parents=True, exist_ok=True)
+    with claimed(request.folder):
+        remember_latest(request.folder)
+        if code := run(request):
+            return code
+    print(f"\nstudy {request.study.name} has ended: {request.folder}")
+    steps = request.study.steps
+    return exit_code(
+        [each for step in steps for each in statuses_of(step, request.folder_of(step))]
+    )
+
+
+def refuse_wrong_steps(request: Request, check: Check) -> None:
+    """Raises ConfigError for the first sweep whose command line is wrong."""
+    for step in request.study.steps:
+        words = step.arguments(request.values(), only_existing=True)
+        if step.module == BENCHKIT and (problem := check([*request.flags, *words])):
+            raise ConfigError(f"study={request.study.name}, step {step.name}: {problem}")
+
+
+def run(request: Request) -> int:
+    """Runs the steps that have not ended; returns the exit code that keeps others from running."""
+    progress = request.progress or Progress(request.study.name, request.parameters)
+    progress.config_dir = request.config_dir
+    if request.asked.retry != "none":
+        progress.finished = []
+    progress.write(request.folder)
+    for number, step in enumerate(request.study.steps, 1):
+        head = headline(request, number, step)
+        if step.name in progress.finished:
+            print(f"{head}  has ended before", flush=True)
+            continue
+        print(f"\n{head}\n  {command_of(request, step)}", flush=True)
+        if missing := step.missing(request.values()):
+            print(f"\n{unwritten(request, step, missing[0])}", flush=True)
+            return 1
+        folder = request.folder_of(step)
+        try:
+            code = run_step(step, request.values(), folder, request.flags, request.asked)
+        except KeyboardInterrupt:
+            print(f"\n{left(request, step)}", flush=True)
+            raise
+        if not has_ended(step, folder, code):
+            print(f"\n{left(request, step)}", flush=True)
+            return code or 1
+        progress.finished.append(step.name)
+        progress.write(request.folder)
+    return 0
+
+
+def show(request: Request) -> int:
+    """Prints the steps with a forecast of each sweep, which needs no files of earlier steps.
+
+    Returns:
+        The highest exit code of the forecasts: a sweep that could not run hides no later step.
+    """
+    codes = [0]
+    for number, step in enumerate(request.study.steps, 1):
+        print(f"{headline(request, number, step)}\n  {command_of(request, step)}", flush=True)
+        if step.module == BENCHKIT:
+            words = step.arguments(request.values(), only_existing=True)
+            codes.append(run_module(BENCHKIT, [*request.flags, *words, "--dry-run"]))
+    return max(codes)
+
+
+def headline(request: Request, number: int, step: Step) -> str:
+    """Names a step and its place among the others."""
+    return f"study {request.study.name}, step {number} of {len(request.study.steps)}: {step.name}"
+
+
+def command_of(request: Request, step: Step) -> str:
+    """Returns the command of a step as one would type it."""
+    return f"python -m {step.module} {shlex.join(step.arguments(request.values()))}"
+
+
+def left(request: Request, step: Step) -> str:
+    """Says how to go on after a step that has not ended."""
+    return (
+        f"study {request.study.name}: step {step.name} has not ended; what was measured is kept; "
+        f"to go on: python -m benchkit study={request.study.name} --resume {request.folder}"
+    )
+
+
+def unwritten(request: Request, step: Step, path: str) -> str:
+    """Says that earlier steps have not written a file of a step, and how to go on."""
+    return (
+        f"study {request.study.name}: step {step.name} needs "
+        f"{Path(path).relative_to(request.folder)}, which no step before it has written (see their "
+        f"lines above); what was measured is kept; to measure again what is missing: "
+        f"python -m benchkit study={request.study.name} --resume {request.folder} --retry all"
+    )

@@ -1,0 +1,575 @@
+"""What Slurm says about the job that this process runs in, and what the end of a job means.
+What runs on every node of a submitted job: an agent that goes through the job's points.
+
+It knows no Hydra.
+What every queue of submitted jobs has in common: the states of its jobs, and submission.
+Waits for submitted points: reports each as it ends, and records the end of killed jobs.
+Submitted jobs that run in Slurm.
+Submitted jobs that run on this machine, by submitit."""
+
+import contextlib
+import io
+import logging
+import math
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from importlib import metadata
+from itertools import compress
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, Protocol
+
+from benchkit.api.registry import preload_for
+from benchkit.errors import ConfigError
+from benchkit.point import run
+from benchkit.point.agents import heard
+from benchkit.point.claim import POINT_FILE, claimed
+from benchkit.point.point import Point, Report, error_report
+from benchkit.point.run import run_points
+from benchkit.record import files
+from benchkit.record.record import FINAL, Record
+from benchkit.streams import protect_streams
+from benchkit.sweep import resume
+from benchkit.sweep.manifest import Submitted
+from benchkit.version import __version__
+from launch import topology
+from launch.agents.channel import Lost, SweepEnds
+from launch.agents.group import EXCHANGE_TIMEOUT_S, Agents
+from launch.agents.meeting import JoinError, join
+from launch.ranks.fork_server import start_fork_server
+from launch.signals import STOPPING, StopRequested, handle, ignore_signals, to_stop_request
+
+SLURM_ENDINGS = {
+    "BOOT_FAIL": "crash", "CANCELLED": "cancelled", "COMPLETED": "error", "DEADLINE": "timeout",
+    "FAILED": "crash", "NODE_FAIL": "crash", "OUT_OF_MEMORY": "oom", "PREEMPTED": "preempted",
+    "TIMEOUT": "timeout",
+}  # fmt: skip
+"""Status of a point that a job left without a result, by Slurm's state for the end of the job."""
+
+
+def slurm_says() -> tuple[str, float | None]:
+    """Asks Slurm for the state of this job and the time that is left to it.
+
+    Returns:
+        Slurm's state, "" outside of Slurm; and seconds, None if there is no limit. If Slurm does
+        not answer, the job is taken to be running, with infinite time.
+    """
+    job = os.environ.get("SLURM_JOB_ID")
+    if not job:
+        return "", None
+    command = ["squeue", "--noheader", "--states=all", f"--jobs={job}", "--format=%T %l %M"]
+    with contextlib.suppress(OSError, subprocess.SubprocessError, ValueError):
+        done = subprocess.run(command, capture_output=True, text=True, timeout=5, check=True)
+        word, limit, used = done.stdout.split()
+        if limit == "UNLIMITED":
+            return word, None
+        return word, float(in_seconds(limit) - in_seconds(used))
+    return "RUNNING", math.inf
+
+
+def in_seconds(text: str) -> int:
+    """Converts Slurm's [days-][[hours:]minutes:]seconds to seconds."""
+    days, _, clock = text.rpartition("-")
+    parts = [int(part) for part in reversed(clock.split(":"))]
+    of_day = sum(part * unit for part, unit in zip(parts, (1, 60, 3600), strict=False))
+    return 86400 * int(days or 0) + of_day
+
+
+WHY = {
+    "timeout": "the job's time limit is near, or reached",
+    "preempted": "preempted by Slurm",
+    "interrupted": "stopped by a signal",
+    "cancelled": "the job was ended by scancel, or with one of its nodes",
+    "crash": "the job was ended by Slurm",
+    "oom": "the job was ended by Slurm",
+    "error": "the job was ended by Slurm",
+}
+"""Per status, why a job stops."""
+EARLY_S = 90.0
+"""Slurm may warn of a time limit up to a minute earlier than it was told to (sbatch --signal)."""
+log = logging.getLogger("benchkit")
+
+
+@dataclass(frozen=True)
+class Job:
+    """A picklable call that runs points one after another.
+
+    When it is started again after a preemption, it goes on with the points that are still open.
+
+    Attributes:
+        points: to run, in order.
+        folder: where the agents of several nodes meet.
+        signal_delay_s: how long before the time limit Slurm sends its warning.
+        max_num_timeout: how often a job that ran out of time is queued again.
+    """
+
+    points: list[Point]
+    folder: Path
+    signal_delay_s: int
+    max_num_timeout: int
+
+    def __call__(self) -> None:
+        """Runs the points; their records say how they ended."""
+        protect_streams("benchkit")
+        if os.environ.get("SUBMITIT_EXECUTOR") == "slurm":  # srun starts agents that join
+            os.environ.pop(topology.ALONE_VARIABLE, None)  # of the process that submitted the job
+        show_log()
+        handle(STOPPING, self.stop)
+        signal.signal(signal.SIGCONT, signal.SIG_DFL)
+        from benchkit.sweep.progress import Progress  # numpy is imported from here on
+
+        start_fork_server(preload_for(point.config.suite for point in self.points))
+        try:
+            agents, open_points = self.join()
+            with agents.stopping_together():
+                list(run_points(open_points, agents, Progress().report))
+                agents.wait_for_end()
+        except KeyboardInterrupt as error:
+            self.leave(to_stop_request(error))
+        except SweepEnds as error:
+            sys.exit(f"{error}; the sweep ends, what was measured is kept")
+
+    def join(self) -> tuple[Agents, list[Point]]:
+        """Joins the agents on the job's other nodes; ends the process if that fails.
+
+        Returns:
+            The agents, and the points that agent 0 finds open.
+        """
+        traits = {"benchkit": __version__, "torch": metadata.version("torch")}
+        is_open = [not resume.settled_status(point.folder) for point in self.points]
+        config = self.points[0].config
+        try:
+            started = topology.detect_launcher()
+            agents = join(started, traits, self.folder, config.join_timeout_s, config.trust_network)
+            told = agents.exchange(is_open, EXCHANGE_TIMEOUT_S)[0]
+        except (JoinError, Lost) as error:
+            if topology.detect_launcher().index == 0:
+                for point in compress(self.points, is_open):
+                    note_end(point, "error", str(error))
+            sys.exit(str(error))
+        return agents, list(compress(self.points, heard(told, list[bool])))
+
+    def stop(self, number: int, frame: Any) -> None:
+        """Handles a signal: raises StopRequested with what the signal means."""
+        ignore_signals()
+        word, rest_s = slurm_says()
+        status = "interrupted"
+        if number == signal.SIGUSR2:
+            late = rest_s is None or rest_s <= self.signal_delay_s + EARLY_S
+            status = "timeout" if late else "preempted"
+        elif word and number != signal.SIGINT:
+            late = rest_s is not None and rest_s <= 0
+            status = "timeout" if late else SLURM_ENDINGS.get(word, "cancelled")
+        raise StopRequested(number, status, WHY[status])
+
+    def leave(self, error: StopRequested) -> None:
+        """Ends the process; if the job may run again, agent 0 queues it first."""
+        job = os.environ.get("SLURM_JOB_ID")
+        restarts = int(os.environ.get("SLURM_RESTART_COUNT", "0"))
+        again = error.status == "preempted" or (
+            error.status == "timeout" and restarts < self.max_num_timeout
+        )
+        if again and job and topology.detect_launcher().index == 0:
+            log.warning("%s; queued again", error)
+            subprocess.run(["scontrol", "requeue", job], check=False)
+        sys.exit(128 + error.number)
+
+
+def note_end(
+    point: Point,
+    status: str,
+    message: str,
+    current: Callable[[], Record | None] = lambda: None,
+) -> Record | None:
+    """Writes how a point ended into the record that was left unfinished, or never begun.
+
+    Args:
+        point: that a job left without a result.
+        status: of the point.
+        message: of its error.
+        current: reads this attempt's record; None if it has begun none.
+
+    Returns:
+        The record; None if a process is at the point, or has finished it meanwhile.
+    """
+    point.folder.mkdir(parents=True, exist_ok=True)
+    try:
+        with claimed(point.folder, POINT_FILE, anywhere=True):
+            begun = current()
+            if begun and begun.status in FINAL:
+                return None
+            if not begun:
+                begun = run.new_record(point, point.unplaced())
+                begun = replace(begun, attempt=run.set_aside(point.folder))
+            hosts = dict.fromkeys(agent.host for agent in begun.agents)
+            error = error_report(message, host="+".join(hosts))
+            result = replace(begun, status=status, error=error, finished_at=run.now())
+            run.store(result, point.folder)
+    except ConfigError:
+        return None
+    return result
+
+
+def show_log() -> None:
+    """Sends benchkit's own lines to the job's output."""
+    handler = logging.StreamHandler(sys.stdout)
+    handler.setFormatter(logging.Formatter("%(message)s"))
+    log.addHandler(handler)
+    log.setLevel(logging.INFO if topology.detect_launcher().index == 0 else logging.WARNING)
+
+
+NO_CONFIGURATION = "Could not establish a configuration source"
+"""What Slurm's commands say on a host that belongs to no cluster."""
+NO_SLURM = "; no Slurm answers here: type this on a node of the cluster, or launcher=local"
+
+
+@dataclass(frozen=True)
+class State:
+    """The state of one job in its queue.
+
+    Attributes:
+        word: the queue's name for the state.
+        detail: such as why the job is pending, or its nodes.
+        status: of a point that the job left without a result; "" while the job may go on.
+    """
+
+    word: str
+    detail: str = ""
+    status: str = ""
+
+
+class Queue(Protocol):
+    """Jobs that were submitted, in the order in which they were given.
+
+    Attributes:
+        name: of the jobs, in log lines and messages.
+    """
+
+    name: str
+
+    def states(self) -> list[State]:
+        """Returns the current state of every job."""
+        ...
+
+    def submitted(self) -> list[Submitted]:
+        """Returns the jobs that the sweep's manifest is to remember."""
+        ...
+
+    def interrupt(self) -> str:
+        """Stops waiting for the jobs; returns what becomes of them, in words."""
+        ...
+
+    def output(self, number: int) -> Path:
+        """Returns the file with a job's messages."""
+        ...
+
+
+def submit(executor: Any, jobs: Sequence[Job]) -> list[Any]:
+    """Hands jobs to submitit.
+
+    Returns:
+        submitit's jobs, in the same order.
+
+    Raises:
+        ConfigError: the scheduler refuses the jobs; the message has the scheduler's own words.
+    """
+    from submitit.core.utils import FailedJobError, FailedSubmissionError
+
+    try:
+        with contextlib.redirect_stderr(io.StringIO()):  # submitit also prints what it raises
+            if len(jobs) > 1:
+                return list(executor.map_array(Job.__call__, jobs))
+            return [executor.submit(jobs[0])]
+    except (FailedJobError, FailedSubmissionError, subprocess.CalledProcessError) as error:
+        reasons = re.findall(r"^(?:sbatch|srun): (?:error: )?(.+)", str(error), re.MULTILINE)
+        if not reasons:
+            lines = str(error).strip().splitlines()
+            reasons = [line for line in lines if not line.startswith("Try ")][-1:]
+        hint = NO_SLURM if NO_CONFIGURATION in str(error) else ""
+        raise ConfigError(f"sbatch refused the job: {'; '.join(reasons)}{hint}") from None
+
+
+POLL_INTERVAL_S = (0.5, 10.0)
+"""Seconds between two looks at the queue: at first, and after a while."""
+SETTLING_S = 15.0
+"""Seconds after a job's end in which a shared file system may still come to show what it wrote."""
+Signature = tuple[int, int]
+"""Of a record file: its inode, and when it was written, in ns."""
+
+
+def follow(
+    points: Sequence[Sequence[Point]],
+    queue: Queue,
+    report: Report,
+    stale: Mapping[Path, Signature] = MappingProxyType({}),
+) -> Iterator[str]:
+    """Yields the status of every point of every job as it ends.
+
+    Args:
+        points: of each job.
+        queue: of the same jobs, in the same order.
+        report: takes the record of each point that has ended.
+        stale: by a point's folder, the record of an earlier attempt, which does not count now.
+    """
+    waiting = [(job, point) for job, group in enumerate(points) for point in group]
+    total = len(waiting)
+    ended_at: dict[int, float] = {}
+    last_summary = ""
+    pause_s = POLL_INTERVAL_S[0]
+    try:
+        while True:
+            states = queue.states()
+            for job, point in list(waiting):
+                if found := conclusion(point, job, states[job], ended_at, queue, stale):
+                    report(found)
+                    waiting.remove((job, point))
+                    pause_s = POLL_INTERVAL_S[0]
+                    yield found.status
+            if not waiting:
+                return
+            if (line := summary(states)) != last_summary:
+                log.info("%s: %s", queue.name, line)
+                last_summary = line
+            time.sleep(pause_s)
+            pause_s = min(POLL_INTERVAL_S[1], pause_s * 1.1)
+    except (KeyboardInterrupt, GeneratorExit):
+        # From here on the jobs' own records are all there is, and all that is needed.
+        ended = total - len(waiting)
+        log.warning("%d of %d points have ended; %s", ended, total, queue.interrupt())
+        raise
+
+
+def summary(states: Sequence[State]) -> str:
+    """Counts jobs by state, with the reason of pending ones: "2 running, 3 pending (Priority)"."""
+    counts: Counter[str] = Counter()
+    for state in states:
+        if state.status:
+            continue
+        is_explained = state.word == "PENDING" and state.detail
+        reason = f" ({state.detail})" if is_explained else ""
+        counts[state.word.lower() + reason] += 1
+    return ", ".join(f"{count} {text}" for text, count in counts.items()) or "ended"
+
+
+def conclusion(
+    point: Point,
+    job: int,
+    state: State,
+    ended_at: dict[int, float],
+    queue: Queue,
+    stale: Mapping[Path, Signature],
+) -> Record | None:
+    """Returns a point's record once nothing more will happen to it, else None.
+
+    Args:
+        point: of the job.
+        job: its number in the queue.
+        state: of the job.
+        ended_at: by job, when its end was first seen, in seconds of the monotonic clock; updated.
+        queue: of the job.
+        stale: by a point's folder, the record of an earlier attempt.
+    """
+    found = fresh_record(point, stale)
+    if found and found.status in FINAL:
+        return found
+    if not state.status:
+        ended_at.pop(job, None)
+        return None
+    if found and found.status == state.status:
+        return found
+    if time.monotonic() - ended_at.setdefault(job, time.monotonic()) < SETTLING_S:
+        return None
+    known = "in this point" if found else "no record of this point"
+    output = f"see {queue.output(job)}" if queue.output(job).exists() else ""
+    cause = " ".join(filter(None, (f"{queue.name}:", state.word, state.detail)))
+    message = "; ".join(filter(None, (cause, known, output)))
+    return note_end(point, state.status, message, lambda: fresh_record(point, stale))
+
+
+def fresh_record(point: Point, stale: Mapping[Path, Signature]) -> Record | None:
+    """Returns the record of this attempt at a point; None if there is none yet."""
+    signature = record_signature(point.folder)
+    if signature and signature == stale.get(point.folder):
+        return None
+    return point.record()
+
+
+def record_signature(folder: Path) -> Signature | None:
+    """Returns what tells a record from the one that replaces it; None if there is no record."""
+    with suppress(OSError):
+        status = (folder / files.FILE_NAME).stat()
+        return status.st_ino, status.st_mtime_ns
+    return None
+
+
+ANSWER_S = 30.0
+"""Seconds that squeue may take to answer."""
+
+
+class Slurm:
+    """Follows jobs in Slurm; several jobs that are submitted together are one array."""
+
+    def __init__(
+        self, executor: Any, jobs: Sequence[Job], before: Sequence[Submitted] = ()
+    ) -> None:
+        """Submits jobs.
+
+        Args:
+            executor: submitit's.
+            jobs: to submit.
+            before: jobs that were submitted earlier and are followed as well, first in order.
+        """
+        self._jobs = [*before, *described(submit(executor, jobs) if jobs else [], jobs)]
+        self._ids = list(dict.fromkeys(job.job_id.split("_")[0] for job in self._jobs))
+        self._states = [State("PENDING")] * len(self._jobs)
+        self._silent = False
+        self.name = f"Slurm job {', '.join(self._ids)}"
+
+    @classmethod
+    def still_there(cls, jobs: Sequence[Submitted]) -> list[Submitted]:
+        """Returns those of earlier submitted jobs that are pending or running."""
+        if not jobs:
+            return []
+        states = cls(None, [], jobs).states()
+        return [job for job, state in zip(jobs, states, strict=True) if not state.status]
+
+    def in_words(self) -> str:
+        """Returns how many jobs are in which state, such as 2 running; "" if all have ended."""
+        states = self.states()
+        if self._silent:
+            return f"{self.name}: Slurm does not answer here"
+        all_ended = all(state.status for state in states)
+        return "" if all_ended else f"{self.name}: {summary(states)}"
+
+    def submitted(self) -> list[Submitted]:
+        """Returns the jobs that the manifest is to remember."""
+        return self._jobs
+
+    def states(self) -> list[State]:
+        """Returns the state of every job; the last known one while Slurm does not answer."""
+        answer, problem = self._ask()
+        if problem:  # slurmctld restarts, or is busy, which does not affect the jobs
+            if not self._silent:
+                log.warning("Slurm does not answer: %s", problem)
+            self._silent = True
+            return self._states
+        self._silent = False
+        lines = [line for line in answer.splitlines() if line.count("|") == 3]
+        found = {line.split("|")[0]: slurm_state(line) for line in lines}
+        gone = State("GONE", "Slurm knows it no more", "error")
+        self._states = [found.get(job.job_id, gone) for job in self._jobs]
+        return self._states
+
+    def interrupt(self) -> str:
+        """Leaves the jobs alone; returns how a person can end them."""
+        return f"{self.name} goes on; `scancel {' '.join(self._ids)}` ends it"
+
+    def output(self, number: int) -> Path:
+        return Path(self._jobs[number].output)
+
+    def _ask(self) -> tuple[str, str]:
+        """Returns squeue's answer about all jobs, and why there is none, or ""."""
+        command = ["squeue", "--noheader", "--array", "--states=all"]
+        command += [f"--jobs={','.join(self._ids)}", "--format=%i|%T|%r|%N"]
+        try:
+            done = subprocess.run(
+                command, capture_output=True, errors="replace", check=False, timeout=ANSWER_S
+            )
+        except (OSError, subprocess.TimeoutExpired) as error:
+            return "", str(error)
+        if done.returncode == 0 or "Invalid job id" in done.stderr:
+            return done.stdout, ""
+        return "", done.stderr.strip() or f"squeue ended with {done.returncode}"
+
+
+def described(submitted: Sequence[Any], jobs: Sequence[Job]) -> list[Submitted]:
+    """Returns the jobs that submitit submitted as the manifest stores them.
+
+    Args:
+        submitted: submitit's jobs.
+        jobs: that they run, in the same order.
+    """
+    found = []
+    for sent, job in zip(submitted, jobs, strict=True):
+        folders = [os.path.relpath(point.folder, job.folder) for point in job.points]
+        found.append(Submitted(str(sent.job_id), str(sent.paths.stderr), folders))
+    return found
+
+
+def slurm_state(line: str) -> State:
+    """Parses a line of squeue: "12_3|PENDING|Priority|n[1-2]"."""
+    _, word, reason, nodes = line.split("|")
+    why = reason if word == "PENDING" and reason != "None" else ""
+    return State(word, why or nodes, SLURM_ENDINGS.get(word, ""))
+
+
+ENDING_S = 20.0
+"""Seconds that a job may take to end after each signal."""
+
+
+class Local:
+    """Runs jobs one after another; submitit itself would start them all at once."""
+
+    name = "local job"
+
+    def __init__(
+        self, executor: Any, jobs: Sequence[Job], before: Sequence[Submitted] = ()
+    ) -> None:
+        assert not before  # still_there() finds none
+        self._executor = executor
+        self._waiting = list(jobs)
+        self._number = len(jobs)
+        self._submitted: list[Any] = []
+        self._start_next()
+
+    @classmethod
+    def still_there(cls, jobs: Sequence[Submitted]) -> list[Submitted]:
+        """Returns no job.
+
+        A job that outlives the sweep holds the claim on its point, which then is not begun a
+        second time.
+        """
+        return []
+
+    def submitted(self) -> list[Submitted]:
+        """Returns no job, because a resumed sweep could not wait for it."""
+        return []
+
+    def states(self) -> list[State]:
+        """Returns the current state of every job; starts the next job when one has ended."""
+        if self._waiting and self._submitted[-1].done():
+            self._start_next()
+        over = State("FINISHED", "", "error")
+        begun = [over if job.done() else State("RUNNING") for job in self._submitted]
+        return begun + [State("PENDING")] * (self._number - len(begun))
+
+    def interrupt(self) -> str:
+        """Ends the running job, which records that, and waits for its end."""
+        job = self._submitted[-1]
+        controller = int(job.job_id)  # the process that hands SIGTERM on to the job
+        for number in (signal.SIGTERM, signal.SIGKILL):
+            if not job.done():
+                os.kill(controller, number)
+            deadline = time.monotonic() + ENDING_S
+            while not job.done() and time.monotonic() < deadline:
+                time.sleep(0.05)
+        return "the local jobs are stopped"
+
+    def output(self, number: int) -> Path:
+        return Path(self._submitted[number].paths.stderr)
+
+    def _start_next(self) -> None:
+        # The job inherits that SIGINT is ignored: this process handles Ctrl-C, and tells the job.
+        handler = signal.signal(signal.SIGINT, signal.SIG_IGN)
+        try:
+            self._submitted += submit(self._executor, [self._waiting.pop(0)])
+        finally:
+            signal.signal(signal.SIGINT, handler)
