@@ -3,7 +3,7 @@ Says what a report asks and what it found: the head of the page.
 Collects what the page shows, from the rows, sentences, tables and charts of a report."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from itertools import islice
 from typing import Any
@@ -21,7 +21,6 @@ from analysis.report import report, sentences
 from analysis.report.chart import PAGE_ROW, Chart
 from analysis.report.discover import modules_with, or_left_out, write_all
 from analysis.report.naming import Namer, milliseconds, operation, settings, whole_work
-from analysis.report.style import hardware
 from analysis.speedup import Baseline
 from analysis.table import CONDITIONS, SETTINGS, own_columns
 from benchkit.record.naming import named
@@ -118,15 +117,7 @@ def charts_of(table: pd.DataFrame, baseline: Baseline | None) -> Iterator[Chart]
     for name, module in modules_with("show"):
         make = partial(module.show, table, baseline)
         charts = or_left_out(f"figures of {name}", make) or {}
-        yield from (with_hardware(chart, table) for chart in charts.values() if len(chart.points))
-
-
-def with_hardware(chart: Chart, table: pd.DataFrame) -> Chart:
-    """Add to a chart's note the processors or GPUs of its points, if it does not name them."""
-    where = hardware(table[table[PAGE_ROW].isin(chart.points[PAGE_ROW])])
-    if where.removeprefix("on ") in chart.note:
-        return chart
-    return replace(chart, note="; ".join(filter(None, (chart.note, where))))
+        yield from (chart for chart in charts.values() if len(chart.points))
 
 
 def figure(place: str, chart: Chart) -> Figure | None:
@@ -134,7 +125,7 @@ def figure(place: str, chart: Chart) -> Figure | None:
     data = or_left_out(f"figure {chart.title}", partial(figure_of, chart))
     if data is None:
         return None
-    return Figure(place, chart.title, chart.note, describe(chart), len(chart.panels), data)
+    return Figure(place, chart.title, chart.small_print, describe(chart), len(chart.panels), data)
 
 
 MOST_SETTINGS, MOST_WORDS = 3, 3

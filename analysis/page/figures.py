@@ -148,9 +148,16 @@ def over_x(chart: Chart) -> list[alt.Chart]:
     dots = points.mark_point(filled=True, opacity=1, size=SIZE_OF_POINT, cursor="pointer")
     curves = rows_of(CURVE).mark_line(strokeDash=[5, 4], strokeWidth=1.2)
     layers = []
+    if "band_low" in chart.points:
+        bands = points.mark_area(opacity=0.15).encode(y=alt.Y("band_low:Q"), y2="band_high:Q")
+        layers.append(bands)
     if chart.reference is not None:
         layers.append(rows_of(REFERENCE).mark_rule(color=SOFT).encode(y="value:Q"))
     if chart.curves is not None:
+        if "low" in chart.curves:
+            shade = rows_of(CURVE).mark_area(opacity=0.15)
+            shade = shade.encode(x=x, y=alt.Y("low:Q"), y2="high:Q", color=colours_of(chart))
+            layers.append(shade.encode(detail="part:N"))
         layers.append(curves.encode(x=x, y=y, color=colours_of(chart), detail="part:N"))
     if chart.points["low"].notna().any():
         layers.append(points.mark_rule(strokeWidth=1.5).encode(y=alt.Y("low:Q"), y2="high:Q"))
@@ -264,7 +271,8 @@ def columns_of(chart: Chart) -> dict[str, list[Any]]:
     if chart.curves is not None:
         parts.append(chart.curves.assign(kind=CURVE))
     rows = pd.concat([part.dropna(axis="columns", how="all") for part in parts], ignore_index=True)
-    rows = rows.rename(columns={PAGE_ROW: "row"}).astype(object)
+    rows = rows.drop(columns="device_name", errors="ignore").rename(columns={PAGE_ROW: "row"})
+    rows = rows.astype(object)
     return {str(name): rows[name].where(rows[name].notna(), None).tolist() for name in rows}
 
 

@@ -1,18 +1,10 @@
-"""What an interactive figure shows, apart from how it is drawn: points in long form, and two axes.
+"""What a figure shows, apart from how it is drawn: points in long form, and two axes.
 
-A suite's module with `show(table, baseline) -> dict[name, Chart]` adds its figures to the page
-(analysis/page). Plots take the same rows, so that both show the same numbers.
-The one rule for what is too much to draw: how much, what is drawn instead, and that it says so.
-
-- More than MOST_SERIES series are merged: those that differ only in the settings with the most
-  values become one, their median, with bars from the lowest to the highest of them.
-- Of series that are steps of one quantity, such as sizes, MOST_SERIES are drawn, evenly apart.
-- More than MOST_POINTS points beside each other have no names. They are drawn in order of value.
-- Of the plots of one module, which differ in the settings that their names tell, the first
-  MOST_PLOTS are drawn.
-
-Captions say what was merged or left out, a line on stderr how many plots were. Tables and CSV files
-have everything."""
+A suite's module with `show(table, baseline) -> dict[name, Chart]` adds its figures to the report
+(drawn by analysis.report.draw) and to the page (by analysis.page.figures). What would be too much
+to tell apart is merged here, thinned where it is drawn, and the small print says so. Tables and CSV
+files have everything.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -23,9 +15,7 @@ import pandas as pd
 
 from analysis.repetitions import titled
 
-LINES, SCATTER, DOTS, BARS, STACKS, CELLS = MARKS = (
-    "lines", "scatter", "dots", "bars", "stacks", "cells",
-)  # fmt: skip
+LINES, SCATTER, DOTS, BARS, STACKS, CELLS = "lines", "scatter", "dots", "bars", "stacks", "cells"
 """How points are drawn.
 
 - LINES: over numbers or names, joined; SCATTER: over numbers, not joined.
@@ -60,17 +50,19 @@ class Chart:
     """A figure.
 
     Attributes:
-        mark: one of MARKS.
+        mark: how points are drawn, see LINES.
         title: says what is measured.
         note: how to read it.
         x: the axis of the settings.
         y: the axis of the values.
-        points: one row per point with the columns POINT; x is text if its axis has names. Also
-            `text`, the words in a cell, and `total`, of all that is stacked, where there are any.
+        points: one row per point with the columns POINT; x is text if its axis has names. Also,
+            where there are any: `text`, the words in a cell; `total`, of all that is stacked;
+            `band_low` and `band_high`, ends of a shaded band around a line.
         series: all series in the order of their colours; those of the points by default.
         reference: a value to compare with, such as 1 for speedups.
         is_shared: whether all panels have the same axis of values.
-        curves: dashed lines, such as a fit: panel, series, x, value.
+        curves: dashed lines, such as a fit: panel, series, x, value; `low` and `high` shade a band
+            around it, `part` tells several curves of one series apart.
     """
 
     mark: str
@@ -94,6 +86,13 @@ class Chart:
         """All series in the order of their colours."""
         return list(dict.fromkeys((*self.series, *self.points["series"])))
 
+    @property
+    def small_print(self) -> str:
+        """How to read the figure, and the processors or GPUs of its points."""
+        where = hardware(self.points)
+        known = not where or where.removeprefix("on ") in self.note
+        return self.note if known else "; ".join(filter(None, (self.note, where)))
+
     def of_group(self, suffix: str) -> "Chart":
         """Return the chart with a title that says what sets its rows apart from other groups.
 
@@ -105,6 +104,12 @@ class Chart:
 
 Charts = dict[str, Chart]
 """By name, which is that of the plot's file without its ending."""
+
+
+def hardware(rows: pd.DataFrame) -> str:
+    """Name the processors or GPUs of the rows: "on AMD EPYC 7B13"; "" where none is known."""
+    names = ", ".join(rows["device_name"].dropna().unique()) if "device_name" in rows else ""
+    return f"on {names}" if names else ""
 
 
 def points_of(
@@ -125,7 +130,7 @@ def points_of(
         series: of each row, or of all.
         panel: of each row, or of all.
         scale: what the values and their limits are multiplied by.
-        **more: further columns, such as `text` or `total`.
+        **more: further columns, see `Chart.points`.
     """
     ends = dict(zip(("value", "low", "high"), values, strict=False))
     numbers = {
@@ -140,6 +145,7 @@ def points_of(
         "x": x,
         **numbers,
         PAGE_ROW: rows.get(PAGE_ROW),
+        "device_name": rows.get("device_name"),
         **more,
     }
     points = pd.DataFrame(cells, index=rows.index)
@@ -149,7 +155,9 @@ def points_of(
 MOST_SERIES = 16
 """As many as a legend beside a panel holds."""
 MOST_POINTS = 40
-MOST_PLOTS = 18
+"""Names beside an axis."""
+MOST_PLOTS = 36
+"""Of one module's figures, which differ in the settings that their names tell."""
 Step = TypeVar("Step")
 
 
@@ -157,16 +165,6 @@ def thinned(steps: Sequence[Step]) -> list[Step]:
     """Return at most MOST_SERIES of some steps, evenly apart, with the first and the last."""
     count = min(len(steps), MOST_SERIES)
     return [steps[round(place)] for place in np.linspace(0, len(steps) - 1, count)]
-
-
-def note_thinned(steps: Sequence[object], what: str) -> str:
-    """Say for a caption how many steps are drawn; "" where all are.
-
-    Args:
-        steps: all of them.
-        what: they are, in the plural.
-    """
-    return f"; {MOST_SERIES} of {len(steps)} {what}" if len(steps) > MOST_SERIES else ""
 
 
 def told_apart(rows: pd.DataFrame, always: list[str], settings: list[str]) -> list[str]:

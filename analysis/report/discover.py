@@ -1,10 +1,13 @@
-"""Makes parts of a report, each of which may fail without affecting the others.
-Finds tables, plots and charts: the modules in the suites' folders that define their functions.
+"""Finds what suites add to a report: the modules in their folders that define these functions.
 
-`write(table) -> dict[file name, text]`, `draw(table, baseline) -> dict[file name, drawing]` and
-`show(table, baseline) -> dict[name, Chart]` return an empty dictionary where the table has no data
-for them. A drawing is a function that returns a figure; a chart is for the page (analysis/page). A
-suite of your own (BENCHKIT_SUITES) has them in modules `table`, `plot` and `charts` beside it."""
+`write(table) -> dict[file name, text]`, `show(table, baseline) -> dict[name, Chart]` and
+`draw(table, baseline) -> dict[file name, drawing]` return an empty dictionary where the table has
+no data for them. A chart is drawn for the files of the report and for the page; a drawing, a
+function that returns a figure, is for what no chart can show. A suite of your own
+(BENCHKIT_SUITES) has them in modules `table`, `charts` and `plot` beside it.
+
+Each part of a report may fail without affecting the others.
+"""
 
 import importlib
 import importlib.util
@@ -12,16 +15,15 @@ import os
 import pkgutil
 from collections.abc import Callable, Iterator
 from functools import partial
-from itertools import islice
 from types import ModuleType
-from typing import Protocol, TypeVar
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 import pandas as pd
-from matplotlib.figure import Figure
 
-from analysis.report.chart import MOST_PLOTS
-from analysis.speedup import Baseline
 from analysis.text import complain
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 Made = TypeVar("Made")
 
@@ -58,15 +60,10 @@ def or_left_out(what: str, make: Callable[[], Made]) -> Made | None:
         return None
 
 
-Drawings = dict[str, Callable[[], Figure]]
+Drawings = dict[str, Callable[[], "Figure"]]
 """By file name. Figures are drawn one by one, so that one failure does not affect the others."""
-FIRST = ("analysis.report.size_plots", "analysis.report.size_charts")
-LAST = ("analysis.report.speedup_plot", "analysis.report.speedup_charts")
+FIRST, LAST = "analysis.report.sizes", "analysis.report.speedups"
 """What every suite has comes before and after what suites have of their own."""
-LEFT_OUT = (
-    f"{{count}} plots of {{name}} differ in settings; the first {MOST_PLOTS} are drawn (the tables "
-    "have all; give the folders of some sweeps alone for the other plots)"
-)
 EXTRA_SUITES = "BENCHKIT_SUITES"
 PARTS = ("table", "plot", "charts")
 
@@ -79,25 +76,9 @@ def write_all(table: pd.DataFrame, attempt: Attempt = directly) -> Iterator[tupl
         yield from (texts or {}).items()
 
 
-def draw_all(
-    table: pd.DataFrame, baseline: Baseline | None, attempt: Attempt = directly
-) -> Iterator[tuple[str, Figure]]:
-    """Yield the file names and figures of all plots with data; each plot is one attempt."""
-    for name, module in modules_with("draw"):
-        make = partial(module.draw, table, baseline)
-        drawings: Drawings | None = attempt(f"plots of {name}", make)
-        drawings = drawings or {}
-        if len(drawings) > MOST_PLOTS:
-            complain("analysis", LEFT_OUT.format(count=len(drawings), name=name))
-        for file_name, draw in islice(drawings.items(), MOST_PLOTS):
-            figure = attempt(f"plot {file_name}", draw)
-            if figure is not None:
-                yield file_name, figure
-
-
 def modules_with(function: str) -> Iterator[tuple[str, ModuleType]]:
     """Yield the modules that define a function of this name, each with a name for messages."""
-    for name in [*FIRST, *own_modules(), *foreign_modules(), *LAST]:
+    for name in [FIRST, *own_modules(), *foreign_modules(), LAST]:
         module = importlib.import_module(name)
         if hasattr(module, function):
             yield name.removeprefix("analysis.").removeprefix("suites."), module

@@ -18,8 +18,9 @@ from analysis.records.environments import TOLERANCE
 from analysis.records.metrics import METRICS
 from analysis.records.places import PLACE, STATE
 from analysis.repetitions import FEWEST_RUNS, over_repetitions, over_runs
-from analysis.report import sentences, size_plots, style
-from analysis.report.discover import draw_all, or_left_out, write_all
+from analysis.report import sentences, sizes, style
+from analysis.report.discover import or_left_out, write_all
+from analysis.report.draw import draw_all
 from analysis.report.naming import Namer
 from analysis.speedup import FRESH, Baseline, compared, is_changed
 from analysis.table import as_markdown, identity_columns, is_repeated
@@ -198,7 +199,7 @@ def compared_at(table: pd.DataFrame, size: float | None) -> Iterator[tuple[str, 
     """Yield the names and figures of comparisons at a size in MiB; says so where there is none."""
     if size is None:
         return
-    drawings = size_plots.comparisons_at(table, size)
+    drawings = sizes.comparisons_at(table, size)
     if not drawings:
         complain("analysis", f"--compare-at {size:g}: no such data_size was measured")
     for name, draw in drawings.items():

@@ -18,6 +18,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter
 
 from analysis.output import write
+from analysis.report.chart import hardware
 from benchkit.record.naming import readable
 
 MARKERS = "osD^vP*X"  # They tell series apart in black and white.
@@ -26,6 +27,7 @@ FORMATS = ("png", "pdf", "svg")
 MANY = 4
 LEGEND_INCHES = 3.6
 """The legend of more series than MANY stands beside the panel and is this wide."""
+LEGEND_INCHES_OF_LETTER, LEGEND_INCHES_OF_MARK = 0.075, 0.6
 TITLE_LETTERS = 8.5
 TEXT_LETTERS = 13
 """Letters per inch of titles and of small print."""
@@ -100,14 +102,16 @@ def legend(axes: Axes, beside: bool = False, title: str | None = None) -> None:
         axes.legend(title=title)
 
 
-def shared_legend(figure: Figure, axes: Axes) -> None:
-    """Draw one legend for all panels: beside them, or inside where it has only one entry."""
-    handles, labels = axes.get_legend_handles_labels()
-    if len(handles) < 2:
-        axes.legend()
-        return
-    figure.set_size_inches(figure.get_figwidth() + LEGEND_INCHES / 2, figure.get_figheight())
-    figure.legend(handles, labels, loc="outside right center")
+def shared_legend(figure: Figure, panels: Sequence[Axes]) -> None:
+    """Draw one legend for all panels, beside them."""
+    entries: dict[str, Any] = {}
+    for axes in panels:
+        for handle, label in zip(*axes.get_legend_handles_labels(), strict=True):
+            entries.setdefault(label, handle)
+    letters = max((len(line) for label in entries for line in label.split("\n")), default=0)
+    inches = LEGEND_INCHES_OF_LETTER * letters + LEGEND_INCHES_OF_MARK
+    figure.set_size_inches(figure.get_figwidth() + inches, figure.get_figheight())
+    figure.legend(list(entries.values()), list(entries), loc="outside right center")
 
 
 def caption(figure: Figure, title: str, text: str, rows: pd.DataFrame | None = None) -> None:
@@ -126,12 +130,6 @@ def caption(figure: Figure, title: str, text: str, rows: pd.DataFrame | None = N
     small = "\n".join(textwrap.fill(line, int(TEXT_LETTERS * width)) for line in lines if line)
     figure.suptitle(textwrap.fill(title, int(TITLE_LETTERS * width)), fontweight="bold")
     figure.supxlabel(small, fontsize="small", color="dimgray")
-
-
-def hardware(rows: pd.DataFrame) -> str:
-    """Name the processors or GPUs of the rows: "on AMD EPYC 7B13"; "" where none is known."""
-    names = ", ".join(rows["device_name"].dropna().unique())
-    return f"on {names}" if names else ""
 
 
 def log_sizes(axes: Axes, sizes: Sequence[float]) -> None:

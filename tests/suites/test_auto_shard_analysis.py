@@ -278,14 +278,14 @@ def test_plots_match_table_rows(table):
     assert [panel.get_title() for panel in panels] == ["resident", "end_to_end"]
     shown = [(list(line.get_xdata()), list(line.get_ydata())) for line in panels[0].get_lines()]
     assert ([1, 2, 4], pytest.approx([1, 1 / 0.55, 1 / 0.325])) in shown
-    assert ([1, 4], [1, 4]) in shown  # ideal
-    [*_, (at, fitted)] = [(x, y) for x, y in shown[: shown.index(([1, 4], [1, 4]))] if len(x) > 3][:1]
+    assert any(x == pytest.approx(y) and (x[0], x[-1]) == pytest.approx((1, 4)) for x, y in shown)  # ideal
+    [at, fitted] = next((x, y) for x, y in shown if len(x) > 3 and x != pytest.approx(y))
     assert (at[-1], fitted[-1]) == pytest.approx((4, 1 / 0.325))
     phases = figures["auto_shard_phases.png"].axes[0]
     assert [patch.get_width() for patch in phases.patches][:2] == pytest.approx([0.8, 0.48])  # of creating
     assert [text.get_text() for text in phases.get_yticklabels()][:3] == ["1 device", "auto x2", "axis0 x2"]
     compared = figures["auto_shard_shardings.png"]
-    assert compared.axes[0].get_yscale() == "log"
+    assert compared.axes[0].get_xscale() == "log"
     assert [entry.get_text() for entry in compared.legends[0].get_texts()] == list(TIMES_AS_LONG)
     assert "4 devices" in compared.get_suptitle()
 
@@ -295,4 +295,4 @@ def test_weak_scaling_is_plotted_in_percent():
     figure = drawn(table, FIGURES[0])[1][FIGURES[0]]
     shown = [list(line.get_ydata()) for line in figure.axes[0].get_lines()]
     assert pytest.approx([100, 50, 50]) in shown
-    assert [100, 100] in shown
+    assert [100] * 50 in shown

@@ -221,4 +221,4 @@ def test_size_labels_are_integers():
     share = figures["matmul_lut_share.png"].axes[0].get_legend_handles_labels()[1]
     assert share == ["ideal", "n = 64", "n = 128"]
     assert [text.get_text() for text in figures["matmul_lut_time.png"].axes[0].get_xticklabels()] == ["64", "128"]
-    assert figures["matmul_lut_time.png"].get_supxlabel().endswith("\non a processor")
+    assert figures["matmul_lut_time.png"].get_supxlabel().endswith("; on a processor")

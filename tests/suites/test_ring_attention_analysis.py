@@ -5,7 +5,7 @@ from statistics import geometric_mean
 import numpy as np
 import pandas as pd
 import pytest
-from analysis.suites.ring_attention.winner_plot import winner_of
+from analysis.suites.ring_attention.charts import winner_of
 from analysis.table import identity_columns
 
 from tests.support.entries import report
@@ -171,7 +171,7 @@ def test_winner_is_not_reference_and_ties_what_has_no_interval():
     names, figures = drawn(tabulate_records(records), WINNER, *LINES)
     cells = [text.get_text() for text in figures[WINNER].axes[0].texts]
     assert sorted(cells) == ["balanced\n4.00×", "balanced\n4.00×\n≈ uneven"]
-    assert ticks(figures[WINNER].axes[0], "y") == ["2048", "4096"]
+    assert ticks(figures[WINNER].axes[0], "y") == ["2048 tokens", "4096 tokens"]
     assert TOKENS in names
 
 

@@ -197,7 +197,7 @@ def test_few_shapes_get_bars_many_get_maps(table):
 def test_single_shape_map_has_label_not_colorbar(table):
     for figure in drawn(table, BEST, LIMIT)[1].values():
         [axis] = figure.axes
-        assert labels(axis, "x") + labels(axis, "y") == ["512, 256", "1024"]
+        assert labels(axis, "x") + labels(axis, "y") == ["512, 256", "m 1024"]
         words = " ".join(figure.get_supxlabel().split())
         assert "without auto" in words
         assert words.endswith("on a processor")

@@ -12,7 +12,7 @@ from analysis.speedup import Baseline
 from analysis.table import combine
 from matplotlib.figure import Figure
 
-from tests.support.entries.report import PAGE_ROW, draw_all, modules_with, report
+from tests.support.entries.report import PAGE_ROW, directly, draw_all, drawings_of_modules, modules_with, report
 from tests.support.entries.report import write_all as write_tables
 from tests.support.records import write_all
 
@@ -42,7 +42,8 @@ def written(folder: Path, *arguments: str) -> Path:
 
 def plots(table: pd.DataFrame, baseline: Baseline | None = None) -> dict[str, Any]:
     """The function that draws each plot, by the name of its file."""
-    return {name: draw for _, module in modules_with("draw") for name, draw in module.draw(table, baseline).items()}
+    found = drawings_of_modules(table, baseline, directly)
+    return {name: draw for _, drawings in found for name, draw in drawings.items()}
 
 
 def charts(table: pd.DataFrame, baseline: Baseline | None = None) -> dict[str, Any]:

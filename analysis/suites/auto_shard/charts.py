@@ -2,27 +2,50 @@
 
 from functools import partial
 
+import numpy as np
 import pandas as pd
 
 from analysis.repetitions import bars_of, with_ranges
-from analysis.report.chart import DOTS, LINES, LOG, NAMES, STACKS, Axis, Chart, Charts, points_of
-from analysis.speedup import Baseline
-from analysis.suites.auto_shard.plot import label
-from analysis.suites.auto_shard.rows import SHARDINGS, SUITE, Group, groups_of
-from analysis.suites.auto_shard.scaling_plot import (
-    EFFICIENCY,
-    SPEEDUP,
-    fitted,
-    ideal,
-    is_weak,
-    note_on,
-    scaling_rows,
-    title_of,
+from analysis.report.chart import (
+    DOTS,
+    LINEAR,
+    LINES,
+    LOG,
+    NAMES,
+    STACKS,
+    Axis,
+    Chart,
+    Charts,
+    points_of,
 )
-from analysis.suites.auto_shard.table import SHOWN
+from analysis.speedup import Baseline
+from analysis.suites.auto_shard.rows import (
+    LIMITS,
+    SHARDINGS,
+    SUITE,
+    Group,
+    amdahl,
+    counted,
+    groups_of,
+    serial_share,
+)
+from analysis.suites.auto_shard.table import SCOPES, SHOWN
 from analysis.text import format_settings
-from benchkit.suites.auto_shard.names import END_TO_END, RANKS, SCOPE, SHARDING, Phase
+from benchkit.suites.auto_shard.names import (
+    END_TO_END,
+    RANKS,
+    SCOPE,
+    SHARDING,
+    UNSHARDED,
+    WEAK,
+    Phase,
+)
 
+SPEEDUP = ("speedup", *LIMITS)
+EFFICIENCY = ("efficiency", "efficiency_low", "efficiency_high")
+FEWEST_FOR_FIT = 2
+"""Speedups that a fit needs: a law with one unknown goes through any single one."""
+FEW_TIMES = 4
 IDEAL = "ideal"
 
 
@@ -57,15 +80,19 @@ def explained(note: str, rows: pd.DataFrame) -> str:
 
 def scaling(group: Group) -> Chart:
     """Show a line per workload over the devices, a panel per scope."""
-    rows = scaling_rows(group).sort_values([SCOPE, RANKS], kind="stable")
+    rows = scaling_rows(group)
+    rows = rows.assign(scope_order=rows[SCOPE].map(list(SCOPES).index))
+    rows = rows.sort_values(["scope_order", RANKS], kind="stable")
     weak = is_weak(rows)
+    # Where devices range far, both axes are logarithmic, so that the ideal is straight.
+    wide = rows[RANKS].max() > FEW_TIMES * rows[RANKS].min()
     values = EFFICIENCY if weak else SPEEDUP
     return Chart(
         mark=LINES,
         title=title_of(group, weak),
         note=explained(note_on(group, rows), rows),
-        x=Axis("devices", LOG),
-        y=Axis("scaling efficiency [%]" if weak else "speedup"),
+        x=Axis("devices", LOG if wide else LINEAR),
+        y=Axis("scaling efficiency [%]") if weak else Axis("speedup", LOG if wide else LINEAR),
         points=points_of(rows, rows[RANKS], values, rows["workload"], rows[SCOPE]),
         curves=curves(rows, weak),
     )
@@ -116,3 +143,51 @@ def phases(rows: pd.DataFrame) -> Chart:
         is_shared=False,
         series=tuple(map(str, Phase)),
     )
+
+
+def title_of(group: Group, weak: bool) -> str:
+    return f"{'Weak' if weak else 'Strong'} scaling, sharding {group.main}"
+
+
+def note_on(group: Group, rows: pd.DataFrame) -> str:
+    note = f"over the fewest devices; median of paired blocks, {bars_of(rows, SPEEDUP[1])}"
+    has_fit = not is_weak(rows) and len(group.counts) > FEWEST_FOR_FIT
+    return f"{note}; dashed: Amdahl's law, fitted" if has_fit else note
+
+
+def scaling_rows(group: Group) -> pd.DataFrame:
+    """Select the rows of the main sharding that have a speedup, and add their EFFICIENCY."""
+    rows = group.rows[(group.rows[SHARDING] == group.main) | group.rows["is_base"]]
+    rows = rows.dropna(subset=["speedup"])
+    ideal = 100 * rows["base_ranks"] / rows[RANKS]
+    columns = zip(EFFICIENCY, SPEEDUP, strict=True)
+    return rows.assign(**{efficiency: rows[speedup] * ideal for efficiency, speedup in columns})
+
+
+def is_weak(rows: pd.DataFrame) -> bool:
+    return bool((rows["scaling"] == WEAK).any())
+
+
+def fitted(line: pd.DataFrame) -> tuple[list[float], list[float]]:
+    """Fit Amdahl's law to the speedups of one workload; return devices and speedups along it.
+
+    Both are empty where the speedups are too few for a fit.
+    """
+    further = line[line[RANKS] > line["base_ranks"]]
+    if len(further) < FEWEST_FOR_FIT:
+        return [], []
+    base = int(line["base_ranks"].iloc[0])
+    serial = serial_share(dict(zip(further[RANKS], further["speedup"], strict=True)), base)
+    at = np.geomspace(base, further[RANKS].max(), 50).tolist()
+    return at, [amdahl(serial, devices, base) for devices in at]
+
+
+def ideal(rows: pd.DataFrame, weak: bool) -> tuple[list[float], list[float]]:
+    """Return devices from the fewest to the most, and the ideal speedup or efficiency on them."""
+    least = rows["base_ranks"].min()
+    at = np.geomspace(least, rows[RANKS].max(), 50)
+    return at.tolist(), [100.0] * len(at) if weak else (at / least).tolist()
+
+
+def label(sharding: str, count: float) -> str:
+    return counted(count) if sharding == UNSHARDED else f"{sharding} x{count:g}"

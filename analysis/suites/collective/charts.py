@@ -1,11 +1,11 @@
 """Shows the times of collectives over payloads, with the fitted lines."""
 
+import numpy as np
 import pandas as pd
 
 from analysis.repetitions import bars_of, with_ranges
 from analysis.report.chart import BYTES, LOG, SCATTER, SECONDS, Axis, Chart, Charts, points_of
 from analysis.speedup import Baseline
-from analysis.suites.collective.plot import TITLE, fitted
 from analysis.suites.collective.table import Series, groups_of
 
 
@@ -20,8 +20,11 @@ def times(series: list[Series]) -> Chart:
     measured = pd.concat([one.rows for one in series])
     return Chart(
         mark=SCATTER,
-        title=TITLE,
-        note=f"median, {bars_of(measured)}; dashed: fitted latency + bytes / bandwidth",
+        title="Collectives: time over payload",
+        note=(
+            f"median, {bars_of(measured)}; dashed: fitted latency + bytes / bandwidth, "
+            "shaded: its 95 % interval above 0"
+        ),
         x=Axis("payload", LOG, BYTES),
         y=Axis("time of one call", LOG, SECONDS),
         points=points,
@@ -41,10 +44,19 @@ def points_of_series(series: Series) -> pd.DataFrame:
 
 
 def curves(series: Series) -> pd.DataFrame:
-    """Return the lines of the fit, each as a series of its own where there are several."""
+    """Return the lines of the fit, each as a part of its own, with their intervals.
+
+    An interval that reaches 0, which a logarithmic axis cannot show, is left out.
+    """
+    starts = [line.low_bytes or min(series.sizes) for line in series.fit.lines]
+    stops = [*starts[1:], max(series.sizes)]
     found = []
-    for number, (sizes, times_s) in enumerate(fitted(series)):
-        name = label(series.world_size)
-        curve = {"panel": series.collective, "series": name, "x": sizes, "value": times_s}
-        found.append(pd.DataFrame(curve).assign(part=number))
-    return pd.concat(found, ignore_index=True)
+    for part, (line, start, stop) in enumerate(zip(series.fit.lines, starts, stops, strict=True)):
+        sizes = np.geomspace(start, stop, 50).tolist()
+        ends = np.array([line.interval(1, size) or (np.nan, np.nan) for size in sizes])
+        ends[ends[:, 0] <= 0] = np.nan
+        curve = {"x": sizes, "value": [line.seconds(size) for size in sizes], "part": part}
+        found.append(pd.DataFrame(curve).assign(low=ends[:, 0], high=ends[:, 1]))
+    return pd.concat(found, ignore_index=True).assign(
+        panel=series.collective, series=label(series.world_size)
+    )

@@ -5,7 +5,6 @@ import pandas as pd
 from analysis.repetitions import bars_of, by_mechanism, over_runs, with_ranges
 from analysis.report.chart import LINES, LOG, Axis, Chart, Charts, points_of
 from analysis.speedup import Baseline
-from analysis.suites.matmul_lut.plot import note_on, with_performance
 from analysis.suites.matmul_lut.table import SUITE, measured, shares
 from benchkit.api.lut import SIZE
 
@@ -52,3 +51,17 @@ def performance_over_share(rows: pd.DataFrame) -> Chart:
         points=points_of(rows, rows["share"], ("performance",), sizes),
         curves=ideal,
     )
+
+
+def with_performance(rows: pd.DataFrame) -> pd.DataFrame:
+    """Add the time of each size at the largest share over its time at the row's share.
+
+    It is NaN where the size was not measured at the largest share.
+    """
+    full = rows[rows["share"] == rows["share"].max()].drop_duplicates(SIZE).set_index(SIZE)
+    return rows.assign(performance=rows[SIZE].map(full["median_s"]) / rows["median_s"])
+
+
+def note_on(rows: pd.DataFrame) -> str:
+    several = "; of medians over runs" if rows["run"].nunique() > 1 else ""
+    return f"dashed: performance = share{several}"

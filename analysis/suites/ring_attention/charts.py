@@ -1,18 +1,14 @@
 """Shows strategies of splitting a sequence over slowdown and length, and which is the fastest."""
 
+import textwrap
+
 import pandas as pd
 
 from analysis.repetitions import bars_of, with_ranges
 from analysis.report.chart import CELLS, LINES, LOG, NAMES, STACKS, Axis, Chart, Charts, points_of
 from analysis.speedup import Baseline
-from analysis.suites.ring_attention.plot import (
-    OF_IDEAL,
-    OF_REFERENCE,
-    TIMES,
-    efficiency_title,
-    strategies_of,
-)
 from analysis.suites.ring_attention.table import (
+    EFFICIENCY,
     RATIO,
     SPEEDUP,
     SUITE,
@@ -20,9 +16,18 @@ from analysis.suites.ring_attention.table import (
     label_of,
     with_efficiencies,
 )
-from analysis.suites.ring_attention.token_plot import shares_of
-from analysis.suites.ring_attention.winner_plot import winner_of
-from benchkit.suites.ring_attention.names import EVEN, STRATEGY, TOKENS
+from benchkit.suites.ring_attention.names import EVEN, REFERENCE, STRATEGY, TOKENS, TORCH
+
+OTHERS = (REFERENCE, TORCH)
+"""Measured beside the strategies, but not meant for ranks of unequal speed."""
+TIMES = ("median_s", "ci_low_s", "ci_high_s")
+OF_IDEAL = (
+    EFFICIENCY, "ideal time / time [%]", "ideal: all the work over all the speed, by the cost model"
+)  # fmt: skip
+OF_REFERENCE = (
+    RATIO, "T_ref / T [%]", "T_ref: measured with an even split and all ranks at full speed"
+)  # fmt: skip
+"""What an efficiency refers to: columns, label and note."""
 
 
 def show(table: pd.DataFrame, baseline: Baseline | None) -> Charts:
@@ -139,3 +144,39 @@ def tokens(rows: pd.DataFrame) -> Chart:
             panels.tolist(),
         ),
     )
+
+
+def strategies_of(rows: pd.DataFrame) -> list[str]:
+    """Return the strategies of splitting, without OTHERS, in the order of their rows."""
+    return [name for name in dict.fromkeys(rows[STRATEGY]) if name not in OTHERS]
+
+
+def efficiency_title(label: str) -> str:
+    """Format "Ring attention: efficiency T_ref / T" for the label of its axis."""
+    return f"Ring attention: efficiency {label.removesuffix(' [%]')}"
+
+
+def shares_of(text: object) -> list[float]:
+    """Compute each rank's share of the tokens in percent, from "[4096, 2048]"."""
+    counts = [float(count) for count in str(text).strip("[]").split(",")]
+    return [100 * count / sum(counts) for count in counts]
+
+
+def winner_of(cell: pd.DataFrame) -> tuple[pd.Series, float, str]:
+    """Find the fastest strategy of a cell, by paired speedups if all have one, else by times.
+
+    Returns:
+        Its row, its speedup over even, and a text: its name, the speedup, and the strategies whose
+        intervals reach its own.
+    """
+    gains = cell[list(SPEEDUP)].astype(float)
+    gains[cell[STRATEGY] == EVEN] = 1.0
+    paired = gains["paired_speedup"]
+    best = cell.loc[cell["median_s"].idxmin() if paired.isna().any() else paired.idxmax()]
+    # Without an interval, nothing tells a strategy from others.
+    unknown = {"paired_speedup": 1.0, "paired_speedup_low": 0.0}
+    gain, low, _ = gains.loc[best.name].fillna(unknown)
+    highs = gains["paired_speedup_high"].fillna(float("inf"))
+    tied = cell.loc[(highs >= low) & (cell.index != best.name), STRATEGY]
+    text = textwrap.fill("≈ " + ", ".join(tied), 18) if len(tied) else ""
+    return best, gain, f"{best[STRATEGY]}\n{gain:.2f}×\n{text}".strip()

@@ -5,18 +5,18 @@ import pandas as pd
 from analysis.repetitions import bars_of, with_ranges
 from analysis.report.chart import BARS, CELLS, NAMES, Axis, Chart, Charts, points_of
 from analysis.speedup import Baseline
-from analysis.suites.tensor_parallel.plot import (
-    BEST_NOTE,
-    LIMIT,
-    LIMIT_NOTE,
-    MOST_PANELS,
-    TIME,
-    best_cells,
-    limit_cells,
-)
 from analysis.suites.tensor_parallel.table import SHAPE, baselines_of, groups_of, shape_of, title_of
 from benchkit.suites.tensor_parallel.names import AUTO, BOUNDS, IMPLEMENTATION
 
+MOST_PANELS = 6
+"""More shapes than this are shown in the maps alone."""
+LIMIT = "share of the limit [%]"
+BEST_NOTE = "without auto, which is one of the others"
+LIMIT_NOTE = (
+    "of the fastest without auto; the limit is the longer of its computation and its communication "
+    "alone"
+)
+TIME = "time of one product [ms]"
 WHOLE, PART = "whole product", "a part alone"
 TIMES = ("median_s", "ci_low_s", "ci_high_s")
 SPEEDUPS = ("paired_speedup", "paired_speedup_low", "paired_speedup_high")
@@ -40,7 +40,10 @@ def charts_of(rows: pd.DataFrame, title: str) -> Charts:
         charts["time"] = bars(rows, f"{title}: time", TIMES, TIME, 1e3)
         if not compared.empty:
             head, label = f"{title}: speedup over {base}", f"time of {base} / time"
-            charts["speedup"] = bars(compared, head, SPEEDUPS, label, 1.0, reference=1)
+            ranked = compared.sort_values(
+                [*SHAPE, "paired_speedup"], ascending=[True] * len(SHAPE) + [False]
+            )
+            charts["speedup"] = bars(ranked, head, SPEEDUPS, label, 1.0, reference=1)
     if not compared.empty:
         label, head = f"speedup over {base}", f"{title}: the fastest"
         charts["best"] = shape_map(best_cells(rivals), head, label, BEST_NOTE)
@@ -88,3 +91,25 @@ def shape_map(cells: pd.DataFrame, title: str, label: str, note: str) -> Chart:
         y=Axis(label),
         points=points_of(cells, across, ("value",), down, text=cells["text"]),
     )
+
+
+def best_cells(rows: pd.DataFrame) -> pd.DataFrame:
+    """Return the fastest row of each shape with its speedup as `value`, and both as `text`."""
+    fixed = rows[rows[IMPLEMENTATION] != AUTO]
+    shapes = fixed.groupby(SHAPE)
+    best = fixed.loc[shapes["median_s"].idxmin()]
+    # Where others of a shape have a speedup, a row without one is the baseline.
+    known = shapes["paired_speedup"].transform(lambda part: part.notna().any())
+    gain = best["paired_speedup"].fillna(1.0).where(known)
+    texts = []
+    for name, speedup in zip(best["name"], gain, strict=True):
+        texts.append(f"{name}\n{speedup:.2f}×".replace(" ", "\n", 1))
+    return best.assign(value=gain, text=texts)
+
+
+def limit_cells(rows: pd.DataFrame) -> pd.DataFrame:
+    """Return the fastest row of each shape with its share of the limit as `value` and `text`."""
+    rows = rows[rows["limit_share"].notna()]
+    best = rows.loc[rows.groupby(SHAPE)["median_s"].idxmin()]
+    share = 100 * best["limit_share"]
+    return best.assign(value=share, text=[f"{value:.0f} %" for value in share])

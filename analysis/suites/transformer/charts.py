@@ -6,33 +6,40 @@ from functools import partial
 import pandas as pd
 
 from analysis.repetitions import bars_of
-from analysis.report.chart import BARS, LINES, LOG, NAMES, STACKS, Axis, Chart, Charts, points_of
+from analysis.report.chart import (
+    BARS,
+    LINES,
+    LOG,
+    MOST_POINTS,
+    NAMES,
+    STACKS,
+    Axis,
+    Chart,
+    Charts,
+    points_of,
+)
 from analysis.speedup import Baseline
-from analysis.suites.transformer.groups import Group, all_in_one
-from analysis.suites.transformer.plot import TIMES, VALUES, rates_of
+from analysis.suites.transformer.groups import Group, groups_of
 from analysis.suites.transformer.rows import SUITE
 from benchkit.api.details import PEAK_FROM
 from benchkit.suites.transformer.names import FORWARD, PASS, PEAK_BYTES, PHASES
 
 TITLE = "Language model"
+TIMES = ("median_s", "ci_low_s", "ci_high_s")
+VALUES = ("value", "low", "high")
 UTILISATIONS = {"mfu_full": "every pair of tokens", "mfu_causal": "pairs seen"}
 SHARES = {"scaling_efficiency": "efficiency", "comm_share": "communication"}
 
 
 def show(table: pd.DataFrame, baseline: Baseline | None) -> Charts:
-    """Return one figure of each kind that there is data for, with all settings beside each other.
-
-    Plots have several files where there are many settings, because paper has no filters.
-    """
-    group = all_in_one(table)
-    if group is None:
-        return {}
-    parts = {name: (group.having(column), chart) for name, (column, chart) in KINDS.items()}
-    return {
-        f"{SUITE}_{name}": chart_of(part)
-        for name, (part, chart_of) in parts.items()
-        if not part.rows.empty
-    }
+    """Return figures of all kinds that there is data for, per group."""
+    charts: Charts = {}
+    for group in groups_of(table):
+        for name, (column, chart_of) in KINDS.items():
+            part = group.having(column)
+            if not part.rows.empty:
+                charts[f"{SUITE}_{name}{group.suffix}"] = chart_of(part).of_group(group.suffix)
+    return charts
 
 
 def step_time(group: Group) -> Chart:
@@ -46,6 +53,13 @@ def throughput(group: Group) -> Chart:
     note = f"tokens of a step over its median time, {bars_of(rows)}"
     label = Axis("tokens per second", LOG)
     return over_context(group, "throughput", note, label, points(rows, VALUES, 1.0))
+
+
+def rates_of(rows: pd.DataFrame) -> pd.DataFrame:
+    """Return tokens per second; the upper limit of the time gives the lower limit of the rate."""
+    tokens = rows["tokens_per_second"] * rows["median_s"]
+    ends = (rows["tokens_per_second"], tokens / rows["ci_high_s"], tokens / rows["ci_low_s"])
+    return pd.DataFrame(dict(zip(VALUES, ends, strict=True)))
 
 
 def memory(group: Group) -> Chart:
@@ -93,7 +107,7 @@ def by_pass(
     reference: float | None = None,
 ) -> Chart:
     """Show bars with a panel per pass, a place per line and context, and a bar per column."""
-    rows = group.rows
+    rows, left_out = longest(group.rows, "line")
     places = rows["line"] + ", " + rows["context_length"].astype(str) + " tokens"
     bars = [
         points_of(rows, places, (column,), name, rows[PASS], 100)
@@ -102,7 +116,7 @@ def by_pass(
     return Chart(
         mark=BARS,
         title=f"{TITLE}: {title}",
-        note=f"{note}\n{group.setting}",
+        note=f"{note}{left_out}\n{group.setting}",
         x=Axis("configuration", NAMES),
         y=label,
         points=pd.concat(bars),
@@ -111,10 +125,26 @@ def by_pass(
     )
 
 
+def longest(rows: pd.DataFrame, line: str) -> tuple[pd.DataFrame, str]:
+    """Select the rows that have a place, and say in words what has none.
+
+    Where lines and contexts are more than MOST_POINTS, a line keeps its longest context.
+
+    Args:
+        rows: of one figure.
+        line: the column with the name of the line.
+    """
+    if len(rows[[line, "context_length"]].drop_duplicates()) <= MOST_POINTS:
+        return rows, ""
+    contexts = rows["context_length"]
+    kept = rows[contexts == contexts.groupby(rows[line]).transform("max")]
+    return kept, "; longest context of each line"
+
+
 def phases(group: Group) -> Chart:
     """Show the phases of the largest pass, a panel per model."""
     largest = group.passes[-1]
-    rows = group.rows[group.rows[PASS] == largest]
+    rows, left_out = longest(group.rows[group.rows[PASS] == largest], "variant")
     contexts = rows["context_length"].astype(str) + " tokens"
     places = (rows["variant"] + ", ").where(rows["variant"] != "", "") + contexts
     of_phase = partial(points_of, rows, places, panel=rows["model"], scale=1e3)
@@ -124,7 +154,10 @@ def phases(group: Group) -> Chart:
     return Chart(
         mark=STACKS,
         title=f"{TITLE}: phases of {largest}",
-        note=f"medians of the rank that was longest in each; mark: whole step\n{group.setting}",
+        note=(
+            f"medians of the rank that was longest in each; mark: whole step{left_out}\n"
+            f"{group.setting}"
+        ),
         x=Axis("configuration", NAMES),
         y=Axis("time [ms]"),
         points=pd.concat(parts),

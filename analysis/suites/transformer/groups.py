@@ -58,14 +58,19 @@ def groups_of(table: pd.DataFrame) -> list[Group]:
     figures are told apart by the others.
     """
     rows, settings = comparable(table)
-    return [] if rows.empty else grouped(rows, settings, told_apart(rows, ["model"], settings))
-
-
-def all_in_one(table: pd.DataFrame) -> Group | None:
-    """Return all measured rows as one group, where every setting tells lines apart."""
-    rows, settings = comparable(table)
-    groups = [] if rows.empty else grouped(rows, settings, settings)
-    return groups[0] if groups else None
+    if rows.empty:
+        return []
+    apart = told_apart(rows, ["model"], settings)
+    rows = with_lines(rows, apart)
+    together = [name for name in dict.fromkeys((*SHARED, *settings)) if name not in apart]
+    shown = [name for name in together if name in rows and rows[name].notna().all()]
+    groups = []
+    for suffix, part in alike(rows, *CASE, RANKS_AGAIN, *apart):
+        measured = part[part["status"] == "ok"]
+        if not measured.empty:
+            setting = format_settings(measured, shown)
+            groups.append(Group(suffix, setting, measured, list(rows["line"].unique())))
+    return groups
 
 
 def comparable(table: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
@@ -78,26 +83,6 @@ def comparable(table: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
         return rows, []
     rows = with_ranges(rows[rows[RANKS] == rows[RANKS_AGAIN]])
     return rows, [name for name in varying(rows) if name != RANKS_AGAIN]
-
-
-def grouped(rows: pd.DataFrame, settings: list[str], apart: list[str]) -> list[Group]:
-    """Group comparable rows.
-
-    Args:
-        rows: as from `comparable`.
-        settings: in which they differ.
-        apart: those of the settings that tell lines apart.
-    """
-    rows = with_lines(rows, apart)
-    together = [name for name in dict.fromkeys((*SHARED, *settings)) if name not in apart]
-    shown = [name for name in together if name in rows and rows[name].notna().all()]
-    groups = []
-    for suffix, part in alike(rows, *CASE, RANKS_AGAIN, *apart):
-        measured = part[part["status"] == "ok"]
-        if not measured.empty:
-            setting = format_settings(measured, shown)
-            groups.append(Group(suffix, setting, measured, list(rows["line"].unique())))
-    return groups
 
 
 def with_lines(rows: pd.DataFrame, apart: list[str]) -> pd.DataFrame:

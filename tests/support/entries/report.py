@@ -2,16 +2,17 @@
 
 from analysis.report import chart as chart
 from analysis.report import discover as discover
+from analysis.report import draw as draw
 from analysis.report import report as report
 from analysis.report import sentences as sentences
-from analysis.report import size_charts as size_charts
-from analysis.report import size_plots as size_plots
-from analysis.report import speedup_plot as speedup_plot
+from analysis.report import sizes as sizes
 from analysis.report import style as style
 from analysis.report.chart import PAGE_ROW as PAGE_ROW
-from analysis.report.discover import draw_all as draw_all
+from analysis.report.discover import directly as directly
 from analysis.report.discover import modules_with as modules_with
 from analysis.report.discover import write_all as write_all
+from analysis.report.draw import draw_all as draw_all
+from analysis.report.draw import drawings_of_modules as drawings_of_modules
 from analysis.report.report import for_print as for_print
 from analysis.report.sentences import MOST_LINES as MOST_LINES
 from analysis.report.sentences import describe as describe

@@ -7,8 +7,9 @@ from analysis import text
 from analysis.__main__ import main
 from analysis.speedup import Baseline
 
-from tests.support.entries.report import chart, discover, size_plots, speedup_plot, style
+from tests.support.entries.report import chart, draw, style
 from tests.support.records import make_record, tabulate_records, write_all
+from tests.support.reports import plots
 
 MOST_SERIES = chart.MOST_SERIES
 
@@ -30,11 +31,11 @@ def points(types, seeds=1, ranks=(2,), sizes=(1.0, 4.0)):
 
 def figure_of(records, name):
     style.apply()
-    return size_plots.draw(tabulate_records(records), None)[name]()
+    return plots(tabulate_records(records))[name]()
 
 
 def labels_of(figure):
-    return figure.axes[0].get_legend_handles_labels()[1]
+    return list(dict.fromkeys(figure.axes[0].get_legend_handles_labels()[1]))
 
 
 @pytest.mark.parametrize("count", [1, MOST_SERIES, MOST_SERIES + 1, 1000])
@@ -61,7 +62,7 @@ def test_few_series_are_drawn_one_by_one():
 def test_many_series_are_merged():
     table = tabulate_records(points(types=2, seeds=MOST_SERIES, ranks=(2, 4)))
     style.apply()
-    drawings = size_plots.draw(table, None)
+    drawings = plots(table)
     for kind in ("time", "bandwidth", "share_of_best"):
         figure = drawings[f"allreduce_{kind}_vs_datasize.png"]()
         assert f"{4 * MOST_SERIES} series merged" in figure.get_supxlabel().replace("\n", " ")
@@ -79,16 +80,16 @@ def test_many_numbers_of_ranks_are_thinned():
 def test_many_speedups_are_drawn_in_order():
     table = tabulate_records(points(types=chart.MOST_POINTS + 1, ranks=(2, 4), sizes=(1.0,)))
     style.apply()
-    figure = speedup_plot.draw(table, Baseline({"world_size": "2"}))["allreduce_speedup.png"]()
+    figure = plots(table, Baseline({"world_size": "2"}))["allreduce_speedup.png"]()
     assert labels_of(figure) == [f"world_size 4: {chart.MOST_POINTS + 1} points"]
-    assert "in order" in figure.get_supxlabel()
+    assert "from the lowest" in figure.axes[0].get_xlabel()
     assert figure.get_figwidth() < 10
 
 
 def test_first_plots_of_many_are_drawn(monkeypatch, capsys):
     module = type("module", (), {"draw": lambda table, baseline: dict.fromkeys(map(str, range(99)), plt.figure)})
-    monkeypatch.setattr(discover, "modules_with", lambda function: [("suite.plot", module)])
-    drawn = [name for name, _ in discover.draw_all(pd.DataFrame(), None)]
+    monkeypatch.setattr(draw, "modules_with", lambda function: [("suite.plot", module)] if function == "draw" else [])
+    drawn = [name for name, _ in draw.draw_all(pd.DataFrame(), None)]
     assert drawn == [str(number) for number in range(chart.MOST_PLOTS)]
     assert capsys.readouterr().err.count("99") == 1
 

@@ -12,7 +12,7 @@ from analysis.records.harvest import harvest
 from analysis.suites.collective import table as link
 from benchkit.record import files
 
-from tests.support.entries.report import report, size_plots, style
+from tests.support.entries.report import report, sizes, style
 from tests.support.records import grid, make_record, make_rich_record, write_all
 
 
@@ -125,7 +125,7 @@ def test_parts_that_fail_are_left_out(tmp_path, capsys, monkeypatch, golden):
         return save(figure, path, formats) if "speedup" in path.name else [].pop()
 
     monkeypatch.setattr(style, "save", failing)
-    monkeypatch.setattr(size_plots, "time_over_size", lambda *given: 1 / 0)
+    monkeypatch.setattr(sizes, "time_over_size", lambda *given: 1 / 0)
     monkeypatch.setattr(link, "write", lambda table: {}["none"])
     monkeypatch.setattr(report.sentences, "describe", lambda table, baseline: [].pop())
     assert main([str(tmp_path)]) == 0

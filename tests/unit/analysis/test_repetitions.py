@@ -92,7 +92,7 @@ def test_records_without_version_have_own_line():
     records = [make_record(size, 2, size) for size in (1.0, 10.0)]
     table = tabulate_records([*records, *(having(record, torch="2.13.0") for record in records)])
     figure = plots(table)["allreduce_time_vs_datasize.png"]()
-    legend = [text.get_text() for text in figure.axes[0].get_legend().get_texts()]
+    legend = [text.get_text() for text in figure.legends[0].get_texts()]
     assert legend == ["2 ranks, torch -", "2 ranks, torch 2.13.0"]
 
 

@@ -147,7 +147,7 @@ def test_speedups_are_in_order_of_size_and_joined():
     assert rows["data_size"].tolist() == [1.0, 10.0, 100.0]
     figure = plots(table, OVER_TWO)["allreduce_speedup.png"]()
     line = figure.axes[0].containers[0].lines[0]
-    assert line.get_xdata().tolist() == [1.0, 10.0, 100.0]
+    assert line.get_xdata().tolist() == [2**20, 10 * 2**20, 100 * 2**20]
     assert line.get_linestyle() == "-"
     assert figure.get_suptitle() == charts(table, OVER_TWO)["allreduce_speedup"].title
 

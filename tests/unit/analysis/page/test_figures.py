@@ -12,7 +12,7 @@ from analysis.page import content, figures
 from analysis.page.figures import sample_specs
 from benchkit.suites.transformer.names import PASSES
 
-from tests.support.entries.report import PAGE_ROW, chart
+from tests.support.entries.report import PAGE_ROW, chart, draw
 from tests.support.records import grid, make_rich_record, tabulate_records
 from tests.support.reports import charts, with_page_rows
 
@@ -69,7 +69,7 @@ def test_every_kind_of_chart_of_every_suite_is_valid(charts_of_suites):
 def test_notes_name_hardware(charts_of_suites):
     for table, found in charts_of_suites.values():
         [name] = table["device_name"].unique()
-        assert {each.note.count(name) for each in found} == {1}
+        assert {each.small_print.count(name) for each in found} == {1}
 
 
 def test_points_have_values_of_table():
@@ -121,7 +121,7 @@ def test_description_names_series_and_panels(golden):
     golden(figures.describe(make_chart(panels=("p", "q"))))
 
 
-@pytest.mark.parametrize(("mark", "panels"), [*product(chart.MARKS, [("",), ("p", "q")])])
+@pytest.mark.parametrize(("mark", "panels"), [*product(draw.MARKS, [("",), ("p", "q")])])
 def test_spec_has_panels_and_no_data(mark, panels):
     spec = figures.spec_of(make_chart(mark=mark, panels=panels, reference=1.0))
     assert ("facet" in spec) == (len(panels) > 1)

@@ -13,7 +13,7 @@ from analysis.__main__ import main
 from analysis.page import render
 from analysis.speedup import Baseline
 
-from tests.support.entries.report import size_charts
+from tests.support.entries.report import sizes
 from tests.support.records import grid, make_record, make_rich_record, write_all
 from tests.support.reports import harvest, leave_out_drawing_library, leave_out_plots, table_in
 
@@ -198,7 +198,7 @@ def test_command_writes_page_beside_report(tmp_path, capsys, monkeypatch, golden
 
 
 def test_part_that_fails_is_left_out_and_baseline_honoured(tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr(size_charts, "show", lambda table, baseline: 1 / 0)
+    monkeypatch.setattr(sizes, "show", lambda table, baseline: 1 / 0)
     page = page_of(tmp_path, [*grid()[:2], *grid(backend="mpi")[:2]], Baseline({"backend": "gloo"}))
     assert "ZeroDivisionError" in capsys.readouterr().err
     titles = [figure["title"] for figure in json.loads(page.scripts["data"])["figures"].values()]
