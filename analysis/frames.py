@@ -7,7 +7,7 @@ from typing import Any
 
 import pandas as pd
 
-from analysis.columns import BOOLEAN, COLUMNS, INTEGER, NUMBER, TEXT, TIME
+from analysis.records.columns import BOOLEAN, COLUMNS, INTEGER, NUMBER, TEXT, TIME
 from analysis.records.derive import usable_processes
 from analysis.records.figures import CaseRow
 from analysis.records.harvest import Harvest, harvest

@@ -15,6 +15,7 @@ from typing import Any
 
 import pandas as pd
 
+from analysis.records.columns import METRICS
 from analysis.table import PROVENANCE, identity_columns
 from benchkit.statistics.intervals import order_below
 
@@ -28,11 +29,8 @@ INTERVALS = {
     },
 }
 """Figures with the two ends of their interval, and the two ends of their range over runs."""
-RATES = (
-    "algbw_gb_per_s", "busbw_gb_per_s", "useful_tflop_per_s", "executed_tflop_per_s",
-    "tokens_per_second", "mfu_full", "mfu_causal", "hfu_full", "efficiency",
-)  # fmt: skip
-"""Figures inversely proportional to the time; over several runs they are those of its median."""
+RATES = tuple(metric.name for metric in METRICS if metric.is_rate)
+"""Over several runs these are the rates at the median time."""
 SPREADS = frozenset(("rel_ci", *(name for names in INTERVALS.values() for name in names)))
 """Columns that over several runs are computed from all of them, or are empty."""
 REPETITION = r"#\d+$"

@@ -1,7 +1,7 @@
 """The combined table: one row per case of every record, in columns of a fixed order."""
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain
 from operator import itemgetter
 from typing import Any
@@ -9,8 +9,9 @@ from typing import Any
 import pandas as pd
 from pandas.api.types import is_numeric_dtype
 
+from analysis.records import columns
+from analysis.records.columns import INTEGER, METRICS, NUMBER, Column, names_of
 from analysis.records.figures import DETAILS, CaseRow
-from analysis.records.metrics import METRICS, Metric
 from analysis.records.rows import DIMENSIONS, MODEL
 from analysis.text import (
     INTERVAL,
@@ -22,28 +23,9 @@ from analysis.text import (
 )
 from benchkit.record.naming import named
 
-SETTINGS = ("suite", "status", "backend", "device", "world_size", "model")
-HARDWARE_AND_SOFTWARE = ("device_name", "torch", "cuda", "nccl", "driver", "commit", "kernel")
-CONDITIONS = (
-    "host", *HARDWARE_AND_SOFTWARE, "launched_by", "num_agents", "start_method", "processes",
-    "threads", "ranks_per_device", "full_share", "backend_env", "slowdown", "seed", "mode",
-    "calls_per_sample", "warmup_iterations",
-)  # fmt: skip
-"""Part of a row's identity, since medians differ by it, but shown only where rows differ in it."""
-PROVENANCE = (
-    "run", "load", "warning", "noise_floor", "identical_runs", "speedup_from", "doubt",
-    "unchecked",
-    "is_component", "unslowed", "contest", *DIMENSIONS,
-    "measured_slowdown", "slowed_by", "calls", "estimator", "stopped_by", "converged", "steady",
-    "disturbed", "clock", "start_clock", "start_uncertainty_s", "threads_per_rank",
-    "cores_per_rank", "reason", "failed_rank", "point_id", "started_at", "total_s",
-    "points_before", "held_bytes", "path", "title",
-)  # fmt: skip
-NUMBERS = (
-    "threads_per_rank", "cores_per_rank", "start_uncertainty_s", "failed_rank", "identical_runs",
-    "points_before", "held_bytes",
-)  # fmt: skip
-"""The columns of PROVENANCE that are compared or printed as numbers."""
+SETTINGS, CONDITIONS = names_of(columns.SETTINGS), names_of(columns.CONDITIONS)
+PROVENANCE = names_of(columns.PROVENANCE)
+HARDWARE_AND_SOFTWARE = tuple(each.name for each in columns.CONDITIONS if each.is_software)
 Shape = tuple[tuple[str, ...], tuple[str, ...]]
 """The names of a row's cells and of its details, in order."""
 
@@ -59,17 +41,21 @@ def combine(rows: Sequence[CaseRow]) -> pd.DataFrame:
     shape_numbers = [
         shapes.setdefault((row.names, tuple(row.case.details)), len(shapes)) for row in rows
     ]
-    metrics = [metric.name for metric in METRICS]
+    metrics = names_of(METRICS)
     taken = {*SETTINGS, *CONDITIONS, *metrics, *PROVENANCE, DETAILS}
     reported = [name for name in names_in(details for _, details in shapes) if name not in taken]
     known = {*taken, *reported}
     own = [name for name in names_in(names for names, _ in shapes) if name not in known]
-    columns = [*SETTINGS, *own, *CONDITIONS, *metrics, *reported, *PROVENANCE]
-    pickers = [picker(shape, columns) for shape in shapes]
+    in_order = [*SETTINGS, *own, *CONDITIONS, *metrics, *reported, *PROVENANCE]
+    pickers = [picker(shape, in_order) for shape in shapes]
     cells = [pickers[number](row) for number, row in zip(shape_numbers, rows, strict=True)]
-    table = pd.DataFrame(cells, columns=columns)
+    table = pd.DataFrame(cells, columns=in_order)
     # A column without any figure is one of objects.
-    others = [name for name in (*metrics, *NUMBERS) if not is_numeric_dtype(table[name])]
+    others = [
+        column.name
+        for column in (*METRICS, *columns.PROVENANCE)
+        if column.dtype in (NUMBER, INTEGER) and not is_numeric_dtype(table[column.name])
+    ]
     table[others] = table[others].apply(pd.to_numeric)
     return table.assign(model=full_names(table))
 
@@ -112,8 +98,8 @@ def crowded(table: pd.DataFrame) -> pd.Series:
 
 def own_columns(table: pd.DataFrame) -> list[str]:
     """Return the columns that are the suites' own keys and labels."""
-    columns = list(table.columns)
-    return columns[len(SETTINGS) : columns.index(CONDITIONS[0])]
+    names = list(table.columns)
+    return names[len(SETTINGS) : names.index(CONDITIONS[0])]
 
 
 def identity_columns(table: pd.DataFrame) -> list[str]:
@@ -129,12 +115,6 @@ def is_repeated(table: pd.DataFrame) -> bool:
 ALL_ROWS = "combined.csv"
 SPREADS = {"within_share": "within a run [±%]", "between_share": "between runs [±%]"}
 """Heads of what `analysis.repetitions.over_repetitions` adds."""
-PRINTED = (
-    "median_s", INTERVAL, *SPREADS, "mean_s", "p25_s", "p95_s", "start_skew_s", "paired_speedup",
-    "turns_ratio", "overlap", "limit_share", "regret", "scaling_efficiency", "comm_share",
-    "predicted_s", "efficiency", "tokens_per_second", "mfu_full", "useful_tflop_per_s",
-    "algbw_gb_per_s", "busbw_gb_per_s", "host_bound",
-)  # fmt: skip
 
 
 def for_print(table: pd.DataFrame) -> pd.DataFrame:
@@ -150,7 +130,7 @@ def for_print(table: pd.DataFrame) -> pd.DataFrame:
         table = table.assign(settings=joined_settings(table, lacking))
         own.append("settings")
     shown = pd.DataFrame()
-    for name in [*SETTINGS, *own, *differing, *PRINTED, "num_samples"]:
+    for name in [*SETTINGS, *own, *differing, *printed_columns()]:
         column = intervals(table) if name == INTERVAL else table.get(name)
         if column is None or column.isna().all():
             continue
@@ -178,16 +158,25 @@ def for_print(table: pd.DataFrame) -> pd.DataFrame:
     return shown
 
 
+def printed_columns() -> Iterator[str]:
+    """Yield the metrics that are printed, with what stands beside the median."""
+    for metric in METRICS:
+        if metric.is_printed:
+            yield metric.name
+        if metric.name == "median_s":
+            yield from (INTERVAL, *SPREADS)
+
+
 def lacked_columns(table: pd.DataFrame) -> list[str]:
     """Return the suites' own columns that at least one suite of the table does not have."""
     known = table[own_columns(table)].notna().groupby(table["suite"]).any()
     return [str(name) for name in known.columns[~known.all()]]
 
 
-def head_of(metric: Metric) -> str:
+def head_of(metric: Column) -> str:
     """Return the head of a metric's column: "median [ms]"."""
     bare = metric.name.removesuffix("_gb_per_s").removesuffix("_tflop_per_s").removesuffix("_s")
-    return bare + (f" [{metric.unit}]" if metric.unit else "")
+    return bare + (f" [{metric.printed_unit}]" if metric.printed_unit else "")
 
 
 def as_markdown(table: pd.DataFrame, shaped: bool = False, source: str = ALL_ROWS) -> str:

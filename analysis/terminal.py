@@ -26,7 +26,7 @@ from rich.table import Table
 from rich.text import Text
 
 from analysis import text
-from analysis.records.metrics import METRICS
+from analysis.records.columns import METRICS
 from analysis.repetitions import INTERVALS, RATES
 from analysis.table import (
     ALL_ROWS,

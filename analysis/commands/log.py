@@ -17,9 +17,9 @@ from typing import Any, Protocol
 import pandas as pd
 
 from analysis.output import FOLDER, folder_for
+from analysis.records.columns import METRICS
 from analysis.records.derive import usable_processes
 from analysis.records.harvest import Harvest, harvest
-from analysis.records.metrics import METRICS
 from analysis.records.paths import missing
 from analysis.report.report import write_report
 from analysis.speedup import with_fresh_speedups

@@ -9,7 +9,7 @@ from typing import Any
 import pandas as pd
 
 from analysis.page.figures import sparkline
-from analysis.records.metrics import METRICS
+from analysis.records.columns import METRICS
 from analysis.repetitions import REPETITION, over_repetitions
 from analysis.report.chart import PAGE_ROW
 from analysis.report.naming import Namer

@@ -86,11 +86,10 @@ def percent(share: float) -> str:
 
 SPIKE = 5.0
 """A spike is a sample of a rank beyond this multiple of the rank's median."""
-NOISE_METRICS = ("spikes_all_share", "spikes_some_share", "slow_mode_ratio", "slow_mode_share")
 
 
 def noise_metrics(samples: Any, iterations: Array) -> dict[str, float | None]:
-    """Compute the FIGURES of a case.
+    """Compute what a case's samples say of noise.
 
     Args:
         samples: [rank][iteration], in seconds.
@@ -180,14 +179,12 @@ FEWEST = 4
 """Samples from which on the later half tells what a warm call takes."""
 NEAR = 1.1
 """A call within this multiple of the warm calls counts as warm."""
-FIRST_CALL_METRICS = ("first_call_s", "first_call_ratio", "warm_from_call")
 
 
 def first_call_metrics(case: CaseRecord, mode: str, iterations: Array) -> dict[str, Any]:
-    """Compute the FIGURES of a case.
+    """Compute what the first call of a case costs.
 
-    All are None with too few samples, and in other modes: without a warm-up, too, verification has
-    called before them.
+    There is nothing with too few samples or in other modes, where verification has called before.
 
     Args:
         case: of the record.
@@ -201,7 +198,7 @@ def first_call_metrics(case: CaseRecord, mode: str, iterations: Array) -> dict[s
             median.
     """
     if mode != FIRST_CALLS or case.warmup_s or len(iterations) < FEWEST:
-        return dict.fromkeys(FIRST_CALL_METRICS)
+        return {}
     warm_s = median(iterations[len(iterations) // 2 :])
     is_warm = iterations <= NEAR * warm_s
     return {
@@ -227,10 +224,6 @@ def log_halves(runs: Sequence[Sequence[float]]) -> tuple[float, float]:
     return first, second
 
 
-SPEEDUPS = ("alone_speedup", "speedup_in_turns")
-RATIO = ("turns_ratio", "turns_ratio_low", "turns_ratio_high")
-
-
 def turn_metrics(
     case: CaseRecord, record: Record, median_s: float | None
 ) -> dict[str, float | None]:
@@ -247,13 +240,11 @@ def turn_metrics(
     Returns:
         alone_s: median time alone; None where it was not timed alone.
         turns_ratio: the median in turns as a multiple of that; above 1 where turns cost time.
-        turns_ratio_low, turns_ratio_high: None.
         alone_speedup: the ratio of the rates of useful work of the case and of its baseline, each
             alone; None where one of them was not timed alone.
-        speedup_in_turns: None; see `analysis.speedup`.
     """
-    found: dict[str, float | None] = dict.fromkeys(("alone_s", *RATIO, *SPEEDUPS))
-    found["alone_s"] = alone_s = median_within(record.alone, case)
+    alone_s = median_within(record.alone, case)
+    found = {"alone_s": alone_s}
     if median_s and alone_s:
         found["turns_ratio"] = median_s / alone_s
     if case.baseline is not None and alone_s:
@@ -276,9 +267,6 @@ def median_within(cases: Sequence[CaseRecord], case: CaseRecord) -> float | None
             samples, starts = other.samples_taking_part, other.starts_taking_part
             return median(iteration_times(samples, starts, case.estimator))
     return None
-
-
-REUSE_METRICS = ("fresh_s", "reuse_ratio")
 
 
 def reuse_metrics(

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from analysis.records.metrics import METRICS
+from analysis.records.columns import METRICS
 from benchkit.record.naming import printable
 
 Cell = bool | int | float | str | None

@@ -1,51 +1,27 @@
-"""Derives the figures of a case that need other cases of its job.
+"""Formulas of the metrics of a case, from the case, its samples and other cases of its job.
 
-They are speedup over another case, scaling, overlap, and the distance to the limit and to the best.
-The metrics of a case: the columns derived from it and its samples, with units and formulae.
-
-A formula reads what a case of any suite may have (benchkit.api.case.Case), and knows no suite."""
+A formula reads what a case of any suite may have (benchkit.api.case.Case), and knows no suite.
+"""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
-from analysis.records import doubts
 from benchkit.api.details import (
     BACKWARD,
-    CAUSAL_FLOPS,
     FORWARD,
     IDEAL_S,
     PEAK_TFLOP_PER_S,
-    PREDICTED_S,
     QUEUEING,
-    TOKENS_PER_CALL,
 )
 from benchkit.record.record import CaseRecord
 from benchkit.statistics.intervals import median
 from benchkit.statistics.summary import (
     Estimate,
-    algorithm_bandwidth,
-    bus_bandwidth,
     computing_rate,
     paired_overlap,
     paired_speedup,
     slowest_rank,
 )
-
-COMPARISON_METRICS = (
-    "paired_speedup", "paired_speedup_low", "paired_speedup_high",
-    "overlap", "overlap_low", "overlap_high",
-    "scaling_efficiency", "comm_share", "limit_share", "regret",
-)  # fmt: skip
-"""
-- paired_speedup: the ratio of the rates of useful work.
-- scaling_efficiency: paired_speedup per rank.
-- comm_share: the time of communication alone, as a share of the time of the case.
-- limit_share: the longer of computation alone and communication alone, as a share of the time of
-  the case, which does both.
-- regret: how much slower a case is than the fastest case compared with the same case, over any
-  backend, as a share of the fastest time. Components in isolation and unslowed cases do not count.
-"""
 
 Contest = tuple[str, int]
 """The work that cases do, and the number of ranks that do it."""
@@ -56,7 +32,7 @@ BACKEND = "comm_backend"
 def comparison_metrics(
     case: CaseRecord, cases: Sequence[CaseRecord], rivals_s: Sequence[float]
 ) -> dict[str, float | None]:
-    """Compute all FIGURES of a measured case.
+    """Compute the metrics of a measured case that need other cases of its job.
 
     Args:
         case: a measured case.
@@ -65,9 +41,9 @@ def comparison_metrics(
             included.
 
     Returns:
-        The figures by name, None where they do not apply.
+        The metrics that apply, by name.
     """
-    found: dict[str, float | None] = dict.fromkeys(COMPARISON_METRICS)
+    found: dict[str, float | None] = {}
     baseline = measured_at(case.baseline, cases)
     if baseline is not None:
         more_work = (case.useful_flops or 1.0) / (baseline.useful_flops or 1.0)
@@ -134,25 +110,8 @@ Formula = Callable[[CaseRecord, Summary], float | int | None]
 """Computes a figure from a case and its summary; None where it does not apply."""
 
 
-@dataclass(frozen=True)
-class Metric:
-    """A column derived from a case and its summary.
-
-    Attributes:
-        name: of the column.
-        unit: in which it is printed.
-        formula: returns the figure in seconds, shares of 1, or in the unit that the name ends with.
-        scale: from the figure to the printed unit; it is for printing only.
-    """
-
-    name: str
-    unit: str
-    formula: Formula
-    scale: float = 1.0
-
-
-def from_summary(name: str) -> Formula:
-    return lambda case, summary: summary[name]
+def from_case(name: str) -> Formula:
+    return lambda case, summary: getattr(case, name)
 
 
 def from_details(name: str) -> Formula:
@@ -227,43 +186,3 @@ def region_medians(case: CaseRecord) -> dict[str, float]:
     """Return each region's median in seconds, over iterations, of the rank longest in it."""
     spent_in = case.regions_s.items()
     return {f"{name}_s": median(slowest_rank(spent)) for name, spent in spent_in}
-
-
-METRICS = (
-    *(Metric(name, "ms", from_summary(name), 1e3) for name in (
-        "median_s", "ci_low_s", "ci_high_s", "min_s", "max_s", "mean_s", "std_s",
-        "p25_s", "p95_s", "p99_s", "start_skew_s", "makespan_s",
-    )),
-    Metric("osu_mean_s", "ms", osu_mean, 1e3),
-    Metric("rel_ci", "%", from_summary("rel_ci"), 100),
-    *(Metric(name, "", from_summary(name), 1) if "speedup" in name
-      else Metric(name, "%", from_summary(name), 100) for name in COMPARISON_METRICS),
-    Metric("alone_s", "ms", from_summary("alone_s"), 1e3),
-    *(Metric(name, "", from_summary(name)) for name in (*doubts.RATIO, *doubts.SPEEDUPS)),
-    Metric("fresh_s", "ms", from_summary("fresh_s"), 1e3),
-    Metric("reuse_ratio", "", from_summary("reuse_ratio")),
-    Metric("predicted_s", "ms", from_details(PREDICTED_S), 1e3),
-    Metric("ideal_s", "ms", from_details(IDEAL_S), 1e3),
-    Metric("efficiency", "%", efficiency, 100),
-    Metric("useful_tflop_per_s", "TFLOP/s", rate_of("useful_flops")),
-    Metric("executed_tflop_per_s", "TFLOP/s", rate_of("executed_flops")),
-    Metric("tokens_per_second", "", per_second(TOKENS_PER_CALL)),
-    Metric("mfu_full", "%", utilisation(lambda case, _: case.useful_flops), 100),
-    Metric("mfu_causal", "%", utilisation(from_details(CAUSAL_FLOPS)), 100),
-    Metric("hfu_full", "%", utilisation(lambda case, _: case.executed_flops), 100),
-    Metric("backward_over_forward", "", backward_over_forward),
-    Metric("host_bound", "", host_bound),
-    Metric("wire_bytes", "", lambda case, _: case.wire_bytes),
-    Metric("payload_bytes", "", lambda case, _: case.payload_bytes),
-    Metric("algbw_gb_per_s", "GB/s", bandwidth(algorithm_bandwidth)),
-    Metric("busbw_gb_per_s", "GB/s", bandwidth(bus_bandwidth)),
-    Metric("straggler_rank", "", from_summary("straggler_rank")),
-    Metric("straggler_share", "%", from_summary("straggler_share"), 100),
-    *(Metric(name, "", from_summary(name), 1) if "ratio" in name
-      else Metric(name, "%", from_summary(name), 100) for name in doubts.NOISE_METRICS),
-    Metric("first_call_s", "ms", from_summary("first_call_s"), 1e3),
-    Metric("first_call_ratio", "", from_summary("first_call_ratio")),
-    Metric("warm_from_call", "", from_summary("warm_from_call")),
-    Metric("num_samples", "", from_summary("num_samples")),
-    Metric("independent_samples", "", from_summary("independent_samples")),
-)  # fmt: skip

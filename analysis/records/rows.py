@@ -9,9 +9,10 @@ from typing import Any
 
 from analysis.records import doubts
 from analysis.records import metrics as comparisons
+from analysis.records.columns import METRICS
 from analysis.records.doubts import doubt_of, held_bytes
 from analysis.records.figures import DETAILS, NAMES, CaseFigures, plain_cells
-from analysis.records.metrics import METRICS, region_medians
+from analysis.records.metrics import region_medians
 from benchkit.record.record import AgentReport, CaseRecord, Record
 from benchkit.statistics.compare import difference_of_runs, percent
 from benchkit.statistics.estimators import SLOWEST_RANK
@@ -277,7 +278,7 @@ def measured(
     summary |= doubts.turn_metrics(case, record, summary["median_s"])
     summary |= doubts.first_call_metrics(case, record.settings.measure.mode, times)
     summary |= doubts.reuse_metrics(case, record, summary["median_s"])
-    metrics = {metric.name: metric.formula(case, summary) for metric in METRICS}
+    metrics = {metric.name: metric.value(case, summary) for metric in METRICS}
     judged = {
         "estimator": case.estimator if starts is not None else SLOWEST_RANK,
         "doubt": doubt_of(metrics, case.details),

@@ -14,8 +14,8 @@ from matplotlib.figure import Figure
 
 from analysis.output import Content, file_name, write
 from analysis.records import places
+from analysis.records.columns import METRICS
 from analysis.records.environments import TOLERANCE
-from analysis.records.metrics import METRICS
 from analysis.records.places import PLACE, STATE
 from analysis.repetitions import FEWEST_RUNS, over_repetitions, over_runs
 from analysis.report import sentences, sizes, style

@@ -2,7 +2,7 @@
 
 import pandas as pd
 
-from analysis.records.metrics import COMPARISON_METRICS
+from analysis.records.columns import COMPARISONS, names_of
 from analysis.records.slowdowns import slowdowns
 from analysis.repetitions import by_mechanism, describe_runs, over_runs, titled
 from analysis.table import as_markdown
@@ -25,7 +25,7 @@ def groups_of(table: pd.DataFrame) -> list[tuple[str, pd.DataFrame]]:
     if rows.empty:
         return []
     rows = rows.assign(slowdown=slowdowns(rows))
-    numbers = [name for name in COMPARISON_METRICS if name in rows]
+    numbers = [name for name in names_of(COMPARISONS) if name in rows]
     rows = rows.assign(**{name: pd.to_numeric(rows[name], errors="coerce") for name in numbers})
     found = []
     for suffix, group in by_mechanism(rows, *CASE, *CELL):

@@ -9,8 +9,7 @@ import pandas as pd
 import pytest
 from analysis import output
 from analysis.__main__ import main
-from analysis.columns import COLUMNS
-from analysis.records.metrics import METRICS
+from analysis.records.columns import COLUMNS
 
 from tests.support.cli import ROOT
 from tests.support.records import LABELS, grid, make_record, make_rich_record, tabulate_records, write_all
@@ -35,14 +34,12 @@ def test_documented_columns_are_those_of_table():
     assert [name for name in table if name not in own] == list(COLUMNS)
 
 
-def test_units_agree_with_names_and_with_metrics():
+def test_units_agree_with_names():
     endings = {"_s": "s", "_bytes": "B", "_gb_per_s": "GB/s", "_tflop_per_s": "TFLOP/s"}
     for name, column in COLUMNS.items():
         if column.dtype in ("float64", "Int64"):
             expected = next((unit for end, unit in reversed(endings.items()) if name.endswith(end)), None)
             assert expected in (None, column.unit), name
-    percent = {metric.name for metric in METRICS if metric.unit == "%" and metric.scale == 100}
-    assert {name for name in percent if COLUMNS[name].unit != "share of 1"} == set()
 
 
 def test_values_equal_those_of_csv(tmp_path, undrawn):
