@@ -18,6 +18,8 @@ FILES = sorted(path for package in PACKAGES for path in (ROOT / package).rglob("
 MODULES = {".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"): path for path in FILES}
 TESTS = sorted(path for folder in ("tests", "perf") for path in (ROOT / folder).rglob("*.py"))
 
+PACKAGED = {name.rpartition(".")[0] for name in MODULES if name.count(".") == 2}
+"""The folders of the packages."""
 FORBIDDEN = {
     "launch": ("benchkit", "analysis", "hydra", "omegaconf"),
     "analysis": ("launch", "torch", "hydra", "omegaconf"),
@@ -116,6 +118,21 @@ def test_modules_and_folders_have_an_order():
     assert circles(arrows()) == []
     folders = {(folder_of(a), folder_of(b)) for a, b in arrows()}
     assert circles({(a, b) for a, b in folders if a != b}) == []
+
+
+def test_packages_have_the_order_of_the_documentation():
+    """Each line of the table in docs/architecture.md imports from itself and from the lines above it."""
+    page = (ROOT / "docs" / "architecture.md").read_text()
+    _, _, section = page.partition("## One order of packages")
+    lines = [line.split("|")[2] for line in section.partition("\n## ")[0].splitlines() if line.count("|") == 3]
+    places = {name: place for place, line in enumerate(lines) for name in re.findall(r"`([\w.]+)`", line)}
+
+    def place_of(module: str) -> int:
+        names = [name for name in places if module == name or (name in PACKAGED and is_in(module, name))]
+        return places[max(names, key=len)]
+
+    assert {folder_of(name) for name in MODULES if name not in PACKAGES} >= set(places) & PACKAGED
+    assert [(a, b) for a, b in sorted(arrows()) if place_of(a) < place_of(b)] == []
 
 
 def test_folders_import_nothing_forbidden():

@@ -1,13 +1,17 @@
-"""The recipe for a suite in CONTRIBUTING.md, followed to the letter: one Python file, one YAML, and nothing else."""
+"""The recipes of CONTRIBUTING.md, followed to the letter."""
 
 import re
+import shutil
+import subprocess
+import sys
 import textwrap
 from typing import Any
 
 import pytest
 
 from tests.support.cli import ROOT, Cli
-from tests.support.records import make_record, tabulate_records
+from tests.support.entries.report import draw
+from tests.support.records import make_record, tabulate_records, write_all
 
 pytestmark = pytest.mark.slow
 
@@ -72,10 +76,21 @@ def test_recipe_table_and_plot_are_made():
     rows = tabulate_records([make_record(size, suite="broadcast") for size in (1, 10)])
     [(name, table)] = recipe["write"](rows).items()
     assert (name, table.count("broadcast")) == ("broadcast.md", 2)
-    [(name, figure_of)] = recipe["draw"](rows, None).items()
-    [axes] = figure_of().axes
-    assert (name, len(axes.lines[0].get_xdata())) == ("broadcast.png", 2)
     [(name, chart)] = recipe["show"](rows, None).items()
     assert (name, list(chart.points["x"])) == ("broadcast", [1, 10])
+    [axes] = draw.figure_of(chart).axes
+    assert list(axes.lines[0].get_xdata()) == [1, 10]
     others = tabulate_records([make_record()])
-    assert [recipe["write"](others), recipe["draw"](others, None), recipe["show"](others, None)] == [{}, {}, {}]
+    assert [recipe["write"](others), recipe["show"](others, None)] == [{}, {}]
+
+
+def test_recipe_column_is_one_row(tmp_path):
+    """A copy of the package has the row; its table has the column, with type and values."""
+    [row] = re.findall(r"^```\n(.*twice_s.*\n)```", (ROOT / "CONTRIBUTING.md").read_text(), re.MULTILINE)
+    shutil.copytree(ROOT / "analysis", tmp_path / "analysis")
+    columns = tmp_path / "analysis" / "records" / "columns.py"
+    columns.write_text(columns.read_text().replace("\nTIMES = (\n", f"\nTIMES = (\n    {row}", 1))
+    write_all(tmp_path / "sweep", [make_record()])
+    program = "import analysis; table = analysis.load('sweep'); print(*table['twice_s'] / table['median_s'])"
+    done = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["2.0"]
