@@ -40,7 +40,6 @@ KNOWS_A_SUITE = {
     ("benchkit.config", "allreduce"): "--help shows command lines that work",
     ("benchkit.selftest", "allreduce"): "real cases are what a selftest repeats",
     ("benchkit.selftest", "matmul_lut"): "real cases are what a selftest repeats",
-    ("benchkit.record", "collective"): "records from before the key `title` do not say it themselves",
 }
 """By folder of the core and name of a suite: why it knows that name."""
 IS_ABOUT_SUITES = ("benchkit.suites", "analysis.suites", "analysis.commands")

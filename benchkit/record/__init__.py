@@ -1,1 +1,1 @@
-"""The record of a point: its typed content, its file, and readers for older versions."""
+"""The record of a point: its typed content and its file."""

@@ -4,7 +4,7 @@ import functools
 import statistics
 import struct
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
@@ -591,7 +591,6 @@ class Record:
 
 
 Kind = TypeVar("Kind")
-READABLE_VERSIONS = (1, 2, SCHEMA_VERSION)
 BEGINNING = b'{"schema_version":%d,' % SCHEMA_VERSION
 """Of a record as `Record.to_json` writes it; it spares a pass over the file for its version."""
 
@@ -602,39 +601,6 @@ class Header(msgspec.Struct):
     schema_version: int
 
 
-class OldCase(msgspec.Struct):
-    """What versions 1 and 2 say of a case that version 3 says otherwise.
-
-    The oldest records list `parts`: both in the order of `Components`, or communication alone.
-    Labels could be lists, which become text.
-    """
-
-    labels: dict[str, Any]
-    name: str = ""
-    against: str | None = None
-    bound: bool | None = None
-    parts: dict[str, str] | Annotated[list[str], msgspec.Meta(max_length=2)] | None = None
-    block_iterations: Count | None = None
-
-
-class OldEnvironment(msgspec.Struct):
-    """The cores of agent 0's host, and whether its code was changed."""
-
-    available_cores: Count
-    git_dirty: bool | None = None
-
-
-class OldRecord(msgspec.Struct):
-    """What must be known of a record of version 1 or 2 to upgrade it."""
-
-    suite: str
-    config: dict[str, Any]
-    world_size: NumRanks
-    environment: OldEnvironment
-    cases: list[OldCase]
-    agents: list[dict[str, Any]] | None = None
-
-
 def from_json(content: bytes) -> Record:
     """Returns the record in the content of a file.
 
@@ -643,11 +609,9 @@ def from_json(content: bytes) -> Record:
             is wrong, and where.
     """
     try:
-        version = SCHEMA_VERSION if content.startswith(BEGINNING) else version_of(content)
-        if version == SCHEMA_VERSION:
-            found = decoded(content, Record)
-        else:
-            found = msgspec.convert(upgraded(decoded(content, dict[str, Any])), Record)
+        if not content.startswith(BEGINNING):
+            require_version(content)
+        found = decoded(content, Record)
         _ = found.settings  # its values are part of what is read
         return found
     except (LookupError, TypeError, AttributeError, ArithmeticError) as error:
@@ -687,79 +651,14 @@ def with_printable_text(value: Any) -> Any:
     return value
 
 
-def version_of(content: bytes) -> int:
-    """Returns the version of a record; raises ValueError where it is none, or not readable."""
+def require_version(content: bytes) -> None:
+    """Raise ValueError where the content is no record, or one of another version."""
     try:
         version = decoded(content, Header).schema_version
     except msgspec.ValidationError:
         raise ValueError("not a benchkit record (no schema_version)") from None
-    if version not in READABLE_VERSIONS:
-        allowed = ", ".join(map(str, READABLE_VERSIONS))
-        raise ValueError(f"record version {version}, this benchkit reads {allowed}")
-    return version
-
-
-def upgraded(content: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the content of a record of version 1 or 2 as version 3 has it."""
-    old = msgspec.convert(content, OldRecord)
-    known = {key: value for key, value in content.items() if value is not None}
-    host = of_first_host(content["environment"], old.environment)
-    positions = {case.name: position for position, case in enumerate(old.cases) if case.name}
-    pairs = zip(content["cases"], old.cases, strict=True)
-    return {
-        "launched_by": "plain",
-        "cores_per_rank": old.environment.available_cores / old.world_size,
-        **known,
-        "schema_version": SCHEMA_VERSION,
-        "title": old.config["collective"] if old.suite == "collective" else old.suite,
-        "agents": [host | agent for agent in old.agents or [{}]],
-        "cases": [upgraded_case(case, own, positions) for case, own in pairs],
-    }
-
-
-def of_first_host(content: Mapping[str, Any], old: OldEnvironment) -> dict[str, Any]:
-    """Returns what agents of early records lack, from agent 0's environment."""
-    names = [item.name for item in fields(HostReport)]
-    change = {"git_diff_hash": "dirty"} if old.git_dirty else {}
-    return change | {name: content[name] for name in names if name in content}
-
-
-def upgraded_case(
-    content: Mapping[str, Any], old: OldCase, positions: Mapping[str, int]
-) -> dict[str, Any]:
-    """Returns a case as version 3 has it.
-
-    Args:
-        content: the case.
-        old: what version 3 says otherwise.
-        positions: of the cases of its job, by their names.
-    """
-    computation, communication = names_of_parts(old.parts)
-    known = {key: value for key, value in content.items() if value is not None}
-    if old.block_iterations and "blocks" not in known:
-        num_blocks = len(content["samples_s"][0]) // old.block_iterations
-        known["blocks"] = [old.block_iterations] * num_blocks
-    return known | {
-        "labels": {
-            name: value if isinstance(value, str | int | float | None) else str(value)
-            for name, value in old.labels.items()
-        },
-        "baseline": positions.get(old.against or ""),
-        "is_component": bool(old.bound),
-        "components": {
-            "computation": positions.get(computation),
-            "communication": positions.get(communication),
-        },
-    }
-
-
-def names_of_parts(parts: Mapping[str, str] | list[str] | None) -> tuple[str, str]:
-    """Returns the names of a case's components, "" for none."""
-    if isinstance(parts, list):
-        *computation, communication = parts or [""]
-        return (computation[0] if computation else ""), communication
-    parts = parts or {}
-    return parts.get("computation", ""), parts.get("communication", "")
+    if version != SCHEMA_VERSION:
+        raise ValueError(f"record version {version}, this benchkit reads {SCHEMA_VERSION}")
 
 
 STATUSES = (

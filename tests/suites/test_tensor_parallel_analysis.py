@@ -13,7 +13,6 @@ from analysis.suites.tensor_parallel.table import name_of
 from tests.support.entries import report
 from tests.support.records import (
     as_record,
-    as_version_2,
     having,
     make_record,
     tabulate_records,
@@ -130,20 +129,9 @@ def test_only_what_was_measured_is_in_a_contest():
     )
 
 
-def of_version_3(record):
-    return record
-
-
-def with_listed_parts(record):
-    """The record as the oldest of version 1 were: the parts of a case without their roles."""
-    old = as_version_2(record)
-    return old | {"cases": [case | {"parts": [*filter(None, case["parts"].values())]} for case in old["cases"]]}
-
-
-@pytest.mark.parametrize("as_read", [of_version_3, as_version_2, with_listed_parts])
-def test_shares_need_their_components(as_read):
+def test_shares_need_their_components():
     """With communication measured 4 of 7 ms; without, the computation's 6 of 7 ms must not stand for it."""
-    record = as_read(product_record())
+    record = product_record()
     *_, auto = figures(record)
     assert auto["comm_share"] == pytest.approx(4 / 7.7)
     assert auto["limit_share"] == pytest.approx(6 / 7.7)
@@ -156,15 +144,13 @@ def test_shares_need_their_components(as_read):
 
 
 def lacking(cases, position):
-    """The cases without one; names of it in old records then lead nowhere."""
-    return cases[:position] + cases[position + 1 :] if "name" in cases[0] else without(cases, position)
+    return without(cases, position)
 
 
-@pytest.mark.parametrize("as_read", [of_version_3, with_listed_parts])
-def test_lone_component_is_communication(as_read):
+def test_lone_component_is_communication():
     record = product_record()
     record["cases"][AUTO] |= {"components": {"communication": COMMUNICATION}}
-    *_, auto = figures(as_read(record))
+    *_, auto = figures(record)
     assert (auto["comm_share"], auto["overlap"]) == (pytest.approx(4 / 7.7), None)
 
 

@@ -161,24 +161,6 @@ def as_case(**content: Any) -> CaseRecord:
     return CaseRecord(**{"labels": {}, "status": "ok", **content})
 
 
-def as_version_2(content: dict[str, Any]) -> dict[str, Any]:
-    """The record as version 2 has it: without a title, and cases refer to each other by name."""
-
-    def named(position: int | None) -> str:
-        return "" if position is None else f"case {position}"
-
-    cases = []
-    for position, case in enumerate(content["cases"]):
-        others = {name: value for name, value in case.items() if name not in ("baseline", "is_component", "components")}
-        components = case.get("components", {})
-        cases.append(others | {
-            "name": named(position), "against": named(case.get("baseline")), "bound": case.get("is_component", False),
-            "parts": {role: named(components.get(role)) for role in ("computation", "communication")},
-        })  # fmt: skip
-    others = {name: value for name, value in content.items() if name != "title"}
-    return others | {"schema_version": 2, "cases": cases}
-
-
 def without(cases: list[dict[str, Any]], *dropped: int) -> list[dict[str, Any]]:
     """The cases of a job that never had those at some positions, nor references to them."""
     kept = [position for position in range(len(cases)) if position not in dropped]

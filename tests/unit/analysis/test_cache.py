@@ -17,7 +17,7 @@ from analysis.records.harvest import harvest
 from analysis.table import combine
 
 from tests.support.cli import ROOT
-from tests.support.records import as_version_2, make_record, make_rich_record, write_all
+from tests.support.records import make_record, make_rich_record, write_all
 
 SUITES = ("collective", "auto_shard", "ring_attention", "matmul_lut", "tp_columnwise", "transformer")
 NUMBER, CHANGED = 10, "7"
@@ -30,7 +30,7 @@ def sweep(tmp_path, monkeypatch):
     monkeypatch.setattr(sources, "WORTH_BYTES", 1)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "home"))
     records = [make_rich_record(suite) for suite in SUITES] + [make_rich_record(samples=400)]
-    records += [make_record(), make_record(status="crash"), as_version_2(make_record(3.0))]
+    records += [make_record(), make_record(status="crash"), make_record(3.0)]
     for number, record in enumerate(records):
         record["started_at"] = f"2026-01-01T00:00:{number:02}.000+00:00"
     (tmp_path / "sweep").mkdir()

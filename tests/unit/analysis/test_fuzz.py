@@ -17,12 +17,11 @@ from hypothesis import strategies as st
 from tests.support.entries.report import describe, style
 from tests.support.imports import SAMPLES
 from tests.support.mutations import STRANGE, as_bytes, mutated, paths_of
-from tests.support.records import as_version_2, make_record, make_rich_record, write_all
+from tests.support.records import make_record, make_rich_record, write_all
 
 SUITES = ("collective", "auto_shard", "ring_attention", "matmul_lut", "tp_columnwise", "transformer")
 OUTPUTS = ("nccl_tests_all_gather.json", "nccl_tests_all_reduce.txt", "osu_allreduce.txt")
 RECORD = make_rich_record(samples=6)
-OLD = as_version_2(RECORD)
 GOOD = make_record(data_size=10)
 PLAIN = {"deadline": None, "derandomize": True, "database": None}
 """The same examples in every run, and no judgement on time."""
@@ -92,9 +91,7 @@ def shown_by_main(*arguments):
     return code, out.getvalue() + err.getvalue()
 
 
-contents = st.one_of(
-    changes.map(lambda some: changed(RECORD, some)), changes_of(OLD).map(lambda some: changed(OLD, some)), damaged()
-)
+contents = st.one_of(changes.map(lambda some: changed(RECORD, some)), damaged())
 
 
 @pytest.mark.slow

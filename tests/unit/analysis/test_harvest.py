@@ -6,7 +6,7 @@ from analysis.table import combine
 from analysis.terminal import as_text
 
 from tests.support.entries.report import describe
-from tests.support.records import as_version_2, grid, make_record, write_all
+from tests.support.records import grid, make_record, write_all
 
 
 def test_harvest_finds_nested_records_in_order(tmp_path):
@@ -66,16 +66,6 @@ def test_report_survives_incomplete_record(tmp_path, name):
     table = combine(found.rows)
     assert as_text(table)
     assert describe(table)
-
-
-def test_version_1_record_is_read(tmp_path):
-    old = as_version_2(make_record()) | {"schema_version": 1}
-    [case] = old["cases"]
-    for name in ("blocks", "estimator", "steady", "disturbance"):
-        case.pop(name, None)
-    case["block_iterations"] = 4
-    [row] = harvest([write_all(tmp_path, [old])]).rows
-    assert row["median_s"] == pytest.approx(1e-3)
 
 
 def test_run_is_named_after_sweep_folder(tmp_path):

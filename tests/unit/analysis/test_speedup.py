@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 from analysis.speedup import Baseline, BaselineError, compared, speedups, unpaired
 
-from tests.support.records import as_version_2, grid, having, make_record, tabulate_records
+from tests.support.records import grid, having, make_record, tabulate_records
 from tests.support.reports import charts, plots
 
 OVER_TWO = Baseline({"world_size": "2"})
@@ -92,15 +92,6 @@ def test_only_baseline_keys_may_differ():
     assert speedups(table, OVER_TWO)["world_size"].tolist() == [2]
     on_this_host = Baseline({"world_size": "2", "host": "here"})
     assert speedups(table, on_this_host)["speedup"].tolist() == pytest.approx([1, 2])
-
-
-def test_untitled_records_compare_with_titled():
-    records = [make_record(1, 2, suite="collective"), make_record(1, 4, suite="collective", title="all_gather")]
-    for record in records:
-        record["config"] |= {"suite": "collective", "collective": "all_gather"}
-    old, new = records
-    [(title, _, rows)] = compared(tabulate_records([as_version_2(old), new]), None)
-    assert (title, rows["world_size"].tolist()) == ("all_gather", [4])
 
 
 @pytest.mark.parametrize("versions", [("2.12.0", "2.13.0"), ("2.12.0+cpu", "2.13.0+cpu")])

@@ -11,7 +11,7 @@ from benchkit.api.details import QUEUEING
 from benchkit.api.keys import ModelConfig, RunConfig
 from benchkit.statistics.intervals import FEWEST_SAMPLES
 
-from tests.support.records import as_version_2, having, make_record, tabulate_records
+from tests.support.records import having, make_record, tabulate_records
 
 
 def test_row_matches_hand_calculation():
@@ -84,13 +84,11 @@ def test_settings_that_a_suite_lacks_share_a_column():
     assert "data_size" in alone.splitlines()[3]
 
 
-def test_table_hides_case_keys_and_prints_lists():
+def test_table_hides_keys_that_select_cases():
     record = make_record()
     record["config"] = {**record["config"], "devices": [1, 2], "implementations": {"a": {}}}
-    record["cases"][0]["labels"] = {"split": [3, 5]}
-    table = tabulate_records([as_version_2(record)] * 2)
+    table = tabulate_records([record] * 2)
     assert not {"devices", "implementations"} & set(table.columns)
-    assert "[3, 5]" in as_text(table)
 
 
 def ring_record(**changes):
@@ -156,13 +154,6 @@ def test_identity_separates_versions_and_devices():
     assert set(changes) <= set(as_text(table, width=400).splitlines()[3].split())
 
 
-def test_changed_code_without_hash_is_dirty():
-    old = as_version_2(having(make_record(), **SOFTWARE))
-    table = tabulate_records([old, old, having(old, git_dirty=True)])
-    assert table.duplicated(identity_columns(table)).tolist() == [False, True, False]
-    assert table["commit"].tolist() == ["0123456789ab", "0123456789ab", "0123456789ab+dirty"]
-
-
 def test_row_joins_differences_between_agents():
     told = {"git_commit": "0123456789abcdef", "git_diff_hash": "00aa", "load_average": [0.5, 0, 0], "torch": "2.13.0"}
     agents = [{"host": host, "ranks": [rank], **told} for rank, host in enumerate(("n0", "n1", "n1"))]
@@ -174,27 +165,6 @@ def test_row_joins_differences_between_agents():
     assert row["commit"] == "0123456789ab+00aa / 0123456789ab"
     assert row["torch"] == "2.13.0 / 2.12.0"
     assert row["load"] == 3.5
-
-
-def test_old_record_lacks_environment_fields():
-    old = as_version_2(make_record(slowdown=None))
-    for name in ("agents", "launched_by", "cores_per_rank"):
-        del old[name]
-    for name in ("start_offsets_s", "converged"):
-        old["cases"][0][name] = None
-    [row] = tabulate_records([old]).to_dict("records")
-    assert all(pd.isna(row[name]) for name in ("torch", "cuda", "nccl", "commit", "kernel", "device_name", "load"))
-    assert all(pd.isna(row[name]) for name in ("run", "slowed_by", "start_clock", "makespan_s"))
-    assert (row["host"], row["num_agents"], row["launched_by"], row["cores_per_rank"]) == ("here", 1, "plain", 2)
-
-
-def test_early_agents_have_first_host_software():
-    old = as_version_2(make_record())
-    old["environment"] |= SOFTWARE | {"load_average": [0.5, 0, 0]}
-    old["agents"] = [{"host": "n1", "ranks": [0]}, {"host": "n2", "ranks": [1], "cpu": "Xeon"}]
-    [row] = tabulate_records([old]).to_dict("records")
-    assert (row["host"], row["device_name"], row["torch"]) == ("n1+n2", "EPYC / Xeon", "2.13.0")
-    assert (row["commit"], row["load"]) == ("0123456789ab", 0.5)
 
 
 def test_keys_that_analysis_knows_are_those_of_the_schema():

@@ -7,7 +7,7 @@ from analysis.terminal import as_text
 
 from tests.support.entries.report import describe
 from tests.support.mutations import ABSENT, FEW, as_bytes, mutated, paths_of
-from tests.support.records import as_record, as_version_2, make_record, make_rich_record, write_all
+from tests.support.records import as_record, make_record, make_rich_record, write_all
 from tests.support.reports import harvest
 
 PATHS_AT_ONCE = 25
@@ -19,10 +19,9 @@ def write_files(folder, contents):
         (folder / str(number) / "record.json").write_bytes(content)
 
 
-@pytest.mark.parametrize("of_version", [dict, as_version_2], ids=["new", "old"])
 @pytest.mark.parametrize("step", [11, pytest.param(1, marks=pytest.mark.slow)], ids=["some", "every"])
-def test_strange_value_costs_only_its_record(tmp_path, step, of_version):
-    record = of_version(make_rich_record(samples=6))
+def test_strange_value_costs_only_its_record(tmp_path, step):
+    record = make_rich_record(samples=6)
     paths = list(paths_of(record))
     assert len(paths) > 100
     paths = paths[::step]
@@ -70,14 +69,6 @@ def test_refusal_names_field_and_allowed_values(tmp_path, golden):
     golden(refusals(tmp_path, make_record(), damages), LIBRARY)
 
 
-def test_refused_old_record_is_named(tmp_path, golden):
-    damages = [
-        (("cases",), {"a": 1}), (("cases", 0, "parts"), ["a", "b", "c"]), (("agents",), "text"),
-        (("cases", 0, "samples_s"), [[1.0], [1.0, 2.0]]), (("environment", "available_cores"), ABSENT),
-    ]  # fmt: skip
-    golden(refusals(tmp_path, as_version_2(make_record()), damages), LIBRARY)
-
-
 def test_list_of_sizes_is_valid():
     """It is no column; the sizes of its cases are."""
     made = make_record()
@@ -86,10 +77,6 @@ def test_list_of_sizes_is_valid():
     validate(as_record(made))
 
 
-def test_records_of_every_version_are_valid():
-    old = as_version_2(make_record()) | {"schema_version": 1}
-    [case] = old["cases"]
-    del case["blocks"]
-    case["block_iterations"] = 4
-    for record in (old, make_rich_record(), make_record(status="oom"), make_record(status="running", clock=None)):
+def test_records_of_every_status_are_valid():
+    for record in (make_rich_record(), make_record(status="oom"), make_record(status="running", clock=None)):
         validate(as_record(record))

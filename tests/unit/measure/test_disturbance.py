@@ -8,7 +8,7 @@ from analysis.records import doubts
 
 from tests.support.entries.measure import COUNTERS, Measurement, disturbance, numbers_after, pressure_s, read_counters
 from tests.support.entries.report import sentences
-from tests.support.records import as_record, as_version_2, make_record, tabulate_records
+from tests.support.records import as_record, make_record, tabulate_records
 
 
 def test_counters_are_read_from_proc_files(tmp_path):
@@ -115,5 +115,5 @@ def test_what_does_not_matter_is_not_described(counted, told):
 
 
 def test_record_without_counters_is_undisturbed():
-    assert doubts.describe(first_case(as_version_2(make_record()))) == ""
+    assert doubts.describe(first_case(make_record())) == ""
     assert tabulate_records([make_record()])["disturbed"].isna().all()
