@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from analysis.records.metrics import METRICS
+from analysis.records.columns import METRICS
 from analysis.table import head_of
 from benchkit.api.keys import Key, RunConfig, described_keys
 from benchkit.api.registry import load_suites
