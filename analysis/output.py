@@ -1,7 +1,7 @@
-"""Writes the files of analysis: in one folder, under plain names, and never through a link.
+"""Write the files of analysis: in one folder, under plain names, and never through a link.
 
 A folder of records may come from anyone, with links where files of a report will be.
-Writes the combined table as Parquet, in which columns have types."""
+"""
 
 import hashlib
 import re

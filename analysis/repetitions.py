@@ -1,12 +1,11 @@
-"""Merges points that were measured several times into one row each.
+"""Merge points that were measured several times, and group those that may be compared.
 
 The unit is the run: a sweep, or one repetition within a sweep of `repeat=5`, in fresh processes.
 Samples of several runs are never pooled, because runs of identical code differ by more than the
 interval within any one of them.
-Describes the spread between runs, for plots and sentences, of rows that `over_runs` merged.
-Groups rows that are comparable, so that they may stand in one plot or one table.
 
-Each group has a suffix for the name of its file. The suffix is "" where there is only one group."""
+Each group has a suffix for the name of its file. The suffix is "" where there is only one group.
+"""
 
 import math
 import re

@@ -1,5 +1,4 @@
-"""Marks the rows that speedups compare with.
-Speedup of each row over the row that differs from it only in the keys of the baseline.
+"""Speedup of each row over the row that differs from it only in the keys of the baseline.
 
 The column `speedup` is the baseline's median / the row's own median. Ratios are formed within each
 run. The column `speedup_basis` says how far one can be trusted:
@@ -15,7 +14,7 @@ run. The column `speedup_basis` says how far one can be trusted:
   only where each side has 6 runs or more: the extremes that the two intervals between runs allow.
 
 Every function is a pure function of the table.
-Takes the speedups of a job from fresh ranks where taking turns changed them."""
+"""
 
 import argparse
 from collections.abc import Iterator

@@ -1,8 +1,7 @@
-"""Columns of the combined table as a terminal shows them: a head, and cells as text.
-The table on a terminal: as wide as the terminal, with the columns that tell most.
+"""The table on a terminal: the rows that were asked for, and the columns that tell most.
 
 All columns are in combined.csv; full_results.md has those that a reader may want.
-What a reader asks of the table: some rows, in some order, with some columns, or groups."""
+"""
 
 import argparse
 import difflib

@@ -1,5 +1,4 @@
-"""Formats values and tables as text.
-Formats cells of the combined table that take several columns of a row."""
+"""Format values, cells and tables as text."""
 
 import math
 import re

@@ -1,5 +1,4 @@
-"""Reads which hosts are at which switch, and refuses a table in which a host has no one switch.
-`python -m analysis accept DIR...` tells whether every rank, link and node is like its peers."""
+"""`python -m analysis accept DIR...` tells whether every rank, link and node is like its peers."""
 
 import argparse
 from collections import Counter

@@ -1,5 +1,4 @@
-"""The page of `analysis compare`: environments, points, and what else is known, as text.
-`python -m analysis compare DIR DIR` compares the records of two places, point by point."""
+"""`python -m analysis compare DIR DIR` compares the records of two places, point by point."""
 
 import argparse
 import math

@@ -1,5 +1,4 @@
-"""Tabulates results of other systems beside our own, suite by suite.
-`python -m analysis import` shows results of other systems beside our own records."""
+"""`python -m analysis import` shows results of other systems beside our own records."""
 
 import argparse
 from collections.abc import Sequence

@@ -1,6 +1,4 @@
-"""What an experiment tracker is told of a sweep: a run per point, with settings and figures.
-Trackers of experiments: MLflow, and Weights & Biases. Their libraries are optional extras.
-`python -m analysis log DIR --to mlflow` hands the points of a sweep to an experiment tracker."""
+"""`python -m analysis log DIR --to mlflow` hands the points of a sweep to an experiment tracker."""
 
 import argparse
 import hashlib

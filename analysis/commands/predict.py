@@ -1,5 +1,4 @@
-"""Predicts the times of collectives on more ranks from the cost of each algorithm.
-`python -m analysis predict DIR... --world-size N,N` predicts collectives on more ranks."""
+"""`python -m analysis predict DIR... --world-size N,N` predicts collectives on more ranks."""
 
 import argparse
 import math

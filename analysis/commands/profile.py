@@ -1,7 +1,7 @@
-"""Reads a trace of torch.profiler, as far as the labels of steps and regions go.
+"""`python -m analysis profile DIR...` shows traces of `profile=true` per case, rank and step.
 
 Host and device are kept apart. All times are in ms.
-`python -m analysis profile DIR...` shows traces of `profile=true` per case, rank and step."""
+"""
 
 import argparse
 import gzip

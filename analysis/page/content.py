@@ -1,6 +1,4 @@
-"""Makes the section of each suite: its table, its figures, and the pages of its own.
-Says what a report asks and what it found: the head of the page.
-Collects what the page shows, from the rows, sentences, tables and charts of a report."""
+"""What the page shows: question and answer, a section per suite, and what else is known."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass

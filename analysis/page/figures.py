@@ -1,11 +1,9 @@
-"""Specifies charts in Vega-Lite. Data, widths and ticks are the page's to fill in.
-Turns charts into what the page needs to draw them and to describe them in words.
-Specifies, in Vega-Lite, the three figures that show the samples of a case.
-Packs the samples of cases for the page, which shows them on a click.
+"""Figures of the page in Vega-Lite: those of charts, and those of the samples of a case.
 
 Histograms and quantiles are of all samples. The times over the iterations are thinned where a page
 would become too large: then each of several iterations in a row gives their least, median and
-highest time."""
+highest time.
+"""
 
 import base64
 from collections.abc import Iterator, Mapping

@@ -1,5 +1,4 @@
-"""Finds the settings by which the rows of a suite can be filtered.
-Makes the table of a suite's measurements: cells that are sorted and filtered in the browser."""
+"""The table of a suite's measurements, which the browser sorts and filters."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass

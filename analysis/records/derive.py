@@ -1,16 +1,14 @@
-"""Derives the figures of a record from the content of its file.
-Derives the figures of many records in several processes.
+"""Derive the figures of record files: in several processes, and only once, by a cache.
 
 Each is a fresh interpreter that loads neither pandas nor matplotlib. `multiprocessing` would import
 the main module of this process in each of them, or copy a process that has threads.
-Keeps what was derived from the records of a sweep in the cache folder of this user.
 
 An entry holds for the content that it was derived from and for nothing else: the digest of a
 record's file is compared each time. What lies in a folder of records is never believed, because it
 may come from anyone; so the cache is in a folder that only this user may open, or there is none.
 The raw samples in the records remain what counts: a cache that is damaged, of other code or not
 readable is like none.
-Gets the figures of record files: from the cache where their content is known, else from them."""
+"""
 
 import contextlib
 import functools

@@ -1,12 +1,7 @@
-"""Finds impossible figures and names their likely causes.
+"""What makes a figure doubtful: impossible values, noise, disturbances, turns and reused ranks.
 
 No other module judges whether a figure is possible.
-Describes the noise in the samples of a case: spikes on all ranks or on some, and slow modes.
-Describes what took cores away from a case while it was timed, where it was enough to matter.
-What a case's first call costs, where measure.mode=cold made it the first.
-Splits samples in two halves in order of time, to tell what persists from what passes.
-Compares what a case takes in turns with others with what it takes alone in fresh ranks.
-What ranks that stayed from an earlier point take for a case, beside what fresh ranks take."""
+"""
 
 import math
 from collections.abc import Iterator, Mapping, Sequence

@@ -1,7 +1,7 @@
-"""Reads every record below any number of folders into rows.
+"""Read every record below any number of folders, and what the sweeps there were to measure.
 
 Broken and foreign files are named and skipped; they are not fatal.
-Reads what sweeps were to measure, so that a run without a record is missed."""
+"""
 
 import contextlib
 import gc

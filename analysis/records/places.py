@@ -1,5 +1,4 @@
-"""Where the ranks of a record ran, in the words that a ticket needs.
-Cells of a row per rank that say where it ran, and in what state its GPU was."""
+"""Where the ranks of a record ran, and in what state their GPUs were."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,6 +1,4 @@
-"""The columns of a record that say how it was measured, and where it comes from.
-The columns that all cases of a record share: what was measured, how, and where it comes from.
-Turns one record into rows of the combined table: settings, labels and metrics of its cases."""
+"""Turn a record into rows of the combined table: settings, labels, metrics and provenance."""
 
 import contextlib
 import datetime

@@ -1,5 +1,4 @@
-"""Names rows and formats times for sentences.
-Finds alternatives, rows that do the same work in several ways, and names the fastest."""
+"""Names of rows for sentences, and which rows do the same work in several ways."""
 
 from collections.abc import Iterable, Iterator
 from itertools import chain

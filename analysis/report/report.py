@@ -1,7 +1,4 @@
-"""per_rank.md: the rows per rank and case, as a reader needs them.
-rank_devices.md: in what the places of ranks and the states of their GPUs differ.
-turns.md: by how much taking turns changed the cases that were timed alone, too.
-Writes all files of a report: tables, plots and sentences."""
+"""Write all files of a report: tables, plots and sentences."""
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial

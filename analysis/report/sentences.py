@@ -1,11 +1,7 @@
-"""Sentences on how much longer the largest value of an axis takes than the smallest.
+"""analysis.txt: what the table says, in plain sentences.
 
 Ratios are formed within each run.
-Sentences on speedups: over the baseline asked for, or over the first of the values swept.
-Sentences on noise: uncertain medians, stragglers, disturbances and clocks.
-Says whether it changed anything that ranks stayed from point to point.
-Says what warming up changes, from cases whose first call was measured.
-analysis.txt: what the table says, in plain sentences."""
+"""
 
 import math
 from collections.abc import Callable, Iterable, Iterator

@@ -1,7 +1,7 @@
-"""Defines the case: one labelled thing that is timed inside a job.
+"""A case: one labelled thing that is timed inside a job.
 
 Every suite returns a list of cases and nothing more.
-Steps that a CUDA graph can hold."""
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""Names of details and regions of a case that analysis reads in records of any suite.
-An enumeration whose members are text, as records hold them."""
+"""Names in records that analysis reads of any suite."""
 
 from enum import Enum
 

@@ -1,7 +1,7 @@
-"""Reads look-up tables of performance by compute share.
+"""Look-up tables of performance by compute share, and data sheets of devices.
 
 Suites and `analysis plan` read them, so this module imports neither torch nor Hydra.
-Finds a device in a table of data sheets by the words of its name; imports no torch."""
+"""
 
 import csv
 import math

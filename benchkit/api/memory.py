@@ -1,5 +1,4 @@
-"""Measures how much memory is free, and how much was in use at most.
-The wait for a GPU before the host reads what it has computed."""
+"""Measure free memory and peak use, and wait for a GPU."""
 
 import ctypes
 import gc

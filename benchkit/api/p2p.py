@@ -1,8 +1,7 @@
-"""Sends and receives tensors while other work is computed.
+"""Send tensors to peers, gather plain data of all ranks, and make groups of some ranks.
 
 gloo sends no GPU memory to a peer. There a tensor takes the way over the host's memory.
-Gathers plain data of every rank on every rank, outside of what is timed.
-Groups of some ranks, and meshes for DTensor and FSDP2, over the backend of the job."""
+"""
 
 import functools
 from collections.abc import Sequence

@@ -1,10 +1,10 @@
-"""All that suites rely on inside of torch, which promises none of it: one function for each part.
+"""All that suites rely on inside of torch and its compiler, which promise none of it.
 
 tests/unit/api/test_torch_internals.py pins the names, the arguments and the results, and says what
 to do when a new torch has others.
-All that suites rely on inside of torch's compiler, which promises none of it.
 
-tests/unit/api/test_compiler_internals.py pins the names and the results."""
+tests/unit/api/test_compiler_internals.py pins the names and the results.
+"""
 
 import inspect
 import sys

@@ -1,5 +1,4 @@
-"""The command line of `python -m benchkit compare`.
-compare.json: what a comparison compares, so that it can go on after an interruption."""
+"""`python -m benchkit compare`: its command line, and compare.json, what it compares."""
 
 import contextlib
 import datetime

@@ -1,6 +1,4 @@
-"""What the records of a run say: the times of every point, or why there are none.
-Puts the runs of both arms side by side, point by point and pair by pair.
-The verdicts of a comparison, from the figures of its runs."""
+"""The verdicts of a comparison: figures of runs, side by side in pairs."""
 
 import itertools
 from collections.abc import Iterable, Mapping, Sequence

@@ -1,5 +1,4 @@
-"""What a comparison found, as compare_result.json has it.
-A comparison as text, JSON, JUnit XML and Markdown."""
+"""A comparison as text, JSON, JUnit XML and Markdown."""
 
 import math
 from collections import Counter

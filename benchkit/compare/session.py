@@ -1,13 +1,11 @@
-"""The file that makes a run of a comparison count.
-One run of a comparison: a sweep in a process of its own.
+"""A comparison from its command line to its exit code, on every agent of a start.
 
 A run counts once its folder has RUN_FILE, which is written when all of its points have ended.
-A comparison from its command line to its exit code, on every agent of a start.
 
 All agents make the same runs in the same order: agent 0 says which one is next, and alone writes
 and prints. Each agent makes the plan from its own command line and files; agent 0 says only numbers
 and a digest of it.
-What agent 0 knows of a comparison: which runs count, which one is next, and when it ends."""
+"""
 
 import contextlib
 import os

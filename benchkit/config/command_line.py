@@ -1,6 +1,4 @@
-"""The words of a command line beside values, and those that a mistyped one may have meant.
-Reads a command line before Hydra does: what is no override, and values as people type them.
-Writes Python values as arguments in the grammar of Hydra's overrides; imports no Hydra."""
+"""The command line as people type it: read before Hydra does, and written in Hydra's grammar."""
 
 import difflib
 import re

@@ -1,9 +1,7 @@
-"""The functions that YAML calls as `${name:argument}`: for every suite, and the suites' own.
-What Hydra needs to know of benchkit, and the typed configurations made from what it composes.
-Makes points from one that is composed already, where they differ from it in plain values.
-Composes the points of a sweep: once per choice of groups, then only the values that vary.
+"""Compose the points of a sweep: once per choice of groups, then only the values that vary.
 
-Hydra composes each point from all its YAML files, twice, at some 60 ms each (hydra #1324)."""
+Hydra composes each point from all its YAML files, twice, at some 60 ms each (hydra #1324).
+"""
 
 import copy
 import dataclasses

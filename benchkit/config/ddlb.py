@@ -1,5 +1,4 @@
-"""Leaves out of a configuration of DDLB what has no counterpart here, and says so.
-`python -m benchkit import-config ddlb.json` prints the command for a configuration of DDLB."""
+"""`python -m benchkit import-config ddlb.json` prints the command for a configuration of DDLB."""
 
 import json
 import shlex

@@ -2,9 +2,9 @@
 
 What Hydra's example plugins use is in benchkit.sweep, and the wording of Hydra's errors in
 benchkit.config.messages. tests/unit/config/test_hydra_internals.py pins all three.
-The arguments of a command line as Hydra parses them, by Hydra's private parts.
 
-tests/unit/config/test_hydra_internals.py pins these."""
+tests/unit/config/test_hydra_internals.py pins these.
+"""
 
 import itertools
 import os

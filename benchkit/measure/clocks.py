@@ -1,5 +1,4 @@
-"""What times calls and their regions: the protocol of clocks, and the host's monotonic clock.
-Times calls by events on the GPU's stream, with the host's latency of launching them hidden."""
+"""Time calls and their regions: by the host's monotonic clock, or by events of a GPU."""
 
 import time
 from collections import defaultdict

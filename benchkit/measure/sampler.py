@@ -1,6 +1,4 @@
-"""What a rank does around the samples of its cases, beside timing them.
-Takes the samples of one rank: reset and barrier outside the clock, calls inside.
-How long a GPU is kept busy while the host queues a sample, so that no launch is waited for."""
+"""Take the samples of one rank: reset and barrier outside the clock, calls inside."""
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext

@@ -1,10 +1,9 @@
-"""Holds what timing a case yields: raw samples of all ranks, and how they were taken.
-Decides how many samples a block has, and when a case has enough of them.
-Warms up and times the cases of one job in interleaved blocks, until they are known well enough.
+"""Warm up and time the cases of one job in interleaved blocks, until they are known well enough.
 
 It runs on every rank in step. Every decision is made from samples that all ranks have exchanged, so
 all ranks decide the same. It knows neither torch nor processes: clock, barrier and exchange are
-handed in."""
+handed in.
+"""
 
 import gc
 import math

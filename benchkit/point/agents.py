@@ -1,5 +1,4 @@
-"""The agents of this run as benchkit uses them: their facts, one clock and exclusive hosts.
-Forms the group of agents before the first point: their facts, and where their ranks meet."""
+"""The agents of this run as benchkit uses them: their facts, one clock and exclusive hosts."""
 
 import contextlib
 import logging

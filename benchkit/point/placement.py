@@ -1,5 +1,4 @@
-"""Which GPUs the agents of a point see, and what is lacking if they are too few.
-Which ranks run where: each agent's share of a point's ranks, with their threads and devices."""
+"""Which ranks run where: each agent's share of a point's ranks, with their threads and devices."""
 
 import math
 from collections.abc import Sequence

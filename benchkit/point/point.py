@@ -1,5 +1,4 @@
-"""One point of a sweep, as handed to an agent here or to a Slurm job.
-What the end of the ranks means for a point: its status and the reason for it."""
+"""One point of a sweep, and what the end of its ranks means for its status."""
 
 import signal
 import time

@@ -1,9 +1,7 @@
-"""The ranks that this agent starts and waits for.
-Ranks that stay from point to point, and the check whether that changes what is measured.
-Times a point's baseline and its best case again, each alone in fresh ranks.
+"""The ranks of a point: in turns, alone, fresh, or kept from an earlier point.
 
 Cases that take turns share caches, allocators, clocks and power, so turns may change their times.
-Measures one point with the ranks of all agents: in turns, alone, and in fresh ranks."""
+"""
 
 import time
 import traceback

@@ -1,7 +1,7 @@
-"""A point's record as its agent begins and stores it, even on a disk that is full or read-only.
-One point from configuration to record: checks the folder, runs the ranks, stores the outcome.
+"""One point from configuration to record: check the folder, run the ranks, store the outcome.
 
-All agents of a run go through the same points in step; only agent 0 writes."""
+All agents of a run go through the same points in step; only agent 0 writes.
+"""
 
 import contextlib
 import datetime

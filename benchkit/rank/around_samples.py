@@ -1,7 +1,4 @@
-"""One rank's throttle with the setting that gives the factor asked for.
-What a rank does around its samples: throttles, a cold cache, and what nsys is told of a GPU.
-Traces of a few steps of each case by torch.profiler: one file per rank, which Perfetto opens.
-Captures what a step queues on a GPU in a CUDA graph, whose replay takes the step's place."""
+"""What a rank does around its samples: throttles, a cold cache, traces, CUDA graphs."""
 
 import math
 from collections.abc import Callable, Iterator, Sequence

@@ -1,6 +1,4 @@
-"""Where ranks meet: a private file on one host, else agent 0's TCPStore.
-What an agent sends to the process of each rank. Imports no torch, which only ranks load.
-What rank 0 returns to its agent. Imports no torch, which only ranks load."""
+"""What an agent sends to each rank and gets back; imports no torch, which only ranks load."""
 
 import os
 from collections.abc import Iterator, Sequence

@@ -1,5 +1,4 @@
-"""The backends of this torch build, and how a rank joins its process group.
-The ranks' control channel, separate from what is measured."""
+"""The backends of this torch build, how a rank joins its process group, and the control channel."""
 
 import os
 from collections.abc import Callable, Iterator

@@ -1,5 +1,4 @@
-"""Short timings of calls on all ranks together, with and without throttles.
-How slow each rank really is: a matrix product with and without throttles, on all ranks."""
+"""How slow each rank really is: calls on all ranks, with and without throttles."""
 
 import math
 from collections.abc import Callable, Sequence

@@ -1,7 +1,4 @@
-"""What a rank tells of its device and of torch's settings, for the record.
-What torch keeps for a whole process, as a rank sets it before anything is built.
-Says what was wrong with the GPUs of a point: one line for each kind, with the ranks.
-Reads clocks, power and temperature of this rank's GPU as cases take turns, outside the clock."""
+"""What a rank tells of its device: properties, clocks, power, warnings, torch's settings."""
 
 import itertools
 import os

@@ -1,5 +1,4 @@
-"""What a rank's process keeps while it measures one point after another.
-What one rank does: joins, builds the cases, verifies, measures, verifies again and reports."""
+"""What one rank does: joins, builds the cases, verifies, measures, verifies again and reports."""
 
 import gc
 import os

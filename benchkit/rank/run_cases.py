@@ -1,8 +1,4 @@
-"""Notes when each phase of a rank began, and tells the agent.
-What all ranks together find of each case: whether it can run here, and whether it is right.
-Verifies, times and verifies again the cases of one job; reports each as the record stores it.
-Checks the cases that a suite returned.
-Warns of first calls that were not first in their process."""
+"""Verify, time and verify again the cases of one job; report each as the record stores it."""
 
 import time
 from collections.abc import Callable, Sequence

@@ -1,8 +1,8 @@
-"""Keeps how much identical runs differ on a machine: noise_floor.json in the user's state folder.
+"""How much identical runs differ on a machine: noise_floor.json in the user's state folder.
 
 A floor applies to runs with the same fingerprint, for 30 days. The file may come from elsewhere, so
 its values are checked when it is read; a file that is not readable counts as none.
-Finds the noise floor that applies to a run."""
+"""
 
 import contextlib
 import datetime

@@ -1,10 +1,8 @@
-"""Runs real points in fresh processes, by ordinary sweeps: how much do identical runs differ?
-Measures the noise of the operating system by a fixed work quantum on each core.
+"""`python -m benchkit selftest`: how much identical runs differ here, and the noise floor.
 
 The same amount of work is timed over and over (FWQ of the ASC Sequoia benchmarks): what takes
 longer than undisturbed work was taken away by other processes, interrupts, or the hypervisor.
-The page of a selftest: each part in a few lines, its verdict first.
-python -m benchkit selftest: what this machine can tell, on one page, and its noise floor."""
+"""
 
 import argparse
 import datetime

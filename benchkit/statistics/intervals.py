@@ -1,13 +1,12 @@
-"""Computes 95 % confidence intervals of medians that hold for autocorrelated series.
+"""95 % intervals of medians for autocorrelated series, quantiles, and times with two modes.
 
 Times of calls are not independent draws: what slows one call down often slows the next one too. So
 the width of an interval follows the effective number of independent values in a series. Simulations
 measure the coverage: perf/coverage.py, docs/results/coverage.md.
-Medians and quantiles of sorted values, with numpy's results in a fraction of its time.
 
 `np.median` and `np.quantile` take 20 to 60 µs for a few hundred values, nearly all of it before
 they touch one. Of each case some twenty are needed, most of them of the same values.
-Finds two modes in times, such as those of calls with and without a tick of the scheduler."""
+"""
 
 import math
 from dataclasses import dataclass

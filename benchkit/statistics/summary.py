@@ -1,5 +1,4 @@
-"""Computes the reported figures from raw samples by pure functions of arrays; times in seconds.
-Compares cases of one job round by round: speedup and overlap from medians of their blocks."""
+"""The reported figures of raw samples, as pure functions of arrays; times in seconds."""
 
 from collections.abc import Sequence
 from typing import Any, Protocol

@@ -1,6 +1,4 @@
-"""What agent 0 writes into a sweep's folder beside the points: log, progress and final table.
-Lets analysis report on a sweep that has ended, in a process of its own.
-A sweep in a process of its own, which ends with the process that started it."""
+"""What a sweep writes beside its points: log, progress, final table and report."""
 
 import contextlib
 import logging

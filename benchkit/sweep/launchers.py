@@ -1,9 +1,9 @@
-"""How the points of a sweep are run: the base of benchkit's launchers, and the one in-process.
-Hydra launchers that hand the points of a sweep to submitit, which runs them in Slurm or here.
+"""How the points of a sweep are run: in this process, or by submitit in Slurm or here.
 
 In Slurm each point is a job, or all share one allocation. The configuration is that of
 hydra-submitit-launcher, whose own launchers give up at the first job that fails, and start every
-local job at once."""
+local job at once.
+"""
 
 import os
 import shlex

@@ -1,10 +1,10 @@
-"""The points of a sweep as its manifest lists them: their identity and their folders.
+"""sweep.json: the points that a sweep is to measure, so that it can go on.
 
 A point is identified by its key, the digest of its configuration, and by its occurrence: `seed=1,1`
 is two points with one key.
-sweep.json: what a sweep is to measure, so that it can go on after an interruption.
 
-Agent 0 alone writes it, before the first point."""
+Agent 0 alone writes it, before the first point.
+"""
 
 import os
 from collections import Counter

@@ -1,9 +1,9 @@
-"""The line of a point that has ended: settings, times and rates of its cases, or its failure.
-What a person sees while points run: a line per point that ends, and what happens now.
+"""What a person sees while points run: a line per point that ends, and what happens now.
 
 What happens now stands on the last line of a terminal. It changes when a rank enters a phase and
 when a point ends; no timer runs beside the ranks. Without a terminal, a line now and then says how
-long the sweep will take."""
+long the sweep will take.
+"""
 
 import logging
 import sys

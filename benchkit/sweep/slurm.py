@@ -1,11 +1,7 @@
-"""What Slurm says about the job that this process runs in, and what the end of a job means.
-What runs on every node of a submitted job: an agent that goes through the job's points.
+"""Submitted jobs, in Slurm or here: what runs on their nodes, and how they end.
 
 It knows no Hydra.
-What every queue of submitted jobs has in common: the states of its jobs, and submission.
-Waits for submitted points: reports each as it ends, and records the end of killed jobs.
-Submitted jobs that run in Slurm.
-Submitted jobs that run on this machine, by submitit."""
+"""
 
 import contextlib
 import io

@@ -1,5 +1,4 @@
-"""How long points took in earlier sweeps.
-Counts the points of a sweep as they end, and estimates how long the rest will take."""
+"""Count the points of a sweep as they end, and estimate how long the rest will take."""
 
 import contextlib
 import itertools

@@ -1,5 +1,4 @@
-"""Joins the faults of all tables of an acceptance into findings: one per cause, in words.
-What a verdict judges: a table of measurements, and what may be slow in it."""
+"""Join the faults of all tables of an acceptance into findings: one per cause."""
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence

@@ -1,6 +1,4 @@
-"""What must be known beside the findings: what could be seen, what changed, what is missing.
-The verdict of an acceptance: what is out of line among the ranks of one start, or nothing.
-Finds records of an acceptance whose labels and details do not say what was measured."""
+"""The verdict of an acceptance: what is out of line among the ranks of one start, or nothing."""
 
 import math
 from collections.abc import Iterator, Mapping, Sequence

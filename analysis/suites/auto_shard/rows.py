@@ -1,7 +1,7 @@
-"""Computes how well the same work scales over devices: bands, Amdahl's law, reasons for a loss.
+"""Rows of auto_shard that may be compared, and how well their work scales over devices.
 
 This module is pure arithmetic.
-Groups rows of auto_shard that may stand in one table, with their bases and speedups."""
+"""
 
 import math
 from collections.abc import Iterable, Iterator, Mapping

@@ -1,5 +1,4 @@
-"""Makes the rows of each section of the report of auto_shard.
-Writes the report of auto_shard: the same program on one device and on several."""
+"""The report of auto_shard: the same program on one device and on several."""
 
 from collections.abc import Iterator
 from statistics import geometric_mean

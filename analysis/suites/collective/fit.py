@@ -1,16 +1,15 @@
-"""Fits latency and time per byte to the logarithms of measured times, with 95 % intervals.
+"""Fit the latency and bandwidth of a link to measured times over sizes.
 
 Noise multiplies times, so a fit minimises the squared logarithms of model / time. Squared relative
 errors would give short times more weight than long ones, and the line would come out too fast.
-Finds where a line over sizes is best split in two, in time proportional to the number of sizes.
 
 For a known ratio of latency to time per byte, the squared error of the best line through some sizes
 follows from the sum and the sum of squares of what is left of their logarithms. Running sums give
 both for the sizes below and above every place at once, for each ratio of a grid; one step of
 Gauss-Newton, whose sums run just as well, then tells the error between the points of the grid.
-Fits the latency and bandwidth of a link to measured times over sizes.
 
-Hockney's model (1994): a message of S bytes takes latency + S / bandwidth."""
+Hockney's model (1994): a message of S bytes takes latency + S / bandwidth.
+"""
 
 import math
 from collections.abc import Sequence

@@ -1,5 +1,4 @@
-"""Turns results of nccl-tests into rows; the results of text and of JSON have the same keys.
-Reads output of nccl-tests: text of all_reduce_perf and its like, and the JSON that -J writes."""
+"""Read output of nccl-tests: text of all_reduce_perf and its like, and the JSON that -J writes."""
 
 import json
 import re

@@ -1,6 +1,4 @@
-"""After how many calls a slow first call and faster later ones take less time than a baseline.
-Reads the calls of compile, and compares each compiler with eager code of the same settings.
-Writes when compiling pays: first step, compile time, steady state, break-even call."""
+"""When compiling pays: first step, compile time, steady state, break-even call."""
 
 import math
 from collections.abc import Iterator

@@ -1,6 +1,4 @@
-"""How messages that are under way together share what they pass: max-min fair shares.
-What may be slow in a matrix of pairs: a link, a rank, a node, a group of nodes at a switch.
-Reads records of pair_matrix into one table of pairs per message size."""
+"""Records of pair_matrix as tables of pairs per message size, and what may be slow in them."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass

@@ -1,5 +1,4 @@
-"""What the data sheet of a device promises for each test, and which share of it is enough.
-Reads records of rank_speed into one table of ranks per test."""
+"""Records of rank_speed as tables of ranks per test, and what a data sheet promises for each."""
 
 import functools
 from collections import Counter

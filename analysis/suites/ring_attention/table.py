@@ -1,5 +1,4 @@
-"""Compares strategies with the same layer on ranks that are all at full speed.
-Tabulates strategies of ring attention at the largest slowdown, and our gains over all cells."""
+"""Strategies of ring attention at the largest slowdown, and our gains over all cells."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from statistics import geometric_mean

@@ -1,7 +1,7 @@
-"""Selects and names the rows that tables and plots of tensor-parallel products show.
-Tabulates tensor-parallel products by shape.
+"""Tables of tensor-parallel products by shape.
 
-The table compares the plain orders, the fastest implementation, and what `auto` chose."""
+The table compares the plain orders, the fastest implementation, and what `auto` chose.
+"""
 
 import re
 from collections.abc import Iterator

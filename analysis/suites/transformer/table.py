@@ -1,5 +1,4 @@
-"""Makes the tables of each section of the report of language models.
-Writes the report of language models: results, comparisons, extremes, contexts by models."""
+"""The report of language models: results, comparisons, extremes, contexts by models."""
 
 from collections.abc import Callable, Iterable, Iterator
 

@@ -1,5 +1,4 @@
-"""What the record keeps of a plan: the plan in words, and what the cost model predicts of it.
-The cases of one job: a workload on each number of devices, sharded by each rule."""
+"""The cases of one job: a workload on each number of devices, sharded by each rule."""
 
 from functools import partial
 from typing import Any

@@ -1,13 +1,11 @@
-"""Layouts of matrices on devices, ways to multiply them, and what both cost; imports no torch.
-Plans for chains of products: how each product is sharded, and what that costs; without torch.
-The space of plans: every way to do one product, and the plans that are not dominated.
-Chooses how a chain of products is sharded over devices.
+"""Choose how a chain of products is sharded over devices.
 
 Each product is sharded by rows, by columns, along the inner dimension, or not at all. A cost model
 predicts the seconds of every choice: products at a rate, messages by latency and bandwidth
 (Hockney, 1994), each as measured. Along the chain the planner keeps the cheapest way to every
 layout (dynamic programming), among those that fit in memory. So an MLP needs no gathering between
-its layers unless that is cheaper. Imports no torch."""
+its layers unless that is cheaper. Imports no torch.
+"""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace

@@ -1,6 +1,4 @@
-"""Operands: random ones to time, and exact ones whose result is known without a matrix product.
-A workload as one rank runs it: its operands, the phases of a step, the check of the result.
-Executes a plan with torch's DTensor: parts of operands, changes of layout, local products."""
+"""A workload as one rank runs it: operands, phases of a step, moves by DTensor, the check."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field

@@ -1,5 +1,4 @@
-"""Checks a collective call: what its buffers hold before it, and what they must hold after it.
-A collective as cases: which sizes run here, and how calls of each are timed."""
+"""A collective as cases: which sizes run here, how calls are timed and checked."""
 
 import time
 from collections.abc import Iterator

@@ -1,5 +1,4 @@
-"""Names in records of collective, which the suite writes and its analysis reads.
-Counts payloads as nccl-tests does; imports no torch."""
+"""Names and payloads of the collectives in records; imports no torch."""
 
 from benchkit.api.sizes import mebibytes
 from benchkit.errors import ConfigError

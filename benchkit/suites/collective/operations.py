@@ -1,5 +1,4 @@
-"""A collective call on one rank: how it starts, and what its buffers hold before and after.
-The collectives on one rank: the buffers, the call and the expected values of each."""
+"""The collectives on one rank: the buffers, the call and the expected values of each."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field

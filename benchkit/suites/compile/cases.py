@@ -1,8 +1,7 @@
-"""What makes a step fast: torch.compile, a CUDA graph, or nothing; and what each needs here.
-Inductor's cache on disk: a folder of this rank alone, empty or filled by another process.
-The one case of a job: a step from its first call on, as one compiler runs it.
+"""The one case of a job: a step from its first call on, as one compiler runs it.
 
-Each compiler has a point of its own: a fresh process, in which nothing is loaded or compiled."""
+Each compiler has a point of its own: a fresh process, in which nothing is loaded or compiled.
+"""
 
 import copy
 import importlib.util

@@ -1,5 +1,4 @@
-"""Predicts the times of products, to leave out those that a point has no time for.
-Square matrix products as cases; every rank multiplies matrices of its own."""
+"""Square matrix products as cases; every rank multiplies matrices of its own."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace

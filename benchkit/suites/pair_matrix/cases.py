@@ -1,6 +1,4 @@
-"""All-reduces of nested groups: at which level of the tree do they become slow?
-A message from one rank of a pair to the other, and the short answer that confirms it.
-A case per round, direction and size, in which each pair passes a message; then nested groups."""
+"""A case per round, direction and size, in which each pair passes a message; then nested groups."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field

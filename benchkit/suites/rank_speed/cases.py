@@ -1,5 +1,4 @@
-"""A file in the output folder that a rank writes and reads; it has no name, so nothing is left.
-What a rank does alone, as cases that all ranks run at the same time."""
+"""What a rank does alone, as cases that all ranks run at the same time."""
 
 import os
 import weakref

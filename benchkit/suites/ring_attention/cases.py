@@ -1,10 +1,9 @@
-"""torch's own ring attention as a reference: even splits, in zigzag order if it is causal.
+"""A strategy as a case: a ring under its split, checked against the layer's definition.
 
 By torch's default, keys and values are gathered from all ranks at once and not passed round.
-A strategy as a case: a ring under its split, checked against the layer's definition.
 
 An online split moves between steps.
-Attention over any split of the sequence with the keys and values of all ranks gathered first."""
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace

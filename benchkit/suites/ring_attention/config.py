@@ -1,5 +1,4 @@
-"""The configuration of ring attention: one causal or full layer, its sequence split by strategy.
-The configuration of ring_model: a whole decoder with its sequence split over the ranks."""
+"""The configurations of ring attention: a layer, or a decoder, with its sequence split."""
 
 from dataclasses import dataclass
 from typing import ClassVar

@@ -1,15 +1,13 @@
-"""A decoder-only language model whose attention is that of ring attention, for inference.
+"""A decoder-only language model on a split sequence, for inference: prefill and decode.
 
 A norm precedes each part, positions are rotary, the feed-forward layer is gated (SwiGLU, Shazeer,
 2002.05202), and the head is not tied to the embedding. There are no biases.
 
 Shapes: L tokens on this rank; model width E, feed-forward width F, V rows of the vocabulary.
-The decoder by its definition in float64 on one rank, to check what several ranks compute.
-Prefill: the whole prompt through all layers, up to the first new token.
-Decode: one new token after the other, with the keys of the sequence spread over the ranks.
 
 Each rank computes the new token through all layers, but attends only over its own part of the
-cache. The parts are merged by their log-sum-exp, as in flash decoding (Dao et al., 2023)."""
+cache. The parts are merged by their log-sum-exp, as in flash decoding (Dao et al., 2023).
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace

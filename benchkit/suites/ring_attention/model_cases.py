@@ -1,5 +1,4 @@
-"""Prefill and decode as cases: under a split, checked against the dense model in float64.
-Builds the cases of ring_model."""
+"""Prefill and decode as cases: under a split, checked against the dense model in float64."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field

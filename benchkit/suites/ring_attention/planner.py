@@ -1,5 +1,4 @@
-"""The calls whose times give the costs of ring attention.
-Plans the split of each strategy with a cost model that is measured with the real kernels."""
+"""Plan the split of each strategy with a cost model that is measured with the real kernels."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace

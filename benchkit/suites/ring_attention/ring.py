@@ -1,10 +1,10 @@
-"""One multi-head self-attention layer with rotary positions, in the parts of ring attention.
+"""Ring attention (Liu et al., 2310.01889) over any split of the sequence.
 
 Shapes: one sequence of N tokens, L of them on this rank; H heads of width D; model width
 E = H x D; no biases.
-Ring attention (Liu et al., 2310.01889) over any split of the sequence.
 
-Keys and values go round the ring while blocks are computed."""
+Keys and values go round the ring while blocks are computed.
+"""
 
 from dataclasses import dataclass
 from itertools import pairwise

@@ -1,12 +1,12 @@
-"""Splits a sequence over ranks of unequal speed and predicts the time of each rank.
+"""Split a sequence over ranks of unequal speed, by the predicted time of each rank.
 
 In causal attention a rank's work is its queries times the keys that they see, so equal numbers of
 tokens are unequal work: of two equal ranks, the one with the later half does three times as much.
 
 All positions count from 0. This module is pure arithmetic.
-Finds the split whose slowest rank finishes first, by the finish times of a ring's ranks.
 
-This module is pure arithmetic."""
+This module is pure arithmetic.
+"""
 
 import math
 from collections.abc import Callable, Mapping, Sequence

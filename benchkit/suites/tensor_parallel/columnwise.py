@@ -2,9 +2,7 @@
 
 Ranks gather A and multiply, or multiply and gather C. The implementations in this module do one
 after the other; those in `columnwise_pipelines` overlap them.
-Implementations of the columnwise product that overlap its communication and its computation.
-torch's fused all-gather and matmul on symmetric memory, for GPUs with peer access.
-Every implementation of the columnwise product as a case: its memory, work, check and bounds."""
+"""
 
 import functools
 import itertools

@@ -1,9 +1,7 @@
-"""Expands the implementations of a configuration to combinations of options; imports no torch.
-Counts the memory of one rank of the tensor-parallel suites; imports no torch.
+"""The configurations of the tensor-parallel suites; imports no torch.
 
 A shape is (m, n, k) of the product of A [m, k] and B [k, n].
-The configurations of the tensor-parallel suites; imports no torch.
-Finds the case that another is compared with, on the same backend if possible; without torch."""
+"""
 
 import itertools
 from collections.abc import Iterator, Mapping, Sequence

@@ -1,9 +1,7 @@
-"""One implementation of a product: its step, its work and how its output is checked.
-What implementations of both products share: buffers, timed steps and chunks of rows.
-The cases of a tensor-parallel product: shared memory, checks of every element, and bounds.
-Chooses the implementation and the number of chunks.
+"""What both tensor-parallel products share: buffers, checks, bounds, and the choice `auto`.
 
-Each kind is timed, a cost model predicts more chunks, and the best are timed again."""
+Each kind is timed, a cost model predicts more chunks, and the best are timed again.
+"""
 
 import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence

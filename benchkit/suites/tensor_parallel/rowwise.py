@@ -1,7 +1,7 @@
 """The rowwise product: each rank has columns of A and rows of B and needs its rows of C.
 
 A rank's product is one summand of C, and ranks sum their summands.
-Every implementation of the rowwise product as a case: its memory, work, check and bounds."""
+"""
 
 import functools
 from collections.abc import Callable, Sequence

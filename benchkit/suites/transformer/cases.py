@@ -1,6 +1,4 @@
-"""One pass over one model, as a case calls it.
-Assembles a model as one rank runs it: network, sharding, compilation, wrapper and contexts.
-The transformer suite on one rank: what can run here, the models that cases share, the cases."""
+"""The transformer suite on one rank: what can run here, the models that cases share, the cases."""
 
 from collections.abc import Mapping
 from functools import partial

@@ -1,9 +1,9 @@
-"""Counts operations and memory of a decoder-only language model, without torch.
+"""The configuration of the transformer suite, and its operations and memory; without torch.
 
 T tokens in sequences of s; d = d_model, f = d_ff, V = vocab_size. Operations are those of matrix
 products, two per multiply-add. Norms, softmax, rotary positions and the optimizer are not counted,
 as is usual.
-Configures the transformer suite: step time, memory and utilisation of a language model."""
+"""
 
 from dataclasses import dataclass
 from typing import ClassVar

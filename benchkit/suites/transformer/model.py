@@ -4,8 +4,7 @@ A norm precedes each part; the head is untied from the embedding.
 Shapes: tokens [B, s] in, logits [B, s, V] out; H heads of D = d_model / H.
 Sources: Llama (2302.13971) for the whole, RoFormer (2104.09864) for positions, GLU variants
 (2002.05202) for SwiGLU.
-Shares a model over ranks with torch: data parallel, sharded (FSDP2) or tensor parallel.
-Finds which attention kernels and compilers this machine has, and selects the kernel."""
+"""
 
 import importlib.util
 import os

@@ -1,6 +1,4 @@
-"""The passes over one model: forward, forward and backward, a whole training step.
-The messages of the passes of a model that ranks share, without the computation.
-The workload of a job: dtypes, tokens and operations of its passes."""
+"""The passes over one model: forward, forward and backward, a whole step, or its messages alone."""
 
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
