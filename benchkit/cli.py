@@ -32,7 +32,7 @@ REFUSALS = (
 
 
 def main() -> int:
-    """Runs the points that the command line describes.
+    """Run the points that the command line describes.
 
     Returns:
         The exit code: 0 for success, 1 where a point failed or none was measured, 2 for a wrong
@@ -67,21 +67,21 @@ def main() -> int:
 
 
 def selftest(arguments: list[str]) -> int:
-    """Runs `python -m benchkit selftest`; returns the exit code."""
+    """Run `python -m benchkit selftest`; return the exit code."""
     from benchkit.selftest import runs
 
     return runs.main(arguments)
 
 
 def compare(arguments: list[str]) -> int:
-    """Runs `python -m benchkit compare`; returns the exit code."""
+    """Run `python -m benchkit compare`; return the exit code."""
     from benchkit.compare import session
 
     return session.main(arguments, check)
 
 
 def import_config(arguments: list[str]) -> int:
-    """Runs `python -m benchkit import-config`; returns the exit code."""
+    """Run `python -m benchkit import-config`; return the exit code."""
     return ddlb.main(arguments, check)
 
 
@@ -96,7 +96,7 @@ COMMANDS: dict[str, Callable[[list[str]], int]] = {
 
 
 def understood(arguments: Sequence[str], folders: Sequence[Path]) -> list[str]:
-    """Returns a command line as Hydra is given it.
+    """Return a command line as Hydra is given it.
 
     Raises:
         ConfigError: an argument is neither an override nor a flag, or torch is not installed.
@@ -107,7 +107,7 @@ def understood(arguments: Sequence[str], folders: Sequence[Path]) -> list[str]:
 
 
 def check(arguments: Sequence[str]) -> str:
-    """Returns why `main` would refuse a command line, in its words; "" where the points would run.
+    """Return why `main` would refuse a command line, in its words; "" where the points would run.
 
     The check starts no process and writes no file.
     """
@@ -122,14 +122,14 @@ def check(arguments: Sequence[str]) -> str:
 
 
 def in_one_line(refusal: Exception, arguments: Sequence[str]) -> str:
-    """Returns one of REFUSALS as one line; a missing suite takes several, which list all suites."""
+    """Return one of REFUSALS as one line; a missing suite takes several, which list all suites."""
     if isinstance(refusal, ConfigError | JoinError | topology.LaunchError):
         return str(refusal)
     return messages.explain(refusal, arguments)
 
 
 def complain(message: str) -> None:
-    """Prints a message to standard error; agents other than agent 0 add their index and host."""
+    """Print a message to standard error; agents other than agent 0 add their index and host."""
     if hydra_internals.COMPLETED in os.environ:
         return  # a shell would print it into the line that is being typed
     me = topology.detect_launcher()
@@ -142,7 +142,7 @@ def terminate(number: int, frame: Any) -> None:
 
 
 def exit_code(statuses: list[str]) -> int:
-    """Returns 1 where a point failed, or where points ran and none was measured; else 0."""
+    """Return 1 where a point failed, or where points ran and none was measured; else 0."""
     from benchkit.record.record import HARMLESS
 
     failed = any(status not in HARMLESS for status in statuses)

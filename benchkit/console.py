@@ -7,5 +7,5 @@ import runpy
 
 
 def main() -> None:
-    """Runs the command line and ends with its exit code."""
+    """Run the command line and end with its exit code."""
     runpy.run_module("benchkit", run_name="__main__", alter_sys=True)

@@ -33,7 +33,7 @@ from launch.topology import (
 
 @functools.cache
 def checkout() -> dict[str, Any]:
-    """Returns the commit of benchkit's own checkout and what differs from it.
+    """Return the commit of benchkit's own checkout and what differs from it.
 
     It is read once, because what runs is the code that was there when this process began.
 
@@ -52,12 +52,12 @@ def checkout() -> dict[str, Any]:
 
 
 def git(*arguments: str) -> str:
-    """Returns what git prints about the checkout of this file; "" outside a checkout."""
+    """Return what git prints about the checkout of this file; "" outside a checkout."""
     return output("git", "-C", str(Path(__file__).parent), *arguments)
 
 
 def output(*command: str) -> str:
-    """Returns what a short command prints; "" where the command fails or does not exist."""
+    """Return what a short command prints; "" where the command fails or doe not exist."""
     try:
         done = subprocess.run(command, capture_output=True, timeout=10, check=False)
     except (OSError, subprocess.TimeoutExpired):
@@ -78,7 +78,7 @@ MOST_LETTERS = 200
 
 
 def variables(environment: Mapping[str, str] = os.environ) -> dict[str, str]:
-    """Returns the variables with one of PREFIXES, by name in order."""
+    """Return the variables with one of PREFIXES, by name in order."""
     return {
         name: printable(value)[:MOST_LETTERS]
         for name, value in sorted(environment.items())
@@ -87,7 +87,7 @@ def variables(environment: Mapping[str, str] = os.environ) -> dict[str, str]:
 
 
 def describe() -> Environment:
-    """Returns the environment of a point."""
+    """Return the environment of a point."""
     return replace(
         static_environment(),
         load_average=list(os.getloadavg()),
@@ -97,7 +97,7 @@ def describe() -> Environment:
 
 @functools.cache
 def static_environment() -> Environment:
-    """Returns what does not change while this process lives; read once for a whole sweep."""
+    """Return what does not change while this process lives; read once for a whole sweep."""
     gpus = smi.listing()
     return Environment(
         host=node_name(),
@@ -124,14 +124,14 @@ def static_environment() -> Environment:
 
 
 def of_agent() -> AgentReport:
-    """Returns what this agent reports of its host; its ranks are not known yet."""
+    """Return what this agent reports of its host; its ranks are not known yet."""
     environment = static_environment()
     of_host = {item.name: getattr(environment, item.name) for item in fields(HostReport)}
     return AgentReport(**{**of_host, "load_average": list(os.getloadavg())})
 
 
 def version_differences(agents: Sequence[AgentReport]) -> list[str]:
-    """Returns one line for each of VERSIONS in which hosts differ."""
+    """Return one line for each of VERSIONS in which hosts differ."""
     lines = []
     for name in VERSIONS:
         hosts_by_version: dict[Any, list[str]] = {}
@@ -143,7 +143,7 @@ def version_differences(agents: Sequence[AgentReport]) -> list[str]:
 
 
 def difference(name: str, hosts_by_version: Mapping[Any, Sequence[str]]) -> str:
-    """Returns which hosts have which version: "n0 has torch 2.13.0, n1 has 2.12.0"."""
+    """Return which hosts have which version: "n0 has torch 2.13.0, n1 has 2.12.0"."""
     clauses: list[str] = []
     for version, hosts in hosts_by_version.items():
         unique = list(dict.fromkeys(hosts))
@@ -155,7 +155,7 @@ def difference(name: str, hosts_by_version: Mapping[Any, Sequence[str]]) -> str:
 
 @functools.cache
 def torch_build() -> dict[str, Any]:
-    """Returns what torch/version.py defines, such as `__version__`, `cuda` and `hip`.
+    """Return what torch/version.py defines, such as `__version__`, `cuda` and `hip`.
 
     The file is run by itself, because an import of torch takes seconds; once per process, which has
     one torch.
@@ -167,7 +167,7 @@ def torch_build() -> dict[str, Any]:
 
 
 def nccl_version() -> str | None:
-    """Returns the version of the NCCL, or RCCL, that torch loads, or None; starts no CUDA."""
+    """Return the version of the NCCL, or RCCL, that torch loads, or None; start no CUDA."""
     if not is_built_for_gpus():
         return None
     with without_pinning():  # what loads torch would be pinned, and all that it starts
@@ -180,7 +180,7 @@ def nccl_version() -> str | None:
 
 
 def cpu_model() -> str:
-    """Returns the processor's name, from /proc/cpuinfo where that file exists."""
+    """Return the processor's name, from /proc/cpuinfo where that file exists."""
     for line in read_text("/proc/cpuinfo").splitlines():
         if line.startswith("model name"):
             return line.split(":", 1)[1].strip()
@@ -188,7 +188,7 @@ def cpu_model() -> str:
 
 
 def driver_version(gpus: Sequence[Mapping[str, str]]) -> str | None:
-    """Returns the version of the GPUs' driver: as nvidia-smi lists it, or of the kernel's module.
+    """Return the version of the GPUs' driver: as nvidia-smi lists it, or of the kernel's module.
 
     Drivers that Linux itself brings have none.
     """
@@ -198,12 +198,12 @@ def driver_version(gpus: Sequence[Mapping[str, str]]) -> str | None:
 
 
 def is_built_for_gpus() -> bool:
-    """Returns whether torch is built for CUDA or for HIP."""
+    """Return whether torch is built for CUDA or for HIP."""
     return bool(torch_build()["cuda"] or torch_build().get("hip"))
 
 
 def oom_kills() -> int:
-    """Returns how many processes the kernel has killed for lack of memory since it started."""
+    """Return how many processes the kernel has killed for lack of memory since it started."""
     counts = dict(line.split() for line in read_text("/proc/vmstat").splitlines())
     return int(counts.get("oom_kill", 0))
 
@@ -231,7 +231,7 @@ class VisibleGpus:
 
 @functools.cache
 def visible_gpus() -> VisibleGpus:
-    """Returns the GPUs that the ranks can use; asked once, as ranks inherit this environment.
+    """Return the GPUs that the ranks can use; asked once, as ranks inherit this environment.
 
     Without a driver, or without a torch for GPUs, no process is started.
     """
@@ -246,7 +246,7 @@ def visible_gpus() -> VisibleGpus:
 
 
 def ask_child() -> VisibleGpus:
-    """Returns what a process of this module prints."""
+    """Return what a process of this module prints."""
     command = [sys.executable, *path_options(), "-m", "benchkit.environment"]
     try:
         done = subprocess.run(
@@ -264,7 +264,7 @@ def ask_child() -> VisibleGpus:
 
 
 def enumerated() -> VisibleGpus:
-    """Starts CUDA or HIP in this process and returns the GPUs that it shows."""
+    """Start CUDA or HIP in this process and return the GPUs that it shows."""
     import torch
 
     try:
@@ -278,7 +278,7 @@ def enumerated() -> VisibleGpus:
 
 
 def name_of(properties: Any) -> str:
-    """Returns the UUID of a GPU as CUDA_VISIBLE_DEVICES takes it; "" where torch tells none.
+    """Return the UUID of a GPU as CUDA_VISIBLE_DEVICES takes it; "" where torch tells none.
 
     Torch tells it without its prefix. CUDA appends the size of an instance (MIG) to the name of its
     GPU: "NVIDIA A100-SXM4-40GB MIG 3g.20gb".

@@ -53,11 +53,11 @@ class InvalidResult(BenchkitError):
 
 
 def is_out_of_memory(type_name: str, message: str) -> bool:
-    """Returns whether an exception reports a lack of memory; torch has several types for that."""
+    """Return whether an exception reports a lack of memory; torch has several types for that."""
     return type_name in OUT_OF_MEMORY or any(text in message for text in OUT_OF_MEMORY_TEXTS)
 
 
 def oom_reason(error: Exception) -> str:
-    """Returns the first line of an exception that reports a lack of memory; "" for any other."""
+    """Return the first line of an exception that reports a lack of memory; "" for any other."""
     name, text = type(error).__name__, str(error)
     return (text.split("\n")[0] or name) if is_out_of_memory(name, text) else ""

@@ -17,7 +17,7 @@ NODES = Path("/sys/devices/system/node")
 
 
 def node_of_pci(address: str) -> int | None:
-    """Returns the NUMA node of a PCI device; None where it is not known.
+    """Return the NUMA node of a PCI device; None where it is not known.
 
     Args:
         address: such as "0000:17:00.0"; NVIDIA writes the domain with eight digits.
@@ -28,7 +28,7 @@ def node_of_pci(address: str) -> int | None:
 
 
 def nodes_of_cores(cores: Collection[int]) -> list[int]:
-    """Returns the NUMA nodes that some of these cores belong to, in order."""
+    """Return the NUMA nodes that some of these cores belong to, in order."""
     found = []
     for path in NODES.glob("node[0-9]*"):
         if not cores_in(read_text(str(path / "cpulist"))).isdisjoint(cores):
@@ -56,7 +56,7 @@ class Gpu:
     whole: Any
 
     def reading(self) -> list[float]:
-        """Returns READINGS and the reasons for the clocks (benchkit/record/gpu_state.py).
+        """Return READINGS and the reasons for the clocks (benchkit/record/gpu_state.py).
 
         What is not known is 0.
         """
@@ -73,12 +73,12 @@ class Gpu:
         return [float(value) for value in values]
 
     def pci(self) -> str | None:
-        """Returns its address, such as "00000000:17:00.0"; None where it is not known."""
+        """Return its address, such as "00000000:17:00.0"; None where it is not known."""
         address = getattr(self.ask("nvmlDeviceGetPciInfo", self.whole), "busId", None)
         return address.decode() if isinstance(address, bytes) else address
 
     def strangers(self, ours: set[int], num_ours: int) -> int:
-        """Returns how many processes compute on it beside the ranks and their MPS server.
+        """Return how many processes compute on it beside the ranks and their MPS server.
 
         In a container NVML may count processes by the numbers that they have outside. Then neither
         numbers nor names are known, and all beyond the number of ours are strangers.
@@ -94,12 +94,12 @@ class Gpu:
         return sum(MPS_SERVER not in self.process_name(pid) for pid in others)
 
     def process_name(self, pid: int) -> str:
-        """Returns the command of a process; "" where it is not known."""
+        """Return the command of a process; "" where it is not known."""
         name = self.ask("nvmlSystemGetProcessName", pid) or ""
         return name.decode(errors="replace") if isinstance(name, bytes) else str(name)
 
     def ask(self, name: str, *arguments: Any) -> Any:
-        """Returns what a function of NVML answers; 0 where the package or the GPU lacks it."""
+        """Return what a function of NVML answers; 0 where the package or the GPU lacks it."""
         try:
             return getattr(self.nvml, name)(*arguments)
         except (AttributeError, self.nvml.NVMLError):
@@ -107,7 +107,7 @@ class Gpu:
 
 
 def open_gpu(uuid: str) -> Gpu | None:
-    """Returns a GPU by its UUID, which CUDA tells without the prefix GPU- or MIG-.
+    """Return a GPU by its UUID, which CUDA tells without the prefix GPU- or MIG-.
 
     None without the package, without NVML, and where NVML does not know the GPU.
     """
@@ -129,7 +129,7 @@ def open_gpu(uuid: str) -> Gpu | None:
 
 
 def physical(nvml: Any, handle: Any) -> Any:
-    """Returns the handle of the physical GPU of a MIG instance; of any other GPU its own."""
+    """Return the handle of the physical GPU of a MIG instance; of any other GPU its own."""
     try:
         return nvml.nvmlDeviceGetDeviceHandleFromMigDeviceHandle(handle)
     except nvml.NVMLError:
@@ -155,7 +155,7 @@ log = logging.getLogger("benchkit")
 
 
 def listing() -> list[dict[str, str]]:
-    """Returns what nvidia-smi tells of each GPU by nvidia-smi's names, and its `numa_node`.
+    """Return what nvidia-smi tells of each GPU by nvidia-smi's names, and its `numa_node`.
 
     The list is empty without nvidia-smi.
     """
@@ -170,13 +170,13 @@ def listing() -> list[dict[str, str]]:
 
 
 def numa_node(gpu: dict[str, str]) -> dict[str, str]:
-    """Returns the NUMA node of a GPU by its name in a listing; {} where it is not known."""
+    """Return the NUMA node of a GPU by its name in a listing; {} where it is not known."""
     node = node_of_pci(gpu.get("pci.bus_id", ""))
     return {} if node is None else {"numa_node": str(node)}
 
 
 def topology() -> str | None:
-    """Returns how GPUs and network cards are connected, without what explains the abbreviations."""
+    """Return how GPUs and network cards are connected, without what explains the abbreviations."""
     text = TERMINAL_CODES.sub("", answer("topo", "-m", limit_s=TOPOLOGY_LIMIT_S) or "")
     matrix, _, legend = text.partition("Legend:")
     _, title, cards = legend.partition("NIC Legend:")
@@ -184,7 +184,7 @@ def topology() -> str | None:
 
 
 def answer(*arguments: str, limit_s: float = LIMIT_S) -> str | None:
-    """Returns what nvidia-smi prints; "" where it fails, None where it does not answer at all."""
+    """Return what nvidia-smi prints; "" where it fails, None where it does not answer at all."""
     if shutil.which("nvidia-smi") is None:
         return None
     try:

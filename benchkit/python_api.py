@@ -72,7 +72,7 @@ def run(
 
 
 def overrides(settings: Mapping[str, Any]) -> list[str]:
-    """Writes settings as overrides of the command line.
+    """Write settings as overrides of the command line.
 
     Raises:
         ConfigError: a setting cannot be written.
@@ -83,7 +83,7 @@ def overrides(settings: Mapping[str, Any]) -> list[str]:
 
 
 def complete(folder: Path, arguments: Sequence[str], progress: bool) -> None:
-    """Runs a sweep to the end of its last point.
+    """Run a sweep to the end of its last point.
 
     Args:
         folder: of the sweep.
@@ -107,12 +107,12 @@ def complete(folder: Path, arguments: Sequence[str], progress: bool) -> None:
 
 
 def new_folder() -> Path:
-    """Returns a folder as conf/config.yaml names those of sweeps."""
+    """Return a folder as conf/config.yaml names those of sweeps."""
     return Path("outputs") / f"{datetime.datetime.now():%Y-%m-%d_%H-%M-%S.%f}"
 
 
 def perform(arguments: Sequence[str], progress: bool) -> tuple[int, str]:
-    """Runs the command line to its end, and stops it where this thread is interrupted.
+    """Run the command line to its end, and stop it where this thread is interrupted.
 
     Its session is its own, so that Ctrl-C reaches this process alone, which then stops the sweep.
 
@@ -143,14 +143,14 @@ def perform(arguments: Sequence[str], progress: bool) -> tuple[int, str]:
 
 
 def complaint_in(errors: str) -> str:
-    """Returns the message of the command line in what it wrote to standard error."""
+    """Return the message of the command line in what it wrote to standard error."""
     *_, last = re.split(r"^benchkit: ", errors, flags=re.MULTILINE)
     is_message = last != errors
     return last.strip() if is_message else "".join(errors.strip().splitlines()[-1:])
 
 
 def num_left(folder: Path) -> int | None:
-    """Returns how many points of a sweep are to be measured; None where it has not begun."""
+    """Return how many points of a sweep are to be measured; None where it has not begun."""
     try:
         points = manifest.read(folder).points
     except ConfigError:
@@ -159,7 +159,7 @@ def num_left(folder: Path) -> int | None:
 
 
 def what_is_left(folder: Path) -> str:
-    """Says how many points of a sweep are left, and how to go on."""
+    """Say how many points of a sweep are left, and how to go on."""
     left = num_left(folder)
     if left is None:
         return "no point was measured"

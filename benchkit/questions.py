@@ -35,7 +35,7 @@ Options = Mapping[str, Sequence[Path]]
 
 
 def answer(arguments: Sequence[str], folders: Sequence[Path]) -> str:
-    """Returns the text that a command line asks for instead of a sweep; "" if for none.
+    """Return the text that a command line asks for instead of a sweep; "" if for none.
 
     Raises:
         ConfigError: it asks for help on something that does not exist.
@@ -54,7 +54,7 @@ def answer(arguments: Sequence[str], folders: Sequence[Path]) -> str:
 
 
 def command_first(arguments: Sequence[str]) -> list[str]:
-    """Returns a command line with `compare --help` for `--help compare`."""
+    """Return a command line with `compare --help` for `--help compare`."""
     named = [each for each in arguments if each in OTHERS]
     return [named[0], "--help"] if named and asks_for_help(arguments) else list(arguments)
 
@@ -64,12 +64,12 @@ def asks_for_help(arguments: Sequence[str]) -> bool:
 
 
 def has_torch() -> bool:
-    """Returns whether torch is installed; analysis works without it."""
+    """Return whether torch is installed; analysis works without it."""
     return find_spec("torch") is not None
 
 
 def list_options(arguments: Sequence[str]) -> int:
-    """Runs `python -m benchkit list`; returns the exit code.
+    """Run `python -m benchkit list`; return the exit code.
 
     Raises:
         ConfigError: there is no such group.
@@ -84,7 +84,7 @@ def list_options(arguments: Sequence[str]) -> int:
 
 
 def topics(arguments: Sequence[str], options: Options) -> list[str]:
-    """Returns the words of a command line that help may be about.
+    """Return the words of a command line that help may be about.
 
     Flags with their values, and values of keys, belong to the rest of a line.
     """
@@ -99,7 +99,7 @@ def topics(arguments: Sequence[str], options: Options) -> list[str]:
 
 
 def texts_on(word: str, options: Options, folders: Sequence[Path]) -> str:
-    """Returns the help on a word: an option, a group or a key.
+    """Return the help on a word: an option, a group or a key.
 
     Args:
         word: such as "allreduce", "suite=allreduce", "sweep" or "data_size".
@@ -126,14 +126,14 @@ def texts_on(word: str, options: Options, folders: Sequence[Path]) -> str:
 
 
 def text_on(group: str, path: Path, folders: Sequence[Path]) -> str:
-    """Returns the help on an option of a group."""
+    """Return the help on an option of a group."""
     if group == "suite":
         return help.suite_help(path, compose.values_of(path.stem, folders))
     return describe(path) if group == "study" else help.option_help(group, path)
 
 
 def row_of(name: str) -> str:
-    """Returns what a key means to each suite that has it; "" if there is no such key."""
+    """Return what a key means to each suite that has it; "" if there is no such key."""
     suites_of_row: dict[str, list[str]] = {}
     for suite in load_suites().values():
         if found := described_keys(suite.config).get(name):

@@ -13,14 +13,14 @@ NAMES = ("launch", "analysis")
 
 
 def require_ours() -> None:
-    """Ends the process, with one line that says why, if benchkit cannot run from this folder."""
+    """End the process, with one line that says why, if benchkit cannot run from this folder."""
     if problem := refusal():
         print(f"benchkit: {problem}", file=sys.stderr)
         sys.exit(EXIT_CONFIG)
 
 
 def refusal() -> str:
-    """Returns which folder of the user would be imported, in one line; "" if none would."""
+    """Return which folder of the user would be imported, in one line; "" if none would."""
     ours = Path(__file__).resolve().parents[1]
     for name in NAMES:
         spec = find_spec(name)

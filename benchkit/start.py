@@ -17,7 +17,7 @@ ELSEWHERE = ("-", "launcher=", "hydra.mode=", "hydra.sweeper.")
 
 
 def main() -> int:
-    """Runs the command line; returns its exit code."""
+    """Run the command line; return its exit code."""
     load_torch(sys.argv[1:])
     from benchkit.cli import main as run
 
@@ -25,7 +25,7 @@ def main() -> int:
 
 
 def load_torch(arguments: Sequence[str]) -> None:
-    """Starts the fork server, which imports torch while the caller continues.
+    """Start the fork server, which imports torch while the caller continues.
 
     Only a line of overrides that names its suites is certain to need it. For others the sweeper
     starts it.

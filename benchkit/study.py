@@ -48,7 +48,7 @@ class Step:
     words: tuple[str, ...]
 
     def arguments(self, values: Mapping[str, str], only_existing: bool = False) -> list[str]:
-        """Returns the words with the parameters' values.
+        """Return the words with the parameters' values.
 
         Args:
             values: of all parameters, OUT among them.
@@ -66,12 +66,12 @@ class Step:
         return found
 
     def missing(self, values: Mapping[str, str]) -> list[str]:
-        """Returns the paths of overrides below the study's folder that no step has written yet."""
+        """Return the paths of overrides below the study's folder that no step has written yet."""
         paths = [self.input_of(word, values) for word in self.words]
         return [path for path in paths if path and not Path(path).exists()]
 
     def input_of(self, word: str, values: Mapping[str, str]) -> str:
-        """Returns the path below the study's folder that an override of a sweep names, or ""."""
+        """Return the path below the study's folder that an override of a sweep names, or ""."""
         value = word.partition("=")[2]
         if self.module != BENCHKIT or f"{{{OUT}}}" not in value:
             return ""
@@ -93,7 +93,7 @@ class Study:
     steps: tuple[Step, ...]
 
     def values(self, given: Mapping[str, str]) -> dict[str, str]:
-        """Returns the parameters with the values that were typed in place of the file's.
+        """Return the parameters with the values that were typed in place of the file's.
 
         Raises:
             ConfigError: the study has no such parameter.
@@ -110,7 +110,7 @@ class Study:
 
 
 def read_study(name: str, files: Sequence[Path]) -> Study:
-    """Reads the study of a name.
+    """Read the study of a name.
 
     Args:
         name: as typed.
@@ -144,7 +144,7 @@ def read_study(name: str, files: Sequence[Path]) -> Study:
 
 
 def step_of(path: Path, name: str, command: str) -> Step:
-    """Returns a step of a study.
+    """Return a step of a study.
 
     Raises:
         ConfigError: its name or its command is wrong.
@@ -163,12 +163,12 @@ def step_of(path: Path, name: str, command: str) -> Step:
 
 
 def filled_in(word: str, values: Mapping[str, str]) -> str:
-    """Returns a word with the parameters' values in place of their names."""
+    """Return a word with the parameters' values in place of their names."""
     return PLACEHOLDER.sub(lambda match: values[match[1]], word)
 
 
 def require_known(path: Path, step: Step, names: set[str]) -> None:
-    """Raises ConfigError for a placeholder that stands for no parameter."""
+    """Raise ConfigError for a placeholder that stands for no parameter."""
     used = {match[1] for word in step.words for match in PLACEHOLDER.finditer(word)}
     if unknown := sorted(used - names):
         raise ConfigError(
@@ -178,7 +178,7 @@ def require_known(path: Path, step: Step, names: set[str]) -> None:
 
 
 def as_value(path: str) -> str:
-    """Returns a path as a value of Hydra's grammar."""
+    """Return a path as a value of Hydra's grammar."""
     if re.fullmatch(r"[\w./:+-]+", path):
         return path
     quoted = path.replace("\\", "\\\\").replace("'", "\\'")
@@ -186,14 +186,14 @@ def as_value(path: str) -> str:
 
 
 def as_text(value: object) -> str:
-    """Returns a value of YAML as one types it on a command line."""
+    """Return a value of YAML as one types it on a command line."""
     if isinstance(value, bool):
         return str(value).lower()
     return "" if value is None else str(value)
 
 
 def describe(path: Path) -> str:
-    """Returns the help on a study: its comment, its parameters with theirs, and its steps."""
+    """Return the help on a study: its comment, its parameters with theirs, and its steps."""
     lines = path.read_text(encoding="utf-8").splitlines()
     return "\n".join(line.removeprefix("# ") for line in lines)
 
@@ -223,7 +223,7 @@ class Progress:
 
 
 def read_progress(folder: Path) -> Progress:
-    """Reads how far the study in a folder is.
+    """Read how far the study in a folder is.
 
     Raises:
         ConfigError: the folder holds no study, or one that is not readable.
@@ -241,7 +241,7 @@ def read_progress(folder: Path) -> Progress:
 def run_step(
     step: Step, values: Mapping[str, str], folder: Path, flags: Sequence[str], asked: Resume
 ) -> int:
-    """Runs a step to its end.
+    """Run a step to its end.
 
     Args:
         step: of a study.
@@ -265,7 +265,7 @@ def run_step(
 
 
 def run_module(module: str, arguments: Sequence[str]) -> int:
-    """Runs one of our modules in a process that ends with this one; returns its exit code.
+    """Run one of our modules in a process that ends with this one; return its exit code.
 
     Its session is its own, so that Ctrl-C reaches this process alone, which then stops it.
     """
@@ -292,7 +292,7 @@ def run_module(module: str, arguments: Sequence[str]) -> int:
 
 
 def in_folder(asked: Resume) -> list[str]:
-    """Returns what makes a sweep write into a folder, or continue there."""
+    """Return what makes a sweep write into a folder, or continue there."""
     if not (asked.folder / manifest.FILE_NAME).exists():
         return [each for each in asked.as_overrides() if each.startswith("hydra.sweep.dir=")]
     flags = ["--resume", str(asked.folder), "--retry", asked.retry]
@@ -300,7 +300,7 @@ def in_folder(asked: Resume) -> list[str]:
 
 
 def statuses_of(step: Step, folder: Path) -> list[str]:
-    """Returns how the points of a sweep's step have ended, "" for those that are to be measured."""
+    """Return how the points of a sweep's step have ended, "" for those that are to be measured."""
     if step.module == ANALYSIS or not (folder / manifest.FILE_NAME).exists():
         return []
     points = manifest.read(folder).points
@@ -308,7 +308,7 @@ def statuses_of(step: Step, folder: Path) -> list[str]:
 
 
 def has_ended(step: Step, folder: Path, code: int) -> bool:
-    """Returns whether the steps behind a step may run: failed points do not keep them from it."""
+    """Return whether the steps behind a step may run: failed points do not keep them from it."""
     if step.module == ANALYSIS:
         return code == 0
     statuses = statuses_of(step, folder)
@@ -346,16 +346,16 @@ class Request:
         return ["--config-dir", self.config_dir] if self.config_dir else []
 
     def values(self) -> dict[str, str]:
-        """Returns what the placeholders of commands stand for."""
+        """Return what the placeholders of commands stand for."""
         return self.parameters | {OUT: str(self.folder)}
 
     def folder_of(self, step: Step) -> Path:
-        """Returns the folder that the sweep of a step writes into."""
+        """Return the folder that the sweep of a step writes into."""
         return self.folder / step.name
 
 
 def parse(arguments: Sequence[str], files: Sequence[Path]) -> Request:
-    """Reads the command line of a study.
+    """Read the command line of a study.
 
     Raises:
         ConfigError: it is wrong; the message says what is allowed.
@@ -394,7 +394,7 @@ def parse(arguments: Sequence[str], files: Sequence[Path]) -> Request:
 
 
 def require_same(progress: Progress, name: str, parameters: dict[str, str], folder: Path) -> None:
-    """Raises ConfigError where a study would be continued as another one."""
+    """Raise ConfigError where a study would be continued as another one."""
     if name != progress.study:
         raise ConfigError(f"study={name}: {folder} holds study={progress.study}")
     for key, value in parameters.items():
@@ -407,7 +407,7 @@ Check = Callable[[Sequence[str]], str]
 
 
 def is_study(arguments: Sequence[str]) -> bool:
-    """Returns whether a command line asks for a study, by its name or by the folder of one."""
+    """Return whether a command line asks for a study, by its name or by the folder of one."""
     if any(each.startswith(PREFIX) for each in arguments):
         return True
     parser = Parser(add_help=False, allow_abbrev=False)
@@ -425,7 +425,7 @@ def main(
     check: Check,
     exit_code: Callable[[list[str]], int],
 ) -> int:
-    """Runs a study.
+    """Run a study.
 
     Args:
         arguments: of the command line.
@@ -458,7 +458,7 @@ def main(
 
 
 def refuse_wrong_steps(request: Request, check: Check) -> None:
-    """Raises ConfigError for the first sweep whose command line is wrong."""
+    """Raise ConfigError for the first sweep whose command line is wrong."""
     for step in request.study.steps:
         words = step.arguments(request.values(), only_existing=True)
         if step.module == BENCHKIT and (problem := check([*request.flags, *words])):
@@ -466,7 +466,7 @@ def refuse_wrong_steps(request: Request, check: Check) -> None:
 
 
 def run(request: Request) -> int:
-    """Runs the steps that have not ended; returns the exit code that keeps others from running."""
+    """Run the steps that have not ended; return the exit code that keeps others from running."""
     progress = request.progress or Progress(request.study.name, request.parameters)
     progress.config_dir = request.config_dir
     if request.asked.retry != "none":
@@ -496,7 +496,7 @@ def run(request: Request) -> int:
 
 
 def show(request: Request) -> int:
-    """Prints the steps with a forecast of each sweep, which needs no files of earlier steps.
+    """Print the steps with a forecast of each sweep, which needs no files of earlier steps.
 
     Returns:
         The highest exit code of the forecasts: a sweep that could not run hides no later step.
@@ -511,17 +511,17 @@ def show(request: Request) -> int:
 
 
 def headline(request: Request, number: int, step: Step) -> str:
-    """Names a step and its place among the others."""
+    """Name a step and its place among the others."""
     return f"study {request.study.name}, step {number} of {len(request.study.steps)}: {step.name}"
 
 
 def command_of(request: Request, step: Step) -> str:
-    """Returns the command of a step as one would type it."""
+    """Return the command of a step as one would type it."""
     return f"python -m {step.module} {shlex.join(step.arguments(request.values()))}"
 
 
 def left(request: Request, step: Step) -> str:
-    """Says how to go on after a step that has not ended."""
+    """Say how to go on after a step that has not ended."""
     return (
         f"study {request.study.name}: step {step.name} has not ended; what was measured is kept; "
         f"to go on: python -m benchkit study={request.study.name} --resume {request.folder}"
@@ -529,7 +529,7 @@ def left(request: Request, step: Step) -> str:
 
 
 def unwritten(request: Request, step: Step, path: str) -> str:
-    """Says that earlier steps have not written a file of a step, and how to go on."""
+    """Say that earlier steps have not written a file of a step, and how to go on."""
     return (
         f"study {request.study.name}: step {step.name} needs "
         f"{Path(path).relative_to(request.folder)}, which no step before it has written (see their "

@@ -15,7 +15,7 @@ REPORT_BYTES = 1 << 30
 
 
 def framed(message: bytes) -> bytes:
-    """Returns a message with its length before it, as it is sent."""
+    """Return a message with its length before it, as it is sent."""
     return HEAD.pack(len(message)) + message
 
 
@@ -37,7 +37,7 @@ class Pieces:
         return bool(self._held) or self._length is not None
 
     def take(self, limit: int) -> bytes | None:
-        """Takes the bytes that have arrived.
+        """Take the bytes that have arrived.
 
         Args:
             limit: the longest message allowed, in bytes.

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 
 
 def path_options() -> list[str]:
-    """Returns options of `python -m` that keep the working directory out where it is out here.
+    """Return options of `python -m` that keep the working directory out where it is out here.
 
     Python 3.10 has no such option.
     """
@@ -21,7 +21,7 @@ def path_options() -> list[str]:
 
 @contextmanager
 def path_in_environment() -> Iterator[None]:
-    """Lets what is started meanwhile search our `sys.path`, in its order and nothing before it.
+    """Let what is started meanwhile search our `sys.path`, in its order and nothing before it.
 
     From Python 3.11 on, PYTHONSAFEPATH keeps the working directory from being searched first.
     """

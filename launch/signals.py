@@ -32,14 +32,14 @@ class StopRequested(KeyboardInterrupt):
 
 
 def to_stop_request(error: KeyboardInterrupt) -> StopRequested:
-    """Returns a KeyboardInterrupt, such as Python's own from Ctrl-C, as a StopRequested."""
+    """Return a KeyboardInterrupt, such as Python's own from Ctrl-C, as a StopRequested."""
     if isinstance(error, StopRequested):
         return error
     return StopRequested(signal.SIGINT, why="stopped by Ctrl-C")
 
 
 def handle(numbers: Iterable[int], handler: Callable[[int, Any], Any]) -> None:
-    """Installs a handler for signals, except for those that are ignored.
+    """Install a handler for signals, except for those that are ignored.
 
     `nohup` makes a process ignore SIGHUP. A shell without job control makes the processes that it
     starts in the background ignore SIGINT. Such a process must go on.
@@ -50,7 +50,7 @@ def handle(numbers: Iterable[int], handler: Callable[[int, Any], Any]) -> None:
 
 
 def ignore_signals() -> None:
-    """Ignores further signals to stop from now on.
+    """Ignore further signals to stop from now on.
 
     Launchers send several, and the first one is being recorded.
     """
@@ -60,7 +60,7 @@ def ignore_signals() -> None:
 
 @contextlib.contextmanager
 def defer_signals() -> Iterator[None]:
-    """Defers signals to stop until the end of work that must be complete.
+    """Defer signals to stop until the end of work that must be complete.
 
     The signals are blocked, which processes started meanwhile inherit. The kernel may still deliver
     them to a library's thread, which blocks nothing. Therefore the handlers meanwhile only note
@@ -86,7 +86,7 @@ def defer_signals() -> Iterator[None]:
 
 
 def wait_for(things: Sequence[Any], timeout_s: float | None = None) -> list[Any]:
-    """Waits like multiprocessing.connection.wait, and wakes up for handlers of signals to run.
+    """Wait like multiprocessing.connection.wait, and wakes up for handlers of signals to run.
 
     The kernel may deliver a signal to a library's thread (BLAS, TCPStore). Python then notes it,
     but its main thread, the only one that runs handlers, would stay asleep.
@@ -111,7 +111,7 @@ def wait_for(things: Sequence[Any], timeout_s: float | None = None) -> list[Any]
 
 @functools.cache
 def arrivals() -> int:
-    """Returns the descriptor of a pipe that has bytes when a signal with a Python handler arrives.
+    """Return the descriptor of a pipe that has bytes when a signal with a Python handler arrives.
 
     It is process-wide because Python writes to one wake-up descriptor per process.
     """

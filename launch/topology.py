@@ -222,17 +222,17 @@ def allocation_remark(environment: Mapping[str, str] = os.environ) -> str:
 
 
 def node_name() -> str:
-    """Returns the name that the cluster gives this node, else the host's name."""
+    """Return the name that the cluster gives this node, else the host's name."""
     return os.environ.get("SLURMD_NODENAME") or socket.gethostname()
 
 
 def boot_id() -> str:
-    """Returns an identifier of this boot of this host; the host's name if the kernel has none."""
+    """Return an identifier of this boot of this host; the host's name if the kernel has none."""
     return read_text("/proc/sys/kernel/random/boot_id") or socket.gethostname()
 
 
 def namespace(kind: str) -> str:
-    """Returns an identifier of a namespace of this process in this running kernel.
+    """Return an identifier of a namespace of this process in this running kernel.
 
     Processes share it if they see the same network ("net") or clock ("time"), for example.
     """
@@ -244,14 +244,14 @@ def namespace(kind: str) -> str:
 
 
 def usable_cores() -> list[int]:
-    """Returns the numbers of the cores that this process may run on."""
+    """Return the numbers of the cores that this process may run on."""
     if hasattr(os, "sched_getaffinity"):
         return sorted(os.sched_getaffinity(0))
     return list(range(os.cpu_count() or 1))
 
 
 def available_cores(root: Path = ROOT) -> int:
-    """Returns how many cores this process may use: its affinity, cut to its CPU quota."""
+    """Return how many cores this process may use: its affinity, cut to its CPU quota."""
     cores = len(usable_cores())
     quota = cpu_quota(root)
     return cores if quota is None else max(1, min(cores, math.floor(quota)))
@@ -275,12 +275,12 @@ class Limits:
 
 
 def limits(root: Path = ROOT) -> Limits:
-    """Returns the limits of this process; tests give another root of the files of the kernel."""
+    """Return the limits of this process; tests give another root of the files of the kernel."""
     return Limits(usable_cores(), cpuset(root), cpu_quota(root), memory_limit(root))
 
 
 def cpuset(root: Path = ROOT) -> list[int]:
-    """Returns the cores of the control group of this process; without one all that are online."""
+    """Return the cores of the control group of this process; without one all that are online."""
     for folder in group_folders("cpuset", root):
         for name in ("cpuset.cpus.effective", "cpuset.effective_cpus"):  # versions 2 and 1
             if cores := read_text(folder / name):
@@ -289,7 +289,7 @@ def cpuset(root: Path = ROOT) -> list[int]:
 
 
 def cores_in(text: str) -> set[int]:
-    """Returns the cores of a list of the kernel's, such as "0-3,8"."""
+    """Return the cores of a list of the kernel's, such as "0-3,8"."""
     cores: set[int] = set()
     for part in filter(None, text.split(",")):
         first, _, last = part.partition("-")
@@ -298,7 +298,7 @@ def cores_in(text: str) -> set[int]:
 
 
 def core_list(cores: Sequence[int]) -> str:
-    """Returns such a list of the kernel's of cores in order."""
+    """Return such a list of the kernel's of cores in order."""
     runs = groupby(enumerate(cores), lambda pair: pair[1] - pair[0])
     spans = [[core for _, core in run] for _, run in runs]
     return ",".join(f"{one}-{more[-1]}" if more else f"{one}" for one, *more in spans)
@@ -311,7 +311,7 @@ UNLIMITED_BYTES = 2**62
 
 
 def cpu_quota(root: Path = ROOT) -> float | None:
-    """Returns the least CPU quota of this process's control groups in cores; None without one.
+    """Return the least CPU quota of this process's control groups in cores; None without one.
 
     A quota by which benchkit itself slows a rank down is not counted.
     """
@@ -320,14 +320,14 @@ def cpu_quota(root: Path = ROOT) -> float | None:
 
 
 def quota_of(folder: Path) -> float | None:
-    """Returns the CPU quota of one control group in cores; None without one."""
+    """Return the CPU quota of one control group in cores; None without one."""
     version_1 = (folder / "cpu.cfs_quota_us", folder / "cpu.cfs_period_us")
     quota, period = read_text(folder / "cpu.max").split() or map(read_text, version_1)
     return int(quota) / int(period) if quota.isdigit() and period.isdigit() else None
 
 
 def memory_limit(root: Path = ROOT) -> int | None:
-    """Returns the least memory limit of this process's control groups in bytes; None without."""
+    """Return the least memory limit of this process's control groups in bytes; None without."""
     folders = group_folders("memory", root)
     names = ("memory.max", "memory.limit_in_bytes")
     texts = [read_text(folder / name) for folder in folders for name in names]
@@ -336,12 +336,12 @@ def memory_limit(root: Path = ROOT) -> int | None:
 
 
 def group_folders(controller: str, root: Path = ROOT) -> list[Path]:
-    """Returns the folders of `control_groups` of both versions."""
+    """Return the folders of `control_groups` of both versions."""
     return list(chain.from_iterable(control_groups(controller, root).values()))
 
 
 def control_groups(controller: str, root: Path = ROOT) -> dict[int, list[Path]]:
-    """Returns the control groups that limit this process, by their version (cgroups(7)).
+    """Return the control groups that limit this process, by their version (cgroups(7)).
 
     They are folders: that of its own group, then those of the groups around it up to the mount.
     A host may have both versions at once, each with some of the controllers.
@@ -370,7 +370,7 @@ def control_groups(controller: str, root: Path = ROOT) -> dict[int, list[Path]]:
 
 
 def folders_up_to(mount: Path, mounted: str, own: str) -> list[Path]:
-    """Returns the folder of a control group and those around it, up to the folder of the mount.
+    """Return the folder of a control group and those around it, up to the folder of the mount.
 
     Args:
         mount: where control groups are mounted.
@@ -395,7 +395,7 @@ def folders_up_to(mount: Path, mounted: str, own: str) -> list[Path]:
 
 
 def unescaped(path: str) -> str:
-    """Returns a path of mountinfo, in which "\\040" stands for a space (proc(5))."""
+    """Return a path of mountinfo, in which "\\040" stands for a space (proc(5))."""
     return re.sub(r"\\([0-7]{3})", lambda code: chr(int(code[1], 8)), path)
 
 
@@ -412,7 +412,7 @@ ranks to one core.
 
 @contextmanager
 def without_pinning() -> Iterator[None]:
-    """Hides PINNING from what is loaded or started meanwhile; benchkit places ranks itself."""
+    """Hide PINNING from what is loaded or started meanwhile; benchkit places ranks itself."""
     hidden = {name: os.environ.pop(name) for name in PINNING if name in os.environ}
     try:
         yield
@@ -421,7 +421,7 @@ def without_pinning() -> Iterator[None]:
 
 
 def read_text(path: str | Path) -> str:
-    """Returns the stripped content of a small file; "" if it is not readable.
+    """Return the stripped content of a small file; "" if it is not readable.
 
     Bytes that are no text, as in the name of a mount, stay as in the names of files.
     """

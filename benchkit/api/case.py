@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def noop(*_: object) -> None:
-    """Does nothing; the default of a case's callables."""
+    """Do nothing; the default of a case's callables."""
 
 
 Call = Callable[..., Any]
@@ -29,7 +29,7 @@ Call = Callable[..., Any]
 
 
 def no_details() -> Mapping[str, Any]:
-    """Returns no details; the default of `Case.details`."""
+    """Return no details; the default of `Case.details`."""
     return {}
 
 
@@ -139,7 +139,7 @@ class Case:
     unchecked: str = ""
 
     def call_once(self, prepare: Callable[[], object] = noop) -> Any:
-        """Makes one call for `verify`, outside any clock."""
+        """Make one call for `verify`, outside any clock."""
         prepare()
         return self.step()
 
@@ -190,7 +190,7 @@ class Rank:
     folder: Path = Path()
 
     def memory_shortage(self, needed_bytes: float, host_bytes: float = 0.0) -> str:
-        """Returns why what every rank allocates does not fit in free memory; "" where it does.
+        """Return why what every rank allocates does not fit in free memory; "" where it does.
 
         Args:
             needed_bytes: bytes on the device of the rank.
@@ -204,7 +204,7 @@ class Rank:
 
 
 def shortage(needed_bytes: float, sharers: int, available_bytes: float, where: str = "") -> str:
-    """Returns why `needed_bytes` of each sharer do not fit in a memory; "" where they do."""
+    """Return why `needed_bytes` of each sharer do not fit in a memory; "" where they do."""
     if needed_bytes * sharers <= available_bytes:
         return ""
     ranks = f"{sharers} ranks x " if sharers > 1 else ""

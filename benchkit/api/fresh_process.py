@@ -6,7 +6,7 @@ from multiprocessing import get_context
 
 
 def run_in_fresh_process(function: Callable[..., None], *arguments: object) -> None:
-    """Runs a function of a module in a new process, with this environment, and waits for its end.
+    """Run a function of a module in a new process, with this environment, and wait for its end.
 
     Args:
         function: found by its module and name.

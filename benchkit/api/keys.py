@@ -47,7 +47,7 @@ class Key:
     neutral: Any = None
 
     def allowed(self) -> str:
-        """Returns the allowed values in words: "auto or >= 1", "> 0 MiB"."""
+        """Return the allowed values in words: "auto or >= 1", "> 0 MiB"."""
         bounds = [("> ", self.above), (">= ", self.at_least), ("< ", self.below)]
         interval = " and ".join(f"{sign}{bound:g}" for sign, bound in bounds if bound is not None)
         if interval and self.unit:
@@ -58,7 +58,7 @@ class Key:
         return " or ".join(part for part in (words, interval) if part)
 
     def accepts(self, value: Any) -> bool:
-        """Returns whether a value is one of the choices or a finite number within the bounds.
+        """Return whether a value is one of the choices or a finite number within the bounds.
 
         A list is accepted where it is not empty and all of its items are accepted.
         """
@@ -81,7 +81,7 @@ class Key:
 
 
 def key(doc: str, **limits: Any) -> Any:
-    """Declares a configuration key: a dataclass field without a value.
+    """Declare a configuration key: a dataclass field without a value.
 
     Args:
         doc: what the key means.
@@ -91,7 +91,7 @@ def key(doc: str, **limits: Any) -> Any:
 
 
 def described_keys(schema: type, prefix: str = "") -> dict[str, tuple[Key, Any]]:
-    """Returns every key below a schema by its dotted name, with its description and its type."""
+    """Return every key below a schema by its dotted name, with its description and its type."""
     found: dict[str, tuple[Key, Any]] = {}
     for item in fields(schema):
         nested = nested_schema(item.type)
@@ -103,7 +103,7 @@ def described_keys(schema: type, prefix: str = "") -> dict[str, tuple[Key, Any]]
 
 
 def nested_schema(annotation: Any) -> type | None:
-    """Returns the dataclass in an annotation such as `ModelConfig | None`, or None without one."""
+    """Return the dataclass in an annotation such as `ModelConfig | None`, or None without one."""
     for candidate in (annotation, *getattr(annotation, "__args__", ())):
         if isinstance(candidate, type) and is_dataclass(candidate):
             return candidate
@@ -111,12 +111,12 @@ def nested_schema(annotation: Any) -> type | None:
 
 
 def is_optional(annotation: Any) -> bool:
-    """Returns whether an annotation allows None, such as `ModelConfig | None`."""
+    """Return whether an annotation allows None, such as `ModelConfig | None`."""
     return type(None) in getattr(annotation, "__args__", ())
 
 
 def check_ranges(config: Any, prefix: str = "") -> None:
-    """Raises ConfigError for the first value outside its range, or one that a record cannot hold.
+    """Raise ConfigError for the first value outside its range, or one that a record cannot hold.
 
     A value of None passes, because the types of the schema have been checked before. Only a group
     that must be chosen is refused.
@@ -134,7 +134,7 @@ def check_ranges(config: Any, prefix: str = "") -> None:
 
 
 def require_accepted(item: Any, name: str, value: Any) -> None:
-    """Raises ConfigError for a value outside its range, or one that a record cannot hold.
+    """Raise ConfigError for a value outside its range, or one that a record cannot hold.
 
     Args:
         item: field of the schema.
@@ -148,7 +148,7 @@ def require_accepted(item: Any, name: str, value: Any) -> None:
 
 
 def require_storable(name: str, value: Any) -> None:
-    """Raises ConfigError for a value without its like in JSON, such as a text that is not UTF-8."""
+    """Raise ConfigError for a value without its like in JSON, such as a text that is not UTF-8."""
     try:
         msgspec.json.encode(value)
     except (TypeError, ValueError) as error:
@@ -156,7 +156,7 @@ def require_storable(name: str, value: Any) -> None:
 
 
 def as_list(value: Any) -> list[Any]:
-    """Returns the values of a key that takes one value or a list of values."""
+    """Return the values of a key that takes one value or a list of values."""
     return list(value) if isinstance(value, list | tuple) else [value]
 
 
@@ -194,7 +194,7 @@ class HardwareConfig:
     )
 
     def share(self, factor: float) -> float:
-        """Returns the percent of its device that a rank has that is so many times slower."""
+        """Return the percent of its device that a rank has that is so many times slower."""
         on_device = self.ranks_per_device if self.device == "cuda" else 1
         full = 100 / on_device if self.full_share == "auto" else float(self.full_share)
         return full / factor
@@ -252,7 +252,7 @@ class ModelConfig:
 
 
 def check_model_heads(model: ModelConfig) -> None:
-    """Raises ConfigError where the heads do not share out the width, evenly for their rotation."""
+    """Raise ConfigError where the heads do not share out the width, evenly for their rotation."""
     if model.d_model % model.num_heads or model.d_model // model.num_heads % 2:
         raise ConfigError(
             f"model.num_heads={model.num_heads}: allowed are numbers that divide "
@@ -261,7 +261,7 @@ def check_model_heads(model: ModelConfig) -> None:
 
 
 def check_hardware(hardware: HardwareConfig, world_size: int | str) -> None:
-    """Raises ConfigError where keys of `hardware` contradict each other or the world size."""
+    """Raise ConfigError where keys of `hardware` contradict each other or the world size."""
     slowdown, device, slow_by = hardware.slowdown, hardware.device, hardware.slow_by
     if slowdown is None:
         raise ConfigError("hardware.slowdown=null: allowed is >= 1, or [one factor per rank]")
@@ -281,7 +281,7 @@ def check_hardware(hardware: HardwareConfig, world_size: int | str) -> None:
 
 
 def check_cold(measure: MeasureConfig, ranks: str) -> None:
-    """Raises ConfigError where a key of `measure`, or the key `ranks`, warms up the first calls."""
+    """Raise ConfigError where a key of `measure`, or the key `ranks`, warms up the first calls."""
     if measure.mode != COLD:
         return
     first = f"with measure.mode={COLD}, which times the first calls of fresh ranks"
@@ -298,7 +298,7 @@ def check_cold(measure: MeasureConfig, ranks: str) -> None:
 
 
 def is_rate(value: Any) -> bool:
-    """Returns whether a value is a number above 0."""
+    """Return whether a value is a number above 0."""
     return isinstance(value, int | float) and value > 0
 
 
@@ -385,7 +385,7 @@ class RunConfig:
 
     @classmethod
     def unknown(cls, name: str, rest: str) -> str:
-        """Returns why key `name` has no `rest` below it, and what it has; "" by default.
+        """Return why key `name` has no `rest` below it, and what it has; "" by default.
 
         Args:
             name: a key of the suite.
@@ -394,38 +394,38 @@ class RunConfig:
         return ""
 
     def needed_bytes(self, world_size: int) -> float | None:
-        """Returns the memory that each rank needs on its device, in bytes.
+        """Return the memory that each rank needs on its device, in bytes.
 
         None where only the ranks know. Of several cases, the one that needs most counts.
         """
         return None
 
     def host_bytes(self, world_size: int) -> float:
-        """Returns the further memory that each rank needs on its host, in bytes."""
+        """Return the further memory that each rank needs on its host, in bytes."""
         return 0.0
 
     def most_cases(self) -> int | None:
-        """Returns how many cases a job has at most; None where only the ranks know."""
+        """Return how many cases a job has at most; None where only the ranks know."""
         return None
 
     def most_seconds(self) -> float | None:
-        """Returns how long all cases are timed at most, with their warm-ups; None if unknown."""
+        """Return how long all cases are timed at most, with their warm-ups; None if unknown."""
         cases = self.most_cases()
         seconds = self.measure.max_seconds + self.measure.max_warmup_seconds
         return None if cases is None else cases * seconds
 
     def unsuited(self) -> str:
-        """Returns why the kind of device can run no case; "" if it can."""
+        """Return why the kind of device can run no case; "" if it can."""
         if self.measure.mode == GRAPH and self.hardware.device != "cuda":
             return f"measure.mode={GRAPH}: needs hardware.device=cuda"
         return ""
 
     def title(self) -> str:
-        """Returns what is measured, for heads of lines and plots; the suite's name by default."""
+        """Return what is measured, for heads of lines and plots; the suite's name by default."""
         return self.suite
 
     def check(self) -> None:
-        """Raises ConfigError where keys contradict each other; suites add rules of their own."""
+        """Raise ConfigError where keys contradict each other; suites add rules of their own."""
         if self.model is not None and not self.uses_model:
             raise ConfigError(
                 f"model={self.model.name}: suite {self.suite} uses no model; leave it out"
@@ -450,19 +450,19 @@ class RunConfig:
 
 
 def as_dict(config: RunConfig) -> dict[str, Any]:
-    """Returns the configuration as plain dictionaries, as a record stores it."""
+    """Return the configuration as plain dictionaries, as a record stores it."""
     plain: dict[str, Any] = msgspec.to_builtins(config)
     return plain
 
 
 def parameters(model: ModelConfig) -> int:
-    """Counts the parameters of embedding, layers, last norm and untied head."""
+    """Count the parameters of embedding, layers, last norm and untied head."""
     tables = (2 * model.vocab_size + 1) * model.d_model
     return int(tables + model.num_layers * layer_parameters(model))
 
 
 def layer_parameters(model: ModelConfig) -> int:
-    """Counts the parameters of four projections, a gated feed-forward layer and two norms."""
+    """Count the parameters of four projections, a gated feed-forward layer and two norms."""
     return 4 * model.d_model**2 + 3 * model.d_model * model.d_ff + 2 * model.d_model
 
 
@@ -471,7 +471,7 @@ LAYERS = ("attn_qkv", "attn_out", "ffn_up", "ffn_down", "head")
 
 
 def layer_shape(model: ModelConfig, layer: str) -> tuple[int, int]:
-    """Returns the rows k and columns n of a layer's weights.
+    """Return the rows k and columns n of a layer's weights.
 
     Args:
         model: the sizes of the model.

@@ -41,7 +41,7 @@ class Table:
     threads: str = ""
 
     def doubts(self, shares: Sequence[float], threads: int | None = None) -> list[str]:
-        """Returns why the table may not fit, one line each.
+        """Return why the table may not fit, one line each.
 
         Args:
             shares: compute shares that are looked up, in percent.
@@ -64,7 +64,7 @@ class Table:
 
 
 def read(path: str, seq_len: int, dtype: str) -> Table:
-    """Reads a table of latencies or of square matrix products (CSV).
+    """Read a table of latencies or of square matrix products (CSV).
 
     Of matrix products, those of the dtype and without background streams count, at the size that
     is nearest to the sequence length.
@@ -104,7 +104,7 @@ def read(path: str, seq_len: int, dtype: str) -> Table:
 
 
 def matmuls_alone(rows: Sequence[dict[str, str]]) -> dict[str, list[tuple[float, float, float]]]:
-    """Returns (size, share in %, TFLOP/s) of the rows without background streams, by dtype."""
+    """Return (size, share in %, TFLOP/s) of the rows without background streams, by dtype."""
     alone: dict[str, list[tuple[float, float, float]]] = {}
     for row in rows:
         size, share, rate = (number(row, name) for name in (SIZE, SHARE, RATE))
@@ -114,12 +114,12 @@ def matmuls_alone(rows: Sequence[dict[str, str]]) -> dict[str, list[tuple[float,
 
 
 def nearest(sizes: Sequence[float], seq_len: int) -> float:
-    """Returns the size that is nearest to the sequence length."""
+    """Return the size that is nearest to the sequence length."""
     return min(sizes, key=lambda size: abs(size - seq_len))
 
 
 def threads_of(lines: Sequence[str]) -> str:
-    """Returns the threads per rank of a table: "1", "1, 2" for several, or "" if unknown."""
+    """Return the threads per rank of a table: "1", "1, 2" for several, or "" if unknown."""
     start = f"# {THREADS}:"
     comment = next((line for line in lines if line.startswith(start)), "")
     try:
@@ -129,7 +129,7 @@ def threads_of(lines: Sequence[str]) -> str:
 
 
 def number(row: Mapping[str, str | None], column: str, allow_0: bool = False) -> float:
-    """Returns the number in a cell; raises ValueError that names the column and what is allowed."""
+    """Return the number in a cell; raise ValueError that names the column and what is allowed."""
     try:
         value = float(row[column] or "")
     except ValueError:
@@ -145,7 +145,7 @@ OTHERS = ("MIG", "Laptop", "Ti", "D", "SUPER", "Max-Q")
 
 
 def entry_of(table: Mapping[str, Any], device_name: str) -> str:
-    """Returns the longest entry whose words are in the name of a device; "" where there is none.
+    """Return the longest entry whose words are in the name of a device; "" where there is none.
 
     "A100" is in "NVIDIA A100-SXM4-80GB".
     """

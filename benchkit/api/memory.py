@@ -26,7 +26,7 @@ RESET_PEAK = "5"
 
 
 def available_bytes(device: "torch.device") -> int:
-    """Returns the free memory of a device, in bytes."""
+    """Return the free memory of a device, in bytes."""
     if device.type == "cuda":
         import torch
 
@@ -35,7 +35,7 @@ def available_bytes(device: "torch.device") -> int:
 
 
 def host_available_bytes(root: Path = ROOT) -> int:
-    """Returns the free memory of this host in bytes, at most what all control groups leave.
+    """Return the free memory of this host in bytes, at most what all control groups leave.
 
     Args:
         root: of the files of the kernel.
@@ -56,7 +56,7 @@ def host_available_bytes(root: Path = ROOT) -> int:
 
 
 def free_unused() -> None:
-    """Returns to the device what cycles of objects and torch's cache hold, after memory ran out."""
+    """Return to the device what cycles of objects and torch's cache hold, after memory ran out."""
     import torch
 
     gc.collect()  # it is off while cases are timed
@@ -75,7 +75,7 @@ class PeakMemory:
         self._cuda = importlib.import_module("torch.cuda") if device.type == "cuda" else None
 
     def reset(self) -> None:
-        """Starts a new peak.
+        """Start a new peak.
 
         On a CPU the allocator first returns what it keeps, so that the next call has to ask for it.
         """
@@ -88,7 +88,7 @@ class PeakMemory:
             Path("/proc/self/clear_refs").write_text(RESET_PEAK)
 
     def peak_bytes(self) -> int:
-        """Returns the peak since reset(), in bytes."""
+        """Return the peak since reset(), in bytes."""
         if self._cuda:
             return int(self._cuda.max_memory_allocated(self._device))
         for line in read_text("/proc/self/status").splitlines():
@@ -97,7 +97,7 @@ class PeakMemory:
         return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
     def beside_peak(self) -> dict[str, int]:
-        """Returns what a GPU holds beside the peak, in bytes, by names of benchkit.api.details.
+        """Return what a GPU holds beside the peak, in bytes, by names of benchkit.api.details.
 
         They are the peak since reset() of what torch's allocator reserved, and what is in use now
         outside of it: contexts, NCCL's buffers, and other processes. {} on a CPU.
@@ -112,7 +112,7 @@ class PeakMemory:
 
 
 def wait_for_device(tensor: "torch.Tensor") -> None:
-    """Waits until the GPU of a tensor has done all that was queued; for other devices at once.
+    """Wait until the GPU of a tensor has done all that was queued; for other devices at once.
 
     A read waits, too, but in C, with the reader as innermost Python frame: a rank that hangs there
     because another one does not take part would look like the cause of the hang. In

@@ -26,7 +26,7 @@ class Transfer(Protocol):
     """A transfer that is under way."""
 
     def wait(self) -> object:
-        """Waits until what is received has arrived, and what is sent may change."""
+        """Wait until what is received has arrived, and what is sent may change."""
         ...
 
 
@@ -35,23 +35,23 @@ StartedTransfers = tuple[list[Transfer], list[Transfer]]
 
 
 def by_way_of_the_host(tensor: Tensor, group: dist.ProcessGroup | None) -> bool:
-    """Returns whether peers cannot read a tensor's memory over this group's backend."""
+    """Return whether peers cannot read a tensor's memory over this group's backend."""
     return bool(tensor.is_cuda and dist.get_backend(group) == "gloo")
 
 
 def sendable(tensor: Tensor) -> Tensor:
-    """Returns a tensor as every backend sends it: float8, which gloo refuses, as bytes."""
+    """Return a tensor as every backend sends it: float8, which gloo refuses, as bytes."""
     is_float8 = tensor.dtype.itemsize == 1 and tensor.is_floating_point()
     return tensor.view(torch.uint8) if is_float8 else tensor
 
 
 def exchange_device(device: torch.device) -> torch.device:
-    """Returns where small tensors must be for a collective of the job's backend."""
+    """Return where small tensors must be for a collective of the job's backend."""
     return torch.device("cpu") if dist.get_backend() == "gloo" else device
 
 
 def start(sends: Ends, receives: Ends, group: dist.ProcessGroup | None = None) -> StartedTransfers:
-    """Starts all transfers in one batch.
+    """Start all transfers in one batch.
 
     Without a batch NCCL would wait for each transfer in turn, and a ring of ranks would wait for
     ever. Transfers that the backend does not tell apart count as being received.
@@ -70,7 +70,7 @@ def start(sends: Ends, receives: Ends, group: dist.ProcessGroup | None = None) -
 
 
 def in_one_batch(sends: Ends, receives: Ends, group: dist.ProcessGroup | None) -> StartedTransfers:
-    """Starts all transfers by one call of the backend, which may return one work for all."""
+    """Start all transfers by one call of the backend, which may return one work for all."""
     operations = [dist.P2POp(dist.isend, sendable(tensor), peer, group) for tensor, peer in sends]
     operations += [dist.P2POp(dist.irecv, sendable(part), peer, group) for part, peer in receives]
     works: list[Transfer] = dist.batch_isend_irecv(operations)
@@ -88,12 +88,12 @@ class InFlight:
     def start(
         self, piece: int, sends: Ends, receives: Ends, group: dist.ProcessGroup | None
     ) -> None:
-        """Starts the transfers of a piece, whose earlier transfers must be done."""
+        """Start the transfers of a piece, whose earlier transfers must be done."""
         sending, receiving = start(sends, receives, group)
         self._transfers[piece] = [*sending, *receiving]
 
     def wait(self, piece: int) -> None:
-        """Waits until what is received has arrived, and what is sent may change."""
+        """Wait until what is received has arrived, and what is sent may change."""
         with region(WAIT):
             for transfer in self._transfers[piece]:
                 transfer.wait()
@@ -113,7 +113,7 @@ class Landing:
 
 
 def gather_json(value: Any, group: dist.ProcessGroup | None = None) -> list[Any]:
-    """Returns every rank's value: [rank]; all ranks of the group call this together.
+    """Return every rank's value: [rank]; all ranks of the group call this together.
 
     It replaces `all_gather_object`, which unpickles, and so executes, what the other ranks send.
 
@@ -137,7 +137,7 @@ def gather_json(value: Any, group: dist.ProcessGroup | None = None) -> list[Any]
 
 
 def first_reason(reason: str, group: dist.ProcessGroup | None = None) -> str:
-    """Returns the first rank's reason that is not empty; all ranks of the group call this together.
+    """Return the first rank's reason that is not empty; all ranks of the group call this together.
 
     Args:
         reason: why this rank cannot do something; "" if it can.
@@ -155,7 +155,7 @@ GRACE_S = 60.0
 
 
 def dtensor_missing(device: torch.device) -> str:
-    """Returns why DTensors cannot change their layout over the job's backend; "" if they can.
+    """Return why DTensors cannot change their layout over the job's backend; "" if they can.
 
     The same holds for whatever else calls torch's functional collectives.
     """
@@ -163,7 +163,7 @@ def dtensor_missing(device: torch.device) -> str:
 
 
 def mesh_of_first(ranks: int, device: torch.device, timeout_s: float) -> DeviceMesh | None:
-    """Returns a mesh of the first ranks, None on the others; all ranks of the job call it together.
+    """Return a mesh of the first ranks, None on the others; all ranks of the job call it together.
 
     The mesh communicates over the job's backend. A mesh that torch makes without a process group
     may have another, which would be measured in place of the job's.
@@ -182,7 +182,7 @@ def mesh_of_first(ranks: int, device: torch.device, timeout_s: float) -> DeviceM
 
 @functools.cache
 def join_group(groups: tuple[tuple[int, ...], ...], timeout_s: float) -> dist.ProcessGroup | None:
-    """Makes disjoint groups and returns this rank's; all ranks of the job call it together.
+    """Make disjoint groups and return this rank's; all ranks of the job call it together.
 
     A process that runs several points makes them once.
 

@@ -21,7 +21,7 @@ CHECKED_ROWS = 16
 
 
 def multiply(left: Tensor, right: Tensor, out: Tensor) -> None:
-    """Multiplies [m, k] by [k, n] into [m, n], all of one dtype."""
+    """Multiply [m, k] by [k, n] into [m, n], all of one dtype."""
     torch.mm(left, right, out=out)
 
 
@@ -48,20 +48,20 @@ class Matmul:
         return self.dtype is torch.float8_e4m3fn
 
     def left(self, rows: int, columns: int) -> Tensor:
-        """Allocates a left factor of zeros."""
+        """Allocate a left factor of zeros."""
         return torch.zeros(rows, columns, dtype=self.dtype, device=self.device)
 
     def right(self, rows: int, columns: int) -> Tensor:
-        """Allocates a right factor of zeros; of float8 in column-major order, as it must be."""
+        """Allocate a right factor of zeros; of float8 in column-major order, as it must be."""
         return self.left(columns, rows).t() if self.is_float8 else self.left(rows, columns)
 
     def product(self, rows: int, columns: int) -> Tensor:
-        """Allocates a product of zeros."""
+        """Allocate a product of zeros."""
         return torch.zeros(rows, columns, dtype=self.product_dtype, device=self.device)
 
 
 def matmul_of(dtype_name: str, device: torch.device) -> Matmul:
-    """Returns how matrices of a dtype are multiplied; products of float8 are bfloat16."""
+    """Return how matrices of a dtype are multiplied; products of float8 are bfloat16."""
     dtype = getattr(torch, dtype_name)
     if dtype_name != FLOAT8:
         return Matmul(device, dtype, dtype)
@@ -70,13 +70,13 @@ def matmul_of(dtype_name: str, device: torch.device) -> Matmul:
 
 
 def sum_in_float32() -> None:
-    """Makes cuBLAS add parts of a half-precision product in float32, so that it rounds once."""
+    """Make cuBLAS add parts of a half-precision product in float32, so that it rounds once."""
     torch.backends.cuda.matmul.allow_fp16_reduced_precision_reduction = False
     torch.backends.cuda.matmul.allow_bf16_reduced_precision_reduction = False
 
 
 def require_rows(product: Tensor, left: Tensor, right: Tensor, rows: Tensor) -> None:
-    """Raises InvalidResult where some rows of a product differ from float64."""
+    """Raise InvalidResult where some rows of a product differ from float64."""
     expected = (left[rows].double() @ right.double()).to(product.dtype)
     wrong = product[rows] != expected
     wait_for_device(product)

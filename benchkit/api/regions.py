@@ -14,7 +14,7 @@ Marker = Callable[[str], AbstractContextManager[object]]
 
 
 def unmarked(name: str) -> AbstractContextManager[object]:
-    """Does nothing; the marker of regions that are neither timed nor profiled."""
+    """Do nothing; the marker of regions that are neither timed nor profiled."""
     return nullcontext()
 
 
@@ -27,13 +27,13 @@ harness is handed down.
 
 
 def region(name: str) -> AbstractContextManager[object]:
-    """Marks a region of a step; only the regions that `Case.regions` names reach the record."""
+    """Mark a region of a step; only the regions that `Case.regions` names reach the record."""
     return _marker[-1](name)
 
 
 @contextmanager
 def marked_by(marker: Marker) -> Iterator[None]:
-    """Makes `marker` decide, within this context, what the regions of this process do."""
+    """Make `marker` decide, within this context, what the regions of this process do."""
     _marker.append(marker)
     try:
         yield

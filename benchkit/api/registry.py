@@ -54,7 +54,7 @@ class Suite:
 
 
 def suite(build: Callable[[Any, Any], list[Any]]) -> Suite:
-    """Makes a function a suite, configured by the type of its first parameter.
+    """Make a function a suite, configured by the type of its first parameter.
 
     Raises:
         ConfigError: the function has no docstring, whose first line is the suite's summary, or its
@@ -74,19 +74,19 @@ def suite(build: Callable[[Any, Any], list[Any]]) -> Suite:
 
 @functools.cache
 def own_modules() -> tuple[str, ...]:
-    """Returns the names of benchkit's own modules that define suites."""
+    """Return the names of benchkit's own modules that define suites."""
     found = importlib.import_module("benchkit.suites").__path__
     return tuple(f"benchkit.suites.{each.name}.suite" for each in pkgutil.iter_modules(found))
 
 
 def suite_modules() -> list[str]:
-    """Returns the names of all modules that define suites."""
+    """Return the names of all modules that define suites."""
     others = os.environ.get(EXTRA_SUITES, "").split(",")
     return [*own_modules(), *filter(None, others)]
 
 
 def load_suites() -> dict[str, Suite]:
-    """Returns all suites by name, sorted; of one name, that of the last module.
+    """Return all suites by name, sorted; of one name, that of the last module.
 
     Raises:
         ConfigError: a module that EXTRA_SUITES names does not exist.
@@ -95,7 +95,7 @@ def load_suites() -> dict[str, Suite]:
 
 
 def suites_in(modules: Iterable[str]) -> dict[str, Suite]:
-    """Imports modules and returns the suites that they define."""
+    """Import modules and return the suites that they define."""
     found: dict[str, Suite] = {}
     for name in modules:
         try:
@@ -111,7 +111,7 @@ def suites_in(modules: Iterable[str]) -> dict[str, Suite]:
 
 
 def preload_for(names: Iterable[str]) -> list[str]:
-    """Returns the modules that the fork server loads for the ranks of the named suites."""
+    """Return the modules that the fork server loads for the ranks of the named suites."""
     suites = load_suites()
     needed = dict.fromkeys(module for name in names for module in suites[name].preload)
     return [*LOADED, *suite_modules(), *needed]

@@ -13,7 +13,7 @@ ITEM_BYTES = {FLOAT8: 1, "float16": 2, "bfloat16": 2, "float32": 4, "float64": 8
 
 
 def product_bytes(dtype: str, factors: int, products: int) -> int:
-    """Returns the bytes of so many elements of factors and of products.
+    """Return the bytes of so many elements of factors and of products.
 
     Products of float8 are bfloat16.
     """
@@ -33,7 +33,7 @@ RANGE = re.compile(r"(\d+[kmg]?i?b?)-(\d+[kmg]?i?b?)", re.IGNORECASE)
 
 
 def mebibytes(size: float | str, key: str = "data_size") -> float:
-    """Converts a size to MiB.
+    """Convert a size to MiB.
 
     Args:
         size: a number of MiB, or a number with its unit: "4B", "1KiB", "1K", "16 MiB" or "10MB".
@@ -54,7 +54,7 @@ def mebibytes(size: float | str, key: str = "data_size") -> float:
 
 
 def doubling(sizes: str) -> list[str] | None:
-    """Returns the sizes of a range as nccl-tests steps through it with -f 2.
+    """Return the sizes of a range as nccl-tests steps through it with -f 2.
 
     Args:
         sizes: the least and the greatest, such as "8-1G"; a number without a unit is of bytes.

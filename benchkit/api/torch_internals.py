@@ -25,17 +25,17 @@ RING_ARGUMENTS = ("group", "seq_dim", "op", "query", "key", "value", "is_causal"
 
 
 def default_store() -> dist.Store:
-    """Returns the store of the job's process group, for which torch has no public name."""
+    """Return the store of the job's process group, for which torch has no public name."""
     return dist.distributed_c10d._get_default_store()
 
 
 def keep_gpu_busy(cycles: int) -> None:
-    """Queues a kernel that lasts so many cycles of the GPU's clock on the current stream."""
+    """Queue a kernel that lasts so many cycles of the GPU's clock on the current stream."""
     torch.cuda._sleep(cycles)
 
 
 def fused_attention(query: Tensor, key: Tensor, value: Tensor, causal: bool) -> tuple[Tensor, ...]:
-    """Computes attention by the device's fused kernel, with work in proportion to visible keys.
+    """Compute attention by the device's fused kernel, with work in proportion to visible keys.
 
     The kernels are the ones behind torch's scaled_dot_product_attention, which keeps the
     log-sum-exp to itself.
@@ -63,7 +63,7 @@ def fused_attention(query: Tensor, key: Tensor, value: Tensor, causal: bool) -> 
 
 
 def fused_attention_missing(device: torch.device, dtype: torch.dtype, width: int) -> str:
-    """Returns why fused_attention() cannot run on a device; "" if it can.
+    """Return why fused_attention() cannot run on a device; "" if it can.
 
     Kernels of half precision, for example, refuse GPUs older than Ampere.
 
@@ -82,7 +82,7 @@ def fused_attention_missing(device: torch.device, dtype: torch.dtype, width: int
 
 
 def float8_matmul_missing(device: torch.device) -> str:
-    """Returns why multiply_float8() cannot run on a device; "" if it can."""
+    """Return why multiply_float8() cannot run on a device; "" if it can."""
 
     def multiply() -> None:
         left = torch.ones(16, 16, device=device).to(torch.float8_e4m3fn)
@@ -93,7 +93,7 @@ def float8_matmul_missing(device: torch.device) -> str:
 
 
 def refusal(what: str, trial: Callable[[], None]) -> str:
-    """Returns why torch refuses a trial, in a line; "" if it does not.
+    """Return why torch refuses a trial, in a line; "" if it does not.
 
     Raises:
         RuntimeError: memory is lacking, which says nothing about torch.
@@ -108,7 +108,7 @@ def refusal(what: str, trial: Callable[[], None]) -> str:
 
 
 def multiply_float8(scale: Tensor, left: Tensor, right: Tensor, out: Tensor) -> None:
-    """Multiplies float8 matrices, with sums in float32.
+    """Multiply float8 matrices, with sums in float32.
 
     Args:
         scale: what each factor is multiplied by; float32, without dimensions.
@@ -120,7 +120,7 @@ def multiply_float8(scale: Tensor, left: Tensor, right: Tensor, out: Tensor) -> 
 
 
 def ring_attention_missing() -> str:
-    """Returns why attend_in_ring() cannot be called with this torch; "" if it can."""
+    """Return why attend_in_ring() cannot be called with this torch; "" if it can."""
     try:
         from torch.distributed.tensor.experimental._context_parallel import _attention as theirs
 
@@ -133,7 +133,7 @@ def ring_attention_missing() -> str:
 
 
 def attend_in_ring(query: Tensor, key: Tensor, value: Tensor, causal: bool) -> Tensor:
-    """Computes this rank's part of attention over the tokens of all ranks [1, H, L, D].
+    """Compute this rank's part of attention over the tokens of all ranks [1, H, L, D].
 
     The public `context_parallel` cannot take its place: it has a ring only for the kernels of GPUs.
 
@@ -156,7 +156,7 @@ def attend_in_ring(query: Tensor, key: Tensor, value: Tensor, causal: bool) -> T
 
 
 def symmetric_memory_missing() -> str:
-    """Returns why this torch has no symmetric memory; "" if it has."""
+    """Return why this torch has no symmetric memory; "" if it has."""
     try:
         from torch.distributed import _symmetric_memory  # noqa: F401 (it defines the operators)
     except ImportError as error:
@@ -165,7 +165,7 @@ def symmetric_memory_missing() -> str:
 
 
 def symmetric_empty(like: Tensor, group_name: str) -> Tensor:
-    """Allocates memory of this shape that all ranks of a group can read, who call this together.
+    """Allocate memory of this shape that all ranks of a group can read, who call this together.
 
     Raises:
         RuntimeError: the GPUs of the group cannot reach each other's memory.
@@ -178,7 +178,7 @@ def symmetric_empty(like: Tensor, group_name: str) -> Tensor:
 
 
 def all_gather_matmul(shard: Tensor, b: Tensor, group_name: str) -> Tensor:
-    """Multiplies all ranks' shards in symmetric memory by B while gathering them."""
+    """Multiply all ranks' shards in symmetric memory by B while gathering them."""
     fused = torch.ops.symm_mem.fused_all_gather_matmul
     _, [product] = fused(shard, [b], gather_dim=0, group_name=group_name, return_A=False)
     return product
@@ -213,12 +213,12 @@ class Compilations:
 
 
 def is_compiler_loaded() -> bool:
-    """Returns whether this process has used torch.compile, or something else that loads it."""
+    """Return whether this process has used torch.compile, or something else that loads it."""
     return "torch._dynamo" in sys.modules
 
 
 def reset_compiler() -> None:
-    """Forgets what was compiled in this process, and the counts of it; loads no compiler."""
+    """Forget what was compiled in this process, and the counts of it; load no compiler."""
     if is_compiler_loaded():
         from torch._dynamo import utils
 
@@ -228,7 +228,7 @@ def reset_compiler() -> None:
 
 
 def compilations() -> Compilations:
-    """Counts the compilations since `reset_compiler`; to be called after each call that compiles.
+    """Count the compilations since `reset_compiler`; to be called after each call that compiles.
 
     Of the first call torch keeps the latest 64 events, after that EVENTS. Before torch.compile is
     first used there are none, and its libraries are not loaded for this.
@@ -251,7 +251,7 @@ def compilations() -> Compilations:
 
 
 def keep_progress_bars_local() -> None:
-    """Gives the progress bars of this process a lock that it shares with no other.
+    """Give the progress bars of this process a lock that it shares with no other.
 
     Tracing makes a bar, whose own lock is a semaphore. A rank ends without releasing it, and Python
     would warn of that on the terminal.

@@ -31,7 +31,7 @@ def pattern(
     op: str,
     length: int = PERIOD,
 ) -> "torch.Tensor":
-    """Returns one period of a rank's input.
+    """Return one period of a rank's input.
 
     At each index only so many ranks contribute more than the neutral element that the reduction
     stays exact.
@@ -64,7 +64,7 @@ def pattern(
 
 
 def window(dtype: "torch.dtype", op: str, world_size: int) -> int:
-    """Returns how many ranks may contribute at one index.
+    """Return how many ranks may contribute at one index.
 
     Each rank adds at most 2 (for avg 2 x world_size), or doubles a product.
     """
@@ -75,7 +75,7 @@ def window(dtype: "torch.dtype", op: str, world_size: int) -> int:
 
 
 def exact_range(dtype: "torch.dtype") -> tuple[int, int]:
-    """Returns (e, n): powers of two up to 2^e and all integers up to n are representable."""
+    """Return (e, n): powers of two up to 2^e and all integers up to n are representable."""
     import torch
 
     if dtype.is_floating_point:
@@ -87,7 +87,7 @@ def exact_range(dtype: "torch.dtype") -> tuple[int, int]:
 def reduced(
     seed: int, turn: int, world_size: int, dtype: "torch.dtype", op: str, length: int = PERIOD
 ) -> "torch.Tensor":
-    """Returns one period of the exact reduction of all ranks' patterns.
+    """Return one period of the exact reduction of all ranks' patterns.
 
     Returns:
         int64 on the CPU: [min(length, PERIOD)].
@@ -110,7 +110,7 @@ def reduced(
 
 
 def returned(result: object) -> "torch.Tensor":
-    """Returns what a call returned; raises InvalidResult where that is no tensor."""
+    """Return what a call returned; raise InvalidResult where that is no tensor."""
     import torch
 
     if not isinstance(result, torch.Tensor):
@@ -119,7 +119,7 @@ def returned(result: object) -> "torch.Tensor":
 
 
 def tile(buffer: "torch.Tensor", period: "torch.Tensor") -> None:
-    """Fills a flat buffer [n] with repetitions of `period` [p], of the same dtype and device."""
+    """Fill a flat buffer [n] with repetitions of `period` [p], of the same dtype and device."""
     rows = len(buffer) // len(period)
     whole = rows * len(period)
     buffer[:whole].view(rows, len(period)).copy_(period.expand(rows, -1))
@@ -127,7 +127,7 @@ def tile(buffer: "torch.Tensor", period: "torch.Tensor") -> None:
 
 
 def tolerance(world_size: int, dtype: "torch.dtype", op: str) -> float:
-    """Returns the absolute difference that a correct output may have; 0 means exact equality.
+    """Return the absolute difference that a correct output may have; 0 means exact equality.
 
     Only averages over a number of ranks n that is no power of two may differ. NCCL multiplies each
     input by the rounded 1/n, so each contributing value, of at most 2, has that rounding error.
@@ -140,7 +140,7 @@ def tolerance(world_size: int, dtype: "torch.dtype", op: str) -> float:
 
 
 def require_tiled(output: "torch.Tensor", period: "torch.Tensor", atol: float = 0.0) -> None:
-    """Checks that a flat output consists of repetitions of a period.
+    """Check that a flat output consists of repetitions of a period.
 
     Args:
         output: [n].
@@ -173,7 +173,7 @@ def require_tiled(output: "torch.Tensor", period: "torch.Tensor", atol: float = 
 
 
 def are_bits_equal(left: "torch.Tensor", right: "torch.Tensor") -> bool:
-    """Returns whether two tensors of one shape and dtype are equal to the bit.
+    """Return whether two tensors of one shape and dtype are equal to the bit.
 
     As integers they are compared in one pass and without a tensor of the results, at two to three
     times the speed of `(left == right).all()` in half precision and in float32 on a CPU.

@@ -59,12 +59,12 @@ class Arm:
         return not self.folder and self.python == sys.executable
 
     def arguments(self, common: Sequence[str]) -> list[str]:
-        """Returns the common command line with this arm's overrides in place of those it has."""
+        """Return the common command line with this arm's overrides in place of those it has."""
         own = {key_of(override): override for override in self.overrides}
         return [own.pop(key_of(argument), argument) for argument in common] + list(own.values())
 
     def variables(self) -> dict[str, str]:
-        """Returns the environment of its runs."""
+        """Return the environment of its runs."""
         found = os.environ | self.environment
         if self.python != sys.executable:
             programs = Path(self.python).parent
@@ -77,25 +77,25 @@ class Arm:
 
 
 def key_of(argument: str) -> str:
-    """Returns the key that an override sets; a flag as it is."""
+    """Return the key that an override sets; a flag as it is."""
     return argument.partition("=")[0].lstrip("+") if is_override(argument) else argument
 
 
 def refuse_key(override: str) -> None:
-    """Raises ConfigError for an override of what compare sets itself."""
+    """Raise ConfigError for an override of what compare sets itself."""
     key = key_of(override)
     if key in OF_COMPARE and override != "launcher=local":
         raise ConfigError(f"{override}: not with compare: {OF_COMPARE[key]}")
 
 
 def is_arm(argument: str) -> bool:
-    """Returns whether an argument has the form of an arm."""
+    """Return whether an argument has the form of an arm."""
     kind, colon, _ = argument.partition(":")
     return argument == "plain" or (bool(colon) and kind in KINDS)
 
 
 def parse_arm(text: str, trees: Path) -> Arm:
-    """Parses an arm; nothing is written yet.
+    """Parse an arm; nothing is written yet.
 
     Args:
         text: such as "env:NAME=VALUE".
@@ -135,7 +135,7 @@ def parse_arm(text: str, trees: Path) -> Arm:
 
 
 def git_arm(text: str, revision: str, trees: Path) -> Arm:
-    """Returns the arm of a commit of the repository that this process works in.
+    """Return the arm of a commit of the repository that this process works in.
 
     Its runs start in the same folder of the checkout as the comparison does.
     """
@@ -148,7 +148,7 @@ def git_arm(text: str, revision: str, trees: Path) -> Arm:
 
 
 def check_out(arm: Arm) -> None:
-    """Makes the checkout of a `git:` arm, unless it is there.
+    """Make the checkout of a `git:` arm, unless it is there.
 
     Raises:
         ConfigError: git cannot make it, or it lacks the folder that the comparison works in.
@@ -162,7 +162,7 @@ def check_out(arm: Arm) -> None:
 
 
 def git(text: str, *arguments: str) -> str:
-    """Returns what git prints about the working directory; raises ConfigError where it fails."""
+    """Return what git prints about the working directory; raise ConfigError where it fails."""
     try:
         command = ["git", *arguments]
         done = subprocess.run(command, capture_output=True, errors="surrogateescape", check=False)

@@ -90,7 +90,7 @@ class Request:
 
 
 def parse(arguments: Sequence[str]) -> Request | Path:
-    """Parses the words after `compare`.
+    """Parse the words after `compare`.
 
     Returns:
         What to compare, or the folder of a comparison to go on with.
@@ -116,7 +116,7 @@ def parse(arguments: Sequence[str]) -> Request | Path:
 
 
 def flag_parser() -> Parser:
-    """Returns the parser of the flags; their values are checked by it."""
+    """Return the parser of the flags; their values are checked by it."""
     parser = Parser(add_help=False, allow_abbrev=False)
     parser.add_argument("--pairs", type=pairs_or_auto)
     parser.add_argument("--max-pairs", type=pairs, default=50)
@@ -129,7 +129,7 @@ def flag_parser() -> Parser:
 
 
 def refuse_wrong_words(overrides: Sequence[str]) -> None:
-    """Raises ConfigError for a word that is no override, no flag and no flag's value."""
+    """Raise ConfigError for a word that is no override, no flag and no flag's value."""
     before = ""
     for word in overrides:
         is_value = before.startswith("-") and before not in ("-m", "--multirun")
@@ -139,7 +139,7 @@ def refuse_wrong_words(overrides: Sequence[str]) -> None:
 
 
 def pairs(text: str) -> int:
-    """Returns a number of pairs that has intervals."""
+    """Return a number of pairs that has intervals."""
     found = int(text) if re.fullmatch(r"[0-9]{1,5}", text) else 0
     if not FEWEST_PAIRS <= found <= MOST_PAIRS:
         allowed = f"allowed are {FEWEST_PAIRS} (fewer have no interval) to {MOST_PAIRS}"
@@ -152,7 +152,7 @@ def pairs_or_auto(text: str) -> int | None:
 
 
 def share(text: str) -> float:
-    """Returns "5%" or "0.05" as 0.05."""
+    """Return "5%" or "0.05" as 0.05."""
     found = 0.0
     with contextlib.suppress(ValueError):
         found = float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
@@ -196,7 +196,7 @@ class Plan:
         return msgspec.json.format(msgspec.json.encode(self), indent=2)
 
     def digest(self) -> str:
-        """Returns what only the same plan has, wherever it was typed."""
+        """Return what only the same plan has, wherever it was typed."""
         return hashlib.sha256(replace(self, started_in="").to_json()).hexdigest()
 
 
@@ -226,13 +226,13 @@ class Turn:
         return f"{self.number:03d}-{self.role}"
 
     def described(self, plan: Plan) -> Comparison:
-        """Returns what its records say of it."""
+        """Return what its records say of it."""
         arm = plan.arms[self.arm].text
         return Comparison(id=plan.id, arm=arm, pair=self.number, position=self.position)
 
 
 def turns_of(number: int, played: Round) -> list[Turn]:
-    """Returns the runs of a round, in their order.
+    """Return the runs of a round, in their order.
 
     Args:
         number: of the round, from 1.
@@ -247,7 +247,7 @@ def turns_of(number: int, played: Round) -> list[Turn]:
 
 
 def new_plan(request: Request, folder: Path, id: str = "") -> Plan:
-    """Returns the plan of a fresh comparison; nothing is written.
+    """Return the plan of a fresh comparison; nothing is written.
 
     Args:
         request: what was typed.
@@ -277,7 +277,7 @@ def new_folder() -> Path:
 
 
 def read_plan(folder: Path) -> Plan:
-    """Reads the plan of a comparison.
+    """Read the plan of a comparison.
 
     Raises:
         ConfigError: the folder holds none, or one that another user may have written: it is run.
@@ -291,7 +291,7 @@ def read_plan(folder: Path) -> Plan:
 
 
 def parse_plan(content: bytes) -> Plan:
-    """Parses a plan; raises ValueError where it is none."""
+    """Parse a plan; raise ValueError where it is none."""
     plan = decoded(content, Plan)
     if plan.version != VERSION or len(plan.arms) < 2:
         raise ValueError("another version")
@@ -312,7 +312,7 @@ class FloorFile(msgspec.Struct):
 
 
 def read_floor(path: Path) -> dict[str, float | None]:
-    """Reads the noise floor of each point from compare_result.json of identical arms.
+    """Read the noise floor of each point from compare_result.json of identical arms.
 
     Raises:
         ConfigError: the file is not readable, or something else.
@@ -327,7 +327,7 @@ def read_floor(path: Path) -> dict[str, float | None]:
 
 
 def claim_new(folder: Path) -> None:
-    """Makes the folder of a fresh comparison; raises ConfigError if it holds something already."""
+    """Make the folder of a fresh comparison; raise ConfigError if it holds something already."""
     if (folder / FILE_NAME).exists():
         raise ConfigError(
             f"--dir {folder}: holds a comparison; to go on with it: "

@@ -44,7 +44,7 @@ class Point:
     labels: Labels
 
     def is_part_of(self, other: "Point") -> bool:
-        """Returns whether another case has these labels, and perhaps more."""
+        """Return whether another case has these labels, and perhaps more."""
         return self.number == other.number and {*self.labels} <= {*other.labels}
 
 
@@ -87,7 +87,7 @@ class RunFigures:
     identical_runs: dict[int, float] = field(default_factory=dict)
 
     def lack(self, point: Point) -> Lack | None:
-        """Returns why a point has no times; None where it has.
+        """Return why a point has no times; None where it has.
 
         A job that fails as a whole, or does not fit, may have less labels than its cases.
         """
@@ -101,7 +101,7 @@ class RunFigures:
 
 
 def read_run(folder: Path) -> RunFigures:
-    """Reads the records of a run.
+    """Read the records of a run.
 
     Raises:
         ConfigError: there is no sweep.
@@ -119,7 +119,7 @@ def read_run(folder: Path) -> RunFigures:
 
 
 def add(found: RunFigures, number: int, record: Record) -> None:
-    """Adds a point of the sweep to the figures of a run."""
+    """Add a point of the sweep to the figures of a run."""
     found.overrides.append(record.overrides)
     if not found.title:
         found.title = record.title
@@ -146,7 +146,7 @@ def add(found: RunFigures, number: int, record: Record) -> None:
 
 
 def statistic_of(name: str, times: Array | None) -> float:
-    """Returns a figure of a run from its times, in seconds; NaN without times.
+    """Return a figure of a run from its times, in seconds; NaN without times.
 
     Args:
         name: mean, median, or a percentile such as p25.
@@ -160,7 +160,7 @@ def statistic_of(name: str, times: Array | None) -> float:
 
 
 def names_of(points: Iterable[Point], run: RunFigures) -> dict[Point, str]:
-    """Returns what sets each point apart from the others: overrides that vary, and labels."""
+    """Return what sets each point apart from the others: overrides that vary, and labels."""
     typed = [
         [text for text in overrides if not text.startswith(("hydra.", "seed="))]
         for overrides in run.overrides
@@ -187,7 +187,7 @@ class Columns:
     candidate: list[Array | None]
 
     def figures(self, name: str) -> tuple[Array, Array]:
-        """Returns a figure of all runs of the baseline, and of the candidate: [pair]."""
+        """Return a figure of all runs of the baseline, and of the candidate: [pair]."""
         baseline = [statistic_of(name, times) for times in self.baseline]
         return np.array(baseline), np.array([statistic_of(name, times) for times in self.candidate])
 
@@ -196,7 +196,7 @@ class Columns:
 
 
 def points_of(runs: Iterable[RunFigures]) -> list[Point]:
-    """Returns all points, in order; one without labels where no run got as far as its cases."""
+    """Return all points, in order; one without labels where no run got as far as its cases."""
     every = list(runs)
     measured = {point for run in every for point in run.times}
     keys = {key for run in every for key in run.reasons}
@@ -209,7 +209,7 @@ def points_of(runs: Iterable[RunFigures]) -> list[Point]:
 
 
 def columns_of(runs: Runs, rounds: Sequence[int], role: int, point: Point) -> Columns:
-    """Returns the times of a point in some rounds, of role 0 and of another one."""
+    """Return the times of a point in some rounds, of role 0 and of another one."""
     return Columns(
         [runs[number, 0].times.get(point) for number in rounds],
         [runs[number, role].times.get(point) for number in rounds],
@@ -219,7 +219,7 @@ def columns_of(runs: Runs, rounds: Sequence[int], role: int, point: Point) -> Co
 def word_without_times(
     runs: Runs, pairs: Sequence[int], role: int, point: Point
 ) -> tuple[str, str]:
-    """Returns the word on a point of an arm that its times do not decide, and why some are missing.
+    """Return the word on a point of an arm that its times do not decide, and why some are missing.
 
     Both are "" where all pairs have times. The word alone is "" where those that have decide.
     """
@@ -245,7 +245,7 @@ SLOW_SHARE = "share of slow mode"
 
 
 def judge_runs(plan: Plan, runs: Runs, level: float, num_rounds: int) -> Result:
-    """Returns the verdicts after so many rounds, all of whose runs are there.
+    """Return the verdicts after so many rounds, all of whose runs are there.
 
     Args:
         plan: of the comparison.
@@ -286,7 +286,7 @@ def judge_runs(plan: Plan, runs: Runs, level: float, num_rounds: int) -> Result:
 def new_point(
     plan: Plan, name: str, arm: str, columns: Columns, word: str, reason: str
 ) -> Compared:
-    """Returns a point without a verdict yet."""
+    """Return a point without a verdict yet."""
     baseline, candidate = columns.figures(plan.options.statistic)
     return Compared(
         name=name,
@@ -308,7 +308,7 @@ def add_verdicts(
     measured: Mapping[tuple[int, Point], Columns],
     compared: Mapping[tuple[int, Point], Compared],
 ) -> None:
-    """Judges all points of all arms together, and the mean over the points of each arm."""
+    """Judge all points of all arms together, and the mean over the points of each arm."""
     logs = {key: columns.log_ratios(plan.options.statistic) for key, columns in measured.items()}
     floors = [compared[key].floor for key in measured]
     verdicts = judge(list(logs.values()), floors, fail_on=plan.options.fail_on, level=result.level)
@@ -321,7 +321,7 @@ def add_verdicts(
 
 
 def mean_of(plan: Plan, arm: str, columns: Sequence[Columns], level: float) -> Mean:
-    """Returns the geometric mean over points, and its interval over pairs."""
+    """Return the geometric mean over points, and its interval over pairs."""
     logs = [each.log_ratios(plan.options.statistic) for each in columns]
     ratio, (low, high) = geometric_mean(logs, level)
     return Mean(arm, int(np.isfinite(np.mean(logs, axis=0)).sum()), ratio, low, high)
@@ -333,7 +333,7 @@ def secondary(
     measured: Mapping[tuple[int, Point], Columns],
     level: float,
 ) -> list[Finding]:
-    """Returns the secondary figures of all points that differ, with Holm's correction over all."""
+    """Return the secondary figures of all points that differ, with Holm's correction over all."""
     tests: dict[tuple[int, Point, str], RankTest] = {}
     for (role, point), columns in measured.items():
         for figure in SECONDARY:
@@ -355,7 +355,7 @@ def secondary(
 
 
 def noise_remarks(points: Sequence[Compared]) -> list[str]:
-    """Returns a line on what a selftest found that two identical runs differ by."""
+    """Return a line on what a selftest found that two identical runs differ by."""
     known = [point.identical_runs for point in points if point.identical_runs is not None]
     if known:
         least, most = percent(min(known)), percent(max(known))
@@ -364,7 +364,7 @@ def noise_remarks(points: Sequence[Compared]) -> list[str]:
 
 
 def software_remarks(plan: Plan, runs: Runs) -> list[str]:
-    """Returns lines on versions that differ between arms, or changed within one."""
+    """Return lines on versions that differ between arms, or changed within one."""
     seen: dict[str, list[list[str]]] = {}
     for name in VERSIONS:
         for role in range(len(plan.arms)):

@@ -137,7 +137,7 @@ HEADERS = ("point", "ratio", "interval", "pairs", "between runs", "smallest effe
 
 
 def write(result: Result, folder: Path) -> None:
-    """Writes all files of a result."""
+    """Write all files of a result."""
     content = msgspec.json.format(msgspec.json.encode(result), indent=2)
     files.write_whole(folder / RESULT_FILE, content)
     files.write_whole(folder / JUNIT_FILE, as_junit(result))
@@ -145,13 +145,13 @@ def write(result: Result, folder: Path) -> None:
 
 
 def as_text(result: Result) -> str:
-    """Returns the table and what else is known, for a terminal."""
+    """Return the table and what else is known, for a terminal."""
     lines = [sentence(result), "", table(result, "simple"), "", *means(result)]
     return "\n".join([*lines, *tails(result), *result.remarks])
 
 
 def as_markdown(result: Result) -> str:
-    """Returns the same for a pull request."""
+    """Return the same for a pull request."""
     counted = Counter(point.word for point in result.points)
     summary = ", ".join(f"{count} {word}" for word, count in counted.items()) or "no point"
     lines = [*means(result), *tails(result), *result.remarks]
@@ -163,7 +163,7 @@ def as_markdown(result: Result) -> str:
 
 
 def sentence(result: Result) -> str:
-    """Says what the ratios are of."""
+    """Say what the ratios are of."""
     baseline, *others = result.arms
     return (
         f"{' and '.join(others)} against {baseline} in {' '.join(result.overrides)}: "
@@ -173,7 +173,7 @@ def sentence(result: Result) -> str:
 
 
 def table(result: Result, style: str) -> str:
-    """Returns one row per point and arm."""
+    """Return one row per point and arm."""
     several = len(result.arms) > 2
     rows = [
         [printable(text, keep="") for text in (*([point.arm] if several else []), *cells(point))]
@@ -186,7 +186,7 @@ def table(result: Result, style: str) -> str:
 
 
 def cells(point: Compared) -> list[str]:
-    """Returns the row of a point."""
+    """Return the row of a point."""
     found = point.verdict
     if found is None:
         return [point.name, "", "", "", "", "", f"{point.word} {point.reason}"]
@@ -204,7 +204,7 @@ def cells(point: Compared) -> list[str]:
 
 
 def verdict(point: Compared) -> str:
-    """Returns the word of a point, with what an unclear one would take.
+    """Return the word of a point, with what an unclear one would take.
 
     A change that is smaller than the noise floor is marked: single runs would not show it.
     """
@@ -218,7 +218,7 @@ def verdict(point: Compared) -> str:
 
 
 def means(result: Result) -> list[str]:
-    """Returns the geometric mean of each arm, and of the A/A pairs."""
+    """Return the geometric mean of each arm, and of the A/A pairs."""
     lines = [f"geometric mean of {mean.arm}: {described(mean)}" for mean in result.means]
     if result.control:
         lines.append(
@@ -228,7 +228,7 @@ def means(result: Result) -> list[str]:
 
 
 def described(mean: Mean) -> str:
-    """Returns a mean in words."""
+    """Return a mean in words."""
     if not mean.num_pairs:
         return "no pair has all points"
     pairs = "1 pair" if mean.num_pairs == 1 else f"{mean.num_pairs} pairs"
@@ -236,7 +236,7 @@ def described(mean: Mean) -> str:
 
 
 def tails(result: Result) -> list[str]:
-    """Returns the secondary findings that the verdicts do not say already."""
+    """Return the secondary findings that the verdicts do not say already."""
     verdicts = {(point.name, point.arm): point.verdict for point in result.points}
     lines = []
     for finding in result.secondary:
@@ -247,7 +247,7 @@ def tails(result: Result) -> list[str]:
 
 
 def describe(finding: Finding) -> str:
-    """Returns a secondary finding in words; it decides no verdict."""
+    """Return a secondary finding in words; it decides no verdict."""
     change = finding.change
     if finding.is_share:
         size = f"{change.estimate:+.1%} [{change.low:+.1%}, {change.high:+.1%}]"
@@ -268,7 +268,7 @@ def interval(low: float, high: float) -> str:
 
 
 def as_junit(result: Result) -> bytes:
-    """Returns a test case per point, see `junit`."""
+    """Return a test case per point, see `junit`."""
     return junit(
         "benchkit compare",
         [

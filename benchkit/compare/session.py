@@ -65,7 +65,7 @@ class Ended:
 
 
 def read_end(folder: Path) -> Ended | None:
-    """Returns what the file of a run says; None for a run that does not count."""
+    """Return what the file of a run says; None for a run that does not count."""
     try:
         return files.read_json(folder / RUN_FILE, Ended)
     except (OSError, ValueError):
@@ -85,7 +85,7 @@ class RunCutOff(RunFailed):
 
 
 def set_aside(folder: Path) -> None:
-    """Renames the folder of a run that does not count, if there is one.
+    """Rename the folder of a run that does not count, if there is one.
 
     Raises:
         ConfigError: a process still works in it.
@@ -107,13 +107,13 @@ def set_aside(folder: Path) -> None:
 
 
 def arguments_of(arm: Arm, common: Sequence[str], turn: Turn, folder: Path) -> list[str]:
-    """Returns the command line of a run, without the program."""
+    """Return the command line of a run, without the program."""
     place = next(text for text in Resume(folder).as_overrides() if text.startswith("hydra.sweep."))
     return [*arm.arguments(common), f"seed={turn.seed}", place]
 
 
 def perform(plan: Plan, turn: Turn, folder: Path, is_first: bool) -> tuple[int, str]:
-    """Runs one run of this agent to its end.
+    """Run one run of this agent to its end.
 
     Args:
         plan: of the comparison.
@@ -141,7 +141,7 @@ def perform(plan: Plan, turn: Turn, folder: Path, is_first: bool) -> tuple[int, 
 
 
 def start(plan: Plan, turn: Turn, folder: Path, log: IO[bytes]) -> "subprocess.Popen[bytes]":
-    """Starts a run.
+    """Start a run.
 
     Its session is its own, so that Ctrl-C reaches this process alone, which then stops the run. Its
     points do not wait for the host's lock, which this process holds for the whole comparison.
@@ -165,7 +165,7 @@ def start(plan: Plan, turn: Turn, folder: Path, log: IO[bytes]) -> "subprocess.P
 
 
 def log_of(folder: Path, is_first: bool) -> IO[bytes]:
-    """Opens what a run prints to; folders of agents on other hosts may not be here."""
+    """Open what a run prints to; folders of agents on other hosts may not be here."""
     if not is_first:
         return tempfile.TemporaryFile()
     log_path(folder).unlink(missing_ok=True)
@@ -173,12 +173,12 @@ def log_of(folder: Path, is_first: bool) -> IO[bytes]:
 
 
 def log_path(folder: Path) -> Path:
-    """Returns the file with what a run printed."""
+    """Return the file with what a run printed."""
     return folder.with_suffix(".log")
 
 
 def require_end(code: int, line: str, arm: Arm, folder: Path) -> None:
-    """Raises an exception for the exit code of a run that did not go through its points.
+    """Raise an exception for the exit code of a run that did not go through its points.
 
     Raises:
         ConfigError: its command line is wrong.
@@ -191,7 +191,7 @@ def require_end(code: int, line: str, arm: Arm, folder: Path) -> None:
 
 
 def count(arm: Arm, folder: Path, seconds: float, line: str) -> Ended:
-    """Makes a run count.
+    """Make a run count.
 
     Args:
         arm: of the run.
@@ -231,7 +231,7 @@ DIFFERS = (
 
 
 def main(arguments: Sequence[str], check: Callable[[Sequence[str]], str]) -> int:
-    """Runs `python -m benchkit compare`.
+    """Run `python -m benchkit compare`.
 
     Args:
         arguments: after `compare`.
@@ -283,20 +283,20 @@ def main(arguments: Sequence[str], check: Callable[[Sequence[str]], str]) -> int
 
 
 def number_of(key: str, overrides: Sequence[str], default: float) -> float:
-    """Returns the number that overrides set a key to, the last one where there are several."""
+    """Return the number that overrides set a key to, the last one where there are several."""
     with contextlib.suppress(ValueError):  # not there; `check_arms` has refused what is no number
         return float(last_of(key, overrides))
     return default
 
 
 def last_of(key: str, overrides: Sequence[str]) -> str:
-    """Returns the text that overrides set a key to, the last one; "" where they do not."""
+    """Return the text that overrides set a key to, the last one; "" where they do not."""
     values = [text.partition("=")[2] for text in overrides if arms.key_of(text) == key]
     return values[-1] if values else ""
 
 
 def check_arms(wanted: Plan, check: Callable[[Sequence[str]], str]) -> None:
-    """Raises ConfigError for a command line that is wrong, of arms that run this code."""
+    """Raise ConfigError for a command line that is wrong, of arms that run this code."""
     for arm in wanted.arms:
         problem = check(arm.arguments(wanted.overrides)) if arm.is_here else ""
         if problem:
@@ -323,7 +323,7 @@ class Told:
 
 
 def prepare(agents: Agents, wanted: Plan | None, folder: Path, held: contextlib.ExitStack) -> Plan:
-    """Takes the folder on agent 0, and tells the others of the plan.
+    """Take the folder on agent 0, and tell the others of the plan.
 
     Args:
         agents: of this start.
@@ -351,7 +351,7 @@ def prepare(agents: Agents, wanted: Plan | None, folder: Path, held: contextlib.
 
 
 def follow(agents: Agents, asked: Request | Path, folder: Path) -> tuple[Plan | None, Path, str]:
-    """Makes the plan on an agent other than 0, from its own command line and files.
+    """Make the plan on an agent other than 0, from its own command line and files.
 
     Args:
         agents: of this start.
@@ -380,7 +380,7 @@ def follow(agents: Agents, asked: Request | Path, folder: Path) -> tuple[Plan | 
 
 
 def with_arms(agents: Agents, made: Plan | None, problem: str) -> Plan:
-    """Returns the plan where all agents can follow it.
+    """Return the plan where all agents can follow it.
 
     Raises:
         ConfigError: on all agents, if one has no plan, or its host lacks what an arm needs.
@@ -399,7 +399,7 @@ def with_arms(agents: Agents, made: Plan | None, problem: str) -> Plan:
 
 @contextlib.contextmanager
 def hosts_to_ourselves(agents: Agents, wait_s: float) -> Iterator[None]:
-    """Holds the lock of every host; the runs of the comparison take another one.
+    """Hold the lock of every host; the runs of the comparison take another one.
 
     Args:
         agents: of this start.
@@ -412,7 +412,7 @@ def hosts_to_ourselves(agents: Agents, wait_s: float) -> Iterator[None]:
 
 
 def run_all(agreed: Plan, folder: Path, agents: Agents) -> int:
-    """Makes all runs that are left, in step with the other agents; returns the exit code."""
+    """Make all runs that are left, in step with the other agents; return the exit code."""
 
     progress = Progress(agreed, folder) if agents.first else None
     while True:
@@ -435,7 +435,7 @@ def run_all(agreed: Plan, folder: Path, agents: Agents) -> int:
 
 
 def run_together(plan: Plan, turn: Turn, folder: Path, agents: Agents) -> tuple[float, str]:
-    """Makes one run on all agents; returns how many seconds it took, and its last line.
+    """Make one run on all agents; return how many seconds it took, and its last line.
 
     Raises:
         ConfigError, RunFailed: on all agents, if the run does not end as runs do on one of them.
@@ -462,7 +462,7 @@ def advice(folder: Path) -> str:
 
 
 def say(agents: Agents, message: str) -> None:
-    """Prints a message of agent 0 to standard error."""
+    """Print a message of agent 0 to standard error."""
     if agents.first:
         print(f"benchkit: {message}", file=sys.stderr)
 
@@ -475,7 +475,7 @@ class Progress:
     """
 
     def __init__(self, plan: Plan, folder: Path) -> None:
-        """Begins with the runs in the folder that count already.
+        """Begin with the runs in the folder that count already.
 
         Args:
             plan: of the comparison.
@@ -493,7 +493,7 @@ class Progress:
         self._result: Result | None = None
 
     def next_turn(self) -> Turn | None:
-        """Returns the run that is to be made next; None when the comparison is at its end."""
+        """Return the run that is to be made next; None when the comparison is at its end."""
         while self._num_rounds < len(self._plan.order) and not self._is_answered:
             played = self._plan.order[self._num_rounds]
             for turn in turns_of(self._num_rounds + 1, played):
@@ -506,7 +506,7 @@ class Progress:
         return None
 
     def add(self, turn: Turn, seconds: float, line: str) -> None:
-        """Counts a run that has ended.
+        """Count a run that has ended.
 
         Args:
             turn: the run.
@@ -521,7 +521,7 @@ class Progress:
         print(f"[round {turn.number}, {pair}] {arm.text}  {seconds:.1f} s", flush=True)
 
     def end(self) -> int:
-        """Writes and prints the result; returns the exit code."""
+        """Write and print the result; return the exit code."""
         result = self._result or self._judge()
         problem = ""
         try:
@@ -532,7 +532,7 @@ class Progress:
         return result.exit_code
 
     def _read(self, turn: Turn) -> bool:
-        """Reads a run that counts; returns False for one that does not.
+        """Read a run that counts; return False for one that does not.
 
         Raises:
             ConfigError: the run has another number of points than the others.
@@ -554,7 +554,7 @@ class Progress:
         return judge_runs(self._plan, self._figures, self._looks.level, self._num_rounds)
 
     def _look(self) -> None:
-        """Takes the verdicts where a look is due; ends the comparison where it is answered."""
+        """Take the verdicts where a look is due; end the comparison where it is answered."""
         self._result = None
         if self._num_pairs not in self._looks.looks:
             return

@@ -28,7 +28,7 @@ LONG_FLAGS = tuple(flag for flag in (*FLAGS, *OWN_FLAGS) if flag.startswith("--"
 
 
 def all_keys() -> dict[str, str]:
-    """Returns the unit of each key of all suites, "" for those without one."""
+    """Return the unit of each key of all suites, "" for those without one."""
     keys = {}
     for suite in load_suites().values():
         for name, (key, annotation) in described_keys(suite.config).items():
@@ -37,14 +37,14 @@ def all_keys() -> dict[str, str]:
 
 
 def beside_overrides(line: str) -> list[str]:
-    """Returns the flags and commands that may complete the last word of a line."""
+    """Return the flags and commands that may complete the last word of a line."""
     _, *before, last = line.split(" ")
     words = LONG_FLAGS if last.startswith("-") else () if before else COMMANDS
     return [word for word in words if word.startswith(last)]
 
 
 def nearest(word: str, names: Iterable[str]) -> list[str]:
-    """Returns the name that a mistyped word is most like, or all names that hold it.
+    """Return the name that a mistyped word is most like, or all names that hold it.
 
     A word of one or two letters is too short to be like another one.
     """
@@ -58,7 +58,7 @@ def nearest(word: str, names: Iterable[str]) -> list[str]:
 def did_you_mean(
     word: str, options: Mapping[str, Sequence[Path]], otherwise: str = "see --help"
 ) -> str:
-    """Returns what a lone word may have meant.
+    """Return what a lone word may have meant.
 
     Args:
         word: as typed, without dashes in front.
@@ -81,7 +81,7 @@ WHOLE = re.compile(r"\d+(?:\.\d+)?[eE]\+?\d+")
 
 
 def understood(arguments: Sequence[str], options: Mapping[str, Sequence[Path]]) -> list[str]:
-    """Returns a command line with values as the schema has them: `timeout_s=600` for `10m`.
+    """Return a command line with values as the schema has them: `timeout_s=600` for `10m`.
 
     Args:
         arguments: as typed.
@@ -99,7 +99,7 @@ def understood(arguments: Sequence[str], options: Mapping[str, Sequence[Path]]) 
 
 
 def require_word(argument: str, before: str, options: Mapping[str, Sequence[Path]]) -> None:
-    """Raises ConfigError for an argument that is neither an override nor a flag.
+    """Raise ConfigError for an argument that is neither an override nor a flag.
 
     Args:
         argument: as typed.
@@ -123,7 +123,7 @@ def require_word(argument: str, before: str, options: Mapping[str, Sequence[Path
 
 
 def advice_on(word: str, before: str, options: Mapping[str, Sequence[Path]]) -> str:
-    """Returns what somebody who typed a lone word may have meant."""
+    """Return what somebody who typed a lone word may have meant."""
     key, is_set, value = before.partition("=")
     if re.fullmatch(r"[\d.]+\w*", word) and is_set:
         return f"several values of a key have commas and no spaces: {key}={value},{word}"
@@ -131,7 +131,7 @@ def advice_on(word: str, before: str, options: Mapping[str, Sequence[Path]]) -> 
 
 
 def spelled_out(argument: str) -> str:
-    """Returns an override whose values are in the words and units of the schema.
+    """Return an override whose values are in the words and units of the schema.
 
     Durations become seconds, whole numbers in scientific notation become digits, short names of
     element types become torch's, and ranges of sizes become all powers of two between: a sweep, or
@@ -146,7 +146,7 @@ def spelled_out(argument: str) -> str:
 
 
 def spelled_out_value(key: str, value: str) -> str:
-    """Returns a value of a key in the words and units of the schema.
+    """Return a value of a key in the words and units of the schema.
 
     A range of sizes becomes several, with commas between them.
     """
@@ -174,7 +174,7 @@ ALLOWED = (
 
 
 def override(key: str, value: Any) -> str:
-    """Writes one override.
+    """Write one override.
 
     Args:
         key: such as "data_size", "measure.max_seconds" or "+backend.env.NAME".
@@ -195,14 +195,14 @@ def override(key: str, value: Any) -> str:
 
 
 def is_sweep(value: Any) -> bool:
-    """Returns whether a value holds the values of a sweep."""
+    """Return whether a value holds the values of a sweep."""
     single = isinstance(value, str | bytes | tuple | Mapping | set | frozenset)
     has_items = isinstance(value, Iterable) and getattr(value, "ndim", 1) != 0
     return has_items and not single
 
 
 def element(key: str, value: Any) -> str:
-    """Writes a value that is not swept over.
+    """Write a value that is not swept over.
 
     Args:
         key: of the value, for messages.
@@ -229,14 +229,14 @@ def element(key: str, value: Any) -> str:
 
 
 def item(key: str, name: Any, value: Any) -> str:
-    """Writes an item of a mapping."""
+    """Write an item of a mapping."""
     if not isinstance(name, str) or not is_word(name):
         raise ConfigError(f"{key}: {name!r:.60}: allowed are names of letters, digits and ./+-")
     return f"{name}:{element(key, value)}"
 
 
 def is_word(text: str) -> bool:
-    """Returns whether text needs no quotes to be read as itself."""
+    """Return whether text needs no quotes to be read as itself."""
     if not WORD.fullmatch(text) or text.lower() in LITERALS:
         return False
     try:
@@ -247,7 +247,7 @@ def is_word(text: str) -> bool:
 
 
 def quoted(text: str) -> str:
-    r"""Quotes text so that Hydra and OmegaConf read it as it is, interpolations too.
+    r"""Quote text so that Hydra and OmegaConf read it as it is, interpolations too.
 
     OmegaConf takes `\${` for text and not for an interpolation, and a doubled backslash before it
     for one. Hydra takes backslashes literally, except before a quote.

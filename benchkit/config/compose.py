@@ -27,12 +27,12 @@ from benchkit.errors import ConfigError
 
 
 def largest(numbers: Sequence[int]) -> int:
-    """Returns the largest of some numbers, and at least 1."""
+    """Return the largest of some numbers, and at least 1."""
     return max([1, *numbers])
 
 
 def counts_of_gpus() -> str:
-    """Returns those of 2, 4, 6, 8, 16, 32, … for which there are GPUs.
+    """Return those of 2, 4, 6, 8, 16, 32, … for which there are GPUs.
 
     With fewer than 2 GPUs it still returns 2; such a point then says that they are missing.
     """
@@ -42,12 +42,12 @@ def counts_of_gpus() -> str:
 
 
 def hardware_here() -> str:
-    """Returns the option of the group `hardware` for this machine."""
+    """Return the option of the group `hardware` for this machine."""
     return "cuda" if visible_gpus().names else "cpu"
 
 
 def backend_for(hardware: str) -> str:
-    """Returns the backend that belongs to an option of the group `hardware`.
+    """Return the backend that belongs to an option of the group `hardware`.
 
     NCCL refuses ranks that share a GPU, as those of all other options on GPUs do.
     """
@@ -56,7 +56,7 @@ def backend_for(hardware: str) -> str:
 
 
 def collect_resolvers() -> dict[str, Callable[..., Any]]:
-    """Returns all resolvers by name.
+    """Return all resolvers by name.
 
     Raises:
         ConfigError: a suite's resolver has the name of another one.
@@ -79,7 +79,7 @@ def collect_resolvers() -> dict[str, Callable[..., Any]]:
 
 
 def register() -> None:
-    """Stores every schema, those of the suites among them, and every resolver."""
+    """Store every schema, those of the suites among them, and every resolver."""
     store = ConfigStore.instance()
     store.store(group="schema", name="run", node=RunConfig)
     for suite in load_suites().values():
@@ -89,7 +89,7 @@ def register() -> None:
 
 
 def values_of(option: str, folders: Sequence[Path]) -> dict[str, str]:
-    """Returns the values of all keys if only a suite is chosen, as one would type them.
+    """Return the values of all keys if only a suite is chosen, as one would type them.
 
     Args:
         option: of the group `suite`.
@@ -105,12 +105,12 @@ def values_of(option: str, folders: Sequence[Path]) -> dict[str, str]:
 
 
 def without_point(value: Any) -> Any:
-    """Returns a whole number as an integer, and any other value as it is."""
+    """Return a whole number as an integer, and any other value as it is."""
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
 def typed(composed: DictConfig) -> RunConfig:
-    """Converts a composed configuration to its suite's dataclass, and checks it.
+    """Convert a composed configuration to its suite's dataclass, and check it.
 
     Raises:
         ConfigError: no suite is chosen, a key is unknown, or a value is not allowed.
@@ -128,7 +128,7 @@ def typed(composed: DictConfig) -> RunConfig:
 
 
 def refuse_unknown_keys(node: DictConfig, prefix: str = "") -> None:
-    """Raises ConfigError for a key that no schema has.
+    """Raise ConfigError for a key that no schema has.
 
     It is needed because `+key=value` adds a key to any node, typed or not.
 
@@ -167,7 +167,7 @@ class Variants:
     """
 
     def __init__(self, loader: Any, composed: DictConfig) -> None:
-        """Takes a point.
+        """Take a point.
 
         Args:
             loader: of Hydra.
@@ -181,7 +181,7 @@ class Variants:
         self._settings: dict[str | None, Setting | None] = {}
 
     def variant(self, values: Sequence[Override]) -> RunConfig | None:
-        """Returns the point with these values; None where it must be composed as a whole.
+        """Return the point with these values; None where it must be composed as a whole.
 
         That is so if another key depends on one of the values, and if a value is wrong: composing
         the whole point gives the message.
@@ -201,7 +201,7 @@ class Variants:
         return config
 
     def _setting(self, override: Override) -> Setting | None:
-        """Returns what an override does; None if it does more than to set a value that is right."""
+        """Return what an override does; None if it does more than to set a value that is right."""
         key = override.key_or_group
         path = key.split(".")
         if key == "suite" or any(depends_on(name, key) for name in self._needed):
@@ -223,12 +223,12 @@ class Variants:
 
 
 def needed_names(value: Any) -> list[str]:
-    """Returns all names in the interpolations of plain data."""
+    """Return all names in the interpolations of plain data."""
     return [name for text in texts(value) if "${" in text for name in NAMES.findall(text)]
 
 
 def texts(value: Any) -> Iterator[str]:
-    """Yields all texts in plain data."""
+    """Yield all texts in plain data."""
     if isinstance(value, dict):
         value = list(value.values())
     if isinstance(value, list):
@@ -239,7 +239,7 @@ def texts(value: Any) -> Iterator[str]:
 
 
 def depends_on(name: str, key: str) -> bool:
-    """Returns whether a name in an interpolation may mean a key, a part of it or its group.
+    """Return whether a name in an interpolation may mean a key, a part of it or its group.
 
     A relative name lacks the groups around it, so the last part decides.
     """
@@ -248,7 +248,7 @@ def depends_on(name: str, key: str) -> bool:
 
 
 def field_at(schema: type | None, path: Sequence[str]) -> Any:
-    """Returns the field of a schema at a path; None where it has none."""
+    """Return the field of a schema at a path; None where it has none."""
     for position, part in enumerate(path, 1):
         found = next((item for item in fields(schema or object) if item.name == part), None)
         if found is None or position == len(path):
@@ -260,7 +260,7 @@ def field_at(schema: type | None, path: Sequence[str]) -> Any:
 
 
 def assign(config: Any, path: Sequence[str], value: Any) -> None:
-    """Sets a value in a configuration whose groups other points share, which are copied."""
+    """Set a value in a configuration whose groups other points share, which are copied."""
     for part in path[:-1]:
         group = copy.copy(getattr(config, part))
         setattr(config, part, group)
@@ -316,7 +316,7 @@ class PointComposer:
         self._are_values: dict[str, bool] = {}
 
     def point(self, overrides: Sequence[Override], number: int) -> Composed:
-        """Composes and checks the point of a sweep that has these overrides and this number.
+        """Compose and check the point of a sweep that has these overrides and this number.
 
         Raises:
             ConfigError: a key is unknown, or a value is not allowed.
@@ -335,13 +335,13 @@ class PointComposer:
         return Composed(with_model_named(config, parsed), parsed.lines(), folder)
 
     def composed(self, parsed: Overrides) -> DictConfig:
-        """Composes a point without Hydra's own node, which is the larger part."""
+        """Compose a point without Hydra's own node, which is the larger part."""
         config = copy.deepcopy(self._base(parsed.shape).own)
         parsed.set_values(self._loader, config)
         return config
 
     def whole(self, parsed: Overrides) -> DictConfig:
-        """Composes a point with Hydra's own node."""
+        """Compose a point with Hydra's own node."""
         point = copy.deepcopy(self._base(parsed.shape).whole)
         parsed.set_values(self._loader, point)
         with open_dict(point.hydra):
@@ -351,14 +351,14 @@ class PointComposer:
         return point
 
     def _sets_a_value(self, override: Override) -> bool:
-        """Returns whether an override is a plain `key=value`; looks for groups once per key."""
+        """Return whether an override is a plain `key=value`; look for groups once per key."""
         key = override.get_key_element()
         if key not in self._are_values:
             self._are_values[key] = hydra_internals.sets_a_value(self._loader, override)
         return self._are_values[key]
 
     def _subfolder(self, parsed: Overrides, number: int) -> str:
-        """Returns hydra.sweep.subdir resolved for the point of this number."""
+        """Return hydra.sweep.subdir resolved for the point of this number."""
         point = self.whole(parsed)
         with read_write(point), open_dict(point):
             point.hydra.job.num = number
@@ -377,7 +377,7 @@ class PointComposer:
 
 
 def with_model_named(config: RunConfig, parsed: Overrides) -> RunConfig:
-    """Returns a configuration whose model has its overridden sizes in its name.
+    """Return a configuration whose model has its overridden sizes in its name.
 
     `model=small model.d_ff=64` becomes "small d_ff=64", so that no result of it passes for one of
     the model "small". A name that is set as well stays.

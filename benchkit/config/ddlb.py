@@ -30,7 +30,7 @@ IN_ANOTHER_WAY = {
 
 
 def split(settings: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
-    """Splits settings into those that a command can ask for, and one line for each of the others.
+    """Split settings into those that a command can ask for, and one line for each of the others.
 
     Values of known keys stay, right or wrong.
     """
@@ -67,7 +67,7 @@ class Implementations:
         self._suites = [suite for suite in load_suites().values() if suite.name in primitives]
 
     def known(self, given: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-        """Yields the names of the known ones, with groups of known options."""
+        """Yield the names of the known ones, with groups of known options."""
         for name, groups in given.items():
             if self._is_known(name):
                 yield name, [self._with_known_options(name, group) for group in as_list(groups)]
@@ -86,7 +86,7 @@ class Implementations:
 
 
 def primitives() -> list[str]:
-    """Returns the suites that give each implementation its options, as DDLB does."""
+    """Return the suites that give each implementation its options, as DDLB does."""
     implementations = {
         suite.name: described_keys(suite.config).get(IMPLEMENTATIONS)
         for suite in load_suites().values()
@@ -99,7 +99,7 @@ Check = Callable[[list[str]], str]
 
 
 def main(arguments: list[str], check: Check) -> int:
-    """Prints the equivalent command, and a line for each thing that it leaves out or does else.
+    """Print the equivalent command, and a line for each thing that it leaves out or doe else.
 
     Args:
         arguments: the path of the file.
@@ -128,7 +128,7 @@ def main(arguments: list[str], check: Check) -> int:
 
 
 def read(path: str) -> Mapping[str, Any]:
-    """Reads the settings of a file, with DDLB's defaults for those that it leaves out.
+    """Read the settings of a file, with DDLB's defaults for those that it leaves out.
 
     Raises:
         ConfigError: the file holds no configuration of DDLB.
@@ -146,7 +146,7 @@ def read(path: str) -> Mapping[str, Any]:
 
 
 def problems_of(settings: Mapping[str, Any], check: Check) -> Iterator[str]:
-    """Yields what is wrong, one line each; every part of the command is checked alone."""
+    """Yield what is wrong, one line each; every part of the command is checked alone."""
     for name in SHAPE:
         if settings[name] is None:
             yield f"{name}: missing; allowed is a whole number, or a list of them"
@@ -164,7 +164,7 @@ def problems_of(settings: Mapping[str, Any], check: Check) -> Iterator[str]:
 
 
 def command_of(settings: Mapping[str, Any]) -> list[str]:
-    """Returns the arguments of `python -m benchkit`; lists of sizes and dtypes multiply out."""
+    """Return the arguments of `python -m benchkit`; lists of sizes and dtypes multiply out."""
     count, warmups = settings[ITERATIONS], settings[WARMUPS]
     if settings[BARRIER]:
         measure = ["measure=fixed", override("measure.max_iterations", count)]
@@ -184,5 +184,5 @@ def command_of(settings: Mapping[str, Any]) -> list[str]:
 
 
 def only(implementations: Mapping[str, Any]) -> list[str]:
-    """Returns overrides that leave no other implementation than these, with their options."""
+    """Return overrides that leave no other implementation than these, with their options."""
     return [f"~{IMPLEMENTATIONS}", override(f"+{IMPLEMENTATIONS}", implementations)]

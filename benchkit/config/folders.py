@@ -8,19 +8,19 @@ from launch.topology import read_text
 
 
 def config_folder() -> Path:
-    """Returns conf/ inside the installed package, or beside the package in a checkout."""
+    """Return conf/ inside the installed package, or beside the package in a checkout."""
     package = Path(__file__).resolve().parents[1]
     return package / "conf" if (package / "conf").is_dir() else package.parent / "conf"
 
 
 def config_folders(arguments: Sequence[str]) -> list[Path]:
-    """Returns the folder of benchkit's own YAML, and the one that --config-dir adds."""
+    """Return the folder of benchkit's own YAML, and the one that --config-dir adds."""
     _, added = without_config_dir(arguments)
     return [config_folder(), *([Path(added)] if added else [])]
 
 
 def without_config_dir(arguments: Iterable[str]) -> tuple[list[str], str]:
-    """Returns a command line without --config-dir, and the folder that it names; "" for none.
+    """Return a command line without --config-dir, and the folder that it names; "" for none.
 
     The last one counts, as for Hydra.
     """
@@ -36,7 +36,7 @@ def without_config_dir(arguments: Iterable[str]) -> tuple[list[str], str]:
 
 
 def suite_of(path: Path) -> str:
-    """Returns the suite that an option of the group `suite` configures, such as collective.
+    """Return the suite that an option of the group `suite` configures, such as collective.
 
     An option such as allreduce names the suite's own option first in its defaults.
     """

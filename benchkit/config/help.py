@@ -40,7 +40,7 @@ configuration; --hydra-help lists all flags. Exit code: 0 all is well, \
 
 
 def suite_list() -> str:
-    """Returns one line per suite: its name, what it measures, its keys with their units."""
+    """Return one line per suite: its name, what it measures, its keys with their units."""
     lines = []
     width = max(map(len, load_suites()))
     for suite in load_suites().values():
@@ -53,20 +53,20 @@ def suite_list() -> str:
 
 
 def own_keys(schema: type[RunConfig]) -> dict[str, Key]:
-    """Returns the keys that a suite adds to those of every run."""
+    """Return the keys that a suite adds to those of every run."""
     shared = described_keys(RunConfig)
     return {name: key for name, (key, _) in described_keys(schema).items() if name not in shared}
 
 
 def keys_of_suites() -> set[str]:
-    """Returns the keys that only some suites have, without the part after the first dot."""
+    """Return the keys that only some suites have, without the part after the first dot."""
     return {
         name.split(".")[0] for suite in load_suites().values() for name in own_keys(suite.config)
     }
 
 
 def key_rows(keys: Mapping[str, Key], values: Mapping[str, str] = MappingProxyType({})) -> str:
-    """Returns one line per key: its name, what it means, and its allowed values or its unit.
+    """Return one line per key: its name, what it means, and its allowed values or its unit.
 
     Args:
         keys: by name.
@@ -81,7 +81,7 @@ def key_rows(keys: Mapping[str, Key], values: Mapping[str, str] = MappingProxyTy
 
 
 def help_text(folders: Iterable[Path]) -> str:
-    """Returns the text of --help.
+    """Return the text of --help.
 
     It is made from the schemas and the folders of YAML, so that it cannot lag behind them.
 
@@ -99,7 +99,7 @@ def help_text(folders: Iterable[Path]) -> str:
 
 
 def options_in(folders: Iterable[Path]) -> dict[str, list[Path]]:
-    """Returns the files of YAML of each group, sorted by their names, which are its options."""
+    """Return the files of YAML of each group, sorted by their names, which are its options."""
     found: dict[str, dict[str, Path]] = {}
     for folder in folders:
         for path in folder.glob("*/*.yaml"):
@@ -108,7 +108,7 @@ def options_in(folders: Iterable[Path]) -> dict[str, list[Path]]:
 
 
 def listed(options: Mapping[str, Sequence[Path]]) -> str:
-    """Returns one line per group with its options."""
+    """Return one line per group with its options."""
     return "\n".join(
         f"  {group:<27} {', '.join(path.stem for path in paths)}"
         for group, paths in options.items()
@@ -116,13 +116,13 @@ def listed(options: Mapping[str, Sequence[Path]]) -> str:
 
 
 def option_help(group: str, path: Path) -> str:
-    """Returns the help on an option of a group: the text of its file of YAML, comments included."""
+    """Return the help on an option of a group: the text of its file of YAML, comments included."""
     text = path.read_text(encoding="utf-8").removeprefix("# @package _global_\n")
     return f"{group}={path.stem}\n\n{text.strip()}"
 
 
 def suite_help(path: Path, values: Mapping[str, str]) -> str:
-    """Returns the help on one option of the group `suite`: its YAML's comment, keys and values.
+    """Return the help on one option of the group `suite`: its YAML's comment, keys and values.
 
     Args:
         path: of its file of YAML, which begins with a comment of examples.

@@ -53,7 +53,7 @@ class SweepTask:
     statuses: list[str] = field(default_factory=list)
 
     def __call__(self, composed: DictConfig) -> None:
-        """Refuses to run a point for Hydra, because the sweeper runs all points itself."""
+        """Refuse to run a point for Hydra, because the sweeper runs all points itself."""
         raise ConfigError(
             "hydra.mode and hydra/sweeper are benchkit's: one point is a sweep of one, "
             "and checked first"
@@ -61,7 +61,7 @@ class SweepTask:
 
 
 def run(folder: Path, arguments: Sequence[str]) -> list[str]:
-    """Runs Hydra on a command line and returns the statuses of its points.
+    """Run Hydra on a command line and return the statuses of its points.
 
     Hydra's errors are raised, where Hydra would print them and exit.
 
@@ -89,7 +89,7 @@ def run(folder: Path, arguments: Sequence[str]) -> list[str]:
 
 
 def flags_first(arguments: Sequence[str]) -> list[str]:
-    """Puts flags with their values in front, and -m where it is missing.
+    """Put flags with their values in front, and -m where it is missing.
 
     Hydra 1.3 accepts no override after a flag (hydra #3053, fixed in 1.4). Without -m it calls
     values with commas ambiguous where something else is wrong, and does not say what.
@@ -106,7 +106,7 @@ def flags_first(arguments: Sequence[str]) -> list[str]:
 
 
 def completable(line: str) -> str:
-    """Returns a line that a shell completes as Hydra 1.3 can compose it.
+    """Return a line that a shell completes as Hydra 1.3 can compose it.
 
     It accepts neither -m between overrides nor several values of a key, so the first one stands for
     all. It knows neither the flags nor the commands of benchkit.
@@ -122,18 +122,18 @@ def completable(line: str) -> str:
 
 
 def is_of_folder(words: Sequence[str], number: int) -> bool:
-    """Returns whether a word is the flag for a folder of YAML, or that flag's value."""
+    """Return whether a word is the flag for a folder of YAML, or that flag's value."""
     return bool(set(words[max(0, number - 1) : number + 1]) & {"--config-dir", "-cd"})
 
 
 def measures(arguments: Sequence[str]) -> bool:
-    """Returns whether a command line asks for a sweep, and not for one of MODES."""
+    """Return whether a command line asks for a sweep, and not for one of MODES."""
     return not {argument.split("=")[0] for argument in arguments} & MODES
 
 
 @contextmanager
 def groups_required(arguments: Sequence[str]) -> Iterator[None]:
-    """Turns the assertion that fails for a key below a group that is null into a ConfigError."""
+    """Turn the assertion that fails for a key below a group that is null into a ConfigError."""
     try:
         yield
     except AssertionError as error:
@@ -146,7 +146,7 @@ def groups_required(arguments: Sequence[str]) -> Iterator[None]:
 
 
 def subfolder(point: DictConfig) -> str:
-    """Returns hydra.sweep.subdir, whose ${hydra:…} are resolved from the point."""
+    """Return hydra.sweep.subdir, whose ${hydra:…} are resolved from the point."""
     instance = HydraConfig.instance()
     before = instance.cfg
     instance.set_config(point)
@@ -157,7 +157,7 @@ def subfolder(point: DictConfig) -> str:
 
 
 def schema_of(error: BaseException | None) -> type | None:
-    """Returns the schema of the configuration that an error of OmegaConf arose in, if known."""
+    """Return the schema of the configuration that an error of OmegaConf arose in, if known."""
     node = getattr(error, "parent_node", None)
     root = node._get_root() if isinstance(node, Node) else None
     return OmegaConf.get_type(root) if root is not None else None
@@ -168,7 +168,7 @@ Override = types.Override
 
 
 def product(loader: Any, arguments: Sequence[str]) -> Iterator[tuple[Override, ...]]:
-    """Yields the overrides of every point: all combinations of the values in the arguments.
+    """Yield the overrides of every point: all combinations of the values in the arguments.
 
     They are what parsing BasicSweeper's lines for each point gives. Of one key the last argument
     counts.
@@ -182,7 +182,7 @@ def product(loader: Any, arguments: Sequence[str]) -> Iterator[tuple[Override, .
 
 
 def values_of(override: Override) -> list[Override]:
-    """Returns one override without a sweep for each value of an override."""
+    """Return one override without a sweep for each value of an override."""
     if override.value_type is None:  # a deletion
         return [override]
     values: list[Any] = [override._value]
@@ -204,7 +204,7 @@ def values_of(override: Override) -> list[Override]:
 
 
 def parse(loader: Any, lines: Sequence[str]) -> list[Override]:
-    """Parses overrides by Hydra's grammar."""
+    """Parse overrides by Hydra's grammar."""
     return list(OverridesParser.create(loader).parse_overrides(list(lines)))
 
 
@@ -223,16 +223,16 @@ class Overrides:
     values: list[Override]
 
     def lines(self) -> list[str]:
-        """Returns those that are not for Hydra itself, as given."""
+        """Return those that are not for Hydra itself, as given."""
         return [str(override.input_line) for override in self.own]
 
     def set_values(self, loader: Any, config: DictConfig) -> None:
-        """Sets the values in a configuration that has the shape."""
+        """Set the values in a configuration that has the shape."""
         for override in self.values:
             set_value(loader, override, config)
 
     def dirname(self, point: DictConfig) -> str:
-        """Returns hydra.job.override_dirname of the point."""
+        """Return hydra.job.override_dirname of the point."""
         naming = point.hydra.job.config.override_dirname
         return get_overrides_dirname(self.own, naming.exclude_keys, naming.item_sep, naming.kv_sep)
 
@@ -240,7 +240,7 @@ class Overrides:
 def sort_overrides(
     overrides: Sequence[Override], is_value: Callable[[Override], bool]
 ) -> Overrides:
-    """Sorts the overrides of a point, none of which sweeps.
+    """Sort the overrides of a point, none of which sweeps.
 
     Args:
         overrides: of the point.
@@ -253,7 +253,7 @@ def sort_overrides(
 
 
 def set_value(loader: Any, override: Override, config: DictConfig) -> None:
-    """Sets one value in a configuration.
+    """Set one value in a configuration.
 
     Raises:
         ConfigError: the key is below a group that is null.
@@ -263,7 +263,7 @@ def set_value(loader: Any, override: Override, config: DictConfig) -> None:
 
 
 def sets_a_value(loader: Any, override: Override) -> bool:
-    """Tells a plain `key=value` from a choice of group, an addition or a deletion."""
+    """Tell a plain `key=value` from a choice of group, an addition or a deletion."""
     if override.is_add() or override.is_force_add() or override.is_delete() or override.package:
         return False
     return not loader.repository.group_exists(override.key_or_group)

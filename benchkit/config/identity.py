@@ -12,7 +12,7 @@ from benchkit.api.registry import load_suites
 
 
 def point_id(config: Mapping[str, Any], world_size: int) -> str:
-    """Returns the identity of a point: 12 hexadecimal digits of the hash of its configuration.
+    """Return the identity of a point: 12 hexadecimal digits of the hash of its configuration.
 
     Args:
         config: the resolved configuration, as a record stores it.
@@ -22,7 +22,7 @@ def point_id(config: Mapping[str, Any], world_size: int) -> str:
 
 
 def identity_of(config: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns a configuration without the keys that its suite declares with `identity=False`.
+    """Return a configuration without the keys that its suite declares with `identity=False`.
 
     Of a suite that is not here, only the keys of every run are known.
     """
@@ -31,7 +31,7 @@ def identity_of(config: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def identifying_keys(config: Mapping[str, Any], schema: type) -> dict[str, Any]:
-    """Returns a configuration, or a group of it, without the keys that do not identify a point.
+    """Return a configuration, or a group of it, without the keys that do not identify a point.
 
     Args:
         config: plain data; keys that the schema lacks, as old records have them, are kept.
@@ -50,5 +50,5 @@ def identifying_keys(config: Mapping[str, Any], schema: type) -> dict[str, Any]:
 
 
 def digest(value: Any) -> str:
-    """Returns 12 hexadecimal digits of the SHA-256 hash of plain data."""
+    """Return 12 hexadecimal digits of the SHA-256 hash of plain data."""
     return hashlib.sha256(msgspec.json.encode(value, order="deterministic")).hexdigest()[:12]

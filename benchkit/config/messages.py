@@ -27,7 +27,7 @@ ADVICE = re.compile(r" See https://hydra\.cc/\S+ for details$")
 
 
 def explain(error: Exception, arguments: Sequence[str]) -> str:
-    """Explains in one line the error that a command line raises in Hydra or OmegaConf.
+    """Explain in one line the error that a command line raises in Hydra or OmegaConf.
 
     The line has the key, the given value, and what is allowed.
     """
@@ -56,7 +56,7 @@ def explain(error: Exception, arguments: Sequence[str]) -> str:
 
 
 def unparsed(override: str, arguments: Sequence[str]) -> str:
-    """Explains an override that Hydra's grammar lacks."""
+    """Explain an override that Hydra's grammar lacks."""
     name, _, value = override.partition("=")
     if not re.fullmatch(KEY, name, re.ASCII):
         return unknown_key(name, arguments)
@@ -73,7 +73,7 @@ def unparsed(override: str, arguments: Sequence[str]) -> str:
 
 
 def set_before_suite(override: str, arguments: Sequence[str]) -> str:
-    """Explains one value for a suite's own key where several suites are chosen; "" otherwise.
+    """Explain one value for a suite's own key where several suites are chosen; "" otherwise.
 
     Hydra sets what does not vary before the sweep chooses a suite, when no such key exists yet.
     """
@@ -88,7 +88,7 @@ def set_before_suite(override: str, arguments: Sequence[str]) -> str:
 
 
 def unknown_key(name: str, arguments: Sequence[str] = ()) -> str:
-    """Explains a key that no schema has, and suggests the nearest one, in one line."""
+    """Explain a key that no schema has, and suggests the nearest one, in one line."""
     if name == "suite":
         typed = next((each for each in arguments if each.startswith("suite=")), "suite=NAME")
         return f"{typed}: suite takes a plus: +{typed}"
@@ -112,7 +112,7 @@ def unknown_key(name: str, arguments: Sequence[str] = ()) -> str:
 
 
 def explained_by_suites(name: str) -> str:
-    """Returns what suites say about an unknown key below one of their own keys; "" if nothing."""
+    """Return what suites say about an unknown key below one of their own keys; "" if nothing."""
     parent, _, rest = name.partition(".")
     suite_of_line = {}
     for suite in load_suites().values():
@@ -125,7 +125,7 @@ def explained_by_suites(name: str) -> str:
 
 
 def wrong_type(override: str, cause: BaseException | None, arguments: Sequence[str]) -> str:
-    """Explains, in one line, a value that its key's type refuses.
+    """Explain, in one line, a value that its key's type refuses.
 
     Suites may have keys of one name; the cause says which one's schema has refused the value.
     """
@@ -152,5 +152,5 @@ def wrong_type(override: str, cause: BaseException | None, arguments: Sequence[s
 
 
 def key_allows(key: Key) -> str:
-    """Returns the limits of a key behind a comma; "" where it has none."""
+    """Return the limits of a key behind a comma; "" where it has none."""
     return f", {key.allowed()}" if key.allowed() else ""

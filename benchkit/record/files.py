@@ -24,7 +24,7 @@ FREE_BYTES = 16 * 2**20
 
 
 def write(record: Record, folder: Path) -> Path:
-    """Writes a record into a point's folder and returns its path.
+    """Write a record into a point's folder and return its path.
 
     The record of a point that is not done may be lost with the machine, as its samples are.
 
@@ -37,7 +37,7 @@ def write(record: Record, folder: Path) -> Path:
 
 
 def write_whole(path: Path, content: bytes, durable: bool = True) -> None:
-    """Writes a file atomically: a reader finds the old content or the new one.
+    """Write a file atomically: a reader finds the old content or the new one.
 
     What has its name now, be it a link, a pipe or a file with further names, is replaced and not
     written to.
@@ -65,7 +65,7 @@ def write_whole(path: Path, content: bytes, durable: bool = True) -> None:
 
 
 def flush_names(folder: Path) -> None:
-    """Flushes the file names of a folder to disk, where the file system supports that."""
+    """Flush the file names of a folder to disk, where the file system supports that."""
     with contextlib.suppress(OSError):
         descriptor = os.open(folder, os.O_RDONLY)
         try:
@@ -75,7 +75,7 @@ def flush_names(folder: Path) -> None:
 
 
 def make_own(folder: Path) -> Path:
-    """Makes a folder in one that exists, if it is not there yet, and returns it.
+    """Make a folder in one that exists, if it is not there yet, and return it.
 
     Raises:
         OSError: it is a link, or cannot be made.
@@ -86,13 +86,13 @@ def make_own(folder: Path) -> Path:
 
 
 def refuse_link(folder: Path) -> None:
-    """Raises OSError if a folder is a link, by which one would write elsewhere."""
+    """Raise OSError if a folder is a link, by which one would write elsewhere."""
     if folder.is_symlink():
         raise OSError(f"{folder}: a link; allowed is a folder")
 
 
 def links_at(path: Path | str) -> Iterator[str]:
-    """Yields what is no file and no folder at a path or below it: links, pipes and devices."""
+    """Yield what is no file and no folder at a path or below it: links, pipes and devices."""
     try:
         mode = os.lstat(path).st_mode
     except FileNotFoundError:
@@ -108,7 +108,7 @@ def links_at(path: Path | str) -> Iterator[str]:
 
 
 def require_regular(path: Path | str, opened: int | None = None) -> os.stat_result:
-    """Checks that a file can be read into memory, and returns its status.
+    """Check that a file can be read into memory, and return its status.
 
     A pipe or a device is never opened, because a reader may wait for it forever. A link may lead
     to anything, so callers resolve those that they trust.
@@ -132,7 +132,7 @@ def require_regular(path: Path | str, opened: int | None = None) -> os.stat_resu
 
 
 def read_regular(path: Path | str) -> bytes:
-    """Reads a file that `require_regular` allows, which may be replaced by another meanwhile."""
+    """Read a file that `require_regular` allows, which may be replaced by another meanwhile."""
     require_regular(path)
     flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
     with open(os.open(path, flags), "rb") as file:
@@ -140,7 +140,7 @@ def read_regular(path: Path | str) -> bytes:
 
 
 def read_json(path: Path, kind: type[Kind]) -> Kind:
-    """Reads a file of JSON as an object of a type, all of its text printable.
+    """Read a file of JSON as an object of a type, all of its text printable.
 
     Raises:
         ValueError: it is no regular file, no JSON, or of another type.
@@ -150,7 +150,7 @@ def read_json(path: Path, kind: type[Kind]) -> Kind:
 
 
 def read(path: Path) -> Record:
-    """Reads a record of any version that `from_json` knows.
+    """Read a record of any version that `from_json` knows.
 
     Raises:
         ValueError: the file is not readable, or not a record; the message says why.
@@ -163,7 +163,7 @@ def read(path: Path) -> Record:
 
 
 def parse(content: bytes, path: Path) -> Record:
-    """Parses the content of a record's file.
+    """Parse the content of a record's file.
 
     Raises:
         ValueError: the content is not a record of a readable version; the message names the file.
@@ -175,20 +175,20 @@ def parse(content: bytes, path: Path) -> Record:
 
 
 def read_in(folder: Path) -> Record | None:
-    """Returns the record in a point's folder; None without a readable one."""
+    """Return the record in a point's folder; None without a readable one."""
     with contextlib.suppress(ValueError):
         return read(folder / FILE_NAME)
     return None
 
 
 def by_number(path: Path | str) -> list[tuple[int, str]]:
-    """Returns a sorting key of a path that places the folder 2 before the folder 10."""
+    """Return a sorting key of a path that places the folder 2 before the folder 10."""
     parts = os.fspath(path).split(os.sep)
     return [(int(part), "") if part.isdecimal() else (-1, part) for part in parts]
 
 
 def shortage(folder: Path) -> str:
-    """Returns why a folder has too little disk space for another point; "" where it has enough."""
+    """Return why a folder has too little disk space for another point; "" where it has enough."""
     free = shutil.disk_usage(folder).free
     if free >= FREE_BYTES:
         return ""

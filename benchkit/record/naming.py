@@ -14,7 +14,7 @@ UNPRINTABLE = re.compile(
 
 
 def printable(text: str, keep: str = "\n\t") -> str:
-    r"""Returns a text with escapes for what is not printable: "\x1b[31m", "\u202e", "\udce9".
+    r"""Return a text with escapes for what is not printable: "\x1b[31m", "\u202e", "\udce9".
 
     Args:
         text: from anywhere.
@@ -31,12 +31,12 @@ def printable(text: str, keep: str = "\n\t") -> str:
 
 
 def in_markdown(text: str) -> str:
-    """Returns a text for a cell of a Markdown table, which it cannot end."""
+    """Return a text for a cell of a Markdown table, which it cannot end."""
     return re.sub(r"[\\|`]", r"\\\g<0>", text)
 
 
 def readable(num_bytes: float) -> str:
-    """Formats a size in bytes with a suitable unit: "4 B", "1 KiB", "16 MiB"."""
+    """Format a size in bytes with a suitable unit: "4 B", "1 KiB", "16 MiB"."""
     for unit, factor in (("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10)):
         if num_bytes >= factor:
             return f"{num_bytes / factor:.4g} {unit}"
@@ -44,14 +44,14 @@ def readable(num_bytes: float) -> str:
 
 
 def named(column: str, value: Any) -> str:
-    """Formats a setting or a label; a data_size is in MiB."""
+    """Format a setting or a label; a data_size is in MiB."""
     if column == "data_size" and isinstance(value, numbers.Real):
         return readable(float(value) * 2**20)
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 
 def depends_on_time(labels: Mapping[str, Any]) -> bool:
-    """Tells whether a suite has a case with these labels only where the clock allows it.
+    """Tell whether a suite has a case with these labels only where the clock allows it.
 
     That is the latency of a short call, and a round of pairs that fits in the time.
     """

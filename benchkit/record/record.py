@@ -143,7 +143,7 @@ class CaseRecord:
 
     @property
     def samples_taking_part(self) -> "Array":
-        """Samples of the ranks that took part: [rank][iteration]."""
+        """Sample of the ranks that took part: [rank][iteration]."""
         return self.samples[: self.ranks]
 
     @property
@@ -153,7 +153,7 @@ class CaseRecord:
 
 
 def as_array(rows: Rows) -> "Array":
-    """Returns rows as an array: [row][column].
+    """Return rows as an array: [row][column].
 
     Packing rows takes half as long as numpy takes to read lists of lists.
 
@@ -529,7 +529,7 @@ class Record:
     rank_use: RankUse | None = None
 
     def __post_init__(self) -> None:
-        """Raises ValueError for a reference to a case that does not exist."""
+        """Raise ValueError for a reference to a case that does not exist."""
         for position, case in enumerate(self.cases):
             components = case.components
             for other in (case.baseline, components.computation, components.communication):
@@ -546,13 +546,13 @@ class Record:
         return msgspec.convert({"config": self.config}, Configured).config
 
     def status_of(self, case: CaseRecord) -> str:
-        """Returns how a case ended: as its point, unless some case is why that is not ok."""
+        """Return how a case ended: as its point, unless some case is why that is not ok."""
         if self.status == "ok" or any(each.status == self.status for each in self.cases):
             return case.status
         return self.status
 
     def ended(self, outcome: Outcome) -> "Record":
-        """Returns this record with how its ranks ended; warnings and phases are added."""
+        """Return this record with how its ranks ended; warnings and phases are added."""
         return replace(
             self,
             status=outcome.status,
@@ -572,7 +572,7 @@ class Record:
         )
 
     def finish(self, at: str, phases_s: Mapping[str, float]) -> "Record":
-        """Returns this record with its end.
+        """Return this record with its end.
 
         Args:
             at: UTC, ISO 8601.
@@ -582,7 +582,7 @@ class Record:
         return replace(self, finished_at=at, phases_s={**self.phases_s, **phases_s})
 
     def to_json(self) -> bytes:
-        """Returns the content of the record's file.
+        """Return the content of the record's file.
 
         Raises:
             TypeError, ValueError: `config` holds a value that JSON or Unicode lacks.
@@ -602,7 +602,7 @@ class Header(msgspec.Struct):
 
 
 def from_json(content: bytes) -> Record:
-    """Returns the record in the content of a file.
+    """Return the record in the content of a file.
 
     Raises:
         ValueError: the content is no JSON, no record, or of another version; the message says what
@@ -619,7 +619,7 @@ def from_json(content: bytes) -> Record:
 
 
 def decoded(content: bytes, kind: type[Kind]) -> Kind:
-    """Returns JSON as an object of a type, all of its text printable.
+    """Return JSON as an object of a type, all of its text printable.
 
     Files come from anywhere, and what they say reaches terminals, tables and pages.
 
@@ -640,7 +640,7 @@ def decoded(content: bytes, kind: type[Kind]) -> Kind:
 
 
 def with_printable_text(value: Any) -> Any:
-    """Returns decoded JSON whose texts are printable; line breaks and tabs stay."""
+    """Return decoded JSON whose texts are printable; line breaks and tabs stay."""
     if isinstance(value, str):
         return printable(value)
     if isinstance(value, list):

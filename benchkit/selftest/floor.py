@@ -89,12 +89,12 @@ class MachineFloor:
     sizes: Annotated[list[SizeFloor], msgspec.Meta(min_length=1)]
 
     def age_s(self) -> float:
-        """Returns the seconds since it was written; raises ValueError where that is no time."""
+        """Return the seconds since it was written; raise ValueError where that is no time."""
         written = datetime.datetime.fromisoformat(self.written_at)
         return (datetime.datetime.now(datetime.timezone.utc) - written).total_seconds()
 
     def nearest(self, seconds: float) -> SizeFloor:
-        """Returns the size whose calls take most nearly so long, by ratio."""
+        """Return the size whose calls take most nearly so long, by ratio."""
         of_call = max(seconds, 1e-9)  # the clock's resolution
         return min(self.sizes, key=lambda size: abs(math.log(size.median_s / of_call)))
 
@@ -109,7 +109,7 @@ class Content:
 def fingerprint(
     host: HostReport, world_size: int, threads: int, backend: str, device: str = "cpu"
 ) -> Fingerprint:
-    """Returns the fingerprint of runs on a host."""
+    """Return the fingerprint of runs on a host."""
     return Fingerprint(
         cpu=host.cpu,
         cores=host.available_cores,
@@ -123,14 +123,14 @@ def fingerprint(
 
 
 def major_minor(version: str | None) -> str:
-    """Returns the first two numbers of a version: "6.1" of "6.1.0-18-amd64"; "" of none."""
+    """Return the first two numbers of a version: "6.1" of "6.1.0-18-amd64"; "" of none."""
     return ".".join(re.findall(r"\d+", version or "")[:2])
 
 
 def machine_floor(
     found_on: Fingerprint, sizes: Sequence[SizeFloor], written_at: str
 ) -> MachineFloor:
-    """Returns a floor with the id that follows from it."""
+    """Return a floor with the id that follows from it."""
     digest = hashlib.sha256(msgspec.json.encode([found_on, sizes, written_at])).hexdigest()
     return MachineFloor(
         id=digest[:12], written_at=written_at, fingerprint=found_on, sizes=list(sizes)
@@ -138,7 +138,7 @@ def machine_floor(
 
 
 def state_folder() -> Path:
-    """Returns the folder of the user's state: $XDG_STATE_HOME/benchkit or ~/.local/state/benchkit.
+    """Return the folder of the user's state: $XDG_STATE_HOME/benchkit or ~/.local/state/benchkit.
 
     A relative XDG_STATE_HOME is ignored, as the XDG base directory specification asks.
     """
@@ -148,7 +148,7 @@ def state_folder() -> Path:
 
 
 def read(folder: Path) -> list[MachineFloor]:
-    """Returns the floors in a folder's file; [] without one.
+    """Return the floors in a folder's file; [] without one.
 
     Raises:
         ValueError: the file is not readable, or holds something else; the message is one line.
@@ -169,7 +169,7 @@ def read(folder: Path) -> list[MachineFloor]:
 
 
 def store(floor: MachineFloor, folder: Path) -> Path:
-    """Writes a floor in place of the one with its fingerprint; returns the path of the file.
+    """Write a floor in place of the one with its fingerprint; return the path of the file.
 
     Raises:
         OSError: the file cannot be written.
@@ -186,7 +186,7 @@ def store(floor: MachineFloor, folder: Path) -> Path:
 
 
 def applying(wanted: Fingerprint) -> MachineFloor | None:
-    """Returns the floor of this fingerprint unless it is too old, or None."""
+    """Return the floor of this fingerprint unless it is too old, or None."""
     with contextlib.suppress(ValueError):
         for floor in read(state_folder()):
             if floor.fingerprint == wanted and 0 <= floor.age_s() <= VALID_S:
@@ -195,7 +195,7 @@ def applying(wanted: Fingerprint) -> MachineFloor | None:
 
 
 def floor_of(record: Record) -> NoiseFloor | None:
-    """Returns the noise floor that applies to a record.
+    """Return the noise floor that applies to a record.
 
     It is None where no case was measured, and where ranks ran on several hosts or were slowed down,
     which no selftest does.
@@ -214,7 +214,7 @@ def floor_of(record: Record) -> NoiseFloor | None:
 
 
 def problem() -> str:
-    """Returns why the file of floors is ignored, in one line; "" where it is readable or absent."""
+    """Return why the file of floors is ignored, in one line; "" where it is readable or absent."""
     try:
         read(state_folder())
     except ValueError as error:

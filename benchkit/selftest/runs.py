@@ -76,7 +76,7 @@ class Setting:
         return 2 * max(1, int(self.seconds / 10))
 
     def overrides(self) -> list[str]:
-        """Returns the settings of every point."""
+        """Return the settings of every point."""
         device = "cuda" if self.backend == "nccl" else "cpu"
         return [
             f"hardware={device}",
@@ -104,7 +104,7 @@ class Runs:
     slow_shares: list[float] = field(default_factory=list)
 
     def floor(self) -> SizeFloor:
-        """Returns how much the runs differ."""
+        """Return how much the runs differ."""
         medians = np.array(self.medians_s)
         return SizeFloor(
             what=self.what,
@@ -120,7 +120,7 @@ class Runs:
 
 
 def repeat(setting: Setting) -> list[Record]:
-    """Measures three sizes in fresh processes, all sizes of a sweep before its next round."""
+    """Measure three sizes in fresh processes, all sizes of a sweep before its next round."""
     seeds = f"seed=range(0,{setting.num_runs})"
     return [
         *sweep(setting, "all_reduce", (ALL_REDUCE[0], seeds, *ALL_REDUCE[1:])),
@@ -131,7 +131,7 @@ def repeat(setting: Setting) -> list[Record]:
 def sweep(
     setting: Setting, name: str, points: Sequence[str], variables: dict[str, str] | None = None
 ) -> list[Record]:
-    """Runs a sweep as a user does, in a process of its own; returns the records of its points.
+    """Run a sweep as a user does, in a process of its own; return the records of its points.
 
     Raises:
         SelftestFailed: a point was not measured.
@@ -165,7 +165,7 @@ def sweep(
 
 
 def group_runs(records: Sequence[Record]) -> list[Runs]:
-    """Returns the runs of each size, by the order in which sizes were measured first.
+    """Return the runs of each size, by the order in which sizes were measured first.
 
     A run is told by its seed. A case that a run lacks, as a call that is not short in every run has
     no latency in each, is NaN there, so that neighbours stay pairs.
@@ -186,7 +186,7 @@ def group_runs(records: Sequence[Record]) -> list[Runs]:
 
 
 def name_of(record: Record, case: CaseRecord) -> str:
-    """Returns the name of a size: "all_reduce 1KiB latency" or "matmul_lut 512"."""
+    """Return the name of a size: "all_reduce 1KiB latency" or "matmul_lut 512"."""
     sizes = [text.split("=", 1)[1] for text in record.overrides if text.startswith("data_size=")]
     return " ".join([record.title, *sizes, *map(str, case.labels.values())])
 
@@ -227,20 +227,20 @@ class Noise:
 
 
 def work(count: int) -> None:
-    """Does a fixed amount of work."""
+    """Do a fixed amount of work."""
     for _ in range(count):
         pass
 
 
 def calibrated(now: Callable[[], float] = time.perf_counter) -> int:
-    """Returns the count for which `work` takes about QUANTUM_S."""
+    """Return the count for which `work` takes about QUANTUM_S."""
     count = 1000
     fastest = min(timed(count, now) for _ in range(20))
     return max(1, round(count * QUANTUM_S / fastest)) if fastest > 0 else count
 
 
 def timed(count: int, now: Callable[[], float]) -> float:
-    """Returns the seconds that `work` took."""
+    """Return the seconds that `work` took."""
     start = now()
     work(count)
     return now() - start
@@ -251,7 +251,7 @@ def measure_cores(
     now: Callable[[], float] = time.perf_counter,
     bind: Callable[[set[int]], None] = lambda cores: os.sched_setaffinity(0, cores),
 ) -> Noise:
-    """Times quanta on each usable core in turn.
+    """Time quanta on each usable core in turn.
 
     Args:
         seconds: for all cores together.
@@ -275,7 +275,7 @@ def measure_cores(
 
 
 def noise_of(core: int, times: Sequence[float]) -> CoreNoise:
-    """Returns what quanta of these seconds tell of a core."""
+    """Return what quanta of these seconds tell of a core."""
     quanta = np.asarray(times, dtype=np.float64)
     undisturbed = np.quantile(quanta, UNDISTURBED)
     lost = np.maximum(quanta - undisturbed, 0).sum()
@@ -304,7 +304,7 @@ class Findings:
 
 
 def render(found: Findings) -> str:
-    """Returns the page: a title and one paragraph per part."""
+    """Return the page: a title and one paragraph per part."""
     on = found.found_on
     threads = f"{on.threads} thread" + "s" * (on.threads > 1)
     title = (
@@ -321,7 +321,7 @@ def render(found: Findings) -> str:
 
 
 def cores(noise: Noise) -> Iterator[str]:
-    """Yields what the operating system and the hypervisor took from the cores."""
+    """Yield what the operating system and the hypervisor took from the cores."""
     by_loss = sorted(noise.cores, key=lambda core: core.lost_share, reverse=True)
     noisy = [core for core in by_loss if core.lost_share > LOST_SHARE]
     verdict = "NOISY" if noisy else "QUIET"
@@ -336,7 +336,7 @@ def cores(noise: Noise) -> Iterator[str]:
 
 
 def of_core(core: CoreNoise) -> str:
-    """Returns the line of a core."""
+    """Return the line of a core."""
     return (
         f"core {core.core}: {core.longer_share:.2%} of equal pieces of work took longer, "
         f"{core.lost_share:.2%} of the time was lost, longest {1e3 * core.longest_s:.3g} ms"
@@ -344,7 +344,7 @@ def of_core(core: CoreNoise) -> str:
 
 
 def spread(runs: Sequence[Runs]) -> Iterator[str]:
-    """Yields how much identical runs differ, by size."""
+    """Yield how much identical runs differ, by size."""
     floors = [each.floor() for each in runs]
     widths = [difference_of_runs(floor.sigma_run) for floor in floors]
     yield (
@@ -359,7 +359,7 @@ def spread(runs: Sequence[Runs]) -> Iterator[str]:
 
 
 def modes(runs: Sequence[Runs]) -> Iterator[str]:
-    """Yields where times are of two kinds."""
+    """Yield where times are of two kinds."""
     found = [each for each in runs if each.slow_shares]
     yield f"Modes: {'TWO' if found else 'ONE'}" + (
         ", a single median hides them: look at p25 and p95" if found else " in every run"
@@ -373,7 +373,7 @@ def modes(runs: Sequence[Runs]) -> Iterator[str]:
 
 
 def loops(runs: Sequence[Runs]) -> Iterator[str]:
-    """Yields the time of calls back to back over that of single calls, in the same runs."""
+    """Yield the time of calls back to back over that of single calls, in the same runs."""
     medians = {each.what: np.array(each.medians_s) for each in runs}
     pairs: dict[str, tuple[Array, Array]] = {}
     for what, single in medians.items():
@@ -389,13 +389,13 @@ def loops(runs: Sequence[Runs]) -> Iterator[str]:
 
 
 def contains(test: SignedRank, value: float) -> bool:
-    """Returns whether an interval contains a value."""
+    """Return whether an interval contains a value."""
     low, high = test.interval(ALPHA)
     return low <= value <= high
 
 
 def ratio(test: SignedRank) -> str:
-    """Returns a ratio with its interval, if there is one: "1.003 [0.991, 1.02]"."""
+    """Return a ratio with its interval, if there is one: "1.003 [0.991, 1.02]"."""
     low, high = test.interval(ALPHA)
     interval = "" if math.isinf(high) else f" [{math.exp(low):.3f}, {math.exp(high):.3f}]"
     return f"{math.exp(test.estimate):.3f}{interval}"
@@ -408,7 +408,7 @@ HOST_WAIT_S = 3600.0
 
 
 def main(arguments: list[str]) -> int:
-    """Runs the selftest; returns 0, 1 where a part failed, 2 where an argument is wrong."""
+    """Run the selftest; return 0, 1 where a part failed, 2 where an argument is wrong."""
     options = parser().parse_args(arguments)
     folder = options.dir or state_folder()
     if problem := refusal(options.ranks, options.seconds, folder):
@@ -440,7 +440,7 @@ def main(arguments: list[str]) -> int:
 
 
 def parser() -> argparse.ArgumentParser:
-    """Returns the parser of the command line."""
+    """Return the parser of the command line."""
     made = argparse.ArgumentParser(prog="python -m benchkit selftest", description=__doc__)
     made.add_argument("--backend", choices=BACKENDS, default="gloo", help="default: gloo")
     made.add_argument("--ranks", type=int, default=2, help="default: 2")
@@ -450,7 +450,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def refusal(ranks: int, seconds: float, folder: Path) -> str:
-    """Returns why the selftest cannot begin, in one line; "" if it can."""
+    """Return why the selftest cannot begin, in one line; "" if it can."""
     try:
         started = require_launcher()
     except LaunchError as error:
@@ -471,7 +471,7 @@ def refusal(ranks: int, seconds: float, folder: Path) -> str:
 
 
 def measured(setting: Setting) -> Findings:
-    """Runs all parts, one after another; each has the host to itself."""
+    """Run all parts, one after another; each has the host to itself."""
     lock = HostLock()
     lock.acquire(lambda holder: say(f"waits for {holder}"), limit=lambda holder: HOST_WAIT_S)
     try:
@@ -485,7 +485,7 @@ def measured(setting: Setting) -> Findings:
 
 
 def found_on(record: Record) -> Fingerprint:
-    """Returns the fingerprint of a record's machine and settings."""
+    """Return the fingerprint of a record's machine and settings."""
     settings = record.settings
     return fingerprint(
         record.environment,
@@ -497,5 +497,5 @@ def found_on(record: Record) -> Fingerprint:
 
 
 def say(message: str) -> None:
-    """Prints a line to standard error; the page alone goes to standard output."""
+    """Print a line to standard error; the page alone goes to standard output."""
     print(f"benchkit selftest: {message}", file=sys.stderr, flush=True)

@@ -34,7 +34,7 @@ class Round:
 
 
 def order_of_runs(num_pairs: int, seed: int, num_arms: int = 2) -> list[Round]:
-    """Returns the rounds of a comparison; a longer one begins with the same rounds.
+    """Return the rounds of a comparison; a longer one begins with the same rounds.
 
     Two rounds make a block: a random order of the arms, then its reverse. So two arms run ABBA or
     BAAB by the flip of a coin, and in each block all arms run at the same time on average: a drift
@@ -58,7 +58,7 @@ def order_of_runs(num_pairs: int, seed: int, num_arms: int = 2) -> list[Round]:
 
 
 def benjamini_hochberg(p_values: Sequence[float], level: float) -> float:
-    """Returns the level of each test that keeps the false discovery rate to `level`.
+    """Return the level of each test that keeps the false discovery rate to `level`.
 
     Of the tests that are significant, a share of at most `level` is wrong on average, also where
     the tests are positively dependent (Benjamini and Hochberg, 1995; Benjamini and Yekutieli,
@@ -73,7 +73,7 @@ def benjamini_hochberg(p_values: Sequence[float], level: float) -> float:
 
 
 def holm(p_values: Sequence[float], level: float) -> float:
-    """Returns the level of each test that keeps the chance of any false one to `level`.
+    """Return the level of each test that keeps the chance of any false one to `level`.
 
     The j-th smallest of m p-values is held to level / (m - j + 1), until the first one that fails
     (Holm, 1979). The R before it, and no other, are at most level / (m - R).
@@ -103,7 +103,7 @@ class RankTest:
     """
 
     def __init__(self, estimates: Array, cumulative: npt.NDArray[np.float64]) -> None:
-        """Takes what tells the tests apart.
+        """Take what tells the tests apart.
 
         Args:
             estimates: the elementary estimates, in any order: [N].
@@ -114,7 +114,7 @@ class RankTest:
         self.estimate = float(np.median(estimates)) if len(estimates) else math.nan
 
     def interval(self, alpha: float) -> Interval:
-        """Returns the interval that leaves out the truth with a probability of at most `alpha`.
+        """Return the interval that leaves out the truth with a probability of at most `alpha`.
 
         It reaches from the k-th smallest to the k-th largest estimate, with the largest k for which
         P(T < k) <= alpha / 2. It is infinite where there are too few values for any k.
@@ -125,20 +125,20 @@ class RankTest:
         return float(self._estimates[k - 1]), float(self._estimates[-k])
 
     def p_above(self, value: float) -> float:
-        """Returns the p-value of "it is at most `value`": small where it is above."""
+        """Return the p-value of "it is at most `value`": small where it is above."""
         return float(self._cumulative[np.searchsorted(self._estimates, value, side="right")])
 
     def p_below(self, value: float) -> float:
-        """Returns the p-value of "it is at least `value`": small where it is below."""
+        """Return the p-value of "it is at least `value`": small where it is below."""
         not_below = len(self._estimates) - np.searchsorted(self._estimates, value, side="left")
         return float(self._cumulative[not_below])
 
     def p_outside(self, limit: float) -> float:
-        """Returns the two-sided p-value of "it is within -limit and limit"."""
+        """Return the two-sided p-value of "it is within -limit and limit"."""
         return min(1.0, 2 * self.p_above(limit), 2 * self.p_below(-limit))
 
     def p_inside(self, limit: float) -> float:
-        """Returns the p-value of "it is not between -limit and limit".
+        """Return the p-value of "it is not between -limit and limit".
 
         Two one-sided tests, of which the worse one counts (Schuirmann, 1987).
         """
@@ -146,7 +146,7 @@ class RankTest:
 
 
 def log_ratios(baseline: Array, candidate: Array) -> Array:
-    """Returns log(candidate / baseline) of each pair: [pair].
+    """Return log(candidate / baseline) of each pair: [pair].
 
     Args:
         baseline: a positive figure of each run of the baseline: [pair], NaN where there is none.
@@ -185,7 +185,7 @@ class SignedRank(RankTest):
 
 @cache
 def signed_rank_distribution(n: int) -> npt.NDArray[np.float64]:
-    """Returns P(T <= t), t = 0 ... n (n + 1) / 2, of the sum T of the ranks of positive values.
+    """Return P(T <= t), t = 0 ... n (n + 1) / 2, of the sum T of the ranks of positive values.
 
     Where the centre is 0, each of the ranks 1 ... n counts with probability 1/2, independently. So
     the probabilities are the coefficients of the product of (1 + x^i) / 2 over i = 1 ... n.
@@ -199,7 +199,7 @@ def signed_rank_distribution(n: int) -> npt.NDArray[np.float64]:
 
 
 def fewest_pairs(alpha: float) -> int:
-    """Returns the fewest pairs that have an interval: all n values on one side have p = 2^(1-n)."""
+    """Return the fewest pairs that have an interval: all n values on one side have p = 2^(1-n)."""
     return math.ceil(1 - math.log2(alpha))
 
 
@@ -227,7 +227,7 @@ class Spread:
 
 
 def spread_of_runs(baseline: Array, candidate: Array) -> Spread:
-    """Returns the spread between runs of one point; arguments as for `log_ratios`."""
+    """Return the spread between runs of one point; arguments as for `log_ratios`."""
     ones = np.ones(len(baseline))
     return Spread(
         baseline=standard_deviation(log_ratios(ones, baseline)),
@@ -237,13 +237,13 @@ def spread_of_runs(baseline: Array, candidate: Array) -> Spread:
 
 
 def standard_deviation(values: Array) -> float | None:
-    """Returns the sample standard deviation of the finite values; None with fewer than two."""
+    """Return the sample standard deviation of the finite values; None with fewer than two."""
     finite = values[np.isfinite(values)]
     return float(finite.std(ddof=1)) if len(finite) > 1 else None
 
 
 def equivalent_sd(test: SignedRank) -> float | None:
-    """Returns the standard deviation of normal differences with an interval as wide as this one.
+    """Return the standard deviation of normal differences with an interval as wide as this one.
 
     Outliers widen the interval little, and the standard deviation much; so this is the one to plan
     with (Lehmann, 1963: the width of the interval estimates the standard error). Below 6 pairs,
@@ -257,7 +257,7 @@ def equivalent_sd(test: SignedRank) -> float | None:
 
 
 def difference_of_runs(sigma_run: float) -> float:
-    """Returns what two identical runs differ by at most in 95 of 100 cases, as a share.
+    """Return what two identical runs differ by at most in 95 of 100 cases, as a share.
 
     Args:
         sigma_run: standard deviation of the logarithms of runs.
@@ -266,12 +266,12 @@ def difference_of_runs(sigma_run: float) -> float:
 
 
 def percent(share: float) -> str:
-    """Formats a difference: "0.42 %", "4 %", "618 %"."""
+    """Format a difference: "0.42 %", "4 %", "618 %"."""
     return f"{100 * share:.2g} %" if share < 0.995 else f"{100 * share:.0f} %"
 
 
 def smallest_effect(sd: float, num_pairs: int, alpha: float = ALPHA, power: float = POWER) -> float:
-    """Returns the log ratio whose interval leaves out 0 with probability `power`.
+    """Return the log ratio whose interval leaves out 0 with probability `power`.
 
     That is (z_alpha/2 + z_power) sd / sqrt(e (n - z_alpha/2^2 / 2)): the formula of the t-test with
     Guenther's correction for few pairs (The American Statistician 35, 1981), and its n reduced by
@@ -294,7 +294,7 @@ def smallest_effect(sd: float, num_pairs: int, alpha: float = ALPHA, power: floa
 
 
 def pairs_needed(sd: float, effect: float, alpha: float = ALPHA, power: float = POWER) -> int:
-    """Returns the fewest pairs for which `smallest_effect` is at most `effect`, a log ratio > 0."""
+    """Return the fewest pairs for which `smallest_effect` is at most `effect`, a log ratio > 0."""
     z = quantile(1 - alpha / 2)
     pairs = ((z + quantile(power)) * sd / effect) ** 2 / EFFICIENCY + z**2 / 2
     return max(fewest_pairs(alpha), math.ceil(pairs))
@@ -362,7 +362,7 @@ def judge(
     fail_on: float,
     level: float = 0.05,
 ) -> list[Verdict]:
-    """Returns the verdict on each point, or on each point of each candidate.
+    """Return the verdict on each point, or on each point of each candidate.
 
     SAME: the interval is within 1 / (1 + fail_on) and 1 + fail_on, also if it leaves out 1. SLOWER:
     the interval is above 1 and the noise floor, and the estimate is at least 1 + fail_on. FASTER:
@@ -388,7 +388,7 @@ def judge(
 def limits_of(
     tests: Sequence[RankTest], floors: Sequence[float | None], *, fail_on: float, level: float
 ) -> list[Limits]:
-    """Returns what the test of each point is held against; arguments as for `judge`."""
+    """Return what the test of each point is held against; arguments as for `judge`."""
     margin = math.log1p(fail_on)
     noise = [math.log1p(floor or 0.0) for floor in floors]
     different = [test.p_outside(floor) for test, floor in zip(tests, noise, strict=True)]
@@ -398,7 +398,7 @@ def limits_of(
 
 
 def verdict_on(test: SignedRank, limits: Limits) -> Verdict:
-    """Returns the verdict on one point."""
+    """Return the verdict on one point."""
     word = word_for(test, limits)
     alpha = limits.alpha_same if word == SAME else limits.alpha
     low, high = test.interval(alpha)
@@ -418,7 +418,7 @@ def verdict_on(test: SignedRank, limits: Limits) -> Verdict:
 
 
 def word_for(test: RankTest, limits: Limits) -> str:
-    """Returns the word of `judge` for one point."""
+    """Return the word of `judge` for one point."""
     low, high = test.interval(limits.alpha_same)
     if -limits.margin < low and high < limits.margin:
         return SAME
@@ -431,7 +431,7 @@ def word_for(test: RankTest, limits: Limits) -> str:
 
 
 def more_pairs(test: SignedRank, limits: Limits, sd: float | None) -> int | None:
-    """Returns how many pairs would do for an unclear point, see `Verdict.pairs_needed`."""
+    """Return how many pairs would do for an unclear point, see `Verdict.pairs_needed`."""
     size = abs(test.estimate)
     if size < limits.margin:
         distance, alpha, power = limits.margin - size, limits.alpha_same, POWER_OF_SAME
@@ -443,7 +443,7 @@ def more_pairs(test: SignedRank, limits: Limits, sd: float | None) -> int | None
 
 
 def geometric_mean(log_ratios: Sequence[Array], alpha: float = 0.05) -> tuple[float, Interval]:
-    """Returns the geometric mean of the ratios of all points, and its interval.
+    """Return the geometric mean of the ratios of all points, and its interval.
 
     The mean over points is taken in each pair, and the interval over pairs, because the points of
     a pair share what disturbs them.
@@ -458,7 +458,7 @@ def geometric_mean(log_ratios: Sequence[Array], alpha: float = 0.05) -> tuple[fl
 
 
 def noise_floor(log_ratios: Array, alpha: float = 0.05) -> float | None:
-    """Returns how far identical code may be from a ratio of 1, as a share.
+    """Return how far identical code may be from a ratio of 1, as a share.
 
     This is the far end of the interval of A/A pairs; None where they are too few for one. It is a
     bound on what the order of runs or the harness adds, and wide unless it is of many pairs: one
@@ -491,7 +491,7 @@ class Ends:
 
 
 def word_of_ends(baseline: Ends, candidate: Ends) -> str:
-    """Returns the word on a point that the figures of its runs do not decide; "" where they do.
+    """Return the word on a point that the figures of its runs do not decide; "" where they do.
 
     FAILED: the candidate fails, or is not measured, in a larger share of its runs. NEW: only the
     candidate has the point. FIXED: only the candidate has a result. NOT_COMPARED: neither has one,
@@ -507,7 +507,7 @@ def word_of_ends(baseline: Ends, candidate: Ends) -> str:
 
 
 def exit_code(words: Sequence[str]) -> int:
-    """Returns 1 where any point is worse, else 3 where any is unclear or none is told, else 0."""
+    """Return 1 where any point is worse, else 3 where any is unclear or none is told, else 0."""
     if SLOWER in words or FAILED in words:
         return 1
     is_told = not words or {*words} - {NEW, NOT_COMPARED}
@@ -515,7 +515,7 @@ def exit_code(words: Sequence[str]) -> int:
 
 
 def junit(suite: str, points: Sequence[tuple[str, str, str, str]]) -> bytes:
-    """Returns JUnit XML: SLOWER and FAILED fail, what is not decided is skipped.
+    """Return JUnit XML: SLOWER and FAILED fail, what is not decided is skipped.
 
     Args:
         suite: its name.
@@ -561,7 +561,7 @@ class Plan:
     level: float
 
     def goes_on(self, num_pairs: int, words: Sequence[str]) -> bool:
-        """Returns whether more pairs are wanted.
+        """Return whether more pairs are wanted.
 
         Args:
             num_pairs: pairs so far.
@@ -572,12 +572,12 @@ class Plan:
 
 
 def fixed_plan(num_pairs: int) -> Plan:
-    """Returns the plan of a comparison of so many pairs, with one look at its end."""
+    """Return the plan of a comparison of so many pairs, with one look at its end."""
     return Plan((num_pairs,), LEVELS[0])
 
 
 def auto_plan(max_pairs: int) -> Plan:
-    """Returns a plan of up to 5 equally spaced looks, at least 10 pairs apart, up to a limit."""
+    """Return a plan of up to 5 equally spaced looks, at least 10 pairs apart, up to a limit."""
     count = min(len(LEVELS), max(1, max_pairs // PAIRS_PER_LOOK))
     looks = tuple(round(max_pairs * look / count) for look in range(1, count + 1))
     return Plan(looks, LEVELS[count - 1])
@@ -596,14 +596,14 @@ class RankSum(RankTest):
     """
 
     def __init__(self, first: Array, second: Array) -> None:
-        """Takes the two samples: [m] and [n]; values that are not finite are left out."""
+        """Take the two samples: [m] and [n]; values that are not finite are left out."""
         first, second = first[np.isfinite(first)], second[np.isfinite(second)]
         differences = (second[:, None] - first).ravel()
         super().__init__(differences, rank_sum_distribution(len(first), len(second)))
 
 
 def rank_sum_distribution(m: int, n: int) -> npt.NDArray[np.float64]:
-    """Returns P(U <= u), u = 0 ... m n, of two samples from one distribution without ties.
+    """Return P(U <= u), u = 0 ... m n, of two samples from one distribution without ties.
 
     U counts the pairs in which the value of the first sample is the larger one. With probability
     i / (i + j) the largest of i + j values is of the first sample and so counts in j pairs; else it
@@ -648,7 +648,7 @@ class Change:
 
 
 def changes(tests: Mapping[Name, RankTest], level: float = 0.05) -> dict[Name, Change]:
-    """Returns the change of each secondary figure.
+    """Return the change of each secondary figure.
 
     The chance that any of them is called significant where nothing changed is at most `level`.
 
@@ -672,7 +672,7 @@ def changes(tests: Mapping[Name, RankTest], level: float = 0.05) -> dict[Name, C
 def slow_shares(
     baseline: Sequence[Array], candidate: Sequence[Array]
 ) -> tuple[Array, Array] | None:
-    """Returns the share of samples in the slow mode, of each run of both arms.
+    """Return the share of samples in the slow mode, of each run of both arms.
 
     The valley between the modes is that of all runs of the baseline, or of the candidate where the
     baseline has one mode. So a candidate whose only mode is slower has no slow mode.
@@ -693,5 +693,5 @@ def slow_shares(
 
 
 def share_above(edge: float, runs: Sequence[Array]) -> Array:
-    """Returns the share of times above `edge` of each run; NaN for a run without times."""
+    """Return the share of times above `edge` of each run; NaN for a run without times."""
     return np.array([np.mean(times > edge) if len(times) else np.nan for times in runs])

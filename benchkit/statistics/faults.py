@@ -33,7 +33,7 @@ class Healthy:
 
 
 def healthy(values: Array, share: float = HALF) -> Healthy:
-    """Returns what the healthy ones among some values look like.
+    """Return what the healthy ones among some values look like.
 
     It begins with the shortest half (Rousseeuw, Least Median of Squares Regression, 1984, with the
     factor for few values of Rousseeuw and Leroy, 1987). Of halves about as short, and of those
@@ -69,7 +69,7 @@ def healthy(values: Array, share: float = HALF) -> Healthy:
 
 
 def t_quantile(p_value: float, df: Array | float) -> Array:
-    """Returns the quantile of Student's t that is exceeded with a small probability.
+    """Return the quantile of Student's t that is exceeded with a small probability.
 
     It inverts Wallace's transformation to a normal quantile (Bounds on normal approximations to
     Student's and the chi-square distributions, 1959), which is larger than the exact quantile for
@@ -143,7 +143,7 @@ class Limits:
 
 
 def family(name: str, *keys: Ints, shows: Sequence[Mask] = ()) -> Family:
-    """Returns the candidates of a family.
+    """Return the candidates of a family.
 
     Args:
         name: of the family.
@@ -306,7 +306,7 @@ class Judged:
         )
 
     def best(self) -> tuple[float, Fault | None]:
-        """Returns the fault that explains most excess, and how much; -inf and None without one."""
+        """Return the fault that explains most excess, and how much; -inf and None without one."""
         if not self.is_fault.any():
             return -math.inf, None
         excess = self.residuals[self.family.cells]
@@ -323,7 +323,7 @@ class Judged:
         )
 
     def least_found(self) -> float:
-        """Returns the logarithm of the ratio at which most candidates are found nine times in ten.
+        """Return the logarithm of the ratio at which most candidates are found nine times in ten.
 
         NaN where they have no peers.
         """
@@ -337,7 +337,7 @@ class Judged:
 
 
 def error_of(cells: Ints, residuals: Residuals, count: Ints) -> tuple[Array, Array]:
-    """Returns the standard error of the median of each candidate's cells, and its freedom.
+    """Return the standard error of the median of each candidate's cells, and its freedom.
 
     The degrees of freedom of cells of several kinds are those of Welch and Satterthwaite.
 
@@ -364,7 +364,7 @@ def error_of(cells: Ints, residuals: Residuals, count: Ints) -> tuple[Array, Arr
 
 
 def median_of_finite(table: Array, count: Ints) -> Array:
-    """Returns the median of the finite values of each row: [row]; NaN where there is none."""
+    """Return the median of the finite values of each row: [row]; NaN where there is none."""
     ordered = np.sort(table, axis=1)  # NaN comes last
     rows = np.arange(len(table))
     low, high = np.maximum(count - 1, 0) // 2, np.minimum(count // 2, table.shape[1] - 1)
@@ -372,13 +372,13 @@ def median_of_finite(table: Array, count: Ints) -> Array:
 
 
 def spread_of(middles: Array) -> float:
-    """Returns the standard deviation of healthy candidates; 0 where they are few."""
+    """Return the standard deviation of healthy candidates; 0 where they are few."""
     finite = middles[np.isfinite(middles)]
     return healthy(finite).sd if len(finite) >= FEWEST else 0.0
 
 
 def persistent(z_halves: Array, alpha: float) -> float:
-    """Returns how clearly both halves must show a fault.
+    """Return how clearly both halves must show a fault.
 
     If noise takes a candidate beyond t in a half with probability p, then it takes about 2 N p of N
     candidates beyond t in one half only, and N p^2 in both. So with D candidates beyond t in one
@@ -400,7 +400,7 @@ MOST_FAULTS = 50
 
 
 def explain(halves: Array, peers: Peers, limits: Limits) -> list[Fault]:
-    """Returns the faults of a table, the one that explains most first; none where all are alike.
+    """Return the faults of a table, the one that explains most first; none where all are alike.
 
     A fault is at least `tolerance` slower than its peers, clear against the spread of the healthy
     cells at a level of `alpha` over the number of candidates (Bonferroni), and persistent: both
@@ -429,12 +429,12 @@ def explain(halves: Array, peers: Peers, limits: Limits) -> list[Fault]:
 
 
 def faster(halves: Array, peers: Peers, limits: Limits) -> list[Fault]:
-    """Returns what is faster than its peers; where it is much, perhaps the others are slow."""
+    """Return what is faster than its peers; where it is much, perhaps the others are slow."""
     return explain(-halves, peers, limits)
 
 
 def detectable(halves: Array, peers: Peers, limits: Limits) -> float | None:
-    """Returns from which ratio on most candidates of the first family are found nine times in ten.
+    """Return from which ratio on most candidates of the first family are found nine times in ten.
 
     None where they have no peers.
     """
@@ -443,12 +443,12 @@ def detectable(halves: Array, peers: Peers, limits: Limits) -> float | None:
 
 
 def padded(halves: Array) -> Array:
-    """Returns a copy with an empty cell for the places of candidates that have fewer: [2][cell]."""
+    """Return a copy with an empty cell for the places of candidates that have fewer: [2][cell]."""
     return np.append(halves.astype(np.float64), [[np.nan], [np.nan]], axis=1)
 
 
 def judge(values: Array, peers: Peers, limits: Limits) -> list[Judged]:
-    """Returns every family, judged by what is not explained yet."""
+    """Return every family, judged by what is not explained yet."""
     families = peers.judged
     level = limits.alpha / max(1, sum(len(each.subjects) for each in families))  # Bonferroni
     found = residuals(values, peers, limits.floor)
@@ -456,7 +456,7 @@ def judge(values: Array, peers: Peers, limits: Limits) -> list[Judged]:
 
 
 def residuals(values: Array, peers: Peers, floor: float) -> Residuals:
-    """Returns how far each cell is from the healthy cells of its kind."""
+    """Return how far each cell is from the healthy cells of its kind."""
     found, sd = np.full_like(values, np.nan), np.full(values.shape[1], np.nan)
     df = np.full(values.shape[1], np.nan)
     kinds = np.append(peers.kinds, -1)

@@ -28,7 +28,7 @@ FEWEST_INDEPENDENT = 15
 
 
 def median_interval(values: Array) -> tuple[float, float] | None:
-    """Returns the confidence interval of the median of independent values.
+    """Return the confidence interval of the median of independent values.
 
     It reaches from the k-th smallest to the k-th largest value, with the largest k for which the
     binomial tail P(X < k), X ~ B(n, 1/2), is at most (1 - CONFIDENCE) / 2 (Conover, Practical
@@ -48,7 +48,7 @@ def median_interval(values: Array) -> tuple[float, float] | None:
 
 
 def series_interval(times: Array, fewest: int = FEWEST_SAMPLES) -> tuple[float, float] | None:
-    """Returns the confidence interval of the median of a time series.
+    """Return the confidence interval of the median of a time series.
 
     `median_interval` takes two order statistics of independent values. This function takes the same
     quantiles of the series, for its effective number of independent values. The interval always
@@ -68,7 +68,7 @@ def series_interval(times: Array, fewest: int = FEWEST_SAMPLES) -> tuple[float, 
 
 
 def ordered_interval(ordered: Array, length: float) -> tuple[float, float] | None:
-    """Returns the interval of `series_interval` from what it needs of a series.
+    """Return the interval of `series_interval` from what it needs of a series.
 
     Args:
         ordered: the values of the series in ascending order: [n].
@@ -88,7 +88,7 @@ def ordered_interval(ordered: Array, length: float) -> tuple[float, float] | Non
 
 @cache
 def order_below(n: int) -> int:
-    """Returns the k of `median_interval` for n values; 0 where no k is small enough."""
+    """Return the k of `median_interval` for n values; 0 where no k is small enough."""
     tail, k = 0.0, 0
     while (tail := tail + math.exp(log_binomial(n, k) - n * math.log(2))) <= (1 - CONFIDENCE) / 2:
         k += 1
@@ -96,12 +96,12 @@ def order_below(n: int) -> int:
 
 
 def log_binomial(n: int, k: int) -> float:
-    """Returns the natural logarithm of n over k."""
+    """Return the natural logarithm of n over k."""
     return math.lgamma(n + 1) - math.lgamma(k + 1) - math.lgamma(n - k + 1)
 
 
 def correlation_length(times: Array) -> float:
-    """Returns how many values of a series count as one independent value, >= 1, on the safe side.
+    """Return how many values of a series count as one independent value, >= 1, on the safe side.
 
     This is the integrated autocorrelation time 1 + 2 (r1 + r2 + ...) plus one standard error. It is
     computed from the ranks of the values in order of size, which outliers do not move. The sum ends
@@ -119,7 +119,7 @@ def correlation_length(times: Array) -> float:
 
 
 def autocorrelation(values: npt.NDArray[Any]) -> Array:
-    """Returns r0 = 1, r1, ... of a series: [n]; without correlation where all values are equal."""
+    """Return r0 = 1, r1, ... of a series: [n]; without correlation where all values are equal."""
     n = len(values)
     centred = values - values.mean()
     spectrum = np.fft.rfft(centred, 2 * n)
@@ -130,23 +130,23 @@ def autocorrelation(values: npt.NDArray[Any]) -> Array:
 
 
 def median(values: Any) -> float:
-    """Returns the median of values, [n] in any order; exactly that of `np.median`."""
+    """Return the median of values, [n] in any order; exactly that of `np.median`."""
     return float(medians(values))
 
 
 def medians(values: Any) -> Array:
-    """Returns the medians along the last axis: [..., n] -> [...]; exactly those of `np.median`."""
+    """Return the medians along the last axis: [..., n] -> [...]; exactly those of `np.median`."""
     return middle(np.sort(np.asarray(values, dtype=np.float64)))
 
 
 def middle(ordered: Array) -> Array:
-    """Returns the medians of values in ascending order: [..., n] -> [...]."""
+    """Return the medians of values in ascending order: [..., n] -> [...]."""
     n = ordered.shape[-1]
     return np.asarray((ordered[..., (n - 1) // 2] + ordered[..., n // 2]) / 2)
 
 
 def quantile(ordered: Array, share: float) -> float:
-    """Returns a quantile between the two nearest values, exactly that of `np.quantile`.
+    """Return a quantile between the two nearest values, exactly that of `np.quantile`.
 
     Args:
         ordered: [n], in ascending order.
@@ -186,7 +186,7 @@ class Modes:
 
 
 def find_modes(times: Array) -> Modes | None:
-    """Returns the two modes of times; None where there is one, or too few times to tell.
+    """Return the two modes of times; None where there is one, or too few times to tell.
 
     The modes are peaks of the smoothed histogram of the times' logarithms, separated at the lowest
     bin between them.
@@ -203,7 +203,7 @@ def find_modes(times: Array) -> Modes | None:
 
 
 def valley_between_modes(times: Array) -> float | None:
-    """Returns the time in seconds that separates two modes; None where there is one mode."""
+    """Return the time in seconds that separates two modes; None where there is one mode."""
     ordered = np.sort(times)
     if len(ordered) < FEWEST or ordered[0] <= 0:
         return None

@@ -24,7 +24,7 @@ ARRIVAL_FIGURES = ("start_skew_s", "makespan_s", "straggler_rank", "straggler_sh
 
 
 def slowest_rank(samples: Any) -> Array:
-    """Returns the maximum over ranks of each iteration: [rank][iteration] -> [iteration].
+    """Return the maximum over ranks of each iteration: [rank][iteration] -> [iteration].
 
     A collective is as slow as its slowest rank.
     """
@@ -33,7 +33,7 @@ def slowest_rank(samples: Any) -> Array:
 
 
 def iteration_times(samples: Any, starts: Any, estimator: str = SLOWEST_RANK) -> Array:
-    """Returns one time per iteration: [iteration], in seconds.
+    """Return one time per iteration: [iteration], in seconds.
 
     SLOWEST_RANK takes the longest call of all ranks. LAST_ARRIVAL takes the time from the last
     rank's start to the last rank's end, which leaves out how long ranks wait for others to begin.
@@ -51,7 +51,7 @@ def iteration_times(samples: Any, starts: Any, estimator: str = SLOWEST_RANK) ->
 
 
 def relative_half_width(interval: tuple[float, float] | None, centre: float) -> float | None:
-    """Returns half the width of an interval as a share of its centre; None without an interval."""
+    """Return half the width of an interval as a share of its centre; None without an interval."""
     if interval is None or centre == 0:
         return None
     low, high = interval
@@ -59,7 +59,7 @@ def relative_half_width(interval: tuple[float, float] | None, centre: float) -> 
 
 
 def summarize(samples: Any, start_offsets: Any, estimator: str = SLOWEST_RANK) -> Summary:
-    """Returns every figure of one case.
+    """Return every figure of one case.
 
     `median_s` and its interval are computed from the same times. `osu_mean_s` is the mean of all
     samples of all ranks, which the OSU micro-benchmarks print. `independent_samples` is the
@@ -101,7 +101,7 @@ def summarize(samples: Any, start_offsets: Any, estimator: str = SLOWEST_RANK) -
 def algorithm_bandwidth(
     payload_bytes: int | None, bus_factor: float | None, median_s: float | None
 ) -> float | None:
-    """Returns the payload over the median time in GB/s (10^9 bytes); it is never a mean of rates.
+    """Return the payload over the median time in GB/s (10^9 bytes); it is never a mean of rates.
 
     Args:
         payload_bytes: message size S of nccl-tests; None where there is no message.
@@ -117,7 +117,7 @@ def algorithm_bandwidth(
 def bus_bandwidth(
     payload_bytes: int | None, bus_factor: float | None, median_s: float | None
 ) -> float | None:
-    """Returns the algorithm bandwidth times the collective's factor in GB/s; None on one rank.
+    """Return the algorithm bandwidth times the collective's factor in GB/s; None on one rank.
 
     This is the convention of nccl-tests; the arguments are those of `algorithm_bandwidth`.
     """
@@ -126,12 +126,12 @@ def bus_bandwidth(
 
 
 def computing_rate(flops: float | None, median_s: float | None) -> float | None:
-    """Returns floating-point operations over the median time in TFLOP/s (10^12 operations)."""
+    """Return floating-point operations over the median time in TFLOP/s (10^12 operations)."""
     return flops / median_s / 1e12 if flops and median_s else None
 
 
 def arrival_summary(samples: Array, start_offsets: Any) -> Summary:
-    """Returns ARRIVAL_FIGURES, which need the starts of all ranks on one clock.
+    """Return ARRIVAL_FIGURES, which need the starts of all ranks on one clock.
 
     `start_skew_s` is the median of last minus first start, and `makespan_s` that of last end minus
     last start. `straggler_rank` is the rank that ended last most often, and `straggler_share` how
@@ -155,7 +155,7 @@ def arrival_summary(samples: Array, start_offsets: Any) -> Summary:
 
 
 def last_shares(samples: Array, starts: Array) -> Array:
-    """Returns per rank the share of iterations in which it alone ended last: [rank].
+    """Return per rank the share of iterations in which it alone ended last: [rank].
 
     Args:
         samples: seconds per call, [rank][iteration].
@@ -182,7 +182,7 @@ class Timed(Protocol):
 
 
 def round_medians(case: Timed) -> Array:
-    """Returns the median of each block in seconds: [block]; cases of a job take turns in blocks."""
+    """Return the median of each block in seconds: [block]; cases of a job take turns in blocks."""
     times = slowest_rank(case.samples)
     lengths = np.asarray(case.blocks, dtype=int)
     if len(lengths) and (lengths == lengths[0]).all():  # as nearly all blocks are
@@ -192,7 +192,7 @@ def round_medians(case: Timed) -> Array:
 
 
 def paired_speedup(baseline: Timed, case: Timed) -> Estimate:
-    """Returns how many times faster a case is than the baseline, another case of its job.
+    """Return how many times faster a case is than the baseline, another case of its job.
 
     It is the median over rounds of the ratio of both block medians. Cases are timed in turns, so a
     disturbance that lasts for a while affects both.
@@ -202,7 +202,7 @@ def paired_speedup(baseline: Timed, case: Timed) -> Estimate:
 
 
 def paired_overlap(compute: Timed, communicate: Timed, case: Timed) -> Estimate:
-    """Returns the share of the shorter component that is hidden behind the other.
+    """Return the share of the shorter component that is hidden behind the other.
 
     It is the median over rounds of (T_comp + T_comm - T) / min(T_comp, T_comm): 1 where the shorter
     component is hidden, below 0 where the components hinder each other. The shorter one is the one
@@ -220,13 +220,13 @@ def paired_overlap(compute: Timed, communicate: Timed, case: Timed) -> Estimate:
 
 
 def aligned(*cases: Timed) -> list[Array]:
-    """Returns the block medians of each case in the rounds that all cases took part in: [round]."""
+    """Return the block medians of each case in the rounds that all cases took part in: [round]."""
     medians_by_case = [round_medians(case) for case in cases]
     rounds = min(map(len, medians_by_case))
     return [medians[:rounds] for medians in medians_by_case]
 
 
 def estimated(rounds: Array) -> Estimate:
-    """Returns the median of a figure of all rounds [round] and its interval."""
+    """Return the median of a figure of all rounds [round] and its interval."""
     low, high = series_interval(rounds, FEWEST_ROUNDS) or (None, None)
     return median(rounds), low, high

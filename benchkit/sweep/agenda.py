@@ -67,7 +67,7 @@ class Agenda:
     resumed_with: dict[str, list[str]]
 
     def told(self, parent: Path) -> dict[str, Any]:
-        """Returns what the other agents need of it, as JSON.
+        """Return what the other agents need of it, as JSON.
 
         Args:
             parent: of the sweep's folder, which each agent knows by itself.
@@ -78,7 +78,7 @@ class Agenda:
     def open_points(
         self, configs: Sequence[RunConfig], entries: Sequence[Entry], num_agents: int
     ) -> list[Point]:
-        """Returns the points to measure.
+        """Return the points to measure.
 
         Args:
             configs: of all points.
@@ -99,7 +99,7 @@ class Agenda:
 
     @classmethod
     def heard(cls, content: object, folder: Path, parent: Path, num_points: int) -> "Agenda":
-        """Returns the agenda that agent 0 has told, for another agent's own folder and points.
+        """Return the agenda that agent 0 has told, for another agent's own folder and points.
 
         Args:
             content: that agent 0 has told.
@@ -126,7 +126,7 @@ def prepared(
     asked: Resume | None,
     held: contextlib.ExitStack,
 ) -> Agenda:
-    """Claims the sweep's folder for this process, writes the manifest, and returns the agenda.
+    """Claim the sweep's folder for this process, writes the manifest, and return the agenda.
 
     Args:
         folder: of the sweep.
@@ -148,7 +148,7 @@ def prepared(
 
 
 def fresh(folder: Path, wanted: Manifest) -> Agenda:
-    """Returns the agenda of a sweep in an unused folder: every point is open."""
+    """Return the agenda of a sweep in an unused folder: every point is open."""
     names = [entry.folder for entry in wanted.points]
     require_unused(folder, names)
     require_no_links(folder, wanted.points)
@@ -159,7 +159,7 @@ def fresh(folder: Path, wanted: Manifest) -> Agenda:
 def resumed(
     folder: Path, wanted: Manifest, world_sizes: Sequence[int | None], asked: Resume
 ) -> Agenda:
-    """Returns what is left to do of an earlier sweep.
+    """Return what is left to do of an earlier sweep.
 
     Points that the sweep's manifest lacks are added to it; no point is removed from it.
 
@@ -190,7 +190,7 @@ def resumed(
 
 
 def require_no_links(folder: Path, points: Sequence[Entry]) -> None:
-    """Raises ConfigError where a log or a trace would be written through a link or into a pipe."""
+    """Raise ConfigError where a log or a trace would be written through a link or into a pipe."""
     folders = (part for point in points for part in Path(point.folder).parts[:1])
     for name in dict.fromkeys((LOG_FILE, *folders)):
         for path in files.links_at(folder / name):
@@ -204,7 +204,7 @@ def agenda_of(
     retry: str = "none",
     differing: dict[str, list[str]] | None = None,
 ) -> Agenda:
-    """Returns the agenda of a sweep whose points may have records; writes nothing."""
+    """Return the agenda of a sweep whose points may have records; write nothing."""
     folders = [entry.folder for entry in points]
     statuses = [
         resume.settled_status(folder / name, retry, world_size)
@@ -216,7 +216,7 @@ def agenda_of(
 
 
 def warn_of_others(others: Sequence[Entry]) -> None:
-    """Logs the points of a resumed sweep that its new command line does not have."""
+    """Log the points of a resumed sweep that its new command line does not have."""
     names = ", ".join(printable(entry.folder, keep="") for entry in others[:SHOWN])
     if len(others) > SHOWN:
         names += ", …"

@@ -55,7 +55,7 @@ class Forecast:
         return f"{self.head}  {', '.join(filter(None, known))}"
 
     def time(self) -> str:
-        """Returns in words how long the point takes."""
+        """Return in words how long the point takes."""
         if self.seconds is not None:
             return f"about {duration(self.seconds)}, as before"
         if self.most_s is None:
@@ -64,7 +64,7 @@ class Forecast:
 
 
 def agenda(folder: Path, points: Sequence[Entry], asked: Resume | None) -> Agenda:
-    """Returns which points of a command line are still to be measured; writes nothing.
+    """Return which points of a command line are still to be measured; write nothing.
 
     Raises:
         ConfigError: the folder holds no sweep to go on with, or records of another one.
@@ -79,7 +79,7 @@ def agenda(folder: Path, points: Sequence[Entry], asked: Resume | None) -> Agend
 def forecasts(
     points: Sequence[Point], keys: Sequence[str], outputs: Path, runs_here: bool
 ) -> list[Forecast]:
-    """Forecasts points without starting ranks or writing files.
+    """Forecast points without starting ranks or writing files.
 
     Args:
         points: composed and checked.
@@ -113,7 +113,7 @@ def forecasts(
 
 
 def needed(config: RunConfig, world_size: int) -> float | None:
-    """Returns the memory of each rank where its device has it, in bytes; None if unknown."""
+    """Return the memory of each rank where its device has it, in bytes; None if unknown."""
     on_device = config.needed_bytes(world_size)
     if on_device is None or config.hardware.device != "cpu":
         return on_device
@@ -121,14 +121,14 @@ def needed(config: RunConfig, world_size: int) -> float | None:
 
 
 def needed_text(world_size: int, needed_bytes: float | None) -> str:
-    """Returns the memory of all ranks in words: "2 x 20 MiB"; "" if it is not known."""
+    """Return the memory of all ranks in words: "2 x 20 MiB"; "" if it is not known."""
     return f"{world_size} x {readable(needed_bytes)}" if needed_bytes else ""
 
 
 def obstacle(
     point: Point, plan: Placement, needed_bytes: float | None, free_bytes: int | None
 ) -> tuple[str, str]:
-    """Returns the status that a point would end with and why; ("ok", "") if it could run.
+    """Return the status that a point would end with and why; ("ok", "") if it could run.
 
     Args:
         point: that would run.
@@ -147,7 +147,7 @@ def obstacle(
 
 
 def not_built(backend: str) -> str:
-    """Returns that torch here lacks a backend; "" if it has it. Every build of torch has gloo."""
+    """Return that torch here lacks a backend; "" if it has it. Every build of torch has gloo."""
     if backend == "gloo":
         return ""
     from benchkit.rank.backends import require_built  # loads torch, which takes a second
@@ -160,7 +160,7 @@ def not_built(backend: str) -> str:
 
 
 def described(found: Sequence[Forecast], num_settled: int) -> list[str]:
-    """Returns a line per point and one about all of them.
+    """Return a line per point and one about all of them.
 
     Args:
         found: of the points to measure.
@@ -177,7 +177,7 @@ def described(found: Sequence[Forecast], num_settled: int) -> list[str]:
 
 
 def times(found: Sequence[Forecast]) -> Iterator[str]:
-    """Yields how long the points that can run take together, by what is known of them."""
+    """Yield how long the points that can run take together, by what is known of them."""
     able = [each for each in found if each.status == "ok"]
     before = [each.seconds for each in able if each.seconds is not None]
     new = [each for each in able if each.seconds is None]

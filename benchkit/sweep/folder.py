@@ -26,7 +26,7 @@ class LogFile(logging.FileHandler):
     _has_failed = False
 
     def handleError(self, record: logging.LogRecord) -> None:
-        """Warns of the first line that cannot be written; logging calls this."""
+        """Warn of the first line that cannot be written; logging calls this."""
         if not self._has_failed:
             self._has_failed = True
             log.warning("%s: %s", self.baseFilename, sys.exc_info()[1])
@@ -38,7 +38,7 @@ class LogFile(logging.FileHandler):
 
 @contextlib.contextmanager
 def logged(folder: Path) -> Iterator[None]:
-    """Copies benchkit's log to the sweep's folder."""
+    """Copy benchkit's log to the sweep's folder."""
     remember_latest(folder)
     lines: logging.Handler = logging.NullHandler()
     try:
@@ -67,7 +67,7 @@ def remember_latest(folder: Path) -> None:
 
 
 def print_table(folder: Path) -> None:
-    """Prints the combined table of all records below the sweep's folder, or why there is none."""
+    """Print the combined table of all records below the sweep's folder, or why there is none."""
     try:
         log_table(folder)
     except Exception as error:  # What is measured does not depend on it.
@@ -75,7 +75,7 @@ def print_table(folder: Path) -> None:
 
 
 def log_table(folder: Path) -> None:
-    """Logs the table of `print_table`."""
+    """Log the table of `print_table`."""
     from analysis.records.harvest import harvest
     from analysis.repetitions import describe_floor, over_repetitions
     from analysis.table import combine
@@ -100,7 +100,7 @@ def log_table(folder: Path) -> None:
 
 
 def run_at_end(command: str, folder: Path, statuses: list[str], num_left: int) -> None:
-    """Runs the command of `on_end`; its environment says how the sweep ended."""
+    """Run the command of `on_end`; its environment says how the sweep ended."""
     failed = sum(status not in HARMLESS for status in statuses)
     environment = os.environ | {
         "BENCHKIT_SWEEP": str(folder.absolute()),
@@ -117,7 +117,7 @@ def run_at_end(command: str, folder: Path, statuses: list[str], num_left: int) -
 
 
 def require_unused(folder: Path, subfolders: list[str]) -> None:
-    """Raises ConfigError if the records of a fresh sweep would overwrite others."""
+    """Raise ConfigError if the records of a fresh sweep would overwrite others."""
     if (folder / manifest.FILE_NAME).exists():
         points = manifest.read(folder).points
         num_open = sum(not resume.settled_status(folder / point.folder) for point in points)
@@ -148,14 +148,14 @@ LONGEST_S = 1800.0
 
 
 def report_on(folder: Path, kind: str | None) -> list[str]:
-    """Reports on a sweep as its key `report` asks; returns what that adds to its statuses."""
+    """Report on a sweep as its key `report` asks; return what that adds to its statuses."""
     if kind == PAGE:
         write_page(folder)
     return [OUT_OF_LINE] if kind == VERDICT and not print_verdict(folder) else []
 
 
 def write_page(folder: Path) -> None:
-    """Runs `python -m analysis FOLDER --html`; logs where the page is, or why there is none."""
+    """Run `python -m analysis FOLDER --html`; log where the page is, or why there is none."""
     page = folder / PAGE_FILE
     with contextlib.suppress(OSError):
         if not page.parent.is_symlink():  # else analysis refuses to write there
@@ -171,7 +171,7 @@ def write_page(folder: Path) -> None:
 
 
 def print_verdict(folder: Path) -> bool:
-    """Prints what `python -m analysis accept FOLDER` says; returns whether all are alike."""
+    """Print what `python -m analysis accept FOLDER` says; return whether all are alike."""
     try:
         done = run_analysis("accept", str(folder.absolute()))
     except (OSError, subprocess.TimeoutExpired) as error:
@@ -185,7 +185,7 @@ def print_verdict(folder: Path) -> bool:
 
 
 def run_analysis(*arguments: str) -> "subprocess.CompletedProcess[str]":
-    """Runs `python -m analysis` to its end.
+    """Run `python -m analysis` to its end.
 
     Raises:
         OSError: it cannot be started.
@@ -205,13 +205,13 @@ def run_analysis(*arguments: str) -> "subprocess.CompletedProcess[str]":
 
 
 def last_line(text: str) -> str:
-    """Returns the last line of a text; "" where it has none."""
+    """Return the last line of a text; "" where it has none."""
     lines = text.splitlines()
     return lines[-1] if lines else ""
 
 
 def beside_package() -> tuple[Path, dict[str, str]]:
-    """Returns the working directory and the environment in which `python -m analysis` is ours.
+    """Return the working directory and the environment in which `python -m analysis` is ours.
 
     A folder named analysis where the user works would take the name. That place is still searched
     for modules of suites.
@@ -233,7 +233,7 @@ STARTER = (
 
 
 def stop(child: "subprocess.Popen[bytes]") -> None:
-    """Stops a sweep and waits for its end; a second Ctrl-C while it stores its records kills it."""
+    """Stop a sweep and wait for its end; a second Ctrl-C while it stores its records kills it."""
     child.terminate()
     try:
         child.wait(STOP_S)

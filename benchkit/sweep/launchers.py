@@ -43,16 +43,16 @@ class Launcher(launcher.Launcher):
     def setup(
         self, *, hydra_context: HydraContext, task_function: TaskFunction, config: DictConfig
     ) -> None:
-        """Does nothing; Hydra calls it after the constructor."""
+        """Do nothing; Hydra calls it after the constructor."""
 
     def launch(
         self, job_overrides: Sequence[Sequence[str]], initial_job_idx: int
     ) -> Sequence[JobReturn]:
-        """Refuses Hydra's own way to run points, which composes each of them again."""
+        """Refuse Hydra's own way to run points, which composes each of them again."""
         raise ConfigError("hydra/sweeper: benchkit's launchers run under benchkit's sweeper only")
 
     def check(self, config: RunConfig, started: LaunchContext) -> None:
-        """Raises ConfigError if the ranks of a point cannot be divided evenly over its agents."""
+        """Raise ConfigError if the ranks of a point cannot be divided evenly over its agents."""
         if config.world_size != "auto" and int(config.world_size) % started.count:
             raise ConfigError(
                 f"world_size={config.world_size}: does not divide over the {started.count} agents "
@@ -63,7 +63,7 @@ class Launcher(launcher.Launcher):
     def run(
         self, points: Sequence[Point], folder: Path, agents: Agents, report: Report
     ) -> Iterator[str]:
-        """Runs points and yields the status of each as it ends.
+        """Run points and yield the status of each as it ends.
 
         Args:
             points: composed and checked.
@@ -77,7 +77,7 @@ class InPlace(Launcher):
     """Runs one point after another in this process."""
 
     def __init__(self, **params: Any) -> None:
-        """Accepts the parameters of `hydra.launcher`, of which there are none."""
+        """Accept the parameters of `hydra.launcher`, of which there are none."""
 
     def run(
         self, points: Sequence[Point], folder: Path, agents: Agents, report: Report
@@ -114,7 +114,7 @@ class Submitting(Launcher):
         self.num_agents = int(self._params["nodes"] * self._params["tasks_per_node"])
 
     def check(self, config: RunConfig, started: LaunchContext) -> None:
-        """Raises ConfigError if the ranks cannot be divided evenly over the agents of a job."""
+        """Raise ConfigError if the ranks cannot be divided evenly over the agents of a job."""
         if started.count > 1:
             raise ConfigError(
                 "launcher: what is submitted from several agents is submitted several times; "
@@ -133,7 +133,7 @@ class Submitting(Launcher):
     def run(
         self, points: Sequence[Point], folder: Path, agents: Agents, report: Report
     ) -> Iterator[str]:
-        """Submits the points that no earlier job of this sweep will run, and follows all jobs."""
+        """Submit the points that no earlier job of this sweep will run, and follows all jobs."""
         from benchkit.sweep.slurm import Local, Slurm, follow, record_signature
 
         executor = self.executor()  # refuses wrong parameters before anything is touched
@@ -166,7 +166,7 @@ class Submitting(Launcher):
         )
 
     def executor(self) -> Any:
-        """Returns submitit's executor with the parameters of hydra.launcher.
+        """Return submitit's executor with the parameters of hydra.launcher.
 
         Raises:
             ConfigError: a parameter is wrong, or there is no such executor here.
@@ -188,7 +188,7 @@ class Submitting(Launcher):
         return executor
 
     def _executor_params(self) -> tuple[str, dict[str, Any]]:
-        """Returns submitit's folder, and its parameters by the names that it knows them by."""
+        """Return submitit's folder, and its parameters by the names that it knows them by."""
         params = {name: value for name, value in self._params.items() if value is not None}
         folder = params.pop("submitit_folder")
         params.pop("max_num_timeout", None)
@@ -210,7 +210,7 @@ class Submitting(Launcher):
 
 
 def in_job(point: Point | None) -> bool:
-    """Tells whether a job submitted earlier is still to run this point; None is no open point."""
+    """Tell whether a job submitted earlier is still to run this point; None is no open point."""
     if point is None:
         return False
     found = point.record()

@@ -47,7 +47,7 @@ class Entry:
 def entries(
     keys: Sequence[str], folders: Sequence[str], overrides: Sequence[list[str]]
 ) -> list[Entry]:
-    """Returns the points of a sweep, numbering those with the same key."""
+    """Return the points of a sweep, numbering those with the same key."""
     seen: Counter[str] = Counter()
     found = []
     for key, folder, own_overrides in zip(keys, folders, overrides, strict=True):
@@ -57,7 +57,7 @@ def entries(
 
 
 def repeated(points: Sequence[Entry], repeats: Sequence[int], seed: int) -> list[tuple[int, Entry]]:
-    """Returns all runs of the points in the order in which they are measured.
+    """Return all runs of the points in the order in which they are measured.
 
     Every point runs once before any runs again. Each repetition has an order of its own, so that
     no point always follows the same one. Without repetitions the order is that of the points.
@@ -92,12 +92,12 @@ def repeated(points: Sequence[Entry], repeats: Sequence[int], seed: int) -> list
 
 
 def key_of(config: dict[str, Any]) -> str:
-    """Returns the key of a point from its configuration, be it of a record or a command line."""
+    """Return the key of a point from its configuration, be it of a record or a command line."""
     return digest(identity_of(config))
 
 
 def merged(before: Iterable[Entry], now: Sequence[Entry]) -> list[Entry]:
-    """Returns the points of a command line: known ones in their old folders, others in new ones.
+    """Return the points of a command line: known ones in their old folders, others in new ones.
 
     Args:
         before: points that the sweep already has.
@@ -117,17 +117,17 @@ def merged(before: Iterable[Entry], now: Sequence[Entry]) -> list[Entry]:
 
 
 def free_folder(taken: set[str]) -> str:
-    """Returns the number after the highest one that is taken."""
+    """Return the number after the highest one that is taken."""
     return str(1 + max((int(name) for name in taken if name.isdecimal()), default=-1))
 
 
 def is_below(folder: str) -> bool:
-    """Tells whether a path stays below the folder that it is relative to."""
+    """Tell whether a path stays below the folder that it is relative to."""
     return not Path(folder).is_absolute() and ".." not in Path(folder).parts
 
 
 def require_folders_of_their_own(entries: Sequence[Entry]) -> None:
-    """Raises ConfigError if two points share a folder, or if one is outside the sweep's folder."""
+    """Raise ConfigError if two points share a folder, or if one is outside the sweep's folder."""
     seen: dict[Path, Entry] = {}
     for entry in entries:
         if not is_below(entry.folder):
@@ -183,13 +183,13 @@ class Manifest:
     version: int = VERSION
 
     def write(self, folder: Path) -> None:
-        """Writes the manifest to the sweep's folder; a reader sees the old one or the new one."""
+        """Write the manifest to the sweep's folder; a reader sees the old one or the new one."""
         content = msgspec.json.encode(self)
         files.write_whole(folder / FILE_NAME, msgspec.json.format(content, indent=2))
 
 
 def read(folder: Path) -> Manifest:
-    """Reads the manifest of a sweep; makes one from the records of an older sweep without it.
+    """Read the manifest of a sweep; make one from the records of an older sweep without it.
 
     Raises:
         ConfigError: the folder holds no sweep, or a manifest that is not readable.
@@ -209,7 +209,7 @@ def read(folder: Path) -> Manifest:
 
 
 def require_ours(path: Path) -> None:
-    """Raises ValueError if another user may have written a manifest: its commands are run.
+    """Raise ValueError if another user may have written a manifest: its commands are run.
 
     A link or a pipe is refused, too.
     """
@@ -219,14 +219,14 @@ def require_ours(path: Path) -> None:
 
 
 def require_sound(found: Manifest) -> None:
-    """Raises ValueError if a folder lies outside the sweep's."""
+    """Raise ValueError if a folder lies outside the sweep's."""
     for entry in found.points:
         if not is_below(entry.folder):
             raise ValueError(f"point {entry.folder}: allowed is a folder below the sweep's")
 
 
 def from_records(folder: Path) -> Manifest:
-    """Makes a manifest from the records in the subfolders of a sweep's folder.
+    """Make a manifest from the records in the subfolders of a sweep's folder.
 
     Raises:
         ConfigError: there is no readable record.

@@ -51,7 +51,7 @@ class Meeting:
     entries: Sequence[Entry]
 
     def meet(self, held: contextlib.ExitStack) -> tuple[Agents, Agenda]:
-        """Joins the other agents that a launcher started; all take agent 0's folder and agenda.
+        """Join the other agents that a launcher started; all take agent 0's folder and agenda.
 
         Args:
             held: takes over the claim on the sweep's folder.
@@ -98,7 +98,7 @@ class Meeting:
         return agents, agenda or Agenda.heard(content, folder, parent, len(self.entries))
 
     def world_sizes(self, agents: Agents) -> list[int | None]:
-        """Returns each point's number of ranks; None where only the job that runs it will know.
+        """Return each point's number of ranks; None where only the job that runs it will know.
 
         All agents call this together.
         """
@@ -113,7 +113,7 @@ class Meeting:
 
 
 def made_with(started: LaunchContext, agents: Agents, launcher: Launcher) -> dict[str, str]:
-    """Returns the software, hosts and launcher that a resumed sweep must share with its start."""
+    """Return the software, hosts and launcher that a resumed sweep must share with its start."""
     code = checkout()
     shared = {
         "benchkit": __version__,
@@ -128,7 +128,7 @@ def made_with(started: LaunchContext, agents: Agents, launcher: Launcher) -> dic
 
 
 def meeting_folder(naming: str) -> Path:
-    """Returns the folder where agents meet.
+    """Return the folder where agents meet.
 
     It is the leading part of the sweep's folder without a time stamp, which is the same for all
     agents.
@@ -140,7 +140,7 @@ def meeting_folder(naming: str) -> Path:
 
 
 def parent_of(folder: Path, naming: str) -> Path:
-    """Returns the leading parts of the sweep's folder that each agent knows by itself.
+    """Return the leading parts of the sweep's folder that each agent knows by itself.
 
     The others begin with the first that is interpolated, unless by the environment or by Hydra's
     facts.

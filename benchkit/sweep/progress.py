@@ -32,7 +32,7 @@ LARGE = 1e4
 
 
 def point_line(record: Record) -> str:
-    """Returns one line per case: settings, median, spread and rate, or how the point failed."""
+    """Return one line per case: settings, median, spread and rate, or how the point failed."""
     head = point_head(record)
     if record.status != "ok" and not any(case.status == "ok" for case in record.cases):
         return f"{head}  {failure_text(record)}"
@@ -50,7 +50,7 @@ def point_line(record: Record) -> str:
 
 
 def point_head(record: Record) -> str:
-    """Returns what is measured, where, and with which other settings."""
+    """Return what is measured, where, and with which other settings."""
     backend, device = record.settings.backend.name, record.settings.hardware.device
     overrides = [text.lstrip("+") for text in record.overrides]
     others = [text for text in overrides if not text.startswith(IN_HEAD)]
@@ -62,7 +62,7 @@ def point_head(record: Record) -> str:
 
 
 def failure_text(record: Record) -> str:
-    """Says how a point failed: "CRASH on rank 1: killed by SIGKILL (rank_1.log)"."""
+    """Say how a point failed: "CRASH on rank 1: killed by SIGKILL (rank_1.log)"."""
     error = record.error or ErrorReport(message="")
     rank = "" if error.rank is None else f" on rank {error.rank}"
     message = error.message.split("\n")[0]
@@ -71,7 +71,7 @@ def failure_text(record: Record) -> str:
 
 
 def case_line(case: CaseRecord) -> str:
-    """Returns a case's labels, time, mean and bandwidth; or why it has none."""
+    """Return a case's labels, time, mean and bandwidth; or why it has none."""
     labels = " ".join(f"{name}={named(name, value)}" for name, value in case.labels.items())
     if case.status != "ok":
         return f"{labels}  {case.status.upper()}: {case.reason}".strip()
@@ -88,7 +88,7 @@ def case_line(case: CaseRecord) -> str:
 
 
 def time_text(summary: Mapping[str, Any], modes: Modes | None) -> str:
-    """Returns the median with its interval, or both modes with their shares; always the mean.
+    """Return the median with its interval, or both modes with their shares; always the mean.
 
     "1.2 ms [1.1, 1.4]  mean 1.6 ms" or "0.6 ms (70 %) and 5.1 ms (30 %)  mean 1.9 ms".
     """
@@ -113,7 +113,7 @@ def time_text(summary: Mapping[str, Any], modes: Modes | None) -> str:
 
 
 def detail_lines(case: CaseRecord) -> Iterator[str]:
-    """Yields a line per detail of a case that is not zero or empty: "  plan: x rows; …"."""
+    """Yield a line per detail of a case that is not zero or empty: "  plan: x rows; …"."""
     for name, value in case.details.items():
         if not value:
             continue
@@ -124,13 +124,13 @@ def detail_lines(case: CaseRecord) -> Iterator[str]:
 
 
 def readable(seconds: float) -> str:
-    """Returns a time with a unit that suits it: "45.5 ms"."""
+    """Return a time with a unit that suits it: "45.5 ms"."""
     unit, factor = unit_of(seconds)
     return f"{seconds * factor:.4g} {unit}"
 
 
 def duration(seconds: float) -> str:
-    """Returns a time that people wait: "4.2 s", "3 min 20 s", "2 h 5 min"."""
+    """Return a time that people wait: "4.2 s", "3 min 20 s", "2 h 5 min"."""
     if seconds < 60:
         return f"{seconds:.2g} s"
     minutes, rest = divmod(round(seconds), 60)
@@ -141,7 +141,7 @@ def duration(seconds: float) -> str:
 
 
 def unit_of(seconds: float) -> tuple[str, float]:
-    """Returns the unit that suits a time, and how many of that unit one second has."""
+    """Return the unit that suits a time, and how many of that unit one second has."""
     for unit, factor in (("s", 1.0), ("ms", 1e3), ("µs", 1e6)):
         if seconds * factor >= 1:
             return unit, factor
@@ -157,7 +157,7 @@ class StatusLine:
     """The last line of the terminal that standard error is; nothing is shown without one."""
 
     def __init__(self) -> None:
-        """Loads rich only for a terminal."""
+        """Load rich only for a terminal."""
         self._console = None
         self._text = ""
         if sys.stderr.isatty():
@@ -171,14 +171,14 @@ class StatusLine:
         return self._console is not None
 
     def show(self, text: str) -> None:
-        """Replaces the line, cut to the width of the terminal."""
+        """Replace the line, cut to the width of the terminal."""
         self.erase()
         self._text = text
         if self._console:
             self._console.print(text, end="\r", no_wrap=True, overflow="ellipsis", crop=True)
 
     def erase(self) -> None:
-        """Makes room for other output; show_again() restores the line."""
+        """Make room for other output; show_again() restores the line."""
         if self._console and self._text:
             from rich.control import Control
             from rich.segment import ControlType
@@ -192,7 +192,7 @@ class StatusLine:
             self.show(self._text)
 
     def close(self) -> None:
-        """Removes the line."""
+        """Remove the line."""
         self.erase()
         self._text = ""
 
@@ -248,12 +248,12 @@ class Progress:
                 handler.status = self._status
 
     def report(self, record: Record) -> None:
-        """Prints the line of a point that has ended."""
+        """Print the line of a point that has ended."""
         self._names = self._names[1:]
         log.info(self.line(record))
 
     def line(self, record: Record) -> str:
-        """Counts one more point and returns its line."""
+        """Count one more point and return its line."""
         self.done += 1
         line = printable(point_line(record))
         if self.total <= 1:
@@ -262,7 +262,7 @@ class Progress:
         return f"[{self.done:>{width}}/{self.total}] {line}"
 
     def expect(self, num_left: int, seconds: float | None) -> None:
-        """Takes how many points are left and how long they may take, and says so now and then."""
+        """Take how many points are left and how long they may take, and say so now and then."""
         if not num_left or seconds is None:
             self._left = ""
             return
@@ -274,14 +274,14 @@ class Progress:
             log.info(self._left)
 
     def show(self, note: str) -> None:
-        """Shows what the ranks of the current point do now."""
+        """Show what the ranks of the current point do now."""
         number = f"[{self.done + 1}/{self.total}] " if self.total > 1 else ""
         name = self._names[0] if self._names else ""
         parts = [number + note, self._left, name]  # What does not fit on the line is cut off.
         self._status.show(printable("; ".join(filter(None, parts))))
 
     def stop(self) -> None:
-        """Removes the status line."""
+        """Remove the status line."""
         entry.log.removeHandler(self._listener)
         self._status.close()
         for handler in console_handlers():

@@ -42,7 +42,7 @@ class Resume:
     force: bool = False
 
     def as_overrides(self) -> list[str]:
-        """Returns the same settings as overrides of benchkit's sweeper."""
+        """Return the same settings as overrides of benchkit's sweeper."""
         quoted = str(self.folder.resolve()).replace("\\", "\\\\").replace("'", "\\'")
         return [
             f"hydra.sweeper.resume='{quoted}'",
@@ -60,7 +60,7 @@ class Parser(argparse.ArgumentParser):
 
 
 def parse(arguments: Sequence[str]) -> list[str]:
-    """Turns --resume, its companions and --dry-run into settings of the sweeper.
+    """Turn --resume, its companions and --dry-run into settings of the sweeper.
 
     Without overrides of its own, `--resume DIR` repeats the arguments that the sweep in DIR was
     started with.
@@ -93,7 +93,7 @@ def parse(arguments: Sequence[str]) -> list[str]:
 
 
 def remembered(folder: Path, given: Sequence[str]) -> list[str]:
-    """Returns the arguments that a sweep was started with, as they are typed from here.
+    """Return the arguments that a sweep was started with, as they are typed from here.
 
     Args:
         folder: of the sweep.
@@ -114,7 +114,7 @@ def remembered(folder: Path, given: Sequence[str]) -> list[str]:
 
 
 def found_again(config_dir: str, started_in: str, folder: Path) -> str:
-    """Returns where the folder of a remembered --config-dir is.
+    """Return where the folder of a remembered --config-dir is.
 
     Args:
         config_dir: as typed.
@@ -134,22 +134,22 @@ def found_again(config_dir: str, started_in: str, folder: Path) -> str:
 
 
 def dry_run(flags: argparse.Namespace) -> list[str]:
-    """Returns the sweeper's setting for --dry-run."""
+    """Return the sweeper's setting for --dry-run."""
     return ["hydra.sweeper.dry_run=true"] if flags.dry_run else []
 
 
 def is_override(argument: str) -> bool:
-    """Tells an override of Hydra's grammar from a flag, or a flag's value such as a folder."""
+    """Tell an override of Hydra's grammar from a flag, or a flag's value such as a folder."""
     return argument.startswith("~") or ("=" in argument and not argument.startswith("-"))
 
 
 def without_settings(arguments: Iterable[str]) -> list[str]:
-    """Returns a command line without the overrides that Resume.as_overrides() adds."""
+    """Return a command line without the overrides that Resume.as_overrides() adds."""
     return [argument for argument in arguments if not OWN_SETTING.match(argument)]
 
 
 def settled_status(folder: Path, retry: str = "none", world_size: int | None = None) -> str:
-    """Returns how the point in a folder ended; "" if it is to be measured, or measured again.
+    """Return how the point in a folder ended; "" if it is to be measured, or measured again.
 
     Args:
         folder: of the point.
@@ -165,7 +165,7 @@ def settled_status(folder: Path, retry: str = "none", world_size: int | None = N
 
 
 def differences(before: Mapping[str, str], now: Mapping[str, str]) -> dict[str, list[str]]:
-    """Returns what differs between the beginning of a sweep and now, as [then, now] by name."""
+    """Return what differs between the beginning of a sweep and now, as [then, now] by name."""
     return {
         name: [value, now[name]]
         for name, value in before.items()
@@ -174,7 +174,7 @@ def differences(before: Mapping[str, str], now: Mapping[str, str]) -> dict[str, 
 
 
 def described(differing: Mapping[str, Sequence[str]]) -> str:
-    """Puts differences into words: "torch 2.12.0 then, 2.13.0 now"."""
+    """Put differences into words: "torch 2.12.0 then, 2.13.0 now"."""
     return "; ".join(
         f"{name} {before or 'none'} then, {now or 'none'} now"
         for name, (before, now) in differing.items()
@@ -182,5 +182,5 @@ def described(differing: Mapping[str, Sequence[str]]) -> str:
 
 
 def finished_elsewhere(found: Record, world_size: int) -> bool:
-    """Tells whether a point of `world_size: auto` ran with another number of ranks than now."""
+    """Tell whether a point of `world_size: auto` ran with another number of ranks than now."""
     return found.config.get("world_size") == "auto" and found.world_size != world_size

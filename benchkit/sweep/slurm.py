@@ -52,7 +52,7 @@ SLURM_ENDINGS = {
 
 
 def slurm_says() -> tuple[str, float | None]:
-    """Asks Slurm for the state of this job and the time that is left to it.
+    """Ask Slurm for the state of this job and the time that is left to it.
 
     Returns:
         Slurm's state, "" outside of Slurm; and seconds, None if there is no limit. If Slurm does
@@ -72,7 +72,7 @@ def slurm_says() -> tuple[str, float | None]:
 
 
 def in_seconds(text: str) -> int:
-    """Converts Slurm's [days-][[hours:]minutes:]seconds to seconds."""
+    """Convert Slurm's [days-][[hours:]minutes:]seconds to seconds."""
     days, _, clock = text.rpartition("-")
     parts = [int(part) for part in reversed(clock.split(":"))]
     of_day = sum(part * unit for part, unit in zip(parts, (1, 60, 3600), strict=False))
@@ -113,7 +113,7 @@ class Job:
     max_num_timeout: int
 
     def __call__(self) -> None:
-        """Runs the points; their records say how they ended."""
+        """Run the points; their records say how they ended."""
         protect_streams("benchkit")
         if os.environ.get("SUBMITIT_EXECUTOR") == "slurm":  # srun starts agents that join
             os.environ.pop(topology.ALONE_VARIABLE, None)  # of the process that submitted the job
@@ -134,7 +134,7 @@ class Job:
             sys.exit(f"{error}; the sweep ends, what was measured is kept")
 
     def join(self) -> tuple[Agents, list[Point]]:
-        """Joins the agents on the job's other nodes; ends the process if that fails.
+        """Join the agents on the job's other nodes; end the process if that fails.
 
         Returns:
             The agents, and the points that agent 0 finds open.
@@ -154,7 +154,7 @@ class Job:
         return agents, list(compress(self.points, heard(told, list[bool])))
 
     def stop(self, number: int, frame: Any) -> None:
-        """Handles a signal: raises StopRequested with what the signal means."""
+        """Handle a signal: raises StopRequested with what the signal means."""
         ignore_signals()
         word, rest_s = slurm_says()
         status = "interrupted"
@@ -167,7 +167,7 @@ class Job:
         raise StopRequested(number, status, WHY[status])
 
     def leave(self, error: StopRequested) -> None:
-        """Ends the process; if the job may run again, agent 0 queues it first."""
+        """End the process; if the job may run again, agent 0 queues it first."""
         job = os.environ.get("SLURM_JOB_ID")
         restarts = int(os.environ.get("SLURM_RESTART_COUNT", "0"))
         again = error.status == "preempted" or (
@@ -185,7 +185,7 @@ def note_end(
     message: str,
     current: Callable[[], Record | None] = lambda: None,
 ) -> Record | None:
-    """Writes how a point ended into the record that was left unfinished, or never begun.
+    """Write how a point ended into the record that was left unfinished, or never begun.
 
     Args:
         point: that a job left without a result.
@@ -215,7 +215,7 @@ def note_end(
 
 
 def show_log() -> None:
-    """Sends benchkit's own lines to the job's output."""
+    """Send benchkit's own lines to the job's output."""
     handler = logging.StreamHandler(sys.stdout)
     handler.setFormatter(logging.Formatter("%(message)s"))
     log.addHandler(handler)
@@ -252,24 +252,24 @@ class Queue(Protocol):
     name: str
 
     def states(self) -> list[State]:
-        """Returns the current state of every job."""
+        """Return the current state of every job."""
         ...
 
     def submitted(self) -> list[Submitted]:
-        """Returns the jobs that the sweep's manifest is to remember."""
+        """Return the jobs that the sweep's manifest is to remember."""
         ...
 
     def interrupt(self) -> str:
-        """Stops waiting for the jobs; returns what becomes of them, in words."""
+        """Stop waiting for the jobs; return what becomes of them, in words."""
         ...
 
     def output(self, number: int) -> Path:
-        """Returns the file with a job's messages."""
+        """Return the file with a job's messages."""
         ...
 
 
 def submit(executor: Any, jobs: Sequence[Job]) -> list[Any]:
-    """Hands jobs to submitit.
+    """Hand jobs to submitit.
 
     Returns:
         submitit's jobs, in the same order.
@@ -307,7 +307,7 @@ def follow(
     report: Report,
     stale: Mapping[Path, Signature] = MappingProxyType({}),
 ) -> Iterator[str]:
-    """Yields the status of every point of every job as it ends.
+    """Yield the status of every point of every job as it ends.
 
     Args:
         points: of each job.
@@ -344,7 +344,7 @@ def follow(
 
 
 def summary(states: Sequence[State]) -> str:
-    """Counts jobs by state, with the reason of pending ones: "2 running, 3 pending (Priority)"."""
+    """Count jobs by state, with the reason of pending ones: "2 running, 3 pending (Priority)"."""
     counts: Counter[str] = Counter()
     for state in states:
         if state.status:
@@ -363,7 +363,7 @@ def conclusion(
     queue: Queue,
     stale: Mapping[Path, Signature],
 ) -> Record | None:
-    """Returns a point's record once nothing more will happen to it, else None.
+    """Return a point's record once nothing more will happen to it, else None.
 
     Args:
         point: of the job.
@@ -391,7 +391,7 @@ def conclusion(
 
 
 def fresh_record(point: Point, stale: Mapping[Path, Signature]) -> Record | None:
-    """Returns the record of this attempt at a point; None if there is none yet."""
+    """Return the record of this attempt at a point; None if there is none yet."""
     signature = record_signature(point.folder)
     if signature and signature == stale.get(point.folder):
         return None
@@ -399,7 +399,7 @@ def fresh_record(point: Point, stale: Mapping[Path, Signature]) -> Record | None
 
 
 def record_signature(folder: Path) -> Signature | None:
-    """Returns what tells a record from the one that replaces it; None if there is no record."""
+    """Return what tells a record from the one that replaces it; None if there is no record."""
     with suppress(OSError):
         status = (folder / files.FILE_NAME).stat()
         return status.st_ino, status.st_mtime_ns
@@ -416,7 +416,7 @@ class Slurm:
     def __init__(
         self, executor: Any, jobs: Sequence[Job], before: Sequence[Submitted] = ()
     ) -> None:
-        """Submits jobs.
+        """Submit jobs.
 
         Args:
             executor: submitit's.
@@ -431,14 +431,14 @@ class Slurm:
 
     @classmethod
     def still_there(cls, jobs: Sequence[Submitted]) -> list[Submitted]:
-        """Returns those of earlier submitted jobs that are pending or running."""
+        """Return those of earlier submitted jobs that are pending or running."""
         if not jobs:
             return []
         states = cls(None, [], jobs).states()
         return [job for job, state in zip(jobs, states, strict=True) if not state.status]
 
     def in_words(self) -> str:
-        """Returns how many jobs are in which state, such as 2 running; "" if all have ended."""
+        """Return how many jobs are in which state, such as 2 running; "" if all have ended."""
         states = self.states()
         if self._silent:
             return f"{self.name}: Slurm does not answer here"
@@ -446,11 +446,11 @@ class Slurm:
         return "" if all_ended else f"{self.name}: {summary(states)}"
 
     def submitted(self) -> list[Submitted]:
-        """Returns the jobs that the manifest is to remember."""
+        """Return the jobs that the manifest is to remember."""
         return self._jobs
 
     def states(self) -> list[State]:
-        """Returns the state of every job; the last known one while Slurm does not answer."""
+        """Return the state of every job; the last known one while Slurm does not answer."""
         answer, problem = self._ask()
         if problem:  # slurmctld restarts, or is busy, which does not affect the jobs
             if not self._silent:
@@ -465,14 +465,14 @@ class Slurm:
         return self._states
 
     def interrupt(self) -> str:
-        """Leaves the jobs alone; returns how a person can end them."""
+        """Leave the jobs alone; return how a person can end them."""
         return f"{self.name} goes on; `scancel {' '.join(self._ids)}` ends it"
 
     def output(self, number: int) -> Path:
         return Path(self._jobs[number].output)
 
     def _ask(self) -> tuple[str, str]:
-        """Returns squeue's answer about all jobs, and why there is none, or ""."""
+        """Return squeue's answer about all jobs, and why there is none, or ""."""
         command = ["squeue", "--noheader", "--array", "--states=all"]
         command += [f"--jobs={','.join(self._ids)}", "--format=%i|%T|%r|%N"]
         try:
@@ -487,7 +487,7 @@ class Slurm:
 
 
 def described(submitted: Sequence[Any], jobs: Sequence[Job]) -> list[Submitted]:
-    """Returns the jobs that submitit submitted as the manifest stores them.
+    """Return the jobs that submitit submitted as the manifest stores them.
 
     Args:
         submitted: submitit's jobs.
@@ -501,7 +501,7 @@ def described(submitted: Sequence[Any], jobs: Sequence[Job]) -> list[Submitted]:
 
 
 def slurm_state(line: str) -> State:
-    """Parses a line of squeue: "12_3|PENDING|Priority|n[1-2]"."""
+    """Parse a line of squeue: "12_3|PENDING|Priority|n[1-2]"."""
     _, word, reason, nodes = line.split("|")
     why = reason if word == "PENDING" and reason != "None" else ""
     return State(word, why or nodes, SLURM_ENDINGS.get(word, ""))
@@ -528,7 +528,7 @@ class Local:
 
     @classmethod
     def still_there(cls, jobs: Sequence[Submitted]) -> list[Submitted]:
-        """Returns no job.
+        """Return no job.
 
         A job that outlives the sweep holds the claim on its point, which then is not begun a
         second time.
@@ -536,11 +536,11 @@ class Local:
         return []
 
     def submitted(self) -> list[Submitted]:
-        """Returns no job, because a resumed sweep could not wait for it."""
+        """Return no job, because a resumed sweep could not wait for it."""
         return []
 
     def states(self) -> list[State]:
-        """Returns the current state of every job; starts the next job when one has ended."""
+        """Return the current state of every job; start the next job when one has ended."""
         if self._waiting and self._submitted[-1].done():
             self._start_next()
         over = State("FINISHED", "", "error")
@@ -548,7 +548,7 @@ class Local:
         return begun + [State("PENDING")] * (self._number - len(begun))
 
     def interrupt(self) -> str:
-        """Ends the running job, which records that, and waits for its end."""
+        """End the running job, which records that, and wait for its end."""
         job = self._submitted[-1]
         controller = int(job.job_id)  # the process that hands SIGTERM on to the job
         for number in (signal.SIGTERM, signal.SIGKILL):

@@ -32,13 +32,13 @@ class Brief(msgspec.Struct):
 
     @property
     def reason(self) -> str:
-        """Returns the first line of why the point is not ok."""
+        """Return the first line of why the point is not ok."""
         lines = str((self.error or {}).get("message", "")).splitlines()
         return lines[0] if lines else "no reason given"
 
 
 def main(arguments: list[str]) -> int:
-    """Prints how far the sweep in a folder is.
+    """Print how far the sweep in a folder is.
 
     Returns:
         0; 1 if a point has failed.
@@ -63,14 +63,14 @@ def main(arguments: list[str]) -> int:
 
 
 def in_queue(jobs: list[manifest.Submitted]) -> str:
-    """Returns how the jobs stand that a sweep submitted to Slurm; "" if none waits or runs."""
+    """Return how the jobs stand that a sweep submitted to Slurm; "" if none waits or runs."""
     from benchkit.sweep.slurm import Slurm  # all that a job runs is imported with it
 
     return Slurm(None, [], jobs).in_words() if jobs else ""
 
 
 def brief(folder: Path) -> Brief | None:
-    """Returns how the point in a folder went; None if it has no readable record yet."""
+    """Return how the point in a folder went; None if it has no readable record yet."""
     try:
         return files.read_json(folder / files.FILE_NAME, Brief)
     except (OSError, ValueError):
@@ -80,7 +80,7 @@ def brief(folder: Path) -> Brief | None:
 def describe(
     folder: Path, points: list[Entry], briefs: list[Brief | None], queued: str = ""
 ) -> list[str]:
-    """Returns the lines about a sweep: counts, who works on it, what is left, what failed.
+    """Return the lines about a sweep: counts, who works on it, what is left, what failed.
 
     Args:
         folder: of the sweep.
@@ -107,7 +107,7 @@ def describe(
 
 
 def at_work(folder: Path, owner: Owner | None, queued: str) -> list[str]:
-    """Returns who works on a sweep and when that may end, or how it goes on."""
+    """Return who works on a sweep and when that may end, or how it goes on."""
     if owner is None or not works(owner):
         if queued:
             return [queued, f"`python -m benchkit --resume {folder}` waits for it again"]
@@ -124,12 +124,12 @@ def at_work(folder: Path, owner: Owner | None, queued: str) -> list[str]:
 
 
 def works(owner: Owner) -> bool:
-    """Returns whether an owner is alive, as far as this host can tell."""
+    """Return whether an owner is alive, as far as this host can tell."""
     return is_alive(owner) or owner.host != node_name()
 
 
 def named(point: Entry) -> str:
-    """Names a point by its folder and overrides."""
+    """Name a point by its folder and overrides."""
     return (
         f"point {point.folder} ({' '.join(point.overrides)})" if point.overrides else point.folder
     )

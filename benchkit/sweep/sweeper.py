@@ -54,7 +54,7 @@ class Sweeper(sweeper.Sweeper):
         retry: str = "none",
         force: bool = False,
     ) -> None:
-        """Takes the parameters of `hydra.sweeper`; --resume sets the last three.
+        """Take the parameters of `hydra.sweeper`; --resume sets the last three.
 
         Args:
             params: overrides of a sweep's YAML; the command line's follow and may replace them.
@@ -72,7 +72,7 @@ class Sweeper(sweeper.Sweeper):
     def setup(
         self, *, hydra_context: HydraContext, task_function: TaskFunction, config: DictConfig
     ) -> None:
-        """Makes the launcher; Hydra calls this before sweep().
+        """Make the launcher; Hydra calls this before sweep().
 
         Args:
             hydra_context: loads the configuration of each point.
@@ -93,7 +93,7 @@ class Sweeper(sweeper.Sweeper):
         self._launcher = launcher
 
     def sweep(self, arguments: list[str]) -> Any:
-        """Runs all points; their statuses are in the task afterwards."""
+        """Run all points; their statuses are in the task afterwards."""
         if not (self._only_check or self._dry_run):
             topology.require_launcher()
         configs, entries = self.compose(arguments)
@@ -124,7 +124,7 @@ class Sweeper(sweeper.Sweeper):
         return []
 
     def compose(self, arguments: list[str]) -> tuple[list[RunConfig], list[Entry]]:
-        """Composes and checks every point; returns an item per run, in the order of measuring.
+        """Compose and check every point; return an item per run, in the order of measuring.
 
         Raises:
             ConfigError: the first point that is wrong.
@@ -151,7 +151,7 @@ class Sweeper(sweeper.Sweeper):
         return [configs[position] for position, _ in runs], entries
 
     def forecast(self, configs: Sequence[RunConfig], entries: Sequence[Entry]) -> None:
-        """Prints what is known of the open points; the task's statuses say which can run."""
+        """Print what is known of the open points; the task's statuses say which can run."""
         from benchkit.sweep import dry_run
 
         if topology.detect_launcher().count > 1:
@@ -173,7 +173,7 @@ class Sweeper(sweeper.Sweeper):
         agents: Agents,
         config: RunConfig,
     ) -> None:
-        """Runs the open points on agent 0, keeps the sweep's folder, and ends with the table."""
+        """Run the open points on agent 0, keep the sweep's folder, and end with the table."""
         from benchkit.sweep.progress import Progress  # numpy is imported from here on
 
         folder = agenda.folder

@@ -32,7 +32,7 @@ class Timed(msgspec.Struct):
 
 
 def earlier_seconds(wanted: set[str], outputs: Path) -> Mapping[str, float]:
-    """Returns how long points with some keys took when they last succeeded, in seconds, by key."""
+    """Return how long points with some keys took when they last succeeded, in seconds, by key."""
     found: dict[str, float] = {}
     for folder in newest_sweeps(outputs):
         try:
@@ -49,7 +49,7 @@ def earlier_seconds(wanted: set[str], outputs: Path) -> Mapping[str, float]:
 
 
 def newest_sweeps(outputs: Path) -> Iterator[Path]:
-    """Yields the folders of earlier sweeps, at most MOST_SWEEPS, the newest first."""
+    """Yield the folders of earlier sweeps, at most MOST_SWEEPS, the newest first."""
     if outputs.is_dir():
         folders = [path for path in outputs.iterdir() if (path / manifest.FILE_NAME).is_file()]
         own = [path for path in folders if not path.is_symlink()]
@@ -82,12 +82,12 @@ class Prospect:
     earlier_s: float | None = None
 
     def distance(self, other: "Prospect") -> float:
-        """Returns how far apart the sizes of two points are, in powers of two."""
+        """Return how far apart the sizes of two points are, in powers of two."""
         return abs(math.log2(1 + self.needed_bytes) - math.log2(1 + other.needed_bytes))
 
 
 def prospects(points: Sequence[Point], keys: Sequence[str], outputs: Path) -> list[Prospect]:
-    """Returns what is known of the points of a sweep.
+    """Return what is known of the points of a sweep.
 
     Args:
         points: that are still to be measured.
@@ -117,7 +117,7 @@ class Tally:
         points: Sequence[Prospect],
         max_failures: int | None,
     ) -> None:
-        """Begins with the points that are measured already.
+        """Begin with the points that are measured already.
 
         Args:
             folder: of the sweep.
@@ -143,7 +143,7 @@ class Tally:
         return self._before + self._num_open - len(self.statuses) + cut_off
 
     def add(self, status: str) -> None:
-        """Counts one more point; raises SweepEnds if too many have failed one after another."""
+        """Count one more point; raise SweepEnds if too many have failed one after another."""
         self.statuses.append(status)
         now_s = time.monotonic()
         self._taken_s.append(now_s - self._last_s)
@@ -157,7 +157,7 @@ class Tally:
             raise SweepEnds(f"{points} failed (max_failures={self._max_failures})")
 
     def seconds_left(self) -> float | None:
-        """Estimates the time for the remaining points.
+        """Estimate the time for the remaining points.
 
         A point takes as long as in an earlier sweep; without one, as long as those points that have
         ended whose size is nearest, of its suite if there are any.
@@ -170,7 +170,7 @@ class Tally:
         return sum(map(self._expected_s, self._points[len(self._taken_s) :]))
 
     def _expected_s(self, point: Prospect) -> float:
-        """Estimates the time of a remaining point, in seconds."""
+        """Estimate the time of a remaining point, in seconds."""
         if point.earlier_s is not None:
             return point.earlier_s
         ended = list(zip(self._points, self._taken_s, strict=False))

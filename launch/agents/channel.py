@@ -54,7 +54,7 @@ class Channel:
         self._given_up = False
 
     def send(self, kind: str, value: Any = None) -> None:
-        """Sends one message, or nothing if the peer is lost, which receive() reports.
+        """Send one message, or nothing if the peer is lost, which receive() reports.
 
         A peer that does not read for WHOLE_S counts as lost.
 
@@ -79,7 +79,7 @@ class Channel:
             self._unsent.clear()
 
     def take(self, limit: int = MESSAGE_BYTES) -> tuple[str, Any] | None:
-        """Returns the kind and value of the next message, or None while it is incomplete.
+        """Return the kind and value of the next message, or None while it is incomplete.
 
         Args:
             limit: longest message to accept, in bytes.
@@ -99,7 +99,7 @@ class Channel:
             raise PeerLost(silently=True) from None
 
     def receive(self, timeout_s: float) -> tuple[str, Any]:
-        """Waits for the next message and returns its kind and value.
+        """Wait for the next message and return its kind and value.
 
         Args:
             timeout_s: seconds until the message must begin; it must be whole WHOLE_S after that.
@@ -121,7 +121,7 @@ class Channel:
         self.connection.close()
 
     def _give_up(self) -> None:
-        """Shuts the connection down, which makes it readable and its next read the end."""
+        """Shut the connection down, which makes it readable and its next read the end."""
         self._given_up = True
         self._unsent.clear()
         with socket.socket(fileno=os.dup(self.connection.fileno())) as stream:
@@ -129,7 +129,7 @@ class Channel:
 
 
 def is_writable(stream: Connection, timeout_s: float) -> bool:
-    """Waits until a socket accepts more bytes or its peer is lost; returns False on a timeout."""
+    """Wait until a socket accepts more bytes or its peer is lost; return False on a timeout."""
     poll = select.poll()
     poll.register(stream.fileno(), select.POLLOUT)
     return bool(poll.poll(max(0.0, timeout_s) * 1000))
@@ -152,7 +152,7 @@ class Stranger(Exception):
 
 
 def proof(secret: str, role: bytes, nonce_0: bytes, nonce: bytes) -> bytes:
-    """Returns the proof that only a holder of the secret can send in this role and connection.
+    """Return the proof that only a holder of the secret can send in this role and connection.
 
     Args:
         secret: what all agents of the run know.
@@ -180,7 +180,7 @@ class Caller:
         return (self._channel.connection if self._channel else self._stream).fileno()
 
     def hear(self) -> tuple[Channel, Any] | None:
-        """Returns the channel to the caller and its hello, or None while more must come.
+        """Return the channel to the caller and its hello, or None while more must come.
 
         Raises:
             Stranger: the caller is not an agent of this run, or is lost.
@@ -200,7 +200,7 @@ class Caller:
         return self._channel, hello
 
     def _prove(self) -> bool:
-        """Checks the caller's proof and sends agent 0's; returns False while more must come."""
+        """Check the caller's proof and sends agent 0's; return False while more must come."""
         missing = PROOF_BYTES + NONCE_BYTES - len(self._answer)
         piece = self._stream.recv(missing)
         if not piece:
@@ -223,7 +223,7 @@ class Caller:
 def callers(
     listener: socket.socket, secret: str, deadline: float
 ) -> Generator[tuple[Channel, Any], None, None]:
-    """Yields the channel and the hello of each caller that knows the secret, until the deadline.
+    """Yield the channel and the hello of each caller that knows the secret, until the deadline.
 
     Agent 0 serves all connections at once, so a stranger that is silent or slow delays no agent.
     """
@@ -257,7 +257,7 @@ def drop(waiting: list[Caller], caller: Caller) -> None:
 
 
 def accept(listener: socket.socket, secret: str, waiting: list[Caller]) -> None:
-    """Adds the callers that have just connected to `waiting`."""
+    """Add the callers that have just connected to `waiting`."""
     for _ in range(ACCEPTED_AT_ONCE):
         try:
             stream, _ = listener.accept()
@@ -276,7 +276,7 @@ def accept(listener: socket.socket, secret: str, waiting: list[Caller]) -> None:
 
 
 def call(stream: socket.socket, secret: str) -> Channel:
-    """Performs the caller's side of the handshake and returns its channel to agent 0.
+    """Perform the caller's side of the handshake and return its channel to agent 0.
 
     Raises:
         Stranger: the other end does not prove in time that it is agent 0.
@@ -295,7 +295,7 @@ def call(stream: socket.socket, secret: str) -> Channel:
 
 
 def read_exactly(stream: socket.socket, count: int, deadline: float) -> bytes:
-    """Reads `count` bytes.
+    """Read `count` bytes.
 
     Raises:
         OSError: the bytes have not all come by the deadline.
@@ -333,7 +333,7 @@ class AgentInfo:
 
 
 def parse_member(plain: Any, count: int) -> AgentInfo:
-    """Parses an AgentInfo from plain JSON.
+    """Parse an AgentInfo from plain JSON.
 
     Raises:
         ValueError: the value is not the AgentInfo of one of `count` agents.
@@ -352,7 +352,7 @@ def parse_member(plain: Any, count: int) -> AgentInfo:
 
 
 def this_member(index: int) -> AgentInfo:
-    """Returns the AgentInfo of this process as agent `index`."""
+    """Return the AgentInfo of this process as agent `index`."""
     return AgentInfo(index, node_name(), namespace("net"), namespace("time"), usable_cores())
 
 
@@ -399,14 +399,14 @@ class Address:
     token: str
 
     def candidates(self) -> list[str]:
-        """Returns the hosts in the order to try: loopback first if agent 0 shares our network."""
+        """Return the hosts in the order to try: loopback first if agent 0 shares our network."""
         if self.network != namespace("net"):
             return self.hosts
         return list(dict.fromkeys([LOOPBACK, *self.hosts]))
 
 
 def own_address(port: int, local: bool, secret: str = "") -> Address:
-    """Returns the address under which others find a socket of this process.
+    """Return the address under which others find a socket of this process.
 
     Args:
         port: TCP port of the socket.
@@ -419,7 +419,7 @@ def own_address(port: int, local: bool, secret: str = "") -> Address:
 
 
 def own_ip() -> list[str]:
-    """Returns the IP address of the interface that leads out, if there is one; sends nothing."""
+    """Return the IP address of the interface that leads out, if there is one; send nothing."""
     with contextlib.suppress(OSError), socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         probe.connect(("192.0.2.1", 9))  # a documentation address (RFC 5737)
         return [str(probe.getsockname()[0])]
@@ -427,7 +427,7 @@ def own_ip() -> list[str]:
 
 
 def parse_address(text: bytes) -> Address:
-    """Parses an address from JSON.
+    """Parse an address from JSON.
 
     Raises:
         ValueError: the text is not an address.

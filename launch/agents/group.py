@@ -48,13 +48,13 @@ class Peers:
         return [channel.connection for channel in self._wires.values()]
 
     def _tell(self, kind: str, value: Any, but: int | None = None) -> None:
-        """Sends a message to all peers except `but`, the one that it came from."""
+        """Send a message to all peers except `but`, the one that it came from."""
         for index, channel in self._wires.items():
             if index != but:
                 channel.send(kind, value)
 
     def _receive(self, index: int, timeout_s: float) -> tuple[str, Any]:
-        """Receives one message from a peer; on agent 0 the loss of the peer is an alarm.
+        """Receive one message from a peer; on agent 0 the loss of the peer is an alarm.
 
         Raises:
             StopRequested: the peer was told to stop; the other peers have been told.
@@ -76,13 +76,13 @@ class Peers:
         return kind, value
 
     def _lose(self, index: int, gone: PeerLost) -> None:
-        """Closes the channel to a lost peer and drops the value that it had sent."""
+        """Close the channel to a lost peer and drop the value that it had sent."""
         self._lost[index] = gone
         self._early.pop(index, None)
         self._wires.pop(index).close()
 
     def _tell_lost(self) -> Lost:
-        """Tells the remaining peers which agents are lost."""
+        """Tell the remaining peers which agents are lost."""
         members = [member for member in self.members if member.index in self._lost]
         is_silent = any(error.silently for error in self._lost.values())
         self._tell(
@@ -91,7 +91,7 @@ class Peers:
         return Lost(members, is_silent)
 
     def _forget(self, lost: Lost) -> Lost:
-        """Moves lost agents from `members` to `losses`."""
+        """Move lost agents from `members` to `losses`."""
         self.losses.append(lost)
         self._lost = {}
         indices = {member.index for member in lost.members}
@@ -100,7 +100,7 @@ class Peers:
 
 
 def parse_stop(plain: Any) -> tuple[int, str, str]:
-    """Returns the signal, the status and the reason of another agent's request to stop.
+    """Return the signal, the status and the reason of another agent's request to stop.
 
     Raises:
         SweepEnds: it is something else.
@@ -138,11 +138,11 @@ class Agents(Peers):
         self._stopping = False
 
     def alarm(self, kind: str) -> None:
-        """Tells all others that a rank of this agent has failed."""
+        """Tell all others that a rank of this agent has failed."""
         self._tell("alarm", kind)
 
     def hear(self, ready: Sequence[Any]) -> str | None:
-        """Reads messages from the connections that are ready.
+        """Read messages from the connections that are ready.
 
         Returns:
             The kind of failure if an agent reports one, else None.
@@ -164,7 +164,7 @@ class Agents(Peers):
         return alarm
 
     def exchange(self, value: Any, timeout_s: float) -> list[Any]:
-        """Returns the value of every agent, in order of agents; values are plain JSON.
+        """Return the value of every agent, in order of agents; values are plain JSON.
 
         Raises:
             Lost: some agents are lost or sent no value in time. All remaining agents raise the
@@ -188,7 +188,7 @@ class Agents(Peers):
         return values
 
     def losses_after(self, known: int, patience_s: float) -> list[Lost]:
-        """Returns the losses after the first `known` ones.
+        """Return the losses after the first `known` ones.
 
         If there are none yet, agent 0 waits for one up to `patience_s` seconds: a launcher ends all
         agents because one died, and may be faster than the news of its death.
@@ -204,14 +204,14 @@ class Agents(Peers):
         return self.losses[known:]
 
     def stop(self, told: StopRequested) -> None:
-        """Tells all others to stop as well, unless the request came from them or they know."""
+        """Tell all others to stop as well, unless the request came from them or they know."""
         if not (told.relayed or self._stopping):
             self._stopping = True
             self._tell("stop", [told.number, told.status, f"{self.me} was {told}"])
 
     @contextlib.contextmanager
     def stopping_together(self) -> Iterator[None]:
-        """Stops all agents if one of them is told to stop in this context; agent 0 ends first."""
+        """Stop all agents if one of them is told to stop in this context; agent 0 ends first."""
         try:
             yield
         except KeyboardInterrupt as error:
@@ -221,7 +221,7 @@ class Agents(Peers):
             raise
 
     def wait_for_end(self, timeout_s: float = END_S) -> None:
-        """Blocks an agent other than 0 until agent 0 has ended.
+        """Block an agent other than 0 until agent 0 has ended.
 
         The reason is that launchers end all processes as soon as one of them ends.
 
@@ -237,7 +237,7 @@ class Agents(Peers):
                 raise SweepEnds(f"{self.members[0]} {error} after the last point") from None
 
     def ping(self, rounds: int) -> list[tuple[float, float, float]]:
-        """Reads agent 0's clock `rounds` times, while agent 0 calls pong().
+        """Read agent 0's clock `rounds` times, while agent 0 calls pong().
 
         Returns:
             Per round the time sent, agent 0's time and the time received, in seconds by
@@ -252,7 +252,7 @@ class Agents(Peers):
         return answers
 
     def pong(self, member: AgentInfo, rounds: int) -> None:
-        """Answers the ping() of another agent; called on agent 0."""
+        """Answer the ping() of another agent; called on agent 0."""
         for _ in range(rounds):
             if member.index not in self._wires:
                 return
@@ -261,7 +261,7 @@ class Agents(Peers):
                 self._wires[member.index].send("time", time.perf_counter())
 
     def _ask(self, value: Any, timeout_s: float) -> list[Any]:
-        """Performs exchange() on an agent other than 0."""
+        """Perform exchange() on an agent other than 0."""
         deadline = time.monotonic() + timeout_s + SLACK_S
         self._wires[0].send("value", value)
         while True:
@@ -274,7 +274,7 @@ class Agents(Peers):
 
 
 def alone() -> Agents:
-    """Returns the group of a run with one agent."""
+    """Return the group of a run with one agent."""
     me = this_member(0)
     return Agents(me, [me], {}, LOOPBACK)
 
@@ -301,7 +301,7 @@ class Offset:
     drift: float = 0.0
 
     def at(self, here_s: float) -> float:
-        """Returns the offset in seconds at the instant `here_s` of this host's clock."""
+        """Return the offset in seconds at the instant `here_s` of this host's clock."""
         return self.at_s + self.drift * (here_s - self.here_s)
 
 
@@ -327,7 +327,7 @@ class OffsetTracker:
     estimates: list[Estimate] = field(default_factory=list)
 
     def look(self, agents: Agents) -> None:
-        """Adds one estimate, together with all agents; does nothing if all share one clock."""
+        """Add one estimate, together with all agents; doe nothing if all share one clock."""
         zero = agents.members[0].clock
         for member in agents.members:
             if member.clock == zero:
@@ -338,7 +338,7 @@ class OffsetTracker:
                 self.estimates.append(best(agents.ping(ROUNDS)))
 
     def offset(self) -> Offset:
-        """Returns the line through the first estimate and the last."""
+        """Return the line through the first estimate and the last."""
         if not self.estimates:
             return Offset()
         first, last = self.estimates[0], self.estimates[-1]
@@ -347,7 +347,7 @@ class OffsetTracker:
         return Offset(last.here_s, last.offset_s, drift)
 
     def error_s(self, used: Offset) -> float:
-        """Returns how wrong `used` may have been by the last estimate; 0 if clocks are shared."""
+        """Return how wrong `used` may have been by the last estimate; 0 if clocks are shared."""
         if not self.estimates:
             return 0.0
         last = self.estimates[-1]
@@ -355,7 +355,7 @@ class OffsetTracker:
 
 
 def best(answers: Sequence[tuple[float, float, float]]) -> Estimate:
-    """Returns the estimate of the exchange with the shortest round trip.
+    """Return the estimate of the exchange with the shortest round trip.
 
     Args:
         answers: per exchange the time sent, agent 0's time and the time received, in seconds.

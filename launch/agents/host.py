@@ -78,7 +78,7 @@ class HostLock:
     """A lock of this host, held from acquire() to release() or to the end of the process."""
 
     def __init__(self, name: str | None = None) -> None:
-        """Chooses the name that all processes on a host agree on.
+        """Choose the name that all processes on a host agree on.
 
         Args:
             name: by default that of BENCHKIT_HOST_LOCK, or NAME.
@@ -93,7 +93,7 @@ class HostLock:
         agents: Agents | None = None,
         limit: Callable[[Holder], float] = lambda holder: LONGEST_S,
     ) -> None:
-        """Waits until no other process on this host holds the lock, and takes it.
+        """Wait until no other process on this host holds the lock, and take it.
 
         Args:
             say: receives each new holder for which we wait.
@@ -131,7 +131,7 @@ class HostLock:
             self._held = None
 
     def _take(self) -> bool:
-        """Takes the name; returns False if another process has it."""
+        """Take the name; return False if another process has it."""
         mine = socket.socket(socket.AF_UNIX)
         try:
             mine.bind(self._name)
@@ -145,7 +145,7 @@ class HostLock:
         return True
 
     def _ask(self, waiting: socket.socket) -> tuple[Holder | None, bool]:
-        """Connects to the holder of the name and asks the kernel which process that is.
+        """Connect to the holder of the name and ask the kernel which process that is.
 
         A holder refuses the connection if it does not listen, or if so many processes wait that
         its queue is full; a blocking connect would then wait without a limit.
@@ -180,7 +180,7 @@ IPV6_ADDRESSES = Path("/proc/net/if_inet6")
 
 
 def name_leads_out() -> bool:
-    """Returns whether other hosts can reach the address that this host's name stands for.
+    """Return whether other hosts can reach the address that this host's name stands for.
 
     gloo listens at the first address of the name that is one of this host's. In many images that
     is 127.0.1.1, and if there is none, gloo takes loopback, too.
@@ -195,7 +195,7 @@ def name_leads_out() -> bool:
 
 
 def outer_interface(connections: Sequence[Connection]) -> str:
-    """Returns the interface of the first of some sockets that leaves this host; "" if none does."""
+    """Return the interface of the first of some sockets that leaves this host; "" if none does."""
     for connection in connections:
         with socket.socket(fileno=os.dup(connection.fileno())) as stream:
             address = parse(stream.getsockname()[0])
@@ -205,13 +205,13 @@ def outer_interface(connections: Sequence[Connection]) -> str:
 
 
 def parse(text: str) -> IPv4Address | IPv6Address:
-    """Parses an IP address; one of IPv4 that IPv6 has wrapped is unwrapped."""
+    """Parse an IP address; one of IPv4 that IPv6 has wrapped is unwrapped."""
     address = ip_address(text.partition("%")[0])
     return getattr(address, "ipv4_mapped", None) or address
 
 
 def interface_with(address: IPv4Address | IPv6Address) -> str:
-    """Returns the name of the interface that has an address; "" if none is found (Linux only)."""
+    """Return the name of the interface that has an address; "" if none is found (Linux only)."""
     if address.version == 6:
         lines = IPV6_ADDRESSES.read_text().split("\n") if IPV6_ADDRESSES.exists() else []
         rows = [line.split() for line in lines if line]

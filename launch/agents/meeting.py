@@ -278,7 +278,7 @@ def signed(address: Address) -> Address:
 
 
 def open_listener(port: int, local: bool) -> socket.socket:
-    """Opens a socket that listens on all interfaces, or on loopback if all agents are `local`."""
+    """Open a socket that listens on all interfaces, or on loopback if all agents are `local`."""
     if local:
         return socket.create_server((LOOPBACK, port), backlog=BACKLOG)
     if socket.has_dualstack_ipv6():
@@ -293,7 +293,7 @@ def open_listener(port: int, local: bool) -> socket.socket:
 
 
 def write_whole(path: Path, text: str) -> None:
-    """Writes a file that only this user may read, and that a reader sees whole or not at all.
+    """Write a file that only this user may read, and that a reader sees whole or not at all.
 
     Others may share the folder, so the file is always a new one (O_EXCL, 0600).
     """
@@ -309,7 +309,7 @@ def write_whole(path: Path, text: str) -> None:
 
 
 def read_own(path: Path) -> bytes:
-    """Reads a file that write_whole() wrote.
+    """Read a file that write_whole() wrote.
 
     Raises:
         PermissionError: another user may have written the file, or may read it.
@@ -325,7 +325,7 @@ def read_own(path: Path) -> bytes:
 
 
 def until(deadline: float, attempt: Callable[[], Any]) -> Any:
-    """Repeats `attempt` until its result is not None; returns None if that takes too long."""
+    """Repeat `attempt` until its result is not None; return None if that takes too long."""
     while True:
         result = attempt()
         if result is not None or time.monotonic() > deadline:
@@ -340,7 +340,7 @@ def join(
     timeout_s: float,
     trusts_network: bool = False,
 ) -> Agents:
-    """Joins the agents of one start.
+    """Join the agents of one start.
 
     Args:
         started: the launcher of this process, its index and the number of agents.
@@ -376,7 +376,7 @@ def receive_all(
     deadline: float,
     timeout_s: float,
 ) -> Agents:
-    """Performs join() on agent 0: accepts the others, compares traits and announces the group."""
+    """Perform join() on agent 0: accepts the others, compares traits and announces the group."""
     count = meeting.count
     members = {0: me}
     channels: dict[int, Channel] = {}
@@ -411,7 +411,7 @@ def receive_all(
 def describe_missing(
     members: Mapping[int, AgentInfo], count: int, address: Address, timeout_s: float
 ) -> str:
-    """Returns the message that says which agents joined and which are missing."""
+    """Return the message that says which agents joined and which are missing."""
     joined = ", ".join(str(member) for member in members.values())
     missing = ", ".join(str(index) for index in range(count) if index not in members)
     return (
@@ -422,7 +422,7 @@ def describe_missing(
 
 
 def parse_hello(hello: Any, count: int) -> tuple[AgentInfo, dict[str, str]]:
-    """Parses the hello of an agent other than 0.
+    """Parse the hello of an agent other than 0.
 
     Returns:
         The AgentInfo of the agent, and the traits that it must share with all.
@@ -443,7 +443,7 @@ def parse_hello(hello: Any, count: int) -> tuple[AgentInfo, dict[str, str]]:
 def disagreement(
     mine: AgentInfo, traits: Mapping[str, str], other: AgentInfo, theirs: Mapping[str, str]
 ) -> list[str]:
-    """Describes the first trait that two agents do not share; returns [] if they share all."""
+    """Describe the first trait that two agents do not share; return [] if they share all."""
     for name, value in traits.items():
         if theirs.get(name) != value:
             return [f"agents disagree on {name}: {value} on {mine}, {theirs.get(name)} on {other}"]
@@ -453,7 +453,7 @@ def disagreement(
 def join_as_peer(
     meeting: Meeting, me: AgentInfo, traits: Mapping[str, str], deadline: float, timeout_s: float
 ) -> Agents:
-    """Performs join() on an agent other than 0."""
+    """Perform join() on an agent other than 0."""
     refused: list[str] = []
     found = until(deadline, lambda: connect(meeting, me, traits, refused))
     if found is None and refused:
@@ -484,7 +484,7 @@ def join_as_peer(
 def connect(
     meeting: Meeting, me: AgentInfo, traits: Mapping[str, str], refused: list[str]
 ) -> tuple[Channel, str] | None:
-    """Tries each name of agent 0 once.
+    """Try each name of agent 0 once.
 
     Args:
         refused: replaced by the addresses that refuse the connection in this try.

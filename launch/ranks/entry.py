@@ -32,25 +32,25 @@ _pipe: Connection | None = None
 
 
 def send_through(pipe: Connection) -> None:
-    """Lets notes of this process go through the pipe of its reports."""
+    """Let notes of this process go through the pipe of its reports."""
     global _pipe
     _pipe = pipe
 
 
 def send_note(text: str) -> None:
-    """Sends a note; does nothing in a process that is no rank."""
+    """Send a note; doe nothing in a process that is no rank."""
     if _pipe:
         with suppress(OSError):  # The agent no longer reads the pipe.
             os.write(_pipe.fileno(), framed(json.dumps({KEY: text}).encode()))
 
 
 def received(text: object) -> None:
-    """Logs a note in the agent, where whoever shows it listens."""
+    """Log a note in the agent, where whoever shows it listens."""
     log.debug("%s", text)
 
 
 def result_report(result: Any) -> bytes:
-    """Returns the report of a result, which the agent can read back as the type that it has.
+    """Return the report of a result, which the agent can read back as the type that it has.
 
     Raises:
         TypeError: JSON or that type has no such value, or the report is longer than REPORT_BYTES.
@@ -68,7 +68,7 @@ def result_report(result: Any) -> bytes:
 
 
 def require_plain(value: Any, where: str = "$") -> None:
-    """Checks that a value and everything inside it can be written as JSON.
+    """Check that a value and everything inside it can be written as JSON.
 
     msgspec also takes others: it writes a set as a list, bytes as base64, a number that is a key as
     text, and integers of any length, which most readers round.
@@ -100,7 +100,7 @@ def require_plain(value: Any, where: str = "$") -> None:
 
 
 def exception_report(error: BaseException, raised_at: float) -> bytes:
-    """Returns the report of an exception, shortened because agents send it on and records keep it.
+    """Return the report of an exception, shortened because agents send it on and records keep it.
 
     Args:
         error: the exception that is being handled.
@@ -147,7 +147,7 @@ def rank_main(
     pipe: Connection,
     lifeline: Connection,
 ) -> None:
-    """Runs jobs in this process and reports the result of each, until one raises.
+    """Run jobs in this process and report the result of each, until one raises.
 
     Args:
         environment: environment variables to set.
@@ -183,7 +183,7 @@ def rank_main(
 
 
 def next_job(incoming: Pieces) -> Job | None:
-    """Waits for the next job; returns None once the agent has no more."""
+    """Wait for the next job; return None once the agent has no more."""
     try:
         job: Job = pickle.loads(incoming.take(REPORT_BYTES) or b"")
     except EOFError:
@@ -192,7 +192,7 @@ def next_job(incoming: Pieces) -> Job | None:
 
 
 def prepare(network: PrivateNetwork | None) -> None:
-    """Does what a process does once, before its first job and the first thread."""
+    """Do what a process does once, before its first job and the first thread."""
     sys.stdout, sys.stderr = line_buffered(1), line_buffered(2)
     faulthandler.enable()
     logs.install()
@@ -202,27 +202,27 @@ def prepare(network: PrivateNetwork | None) -> None:
 
 
 def run(job: Job) -> object:
-    """Returns what a job's function returns."""
+    """Return what a job's function returns."""
     module, function = job.target.split(":")
     return getattr(importlib.import_module(module), function)(pickle.loads(job.argument))
 
 
 def keep_open(variable: str) -> None:
-    """Opens the file that an environment variable names, and makes it name the open file."""
+    """Open the file that an environment variable names, and make it name the open file."""
     path = os.environ.get(variable)
     if path:
         os.environ[variable] = f"/proc/self/fd/{os.open(path, os.O_RDWR)}"
 
 
 def send(pipe: Connection, report: bytes) -> None:
-    """Writes a whole report, which the agent reads piece by piece."""
+    """Write a whole report, which the agent reads piece by piece."""
     rest = memoryview(framed(report))
     while rest:
         rest = rest[os.write(pipe.fileno(), rest) :]
 
 
 def isolate() -> None:
-    """Moves this process to its own session, ignores signals and volunteers for the OOM killer.
+    """Move this process to its own session, ignores signals and volunteers for the OOM killer.
 
     The agent handles the signals. Slurm sends a signal to all processes of a job, and a rank that
     died of it would look like a crash.
@@ -234,7 +234,7 @@ def isolate() -> None:
 
 
 def die_with(lifeline: Connection) -> None:
-    """Lets the kernel end this process when the agent ends.
+    """Let the kernel end this process when the agent ends.
 
     The agent holds the other end of `lifeline` and never writes to it. PR_SET_PDEATHSIG would not
     work: the parent is the fork server, which lives as long as its children do, because they hold
@@ -255,7 +255,7 @@ def die_with(lifeline: Connection) -> None:
 
 
 def redirect_output(path: Path) -> None:
-    """Redirects standard output and error, also of C libraries, to a file.
+    """Redirect standard output and error, also of C libraries, to a file.
 
     The output is discarded if the file cannot be written.
     """
@@ -269,7 +269,7 @@ def redirect_output(path: Path) -> None:
 
 
 def line_buffered(descriptor: int) -> TextIO:
-    """Returns a text stream over an open file, which stays open when the stream is discarded.
+    """Return a text stream over an open file, which stays open when the stream is discarded.
 
     A text that UTF-8 cannot encode must not prevent a rank from reporting why it fails.
     """
@@ -277,13 +277,13 @@ def line_buffered(descriptor: int) -> TextIO:
 
 
 def leave(code: int) -> None:
-    """Ends the process at once, because the teardown of torch's threads is slow and may hang."""
+    """End the process at once, because the teardown of torch's threads is slow and may hang."""
     flush_output()
     os._exit(code)
 
 
 def flush_output() -> None:
-    """Writes out what was printed; what the log does not take is lost."""
+    """Write out what was printed; what the log does not take is lost."""
     for stream in (sys.stdout, sys.stderr):
         with suppress(OSError):
             stream.flush()

@@ -35,7 +35,7 @@ class FlightRecorder:
     folder: Path
 
     def environment(self) -> dict[str, str]:
-        """Returns the environment variables of the ranks, under their older and newer names."""
+        """Return the environment variables of the ranks, under their older and newer names."""
         stem = str(self.folder.absolute() / STEM)
         return {
             "TORCH_NCCL_TRACE_BUFFER_SIZE": ENTRIES,
@@ -48,7 +48,7 @@ class FlightRecorder:
         }
 
     def request(self, ranks: Sequence[int]) -> list[Path]:
-        """Asks ranks for their dumps; returns the dumps of those that have a flight recorder."""
+        """Ask ranks for their dumps; return the dumps of those that have a flight recorder."""
         asked = []
         for rank in ranks:
             with suppress(OSError):  # no pipe, or no process has it open: the rank has no NCCL
@@ -59,7 +59,7 @@ class FlightRecorder:
         return asked
 
     def wait_for(self, dumps: Sequence[Path]) -> None:
-        """Waits until the dumps no longer grow, at most DUMP_S seconds."""
+        """Wait until the dumps no longer grow, at most DUMP_S seconds."""
         deadline = time.monotonic() + DUMP_S
         sizes: list[int] = []
         while dumps and time.monotonic() < deadline:
@@ -69,7 +69,7 @@ class FlightRecorder:
             time.sleep(POLL_S)
 
     def hand_over(self, folder: Path) -> None:
-        """Moves the dumps that there are to the folder of a point."""
+        """Move the dumps that there are to the folder of a point."""
         for dump in self.folder.glob(f"{STEM}*"):
             if not dump.is_fifo():
                 with suppress(OSError):  # a full disk, which the agent reports
@@ -77,7 +77,7 @@ class FlightRecorder:
 
 
 def size_of(path: Path) -> int:
-    """Returns the bytes of a file; 0 if it does not exist."""
+    """Return the bytes of a file; 0 if it does not exist."""
     try:
         return path.stat().st_size
     except OSError:
@@ -86,7 +86,7 @@ def size_of(path: Path) -> int:
 
 @contextmanager
 def recording(needed: bool) -> Iterator[FlightRecorder | None]:
-    """Provides the flight recorders of ranks while the context lasts.
+    """Provide the flight recorders of ranks while the context lasts.
 
     Args:
         needed: whether the ranks may use NCCL; None is yielded otherwise.

@@ -42,7 +42,7 @@ of it that could remember.
 
 
 def start_fork_server(preload: Sequence[str] = ()) -> None:
-    """Starts the fork server if none runs; it imports `preload` meanwhile.
+    """Start the fork server if none runs; it imports `preload` meanwhile.
 
     Args:
         preload: modules that start no thread and touch no GPU.
@@ -69,7 +69,7 @@ def start_fork_server(preload: Sequence[str] = ()) -> None:
 
 
 def pid() -> int | None:
-    """Returns the fork server's process number, or None if none was started."""
+    """Return the fork server's process number, or None if none was started."""
     server: int | None = forkserver._forkserver._forkserver_pid  # type: ignore[attr-defined]
     return server
 
@@ -96,7 +96,7 @@ def has_ended(server: int) -> bool:
 
 
 def kill() -> None:
-    """Ends the fork server and its children, so that the next point starts a fresh one."""
+    """End the fork server and its children, so that the next point starts a fresh one."""
     server = pid()
     if server is None:
         return
@@ -109,7 +109,7 @@ def kill() -> None:
 
 @contextmanager
 def answering() -> Iterator[None]:
-    """Kills the fork server if a request in this context takes too long.
+    """Kill the fork server if a request in this context takes too long.
 
     Raises:
         TimeoutError: the fork server did not answer in time.
@@ -141,12 +141,12 @@ def answering() -> Iterator[None]:
 
 
 def end_strays() -> None:
-    """Ends processes that ranks have left behind in their own sessions, and their children."""
+    """End processes that ranks have left behind in their own sessions, and their children."""
     end_children(spared={process.pid for process in multiprocessing.active_children()})
 
 
 def end_children(spared: Collection[int | None]) -> None:
-    """Kills the fork server's children except `spared`, and orphans that it inherits meanwhile."""
+    """Kill the fork server's children except `spared`, and orphans that it inherits meanwhile."""
     deadline = time.monotonic() + DEATH_S
     while doomed := [child for child in children() if child not in spared and not is_dead(child)]:
         if time.monotonic() > deadline:
@@ -159,7 +159,7 @@ def end_children(spared: Collection[int | None]) -> None:
 
 
 def children() -> list[int]:
-    """Returns the fork server's children, if the kernel lists them (Linux)."""
+    """Return the fork server's children, if the kernel lists them (Linux)."""
     found = []
     with suppress(OSError):
         for task in Path(f"/proc/{pid()}/task").iterdir():

@@ -16,12 +16,12 @@ LAST_BYTES = 1 << 20
 
 
 def log_file(folder: Path, rank: int) -> Path:
-    """Returns the path of the log that a rank writes."""
+    """Return the path of the log that a rank writes."""
     return folder / f"rank_{rank}.log"
 
 
 def shorten(text: str) -> str:
-    """Cuts a text to TEXT_CHARS: its beginning, the number of characters left out, and its end."""
+    """Cut a text to TEXT_CHARS: its beginning, the number of characters left out, and its end."""
     left_out = len(text) - TEXT_CHARS
     if left_out <= 0:
         return text
@@ -30,7 +30,7 @@ def shorten(text: str) -> str:
 
 
 def shorten_log(path: Path) -> None:
-    """Cuts a long log to its beginning and its end, with a line between them that says so."""
+    """Cut a long log to its beginning and its end, with a line between them that says so."""
     try:
         left_out = path.stat().st_size - 2 * LOG_HALF_BYTES
         if left_out <= 0:
@@ -46,7 +46,7 @@ def shorten_log(path: Path) -> None:
 
 
 def end_of_log(path: Path) -> str:
-    """Returns the last LAST_BYTES of a log, or "" if there is none."""
+    """Return the last LAST_BYTES of a log, or "" if there is none."""
     try:
         with path.open("rb") as file:
             file.seek(max(0, file.seek(0, os.SEEK_END) - LAST_BYTES))
@@ -79,12 +79,12 @@ class Frame:
 
 
 def install() -> None:
-    """Makes STACK_SIGNAL write this process's stack to standard error, which is the rank's log."""
+    """Make STACK_SIGNAL write this process's stack to standard error, which is the rank's log."""
     faulthandler.register(STACK_SIGNAL, all_threads=False)
 
 
 def innermost_frame(log: Path) -> Frame:
-    """Reads the last stack in a rank's log; the place is unknown if there is none."""
+    """Read the last stack in a rank's log; the place is unknown if there is none."""
     stack = end_of_log(log).rpartition("(most recent call first):\n")[2]
     found = re.search(r'File "(.+?)", line (\d+) in (\S+)', stack)
     if found is None:

@@ -53,7 +53,7 @@ class PrivateNetwork:
         return False
 
     def enter(self) -> None:
-        """Moves this process, which has no threads yet, into the network.
+        """Move this process, which has no threads yet, into the network.
 
         In the user namespace the process may no longer look into processes of its user outside, so
         it must open their files under /proc before.
@@ -68,12 +68,12 @@ class PrivateNetwork:
 
 
 def opened_by(pid: int, descriptor: int) -> str:
-    """Returns the path by which others of the same user open a file that a process holds open."""
+    """Return the path by which others of the same user open a file that a process holds open."""
     return f"/proc/{pid}/fd/{descriptor}"
 
 
 def make() -> PrivateNetwork | None:
-    """Makes a network that lives as long as this process.
+    """Make a network that lives as long as this process.
 
     Returns:
         The network, or None if the kernel refuses to make it or to let a rank enter it.
@@ -101,7 +101,7 @@ def make() -> PrivateNetwork | None:
 
 
 def run(*arguments: str) -> "subprocess.Popen[bytes]":
-    """Starts this file as a program."""
+    """Start this file as a program."""
     return subprocess.Popen(
         [sys.executable, "-I", "-S", __file__, *arguments],
         stdin=subprocess.PIPE,
@@ -111,7 +111,7 @@ def run(*arguments: str) -> "subprocess.Popen[bytes]":
 
 
 def call(name: str, *arguments: int) -> None:
-    """Calls a function of the C library.
+    """Call a function of the C library.
 
     Raises:
         OSError: the call failed; with the reason that the kernel gives.
@@ -123,7 +123,7 @@ def call(name: str, *arguments: int) -> None:
 
 
 def unshare(kinds: Sequence[str]) -> None:
-    """Moves this process into new namespaces with a loopback interface that is up.
+    """Move this process into new namespaces with a loopback interface that is up.
 
     The process keeps its user and group.
     """
@@ -139,7 +139,7 @@ def unshare(kinds: Sequence[str]) -> None:
 
 
 def main(task: str, *arguments: str) -> None:
-    """Makes namespaces and keeps them until standard input ends, or enters existing ones."""
+    """Make namespaces and keep them until standard input ends, or enters existing ones."""
     if task == "make":
         unshare(arguments)
     else:

@@ -52,7 +52,7 @@ class RankProcess:
     reported: bool = False
 
     def give(self, job: Job) -> None:
-        """Hands the rank a job; a rank that has ended takes none, which its watch notices.
+        """Hand the rank a job; a rank that has ended takes none, which its watch notices.
 
         Raises:
             TimeoutError: the rank does not read the job.
@@ -69,12 +69,12 @@ class RankProcess:
                         raise TimeoutError(f"rank {self.index} does not take its job") from None
 
     def dismiss(self) -> None:
-        """Lets the rank end once it is idle."""
+        """Let the rank end once it is idle."""
         self.orders.close()
 
 
 def is_writable(stream: connection.Connection, timeout_s: float) -> bool:
-    """Waits until a stream accepts more bytes or its reader is lost; returns False on a timeout."""
+    """Wait until a stream accepts more bytes or its reader is lost; return False on a timeout."""
     poll = select.poll()
     poll.register(stream.fileno(), select.POLLOUT)
     return bool(poll.poll(max(0.0, timeout_s) * 1000))
@@ -86,7 +86,7 @@ def start_rank(
     environment: Mapping[str, str],
     network: PrivateNetwork | None,
 ) -> RankProcess:
-    """Starts the process of one rank, which then waits for a job.
+    """Start the process of one rank, which then waits for a job.
 
     Args:
         start_method: "forkserver" or "spawn".
@@ -118,7 +118,7 @@ def start_rank(
 
 
 def end_of(process: Any, start_method: str) -> int:
-    """Returns the file descriptor that becomes readable when a process has ended.
+    """Return the file descriptor that becomes readable when a process has ended.
 
     The sentinel of a spawned process is a pipe that its children hold open, too, so a pidfd is
     better. The sentinel of a forked process belongs to the fork server, which sends the exit code
@@ -131,7 +131,7 @@ def end_of(process: Any, start_method: str) -> int:
 
 
 def kill(rank: RankProcess) -> None:
-    """Ends a rank and the processes that it started; does nothing if it has ended."""
+    """End a rank and the processes that it started; doe nothing if it has ended."""
     rank.lifeline.close()
     if rank.process.is_alive():
         with suppress(ProcessLookupError):

@@ -49,7 +49,7 @@ class Ranks:
         timeout_s: float,
         agents: Agents | None = None,
     ) -> RankEnds:
-        """Runs a function in each rank and waits for all results, or for the first failure.
+        """Run a function in each rank and wait for all results, or for the first failure.
 
         Ranks take further jobs only while `are_idle`: not after a failure here or elsewhere.
 
@@ -75,7 +75,7 @@ class Ranks:
         return ends
 
     def leave(self) -> None:
-        """Lets idle ranks end on their own, with their output flushed."""
+        """Let idle ranks end on their own, with their output flushed."""
         waiting = [rank.end for rank in self.processes]
         for rank in self.processes:
             rank.dismiss()
@@ -96,7 +96,7 @@ def started(
     network: PrivateNetwork | None = None,
     recorder: FlightRecorder | None = None,
 ) -> Iterator[Ranks]:
-    """Starts one process per rank; none runs any more when the context ends.
+    """Start one process per rank; none runs any more when the context ends.
 
     Args:
         environments: the environment variables of each rank.
@@ -120,7 +120,7 @@ def started(
 
 
 def end_ranks(ranks: Sequence[RankProcess], forked: bool) -> None:
-    """Ends all ranks and the processes that they have started.
+    """End all ranks and the processes that they have started.
 
     A process that has made its own session ends here only if its rank was forked; under `spawn` it
     survives.

@@ -47,7 +47,7 @@ class Failure:
 
 
 def root_cause(failures: list[Failure]) -> Failure | None:
-    """Returns the failure that explains the others.
+    """Return the failure that explains the others.
 
     It is a death without a report, else the exception that was raised first. The order of arrival
     misleads, because the death of a peer makes collectives raise on the survivors within
@@ -76,7 +76,7 @@ STACK_DUMP_S = 0.3
 def timed_out(
     pids: Mapping[int, int], folder: Path, timeout_s: float, recorder: FlightRecorder | None
 ) -> Failure:
-    """Returns a failure that names the only rank that hangs outside a collective, if there is one.
+    """Return a failure that names the only rank that hangs outside a collective, if there is one.
 
     A rank hangs if its frame is the same in two stack dumps. Meanwhile the ranks with a flight
     recorder write it to the folder.
@@ -104,7 +104,7 @@ def timed_out(
 
 
 def ask_for_frames(pids: Mapping[int, int], folder: Path) -> dict[int, Frame]:
-    """Returns the innermost frame of each rank now."""
+    """Return the innermost frame of each rank now."""
     for pid in pids.values():
         with suppress(ProcessLookupError):
             os.kill(pid, STACK_SIGNAL)
@@ -143,7 +143,7 @@ def watch(
     agents: Agents,
     recorder: FlightRecorder | None,
 ) -> RankEnds:
-    """Blocks until all ranks have reported, or one has failed here or elsewhere, or time is up.
+    """Block until all ranks have reported, or one has failed here or elsewhere, or time is up.
 
     After an exception the other ranks get GRACE_S to report theirs.
     """
@@ -180,7 +180,7 @@ def watch(
 def collect(
     running: list[RankProcess], ready: list[Any], rank_ends: RankEnds, failures: list[Failure]
 ) -> None:
-    """Reads the reports that have come; removes ranks with a result or an end from `running`."""
+    """Read the reports that have come; remove ranks with a result or an end from `running`."""
     for rank in list(running):
         if rank.pipe in ready and not rank.reported:
             receive(rank, rank_ends, failures)
@@ -192,7 +192,7 @@ def collect(
 
 
 def receive(rank: RankProcess, rank_ends: RankEnds, failures: list[Failure]) -> None:
-    """Reads what has come of a rank's report: {"result": value} or {"exception": details}.
+    """Read what has come of a rank's report: {"result": value} or {"exception": details}.
 
     Notes may come before it.
     """
@@ -217,7 +217,7 @@ def receive(rank: RankProcess, rank_ends: RankEnds, failures: list[Failure]) -> 
 
 
 def note_exit(rank: RankProcess, rank_ends: RankEnds, failures: list[Failure]) -> None:
-    """Reads a dead rank's report; an exit that no report explains becomes a failure."""
+    """Read a dead rank's report; an exit that no report explains becomes a failure."""
     if not rank.reported:
         receive(rank, rank_ends, failures)
     rank.process.join()
@@ -236,7 +236,7 @@ def note_exit(rank: RankProcess, rank_ends: RankEnds, failures: list[Failure]) -
 
 
 def signal_name(number: int) -> str:
-    """Returns "SIGKILL" for 9; real-time signals only have a number."""
+    """Return "SIGKILL" for 9; real-time signals only have a number."""
     try:
         return signal.Signals(number).name
     except ValueError:

@@ -33,7 +33,7 @@ class Room:
 
 
 def find_room(cores: float) -> Room | None:
-    """Finds where a child group with a quota of `cores` cores can be made for this process.
+    """Find where a child group with a quota of `cores` cores can be made for this process.
 
     Returns:
         The group to make it in; None if there is none.
@@ -53,7 +53,7 @@ def find_room(cores: float) -> Room | None:
 
 
 def rooms() -> list[Room]:
-    """Returns the groups to try: that of this process, and its parent.
+    """Return the groups to try: that of this process, and its parent.
 
     The parent is needed in version 2, in which a group with processes has no children.
     """
@@ -66,7 +66,7 @@ def rooms() -> list[Room]:
 
 
 def limit(folder: Path, version: int, cores: float | None) -> None:
-    """Sets how many cores' worth of time a group has; None removes the limit."""
+    """Set how many cores' worth of time a group has; None removes the limit."""
     quota = None if cores is None else round(cores * PERIOD_US)
     period = PERIOD_US
     if quota is not None and quota < LEAST_QUOTA_US:
@@ -119,7 +119,7 @@ class CpuQuota:
 
 
 def remove_abandoned() -> None:
-    """Removes the groups of processes that have ended."""
+    """Remove the groups of processes that have ended."""
     deadline = time.monotonic() + EMPTY_WITHIN_S
     for room in rooms():
         for folder in room.folder.glob(f"{PREFIX}[0-9]*"):
@@ -127,7 +127,7 @@ def remove_abandoned() -> None:
 
 
 def remove_if_abandoned(folder: Path, deadline: float) -> None:
-    """Removes a group if its process has ended; retries until the deadline of time.monotonic().
+    """Remove a group if its process has ended; retries until the deadline of time.monotonic().
 
     A group becomes empty a moment after its last process has ended.
     """
@@ -157,11 +157,11 @@ class Throttle(Protocol):
     switchable: bool
 
     def apply(self, factor: float) -> None:
-        """Makes everything take about `factor` times as long from now on."""
+        """Make everything take about `factor` times as long from now on."""
         ...
 
     def release(self) -> None:
-        """Gives full speed again, from the return of this call on."""
+        """Give full speed again, from the return of this call on."""
         ...
 
 
@@ -180,7 +180,7 @@ class NoThrottle:
 
 
 def make_throttle(mechanism: str, threads: int, factor: float) -> Throttle:
-    """Makes the throttle of this process.
+    """Make the throttle of this process.
 
     Args:
         mechanism: `auto`, `cgroup` or `duty_cycle`; `auto` is a CPU quota if one may be set, else

@@ -47,7 +47,7 @@ class DutyCycle:
 
 
 def cycle(pid: int) -> None:
-    """Stops and continues a process until it ends or standard input does."""
+    """Stop and continue a process until it ends or standard input does."""
     factor = 1.0
     while True:
         runs_s = max(SHORTEST_S, SHORTEST_S / (factor - 1)) if factor > 1 else None

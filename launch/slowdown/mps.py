@@ -36,7 +36,7 @@ class MpsUnavailable(Exception):
 
 
 def own_folder() -> Path:
-    """Makes the folder of a daemon of our own.
+    """Make the folder of a daemon of our own.
 
     Raises:
         MpsUnavailable: its name is too long for the sockets in it.
@@ -52,7 +52,7 @@ def own_folder() -> Path:
 
 
 def prefix() -> str:
-    """Returns the start of the folders' names, unique to this kernel and container.
+    """Return the start of the folders' names, unique to this kernel and container.
 
     The process numbers that follow it belong to the same PID namespace.
     """
@@ -60,18 +60,18 @@ def prefix() -> str:
 
 
 def pipes(folder: Path) -> dict[str, str]:
-    """Returns the environment of a daemon of our own and of its clients."""
+    """Return the environment of a daemon of our own and of its clients."""
     return {"CUDA_MPS_PIPE_DIRECTORY": str(folder), "CUDA_MPS_LOG_DIRECTORY": str(folder)}
 
 
 def of_daemon(folder: Path) -> dict[str, str]:
-    """Returns the environment of a daemon of our own, and of what talks to it."""
+    """Return the environment of a daemon of our own, and of what talks to it."""
     kept = {name: value for name, value in os.environ.items() if name not in NOT_FOR_DAEMON}
     return kept | pipes(folder)
 
 
 def start(folder: Path, devices: Mapping[str, str]) -> None:
-    """Starts a daemon with its pipes and logs in a folder.
+    """Start a daemon with its pipes and logs in a folder.
 
     Args:
         folder: of the daemon alone.
@@ -94,7 +94,7 @@ def start(folder: Path, devices: Mapping[str, str]) -> None:
 
 
 def stop(folder: Path) -> None:
-    """Tells the daemon of a folder to quit and removes the folder.
+    """Tell the daemon of a folder to quit and remove the folder.
 
     No error is raised if there is no daemon, or if it hangs.
     """
@@ -109,7 +109,7 @@ def stop(folder: Path) -> None:
 
 
 def quit_abandoned() -> None:
-    """Stops the daemons of agents that were killed; a folder's name holds its agent's pid."""
+    """Stop the daemons of agents that were killed; a folder's name holds its agent's pid."""
     for folder in Path(tempfile.gettempdir()).glob(f"{prefix()}[0-9]*-*"):
         pid = folder.name.removeprefix(prefix()).partition("-")[0]
         if not Path("/proc", pid).exists():
@@ -117,7 +117,7 @@ def quit_abandoned() -> None:
 
 
 def ask(environment: Mapping[str, str]) -> "subprocess.CompletedProcess[str]":
-    """Asks a daemon for its servers; the exit code is 0 if one answers."""
+    """Ask a daemon for its servers; the exit code is 0 if one answers."""
     return run([CONTROL], environment, "get_server_list\n")
 
 
@@ -127,7 +127,7 @@ def run(
     text: str = "",
     output: int = subprocess.PIPE,
 ) -> "subprocess.CompletedProcess[str]":
-    """Runs a command with `text` on its standard input.
+    """Run a command with `text` on its standard input.
 
     Args:
         command: to run.
@@ -157,7 +157,7 @@ def run(
 def daemon(
     needed: bool, gpus: Sequence[str] = (), agents_here: int = 1
 ) -> Iterator[dict[str, str]]:
-    """Provides an MPS daemon while the context lasts; yields the environment of its clients.
+    """Provide an MPS daemon while the context lasts; yield the environment of its clients.
 
     Args:
         needed: whether a daemon is needed; otherwise the environment is empty.
@@ -196,7 +196,7 @@ def daemon(
 
 
 def device_environment(gpus: Sequence[str]) -> dict[str, str]:
-    """Returns the environment that gives these GPUs, in this order, to clients and their daemon.
+    """Return the environment that gives these GPUs, in this order, to clients and their daemon.
 
     It is empty where they have no UUIDs: a daemon and its clients number GPUs differently.
     """
@@ -205,5 +205,5 @@ def device_environment(gpus: Sequence[str]) -> dict[str, str]:
 
 
 def share_environment(percent: float) -> dict[str, str]:
-    """Returns the environment that gives a process its share of a GPU."""
+    """Return the environment that gives a process its share of a GPU."""
     return {"CUDA_MPS_ACTIVE_THREAD_PERCENTAGE": f"{percent:g}"}

@@ -30,7 +30,7 @@ from benchkit.suites.auto_shard.workloads import Workload
 
 
 def of_plan(planner: Planner, plan: Plan, sharding: Sharding) -> dict[str, Any]:
-    """Returns the details that the record keeps of a plan.
+    """Return the details that the record keeps of a plan.
 
     These are the plan itself, its predicted seconds, and the predicted seconds of alternatives.
     """
@@ -79,7 +79,7 @@ class AutoShard:
         self.costs = {count: self.measured(count) for count in self.meshes}
 
     def variants(self, scope: Scope) -> list[Variant]:
-        """Returns the variants of a scope, fewest devices first; the first is the baseline."""
+        """Return the variants of a scope, fewest devices first; the first is the baseline."""
         found = []
         for devices in self.counts:
             if devices == 1:
@@ -91,7 +91,7 @@ class AutoShard:
         return found
 
     def cases(self) -> list[Case]:
-        """Returns all cases, each compared with the first of its scope.
+        """Return all cases, each compared with the first of its scope.
 
         They include what the devices can do at all: a whole workload of its own on each.
         """
@@ -113,7 +113,7 @@ class AutoShard:
         return cases
 
     def measured(self, devices: int) -> Costs:
-        """Measures the costs on these devices; all ranks call this together."""
+        """Measure the costs on these devices; all ranks call this together."""
         rank, mesh = self.rank, self.meshes[devices]
         workload = self.config.workload_on(devices)
         return measure_costs(workload, devices, mesh, rank.device, self.dtype, rank.seconds_of)
@@ -126,7 +126,7 @@ class AutoShard:
         held_bytes: float,
         baseline: Case | None,
     ) -> Case:
-        """Returns one case, skipped with the reason where it does not fit in memory.
+        """Return one case, skipped with the reason where it does not fit in memory.
 
         Args:
             variant: what the case runs.
@@ -159,7 +159,7 @@ class AutoShard:
         return Case(step=program.step, verify=program.verify, **shared)
 
     def program(self, workload: Workload, plan: Plan, variant: Variant) -> Program:
-        """Returns this rank's part of a case in which it takes part."""
+        """Return this rank's part of a case in which it takes part."""
         shared: dict[str, Any] = {
             "workload": workload,
             "plan": plan,
@@ -178,7 +178,7 @@ class AutoShard:
         return Sharded(**shared, mesh=mesh)
 
     def planner(self, variant: Variant, held_bytes: float) -> Planner:
-        """Returns the planner of a variant; a device alone needs no costs, with nothing to plan.
+        """Return the planner of a variant; a device alone needs no costs, with nothing to plan.
 
         Args:
             variant: what is planned.
@@ -199,7 +199,7 @@ class AutoShard:
 
 
 def planned(planner: Planner, sharding: Sharding) -> Plan:
-    """Returns the plan of one rule."""
+    """Return the plan of one rule."""
     if planner.costs.devices == 1:
         return planner.everywhere()
     return planner.best() if sharding == AUTO else planner.axis0()

@@ -54,7 +54,7 @@ class AutoShardConfig(RunConfig):
             )
 
     def needed_bytes(self, world_size: int) -> float:
-        """Returns what a whole workload needs on one device.
+        """Return what a whole workload needs on one device.
 
         What plans for several devices need depends on measured costs.
         """
@@ -66,12 +66,12 @@ class AutoShardConfig(RunConfig):
         return self.workload_on(max(self.devices)).checking_bytes(ITEM_BYTES[self.dtype])
 
     def workload_on(self, devices: int) -> Workload:
-        """Returns the workload of these devices; with scaling=weak each brings as many rows."""
+        """Return the workload of these devices; with scaling=weak each brings as many rows."""
         workload = parse(self.workload)
         return workload.times(devices) if self.scaling == WEAK else workload
 
     def shardings(self) -> list[Sharding]:
-        """Returns the rules that shard over several devices: DTensor's planners, the dispatcher."""
+        """Return the rules that shard over several devices: DTensor's planners, the dispatcher."""
         engines = as_list(self.engine)
         planners = as_list(self.planner) if DTENSOR in engines else []
         return [Sharding(name) for name in (*planners, *engines) if name != DTENSOR]

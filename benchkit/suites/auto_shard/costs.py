@@ -41,7 +41,7 @@ def measure_costs(
     dtype: torch.dtype,
     seconds_of: SecondsOf,
 ) -> Costs:
-    """Times every operation and message on all devices at once; the slowest device counts.
+    """Time every operation and message on all devices at once; the slowest device counts.
 
     All ranks call this together.
 
@@ -77,7 +77,7 @@ def measure_costs(
 def messages(
     sides: Sequence[int], mesh: DeviceMesh, dtype: torch.dtype
 ) -> list[Callable[[], object]]:
-    """Returns the calls that move and fetch square matrices of each side."""
+    """Return the calls that move and fetch square matrices of each side."""
     calls: list[Callable[[], object]] = []
     for source, target in MOVES:
         calls += [partial(move, matrix(side, source, mesh, dtype), target) for side in sides]
@@ -89,7 +89,7 @@ def messages(
 def computations(
     m: int, k: int, n: int, device: torch.device, dtype: torch.dtype
 ) -> list[Callable[[], object]]:
-    """Returns the calls that multiply [m, k] by [k, n], create [m, n], and apply relu to it."""
+    """Return the calls that multiply [m, k] by [k, n], create [m, n], and apply relu to it."""
     left = torch.randn(m, k, device=device, dtype=dtype)
     right = torch.randn(k, n, device=device, dtype=dtype)
     block = torch.randn(m, n, device=device, dtype=dtype)
@@ -98,7 +98,7 @@ def computations(
 
 
 def largest(workload: Workload) -> tuple[int, int]:
-    """Returns the sizes of the weight with the most work; without weights, placeholder sizes."""
+    """Return the sizes of the weight with the most work; without weights, placeholder sizes."""
     if not workload.weights:
         return SMALL, workload.widths[0]
     return max(workload.weights, key=lambda shape: shape[0] * shape[1])
@@ -109,7 +109,7 @@ def matrix_bytes(side: int, dtype: torch.dtype) -> int:
 
 
 def matrix(side: int, layout: Layout, mesh: DeviceMesh, dtype: torch.dtype) -> Tensor:
-    """Returns a square matrix of ones in a layout."""
+    """Return a square matrix of ones in a layout."""
     shape = (side, side)
     held = REPLICATED if layout == PARTIAL else layout
     part = part_of(shape, held, mesh.size(), mesh.get_local_rank())
@@ -122,7 +122,7 @@ def move(of: Tensor, layout: Layout) -> None:
 
 
 def link(times: Iterator[float], small_bytes: int, large_bytes: int) -> Link:
-    """Fits a line through the next two times, of a small and of a large matrix."""
+    """Fit a line through the next two times, of a small and of a large matrix."""
     small_s, large_s = next(times), next(times)
     byte_s = max(0.0, large_s - small_s) / (large_bytes - small_bytes)
     return Link(max(0.0, small_s - byte_s * small_bytes), byte_s)

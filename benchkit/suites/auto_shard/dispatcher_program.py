@@ -40,7 +40,7 @@ class Dispatched(Program):
         return range(1, self.plan.devices)
 
     def send(self, message: Tensor | None, rank: int) -> None:
-        """Sends a tensor, or with None the message that something is done.
+        """Send a tensor, or with None the message that something is done.
 
         The tensor is copied into a message of bytes, as pickling does. A header precedes it: the
         number of its dtype, the number of its dimensions, and the dimensions.
@@ -54,7 +54,7 @@ class Dispatched(Program):
             dist.send(content, dst=rank, group=self.group)
 
     def receive(self, rank: int) -> Tensor:
-        """Receives a tensor, copied out of its message; empty where something is done."""
+        """Receive a tensor, copied out of its message; empty where something is done."""
         header = torch.empty(2 + MOST_DIMENSIONS, dtype=torch.int64)
         dist.recv(header, src=rank, group=self.group)
         kind, dimensions, *shape = header.tolist()
@@ -71,13 +71,13 @@ class Dispatched(Program):
         self.answered()
 
     def done(self) -> None:
-        """Answers the dispatcher that this worker's task is done, on its device, too."""
+        """Answer the dispatcher that this worker's task is done, on its device, too."""
         if self.device.type == "cuda":
             torch.cuda.synchronize(self.device)
         self.send(None, 0)
 
     def answered(self) -> None:
-        """Waits on the dispatcher for every worker's answer; answers on a worker."""
+        """Wait on the dispatcher for every worker's answer; answer on a worker."""
         if self.index:
             return self.done()
         for worker in self.workers:
@@ -98,7 +98,7 @@ class Dispatched(Program):
         return result
 
     def in_turns(self, x: Tensor, weight: Tensor, layout: Layout) -> Tensor:
-        """Computes a product, worker after worker.
+        """Compute a product, worker after worker.
 
         The whole weight comes from the dispatcher, which waits for each answer.
         """
@@ -117,7 +117,7 @@ class Dispatched(Program):
         return result
 
     def whole_weight(self, weight: Tensor, layout: Layout) -> Tensor:
-        """Returns the whole weight, gathered on the dispatcher, received from it elsewhere."""
+        """Return the whole weight, gathered on the dispatcher, received from it elsewhere."""
         if layout == REPLICATED:
             return weight
         with region(COMMUNICATE):
@@ -127,7 +127,7 @@ class Dispatched(Program):
             return whole.to(self.device)
 
     def gathered(self, part: Tensor) -> Tensor | None:
-        """Returns all ranks' parts, one below the other, on the dispatcher; None elsewhere."""
+        """Return all ranks' parts, one below the other, on the dispatcher; None elsewhere."""
         if self.index:
             self.send(part.cpu(), 0)
             return None

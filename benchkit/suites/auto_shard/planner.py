@@ -111,11 +111,11 @@ class Costs:
     fetch: Mapping[Layout, Link]
 
     def share(self, length: int) -> int:
-        """Returns the longest shard of a dimension; shards are those of torch.chunk."""
+        """Return the longest shard of a dimension; shards are those of torch.chunk."""
         return -(-length // self.devices)
 
     def elements(self, rows: int, columns: int, layout: Layout) -> int:
-        """Returns the most elements of a matrix that one device has."""
+        """Return the most elements of a matrix that one device has."""
         if layout == ROWS:
             return self.share(rows) * columns
         if layout == COLUMNS:
@@ -124,7 +124,7 @@ class Costs:
 
 
 def costs_of_one(itemsize: int) -> Costs:
-    """Returns the costs on one device, which has nothing to move and nothing to choose between."""
+    """Return the costs on one device, which has nothing to move and nothing to choose between."""
     return Costs(1, itemsize, 0, 0, 0, {}, {})
 
 
@@ -143,7 +143,7 @@ class Layer:
     output: Layout
 
     def __str__(self) -> str:
-        """Describes the weight and the product: "rows gathered, by inner, summed to rows"."""
+        """Describe the weight and the product: "rows gathered, by inner, summed to rows"."""
         gathered = "" if self.weight_at_rest == self.mode.weight else " gathered"
         summed = f", summed to {self.output}" if self.mode.product == PARTIAL else ""
         return f"{self.weight_at_rest}{gathered}, by {self.mode}{summed}"
@@ -217,7 +217,7 @@ class Plan:
         )
 
     def __str__(self) -> str:
-        """Describes the layout of each operand, and how each product is sharded.
+        """Describe the layout of each operand, and how each product is sharded.
 
         An example is "x rows; w1 rows gathered, by rows; out rows".
         """
@@ -226,7 +226,7 @@ class Plan:
 
 
 def choices() -> Iterator[Layer]:
-    """Yields every way to do one product.
+    """Yield every way to do one product.
 
     A weight that is needed whole may also lie in rows until then.
     """
@@ -238,7 +238,7 @@ def choices() -> Iterator[Layer]:
 
 
 def pareto_front(plans: Sequence[Plan], respect_memory_limit: bool) -> list[Plan]:
-    """Returns the plans that may still become the best, or the best with their first product.
+    """Return the plans that may still become the best, or the best with their first product.
 
     Args:
         plans: plans of the same products.
@@ -272,7 +272,7 @@ class Planner:
     memory_elements: float = float("inf")
 
     def best(self) -> Plan:
-        """Returns the fastest plan that fits in memory; where none fits, the smallest plan."""
+        """Return the fastest plan that fits in memory; where none fits, the smallest plan."""
         fastest = min(self.candidates, key=lambda plan: plan.total_s)
         if fastest.elements <= self.memory_elements:
             return fastest
@@ -283,7 +283,7 @@ class Planner:
         return min(plans, key=lambda plan: plan.elements)
 
     def alternatives(self) -> dict[Mode | Layout, float]:
-        """Returns the seconds of the best plan for each way to begin.
+        """Return the seconds of the best plan for each way to begin.
 
         Plans that do not fit in memory count, too.
         """
@@ -291,7 +291,7 @@ class Planner:
         return {plan.first: plan.total_s for plan in slowest_first}
 
     def axis0(self) -> Plan:
-        """Returns the plan of GT's rule.
+        """Return the plan of GT's rule.
 
         Everything is sharded along axis 0, or whole where that does not divide. Weights are
         gathered first.
@@ -307,7 +307,7 @@ class Planner:
         return self.finished(plan)
 
     def everywhere(self) -> Plan:
-        """Returns the plan without sharding: each device computes the whole workload."""
+        """Return the plan without sharding: each device computes the whole workload."""
         plan = self.start(REPLICATED)
         for index in range(len(self.workload.weights)):
             plan = self.after(plan, index, Layer(EVERYWHERE, REPLICATED, REPLICATED))
@@ -319,7 +319,7 @@ class Planner:
         return self.plans(respect_memory_limit=False)
 
     def plans(self, respect_memory_limit: bool) -> list[Plan]:
-        """Returns finished plans, none dominated by another with the same first product.
+        """Return finished plans, none dominated by another with the same first product.
 
         Args:
             respect_memory_limit: whether a slower plan is kept where it needs less memory.
@@ -331,7 +331,7 @@ class Planner:
         return [self.finished(plan) for plan in plans]
 
     def held_elements(self, plan: Plan) -> int:
-        """Returns the elements that one device keeps between steps.
+        """Return the elements that one device keeps between steps.
 
         These are operands that a step does not create, and a result that stays.
         """
@@ -342,11 +342,11 @@ class Planner:
         return plan.at_rest_elements + costs.elements(*workload.output, plan.layout)
 
     def creates_whole(self, plan: Plan) -> bool:
-        """Returns whether a step creates an operand whole on each device."""
+        """Return whether a step creates an operand whole on each device."""
         return self.end_to_end and REPLICATED in plan.at_rest[: self.workload.num_created]
 
     def start(self, layout: Layout) -> Plan:
-        """Returns the plan before the first product, with the input in a layout.
+        """Return the plan before the first product, with the input in a layout.
 
         The input is there, or is created. Without products the plan includes relu.
         """
@@ -370,11 +370,11 @@ class Planner:
         )
 
     def copies(self, layout: Layout) -> int:
-        """Counts the devices that compute the same elements of a matrix in this layout."""
+        """Count the devices that compute the same elements of a matrix in this layout."""
         return self.costs.devices if layout == REPLICATED else 1
 
     def after(self, plan: Plan, index: int, layer: Layer) -> Plan:
-        """Returns a plan with one more product.
+        """Return a plan with one more product.
 
         Args:
             plan: the plan up to this product.
@@ -414,7 +414,7 @@ class Planner:
         )
 
     def finished(self, plan: Plan) -> Plan:
-        """Returns a plan with the result fetched, where that counts."""
+        """Return a plan with the result fetched, where that counts."""
         rows, columns = self.workload.output
         if not self.end_to_end or plan.layout not in self.costs.fetch:
             return plan

@@ -45,7 +45,7 @@ Otherwise a narrow weight might have a shard without any.
 
 
 def part_of(shape: tuple[int, int], layout: Layout, devices: int, index: int) -> Part:
-    """Returns the part of a matrix that a device has in a layout.
+    """Return the part of a matrix that a device has in a layout.
 
     Shards are those of torch.chunk; the last may be short, or empty.
     """
@@ -139,7 +139,7 @@ class Exact:
         return self.drawn[1]
 
     def result(self, part: Part) -> Tensor:
-        """Returns a part of the output on the CPU, in float32, or float64 if that is the dtype."""
+        """Return a part of the output on the CPU, in float32, or float64 if that is the dtype."""
         rows, columns = part
         values = self.input[rows].to(self.wide)
         if not self.workload.weights:
@@ -151,7 +151,7 @@ class Exact:
         return values[:, columns]
 
     def require(self, output: Tensor, part: Part) -> None:
-        """Compares a part of the output with the exact result.
+        """Compare a part of the output with the exact result.
 
         Raises:
             InvalidResult: the shape or an element is wrong; the message names the first element.
@@ -210,7 +210,7 @@ class Program:
         self.load(self.random)
 
     def load(self, source: Source) -> None:
-        """Takes operands from another source; those that a step does not create stay in place."""
+        """Take operands from another source; those that a step does not create stay in place."""
         self.source = source
         self.output = None
         for index, number in enumerate(range(self.num_created(), 1 + len(self.plan.layers))):
@@ -221,11 +221,11 @@ class Program:
                 self.result(self.held[index]).copy_(self.result(operand))
 
     def num_created(self) -> int:
-        """Counts the operands that a step creates itself: none, the input, or all."""
+        """Count the operands that a step creates itself: none, the input, or all."""
         return self.workload.num_created if self.end_to_end else 0
 
     def step(self) -> None:
-        """Computes and communicates; end to end also creates operands and fetches the result."""
+        """Compute and communicates; end to end also creates operands and fetches the result."""
         self.output = None  # so that a step needs no memory for two results
         with torch.no_grad():
             if not self.end_to_end:
@@ -239,14 +239,14 @@ class Program:
                 self.output = self.fetch(output)
 
     def operand(self, number: int) -> Tensor:
-        """Returns this rank's part of an operand; operand 0 is the input."""
+        """Return this rank's part of an operand; operand 0 is the input."""
         return self.source(number, self.part(self.shape(number), self.plan.at_rest[number]))
 
     def all_created(self) -> None:
         """Is called when a step has created its operands."""
 
     def run(self, operands: list[Tensor]) -> Tensor:
-        """Runs the chain and returns this rank's part of its output."""
+        """Run the chain and return this rank's part of its output."""
         with region(COMPUTE):
             x = operands[0]
             if not self.workload.weights:
@@ -259,11 +259,11 @@ class Program:
         return x.relu() if self.workload.activation else x
 
     def fetch(self, output: Tensor) -> Tensor | None:
-        """Returns the whole result in the first rank's host memory; None elsewhere."""
+        """Return the whole result in the first rank's host memory; None elsewhere."""
         return output.cpu()
 
     def shape(self, number: int) -> tuple[int, int]:
-        """Returns the shape of a whole operand."""
+        """Return the shape of a whole operand."""
         if number == 0:
             return self.workload.rows, self.workload.widths[0]
         return self.workload.weights[number - 1]
@@ -272,11 +272,11 @@ class Program:
         return part_of(shape, layout, self.plan.devices, self.index)
 
     def produced(self) -> Part:
-        """Returns which part of the result `output` is."""
+        """Return which part of the result `output` is."""
         return self.part(self.workload.output, REPLICATED if self.end_to_end else self.plan.layout)
 
     def verify(self, call: Call) -> None:
-        """Makes a call on exact operands that are new in each turn.
+        """Make a call on exact operands that are new in each turn.
 
         Raises:
             InvalidResult: an element of the output is wrong.
@@ -293,13 +293,13 @@ class Program:
             self.load(self.random)
 
     def spoil(self) -> None:
-        """Overwrites the output of an earlier step, which must not be the output again."""
+        """Overwrite the output of an earlier step, which must not be the output again."""
         if self.output is not None:
             self.result(self.output).fill_(float("nan"))
         self.output = None
 
     def result(self, output: Tensor) -> Tensor:
-        """Returns this rank's part of an output or an operand as a plain tensor."""
+        """Return this rank's part of an output or an operand as a plain tensor."""
         return output
 
 
@@ -322,7 +322,7 @@ class Sharded(Program):
         return distributed(super().operand(number), self.shape(number), layout, self.mesh)
 
     def run(self, operands: list[Tensor]) -> Tensor:
-        """Executes the plan; nothing moves where layouts are as the plan needs them."""
+        """Execute the plan; nothing moves where layouts are as the plan needs them."""
         if not self.workload.weights:
             return super().run(operands)
         x, *weights = operands
@@ -349,7 +349,7 @@ class Sharded(Program):
 
 
 def distributed(part: Tensor, shape: tuple[int, int], layout: Layout, mesh: DeviceMesh) -> DTensor:
-    """Returns this rank's part of a matrix of a shape [rows, columns] as a DTensor."""
+    """Return this rank's part of a matrix of a shape [rows, columns] as a DTensor."""
     return DTensor.from_local(
         part,
         mesh,
@@ -361,7 +361,7 @@ def distributed(part: Tensor, shape: tuple[int, int], layout: Layout, mesh: Devi
 
 
 def moved(matrix: Tensor, layout: Layout) -> Tensor:
-    """Returns a matrix in another layout; the move is done when this returns."""
+    """Return a matrix in another layout; the move is done when this returns."""
     assert isinstance(matrix, DTensor)
     placement = PLACEMENTS[layout]
     if matrix.placements == (placement,):
@@ -370,7 +370,7 @@ def moved(matrix: Tensor, layout: Layout) -> Tensor:
 
 
 def fetched(matrix: DTensor, layout: Layout) -> Tensor | None:
-    """Returns the whole matrix in host memory on the mesh's first rank; None on the others.
+    """Return the whole matrix in host memory on the mesh's first rank; None on the others.
 
     Each rank sends its part directly to the first.
     """

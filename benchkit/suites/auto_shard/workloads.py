@@ -57,7 +57,7 @@ class Workload:
         return products or 2.0 * self.rows * self.widths[0]
 
     def checking_bytes(self, itemsize: int) -> float:
-        """Returns the host memory needed to draw exact operands and to compute their result.
+        """Return the host memory needed to draw exact operands and to compute their result.
 
         Args:
             itemsize: bytes of an element.
@@ -84,12 +84,12 @@ class Workload:
         return self.kind == Kind.MLP
 
     def times(self, factor: int) -> "Workload":
-        """Returns the workload with its rows multiplied by a factor."""
+        """Return the workload with its rows multiplied by a factor."""
         return replace(self, rows=self.rows * factor)
 
 
 def parse(name: str) -> Workload:
-    """Returns the workload of a name.
+    """Return the workload of a name.
 
     Raises:
         ConfigError: there is no workload of this name.

@@ -51,7 +51,7 @@ class Check:
     renewed: bool = False
 
     def renew(self) -> None:
-        """Writes the inputs that are timed; once, since they keep their size over any calls.
+        """Write the inputs that are timed; once, since they keep their size over any calls.
 
         Here and not at the end of a check: after the last check nothing is timed.
         """
@@ -76,7 +76,7 @@ class Check:
         return None
 
     def fill(self, turn: int) -> None:
-        """Writes a turn's inputs into the buffers."""
+        """Write a turn's inputs into the buffers."""
         for held in self.operation.inputs:
             values = values_of(held, self.collective, turn, self.seed)
             if turn == TIMED:
@@ -84,7 +84,7 @@ class Check:
             verification.tile(held.buffer, values)
 
     def require(self, held: ExpectedSlice, turn: int) -> None:
-        """Raises InvalidResult where a slice of a buffer differs from its expected values."""
+        """Raise InvalidResult where a slice of a buffer differs from its expected values."""
         wait_for_device(held.buffer)
         collective = self.collective
         source, atol = f"rank {held.rank}", 0.0
@@ -98,7 +98,7 @@ class Check:
             raise InvalidResult(f"part {held.part} of {source}: {error}") from None
 
     def nobody_leaves_early(self, call: Call) -> None:
-        """Raises InvalidResult where this rank leaves the barrier before all ranks entered it.
+        """Raise InvalidResult where this rank leaves the barrier before all ranks entered it.
 
         All ranks count themselves in before the barrier. The last rank waits until the others are
         in and then for LATE_S more, which is the time that the others have to leave a barrier that
@@ -124,7 +124,7 @@ class Check:
 
 
 def values_of(held: ExpectedSlice, collective: Collective, turn: int, seed: int) -> Tensor:
-    """Returns one period of the values that a slice holds in this turn."""
+    """Return one period of the values that a slice holds in this turn."""
     drawn: dict[str, Any] = {
         "seed": seed,
         "turn": turn * collective.world_size + held.part,
@@ -141,7 +141,7 @@ def values_of(held: ExpectedSlice, collective: Collective, turn: int, seed: int)
 
 
 def repeatable(values: Tensor, collective: Collective) -> Tensor:
-    """Returns inputs that keep their size when a call reduces its own results repeatedly.
+    """Return inputs that keep their size when a call reduces its own results repeatedly.
 
     Sums of zeros and products of signs keep it; averages, minima and maxima keep it for any inputs.
     So no input must be renewed between timed calls, which would disturb them. Inputs of several
@@ -154,7 +154,7 @@ def repeatable(values: Tensor, collective: Collective) -> Tensor:
 
 
 def drawn_op(collective: Collective) -> str:
-    """Returns the reduction for which inputs are drawn."""
+    """Return the reduction for which inputs are drawn."""
     return collective.op if collective.name in REDUCTIONS else PLAIN
 
 
@@ -178,7 +178,7 @@ class Shared:
 
 
 def cases_of(config: CollectiveConfig, rank: Rank) -> list[Case]:
-    """Returns the cases of every size, in the order given; those that cannot run here say why.
+    """Return the cases of every size, in the order given; those that cannot run here say why.
 
     All sizes share the buffers of the largest one and use them from the first element on, as in
     nccl-tests and OSU. Thus sizes differ in nothing but their length: they are on the same pages,
@@ -204,7 +204,7 @@ def cases_of(config: CollectiveConfig, rank: Rank) -> list[Case]:
 
 
 def case_of(config: CollectiveConfig, rank: Rank, size: float, shared: Shared) -> Case:
-    """Returns the case of calls back to back of one size in MiB, or why there is none."""
+    """Return the case of calls back to back of one size in MiB, or why there is none."""
     name = config.collective
     dtype = getattr(torch, config.dtype)
     parts = config.parts(size, rank.world_size)
@@ -235,7 +235,7 @@ def case_of(config: CollectiveConfig, rank: Rank, size: float, shared: Shared) -
 
 
 def latency_of(in_a_row: Case, rank: Rank) -> Case:
-    """Returns the case of single calls, of which one case has calls back to back."""
+    """Return the case of single calls, of which one case has calls back to back."""
     return replace(
         in_a_row,
         labels={**in_a_row.labels, TIMING: LATENCY},
@@ -246,7 +246,7 @@ def latency_of(in_a_row: Case, rank: Rank) -> Case:
 
 
 def short_cases(config: CollectiveConfig, rank: Rank, descending: list[Case]) -> Iterator[Case]:
-    """Yields the cases of short calls, whose latency is timed, too.
+    """Yield the cases of short calls, whose latency is timed, too.
 
     Beyond the first size whose calls are long, all are taken for long without a look.
     """
@@ -272,7 +272,7 @@ def synchronously(operation: Operation) -> None:
 
 
 def asynchronously(operation: Operation) -> None:
-    """Times the return of a call and the wait for its end as separate regions."""
+    """Time the return of a call and the wait for its end as separate regions."""
     with region(ISSUE):
         work = operation.start(True)
     if work is not None:
@@ -281,7 +281,7 @@ def asynchronously(operation: Operation) -> None:
 
 
 def work_of(name: str, payload_bytes: int, world_size: int) -> Work:
-    """Returns the payload S of nccl-tests' table per call, in both directions for send_recv."""
+    """Return the payload S of nccl-tests' table per call, in both directions for send_recv."""
     if name == BARRIER:
         return Work()
     directions = 2 if name == SEND_RECV else 1

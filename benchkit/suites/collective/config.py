@@ -69,7 +69,7 @@ class CollectiveConfig(RunConfig):
             self.check_list(self.data_size)
 
     def model_sizes(self) -> Any:
-        """Returns data_size with what it says of a model's traffic in MiB.
+        """Return data_size with what it says of a model's traffic in MiB.
 
         Raises:
             ConfigError: it says nothing of the model that is chosen, or as `model_size`.
@@ -85,7 +85,7 @@ class CollectiveConfig(RunConfig):
         return sizes if isinstance(self.data_size, list) else sizes[0]
 
     def model_size(self, size: Any) -> Any:
-        """Returns a size in MiB if it names traffic of a model, else the size.
+        """Return a size in MiB if it names traffic of a model, else the size.
 
         Raises:
             ConfigError: no model is chosen, or the number of tokens is missing.
@@ -104,7 +104,7 @@ class CollectiveConfig(RunConfig):
         return elements * ITEM_BYTES[self.dtype] / 2**20
 
     def check_list(self, sizes: list[float]) -> None:
-        """Raises ConfigError where several sizes make no job, or none that can end in time.
+        """Raise ConfigError where several sizes make no job, or none that can end in time.
 
         Without a target, `max_iterations` ends a case long before `max_seconds`.
         """
@@ -131,12 +131,12 @@ class CollectiveConfig(RunConfig):
         return max(self.buffer_bytes(size, world_size) for size in as_list(self.data_size))
 
     def buffer_bytes(self, size_mib: float, world_size: int) -> float:
-        """Returns the bytes of all buffers for calls of one size: input, copy and output."""
+        """Return the bytes of all buffers for calls of one size: input, copy and output."""
         num_buffers = 3 if self.collective == ALL_TO_ALL else 2
         return num_buffers * sum(self.parts(size_mib, world_size)) * ITEM_BYTES[self.dtype]
 
     def parts(self, size_mib: float, world_size: int) -> list[int]:
-        """Returns the number of elements of each rank's part for a size in MiB."""
+        """Return the number of elements of each rank's part for a size in MiB."""
         num_elements = max(1, round(float(size_mib) * 2**20 / ITEM_BYTES[self.dtype]))
         return part_sizes(self.collective, world_size, num_elements, self.ragged)
 
@@ -145,7 +145,7 @@ class CollectiveConfig(RunConfig):
 
 
 def gradient_mib(model: ModelConfig | None, dtype: str) -> float:
-    """Returns the MiB of all gradients of a model; 1 without a model."""
+    """Return the MiB of all gradients of a model; 1 without a model."""
     if model is None:
         return 1.0
     item_bytes = ITEM_BYTES.get(dtype, 4)  # the ranges of keys are checked later

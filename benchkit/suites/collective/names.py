@@ -21,7 +21,7 @@ RAGGED = (ALL_GATHER, REDUCE_SCATTER, ALL_TO_ALL)
 
 
 def sizes_of(data_size: float | str | list[float | str]) -> float | list[float]:
-    """Converts the sizes of a job to MiB.
+    """Convert the sizes of a job to MiB.
 
     Returns:
         A number for one size, also for a list of one; else a list of different sizes.
@@ -41,7 +41,7 @@ def sizes_of(data_size: float | str | list[float | str]) -> float | list[float]:
 
 
 def bus_factor(collective: str, world_size: int) -> float | None:
-    """Returns f in busbw = algbw x f (nccl-tests, doc/PERFORMANCE.md).
+    """Return f in busbw = algbw x f (nccl-tests, doc/PERFORMANCE.md).
 
     One rank moves nothing and a barrier has no payload, so both have None.
     """
@@ -53,7 +53,7 @@ def bus_factor(collective: str, world_size: int) -> float | None:
 
 
 def part_sizes(collective: str, world_size: int, num_elements: int, ragged: bool) -> list[int]:
-    """Returns the number of elements of each rank's part.
+    """Return the number of elements of each rank's part.
 
     Parts are equal, or ragged: they then grow linearly with the rank, from 2/3 to 4/3 of the mean.
     """

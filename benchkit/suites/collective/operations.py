@@ -52,7 +52,7 @@ class Operation:
 
 
 def started(call: Callable[..., Work | None]) -> Callable[[bool], Work | None]:
-    """Returns a call of torch.distributed as a function of whether it is asynchronous."""
+    """Return a call of torch.distributed as a function of whether it is asynchronous."""
     return lambda asynchronous: call(async_op=asynchronous)
 
 
@@ -87,7 +87,7 @@ class Collective:
         object.__setattr__(self, "reduce_op", getattr(dist.ReduceOp, self.op.upper()))
 
     def buffer(self, role: str, num_elements: int) -> Tensor:
-        """Returns the first elements of the buffer for a role, which it allocates if there is none.
+        """Return the first elements of the buffer for a role, which it allocates if there is none.
 
         Buffers of all sizes thus begin at one address, see `cases.cases_of`.
         """
@@ -98,23 +98,23 @@ class Collective:
         return held[:num_elements]
 
     def mine(self) -> Tensor:
-        """Returns a buffer for this rank's part."""
+        """Return a buffer for this rank's part."""
         return self.buffer("mine", self.parts[self.rank])
 
     def everyones(
         self, role: str = "everyone's", sizes: Sequence[int] = ()
     ) -> tuple[Tensor, list[Tensor]]:
-        """Returns a buffer with a part per rank, and views of its parts."""
+        """Return a buffer with a part per rank, and views of its parts."""
         bounds = [0, *accumulate(sizes or self.parts)]
         whole = self.buffer(role, bounds[-1])
         return whole, [whole[start:stop] for start, stop in pairwise(bounds)]
 
     def everyones_at_root(self) -> tuple[Tensor, list[Tensor]]:
-        """Returns a buffer with a part per rank on the root, and an empty one elsewhere."""
+        """Return a buffer with a part per rank on the root, and an empty one elsewhere."""
         return self.everyones() if self.rank == ROOT else (self.buffer("everyone's", 0), [])
 
     def operation(self) -> Operation:
-        """Builds the operation of this rank: its buffers and its call."""
+        """Build the operation of this rank: its buffers and its call."""
         build: Callable[[], Operation] = getattr(self, self.name)
         return build()
 
@@ -140,7 +140,7 @@ class Collective:
         return Operation(start, outputs=values, poisoned=[buffer])
 
     def all_gather(self) -> Operation:
-        """Gathers a part per rank; raises Unavailable where the backend needs equal parts."""
+        """Gather a part per rank; raise Unavailable where the backend needs equal parts."""
         if self.ragged and dist.get_backend() == "gloo":
             raise Unavailable("gloo gathers parts of one size only")
         mine = self.mine()
@@ -175,7 +175,7 @@ class Collective:
         return Operation(started(call), inputs, [ExpectedSlice(mine, self.rank, None)], [mine])
 
     def all_to_all(self) -> Operation:
-        """Sends part j to rank j; if ragged, every message to rank j has the size of part j."""
+        """Send part j to rank j; if ragged, every message to rank j has the size of part j."""
         arriving = [self.parts[self.rank]] * self.world_size
         outgoing, sent = self.everyones("outgoing")
         incoming, received = self.everyones("incoming", arriving)
@@ -186,7 +186,7 @@ class Collective:
         return Operation(started(call), inputs, outputs, [incoming])
 
     def send_recv(self) -> Operation:
-        """Sends a message from rank 0 to rank 1 and back; the other ranks do nothing.
+        """Send a message from rank 0 to rank 1 and back; the other ranks do nothing.
 
         Raises:
             Unavailable: where the backend cannot send a GPU's memory.

@@ -45,7 +45,7 @@ WARM_UPS = 3
 
 
 def missing(config: CompileConfig, device: torch.device) -> str:
-    """Returns what this machine lacks for the compiler; "" if nothing.
+    """Return what this machine lacks for the compiler; "" if nothing.
 
     It loads no compiler, since loading one is a part of the first call.
     """
@@ -70,7 +70,7 @@ def missing(config: CompileConfig, device: torch.device) -> str:
 
 
 def prepared(network: nn.Module, config: CompileConfig, cuda: Any = torch.cuda) -> Function:
-    """Returns the step of a network as the compiler runs it; most compile at the first call.
+    """Return the step of a network as the compiler runs it; most compile at the first call.
 
     The first use of torch.compile loads the compiler. So this is a part of the first call.
 
@@ -113,7 +113,7 @@ class CudaGraphs:
         ] = {}
 
     def __len__(self) -> int:
-        """Returns the number of graphs."""
+        """Return the number of graphs."""
         return len(self._captured)
 
     def __call__(self, rows: Tensor) -> Tensor:
@@ -154,7 +154,7 @@ class DiskCache:
         os.environ[VARIABLE] = self._folder.name
 
     def fill(self, config: CompileConfig, device: torch.device) -> None:
-        """Compiles in a fresh process what this one is to compile.
+        """Compile in a fresh process what this one is to compile.
 
         Compiling it here would fill more than the disk: the compiler would be loaded, and the
         first call would no longer be that of a fresh process.
@@ -163,12 +163,12 @@ class DiskCache:
         run_in_fresh_process(run_once, config, str(device), *settings)
 
     def remove(self) -> None:
-        """Deletes the folder; a rank ends without the end of its interpreter, which would do so."""
+        """Delete the folder; a rank ends without the end of its interpreter, which would do so."""
         self._folder.cleanup()
 
 
 def run_once(config: CompileConfig, device: str, threads: int, precision: str) -> None:
-    """Makes one step with each size of the input, in their order.
+    """Make one step with each size of the input, in their order.
 
     The settings of torch are those of the rank: the keys of the cache contain them.
     """
@@ -185,7 +185,7 @@ LOADED_BEFORE = "the compiler was loaded before the first call, which is shorter
 
 
 def cases_of(config: CompileConfig, rank: Rank) -> list[Case]:
-    """Returns the case, which says why if this machine cannot run it."""
+    """Return the case, which says why if this machine cannot run it."""
     labels = {names.BATCH_SIZES: ",".join(map(str, config.batch_sizes))}
     if reason := first_reason(missing(config, rank.device)):
         return [Case(labels=labels, unavailable=reason)]
@@ -232,22 +232,22 @@ class Run:
         self._seen: list[Compilations] = []
 
     def choose_input(self) -> None:
-        """Sets the input of the next call; sizes take turns one after another."""
+        """Set the input of the next call; sizes take turns one after another."""
         index = min(len(self._seen) // self._calls_per_size, len(self._inputs) - 1)
         self._input = self._inputs[index]
 
     def step(self) -> Tensor:
-        """Makes one step; the first one loads the compiler and compiles."""
+        """Make one step; the first one loads the compiler and compile."""
         if self._step is None:
             self._step = prepared(self._network, self._config)
         return self._step(self._input)
 
     def observe(self, _: Mapping[str, float]) -> None:
-        """Reads after a call what torch has compiled so far."""
+        """Read after a call what torch has compiled so far."""
         self._seen.append(compilations())
 
     def verify(self, call: Call) -> None:
-        """Compares results and gradients for each size with eager code in float64.
+        """Compare results and gradients for each size with eager code in float64.
 
         Raises:
             InvalidResult: one of them differs.
@@ -279,7 +279,7 @@ class Run:
             )
 
     def details(self) -> dict[str, Any]:
-        """Returns what was compiled; all ranks call this together, after the last check."""
+        """Return what was compiled; all ranks call this together, after the last check."""
         if self._cache:
             self._cache.remove()
         shared = {names.CALLS_PER_SIZE: self._calls_per_size}

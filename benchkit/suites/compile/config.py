@@ -64,7 +64,7 @@ class CompileConfig(RunConfig):
         self._check_sizes()
 
     def _check_sizes(self) -> None:
-        """Raises ConfigError where the sizes cannot each have a part of the calls."""
+        """Raise ConfigError where the sizes cannot each have a part of the calls."""
         number, calls = len(self.batch_sizes), self.measure.max_iterations
         if number == 1:
             return
@@ -81,12 +81,12 @@ class CompileConfig(RunConfig):
 
 
 def graphs_missing(compiler: str, device: str) -> str:
-    """Returns why a kind of device cannot run a compiler's CUDA graphs; "" if it can."""
+    """Return why a kind of device cannot run a compiler's CUDA graphs; "" if it can."""
     if compiler in (REDUCE_OVERHEAD, CUDA_GRAPH) and device != "cuda":
         return f"compiler={compiler}: CUDA graphs need hardware.device=cuda"
     return ""
 
 
 def model_width(model: ModelConfig | None, default: int) -> int:
-    """Returns the width of a model; without a model, the default."""
+    """Return the width of a model; without a model, the default."""
     return default if model is None else model.d_model

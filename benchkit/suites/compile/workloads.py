@@ -32,7 +32,7 @@ class Branch(nn.Module):
 
 
 def build(config: CompileConfig, device: torch.device) -> nn.Module:
-    """Returns the network, with random weights from torch's own generator."""
+    """Return the network, with random weights from torch's own generator."""
     with device:
         network = nn.Sequential(*layers(config))
     return network.to(getattr(torch, config.dtype))
@@ -56,7 +56,7 @@ def layers(config: CompileConfig) -> list[nn.Module]:
 
 
 def transformer_layer(model: ModelConfig) -> nn.Module:
-    """Returns a layer with the widths of a model and full attention."""
+    """Return a layer with the widths of a model and full attention."""
     return nn.TransformerEncoderLayer(
         model.d_model,
         model.num_heads,
@@ -69,14 +69,14 @@ def transformer_layer(model: ModelConfig) -> nn.Module:
 
 
 def shape(config: CompileConfig, rows: int) -> tuple[int, ...]:
-    """Returns the shape of the input with so many rows."""
+    """Return the shape of the input with so many rows."""
     if config.workload != names.TRANSFORMER_LAYER:
         return rows, config.width
     return rows, config.context_length, config.width
 
 
 def needed_bytes(config: CompileConfig) -> float:
-    """Estimates the memory of one rank in bytes, with the check in float64."""
+    """Estimate the memory of one rank in bytes, with the check in float64."""
     network = build(config, torch.device("meta"))
     weights = sum(weight.numel() for weight in network.parameters())
     rows = torch.Size(shape(config, max(config.batch_sizes))).numel()
@@ -90,7 +90,7 @@ def needed_bytes(config: CompileConfig) -> float:
 def step_of(
     network: nn.Module, backward: bool, prepare: Callable[[Function], Function]
 ) -> Function:
-    """Returns a step: the result [batch, ...] of the network, or its loss and all gradients.
+    """Return a step: the result [batch, ...] of the network, or its loss and all gradients.
 
     Args:
         network: with its weights.

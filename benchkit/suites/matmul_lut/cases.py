@@ -41,11 +41,11 @@ class Forecast:
     cube_s: float = 0.0
 
     def seconds(self, size: int) -> float:
-        """Returns the seconds of one call."""
+        """Return the seconds of one call."""
         return max(self.launch_s, self.cube_s * size**3)
 
     def launches(self, sizes: Sequence[int]) -> str:
-        """Returns a warning of the sizes whose call takes longer than their product; "" if none."""
+        """Return a warning of the sizes whose call takes longer than their product; "" if none."""
         bound = [str(size) for size in sizes if self.cube_s * size**3 < self.launch_s]
         if not bound:
             return ""
@@ -58,7 +58,7 @@ class Forecast:
 def forecast(
     sizes: Sequence[int], rank: Rank, product: Callable[[int], Callable[[], object]]
 ) -> Forecast:
-    """Times a large product and, on a GPU, a small one; all ranks call this together.
+    """Time a large product and, on a GPU, a small one; all ranks call this together.
 
     On a CPU launching takes no time, and nothing is timed unless there are larger sizes.
 
@@ -76,7 +76,7 @@ def forecast(
 
 
 def fewest_calls(measure: MeasureConfig) -> int:
-    """Returns how often a case is called at least, however long a call takes."""
+    """Return how often a case is called at least, however long a call takes."""
     samples = 1 + measure.warmup_iterations
     untimed = CHECKS + (CAPTURE if measure.mode == GRAPH else 0)
     if measure.calls_per_sample == "auto":
@@ -88,7 +88,7 @@ Multiply = Callable[[], object]
 
 
 def matmul_here(dtype_name: str, device: torch.device) -> Matmul:
-    """Returns how matrices of a dtype are multiplied; a GPU rounds half precision once."""
+    """Return how matrices of a dtype are multiplied; a GPU rounds half precision once."""
     kind = matmul_of(dtype_name, device)
     if device.type == "cuda" and kind.dtype.itemsize == 2:
         sum_in_float32()
@@ -97,7 +97,7 @@ def matmul_here(dtype_name: str, device: torch.device) -> Matmul:
 
 
 def cases_of(config: MatmulLutConfig, rank: Rank) -> list[Case]:
-    """Returns the case of each size; those that exceed memory or the point's time are skipped.
+    """Return the case of each size; those that exceed memory or the point's time are skipped.
 
     All cases hold their matrices together.
     """
@@ -133,7 +133,7 @@ def cases_of(config: MatmulLutConfig, rank: Rank) -> list[Case]:
 
 
 def late(calls: int, seconds: float, left_s: float) -> str:
-    """Returns that a case takes longer than is left of the point's time."""
+    """Return that a case takes longer than is left of the point's time."""
     return (
         f"needs {calls} calls of about {seconds:.3g} s, {left_s:.3g} s left: "
         "a larger timeout_s, or smaller sizes"
@@ -141,13 +141,13 @@ def late(calls: int, seconds: float, left_s: float) -> str:
 
 
 def example(size: int, kind: Matmul) -> Multiply:
-    """Returns a call that multiplies matrices of ones."""
+    """Return a call that multiplies matrices of ones."""
     left, right = kind.left(size, size).fill_(1), kind.right(size, size).fill_(1)
     return partial(kind.multiply, left, right, kind.product(size, size))
 
 
 def matmul(size: int, kind: Matmul, config: MatmulLutConfig, rank: Rank) -> Case:
-    """Builds the case of one size.
+    """Build the case of one size.
 
     The matrices [size, size] hold -1, 0 and 1, so the product is exact in every dtype, up to one
     rounding. They are drawn on the device.
@@ -179,7 +179,7 @@ def matmul(size: int, kind: Matmul, config: MatmulLutConfig, rank: Rank) -> Case
 
 
 def together(timed: Multiply, background: Sequence[tuple[torch.cuda.Stream, Multiply]]) -> None:
-    """Multiplies on the current stream, and meanwhile on others, to other outputs.
+    """Multiply on the current stream, and meanwhile on others, to other outputs.
 
     The others begin after what was queued before, and the current stream waits for their end.
     """

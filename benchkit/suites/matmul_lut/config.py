@@ -31,7 +31,7 @@ class MatmulLutConfig(RunConfig):
         return sum(map(self.held_bytes, self.sizes)) + checking_bytes(max(self.sizes))
 
     def held_bytes(self, size: int) -> int:
-        """Returns the bytes that the case of a size holds."""
+        """Return the bytes that the case of a size holds."""
         return product_bytes(self.dtype, 2 * size**2, (1 + self.bg_streams) * size**2)
 
     def check(self) -> None:
@@ -48,11 +48,11 @@ class MatmulLutConfig(RunConfig):
 
 
 def checking_bytes(size: int) -> int:
-    """Returns the bytes of a matrix in float64, in which results are checked."""
+    """Return the bytes of a matrix in float64, in which results are checked."""
     return 8 * size**2
 
 
 def matmul_sizes(device: str) -> list[int]:
-    """Returns powers of two from 64 up to what the kind of device multiplies in about a second."""
+    """Return powers of two from 64 up to what the kind of device multiplies in about a second."""
     largest_exponent = 15 if device == "cuda" else 10
     return [2**exponent for exponent in range(6, largest_exponent + 1)]

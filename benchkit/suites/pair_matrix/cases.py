@@ -34,7 +34,7 @@ LEVELS = (PAIRS, NODES, HALVES, ALL)
 
 
 def groups_at(level: str, hosts: Sequence[str]) -> list[list[int]]:
-    """Returns the ranks of each group of a level; ranks of one node are neighbours in it.
+    """Return the ranks of each group of a level; ranks of one node are neighbours in it.
 
     A last rank without a partner belongs to the last pair.
     """
@@ -49,7 +49,7 @@ def groups_at(level: str, hosts: Sequence[str]) -> list[list[int]]:
 
 
 def group_cases(config: PairMatrixConfig, rank: Rank, num_bytes: int) -> list[Case]:
-    """Returns a case per level that differs from the levels below it; all ranks call it together.
+    """Return a case per level that differs from the levels below it; all ranks call it together.
 
     A level whose groups are single ranks communicates nothing and has no case.
     """
@@ -67,7 +67,7 @@ def group_cases(config: PairMatrixConfig, rank: Rank, num_bytes: int) -> list[Ca
 def group_case(
     level: str, groups: list[list[int]], timeout_s: float, rank: Rank, num_bytes: int
 ) -> Case:
-    """Returns the case in which every group of a level reduces at the same time."""
+    """Return the case in which every group of a level reduces at the same time."""
     handle = join_group(tuple(map(tuple, groups)), timeout_s)
     number = next(index for index, ranks in enumerate(groups) if rank.index in ranks)
     buffer = torch.zeros(max(1, num_bytes // 4), dtype=torch.float32, device=rank.device)
@@ -116,14 +116,14 @@ class Buffers:
 
 
 def allocate(num_bytes: int, device: torch.device) -> Buffers:
-    """Allocates the buffers of one size, rounded up to whole elements."""
+    """Allocate the buffers of one size, rounded up to whole elements."""
     elements = -(-num_bytes // DTYPE.itemsize)
     shapes = (elements, elements, ANSWER_ELEMENTS)
     return Buffers(*(torch.zeros(shape, dtype=DTYPE, device=device) for shape in shapes))
 
 
 def finish(started: p2p.StartedTransfers) -> None:
-    """Waits for all transfers."""
+    """Wait for all transfers."""
     sending, receiving = started
     for transfer in (*sending, *receiving):
         transfer.wait()
@@ -181,7 +181,7 @@ class Check:
             raise InvalidResult(f"from rank {self.step.peer}: {error}") from None
 
     def values(self, buffer: torch.Tensor, turn: int, rank: int) -> torch.Tensor:
-        """Returns one period of what a rank sends in a turn."""
+        """Return one period of what a rank sends in a turn."""
         drawn = verification.pattern(
             seed=self.seed, turn=turn, rank=rank, world_size=self.world_size, dtype=DTYPE,
             op="max", length=len(buffer),
@@ -198,7 +198,7 @@ AROUND_S = 0.002
 
 
 def cases_of(config: PairMatrixConfig, rank: Rank) -> list[Case]:
-    """Returns the cases of all rounds that fit in the time, and those of nested groups."""
+    """Return the cases of all rounds that fit in the time, and those of nested groups."""
     if rank.world_size == 1:
         return [Case(unavailable="a pair needs two ranks")]
     sizes = [max(1, round(size * 2**20)) for size in config.sizes]
@@ -219,7 +219,7 @@ def cases_of(config: PairMatrixConfig, rank: Rank) -> list[Case]:
 def affordable(
     config: PairMatrixConfig, rank: Rank, schedule: Schedule, buffers: list[Buffers]
 ) -> int:
-    """Returns how many rounds fit in this point's time, at least one; all ranks call this together.
+    """Return how many rounds fit in this point's time, at least one; all ranks call this together.
 
     A round with most pairs is timed, which is across nodes where there are several.
     """
@@ -232,14 +232,14 @@ def affordable(
 
 
 def seconds_of_case(sample_s: float, measure: MeasureConfig) -> float:
-    """Returns the time of a case with its warm-up and both checks, by that of a sample."""
+    """Return the time of a case with its warm-up and both checks, by that of a sample."""
     turn_s = sample_s + AROUND_S
     samples_s = min(measure.max_iterations * turn_s, measure.max_seconds)
     return samples_s + (measure.warmup_iterations + 2) * turn_s
 
 
 def step_of(rank: int, target: Ints, buffers: Buffers) -> Send | Answer | None:
-    """Returns what a rank does in one direction of a round; None where it is idle."""
+    """Return what a rank does in one direction of a round; None where it is idle."""
     if target[rank] != IDLE:
         return Send(buffers, int(target[rank]))
     senders = (target == rank).nonzero()[0]
@@ -254,7 +254,7 @@ def round_cases(
     peers: Ints,
     direction: str,
 ) -> Iterator[Case]:
-    """Yields the case of each size: every sender's sample is the time of its own pair."""
+    """Yield the case of each size: every sender's sample is the time of its own pair."""
     target = sends_to(peers, direction == ASCENDING)
     details = {SENDS_TO: target.tolist()}
     for size, held in zip(config.sizes, buffers, strict=True):

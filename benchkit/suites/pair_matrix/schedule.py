@@ -25,12 +25,12 @@ Ints = npt.NDArray[np.int64]
 
 
 def num_rounds(players: int) -> int:
-    """Returns how many rounds a tournament of so many players has."""
+    """Return how many rounds a tournament of so many players has."""
     return players - 1 + players % 2 if players > 1 else 0
 
 
 def partners_of(players: int, number: int) -> Ints:
-    """Returns the partner of each player in a round of their tournament: [player], IDLE for none.
+    """Return the partner of each player in a round of their tournament: [player], IDLE for none.
 
     In the circle method players i and j with i + j = 2 r modulo the odd number of seats meet in
     round r. The one player who would meet itself meets the last player of an even number.
@@ -46,7 +46,7 @@ def partners_of(players: int, number: int) -> Ints:
 
 
 def grouped(labels: Sequence[Any]) -> list[list[int]]:
-    """Returns the positions of each label, in order of first appearance."""
+    """Return the positions of each label, in order of first appearance."""
     found: dict[Any, list[int]] = {}
     for position, label in enumerate(labels):
         found.setdefault(label, []).append(position)
@@ -84,7 +84,7 @@ class Schedule:
         return self.num_inside + num_rounds(int(nodes)) * int(places)
 
     def peers(self, number: int) -> Ints:
-        """Returns the partner of each rank in a round: [rank], IDLE for none."""
+        """Return the partner of each rank in a round: [rank], IDLE for none."""
         nodes, places = self.members.shape
         if number < self.num_inside:
             other = self.members[:, partners_of(places, number)]
@@ -98,14 +98,14 @@ class Schedule:
         return self.by_rank(np.append(ones, others), np.append(others, ones))
 
     def by_rank(self, ranks: Ints, partners: Ints) -> Ints:
-        """Returns the partner of each rank; either of a pair may be missing."""
+        """Return the partner of each rank; either of a pair may be missing."""
         peers = np.full(len(self.hosts), IDLE)
         both = (ranks != IDLE) & (partners != IDLE)
         peers[ranks[both]] = partners[both]
         return peers
 
     def num_pairs(self, number: int) -> int:
-        """Returns how many pairs meet in a round."""
+        """Return how many pairs meet in a round."""
         return int((self.peers(number) != IDLE).sum()) // 2
 
     @property
@@ -120,7 +120,7 @@ class Schedule:
         return max(firsts, key=self.num_pairs) if IDLE in self.members else firsts[0]
 
     def chosen(self, wanted: int, seed: int) -> list[int]:
-        """Returns so many rounds, a sample of those inside nodes and one of those across.
+        """Return so many rounds, a sample of those inside nodes and one of those across.
 
         Pairs inside nodes and pairs across are judged apart, so each kind gets half of the rounds
         or all that it has. Among nodes of one size every rank has as many partners as any other in
@@ -141,7 +141,7 @@ class Schedule:
 
 
 def sends_to(peers: Ints, ascending: bool) -> Ints:
-    """Returns the rank that each rank sends to in one direction of a round: [rank], or IDLE."""
+    """Return the rank that each rank sends to in one direction of a round: [rank], or IDLE."""
     ranks = np.arange(len(peers))
     has_peer = peers != IDLE
     return np.where(has_peer & ((peers > ranks) == ascending), peers, IDLE)

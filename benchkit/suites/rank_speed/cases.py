@@ -43,14 +43,14 @@ class Disk:
         self.write()
 
     def write(self) -> None:
-        """Writes the file in place and waits until it is on the disk."""
+        """Write the file in place and wait until it is on the disk."""
         done = 0
         while done < len(self.content):
             done += os.pwrite(self.file, self.content[done:], done)
         os.fsync(self.file)
 
     def read(self) -> None:
-        """Reads the whole file."""
+        """Read the whole file."""
         done = 0
         while done < len(self.found):
             count = os.preadv(self.file, [self.found[done:]], done)
@@ -59,11 +59,11 @@ class Disk:
             done += count
 
     def drop_cache(self) -> None:
-        """Asks the kernel to forget the file's pages, which fsync has made clean."""
+        """Ask the kernel to forget the file's pages, which fsync has made clean."""
         os.posix_fadvise(self.file, 0, 0, os.POSIX_FADV_DONTNEED)
 
     def check_write(self, call: Call) -> None:
-        """Checks by a read what a call wrote over zeros; raises InvalidResult as `compare` does."""
+        """Check by a read what a call wrote over zeros; raise InvalidResult as `compare` does."""
         self.renew()
         call(lambda: os.pwrite(self.file, bytes(len(self.content)), 0))
         self.drop_cache()
@@ -72,7 +72,7 @@ class Disk:
         self.compare()
 
     def check_read(self, call: Call) -> None:
-        """Checks what a call read; raises InvalidResult as `compare` does."""
+        """Check what a call read; raise InvalidResult as `compare` does."""
         self.renew()
         self.write()
         self.drop_cache()
@@ -84,11 +84,11 @@ class Disk:
         self.compare()
 
     def renew(self) -> None:
-        """Moves the content by a byte."""
+        """Move the content by a byte."""
         self.content = memoryview(bytes(self.content[1:]) + bytes(self.content[:1]))
 
     def compare(self) -> None:
-        """Raises InvalidResult with the first byte that differs between found and content."""
+        """Raise InvalidResult with the first byte that differs between found and content."""
         if self.found != self.content:
             both = zip(self.found, self.content, strict=True)
             first = next(index for index, (found, wrote) in enumerate(both) if found != wrote)
@@ -107,7 +107,7 @@ SCALE = 2.0
 
 
 def cases_of(config: RankSpeedConfig, rank: Rank) -> list[Case]:
-    """Returns the cases of all tests; those that this machine lacks something for say so."""
+    """Return the cases of all tests; those that this machine lacks something for say so."""
     num_bytes = round(config.memory_size * 2**20)
     size = rank.world_size
     if shortage := rank.memory_shortage(config.needed_bytes(size), config.host_bytes(size)):
@@ -132,13 +132,13 @@ def cases_of(config: RankSpeedConfig, rank: Rank) -> list[Case]:
 def case_of(
     test: str, step: Callable[[], object], verify: Callable[[Call], None], **details: Any
 ) -> Case:
-    """Returns a case of memory or disk."""
+    """Return a case of memory or disk."""
     labels = {names.TEST: test}
     return Case(step, labels, verify=verify, fill_seconds=FILL_S, details=lambda: details)
 
 
 def matmul(dtype_name: str, config: RankSpeedConfig, rank: Rank) -> Case:
-    """Returns the product of square matrices that hold -1, 0 and 1."""
+    """Return the product of square matrices that hold -1, 0 and 1."""
     dtype, size = getattr(torch, dtype_name), config.matmul_size
     generator = torch.Generator(rank.device).manual_seed(rank.seed + rank.index)
     drawn: dict[str, Any] = {"generator": generator, "device": rank.device}
@@ -185,7 +185,7 @@ class Values:
 
 
 def copies(test: str, num_bytes: int, rank: Rank) -> Iterator[Case]:
-    """Yields a copy on the device, or between the device and pinned memory of the host."""
+    """Yield a copy on the device, or between the device and pinned memory of the host."""
     if test != names.COPY and rank.device.type != "cuda":
         yield Case(labels={names.TEST: test}, unavailable="ranks here compute on the host itself")
         return
@@ -210,7 +210,7 @@ def copies(test: str, num_bytes: int, rank: Rank) -> Iterator[Case]:
 
 
 def triad(num_bytes: int, rank: Rank) -> Iterator[Case]:
-    """Yields a = b + SCALE c, which reads two buffers and writes one."""
+    """Yield a = b + SCALE c, which reads two buffers and write one."""
     length = max(1, num_bytes // ITEM.itemsize)
     total, left, right = (torch.empty(length, dtype=ITEM, device=rank.device) for _ in range(3))
     draw = Values(rank, length)
@@ -227,7 +227,7 @@ def triad(num_bytes: int, rank: Rank) -> Iterator[Case]:
 
 
 def disk(test: str, config: RankSpeedConfig, rank: Rank) -> Iterator[Case]:
-    """Yields the writing or the reading of a file in the output folder."""
+    """Yield the writing or the reading of a file in the output folder."""
     length = max(1, round(config.disk_size * 2**20))
     generator = torch.Generator().manual_seed(rank.seed + rank.index)
     content = torch.randint(256, (length,), dtype=torch.uint8, generator=generator)

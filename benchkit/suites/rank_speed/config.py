@@ -32,7 +32,7 @@ class RankSpeedConfig(RunConfig):
         return 60 * MINUTES_SHARE * self.minutes
 
     def needed_bytes(self, world_size: int) -> float:
-        """Returns what a rank holds: three buffers, and two factors and a product per dtype."""
+        """Return what a rank holds: three buffers, and two factors and a product per dtype."""
         items = sum(ITEM_BYTES[dtype] for dtype in self.dtypes)
         return 3.0 * float(self.memory_size) * 2**20 + 3.0 * self.matmul_size**2 * items
 
@@ -46,5 +46,5 @@ class RankSpeedConfig(RunConfig):
 
 
 def by_device(device: str, cpu: Any, cuda: Any) -> Any:
-    """Returns the default for a kind of device."""
+    """Return the default for a kind of device."""
     return cuda if device == "cuda" else cpu

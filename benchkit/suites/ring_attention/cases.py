@@ -35,7 +35,7 @@ from benchkit.suites.ring_attention.splits import Split
 
 
 def missing(seq_len: int, world_size: int, dtype: torch.dtype) -> str:
-    """Returns why torch's ring attention cannot run here; "" if it can."""
+    """Return why torch's ring attention cannot run here; "" if it can."""
     if why := torch_internals.ring_attention_missing():
         return why
     if dtype == torch.float64:
@@ -49,7 +49,7 @@ class TorchRing:
     """One rank's part of the layer, with the attention that torch's `context_parallel` calls."""
 
     def __init__(self, layer: Layer, x: Tensor, split: Split, rank: int, causal: bool) -> None:
-        """Selects the tokens of a rank; torch requires an even split, or a causal one in zigzag."""
+        """Select the tokens of a rank; torch requires an even split, or a causal one in zigzag."""
         pieces = split.pieces[rank]
         self.positions = torch.cat([torch.arange(*piece, device=x.device) for piece in pieces])
         self.layer = layer
@@ -57,7 +57,7 @@ class TorchRing:
         self.causal = causal
 
     def step(self) -> Tensor:
-        """Computes the layer's output for this rank's tokens [L, E]."""
+        """Compute the layer's output for this rank's tokens [L, E]."""
         with region(PROJECT):
             rotated, key_value = self.layer.project(self.x, self.positions)
             query = by_head(rotated)
@@ -90,11 +90,11 @@ class RingJob:
     doubts: tuple[str, ...] = ()
 
     def lacking(self, strategy: str) -> str:
-        """Returns what this machine lacks for a strategy; "" if nothing."""
+        """Return what this machine lacks for a strategy; "" if nothing."""
         return dtensor_missing(self.x.device) if strategy == TORCH else ""
 
     def obstacle(self, strategy: str) -> str:
-        """Returns why a strategy cannot run here; "" if it can."""
+        """Return why a strategy cannot run here; "" if it can."""
         if strategy == LUT and not self.planner.table:
             return NO_TABLE
         if strategy == ZIGZAG and not self.causal:
@@ -129,13 +129,13 @@ class RingCase:
         return self._ring.step()
 
     def observe(self, regions_s: Mapping[str, float]) -> None:
-        """Lets an online split follow the last step."""
+        """Let an online split follow the last step."""
         if self._online and self._online.observe(regions_s):
             self._split = self._online.current
             self._ring = self._ring_of(self._shared.x)
 
     def verify(self, call: Call) -> None:
-        """Compares rows of this rank with the definition, for new signs of all tokens.
+        """Compare rows of this rank with the definition, for new signs of all tokens.
 
         The rows are those at the ends of its pieces and some random ones.
         """
@@ -168,7 +168,7 @@ class RingCase:
             raise InvalidResult(f"output of token {token} is off by {share:.2g} of its size")
 
     def details(self) -> Mapping[str, Any]:
-        """Returns the tokens, predicted times, costs and speeds of the split for the record.
+        """Return the tokens, predicted times, costs and speeds of the split for the record.
 
         The ideal time is that of a perfect split. The online split has no prediction, since it
         follows its own times, and neither has torch's.
@@ -193,7 +193,7 @@ class GatheredAttention(RingAttention):
     """The ring's blocks, computed after one all-gather and not while keys are passed on."""
 
     def attend(self, query: Tensor, own: Tensor) -> Tensor:
-        """Computes attention over all keys that the queries see, as RingAttention.attend does."""
+        """Compute attention over all keys that the queries see, as RingAttention.attend does."""
         with region(WAIT):
             gathered = self._gather(own)
         result: Partial | None = None
@@ -205,7 +205,7 @@ class GatheredAttention(RingAttention):
         return query if result is None else result[0]
 
     def _gather(self, own: Tensor) -> list[Tensor]:
-        """Returns the keys and values of each rank [L of the rank, 2, H, D].
+        """Return the keys and values of each rank [L of the rank, 2, H, D].
 
         All ranks send as many tokens as the rank that has most, since gloo gathers equal sizes.
         """

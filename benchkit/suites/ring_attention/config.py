@@ -51,7 +51,7 @@ class RingAttentionConfig(RunConfig):
         return len(self.strategies)
 
     def needed_bytes(self, world_size: int) -> float:
-        """Returns what the float64 reference of a rank needs; all else needs less."""
+        """Return what the float64 reference of a rank needs; all else needs less."""
         width = self.num_heads * self.head_dim
         return 8.0 * (8 * self.seq_len * width + 4 * width**2)
 
@@ -66,7 +66,7 @@ class RingAttentionConfig(RunConfig):
         read_table(self.lut, self.seq_len, self.dtype)
 
     def check_heads(self, model: ModelConfig) -> None:
-        """Raises ConfigError where the heads are not those of the model."""
+        """Raise ConfigError where the heads are not those of the model."""
         for name, expected in (("num_heads", model.num_heads), ("head_dim", head_dim(model))):
             if (value := getattr(self, name)) != expected:
                 has = f"model={model.name} has {name}={expected}"
@@ -74,7 +74,7 @@ class RingAttentionConfig(RunConfig):
 
 
 def check_kernels(device: str, dtype: str, width: int, name: str) -> None:
-    """Raises ConfigError where no attention kernel of a device has heads of this dtype and width.
+    """Raise ConfigError where no attention kernel of a device has heads of this dtype and width.
 
     Args:
         device: cpu or cuda.
@@ -97,22 +97,22 @@ def check_kernels(device: str, dtype: str, width: int, name: str) -> None:
 
 
 def head_dim(model: ModelConfig) -> int:
-    """Returns the width of a model's heads."""
+    """Return the width of a model's heads."""
     return model.d_model // max(1, model.num_heads)
 
 
 def model_heads(model: ModelConfig | None, default: int) -> int:
-    """Returns the heads of a model; without a model, the default."""
+    """Return the heads of a model; without a model, the default."""
     return default if model is None else model.num_heads
 
 
 def model_head_dim(model: ModelConfig | None, default: int) -> int:
-    """Returns the width of a model's heads; without a model, the default."""
+    """Return the width of a model's heads; without a model, the default."""
     return default if model is None else head_dim(model)
 
 
 def read_table(path: str | None, seq_len: int, dtype: str) -> lut.Table:
-    """Reads a table as lut.read does, but raises ConfigError that names the key.
+    """Read a table as lut.read does, but raise ConfigError that names the key.
 
     Without a path the table is empty.
     """
@@ -145,7 +145,7 @@ class RingModelConfig(RunConfig):
     )
 
     def known_model(self) -> ModelConfig:
-        """Returns the model; raises ConfigError where none is chosen."""
+        """Return the model; raise ConfigError where none is chosen."""
         if self.model is None:
             raise ConfigError("model=null: choose a size, such as model=tiny")
         return self.model
@@ -154,7 +154,7 @@ class RingModelConfig(RunConfig):
         return len(self.phases) * (2 * len(self.strategies) + 1)
 
     def needed_bytes(self, world_size: int) -> float:
-        """Returns what a rank needs at most.
+        """Return what a rank needs at most.
 
         These are the weights, a cache of the whole sequence for each case, and the float64
         reference.

@@ -48,11 +48,11 @@ class DecoderLayer:
     down: Tensor
 
     def to_attention(self, x: Tensor, positions: Tensor) -> tuple[Tensor, Tensor]:
-        """Projects the tokens [L, E] of the residual stream as Layer.project does."""
+        """Project the tokens [L, E] of the residual stream as Layer.project does."""
         return self.attention.project(normed(x, self.norms[0]), positions)
 
     def feed_forward(self, x: Tensor) -> Tensor:
-        """Adds the feed-forward layer to tokens [L, E]."""
+        """Add the feed-forward layer to tokens [L, E]."""
         gate, up = (normed(x, self.norms[1]) @ self.gate_up).chunk(2, -1)
         return x + (F.silu(gate) * up) @ self.down
 
@@ -77,7 +77,7 @@ class Decoder:
     def random(
         model: ModelConfig, length: int, *, dtype: torch.dtype, device: torch.device, seed: int
     ) -> "Decoder":
-        """Draws the same model on every rank: on the CPU, with weights of variance 1 / rows.
+        """Draw the same model on every rank: on the CPU, with weights of variance 1 / rows.
 
         Args:
             model: sizes of the model.
@@ -108,12 +108,12 @@ class Decoder:
         return Decoder(embedding, tuple(layers), layers[0].norms[0], head)
 
     def logits(self, x: Tensor) -> Tensor:
-        """Applies the last norm and the head: [L, E] -> [L, V]."""
+        """Apply the last norm and the head: [L, E] -> [L, V]."""
         return normed(x, self.norm) @ self.head
 
 
 def normed(x: Tensor, weight: Tensor) -> Tensor:
-    """Applies RMSNorm (Zhang and Sennrich, 1910.07467) to [L, E]."""
+    """Apply RMSNorm (Zhang and Sennrich, 1910.07467) to [L, E]."""
     return F.rms_norm(x, weight.shape, weight, NORM_EPS)
 
 
@@ -122,7 +122,7 @@ ROWS_AT_ONCE = 256
 
 
 def hidden_states(decoder: Decoder, ids: Tensor) -> Tensor:
-    """Computes the output of the last layer for all tokens.
+    """Compute the output of the last layer for all tokens.
 
     The weights of one layer at a time are in float64.
 
@@ -146,20 +146,20 @@ def hidden_states(decoder: Decoder, ids: Tensor) -> Tensor:
 
 
 def attend_rows(query: Tensor, key: Tensor, value: Tensor, rows: Tensor) -> Tensor:
-    """Computes causal attention [1, H, R, D] of some rows, with all their scores in memory."""
+    """Compute causal attention [1, H, R, D] of some rows, with all their scores in memory."""
     scores = query[:, :, rows] @ key.transpose(-1, -2) / key.shape[-1] ** 0.5
     later = torch.arange(key.shape[2], device=key.device) > rows.unsqueeze(-1)
     return scores.masked_fill_(later, float("-inf")).softmax(-1) @ value
 
 
 def logits(decoder: Decoder, x: Tensor) -> Tensor:
-    """Applies the last norm and the head in float64: [R, E] -> [R, V]."""
+    """Apply the last norm and the head in float64: [R, E] -> [R, V]."""
     head, norm = decoder.head.double(), decoder.norm.double()
     return replace(decoder, head=head, norm=norm).logits(x)
 
 
 def in_float64(layer: DecoderLayer) -> DecoderLayer:
-    """Returns a layer with its weights in float64."""
+    """Return a layer with its weights in float64."""
     old = layer.attention
     weights = (old.query.double(), old.key_value.double(), old.out.double())
     attention = Layer(*weights, old.rotations.to(torch.complex128), old.head_dim)
@@ -183,7 +183,7 @@ class Prefill:
     """
 
     def __init__(self, decoder: Decoder, ids: Tensor, attention: RingAttention) -> None:
-        """Selects one rank's tokens.
+        """Select one rank's tokens.
 
         Args:
             decoder: the model.
@@ -198,11 +198,11 @@ class Prefill:
         self.logits: Tensor | None = None
 
     def take(self, ids: Tensor) -> None:
-        """Takes other tokens [N + …] in place of those that it was made for."""
+        """Take other tokens [N + …] in place of those that it was made for."""
         self.ids.copy_(ids[self.attention.positions])
 
     def step(self) -> Tensor:
-        """Computes all layers and returns the first new token [1], which all ranks then know."""
+        """Compute all layers and return the first new token [1], which all ranks then know."""
         self.cache = []
         positions = self.attention.positions
         with region(FEED_FORWARD):
@@ -220,7 +220,7 @@ class Prefill:
         return self._first_token()
 
     def _first_token(self) -> Tensor:
-        """Applies the head on the rank that owns the last token, and tells all ranks the result."""
+        """Apply the head on the rank that owns the last token, and tell all ranks the result."""
         owner = self.attention.last_owner
         token = self.ids.new_empty(1)
         if self.attention.rank == owner:
@@ -234,7 +234,7 @@ class Prefill:
 
 
 def owners_of_new(tokens: Sequence[int], count: int) -> list[int]:
-    """Returns the rank that keeps each of `count` new tokens.
+    """Return the rank that keeps each of `count` new tokens.
 
     They keep the proportions of the prompt's tokens per rank, by the method of D'Hondt.
     """
@@ -258,7 +258,7 @@ class Decode:
     def __init__(
         self, decoder: Decoder, ids: Tensor, cache: list[Tensor], tokens: Sequence[int], rank: int
     ) -> None:
-        """Copies the cache of a prompt into one that has room for the new tokens.
+        """Copy the cache of a prompt into one that has room for the new tokens.
 
         Args:
             decoder: the model.
@@ -281,13 +281,13 @@ class Decode:
         self.take(ids, cache)
 
     def take(self, ids: Tensor, cache: Sequence[Tensor]) -> None:
-        """Takes other tokens and the cache of their prompt; the arguments are as above."""
+        """Take other tokens and the cache of their prompt; the arguments are as above."""
         self.ids.copy_(ids[self.first :])
         for larger, each in zip(self.cache, cache, strict=True):
             larger[: self.num_cached] = each
 
     def forget(self) -> None:
-        """Poisons what a step writes: the logits, and the keys of the new tokens."""
+        """Poison what a step writes: the logits, and the keys of the new tokens."""
         for each in self.cache:
             each[self.num_cached :] = float("nan")
         for each in self.logits:
@@ -295,7 +295,7 @@ class Decode:
         self.logits = []
 
     def step(self) -> Tensor:
-        """Decodes all new tokens and returns the most probable token after the last one [1]."""
+        """Decode all new tokens and return the most probable token after the last one [1]."""
         self.logits = []
         length = self.num_cached
         chosen = self.ids[:1]
@@ -309,7 +309,7 @@ class Decode:
         return chosen
 
     def _through_layers(self, turn: int, length: int, is_mine: bool) -> Tensor:
-        """Computes a new token [1, E] with the first `length` keys that this rank keeps."""
+        """Compute a new token [1, E] with the first `length` keys that this rank keeps."""
         position = torch.tensor([self.first + turn], device=self.ids.device)
         with region(FEED_FORWARD):
             x = self.decoder.embedding[self.ids[turn : turn + 1]]
@@ -329,7 +329,7 @@ class Decode:
         return x
 
     def _merged(self, part: Tensor) -> Tensor:
-        """Merges the parts of all ranks, each as `attended` returns it.
+        """Merge the parts of all ranks, each as `attended` returns it.
 
         One all-gather takes the place of an all-reduce of the largest log-sum-exp and another of
         the weighted sums.
@@ -344,7 +344,7 @@ class Decode:
 
 
 def attended(query: Tensor, key_value: Tensor) -> Tensor:
-    """Computes attention of one query over a rank's part of the keys.
+    """Compute attention of one query over a rank's part of the keys.
 
     Args:
         query: [1, H, 1, D].

@@ -58,7 +58,7 @@ class ModelJob:
     _checked: tuple[int, Tensor] | None = field(default=None, init=False)
 
     def ids(self, turn: int) -> Tensor:
-        """Draws the tokens of a turn, prompt and new ones; the same on all ranks."""
+        """Draw the tokens of a turn, prompt and new ones; the same on all ranks."""
         generator = torch.Generator().manual_seed(self.seed + turn)
         vocabulary = len(self.decoder.embedding)
         length = self.planner.seq_len + self.decode_tokens
@@ -66,13 +66,13 @@ class ModelJob:
         return drawn.to(self.decoder.embedding.device)
 
     def expected(self, turn: int) -> Tensor:
-        """Returns the dense model's hidden states of a turn; cases take the same turns."""
+        """Return the dense model's hidden states of a turn; cases take the same turns."""
         if self._checked is None or self._checked[0] != turn:
             self._checked = turn, dense.hidden_states(self.decoder, self.ids(turn))
         return self._checked[1]
 
     def split(self, implementation: str, strategy: str) -> Split:
-        """Returns the split of a case, of which SINGLE has one rank."""
+        """Return the split of a case, of which SINGLE has one rank."""
         if implementation == SINGLE:
             return Split(WHOLE, splits.contiguous([0, self.planner.seq_len]))
         return self.planner.split(strategy)
@@ -95,11 +95,11 @@ class PrefillCase:
             self._build(job.ids(0))
 
     def _build(self, ids: Tensor) -> None:
-        """Builds what this rank times, for tokens [N + T]."""
+        """Build what this rank times, for tokens [N + T]."""
         self._prefill = self._prefill_of(ids)
 
     def _prefill_of(self, ids: Tensor) -> Prefill:
-        """Returns the prefill of this rank for the prompt of tokens [N + T]."""
+        """Return the prefill of this rank for the prompt of tokens [N + T]."""
         job = self._job
         kind = GatheredAttention if self._implementation == ALL_GATHER else RingAttention
         attention = kind(self._split, job.rank, True, ids.device)
@@ -109,13 +109,13 @@ class PrefillCase:
         return self._prefill.step() if self.takes_part else None
 
     def verify(self, call: Call) -> None:
-        """Compares what this rank computes for new tokens with the dense model."""
+        """Compare what this rank computes for new tokens with the dense model."""
         self._turn += 1
         if self.takes_part:
             self._compare(self._job.ids(self._turn), self._job.expected(self._turn), call)
 
     def _compare(self, ids: Tensor, expected: Tensor, call: Call) -> None:
-        """Compares all hidden states of this rank, and the last token's logits."""
+        """Compare all hidden states of this rank, and the last token's logits."""
         prefill = self._prefill
         prefill.take(ids)
 
@@ -133,7 +133,7 @@ class PrefillCase:
             compare(prefill.logits, rows, "logits after token", [last])
 
     def details(self) -> Mapping[str, Any]:
-        """Returns the split for the record, and for a ring the predicted time of all layers.
+        """Return the split for the record, and for a ring the predicted time of all layers.
 
         The prediction leaves out the embedding and the head.
         """
@@ -162,7 +162,7 @@ class DecodeCase(PrefillCase):
         return self._decode.step() if self.takes_part else None
 
     def _compare(self, ids: Tensor, expected: Tensor, call: Call) -> None:
-        """Compares the logits after each new token."""
+        """Compare the logits after each new token."""
         prefill, decode = self._prefill_of(ids), self._decode
         prefill.step()
         decode.take(ids, prefill.cache)
@@ -175,12 +175,12 @@ class DecodeCase(PrefillCase):
         compare(torch.cat(decode.logits), rows, "logits after token", names)
 
     def details(self) -> Mapping[str, Any]:
-        """Returns the split of the prompt and the number of new tokens, for the record."""
+        """Return the split of the prompt and the number of new tokens, for the record."""
         return {**self._split_details(), TOKENS_PER_CALL: self._job.decode_tokens}
 
 
 def compare(found: Tensor, expected: Tensor, what: str, names: list[int]) -> None:
-    """Raises InvalidResult where rows differ by more than rounding.
+    """Raise InvalidResult where rows differ by more than rounding.
 
     Args:
         found: [R, K].
@@ -204,7 +204,7 @@ BASELINE = (RING, EVEN)
 
 
 def build(config: RingModelConfig, rank: Rank) -> list[Case]:
-    """Builds the cases of a job, with the even ring as baseline of its phase."""
+    """Build the cases of a job, with the even ring as baseline of its phase."""
     choices = list(choices_of(config))
     if shortage := rank.memory_shortage(config.needed_bytes(rank.world_size)):
         return [Case(labels=labels_of(choice), skip=shortage) for choice in choices]
@@ -216,7 +216,7 @@ def build(config: RingModelConfig, rank: Rank) -> list[Case]:
 
 
 def choices_of(config: RingModelConfig) -> Iterator[Choice]:
-    """Yields the cases that a configuration asks for.
+    """Yield the cases that a configuration asks for.
 
     Prefill with an all-gather leaves the cache of the ring, so decode has no such case.
     """
@@ -229,12 +229,12 @@ def choices_of(config: RingModelConfig) -> Iterator[Choice]:
 
 
 def labels_of(choice: Choice) -> dict[str, str | int | float]:
-    """Returns the labels of a case."""
+    """Return the labels of a case."""
     return dict(zip((PHASE, IMPLEMENTATION, STRATEGY), choice, strict=True))
 
 
 def job_of(config: RingModelConfig, rank: Rank) -> ModelJob:
-    """Draws the model and measures what its splits need, which all ranks do together."""
+    """Draw the model and measure what its splits need, which all ranks do together."""
     model = config.known_model()
     dtype = getattr(torch, config.dtype)
     require_kernel(rank.device, dtype, head_dim(model))
@@ -251,7 +251,7 @@ def job_of(config: RingModelConfig, rank: Rank) -> ModelJob:
 
 
 def case_of(job: ModelJob, choice: Choice, baseline: Case | None) -> Case:
-    """Builds one case."""
+    """Build one case."""
     phase, implementation, strategy = choice
     if strategy == LUT and not job.planner.table:
         return Case(labels=labels_of(choice), skip=NO_TABLE)

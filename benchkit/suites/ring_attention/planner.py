@@ -30,7 +30,7 @@ PROBE_QUERIES, LONGEST_PROBE = 512, 8192
 
 
 def block_probe(layer: Layer, x: Tensor) -> tuple[Callable[[], None], Tensor, int]:
-    """Returns a call that attends over a block of keys, all its keys and values, and its pairs."""
+    """Return a call that attends over a block of keys, all its keys and values, and its pairs."""
     num_keys = min(max(len(x) // 2, 1), LONGEST_PROBE)
     queries, key_value = layer.project(x[:num_keys], torch.arange(num_keys, device=x.device))
     query = by_head(queries[:PROBE_QUERIES])
@@ -44,7 +44,7 @@ def block_probe(layer: Layer, x: Tensor) -> tuple[Callable[[], None], Tensor, in
 
 
 def passing_on(block: Tensor) -> Callable[[], None]:
-    """Returns a call that sends a block to the next rank and receives one from the rank before.
+    """Return a call that sends a block to the next rank and receive one from the rank before.
 
     On one rank the call does nothing.
     """
@@ -85,7 +85,7 @@ def fit_cost(
     seconds_of: SecondsOf,
     then: Callable[[Tensor], object] = noop,
 ) -> tuple[CostModel, list[float]]:
-    """Measures the cost model of a layer and the relative speed of each rank.
+    """Measure the cost model of a layer and the relative speed of each rank.
 
     There are three probes: the whole layer over a short sequence, the attention of some queries
     over many keys, and keys and values passed on round the ring.
@@ -119,7 +119,7 @@ def fit_cost(
 
 
 def doubts_of(table: Table, rank: Rank) -> tuple[str, ...]:
-    """Returns warnings about the table of strategy lut and these ranks."""
+    """Return warnings about the table of strategy lut and these ranks."""
     threads = torch.get_num_threads() if rank.device.type == "cpu" else None
     return tuple(f"strategy lut: {doubt}" for doubt in table.doubts(rank.shares, threads))
 
@@ -145,7 +145,7 @@ class Planner:
     speeds: Sequence[float]
 
     def split(self, strategy: str) -> Split:
-        """Makes the split of one strategy; `online` starts even, and `reference` stays even."""
+        """Make the split of one strategy; `online` starts even, and `reference` stays even."""
         if strategy == UNEVEN:
             return splits.uneven(self.seq_len, self.shares, self.align)
         if strategy == LUT:
@@ -159,19 +159,19 @@ class Planner:
         return splits.even(self.seq_len, self.speeds)
 
     def busy_s(self, split: Split) -> list[float]:
-        """Predicts the seconds that each rank is busy."""
+        """Predict the seconds that each rank is busy."""
         return splits.predict(split, self.speeds, self.cost)
 
     def step_s(self, split: Split) -> float:
-        """Predicts the seconds of a step, waiting included."""
+        """Predict the seconds of a step, waiting included."""
         return max(splits.ring_s(split, self.speeds, self.cost))
 
     def at_full_speed(self) -> "Planner":
-        """Returns the planner of ranks without slowdown: all are as fast as the fastest."""
+        """Return the planner of ranks without slowdown: all are as fast as the fastest."""
         return replace(self, speeds=[1.0] * len(self.speeds))
 
     def ideal_s(self) -> float:
-        """Returns all the work divided by the total speed."""
+        """Return all the work divided by the total speed."""
         return splits.ideal_s(self.seq_len, self.speeds, self.cost)
 
 
@@ -189,7 +189,7 @@ class Online:
         self.current = self.planner.split(EVEN)
 
     def observe(self, regions_s: Mapping[str, float]) -> bool:
-        """Exchanges this rank's busy time of a step and returns whether the split moved."""
+        """Exchange this rank's busy time of a step and return whether the split moved."""
         busy_s = regions_s[PROJECT] + regions_s[COMPUTE]
         own = torch.tensor([busy_s], dtype=torch.float64, device=self.device)
         gathered = [torch.empty_like(own) for _ in self.planner.speeds]
@@ -198,7 +198,7 @@ class Online:
         return self.follow([float(value) for value in gathered])
 
     def follow(self, busy_s: Sequence[float]) -> bool:
-        """Moves the split if all ranks' busy times promise enough gain; returns whether it did."""
+        """Move the split if all ranks' busy times promise enough gain; return whether it did."""
         self.steps += 1
         trust = max(LEAST_TRUST, 1 / self.steps)
         old = self.planner.speeds

@@ -57,7 +57,7 @@ class Layer:
         device: torch.device,
         seed: int,
     ) -> "Layer":
-        """Draws the same layer on every rank: on the CPU, with weights of variance 1 / E."""
+        """Draw the same layer on every rank: on the CPU, with weights of variance 1 / E."""
         width = num_heads * head_dim
         generator = torch.Generator().manual_seed(seed)
 
@@ -75,7 +75,7 @@ class Layer:
         return Layer(query, key_value, out, rotations, head_dim)
 
     def project(self, x: Tensor, positions: Tensor) -> tuple[Tensor, Tensor]:
-        """Projects tokens to queries, keys and values.
+        """Project tokens to queries, keys and values.
 
         Args:
             x: tokens [L, E].
@@ -93,12 +93,12 @@ class Layer:
         return query, key_value
 
     def finish(self, attended: Tensor) -> Tensor:
-        """Applies the output projection to attention [1, H, L, D]; returns [L, E]."""
+        """Apply the output projection to attention [1, H, L, D]; return [L, E]."""
         return attended[0].transpose(0, 1).flatten(1).to(self.out.dtype) @ self.out
 
 
 def rotate(x: Tensor, rotations: Tensor) -> None:
-    """Rotates neighbouring components of [L, H, D] in place; float32 and float64 need no copy."""
+    """Rotate neighbouring components of [L, H, D] in place; float32 and float64 need no copy."""
     wide = x.to(torch.promote_types(x.dtype, torch.float32))
     torch.view_as_complex(wide.unflatten(-1, (-1, 2))).mul_(rotations)
     if wide is not x:
@@ -111,7 +111,7 @@ def by_head(x: Tensor) -> Tensor:
 
 
 def require_kernel(device: torch.device, dtype: torch.dtype, head_dim: int) -> None:
-    """Tries the device's fused kernel; all ranks call this together.
+    """Try the device's fused kernel; all ranks call this together.
 
     Raises:
         Unavailable: on all ranks, if one of them lacks the kernel.
@@ -121,13 +121,13 @@ def require_kernel(device: torch.device, dtype: torch.dtype, head_dim: int) -> N
 
 
 def attend(query: Tensor, key: Tensor, value: Tensor, causal: bool) -> Partial:
-    """Computes attention by the device's fused kernel, with work in proportion to visible keys."""
+    """Compute attention by the device's fused kernel, with work in proportion to visible keys."""
     out, lse, *_ = fused_attention(query, key, value, causal)
     return out.to(torch.promote_types(out.dtype, torch.float32)), lse
 
 
 def merge(into: Partial, other: Partial) -> None:
-    """Adds attention over further keys to `into`, in place.
+    """Add attention over further keys to `into`, in place.
 
     This is the online softmax of Milakov and Gimelshein, 1805.02867.
     """
@@ -152,7 +152,7 @@ class Exact:
         _, self._key_value = self._layer.project(self._x, self._positions)
 
     def rows(self, positions: Tensor, signs: Tensor) -> Tensor:
-        """Computes the output at some positions, for tokens that are multiplied by signs.
+        """Compute the output at some positions, for tokens that are multiplied by signs.
 
         Args:
             positions: of the rows to compute [R].
@@ -192,7 +192,7 @@ class Block:
 
 
 def blocks(queries: tuple[Piece, ...], keys: tuple[Piece, ...], causal: bool) -> list[Block]:
-    """Returns the blocks to compute for queries and keys at these positions, without the future.
+    """Return the blocks to compute for queries and keys at these positions, without the future.
 
     Neighbouring blocks are joined to need few calls.
     """
@@ -216,7 +216,7 @@ def blocks(queries: tuple[Piece, ...], keys: tuple[Piece, ...], causal: bool) ->
 
 
 def offsets(pieces: tuple[Piece, ...]) -> list[Piece]:
-    """Returns the range of each piece in a rank's tokens, which are its pieces in order."""
+    """Return the range of each piece in a rank's tokens, which are its pieces in order."""
     ends = [0]
     for start, end in pieces:
         ends.append(ends[-1] + end - start)
@@ -227,7 +227,7 @@ class RingAttention:
     """Attention of one rank's tokens over the keys of all ranks, which go round the ring."""
 
     def __init__(self, split: Split, rank: int, causal: bool, device: torch.device) -> None:
-        """Selects the tokens and the blocks of one rank.
+        """Select the tokens and the blocks of one rank.
 
         Args:
             split: positions of every rank.
@@ -246,7 +246,7 @@ class RingAttention:
         self.reach = [self._reach(split, owner, causal) for owner in range(self.world_size)]
 
     def _reach(self, split: Split, owner: int, causal: bool) -> int:
-        """Returns the distance from an owner to the last rank that sees its keys, or 0."""
+        """Return the distance from an owner to the last rank that sees its keys, or 0."""
         for distance in range(self.world_size - 1, 0, -1):
             peer = (owner + distance) % self.world_size
             if blocks(split.pieces[peer], split.pieces[owner], causal):
@@ -254,7 +254,7 @@ class RingAttention:
         return 0
 
     def attend(self, query: Tensor, own: Tensor) -> Tensor:
-        """Computes attention over all keys that the queries see.
+        """Compute attention over all keys that the queries see.
 
         Args:
             query: of this rank's tokens [1, H, L, D].
@@ -283,7 +283,7 @@ class RingAttention:
     def _pass_on(
         self, held: Tensor | None, own: Tensor, turn: int
     ) -> tuple[Tensor | None, list[Transfer], list[Transfer]]:
-        """Starts to send the keys held and to receive the next ones, if any rank still needs them.
+        """Start to send the keys held and to receive the next ones, if any rank still needs them.
 
         Returns:
             The block that is being received, the sends and the receives.
@@ -301,7 +301,7 @@ class RingAttention:
         return incoming, *p2p.start(sends, receives)
 
     def _add(self, result: Partial | None, query: Tensor, held: Tensor, block: Block) -> Partial:
-        """Computes a block and merges it into its rows of the result."""
+        """Compute a block and merge it into its rows of the result."""
         (top, bottom), (left, right) = block.queries, block.keys
         key, value = by_head(held[left:right, 0]), by_head(held[left:right, 1])
         partial = attend(query[:, :, top:bottom], key, value, block.causal)
@@ -319,13 +319,13 @@ class Ring(RingAttention):
     """One rank's part of the layer under one split."""
 
     def __init__(self, layer: Layer, x: Tensor, split: Split, rank: int, causal: bool) -> None:
-        """Selects this rank's tokens of all tokens `x` [N, E], as RingAttention does."""
+        """Select this rank's tokens of all tokens `x` [N, E], as RingAttention does."""
         super().__init__(split, rank, causal, x.device)
         self.layer = layer
         self.x = x[self.positions]
 
     def step(self) -> Tensor:
-        """Computes the layer's output for this rank's tokens [L, E]."""
+        """Compute the layer's output for this rank's tokens [L, E]."""
         with region(PROJECT):
             rotated, own = self.layer.project(self.x, self.positions)
         attended = self.attend(by_head(rotated), own)

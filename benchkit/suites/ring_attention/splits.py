@@ -63,7 +63,7 @@ class CostModel:
     pass_s: float = 0.0
 
     def pairs(self, piece: Piece, seq_len: int) -> float:
-        """Returns how many query-key pairs are computed for a piece's queries."""
+        """Return how many query-key pairs are computed for a piece's queries."""
         start, end = piece
         if not self.causal:
             return float((end - start) * seq_len)
@@ -72,7 +72,7 @@ class CostModel:
         return (end * (end + 1) - start * (start + 1)) / 2
 
     def seconds(self, pieces: Sequence[Piece], seq_len: int) -> float:
-        """Returns the time of one rank's pieces at speed 1."""
+        """Return the time of one rank's pieces at speed 1."""
 
         def piece_s(piece: Piece) -> float:
             num_tokens = piece[1] - piece[0]
@@ -82,32 +82,32 @@ class CostModel:
 
 
 def predict(split: Split, speeds: Sequence[float], cost: CostModel) -> list[float]:
-    """Predicts the seconds that each rank is busy."""
+    """Predict the seconds that each rank is busy."""
     seq_len = sum(split.tokens)
     work_s = [cost.seconds(pieces, seq_len) for pieces in split.pieces]
     return [seconds / speed for seconds, speed in zip(work_s, speeds, strict=True)]
 
 
 def ideal_s(seq_len: int, speeds: Sequence[float], cost: CostModel) -> float:
-    """Returns the necessary work divided by the total speed, which no split can beat."""
+    """Return the necessary work divided by the total speed, which no split can beat."""
     needed = CostModel(cost.pair_s, cost.token_s, cost.causal)
     return needed.seconds([(0, seq_len)], seq_len) / sum(speeds)
 
 
 def even(seq_len: int, speeds: Sequence[float]) -> Split:
-    """Gives every rank the same number of tokens, to one token."""
+    """Give every rank the same number of tokens, to one token."""
     return Split(EVEN, proportional(seq_len, [1.0] * len(speeds)))
 
 
 def uneven(seq_len: int, speeds: Sequence[float], align: int = 1) -> Split:
-    """Gives tokens in proportion to speed, which is right if work is proportional to tokens."""
+    """Give tokens in proportion to speed, which is right if work is proportional to tokens."""
     return Split(UNEVEN, proportional(seq_len, speeds, align))
 
 
 def looked_up(
     seq_len: int, shares: Sequence[float], table: Mapping[float, float], align: int = 1
 ) -> Split:
-    """Gives tokens in proportion to the performance that a table has for each rank's share.
+    """Give tokens in proportion to the performance that a table has for each rank's share.
 
     Args:
         seq_len: tokens of the sequence.
@@ -120,7 +120,7 @@ def looked_up(
 
 
 def interpolate(table: Mapping[float, float], share: float) -> float:
-    """Interpolates a table linearly at a share; beyond an end, returns the value at that end."""
+    """Interpolate a table linearly at a share; beyond an end, returns the value at that end."""
     points = sorted(table.items())
     if share <= points[0][0]:
         return points[0][1]
@@ -131,7 +131,7 @@ def interpolate(table: Mapping[float, float], share: float) -> float:
 
 
 def formula(seq_len: int, shares: Sequence[float], align: int = 1) -> Split:
-    """Gives tokens in proportion to a polynomial that estimates performance from compute share.
+    """Give tokens in proportion to a polynomial that estimates performance from compute share.
 
     The polynomial was fitted to matmuls of an L40 (hpml_testing, Columbia, 2025; R^2 = 0.92) for
     sizes 1024 to 16384 and shares of 10 to 100 percent. Sizes and shares beyond these are clamped.
@@ -150,7 +150,7 @@ def formula(seq_len: int, shares: Sequence[float], align: int = 1) -> Split:
 def proportional(
     seq_len: int, weights: Sequence[float], align: int = 1
 ) -> tuple[tuple[Piece, ...], ...]:
-    """Makes contiguous pieces in proportion to weights, with inner boundaries aligned to tiles.
+    """Make contiguous pieces in proportion to weights, with inner boundaries aligned to tiles.
 
     A tile is `align` tokens. If there are enough tiles, every rank gets one; only a cost model can
     tell whether it would be better to leave a rank idle.
@@ -168,12 +168,12 @@ def proportional(
 
 
 def contiguous(boundaries: Sequence[int]) -> tuple[tuple[Piece, ...], ...]:
-    """Makes one piece per rank, in order, between neighbouring boundaries."""
+    """Make one piece per rank, in order, between neighbouring boundaries."""
     return tuple(((start, end),) for start, end in pairwise(boundaries))
 
 
 def zigzag(seq_len: int, speeds: Sequence[float], align: int = 1) -> Split:
-    """Gives each rank two pieces, equally far from both ends, in proportion to speed.
+    """Give each rank two pieces, equally far from both ends, in proportion to speed.
 
     A piece of l tokens at p and one at N - p - l together see l(p + l/2) + l(N - p - l/2) = l N
     keys for any p. So work is in proportion to tokens, and giving tokens in proportion to speed
@@ -189,7 +189,7 @@ def zigzag(seq_len: int, speeds: Sequence[float], align: int = 1) -> Split:
 def measured_speeds(
     split: Split, busy_s: Sequence[float], cost: CostModel, before: Sequence[float]
 ) -> list[float]:
-    """Returns each rank's speed by its busy time in one step.
+    """Return each rank's speed by its busy time in one step.
 
     A rank that had no tokens keeps its speed of `before`.
     """
@@ -211,7 +211,7 @@ PRECISION = 1e-9
 
 
 def visible_pairs(queries: Piece, keys: Piece, cost: CostModel) -> float:
-    """Returns how many query-key pairs are computed for two pieces.
+    """Return how many query-key pairs are computed for two pieces.
 
     The pieces are the same or do not overlap.
     """
@@ -224,7 +224,7 @@ def visible_pairs(queries: Piece, keys: Piece, cost: CostModel) -> float:
 
 
 def blocks_s(split: Split, speeds: Sequence[float], cost: CostModel) -> list[list[float]]:
-    """Returns the seconds that each rank computes with each owner's keys: [rank][owner]."""
+    """Return the seconds that each rank computes with each owner's keys: [rank][owner]."""
     size = len(speeds)
     block_s = [[0.0] * size for _ in range(size)]
     for rank, queries in enumerate(split.pieces):
@@ -235,7 +235,7 @@ def blocks_s(split: Split, speeds: Sequence[float], cost: CostModel) -> list[lis
 
 
 def ring_s(split: Split, speeds: Sequence[float], cost: CostModel) -> list[float]:
-    """Returns the seconds after which each rank of ring attention finishes, waiting included.
+    """Return the seconds after which each rank of ring attention finishes, waiting included.
 
     In turn t a rank computes with the keys of the rank t places before it. Meanwhile these keys go
     on to the next rank, which they reach pass_s per token after both ranks are ready. Keys go no
@@ -260,7 +260,7 @@ def ring_s(split: Split, speeds: Sequence[float], cost: CostModel) -> list[float
 
 
 def balanced(seq_len: int, speeds: Sequence[float], cost: CostModel, align: int = 1) -> Split:
-    """Finds the contiguous split whose slowest rank finishes first.
+    """Find the contiguous split whose slowest rank finishes first.
 
     By busy time the search is exact. For a given time, each rank in turn takes as many tokens as
     it can process. A rank that starts later also ends later, so if any split covers the sequence
@@ -303,7 +303,7 @@ def balanced(seq_len: int, speeds: Sequence[float], cost: CostModel, align: int 
 def moved(
     boundaries: Sequence[int], seconds: Callable[[Sequence[int]], float], align: int
 ) -> list[int]:
-    """Moves boundaries one at a time, by fewer and fewer tiles, while that is faster."""
+    """Move boundaries one at a time, by fewer and fewer tiles, while that is faster."""
     best, best_s = list(boundaries), seconds(boundaries)
     tries = 0
     stride = align * max(1, best[-1] // (4 * align * (len(best) - 1)))
@@ -327,7 +327,7 @@ def moved(
 def boundaries_within(
     limit_s: float, seq_len: int, speeds: Sequence[float], cost: CostModel, align: int
 ) -> list[int]:
-    """Returns the boundaries, 0 first, if each rank in turn takes all it can do in `limit_s`."""
+    """Return the boundaries, 0 first, if each rank in turn takes all it can do in `limit_s`."""
     boundaries = [0]
     for speed in speeds:
         start = boundaries[-1]
@@ -342,7 +342,7 @@ def boundaries_within(
 
 
 def largest(limit: int, fits: Callable[[int], bool]) -> int:
-    """Returns the largest number up to `limit` that fits, or 0; all smaller ones must fit too."""
+    """Return the largest number up to `limit` that fits, or 0; all smaller ones must fit too."""
     low, high = 0, limit
     while low < high:
         middle = (low + high + 1) // 2

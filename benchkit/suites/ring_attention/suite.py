@@ -58,7 +58,7 @@ def ring_model(config: RingModelConfig, rank: Rank) -> list[Case]:
 
 
 def cases_of(shared: "RingJob", strategies: Sequence[str]) -> list[Case]:
-    """Builds the case of each strategy, with the even split as baseline if the job has it."""
+    """Build the case of each strategy, with the even split as baseline if the job has it."""
     cases: dict[str, Case] = {}
     for strategy in sorted(strategies, key=lambda name: name != BASELINE):  # the baseline first
         cases[strategy] = case_of(shared, strategy, cases.get(BASELINE))
@@ -66,7 +66,7 @@ def cases_of(shared: "RingJob", strategies: Sequence[str]) -> list[Case]:
 
 
 def case_of(shared: "RingJob", strategy: str, baseline: Case | None) -> Case:
-    """Builds the case of one strategy."""
+    """Build the case of one strategy."""
     from benchkit.suites.ring_attention.cases import RingCase
     from benchkit.suites.ring_attention.ring import REGIONS
 

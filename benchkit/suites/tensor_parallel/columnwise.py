@@ -51,13 +51,13 @@ class Columnwise(Buffers):
     """
 
     def place(self, rank: int, first: int = 0, count: int | None = None) -> Tensor:
-        """Returns the rows of C that a rank's rows [first, first + count) give, without padding."""
+        """Return the rows of C that a rank's rows [first, first + count) give, without padding."""
         start, size = self.rows.of(rank).start, self.rows.sizes[rank]
         stop = size if count is None else min(first + count, size)
         return self.c[start + min(first, size) : start + stop]
 
     def multiply(self, source: Tensor, rank: int, first: int = 0) -> None:
-        """Multiplies rows of a rank's A by B and writes the product to its place in C.
+        """Multiply rows of a rank's A by B and write the product to its place in C.
 
         Args:
             source: rows [first, first + len(source)) of the rank's A, padding included.
@@ -69,18 +69,18 @@ class Columnwise(Buffers):
             self.matmul(source[: len(target)], self.b, target)
 
     def start_gather(self, into: Tensor, part: Tensor) -> Handle:
-        """Starts to gather all ranks' parts in order of rank, and returns the handle."""
+        """Start to gather all ranks' parts in order of rank, and return the handle."""
         into, part = sendable(into), sendable(part)
         work: Handle = dist.all_gather_into_tensor(into, part, group=self.group, async_op=True)
         return work
 
     def gather(self, into: Tensor, part: Tensor) -> None:
-        """Gathers all ranks' parts in order of rank."""
+        """Gather all ranks' parts in order of rank."""
         with region(WAIT):
             dist.all_gather_into_tensor(sendable(into), sendable(part), group=self.group)
 
     def new(self, rows: int, like: Tensor) -> Tensor:
-        """Allocates scratch memory as wide as another buffer, and of its dtype."""
+        """Allocate scratch memory as wide as another buffer, and of its dtype."""
         return self.scratch.new(rows, like.shape[1], like.dtype)
 
 
@@ -253,7 +253,7 @@ def rows_to_all_peers(
 
 
 def obstacle(job: Columnwise) -> str:
-    """Returns why the fused product cannot run here; "" if it can."""
+    """Return why the fused product cannot run here; "" if it can."""
     if job.a.device.type != "cuda":
         return "symmetric memory needs GPUs that reach each other's memory"
     if not job.rows.even:
@@ -264,7 +264,7 @@ def obstacle(job: Columnwise) -> str:
 
 
 def place(job: Columnwise) -> Tensor:
-    """Allocates memory for rows of A that all ranks can read, and tries the fused product once.
+    """Allocate memory for rows of A that all ranks can read, and try the fused product once.
 
     GPUs may lack peer access or be shared by ranks, and torch chooses a kernel by what one GPU
     can do, which the GPUs together may refuse, such as multicast without NVSwitch.
@@ -286,7 +286,7 @@ def place(job: Columnwise) -> Tensor:
 
 
 def name_of(job: Columnwise) -> str:
-    """Returns torch's name of the group of a job."""
+    """Return torch's name of the group of a job."""
     group = job.group or dist.group.WORLD
     return str(group.group_name)
 
@@ -294,7 +294,7 @@ def name_of(job: Columnwise) -> str:
 def all_gather_matmul(
     job: Columnwise, work: Work, parts: tuple[Options, Options] | None
 ) -> Implementation:
-    """Builds the fused product, whose shard is a copy of A's that is made outside the clock.
+    """Build the fused product, whose shard is a copy of A's that is made outside the clock.
 
     Raises:
         Unavailable: where this machine or this build cannot run it.
@@ -330,7 +330,7 @@ class ColumnwiseCases(Primitive):
         return columnwise_bytes(self.shape, self.dtype, self.rank.world_size, self.needs_whole)
 
     def load(self, a: Tensor, b: Tensor) -> None:
-        """Copies this rank's rows of A, and B."""
+        """Copy this rank's rows of A, and B."""
         own = a[self.rows.of(self.rank.index)]
         self.a[: len(own)].copy_(own)
         self.b.copy_(b)
@@ -338,7 +338,7 @@ class ColumnwiseCases(Primitive):
             self.whole_a.copy_(a)
 
     def build(self, options: Options, group: dist.ProcessGroup | None) -> Implementation:
-        """Builds one implementation, whose output is all of C, except for the bounds."""
+        """Build one implementation, whose output is all of C, except for the bounds."""
         scratch = Scratch(self.scratch_memory)
         buffers = self.a, self.b, self.c, scratch
         job = Columnwise(self.rows, self.rank.index, group, *buffers, self.matmul.multiply)
@@ -358,7 +358,7 @@ class ColumnwiseCases(Primitive):
         return Implementation(step, work, lambda: self.c, parts=parts(options), details=details)
 
     def computation(self, job: Columnwise, size: str) -> Implementation:
-        """Builds the matmul alone: own rows of A times B if `size` is sharded, else A times B."""
+        """Build the matmul alone: own rows of A times B if `size` is sharded, else A times B."""
         world_size = self.rows.world_size
         if size == "unsharded":
             step: Step = functools.partial(job.matmul, self.whole_a, self.b, self.c)
@@ -373,7 +373,7 @@ class ColumnwiseCases(Primitive):
         )
 
     def step(self, options: Options, job: Columnwise) -> Step:
-        """Builds the step of an implementation with fixed options."""
+        """Build the step of an implementation with fixed options."""
         gathers_a = options["order"] == "AG_before"
         chunks = int(options.get("chunks", 1))
         if options["implementation"] == "p2p_pipeline":
@@ -389,12 +389,12 @@ class ColumnwiseCases(Primitive):
         return multiply_then_gather(job)
 
     def gathered_bytes(self, order: str) -> int:
-        """Returns the size of the buffer of an order's all-gather, padding included."""
+        """Return the size of the buffer of an order's all-gather, padding included."""
         like = self.a if order == "AG_before" else self.c
         return int(self.rows.most * self.rows.world_size * like.shape[1] * like.dtype.itemsize)
 
     def work(self, order: str) -> Work:
-        """Returns the operations of all ranks, and the bytes that each rank must send at least."""
+        """Return the operations of all ranks, and the bytes that each rank must send at least."""
         size = self.rows.world_size
         return Work(
             useful_flops=self.flops,
@@ -403,7 +403,7 @@ class ColumnwiseCases(Primitive):
         )
 
     def communication(self, job: Columnwise, by_peers: bool, order: str) -> Implementation:
-        """Builds the communication of an order alone: the all-gather, or the peers in one chunk."""
+        """Build the communication of an order alone: the all-gather, or the peers in one chunk."""
         size, most = self.rows.world_size, self.rows.most
         like = job.a if order == "AG_before" else job.c
         step: Step
@@ -450,7 +450,7 @@ class ColumnwiseCases(Primitive):
         return Implementation(step, work, verify=verify)
 
     def choose(self, job: Columnwise, backend: str) -> tuple[Options, Details]:
-        """Chooses the options that should be fastest, with details for the record."""
+        """Choose the options that should be fastest, with details for the record."""
         size, most = self.rows.world_size, self.rows.most
         gathers_more_a = self.gathered_bytes("AG_before") > self.gathered_bytes("AG_after")
         wider = job.a if gathers_more_a else job.c
@@ -473,7 +473,7 @@ class ColumnwiseCases(Primitive):
 
 
 def parts(options: Options) -> tuple[Options, Options]:
-    """Returns the options of an implementation's bounds: its computation and its communication."""
+    """Return the options of an implementation's bounds: its computation and its communication."""
     order = options["order"]
     by_peers = options.get("implementation") == "p2p_pipeline"
     communication = "p2p_comm_only" if by_peers else "comm_only"

@@ -25,7 +25,7 @@ DEFAULT_INT = 4
 
 
 def expand(given: Mapping[str, Any], allowed: Allowed) -> list[dict[str, str | int]]:
-    """Returns every implementation with every combination of its options.
+    """Return every implementation with every combination of its options.
 
     A group of options adds only the combinations that no earlier group has.
 
@@ -53,7 +53,7 @@ def expand(given: Mapping[str, Any], allowed: Allowed) -> list[dict[str, str | i
 
 
 def groups_of(value: Any) -> list[Any]:
-    """Returns the groups of options of an implementation: a list of them, a single one or None."""
+    """Return the groups of options of an implementation: a list of them, a single one or None."""
     if value is None:
         return []
     return value if isinstance(value, list) else [value]
@@ -62,7 +62,7 @@ def groups_of(value: Any) -> list[Any]:
 def combinations(
     name: str, group: Any, options: Mapping[str, Values]
 ) -> Iterator[dict[str, str | int]]:
-    """Yields every combination of one group of options."""
+    """Yield every combination of one group of options."""
     if not isinstance(group, Mapping):
         raise ConfigError(
             f"implementations.{name}={group}: allowed is "
@@ -81,7 +81,7 @@ def combinations(
 
 
 def checked(name: str, value: Any, choices: Values) -> str | int:
-    """Returns a value that is allowed; raises ConfigError for any other."""
+    """Return a value that is allowed; raise ConfigError for any other."""
     if isinstance(choices, tuple):
         if value not in choices:
             raise ConfigError(f"implementations.{name}={value}: allowed are {', '.join(choices)}")
@@ -97,7 +97,7 @@ Shape = tuple[int, int, int]
 def columnwise_bytes(
     shape: Shape, dtype: str, world_size: int, needs_whole: bool
 ) -> tuple[int, int]:
-    """Returns the bytes of the operands and of scratch memory, with the rows of A sharded.
+    """Return the bytes of the operands and of scratch memory, with the rows of A sharded.
 
     Args:
         shape: of the product.
@@ -114,7 +114,7 @@ def columnwise_bytes(
 
 
 def rowwise_bytes(shape: Shape, dtype: str, world_size: int, needs_whole: bool) -> tuple[int, int]:
-    """Returns the same with the columns of A and the rows of B sharded."""
+    """Return the same with the columns of A and the rows of B sharded."""
     m, n, k = shape
     most, width = -(-m // world_size), -(-k // world_size)
     factors, products = world_size * most * width + width * n, most * n
@@ -125,13 +125,13 @@ def rowwise_bytes(shape: Shape, dtype: str, world_size: int, needs_whole: bool) 
 
 
 def checking_bytes(shape: Shape) -> int:
-    """Returns the bytes of all matrices in float64, in which results are checked."""
+    """Return the bytes of all matrices in float64, in which results are checked."""
     m, n, k = shape
     return 8 * (m * k + k * n + m * n)
 
 
 def drawn_bytes(shape: Shape) -> int:
-    """Returns the bytes of the host memory in which factors are drawn.
+    """Return the bytes of the host memory in which factors are drawn.
 
     Per element these are 4 to time and 1 to check.
     """
@@ -200,7 +200,7 @@ class TensorParallelConfig(RunConfig):
         return self.m, self.n, self.k
 
     def operand_bytes(self, world_size: int, needs_whole: bool) -> tuple[int, int]:
-        """Returns the bytes of the operands of a rank and of its scratch memory."""
+        """Return the bytes of the operands of a rank and of its scratch memory."""
         raise NotImplementedError
 
     def most_cases(self) -> int:
@@ -215,7 +215,7 @@ class TensorParallelConfig(RunConfig):
         return drawn_bytes(self.shape)
 
     def check_layer(self) -> None:
-        """Raises ConfigError where model, layer and shape contradict each other."""
+        """Raise ConfigError where model, layer and shape contradict each other."""
         if self.model is None:
             if self.layer is not None:
                 raise ConfigError(f"layer={self.layer}: needs a model, such as model=small")
@@ -230,12 +230,12 @@ class TensorParallelConfig(RunConfig):
                 raise ConfigError(f"{name}={value}: {has}; leave one of both out")
 
     def product_of(self, model: ModelConfig, layer: str) -> tuple[int, int]:
-        """Returns k and n of a model's layer; the inner dimension of A and B is shared out."""
+        """Return k and n of a model's layer; the inner dimension of A and B is shared out."""
         return layer_shape(model, layer)
 
 
 def layer_rows(model: ModelConfig | None, layer: str | None, default: int) -> int:
-    """Returns k of a model's layer; without one, the default."""
+    """Return k of a model's layer; without one, the default."""
     if model is None or layer not in LAYERS:
         return default
     return layer_shape(model, layer)[0]
@@ -244,7 +244,7 @@ def layer_rows(model: ModelConfig | None, layer: str | None, default: int) -> in
 def layer_columns(
     model: ModelConfig | None, layer: str | None, default: int, ranks: int | str = 1
 ) -> int:
-    """Returns n of a model's layer, whose columns are shared out over ranks; else the default."""
+    """Return n of a model's layer, whose columns are shared out over ranks; else the default."""
     if model is None or layer not in LAYERS:
         return default
     return layer_shape(model, layer)[1] // (max(1, ranks) if isinstance(ranks, int) else 1)
@@ -264,7 +264,7 @@ class TpColumnwiseConfig(TensorParallelConfig):
     }
 
     def product_of(self, model: ModelConfig, layer: str) -> tuple[int, int]:
-        """Returns k and n of a column-parallel layer, of which each rank has a part of the columns.
+        """Return k and n of a column-parallel layer, of which each rank has a part of the columns.
 
         Raises:
             ConfigError: the number of ranks is not known, or does not divide the columns.
@@ -307,12 +307,12 @@ Labels = Mapping[str, str | int | float]
 
 
 def over(labels: Labels, job_backend: str) -> Labels:
-    """Returns the labels with the job's backend instead of `default`."""
+    """Return the labels with the job's backend instead of `default`."""
     return {**labels, COMM_BACKEND: job_backend} if labels.get(COMM_BACKEND) == DEFAULT else labels
 
 
 def counterpart(wanted: Labels, there: Sequence[Case], job_backend: str) -> Case | None:
-    """Returns the case with the wanted labels of those there, or None.
+    """Return the case with the wanted labels of those there, or None.
 
     `default` and the name of the job's backend are the same backend; an exact match comes first.
     """
@@ -324,7 +324,7 @@ def counterpart(wanted: Labels, there: Sequence[Case], job_backend: str) -> Case
 def baseline_of(
     labels: Labels, baseline: Options, there: Sequence[Case], job_backend: str
 ) -> Case | None:
-    """Returns the baseline of an implementation on its own backend, else the first baseline there.
+    """Return the baseline of an implementation on its own backend, else the first baseline there.
 
     Args:
         labels: of the implementation; a baseline itself has None.
@@ -345,5 +345,5 @@ def is_on_a_backend(labels: Labels, baseline: Options) -> bool:
 
 
 def labels_of(options: Options) -> Options:
-    """Returns the options as columns, where the name `backend` belongs to the job."""
+    """Return the options as columns, where the name `backend` belongs to the job."""
     return {COMM_BACKEND if name == "backend" else name: value for name, value in options.items()}

@@ -56,7 +56,7 @@ class Shards:
         return indices
 
     def of(self, rank: int) -> slice:
-        """Returns the range of a rank's rows among all."""
+        """Return the range of a rank's rows among all."""
         start = sum(self.sizes[:rank])
         return slice(start, start + self.sizes[rank])
 
@@ -72,7 +72,7 @@ class Scratch:
     memory: Tensor
 
     def new(self, rows: int, columns: int, dtype: torch.dtype) -> Tensor:
-        """Allocates the next [rows, columns]."""
+        """Allocate the next [rows, columns]."""
         size = rows * columns * dtype.itemsize
         assert size <= len(self.memory), "scratch memory is too small for an implementation"
         buffer, self.memory = self.memory[:size], self.memory[size:]
@@ -92,7 +92,7 @@ class Factory:
     seed: int
 
     def exact(self, turn: int) -> tuple[Tensor, Tensor]:
-        """Draws A [m, k] with at most NONZEROS of ±1 in a row, and B [k, n] of -1, 0, 1: int8."""
+        """Draw A [m, k] with at most NONZEROS of ±1 in a row, and B [k, n] of -1, 0, 1: int8."""
         generator = torch.Generator().manual_seed(hash((self.seed, turn)) % 2**63)
         a = torch.zeros(self.m, self.k, dtype=torch.int8)
         columns = torch.randint(self.k, (self.m, min(self.k, NONZEROS)), generator=generator)
@@ -101,19 +101,19 @@ class Factory:
         return a, torch.randint(-1, 2, (self.k, self.n), generator=generator, dtype=torch.int8)
 
     def real(self, turn: int) -> tuple[Tensor, Tensor]:
-        """Draws A [m, k] and B [k, n] uniformly from [-1, 1), in float32."""
+        """Draw A [m, k] and B [k, n] uniformly from [-1, 1), in float32."""
         generator = torch.Generator().manual_seed(hash((self.seed, turn, REAL)) % 2**63)
         a = torch.rand(self.m, self.k, generator=generator) * 2 - 1
         return a, torch.rand(self.k, self.n, generator=generator) * 2 - 1
 
     def rounded(self, turn: int, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
-        """Draws real A and B and rounds them to a dtype; in float32."""
+        """Draw real A and B and round them to a dtype; in float32."""
         a, b = self.real(turn)
         return a.to(dtype).to(a.dtype), b.to(dtype).to(b.dtype)
 
 
 def require_exact(output: Tensor, a: Tensor, b: Tensor, first_row: int, seed: int) -> None:
-    """Raises InvalidResult unless an output of integers equals A times B to the bit.
+    """Raise InvalidResult unless an output of integers equals A times B to the bit.
 
     Freivalds (1977): output x = A (B x) for random integer vectors x, exactly, in float64. Every
     element counts, and the check costs only three matrix-vector products.
@@ -144,7 +144,7 @@ def require_exact(output: Tensor, a: Tensor, b: Tensor, first_row: int, seed: in
 
 
 def require_close(output: Tensor, a: Tensor, b: Tensor, first_row: int, seed: int) -> None:
-    """Raises InvalidResult where sampled rows differ from float64 by more than rounding explains.
+    """Raise InvalidResult where sampled rows differ from float64 by more than rounding explains.
 
     The error of k products of values up to 1, added in any order and sent in the output's dtype,
     is about sqrt(k) eps (Higham, Accuracy and Stability of Numerical Algorithms, section 2.8).

@@ -33,7 +33,7 @@ Factors = Callable[[Tensor, Tensor], tuple[Tensor, Tensor, int]]
 
 
 def whole_factors(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor, int]:
-    """Returns A and B themselves, whose product begins with row 0 of C."""
+    """Return A and B themselves, whose product begins with row 0 of C."""
     return a, b, 0
 
 
@@ -87,12 +87,12 @@ AnyBuffers = TypeVar("AnyBuffers", bound=Buffers)
 
 
 def in_turns(job: AnyBuffers) -> AnyBuffers:
-    """Returns the buffers for one of several steps that have the same scratch memory in turns."""
+    """Return the buffers for one of several steps that have the same scratch memory in turns."""
     return replace(job, scratch=Scratch(job.scratch.memory))
 
 
 def chunks_of(rows: int, count: int) -> list[slice]:
-    """Divides rows into at most `count` nearly equal pieces, none of them empty."""
+    """Divide rows into at most `count` nearly equal pieces, none of them empty."""
     pieces = Shards(rows, min(count, rows))
     return [pieces.of(i) for i in range(pieces.world_size)]
 
@@ -130,27 +130,27 @@ class Primitive:
         self.turns = count()
 
     def allocate(self) -> None:
-        """Allocates the operands."""
+        """Allocate the operands."""
         raise NotImplementedError
 
     def nbytes(self) -> tuple[int, int]:
-        """Returns the bytes of the operands and of scratch memory."""
+        """Return the bytes of the operands and of scratch memory."""
         raise NotImplementedError
 
     def load(self, a: Tensor, b: Tensor) -> None:
-        """Copies this rank's parts of whole A and B to where all implementations read them."""
+        """Copy this rank's parts of whole A and B to where all implementations read them."""
         raise NotImplementedError
 
     def build(self, options: Options, group: dist.ProcessGroup | None) -> Implementation:
-        """Builds one implementation, or raises Unavailable where it cannot run."""
+        """Build one implementation, or raise Unavailable where it cannot run."""
         raise NotImplementedError
 
     def step(self, options: Options, job: Any) -> Callable[[], object]:
-        """Builds the step of an implementation with fixed options."""
+        """Build the step of an implementation with fixed options."""
         raise NotImplementedError
 
     def timed_s(self, choices: Sequence[Options], job: Any) -> list[float]:
-        """Returns the seconds of each choice on the slowest rank.
+        """Return the seconds of each choice on the slowest rank.
 
         The choices take turns and use the same scratch memory.
         """
@@ -158,7 +158,7 @@ class Primitive:
         return list(map(max, self.rank.seconds_of(*steps)))
 
     def cases(self) -> list[Case]:
-        """Returns a case for each choice; all are skipped if memory is short."""
+        """Return a case for each choice; all are skipped if memory is short."""
         if lacking := self.lacking():
             return [Case(labels=labels_of(options), unavailable=lacking) for options in self.chosen]
         operand_bytes, scratch_bytes = self.nbytes()
@@ -181,7 +181,7 @@ class Primitive:
         return slice(0, self.shape[2])
 
     def lacking(self) -> str:
-        """Returns why a rank cannot multiply matrices of this dtype; "" if all can."""
+        """Return why a rank cannot multiply matrices of this dtype; "" if all can."""
         if not self.matmul.is_float8:
             return ""
         width = self.inner.stop - self.inner.start
@@ -191,13 +191,13 @@ class Primitive:
         return first_reason(reason)
 
     def order(self, options: Options) -> int:
-        """Returns 0 for a bound and 1 for a baseline: cases are built after those they refer to."""
+        """Return 0 for a bound and 1 for a baseline: cases are built after those they refer to."""
         if options["implementation"] in BOUNDS:
             return 0
         return 1 if references.is_on_a_backend(labels_of(options), self.baseline) else 2
 
     def attempt(self, options: Options) -> Implementation | str:
-        """Builds one implementation, or returns why it cannot run here."""
+        """Build one implementation, or return why it cannot run here."""
         backend = str(options.get("backend", DEFAULT))
         try:
             built = self.build(options, self.rank.group(backend))
@@ -208,7 +208,7 @@ class Primitive:
         return replace(built, step=CapturableStep(built.step, over))
 
     def case(self, options: Options, built: Implementation | str, there: Sequence[Case]) -> Case:
-        """Builds the case of one implementation.
+        """Build the case of one implementation.
 
         Args:
             options: of the implementation.
@@ -231,14 +231,14 @@ class Primitive:
         )
 
     def components(self, built: Implementation, there: Sequence[Case]) -> Components:
-        """Returns the bounds that can run here; one rank sends nothing and has none."""
+        """Return the bounds that can run here; one rank sends nothing and has none."""
         if built.parts is None or self.rank.world_size == 1:
             return Components()
         wanted = map(labels_of, built.parts)
         return Components(*(references.counterpart(part, there, self.backend) for part in wanted))
 
     def verify(self, built: Implementation, call: Call) -> None:
-        """Runs on new matrices and checks the output.
+        """Run on new matrices and check the output.
 
         With exact inputs every element is checked, and with real numbers sampled rows.
         """
@@ -298,7 +298,7 @@ class Trial:
 
 
 def overlapping() -> Iterator[tuple[str, Choice]]:
-    """Yields every implementation that overlaps its parts, with each number of chunks to time."""
+    """Yield every implementation that overlaps its parts, with each number of chunks to time."""
     for name in ("pipeline", "p2p_pipeline"):
         for chunks in MEASURED:
             yield name, {"chunks": chunks}
@@ -317,11 +317,11 @@ class Costs:
     flop_s: float
 
     def limit_s(self, flops: float, num_bytes: float) -> float:
-        """Returns the longer time of a computation and a collective, the limit of any overlap."""
+        """Return the longer time of a computation and a collective, the limit of any overlap."""
         return max(self.flop_s * flops, self.latency_s + self.byte_s * num_bytes)
 
     def predicted(self, trials: Sequence[Trial]) -> list[tuple[float, Choice]]:
-        """Returns the seconds and options of all trials and of more chunks, the fastest first.
+        """Return the seconds and options of all trials and of more chunks, the fastest first.
 
         With c chunks, an implementation takes A + latency c + E / c, where E is exposed until the
         first chunk is complete. The times of one chunk and of two give A and E. The limit holds
@@ -342,7 +342,7 @@ class Costs:
         return sorted(found, key=lambda prediction: prediction[0])
 
     def finalists(self, trials: Sequence[Trial]) -> list[Choice]:
-        """Returns the options that may be the best by the model.
+        """Return the options that may be the best by the model.
 
         One or two trials are too few to distinguish options with similar times.
         """
@@ -357,7 +357,7 @@ def choose(
     kinds: Sequence[tuple[Choice, float]],
     timed: Callable[[Sequence[Choice]], list[float]],
 ) -> tuple[Choice, dict[str, object]]:
-    """Chooses the fastest of the finalists.
+    """Choose the fastest of the finalists.
 
     Args:
         costs: the cost model.
@@ -386,7 +386,7 @@ def measure_costs(
     large: tuple[int, Callable[[], object]],
     compute: tuple[float, Callable[[], object]],
 ) -> Costs:
-    """Measures the cost model on the slowest rank.
+    """Measure the cost model on the slowest rank.
 
     Args:
         seconds_of: times calls on each rank, as `Rank.seconds_of` does.

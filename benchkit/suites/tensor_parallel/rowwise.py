@@ -46,7 +46,7 @@ class Rowwise(Buffers):
     """
 
     def block(self, rank: int, piece: slice | None = None) -> Tensor:
-        """Returns the rows of A that a rank needs, or a piece of them."""
+        """Return the rows of A that a rank needs, or a piece of them."""
         most = self.rows.most
         piece = piece or slice(0, most)
         return self.a[rank * most + piece.start : rank * most + piece.stop]
@@ -55,17 +55,17 @@ class Rowwise(Buffers):
         return self.scratch.new(rows, self.c.shape[1], self.c.dtype)
 
     def start_scatter(self, into: Tensor, summands: Tensor) -> Handle:
-        """Starts to sum [world_size x rows, n] over ranks, each of which gets its rows."""
+        """Start to sum [world_size x rows, n] over ranks, each of which gets its rows."""
         work: Handle = dist.reduce_scatter_tensor(into, summands, group=self.group, async_op=True)
         return work
 
     def scatter(self, into: Tensor, summands: Tensor) -> None:
-        """Sums [world_size x rows, n] over ranks, each of which gets its rows."""
+        """Sum [world_size x rows, n] over ranks, each of which gets its rows."""
         with region(WAIT):
             dist.reduce_scatter_tensor(into, summands, group=self.group)
 
     def reduce(self, summands: Tensor) -> None:
-        """Sums over ranks, on all of them."""
+        """Sum over ranks, on all of them."""
         with region(WAIT):
             dist.all_reduce(summands, group=self.group)
 
@@ -96,7 +96,7 @@ def multiply_then_all_reduce(job: Rowwise) -> Step:
 
 
 def scatter_in_chunks(job: Rowwise, chunks: int) -> Step:
-    """Multiplies a chunk of every rank's rows at a time, and sums it during the next chunk."""
+    """Multiply a chunk of every rank's rows at a time, and sum it during the next chunk."""
     pieces = chunks_of(job.rows.most, chunks)
     size = job.rows.world_size
     stages = [job.new((piece.stop - piece.start) * size) for piece in pieces]
@@ -118,7 +118,7 @@ def scatter_in_chunks(job: Rowwise, chunks: int) -> Step:
 
 
 def ring_sum(held: Sequence[Sequence[Tensor]], rank: int) -> Tensor:
-    """Returns the last sum of a rank by `sums_round_the_ring`, if no product renews its memory.
+    """Return the last sum of a rank by `sums_round_the_ring`, if no product renews its memory.
 
     Args:
         held: of each rank what its two sums and its rows of C hold before.
@@ -203,7 +203,7 @@ class RowwiseCases(Primitive):
         return rowwise_bytes(self.shape, self.dtype, self.rank.world_size, self.needs_whole)
 
     def load(self, a: Tensor, b: Tensor) -> None:
-        """Copies this rank's columns of A, each rank's rows padded to the most, and rows of B."""
+        """Copy this rank's columns of A, each rank's rows padded to the most, and rows of B."""
         for rank in range(self.rank.world_size):
             rows = a[self.rows.of(rank), self.inner]
             start = rank * self.rows.most
@@ -214,7 +214,7 @@ class RowwiseCases(Primitive):
             self.whole[1].copy_(b)
 
     def build(self, options: Options, group: dist.ProcessGroup | None) -> Implementation:
-        """Builds one implementation; except for the bounds, its output is this rank's rows of C."""
+        """Build one implementation; except for the bounds, its output is this rank's rows of C."""
         scratch = Scratch(self.scratch_memory)
         buffers = self.a, self.b, self.c, scratch
         job = Rowwise(self.rows, self.rank.index, group, *buffers, self.matmul.multiply)
@@ -237,7 +237,7 @@ class RowwiseCases(Primitive):
         )
 
     def computation(self, job: Rowwise, size: str) -> Implementation:
-        """Builds the matmul alone: the own summand if `size` is sharded, else whole A times B."""
+        """Build the matmul alone: the own summand if `size` is sharded, else whole A times B."""
         world_size = self.rank.world_size
         if size == "unsharded":
             step = functools.partial(job.matmul, *self.whole)
@@ -252,7 +252,7 @@ class RowwiseCases(Primitive):
         )
 
     def step(self, options: Options, job: Rowwise) -> Step:
-        """Builds the step of an implementation with fixed options."""
+        """Build the step of an implementation with fixed options."""
         if options["implementation"] == "p2p_pipeline":
             return sums_round_the_ring(job, int(options["chunks"]))
         if options["implementation"] == "pipeline":
@@ -262,7 +262,7 @@ class RowwiseCases(Primitive):
         return multiply_then_all_reduce(job)
 
     def work(self, collective: str) -> Work:
-        """Returns the operations of all ranks, and the bytes that each rank must send at least."""
+        """Return the operations of all ranks, and the bytes that each rank must send at least."""
         size = self.rank.world_size
         num_bytes = self.summand_bytes * (size - 1) // size
         if collective == "all_reduce":
@@ -275,7 +275,7 @@ class RowwiseCases(Primitive):
         return int(self.rows.most * self.rank.world_size * self.shape[1] * self.c.dtype.itemsize)
 
     def communication(self, job: Rowwise, collective: str) -> Implementation:
-        """Builds the sum over ranks alone, by a collective or by the ring of peers.
+        """Build the sum over ranks alone, by a collective or by the ring of peers.
 
         Each rank checks all that it gets. The timed sums are of arbitrary memory contents and of
         earlier sums; they overflow, which takes no longer.
@@ -318,7 +318,7 @@ class RowwiseCases(Primitive):
         return Implementation(step, work, verify=verify)
 
     def ring(self, job: Rowwise) -> Implementation:
-        """Builds the ring that only communicates: products are what its memory holds already."""
+        """Build the ring that only communicates: products are what its memory holds already."""
         size, rank, most = self.rank.world_size, self.rank.index, self.rows.most
         step = sums_round_the_ring(in_turns(job), 1, noop)
         trial = in_turns(job)
@@ -350,7 +350,7 @@ class RowwiseCases(Primitive):
         return Implementation(step, work, verify=verify)
 
     def choose(self, job: Rowwise, backend: str) -> tuple[Options, Details]:
-        """Chooses the options that should be fastest, with details for the record."""
+        """Choose the options that should be fastest, with details for the record."""
         size = self.rank.world_size
         summand = in_turns(job).new(len(self.a))
 
@@ -371,7 +371,7 @@ class RowwiseCases(Primitive):
 
 
 def parts(options: Options) -> tuple[Options, Options]:
-    """Returns the options of an implementation's bounds: its computation and its communication."""
+    """Return the options of an implementation's bounds: its computation and its communication."""
     computation: Options = {"implementation": "compute_only", "size": "sharded"}
     backend = options["backend"]
     if options["implementation"] == "p2p_pipeline":

@@ -74,7 +74,7 @@ class PassCase:
             self._memory.reset()
 
     def observe(self, regions_s: Mapping[str, float]) -> None:
-        """Reports the peak memory, without what only other cases of this job need."""
+        """Report the peak memory, without what only other cases of this job need."""
         if PEAK_BYTES in self.details:
             return
         others = [steps for steps in self._models() if steps is not self._steps]
@@ -85,7 +85,7 @@ class PassCase:
         self.details |= self._memory.beside_peak()
 
     def verify(self, call: Call) -> None:
-        """Checks what the pass computes of the first sequence of a fresh batch.
+        """Check what the pass computes of the first sequence of a fresh batch.
 
         One is enough, since a pass treats all sequences alike. The weights do not move in a timed
         training step: its update is checked by a step of its own.
@@ -116,7 +116,7 @@ def assemble(
     rank: Rank,
     mesh: "DeviceMesh | None",
 ) -> Steps:
-    """Builds a model and returns the passes over it.
+    """Build a model and return the passes over it.
 
     Args:
         kind: how the ranks share the work, as the key `parallel`; "none": a whole model here.
@@ -179,7 +179,7 @@ class TransformerJob:
         self.ask_all_ranks()
 
     def ask_all_ranks(self) -> None:
-        """Sets what only all ranks know; they call this together, before models take the memory."""
+        """Set what only all ranks know; they call this together, before models take the memory."""
         config, device = self.config, self.rank.device
         head_dim = self.model.d_model // self.model.num_heads
         compiled = config.compile != "none"
@@ -194,7 +194,7 @@ class TransformerJob:
     def case(
         self, name: str, ranks: int, baseline: Case | None = None, communication: Case | None = None
     ) -> Case:
-        """Returns the case of a pass on all ranks, or on the first rank alone.
+        """Return the case of a pass on all ranks, or on the first rank alone.
 
         Args:
             name: the pass.
@@ -228,7 +228,7 @@ class TransformerJob:
         )
 
     def communication(self, name: str) -> Case | None:
-        """Returns the case of a pass's communication alone; None where the pass sends nothing."""
+        """Return the case of a pass's communication alone; None where the pass sends nothing."""
         ranks = self.rank.world_size
         labels: Labels = {names.PASS: name, names.RANKS: ranks, names.PART: names.COMMUNICATION}
         if self.why_not(name):
@@ -237,11 +237,11 @@ class TransformerJob:
         return None if step is None else Case(step=step, labels=labels, is_component=True)
 
     def why_not(self, name: str) -> str:
-        """Returns why a pass cannot run on all ranks; "" where it can."""
+        """Return why a pass cannot run on all ranks; "" where it can."""
         return self.lacking or self.obstacle() or self.shortage(name, alone=False)
 
     def obstacle(self) -> str:
-        """Returns why the ranks cannot share this model in this way; "" where they can."""
+        """Return why the ranks cannot share this model in this way; "" where they can."""
         size = self.rank.world_size
         heads, d_ff = self.model.num_heads, self.model.d_ff
         if self.shared and self.config.parallel == "tp" and (heads % size or d_ff % size):
@@ -251,7 +251,7 @@ class TransformerJob:
         return ""
 
     def shortage(self, name: str, alone: bool) -> str:
-        """Returns why a pass does not fit in memory; "" where it does.
+        """Return why a pass does not fit in memory; "" where it does.
 
         The model of one rank alone is in memory beside the model that all ranks share.
         """
@@ -261,7 +261,7 @@ class TransformerJob:
         return self.rank.memory_shortage(needed)
 
     def details_of(self, name: str, ranks: int) -> dict[str, Any]:
-        """Returns the details that the record keeps of a pass on these ranks."""
+        """Return the details that the record keeps of a pass on these ranks."""
         return {
             details.TOKENS_PER_CALL: self.workload.copies(ranks) * self.workload.tokens,
             names.PARAMETERS: parameters(self.model),
@@ -271,7 +271,7 @@ class TransformerJob:
         }
 
     def batches(self) -> Batches:
-        """Returns new batches for one case.
+        """Return new batches for one case.
 
         Each case has its own, since some cases run on one rank alone. Each copy of the model has
         its own, too.
@@ -287,15 +287,15 @@ class TransformerJob:
         )
 
     def sent_bytes(self) -> int:
-        """Returns the bytes of the buffers that communication alone uses."""
+        """Return the bytes of the buffers that communication alone uses."""
         return self.messages.allocated() if self.shared else 0
 
     def models(self) -> list[Steps]:
-        """Returns the models that have been built."""
+        """Return the models that have been built."""
         return list(self._models.values())
 
     def model_of(self, kind: str) -> Steps:
-        """Returns the model of a kind of parallelism, built at its first use.
+        """Return the model of a kind of parallelism, built at its first use.
 
         All ranks call this together, unless the kind is "none".
         """

@@ -45,7 +45,7 @@ class Checks:
     mean: Callable[[Tensor], Tensor]
 
     def forward(self, logits: Tensor, inputs: Tensor) -> None:
-        """Compares rows of the logits [B, s, V] of inputs [B, s] with the definition.
+        """Compare rows of the logits [B, s, V] of inputs [B, s] with the definition.
 
         Raises:
             InvalidResult: a row of logits is wrong.
@@ -59,7 +59,7 @@ class Checks:
         require(float(errors[worst]), TOLERANCE[self.dtype], what)
 
     def gradients(self, loss: Tensor, inputs: Tensor, targets: Tensor) -> None:
-        """Compares a loss, and the gradient by each weight, with the definition.
+        """Compare a loss, and the gradient by each weight, with the definition.
 
         Targets are masked as `mask_targets` does.
 
@@ -83,7 +83,7 @@ class Checks:
         require(errors[worst], GRADIENT_TOLERANCE[self.dtype], f"the gradient by {worst}")
 
     def update(self, inputs: Tensor, targets: Tensor) -> None:
-        """Compares how a training step moves the weights with AdamW's rule.
+        """Compare how a training step moves the weights with AdamW's rule.
 
         Raises:
             InvalidResult: a step does not move the weights by their gradients as AdamW does.
@@ -109,7 +109,7 @@ class Update:
         self._before = [(name, weight, *self._now(weight)) for name, weight in weights]
 
     def _now(self, weight: nn.Parameter) -> tuple[Tensor, Tensor, Tensor, float]:
-        """Returns the weight, its first and second moment, and the number of steps taken."""
+        """Return the weight, its first and second moment, and the number of steps taken."""
         state = self._optimizer.state.get(weight, {})
         value = sample_elements(weight)
         zeros = torch.zeros_like(value)
@@ -118,7 +118,7 @@ class Update:
         return value, mean, square, float(state.get("step", 0.0))
 
     def check(self) -> None:
-        """Repeats the step by AdamW's rule (1711.05101, algorithm 2).
+        """Repeat the step by AdamW's rule (1711.05101, algorithm 2).
 
         Raises:
             InvalidResult: a weight is not where the rule moves it.
@@ -146,7 +146,7 @@ class Update:
 
 
 def as_shared(gradient: Tensor | None, weight: Tensor) -> Tensor:
-    """Shards a gradient as its weight is.
+    """Shard a gradient as its weight is.
 
     In tensor parallelism every rank has the whole gradient by the embedding.
     """
@@ -157,11 +157,11 @@ def as_shared(gradient: Tensor | None, weight: Tensor) -> Tensor:
 
 
 def sample_elements(tensor: Tensor) -> Tensor:
-    """Returns the first elements of this rank's part of a tensor, in float64."""
+    """Return the first elements of this rank's part of a tensor, in float64."""
     return local(tensor.detach()).flatten()[:WATCHED].double()
 
 
 def mask_targets(targets: Tensor) -> None:
-    """Masks targets [B, s]: only the first tokens of the first sequence count in the loss."""
+    """Mask targets [B, s]: only the first tokens of the first sequence count in the loss."""
     targets[0, TOKENS:] = IGNORED
     targets[1:] = IGNORED

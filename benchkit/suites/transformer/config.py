@@ -23,7 +23,7 @@ from benchkit.suites.transformer.names import PASSES, TRAIN_STEP
 
 
 def forward_flops(model: ModelConfig, batch_size: int, context_length: int, causal: bool) -> float:
-    """Counts the operations of one forward pass.
+    """Count the operations of one forward pass.
 
     Per layer 2 T (4 d^2 + 3 d f) + 4 d x pairs, and 2 T d V for the head: PaLM (2204.02311),
     appendix B, which counts every pair.
@@ -45,7 +45,7 @@ def forward_flops(model: ModelConfig, batch_size: int, context_length: int, caus
 def recomputed_flops(
     model: ModelConfig, batch_size: int, context_length: int, causal: bool
 ) -> float:
-    """Counts the operations that activation checkpointing computes again.
+    """Count the operations that activation checkpointing computes again.
 
     These are all layers without the last product of each, whose result is known already.
     """
@@ -57,7 +57,7 @@ def recomputed_flops(
 
 
 def pass_flops(name: str, forward: float, again: float = 0.0) -> float:
-    """Counts the operations of a pass, where backward takes twice those of forward.
+    """Count the operations of a pass, where backward takes twice those of forward.
 
     Args:
         name: the pass, one of names.PASSES.
@@ -96,7 +96,7 @@ class Footprint:
     autocast: bool = False
 
     def of(self, name: str) -> int:
-        """Estimates the peak of a pass.
+        """Estimate the peak of a pass.
 
         The estimate is within some 20 % of what is measured (tests/suites/test_transformer.py).
         """
@@ -110,7 +110,7 @@ class Footprint:
         return weights * (2 + states) + copied + max(kept, checked)
 
     def checking(self, copies: int) -> int:
-        """Estimates what the comparison with the definition needs.
+        """Estimate what the comparison with the definition needs.
 
         It holds half a layer or a table in float64, and for gradients also its gradient twice.
         """
@@ -119,14 +119,14 @@ class Footprint:
         return copies * 8 * model.d_model * widest
 
     def transient(self) -> int:
-        """Estimates the peak of one forward pass: the feed-forward layer's, or the logits."""
+        """Estimate the peak of one forward pass: the feed-forward layer's, or the logits."""
         tokens, model = self.batch_size * self.context_length, self.model
         inner = tokens * (2 * model.d_model + 3 * model.d_ff) * self.activation
         logits = tokens * (model.d_model + model.vocab_size) * self.activation
         return max(inner + self.scores(), logits)
 
     def kept(self) -> int:
-        """Estimates what forward keeps for backward.
+        """Estimate what forward keeps for backward.
 
         Per layer these are some tensors [T, d] and [T, f]; then the logits, and what the loss
         keeps. Counted from the graph: two norms keep input and output. Attention keeps its
@@ -143,18 +143,18 @@ class Footprint:
         return per_layer + inputs + self.loss()
 
     def loss(self) -> int:
-        """Estimates the logits, their log-softmax, and its gradient."""
+        """Estimate the logits, their log-softmax, and its gradient."""
         logits = self.batch_size * self.context_length * self.model.vocab_size
         return 3 * logits * max(4, self.activation)
 
     def scores(self) -> int:
-        """Estimates what naive attention holds per layer: scores and weights of every pair."""
+        """Estimate what naive attention holds per layer: scores and weights of every pair."""
         pairs = self.batch_size * self.context_length**2 * self.model.num_heads
         return 2 * pairs * self.activation if self.naive_attention else 0
 
 
 def fsdp_groups(model: ModelConfig) -> list[int]:
-    """Returns the elements of each group of weights that FSDP gathers as one, root last."""
+    """Return the elements of each group of weights that FSDP gathers as one, root last."""
     table = model.vocab_size * model.d_model
     layers = [layer_parameters(model)] * model.num_layers
     return [table, *layers, table + model.d_model]
@@ -187,7 +187,7 @@ class TransformerConfig(RunConfig):
     bucket_mib: float = key("size of ddp's buckets of gradients", unit="MiB", above=0)
 
     def most_cases(self) -> int:
-        """Returns the number of passes, each of which ranks that share a model time three times.
+        """Return the number of passes, each of which ranks that share a model time three times.
 
         These are the pass on all ranks, on one rank, and its communication alone.
         """
@@ -197,12 +197,12 @@ class TransformerConfig(RunConfig):
         return max(self.bytes_of_pass(name, world_size) for name in self.passes)
 
     def bytes_of_pass(self, name: str, world_size: int) -> int:
-        """Estimates the memory of one rank for a pass on all ranks."""
+        """Estimate the memory of one rank for a pass on all ranks."""
         sent = self.message_bytes() if self.parallel != "none" and world_size > 1 else 0
         return self.footprint(self.parallel, world_size).of(name) + SPARE_BYTES + sent
 
     def footprint(self, kind: str, world_size: int) -> Footprint:
-        """Returns the memory of one rank under a kind of parallelism."""
+        """Return the memory of one rank under a kind of parallelism."""
         assert self.model is not None
         gathered = 0
         if kind == "fsdp" and world_size > 1:
@@ -221,7 +221,7 @@ class TransformerConfig(RunConfig):
         )
 
     def message_bytes(self) -> int:
-        """Returns the bytes of the buffers that communication alone uses."""
+        """Return the bytes of the buffers that communication alone uses."""
         assert self.model is not None
         widest = max(self.model.d_model, self.model.vocab_size)
         sizes = {

@@ -13,7 +13,7 @@ IDS_AT_ONCE = 2**24
 
 
 def open_ids(path: str) -> Any:
-    """Opens a file of ids as an array that stays on disk.
+    """Open a file of ids as an array that stays on disk.
 
     Raises:
         OSError: the file cannot be read.
@@ -32,7 +32,7 @@ def open_ids(path: str) -> Any:
 
 
 def check_ids(path: str, context_length: int, vocab_size: int) -> None:
-    """Checks a file of ids before anything runs.
+    """Check a file of ids before anything runs.
 
     Raises:
         ConfigError: the file is missing, is too short, is no file of ids, or has ids beyond the
@@ -56,7 +56,7 @@ def check_ids(path: str, context_length: int, vocab_size: int) -> None:
 
 @functools.cache
 def extremes(path: str, modified: int) -> tuple[int, int]:
-    """Returns the lowest and the highest id of a file; cached, since every point of a sweep asks.
+    """Return the lowest and the highest id of a file; cached, since every point of a sweep asks.
 
     Args:
         path: the file.
@@ -99,7 +99,7 @@ class Batches:
         self.draw()
 
     def draw(self) -> None:
-        """Writes the next batch into `inputs` and `targets`."""
+        """Write the next batch into `inputs` and `targets`."""
         drawn = self._random() if self._ids is None else self._cut(self._ids)
         self.inputs.copy_(drawn[:, :-1])
         self.targets.copy_(drawn[:, 1:])

@@ -67,12 +67,12 @@ class Attention(nn.Module):
         return self.out(attended.transpose(1, 2).flatten(2))
 
     def heads(self, x: Tensor) -> Tensor:
-        """Splits the heads: [B, s, H D] -> [B, H, s, D]."""
+        """Split the heads: [B, s, H D] -> [B, H, s, D]."""
         return x.unflatten(-1, (-1, self.head_dim)).transpose(1, 2)
 
 
 def rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
-    """Applies rotary positions, where component i is paired with component i + D / 2.
+    """Apply rotary positions, where component i is paired with component i + D / 2.
 
     Args:
         x: queries or keys [B, H, s, D].
@@ -84,7 +84,7 @@ def rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
 
 
 def attend_naively(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
-    """Computes attention step by step, with all scores [B, H, s, s] in memory."""
+    """Compute attention step by step, with all scores [B, H, s, s] in memory."""
     scores = query @ key.transpose(-1, -2) / query.shape[-1] ** 0.5
     later = torch.ones(scores.shape[-2:], dtype=torch.bool, device=scores.device).triu(1)
     return scores.masked_fill(later, float("-inf")).softmax(-1) @ value
@@ -150,12 +150,12 @@ class Network(nn.Module):
         return self.head(self.norm(x))
 
     def parts(self) -> Iterator[nn.Module]:
-        """Yields the modules that together hold all weights, in order."""
+        """Yield the modules that together hold all weights, in order."""
         yield from (self.embedding, *self.layers, self.norm, self.head)
 
 
 def rotations(length: int, head_dim: int, device: torch.device) -> tuple[Tensor, Tensor]:
-    """Returns cosines and sines [s, D / 2] of the angles of positions 0 to s - 1."""
+    """Return cosines and sines [s, D / 2] of the angles of positions 0 to s - 1."""
     frequencies = ROTARY_BASE ** (-torch.arange(0, head_dim, 2, device=device) / head_dim)
     angles = torch.outer(torch.arange(length, device=device), frequencies)
     return angles.cos(), angles.sin()
@@ -168,7 +168,7 @@ def build(
     seed: int,
     shard: Callable[[nn.Module], object] = lambda part: None,
 ) -> Network:
-    """Builds a network with random weights, part by part.
+    """Build a network with random weights, part by part.
 
     Args:
         network: makes the network, without memory for its weights.
@@ -194,7 +194,7 @@ def build(
 
 
 def plan() -> dict[str, ParallelStyle]:
-    """Returns the tensor-parallel styles of the modules of a layer (Megatron, 1909.08053).
+    """Return the tensor-parallel styles of the modules of a layer (Megatron, 1909.08053).
 
     Heads and inner features are sharded. One all-reduce follows each half of the layer.
     """
@@ -218,7 +218,7 @@ def plan() -> dict[str, ParallelStyle]:
 
 
 def sharding(kind: str, mesh: DeviceMesh | None) -> Callable[[nn.Module], object]:
-    """Returns a function that shards a part of a network, called as soon as it has weights.
+    """Return a function that shards a part of a network, called as soon as it has weights.
 
     Args:
         kind: the kind of parallelism; all but fsdp and tp leave the parts as they are.
@@ -243,7 +243,7 @@ def sharding(kind: str, mesh: DeviceMesh | None) -> Callable[[nn.Module], object
 
 
 def parallelism_missing(kind: str, device: torch.device) -> str:
-    """Returns why ranks cannot share a model by a kind of parallelism here; "" if they can.
+    """Return why ranks cannot share a model by a kind of parallelism here; "" if they can.
 
     Tensor parallelism changes the layout of DTensors, and the check of FSDP2 gathers its gradients.
     """
@@ -251,7 +251,7 @@ def parallelism_missing(kind: str, device: torch.device) -> str:
 
 
 def wrapped(kind: str, network: Network, mesh: DeviceMesh | None, bucket_mib: float) -> nn.Module:
-    """Returns the module to call in place of the network.
+    """Return the module to call in place of the network.
 
     Args:
         kind: the kind of parallelism; all but ddp and fsdp return the network itself.
@@ -267,7 +267,7 @@ def wrapped(kind: str, network: Network, mesh: DeviceMesh | None, bucket_mib: fl
 
 
 def averaged_over_ranks(value: Tensor) -> Tensor:
-    """Returns the mean over all ranks, which call this together."""
+    """Return the mean over all ranks, which call this together."""
     result = value.clone()
     dist.all_reduce(result)
     return result / dist.get_world_size()
@@ -285,14 +285,14 @@ TF32_FROM = (8, 0)
 
 
 def chosen(attention: str) -> AbstractContextManager[object]:
-    """Returns a context in which attention runs by the kernel of this name."""
+    """Return a context in which attention runs by the kernel of this name."""
     return sdpa_kernel([BACKENDS[attention]]) if attention in BACKENDS else nullcontext()
 
 
 def attention_missing(
     attention: str, dtype: str, head_dim: int, compiled: bool, device: torch.device
 ) -> str:
-    """Describes what the machine lacks for a configuration; "" where it has everything.
+    """Describe what the machine lacks for a configuration; "" where it has everything.
 
     Args:
         attention: the kernel, as the suite names it.

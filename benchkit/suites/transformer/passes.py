@@ -87,7 +87,7 @@ class Steps:
 
     @contextmanager
     def learning(self, rate: float) -> Iterator[None]:
-        """Returns a context in which training steps move the weights."""
+        """Return a context in which training steps move the weights."""
         for group in self.optimizer.param_groups:
             group["lr"] = rate
         try:
@@ -97,13 +97,13 @@ class Steps:
                 group["lr"] = 0.0
 
     def state_bytes(self) -> int:
-        """Returns the bytes of AdamW's state on this rank."""
+        """Return the bytes of AdamW's state on this rank."""
         states = self._optimizer.state.values() if self._optimizer else ()
         values = [value for state in states for value in state.values()]
         return sum(local(value).nbytes for value in values if isinstance(value, Tensor))
 
     def held_bytes(self) -> int:
-        """Returns the bytes that this rank keeps between passes: AdamW's state, weights, gradients.
+        """Return the bytes that this rank keeps between passes: AdamW's state, weights, gradients.
 
         DDP keeps memory for gradients at all times.
         """
@@ -119,7 +119,7 @@ class Steps:
         self.network.zero_grad(set_to_none=True)
 
     def forward(self, inputs: Tensor) -> Tensor:
-        """Returns logits [B, s, V], without a graph."""
+        """Return logits [B, s, V], without a graph."""
         with self._no_graph(), self._kernel(), self._precision(), region(FORWARD):
             logits: Tensor = self._model(inputs)
             if isinstance(self._model, FSDPModule):
@@ -129,7 +129,7 @@ class Steps:
         return logits
 
     def forward_backward(self, inputs: Tensor, targets: Tensor) -> Tensor:
-        """Computes the gradients of the mean cross-entropy and returns the latter."""
+        """Compute the gradients of the mean cross-entropy and return the latter."""
         self.forget_gradients()
         with self._kernel():
             with self._precision(), region(FORWARD):
@@ -144,7 +144,7 @@ class Steps:
         return loss.detach()
 
     def train_step(self, inputs: Tensor, targets: Tensor) -> Tensor:
-        """Computes gradients, moves the weights and returns the loss."""
+        """Compute gradients, moves the weights and return the loss."""
         loss = self.forward_backward(inputs, targets)
         with region(OPTIMIZER):
             self.optimizer.step()
@@ -152,7 +152,7 @@ class Steps:
 
 
 def local(tensor: Tensor) -> Tensor:
-    """Returns this rank's part of a tensor."""
+    """Return this rank's part of a tensor."""
     return tensor.to_local() if isinstance(tensor, DTensor) else tensor
 
 
@@ -189,18 +189,18 @@ class Communication:
     buffers: dict[str, Tensor] = field(default_factory=dict)
 
     def of(self, name: str) -> Callable[[], object] | None:
-        """Returns a call that does the communication of a pass; None where it has none."""
+        """Return a call that does the communication of a pass; None where it has none."""
         forward = name == FORWARD
         if self.kind == "ddp":
             return None if forward else self.gradients()
         return self.weights(forward) if self.kind == "fsdp" else self.activations(forward)
 
     def allocated(self) -> int:
-        """Returns the bytes of the buffers allocated so far."""
+        """Return the bytes of the buffers allocated so far."""
         return sum(buffer.nbytes for buffer in self.buffers.values())
 
     def buffer(self, name: str, size: int, dtype: torch.dtype) -> Tensor:
-        """Returns the buffer of a name, allocated once; it holds zeros, whose sums stay finite."""
+        """Return the buffer of a name, allocated once; it holds zeros, whose sums stay finite."""
         if name not in self.buffers:
             self.buffers[name] = torch.zeros(size, dtype=dtype, device=self.device)
         return self.buffers[name]
@@ -298,11 +298,11 @@ class Workload:
         return self.config.batch_size * self.config.context_length
 
     def copies(self, ranks: int) -> int:
-        """Counts the copies of the model that compute on these ranks, each with its own batch."""
+        """Count the copies of the model that compute on these ranks, each with its own batch."""
         return ranks if self.config.parallel != "tp" else 1
 
     def flops(self, name: str, ranks: int, causal: bool = False, executed: bool = False) -> float:
-        """Counts the floating-point operations of a pass on these ranks together.
+        """Count the floating-point operations of a pass on these ranks together.
 
         Args:
             name: the pass, one of `names.PASSES`.
@@ -317,6 +317,6 @@ class Workload:
         return self.copies(ranks) * pass_flops(name, forward_flops(*sizes), recomputed)
 
     def work(self, name: str, ranks: int) -> Work:
-        """Returns the operations of a pass as its case states them."""
+        """Return the operations of a pass as its case states them."""
         executed_flops = self.flops(name, ranks, executed=True)
         return Work(useful_flops=self.flops(name, ranks), executed_flops=executed_flops)

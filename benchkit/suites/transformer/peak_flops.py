@@ -34,12 +34,12 @@ class Peak:
     source: str
 
     def of(self, ranks: int) -> float:
-        """Returns the FLOP/s of all ranks together, or of the first alone where `ranks` is 1."""
+        """Return the FLOP/s of all ranks together, or of the first alone where `ranks` is 1."""
         return self.alone if ranks == 1 else sum(self.flop_per_s)
 
 
 def peak(config: Any, tokens: int, rank: Rank) -> Peak | None:
-    """Returns the peak rate of each rank in the dtype of the suite; all ranks call this together.
+    """Return the peak rate of each rank in the dtype of the suite; all ranks call this together.
 
     Where no data sheet has it and first calls are timed, it is None: measuring it would warm up.
 
@@ -68,7 +68,7 @@ def peak(config: Any, tokens: int, rank: Rank) -> Peak | None:
 
 
 def best_matmul(dtype: str, model: ModelConfig, tokens: int, rank: Rank) -> list[float]:
-    """Measures matrix products on all ranks at once and returns each rank's best FLOP/s.
+    """Measure matrix products on all ranks at once and return each rank's best FLOP/s.
 
     The products are two of the model's own and a square one.
     """

@@ -19,7 +19,7 @@ Stage = tuple[Function, list[nn.Parameter]]
 
 
 def full_float64(tensor: Tensor) -> Tensor:
-    """Returns a whole tensor in float64; where it is sharded, all ranks call this together."""
+    """Return a whole tensor in float64; where it is sharded, all ranks call this together."""
     values = tensor.detach()
     if isinstance(values, DTensor):
         values = values.full_tensor()
@@ -27,7 +27,7 @@ def full_float64(tensor: Tensor) -> Tensor:
 
 
 def stages(network: Network) -> list[Stage]:
-    """Returns embedding, layers, and head with the last norm.
+    """Return embedding, layers, and head with the last norm.
 
     The first stage takes tokens [n], the last gives logits [n, V].
     """
@@ -44,7 +44,7 @@ def stages(network: Network) -> list[Stage]:
 
 
 def inputs_of(network: Network, tokens: Tensor) -> list[Tensor]:
-    """Returns the input of each stage for tokens [n], and last the logits [n, V]."""
+    """Return the input of each stage for tokens [n], and last the logits [n, V]."""
     found = [tokens]
     with torch.no_grad():
         for function, weights in stages(network):
@@ -53,7 +53,7 @@ def inputs_of(network: Network, tokens: Tensor) -> list[Tensor]:
 
 
 def loss(logits: Tensor, targets: Tensor) -> Tensor:
-    """Returns the mean cross-entropy of logits [n, V] and targets [n], a scalar."""
+    """Return the mean cross-entropy of logits [n, V] and targets [n], a scalar."""
     right = logits.gather(1, targets.unsqueeze(1)).squeeze(1)
     return (logits.logsumexp(1) - right).mean()
 
@@ -61,7 +61,7 @@ def loss(logits: Tensor, targets: Tensor) -> Tensor:
 def gradients(
     network: Network, inputs: Sequence[Tensor], targets: Tensor
 ) -> Iterator[tuple[nn.Parameter, Tensor]]:
-    """Yields each weight with the gradient of the loss of one sequence, last stage first.
+    """Yield each weight with the gradient of the loss of one sequence, last stage first.
 
     Args:
         network: holds the weights.
@@ -81,22 +81,22 @@ def gradients(
 
 
 def embed(tokens: Tensor, table: Tensor) -> Tensor:
-    """Looks up the rows [n, d] of tokens [n]."""
+    """Look up the rows [n, d] of tokens [n]."""
     return table[tokens]
 
 
 def predict(x: Tensor, scale: Tensor, head: Tensor) -> Tensor:
-    """Computes the logits [n, V] of [n, d]: the last norm and the head."""
+    """Compute the logits [n, V] of [n, d]: the last norm and the head."""
     return norm(x, scale) @ head.T
 
 
 def norm(x: Tensor, weight: Tensor) -> Tensor:
-    """Divides x by the root of its mean square (1910.07467)."""
+    """Divide x by the root of its mean square (1910.07467)."""
     return weight * x / (x.square().mean(-1, keepdim=True) + NORM_EPS).sqrt()
 
 
 def attention(head_dim: int) -> Function:
-    """Returns the first half of a layer, a function of [n, d].
+    """Return the first half of a layer, a function of [n, d].
 
     The softmax is over tokens that are not later. Positions are complex rotations.
     """
@@ -115,7 +115,7 @@ def attention(head_dim: int) -> Function:
 
 
 def rotated(x: Tensor) -> Tensor:
-    """Rotates [H, n, D] by position x frequency.
+    """Rotate [H, n, D] by position x frequency.
 
     Component i is the real part, component i + D / 2 the imaginary part of a complex number.
     """
@@ -129,7 +129,7 @@ def rotated(x: Tensor) -> Tensor:
 
 
 def feed_forward(x: Tensor, scale: Tensor, gate: Tensor, up: Tensor, down: Tensor) -> Tensor:
-    """Computes the second half of a layer, of [n, d]."""
+    """Compute the second half of a layer, of [n, d]."""
     entered = norm(x, scale)
     gated = entered @ gate.T
     return x + (gated * gated.sigmoid() * (entered @ up.T)) @ down.T

@@ -26,7 +26,7 @@ def transformer(config: TransformerConfig, rank: Rank) -> list[Case]:
 
 
 def cases_of(training: "TransformerJob", name: str) -> list[Case]:
-    """Returns the cases of one pass: on all ranks and, where they share its work, its baselines.
+    """Return the cases of one pass: on all ranks and, where they share its work, its baselines.
 
     The baselines are the pass on one rank alone, and its communication alone. They are built first,
     since the pass on all ranks refers to them.
