@@ -21,13 +21,13 @@ class Clock(Protocol):
     own_regions: tuple[str, ...]
 
     def now(self) -> float:
-        """Returns seconds on the monotonic clock that the starts of all ranks refer to."""
+        """Return seconds on the monotonic clock that the starts of all ranks refer to."""
         ...
 
     def time(
         self, call: Callable[[], object], repeat: int, lead_s: float | None = 0.0
     ) -> tuple[float, float]:
-        """Makes a call several times.
+        """Make a call several times.
 
         Args:
             call: what to time.
@@ -42,18 +42,18 @@ class Clock(Protocol):
         ...
 
     def region(self, name: str) -> AbstractContextManager[object]:
-        """Times a region of a call."""
+        """Time a region of a call."""
         ...
 
     def take_regions(self) -> dict[str, float]:
-        """Returns the seconds in each region since the last take_regions().
+        """Return the seconds in each region since the last take_regions().
 
         It is called after time(), so all work is done.
         """
         ...
 
     def forget_regions(self) -> None:
-        """Discards the regions since the last take_regions(), whose work may still go on."""
+        """Discard the regions since the last take_regions(), whose work may still go on."""
         ...
 
 
@@ -137,7 +137,7 @@ class CudaClock:
         spin: Callable[[int], object],
         align_blocks: bool,
     ) -> None:
-        """Creates the events and measures the frequency of the GPU.
+        """Create the events and measure the frequency of the GPU.
 
         Args:
             cuda: torch.cuda, or what replaces it in a test.
@@ -160,7 +160,7 @@ class CudaClock:
         self._cycles_per_s = max(self._frequency() for _ in range(SPINS))
 
     def _frequency(self) -> float:
-        """Returns the cycles per second of one spin."""
+        """Return the cycles per second of one spin."""
         self._begin.record()
         self._spin(SPIN_CYCLES)
         self._end.record()
@@ -202,7 +202,7 @@ class CudaClock:
 
     @contextmanager
     def region(self, name: str) -> Iterator[None]:
-        """Times a region by events, and names it in the traces of nsys.
+        """Time a region by events, and name it in the traces of nsys.
 
         Where its name ends with ON_HOST, the host's clock times what the host does in it.
         """

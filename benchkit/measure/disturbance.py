@@ -34,7 +34,7 @@ field 39)."""
 
 
 def read_counters() -> list[float]:
-    """Returns COUNTERS of this process and its host; 0 where the kernel does not count."""
+    """Return COUNTERS of this process and its host; 0 where the kernel does not count."""
     ticks = numbers_after(Path("/proc/stat"), "cpu ")
     own = resource.getrusage(resource.RUSAGE_SELF)
     return [
@@ -48,7 +48,7 @@ def read_counters() -> list[float]:
 
 
 def numbers_after(path: Path, start: str) -> list[float]:
-    """Returns the numbers of the line that begins with `start`; [] where no line does."""
+    """Return the numbers of the line that begins with `start`; [] where no line does."""
     line = next((line for line in read_text(str(path)).splitlines() if line.startswith(start)), "")
     try:
         return [float(word) for word in line.split()[1:]]
@@ -57,7 +57,7 @@ def numbers_after(path: Path, start: str) -> list[float]:
 
 
 def pressure_s(path: Path) -> float:
-    """Returns the seconds in which some task waited; 0 without the file.
+    """Return the seconds in which some task waited; 0 without the file.
 
     Linux 4.20 and later have such files.
     """
@@ -68,7 +68,7 @@ def pressure_s(path: Path) -> float:
 
 
 def core_ghz() -> float:
-    """Returns the frequency of the core that this process ran on last, in GHz.
+    """Return the frequency of the core that this process ran on last, in GHz.
 
     It is 0 where the kernel does not tell, as in most virtual machines.
     """
@@ -79,14 +79,14 @@ def core_ghz() -> float:
 
 
 def ghz_of(cpufreq: Path) -> float:
-    """Returns the present frequency of a core in GHz from its folder of cpufreq; 0 without one."""
+    """Return the present frequency of a core in GHz from its folder of cpufreq; 0 without one."""
     khz = read_text(str(cpufreq / "scaling_cur_freq"))
     return int(khz) / 1e6 if khz.isdecimal() else 0.0
 
 
 @functools.cache
 def cpu_stats() -> list[Path]:
-    """Returns the cpu.stat of this process's control groups, each of which may have a quota.
+    """Return the cpu.stat of this process's control groups, each of which may have a quota.
 
     They are looked up once, so that a block's counters cost little; a rank stays in its group while
     it measures.
@@ -96,7 +96,7 @@ def cpu_stats() -> list[Path]:
 
 
 def throttled_s(path: Path) -> float:
-    """Returns the seconds in which its quota held back a control group, from its cpu.stat."""
+    """Return the seconds in which its quota held back a control group, from its cpu.stat."""
     for name, per_second in (("throttled_usec", 1e6), ("throttled_time", 1e9)):  # versions 2 and 1
         for time in numbers_after(path, name):
             return time / per_second

@@ -11,7 +11,7 @@ from benchkit.measure.clocks import Clock
 
 
 def no_series(case: Case) -> AbstractContextManager[object]:
-    """Does nothing; the default of `Hooks.series`."""
+    """Do nothing; the default of `Hooks.series`."""
     return nullcontext()
 
 
@@ -55,11 +55,11 @@ class Sampler:
     hooks: Hooks
 
     def region_names(self, case: Case) -> tuple[str, ...]:
-        """Returns the regions of a case that are recorded: its own, and those of the clock."""
+        """Return the regions of a case that are recorded: its own, and those of the clock."""
         return (*case.regions, *self.clock.own_regions)
 
     def sample(self, case: Case, calls: int, count: int, lead_s: float | None) -> Samples:
-        """Takes `count` samples of `calls` calls.
+        """Take `count` samples of `calls` calls.
 
         Args:
             case: what to time.
@@ -82,7 +82,7 @@ class Sampler:
     def check(
         self, case: Case, calls: int, lead_s: float | None, prepare: Callable[[], object] = noop
     ) -> Any:
-        """Takes samples as `sample` does, to check their last call, and keeps none of their times.
+        """Take samples as `sample` does, to check their last call, and keep none of their times.
 
         The last two calls are both prepared, alike: a call that finds the inputs of the call before
         it has to compute again, and one that finds other inputs has to notice that.
@@ -115,7 +115,7 @@ class Sampler:
     def _once(
         self, case: Case, step: Callable[[], object], calls: int, lead_s: float | None
     ) -> tuple[float, float]:
-        """Takes a sample; returns its start and the duration of all its calls, in seconds."""
+        """Take a sample; return its start and the duration of all its calls, in seconds."""
         case.reset()
         self.hooks.before_sample()
         self.barrier()
@@ -145,7 +145,7 @@ class Lead:
     queueing_s: float | None = None
 
     def learn(self, queueing: Sequence[float]) -> None:
-        """Sets the lead after a series of samples; alike on all ranks, which begin together.
+        """Set the lead after a series of samples; alike on all ranks, which begin together.
 
         Calls that wait for the device take longer to queue by the lead. No lead can hide their
         launches, so they get none.

@@ -85,17 +85,17 @@ class Measurement:
         return self.lead.seconds if self.lead else None
 
     def num_samples(self) -> int:
-        """Returns the number of iterations so far, without the warm-up."""
+        """Return the number of iterations so far, without the warm-up."""
         return len(self.samples_s[0]) if self.samples_s else 0
 
     def times(self) -> Array:
-        """Returns one time per iteration, in order, in seconds: [iteration]."""
+        """Return one time per iteration, in order, in seconds: [iteration]."""
         samples = self.samples_s[: self.ranks]
         starts = self.start_offsets_s[: self.ranks]
         return iteration_times(samples, starts, self.estimator)
 
     def add(self, samples: Rows, starts: Rows, regions: dict[str, Rows]) -> None:
-        """Appends a block.
+        """Append a block.
 
         Args:
             samples: seconds per call, [rank][iteration].
@@ -116,7 +116,7 @@ class Measurement:
                 self.regions_s[name][rank] += spent[rank]
 
     def learn_lead(self, queueing: Rows) -> None:
-        """Sets the lead of the next samples by how long ranks queued: per call, [rank][iteration].
+        """Set the lead of the next samples by how long ranks queued: per call, [rank][iteration].
 
         It is alike on all ranks, so that they begin together.
         """
@@ -125,13 +125,13 @@ class Measurement:
             self.lead.learn([calls * value for value in slowest_rank(queueing)])
 
     def add_disturbance(self, growth: dict[str, list[float]]) -> None:
-        """Adds what each counter grew by during a block: [rank] by name of the counter."""
+        """Add what each counter grew by during a block: [rank] by name of the counter."""
         for name, by_rank in growth.items():
             before = self.disturbance.get(name, [0.0] * len(by_rank))
             self.disturbance[name] = [a + b for a, b in zip(before, by_rank, strict=True)]
 
     def add_frequency(self, ghz: list[float]) -> None:
-        """Widens the range of each rank's frequency by the one after a block, in GHz: [rank]."""
+        """Widen the range of each rank's frequency by the one after a block, in GHz: [rank]."""
         for name, furthest in (("lowest_ghz", min), ("highest_ghz", max)):
             before = self.disturbance.get(name, ghz)
             self.disturbance[name] = list(map(furthest, before, ghz))
@@ -143,7 +143,7 @@ interval is narrow by chance, and chance is greatest where samples are few."""
 
 
 def block_size(typical_s: float, config: MeasureConfig) -> int:
-    """Returns an odd number of samples that fill block_seconds and leave room for min_blocks.
+    """Return an odd number of samples that fill block_seconds and leave room for min_blocks.
 
     The median of an even number of samples is a mean of two samples. For skewed times it estimates
     something else than the median.
@@ -157,12 +157,12 @@ def block_size(typical_s: float, config: MeasureConfig) -> int:
 
 
 def fitting(typical_s: float, config: MeasureConfig) -> int:
-    """Returns how many samples of `typical_s` seconds fill block_seconds; 1 if it is not known."""
+    """Return how many samples of `typical_s` seconds fill block_seconds; 1 if it is not known."""
     return math.ceil(config.block_seconds / typical_s) if typical_s > 0 else 1
 
 
 def stop(measurement: Measurement, config: MeasureConfig, single_case: bool) -> bool:
-    """Returns after a block whether the case is done, and notes why in the measurement.
+    """Return after a block whether the case is done, and note why in the measurement.
 
     Args:
         measurement: the samples so far; `stopped_by` and `converged` are set.
@@ -199,7 +199,7 @@ def measure(
     seed: int,
     hooks: Hooks = DEFAULT_HOOKS,
 ) -> list[Measurement]:
-    """Times every case; returns their measurements in the order of `cases`.
+    """Time every case; return their measurements in the order of `cases`.
 
     Args:
         cases: what to time; alike on all ranks.
@@ -229,7 +229,7 @@ class Timer:
     exchange: Exchange
 
     def run(self, cases: Sequence[Case], seed: int) -> list[Measurement]:
-        """Warms up every case, then runs rounds of one block per case until every case is done."""
+        """Warm up every case, then run rounds of one block per case until every case is done."""
         # A lead would hide the work of the host, which is what makes first calls slow.
         is_cold = self.config.mode == COLD
         leads = [None if case.on_host or is_cold else Lead() for case in cases]
@@ -243,7 +243,7 @@ class Timer:
     def run_rounds(
         self, cases: Sequence[Case], measurements: list[Measurement], order: random.Random
     ) -> None:
-        """Runs one block per case in a random order, again and again, until every case is done."""
+        """Run one block per case in a random order, again and again, until every case is done."""
         active = [index for index in range(len(cases)) if not measurements[index].oom_reason]
         while active:
             single_case = len(active) == 1  # it takes turns with no other
@@ -255,7 +255,7 @@ class Timer:
                     active.remove(index)
 
     def attempt(self, measurement: Measurement, timing: Callable[[], None]) -> None:
-        """Runs a part of the timing; notes a lack of memory where no other rank waits."""
+        """Run a part of the timing; note a lack of memory where no other rank waits."""
         try:
             timing()
         except Exception as error:
@@ -267,7 +267,7 @@ class Timer:
             self.sampler.hooks.after_oom()  # now, because the exception held the case's tensors
 
     def warm_up(self, case: Case, measurement: Measurement) -> None:
-        """Calls the case until it gets no faster, at least `warmup_iterations` times."""
+        """Call the case until it gets no faster, at least `warmup_iterations` times."""
         measurement.calls_per_sample = self.calls(case)
         measurement.estimator = case.estimator
         measurement.ranks = case.ranks
@@ -288,7 +288,7 @@ class Timer:
     def warm_up_window(
         self, case: Case, measurement: Measurement, count: int
     ) -> tuple[Array, float]:
-        """Takes `count` samples of the warm-up and sets them aside.
+        """Take `count` samples of the warm-up and set them aside.
 
         Returns:
             Seconds per call of the slowest rank, [iteration], and the seconds that all samples took
@@ -308,7 +308,7 @@ class Timer:
         return slowest_rank(rows), max(row[-1] for row in gathered)
 
     def calls(self, case: Case) -> int:
-        """Returns the calls of one sample: as configured, or doubled until they fill a length."""
+        """Return the calls of one sample: as configured, or doubled until they fill a length."""
         if self.config.mode == COLD:
             return 1
         configured = self.config.calls_per_sample
@@ -322,13 +322,13 @@ class Timer:
         return calls
 
     def fills(self, case: Case, calls: int, seconds: float) -> bool:
-        """Returns whether so many calls take at least so many seconds on the slowest rank."""
+        """Return whether so many calls take at least so many seconds on the slowest rank."""
         lead_s = None if case.on_host else 0.0
         durations, _, _ = self.sampler.sample(case, calls, 1, lead_s)
         return max(row[0] for row in self.exchange(durations)) * calls >= seconds
 
     def run_block(self, case: Case, measurement: Measurement, single_case: bool) -> None:
-        """Adds a block of all ranks' samples; a single case takes as many as fill block_seconds."""
+        """Add a block of all ranks' samples; a single case takes as many as fill block_seconds."""
         began = self.sampler.clock.now()
         counters = read_counters()
         size = fitting if single_case else block_size
@@ -343,7 +343,7 @@ class Timer:
         gathered = self.exchange(own)
 
         def series(index: int) -> Rows:
-            """Returns one of the series that have a number per iteration: [rank][iteration]."""
+            """Return one of the series that have a number per iteration: [rank][iteration]."""
             return [row[index * count : (index + 1) * count] for row in gathered]
 
         spent_by_region = {name: series(2 + index) for index, name in enumerate(names)}

@@ -29,7 +29,7 @@ T = TypeVar("T")
 
 
 def heard(value: object, kind: type[T]) -> T:
-    """Returns what another agent sent, as the type that this agent expects.
+    """Return what another agent sent, as the type that this agent expects.
 
     Agents send numbers, names and texts for people. No program, path, module or configuration is
     taken from another agent.
@@ -90,7 +90,7 @@ class AgentGroup:
 
     @contextlib.contextmanager
     def rendezvous(self) -> Iterator[Rendezvous]:
-        """Yields where new ranks meet; all agents call this together.
+        """Yield where new ranks meet; all agents call this together.
 
         Other ranks meet elsewhere: NCCL leaves a key in the store that ends all ranks which find
         it.
@@ -110,12 +110,12 @@ class AgentGroup:
             yield Rendezvous(file=told.path)
 
     def on_host_of(self, member: AgentInfo) -> list[AgentInfo]:
-        """Returns the agents on a member's host, including the member."""
+        """Return the agents on a member's host, including the member."""
         return [other for other in self.agents.members if other.network == member.network]
 
     @contextlib.contextmanager
     def hosts_to_ourselves(self, limit_s: float, phases_s: dict[str, float]) -> Iterator[list[str]]:
-        """Holds the lock of every host and yields warnings for the record.
+        """Hold the lock of every host and yield warnings for the record.
 
         The locks are taken in the order of the hosts' names, so no two runs wait for each other.
         The wait for other runs is a phase of its own, because it says nothing about this point.
@@ -141,7 +141,7 @@ class AgentGroup:
             lock.release()
 
     def take_turns(self, lock: HostLock, limit_s: float) -> list[str]:
-        """Waits until no other run measures on any host; returns the warnings."""
+        """Wait until no other run measures on any host; return the warnings."""
         me = self.agents.me
         taken: list[tuple[str, bool]] = []
         for network in sorted({member.network for member in self.agents.members}):
@@ -156,7 +156,7 @@ class AgentGroup:
         return [f"measured beside another run: {text}" for text, _ in taken]
 
     def acquire(self, lock: HostLock, limit_s: float) -> tuple[str, bool] | None:
-        """Takes this host's lock.
+        """Take this host's lock.
 
         Returns:
             None on success; else the reason, and whether our own user holds the lock.
@@ -189,7 +189,7 @@ NO_NETWORK = PrivateNetwork(0, (), ())
 
 
 def form_group(agents: Agents) -> AgentGroup:
-    """Gathers facts and agrees where the ranks of all points meet; all agents call this together.
+    """Gather facts and agrees where the ranks of all points meet; all agents call this together.
 
     Agent 0 makes what ranks on one host need to meet; the others tell whether it reaches them.
     """
@@ -210,7 +210,7 @@ def form_group(agents: Agents) -> AgentGroup:
 
 
 def gloo_interface(agents: Agents) -> str:
-    """Returns the interface of this host that gloo is told to use; all agents call this together.
+    """Return the interface of this host that gloo is told to use; all agents call this together.
 
     It is "" where gloo finds it by the host's name. Agents reach agent 0 on their own host by
     loopback, so one with a connection to another host knows it for all of its host.
@@ -222,7 +222,7 @@ def gloo_interface(agents: Agents) -> str:
 
 
 def gather_facts(agents: Agents) -> dict[int, AgentFacts]:
-    """Returns what each agent reports about itself, by its index; all agents call this together."""
+    """Return what each agent reports about itself, by its index; all agents call this together."""
     gpus = visible_gpus()
     own = AgentFacts(environment.of_agent(), gpus.names, gpus.lack, limits())
     reports = heard(exchanged(agents, msgspec.to_builtins(own)), list[AgentFacts])
@@ -230,7 +230,7 @@ def gather_facts(agents: Agents) -> dict[int, AgentFacts]:
 
 
 def exchanged(agents: Agents, value: Any) -> list[Any]:
-    """Returns the value of every agent before the first point, without agents lost meanwhile."""
+    """Return the value of every agent before the first point, without agents lost meanwhile."""
     while True:
         try:
             return agents.exchange(value, EXCHANGE_TIMEOUT_S)

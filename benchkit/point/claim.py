@@ -33,13 +33,13 @@ class Owner:
 
 
 def this_process() -> Owner:
-    """Returns this process as an owner."""
+    """Return this process as an owner."""
     return Owner(node_name(), boot_id(), os.getpid())
 
 
 @contextlib.contextmanager
 def claimed(folder: Path, name: str = FILE_NAME, anywhere: bool = False) -> Iterator[None]:
-    """Holds a folder for this process.
+    """Hold a folder for this process.
 
     The kernel's lock on a file tells a live owner from a dead one. Not every shared file system
     passes locks from host to host, and some have none. Therefore the file also names its owner:
@@ -78,7 +78,7 @@ def claimed(folder: Path, name: str = FILE_NAME, anywhere: bool = False) -> Iter
 
 @contextlib.contextmanager
 def locked(path: Path) -> Iterator[TextIO | None]:
-    """Yields the locked file, created if missing, or None if another process has locked it.
+    """Yield the locked file, created if missing, or None if another process has locked it.
 
     Only its user may open the file, because a process that can read a file can also lock it.
     """
@@ -102,14 +102,14 @@ def locked(path: Path) -> Iterator[TextIO | None]:
 
 
 def is_alive(owner: Owner | None) -> bool:
-    """Returns whether an owner's process still runs on this host, by boot and process number."""
+    """Return whether an owner's process still runs on this host, by boot and process number."""
     if owner is None or owner.boot_id != this_process().boot_id:
         return False
     return Path(f"/proc/{owner.pid}").exists()
 
 
 def is_still(path: Path, file: TextIO) -> bool:
-    """Returns whether a path still leads to an open file.
+    """Return whether a path still leads to an open file.
 
     The file's owner may have removed it while this process waited for the lock.
     """
@@ -119,7 +119,7 @@ def is_still(path: Path, file: TextIO) -> bool:
 
 
 def owner_of(path: Path) -> Owner | None:
-    """Returns the owner that a file names, or None if it names none."""
+    """Return the owner that a file names, or None if it names none."""
     try:
         return files.read_json(path, Owner)
     except (OSError, ValueError):

@@ -13,13 +13,13 @@ from launch.slowdown import mps
 
 
 def gpus_of_host(group: AgentGroup, member: AgentInfo) -> set[str]:
-    """Returns all GPUs that the agents on a member's host see together."""
+    """Return all GPUs that the agents on a member's host see together."""
     here = group.on_host_of(member)
     return set().union(*(group.facts[other.index].visible_gpus for other in here))
 
 
 def missing_gpus(config: RunConfig, group: AgentGroup, share: int) -> str:
-    """Returns why a point lacks the GPUs that it asks for; "" if it has them or asks for none."""
+    """Return why a point lacks the GPUs that it asks for; "" if it has them or ask for none."""
     if config.hardware.device != "cuda":
         return ""
     for member in group.agents.members:
@@ -34,7 +34,7 @@ def missing_gpus(config: RunConfig, group: AgentGroup, share: int) -> str:
 
 
 def lack_of_gpus(facts: AgentFacts) -> str:
-    """Returns why an agent sees no GPU, or too few, with what to do; "" where that is not known."""
+    """Return why an agent sees no GPU, or too few, with what to do; "" where that is not known."""
     report = facts.report
     if not (report.cuda or report.hip):
         return f": torch {report.torch} lacks CUDA, install a CUDA build"
@@ -95,7 +95,7 @@ class HostCores:
 
 
 def place_ranks(config: RunConfig, group: AgentGroup) -> Placement:
-    """Gives each agent its share of the ranks, in order of agents.
+    """Give each agent its share of the ranks, in order of agents.
 
     All agents compute the same shares.
     """
@@ -130,7 +130,7 @@ def place_ranks(config: RunConfig, group: AgentGroup) -> Placement:
 
 
 def recorded_agents(group: AgentGroup, share: int) -> list[AgentReport]:
-    """Returns what the record says of each agent, with the numbers of its ranks."""
+    """Return what the record says of each agent, with the numbers of its ranks."""
     return [
         replace(
             group.facts[member.index].report,
@@ -141,7 +141,7 @@ def recorded_agents(group: AgentGroup, share: int) -> list[AgentReport]:
 
 
 def unsuited(config: RunConfig) -> str:
-    """Returns why the backend does not fit the devices; "" if it fits.
+    """Return why the backend does not fit the devices; "" if it fits.
 
     Only the ranks check whether torch is built with the backend.
     """
@@ -156,7 +156,7 @@ def unsuited(config: RunConfig) -> str:
 
 
 def factors(config: RunConfig, world_size: int) -> tuple[float, ...]:
-    """Returns how many times slower each rank is to be; a single number is the last rank's."""
+    """Return how many times slower each rank is to be; a single number is the last rank's."""
     asked = config.hardware.slowdown
     if isinstance(asked, list):
         return tuple(asked)
@@ -168,7 +168,7 @@ def uneven(world_size: int, num_agents: int) -> str:
 
 
 def my_places(config: RunConfig, group: AgentGroup, share: int) -> list[Place]:
-    """Returns where this agent's ranks run.
+    """Return where this agent's ranks run.
 
     Agents that see the same GPUs of a host take different ones of them.
     """
@@ -191,7 +191,7 @@ def my_places(config: RunConfig, group: AgentGroup, share: int) -> list[Place]:
 
 
 def resolve_world_size(config: RunConfig, group: AgentGroup) -> int:
-    """Returns the number of ranks.
+    """Return the number of ranks.
 
     `auto` on GPUs is one rank per place on the visible GPUs. On CPUs it is one rank per agent, and
     two ranks if there is only one agent.
@@ -209,7 +209,7 @@ def resolve_world_size(config: RunConfig, group: AgentGroup) -> int:
 
 
 def cores_of_hosts(group: AgentGroup, share: int) -> list[HostCores]:
-    """Returns the cores of each host, given the number of ranks of each agent."""
+    """Return the cores of each host, given the number of ranks of each agent."""
     found = {}
     for member in group.agents.members:
         if member.network in found:
@@ -233,7 +233,7 @@ def cores_of_hosts(group: AgentGroup, share: int) -> list[HostCores]:
 
 
 def bindings(hosts: Sequence[HostCores]) -> tuple[str, ...]:
-    """Returns a warning for each number of cores to which agents are bound."""
+    """Return a warning for each number of cores to which agents are bound."""
     names: dict[str, list[str]] = {}
     for host in hosts:
         if host.bound_to < host.cpuset:
@@ -246,7 +246,7 @@ def bindings(hosts: Sequence[HostCores]) -> tuple[str, ...]:
 
 
 def rank_environment(config: RunConfig, place: Place, layout: Placement) -> dict[str, str]:
-    """Returns the environment of one rank.
+    """Return the environment of one rank.
 
     It holds what a GPU needs, the backend's own variables, the number of threads and the names that
     torchrun uses.

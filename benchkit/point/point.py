@@ -44,7 +44,7 @@ class Point:
     repetition: int = 0
 
     def unplaced(self) -> Placement:
-        """Returns its placement as far as it is known before any agent runs it."""
+        """Return its placement as far as it is known before any agent runs it."""
         config = self.config
         auto_size = config.world_size == "auto"
         world_size = max(2, self.num_agents) if auto_size else int(config.world_size)
@@ -53,7 +53,7 @@ class Point:
         return Placement(world_size, threads, 1.0, factors(config, world_size), [], agents)
 
     def record(self) -> Record | None:
-        """Returns its record; None if it is missing or not readable."""
+        """Return its record; None if it is missing or not readable."""
         return files.read_in(self.folder)
 
 
@@ -73,7 +73,7 @@ class AgentEnd:
 
 
 def classify(report: RankReport | None, ends: Sequence[AgentEnd], forked_s: float) -> Outcome:
-    """Returns what the end of the ranks adds to the record.
+    """Return what the end of the ranks adds to the record.
 
     Args:
         report: of rank 0; None on other agents.
@@ -101,7 +101,7 @@ def classify(report: RankReport | None, ends: Sequence[AgentEnd], forked_s: floa
 
 
 def classify_failure(failed: Failure, ends: Sequence[AgentEnd]) -> Outcome:
-    """Returns the status and the error of a point by the failure that caused its end.
+    """Return the status and the error of a point by the failure that caused its end.
 
     SIGKILL means "oom" if the kernel ran out of memory on the host of the failure.
     """
@@ -120,7 +120,7 @@ def classify_failure(failed: Failure, ends: Sequence[AgentEnd]) -> Outcome:
 
 
 def classify_cases(cases: Sequence[CaseRecord]) -> tuple[str, ErrorReport | None]:
-    """Returns the status and the error of a point whose ranks all ended well.
+    """Return the status and the error of a point whose ranks all ended well.
 
     The first case that is invalid or out of memory decides. Otherwise the point is ok if any case
     was measured; if none was, it has the status of the first case.
@@ -134,13 +134,13 @@ def classify_cases(cases: Sequence[CaseRecord]) -> tuple[str, ErrorReport | None
 
 
 def placed(failure: Failure, host: str, offset: Offset) -> Failure:
-    """Returns a failure with the name of its host and its time on agent 0's clock."""
+    """Return a failure with the name of its host and its time on agent 0's clock."""
     raised_at = failure.raised_at
     return replace(failure, host=host, raised_at=raised_at and raised_at + offset.at(raised_at))
 
 
 def durations(began_s: dict[str, float]) -> dict[str, float]:
-    """Returns the duration of each phase in seconds, from when each began.
+    """Return the duration of each phase in seconds, from when each began.
 
     The last entry only ends the phase before it.
     """
@@ -150,7 +150,7 @@ def durations(began_s: dict[str, float]) -> dict[str, float]:
 
 
 def failure_status(failure: Failure) -> str:
-    """Returns the status of a point in which a rank failed this way."""
+    """Return the status of a point in which a rank failed this way."""
     if failure.kind == "timeout":
         return "timeout"
     if failure.kind in ("signal", "exit"):
@@ -163,6 +163,6 @@ def failure_status(failure: Failure) -> str:
 
 
 def error_report(message: str, rank: int | None = None, host: str = "") -> ErrorReport:
-    """Returns an error of this host, or of another one, without an exception's details."""
+    """Return an error of this host, or of another one, without an exception's details."""
     log = None if rank is None else f"rank_{rank}.log"
     return ErrorReport(message=message, rank=rank, host=host or topology.node_name(), log=log)

@@ -34,7 +34,7 @@ from launch.slowdown.mps import MpsUnavailable
 
 
 def network_of(config: RunConfig, group: AgentGroup) -> PrivateNetwork | None:
-    """Returns the network that the ranks of a point use.
+    """Return the network that the ranks of a point use.
 
     None means the host's network, which the libraries of GPUs expect.
     """
@@ -86,7 +86,7 @@ class LocalRanks:
         return tuple(rank.process.pid for rank in self._ranks.processes) if self._ranks else ()
 
     def run(self, task: Task) -> RankEnds:
-        """Runs a task until all ranks have reported, or until another agent's ranks fail.
+        """Run a task until all ranks have reported, or until another agent's ranks fail.
 
         An Exception never leaves this function: it becomes the failure of the ends.
         """
@@ -107,7 +107,7 @@ class LocalRanks:
         return ends
 
     def run_or_raise(self, task: Task) -> RankEnds:
-        """Starts one process per rank unless they run already, hands out the task and waits."""
+        """Start one process per rank unless they run already, hands out the task and wait."""
         if self._ranks is None:
             self._ranks = self.start(task.config, task.plan)
         return self._ranks.run(
@@ -119,7 +119,7 @@ class LocalRanks:
         )
 
     def start(self, config: RunConfig, plan: Placement) -> Ranks:
-        """Starts one process per rank, with its environment."""
+        """Start one process per rank, with its environment."""
         agents = self.group.agents
         by_shares = by_mps(config, plan.slowdown)
         if max(plan.slowdown) > 1:
@@ -145,12 +145,12 @@ class LocalRanks:
         return self._held.enter_context(ranks)
 
     def end(self) -> None:
-        """Ends the ranks, at once unless they are idle."""
+        """End the ranks, at once unless they are idle."""
         self._ranks = None
         self._held.close()
 
     def assignments(self, task: Task) -> list[Assignment]:
-        """Returns what each rank of this agent has to do."""
+        """Return what each rank of this agent has to do."""
         return [
             Assignment(
                 config=task.config,
@@ -172,7 +172,7 @@ class LocalRanks:
 
 @contextmanager
 def fresh_ranks(group: AgentGroup) -> Iterator[LocalRanks]:
-    """Provides ranks that have not run yet while the context lasts; all agents call it together."""
+    """Provide ranks that have not run yet while the context lasts; all agents call it together."""
     with group.rendezvous() as rendezvous:
         ranks = LocalRanks(group, rendezvous)
         try:
@@ -182,7 +182,7 @@ def fresh_ranks(group: AgentGroup) -> Iterator[LocalRanks]:
 
 
 def exception_of(error: Exception, message: str) -> Failure:
-    """Returns the failure of an exception that this agent raised, which no rank is to blame for."""
+    """Return the failure of an exception that this agent raised, which no rank is to blame for."""
     return Failure(None, "exception", message, type=type(error).__name__)
 
 
@@ -218,7 +218,7 @@ class KeptRanks:
 
     @contextmanager
     def for_point(self, config: RunConfig, plan: Placement) -> Iterator[LocalRanks]:
-        """Provides the ranks of a point while the context lasts; all agents call it together.
+        """Provide the ranks of a point while the context lasts; all agents call it together.
 
         Idle ranks end before a point of another world begins, since they hold memory.
         """
@@ -248,17 +248,17 @@ class KeptRanks:
         return self._ranks.pids if self._ranks else ()
 
     def is_check_due(self) -> bool:
-        """Returns whether the point just measured is to be measured in fresh ranks, too."""
+        """Return whether the point just measured is to be measured in fresh ranks, too."""
         return self.num_reused > FRESH_EVERY * self.num_checked
 
     def end(self) -> None:
-        """Ends the ranks that stay."""
+        """End the ranks that stay."""
         self._ranks = self._world = None
         self._held.close()
 
 
 def is_reused(config: RunConfig) -> bool:
-    """Returns whether the ranks of a point may stay for the next one.
+    """Return whether the ranks of a point may stay for the next one.
 
     By default they do on GPUs, where a CUDA context and the start of NCCL take seconds. A repeated
     run is independent of the others only in fresh ranks, a profiler sees one process per point, and
@@ -273,7 +273,7 @@ def is_reused(config: RunConfig) -> bool:
 
 
 def world_of(config: RunConfig, plan: Placement) -> tuple[Any, ...]:
-    """Returns what must be equal for two points to run in the same ranks."""
+    """Return what must be equal for two points to run in the same ranks."""
     return (
         config.suite,
         config.backend,
@@ -290,7 +290,7 @@ def world_of(config: RunConfig, plan: Placement) -> tuple[Any, ...]:
 def with_alone(
     outcome: Outcome, agents: Agents, run: Callable[[Labels, int], Outcome], *, always: bool
 ) -> Outcome:
-    """Returns an outcome with what its baselines and best cases take alone; on all agents in step.
+    """Return an outcome with what its baselines and best cases take alone; on all agents in step.
 
     A case that fails alone is a warning.
 
@@ -321,7 +321,7 @@ def with_alone(
 
 
 def chosen(cases: Sequence[CaseRecord]) -> list[CaseRecord]:
-    """Returns the baselines and, of each baseline's group, the fastest case, in order.
+    """Return the baselines and, of each baseline's group, the fastest case, in order.
 
     In a job without baselines the cases that do equal work, such as those of one size, are a
     group, whose first case stands for the baseline. A case without a rival has taken turns all the
@@ -351,7 +351,7 @@ ENDING_S = 15.0
 
 
 def measure_point(point: Point, plan: Placement, kept: KeptRanks) -> Outcome:
-    """Measures a point in ranks that stay or in fresh ones; all agents call this together."""
+    """Measure a point in ranks that stay or in fresh ones; all agents call this together."""
     config = point.config
     with kept.for_point(config, plan) as ranks:
         outcome = run_together(point, plan, ranks)
@@ -390,7 +390,7 @@ def run_together(
     only: Labels | None = None,
     idle_pids: tuple[int, ...] = (),
 ) -> Outcome:
-    """Runs the ranks of all agents and returns how they ended; the same on all agents.
+    """Run the ranks of all agents and return how they ended; the same on all agents.
 
     Args:
         point: to measure.
@@ -425,7 +425,7 @@ def run_together(
 
 
 def leaves_ranks_sound(cases: Sequence[CaseRecord], mode: str) -> bool:
-    """Returns whether ranks that measured these cases may measure another point.
+    """Return whether ranks that measured these cases may measure another point.
 
     A capture that failed may leave torch's allocator as if it went on (pytorch#180395).
     """

@@ -44,7 +44,7 @@ RETRY_AFTER_S = (0.1, 1.0, 3.0)
 
 
 def set_aside(folder: Path) -> int:
-    """Renames the files of an earlier attempt at a point; returns the number of the next one."""
+    """Rename the files of an earlier attempt at a point; return the number of the next one."""
     names = [re.match(r"attempt_(\d+)\.", path.name) for path in folder.glob("attempt_*.json")]
     numbers = [int(name[1]) for name in names if name]
     number = 1 + max(numbers, default=0)
@@ -60,7 +60,7 @@ def set_aside(folder: Path) -> int:
 
 
 def store(record: Record, folder: Path) -> None:
-    """Writes a record to a folder that may be gone; on failure it retries for some seconds.
+    """Write a record to a folder that may be gone; on failure it retries for some seconds.
 
     Raises:
         OSError: the record cannot be written.
@@ -76,14 +76,14 @@ def store(record: Record, folder: Path) -> None:
 
 
 def keep_elsewhere(record: Record) -> Path | None:
-    """Writes a record to a new temporary folder; returns its path, or None if that fails too."""
+    """Write a record to a new temporary folder; return its path, or None if that fails too."""
     with contextlib.suppress(OSError):
         return files.write(record, Path(tempfile.mkdtemp(prefix="benchkit-record-")))
     return None
 
 
 def save(record: Record, folder: Path, group: AgentGroup) -> str:
-    """Writes the record on agent 0.
+    """Write the record on agent 0.
 
     Returns:
         "" on success; else why the record cannot be written and where it is kept instead.
@@ -100,7 +100,7 @@ def save(record: Record, folder: Path, group: AgentGroup) -> str:
 
 
 def new_record(point: Point, plan: Placement) -> Record:
-    """Returns the record as it stands before any rank runs."""
+    """Return the record as it stands before any rank runs."""
     config = point.config
     plain = as_dict(config)
     return Record(
@@ -126,7 +126,7 @@ def new_record(point: Point, plan: Placement) -> Record:
 
 
 def finished(record: Record, phases_s: Mapping[str, float]) -> Record:
-    """Returns a record with its end, and with the noise floor that applies to it.
+    """Return a record with its end, and with the noise floor that applies to it.
 
     Args:
         record: of a point that has ended.
@@ -136,7 +136,7 @@ def finished(record: Record, phases_s: Mapping[str, float]) -> Record:
 
 
 def current_comparison() -> Comparison | None:
-    """Returns the comparison that this run belongs to; None for a run on its own."""
+    """Return the comparison that this run belongs to; None for a run on its own."""
     text = os.environ.get(COMPARISON_VARIABLE)
     return msgspec.json.decode(text, type=Comparison) if text else None
 
@@ -151,7 +151,7 @@ CAUSE_S = 2.0
 
 
 def run_points(points: Sequence[Point], agents: Agents, report: Report) -> Iterator[str]:
-    """Runs points one after another and yields the status of each as it ends."""
+    """Run points one after another and yield the status of each as it ends."""
     if points:
         with KeptRanks(form_group(agents)) as kept:
             if agents.first and (line := crowding([point.config for point in points], kept.group)):
@@ -161,7 +161,7 @@ def run_points(points: Sequence[Point], agents: Agents, report: Report) -> Itera
 
 
 def crowding(configs: Sequence[RunConfig], group: AgentGroup) -> str:
-    """Returns the line on points with more threads than cores; "" where there are none."""
+    """Return the line on points with more threads than cores; "" where there are none."""
     plans = [placement.place_ranks(config, group) for config in configs]
     crowded = [plan for plan in plans if plan.crowding]
     if not crowded:
@@ -171,7 +171,7 @@ def crowding(configs: Sequence[RunConfig], group: AgentGroup) -> str:
 
 
 def run_and_report(point: Point, report: Report, kept: KeptRanks) -> str:
-    """Runs one point and returns its status; agent 0 also reports its record."""
+    """Run one point and return its status; agent 0 also reports its record."""
     agents = kept.group.agents
     try:
         make_folder(point.folder)
@@ -191,7 +191,7 @@ def run_and_report(point: Point, report: Report, kept: KeptRanks) -> str:
 
 
 def make_folder(folder: Path) -> None:
-    """Makes a point's folder.
+    """Make a point's folder.
 
     Raises:
         SweepEnds: the disk is full or not writable.
@@ -206,7 +206,7 @@ def make_folder(folder: Path) -> None:
 
 
 def run_point(point: Point, kept: KeptRanks) -> Record:
-    """Runs one point and returns its record.
+    """Run one point and return its record.
 
     Agent 0 writes the record from the start, first with the status `running`.
     """
@@ -249,7 +249,7 @@ def attempt_outcome(
     begun: Record,
     phases_s: dict[str, float],
 ) -> tuple[Outcome, str]:
-    """Returns how an attempt ended and, if the sweep cannot go on after it, why; else ""."""
+    """Return how an attempt ended and, if the sweep cannot go on after it, why; else ""."""
     try:
         return attempt(point, kept, plan, begun, phases_s), ""
     except HostBusy as busy:
@@ -265,7 +265,7 @@ def attempt(
     begun: Record,
     phases_s: dict[str, float],
 ) -> Outcome:
-    """Runs the ranks of one point in step with the other agents, once the hosts are free.
+    """Run the ranks of one point in step with the other agents, once the hosts are free.
 
     Args:
         point: to run.
@@ -287,5 +287,5 @@ def attempt(
 
 
 def lost_outcome(lost: Lost) -> Outcome:
-    """Returns what the loss of agents in the middle of a point adds to its record."""
+    """Return what the loss of agents in the middle of a point adds to its record."""
     return Outcome(status="crash", error=error_report(str(lost), host=lost.members[0].host))

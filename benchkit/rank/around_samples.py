@@ -39,14 +39,14 @@ class ThrottleController:
             self.throttle.release()
 
     def set_for(self, unslowed: bool) -> None:
-        """Releases the throttle for a case that runs at full speed, else applies it."""
+        """Release the throttle for a case that runs at full speed, else applies it."""
         if unslowed:
             self.release()
         else:
             self.apply()
 
     def correct(self, measured: float) -> None:
-        """Corrects the setting in proportion to the error of the measured factor.
+        """Correct the setting in proportion to the error of the measured factor.
 
         One reading changes it by a factor of two at most, because the error may be noise.
         """
@@ -56,7 +56,7 @@ class ThrottleController:
 
 
 def miss(measured: float, asked: float) -> float:
-    """Returns how far a factor is from the one asked for, as a share of the latter."""
+    """Return how far a factor is from the one asked for, as a share of the latter."""
     return abs(measured / asked - 1)
 
 
@@ -71,7 +71,7 @@ def hooks_of(
     turn_to: Callable[[Case], None] = noop,
     cuda: Any = torch.cuda,
 ) -> Hooks:
-    """Returns what this rank does around samples.
+    """Return what this rank does around samples.
 
     Args:
         config: of the point.
@@ -103,20 +103,20 @@ def hooks_of(
 
 
 def spoil(result: object) -> None:
-    """Overwrites a tensor that a call returned, so that it cannot be returned again unseen."""
+    """Overwrite a tensor that a call returned, so that it cannot be returned again unseen."""
     if isinstance(result, torch.Tensor):
         with torch.inference_mode(result.is_inference()), torch.no_grad():
             result.fill_(float("nan") if result.is_floating_point() else 0)
 
 
 def label_of(case: Case) -> str:
-    """Returns what sets a case apart in its job, as traces name it."""
+    """Return what sets a case apart in its job, as traces name it."""
     return " ".join(f"{name}={value}" for name, value in case.labels.items())
 
 
 @contextmanager
 def named_range(name: str, cuda: Any) -> Iterator[None]:
-    """Names what happens in this context in the traces of nsys."""
+    """Name what happens in this context in the traces of nsys."""
     cuda.nvtx.range_push(name)
     try:
         yield
@@ -126,7 +126,7 @@ def named_range(name: str, cuda: Any) -> Iterator[None]:
 
 @contextmanager
 def captured_by_nsys(cuda: Any) -> Iterator[None]:
-    """Lets `nsys profile --capture-range=cudaProfilerApi` record what happens in this context."""
+    """Let `nsys profile --capture-range=cudaProfilerApi` record what happens in this context."""
     cuda.synchronize()
     cuda.profiler.start()
     with flushed_profiler("cuda", cuda):
@@ -135,7 +135,7 @@ def captured_by_nsys(cuda: Any) -> Iterator[None]:
 
 @contextmanager
 def flushed_profiler(device: str, cuda: Any = torch.cuda) -> Iterator[None]:
-    """Makes nsys, and others that use CUPTI, write out at the end of this context what they hold.
+    """Make nsys, and others that use CUPTI, write out at the end of this context what they hold.
 
     A rank ends by os._exit, which would discard it.
     """
@@ -149,7 +149,7 @@ def flushed_profiler(device: str, cuda: Any = torch.cuda) -> Iterator[None]:
 
 
 def cache_flush(cuda: Any, device: str) -> Callable[[], object]:
-    """Returns a call that fills the L2 cache of the current GPU with other data."""
+    """Return a call that fills the L2 cache of the current GPU with other data."""
     size = CACHES * cuda.get_device_properties(cuda.current_device()).L2_cache_size
     buffer = torch.empty(size, dtype=torch.int8, device=device)
     return lambda: buffer.zero_()
@@ -176,7 +176,7 @@ def record_traces(
     device: torch.device,
     path: Path,
 ) -> None:
-    """Traces WARM_UP + ACTIVE steps of each case, after measuring, on all ranks together.
+    """Trace WARM_UP + ACTIVE steps of each case, after measuring, on all ranks together.
 
     Args:
         cases: what to run; without cases no trace is written.
@@ -211,7 +211,7 @@ def record_traces(
 
 
 def run_step(case: Case, label: str, device: torch.device) -> None:
-    """Runs one step under a label that lasts until the device has done the work."""
+    """Run one step under a label that lasts until the device has done the work."""
     with record_function(label):
         case.step()
         if device.type == "cuda":
@@ -219,7 +219,7 @@ def run_step(case: Case, label: str, device: torch.device) -> None:
 
 
 def plan_steps(cases: Sequence[Case]) -> list[tuple[Case, str]]:
-    """Returns the steps of all cases in order, each with the label of its trace."""
+    """Return the steps of all cases in order, each with the label of its trace."""
     steps = [(cases[0], "warm-up")] * (UNSEEN + WARM_UP)
     for case in cases:
         label = STEP + label_of(case)
@@ -232,7 +232,7 @@ REFUSAL = f"measure.mode={GRAPH}: "
 
 
 def capture(case: Case, config: RunConfig, cuda: Any = torch.cuda) -> str:
-    """Replaces the step of a case by the replay of a graph that holds its work on the GPU.
+    """Replace the step of a case by the replay of a graph that holds its work on the GPU.
 
     All ranks call this together, after the case has run: capturing neither computes nor
     communicates, and libraries make their workspaces at a first call.
@@ -260,7 +260,7 @@ def capture(case: Case, config: RunConfig, cuda: Any = torch.cuda) -> str:
 
 
 def captured(step: CapturableStep, cuda: Any) -> str:
-    """Replaces what a step does by the replay of its graph; returns why that cannot be done."""
+    """Replace what a step does by the replay of its graph; return why that cannot be done."""
     with marked_by(unmarked):  # events of regions cannot be timed within a graph
         side = ran_beside(step.call, cuda)
         try:
@@ -275,7 +275,7 @@ def captured(step: CapturableStep, cuda: Any) -> str:
 
 
 def ran_beside(call: Callable[[], object], cuda: Any) -> Any:
-    """Makes a call on another stream than the current one; returns that stream."""
+    """Make a call on another stream than the current one; return that stream."""
     here, side = cuda.current_stream(), cuda.Stream()
     side.wait_stream(here)
     with cuda.stream(side):
@@ -285,7 +285,7 @@ def ran_beside(call: Callable[[], object], cuda: Any) -> Any:
 
 
 def replay_of(call: Callable[[], object], stream: Any, cuda: Any) -> Callable[[], object]:
-    """Captures a call on a stream on which it has run before; returns the replay of its graph.
+    """Capture a call on a stream on which it has run before; return the replay of its graph.
 
     Raises:
         RuntimeError: the call does what a graph cannot hold, such as waiting for the device.
@@ -301,7 +301,7 @@ def replay_of(call: Callable[[], object], stream: Any, cuda: Any) -> Callable[[]
 
 
 def as_timed(cases: Sequence[Case], config: RunConfig) -> Sequence[Case]:
-    """Returns cases as they are timed: replays mark no regions."""
+    """Return cases as they are timed: replays mark no regions."""
     if config.measure.mode != GRAPH:
         return cases
     return [replace(case, regions=(), observe=noop) for case in cases]

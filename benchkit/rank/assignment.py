@@ -53,7 +53,7 @@ class Rendezvous:
     interface: str = ""
 
     def store(self) -> "dist.Store":
-        """Opens the store in a rank."""
+        """Open the store in a rank."""
         import torch.distributed as dist
 
         if self.file:
@@ -63,7 +63,7 @@ class Rendezvous:
         return dist.TCPStore(self.host, self.port, is_master=False, timeout=STORE_TIMEOUT)
 
     def environment(self) -> dict[str, str]:
-        """Returns the environment variables that ranks need to meet.
+        """Return the environment variables that ranks need to meet.
 
         On one host they name the file, and make gloo listen on loopback, out of the network's
         reach. A user's choice of gloo's interface is kept.
@@ -98,7 +98,7 @@ class MemoryFile:
         return opened_by(self.pid, self.descriptor)
 
     def can_be_opened(self) -> bool:
-        """Returns whether the path leads to the file here.
+        """Return whether the path leads to the file here.
 
         It does not on another host or in another PID namespace.
         """
@@ -111,7 +111,7 @@ class MemoryFile:
 
 @contextmanager
 def memory_file() -> Iterator[MemoryFile]:
-    """Provides a file of agent 0 while the context lasts; who has opened it keeps it."""
+    """Provide a file of agent 0 while the context lasts; who has opened it keeps it."""
     descriptor = os.memfd_create("benchkit-ranks-meet")
     try:
         yield MemoryFile(os.getpid(), descriptor, os.fstat(descriptor).st_ino)
@@ -120,7 +120,7 @@ def memory_file() -> Iterator[MemoryFile]:
 
 
 def tcp_store() -> "dist.TCPStore":
-    """Makes a store of agent 0, on a port that the system chooses."""
+    """Make a store of agent 0, on a port that the system chooses."""
     import torch.distributed as dist
 
     return dist.TCPStore(LOOPBACK, 0, is_master=True, wait_for_workers=False)
@@ -177,7 +177,7 @@ class Assignment:
 
 
 def by_mps(config: RunConfig, slowdown: Sequence[float]) -> bool:
-    """Returns whether ranks get shares of GPUs by MPS.
+    """Return whether ranks get shares of GPUs by MPS.
 
     They do if a rank is slowed down, and if `hardware` asks for equal shares to compare.
     """
@@ -188,7 +188,7 @@ def by_mps(config: RunConfig, slowdown: Sequence[float]) -> bool:
 
 
 def keep_alone(cases: list[Case], labels: Labels) -> Case:
-    """Returns the case with these labels, which then refers to no other case.
+    """Return the case with these labels, which then refers to no other case.
 
     What the other cases hold is freed where nothing else holds it.
 

@@ -19,13 +19,13 @@ WARM_UP_ELEMENTS = 2**18
 
 
 def require_built(name: str) -> None:
-    """Raises Unavailable if this torch build lacks the backend."""
+    """Raise Unavailable if this torch build lacks the backend."""
     if not dist.is_backend_available(name):
         raise Unavailable(f"torch {torch.__version__} here is built without {name}")
 
 
 def join(config: RunConfig, place: Place, world_size: int, rendezvous: Rendezvous) -> torch.device:
-    """Joins the process group of one point and returns this rank's device.
+    """Join the process group of one point and return this rank's device.
 
     Raises:
         Unavailable: on all ranks alike, as in require_built(), or on those whose GPU refuses them,
@@ -50,7 +50,7 @@ def join(config: RunConfig, place: Place, world_size: int, rendezvous: Rendezvou
 
 
 def take(device: torch.device) -> None:
-    """Makes a GPU the current one of this process.
+    """Make a GPU the current one of this process.
 
     Raises:
         Unavailable: it does not take this process, for example as it is reserved for another one.
@@ -64,7 +64,7 @@ def take(device: torch.device) -> None:
 
 
 def warm_up(device: torch.device) -> None:
-    """Connects all ranks as collectives and messages will; all ranks call it together.
+    """Connect all ranks as collectives and messages will; all ranks call it together.
 
     NCCL takes GPU memory for its buffers at first calls, gigabytes on some machines. After this
     they are no longer counted as free.
@@ -78,7 +78,7 @@ def warm_up(device: torch.device) -> None:
 
 
 def group_timeout(config: RunConfig) -> timedelta:
-    """Returns the timeout of process groups.
+    """Return the timeout of process groups.
 
     It is longer than the point's timeout: the agent ends what hangs, with a better message.
     """
@@ -88,7 +88,7 @@ def group_timeout(config: RunConfig) -> timedelta:
 def side_group(
     name: str, device: torch.device, timeout: timedelta, first_reason: Callable[[str], str]
 ) -> dist.ProcessGroup | None:
-    """Makes a group of all ranks over another backend; all ranks call it together.
+    """Make a group of all ranks over another backend; all ranks call it together.
 
     Some backends fail only at their first collective, so this function runs one.
 
@@ -126,7 +126,7 @@ def side_group(
 
 @contextmanager
 def only_over(layer: str) -> Iterator[None]:
-    """Restricts UCC's connections to one transport layer while the context lasts.
+    """Restrict UCC's connections to one transport layer while the context lasts.
 
     A group made within shares no connections with groups over other layers. UCC reads these
     variables when a group makes its first call (ProcessGroupUCC.cpp).
@@ -145,7 +145,7 @@ def only_over(layer: str) -> Iterator[None]:
 
 
 def control_group(timeout: timedelta) -> dist.ProcessGroup | None:
-    """Returns a group for barriers and samples on the CPU.
+    """Return a group for barriers and samples on the CPU.
 
     It is the default group (None) if that is gloo, else a new one beside it.
     """
@@ -173,20 +173,20 @@ class ControlGroup:
         dist.barrier(group=self.handle)
 
     def exchange(self, values: list[float]) -> list[list[float]]:
-        """Returns every rank's list of numbers, in order of ranks."""
+        """Return every rank's list of numbers, in order of ranks."""
         mine = torch.tensor(values, dtype=torch.float64)
         gathered = [torch.empty_like(mine) for _ in range(self.world_size)]
         dist.all_gather(gathered, mine, group=self.handle)
         return [row.tolist() for row in gathered]
 
     def first_reason(self, reasons: list[str]) -> list[Finding]:
-        """Returns the first non-empty reason of each case, by rank; the same on all ranks."""
+        """Return the first non-empty reason of each case, by rank; the same on all ranks."""
         by_case = zip(*gather_json(reasons, self.handle), strict=True)
         return [first_finding(reasons_of_ranks) for reasons_of_ranks in by_case]
 
 
 def first_finding(reasons: tuple[str, ...]) -> Finding:
-    """Returns the first non-empty reason, given one reason per rank."""
+    """Return the first non-empty reason, given one reason per rank."""
     for rank, reason in enumerate(reasons):
         if reason:
             return Finding(reason, rank)

@@ -67,7 +67,7 @@ class Prober:
         turn: float = UNSLOWED_TURN,
         turns: int = PROBE_TURNS,
     ) -> list[list[float]]:
-        """Times calls with the throttles applied; the calls take turns, as cases do.
+        """Time calls with the throttles applied; the calls take turns, as cases do.
 
         Args:
             calls: what to time; all ranks make the same calls together.
@@ -92,7 +92,7 @@ class Prober:
         return [list(column) for column in zip(*medians, strict=True)]
 
     def slowdown_of(self, call: Callable[[], object]) -> list[float]:
-        """Returns per rank the median ratio of throttled to free time, of neighbouring turns."""
+        """Return per rank the median ratio of throttled to free time, of neighbouring turns."""
         self.on_use()
         count, _ = self.count(call)
         ratios = []
@@ -104,7 +104,7 @@ class Prober:
         return [row[0] for row in self.peers.exchange([float(np.median(ratios))])]
 
     def count(self, call: Callable[[], object], turn: float = UNSLOWED_TURN) -> tuple[int, float]:
-        """Finds how many calls make a turn.
+        """Find how many calls make a turn.
 
         Returns:
             The number of calls and the length of the turn at full speed, in seconds. Both are the
@@ -119,11 +119,11 @@ class Prober:
         return count, count * once_s
 
     def slowest(self, seconds: float) -> float:
-        """Returns the maximum over all ranks."""
+        """Return the maximum over all ranks."""
         return max(row[0] for row in self.peers.exchange([seconds]))
 
     def turn(self, call: Callable[[], object], count: int) -> float:
-        """Returns the seconds per call of `count` calls that all ranks begin together."""
+        """Return the seconds per call of `count` calls that all ranks begin together."""
         self.peers.barrier()
         _, duration_s = self.clock.time(call, count)
         return max(SHORTEST_CALL_S, duration_s / count)
@@ -138,7 +138,7 @@ SIZES = {"cpu": 256, "cuda": 4096}
 
 
 def warnings(slowdown: SlowdownReport) -> list[str]:
-    """Returns one line per rank whose measured factor is not the one asked for."""
+    """Return one line per rank whose measured factor is not the one asked for."""
     pairs = zip(slowdown.asked, slowdown.measured or slowdown.asked, strict=True)
     return [
         f"rank {rank} is slowed {measured:.3g} times by {slowdown.mechanism}, asked {asked:g}"
@@ -148,7 +148,7 @@ def warnings(slowdown: SlowdownReport) -> list[str]:
 
 
 def calibrate(prober: Prober, asked: Sequence[float], device: torch.device) -> SlowdownReport:
-    """Adjusts the throttles until each rank has the factor asked for, as far as possible.
+    """Adjust the throttles until each rank has the factor asked for, as far as possible.
 
     All ranks call this together. Each rank keeps the setting that came nearest, and the slowdown
     holds the reading of that setting.
@@ -183,7 +183,7 @@ def calibrate(prober: Prober, asked: Sequence[float], device: torch.device) -> S
 
 
 def mechanisms_in_use(prober: Prober) -> str:
-    """Returns the mechanisms of all ranks' throttles, without repetition, joined by "+"."""
+    """Return the mechanisms of all ranks' throttles, without repetition, joined by "+"."""
     own = MECHANISMS.index(prober.controller.throttle.mechanism)
     kinds = [int(row[0]) for row in prober.peers.exchange([float(own)])]
     return "+".join(dict.fromkeys(MECHANISMS[kind] for kind in kinds if kind))
@@ -192,7 +192,7 @@ def mechanisms_in_use(prober: Prober) -> str:
 def compare_shares(
     prober: Prober, asked: Sequence[float], call: Callable[[], object]
 ) -> list[float]:
-    """Measures the factors of ranks that run on shares of GPUs, which cannot be released.
+    """Measure the factors of ranks that run on shares of GPUs, which cannot be released.
 
     The rank that is slowed least is assumed to have the factor asked for.
     """
@@ -202,13 +202,13 @@ def compare_shares(
 
 
 def multiprocessors(prober: Prober, device: torch.device) -> list[int]:
-    """Returns how many multiprocessors of its GPU each rank has; under MPS those of its share."""
+    """Return how many multiprocessors of its GPU each rank has; under MPS those of its share."""
     own = torch.cuda.get_device_properties(device).multi_processor_count
     return [int(row[0]) for row in prober.peers.exchange([float(own)])]
 
 
 def nearest_attempts(readings: list[list[float]], asked: Sequence[float]) -> list[int]:
-    """Returns for each rank the attempt whose reading came nearest to the factor asked for.
+    """Return for each rank the attempt whose reading came nearest to the factor asked for.
 
     Args:
         readings: measured factors, as [attempt][rank].

@@ -43,7 +43,7 @@ class Devices:
 def gather_devices(
     device: torch.device, group: ControlGroup, idle_pids: Sequence[int] = (), by_mps: bool = False
 ) -> Devices:
-    """Returns the devices of all ranks; all ranks call this together.
+    """Return the devices of all ranks; all ranks call this together.
 
     Args:
         device: of this rank.
@@ -63,7 +63,7 @@ def gather_devices(
 
 
 def describe_device(device: torch.device) -> tuple[RankDevice, gpus.Gpu | None]:
-    """Returns this rank's device, and its GPU as NVML sees it."""
+    """Return this rank's device, and its GPU as NVML sees it."""
     nodes = gpus.nodes_of_cores(os.sched_getaffinity(0))
     if device.type != "cuda":
         return RankDevice(device=str(device), numa_nodes=nodes), None
@@ -85,7 +85,7 @@ def describe_device(device: torch.device) -> tuple[RankDevice, gpus.Gpu | None]:
 
 
 def pci_address(properties: Any) -> str | None:
-    """Returns the address of a GPU; None where torch is older than 2.8 and does not tell."""
+    """Return the address of a GPU; None where torch is older than 2.8 and doe not tell."""
     try:
         domain, bus = properties.pci_domain_id, properties.pci_bus_id
         return f"{domain:04x}:{bus:02x}:{properties.pci_device_id:02x}.0"
@@ -94,7 +94,7 @@ def pci_address(properties: Any) -> str | None:
 
 
 def torch_settings(environment: Mapping[str, str] = os.environ) -> TorchSettings:
-    """Returns torch's settings of precision, and the length of its flight recorder.
+    """Return torch's settings of precision, and the length of its flight recorder.
 
     A value is None where torch does not tell: it refuses to by one of its two sets of names for
     precision if the other set was used.
@@ -117,7 +117,7 @@ def torch_settings(environment: Mapping[str, str] = os.environ) -> TorchSettings
 
 
 def known(ask: Callable[[], Any]) -> Any:
-    """Returns what torch answers; None where this build or its settings do not allow it."""
+    """Return what torch answers; None where this build or its settings do not allow it."""
     try:
         return ask()
     except (AttributeError, RuntimeError):
@@ -129,7 +129,7 @@ TF32_OVERRIDE = "NVIDIA_TF32_OVERRIDE"
 
 
 def set_up_torch(threads: int, stated: Mapping[str, str]) -> None:
-    """Sets the number of CPU threads, and full precision for products of float32.
+    """Set the number of CPU threads, and full precision for products of float32.
 
     A suite that measures TF32 asks for it later. The default is not relied upon:
     TORCH_ALLOW_TF32_CUBLAS_OVERRIDE=1, which NVIDIA's images set, changes it to TF32. An inherited
@@ -162,12 +162,12 @@ class Seen:
     sm_mhz: list[float] = field(default_factory=list)
 
     def has_reason(self, bit: int) -> bool:
-        """Returns whether a reason held at any case."""
+        """Return whether a reason held at any case."""
         return any(reasons & bit for reasons in self.reasons)
 
 
 def gpu_warnings(seen: Sequence[Seen]) -> list[str]:
-    """Returns the warnings of a point, given what was seen of the GPU of each rank: [rank]."""
+    """Return the warnings of a point, given what was seen of the GPU of each rank: [rank]."""
     unknown = [rank for rank, own in enumerate(seen) if own.is_unread]
     shared = [rank for rank, own in enumerate(seen) if own.strangers]
     lines = []
@@ -184,7 +184,7 @@ def gpu_warnings(seen: Sequence[Seen]) -> list[str]:
 
 
 def throttling(seen: Sequence[Seen]) -> list[str]:
-    """Returns a line on what held clocks back, if anything did."""
+    """Return a line on what held clocks back, if anything did."""
     clauses = []
     for bit, reason in HOLDS_BACK.items():
         held = [rank for rank, own in enumerate(seen) if own.has_reason(bit)]
@@ -194,7 +194,7 @@ def throttling(seen: Sequence[Seen]) -> list[str]:
 
 
 def unlocked(seen: Sequence[Seen]) -> list[str]:
-    """Returns a line on clocks that no setting limits, if any; a setting shows in the reasons."""
+    """Return a line on clocks that no setting limits, if any; a setting shows in the reasons."""
     free = [
         rank for rank, own in enumerate(seen) if any(own.sm_mhz) and not own.has_reason(SETTING)
     ]
@@ -208,7 +208,7 @@ def unlocked(seen: Sequence[Seen]) -> list[str]:
 
 
 def named(ranks: Sequence[int]) -> str:
-    """Returns "rank 0" or "ranks 0, 2"."""
+    """Return "rank 0" or "ranks 0, 2"."""
     return f"rank{'s' * (len(ranks) > 1)} {', '.join(map(str, ranks))}"
 
 
@@ -239,7 +239,7 @@ class GpuWatch:
     _strangers: int = 0
 
     def turn_to(self, case: Case | None) -> None:
-        """Takes the reading after the case that had the turn, and before the one that gets it."""
+        """Take the reading after the case that had the turn, and before the one that gets it."""
         gpu = self.devices.gpu
         if gpu is None:
             return
@@ -259,7 +259,7 @@ class GpuWatch:
         self._running = case
 
     def end(self, cases: Sequence[Case], exchange: Exchange) -> list[dict[str, list[float]]]:
-        """Ends the last turn; all ranks call this together.
+        """End the last turn; all ranks call this together.
 
         Returns:
             For each case FIELDS with one number per rank, 0 where it is not known; {} where no rank
@@ -286,14 +286,14 @@ class GpuWatch:
         return [by_field(table) for table in tables]
 
     def _values(self, case: Case) -> list[float]:
-        """Returns FIELDS of this rank; 0 where nothing was read."""
+        """Return FIELDS of this rank; 0 where nothing was read."""
         unknown = [0.0] * len(READINGS)
         before, after = (of.get(case, unknown) for of in (self._before, self._after))
         return [*before, *after, float(self._reasons.get(case, 0))]
 
 
 def by_field(table: Sequence[Sequence[float]]) -> dict[str, list[float]]:
-    """Returns the values [rank][field] of a case as [rank] by name; {} if all are 0."""
+    """Return the values [rank][field] of a case as [rank] by name; {} if all are 0."""
     if not any(map(any, table)):
         return {}
     return dict(zip(FIELDS, map(list, zip(*table, strict=True)), strict=True))

@@ -68,7 +68,7 @@ class Joined:
     num_points: int = 0
 
     def side_group(self, name: str, assignment: Assignment) -> dist.ProcessGroup | None:
-        """Returns the group of all ranks over a backend; all ranks call this together.
+        """Return the group of all ranks over a backend; all ranks call this together.
 
         Raises:
             Unavailable: on all ranks, if one of them cannot have the group.
@@ -84,7 +84,7 @@ class Joined:
         return self.side_groups[name]
 
     def begin_point(self) -> RankUse:
-        """Returns what the ranks have done and hold; all ranks call this together."""
+        """Return what the ranks have done and hold; all ranks call this together."""
         held = float(torch.cuda.memory_allocated()) if self.device.type == "cuda" else 0.0
         rows = self.group.exchange([float(resident_bytes()), held])
         self.num_points += 1
@@ -96,7 +96,7 @@ class Joined:
 
 
 def joined(assignment: Assignment) -> Joined:
-    """Joins the group of this rank's process, or returns what it has joined for an earlier point.
+    """Join the group of this rank's process, or return what it has joined for an earlier point.
 
     All ranks call this together. What an earlier point has left is given back.
 
@@ -112,7 +112,7 @@ def joined(assignment: Assignment) -> Joined:
 
 
 def join(assignment: Assignment) -> Joined:
-    """Joins the process group."""
+    """Join the process group."""
     config = assignment.config
     device = backends.join(config, assignment.place, assignment.world_size, assignment.rendezvous)
     handle = backends.control_group(backends.group_timeout(config))
@@ -125,7 +125,7 @@ def join(assignment: Assignment) -> Joined:
 
 
 def make_controller(assignment: Assignment) -> ThrottleController:
-    """Returns the controller of this rank's throttle, which is not yet applied."""
+    """Return the controller of this rank's throttle, which is not yet applied."""
     hardware = assignment.config.hardware
     slowdown = assignment.slowdown
     factor = slowdown[assignment.place.rank]
@@ -139,7 +139,7 @@ def make_controller(assignment: Assignment) -> ThrottleController:
 
 
 def forget_last_point(device: torch.device) -> None:
-    """Gives memory back, and lets torch forget what it has compiled."""
+    """Give memory back, and let torch forget what it has compiled."""
     if "torch._dynamo" in sys.modules:
         torch.compiler.reset()
     if device.type == "cuda":
@@ -149,7 +149,7 @@ def forget_last_point(device: torch.device) -> None:
 
 
 def resident_bytes() -> int:
-    """Returns the memory of this process that is resident, in bytes."""
+    """Return the memory of this process that is resident, in bytes."""
     return int(read_text("/proc/self/statm").split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
@@ -158,7 +158,7 @@ PROBED_BEFORE = "calls were probed before the first ones: part of what they load
 
 
 def run_rank(assignment: Assignment) -> RankReport | None:
-    """Runs one point in one rank; rank 0 returns its report to the agent, others return None."""
+    """Run one point in one rank; rank 0 returns its report to the agent, others return None."""
     protect_streams()
     stopwatch = Stopwatch(tell=ignore if assignment.place.rank else entry.send_note)
     stopwatch.enter("init")
@@ -202,7 +202,7 @@ def run_rank(assignment: Assignment) -> RankReport | None:
 
 
 def build_cases(assignment: Assignment, rank: Rank) -> list[Case]:
-    """Returns the suite's cases, or the one that is timed alone."""
+    """Return the suite's cases, or the one that is timed alone."""
     config = assignment.config
     cases = load_suites()[config.suite].build(config, rank)
     require_sound(cases, config)
@@ -212,7 +212,7 @@ def build_cases(assignment: Assignment, rank: Rank) -> list[Case]:
 def collect_warnings(
     slowdown: SlowdownReport | None, cases: list[Case], watch: GpuWatch
 ) -> list[str]:
-    """Returns the warnings of the calibration, if there was one, of all cases and of the GPUs."""
+    """Return the warnings of the calibration, if there was one, of all cases and of the GPUs."""
     warnings = calibration.warnings(slowdown) if slowdown else []
     for case in cases:
         warnings += case.warnings
@@ -220,7 +220,7 @@ def collect_warnings(
 
 
 def unplanned(assignment: Assignment, group: ControlGroup) -> list[str]:
-    """Returns in what ranks differ from the plan, such as "ranks 0, 1: cores 0, planned 0-3".
+    """Return in what ranks differ from the plan, such as "ranks 0, 1: cores 0, planned 0-3".
 
     All ranks call this together, at the end: a library may pin its process at its first use.
     """
@@ -246,7 +246,7 @@ def make_prober(
     group: ControlGroup,
     warnings: dict[str, None],
 ) -> Prober:
-    """Returns the prober of this rank, with its throttle not yet applied.
+    """Return the prober of this rank, with its throttle not yet applied.
 
     Its use before first calls adds to `warnings`.
     """
@@ -263,7 +263,7 @@ def make_prober(
 
 
 def describe_rank(assignment: Assignment, kept: Joined, prober: Prober) -> Rank:
-    """Returns what the suite may know of this rank; all ranks call this together."""
+    """Return what the suite may know of this rank; all ranks call this together."""
     config = assignment.config
     place = assignment.place
     device = kept.device
@@ -292,7 +292,7 @@ def describe_rank(assignment: Assignment, kept: Joined, prober: Prober) -> Rank:
 
 
 def make_clock(device: torch.device, offset: Offset) -> Clock:
-    """Returns the clock that times calls on a device.
+    """Return the clock that times calls on a device.
 
     A CPU has the host's clock. A GPU has events that a tiny collective of the measured backend
     aligns; of the backends only NCCL certainly queues it and returns.

@@ -33,7 +33,7 @@ DOING = {
 
 
 def ignore(note: str) -> None:
-    """Takes a note that nobody reads."""
+    """Take a note that nobody reads."""
 
 
 @dataclass
@@ -49,7 +49,7 @@ class Stopwatch:
     tell: Callable[[str], None] = ignore
 
     def enter(self, phase: str, what: str = "") -> None:
-        """Begins a phase; `what` says with how much, such as "12 cases"."""
+        """Begin a phase; `what` says with how much, such as "12 cases"."""
         self.tell(f"{DOING[phase]} {what}".rstrip())
         self.began_s[phase] = time.perf_counter()
 
@@ -77,15 +77,15 @@ class Verdicts:
         self.findings = [Finding()] * len(self.cases)
 
     def passing(self) -> list[int]:
-        """Returns the positions of the cases that are ok so far."""
+        """Return the positions of the cases that are ok so far."""
         return [index for index, status in enumerate(self.statuses) if status == "ok"]
 
     def of(self, index: int) -> tuple[str, Finding]:
-        """Returns the status of a case, and why it is not ok."""
+        """Return the status of a case, and why it is not ok."""
         return self.statuses[index], self.findings[index]
 
     def note(self, status: str, reason_of: Callable[[Case], str]) -> None:
-        """Gives a status to the cases for which any rank has a reason, of those that are ok.
+        """Give a status to the cases for which any rank has a reason, of those that are ok.
 
         All ranks call this together. A case that finds too little memory on the only rank is out
         of memory; of several ranks, others may wait for this one, so there it ends the job.
@@ -110,15 +110,15 @@ class Verdicts:
             self.note_oom(index, shortage)
 
     def note_oom(self, index: int, reason: str) -> None:
-        """Marks a case that finds too little memory on the only rank."""
+        """Mark a case that finds too little memory on the only rank."""
         self.statuses[index], self.findings[index] = "oom", Finding(reason, 0)
 
     def note_invalid(self) -> None:
-        """Verifies the cases that are ok, on all ranks together, and marks those that are wrong."""
+        """Verify the cases that are ok, on all ranks together, and mark those that are wrong."""
         self.note("invalid", lambda case: self.reason_of(case, case.call_once))
 
     def note_timed(self, call_of: Callable[[int], Call]) -> list[str]:
-        """Verifies timed calls of the cases that are ok, and marks those that are wrong.
+        """Verify timed calls of the cases that are ok, and mark those that are wrong.
 
         Args:
             call_of: returns what makes a call of the case at a position as its samples were taken.
@@ -149,7 +149,7 @@ class Verdicts:
         ]
 
     def reason_of(self, case: Case, call: Call) -> str:
-        """Returns why a case is wrong, by a call that it checks; "" if it is right."""
+        """Return why a case is wrong, by a call that it checks; "" if it is right."""
         number = 1 + self.cases.index(case)
         self.tell(f"verifying case {number} of {len(self.cases)}")
         try:
@@ -168,7 +168,7 @@ def run_cases(
     controller: ThrottleController,
     watch: GpuWatch,
 ) -> list[CaseRecord]:
-    """Verifies, times and verifies timed calls; returns the cases as the record stores them.
+    """Verify, times and verify timed calls; return the cases as the record stores them.
 
     A case that any rank skips or finds wrong is not timed. Where first calls are timed, cases are
     verified only afterwards, since verifying would make their first calls.
@@ -215,7 +215,7 @@ def verified(
     controller: ThrottleController,
     stopwatch: Stopwatch,
 ) -> Verdicts:
-    """Returns what is known of the cases before they are timed."""
+    """Return what is known of the cases before they are timed."""
     verdicts = Verdicts(cases, group, stopwatch.tell)
     verdicts.note("unavailable", lambda case: case.unavailable)
     verdicts.note("skipped", lambda case: case.skip or stays_slowed(case, controller))
@@ -229,7 +229,7 @@ def verified(
 
 
 def bound(num_cases: int, limits: MeasureConfig) -> str:
-    """Says how many cases are timed and for how long at most.
+    """Say how many cases are timed and for how long at most.
 
     An example is "3 cases, at most 66 s, until 17:40:05": the note does not change meanwhile.
     """
@@ -240,7 +240,7 @@ def bound(num_cases: int, limits: MeasureConfig) -> str:
 
 
 def stays_slowed(case: Case, controller: ThrottleController) -> str:
-    """Returns why a case that is to run at full speed cannot; "" if it can, or need not."""
+    """Return why a case that is to run at full speed cannot; "" if it can, or need not."""
     if not case.unslowed or controller.throttle.switchable:
         return ""
     return "a share of a GPU cannot be lifted within a job: compare with hardware.slowdown=1"
@@ -255,7 +255,7 @@ def case_record(
     clock: Clock,
     unchecked: str = "",
 ) -> CaseRecord:
-    """Returns one case as the record stores it.
+    """Return one case as the record stores it.
 
     Args:
         case: of the job.
@@ -290,7 +290,7 @@ def case_record(
 def with_samples(
     described: CaseRecord, case: Case, measurement: Measurement, clock: Clock
 ) -> CaseRecord:
-    """Returns a case that was timed, with times rounded to the clock's nanosecond.
+    """Return a case that was timed, with times rounded to the clock's nanosecond.
 
     Starts are stored only if the host's clock gave them: its starts and durations can be added up.
     """
@@ -317,12 +317,12 @@ def position_of(case: Case | None, cases: Sequence[Case]) -> int | None:
 
 
 def nanoseconds(rows: list[list[float]]) -> list[list[float]]:
-    """Rounds seconds to the clock's nanosecond."""
+    """Round seconds to the clock's nanosecond."""
     return [[round(value, 9) for value in row] for row in rows]
 
 
 def require_sound(cases: list[Case], config: RunConfig) -> None:
-    """Checks the cases that a suite returned.
+    """Check the cases that a suite returned.
 
     Raises:
         ValueError: there is no case, a label has the name of a column or of a key that is one, or
@@ -350,7 +350,7 @@ def require_sound(cases: list[Case], config: RunConfig) -> None:
 
 
 def require_references(cases: list[Case]) -> None:
-    """Checks that each case is in the list once and refers only to cases of the list.
+    """Check that each case is in the list once and refers only to cases of the list.
 
     Raises:
         ValueError: a case is in the list twice, or refers to a case that is not in the list.
@@ -368,7 +368,7 @@ def require_references(cases: list[Case]) -> None:
 
 
 def of_several_cases(config: RunConfig, reports: Sequence[CaseRecord]) -> list[str]:
-    """Returns a warning where several cases shared the processes whose first calls were timed."""
+    """Return a warning where several cases shared the processes whose first calls were timed."""
     number = sum(bool(report.samples_s) for report in reports)
     if config.measure.mode != COLD or number < 2:
         return []
@@ -380,7 +380,7 @@ def of_several_cases(config: RunConfig, reports: Sequence[CaseRecord]) -> list[s
 
 
 def sweeps_of(config: RunConfig) -> list[str]:
-    """Returns the overrides that make points of the keys whose lists select cases."""
+    """Return the overrides that make points of the keys whose lists select cases."""
     chosen = {each.name: getattr(config, each.name) for each in fields(config)}
     return [
         f"{name}={','.join(f'[{value}]' for value in values)}"

@@ -126,7 +126,7 @@ def prepared(
     asked: Resume | None,
     held: contextlib.ExitStack,
 ) -> Agenda:
-    """Claim the sweep's folder for this process, writes the manifest, and return the agenda.
+    """Claim the sweep's folder for this process, write the manifest, and return the agenda.
 
     Args:
         folder: of the sweep.

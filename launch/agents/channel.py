@@ -200,7 +200,7 @@ class Caller:
         return self._channel, hello
 
     def _prove(self) -> bool:
-        """Check the caller's proof and sends agent 0's; return False while more must come."""
+        """Check the caller's proof and send agent 0's; return False while more must come."""
         missing = PROOF_BYTES + NONCE_BYTES - len(self._answer)
         piece = self._stream.recv(missing)
         if not piece:

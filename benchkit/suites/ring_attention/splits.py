@@ -120,7 +120,7 @@ def looked_up(
 
 
 def interpolate(table: Mapping[float, float], share: float) -> float:
-    """Interpolate a table linearly at a share; beyond an end, returns the value at that end."""
+    """Interpolate a table linearly at a share; beyond an end, return the value at that end."""
     points = sorted(table.items())
     if share <= points[0][0]:
         return points[0][1]
