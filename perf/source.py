@@ -1,70 +1,128 @@
-"""Files, functions and lines of source trees in numbers, side by side.
+"""Files, lines and imports of checkouts in numbers, side by side.
 
-python -m perf.source NAME=FOLDER[,FOLDER...] ...
+python -m perf.source NAME=CHECKOUT ...
 """
 
 import ast
+import io
 import sys
-from collections.abc import Iterator
+import tokenize
 from pathlib import Path
 
 import numpy as np
 
-WIDE = 100
-COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
+PACKAGES = ("benchkit", "launch", "analysis", "hydra_plugins")
+IMPORTS = (ast.Import, ast.ImportFrom)
 
 
-def numbers(folders: list[Path]) -> dict[str, str]:
-    """What is counted of one source tree, by what it is called in the table."""
-    texts = [path.read_text() for folder in folders for path in sorted(folder.rglob("*.py"))]
-    trees = [ast.parse(text) for text in texts]
-    lines = [line for text in texts for line in text.splitlines()]
-    nodes = [node for tree in trees for node in ast.walk(tree)]
-    functions = [node for node in nodes if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
-    found = [node for node in nodes if isinstance(node, COMPREHENSIONS)]
-    nested = sum(len(list(inner(node))) > 0 for node in found)
+def numbers(root: Path) -> dict[str, str]:
+    """What is counted of one checkout, by what it is called in the table."""
+    files = [path for package in PACKAGES for path in sorted((root / package).rglob("*.py"))]
+    sources = {module_of(path.relative_to(root)): Source(path.read_text()) for path in files}
+    holding = [source for source in sources.values() if source.code]
+    code = sum(source.code for source in holding)
+    imported = sum(source.imports for source in holding)
+    functions = [length for source in holding for length in source.functions]
+    arrows = {(name, other) for name, source in sources.items() for other in targets(source.tree, sources) - {name}}
+    packages = {(folder_of(a), folder_of(b)) for a, b in arrows}
+    packages = {(a, b) for a, b in packages if a != b}
     return {
-        "files / lines": f"{len(texts)} / {len(lines):,}",
-        "file median/p90/max": spread([len(text.splitlines()) for text in texts]),
-        "function median/p90/max": spread([(node.end_lineno or 0) - node.lineno + 1 for node in functions]),
-        "fully annotated": f"{100 * share(map(is_annotated, functions)):.0f} %",
-        "function docstrings": f"{100 * share(ast.get_docstring(node) is not None for node in functions):.0f} %",
-        f"lines over {WIDE} columns": f"{100 * share(len(line) > WIDE for line in lines):.1f} %",
-        "comprehensions per 1,000 lines (nested)": f"{1000 * len(found) / len(lines):.0f} ({nested})",
-        "lambdas / walrus": f"{count(nodes, ast.Lambda)} / {count(nodes, ast.NamedExpr)}",
-        "files in the fullest folder": str(max(fullest(folder) for folder in folders)),
+        "files that hold code": f"{len(holding)}",
+        "lines of code": f"{code:,}",
+        "lines of docstrings": f"{sum(source.docstrings for source in holding):,}",
+        "comments": f"{sum(source.comments for source in holding):,}",
+        "imports, share of the code": f"{100 * imported / code:.0f} %",
+        "code lines a file, median / p90 / most": spread([source.code for source in holding]),
+        "lines a function, median / p90 / most": spread(functions),
+        "arrows between files": f"{len(arrows):,}",
+        "folders, their arrows": f"{len({name for edge in packages for name in edge})}, {len(packages)}",
+        "floors of folders": f"{floors(packages)}",
+        "files on a circle": f"{len(on_circle(arrows))}",
     }
 
 
+class Source:
+    """One file, counted. Code is what is neither blank, nor a docstring, nor a comment alone."""
+
+    def __init__(self, text: str) -> None:
+        self.tree = ast.parse(text)
+        nodes = list(ast.walk(self.tree))
+        kinds = list(tokenize.generate_tokens(io.StringIO(text).readline))
+        documented = {
+            line
+            for node in nodes
+            if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
+            for line in range(node.lineno, (node.end_lineno or 0) + 1)
+        }
+        skipped = (
+            tokenize.COMMENT,
+            tokenize.NL,
+            tokenize.NEWLINE,
+            tokenize.INDENT,
+            tokenize.DEDENT,
+            tokenize.ENDMARKER,
+        )
+        lines = {
+            line for token in kinds if token.type not in skipped for line in range(token.start[0], token.end[0] + 1)
+        }
+        self.code = len(lines - documented)
+        self.docstrings = len(documented)
+        self.comments = sum(token.type == tokenize.COMMENT for token in kinds)
+        self.imports = sum((node.end_lineno or 0) - node.lineno + 1 for node in nodes if isinstance(node, IMPORTS))
+        self.functions = [
+            (node.end_lineno or 0) - node.lineno + 1 for node in nodes if isinstance(node, ast.FunctionDef)
+        ]
+
+
+def module_of(path: Path) -> str:
+    return ".".join(path.with_suffix("").parts).removesuffix(".__init__")
+
+
+def folder_of(module: str) -> str:
+    names = module.split(".")
+    return ".".join(names[: 3 if names[1:2] == ["suites"] else 2])
+
+
+def targets(tree: ast.Module, known: dict[str, Source]) -> set[str]:
+    """The modules of ours that a file imports."""
+    found = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and node.module:
+            names = {f"{node.module}.{alias.name}" for alias in node.names}
+            found |= names & known.keys() or {node.module} & known.keys()
+    return found
+
+
+def floors(edges: set[tuple[str, str]]) -> int:
+    """Folders on the longest way down; of a graph without circles."""
+    below: dict[str, set[str]] = {}
+    for name, other in edges:
+        below.setdefault(name, set()).add(other)
+
+    def height(name: str) -> int:
+        return 1 + max((height(other) for other in below.get(name, ())), default=0)
+
+    return max(map(height, below))
+
+
+def on_circle(edges: set[tuple[str, str]]) -> set[str]:
+    while True:
+        sources, ends = {a for a, _ in edges}, {b for _, b in edges}
+        fewer = {(a, b) for a, b in edges if b in sources and a in ends}
+        if fewer == edges:
+            return {name for edge in edges for name in edge}
+        edges = fewer
+
+
 def spread(values: list[int]) -> str:
-    return f"{np.median(values):.0f}/{np.quantile(values, 0.9):.0f}/{max(values)}"
-
-
-def share(values) -> float:
-    return float(np.mean(list(values)))
-
-
-def count(nodes: list[ast.AST], kind: type) -> int:
-    return sum(isinstance(node, kind) for node in nodes)
-
-
-def inner(node: ast.AST) -> Iterator[ast.AST]:
-    return (other for other in ast.walk(node) if other is not node and isinstance(other, COMPREHENSIONS))
-
-
-def is_annotated(function: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
-    arguments = [*function.args.posonlyargs, *function.args.args, *function.args.kwonlyargs]
-    own = [each for each in arguments if each.arg not in ("self", "cls")]
-    return function.returns is not None and all(each.annotation for each in own)
-
-
-def fullest(folder: Path) -> int:
-    return max(len(list(path.glob("*.py"))) for path in [folder, *folder.rglob("*")] if path.is_dir())
+    return f"{np.median(values):.0f} / {np.quantile(values, 0.9):.0f} / {max(values)}"
 
 
 def main() -> None:
     trees = dict(argument.split("=", 1) for argument in sys.argv[1:])
-    table = {name: numbers([Path(folder) for folder in folders.split(",")]) for name, folders in trees.items()}
+    if not trees:
+        sys.exit(__doc__)
+    table = {name: numbers(Path(root)) for name, root in trees.items()}
     print("| | " + " | ".join(table) + " |\n|---|" + "---|" * len(table))
     for row in next(iter(table.values())):
         print(f"| {row} | " + " | ".join(column[row] for column in table.values()) + " |")
