@@ -57,7 +57,7 @@ def git(*arguments: str) -> str:
 
 
 def output(*command: str) -> str:
-    """Return what a short command prints; "" where the command fails or doe not exist."""
+    """Return what a short command prints; "" where the command fails or does not exist."""
     try:
         done = subprocess.run(command, capture_output=True, timeout=10, check=False)
     except (OSError, subprocess.TimeoutExpired):

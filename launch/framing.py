@@ -5,6 +5,7 @@ stops in the middle of a message delays nothing else.
 """
 
 import os
+import select
 import struct
 from multiprocessing.connection import Connection
 
@@ -70,3 +71,10 @@ class Pieces:
                 self._held.clear()
                 self._length = None
                 return message
+
+
+def is_writable(stream: Connection, timeout_s: float) -> bool:
+    """Wait until a stream accepts more bytes or its reader is lost; return False on a timeout."""
+    poll = select.poll()
+    poll.register(stream.fileno(), select.POLLOUT)
+    return bool(poll.poll(max(0.0, timeout_s) * 1000))

@@ -149,10 +149,6 @@ def main() -> None:
     sys.stdout.buffer.write(msgspec.msgpack.encode(found))
 
 
-if __name__ == "__main__":
-    main()
-
-
 MOST_BYTES = 2**28
 """Of all sweeps in the cache, which is enough for 100,000 records."""
 SOURCES = (
@@ -324,3 +320,7 @@ def looked_at(source: Source) -> Source:
     except (ValueError, OSError) as error:
         source.derived = Derived(b"", b"", one_line(error))
     return source
+
+
+if __name__ == "__main__":
+    main()

@@ -41,6 +41,7 @@ from analysis.report.chart import (
 from analysis.report.discover import Attempt, Drawings, directly, modules_with
 from analysis.speedup import Baseline
 from analysis.text import complain
+from benchkit.record.naming import readable_time
 
 ENDS = ("value", "low", "high")
 BESIDE = (BARS, DOTS, STACKS)
@@ -185,7 +186,7 @@ def scale_values(axis: Axes, chart: Chart, points: pd.DataFrame, along: str) -> 
     if chart.reference is None:
         rest = max(rest, (LEAST_RANGE * low / high) ** 0.5)
     limit(low / rest, high * rest)
-    style.log_values(axis, style.readable_time if chart.y.unit == SECONDS else "{:g}".format, along)
+    style.log_values(axis, readable_time if chart.y.unit == SECONDS else "{:g}".format, along)
     limit(low / rest, high * rest)
 
 

@@ -165,14 +165,6 @@ def log_values(axes: Axes, shown: Callable[[float], str] = "{:g}".format, along:
     axis.set_minor_formatter(NullFormatter())
 
 
-def readable_time(seconds: float) -> str:
-    """Format a time with a suitable unit: "100 µs"."""
-    for unit, factor in (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6)):
-        if seconds >= factor * (1 - 1e-9):
-            return f"{seconds / factor:.4g} {unit}"
-    return f"{seconds * 1e9:.4g} ns"
-
-
 def interval_bars(rows: pd.DataFrame, value: str, low: str, high: str) -> list[list[float]] | None:
     """Return the lengths below and above of matplotlib's error bars.
 

@@ -99,7 +99,7 @@ Check = Callable[[list[str]], str]
 
 
 def main(arguments: list[str], check: Check) -> int:
-    """Print the equivalent command, and a line for each thing that it leaves out or doe else.
+    """Print the equivalent command, and a line for each thing that it leaves out or does else.
 
     Args:
         arguments: the path of the file.

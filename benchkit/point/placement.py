@@ -19,7 +19,7 @@ def gpus_of_host(group: AgentGroup, member: AgentInfo) -> set[str]:
 
 
 def missing_gpus(config: RunConfig, group: AgentGroup, share: int) -> str:
-    """Return why a point lacks the GPUs that it asks for; "" if it has them or ask for none."""
+    """Return why a point lacks the GPUs that it asks for; "" if it has them or asks for none."""
     if config.hardware.device != "cuda":
         return ""
     for member in group.agents.members:

@@ -107,7 +107,7 @@ class LocalRanks:
         return ends
 
     def run_or_raise(self, task: Task) -> RankEnds:
-        """Start one process per rank unless they run already, hands out the task and wait."""
+        """Start one process per rank unless they run already, hand out the task and wait."""
         if self._ranks is None:
             self._ranks = self.start(task.config, task.plan)
         return self._ranks.run(

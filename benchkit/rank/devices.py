@@ -85,7 +85,7 @@ def describe_device(device: torch.device) -> tuple[RankDevice, gpus.Gpu | None]:
 
 
 def pci_address(properties: Any) -> str | None:
-    """Return the address of a GPU; None where torch is older than 2.8 and doe not tell."""
+    """Return the address of a GPU; None where torch is older than 2.8 and does not tell."""
     try:
         domain, bus = properties.pci_domain_id, properties.pci_bus_id
         return f"{domain:04x}:{bus:02x}:{properties.pci_device_id:02x}.0"

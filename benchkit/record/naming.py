@@ -56,3 +56,17 @@ def depends_on_time(labels: Mapping[str, Any]) -> bool:
     That is the latency of a short call, and a round of pairs that fits in the time.
     """
     return labels.get("timing") == LATENCY or "round" in labels
+
+
+def readable_time(seconds: float) -> str:
+    """Return a time with a unit that suits it: "45.5 ms"."""
+    unit, factor = time_unit(seconds)
+    return f"{seconds * factor:.4g} {unit}"
+
+
+def time_unit(seconds: float) -> tuple[str, float]:
+    """Return the unit that suits a time, and how many of that unit one second has."""
+    for unit, factor in (("s", 1.0), ("ms", 1e3), ("µs", 1e6)):
+        if seconds * factor >= 1 - 1e-9:
+            return unit, factor
+    return "ns", 1e9

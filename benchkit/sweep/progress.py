@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
-from benchkit.record.naming import named, printable
+from benchkit.record.naming import named, printable, readable_time, time_unit
 from benchkit.record.record import CaseRecord, ErrorReport, Record
 from benchkit.statistics.intervals import Modes, find_modes
 from benchkit.statistics.summary import (
@@ -92,7 +92,7 @@ def time_text(summary: Mapping[str, Any], modes: Modes | None) -> str:
 
     "1.2 ms [1.1, 1.4]  mean 1.6 ms" or "0.6 ms (70 %) and 5.1 ms (30 %)  mean 1.9 ms".
     """
-    unit, factor = unit_of(summary["median_s"])
+    unit, factor = time_unit(summary["median_s"])
 
     def scaled(seconds: float) -> str:
         return f"{factor * seconds:.4g}"
@@ -107,7 +107,7 @@ def time_text(summary: Mapping[str, Any], modes: Modes | None) -> str:
         median = scaled(summary["median_s"])
         text = f"{median} {unit} (too few independent samples for an interval)"
     if factor * summary["p95_s"] >= LARGE:
-        unit, factor = unit_of(summary["p95_s"])
+        unit, factor = time_unit(summary["p95_s"])
     mean, quartile, p95 = (scaled(summary[name]) for name in ("mean_s", "p25_s", "p95_s"))
     return f"{text}  mean {mean}  p25 {quartile}  p95 {p95} {unit}"
 
@@ -119,14 +119,8 @@ def detail_lines(case: CaseRecord) -> Iterator[str]:
             continue
         shown = value
         if isinstance(value, float):
-            shown = readable(value) if name.endswith("_s") else f"{value:.6g}"
+            shown = readable_time(value) if name.endswith("_s") else f"{value:.6g}"
         yield f"  {name.removesuffix('_s')}: {shown}"
-
-
-def readable(seconds: float) -> str:
-    """Return a time with a unit that suits it: "45.5 ms"."""
-    unit, factor = unit_of(seconds)
-    return f"{seconds * factor:.4g} {unit}"
 
 
 def duration(seconds: float) -> str:
@@ -138,14 +132,6 @@ def duration(seconds: float) -> str:
         return f"{minutes} min {rest} s"
     hours, minutes = divmod(minutes, 60)
     return f"{hours} h {minutes} min"
-
-
-def unit_of(seconds: float) -> tuple[str, float]:
-    """Return the unit that suits a time, and how many of that unit one second has."""
-    for unit, factor in (("s", 1.0), ("ms", 1e3), ("µs", 1e6)):
-        if seconds * factor >= 1:
-            return unit, factor
-    return "ns", 1e9
 
 
 EVERY_S = 300.0

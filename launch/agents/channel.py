@@ -5,7 +5,6 @@ import hmac
 import json
 import os
 import secrets
-import select
 import socket
 import time
 from collections.abc import Generator, Sequence
@@ -13,7 +12,7 @@ from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from typing import Any
 
-from launch.framing import Pieces, framed
+from launch.framing import Pieces, framed, is_writable
 from launch.signals import wait_for
 from launch.topology import namespace, node_name, usable_cores
 
@@ -126,13 +125,6 @@ class Channel:
         self._unsent.clear()
         with socket.socket(fileno=os.dup(self.connection.fileno())) as stream:
             stream.shutdown(socket.SHUT_RDWR)
-
-
-def is_writable(stream: Connection, timeout_s: float) -> bool:
-    """Wait until a socket accepts more bytes or its peer is lost; return False on a timeout."""
-    poll = select.poll()
-    poll.register(stream.fileno(), select.POLLOUT)
-    return bool(poll.poll(max(0.0, timeout_s) * 1000))
 
 
 NONCE_BYTES = PROOF_BYTES = 32

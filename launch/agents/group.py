@@ -327,7 +327,7 @@ class OffsetTracker:
     estimates: list[Estimate] = field(default_factory=list)
 
     def look(self, agents: Agents) -> None:
-        """Add one estimate, together with all agents; doe nothing if all share one clock."""
+        """Add one estimate, together with all agents; do nothing if all share one clock."""
         zero = agents.members[0].clock
         for member in agents.members:
             if member.clock == zero:

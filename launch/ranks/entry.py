@@ -38,7 +38,7 @@ def send_through(pipe: Connection) -> None:
 
 
 def send_note(text: str) -> None:
-    """Send a note; doe nothing in a process that is no rank."""
+    """Send a note; do nothing in a process that is no rank."""
     if _pipe:
         with suppress(OSError):  # The agent no longer reads the pipe.
             os.write(_pipe.fileno(), framed(json.dumps({KEY: text}).encode()))

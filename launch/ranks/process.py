@@ -5,7 +5,6 @@ import logging
 import multiprocessing
 import os
 import pickle
-import select
 import signal
 import time
 from collections.abc import Mapping
@@ -14,7 +13,7 @@ from dataclasses import dataclass
 from multiprocessing import connection
 from typing import Any
 
-from launch.framing import Pieces, framed
+from launch.framing import Pieces, framed, is_writable
 from launch.ranks import fork_server
 from launch.ranks.entry import Job, rank_main
 from launch.ranks.private_network import PrivateNetwork
@@ -73,13 +72,6 @@ class RankProcess:
         self.orders.close()
 
 
-def is_writable(stream: connection.Connection, timeout_s: float) -> bool:
-    """Wait until a stream accepts more bytes or its reader is lost; return False on a timeout."""
-    poll = select.poll()
-    poll.register(stream.fileno(), select.POLLOUT)
-    return bool(poll.poll(max(0.0, timeout_s) * 1000))
-
-
 def start_rank(
     start_method: str,
     index: int,
@@ -131,7 +123,7 @@ def end_of(process: Any, start_method: str) -> int:
 
 
 def kill(rank: RankProcess) -> None:
-    """End a rank and the processes that it started; doe nothing if it has ended."""
+    """End a rank and the processes that it started; do nothing if it has ended."""
     rank.lifeline.close()
     if rank.process.is_alive():
         with suppress(ProcessLookupError):

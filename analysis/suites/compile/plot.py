@@ -11,6 +11,7 @@ from analysis.report import style
 from analysis.report.discover import Drawings
 from analysis.speedup import Baseline
 from analysis.suites.compile.table import ESTIMATED, Curve, Group, comparisons, groups
+from benchkit.record.naming import readable_time
 from benchkit.statistics.intervals import Array
 
 FARTHEST = 1000.0
@@ -45,7 +46,7 @@ def figure_of(group: Group) -> Figure:
             at = sums(curve, [call])
             axis.scatter([call], at, s=90, facecolor="white", edgecolor=f"C{index}", zorder=5)
     style.log_sizes(axis, group.curves[0].times.tolist())
-    style.log_values(axis, style.readable_time)
+    style.log_values(axis, readable_time)
     axis.set_xlabel("calls")
     axis.set_ylabel("time of all calls so far")
     style.legend(axis)

@@ -18,7 +18,7 @@ from analysis.report import style
 from analysis.report.discover import Drawings
 from analysis.speedup import Baseline
 from analysis.suites.pair_matrix.matrix import SUITE, Level, Matrix, levels, matrices
-from benchkit.record.naming import readable
+from benchkit.record.naming import readable, readable_time
 from benchkit.statistics.intervals import Array
 
 MOST_NAMED = 16
@@ -128,7 +128,7 @@ def tree(
             box = Rectangle((low, height), high - low, 0.9, facecolor=colour, edgecolor="black")
             axis.add_patch(box)
             if len(groups) / (high - low) <= 2 * MOST_NAMED:
-                text = style.readable_time(seconds).replace(" ", "\n", 1)
+                text = readable_time(seconds).replace(" ", "\n", 1)
                 middle = (low + high) / 2
                 axis.text(middle, height + 0.45, text, ha="center", va="center", fontsize=7)
     axis.set_xlim(0, len(order))

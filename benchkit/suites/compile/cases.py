@@ -237,7 +237,7 @@ class Run:
         self._input = self._inputs[index]
 
     def step(self) -> Tensor:
-        """Make one step; the first one loads the compiler and compile."""
+        """Make one step; the first one loads the compiler and compiles."""
         if self._step is None:
             self._step = prepared(self._network, self._config)
         return self._step(self._input)

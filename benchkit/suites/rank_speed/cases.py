@@ -210,7 +210,7 @@ def copies(test: str, num_bytes: int, rank: Rank) -> Iterator[Case]:
 
 
 def triad(num_bytes: int, rank: Rank) -> Iterator[Case]:
-    """Yield a = b + SCALE c, which reads two buffers and write one."""
+    """Yield a = b + SCALE c, which reads two buffers and writes one."""
     length = max(1, num_bytes // ITEM.itemsize)
     total, left, right = (torch.empty(length, dtype=ITEM, device=rank.device) for _ in range(3))
     draw = Values(rank, length)

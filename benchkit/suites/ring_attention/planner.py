@@ -44,7 +44,7 @@ def block_probe(layer: Layer, x: Tensor) -> tuple[Callable[[], None], Tensor, in
 
 
 def passing_on(block: Tensor) -> Callable[[], None]:
-    """Return a call that sends a block to the next rank and receive one from the rank before.
+    """Return a call that sends a block to the next rank and receives one from the rank before.
 
     On one rank the call does nothing.
     """

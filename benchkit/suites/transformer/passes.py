@@ -144,7 +144,7 @@ class Steps:
         return loss.detach()
 
     def train_step(self, inputs: Tensor, targets: Tensor) -> Tensor:
-        """Compute gradients, moves the weights and return the loss."""
+        """Compute gradients, move the weights and return the loss."""
         loss = self.forward_backward(inputs, targets)
         with region(OPTIMIZER):
             self.optimizer.step()

@@ -5,6 +5,7 @@ import math
 import matplotlib.pyplot as plt
 import pandas as pd
 import pytest
+from benchkit.record.naming import readable_time
 
 from tests.support.entries.report import style
 
@@ -61,4 +62,4 @@ def test_caption_names_known_hardware():
 
 @pytest.mark.parametrize(("seconds", "text"), [(2.5e-9, "2.5 ns"), (1e-4, "100 µs"), (0.001, "1 ms"), (30.0, "30 s")])
 def test_readable_time_picks_unit(seconds, text):
-    assert style.readable_time(seconds) == text
+    assert readable_time(seconds) == text

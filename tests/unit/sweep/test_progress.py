@@ -11,11 +11,12 @@ from types import SimpleNamespace
 
 import pytest
 from benchkit.point.point import Point
+from benchkit.record.naming import readable_time
 from benchkit.record.record import ErrorReport
 from benchkit.statistics.intervals import Modes
 from benchkit.suites.pair_matrix.config import PairMatrixConfig
 from benchkit.sweep import progress as progress_module
-from benchkit.sweep.progress import Progress, point_line, readable, time_text
+from benchkit.sweep.progress import Progress, point_line, time_text
 from benchkit.sweep.tally import Prospect, Tally, prospects
 
 from tests.support.configs import made
@@ -57,7 +58,7 @@ def test_lines_of_points(golden):
 def test_time_text_shows_interval_or_modes(golden):
     tail = SUMMARY | {"median_s": 4e-4, "ci_low_s": 3e-4, "ci_high_s": 5e-4, "p95_s": 10.79e-3}
     lines = [time_text(SUMMARY, None), time_text(SUMMARY, Modes(0.6e-3, 5e-3, 0.3)), time_text(tail, None)]
-    golden("\n".join([*lines, *(readable(seconds) for seconds in (2.5, 0.0455, 1.234e-4, 5e-8))]))
+    golden("\n".join([*lines, *(readable_time(seconds) for seconds in (2.5, 0.0455, 1.234e-4, 5e-8))]))
 
 
 def test_progress_counts_points():
