@@ -45,9 +45,7 @@ def write(folder: Path, name: str, content: Content) -> Path:
     """Write a text, a table as CSV, or bytes, in place of what has the name; return the path.
 
     Args:
-        folder: of the file.
         name: of the file; what records say may be in it.
-        content: of the file.
 
     Raises:
         OSError: the file cannot be written.

@@ -148,7 +148,6 @@ def over_points(rows: pd.DataFrame, point: pd.Series, figures: list[str]) -> pd.
     Args:
         rows: of the points that were measured several times.
         point: the number of each row's point.
-        figures: the columns that hold figures.
 
     Returns:
         One row per point, indexed by its number. NaN means that the column is as it was.
@@ -224,7 +223,6 @@ def bars_of(rows: pd.DataFrame, low: str = "ci_low_s") -> str:
     """Say what the error bars are: "95 % interval within the run", "range of 2 runs", …
 
     Args:
-        rows: those that are shown.
         low: the column with the lower ends of the bars.
     """
     runs, points = rows["num_runs"], rows["num_points"]

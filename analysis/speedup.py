@@ -126,7 +126,6 @@ def with_partners(rows: pd.DataFrame, baseline: Baseline, alike: list[str]) -> p
 
     Args:
         rows: one per point, or per point and run.
-        baseline: marks the partners.
         alike: the columns in which a row and its partner are equal. Rows without a partner are
             dropped.
     """
@@ -238,9 +237,6 @@ def with_fresh_speedups(table: pd.DataFrame) -> pd.DataFrame:
     fresh ranks. `is_changed` says of each point whether their ratio is more than chance; then all
     rows of the point take the latter, which has an interval over runs alone, and keep the former in
     `speedup_in_turns`.
-
-    Args:
-        table: the combined table.
     """
     known = table["alone_speedup"].notna() & table["paired_speedup"].notna()
     if not known.any():

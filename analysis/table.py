@@ -183,7 +183,6 @@ def as_markdown(table: pd.DataFrame, shaped: bool = False, source: str = ALL_ROW
     """Render the combined table in Markdown.
 
     Args:
-        table: what to render.
         shaped: whether the columns are meant for a reader already.
         source: the file that has all rows, where they are too many to be shown.
     """

@@ -173,7 +173,6 @@ def as_text(table: pd.DataFrame, columns: Sequence[str] = (), width: int | None 
     """Render the combined table for a terminal; what all rows share is printed once, above it.
 
     Args:
-        table: the combined table.
         columns: names of the columns to show; by default those that tell most.
         width: letters of a line; by default those of the terminal.
     """
@@ -238,8 +237,6 @@ def settings_within(
     """Return a column per setting, or one that joins most of them where these are too wide.
 
     Args:
-        table: the combined table.
-        settings: names of columns.
         lacking: names of further ones, which some suites do not have.
         room: letters for all columns.
     """

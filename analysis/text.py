@@ -79,8 +79,6 @@ def render_beginning(shown: pd.DataFrame, style: str, source: str) -> str:
     """Render the first MOST_ROWS rows of a table; where there are more, say so below it.
 
     Args:
-        shown: the table.
-        style: of tabulate.
         source: the file that has all rows.
     """
     text = render_table(shown.iloc[:MOST_ROWS], style)

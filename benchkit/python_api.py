@@ -86,8 +86,6 @@ def complete(folder: Path, arguments: Sequence[str], progress: bool) -> None:
     """Run a sweep to the end of its last point.
 
     Args:
-        folder: of the sweep.
-        arguments: of the command line.
         progress: whether to print its lines.
 
     Raises:

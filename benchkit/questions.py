@@ -104,7 +104,6 @@ def texts_on(word: str, options: Options, folders: Sequence[Path]) -> str:
     Args:
         word: such as "allreduce", "suite=allreduce", "sweep" or "data_size".
         options: files of the options of each group.
-        folders: of YAML.
 
     Raises:
         ConfigError: there is no such thing.

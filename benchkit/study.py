@@ -113,7 +113,6 @@ def read_study(name: str, files: Sequence[Path]) -> Study:
     """Read the study of a name.
 
     Args:
-        name: as typed.
         files: of all studies.
 
     Raises:
@@ -244,8 +243,6 @@ def run_step(
     """Run a step to its end.
 
     Args:
-        step: of a study.
-        values: of the parameters.
         folder: of the step; a sweep that it holds already is continued.
         flags: of the study's command line, for sweeps.
         asked: what --retry and --force ask for.
@@ -428,7 +425,6 @@ def main(
     """Run a study.
 
     Args:
-        arguments: of the command line.
         files: of all studies.
         check: checks the command line of a sweep.
         exit_code: of the statuses of all points.

@@ -92,7 +92,6 @@ def wait_for(things: Sequence[Any], timeout_s: float | None = None) -> list[Any]
     but its main thread, the only one that runs handlers, would stay asleep.
 
     Args:
-        things: the connections to wait for.
         timeout_s: how long to wait, in seconds; None for no limit.
 
     Returns:

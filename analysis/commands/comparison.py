@@ -137,7 +137,6 @@ def compare(
     Args:
         sides: rows of the place A, the baseline, and of B, the candidate.
         plans: what the sweeps of each place were to measure.
-        statistic: the column of the figure.
         fail_on: the least change that matters, as a share.
     """
     table = combine([row for rows in sides for row in rows])
@@ -184,11 +183,6 @@ def runs_of(
     """Return the runs of each side by the settings of their points, and what else B was to measure.
 
     A run without a record is told by the key that it shares with others of its point.
-
-    Args:
-        sides: rows of both places.
-        plans: of their sweeps.
-        names: of settings and labels.
     """
     found: dict[Settings, Runs] = {}
     # What is a label of some cases may be a setting of others: of a single size, or of several.

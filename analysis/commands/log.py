@@ -91,9 +91,6 @@ def run_of(path: str, rows: pd.DataFrame, params: Sequence[str], labels: Sequenc
     """Make the run of a record.
 
     Args:
-        path: of its file.
-        rows: of its cases.
-        params: columns that are parameters.
         labels: columns that tell its cases apart.
     """
     first = rows.iloc[0]

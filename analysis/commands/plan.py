@@ -87,10 +87,8 @@ def plan(
     Time and efficiency are against the ideal, in which all work is spread over all speed.
 
     Args:
-        seq_len: tokens of the sequence.
         speeds: of each rank.
         align: boundaries are at multiples of this many tokens.
-        cost: of pairs, tokens and passes.
         performance: of a look-up table, by compute share in percent; without it there is no
             strategy lut.
     """

@@ -101,7 +101,6 @@ class Trace:
         """Return the time per step in each region, on the host or on any stream of the device.
 
         Args:
-            steps: of one case.
             kind: HOST or DEVICE.
         """
         found: dict[str, list[Interval]] = defaultdict(list)

@@ -79,7 +79,6 @@ def suite_of(number: int, table: pd.DataFrame, baseline: Baseline | None, sample
     """Make the section of a suite.
 
     Args:
-        number: of the section.
         table: rows of this suite in the combined table, with PAGE_ROW.
         baseline: what speedups compare with; by default the suite has its own.
         samples: by PAGE_ROW.
@@ -188,7 +187,6 @@ def verdict_of(table: pd.DataFrame, found: Mapping[str, list[str]]) -> list[str]
     """Answer in a few sentences; without alternatives or sizes, with the range of the times.
 
     Args:
-        table: the combined table.
         found: sentences by the titles of their paragraphs, see `analysis.report.sentences`.
     """
     answers = [line for title, most in MOST_ANSWERS.items() for line in found[title][:most]]
@@ -279,7 +277,6 @@ def content_of(
     """Collect the page of a report; a part that cannot be made is left out with a line on stderr.
 
     Args:
-        table: the combined table.
         baseline: what speedups compare with; by default each suite has its own.
         per_rank: one row per rank and case.
         environments: one per record.

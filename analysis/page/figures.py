@@ -417,11 +417,6 @@ def values_per_case(num_cases: int, num_ranks: float) -> int:
 def packed(case: CaseRecord, record: Record, num_values: int) -> dict[str, Any]:
     """Return the samples of a case as JSON.
 
-    Args:
-        case: a measured case.
-        record: of the case.
-        num_values: most times to keep.
-
     Returns:
         `n`: number of iterations. `step`: how many of them are one entry of `times`. `times`: in
         seconds; with a step above 1 all least, then all median, then all highest ones. `low`,

@@ -18,7 +18,6 @@ def as_html(text: str, level: int) -> str:
     """Return the HTML of a text.
 
     Args:
-        text: Markdown.
         level: of its highest heading on the page; 2 turns "# A" into h2, "## B" into h3.
     """
     parser = MarkdownIt("zero").enable(list(RULES))

@@ -177,9 +177,7 @@ def rows_of(
     """Yield the rows of the table.
 
     Args:
-        rows: of the combined table.
         shown: the same rows as they are printed.
-        columns: of the table.
         samples: by PAGE_ROW.
     """
     name = Namer(rows)

@@ -54,7 +54,6 @@ def derive(path: str, known_digest: bytes = b"") -> Derived | None:
     """Read a file and derive its figures.
 
     Args:
-        path: of the file.
         known_digest: of the content that it had before, if any.
 
     Returns:
@@ -287,7 +286,6 @@ def read_sources(paths: Sequence[str], processes: int) -> list[Source]:
     """Find out what is in some files, and keep it where that saves time.
 
     Args:
-        paths: of the files.
         processes: the most that may read at once.
 
     Returns:

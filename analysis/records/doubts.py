@@ -129,7 +129,6 @@ def describe(case: CaseRecord, slowed_by: str = "", num_hosts: int = 1) -> str:
     """Describe what disturbed the most disturbed rank.
 
     Args:
-        case: a case of a record.
         slowed_by: the mechanism that slows ranks down on purpose; a quota that does this is no
             disturbance.
         num_hosts: of the job. What other processes did is known only where all ranks are on one
@@ -182,7 +181,6 @@ def first_call_metrics(case: CaseRecord, mode: str, iterations: Array) -> dict[s
     There is nothing with too few samples or in other modes, where verification has called before.
 
     Args:
-        case: of the record.
         mode: that of `measure`.
         iterations: [iteration], the time of each iteration in seconds, in order.
 
@@ -227,11 +225,6 @@ def turn_metrics(
     Within one record there is no interval: both medians are of one run of ranks each, and runs
     differ by more than the samples within them. `analysis.repetitions` takes it over runs.
 
-    Args:
-        case: that took turns.
-        record: of the case.
-        median_s: of the case.
-
     Returns:
         alone_s: median time alone; None where it was not timed alone.
         turns_ratio: the median in turns as a multiple of that; above 1 where turns cost time.
@@ -255,7 +248,6 @@ def median_within(cases: Sequence[CaseRecord], case: CaseRecord) -> float | None
 
     Args:
         cases: measured in other ranks than the case.
-        case: of the point.
     """
     for other in cases:
         if other.labels == case.labels and other.samples_s:
@@ -268,11 +260,6 @@ def reuse_metrics(
     case: CaseRecord, record: Record, median_s: float | None
 ) -> dict[str, float | None]:
     """Compute how much the earlier points of its ranks changed a case.
-
-    Args:
-        case: of the record.
-        record: of the point.
-        median_s: of the case.
 
     Returns:
         fresh_s: median time in fresh ranks; None where it was not measured in fresh ones, too.

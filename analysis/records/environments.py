@@ -104,7 +104,6 @@ def summary(values: Sequence[Any], none: str) -> str:
     """Return different values side by side: "2.13.0, 2.12.0"; of many numbers their range.
 
     Args:
-        values: of one side.
         none: what to return where there are no values.
     """
     if values and isinstance(values[0], float):

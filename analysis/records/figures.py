@@ -79,12 +79,7 @@ class RecordFigures(msgspec.Struct, frozen=True, array_like=True):
     facts: bytes
 
     def rows(self, path: str | None = None, run: str | None = None) -> list["CaseRow"]:
-        """Return one row per case.
-
-        Args:
-            path: of the record's file.
-            run: of its sweep.
-        """
+        """Return one row per case."""
         shared = {**self.settings, **self.provenance, "path": path, "run": run}
         return [CaseRow(shared, case) for case in self.cases]
 
@@ -141,7 +136,6 @@ def plain(value: Any, keep: str = "") -> Cell:
     that it cannot leave its place in a table or in a list.
 
     Args:
-        value: of a record.
         keep: characters that a text may have all the same, see `printable`.
     """
     if isinstance(value, int) and not -(2**63) <= value < 2**64:

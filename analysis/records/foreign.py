@@ -90,7 +90,6 @@ def seconds(text: Any, unit_s: float = 1.0) -> float | None:
     """Convert a time; None where it is missing, as `number`.
 
     Args:
-        text: of a cell.
         unit_s: the unit of the cell in seconds.
 
     Raises:
@@ -120,7 +119,6 @@ def status_of(time_s: float | None, checked: str | None = None) -> str:
     """Return the status of a result: failed where there is no time.
 
     Args:
-        time_s: of the result.
         checked: the status by the tool's check; None where it made none.
     """
     return "failed" if time_s is None else checked or "unchecked"
@@ -139,7 +137,6 @@ def read_csv(
     """Read a CSV file that is recognised by its header.
 
     Args:
-        file: its name.
         text: its content; lines that begin with # are comments.
         heads: columns that the header must have.
         row_of: makes one or several rows of a file's name and a line; ArithmeticError, LookupError,

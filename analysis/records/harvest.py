@@ -57,13 +57,7 @@ class Harvest:
         return list(map(decode_facts, self._facts))
 
     def add(self, figures: RecordFigures, path: str, run: str) -> None:
-        """Add the content of one record.
-
-        Args:
-            figures: derived from it.
-            path: of its file.
-            run: of its sweep.
-        """
+        """Add the content of one record."""
         run = printable(run, keep="")
         self.rows += figures.rows(printable(path, keep=""), run)
         self._ranks.append(RanksOfRecord({**figures.settings, "run": run}, figures.ranks))
@@ -87,7 +81,6 @@ def harvest(places: Iterable[Path], processes: int = 1) -> Harvest:
     """Read all records in files and in folders of any depth; the same file is read once.
 
     Args:
-        places: the files and folders.
         processes: the most that may read at once.
     """
     with without_collection():

@@ -35,7 +35,6 @@ def comparison_metrics(
     """Compute the metrics of a measured case that need other cases of its job.
 
     Args:
-        case: a measured case.
         cases: all cases of its job.
         rivals_s: medians in seconds of those in the same contest that were measured, itself
             included.

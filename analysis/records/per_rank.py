@@ -48,8 +48,6 @@ def columns_of(
     """Return the columns of a case, each with a cell per rank that took part; {} without rows.
 
     Args:
-        case: that was measured.
-        record: of the case.
         places: where the ranks of the record ran.
     """
     regions, count = marked_regions(case), len(case.samples_taking_part)

@@ -33,8 +33,6 @@ def append(
 
     Args:
         columns: by name.
-        height: of the columns.
-        count: of the rows.
         cells: by name, one per row or one for all rows.
     """
     for name, cell in cells.items():

@@ -262,8 +262,6 @@ def measured(
     """Derive the figures of a measured case.
 
     Args:
-        case: of the record.
-        record: of the point.
         rivals_s: medians in seconds of all measured cases of the same contest.
         cells: that say what the case is and how it went.
     """

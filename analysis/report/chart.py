@@ -173,9 +173,7 @@ def told_apart(rows: pd.DataFrame, always: list[str], settings: list[str]) -> li
     Settings with few values come first, because a reader compares these.
 
     Args:
-        rows: of one plot.
         always: columns that tell series apart in any case.
-        settings: columns that may be merged.
     """
     kept: list[str] = []
     for name in sorted(settings, key=lambda name: rows[name].nunique(dropna=False)):
@@ -191,7 +189,6 @@ def merged(rows: pd.DataFrame, columns: list[str]) -> pd.DataFrame:
 
     Args:
         rows: one per series and place on the axis.
-        columns: what the plot tells apart.
 
     Returns:
         These columns, the times (the lowest and the highest as the ends of an interval), the bus

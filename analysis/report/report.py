@@ -166,7 +166,6 @@ def write_report(
     """Yield each file as it is written; one that cannot be made is left out with a line on stderr.
 
     Args:
-        table: the combined table.
         folder: where to write.
         baseline: what speedups compare with; by default each suite has its own.
         per_rank: one row per rank and case, of the cases that report their ranks.

@@ -47,8 +47,6 @@ def growth(measured: pd.DataFrame, axis: str, describe: Callable[[float], str]) 
     few for one, with its range. Only where no run has two values, medians over runs are compared.
 
     Args:
-        measured: rows of the combined table.
-        axis: a column of numbers.
         describe: formats a value of the axis.
     """
     if axis not in measured:
@@ -419,7 +417,6 @@ def describe(table: pd.DataFrame, baseline: Baseline | None = None) -> str:
     """Describe all findings, with one paragraph per question; noise takes one line.
 
     Args:
-        table: the combined table.
         baseline: what speedups compare with, where one is asked for.
     """
     found = findings(table, baseline) | {NOISE: summary(table[table["status"] == "ok"])}

@@ -56,8 +56,6 @@ def panels(
     """Make a figure with `count` panels, at most three in a row and none empty.
 
     Args:
-        count: of panels.
-        width, height: of a panel, in inches.
         share: whether the panels have one y axis.
 
     Raises:
@@ -120,8 +118,6 @@ def caption(figure: Figure, title: str, text: str, rows: pd.DataFrame | None = N
     Both are wrapped to the figure's width, so the figure must have its final size.
 
     Args:
-        figure: the plot.
-        title: of the plot.
         text: the small print.
         rows: what was drawn; their hardware is added to the small print.
     """

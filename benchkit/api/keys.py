@@ -84,7 +84,6 @@ def key(doc: str, **limits: Any) -> Any:
     """Declare a configuration key: a dataclass field without a value.
 
     Args:
-        doc: what the key means.
         **limits: the other attributes of Key.
     """
     return field(default=MISSING, metadata={"key": Key(doc, **limits)})
@@ -134,13 +133,7 @@ def check_ranges(config: Any, prefix: str = "") -> None:
 
 
 def require_accepted(item: Any, name: str, value: Any) -> None:
-    """Raise ConfigError for a value outside its range, or one that a record cannot hold.
-
-    Args:
-        item: field of the schema.
-        name: dotted name of the key.
-        value: of it.
-    """
+    """Raise ConfigError for a value outside its range, or one that a record cannot hold."""
     described: Key = item.metadata["key"]
     if value is not None and not described.accepts(value):
         raise ConfigError(f"{name}={value}: allowed is {described.allowed()} ({described.doc})")
@@ -388,7 +381,6 @@ class RunConfig:
         """Return why key `name` has no `rest` below it, and what it has; "" by default.
 
         Args:
-            name: a key of the suite.
             rest: the part of an unknown key after `name`.
         """
         return ""
@@ -474,7 +466,6 @@ def layer_shape(model: ModelConfig, layer: str) -> tuple[int, int]:
     """Return the rows k and columns n of a layer's weights.
 
     Args:
-        model: the sizes of the model.
         layer: one of LAYERS; attn_qkv is one product for queries, keys and values.
     """
     width, inner = model.d_model, model.d_ff

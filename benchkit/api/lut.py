@@ -70,8 +70,6 @@ def read(path: str, seq_len: int, dtype: str) -> Table:
     is nearest to the sequence length.
 
     Args:
-        path: the table's file.
-        seq_len: sequence length in tokens.
         dtype: element type, by its name in torch.
 
     Raises:

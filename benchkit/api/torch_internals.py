@@ -66,11 +66,6 @@ def fused_attention_missing(device: torch.device, dtype: torch.dtype, width: int
     """Return why fused_attention() cannot run on a device; "" if it can.
 
     Kernels of half precision, for example, refuse GPUs older than Ampere.
-
-    Args:
-        device: of this rank.
-        dtype: of queries, keys and values.
-        width: of a head.
     """
 
     def attend() -> None:
@@ -139,8 +134,6 @@ def attend_in_ring(query: Tensor, key: Tensor, value: Tensor, causal: bool) -> T
 
     Args:
         query: of this rank's tokens, as many as each other rank has; [1, H, L, D].
-        key: of the same tokens.
-        value: of the same tokens.
         causal: whether queries see only earlier keys; then tokens are in zigzag order.
     """
     from torch.distributed.tensor.experimental._context_parallel import _attention as theirs

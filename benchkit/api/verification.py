@@ -37,9 +37,7 @@ def pattern(
     stays exact.
 
     Args:
-        seed: seed of the run.
         turn: number of the round; each round has inputs of its own.
-        rank: whose input it is.
         world_size: number of ranks that are reduced.
         dtype: element type of the buffers, which sets what is exact.
         op: reduction: sum, avg, min, max or product.

@@ -236,7 +236,6 @@ def turns_of(number: int, played: Round) -> list[Turn]:
 
     Args:
         number: of the round, from 1.
-        played: the round.
     """
     return [
         Turn(
@@ -250,8 +249,6 @@ def new_plan(request: Request, folder: Path, id: str = "") -> Plan:
     """Return the plan of a fresh comparison; nothing is written.
 
     Args:
-        request: what was typed.
-        folder: of the comparison.
         id: of the comparison; "" for a new one.
 
     Raises:

@@ -248,7 +248,6 @@ def judge_runs(plan: Plan, runs: Runs, level: float, num_rounds: int) -> Result:
     """Return the verdicts after so many rounds, all of whose runs are there.
 
     Args:
-        plan: of the comparison.
         runs: figures of all runs.
         level: error rate of this look.
         num_rounds: rounds that count, A/A pairs among them.

@@ -116,9 +116,6 @@ def perform(plan: Plan, turn: Turn, folder: Path, is_first: bool) -> tuple[int, 
     """Run one run of this agent to its end.
 
     Args:
-        plan: of the comparison.
-        turn: to run.
-        folder: of the run.
         is_first: whether this is agent 0, which keeps what the run prints.
 
     Returns:
@@ -194,9 +191,6 @@ def count(arm: Arm, folder: Path, seconds: float, line: str) -> Ended:
     """Make a run count.
 
     Args:
-        arm: of the run.
-        folder: of the run.
-        seconds: that it took.
         line: the last one that it printed.
 
     Raises:
@@ -326,9 +320,7 @@ def prepare(agents: Agents, wanted: Plan | None, folder: Path, held: contextlib.
     """Take the folder on agent 0, and tell the others of the plan.
 
     Args:
-        agents: of this start.
         wanted: the plan of a fresh comparison; None for one that goes on.
-        folder: of the comparison.
         held: takes over the claim on the folder.
 
     Raises:
@@ -354,8 +346,6 @@ def follow(agents: Agents, asked: Request | Path, folder: Path) -> tuple[Plan | 
     """Make the plan on an agent other than 0, from its own command line and files.
 
     Args:
-        agents: of this start.
-        asked: what was typed.
         folder: of the comparison as this agent would name it.
 
     Returns:
@@ -402,7 +392,6 @@ def hosts_to_ourselves(agents: Agents, wait_s: float) -> Iterator[None]:
     """Hold the lock of every host; the runs of the comparison take another one.
 
     Args:
-        agents: of this start.
         wait_s: longest wait for other runs on a host, in seconds.
     """
     with AgentGroup(agents, {}).hosts_to_ourselves(wait_s, {}) as warnings:
@@ -475,12 +464,7 @@ class Progress:
     """
 
     def __init__(self, plan: Plan, folder: Path) -> None:
-        """Begin with the runs in the folder that count already.
-
-        Args:
-            plan: of the comparison.
-            folder: of the comparison.
-        """
+        """Begin with the runs in the folder that count already."""
         self._plan = plan
         self._folder = folder
         pairs = plan.options.pairs
@@ -509,8 +493,6 @@ class Progress:
         """Count a run that has ended.
 
         Args:
-            turn: the run.
-            seconds: that it took.
             line: the last one that it printed.
         """
         arm = self._plan.arms[turn.arm]

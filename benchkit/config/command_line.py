@@ -84,7 +84,6 @@ def understood(arguments: Sequence[str], options: Mapping[str, Sequence[Path]]) 
     """Return a command line with values as the schema has them: `timeout_s=600` for `10m`.
 
     Args:
-        arguments: as typed.
         options: files of the options of each group.
 
     Raises:
@@ -102,7 +101,6 @@ def require_word(argument: str, before: str, options: Mapping[str, Sequence[Path
     """Raise ConfigError for an argument that is neither an override nor a flag.
 
     Args:
-        argument: as typed.
         before: the one before it, "" if it is the first.
         options: files of the options of each group.
     """

@@ -133,7 +133,6 @@ def refuse_unknown_keys(node: DictConfig, prefix: str = "") -> None:
     It is needed because `+key=value` adds a key to any node, typed or not.
 
     Args:
-        node: of the composed configuration.
         prefix: path of the node with a trailing dot, "" at the root.
     """
     schema = OmegaConf.get_type(node)
@@ -170,7 +169,6 @@ class Variants:
         """Take a point.
 
         Args:
-            loader: of Hydra.
             composed: the point as Hydra composes it, which this object changes from now on.
         """
         self._loader = loader

@@ -102,7 +102,6 @@ def main(arguments: list[str], check: Check) -> int:
     """Print the equivalent command, and a line for each thing that it leaves out or does else.
 
     Args:
-        arguments: the path of the file.
         check: how `python -m benchkit` checks a command line.
 
     Returns:

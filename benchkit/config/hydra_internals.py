@@ -66,7 +66,6 @@ def run(folder: Path, arguments: Sequence[str]) -> list[str]:
     Hydra's errors are raised, where Hydra would print them and exit.
 
     Args:
-        folder: of the YAML files.
         arguments: as typed, without the name of the program.
     """
     task = SweepTask()
@@ -240,12 +239,7 @@ class Overrides:
 def sort_overrides(
     overrides: Sequence[Override], is_value: Callable[[Override], bool]
 ) -> Overrides:
-    """Sort the overrides of a point, none of which sweeps.
-
-    Args:
-        overrides: of the point.
-        is_value: returns what sets_a_value() does.
-    """
+    """Sort the overrides of a point, none of which sweeps."""
     own = [override for override in overrides if not override.is_hydra_override()]
     values = [override for override in own if is_value(override)]
     shape = tuple(str(override.input_line) for override in overrides if override not in values)

@@ -35,7 +35,6 @@ def identifying_keys(config: Mapping[str, Any], schema: type) -> dict[str, Any]:
 
     Args:
         config: plain data; keys that the schema lacks, as old records have them, are kept.
-        schema: dataclass of the configuration.
     """
     declared = {item.name: item for item in fields(schema)}
     found = {}

@@ -30,8 +30,6 @@ class Clock(Protocol):
         """Make a call several times.
 
         Args:
-            call: what to time.
-            repeat: number of calls.
             lead_s: seconds for which a GPU is kept busy before, while the host queues the calls.
                 None times them by the host, until the GPU has done what they queued. A CPU needs
                 neither.
@@ -141,7 +139,6 @@ class CudaClock:
 
         Args:
             cuda: torch.cuda, or what replaces it in a test.
-            align: queues the tiny collective.
             spin: keeps the stream busy for a number of cycles.
             align_blocks: whether `align` returns only when the GPU has done it, as gloo's does.
                 Then the lead follows it, and else precedes it, so that GPUs begin together.

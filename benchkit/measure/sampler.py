@@ -62,9 +62,7 @@ class Sampler:
         """Take `count` samples of `calls` calls.
 
         Args:
-            case: what to time.
             calls: number of calls of a sample.
-            count: number of samples.
             lead_s: see `Clock.time`.
         """
         durations, starts, regions = [], [], []
@@ -88,10 +86,8 @@ class Sampler:
         it has to compute again, and one that finds other inputs has to notice that.
 
         Args:
-            case: what was timed.
             calls: number of calls of a sample; where it is 1, two samples are taken.
             lead_s: see `Clock.time`.
-            prepare: writes inputs and poisons outputs.
 
         Returns:
             What the last call returned.

@@ -150,7 +150,6 @@ def block_size(typical_s: float, config: MeasureConfig) -> int:
 
     Args:
         typical_s: seconds that one sample takes; 0 if not known yet.
-        config: the limits.
     """
     size = max(1, min(fitting(typical_s, config), config.max_iterations // config.min_blocks))
     return size if size % 2 else size - 1
@@ -166,7 +165,6 @@ def stop(measurement: Measurement, config: MeasureConfig, single_case: bool) -> 
 
     Args:
         measurement: the samples so far; `stopped_by` and `converged` are set.
-        config: the target and the limits.
         single_case: whether the case takes turns with no other; then min_blocks does not count.
     """
     if config.target_rel_ci is not None:

@@ -46,8 +46,6 @@ def claimed(folder: Path, name: str = FILE_NAME, anywhere: bool = False) -> Iter
     an owner on another host may be alive.
 
     Args:
-        folder: an existing folder.
-        name: name of the lock file.
         anywhere: whether an owner on another host counts as dead.
 
     Raises:

@@ -296,7 +296,6 @@ def with_alone(
 
     Args:
         outcome: of all cases, which agent 0 alone knows.
-        agents: of the point.
         run: runs fresh ranks for the case with these labels, which is the n-th so far.
         always: whether the first and the best case of a job without baselines are timed, too.
     """
@@ -393,9 +392,7 @@ def run_together(
     """Run the ranks of all agents and return how they ended; the same on all agents.
 
     Args:
-        point: to measure.
         plan: which rank runs where.
-        ranks: of this agent.
         only: labels of the one case to time; None for all cases.
         idle_pids: processes of ranks of this agent that stay, if they are others.
     """

@@ -268,7 +268,6 @@ def attempt(
     """Run the ranks of one point in step with the other agents, once the hosts are free.
 
     Args:
-        point: to run.
         kept: ranks that stay from point to point.
         plan: which rank runs where.
         begun: the record as it stands, which agent 0 stores first.

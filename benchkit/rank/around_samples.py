@@ -74,8 +74,6 @@ def hooks_of(
     """Return what this rank does around samples.
 
     Args:
-        config: of the point.
-        controller: this rank's throttle.
         world_size: number of ranks; where there is one only, it goes on after a lack of memory.
         turn_to: called before each series of samples of a case.
         cuda: torch.cuda, or what replaces it in a test.
@@ -183,7 +181,6 @@ def record_traces(
         barrier: waits for all ranks, before each step.
         controller: this rank's throttle, applied for the cases that are slowed down.
         device: the device whose work is traced beside that of the CPU.
-        path: the file to write.
     """
     if not cases:
         return
@@ -239,7 +236,6 @@ def capture(case: Case, config: RunConfig, cuda: Any = torch.cuda) -> str:
 
     Args:
         case: of the job; several cases may have the same step.
-        config: of the point.
         cuda: torch.cuda, or what replaces it in a test.
 
     Returns:

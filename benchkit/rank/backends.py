@@ -95,7 +95,6 @@ def side_group(
     Args:
         name: a backend, for example gloo or ucc/tl/cuda, or `default` for the job's own.
         device: the device whose tensors the group communicates.
-        timeout: the timeout of the group.
         first_reason: takes this rank's reason and returns the first non-empty one of all ranks.
 
     Returns:

@@ -46,8 +46,6 @@ def gather_devices(
     """Return the devices of all ranks; all ranks call this together.
 
     Args:
-        device: of this rank.
-        group: the control channel.
         idle_pids: of ranks that wait for their next point and may hold memory meanwhile; they have
             the places of these ranks.
         by_mps: whether the ranks are clients of MPS.
@@ -136,7 +134,6 @@ def set_up_torch(threads: int, stated: Mapping[str, str]) -> None:
     TF32_OVERRIDE is dropped before a library of NVIDIA's reads it.
 
     Args:
-        threads: CPU threads of this process.
         stated: the variables that the configuration sets, which stay.
     """
     if TF32_OVERRIDE not in stated:

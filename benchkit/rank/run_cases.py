@@ -258,12 +258,9 @@ def case_record(
     """Return one case as the record stores it.
 
     Args:
-        case: of the job.
         cases: all cases of the job; references are stored as positions among them.
-        status: of the case.
         finding: why it is not ok, and the rank that says so.
         measurement: its samples; None, or without them, if it was not timed.
-        clock: that timed it.
         unchecked: what its timed calls computed without a check; "" if nothing.
     """
     described = CaseRecord(

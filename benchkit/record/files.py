@@ -43,7 +43,6 @@ def write_whole(path: Path, content: bytes, durable: bool = True) -> None:
     written to.
 
     Args:
-        path: of the file.
         content: all of it.
         durable: whether that also holds after the machine has crashed; it costs milliseconds.
     """
@@ -114,7 +113,6 @@ def require_regular(path: Path | str, opened: int | None = None) -> os.stat_resu
     to anything, so callers resolve those that they trust.
 
     Args:
-        path: of the file.
         opened: descriptor of the file, where it is open already.
 
     Raises:

@@ -256,7 +256,6 @@ def measure_cores(
     Args:
         seconds: for all cores together.
         now: returns seconds on the clock.
-        bind: restricts this process to cores.
     """
     cores = usable_cores()
     before, began = read_counters(), now()

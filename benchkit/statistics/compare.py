@@ -279,7 +279,6 @@ def smallest_effect(sd: float, num_pairs: int, alpha: float = ALPHA, power: floa
 
     Args:
         sd: standard deviation of the log ratios of pairs.
-        num_pairs: n.
         alpha: error rate of the interval.
         power: from 0 to 1.
 
@@ -518,7 +517,6 @@ def junit(suite: str, points: Sequence[tuple[str, str, str, str]]) -> bytes:
     """Return JUnit XML: SLOWER and FAILED fail, what is not decided is skipped.
 
     Args:
-        suite: its name.
         points: of each the class, the name, the word and a message.
     """
     kinds = {SLOWER: "failure", FAILED: "failure", UNCLEAR: "skipped", NOT_COMPARED: "skipped"}
@@ -564,7 +562,6 @@ class Plan:
         """Return whether more pairs are wanted.
 
         Args:
-            num_pairs: pairs so far.
             words: verdicts at this number of pairs; they count at a look only.
         """
         is_answered = num_pairs in self.looks and UNCLEAR not in words

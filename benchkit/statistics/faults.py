@@ -146,7 +146,6 @@ def family(name: str, *keys: Ints, shows: Sequence[Mask] = ()) -> Family:
     """Return the candidates of a family.
 
     Args:
-        name: of the family.
         keys: for each cell the candidate that it belongs to, -1 for none: [cell]. A cell may belong
             to one candidate per array.
         shows: for each array of keys the cells that its candidates slow for certain; by default
@@ -343,7 +342,6 @@ def error_of(cells: Ints, residuals: Residuals, count: Ints) -> tuple[Array, Arr
 
     Args:
         cells: of each candidate: [candidate][place].
-        residuals: of the table.
         count: of the finite cells of each candidate.
     """
     by_cell = np.where(np.isfinite(residuals.halves[0]), residuals.sd**2, np.nan)
@@ -387,7 +385,6 @@ def persistent(z_halves: Array, alpha: float) -> float:
 
     Args:
         z_halves: the smaller and the larger one of both halves: [2][candidate].
-        alpha: chance of a false one.
     """
     lower, higher = (np.sort(row[np.isfinite(row)]) for row in z_halves)
     most = max(1.0, 2 * math.sqrt(alpha * len(higher)))
@@ -411,7 +408,6 @@ def explain(halves: Array, peers: Peers, limits: Limits) -> list[Fault]:
         halves: logarithm of the median time over the first and over the second half of the
             samples: [2][cell].
         peers: what is compared with what.
-        limits: what counts as a fault.
     """
     values = padded(halves)
     found: list[Fault] = []

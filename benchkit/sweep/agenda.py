@@ -82,7 +82,6 @@ class Agenda:
 
         Args:
             configs: of all points.
-            entries: of the same points.
             num_agents: that each point's job has.
         """
         return [
@@ -105,7 +104,6 @@ class Agenda:
             content: that agent 0 has told.
             folder: of the sweep as this agent's command line names it.
             parent: of that folder; agent 0 tells the names below it, such as a time stamp.
-            num_points: of this agent's command line.
 
         Raises:
             SweepEnds: it is no agenda for so many points.
@@ -129,7 +127,6 @@ def prepared(
     """Claim the sweep's folder for this process, write the manifest, and return the agenda.
 
     Args:
-        folder: of the sweep.
         wanted: the points of this command line.
         world_sizes: per point, the number of ranks that it would have now; None if unknown.
         asked: what --resume asks for; None for a fresh sweep.

@@ -82,8 +82,6 @@ def forecasts(
     """Forecast points without starting ranks or writing files.
 
     Args:
-        points: composed and checked.
-        keys: of their configurations.
         outputs: folder with the folders of earlier sweeps.
         runs_here: whether the points would run on this host, whose devices and memory then count.
     """
@@ -131,7 +129,6 @@ def obstacle(
     """Return the status that a point would end with and why; ("ok", "") if it could run.
 
     Args:
-        point: that would run.
         plan: where its ranks would run.
         needed_bytes: of each rank; None if it is not known.
         free_bytes: of this host; None if the point runs elsewhere.
@@ -163,7 +160,6 @@ def described(found: Sequence[Forecast], num_settled: int) -> list[str]:
     """Return a line per point and one about all of them.
 
     Args:
-        found: of the points to measure.
         num_settled: points of the sweep that are measured already.
     """
     width = len(str(len(found)))

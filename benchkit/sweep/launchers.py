@@ -66,8 +66,6 @@ class Launcher(launcher.Launcher):
         """Run points and yield the status of each as it ends.
 
         Args:
-            points: composed and checked.
-            folder: of the sweep.
             agents: of this start, in whose processes points run where `runs_here`.
             report: takes the record of each point that has ended.
         """

@@ -65,7 +65,6 @@ def repeated(points: Sequence[Entry], repeats: Sequence[int], seed: int) -> list
     Args:
         points: one entry each, numbered by `entries`.
         repeats: of each point, how often it runs; at least once.
-        seed: decides the orders.
 
     Returns:
         The position of the point and the entry of the run. The first repetition is in the folders
@@ -101,7 +100,6 @@ def merged(before: Iterable[Entry], now: Sequence[Entry]) -> list[Entry]:
 
     Args:
         before: points that the sweep already has.
-        now: points of the command line.
     """
     known = {entry.identity: entry for entry in before}
     taken = {entry.folder for entry in known.values()}

@@ -146,7 +146,6 @@ def parent_of(folder: Path, naming: str) -> Path:
     facts.
 
     Args:
-        folder: of the sweep.
         naming: the same before its interpolations such as ${now:…} are resolved.
     """
     is_known = re.compile(r"(?!.*\$\{(?!oc\.env:|hydra[:.]))")

@@ -96,7 +96,6 @@ def remembered(folder: Path, given: Sequence[str]) -> list[str]:
     """Return the arguments that a sweep was started with, as they are typed from here.
 
     Args:
-        folder: of the sweep.
         given: flags that are typed now; a --config-dir among them replaces that of the sweep.
 
     Raises:
@@ -117,7 +116,6 @@ def found_again(config_dir: str, started_in: str, folder: Path) -> str:
     """Return where the folder of a remembered --config-dir is.
 
     Args:
-        config_dir: as typed.
         started_in: working directory then; "" for that of now.
         folder: of what was started with it.
 
@@ -152,7 +150,6 @@ def settled_status(folder: Path, retry: str = "none", world_size: int | None = N
     """Return how the point in a folder ended; "" if it is to be measured, or measured again.
 
     Args:
-        folder: of the point.
         retry: which ends do not count; a key of RETRY.
         world_size: the number of ranks that the point would have now; None if unknown.
     """

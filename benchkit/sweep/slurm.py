@@ -189,8 +189,6 @@ def note_end(
 
     Args:
         point: that a job left without a result.
-        status: of the point.
-        message: of its error.
         current: reads this attempt's record; None if it has begun none.
 
     Returns:
@@ -366,11 +364,7 @@ def conclusion(
     """Return a point's record once nothing more will happen to it, else None.
 
     Args:
-        point: of the job.
-        job: its number in the queue.
-        state: of the job.
         ended_at: by job, when its end was first seen, in seconds of the monotonic clock; updated.
-        queue: of the job.
         stale: by a point's folder, the record of an earlier attempt.
     """
     found = fresh_record(point, stale)
@@ -419,8 +413,6 @@ class Slurm:
         """Submit jobs.
 
         Args:
-            executor: submitit's.
-            jobs: to submit.
             before: jobs that were submitted earlier and are followed as well, first in order.
         """
         self._jobs = [*before, *described(submit(executor, jobs) if jobs else [], jobs)]
@@ -490,7 +482,6 @@ def described(submitted: Sequence[Any], jobs: Sequence[Job]) -> list[Submitted]:
     """Return the jobs that submitit submitted as the manifest stores them.
 
     Args:
-        submitted: submitit's jobs.
         jobs: that they run, in the same order.
     """
     found = []

@@ -83,8 +83,6 @@ def describe(
     """Return the lines about a sweep: counts, who works on it, what is left, what failed.
 
     Args:
-        folder: of the sweep.
-        points: of the sweep.
         briefs: how each point went.
         queued: how its submitted jobs stand; "" if none waits or runs.
     """

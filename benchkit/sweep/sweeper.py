@@ -77,7 +77,6 @@ class Sweeper(sweeper.Sweeper):
         Args:
             hydra_context: loads the configuration of each point.
             task_function: takes the statuses of the points.
-            config: composed from the command line.
         """
         assert isinstance(task_function, SweepTask)
         self._task = task_function

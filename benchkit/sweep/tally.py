@@ -91,7 +91,6 @@ def prospects(points: Sequence[Point], keys: Sequence[str], outputs: Path) -> li
 
     Args:
         points: that are still to be measured.
-        keys: of their configurations.
         outputs: folder with the folders of earlier sweeps, which are read for several points only.
     """
     earlier = earlier_seconds(set(keys), outputs) if len(points) > 1 else {}
@@ -120,7 +119,6 @@ class Tally:
         """Begin with the points that are measured already.
 
         Args:
-            folder: of the sweep.
             statuses_before: of the points that are measured already.
             points: that are still to be measured, in order.
             max_failures: points that may fail one after another; None: any number.

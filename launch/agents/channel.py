@@ -150,7 +150,6 @@ def proof(secret: str, role: bytes, nonce_0: bytes, nonce: bytes) -> bytes:
         secret: what all agents of the run know.
         role: AGENT_0 or CALLER, the role of the sender.
         nonce_0: the nonce of agent 0.
-        nonce: the nonce of the caller.
     """
     return hmac.digest(secret.encode(errors="surrogatepass"), role + nonce_0 + nonce, "sha256")
 
@@ -401,7 +400,6 @@ def own_address(port: int, local: bool, secret: str = "") -> Address:
     """Return the address under which others find a socket of this process.
 
     Args:
-        port: TCP port of the socket.
         local: whether all other agents are on this host.
         secret: of the agents, where they have one already.
     """

@@ -74,7 +74,6 @@ def require_plain(value: Any, where: str = "$") -> None:
     text, and integers of any length, which most readers round.
 
     Args:
-        value: of the result.
         where: its place in the result, for the message.
 
     Raises:
@@ -150,7 +149,6 @@ def rank_main(
     """Run jobs in this process and report the result of each, until one raises.
 
     Args:
-        environment: environment variables to set.
         network: the network to enter, or None for the host's.
         orders: where jobs come from; the process ends at its end.
         pipe: where the reports are written.

@@ -82,8 +82,6 @@ def start_rank(
 
     Args:
         start_method: "forkserver" or "spawn".
-        index: number of the rank.
-        environment: environment variables of the rank.
         network: where it listens and connects; None for the host's.
     """
     context = multiprocessing.get_context(start_method)

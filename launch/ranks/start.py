@@ -103,7 +103,6 @@ def started(
         start_method, preload: "spawn", or "forkserver", which loads these modules when it starts.
         first_rank: number of the first rank; the others follow it.
         network: where ranks listen and connect; None for the host's.
-        recorder: see Ranks.
     """
     ranks = Ranks(recorder=recorder)
     if forked := start_method == "forkserver":

@@ -83,7 +83,6 @@ def timed_out(
 
     Args:
         pids: process number of each rank that runs.
-        folder: of the ranks' logs.
         timeout_s: the limit that has passed, in seconds.
         recorder: asks ranks for the dumps of their flight recorders.
     """

@@ -74,7 +74,6 @@ def start(folder: Path, devices: Mapping[str, str]) -> None:
     """Start a daemon with its pipes and logs in a folder.
 
     Args:
-        folder: of the daemon alone.
         devices: the environment that chooses its GPUs by UUID. A MIG instance needs a daemon that
             names it; without a choice the daemon serves all whole GPUs of the host.
 
@@ -130,9 +129,6 @@ def run(
     """Run a command with `text` on its standard input.
 
     Args:
-        command: to run.
-        environment: of the command.
-        text: that it reads.
         output: where it writes its output and its errors, a file descriptor.
 
     Raises:

@@ -92,7 +92,6 @@ def changes(
 
     Args:
         before, now: records of pair_matrix and rank_speed, in order of time.
-        limits: what counts as a change.
 
     Yields:
         The changes of each set of ranks in `now`; None where `before` has no such ranks.

@@ -100,7 +100,6 @@ def findings_of(faults: Mapping[str, Sequence[Fault]], ranks: Ranks) -> list[Fin
 
     Args:
         faults: of each table, by its name.
-        ranks: of the acceptance.
     """
     found: dict[Key, Finding] = {}
     causes: dict[str, dict[Key, Cause]] = {}

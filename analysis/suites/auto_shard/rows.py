@@ -103,7 +103,6 @@ def reason(row: Row, base: Row, independent: Row | None) -> Finding:
     """Find why a row is slower than its ideal, and what to try; the phase that loses most decides.
 
     Args:
-        row: the case.
         base: the row on the fewest devices.
         independent: as many devices, each with a whole workload of its own.
     """
@@ -162,7 +161,6 @@ def of_compute(row: Row, independent: Row | None, lost_share: float) -> Finding:
     """Find why computing takes longer than its ideal.
 
     Args:
-        row: the case.
         independent: as many devices, each with a whole workload of its own.
         lost_share: the share of the computing time that is lost.
     """

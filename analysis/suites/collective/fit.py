@@ -318,7 +318,6 @@ def best_of(sizes: Sequence[float], times_s: Sequence[float], places: Sequence[i
     """Fit one line, or two that are split at the best of some places where they pay.
 
     Args:
-        sizes: in ascending order.
         times_s: the measured times in seconds.
         places: the numbers of sizes below each split.
     """

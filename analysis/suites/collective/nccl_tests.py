@@ -47,9 +47,7 @@ def row_of(run: Run, what: Mapping[str, Any], body: Mapping[str, Any], in_place:
 
     Args:
         run: the run that the result belongs to.
-        what: size, type and redop.
         body: the result out of place or in place, with the keys of JSON.
-        in_place: which of both it is.
     """
     collective = COLLECTIVES[str(run.program)]
     time_us = number(body.get("time"))
@@ -111,7 +109,6 @@ def conversion(collective: str, of_the_host: bool) -> str:
     """Describe how time and bandwidth were taken over.
 
     Args:
-        collective: its name here.
         of_the_host: whether the printed time is the host's time in calls (-C).
     """
     if of_the_host:

@@ -79,7 +79,6 @@ def break_even(times: Array, baseline: Array, steady: Array, steady_baseline: Ar
         times: seconds of each call in order: [call].
         baseline: the same of the baseline; only the calls that both have count.
         steady: seconds of the calls at the end, which a median is taken of: [call].
-        steady_baseline: the same of the baseline.
     """
     number = min(len(times), len(baseline))
     behind_s = np.cumsum(times[:number]) - np.cumsum(baseline[:number])

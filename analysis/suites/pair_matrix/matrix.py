@@ -202,7 +202,6 @@ def of_groups(
     What leaves one of two groups enters the other one, so that only its direction has a peer.
 
     Args:
-        grouping: of ranks.
         sender, receiver: ranks of each cell: [cell].
         busy: which cells show what a group sends, and what it receives; all by default: [cell].
     """

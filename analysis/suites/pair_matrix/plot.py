@@ -52,7 +52,6 @@ def heat_map(matrix: Matrix, table: pd.DataFrame | None = None) -> Figure:
     """Draw the time of each pair over the median of its kind: a row per sender.
 
     Args:
-        matrix: the pairs.
         table: the rows that name their hardware.
     """
     order, count = order_of(matrix.places), len(matrix.places)

@@ -65,9 +65,6 @@ def promise(
     """Return what the data sheet of a device promises for a test; None where it is not known.
 
     Args:
-        test: label of the case.
-        dtype: of a matrix product.
-        device: name of the device.
         peak_tflop_per_s: `hardware.peak_tflop_per_s` of the record.
     """
     if test == MATMUL:

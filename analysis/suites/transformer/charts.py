@@ -131,7 +131,6 @@ def longest(rows: pd.DataFrame, line: str) -> tuple[pd.DataFrame, str]:
     Where lines and contexts are more than MOST_POINTS, a line keeps its longest context.
 
     Args:
-        rows: of one figure.
         line: the column with the name of the line.
     """
     if len(rows[[line, "context_length"]].drop_duplicates()) <= MOST_POINTS:

@@ -129,10 +129,7 @@ class AutoShard:
         """Return one case, skipped with the reason where it does not fit in memory.
 
         Args:
-            variant: what the case runs.
-            planner: of the variant.
             plan: by the planner.
-            held_bytes: memory that earlier cases hold.
             baseline: the case that it is compared with; None where this case is one.
         """
         workload = planner.workload
@@ -178,12 +175,7 @@ class AutoShard:
         return Sharded(**shared, mesh=mesh)
 
     def planner(self, variant: Variant, held_bytes: float) -> Planner:
-        """Return the planner of a variant; a device alone needs no costs, with nothing to plan.
-
-        Args:
-            variant: what is planned.
-            held_bytes: memory that earlier cases hold.
-        """
+        """Return the planner of a variant; a device alone needs no costs, with nothing to plan."""
         itemsize = self.dtype.itemsize
         if variant.alone:
             workload = self.config.workload_on(1)

@@ -49,8 +49,6 @@ def measure_costs(
         workload: determines the sizes of what is timed.
         devices: how many there are, the first ranks.
         mesh: the devices; None on a rank that is not one of them, which only exchanges times.
-        device: the device of this rank.
-        dtype: of the operands.
         seconds_of: `Rank.seconds_of`, which times calls on every rank.
     """
     most = LARGEST[device.type]

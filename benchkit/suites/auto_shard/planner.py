@@ -241,7 +241,6 @@ def pareto_front(plans: Sequence[Plan], respect_memory_limit: bool) -> list[Plan
     """Return the plans that may still become the best, or the best with their first product.
 
     Args:
-        plans: plans of the same products.
         respect_memory_limit: whether a slower plan is kept where it needs less memory.
     """
     kept: list[Plan] = []
@@ -378,8 +377,6 @@ class Planner:
 
         Args:
             plan: the plan up to this product.
-            index: which weight is multiplied.
-            layer: how the product is done.
         """
         costs, mode, rows = self.costs, layer.mode, self.workload.rows
         inner, outer = self.workload.weights[index]

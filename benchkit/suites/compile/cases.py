@@ -76,7 +76,6 @@ def prepared(network: nn.Module, config: CompileConfig, cuda: Any = torch.cuda) 
 
     Args:
         network: with its weights.
-        config: of the point.
         cuda: torch.cuda, or what replaces it in a test.
     """
     own_step = partial(step_of, network, config.backward)

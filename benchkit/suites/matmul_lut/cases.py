@@ -63,8 +63,6 @@ def forecast(
     On a CPU launching takes no time, and nothing is timed unless there are larger sizes.
 
     Args:
-        sizes: those of the job.
-        rank: the rank that calls this.
         product: returns the call that multiplies matrices of a size.
     """
     on_cpu = rank.device.type == "cpu"

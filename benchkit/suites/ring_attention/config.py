@@ -79,7 +79,6 @@ def check_kernels(device: str, dtype: str, width: int, name: str) -> None:
     Args:
         device: cpu or cuda.
         dtype: one of DTYPES.
-        width: of a head.
         name: of the key that says the width.
     """
     if device == "cpu" and dtype == "float16":

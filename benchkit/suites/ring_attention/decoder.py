@@ -80,9 +80,7 @@ class Decoder:
         """Draw the same model on every rank: on the CPU, with weights of variance 1 / rows.
 
         Args:
-            model: sizes of the model.
             length: number of positions that tokens can have.
-            dtype: of the weights.
             device: where the weights are.
             seed: determines the weights; layer i has seed + 1 + i for its attention.
         """
@@ -127,7 +125,6 @@ def hidden_states(decoder: Decoder, ids: Tensor) -> Tensor:
     The weights of one layer at a time are in float64.
 
     Args:
-        decoder: the model, in any dtype.
         ids: the tokens [N].
 
     Returns:
@@ -186,7 +183,6 @@ class Prefill:
         """Select one rank's tokens.
 
         Args:
-            decoder: the model.
             ids: all tokens of the prompt [N], of which the rank computes those of its split.
             attention: over the split, for this rank.
         """
@@ -261,12 +257,10 @@ class Decode:
         """Copy the cache of a prompt into one that has room for the new tokens.
 
         Args:
-            decoder: the model.
             ids: tokens of the prompt and the new ones [N + T]. The new tokens are given, so that
                 all cases decode the same ones.
             cache: keys and values of this rank's tokens of the prompt [L, 2, H, D], of each layer.
             tokens: number of the prompt's tokens of each rank, N in all.
-            rank: this rank.
         """
         self.decoder = decoder
         self.rank = rank

@@ -185,7 +185,6 @@ def compare(found: Tensor, expected: Tensor, what: str, names: list[int]) -> Non
     Args:
         found: [R, K].
         expected: the same in float64.
-        what: of which a row is.
         names: number of each row.
     """
     error = (found.double() - expected).abs().amax(1) / expected.abs().amax(1)

@@ -91,7 +91,6 @@ def fit_cost(
     over many keys, and keys and values passed on round the ring.
 
     Args:
-        layer: the layer.
         x: all tokens [N, E].
         causal: whether a query sees only the positions before it.
         seconds_of: times calls on each rank, as `Rank.seconds_of` does.

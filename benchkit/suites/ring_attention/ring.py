@@ -231,7 +231,6 @@ class RingAttention:
 
         Args:
             split: positions of every rank.
-            rank: this rank.
             causal: whether a query sees only the positions before it.
             device: where the tokens are.
         """

@@ -110,7 +110,6 @@ def looked_up(
     """Give tokens in proportion to the performance that a table has for each rank's share.
 
     Args:
-        seq_len: tokens of the sequence.
         shares: compute share of each rank, in percent.
         table: performance in any unit, by compute share in percent.
         align: inner boundaries are multiples of this number of tokens.
@@ -271,7 +270,6 @@ def balanced(seq_len: int, speeds: Sequence[float], cost: CostModel, align: int 
     faster, which gives a local optimum.
 
     Args:
-        seq_len: tokens of the sequence.
         speeds: of each rank.
         cost: what a rank of speed 1 takes.
         align: boundaries are multiples of this number of tokens.

@@ -184,7 +184,6 @@ def shards_round_the_ring(
     Each rank multiplies its own shard first, and then the shards in the order of their arrival.
 
     Args:
-        job: the buffers.
         chunks: pieces of a shard that are sent separately.
         multiply: called instead of the product with rows of A, their owner and the first row.
     """
@@ -219,7 +218,6 @@ def rows_to_all_peers(
     One chunk is sent while the next is computed.
 
     Args:
-        job: the buffers.
         chunks: pieces of the own rows that are sent separately.
         multiply: called instead of the product with rows of A and their place in C.
     """

@@ -32,7 +32,6 @@ def expand(given: Mapping[str, Any], allowed: Allowed) -> list[dict[str, str | i
     Args:
         given: a dictionary of options for each implementation, or a list of such dictionaries,
             each of which is expanded by itself; None removes an implementation.
-        allowed: the options that exist.
 
     Raises:
         ConfigError: for names and values that do not exist.
@@ -100,9 +99,6 @@ def columnwise_bytes(
     """Return the bytes of the operands and of scratch memory, with the rows of A sharded.
 
     Args:
-        shape: of the product.
-        dtype: of the factors.
-        world_size: number of ranks.
         needs_whole: whether a case multiplies whole matrices.
     """
     m, n, k = shape

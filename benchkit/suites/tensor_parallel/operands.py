@@ -123,7 +123,6 @@ def require_exact(output: Tensor, a: Tensor, b: Tensor, first_row: int, seed: in
         a: rows of A [rows, k].
         b: B [k, n].
         first_row: number of the first row in C, for the error message.
-        seed: of the random vectors.
     """
     wait_for_device(output)
     generator = torch.Generator().manual_seed(seed)
@@ -155,7 +154,6 @@ def require_close(output: Tensor, a: Tensor, b: Tensor, first_row: int, seed: in
         a: rows of A [rows, k].
         b: B [k, n].
         first_row: number of the first row in C, for the error message.
-        seed: of the sample.
     """
     wait_for_device(output)
     generator = torch.Generator().manual_seed(seed)

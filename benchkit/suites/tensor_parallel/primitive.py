@@ -211,7 +211,6 @@ class Primitive:
         """Build the case of one implementation.
 
         Args:
-            options: of the implementation.
             built: the implementation, or why it cannot run here.
             there: the cases built before that can run here, no baseline among them for a bound.
         """
@@ -360,7 +359,6 @@ def choose(
     """Choose the fastest of the finalists.
 
     Args:
-        costs: the cost model.
         kinds: options to try, each with its limit in seconds.
         timed: returns the seconds of each of some options, which take turns; equal on all ranks.
 

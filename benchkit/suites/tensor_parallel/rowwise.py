@@ -144,7 +144,6 @@ def sums_round_the_ring(
     turn t - 1. The rank's own rows come last and are complete.
 
     Args:
-        job: the buffers.
         chunks: pieces of a sum that are sent separately.
         multiply: called instead of the product with rows of A, its memory and the rank it is for.
     """

@@ -121,7 +121,6 @@ def assemble(
     Args:
         kind: how the ranks share the work, as the key `parallel`; "none": a whole model here.
         config: the configuration of the suite; its model is set.
-        weight: the dtype of the weights.
         rank: the rank that builds, for its device and its seed.
         mesh: the mesh of all ranks; None where `kind` is "none".
     """
@@ -197,7 +196,6 @@ class TransformerJob:
         """Return the case of a pass on all ranks, or on the first rank alone.
 
         Args:
-            name: the pass.
             ranks: the number of ranks that take part: all, or 1.
             baseline: the case of the pass on one rank alone, if this one is compared with it.
             communication: the case of the pass's communication alone, if there is one.

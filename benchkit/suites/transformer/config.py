@@ -29,9 +29,6 @@ def forward_flops(model: ModelConfig, batch_size: int, context_length: int, caus
     appendix B, which counts every pair.
 
     Args:
-        model: the sizes of the model.
-        batch_size: sequences of a batch.
-        context_length: tokens of a sequence.
         causal: whether attention counts only the pairs of tokens that see each other, instead of
             every pair.
     """
@@ -62,7 +59,6 @@ def pass_flops(name: str, forward: float, again: float = 0.0) -> float:
     Args:
         name: the pass, one of names.PASSES.
         forward: operations of one forward pass.
-        again: operations that are computed again.
     """
     return forward if name == FORWARD else 3 * forward + again
 

@@ -59,7 +59,6 @@ def extremes(path: str, modified: int) -> tuple[int, int]:
     """Return the lowest and the highest id of a file; cached, since every point of a sweep asks.
 
     Args:
-        path: the file.
         modified: when it was last modified, in ns; a modified file is read again.
     """
     ids = open_ids(path)

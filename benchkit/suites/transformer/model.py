@@ -172,9 +172,7 @@ def build(
 
     Args:
         network: makes the network, without memory for its weights.
-        dtype: of the weights.
         device: where the weights are.
-        seed: determines the weights.
         shard: called with each part as soon as it has weights. Where ranks share the weights, no
             rank ever holds the whole network.
     """
@@ -255,7 +253,6 @@ def wrapped(kind: str, network: Network, mesh: DeviceMesh | None, bucket_mib: fl
 
     Args:
         kind: the kind of parallelism; all but ddp and fsdp return the network itself.
-        network: the network, its parts sharded.
         mesh: the mesh of all ranks; None where the ranks share nothing.
         bucket_mib: size of ddp's buckets of gradients, in MiB.
     """
@@ -297,7 +294,6 @@ def attention_missing(
     Args:
         attention: the kernel, as the suite names it.
         dtype: the dtype, as the suite names it.
-        head_dim: width of a head.
         compiled: whether torch.compile is used.
         device: where the model runs.
     """

@@ -306,7 +306,6 @@ class Workload:
 
         Args:
             name: the pass, one of `names.PASSES`.
-            ranks: how many ranks take part.
             causal: count only the pairs of tokens that see each other.
             executed: count also what activation checkpointing computes again.
         """

@@ -42,11 +42,6 @@ def peak(config: Any, tokens: int, rank: Rank) -> Peak | None:
     """Return the peak rate of each rank in the dtype of the suite; all ranks call this together.
 
     Where no data sheet has it and first calls are timed, it is None: measuring it would warm up.
-
-    Args:
-        config: the configuration of the suite.
-        tokens: tokens of one batch.
-        rank: the rank that calls.
     """
     table: Mapping[str, Mapping[str, float]] = config.hardware.peak_tflop_per_s
     name = torch.cuda.get_device_name(rank.device) if rank.device.type == "cuda" else ""

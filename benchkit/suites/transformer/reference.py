@@ -64,7 +64,6 @@ def gradients(
     """Yield each weight with the gradient of the loss of one sequence, last stage first.
 
     Args:
-        network: holds the weights.
         inputs: the result of inputs_of() for the sequence.
         targets: the targets [n] of the sequence.
     """
