@@ -88,10 +88,11 @@ def impostor(python):
         port = free.getsockname()[1]
         free.close()
         script = (ROOT / "tests" / "support" / "impostor.py").read_text()
-        command = [python, "-c", script, str(port), str(program), "25"]
+        command = [python, "-c", script, str(port), str(program)]
         stranger = subprocess.Popen(
-            command, cwd="/", user=NOBODY, group=NOBODY, extra_groups=[], stdout=subprocess.PIPE, text=True
-        )
+            command, cwd="/", user=NOBODY, group=NOBODY, extra_groups=[],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+        )  # fmt: skip
         ending.callback(stranger.kill)
 
         def end():

@@ -1,9 +1,9 @@
 """Another local user, without rights, at torchrun's store; needs nothing but Python's own library.
 
-    python3 impostor.py PORT PROGRAM SECONDS
+    python3 impostor.py PORT PROGRAM < PIPE
 
 Reads the keys by which agents could meet, and puts itself there as agent 0 of a comparison whose interpreter is
-PROGRAM. Prints what it read and how many agents followed it, as JSON.
+PROGRAM. When its standard input ends, it prints what it read and how many agents followed it, as JSON.
 """
 
 import hashlib
@@ -71,13 +71,13 @@ def lead(stream, program):
     time.sleep(5)
 
 
-def main(port, program, seconds):
-    until = time.monotonic() + seconds
+def main(port, program):
     told = {"uid": os.getuid(), "read": [], "followers": 0}
     trap = socket.create_server(("127.0.0.1", 0))
     mine = {"hosts": ["127.0.0.1"], "port": trap.getsockname()[1], "network": "", "token": "mine"}
     store = None
-    while time.monotonic() < until:
+    ready = []
+    while sys.stdin not in ready:
         try:
             if store is None:
                 store = socket.create_connection(("127.0.0.1", port), timeout=5)
@@ -89,7 +89,8 @@ def main(port, program, seconds):
                 store.sendall(bytes([SET]) + text(key) + text(json.dumps(mine).encode()))
         except (OSError, EOFError):
             store = None
-        if select.select([trap], [], [], 0.01)[0]:
+        ready, _, _ = select.select([trap, sys.stdin], [], [], 0.01)
+        if trap in ready:
             stream, _ = trap.accept()
             stream.settimeout(60)
             try:
@@ -101,4 +102,4 @@ def main(port, program, seconds):
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]), sys.argv[2], float(sys.argv[3]))
+    main(int(sys.argv[1]), sys.argv[2])
