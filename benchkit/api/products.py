@@ -1,6 +1,8 @@
-"""How matrices of a dtype are multiplied, and the check of products that are rounded once.
+"""How matrices of a dtype are multiplied, what they hold, and the check of their products.
 
-Exact factors hold -1, 0 and 1, so that every partial sum is a small integer.
+Products are timed of random normal numbers and checked of -1, 0 and 1, of which every partial sum
+is a small integer. Those toggle so few bits that a GPU at its power limit multiplies them faster
+(docs/results/gpu.md).
 """
 
 from collections.abc import Callable, Mapping
@@ -12,12 +14,28 @@ import torch
 from torch import Tensor
 
 from benchkit.api import torch_internals
+from benchkit.api.case import Call
 from benchkit.api.memory import wait_for_device
 from benchkit.api.sizes import FLOAT8
 from benchkit.errors import InvalidResult
 
 CHECKED_ROWS = 16
 """Rows of a product that are compared with float64."""
+DRAWN_ROWS = 1024
+"""Rows that are drawn at a time, to need little memory beside the matrix."""
+
+
+def fill_normal(matrix: Tensor, generator: torch.Generator) -> None:
+    """Write random normal numbers into a matrix of any dtype."""
+    for rows in matrix.split(DRAWN_ROWS):
+        rows.copy_(torch.randn(rows.shape, generator=generator, device=matrix.device))
+
+
+def fill_exact(matrix: Tensor, generator: torch.Generator) -> None:
+    """Write random -1, 0 and 1 into a matrix of any dtype."""
+    drawn = {"generator": generator, "device": matrix.device, "dtype": torch.int8}
+    for rows in matrix.split(DRAWN_ROWS):
+        rows.copy_(torch.randint(-1, 2, rows.shape, **drawn))
 
 
 def multiply(left: Tensor, right: Tensor, out: Tensor) -> None:
@@ -73,6 +91,29 @@ def sum_in_float32() -> None:
     """Make cuBLAS add parts of a half-precision product in float32, so that it rounds once."""
     torch.backends.cuda.matmul.allow_fp16_reduced_precision_reduction = False
     torch.backends.cuda.matmul.allow_bf16_reduced_precision_reduction = False
+
+
+def check_product(
+    call: Call, left: Tensor, right: Tensor, product: Tensor, generator: torch.Generator
+) -> None:
+    """Check rows of the product of exact factors; afterwards the factors hold normal numbers.
+
+    Args:
+        call: multiplies `left` by `right` into `product`, after what it is given.
+
+    Raises:
+        InvalidResult: with the first wrong element.
+    """
+    for factor in (left, right):
+        fill_exact(factor, generator)
+    call(lambda: product.fill_(float("nan")))
+    size = len(product)
+    rows = torch.randint(
+        size, (min(size, CHECKED_ROWS),), generator=generator, device=product.device
+    )
+    require_rows(product, left, right, rows)
+    for factor in (left, right):
+        fill_normal(factor, generator)
 
 
 def require_rows(product: Tensor, left: Tensor, right: Tensor, rows: Tensor) -> None:

@@ -7,6 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 import torch
+from benchkit.api import products
 from benchkit.api.sizes import FLOAT8
 from benchkit.errors import InvalidResult
 from benchkit.suites.matmul_lut import cases
@@ -75,11 +76,34 @@ def test_fewest_calls_counts_checks_and_capture(mode, calls, fewest):
 
 def test_factors_are_drawn_on_device(monkeypatch):
     monkeypatch.setattr(torch, "Generator", devices.Generator)
-    monkeypatch.setattr(cases, "require_rows", lambda *given: None)
+    monkeypatch.setattr(products, "require_rows", lambda *given: None)
     kind = cases.matmul_here("float32", devices.META)
     with devices.Copies() as copies:
         fakes.verify(cases.matmul(16, kind, config([16]), rank(devices.META)))
     assert copies.from_host == []
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64", FLOAT8])
+def test_timed_factors_are_random_normal(dtype, monkeypatch):
+    """Before a check and after it, since -1, 0 and 1 make a GPU at its power limit faster; a check is exact."""
+    monkeypatch.setattr(cases, "first_reason", lambda reason: reason)
+    kind = cases.matmul_here(dtype, CPU)
+    held = []
+    keep = replace(
+        kind,
+        multiply=lambda left, right, out: (
+            held.append([each.double().clone() for each in (left, right)]),
+            kind.multiply(left, right, out),
+        ),
+    )
+    case = cases.matmul(48, keep, config([48], dtype), rank())
+    case.step()
+    fakes.verify(case)
+    case.step()
+    for timed, checked in ((held[0], held[1]), (held[2], held[1])):
+        for normal, exact in zip(timed, checked, strict=True):
+            assert 0.9 < normal.std() < 1.1
+            assert set(exact.unique().tolist()) == {-1, 0, 1}
 
 
 @pytest.mark.parametrize("dtype", ["bfloat16", "float32", FLOAT8])

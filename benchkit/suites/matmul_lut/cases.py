@@ -10,7 +10,7 @@ from benchkit.api import lut, torch_internals
 from benchkit.api.case import Call, CapturableStep, Case, Rank, Work
 from benchkit.api.keys import COLD, GRAPH, MeasureConfig
 from benchkit.api.p2p import first_reason
-from benchkit.api.products import CHECKED_ROWS, Matmul, matmul_of, require_rows, sum_in_float32
+from benchkit.api.products import Matmul, check_product, fill_normal, matmul_of, sum_in_float32
 from benchkit.api.sizes import FLOAT8
 from benchkit.suites.matmul_lut.config import MatmulLutConfig, checking_bytes
 
@@ -139,26 +139,24 @@ def late(calls: int, seconds: float, left_s: float) -> str:
 
 
 def example(size: int, kind: Matmul) -> Multiply:
-    """Return a call that multiplies matrices of ones."""
-    left, right = kind.left(size, size).fill_(1), kind.right(size, size).fill_(1)
-    return partial(kind.multiply, left, right, kind.product(size, size))
+    """Return a call that multiplies matrices of random numbers."""
+    factors = kind.left(size, size), kind.right(size, size)
+    for matrix in factors:
+        fill_normal(matrix, torch.Generator(kind.device))
+    return partial(kind.multiply, *factors, kind.product(size, size))
 
 
 def matmul(size: int, kind: Matmul, config: MatmulLutConfig, rank: Rank) -> Case:
     """Build the case of one size.
 
-    The matrices [size, size] hold -1, 0 and 1, so the product is exact in every dtype, up to one
-    rounding. They are drawn on the device.
+    The matrices [size, size] hold random numbers, drawn on the device: normal ones while they are
+    timed, and for a check -1, 0 and 1, of which the product is exact in every dtype, up to one
+    rounding.
     """
     generator = torch.Generator(rank.device).manual_seed(rank.seed + rank.index)
-    drawn = {"generator": generator, "device": rank.device}
-
-    def draw(into: torch.Tensor) -> None:
-        into.copy_(torch.randint(-1, 2, (size, size), dtype=torch.int8, **drawn))
-
     left, right = kind.left(size, size), kind.right(size, size)
-    draw(left)
-    draw(right)
+    for factor in (left, right):
+        fill_normal(factor, generator)
     product = kind.product(size, size)
     streams = [torch.cuda.Stream(rank.device) for _ in range(config.bg_streams)]
     multiply_into = partial(kind.multiply, left, right)
@@ -166,10 +164,7 @@ def matmul(size: int, kind: Matmul, config: MatmulLutConfig, rank: Rank) -> Case
     step = CapturableStep(partial(together, partial(multiply_into, product), background))
 
     def verify(call: Call) -> None:
-        draw(left)
-        call(lambda: product.fill_(float("nan")))
-        rows = torch.randint(size, (min(size, CHECKED_ROWS),), **drawn)
-        require_rows(product, left, right, rows)
+        check_product(call, left, right, product, generator)
 
     work = Work(useful_flops=2.0 * size**3 * rank.world_size)
     labels = {lut.SIZE: size}

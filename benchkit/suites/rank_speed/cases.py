@@ -12,7 +12,7 @@ import torch
 
 from benchkit.api import verification
 from benchkit.api.case import Call, Case, Rank, Work, noop
-from benchkit.api.products import CHECKED_ROWS, require_rows, sum_in_float32
+from benchkit.api.products import check_product, fill_normal, sum_in_float32
 from benchkit.errors import InvalidResult
 from benchkit.suites.rank_speed import names
 from benchkit.suites.rank_speed.config import MINUTES_SHARE, RankSpeedConfig
@@ -138,23 +138,20 @@ def case_of(
 
 
 def matmul(dtype_name: str, config: RankSpeedConfig, rank: Rank) -> Case:
-    """Return the product of square matrices that hold -1, 0 and 1."""
+    """Return the product of square matrices, timed of random normal numbers."""
     dtype, size = getattr(torch, dtype_name), config.matmul_size
     generator = torch.Generator(rank.device).manual_seed(rank.seed + rank.index)
-    drawn: dict[str, Any] = {"generator": generator, "device": rank.device}
     if rank.device.type == "cuda" and dtype.itemsize == 2:
         sum_in_float32()
     left, right, product = (
         torch.zeros(size, size, dtype=dtype, device=rank.device) for _ in range(3)
     )
-    right.copy_(torch.randint(-1, 2, (size, size), dtype=torch.int8, **drawn))
+    for factor in (left, right):
+        fill_normal(factor, generator)
     step = partial(torch.mm, left, right, out=product)
 
     def verify(call: Call) -> None:
-        left.copy_(torch.randint(-1, 2, (size, size), dtype=torch.int8, **drawn))
-        call(lambda: product.fill_(float("nan")))
-        rows = torch.randint(size, (min(size, CHECKED_ROWS),), **drawn)
-        require_rows(product, left, right, rows)
+        check_product(call, left, right, product, generator)
 
     flops = 2.0 * size**3
     return Case(
