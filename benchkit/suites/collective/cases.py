@@ -27,6 +27,7 @@ LATE_S = 0.02
 PLAIN = "max"
 """Reduction whose inputs every rank draws in full, for collectives that reduce nothing."""
 POISON = -77
+ONE_RANK = "one rank sends nothing: world_size=2, on one GPU with hardware=cuda_shared"
 TIMED = -1
 """The turn whose inputs are timed; checks draw others."""
 
@@ -206,6 +207,8 @@ def cases_of(config: CollectiveConfig, rank: Rank) -> list[Case]:
 def case_of(config: CollectiveConfig, rank: Rank, size: float, shared: Shared) -> Case:
     """Return the case of calls back to back of one size in MiB, or why there is none."""
     name = config.collective
+    if rank.world_size == 1:
+        return Case(skip=ONE_RANK)
     dtype = getattr(torch, config.dtype)
     parts = config.parts(size, rank.world_size)
     payload_bytes = sum(parts) * dtype.itemsize
