@@ -267,6 +267,7 @@ class Decode:
         self.world_size = len(tokens)
         self.first = sum(tokens)
         self.ids = ids[self.first :].clone()
+        self.positions = torch.arange(self.first, len(ids), device=ids.device)
         self.owners = owners_of_new(tokens, len(self.ids))
         self.num_cached = tokens[rank]
         room = self.num_cached + self.owners.count(rank)
@@ -304,7 +305,7 @@ class Decode:
 
     def _through_layers(self, turn: int, length: int, is_mine: bool) -> Tensor:
         """Compute a new token [1, E] with the first `length` keys that this rank keeps."""
-        position = torch.tensor([self.first + turn], device=self.ids.device)
+        position = self.positions[turn : turn + 1]
         with region(FEED_FORWARD):
             x = self.decoder.embedding[self.ids[turn : turn + 1]]
         for layer, cache in zip(self.decoder.layers, self.cache, strict=True):
