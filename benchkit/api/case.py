@@ -113,6 +113,8 @@ class Case:
             the overlap of this case are computed from them.
         on_host: whether `step` is work of the host, such as reading a file, which the host's clock
             times on a GPU, too.
+        launches_count: whether the time in which the host launches kernels on a GPU counts, as in a
+            loop of training steps. Otherwise it is hidden where it can be.
         warnings: what readers of this case's figures must know, one line each, for the record.
         unchecked: what of the timed calls `verify` cannot check, for the record; "" if nothing.
     """
@@ -135,6 +137,7 @@ class Case:
     is_component: bool = False
     components: Components = Components()
     on_host: bool = False
+    launches_count: bool = False
     warnings: tuple[str, ...] = ()
     unchecked: str = ""
 

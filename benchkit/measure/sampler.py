@@ -1,5 +1,6 @@
 """Take the samples of one rank: reset and barrier outside the clock, calls inside."""
 
+import math
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
@@ -128,6 +129,15 @@ LONGEST_S = 0.01
 and the host would wait for the device."""
 
 
+def lead_for(queueing_s: float) -> float:
+    """Return the lead that hides so many seconds of queueing; 0 where none is long enough.
+
+    A part of them hidden would be neither the GPU's time nor a program's.
+    """
+    seconds = MARGIN * queueing_s + SLACK_S
+    return seconds if seconds <= LONGEST_S else 0.0
+
+
 @dataclass
 class Lead:
     """The lead of a case's samples, as learnt from those before.
@@ -140,6 +150,11 @@ class Lead:
     seconds: float = 0.0
     queueing_s: float | None = None
 
+    @classmethod
+    def never(cls) -> "Lead":
+        """Return a lead that stays 0, for calls whose launches count."""
+        return cls(queueing_s=math.inf)
+
     def learn(self, queueing: Sequence[float]) -> None:
         """Set the lead after a series of samples; alike on all ranks, which begin together.
 
@@ -151,6 +166,6 @@ class Lead:
         """
         if self.queueing_s is None:
             self.queueing_s = median(queueing)
-            self.seconds = min(LONGEST_S, MARGIN * self.queueing_s + SLACK_S)
+            self.seconds = lead_for(self.queueing_s)
         elif min(queueing) - self.queueing_s > self.seconds / 2:
             self.seconds = 0.0

@@ -230,7 +230,10 @@ class Timer:
         """Warm up every case, then run rounds of one block per case until every case is done."""
         # A lead would hide the work of the host, which is what makes first calls slow.
         is_cold = self.config.mode == COLD
-        leads = [None if case.on_host or is_cold else Lead() for case in cases]
+        leads = [
+            None if case.on_host or is_cold else Lead.never() if case.launches_count else Lead()
+            for case in cases
+        ]
         measurements = [Measurement(lead=lead) for lead in leads]
         for case, measurement in zip(cases, measurements, strict=True):
             self.attempt(measurement, partial(self.warm_up, case, measurement))

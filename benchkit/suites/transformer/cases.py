@@ -222,6 +222,7 @@ class TransformerJob:
             baseline=baseline,
             ranks=ranks,
             components=Components(communication=communication),
+            launches_count=True,
             unchecked=UPDATE if name == names.TRAIN_STEP else "",
         )
 
