@@ -9,7 +9,9 @@ import numpy as np
 import torch
 
 from benchkit.api.case import noop
+from benchkit.api.details import QUEUEING
 from benchkit.measure.clocks import Clock
+from benchkit.measure.sampler import LONGEST_S, MARGIN, SLACK_S, lead_for
 from benchkit.rank.around_samples import CLOSE_ENOUGH, ThrottleController, miss
 from benchkit.record.record import SlowdownReport
 from launch.slowdown.cgroup import MECHANISMS
@@ -37,6 +39,23 @@ class Peers(Protocol):
     def barrier(self) -> None: ...
 
     def exchange(self, values: list[float]) -> list[list[float]]: ...
+
+
+@dataclass(frozen=True)
+class Turn:
+    """Calls that are timed together.
+
+    Attributes:
+        call: what is called.
+        count: number of calls.
+        seconds: that they take at full speed.
+        lead_s: see `Clock.time`.
+    """
+
+    call: Callable[[], object]
+    count: int = 1
+    seconds: float = 0.0
+    lead_s: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -79,14 +98,11 @@ class Prober:
             Median seconds per call, as [call][rank].
         """
         self.on_use()
-        counts, turns_s = zip(*[self.count(call, turn) for call in calls], strict=True)
-        round_s = self.worst * sum(turns_s)
+        planned = [self.plan(call, turn) for call in calls]
+        round_s = self.worst * sum(each.seconds for each in planned)
         num_turns = max(1, min(turns, int(LONGEST_PROBE * self.budget_s / round_s)))
-        rounds = []
         self.controller.apply()
-        for _ in range(num_turns):
-            turns_of_calls = zip(calls, counts, strict=True)
-            rounds.append([self.turn(call, count) for call, count in turns_of_calls])
+        rounds = [[self.take(each) for each in planned] for _ in range(num_turns)]
         self.controller.release()
         medians = self.peers.exchange([float(median) for median in np.median(rounds, axis=0)])
         return [list(column) for column in zip(*medians, strict=True)]
@@ -94,39 +110,45 @@ class Prober:
     def slowdown_of(self, call: Callable[[], object]) -> list[float]:
         """Return per rank the median ratio of throttled to free time, of neighbouring turns."""
         self.on_use()
-        count, _ = self.count(call)
+        planned = self.plan(call)
         ratios = []
         for _ in range(TURNS):
-            free_s = self.turn(call, count)
+            free_s = self.take(planned)
             self.controller.apply()
-            ratios.append(self.turn(call, count) / free_s)
+            ratios.append(self.take(planned) / free_s)
             self.controller.release()
         return [row[0] for row in self.peers.exchange([float(np.median(ratios))])]
 
-    def count(self, call: Callable[[], object], turn: float = UNSLOWED_TURN) -> tuple[int, float]:
-        """Find how many calls make a turn.
+    def plan(self, call: Callable[[], object], turn: float = UNSLOWED_TURN) -> Turn:
+        """Find how many calls make a turn, and the lead that hides their launches.
 
-        Returns:
-            The number of calls and the length of the turn at full speed, in seconds. Both are the
-            same on all ranks, because the call may be a collective.
+        It is the same on all ranks, because the call may be a collective.
         """
-        once_s = self.slowest(self.turn(call, 1))
+        once_s, queueing_s = self.once(call)
         if once_s < LONGEST_TURN * self.budget_s:  # then the first was a warm-up
-            once_s = min(once_s, self.slowest(self.turn(call, 1)))
+            again_s, queueing_s = self.once(call)
+            once_s = min(once_s, again_s)
         if self.worst > 1:
             turn = min(SLOWED_TURN, LONGEST_TURN / self.worst)
         count = max(1, math.ceil(turn * self.budget_s / once_s))
-        return count, count * once_s
+        if not queueing_s:
+            return Turn(call, count, count * once_s)
+        hidden = int((LONGEST_S - SLACK_S) / (MARGIN * queueing_s))
+        count = min(count, hidden) or count
+        return Turn(call, count, count * once_s, lead_for(count * queueing_s))
 
-    def slowest(self, seconds: float) -> float:
-        """Return the maximum over all ranks."""
-        return max(row[0] for row in self.peers.exchange([seconds]))
+    def once(self, call: Callable[[], object]) -> tuple[float, float]:
+        """Return the seconds of one call and those of queueing it on a GPU, on the slowest rank."""
+        self.clock.forget_regions()
+        mine = [self.take(Turn(call)), self.clock.take_regions().get(QUEUEING, 0.0)]
+        slowest, queueing = map(max, zip(*self.peers.exchange(mine), strict=True))
+        return slowest, queueing
 
-    def turn(self, call: Callable[[], object], count: int) -> float:
-        """Return the seconds per call of `count` calls that all ranks begin together."""
+    def take(self, turn: Turn) -> float:
+        """Return the seconds per call of a turn that all ranks begin together."""
         self.peers.barrier()
-        _, duration_s = self.clock.time(call, count)
-        return max(SHORTEST_CALL_S, duration_s / count)
+        _, duration_s = self.clock.time(turn.call, turn.count, turn.lead_s)
+        return max(SHORTEST_CALL_S, duration_s / turn.count)
 
 
 TRIES = 3
@@ -153,7 +175,7 @@ def calibrate(prober: Prober, asked: Sequence[float], device: torch.device) -> S
     All ranks call this together. Each rank keeps the setting that came nearest, and the slowdown
     holds the reading of that setting.
     """
-    matrix = torch.ones(SIZES[device.type], SIZES[device.type], device=device)
+    matrix = torch.randn(SIZES[device.type], SIZES[device.type], device=device)
 
     def multiply() -> torch.Tensor:
         return torch.mm(matrix, matrix)

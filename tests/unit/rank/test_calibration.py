@@ -9,10 +9,12 @@ from types import SimpleNamespace
 import pytest
 import torch
 from benchkit.api.case import Case
+from benchkit.api.details import QUEUEING
 from benchkit.record.record import SlowdownReport
 
 from tests.support.configs import config
 from tests.support.entries import rank as ranks
+from tests.support.entries.measure import SLACK_S
 from tests.support.entries.slowdown import NoThrottle
 from tests.support.fakes import FakeClock
 from tests.support.one_rank import UNSLOWED, group
@@ -57,6 +59,36 @@ def prober(throttle, factor, *others):
     clock = FakeClock(lambda: 0.01 * throttle.effect)
     controller = ranks.ThrottleController(throttle, factor, factor)
     return ranks.Prober(1, controller, factor, clock, Alone(*others), budget_s=0.1)
+
+
+@pytest.mark.parametrize(
+    ("call_ms", "host_ms", "count", "lead_s"),
+    [
+        (1.0, 0.1, 2, 2 * 2 * 1e-4 + SLACK_S),
+        (0.01, 0.01, 200, 2 * 200 * 1e-5 + SLACK_S),
+        (0.001, 0.1, 49, 0.01),
+        (20, 20, 1, 0.0),
+    ],
+)
+def test_probe_hides_launches(call_ms, host_ms, count, lead_s):
+    """Calls of a GPU are queued behind a lead, as many as one can hide, or none where a call is too long for it."""
+    taken = []
+
+    class Clock:
+        forget_regions = staticmethod(lambda: None)
+
+        def time(self, call, repeat, lead_s=0.0):
+            taken.append((repeat, lead_s))
+            return 0.0, repeat * max(call_ms, 0.0 if lead_s else host_ms) * 1e-3
+
+        def take_regions(self):
+            return {QUEUEING: taken[-1][0] * host_ms * 1e-3}
+
+    controller = ranks.ThrottleController(NoThrottle(), 1.0, 1.0)
+    probe = ranks.Prober(0, controller, 1.0, Clock(), group(), budget_s=1.0)
+    [[seconds]] = probe.seconds_of(lambda: None)
+    assert taken[-1] == (count, pytest.approx(lead_s, rel=0.02))
+    assert seconds == pytest.approx(1e-3 * call_ms)
 
 
 def test_calibrate_strengthens_weak_throttle():
@@ -170,7 +202,8 @@ class Shares(Alone):
     """Two ranks under MPS with these times and multiprocessors."""
 
     def __init__(self, times_s, multiprocessors):
-        self.exchanged = [[[1.0], [1.0]], *[[[time] for time in times_s]] * 3, [[float(n)] for n in multiprocessors]]
+        once, median = ([[time, 0.0] for time in times_s], [[time] for time in times_s])
+        self.exchanged = [[[1.0], [1.0]], once, once, median, [[float(n)] for n in multiprocessors]]
 
     def exchange(self, values):
         return self.exchanged.pop(0)
