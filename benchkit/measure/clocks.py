@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any, Protocol
 
+from benchkit.api.case import noop
 from benchkit.api.details import QUEUEING
 
 
@@ -134,6 +135,7 @@ class CudaClock:
         align: Callable[[], object],
         spin: Callable[[int], object],
         align_blocks: bool,
+        while_busy: Callable[[], object] = noop,
     ) -> None:
         """Create the events and measure the frequency of the GPU.
 
@@ -142,10 +144,12 @@ class CudaClock:
             spin: keeps the stream busy for a number of cycles.
             align_blocks: whether `align` returns only when the GPU has done it, as gloo's does.
                 Then the lead follows it, and else precedes it, so that GPUs begin together.
+            while_busy: called while the GPU works on what is queued; a sample does not count it.
         """
         self._align = align
         self._align_blocks = align_blocks
         self._spin = spin
+        self._while_busy = while_busy
         self._event: Callable[[], Any] = lambda: cuda.Event(enable_timing=True)
         self._begin = self._event()
         self._end = self._event()
@@ -184,6 +188,7 @@ class CudaClock:
             call()
         queued = time.perf_counter()
         self._end.record()
+        self._while_busy()
         self._synchronize()
         self._queueing_s = queued - queueing_from
         return start, self._begin.elapsed_time(self._end) / 1e3

@@ -1,6 +1,7 @@
 """What a rank tells of its device: properties, clocks, power, warnings, torch's settings."""
 
 import itertools
+import math
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -14,7 +15,7 @@ from benchkit import gpus
 from benchkit.api.case import Case
 from benchkit.api.p2p import gather_json
 from benchkit.rank.backends import ControlGroup
-from benchkit.record.gpu_state import FIELDS, HOLDS_BACK, READINGS, SETTING
+from benchkit.record.gpu_state import BUSY_MHZ, FIELDS, HOLDS_BACK, READINGS, SETTING
 from benchkit.record.record import RankDevice, TorchSettings
 
 RECORDER_SIZES = ("TORCH_FR_BUFFER_SIZE", "TORCH_NCCL_TRACE_BUFFER_SIZE")
@@ -150,7 +151,7 @@ class Seen:
         is_unread: whether it is a GPU of NVIDIA whose state nothing tells.
         strangers: number of processes on it that are no ranks.
         reasons: for its clocks, as bits (benchkit/record/gpu_state.py): [case].
-        sm_mhz: its clock after each case, 0 where it is not known: [case].
+        sm_mhz: its lowest clock while it worked on each case, 0 where it is not known: [case].
     """
 
     is_unread: bool = False
@@ -191,16 +192,23 @@ def throttling(seen: Sequence[Seen]) -> list[str]:
 
 
 def unlocked(seen: Sequence[Seen]) -> list[str]:
-    """Return a line on clocks that no setting limits, if any; a setting shows in the reasons."""
-    free = [
-        rank for rank, own in enumerate(seen) if any(own.sm_mhz) and not own.has_reason(SETTING)
-    ]
-    if not free:
+    """Return a line on clocks that moved, if any, where no setting limits them.
+
+    A setting shows in the reasons.
+    """
+    clocks = {
+        rank: [mhz for mhz in own.sm_mhz if mhz]
+        for rank, own in enumerate(seen)
+        if any(own.sm_mhz) and not own.has_reason(SETTING)
+    }
+    moved = [rank for rank, mhz in clocks.items() if max(mhz) > STEADY * min(mhz)]
+    if not moved:
         return []
-    clocks = [mhz for rank in free for mhz in seen[rank].sm_mhz if mhz]
+    lowest = min(min(clocks[rank]) for rank in moved)
+    highest = max(max(clocks[rank]) for rank in moved)
     return [
-        f"GPU clocks are not locked ({named(free)}): SM at {min(clocks):.0f} to "
-        f"{max(clocks):.0f} MHz after cases; nvidia-smi -lgc locks them"
+        f"GPU clocks moved from case to case ({named(moved)}): SM at {lowest:.0f} to "
+        f"{highest:.0f} MHz; nvidia-smi -lgc locks them"
     ]
 
 
@@ -209,15 +217,17 @@ def named(ranks: Sequence[int]) -> str:
     return f"rank{'s' * (len(ranks) > 1)} {', '.join(map(str, ranks))}"
 
 
+STEADY = 1.02
+"""Clocks whose highest is within this multiple of their lowest stay where they are."""
 FRESH_S = 0.1
 """A younger reading is used again: NVML renews its values no more often, and a call takes time."""
-AFTER_MHZ = FIELDS.index("gpu_sm_mhz_after")
+SM_MHZ, POWER_W = READINGS.index("sm_mhz"), READINGS.index("power_w")
 Exchange = Callable[[list[float]], list[list[float]]]
 
 
 @dataclass
 class GpuWatch:
-    """The readings of this rank's GPU around the turns of each case.
+    """The readings of this rank's GPU around the turns of each case, and while it works on them.
 
     Attributes:
         devices: of all ranks.
@@ -230,9 +240,11 @@ class GpuWatch:
     warnings: list[str] = field(default_factory=list)
     _before: dict[Case, list[float]] = field(default_factory=dict)
     _after: dict[Case, list[float]] = field(default_factory=dict)
+    _busy: dict[Case, list[float]] = field(default_factory=dict)
     _reasons: dict[Case, int] = field(default_factory=dict)
     _running: Case | None = None
     _last: tuple[float, list[float]] = (float("-inf"), [])
+    _last_busy: float = float("-inf")
     _strangers: int = 0
 
     def turn_to(self, case: Case | None) -> None:
@@ -250,10 +262,25 @@ class GpuWatch:
         *state, reasons = values
         if self._running is not None:
             self._after[self._running] = state
-            self._reasons[self._running] = self._reasons.get(self._running, 0) | int(reasons)
+            self._add_reasons(int(reasons))
         if case is not None:
             self._before.setdefault(case, state)
         self._running = case
+
+    def while_busy(self) -> None:
+        """Take a reading while the GPU works on the case that has the turn."""
+        gpu = self.devices.gpu
+        if gpu is None or self._running is None or self.now() - self._last_busy < FRESH_S:
+            return
+        *state, reasons = gpu.reading()
+        self._last_busy = self.now()
+        mhz, watts = self._busy.get(self._running, [math.inf, 0.0])
+        self._busy[self._running] = [min(mhz, state[SM_MHZ]), max(watts, state[POWER_W])]
+        self._add_reasons(int(reasons))
+
+    def _add_reasons(self, bits: int) -> None:
+        assert self._running is not None
+        self._reasons[self._running] = self._reasons.get(self._running, 0) | bits
 
     def end(self, cases: Sequence[Case], exchange: Exchange) -> list[dict[str, list[float]]]:
         """End the last turn; all ranks call this together.
@@ -275,7 +302,7 @@ class GpuWatch:
                 is_unread=bool(row[0]),
                 strangers=int(row[1]),
                 reasons=[int(table[rank][-1]) for table in tables],
-                sm_mhz=[table[rank][AFTER_MHZ] for table in tables],
+                sm_mhz=[table[rank][FIELDS.index(BUSY_MHZ)] for table in tables],
             )
             for rank, row in enumerate(rows)
         ]
@@ -286,7 +313,8 @@ class GpuWatch:
         """Return FIELDS of this rank; 0 where nothing was read."""
         unknown = [0.0] * len(READINGS)
         before, after = (of.get(case, unknown) for of in (self._before, self._after))
-        return [*before, *after, float(self._reasons.get(case, 0))]
+        busy = self._busy.get(case, [0.0, 0.0])
+        return [*before, *after, *busy, float(self._reasons.get(case, 0))]
 
 
 def by_field(table: Sequence[Sequence[float]]) -> dict[str, list[float]]:

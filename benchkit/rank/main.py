@@ -3,6 +3,7 @@
 import gc
 import os
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -168,7 +169,7 @@ def run_rank(assignment: Assignment) -> RankReport | None:
     device, group, controller = kept.device, kept.group, kept.controller
     rank_use = kept.begin_point()
     watch = GpuWatch(kept.devices)
-    clock = make_clock(device, assignment.offset)
+    clock = make_clock(device, assignment.offset, watch.while_busy)
     warnings: dict[str, None] = {}  # in order, each once
     prober = make_prober(assignment, controller, clock, group, warnings)
     slowdown = None
@@ -291,7 +292,9 @@ def describe_rank(assignment: Assignment, kept: Joined, prober: Prober) -> Rank:
     )
 
 
-def make_clock(device: torch.device, offset: Offset) -> Clock:
+def make_clock(
+    device: torch.device, offset: Offset, while_busy: Callable[[], object] = noop
+) -> Clock:
     """Return the clock that times calls on a device.
 
     A CPU has the host's clock. A GPU has events that a tiny collective of the measured backend
@@ -301,4 +304,5 @@ def make_clock(device: torch.device, offset: Offset) -> Clock:
         return HostClock(offset.at)
     token = torch.zeros(1, device=device)
     blocks = dist.get_backend() != "nccl"
-    return CudaClock(torch.cuda, lambda: dist.all_reduce(token), keep_gpu_busy, blocks)
+    align = partial(dist.all_reduce, token)
+    return CudaClock(torch.cuda, align, keep_gpu_busy, blocks, while_busy)

@@ -199,9 +199,9 @@ class FakeEvent:
         return end.at - self.at
 
 
-def cuda_clock(cuda, align=lambda: None, align_blocks=False):
+def cuda_clock(cuda, align=lambda: None, align_blocks=False, while_busy=lambda: None):
     """A CudaClock on a fake GPU, after the spins by which it learns the frequency."""
-    clock = CudaClock(cuda, align, cuda.spin, align_blocks)
+    clock = CudaClock(cuda, align, cuda.spin, align_blocks, while_busy)
     cuda.calls.clear()
     return clock
 

@@ -93,6 +93,13 @@ def test_host_clock_times_repeated_calls():
     assert clock.take_regions() == {}
 
 
+def test_gpu_is_looked_at_while_it_works():
+    cuda = FakeCuda()
+    clock = cuda_clock(cuda, while_busy=lambda: cuda.calls.append("look"))
+    clock.time(lambda: cuda.kernel(2.5), 2)
+    assert cuda.calls[-4:] == ["kernel", "record", "look", "synchronize"]
+
+
 def test_host_times_until_gpu_is_done():
     cuda = FakeCuda()
     clock = cuda_clock(cuda, align=lambda: cuda.queue("align", 50.0))
@@ -108,9 +115,11 @@ def test_lead_is_longer_than_queueing():
     assert lead.seconds == pytest.approx(MARGIN * 0.001 + SLACK_S)
     lead.learn([0.001, 0.5, 0.002])
     assert lead.seconds == pytest.approx(MARGIN * 0.001 + SLACK_S)  # one sample was held up by chance
-    capped = Lead()
-    capped.learn([0.5])
-    assert capped.seconds == LONGEST_S
+    longest = (LONGEST_S - SLACK_S) / MARGIN
+    for queueing_s, seconds in ((longest, LONGEST_S), (1.01 * longest, 0.0)):  # all of it hidden, or nothing
+        lead = Lead()
+        lead.learn([queueing_s])
+        assert lead.seconds == pytest.approx(seconds)
 
 
 def test_call_that_waits_for_device_has_no_lead():

@@ -189,7 +189,8 @@ def test_case_has_state_before_and_after(watch):
         seen.turn_to(case)
     a, b = seen.end([A, B], fakes.alone)
     held = 4 | 0x40  # all reasons of its turns
-    assert a == dict(zip(FIELDS, [[210], [2619], [70], [35], [1400], [2619], [700], [85], [2 | held]], strict=True))
+    both = [[210], [2619], [70], [35], [1400], [2619], [700], [85]]
+    assert a == dict(zip(FIELDS, [*both, [0], [0], [2 | held]], strict=True))
     assert (b["gpu_sm_mhz_before"], b["gpu_sm_mhz_after"], b["gpu_clock_reasons"]) == ([1980], [1400], [held])
 
 
@@ -201,9 +202,31 @@ def test_young_reading_is_used_again(watch, step_s, readings):
     assert fake.calls.count("nvmlDeviceGetPowerUsage") == readings
 
 
+def test_state_while_busy_is_the_worst_one(watch):
+    """The idle GPU around its turns tells nothing of it."""
+    seen, _ = watch(WARM, HOT, (1100, 2619, 600_000, 80, 1), WARM, WARM)
+    seen.turn_to(A)
+    seen.while_busy()
+    seen.while_busy()
+    seen.turn_to(B)
+    a, b = seen.end([A, B], fakes.alone)
+    assert (a["gpu_sm_mhz_busy"], a["gpu_power_w_busy"], a["gpu_clock_reasons"]) == ([1100], [700], [4 | 0x40 | 1 | 2])
+    assert (b["gpu_sm_mhz_busy"], b["gpu_power_w_busy"]) == ([0], [0])
+
+
+def test_busy_gpu_is_seldom_read(watch):
+    seen, fake = watch(step_s=rank.FRESH_S / 10)
+    seen.turn_to(A)
+    before = fake.calls.count("nvmlDeviceGetPowerUsage")
+    for _ in range(30):
+        seen.while_busy()
+    assert 2 <= fake.calls.count("nvmlDeviceGetPowerUsage") - before <= 4
+
+
 def test_rank_without_gpu_reads_nothing():
     seen = rank.GpuWatch(rank.Devices([RankDevice(device="cpu")]), now=lambda: pytest.fail("looked at the clock"))
     seen.turn_to(A)
+    seen.while_busy()
     assert seen.end([A, B], fakes.alone) == [{}, {}]
     assert seen.warnings == []
 
@@ -233,7 +256,11 @@ def test_strangers_are_sought_at_both_ends(watch):
 
 def test_each_kind_of_warning_is_one_line(golden):
     Seen = rank.Seen
-    for sound in ([Seen(), Seen()], [Seen(reasons=[2, 3], sm_mhz=[1500, 1500])]):
+    for sound in (
+        [Seen(), Seen()],
+        [Seen(reasons=[2, 3], sm_mhz=[1500, 900])],
+        [Seen(reasons=[0], sm_mhz=[1980, 1965])],
+    ):
         assert rank.gpu_warnings(sound) == []
     lines = []
     for seen in (
