@@ -233,7 +233,7 @@ RATES = (
     ),
     number(
         "host_bound",
-        "time to queue a call on the host, over the GPU's time, where longer",
+        "time to queue a call on the host, over the time of the call, where 0.9 or more",
         formula=host_bound,
         is_printed=True,
     ),

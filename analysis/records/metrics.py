@@ -172,11 +172,15 @@ def backward_over_forward(case: CaseRecord, summary: Summary) -> float | None:
     return backward_s / forward_s if forward_s and backward_s is not None else None
 
 
+HOST_SETS = 0.9
+"""Share of a call's time from which on the host that queues it sets the pace of a loop."""
+
+
 def host_bound(case: CaseRecord, summary: Summary) -> float | None:
-    """Return the time of queueing on the host as a multiple of the GPU's, where it is longer."""
+    """Return the time of queueing on the host, over that of the call, where the host sets it."""
     queueing_s = region_medians(case).get(f"{QUEUEING}_s")
     median_s = summary["median_s"]
-    if not queueing_s or not median_s or queueing_s <= median_s:
+    if not queueing_s or not median_s or queueing_s < HOST_SETS * median_s:
         return None
     return float(queueing_s / median_s)
 

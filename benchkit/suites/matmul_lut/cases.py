@@ -33,7 +33,7 @@ class Forecast:
     """Times of products of matrices [size, size] on the slowest rank; 0 where none was timed.
 
     Attributes:
-        launch_s: seconds that any call takes at least.
+        launch_s: seconds that any product takes at least.
         cube_s: seconds of a large product, divided by the cube of its size.
     """
 
@@ -45,13 +45,13 @@ class Forecast:
         return max(self.launch_s, self.cube_s * size**3)
 
     def launches(self, sizes: Sequence[int]) -> str:
-        """Return a warning of the sizes whose call takes longer than their product; "" if none."""
+        """Return a warning of the sizes whose kernel takes as long to start as to run; "" if none."""
         bound = [str(size) for size in sizes if self.cube_s * size**3 < self.launch_s]
         if not bound:
             return ""
         return (
-            f"sizes {', '.join(bound)}: launching a product takes {1e6 * self.launch_s:.3g} us, "
-            "longer than the product; these are times of launches"
+            f"sizes {', '.join(bound)}: a product of {SMALL} rows takes {1e6 * self.launch_s:.3g} us, "
+            "longer than theirs by their operations; these are times of a kernel's start"
         )
 
 
