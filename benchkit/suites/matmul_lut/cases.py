@@ -45,12 +45,13 @@ class Forecast:
         return max(self.launch_s, self.cube_s * size**3)
 
     def launches(self, sizes: Sequence[int]) -> str:
-        """Return a warning of the sizes whose kernel takes as long to start as to run; "" if none."""
+        """Return a warning of sizes whose kernel starts longer than it runs; "" if none."""
         bound = [str(size) for size in sizes if self.cube_s * size**3 < self.launch_s]
         if not bound:
             return ""
+        least = f"{1e6 * self.launch_s:.3g} us"
         return (
-            f"sizes {', '.join(bound)}: a product of {SMALL} rows takes {1e6 * self.launch_s:.3g} us, "
+            f"sizes {', '.join(bound)}: a product of {SMALL} rows takes {least}, "
             "longer than theirs by their operations; these are times of a kernel's start"
         )
 
