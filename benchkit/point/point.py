@@ -85,19 +85,9 @@ def classify(report: RankReport | None, ends: Sequence[AgentEnd], forked_s: floa
         return classify_failure(failed, ends)
     if report is None:
         return Outcome(status="ok")
-    status, error = classify_cases(report.cases)
-    return Outcome(
-        status=status,
-        error=error,
-        cases=report.cases,
-        clock=report.clock,
-        slowdown=report.slowdown,
-        warnings=report.warnings,
-        rank_devices=report.rank_devices,
-        torch_settings=report.torch_settings,
-        rank_use=report.rank_use,
-        phases_s=durations({"spawn": forked_s, **report.began_s, "": time.perf_counter()}),
-    )
+    status, error = classify_cases(report.measured.cases)
+    phases_s = durations({"spawn": forked_s, **report.began_s, "": time.perf_counter()})
+    return Outcome(status=status, error=error, phases_s=phases_s, **vars(report.measured))
 
 
 def classify_failure(failed: Failure, ends: Sequence[AgentEnd]) -> Outcome:

@@ -404,7 +404,7 @@ def run_together(
     oom_kills = environment.oom_kills()
     ends = ranks.run(Task(config, plan, point.folder, offset, only, idle_pids))
     answer = msgspec.convert(ends.results.get(0), RankReport | None)
-    is_sound = answer is None or leaves_ranks_sound(answer.cases, config.measure.mode)
+    is_sound = answer is None or leaves_ranks_sound(answer.measured.cases, config.measure.mode)
     own = AgentEnd(ends.failure, environment.oom_kills() > oom_kills, is_sound)
     deadline_s = began_s + config.timeout_s + ENDING_S
     reports = agents.exchange(msgspec.to_builtins(own), deadline_s - time.perf_counter())

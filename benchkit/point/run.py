@@ -99,7 +99,7 @@ def save(record: Record, folder: Path, group: AgentGroup) -> str:
     return ""
 
 
-def new_record(point: Point, plan: Placement) -> Record:
+def new_record(point: Point, plan: Placement, attempt: int = 1) -> Record:
     """Return the record as it stands before any rank runs."""
     config = point.config
     plain = as_dict(config)
@@ -110,6 +110,7 @@ def new_record(point: Point, plan: Placement) -> Record:
         status="running",
         config=plain,
         overrides=list(map(printable, point.overrides)),
+        attempt=attempt,
         repetition=point.repetition,
         resumed_with=point.resumed_with,
         comparison=current_comparison(),
@@ -126,13 +127,14 @@ def new_record(point: Point, plan: Placement) -> Record:
 
 
 def finished(record: Record, phases_s: Mapping[str, float]) -> Record:
-    """Return a record with its end, and with the noise floor that applies to it.
+    """Return the record of a point that has ended with its end, and the noise floor it is over.
 
     Args:
-        record: of a point that has ended.
-        phases_s: as for `Record.finish`.
+        phases_s: durations of the phases that only the agent knows, in seconds; `total` is of all
+            but the wait for the host.
     """
-    return replace(record.finish(now(), phases_s), noise_floor=floor.floor_of(record))
+    spent_s = {**record.phases_s, **phases_s}
+    return replace(record, finished_at=now(), phases_s=spent_s, noise_floor=floor.floor_of(record))
 
 
 def current_comparison() -> Comparison | None:
@@ -213,9 +215,7 @@ def run_point(point: Point, kept: KeptRanks) -> Record:
     began_s = time.perf_counter()
     group = kept.group
     plan = placement.place_ranks(point.config, group)
-    result = new_record(point, plan)
-    if group.agents.first:
-        result = replace(result, attempt=set_aside(point.folder))
+    result = new_record(point, plan, set_aside(point.folder) if group.agents.first else 1)
     phases_s: dict[str, float] = {}
     sweep_ends = ""
     num_losses = len(group.agents.losses)

@@ -10,14 +10,7 @@ from typing import TYPE_CHECKING
 
 from benchkit.api.case import Case, Components
 from benchkit.api.keys import RunConfig
-from benchkit.record.record import (
-    CaseRecord,
-    Labels,
-    RankDevice,
-    RankUse,
-    SlowdownReport,
-    TorchSettings,
-)
+from benchkit.record.record import Labels, Measured
 from launch.agents.channel import LOOPBACK
 from launch.agents.group import Offset
 from launch.ranks.entry import MEETING_FILE
@@ -206,21 +199,8 @@ class RankReport:
     """What rank 0 returns to its agent.
 
     Attributes:
-        cases: of the point.
-        clock: name of the clock that timed them.
         began_s: when each phase began, on the monotonic clock of rank 0's host.
-        slowdown: measured factors; None where no rank is slowed down.
-        warnings: of the calibration, of the cases and of the GPUs.
-        rank_devices: one per rank.
-        torch_settings: of rank 0, by name.
-        rank_use: what these ranks had done before.
     """
 
-    cases: list[CaseRecord]
-    clock: str
+    measured: Measured
     began_s: dict[str, float]
-    slowdown: SlowdownReport | None = None
-    warnings: list[str] = field(default_factory=list)
-    rank_devices: list[RankDevice] = field(default_factory=list)
-    torch_settings: TorchSettings = field(default_factory=dict)
-    rank_use: RankUse | None = None

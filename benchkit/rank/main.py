@@ -37,7 +37,7 @@ from benchkit.rank.devices import (
     torch_settings,
 )
 from benchkit.rank.run_cases import Stopwatch, ignore, of_several_cases, require_sound, run_cases
-from benchkit.record.record import RankUse, SlowdownReport
+from benchkit.record.record import Measured, RankUse, SlowdownReport
 from benchkit.streams import protect_streams
 from launch.agents.group import Offset
 from launch.ranks import entry
@@ -195,11 +195,16 @@ def run_rank(assignment: Assignment) -> RankReport | None:
     group.barrier()
     if rank.index:
         return None
-    return RankReport(
-        cases=reports, clock=clock.name, began_s=stopwatch.began_s, slowdown=slowdown,
-        warnings=[*warnings, *collect_warnings(slowdown, cases, watch)], rank_use=rank_use,
-        rank_devices=watch.devices.of_ranks, torch_settings=torch_settings(),
-    )  # fmt: skip
+    told = Measured(
+        cases=reports,
+        clock=clock.name,
+        slowdown=slowdown,
+        warnings=[*warnings, *collect_warnings(slowdown, cases, watch)],
+        rank_devices=watch.devices.of_ranks,
+        torch_settings=torch_settings(),
+        rank_use=rank_use,
+    )
+    return RankReport(told, stopwatch.began_s)
 
 
 def build_cases(assignment: Assignment, rank: Rank) -> list[Case]:

@@ -471,23 +471,34 @@ class StartClock:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Outcome:
-    """What the end of its ranks, or of its agents, adds to the record of a point."""
+class Measured:
+    """What rank 0 tells of a point, by the record's own names.
 
-    status: str
-    error: ErrorReport | None = None
+    Attributes:
+        slowdown: measured factors; None where no rank is slowed down.
+        warnings: of the calibration, of the cases and of the GPUs.
+    """
+
     cases: list[CaseRecord] = field(default_factory=list)
     clock: str | None = None
     slowdown: SlowdownReport | None = None
     warnings: list[str] = field(default_factory=list)
+    rank_devices: list[RankDevice] = field(default_factory=list)
+    torch_settings: TorchSettings = field(default_factory=dict)
+    rank_use: RankUse | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Outcome(Measured):
+    """What the end of its ranks, or of its agents, adds to the record of a point."""
+
+    status: str
+    error: ErrorReport | None = None
     phases_s: dict[str, float] = field(default_factory=dict)
     start_clock: StartClock | None = None
     private_network: bool | None = None
     alone: list[CaseRecord] = field(default_factory=list)
     fresh: list[CaseRecord] = field(default_factory=list)
-    rank_use: RankUse | None = None
-    rank_devices: list[RankDevice] = field(default_factory=list)
-    torch_settings: TorchSettings = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -553,33 +564,12 @@ class Record:
 
     def ended(self, outcome: Outcome) -> "Record":
         """Return this record with how its ranks ended; warnings and phases are added."""
-        return replace(
-            self,
-            status=outcome.status,
-            error=outcome.error,
-            cases=outcome.cases,
-            clock=outcome.clock,
-            slowdown=outcome.slowdown or self.slowdown,
-            warnings=[*self.warnings, *outcome.warnings],
-            phases_s=self.phases_s | outcome.phases_s,
-            start_clock=outcome.start_clock,
-            private_network=outcome.private_network,
-            alone=outcome.alone,
-            fresh=outcome.fresh,
-            rank_use=outcome.rank_use,
-            rank_devices=outcome.rank_devices,
-            torch_settings=outcome.torch_settings,
-        )
-
-    def finish(self, at: str, phases_s: Mapping[str, float]) -> "Record":
-        """Return this record with its end.
-
-        Args:
-            at: UTC, ISO 8601.
-            phases_s: durations of the phases that only the agent knows, in seconds; `total` is of
-                all but the wait for the host.
-        """
-        return replace(self, finished_at=at, phases_s={**self.phases_s, **phases_s})
+        both: dict[str, Any] = {
+            "slowdown": outcome.slowdown or self.slowdown,
+            "warnings": [*self.warnings, *outcome.warnings],
+            "phases_s": self.phases_s | outcome.phases_s,
+        }
+        return replace(self, **vars(outcome) | both)
 
     def to_json(self) -> bytes:
         """Return the content of the record's file.
