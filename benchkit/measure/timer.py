@@ -187,6 +187,16 @@ Exchange = Callable[[list[float]], list[list[float]]]
 """Returns every rank's list for one's own, in order of ranks; all lists have the same length."""
 
 
+def exchange_named(exchange: Exchange, **own: Sequence[float]) -> dict[str, Rows]:
+    """Exchange several series at once; return each by its name: [rank][item]."""
+    rows = exchange([value for series in own.values() for value in series])
+    named, start = {}, 0
+    for name, series in own.items():
+        named[name] = [row[start : start + len(series)] for row in rows]
+        start += len(series)
+    return named
+
+
 def measure(
     cases: Sequence[Case],
     config: MeasureConfig,
@@ -300,13 +310,17 @@ class Timer:
         durations, _, regions = self.sampler.sample(
             case, measurement.calls_per_sample, count, lead_s
         )
-        queueing = [spent.get(QUEUEING, 0.0) for spent in regions]
-        gathered = self.exchange([*durations, *queueing, self.sampler.clock.now() - began])
-        rows = [row[:count] for row in gathered]
-        measurement.learn_lead([row[count:-1] for row in gathered])
+        all_ranks = exchange_named(
+            self.exchange,
+            durations=durations,
+            queueing=[spent.get(QUEUEING, 0.0) for spent in regions],
+            elapsed=[self.sampler.clock.now() - began],
+        )
+        rows = all_ranks["durations"]
+        measurement.learn_lead(all_ranks["queueing"])
         kept = measurement.warmup_s or [[] for _ in rows]
         measurement.warmup_s = [before + row for before, row in zip(kept, rows, strict=True)]
-        return slowest_rank(rows), max(row[-1] for row in gathered)
+        return slowest_rank(rows), max(all_ranks["elapsed"])[0]
 
     def calls(self, case: Case) -> int:
         """Return the calls of one sample: as configured, or doubled until they fill a length."""
@@ -338,22 +352,22 @@ class Timer:
         lead_s, calls = measurement.lead_s, measurement.calls_per_sample
         durations, starts, regions = self.sampler.sample(case, calls, count, lead_s)
         names = self.sampler.region_names(case)
-        spent = [seconds[name] for name in names for seconds in regions]
         growth = [after - before for after, before in zip(read_counters(), counters, strict=True)]
-        own = [*durations, *starts, *spent, *growth, core_ghz(), self.sampler.clock.now() - began]
-        gathered = self.exchange(own)
-
-        def series(index: int) -> Rows:
-            """Return one of the series that have a number per iteration: [rank][iteration]."""
-            return [row[index * count : (index + 1) * count] for row in gathered]
-
-        spent_by_region = {name: series(2 + index) for index, name in enumerate(names)}
-        measurement.add(series(0), series(1), spent_by_region)
+        all_ranks = exchange_named(
+            self.exchange,
+            durations=durations,
+            starts=starts,
+            growth=growth,
+            ghz=[core_ghz()],
+            elapsed=[self.sampler.clock.now() - began],
+            **{f"in {name}": [seconds[name] for seconds in regions] for name in names},
+        )
+        spent = {name: all_ranks[f"in {name}"] for name in names}
+        measurement.add(all_ranks["durations"], all_ranks["starts"], spent)
         if QUEUEING in names:
-            measurement.learn_lead(spent_by_region[QUEUEING])
-        counted = [row[-2 - len(COUNTERS) : -2] for row in gathered]
-        by_counter = map(list, zip(*counted, strict=True))
+            measurement.learn_lead(spent[QUEUEING])
+        by_counter = map(list, zip(*all_ranks["growth"], strict=True))
         measurement.add_disturbance(dict(zip(COUNTERS, by_counter, strict=True)))
-        measurement.add_frequency([row[-2] for row in gathered])
-        measurement.elapsed_s += max(row[-1] for row in gathered)
+        measurement.add_frequency([ghz for [ghz] in all_ranks["ghz"]])
+        measurement.elapsed_s += max(all_ranks["elapsed"])[0]
         measurement.typical_s = measurement.elapsed_s / measurement.num_samples()

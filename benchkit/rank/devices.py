@@ -14,8 +14,9 @@ import torch
 from benchkit import gpus
 from benchkit.api.case import Case
 from benchkit.api.p2p import gather_json
+from benchkit.measure.timer import Exchange, exchange_named
 from benchkit.rank.backends import ControlGroup
-from benchkit.record.gpu_state import BUSY_MHZ, FIELDS, HOLDS_BACK, READINGS, SETTING
+from benchkit.record.gpu_state import BUSY_MHZ, CLOCK_REASONS, FIELDS, HOLDS_BACK, READINGS, SETTING
 from benchkit.record.record import RankDevice, TorchSettings
 
 RECORDER_SIZES = ("TORCH_FR_BUFFER_SIZE", "TORCH_NCCL_TRACE_BUFFER_SIZE")
@@ -222,7 +223,6 @@ STEADY = 1.02
 FRESH_S = 0.1
 """A younger reading is used again: NVML renews its values no more often, and a call takes time."""
 SM_MHZ, POWER_W = READINGS.index("sm_mhz"), READINGS.index("power_w")
-Exchange = Callable[[list[float]], list[list[float]]]
 
 
 @dataclass
@@ -290,24 +290,25 @@ class GpuWatch:
             has any.
         """
         self.turn_to(None)
-        own = [float(self.devices.is_unread), float(self._strangers)]
-        for case in cases:
-            own += self._values(case)
-        rows = exchange(own)
-        width = len(FIELDS)
-        starts = range(2, len(own), width)
-        tables = [[row[start : start + width] for row in rows] for start in starts]
-        seen = [
-            Seen(
-                is_unread=bool(row[0]),
-                strangers=int(row[1]),
-                reasons=[int(table[rank][-1]) for table in tables],
-                sm_mhz=[table[rank][FIELDS.index(BUSY_MHZ)] for table in tables],
-            )
-            for rank, row in enumerate(rows)
-        ]
-        self.warnings = gpu_warnings(seen)
-        return [by_field(table) for table in tables]
+        all_ranks = exchange_named(
+            exchange,
+            own=[self.devices.is_unread, self._strangers],
+            **{str(number): self._values(case) for number, case in enumerate(cases)},
+        )
+        states = [by_field(all_ranks[str(number)]) for number in range(len(cases))]
+        known = [state for state in states if state]
+        self.warnings = gpu_warnings(
+            [
+                Seen(
+                    is_unread=bool(is_unread),
+                    strangers=int(strangers),
+                    reasons=[int(state[CLOCK_REASONS][rank]) for state in known],
+                    sm_mhz=[state[BUSY_MHZ][rank] for state in known],
+                )
+                for rank, (is_unread, strangers) in enumerate(all_ranks["own"])
+            ]
+        )
+        return states
 
     def _values(self, case: Case) -> list[float]:
         """Return FIELDS of this rank; 0 where nothing was read."""

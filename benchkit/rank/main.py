@@ -18,6 +18,7 @@ from benchkit.api.regions import marked_by
 from benchkit.api.registry import load_suites
 from benchkit.api.torch_internals import keep_gpu_busy
 from benchkit.measure.clocks import Clock, CudaClock, HostClock
+from benchkit.measure.timer import exchange_named
 from benchkit.rank import backends, calibration
 from benchkit.rank.around_samples import (
     ThrottleController,
@@ -275,23 +276,28 @@ def describe_rank(assignment: Assignment, kept: Joined, prober: Prober) -> Rank:
     device = kept.device
     on_device = config.hardware.ranks_per_device if device.type == "cuda" else 1
     sharers = on_device if device.type == "cuda" else place.local_world_size
-    free = [float(available_bytes(device)), float(host_available_bytes())]
     # All ranks exchange their values so that they decide alike.
-    memory = kept.group.exchange([*free, float(sharers), float(place.local_world_size)])
+    memory = exchange_named(
+        kept.group.exchange,
+        free=[available_bytes(device)],
+        free_on_host=[host_available_bytes()],
+        sharers=[sharers],
+        host_sharers=[place.local_world_size],
+    )
     return Rank(
         index=place.rank,
         world_size=assignment.world_size,
-        sharers=int(max(row[2] for row in memory)),
+        sharers=int(max(memory["sharers"])[0]),
         device=device,
         seed=config.seed,
-        available_bytes=min(row[0] for row in memory),
+        available_bytes=min(memory["free"])[0],
         memory=PeakMemory(device),
         shares=tuple(map(config.hardware.share, assignment.slowdown)),
         seconds_of=prober.seconds_of,
         group=lambda name: kept.side_group(name, assignment),
         by_mps=by_mps(config, assignment.slowdown),
-        host_sharers=int(max(row[3] for row in memory)),
-        host_available_bytes=min(row[1] for row in memory),
+        host_sharers=int(max(memory["host_sharers"])[0]),
+        host_available_bytes=min(memory["free_on_host"])[0],
         hosts=assignment.hosts,
         folder=assignment.folder,
     )
