@@ -16,7 +16,7 @@ from typing import Any
 
 import msgspec
 
-from benchkit import gpus as smi
+from benchkit import gpus
 from benchkit.api.memory import host_available_bytes
 from benchkit.record.naming import printable
 from benchkit.record.record import VERSIONS, AgentReport, Environment, HostReport
@@ -98,7 +98,7 @@ def describe() -> Environment:
 @functools.cache
 def static_environment() -> Environment:
     """Return what does not change while this process lives; read once for a whole sweep."""
-    gpus = smi.listing()
+    found = gpus.listing()
     return Environment(
         host=node_name(),
         benchkit=__version__,
@@ -107,7 +107,7 @@ def static_environment() -> Environment:
         cuda=torch_build()["cuda"],
         hip=torch_build().get("hip"),
         nccl=nccl_version(),
-        driver=driver_version(gpus),
+        driver=driver_version(found),
         platform=platform.platform(),
         kernel=platform.release(),
         cpu=cpu_model(),
@@ -115,8 +115,8 @@ def static_environment() -> Environment:
         available_cores=available_cores(),
         cpu_quota=cpu_quota(),
         governor=read_text("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor") or None,
-        gpus=gpus,
-        topology=smi.topology() if gpus else None,
+        gpus=found,
+        topology=gpus.topology() if found else None,
         variables=variables(),
         **checkout(),
         command=list(map(printable, [Path(sys.argv[0]).name, *sys.argv[1:]])),

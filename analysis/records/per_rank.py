@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from analysis.records import places as rank_devices
+from analysis.records import places
 from analysis.records.doubts import SPIKE
 from analysis.records.figures import Cell, RankFigures, plain, plain_cells
 from analysis.records.rows import Columns, starts_of
@@ -33,22 +33,22 @@ def ranks_of(record: Record, own: Columns) -> list[RankFigures]:
     """
     measured = [case for case in record.cases if case.status == "ok"]
     most = max((len(case.samples_taking_part) for case in measured), default=0)
-    places = rank_devices.places(record, most)
+    where = places.places(record, most)
     found = []
     for case in measured:
-        if columns := columns_of(case, record, places):
+        if columns := columns_of(case, record, where):
             named = {printable(name, keep=""): cells for name, cells in columns.items()}
             found.append(RankFigures(plain_cells(own.renamed(case.labels)), named))
     return found
 
 
 def columns_of(
-    case: CaseRecord, record: Record, places: Mapping[str, list[Cell]]
+    case: CaseRecord, record: Record, where: Mapping[str, list[Cell]]
 ) -> dict[str, list[Cell] | None]:
     """Return the columns of a case, each with a cell per rank that took part; {} without rows.
 
     Args:
-        places: where the ranks of the record ran.
+        where: the ranks of the record ran.
     """
     regions, count = marked_regions(case), len(case.samples_taking_part)
     details = {
@@ -70,8 +70,8 @@ def columns_of(
     }
     return {
         "rank": list(range(count)),
-        **{name: cells[:count] for name, cells in places.items()},
-        **rank_devices.states(case, count),
+        **{name: cells[:count] for name, cells in where.items()},
+        **places.states(case, count),
         **{name: None if each is None else each[:count].tolist() for name, each in figures.items()},
         **details,
     }

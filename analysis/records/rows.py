@@ -5,8 +5,7 @@ import datetime
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from analysis.records import doubts
-from analysis.records import metrics as comparisons
+from analysis.records import doubts, metrics
 from analysis.records.columns import METRICS
 from analysis.records.doubts import doubt_of, held_bytes
 from analysis.records.figures import DETAILS, NAMES, CaseFigures, plain_cells
@@ -193,11 +192,11 @@ def cases_of(record: Record, own: Columns) -> list[CaseFigures]:
     if not record.cases:
         return [CaseFigures(plain_cells(failure(record)), {}, None)]
     slowed_by, num_hosts = record.slowdown.mechanism or "", len(own.settings["host"].split("+"))
-    contests = comparisons.contests(record.cases)
-    rivals_s: dict[comparisons.Contest | None, list[float]] = {None: []}
+    contests = metrics.contests(record.cases)
+    rivals_s: dict[metrics.Contest | None, list[float]] = {None: []}
     for case, contest in zip(record.cases, contests, strict=True):
         if contest and record.status_of(case) == "ok":
-            rivals_s.setdefault(contest, []).append(comparisons.median_of(case))
+            rivals_s.setdefault(contest, []).append(metrics.median_of(case))
     found = []
     for case, contest in zip(record.cases, contests, strict=True):
         cells = own.renamed(case.labels) | outcome(case, record)
@@ -268,16 +267,16 @@ def measured(
     samples, starts = case.samples_taking_part, starts_of(case, record)
     summary = summarize(samples, starts, case.estimator)
     times = iteration_times(samples, starts, case.estimator)
-    summary |= comparisons.comparison_metrics(case, record.cases, rivals_s) | doubts.noise_metrics(
+    summary |= metrics.comparison_metrics(case, record.cases, rivals_s) | doubts.noise_metrics(
         samples, times
     )
     summary |= doubts.turn_metrics(case, record, summary["median_s"])
     summary |= doubts.first_call_metrics(case, record.settings.measure.mode, times)
     summary |= doubts.reuse_metrics(case, record, summary["median_s"])
-    metrics = {metric.name: metric.value(case, summary) for metric in METRICS}
+    figures = {metric.name: metric.value(case, summary) for metric in METRICS}
     judged = {
         "estimator": case.estimator if starts is not None else SLOWEST_RANK,
-        "doubt": doubt_of(metrics, case.details),
+        "doubt": doubt_of(figures, case.details),
     }
     details = plain_cells(case.details | region_medians(case))
-    return CaseFigures(plain_cells(cells | judged), details, list(metrics.values()))
+    return CaseFigures(plain_cells(cells | judged), details, list(figures.values()))

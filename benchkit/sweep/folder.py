@@ -11,7 +11,7 @@ from pathlib import Path
 from benchkit.errors import ConfigError
 from benchkit.record import files
 from benchkit.record.record import HARMLESS
-from benchkit.selftest import floor as lookup
+from benchkit.selftest import floor
 from benchkit.sweep import manifest, resume
 
 LOG_FILE = "benchkit.log"
@@ -84,16 +84,16 @@ def log_table(folder: Path) -> None:
     found = harvest([folder])
     for line in found.remarks():
         log.warning(line)
-    if problem := lookup.problem():
+    if problem := floor.problem():
         log.warning(problem)
     if found.rows:
         table = combine(found.rows)
-        if floor := describe_floor(table):
-            floor = f"\n\n{floor}"
+        if noise := describe_floor(table):
+            noise = f"\n\n{noise}"
         log.info(
             "\n%s%s\n\nrecords: %s   tables and plots: python -m analysis %s",
             as_text(over_repetitions(table)),
-            floor,
+            noise,
             folder,
             folder,
         )

@@ -68,7 +68,7 @@ def test_ring_without_attention_kernel_is_unavailable(suite, monkeypatch):
 @pytest.mark.usefixtures("over_gloo")
 @pytest.mark.parametrize(("parallel", "lacks"), [("tp", True), ("fsdp", True), ("ddp", False)])
 def test_sharded_model_over_gloo_is_unavailable(parallel, lacks, monkeypatch):
-    monkeypatch.setattr(cases.kernels, "attention_missing", lambda *given: "")
+    monkeypatch.setattr(cases.model, "attention_missing", lambda *given: "")
     monkeypatch.setattr(cases, "first_reason", lambda mine: mine)
     job = cases.TransformerJob.__new__(cases.TransformerJob)
     job.config = SimpleNamespace(parallel=parallel, attention="auto", dtype="float32", compile="none", passes=[])

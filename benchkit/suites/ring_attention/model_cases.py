@@ -11,8 +11,7 @@ from benchkit.api.case import Call, Case, Rank
 from benchkit.api.details import IDEAL_S, PREDICTED_S, TOKENS_PER_CALL
 from benchkit.api.memory import wait_for_device
 from benchkit.errors import InvalidResult
-from benchkit.suites.ring_attention import decoder as dense
-from benchkit.suites.ring_attention import splits
+from benchkit.suites.ring_attention import decoder, splits
 from benchkit.suites.ring_attention.cases import NO_TABLE, TOLERANCES, GatheredAttention
 from benchkit.suites.ring_attention.config import RingModelConfig, head_dim, read_table
 from benchkit.suites.ring_attention.decoder import MODEL_REGIONS, Decode, Decoder, Prefill
@@ -68,7 +67,7 @@ class ModelJob:
     def expected(self, turn: int) -> Tensor:
         """Return the dense model's hidden states of a turn; cases take the same turns."""
         if self._checked is None or self._checked[0] != turn:
-            self._checked = turn, dense.hidden_states(self.decoder, self.ids(turn))
+            self._checked = turn, decoder.hidden_states(self.decoder, self.ids(turn))
         return self._checked[1]
 
     def split(self, implementation: str, strategy: str) -> Split:
@@ -129,7 +128,7 @@ class PrefillCase:
         compare(prefill.x, expected[positions], "hidden state of token", positions.tolist())
         if prefill.logits is not None:
             last = self._job.planner.seq_len - 1
-            rows = dense.logits(self._job.decoder, expected[last : last + 1])
+            rows = decoder.logits(self._job.decoder, expected[last : last + 1])
             compare(prefill.logits, rows, "logits after token", [last])
 
     def details(self) -> Mapping[str, Any]:
@@ -170,7 +169,7 @@ class DecodeCase(PrefillCase):
         first = self._job.planner.seq_len
         if len(decode.logits) != len(expected) - first:
             raise InvalidResult(f"{len(decode.logits)} of {len(expected) - first} tokens decoded")
-        rows = dense.logits(self._job.decoder, expected[first:])
+        rows = decoder.logits(self._job.decoder, expected[first:])
         names = list(range(first, len(expected)))
         compare(torch.cat(decode.logits), rows, "logits after token", names)
 

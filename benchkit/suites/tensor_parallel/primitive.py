@@ -21,8 +21,7 @@ from benchkit.api.products import matmul_of, multiply
 from benchkit.api.regions import COMPUTE, WAIT
 from benchkit.api.sizes import FLOAT8_STEP
 from benchkit.errors import Unavailable
-from benchkit.suites.tensor_parallel import config as memory
-from benchkit.suites.tensor_parallel import config as references
+from benchkit.suites.tensor_parallel import config as layouts
 from benchkit.suites.tensor_parallel import operands
 from benchkit.suites.tensor_parallel.config import WHOLE, Options, TensorParallelConfig, labels_of
 from benchkit.suites.tensor_parallel.names import BOUNDS, CHOSEN, CHUNKS, COMPUTE_ONLY, DEFAULT
@@ -162,8 +161,8 @@ class Primitive:
         if lacking := self.lacking():
             return [Case(labels=labels_of(options), unavailable=lacking) for options in self.chosen]
         operand_bytes, scratch_bytes = self.nbytes()
-        needed_bytes = operand_bytes + scratch_bytes + memory.checking_bytes(self.shape)
-        if shortage := self.rank.memory_shortage(needed_bytes, memory.drawn_bytes(self.shape)):
+        needed_bytes = operand_bytes + scratch_bytes + layouts.checking_bytes(self.shape)
+        if shortage := self.rank.memory_shortage(needed_bytes, layouts.drawn_bytes(self.shape)):
             return [Case(labels=labels_of(options), skip=shortage) for options in self.chosen]
         self.allocate()
         self.scratch_memory = torch.zeros(scratch_bytes, dtype=torch.uint8, device=self.rank.device)
@@ -194,7 +193,7 @@ class Primitive:
         """Return 0 for a bound and 1 for a baseline: cases are built after those they refer to."""
         if options["implementation"] in BOUNDS:
             return 0
-        return 1 if references.is_on_a_backend(labels_of(options), self.baseline) else 2
+        return 1 if layouts.is_on_a_backend(labels_of(options), self.baseline) else 2
 
     def attempt(self, options: Options) -> Implementation | str:
         """Build one implementation, or return why it cannot run here."""
@@ -226,7 +225,7 @@ class Primitive:
             details=lambda: {**self.matmul.details, **built.details},
             components=self.components(built, there),
             is_component=options["implementation"] in BOUNDS,
-            baseline=references.baseline_of(labels, self.baseline, there, self.backend),
+            baseline=layouts.baseline_of(labels, self.baseline, there, self.backend),
         )
 
     def components(self, built: Implementation, there: Sequence[Case]) -> Components:
@@ -234,7 +233,7 @@ class Primitive:
         if built.parts is None or self.rank.world_size == 1:
             return Components()
         wanted = map(labels_of, built.parts)
-        return Components(*(references.counterpart(part, there, self.backend) for part in wanted))
+        return Components(*(layouts.counterpart(part, there, self.backend) for part in wanted))
 
     def verify(self, built: Implementation, call: Call) -> None:
         """Run on new matrices and check the output.

@@ -11,12 +11,10 @@ from benchkit.api.case import Call, Case, Components, Rank
 from benchkit.api.keys import parameters
 from benchkit.api.p2p import first_reason
 from benchkit.suites.transformer import model, names, peak_flops
-from benchkit.suites.transformer import model as kernels
-from benchkit.suites.transformer import model as parallel
 from benchkit.suites.transformer.checks import Checks, mask_targets
 from benchkit.suites.transformer.config import TransformerConfig
 from benchkit.suites.transformer.data import Batches
-from benchkit.suites.transformer.model import Network, build
+from benchkit.suites.transformer.model import Network, build, sharding, wrapped
 from benchkit.suites.transformer.names import FORWARD, FORWARD_BACKWARD, PEAK_BYTES, TRAIN_STEP
 from benchkit.suites.transformer.passes import REGIONS, Communication, Steps, Workload
 
@@ -128,16 +126,16 @@ def assemble(
     device = rank.device
     naive = config.attention == "naive"
     blank = partial(Network, config.model, naive, config.activation_checkpointing)
-    network = build(blank, weight, device, rank.seed, parallel.sharding(kind, mesh))
+    network = build(blank, weight, device, rank.seed, sharding(kind, mesh))
     if config.compile != "none":
         network.compile(mode=None if config.compile == "default" else config.compile)
-    model = parallel.wrapped(kind, network, mesh, config.bucket_mib)
+    distributed = wrapped(kind, network, mesh, config.bucket_mib)
     # FSDP2 writes to its buffers again later, which inference mode forbids. DTensors that were
     # made in inference mode hold on to each other until the garbage collector finds them.
     no_graph = torch.no_grad if kind in ("fsdp", "tp") else torch.inference_mode
     is_autocast = config.dtype == "autocast"
     autocast = partial(torch.autocast, device.type, torch.bfloat16, enabled=is_autocast)
-    return Steps(network, model, partial(kernels.chosen, config.attention), autocast, no_graph)
+    return Steps(network, distributed, partial(model.chosen, config.attention), autocast, no_graph)
 
 
 Labels = dict[str, str | int | float]
@@ -182,9 +180,9 @@ class TransformerJob:
         config, device = self.config, self.rank.device
         head_dim = self.model.d_model // self.model.num_heads
         compiled = config.compile != "none"
-        mine = kernels.attention_missing(config.attention, config.dtype, head_dim, compiled, device)
+        mine = model.attention_missing(config.attention, config.dtype, head_dim, compiled, device)
         if self.shared:
-            mine = mine or parallel.parallelism_missing(config.parallel, device)
+            mine = mine or model.parallelism_missing(config.parallel, device)
         self.lacking = first_reason(mine)
         self.peak: peak_flops.Peak | None = None
         if not all(self.why_not(name) for name in config.passes):
