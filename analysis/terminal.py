@@ -162,8 +162,9 @@ MOST_FIGURES, MOST_NOTES = 3, 3
 FIGURES = (
     "first_call_s", "compile_s", "recompilations",
     "paired_speedup", "limit_share", "overlap", "efficiency", "scaling_efficiency",
-    "mfu_full", "tokens_per_second", "busbw_gb_per_s", "useful_tflop_per_s", *SPREADS, "regret",
-    "comm_share", "turns_ratio", "host_bound", "predicted_s", "p95_s", "start_skew_s", "mean_s",
+    "mfu_full", "host_bound", "tokens_per_second", "busbw_gb_per_s", "useful_tflop_per_s",
+    *SPREADS, "regret",
+    "comm_share", "turns_ratio", "predicted_s", "p95_s", "start_skew_s", "mean_s",
     "p25_s", "algbw_gb_per_s", "num_samples",
 )  # fmt: skip
 """Of these the first MOST_FIGURES that a table has are shown, as far as they fit."""
