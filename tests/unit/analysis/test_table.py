@@ -51,13 +51,16 @@ def test_details_give_figures_for_any_suite():
 
 def test_host_bound_shows_where_the_host_sets_the_pace():
     printed = []
-    for queueing_s in (3e-3, 0.95e-3, 0.85e-3):
+    for queueing_s, calls in ((3e-3, 1), (0.95e-3, 1), (0.85e-3, 1), (0.95e-3, 20), (3e-3, 20)):
         record = make_record(seconds=1e-3, samples=2)
+        record["cases"][0]["calls_per_sample"] = calls
         record["cases"][0]["regions_s"] = {QUEUEING: [[queueing_s / 2] * 2, [queueing_s] * 2]}
         printed.append(for_print(tabulate_records([record])))
     assert printed[0]["host_bound"].tolist() == pytest.approx([3])
     assert printed[1]["host_bound"].tolist() == pytest.approx([0.95])
     assert "host_bound" not in printed[2]
+    assert "host_bound" not in printed[3]  # the queue was full: the GPU set the pace
+    assert printed[4]["host_bound"].tolist() == pytest.approx([3])
 
 
 def test_conditions_show_where_they_differ_and_separate_points():
