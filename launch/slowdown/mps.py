@@ -1,6 +1,5 @@
 """Shares of a GPU by NVIDIA's Multi-Process Service (docs.nvidia.com/deploy/mps)."""
 
-import hashlib
 import os
 import re
 import shutil
@@ -12,7 +11,6 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from launch.signals import defer_signals
-from launch.topology import namespace
 
 CONTROL = "nvidia-cuda-mps-control"
 PREFIX = "benchkit-mps-"
@@ -41,7 +39,7 @@ def own_folder() -> Path:
     Raises:
         MpsUnavailable: its name is too long for the sockets in it.
     """
-    folder = Path(tempfile.mkdtemp(prefix=f"{prefix()}{os.getpid()}-"))
+    folder = Path(tempfile.mkdtemp(prefix=PREFIX))
     if len(os.fsencode(folder / LONGEST_SOCKET)) > SOCKET_NAME_BYTES:
         folder.rmdir()
         raise MpsUnavailable(
@@ -49,14 +47,6 @@ def own_folder() -> Path:
             f"({SOCKET_NAME_BYTES} bytes); allowed is e.g. TMPDIR=/tmp"
         )
     return folder
-
-
-def prefix() -> str:
-    """Return the start of the folders' names, unique to this kernel and container.
-
-    The process numbers that follow it belong to the same PID namespace.
-    """
-    return f"{PREFIX}{hashlib.sha256(namespace('pid').encode()).hexdigest()[:8]}-"
 
 
 def pipes(folder: Path) -> dict[str, str]:
@@ -107,12 +97,32 @@ def stop(folder: Path) -> None:
     shutil.rmtree(folder, ignore_errors=True)
 
 
-def quit_abandoned() -> None:
-    """Stop the daemons of agents that were killed; a folder's name holds its agent's pid."""
-    for folder in Path(tempfile.gettempdir()).glob(f"{prefix()}[0-9]*-*"):
-        pid = folder.name.removeprefix(prefix()).partition("-")[0]
-        if not Path("/proc", pid).exists():
-            stop(folder)
+OUTLIVES = """read -r _
+for _ in 1 2 3 4; do echo quit -t 1 | "$0" && break; sleep 0.5; done
+rm -rf "$1"
+"""
+"""Waits for the end of its input, ends the daemon, and removes its folder."""
+
+
+@contextmanager
+def ended_with_us(folder: Path) -> Iterator[None]:
+    """End the daemon of a folder even if this process is killed while the context lasts.
+
+    A process in a session of its own holds the end of a pipe that only this process holds open.
+    """
+    beside = subprocess.Popen(
+        ["sh", "-c", OUTLIVES, CONTROL, str(folder)],
+        env=of_daemon(folder),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+    with beside:
+        try:
+            yield
+        finally:
+            beside.kill()
 
 
 def ask(environment: Mapping[str, str]) -> "subprocess.CompletedProcess[str]":
@@ -181,11 +191,11 @@ def daemon(
         raise MpsUnavailable(
             f"{agents_here} agents on this host need an MPS daemon, and none runs: {how}"
         )
-    quit_abandoned()
     folder = own_folder()
     try:
-        start(folder, devices)
-        yield pipes(folder) | devices
+        with ended_with_us(folder):
+            start(folder, devices)
+            yield pipes(folder) | devices
     finally:
         with defer_signals():
             stop(folder)

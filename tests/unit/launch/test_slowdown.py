@@ -252,20 +252,21 @@ def test_interrupted_daemon_start_quits_daemon(control, monkeypatch, start):
     assert not list(log.parent.glob(f"{mps_control.PREFIX}*"))
 
 
-def test_abandoned_daemons_are_stopped(control):
+def test_daemon_ends_with_an_agent_that_is_killed(control):
     _, log = control(WORKS)
-    dead = subprocess.Popen(["true"])
-    dead.wait()
-    abandoned, used = (log.parent / f"{mps_control.prefix()}{pid}-abc" for pid in (dead.pid, os.getpid()))
-    elsewhere = log.parent / f"{mps_control.PREFIX}0123abcd-{dead.pid}-abc"  # of a container that shares /tmp
-    for folder in (abandoned, used, elsewhere):
-        folder.mkdir()
-        (folder / "running").touch()
-    with mps.daemon(True):
-        assert not abandoned.exists()
-        assert "has quit" in log.read_text()
-    assert (used / "running").exists()
-    assert (elsewhere / "running").exists()
+    agent = subprocess.Popen(
+        [sys.executable, "-c", "from launch.slowdown import mps\nwith mps.daemon(True): print(flush=True); input()"],
+        env=os.environ | {"TMPDIR": str(log.parent)},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    )
+    agent.stdout.readline()
+    [folder] = log.parent.glob(f"{mps_control.PREFIX}*")
+    assert (folder / "running").exists()
+    agent.kill()
+    agent.communicate()
+    assert wait_until(lambda: not folder.exists())
+    assert log.read_text().splitlines()[-1] == "has quit"
 
 
 def test_running_daemon_is_used(control):
