@@ -5,14 +5,14 @@ import pandas as pd
 from analysis.repetitions import bars_of, by_mechanism, over_runs, with_ranges
 from analysis.report.chart import LINES, LOG, Axis, Chart, Charts, points_of
 from analysis.speedup import Baseline
-from analysis.suites.matmul_lut.table import SUITE, measured, shares
+from analysis.suites.matmul_lut.table import SUITE, of_single_ranks, shares
 from benchkit.api.lut import SIZE
 
 
 def show(table: pd.DataFrame, baseline: Baseline | None) -> Charts:
     """Return two figures for each group of rows that differ in size and share alone."""
     charts: Charts = {}
-    rows = measured(table)
+    rows = of_single_ranks(table)
     if rows.empty:
         return charts
     for suffix, group in by_mechanism(rows, SIZE, "slowdown"):

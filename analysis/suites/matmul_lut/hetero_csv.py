@@ -19,7 +19,7 @@ from analysis.records.foreign import (
 )
 from analysis.records.slowdowns import Slowdown
 from analysis.repetitions import by_mechanism
-from analysis.suites.matmul_lut.table import COLUMNS, SUITE, measured, shaped
+from analysis.suites.matmul_lut.table import COLUMNS, SUITE, of_single_ranks, shaped
 from analysis.text import as_csv
 from benchkit.api import lut
 
@@ -80,7 +80,7 @@ def export(table: pd.DataFrame) -> dict[str, str]:
 
     The report writes the same tables with comments that say where the figures are from.
     """
-    rows = measured(table)
+    rows = of_single_ranks(table)
     if rows.empty:
         return {}
     groups = by_mechanism(rows, lut.SIZE, "slowdown", lut.DTYPE, lut.STREAMS)

@@ -30,14 +30,14 @@ def write(table: pd.DataFrame) -> dict[str, str]:
 
     Comments say what was measured, how and when. avg_ms is the mean; the rate is computed from it.
     """
-    rows = measured(table)
+    rows = of_single_ranks(table)
     if rows.empty:
         return {}
     groups = by_mechanism(rows, lut.SIZE, "slowdown", lut.DTYPE, lut.STREAMS)
     return {f"{SUITE}{suffix}.csv": text_of(group) for suffix, group in groups}
 
 
-def measured(table: pd.DataFrame) -> pd.DataFrame:
+def of_single_ranks(table: pd.DataFrame) -> pd.DataFrame:
     """Select the measured rows of single ranks, each with its one factor as `slowdown`."""
     ok = (table["suite"] == SUITE) & (table["status"] == "ok")
     rows = table[ok & (table["world_size"] == 1)]
