@@ -48,7 +48,7 @@ def columns_of(
     """Return the columns of a case, each with a cell per rank that took part; {} without rows.
 
     Args:
-        where: the ranks of the record ran.
+        where: columns that say where each rank of the record ran.
     """
     regions, count = marked_regions(case), len(case.samples_taking_part)
     details = {
