@@ -19,8 +19,8 @@ from statistics import median
 
 import numpy as np
 import torch
-from benchkit.api.case import Case
-from benchkit.api.products import Matmul, matmul_of
+from benchkit.api.case import Case, noop
+from benchkit.api.products import Matmul, fill_exact, fill_normal, matmul_of
 from benchkit.api.torch_internals import keep_gpu_busy
 from benchkit.gpus import open_gpu
 from benchkit.measure.clocks import CudaClock
@@ -33,14 +33,15 @@ Call = Callable[[], object]
 PAUSE_S = 0.2
 
 
-def between_events(call: Call, calls: int) -> float:
-    """Seconds per call of calls that are queued back to back."""
+def between_events(call: Call, calls: int, while_busy: Call = noop) -> float:
+    """Seconds per call of calls that are queued back to back; `while_busy` is called before they end."""
     begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
     torch.cuda.synchronize()
     begin.record()
     for _ in range(calls):
         call()
     end.record()
+    while_busy()
     torch.cuda.synchronize()
     return begin.elapsed_time(end) / 1e3 / calls
 
@@ -119,17 +120,22 @@ def show_fidelity(clock: CudaClock, sizes: list[int], rounds: int) -> None:
 def product(kind: Matmul, size: int, holds: str) -> Call:
     """A call that multiplies two matrices that hold such numbers."""
     factors = kind.left(size, size), kind.right(size, size)
-    for matrix in factors:
-        if holds == "normal":
-            matrix.copy_(torch.randn(size, size, device=DEVICE))
-        elif holds == "exact":
-            matrix.copy_(torch.randint(-1, 2, (size, size), device=DEVICE))
+    if holds != "zeros":
+        fill = {"normal": fill_normal, "exact": fill_exact}[holds]
+        fill(torch.Generator(DEVICE), *factors)
     out = kind.product(size, size)
     return lambda: kind.multiply(*factors, out)
 
 
 def show_operands(clock: CudaClock, size: int, rounds: int, seconds: float) -> None:
     gpu = open_gpu(str(torch.cuda.get_device_properties(0).uuid))
+    readings = [[0.0] * 5]
+
+    def read() -> None:
+        time.sleep(0.3 * seconds)
+        if gpu:
+            readings.append(gpu.reading())
+
     print(f"products of {size}^2, TFLOP/s    each alone   without a pause   SM MHz   W")
     for dtype in ("bfloat16", "float8_e4m3fn"):
         kind = matmul_of(dtype, DEVICE)
@@ -142,16 +148,8 @@ def show_operands(clock: CudaClock, size: int, rounds: int, seconds: float) -> N
                 count = max(2, int(seconds / alone))
                 steady_from = max(1, count // 2)
                 between_events(call, steady_from)
-                begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-                begin.record()
-                for _ in range(count - steady_from):
-                    call()
-                end.record()
-                time.sleep(0.3 * seconds)
-                reading = gpu.reading() if gpu else [0.0] * 5
-                torch.cuda.synchronize()
-                steady = begin.elapsed_time(end) / 1e3 / (count - steady_from)
-                found[holds].append([alone, steady, reading[0], reading[2]])
+                steady = between_events(call, count - steady_from, read)
+                found[holds].append([alone, steady, readings[-1][0], readings[-1][2]])
         for holds, rows in found.items():
             alone, steady, mhz, watts = map(median, zip(*rows, strict=True))
             rates = f"{2e-12 * size**3 / alone:12.0f}   {2e-12 * size**3 / steady:15.0f}"

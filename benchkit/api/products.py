@@ -25,17 +25,19 @@ DRAWN_ROWS = 1024
 """Rows that are drawn at a time, to need little memory beside the matrix."""
 
 
-def fill_normal(matrix: Tensor, generator: torch.Generator) -> None:
-    """Write random normal numbers into a matrix of any dtype."""
-    for rows in matrix.split(DRAWN_ROWS):
-        rows.copy_(torch.randn(rows.shape, generator=generator, device=matrix.device))
+def fill_normal(generator: torch.Generator, *matrices: Tensor) -> None:
+    """Write random normal numbers into matrices of any dtype."""
+    for matrix in matrices:
+        for rows in matrix.split(DRAWN_ROWS):
+            rows.copy_(torch.randn(rows.shape, generator=generator, device=matrix.device))
 
 
-def fill_exact(matrix: Tensor, generator: torch.Generator) -> None:
-    """Write random -1, 0 and 1 into a matrix of any dtype."""
-    drawn = {"generator": generator, "device": matrix.device, "dtype": torch.int8}
-    for rows in matrix.split(DRAWN_ROWS):
-        rows.copy_(torch.randint(-1, 2, rows.shape, **drawn))
+def fill_exact(generator: torch.Generator, *matrices: Tensor) -> None:
+    """Write random -1, 0 and 1 into matrices of any dtype."""
+    for matrix in matrices:
+        drawn = {"generator": generator, "device": matrix.device, "dtype": torch.int8}
+        for rows in matrix.split(DRAWN_ROWS):
+            rows.copy_(torch.randint(-1, 2, rows.shape, **drawn))
 
 
 def multiply(left: Tensor, right: Tensor, out: Tensor) -> None:
@@ -104,16 +106,14 @@ def check_product(
     Raises:
         InvalidResult: with the first wrong element.
     """
-    for factor in (left, right):
-        fill_exact(factor, generator)
+    fill_exact(generator, left, right)
     call(lambda: product.fill_(float("nan")))
     size = len(product)
     rows = torch.randint(
         size, (min(size, CHECKED_ROWS),), generator=generator, device=product.device
     )
     require_rows(product, left, right, rows)
-    for factor in (left, right):
-        fill_normal(factor, generator)
+    fill_normal(generator, left, right)
 
 
 def require_rows(product: Tensor, left: Tensor, right: Tensor, rows: Tensor) -> None:

@@ -138,6 +138,11 @@ def lead_for(queueing_s: float) -> float:
     return seconds if seconds <= LONGEST_S else 0.0
 
 
+def most_hidden(queueing_s: float) -> int:
+    """Return how many calls that take so long to queue one lead hides; 0 where none does."""
+    return int((LONGEST_S - SLACK_S) / (MARGIN * queueing_s))
+
+
 @dataclass
 class Lead:
     """The lead of a case's samples, as learnt from those before.

@@ -11,7 +11,7 @@ import torch
 from benchkit.api.case import noop
 from benchkit.api.details import QUEUEING
 from benchkit.measure.clocks import Clock
-from benchkit.measure.sampler import LONGEST_S, MARGIN, SLACK_S, lead_for
+from benchkit.measure.sampler import lead_for, most_hidden
 from benchkit.rank.around_samples import CLOSE_ENOUGH, ThrottleController, miss
 from benchkit.record.record import SlowdownReport
 from launch.slowdown.cgroup import MECHANISMS
@@ -133,8 +133,7 @@ class Prober:
         count = max(1, math.ceil(turn * self.budget_s / once_s))
         if not queueing_s:
             return Turn(call, count, count * once_s)
-        hidden = int((LONGEST_S - SLACK_S) / (MARGIN * queueing_s))
-        count = min(count, hidden) or count
+        count = min(count, most_hidden(queueing_s)) or count
         return Turn(call, count, count * once_s, lead_for(count * queueing_s))
 
     def once(self, call: Callable[[], object]) -> tuple[float, float]:

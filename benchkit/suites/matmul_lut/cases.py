@@ -142,8 +142,7 @@ def late(calls: int, seconds: float, left_s: float) -> str:
 def example(size: int, kind: Matmul) -> Multiply:
     """Return a call that multiplies matrices of random numbers."""
     factors = kind.left(size, size), kind.right(size, size)
-    for matrix in factors:
-        fill_normal(matrix, torch.Generator(kind.device))
+    fill_normal(torch.Generator(kind.device), *factors)
     return partial(kind.multiply, *factors, kind.product(size, size))
 
 
@@ -156,8 +155,7 @@ def matmul(size: int, kind: Matmul, config: MatmulLutConfig, rank: Rank) -> Case
     """
     generator = torch.Generator(rank.device).manual_seed(rank.seed + rank.index)
     left, right = kind.left(size, size), kind.right(size, size)
-    for factor in (left, right):
-        fill_normal(factor, generator)
+    fill_normal(generator, left, right)
     product = kind.product(size, size)
     streams = [torch.cuda.Stream(rank.device) for _ in range(config.bg_streams)]
     multiply_into = partial(kind.multiply, left, right)

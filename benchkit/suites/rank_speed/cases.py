@@ -146,8 +146,7 @@ def matmul(dtype_name: str, config: RankSpeedConfig, rank: Rank) -> Case:
     left, right, product = (
         torch.zeros(size, size, dtype=dtype, device=rank.device) for _ in range(3)
     )
-    for factor in (left, right):
-        fill_normal(factor, generator)
+    fill_normal(generator, left, right)
     step = partial(torch.mm, left, right, out=product)
 
     def verify(call: Call) -> None:
