@@ -15,7 +15,7 @@ import msgspec
 import yaml
 
 from benchkit.errors import ConfigError
-from benchkit.point.claim import claimed
+from benchkit.point.recording import claimed
 from benchkit.record import files
 from benchkit.sweep import manifest, resume
 from benchkit.sweep.folder import STARTER, beside_package, remember_latest, stop

@@ -28,8 +28,8 @@ from benchkit.compare.judging import RunFigures, judge_runs, read_run
 from benchkit.compare.report import Result
 from benchkit.errors import ConfigError, HostBusy
 from benchkit.point.agents import AgentGroup, heard
-from benchkit.point.claim import claimed
-from benchkit.point.run import COMPARISON_VARIABLE
+from benchkit.point.point import COMPARISON_VARIABLE
+from benchkit.point.recording import claimed
 from benchkit.record import files
 from benchkit.record.record import HARMLESS
 from benchkit.statistics.compare import auto_plan, fixed_plan
@@ -394,7 +394,7 @@ def hosts_to_ourselves(agents: Agents, wait_s: float) -> Iterator[None]:
     Args:
         wait_s: longest wait for other runs on a host, in seconds.
     """
-    with AgentGroup(agents, {}).hosts_to_ourselves(wait_s, {}) as warnings:
+    with AgentGroup(agents, {}).hosts_to_ourselves(wait_s) as warnings:
         for warning in warnings:
             say(agents, warning)
         yield

@@ -2,7 +2,6 @@
 
 import contextlib
 import logging
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
@@ -13,17 +12,22 @@ from benchkit import environment
 from benchkit.environment import visible_gpus
 from benchkit.errors import HostBusy
 from benchkit.rank.assignment import MemoryFile, Rendezvous, memory_file, tcp_store
-from benchkit.record.record import AgentReport
+from benchkit.record.record import AgentReport, StartClock
 from launch.agents import host
 from launch.agents.channel import AgentInfo, Lost, SweepEnds
-from launch.agents.group import EXCHANGE_TIMEOUT_S, Agents, OffsetTracker
+from launch.agents.group import (
+    ESTIMATOR,
+    EXCHANGE_TIMEOUT_S,
+    SHARED,
+    Agents,
+    Offset,
+    OffsetTracker,
+)
 from launch.agents.host import LOCK_VARIABLE, Holder, HostLock, HostTaken
 from launch.ranks import private_network
 from launch.ranks.private_network import PrivateNetwork
 from launch.topology import Limits, limits
 
-WAIT = "wait_for_host"
-"""Name of the phase in which other runs measure on the hosts."""
 log = logging.getLogger("benchkit")
 T = TypeVar("T")
 
@@ -83,10 +87,18 @@ class AgentGroup:
     clock: OffsetTracker = field(default_factory=OffsetTracker)
     _given_up: set[int | None] = field(default_factory=set)
 
-    @property
-    def clock_is_shared(self) -> bool:
-        """Whether one monotonic clock serves all agents, as on one host."""
-        return len({member.clock for member in self.agents.members}) == 1
+    def clock_offset(self) -> Offset:
+        """Return the offset from this agent's clock to agent 0's; all agents call this together."""
+        self.clock.look(self.agents)
+        return self.clock.offset()
+
+    def start_clock(self, offset: Offset) -> StartClock:
+        """Return by which clock starts were compared since an offset; all agents call together."""
+        self.clock.look(self.agents)
+        told = self.agents.exchange(self.clock.error_s(offset), EXCHANGE_TIMEOUT_S)
+        errors_s = heard(told, list[float])
+        is_shared = len({member.clock for member in self.agents.members}) == 1
+        return StartClock(SHARED if is_shared else ESTIMATOR, max(errors_s))
 
     @contextlib.contextmanager
     def rendezvous(self) -> Iterator[Rendezvous]:
@@ -114,15 +126,13 @@ class AgentGroup:
         return [other for other in self.agents.members if other.network == member.network]
 
     @contextlib.contextmanager
-    def hosts_to_ourselves(self, limit_s: float, phases_s: dict[str, float]) -> Iterator[list[str]]:
+    def hosts_to_ourselves(self, limit_s: float) -> Iterator[list[str]]:
         """Hold the lock of every host and yield warnings for the record.
 
         The locks are taken in the order of the hosts' names, so no two runs wait for each other.
-        The wait for other runs is a phase of its own, because it says nothing about this point.
 
         Args:
             limit_s: how long to wait for other runs on each host, in seconds.
-            phases_s: receives the duration of the wait, in seconds.
 
         Raises:
             HostBusy: on all agents, if a process of our own user holds a host for longer than
@@ -130,13 +140,8 @@ class AgentGroup:
                 the point is measured there with a warning.
         """
         lock = HostLock()
-        asked_s = time.perf_counter()
         try:
-            try:
-                warnings = self.take_turns(lock, limit_s)
-            finally:
-                phases_s[WAIT] = round(time.perf_counter() - asked_s, 6)
-            yield warnings
+            yield self.take_turns(lock, limit_s)
         finally:
             lock.release()
 

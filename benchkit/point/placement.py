@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 from benchkit.api.keys import RunConfig
 from benchkit.point.agents import AgentFacts, AgentGroup
-from benchkit.rank.assignment import Place, by_mps
+from benchkit.rank.assignment import Assignment, Place, by_mps
 from benchkit.record.record import AgentReport
 from launch.agents.channel import AgentInfo
 from launch.slowdown import mps
@@ -129,6 +129,16 @@ def place_ranks(config: RunConfig, group: AgentGroup) -> Placement:
     )
 
 
+def crowding(configs: Sequence[RunConfig], group: AgentGroup) -> str:
+    """Return the line on points with more threads than cores; "" where there are none."""
+    plans = [place_ranks(config, group) for config in configs]
+    crowded = [plan for plan in plans if plan.crowding]
+    if not crowded:
+        return ""
+    worst = max(crowded, key=lambda plan: plan.threads / plan.cores_per_rank).crowding
+    return f"more threads than cores in {len(crowded)} of {len(plans)} points: {worst}"
+
+
 def recorded_agents(group: AgentGroup, share: int) -> list[AgentReport]:
     """Return what the record says of each agent, with the numbers of its ranks."""
     return [
@@ -245,25 +255,26 @@ def bindings(hosts: Sequence[HostCores]) -> tuple[str, ...]:
     )
 
 
-def rank_environment(config: RunConfig, place: Place, layout: Placement) -> dict[str, str]:
+def rank_environment(assignment: Assignment) -> dict[str, str]:
     """Return the environment of one rank.
 
     It holds what a GPU needs, the backend's own variables, the number of threads and the names that
     torchrun uses.
     """
+    config, place = assignment.config, assignment.place
     of_gpu = {}
     if config.hardware.device == "cuda":
         # NCCL does not abort the ranks whose peer has failed: the agent ends them.
         of_gpu["TORCH_NCCL_ASYNC_ERROR_HANDLING"] = "0"
-    if by_mps(config, layout.slowdown):
-        share = config.hardware.share(layout.slowdown[place.rank])
+    if by_mps(config, assignment.slowdown):
+        share = config.hardware.share(assignment.slowdown[place.rank])
         of_gpu |= mps.share_environment(share)
     return {
         **of_gpu,
         **config.backend.env,
-        "OMP_NUM_THREADS": str(layout.threads),
+        "OMP_NUM_THREADS": str(assignment.threads),
         "RANK": str(place.rank),
         "LOCAL_RANK": str(place.local_rank),
-        "WORLD_SIZE": str(layout.world_size),
+        "WORLD_SIZE": str(assignment.world_size),
         "LOCAL_WORLD_SIZE": str(place.local_world_size),
     }

@@ -1,25 +1,64 @@
-"""One point of a sweep, and what the end of its ranks means for its status."""
+"""One point of a sweep: `begin`, `attempt`, `end`, on all agents in step; agent 0 alone writes.
 
-import signal
+    begin     place the ranks and make the record, with what is known before any rank runs
+    attempt   store it as `running`, wait for the hosts, run the ranks, run some cases again
+    end       add when the point ended and how long its phases took, and store the record
+
+`attempt` replaces status and error, and adds to warnings and slowdown; each other field of the
+record is set in one of these places only. outcome.py says what the end of the ranks means.
+"""
+
+import contextlib
+import datetime
+import logging
+import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from benchkit.api.keys import RunConfig
-from benchkit.errors import InvalidResult, Unavailable, is_out_of_memory
-from benchkit.point.placement import Placement, factors
-from benchkit.rank.assignment import RankReport
-from benchkit.record import files
-from benchkit.record.record import AgentReport, CaseRecord, ErrorReport, Outcome, Record
-from launch import topology
-from launch.agents.group import Offset
-from launch.ranks.watch import Failure, root_cause
-from launch.slowdown.cgroup import QuotaUnavailable
-from launch.slowdown.mps import MpsUnavailable
+import msgspec
 
+from benchkit import environment
+from benchkit.api.keys import RunConfig, as_dict
+from benchkit.config.identity import point_id
+from benchkit.errors import HostBusy
+from benchkit.point import recording
+from benchkit.point.agents import form_group, heard
+from benchkit.point.outcome import AgentEnd, RanksEnd, end_of, error_report, leaves_ranks_sound
+from benchkit.point.placement import Placement, crowding, factors, place_ranks
+from benchkit.point.ranks import KeptRanks, LocalRanks, fresh_ranks, network_of
+from benchkit.rank.assignment import Assignment, RankReport
+from benchkit.record import files
+from benchkit.record.naming import printable
+from benchkit.record.record import (
+    AgentReport,
+    CaseRecord,
+    Comparison,
+    Labels,
+    Record,
+    SlowdownReport,
+)
+from benchkit.selftest import floor
+from launch import signals, topology
+from launch.agents.channel import Lost, SweepEnds
+from launch.agents.group import EXCHANGE_TIMEOUT_S, Agents
+
+COMPARISON_VARIABLE = "BENCHKIT_COMPARISON"
+"""Environment variable with the Comparison, as JSON, that a run belongs to.
+
+It is no key of the configuration, because runs of older code, which lacks such a key, are compared
+as well.
+"""
+WAIT = "wait_for_host"
+"""Phase in which other runs measure on the hosts; `total` leaves it out."""
+ENDING_S = 15.0
+"""Time after a point's timeout in which an agent must end its ranks and report, or it is lost."""
+CAUSE_S = 2.0
+"""How long after a signal to wait for news of another agent's death, which may be its cause."""
 Report = Callable[[Record], None]
 """Takes the record of a point that has ended."""
+log = logging.getLogger("benchkit")
 
 
 @dataclass(frozen=True)
@@ -57,79 +96,309 @@ class Point:
         return files.read_in(self.folder)
 
 
-@dataclass(frozen=True)
-class AgentEnd:
-    """How the ranks of one agent ended.
+def new_record(point: Point, plan: Placement, attempt: int = 1) -> Record:
+    """Return the record as it stands before any rank runs."""
+    config = as_dict(point.config)
+    return Record(
+        point_id=point_id(config, plan.world_size),
+        suite=point.config.suite,
+        title=point.config.title(),
+        status="running",
+        config=config,
+        overrides=list(map(printable, point.overrides)),
+        attempt=attempt,
+        repetition=point.repetition,
+        resumed_with=point.resumed_with,
+        comparison=current_comparison(),
+        world_size=plan.world_size,
+        threads_per_rank=plan.threads,
+        cores_per_rank=plan.cores_per_rank,
+        launched_by=topology.detect_launcher().by,
+        agents=plan.agents,
+        slowdown=SlowdownReport(asked=list(plan.slowdown)),
+        warnings=[*environment.version_differences(plan.agents), *plan.warnings],
+        started_at=now(),
+        environment=environment.describe(),
+    )
+
+
+def current_comparison() -> Comparison | None:
+    """Return the comparison that this run belongs to; None for a run on its own."""
+    text = os.environ.get(COMPARISON_VARIABLE)
+    return msgspec.json.decode(text, type=Comparison) if text else None
+
+
+def now() -> str:
+    return datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="milliseconds")
+
+
+def run_points(points: Sequence[Point], agents: Agents, report: Report) -> Iterator[str]:
+    """Run points one after another and yield the status of each as it ends."""
+    if not points:
+        return
+    with KeptRanks(form_group(agents)) as kept:
+        if agents.first and (line := crowding([point.config for point in points], kept.group)):
+            log.warning(line)
+        for point in points:
+            yield run_and_report(point, report, kept)
+
+
+def run_and_report(point: Point, report: Report, kept: KeptRanks) -> str:
+    """Run one point and return its status; agent 0 also reports its record."""
+    agents = kept.group.agents
+    try:
+        with recording.opened(point.folder, agents.first) as attempt:
+            record = run_point(point, kept, attempt)
+    except Exception as error:
+        if len(agents.members) > 1:  # the others must not wait for this agent at the next point
+            raise SweepEnds(f"{agents.me} failed: {error!r}") from error
+        log.error("%s: no record: %r", " ".join(point.overrides), error)
+        return "error"
+    if agents.first:
+        report(record)
+    return record.status
+
+
+def run_point(point: Point, kept: KeptRanks, attempt: int = 1) -> Record:
+    """Run one point and return its record.
+
+    Raises:
+        SweepEnds: the sweep cannot go on after this point.
+    """
+    run = begin(point, kept, attempt)
+    try:
+        run.attempt()
+    except KeyboardInterrupt as error:
+        run.stop(error)
+        raise
+    finally:
+        with signals.defer_signals():  # what has ended must not stay `running`
+            run.end()
+    if run.sweep_ends:
+        raise SweepEnds(run.sweep_ends)
+    return run.record
+
+
+def begin(point: Point, kept: KeptRanks, attempt: int) -> "PointRun":
+    """Place the ranks and make the record."""
+    began_s = time.perf_counter()
+    plan = place_ranks(point.config, kept.group)
+    num_losses = len(kept.group.agents.losses)
+    return PointRun(point, kept, plan, began_s, num_losses, new_record(point, plan, attempt))
+
+
+@dataclass
+class PointRun:
+    """One attempt at a point; its methods are called on all agents in step.
 
     Attributes:
-        failure: of its ranks; None where all ended well.
-        out_of_memory: whether the kernel killed a process there meanwhile for lack of memory.
-        is_sound: whether no case is wrong or out of memory, as far as this agent knows.
+        point: that runs.
+        kept: ranks that stay from point to point, and the group of agents.
+        plan: which rank runs where.
+        began_s: when it began, by perf_counter.
+        num_losses: number of agents lost before.
+        record: as it stands.
+        phases_s: how long each phase took so far, in seconds.
+        sweep_ends: why the sweep cannot go on after this point; "" if it can.
     """
 
-    failure: Failure | None
-    out_of_memory: bool
-    is_sound: bool = True
+    point: Point
+    kept: KeptRanks
+    plan: Placement
+    began_s: float
+    num_losses: int
+    record: Record
+    phases_s: dict[str, float] = field(default_factory=dict)
+    sweep_ends: str = ""
+
+    @property
+    def agents(self) -> Agents:
+        return self.kept.group.agents
+
+    def attempt(self) -> None:
+        """Measure once the hosts are free; what prevents that is how the point ends.
+
+        Raises:
+            SweepEnds: the record cannot be written.
+        """
+        try:
+            self.announce()
+            if self.plan.problem:
+                self.fail("unavailable", self.plan.problem)
+                return
+            with contextlib.ExitStack() as held:
+                with self.phase(WAIT):
+                    hosts = self.kept.group.hosts_to_ourselves(self.point.config.host_wait_s)
+                    about_hosts = held.enter_context(hosts)
+                self.measure(about_hosts)
+        except HostBusy as busy:
+            self.fail("error", str(busy))
+        except Lost as lost:
+            self.fail_by_loss(lost)
+            self.sweep_ends = str(lost) if lost.host_is_silent else ""
+
+    def announce(self) -> None:
+        """Store the record as `running`.
+
+        Raises:
+            SweepEnds: on all agents, if agent 0 cannot.
+        """
+        problems = heard(self.agents.exchange(self.save(), EXCHANGE_TIMEOUT_S), list[str])
+        if problem := next(filter(None, problems), ""):
+            raise SweepEnds(problem)
+
+    def measure(self, about_hosts: list[str]) -> None:
+        """Run the ranks, then again what is to be measured in fresh ones; put all in the record."""
+        config, kept = self.point.config, self.kept
+        with kept.for_point(config, self.plan) as ranks:
+            together = self.run_ranks(ranks, self.point.folder)
+        # The last phase lasts until the processes have ended, or wait for their next point.
+        self.phases_s |= durations({**together.began_s, "": time.perf_counter()})
+
+        # Cases that take turns share caches, allocators, clocks and power. What that changes shows
+        # in the baselines and the best cases, each alone in fresh ranks.
+        alone: list[CaseRecord] = []
+        failed_alone = []
+        for number, labels in enumerate(self.chosen_alone(together.measured.cases)):
+            with self.phase("alone"):
+                end = self.run_fresh(f"alone_{number}", labels)
+            alone += [case for case in end.measured.cases if case.status == "ok"]
+            if end.status != "ok":
+                reason = end.error.message.splitlines()[0] if end.error else ""
+                failed_alone.append(f"case {labels} alone: {end.status}: {reason}")
+
+        fresh: list[CaseRecord] = []
+        if kept.is_check_due():
+            kept.num_checked += 1
+            with self.phase("fresh"):
+                fresh = self.run_fresh("fresh").measured.cases
+
+        measured = replace(
+            together.measured,
+            slowdown=together.measured.slowdown or self.record.slowdown,
+            warnings=[
+                *self.record.warnings, *about_hosts, *together.measured.warnings, *failed_alone,
+            ],
+        )  # fmt: skip
+        self.record = replace(
+            self.record,
+            status=together.status,
+            error=together.error,
+            **vars(measured),
+            alone=alone,
+            fresh=fresh,
+            start_clock=together.start_clock,
+            private_network=network_of(config, kept.group) is not None,
+        )
+
+    def chosen_alone(self, cases: Sequence[CaseRecord]) -> list[Labels]:
+        """Return the labels of the cases that are timed again, each alone, as agent 0 chooses."""
+        when = self.point.config.measure.alone
+        if when == "never":
+            return []
+        own = [dict(case.labels) for case in cases_alone(cases, always=when == "always")]
+        return heard(self.agents.exchange(own, EXCHANGE_TIMEOUT_S)[0], list[Labels])
+
+    def run_fresh(self, name: str, only: Labels | None = None) -> RanksEnd:
+        """Run fresh ranks, with their logs in a folder of this name."""
+        folder = self.point.folder / name
+        folder.mkdir(exist_ok=True)
+        with fresh_ranks(self.kept.group) as ranks:
+            return self.run_ranks(ranks, folder, only, self.kept.idle_pids)
+
+    def run_ranks(
+        self,
+        ranks: LocalRanks,
+        folder: Path,
+        only: Labels | None = None,
+        idle_pids: tuple[int, ...] = (),
+    ) -> RanksEnd:
+        """Run the ranks of all agents and return how they ended; the same on all agents.
+
+        Args:
+            ranks: of this agent.
+            folder: where they write their logs.
+            only: labels of the one case to time; None for all cases.
+            idle_pids: processes of other ranks of this agent, which stay.
+        """
+        group, config, plan = self.kept.group, self.point.config, self.plan
+        offset = group.clock_offset()
+        began_s = time.perf_counter()
+        oom_kills = environment.oom_kills()
+        assignments = [
+            Assignment(
+                config=config,
+                place=place,
+                world_size=plan.world_size,
+                threads=plan.threads,
+                slowdown=plan.slowdown,
+                rendezvous=ranks.rendezvous,
+                offset=offset,
+                folder=folder,
+                only=only,
+                idle_pids=idle_pids,
+                hosts=tuple(agent.host for agent in plan.agents for _ in agent.ranks),
+                limits=group.facts[self.agents.me.index].limits,
+            )
+            for place in plan.places
+        ]
+        ends = ranks.run(assignments)
+        report = msgspec.convert(ends.results.get(0), RankReport | None)
+        is_sound = report is None or leaves_ranks_sound(report.measured.cases, config.measure.mode)
+        own = AgentEnd(ends.failure, environment.oom_kills() > oom_kills, is_sound)
+        rest_s = began_s + config.timeout_s + ENDING_S - time.perf_counter()
+        all_ends = heard(self.agents.exchange(msgspec.to_builtins(own), rest_s), list[AgentEnd])
+        start_clock = group.start_clock(offset)
+        ranks.may_stay = all(end.is_sound and not end.failure for end in all_ends)
+        end = end_of(report, all_ends)
+        began = {"spawn": began_s, **end.began_s} if end.began_s else {}
+        return replace(end, began_s=began, start_clock=start_clock)
+
+    def stop(self, error: KeyboardInterrupt) -> None:
+        """Store that a signal stops the run, and stop the other agents."""
+        signals.ignore_signals()
+        stop = signals.to_stop_request(error)
+        self.fail(stop.status, str(stop))
+        self.save()  # at once: SIGKILL may follow
+        self.agents.stop(stop)
+        if losses := self.agents.losses_after(self.num_losses, CAUSE_S):
+            self.fail_by_loss(losses[0])
+
+    def end(self) -> None:
+        """Add to the record what is known only now, and store it."""
+        total_s = time.perf_counter() - self.began_s - self.phases_s.get(WAIT, 0.0)
+        self.record = replace(
+            self.record,
+            finished_at=now(),
+            phases_s=self.phases_s | {"total": round(total_s, 6)},
+            noise_floor=floor.floor_of(self.record),
+        )
+        self.sweep_ends = self.save() or self.sweep_ends
+
+    def fail(self, status: str, message: str, host: str = "") -> None:
+        """Note in the record why nothing was measured."""
+        self.record = replace(self.record, status=status, error=error_report(message, host=host))
+
+    def fail_by_loss(self, lost: Lost) -> None:
+        """Note in the record that agents were lost in the middle of the point."""
+        self.fail("crash", str(lost), lost.members[0].host)
+
+    def save(self) -> str:
+        """Store the record on agent 0; return why that fails, "" if it does not."""
+        return recording.save(self.record, self.point.folder) if self.agents.first else ""
+
+    @contextlib.contextmanager
+    def phase(self, name: str) -> Iterator[None]:
+        """Add the duration of this context to a phase."""
+        began_s = time.perf_counter()
+        try:
+            yield
+        finally:
+            spent_s = self.phases_s.get(name, 0.0) + time.perf_counter() - began_s
+            self.phases_s[name] = round(spent_s, 6)
 
 
-def classify(report: RankReport | None, ends: Sequence[AgentEnd], forked_s: float) -> Outcome:
-    """Return what the end of the ranks adds to the record.
-
-    Args:
-        report: of rank 0; None on other agents.
-        ends: of all agents.
-        forked_s: when the agent began to start its ranks, by perf_counter.
-    """
-    failed = root_cause([end.failure for end in ends if end.failure])
-    if failed is not None:
-        return classify_failure(failed, ends)
-    if report is None:
-        return Outcome(status="ok")
-    status, error = classify_cases(report.measured.cases)
-    phases_s = durations({"spawn": forked_s, **report.began_s, "": time.perf_counter()})
-    return Outcome(status=status, error=error, phases_s=phases_s, **vars(report.measured))
-
-
-def classify_failure(failed: Failure, ends: Sequence[AgentEnd]) -> Outcome:
-    """Return the status and the error of a point by the failure that caused its end.
-
-    SIGKILL means "oom" if the kernel ran out of memory on the host of the failure.
-    """
-    out_of_memory = any(
-        end.out_of_memory for end in ends if end.failure and end.failure.host == failed.host
-    )
-    status = "oom" if failed.signal == signal.SIGKILL and out_of_memory else failure_status(failed)
-    error = error_report(failed.message, failed.rank, failed.host)
-    error = replace(
-        error,
-        type=failed.type or None,
-        signal=failed.signal,
-        traceback=failed.traceback or None,
-    )
-    return Outcome(status=status, error=error)
-
-
-def classify_cases(cases: Sequence[CaseRecord]) -> tuple[str, ErrorReport | None]:
-    """Return the status and the error of a point whose ranks all ended well.
-
-    The first case that is invalid or out of memory decides. Otherwise the point is ok if any case
-    was measured; if none was, it has the status of the first case.
-    """
-    for case in cases:
-        if case.status in ("invalid", "oom"):
-            return case.status, error_report(case.reason, case.rank)
-    if any(case.status == "ok" for case in cases):
-        return "ok", None
-    return cases[0].status, error_report(cases[0].reason)
-
-
-def placed(failure: Failure, host: str, offset: Offset) -> Failure:
-    """Return a failure with the name of its host and its time on agent 0's clock."""
-    raised_at = failure.raised_at
-    return replace(failure, host=host, raised_at=raised_at and raised_at + offset.at(raised_at))
-
-
-def durations(began_s: dict[str, float]) -> dict[str, float]:
+def durations(began_s: Mapping[str, float]) -> dict[str, float]:
     """Return the duration of each phase in seconds, from when each began.
 
     The last entry only ends the phase before it.
@@ -139,20 +408,30 @@ def durations(began_s: dict[str, float]) -> dict[str, float]:
     return {name: round(times[i + 1] - times[i], 6) for i, name in enumerate(names[:-1])}
 
 
-def failure_status(failure: Failure) -> str:
-    """Return the status of a point in which a rank failed this way."""
-    if failure.kind == "timeout":
-        return "timeout"
-    if failure.kind in ("signal", "exit"):
-        return "crash"
-    if is_out_of_memory(failure.type, failure.message):
-        return "oom"
-    if failure.type in (Unavailable.__name__, MpsUnavailable.__name__, QuotaUnavailable.__name__):
-        return "unavailable"
-    return "invalid" if failure.type == InvalidResult.__name__ else "error"
+def cases_alone(cases: Sequence[CaseRecord], always: bool = False) -> list[CaseRecord]:
+    """Return the cases that are timed again, each alone: the baselines, and the best beside each.
 
+    In a job without baselines the cases that do equal work, such as those of one size, are a
+    group, whose first case stands for the baseline. A case without a rival has taken turns all the
+    same, unless it is the only one of its job.
 
-def error_report(message: str, rank: int | None = None, host: str = "") -> ErrorReport:
-    """Return an error of this host, or of another one, without an exception's details."""
-    log = None if rank is None else f"rank_{rank}.log"
-    return ErrorReport(message=message, rank=rank, host=host or topology.node_name(), log=log)
+    Args:
+        cases: of the job; none on agents other than 0.
+        always: whether cases of a job without baselines are chosen, too.
+    """
+    timed = [case for case in cases if case.samples_s]
+    baselines = {case.baseline for case in cases if case.baseline is not None}
+    if len(timed) < 2 or not (baselines or always):
+        return []
+    groups: dict[object, list[CaseRecord]] = {}
+    for position, case in enumerate(cases):
+        if case.samples_s and case.status == "ok" and not case.is_component:
+            work = (case.payload_bytes, case.useful_flops)
+            rival_of = position if position in baselines else case.baseline
+            groups.setdefault(rival_of if baselines else work, []).append(case)
+    kept = [cases[position] for position in baselines]
+    for rivals in groups.values():
+        if not baselines:
+            kept.append(rivals[0])
+        kept.append(min(rivals, key=lambda case: case.typical_s))
+    return [case for case in cases if case in kept and case.status == "ok"]

@@ -4,7 +4,7 @@ import functools
 import statistics
 import struct
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
@@ -489,19 +489,6 @@ class Measured:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Outcome(Measured):
-    """What the end of its ranks, or of its agents, adds to the record of a point."""
-
-    status: str
-    error: ErrorReport | None = None
-    phases_s: dict[str, float] = field(default_factory=dict)
-    start_clock: StartClock | None = None
-    private_network: bool | None = None
-    alone: list[CaseRecord] = field(default_factory=list)
-    fresh: list[CaseRecord] = field(default_factory=list)
-
-
-@dataclass(frozen=True, kw_only=True)
 class Record:
     """Everything about one point; docs/record.md explains each key."""
 
@@ -561,15 +548,6 @@ class Record:
         if self.status == "ok" or any(each.status == self.status for each in self.cases):
             return case.status
         return self.status
-
-    def ended(self, outcome: Outcome) -> "Record":
-        """Return this record with how its ranks ended; warnings and phases are added."""
-        both: dict[str, Any] = {
-            "slowdown": outcome.slowdown or self.slowdown,
-            "warnings": [*self.warnings, *outcome.warnings],
-            "phases_s": self.phases_s | outcome.phases_s,
-        }
-        return replace(self, **vars(outcome) | both)
 
     def to_json(self) -> bytes:
         """Return the content of the record's file.

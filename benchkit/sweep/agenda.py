@@ -12,8 +12,8 @@ from msgspec import Meta
 from benchkit.api.keys import RunConfig
 from benchkit.errors import ConfigError
 from benchkit.point import agents
-from benchkit.point.claim import claimed
 from benchkit.point.point import Point
+from benchkit.point.recording import claimed
 from benchkit.record import files
 from benchkit.record.naming import printable
 from benchkit.sweep import manifest, resume

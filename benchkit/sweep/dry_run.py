@@ -11,8 +11,7 @@ from benchkit.api.memory import host_available_bytes
 from benchkit.errors import Unavailable
 from benchkit.point.agents import AgentGroup, gather_facts
 from benchkit.point.placement import Placement, place_ranks, unsuited
-from benchkit.point.point import Point
-from benchkit.point.run import new_record
+from benchkit.point.point import Point, new_record
 from benchkit.record.naming import readable
 from benchkit.sweep import manifest
 from benchkit.sweep.agenda import Agenda, agenda_of

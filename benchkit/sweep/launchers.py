@@ -20,8 +20,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from benchkit.api.keys import RunConfig
 from benchkit.errors import ConfigError
-from benchkit.point.point import Point, Report
-from benchkit.point.run import run_points
+from benchkit.point.point import Point, Report, run_points
 from benchkit.record import files
 from benchkit.record.record import FINAL
 from benchkit.sweep import manifest

@@ -25,11 +25,10 @@ from typing import Any, Protocol
 
 from benchkit.api.registry import preload_for
 from benchkit.errors import ConfigError
-from benchkit.point import run
 from benchkit.point.agents import heard
-from benchkit.point.claim import POINT_FILE, claimed
-from benchkit.point.point import Point, Report, error_report
-from benchkit.point.run import run_points
+from benchkit.point.outcome import error_report
+from benchkit.point.point import Point, Report, new_record, now, run_points
+from benchkit.point.recording import POINT_FILE, claimed, set_aside, store
 from benchkit.record import files
 from benchkit.record.record import FINAL, Record
 from benchkit.streams import protect_streams
@@ -201,12 +200,11 @@ def note_end(
             if begun and begun.status in FINAL:
                 return None
             if not begun:
-                begun = run.new_record(point, point.unplaced())
-                begun = replace(begun, attempt=run.set_aside(point.folder))
+                begun = new_record(point, point.unplaced(), set_aside(point.folder))
             hosts = dict.fromkeys(agent.host for agent in begun.agents)
             error = error_report(message, host="+".join(hosts))
-            result = replace(begun, status=status, error=error, finished_at=run.now())
-            run.store(result, point.folder)
+            result = replace(begun, status=status, error=error, finished_at=now())
+            store(result, point.folder)
     except ConfigError:
         return None
     return result

@@ -8,8 +8,8 @@ from typing import Any
 import msgspec
 
 from benchkit.errors import ConfigError
-from benchkit.point.claim import FILE_NAME as CLAIM_FILE
-from benchkit.point.claim import Owner, is_alive, owner_of
+from benchkit.point.recording import FILE_NAME as CLAIM_FILE
+from benchkit.point.recording import Owner, is_alive, owner_of
 from benchkit.record import files
 from benchkit.record.naming import printable
 from benchkit.record.record import HARMLESS, UNFINISHED

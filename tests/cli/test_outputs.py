@@ -6,15 +6,15 @@ import pty
 import signal
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from analysis.__main__ import main as analyse
 from analysis.options import SUBCOMMANDS
 from analysis.records import harvest
-from benchkit.point import run
+from benchkit.point.point import new_record
 from benchkit.record import files
-from benchkit.record.record import Outcome
 from benchkit.sweep import folder as sweep_folder
 from benchkit.sweep import launchers, sweeper
 from launch.signals import StopRequested
@@ -86,7 +86,7 @@ def test_point_that_has_ended_is_not_left(monkeypatch, told):
 
     def run_points(points, agents, report):
         first = points[0]
-        record = run.new_record(first, first.unplaced()).ended(Outcome(status="ok"))
+        record = replace(new_record(first, first.unplaced()), status="ok")
         first.folder.mkdir()
         files.write(record, first.folder)
         raise StopRequested(signal.SIGHUP)

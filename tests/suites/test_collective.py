@@ -10,7 +10,7 @@ import torch.distributed as dist
 from benchkit.api import verification
 from benchkit.api.sizes import mebibytes
 from benchkit.errors import ConfigError
-from benchkit.point.ranks import chosen
+from benchkit.point.point import cases_alone
 from benchkit.suites.collective.cases import TIMED, Check, cases_of, repeatable
 from benchkit.suites.collective.config import CollectiveConfig
 from benchkit.suites.collective.names import COLLECTIVES, bus_factor, part_sizes
@@ -255,6 +255,6 @@ def test_sizes_are_no_rivals():
         return as_case(labels=labels, payload_bytes=int(size * 2**20), samples_s=[[seconds] * 3])
 
     cases = [timed(1, "latency", 2), timed(1, "back_to_back", 1), timed(4, "back_to_back", 4), timed(8, "x", 8)]
-    assert chosen(cases) == cases
+    assert cases_alone(cases, always=True) == cases
     ways = [timed(1, way, 3 - number) for number, way in enumerate("abc")]
-    assert chosen([*ways, *cases[2:]]) == [ways[0], ways[2], *cases[2:]]
+    assert cases_alone([*ways, *cases[2:]], always=True) == [ways[0], ways[2], *cases[2:]]

@@ -3,9 +3,10 @@
 from benchkit.api.keys import BackendConfig, HardwareConfig, RunConfig
 from benchkit.api.registry import load_suites
 from benchkit.point.agents import AgentFacts, AgentGroup
+from benchkit.rank.assignment import Assignment, Rendezvous
 from benchkit.record.record import AgentReport
 from launch.agents.channel import AgentInfo
-from launch.agents.group import Agents
+from launch.agents.group import Agents, Offset
 from launch.topology import Limits
 
 from tests.support import fakes
@@ -40,6 +41,14 @@ def agent_group(*hosts, me=0, gpus=None, cores=None, available=None, cpuset=()):
         report = AgentReport(host=host, cpu="cpu", available_cores=available or len(cores[index]))
         facts[index] = AgentFacts(report, gpus[index], limits=Limits(cores[index], list(cpuset)))
     return AgentGroup(Agents(members[me], members, {}, "127.0.0.1"), facts, meets_in_file=True)
+
+
+def assignments(wanted, plan, folder=None):
+    """The parts of this agent's ranks in a point."""
+    return [
+        Assignment(wanted, place, plan.world_size, plan.threads, plan.slowdown, Rendezvous(), Offset(), folder)
+        for place in plan.places
+    ]
 
 
 def made(schema, **values):

@@ -11,7 +11,7 @@ from benchkit.record.record import VERSIONS, AgentReport
 
 from tests.support.configs import agent_group, config
 from tests.support.entries.agents import alone
-from tests.support.entries.point import Point, gather_facts, place_ranks, run
+from tests.support.entries.point import Point, gather_facts, new_record, place_ranks
 
 
 def test_host_and_versions_are_described():
@@ -45,16 +45,16 @@ def test_record_warns_of_version_differences(tmp_path, golden):
         facts = several.facts[index]
         several.facts[index] = replace(facts, report=replace(facts.report, torch=version, kernel="6.1"))
     point = Point(config(), tmp_path, [])
-    record = run.new_record(point, place_ranks(config(), several))
+    record = new_record(point, place_ranks(config(), several))
     assert record.agents[1].torch == "2.12.0"
-    assert run.new_record(point, point.unplaced()).warnings == []
+    assert new_record(point, point.unplaced()).warnings == []
     lacking = [AgentReport(host="n0", cuda="13.0"), AgentReport(host="n1")]
     golden("\n".join([*record.warnings, *environment.version_differences(lacking)]))
 
 
 def test_record_warns_of_bound_agents(tmp_path):
     bound = agent_group("n0", cores=[[0]], cpuset=[0, 1])
-    record = run.new_record(Point(config(), tmp_path, []), place_ranks(config(), bound))
+    record = new_record(Point(config(), tmp_path, []), place_ranks(config(), bound))
     assert len(record.warnings) == 1
 
 

@@ -1,11 +1,13 @@
-from types import SimpleNamespace
+from contextlib import nullcontext
 
 import pytest
 from benchkit.api.case import Case, Components
 from benchkit.record.files import FILE_NAME
-from benchkit.record.record import ErrorReport, Outcome
+from benchkit.record.record import ErrorReport, Measured
 
-from tests.support.entries.point import chosen, set_aside, with_alone
+from tests.support import fakes
+from tests.support.configs import agent_group, config
+from tests.support.entries.point import KeptRanks, Point, PointRun, RanksEnd, cases_alone, point, ranks, set_aside
 from tests.support.entries.rank import keep_alone
 from tests.support.records import as_case
 
@@ -30,55 +32,69 @@ def timed(name, seconds, **changes):
     ],
 )
 def test_baseline_and_best_are_timed_alone(cases, kept):
-    assert [case.labels["way"] for case in chosen(cases)] == kept
+    assert [case.labels["way"] for case in cases_alone(cases, always=True)] == kept
 
 
-def agents(*answers):
-    """Agents of which the first answers this; with none it is our own answer."""
-    return SimpleNamespace(exchange=lambda value, timeout_s: [*answers, value])
+@pytest.fixture
+def measured(tmp_path, monkeypatch):
+    """Measures a point whose ranks end as told; returns the record and the labels that ran alone."""
+
+    def run(together, alone=None, agents=alone_agents, when="auto"):
+        ran = []
+
+        def run_ranks(self, ranks, folder, only=None, idle_pids=()):
+            if only is None:
+                return together
+            ran.append((only, folder.name))
+            return alone(only) if alone else RanksEnd("ok")
+
+        monkeypatch.setattr(PointRun, "run_ranks", run_ranks)
+        monkeypatch.setattr(ranks, "fresh_ranks", lambda group: nullcontext())
+        monkeypatch.setattr(point, "fresh_ranks", lambda group: nullcontext())
+        group = agent_group("n1")
+        group.agents.exchange = agents
+        asked = config(ranks="fresh", measure=fakes.plan(alone=when))
+        attempt = point.begin(Point(asked, tmp_path, []), KeptRanks(group), 1)
+        attempt.measure([])
+        return attempt, ran
+
+    return run
 
 
-def test_cases_alone_are_in_outcome(golden):
-    ran = []
+def alone_agents(value, timeout_s):
+    return [value]
 
-    def run(labels, number):
-        ran.append((labels, number))
+
+def ended(*cases, **changes):
+    return RanksEnd("ok", measured=Measured(cases=list(cases), **changes))
+
+
+def test_cases_alone_are_in_record(measured, golden):
+    def alone(labels):
         if labels == {"way": "b"}:
-            return Outcome(status="timeout", error=ErrorReport(message="no end within 5 s\nrank 0 in step"))
-        return Outcome(status="ok", cases=[timed("a", 0.5)])
+            return RanksEnd("timeout", ErrorReport(message="no end within 5 s\nrank 0 in step"))
+        return ended(timed("a", 0.5))
 
-    before = Outcome(status="ok", cases=[timed("a", 1), timed("b", 0.8, baseline=0)], warnings=["w"])
-    after = with_alone(before, agents(), run, always=False)
-    assert ran == [({"way": "a"}, 0), ({"way": "b"}, 1)]
-    assert [case.typical_s for case in after.alone] == [0.5]
-    golden("\n".join(after.warnings))
-    assert (after.status, after.cases) == ("ok", before.cases)
-    assert after.phases_s["alone"] >= 0
-
-
-def test_other_agents_run_what_agent_0_chose():
-    ran = []
-
-    def run(labels, number):
-        ran.append(labels)
-        return Outcome(status="ok")
-
-    with_alone(Outcome(status="ok"), agents([{"way": "a"}]), run, always=False)
-    assert ran == [{"way": "a"}]
+    before = ended(timed("a", 1), timed("b", 0.8, baseline=0), warnings=["w"])
+    attempt, ran = measured(before, alone)
+    record = attempt.record
+    assert ran == [({"way": "a"}, "alone_0"), ({"way": "b"}, "alone_1")]
+    assert [case.typical_s for case in record.alone] == [0.5]
+    golden("\n".join(record.warnings))
+    assert (record.status, record.cases) == ("ok", before.measured.cases)
+    assert attempt.phases_s["alone"] >= 0
 
 
-@pytest.mark.parametrize(("names", "always", "labels"), [("ab", False, ""), ("ab", True, "ab"), ("a", True, "")])
-def test_job_without_baseline_is_timed_if_asked(names, always, labels):
-    ran = []
+def test_other_agents_run_what_agent_0_chose(measured):
+    _, ran = measured(RanksEnd("ok"), agents=lambda value, timeout_s: [[{"way": "a"}], value])
+    assert ran == [({"way": "a"}, "alone_0")]
 
-    def run(wanted, number):
-        ran.append(wanted["way"])
-        return Outcome(status="ok")
 
-    before = Outcome(status="ok", cases=[timed(name, 2 - index) for index, name in enumerate(names)])
-    after = with_alone(before, agents(), run, always=always)
-    assert ran == list(labels)
-    assert labels or after == before
+@pytest.mark.parametrize(("names", "when", "labels"), [("ab", "auto", ""), ("ab", "always", "ab"), ("a", "always", "")])
+def test_job_without_baseline_is_timed_if_asked(measured, names, when, labels):
+    attempt, ran = measured(ended(*(timed(name, 2 - index) for index, name in enumerate(names))), when=when)
+    assert [only["way"] for only, _ in ran] == list(labels)
+    assert labels or "alone" not in attempt.phases_s
 
 
 def test_case_that_is_kept_refers_to_no_other():

@@ -18,7 +18,7 @@ GROUP = agent_group("n1")
 class Ranks:
     """Ranks that only count what they are asked."""
 
-    num_tasks, may_stay, pids = 0, True, (1, 2)
+    num_points, may_stay, pids = 0, True, (1, 2)
 
 
 @pytest.fixture
@@ -41,7 +41,7 @@ def events(monkeypatch):
 def run(kept, wanted, may_stay=True):
     """Runs a point; returns whether fresh ranks are to measure it, too."""
     with kept.for_point(wanted, place_ranks(wanted, GROUP)) as ranks:
-        ranks.num_tasks += 1
+        ranks.num_points += 1
         ranks.may_stay = may_stay
     return kept.is_check_due()
 

@@ -5,15 +5,14 @@ from dataclasses import replace
 
 import pytest
 
-from tests.support.configs import agent_group, config
-from tests.support.entries.agents import Offset
+from tests.support.configs import agent_group, assignments, config
 from tests.support.entries.point import failure_status, place_ranks, ranks
 from tests.support.entries.rank import Rendezvous
 from tests.support.entries.slowdown import MpsUnavailable
 
 
 @pytest.fixture
-def given(monkeypatch):
+def given(monkeypatch, tmp_path):
     """Runs a point whose ranks are not started; returns what they would have been started with."""
 
     def run(wanted, gpus=("GPU-a", "GPU-b")):
@@ -27,7 +26,7 @@ def given(monkeypatch):
         where = agent_group("n1", gpus=[list(gpus)])
         plan = place_ranks(wanted, where)
         assert not plan.problem
-        ranks.LocalRanks(where, Rendezvous(file="/nowhere")).start(wanted, plan)
+        ranks.LocalRanks(where, Rendezvous(file="/nowhere")).start(assignments(wanted, plan, tmp_path))
         return started[0]
 
     return run
@@ -61,7 +60,7 @@ def test_mps_clients_get_gpus_by_uuid(given, tmp_path, monkeypatch):
     alone = given(config("nccl", "cuda", world_size=2))
     assert "CUDA_VISIBLE_DEVICES" not in alone["environments"][0]
     where = agent_group("n1", "n1", gpus=[["a"]] * 2)
-    task = ranks.Task(shared, place_ranks(replace(shared, world_size=2), where), tmp_path, Offset())
-    outcome = ranks.LocalRanks(where, Rendezvous()).run(task)
+    plan = place_ranks(replace(shared, world_size=2), where)
+    outcome = ranks.LocalRanks(where, Rendezvous()).run(assignments(shared, plan, tmp_path))
     assert asked[-1] == (True, ["a"], 2)
     assert failure_status(outcome.failure) == "unavailable"

@@ -14,16 +14,16 @@ from tests.support.entries.point import (
     AgentEnd,
     KeptRanks,
     Point,
+    PointRun,
     agents,
-    classify,
     durations,
+    end_of,
     failure_status,
     placed,
-    run,
+    point,
 )
 from tests.support.entries.point import agents as forming
 from tests.support.entries.point import ranks as local_ranks
-from tests.support.entries.point import ranks as together
 
 
 @pytest.mark.parametrize(
@@ -60,28 +60,28 @@ def ends(*failures, out_of_memory=False):
 )
 def test_sigkill_with_kernel_oom_is_oom(number, out_of_memory, status):
     killed = Failure(1, "signal", "", signal=number)
-    assert classify(None, ends(killed, out_of_memory=out_of_memory), 0.0).status == status
+    assert end_of(None, ends(killed, out_of_memory=out_of_memory)).status == status
 
 
 def test_oom_on_other_host_is_not_cause():
     killed = Failure(1, "signal", "killed by SIGKILL", signal=signal.SIGKILL, host="n1")
     raised = Failure(2, "exception", "connection closed", host="n2", raised_at=1.0)
     both = [*ends(killed), *ends(raised, out_of_memory=True)]
-    outcome = classify(None, both, 0.0)
+    outcome = end_of(None, both)
     assert (outcome.status, outcome.error.rank, outcome.error.host) == ("crash", 1, "n1")
 
 
 def test_first_exception_across_hosts_is_cause():
     later = placed(Failure(0, "exception", "connection closed", raised_at=50.0), "n1", Offset())
     first = placed(Failure(3, "exception", "deliberate", raised_at=1000.0), "n2", Offset(at_s=-951.0))
-    error = classify(None, ends(later, None, first), 0.0).error
+    error = end_of(None, ends(later, None, first)).error
     assert (error.rank, error.host) == (3, "n2")
 
 
 def test_timeouts_merge_across_hosts(golden):
     waits = Failure(None, "timeout", "no end within 5 s: rank 0 in all_reduce", host="n1", traceback="a")
     hangs = Failure(1, "timeout", "no end within 5 s: rank 1 in step", host="n2", traceback="b")
-    error = classify(None, ends(waits, hangs), 0.0).error
+    error = end_of(None, ends(waits, hangs)).error
     assert (error.rank, error.host) == (1, "n2")
     golden(error.message)
 
@@ -91,7 +91,7 @@ def test_agent_failure_is_recorded(tmp_path, monkeypatch, golden):
         raise BlockingIOError("Resource unavailable")
 
     monkeypatch.setattr(local_ranks.start, "started", no_more_processes)
-    result = run.run_point(Point(config(), tmp_path, []), KeptRanks(forming.form_group(alone())))
+    result = point.run_point(Point(config(), tmp_path, []), KeptRanks(forming.form_group(alone())))
     assert result.status == "error"
     golden(result.error.message)
     assert "Traceback" in result.error.traceback
@@ -123,10 +123,10 @@ def test_dead_agent_is_the_cause_of_the_signal(tmp_path, monkeypatch, moment):
         signal.raise_signal(signal.SIGTERM)
         return original(*arguments)
 
-    if function := {"outcome": (run, "lost_outcome"), "record": (run, "finished")}.get(moment):
-        original = getattr(*function)
-        monkeypatch.setattr(*function, interrupted)
-    monkeypatch.setattr(run, "attempt", lose)
+    if step := {"outcome": "fail_by_loss", "record": "end"}.get(moment):
+        original = getattr(PointRun, step)
+        monkeypatch.setattr(PointRun, step, interrupted)
+    monkeypatch.setattr(PointRun, "announce", lose)
     group = agent_group("n1", "n2")
     with socket.create_server(("127.0.0.1", 0)) as listener:
         socket.create_connection(listener.getsockname()).close()
@@ -136,7 +136,7 @@ def test_dead_agent_is_the_cause_of_the_signal(tmp_path, monkeypatch, moment):
     signal.signal(signal.SIGTERM, stop)
     try:
         with pytest.raises(StopRequested):
-            run.run_point(Point(config(), tmp_path, []), KeptRanks(group))
+            point.run_point(Point(config(), tmp_path, []), KeptRanks(group))
     finally:
         for number, handler in handlers.items():
             signal.signal(number, handler)
@@ -160,8 +160,7 @@ def test_total_excludes_wait_for_host(tmp_path, monkeypatch, lost):
 
     monkeypatch.setattr(agents.HostLock, "acquire", taken_for_an_hour)
     monkeypatch.setattr(local_ranks.start, "started", ranks_for_a_minute)
-    for module in (run, agents, together):
-        monkeypatch.setattr(module, "time", SimpleNamespace(perf_counter=lambda: now_s[0]))
-    phases = run.run_point(Point(config(), tmp_path, []), KeptRanks(forming.form_group(alone()))).phases_s
+    monkeypatch.setattr(point, "time", SimpleNamespace(perf_counter=lambda: now_s[0]))
+    phases = point.run_point(Point(config(), tmp_path, []), KeptRanks(forming.form_group(alone()))).phases_s
     assert phases == {"wait_for_host": 3600, "total": 0 if lost else 60}
     assert files.read(tmp_path / files.FILE_NAME).phases_s == phases

@@ -2,7 +2,7 @@ import pytest
 from benchkit.errors import ConfigError
 from benchkit.record.record import AgentReport
 
-from tests.support.configs import agent_group, config
+from tests.support.configs import agent_group, assignments, config
 from tests.support.entries.point import AgentFacts, crowding, lack_of_gpus, place_ranks, rank_environment, unsuited
 
 
@@ -130,7 +130,7 @@ def test_agents_bound_to_fewer_cores_are_warned_of(golden):
 
 def test_rank_environment_matches_torchrun():
     plan = place_ranks(config(world_size=4), agent_group("n1", "n2", me=1))
-    environment = rank_environment(config(), plan.places[1], plan)
+    environment = rank_environment(assignments(config(), plan)[1])
     expected = {"RANK": "3", "LOCAL_RANK": "1", "WORLD_SIZE": "4", "LOCAL_WORLD_SIZE": "2", "A": "b"}
     assert expected.items() <= environment.items()
 
@@ -141,9 +141,9 @@ def test_nccl_does_not_abort_gpu_ranks():
     for device, expected in (("cuda", "0"), ("cpu", None)):
         asked = config(device=device, world_size=2)
         plan = place_ranks(asked, agent_group("n1", gpus=[["a", "b"]]))
-        assert rank_environment(asked, plan.places[0], plan).get(name) == expected
+        assert rank_environment(assignments(asked, plan)[0]).get(name) == expected
         asked.backend.env[name] = "3"
-        assert rank_environment(asked, plan.places[0], plan)[name] == "3"
+        assert rank_environment(assignments(asked, plan)[0])[name] == "3"
 
 
 def test_slowdown_applies_to_last_rank_or_each():
@@ -179,4 +179,4 @@ def test_slowed_ranks_get_gpu_shares(slowdown, slow_by, full_share, shares):
 
 def shares_of(asked, where):
     plan = place_ranks(asked, where)
-    return [rank_environment(asked, place, plan).get("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE") for place in plan.places]
+    return [rank_environment(each).get("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE") for each in assignments(asked, plan)]

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 from benchkit.errors import ConfigError
-from benchkit.point import claim, run
-from benchkit.point.claim import Owner, claimed, this_process
+from benchkit.point import recording
+from benchkit.point.recording import Owner, claimed, this_process
 from benchkit.record import files
 from benchkit.sweep import agenda, manifest, resume
 from benchkit.sweep.manifest import Entry, Manifest
@@ -48,12 +48,12 @@ def test_retry_selects_open_statuses(tmp_path, status, open_under):
 
 
 def test_set_aside_overwrites_no_attempt(tmp_path):
-    assert run.set_aside(tmp_path) == 1
+    assert recording.set_aside(tmp_path) == 1
     for attempt in (1, 2):
         store(tmp_path, f"error {attempt}")
         (tmp_path / "rank_0.log").write_text(f"log {attempt}")
         (tmp_path / "trace_rank_0.json.gz").write_text("trace")
-        assert run.set_aside(tmp_path) == attempt + 1
+        assert recording.set_aside(tmp_path) == attempt + 1
     assert sorted(path.name for path in tmp_path.iterdir()) == sorted(
         f"attempt_{attempt}{suffix}" for attempt in (1, 2)
         for suffix in (".json", "_rank_0.log", "_trace_rank_0.json.gz")
@@ -62,7 +62,7 @@ def test_set_aside_overwrites_no_attempt(tmp_path):
     assert (tmp_path / "attempt_1_rank_0.log").read_text() == "log 1"
     (tmp_path / "attempt_7.json").write_text("{}")
     store(tmp_path, "error")
-    assert run.set_aside(tmp_path) == 9
+    assert recording.set_aside(tmp_path) == 9
     assert (tmp_path / "attempt_7.json").read_text() == "{}"
 
 
@@ -135,7 +135,7 @@ def test_invalid_manifest_is_refused(tmp_path, text):
 HOLDER = """
 import sys, time
 from pathlib import Path
-from benchkit.point.claim import claimed
+from benchkit.point.recording import claimed
 with claimed(Path(sys.argv[1])):
     print("holds", flush=True)
     time.sleep(60)
@@ -152,32 +152,32 @@ def test_claim_lasts_until_owner_ends(tmp_path):
         ):
             pass
         other.kill()
-    assert (tmp_path / claim.FILE_NAME).exists()
+    assert (tmp_path / recording.FILE_NAME).exists()
     with claimed(tmp_path):
-        assert claim.owner_of(tmp_path / claim.FILE_NAME) == this_process()
-    assert not (tmp_path / claim.FILE_NAME).exists()
+        assert recording.owner_of(tmp_path / recording.FILE_NAME) == this_process()
+    assert not (tmp_path / recording.FILE_NAME).exists()
 
 
 def test_claim_on_other_host_is_respected(tmp_path):
     there = Owner("n7", "another", os.getpid())
-    (tmp_path / claim.FILE_NAME).write_text(json.dumps(asdict(there)))
+    (tmp_path / recording.FILE_NAME).write_text(json.dumps(asdict(there)))
     with pytest.raises(ConfigError, match=r"process \d+ on n7 "), claimed(tmp_path):
         pass
     with claimed(tmp_path, anywhere=True):
-        assert claim.owner_of(tmp_path / claim.FILE_NAME) == this_process()
+        assert recording.owner_of(tmp_path / recording.FILE_NAME) == this_process()
 
 
 def test_claim_before_reboot_is_stale(tmp_path):
     me = this_process()
-    (tmp_path / claim.FILE_NAME).write_text(json.dumps(asdict(Owner(me.host, "an earlier start", 1))))
+    (tmp_path / recording.FILE_NAME).write_text(json.dumps(asdict(Owner(me.host, "an earlier start", 1))))
     with claimed(tmp_path):
         pass
 
 
 def test_claim_is_private_and_no_symlink(tmp_path):
     with claimed(tmp_path):
-        assert (tmp_path / claim.FILE_NAME).stat().st_mode & 0o777 == 0o600
-    (tmp_path / claim.FILE_NAME).symlink_to(tmp_path / "elsewhere")
+        assert (tmp_path / recording.FILE_NAME).stat().st_mode & 0o777 == 0o600
+    (tmp_path / recording.FILE_NAME).symlink_to(tmp_path / "elsewhere")
     with pytest.raises(OSError, match="symbolic"), claimed(tmp_path):
         pass
 
@@ -186,11 +186,11 @@ def test_claim_works_without_locks(tmp_path, monkeypatch):
     def no_locks(*_):
         raise OSError(errno.ENOSYS, "Function not implemented")
 
-    monkeypatch.setattr(claim.fcntl, "flock", no_locks)
+    monkeypatch.setattr(recording.fcntl, "flock", no_locks)
     with claimed(tmp_path), pytest.raises(ConfigError), claimed(tmp_path):
         pass
     me = this_process()
-    (tmp_path / claim.FILE_NAME).write_text(json.dumps(asdict(Owner(me.host, me.boot_id, 2**22 + 1))))
+    (tmp_path / recording.FILE_NAME).write_text(json.dumps(asdict(Owner(me.host, me.boot_id, 2**22 + 1))))
     with claimed(tmp_path):
         pass
 

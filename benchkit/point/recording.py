@@ -1,10 +1,17 @@
-"""One sweep at a time in a folder: two would overwrite each other's records."""
+"""The folder of a sweep or a point: it has one owner, and what arrives there stays.
+
+Two sweeps in one folder would overwrite each other's records. An earlier attempt at a point is set
+aside, and a record that cannot be written there is kept elsewhere.
+"""
 
 import contextlib
 import errno
 import fcntl
 import json
 import os
+import re
+import tempfile
+import time
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -12,12 +19,106 @@ from typing import TextIO
 
 from benchkit.errors import ConfigError
 from benchkit.record import files
+from benchkit.record.record import Record
+from launch.agents.channel import SweepEnds
 from launch.topology import boot_id, node_name
 
 FILE_NAME = ".owner"
 POINT_FILE = ".point-owner"
 NO_LOCKS = (errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP)
 """Errors of file systems without locks, such as Lustre as it is often mounted."""
+RETRY_AFTER_S = (0.1, 1.0, 3.0)
+
+
+@contextlib.contextmanager
+def opened(folder: Path, first: bool) -> Iterator[int]:
+    """Hold a point's folder and yield the number of this attempt at the point.
+
+    Only agent 0 claims the folder and sets an earlier attempt aside, which may still run in
+    another job.
+
+    Args:
+        first: whether this is agent 0.
+
+    Raises:
+        SweepEnds: the disk is full or not writable.
+        ConfigError: another process works in the folder.
+    """
+    make_folder(folder)
+    if not first:
+        yield 1
+        return
+    with claimed(folder, POINT_FILE, anywhere=True):
+        yield set_aside(folder)
+
+
+def make_folder(folder: Path) -> None:
+    """Make a point's folder.
+
+    Raises:
+        SweepEnds: the disk is full or not writable.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        problem = files.shortage(folder)
+    except OSError as error:
+        problem = f"{folder}: {error.strerror}"
+    if problem:
+        raise SweepEnds(problem)
+
+
+def set_aside(folder: Path) -> int:
+    """Rename the files of an earlier attempt at a point; return the number of the next one."""
+    names = [re.match(r"attempt_(\d+)\.", path.name) for path in folder.glob("attempt_*.json")]
+    numbers = [int(name[1]) for name in names if name]
+    number = 1 + max(numbers, default=0)
+    if not (folder / files.FILE_NAME).exists():
+        return number
+    prefix = f"attempt_{number}"
+    for path in [*folder.glob("*rank_*"), *folder.glob("alone_*")]:  # logs and traces
+        if not path.name.startswith("attempt_"):
+            path.rename(folder / f"{prefix}_{path.name}")
+    # The record goes last: once it has its new name, so have all other files.
+    (folder / files.FILE_NAME).rename(folder / f"{prefix}.json")
+    return number + 1
+
+
+def save(record: Record, folder: Path) -> str:
+    """Write a record to a point's folder.
+
+    Returns:
+        "" on success; else why the record cannot be written and where it is kept instead.
+    """
+    try:
+        store(record, folder)
+    except OSError as error:
+        kept = keep_elsewhere(record)
+        where = f"; it is in {kept}" if kept else ""
+        return f"{folder}: record not written: {error.strerror or error}{where}"
+    return ""
+
+
+def store(record: Record, folder: Path) -> None:
+    """Write a record to a folder that may be gone; on failure it retries for some seconds.
+
+    Raises:
+        OSError: the record cannot be written.
+    """
+    for pause_s in RETRY_AFTER_S:
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            files.write(record, folder)
+            return
+        except OSError:
+            time.sleep(pause_s)
+    files.write(record, folder)
+
+
+def keep_elsewhere(record: Record) -> Path | None:
+    """Write a record to a new temporary folder; return its path, or None if that fails too."""
+    with contextlib.suppress(OSError):
+        return files.write(record, Path(tempfile.mkdtemp(prefix="benchkit-record-")))
+    return None
 
 
 @dataclass(frozen=True)

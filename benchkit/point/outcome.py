@@ -1,0 +1,133 @@
+"""What the end of the ranks means for a point: its status, and the reason for it.
+
+    all ranks have reported     invalid, oom    a case is wrong, or found too little memory
+                                ok              a case was measured
+                                else            as the first case: skipped or unavailable
+    a rank, or its agent, has   timeout         the ranks took too long
+    failed; the cause counts    crash           a rank died
+                                oom             it was killed, or raised, for lack of memory
+                                unavailable     this machine or build of torch cannot do it
+                                invalid, error  it raised InvalidResult, or anything else
+
+A point can also end around its ranks (point.py): as `unavailable` where they have no place, as
+`error` where a host stays busy, as `crash` where an agent is lost, and as a signal says that stops
+the run.
+"""
+
+import signal
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from benchkit.api.keys import GRAPH
+from benchkit.errors import InvalidResult, Unavailable, is_out_of_memory
+from benchkit.rank.assignment import RankReport
+from benchkit.record.record import CaseRecord, ErrorReport, Measured, StartClock
+from launch import topology
+from launch.agents.group import Offset
+from launch.ranks.watch import Failure, root_cause
+from launch.slowdown.cgroup import QuotaUnavailable
+from launch.slowdown.mps import MpsUnavailable
+
+CANNOT = (Unavailable.__name__, MpsUnavailable.__name__, QuotaUnavailable.__name__)
+
+
+@dataclass(frozen=True)
+class AgentEnd:
+    """How the ranks of one agent ended.
+
+    Attributes:
+        failure: of its ranks; None where all ended well.
+        out_of_memory: whether the kernel killed a process there meanwhile for lack of memory.
+        is_sound: whether no case is wrong or out of memory, as far as this agent knows.
+    """
+
+    failure: Failure | None
+    out_of_memory: bool
+    is_sound: bool = True
+
+
+@dataclass(frozen=True)
+class RanksEnd:
+    """How the ranks of all agents ended.
+
+    Attributes:
+        status: of the point; on agents other than 0 only as far as failures tell.
+        error: None where the status is ok.
+        measured: as rank 0 reports it; empty on other agents, and after a failure.
+        began_s: when each phase began, by perf_counter; empty as `measured` is.
+        start_clock: by which the starts of ranks are compared.
+    """
+
+    status: str
+    error: ErrorReport | None = None
+    measured: Measured = field(default_factory=Measured)
+    began_s: Mapping[str, float] = field(default_factory=dict)
+    start_clock: StartClock | None = None
+
+
+def end_of(report: RankReport | None, ends: Sequence[AgentEnd]) -> RanksEnd:
+    """Return how the ranks ended.
+
+    Args:
+        report: of rank 0; None on other agents, or where it gave none.
+        ends: of all agents.
+    """
+    if failed := root_cause([end.failure for end in ends if end.failure]):
+        # SIGKILL means a lack of memory if the kernel ran out of it on the host of the failure.
+        there = [end for end in ends if end.failure and end.failure.host == failed.host]
+        starved = failed.signal == signal.SIGKILL and any(end.out_of_memory for end in there)
+        return RanksEnd("oom" if starved else failure_status(failed), error_of(failed))
+    if report is None:
+        return RanksEnd("ok")
+    cases = report.measured.cases
+    wrong = [case for case in cases if case.status in ("invalid", "oom")]
+    if wrong:
+        status, error = wrong[0].status, error_report(wrong[0].reason, wrong[0].rank)
+    elif any(case.status == "ok" for case in cases):
+        status, error = "ok", None
+    else:
+        status, error = cases[0].status, error_report(cases[0].reason)
+    return RanksEnd(status, error, report.measured, report.began_s)
+
+
+def failure_status(failure: Failure) -> str:
+    """Return the status of a point in which a rank failed this way."""
+    if failure.kind == "timeout":
+        return "timeout"
+    if failure.kind in ("signal", "exit"):
+        return "crash"
+    if is_out_of_memory(failure.type, failure.message):
+        return "oom"
+    if failure.type in CANNOT:
+        return "unavailable"
+    return "invalid" if failure.type == InvalidResult.__name__ else "error"
+
+
+def error_of(failure: Failure) -> ErrorReport:
+    return replace(
+        error_report(failure.message, failure.rank, failure.host),
+        type=failure.type or None,
+        signal=failure.signal,
+        traceback=failure.traceback or None,
+    )
+
+
+def error_report(message: str, rank: int | None = None, host: str = "") -> ErrorReport:
+    """Return an error of this host, or of another one, without an exception's details."""
+    log = None if rank is None else f"rank_{rank}.log"
+    return ErrorReport(message=message, rank=rank, host=host or topology.node_name(), log=log)
+
+
+def placed(failure: Failure, host: str, offset: Offset) -> Failure:
+    """Return a failure with the name of its host and its time on agent 0's clock."""
+    raised_at = failure.raised_at
+    return replace(failure, host=host, raised_at=raised_at and raised_at + offset.at(raised_at))
+
+
+def leaves_ranks_sound(cases: Sequence[CaseRecord], mode: str) -> bool:
+    """Return whether ranks that measured these cases may measure another point.
+
+    A capture that failed may leave torch's allocator as if it went on (pytorch#180395).
+    """
+    unsound = {"invalid", "oom", *(("unavailable",) if mode == GRAPH else ())}
+    return not any(case.status in unsound for case in cases)
